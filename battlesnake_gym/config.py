@@ -17,11 +17,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from battlesnake_gym.common.suggestions import unknown
+from battlesnake_gym.common.suggestions import unknown_name_message
 from battlesnake_gym.mdp import observations
 from battlesnake_gym.mdp.rewards import Scheme
 from battlesnake_gym.rules import Game, Settings, State, start
-from battlesnake_gym.rules.play import USUAL_SIZE
+from battlesnake_gym.rules.play import DEFAULT_BOARD_SIZE
 from battlesnake_gym.rules.state import Point
 
 Sizes = int | Sequence[int] | NDArray[np.integer[Any]]
@@ -37,9 +37,9 @@ class EnvConfig:
 
     num_snakes: Sizes = 4
     """Snakes in a game, 1 to 16; one alone plays ``solo``."""
-    width: Sizes = USUAL_SIZE
+    width: Sizes = DEFAULT_BOARD_SIZE
     """Columns of the board, 1 to 25."""
-    height: Sizes = USUAL_SIZE
+    height: Sizes = DEFAULT_BOARD_SIZE
     """Rows of the board, 1 to 25."""
     ruleset: str = STANDARD_GAME.ruleset
     """A name in `rules.RULESETS`."""
@@ -49,7 +49,7 @@ class EnvConfig:
     """Fields of `rules.Settings`; those left out, and None, are the command line's."""
     observation: str | Mapping[str, Any] | observations.Observation = observations.DEFAULT
     """What a snake sees: whatever `observations.get` takes."""
-    frames: int | None = None
+    frame_stack: int | None = None
     """How many turns an observation stacks, 1 to 8; None: what ``observation`` says, or 1."""
     rewards: Scheme | Sequence[Scheme] = "survival"
     """A preset's name or weights by event, or a list of such, one for each seat (`rewards.get`)."""
@@ -57,15 +57,15 @@ class EnvConfig:
     """A kind of mask, or several joined with ``+`` (`masks.KINDS`)."""
     max_turns: int | None = None
     """Truncates a game at this turn; None: never."""
-    food: str = "fast"
+    food_rng: str = "fast"
     """Where food comes from: "fast", the engine's stream, or "seeded", the official engine's."""
-    starts: Sequence[Sequence[int]] | None = None
+    start_positions: Sequence[Sequence[int]] | None = None
     """Where the snakes begin: (x, y) for each seat; None: where the map puts them."""
-    food_at: Sequence[Sequence[int]] | None = None
-    """Where food lies at first, (x, y) for each; needs ``starts``. None: where the map puts it."""
+    food_positions: Sequence[Sequence[int]] | None = None
+    """Where food lies at first, (x, y) for each; needs ``start_positions``. None: where the map puts it."""
 
     @classmethod
-    def of(cls, options: Mapping[str, Any], others: Iterable[str] = ()) -> EnvConfig:
+    def from_options(cls, options: Mapping[str, Any], others: Iterable[str] = ()) -> EnvConfig:
         """Read ``options`` by name; ``others`` are the caller's own, which an error may suggest.
 
         Raises ``ValueError`` for an unknown name.
@@ -79,39 +79,39 @@ class EnvConfig:
         return Game(ruleset=self.ruleset, map=self.map, settings=read_settings(self.settings))
 
     @property
-    def encoder(self) -> observations.Observation:
+    def observation_encoder(self) -> observations.Observation:
         """The observation, with ``frames``."""
         encoder = observations.get(self.observation)
-        return encoder if self.frames is None else replace(encoder, frames=self.frames)
+        return encoder if self.frame_stack is None else replace(encoder, frames=self.frame_stack)
 
     @property
     def start_state(self) -> State | None:
         """The position that all games begin with, if it is given. Raises ``ValueError``."""
-        if self.starts is None:
-            if self.food_at is not None:
+        if self.start_positions is None:
+            if self.food_positions is not None:
                 raise ValueError("food_at needs starts; give the snakes' first cells too")
             return None
         sizes = self.num_snakes, self.width, self.height
         if not all(isinstance(size, int) for size in sizes):
             raise ValueError("starts needs boards of one size, with as many snakes on each")
         count, width, height = (int(np.max(size)) for size in sizes)
-        heads = _cells("starts", self.starts, width, height)
+        heads = _cells("starts", self.start_positions, width, height)
         if len(heads) != count:
             raise ValueError(f"starts has {len(heads)} cells for {count} snakes; give one for each")
         game = replace(self.game, seed=1)
         state = start(game, width, height, [f"snake_{seat}" for seat in range(count)])
         for snake, head in zip(state.snakes, heads, strict=True):
             snake.body = [head] * len(snake.body)
-        if self.food_at is None:
+        if self.food_positions is None:
             state.food = [cell for cell in state.food if cell not in heads]
         else:
-            state.food = _cells("food_at", self.food_at, width, height)
+            state.food = _cells("food_at", self.food_positions, width, height)
             if both := sorted(set(state.food) & set(heads)):
                 raise ValueError(f"food_at has {both[0]}, where a snake begins")
         return state
 
 
-TRAINED = EnvConfig(rewards="survival-and-win", max_turns=500)
+TRAINING_DEFAULTS = EnvConfig(rewards="survival-and-win", max_turns=500)
 """What trainers play unless they are given other options: every game ends."""
 
 
@@ -120,7 +120,7 @@ def check_names(options: Iterable[str], others: Iterable[str] = ()) -> None:
     known = [*(field.name for field in fields(EnvConfig)), *others]
     for name in options:
         if name not in known:
-            raise ValueError(unknown("option", name, known))
+            raise ValueError(unknown_name_message("option", name, known))
 
 
 def _cells(name: str, cells: Any, width: int, height: int) -> list[Point]:
@@ -147,7 +147,7 @@ def read_settings(settings: Settings | Mapping[str, int] | None) -> Settings:
     known = list(Settings.__dataclass_fields__)
     for name, value in settings.items():
         if name not in known:
-            raise ValueError(unknown("setting", name, known))
+            raise ValueError(unknown_name_message("setting", name, known))
         if isinstance(value, bool) or not isinstance(value, int):
             raise ValueError(f"setting {name} must be a whole number, got {value!r}")
     return Settings(**settings)

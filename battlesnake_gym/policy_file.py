@@ -13,14 +13,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from battlesnake_gym.boards.json_fields import parse, shown
-from battlesnake_gym.common.files import read_within, write_atomically
+from battlesnake_gym.boards.json_fields import format_value, parse
+from battlesnake_gym.common.files import read_bounded, write_atomically
 from battlesnake_gym.rules import MOVES
 
-FORMAT = 1
+_FORMAT = 1
 """The version of the JSON file's form."""
 
-LARGEST = 256 << 20
+_MAX_MODEL_BYTES = 256 << 20
 """Bytes of a network; those that are trained here have two million."""
 
 
@@ -46,7 +46,7 @@ def check(model: bytes, text: bytes, onnx_path: Path) -> tuple[bytes, dict[str, 
     digest = hashlib.sha256(model).hexdigest()
     if metadata.get("sha256") != digest:
         raise PolicyError(
-            f"{json_path}: sha256 is {shown(metadata.get('sha256'))}, but {onnx_path.name} has "
+            f"{json_path}: sha256 is {format_value(metadata.get('sha256'))}, but {onnx_path.name} has "
             f"{digest!r}; export the policy again, or put the two files of one export together"
         )
     return model, metadata
@@ -74,7 +74,7 @@ def open_session(model: bytes, name: object) -> Any:
 def write_metadata(path: Path, metadata: Mapping[str, Any]) -> None:
     """Write the JSON file beside the ONNX file ``path``, which is there already."""
     facts = {
-        "format": FORMAT,
+        "format": _FORMAT,
         **metadata,
         "actions": list(MOVES),
         "sha256": hashlib.sha256(path.read_bytes()).hexdigest(),
@@ -85,7 +85,7 @@ def write_metadata(path: Path, metadata: Mapping[str, Any]) -> None:
 
 def _read_bytes(path: Path) -> bytes:
     try:
-        return read_within(path, LARGEST)
+        return read_bounded(path, _MAX_MODEL_BYTES)
     except ValueError as error:
         raise PolicyError(f"{error}; give the path of a policy.onnx") from error
     except OSError as error:
@@ -99,14 +99,14 @@ def _read_metadata(text: bytes, path: Path) -> dict[str, Any]:
         raise PolicyError(f"{path}: not JSON ({error}); export the policy again") from error
     if not isinstance(metadata, dict):
         raise PolicyError(f"{path}: must hold a JSON object; export the policy again")
-    if metadata.get("format") != FORMAT:
+    if metadata.get("format") != _FORMAT:
         raise PolicyError(
-            f"{path}: format is {shown(metadata.get('format'))}, this version reads {FORMAT}; "
+            f"{path}: format is {format_value(metadata.get('format'))}, this version reads {_FORMAT}; "
             "export the policy again"
         )
     if metadata.get("actions") != list(MOVES):
         raise PolicyError(
-            f"{path}: actions must be {list(MOVES)}, got {shown(metadata.get('actions'))}; "
+            f"{path}: actions must be {list(MOVES)}, got {format_value(metadata.get('actions'))}; "
             "export the policy again"
         )
     return metadata

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from battlesnake_gym.common import extensions
-from battlesnake_gym.common.suggestions import unknown
+from battlesnake_gym.common.suggestions import unknown_name_message
 
 if TYPE_CHECKING:
     import numpy as np
@@ -64,10 +64,10 @@ class Strategy(Protocol):
 
 
 @runtime_checkable
-class Searcher(Protocol):
+class NodeLimitedStrategy(Protocol):
     """A strategy that looks at a fixed number of positions when it is given no seconds."""
 
-    def set_positions(self, positions: int) -> None:
+    def set_nodes(self, positions: int) -> None:
         """Look at ``positions`` positions a move."""
         ...
 
@@ -76,16 +76,16 @@ class Searcher(Protocol):
         ...
 
 
-class Bounded:
+class FixedNodes:
     """A search that looks at ``positions`` positions a move, whatever time it is given.
 
     So it plays the same moves on every processor. Raises ``ValueError`` for less than one.
     """
 
-    def __init__(self, search: Searcher, positions: int) -> None:
+    def __init__(self, search: NodeLimitedStrategy, positions: int) -> None:
         if positions < 1:
             raise ValueError(f"positions must be 1 or more, got {positions}")
-        search.set_positions(positions)
+        search.set_nodes(positions)
         self._search = search
 
     def __call__(self, board: Board, seconds: float | None = None) -> Decision:
@@ -139,7 +139,7 @@ class BatchPolicy(Protocol):
         """(C, H, W) of one observation of a board."""
         ...
 
-    def q_values(self, batch: NDArray[np.uint8], /) -> NDArray[np.float32]:
+    def action_scores(self, batch: NDArray[np.uint8], /) -> NDArray[np.float32]:
         """The value of every move, float32 [B, 4], for observations uint8 [B, C, H, W]."""
         ...
 
@@ -151,14 +151,14 @@ class BatchPolicy(Protocol):
 Factory = Callable[[int], Strategy]
 """Builds a fresh strategy from a seed."""
 
-IN_ENGINE = ("random", "safe-random", "hungry", "cautious", "hunter", "territory")
+ENGINE_SNAKES = ("random", "safe-random", "hungry", "cautious", "hunter", "territory")
 """The snakes that the compiled engine can play for whole batches; `engine_code` counts from 1."""
 
-SNAKE_FILES = "battlesnake_gym.snake_files"
+_SNAKE_FILES = "battlesnake_gym.snake_files"
 """The group of entry points that play files: each is named as those files end, and makes a factory
 of a path."""
 
-SHIPPED = "shipped"
+BUILTIN_POLICY = "shipped"
 """The policy that comes with the package."""
 
 _factories: dict[str, Factory] = {}
@@ -180,7 +180,7 @@ def engine_code(name: str) -> int:
     Your own snake of the same name is not the engine's.
     """
     extensions.load()
-    return IN_ENGINE.index(name) + 1 if name in _in_engine else 0
+    return ENGINE_SNAKES.index(name) + 1 if name in _in_engine else 0
 
 
 def names() -> list[str]:
@@ -192,8 +192,8 @@ def names() -> list[str]:
 def make(name: str, seed: int = 0) -> Strategy:
     """Build a fresh strategy; the same seed plays the same moves.
 
-    ``minimax@400`` is the search ``minimax`` with 400 positions a move (`Bounded`), and what is in
-    a file plays too: `file_of`, or a ``.py`` of your own that registers one snake. Raises
+    ``minimax@400`` is the search ``minimax`` with 400 positions a move (`FixedNodes`), and what is in
+    a file plays too: `resolve_file`, or a ``.py`` of your own that registers one snake. Raises
     ``ValueError`` with the nearest name where ``name`` is unknown.
     """
     return factory(name)(seed)
@@ -208,7 +208,7 @@ def is_bundle(name: str) -> bool:
     return name.endswith((".zip", "snake.json"))
 
 
-def file_of(name: str) -> str | None:
+def resolve_file(name: str) -> str | None:
     """The file that plays as ``name``; None for a registered name, and for one that means nothing.
 
     It is a bundle, a ``.onnx`` file, that of a run in its folder, or "shipped": the package's own.
@@ -216,7 +216,7 @@ def file_of(name: str) -> str | None:
     >>> file_of("my.onnx"), file_of("shipped"), file_of("hungry")
     ('my.onnx', 'shipped', None)
     """
-    if is_bundle(name) or name.endswith(".onnx") or name == SHIPPED:
+    if is_bundle(name) or name.endswith(".onnx") or name == BUILTIN_POLICY:
         return name
     extensions.load()
     if name in _factories or not Path(name).is_dir():
@@ -230,17 +230,19 @@ def file_of(name: str) -> str | None:
     return str(there[0])
 
 
-def policy(name: str) -> BatchPolicy | None:
+def batch_policy(name: str) -> BatchPolicy | None:
     """The policy that plays all alone as ``name``: the one of a file; None for other strategies.
 
     Raises as `make` does.
     """
-    found: BatchPolicy | None = getattr(factory(name), "policy", None) if file_of(name) else None
+    found: BatchPolicy | None = (
+        getattr(factory(name), "policy", None) if resolve_file(name) else None
+    )
     return found
 
 
 @contextlib.contextmanager
-def set_apart() -> Iterator[dict[str, Factory]]:
+def capture_registrations() -> Iterator[dict[str, Factory]]:
     """Inside the block, registrations are collected; the dictionary given has them at its end.
 
     The register is then as it was before, so that names of one file do not clash with another's.
@@ -268,7 +270,7 @@ def description(name: str) -> str:
 
 def factory(name: str) -> Factory:
     """What `make` builds the strategies of ``name`` with; raises as `make` does."""
-    if file := file_of(name):
+    if file := resolve_file(name):
         return _of_file(file)
     if name.endswith(".py"):
         return _registered_in(Path(name).resolve())
@@ -282,7 +284,7 @@ def factory(name: str) -> Factory:
             "pip install it, or import battlesnake_heuristics first"
         )
     if base not in _factories:
-        raise ValueError(unknown("snake", base, names(), "battlesnake-gym snakes"))
+        raise ValueError(unknown_name_message("snake", base, names(), "battlesnake-gym snakes"))
     found = _factories[base]
     return functools.partial(_bounded, base, found, positions) if at else found
 
@@ -290,19 +292,19 @@ def factory(name: str) -> Factory:
 @functools.cache
 def _registered_in(path: Path) -> Factory:
     """The one snake that a Python file registers; it takes no other's name."""
-    with set_apart() as found:
+    with capture_registrations() as found:
         extensions.module(path, "the snake")
     if len(found) != 1:
         raise ValueError(
             f"{path} registers {' and '.join(found) or 'no new snake'}; a file that plays "
-            f"registers one, and {extensions.VARIABLE} makes all names of a file known"
+            f"registers one, and {extensions.EXTENSIONS_VARIABLE} makes all names of a file known"
         )
     return next(iter(found.values()))
 
 
 def _of_file(path: str) -> Factory:
     """What plays the file ``path``; the packages of the extra ``server`` do."""
-    for entry in importlib.metadata.entry_points(group=SNAKE_FILES):
+    for entry in importlib.metadata.entry_points(group=_SNAKE_FILES):
         if not path.endswith(entry.name):
             continue
         try:
@@ -315,11 +317,11 @@ def _of_file(path: str) -> Factory:
     raise ValueError(f"{path}: no installed package plays such a file; install battlesnake-gym")
 
 
-def _bounded(name: str, build: Factory, positions: str, seed: int) -> Bounded:
+def _bounded(name: str, build: Factory, positions: str, seed: int) -> FixedNodes:
     """The search called ``name`` with ``positions`` positions a move."""
     if not positions.isdecimal():
         raise ValueError(f"{name}@ wants a number of positions, got {positions!r}; try {name}@400")
     strategy = build(seed)
-    if not isinstance(strategy, Searcher):
+    if not isinstance(strategy, NodeLimitedStrategy):
         raise ValueError(f"{name!r} does not search, so @{positions} means nothing; leave it out")
-    return Bounded(strategy, int(positions))
+    return FixedNodes(strategy, int(positions))

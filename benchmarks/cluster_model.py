@@ -20,11 +20,11 @@ from typing import Any
 
 import psutil
 
-MANY = 1e5
+_MANY = 1e5
 """More runners than anyone has."""
-NETWORK = 1.25e9
+_NETWORK = 1.25e9
 """Bytes a second between two machines: 10 Gbit/s."""
-A_SHARD = 8
+_A_SHARD = 8
 """Runners for which there is a replay shard, and two at least."""
 
 
@@ -79,9 +79,9 @@ class Costs:
             "fragments": self.hand_on,
             "calls": self.call * runners * sends,
             "Ray's threads": self.threads,
-            "shards": self.shard / max(2, -(-runners // A_SHARD)),
-            "network in": self.size / NETWORK,
-            "network out": self.weights * sends * -(-runners // self.together) / NETWORK,
+            "shards": self.shard / max(2, -(-runners // _A_SHARD)),
+            "network in": self.size / _NETWORK,
+            "network out": self.weights * sends * -(-runners // self.together) / _NETWORK,
         }
 
     def rate(self, runners: int) -> float:
@@ -95,14 +95,14 @@ class Costs:
     def full(self, part: str) -> float:
         """How many runners at full speed keep ``part`` busy."""
         runners = 0.1
-        while runners < MANY and self.parts(runners)[part] < self.parts(runners)["runners"]:
+        while runners < _MANY and self.parts(runners)[part] < self.parts(runners)["runners"]:
             runners *= 1.01
         return runners
 
 
 APEX = "APEX, replay ratio 0.25"
 LATE = "EXIT, late games"
-EXIT = Costs(
+_EXIT = Costs(
     moves=6_000,
     play=0.285,
     learn=0.149,
@@ -135,8 +135,8 @@ COSTS = {
         beside=0.0,
         waits=True,
     ),
-    "EXIT": EXIT,
-    LATE: replace(EXIT, play=1.45, learn=0.078, match=0.0),
+    "EXIT": _EXIT,
+    LATE: replace(_EXIT, play=1.45, learn=0.078, match=0.0),
     "DISTIL": Costs(
         moves=2_000,
         play=0.335,
@@ -296,7 +296,7 @@ def tables() -> list[str]:
         one = costs.rate(1)
         more.append([name, f"{one:,.0f}", *(_short(costs.rate(count) / one) for count in counts)])
         most = [costs.full(part) for part in parts]
-        full.append([name, *("" if runners >= MANY else _short(runners) for runners in most)])
+        full.append([name, *("" if runners >= _MANY else _short(runners) for runners in most)])
     lines = []
     for table in (more, full):
         table.insert(1, ["---", *["---:"] * (len(table[0]) - 1)])

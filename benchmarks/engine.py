@@ -37,12 +37,12 @@ from battlesnake_gym.env.vector_env import BattlesnakeVectorEnv
 from battlesnake_gym.mdp import observations
 from battlesnake_gym.rules import Game
 
-SNAKES = 4
-SIZE = 11
-BATCHES = (1, 64, 1024, 4096)
-OBSERVATION = "planes"
+_SNAKES = 4
+_SIZE = 11
+_BATCHES = (1, 64, 1024, 4096)
+_OBSERVATION = "planes"
 
-STANDARD = {
+_STANDARD = {
     "standard, fast food": (Game(), "fast"),
     "standard, seeded food": (Game(), "seeded"),
 }
@@ -73,7 +73,7 @@ class Plan:
 
 def make(num_games: int, game: Game, food: str) -> Games:
     """Games of the size that is measured."""
-    return Games(num_games, width=SIZE, height=SIZE, num_snakes=SNAKES, game=game, food=food)
+    return Games(num_games, width=_SIZE, height=_SIZE, num_snakes=_SNAKES, game=game, food=food)
 
 
 def prepare(num_games: int, turns: int, game: Game, food: str) -> Plan:
@@ -83,7 +83,7 @@ def prepare(num_games: int, turns: int, game: Game, food: str) -> Plan:
     seeds = rand.integers(1, 2**62, num_games)
     plan = Plan(game, food, seeds, [], [], 0)
     games.reset(seeds)
-    mask = np.zeros((num_games, SNAKES, 4), np.bool_)
+    mask = np.zeros((num_games, _SNAKES, 4), np.bool_)
     for _ in range(turns):
         games.action_mask("forbidden", mask)
         actions = np.where(mask, rand.random(mask.shape), -1).argmax(-1).astype(np.uint8)
@@ -111,8 +111,8 @@ def play(plan: Plan, games: Games, after: Callable[[], object] | None = None) ->
 def nanoseconds(plan: Plan, repetitions: int, beside: str | None = None) -> float:
     """Median CPU time of a board-turn; ``beside`` says what is done besides playing."""
     samples = []
-    encoder = observations.get(OBSERVATION)
-    shape = len(plan.seeds), SNAKES, *encoder.shape(SIZE, SIZE)
+    encoder = observations.get(_OBSERVATION)
+    shape = len(plan.seeds), _SNAKES, *encoder.shape(_SIZE, _SIZE)
     out = np.zeros(shape if beside else 1, np.uint8)
     address, size = out.ctypes.data, out.nbytes
     for _ in range(repetitions):
@@ -128,15 +128,17 @@ def nanoseconds(plan: Plan, repetitions: int, beside: str | None = None) -> floa
 
 def report(repetitions: int) -> None:
     """Print a line for every case and batch."""
-    print(f"{SIZE}x{SIZE}, {SNAKES} snakes, one thread, CPU time per board-turn in ns;")
-    print(f"observations: {OBSERVATION}, {observations.get(OBSERVATION).shape(SIZE, SIZE)} uint8")
+    print(f"{_SIZE}x{_SIZE}, {_SNAKES} snakes, one thread, CPU time per board-turn in ns;")
+    print(
+        f"observations: {_OBSERVATION}, {observations.get(_OBSERVATION).shape(_SIZE, _SIZE)} uint8"
+    )
     print("per snake; memset: of as many bytes. In brackets: million board-turns per second.")
     header = (
         f"{'game':24}{'batch':>6}{'turns':>7}{'bare':>16}{'with obs':>16}{'obs':>8}{'memset':>8}"
     )
     print(f"\n{header}{'ratio':>7}")
-    for name, (game, food) in STANDARD.items():
-        for batch in BATCHES:
+    for name, (game, food) in _STANDARD.items():
+        for batch in _BATCHES:
             plan = prepare(batch, max(360, 40_000 // batch), game, food)
             bare = nanoseconds(plan, repetitions)
             seen = nanoseconds(plan, repetitions, "observe")

@@ -50,50 +50,50 @@ from battlesnake_gym.boards import board_json
 from battlesnake_gym.boards.board import Board
 from battlesnake_gym.replays.replay import Replay
 from battlesnake_gym.rules import MAPS, MOVES, Game
-from battlesnake_server.arena.referee import ArenaForm
+from battlesnake_server.arena.referee import ArenaRequestWriter
 from benchmarks.load import metric, served
 
-MEBIBYTE = 1 << 20
-FLAT = 0.01
+_MEBIBYTE = 1 << 20
+_FLAT = 0.01
 """Share of its memory that a server may grow by in the second half of the requests."""
 
-PATIENCE = 120.0
+_PATIENCE = 120.0
 """Seconds after which an answer is missing, on a machine that may be busy with other work."""
 
-IN_A_ROW = 8
+_IN_A_ROW = 8
 """Requests that are sent to a quick snake before the first answer is read."""
 
-SEARCHING_MS, USUAL_MS = 15, 500
+_SEARCHING_MS, _USUAL_MS = 15, 500
 """The games' timeouts where a search plays, and elsewhere."""
 
-OTHER_GAMES = 1000
+_OTHER_GAMES = 1000
 """Games of which a damaged request may be."""
 
-USUAL_GAMES = ((11, 4),)
+_USUAL_GAMES = ((11, 4),)
 """Side and snakes of the games that the default snake plays without a search."""
 
-VALID, DAMAGED, BYTES, HEADS = "valid", "damaged JSON", "damaged bytes", "broken HTTP"
-STRANGE = "strange JSON"
-KINDS, WEIGHTS = (VALID, DAMAGED, BYTES, STRANGE), (6, 9, 3, 2)
-HEADS_SHARE = SPLIT_SHARE = 0.01
+_VALID, _DAMAGED, _BYTES, _HEADS = "valid", "damaged JSON", "damaged bytes", "broken HTTP"
+_STRANGE = "strange JSON"
+_KINDS, _WEIGHTS = (_VALID, _DAMAGED, _BYTES, _STRANGE), (6, 9, 3, 2)
+_HEADS_SHARE = _SPLIT_SHARE = 0.01
 """Broken heads cost a connection each, and requests in two pieces a pause between them."""
 
-CHOICES = {"default": [], "policy": ["--policy", "shipped"]}
+_CHOICES = {"default": [], "policy": ["--policy", "shipped"]}
 """How those are served that are no names of snakes."""
 
-MAZES = tuple(sorted(name for name in MAPS if name not in ("standard", "empty", "solo_maze")))
+_MAZES = tuple(sorted(name for name in MAPS if name not in ("standard", "empty", "solo_maze")))
 
-VALUES: tuple[Any, ...] = (
+_VALUES: tuple[Any, ...] = (
     None, True, False, 0, -1, 1, 2, 7, 3.5, 1e300, float("nan"), float("inf"), 10**30, 10**400,
     -(10**400), 2**31, 2**63, "", "x", "0", "up", "you", "\ud800", "\0", "é" * 50, "x" * 5000,
     [], {}, [[]], [{}], [None], [1, 2], {"x": 1}, {"x": 1, "y": 2}, [{"x": 1, "y": 2}],
     {"id": "a"}, {"settings": 3}, [{"x": 10**20, "y": 0}] * 3, [{"id": "a", "body": []}] * 100,
 )  # fmt: skip
 
-DEPTHS = (10, 100, 500, *range(900, 1000, 5), 5000, 20_000, 100_000)
+_DEPTHS = (10, 100, 500, *range(900, 1000, 5), 5000, 20_000, 100_000)
 """How deep a value nests: what the parser takes, what it refuses, and what lies between."""
 
-BROKEN_HEADS = (
+_BROKEN_HEADS = (
     b"\r\n\r\n", b"GET\r\n\r\n", b"hello\r\n\r\n", b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
     b"POST /move HTTP/1.1\r\nContent-Length: -1\r\n\r\n", b"POST /move HTTP/9.9\r\n\r\n",
     b"POST /move HTTP/1.1\r\nContent-Length: 99999999999\r\n\r\n",
@@ -134,7 +134,7 @@ def main() -> int:
         parts = [] if args.kept is None else kept(args.kept, name)
         seed = args.seed + len(parts)
         games = [game for i in range(100 * seed, 100 * seed + 8) for game in played(i, name)]
-        chosen = CHOICES.get(name, ["--snake", name])
+        chosen = _CHOICES.get(name, ["--snake", name])
         command = [sys.executable, "-m", "battlesnake_gym", "serve", *chosen, "--port"]
         with tempfile.TemporaryFile() as log, served(command, log) as port:
             counts, course = fuzz(
@@ -160,13 +160,13 @@ def main() -> int:
         for (kind, came), count in sorted(counts.items()):
             print(f"  {kind:<14} {came:<24} {count:>9}")
         growth, memory = course.growth()
-        flat = growth < FLAT * memory
+        flat = growth < _FLAT * memory
         print(
-            f"  memory {memory / MEBIBYTE:.1f} MiB, in the second half {growth / MEBIBYTE:+.2f} "
-            f"MiB: {'flat' if flat else 'NOT FLAT'}",
+            f"  memory {memory / _MEBIBYTE:.1f} MiB, in the second half {growth / _MEBIBYTE:+.2f} "
+            f"MiB: {'flat' if flat else 'NOT _FLAT'}",
             flush=True,
         )
-        upset |= not flat or any(came in UPSET for _, came in counts)
+        upset |= not flat or any(came in _UPSET for _, came in counts)
     return 1 if upset else 0
 
 
@@ -176,9 +176,9 @@ def kept(path: Path, name: str) -> list[dict[str, Any]]:
     return [part for part in map(json.loads, lines) if part["snake"] == name]
 
 
-REFUSED, MOVED, CLOSED = "refused (4xx)", "a move", "closed"
-FAILED, SILENT, LOST, WRONG = "SERVER ERROR (5xx)", "NO ANSWER", "LOST", "WRONG ANSWER"
-UPSET = (FAILED, SILENT, LOST, WRONG)
+_REFUSED, _MOVED, _CLOSED = "refused (4xx)", "a move", "closed"
+_FAILED, _SILENT, _LOST, _WRONG = "SERVER ERROR (5xx)", "NO ANSWER", "LOST", "WRONG ANSWER"
+_UPSET = (_FAILED, _SILENT, _LOST, _WRONG)
 
 Counts = collections.Counter[tuple[str, str]]
 
@@ -255,28 +255,28 @@ class Line:
         """Send about ``count`` requests and read the answers."""
         counts = Counts()
         while counts.total() < count:
-            if self._luck.random() < HEADS_SHARE * self._in_a_row:
-                counts[HEADS, self._send_broken()] += 1
+            if self._luck.random() < _HEADS_SHARE * self._in_a_row:
+                counts[_HEADS, self._send_broken()] += 1
             batch = [self._next() for _ in range(self._in_a_row)]
             for sent, came in zip(batch, self._exchange(batch), strict=True):
-                if came in UPSET:
+                if came in _UPSET:
                     print(came, sent.kind, sent.data[:500], file=sys.stderr, flush=True)
                 counts[sent.kind, came] += 1
         return counts
 
     def _next(self) -> Sent:
-        kind = self._luck.choices(KINDS, WEIGHTS)[0]
-        if kind == VALID:
+        kind = self._luck.choices(_KINDS, _WEIGHTS)[0]
+        if kind == _VALID:
             return next(self._valid)
         text, _ = self._luck.choice(self._luck.choice(self._games))
         # Other games than those that are played. Not more than can be remembered at once: else the
         # memory would show how many requests a second there were of late.
-        number = self._luck.randrange(OTHER_GAMES)
+        number = self._luck.randrange(_OTHER_GAMES)
         text = text.replace(b'"id":"', b'"id":"%d-' % number, 1)
-        if kind == DAMAGED:
+        if kind == _DAMAGED:
             body = damaged(json.loads(text), self._luck)
             return Sent(kind, request(self._path(), written(body)), playable(body))
-        if kind == STRANGE:
+        if kind == _STRANGE:
             return Sent(kind, request(self._path(), strange(text, self._luck)))
         return Sent(kind, request(self._path(), cut(text, self._luck)))
 
@@ -290,16 +290,16 @@ class Line:
             name = b'"id":"%d-' % self._luck.getrandbits(60)
             for text, moves in game:
                 text = text.replace(b'"id":"', name, 1)
-                yield Sent(VALID, request(b"/move", text), True, moves)
-            yield Sent(VALID, request(b"/end", text), True, frozenset([""]))
+                yield Sent(_VALID, request(b"/move", text), True, moves)
+            yield Sent(_VALID, request(b"/end", text), True, frozenset([""]))
 
     def _exchange(self, batch: list[Sent]) -> Iterator[str]:
         try:
             if self._socket is None:
-                self._socket = socket.create_connection(("127.0.0.1", self._port), PATIENCE)
+                self._socket = socket.create_connection(("127.0.0.1", self._port), _PATIENCE)
                 self._received = b""
             data = b"".join(sent.data for sent in batch)
-            if self._luck.random() < SPLIT_SHARE:
+            if self._luck.random() < _SPLIT_SHARE:
                 place = self._luck.randrange(len(data))
                 self._socket.sendall(data[:place])
                 time.sleep(0.01)
@@ -312,20 +312,20 @@ class Line:
 
     def _judge(self, sent: Sent) -> str:
         if self._socket is None:
-            return LOST
+            return _LOST
         try:
             status, content = self._read()
         except (OSError, EOFError) as error:
             self.close()
-            return SILENT if isinstance(error, TimeoutError) else LOST
+            return _SILENT if isinstance(error, TimeoutError) else _LOST
         if status >= 500:
-            return FAILED
+            return _FAILED
         if status != 200:
-            return WRONG if sent.accepted else REFUSED
+            return _WRONG if sent.accepted else _REFUSED
         move = json.loads(content).get("move", "")
         if sent.accepted is False or move not in sent.moves:
-            return WRONG
-        return MOVED if move else "end"
+            return _WRONG
+        return _MOVED if move else "end"
 
     def _read(self) -> tuple[int, bytes]:
         assert self._socket is not None
@@ -357,24 +357,24 @@ class Line:
         """What comes back for bytes that are no request."""
         answer = b""
         try:
-            with socket.create_connection(("127.0.0.1", self._port), PATIENCE) as connection:
-                connection.sendall(self._luck.choice(BROKEN_HEADS))
+            with socket.create_connection(("127.0.0.1", self._port), _PATIENCE) as connection:
+                connection.sendall(self._luck.choice(_BROKEN_HEADS))
                 connection.shutdown(socket.SHUT_WR)
                 while data := connection.recv(1 << 16):
                     answer += data
         except TimeoutError:
-            return SILENT
+            return _SILENT
         except OSError:
             pass  # closed while we were still sending
         if not answer:
-            return CLOSED
+            return _CLOSED
         status = answer.split()[1]
-        return FAILED if status >= b"5" else REFUSED if status >= b"4" else WRONG
+        return _FAILED if status >= b"5" else _REFUSED if status >= b"4" else _WRONG
 
 
 def in_a_row(name: str) -> int:
     """How many requests to send at once: a search needs all of its time for each."""
-    return 1 if name == "minimax" else IN_A_ROW
+    return 1 if name == "minimax" else _IN_A_ROW
 
 
 def played(seed: int, name: str) -> list[list[PlayedTurn]]:
@@ -382,16 +382,16 @@ def played(seed: int, name: str) -> list[list[PlayedTurn]]:
     width, count = ((11, 4), (7, 2), (11, 4), (7, 3))[seed % 4]
     height, board_map = width, "standard"
     if seed % 8 > 3:
-        board_map = MAZES[seed // 100 * 4 % len(MAZES) - seed % 4]
+        board_map = _MAZES[seed // 100 * 4 % len(_MAZES) - seed % 4]
         width, height = MAPS[board_map].sizes[0]
-    searching = name == "minimax" or (name == "default" and (width, count) not in USUAL_GAMES)
-    timeout = SEARCHING_MS if searching else USUAL_MS
+    searching = name == "minimax" or (name == "default" and (width, count) not in _USUAL_GAMES)
+    timeout = _SEARCHING_MS if searching else _USUAL_MS
     game = Game(map=board_map, seed=seed + 1, id="game", timeout=timeout)
-    first, arena = Board.new(width, height, count, game=game), ArenaForm()
+    first, arena = Board.new(width, height, count, game=game), ArenaRequestWriter()
     players = {snake.id: snakes.make("hungry", seed) for snake in first.snakes}
     official, listing = [], []
     me = first.snakes[seed % count].id
-    for board in Replay.played(first, players, max_turns=150).boards():
+    for board in Replay.from_play(first, players, max_turns=150).boards():
         if board.is_over() or not board.snake(me).alive:
             break
         moves = frozenset(board.safe_moves(me) or MOVES)
@@ -429,7 +429,7 @@ def damaged(body: Any, luck: random.Random) -> Any:
             if not body:
                 break
         else:
-            parent[key] = json.loads(json.dumps(luck.choice(VALUES)))
+            parent[key] = json.loads(json.dumps(luck.choice(_VALUES)))
     return body
 
 
@@ -446,13 +446,16 @@ def strange(text: bytes, luck: random.Random) -> bytes:
     entry: re.Match[bytes] = luck.choice(list(re.finditer(rb'"\w+":(\d+|"[^"]*")', text)))
     match luck.randrange(3):
         case 0:
-            depth, left, right = luck.choice(DEPTHS), *luck.choice(((b"[", b"]"), (b'{"a":', b"}")))
+            depth, left, right = (
+                luck.choice(_DEPTHS),
+                *luck.choice(((b"[", b"]"), (b'{"a":', b"}"))),
+            )
             if depth > 20_000:
                 left, right = b"[", b"]"  # more bytes than that are refused unread
             nested: bytes = left * depth + b"1" + right * depth
             return text[: entry.start(1)] + nested + text[entry.end(1) :]
         case 1:
-            again = entry[0].replace(entry[1], written(luck.choice(VALUES)))
+            again = entry[0].replace(entry[1], written(luck.choice(_VALUES)))
             return text[: entry.start()] + again + b"," + text[entry.start() :]
         case _:
             encoding = luck.choice(("utf-16", "utf-32", "utf-8-sig", "utf-7", "utf-16-le"))

@@ -19,8 +19,8 @@ from battlesnake_gym.boards.board import Board
 from battlesnake_gym.replays.replay import Replay
 from battlesnake_gym.rules import MOVES, Game
 
-GAME_ID = "a-game-id-of-its-own"
-GIVEN_UP = 10.0
+_GAME_ID = "a-game-id-of-its-own"
+_GIVEN_UP = 10.0
 """Seconds after which an answer is no longer waited for."""
 
 PlayedGame = list[bytes]
@@ -31,10 +31,10 @@ def played_games(timeout: int, count: int = 8) -> list[PlayedGame]:
     """Play games of four careful snakes; ``timeout`` in milliseconds is what their requests say."""
     games = []
     for seed in range(1, count + 1):
-        game = Game(seed=1_000_000 * seed, id=GAME_ID, timeout=timeout)
+        game = Game(seed=1_000_000 * seed, id=_GAME_ID, timeout=timeout)
         board = Board.new(11, 11, 4, game=game)
         players = {snake.id: snakes.make("cautious", seed) for snake in board.snakes}
-        *boards, _ = Replay.played(board, players).boards()
+        *boards, _ = Replay.from_play(board, players).boards()
         games.append([json.dumps(one.to_api(one.living[0].id)).encode() for one in boards])
     return games
 
@@ -62,7 +62,7 @@ class Connection:
     async def post(self, path: str, body: bytes) -> Any:
         """The JSON of the answer; ``OSError`` or ``ValueError`` where there is none."""
         try:
-            async with asyncio.timeout(GIVEN_UP):
+            async with asyncio.timeout(_GIVEN_UP):
                 return await self._post(path, body)
         except (OSError, EOFError, ValueError) as error:
             self.close()
@@ -103,7 +103,7 @@ async def play(
     latency = b"0"
     moves = (("/move", body) for body in game)
     for path, recorded in [("/start", game[0]), *moves, ("/end", game[-1])]:
-        body = recorded.replace(GAME_ID.encode(), name.encode())
+        body = recorded.replace(_GAME_ID.encode(), name.encode())
         body = body.replace(b'"latency": "0"', b'"latency": "%s"' % latency)
         began = time.perf_counter()
         try:

@@ -3,12 +3,12 @@
     python benchmarks/lost_games.py planted --snakes 4 --games 50 --file planted.jsonl
     python benchmarks/lost_games.py values --snakes 2 --games 50 --file values.jsonl
 
-*planted*: in a game of the search against itself a snake plays a move that costs it `COST` or more
-of the games that go on, leaves it `LEFT` at most, and kills it 10 to 60 turns later. The coach is
-asked which move lost; `FRESH` other games say what that move cost, and games to the end by the
+*planted*: in a game of the search against itself a snake plays a move that costs it `_COST` or more
+of the games that go on, leaves it `_LEFT` at most, and kills it 10 to 60 turns later. The coach is
+asked which move lost; `_FRESH` other games say what that move cost, and games to the end by the
 players of the first what its best advice wins. Games without such a move only count as tried.
 *values*: the search plays itself by the analysis of each turn, which says what it would show. A
-snake at the least chance that is shown may rise above `RESCUE` only by a rival's mistake.
+snake at the least chance that is shown may rise above `MIN_BETTER_SCORE` only by a rival's mistake.
 
 A game is a line of the file: a command that was stopped goes on.
 """
@@ -30,21 +30,21 @@ from battlesnake_gym.replays.replay import Replay
 from battlesnake_gym.rules import Game
 from battlesnake_gym.snakes import decide
 from battlesnake_heuristics.analysis import mistakes as judge
-from battlesnake_heuristics.analysis.loss_analysis import lesson
-from battlesnake_heuristics.analysis.position_analysis import Analyst
-from battlesnake_heuristics.analysis.win_probability import LEAST, SURE
+from battlesnake_heuristics.analysis.loss_analysis import analyze_loss
+from battlesnake_heuristics.analysis.position_analysis import PositionAnalyzer
+from battlesnake_heuristics.analysis.win_probability import FORCED_END_VALUE, MIN_PROBABILITY
 from battlesnake_heuristics.rating.match import start_seed
-from battlesnake_heuristics.search.evaluation import chance, shipped
+from battlesnake_heuristics.search.evaluation import load_builtin, score_to_probability
 from battlesnake_heuristics.search.search import Search
-from battlesnake_heuristics.search.self_play import SearchPlayer, play_on
+from battlesnake_heuristics.search.self_play import SearchPlayer, play_from
 
-POSITIONS = 300
+_POSITIONS = 300
 """For a move of a game with a planted mistake."""
 
-COST, LEFT, DIES = 0.35, 0.15, range(10, 61)
+_COST, _LEFT, _DIES = 0.35, 0.15, range(10, 61)
 """What a planted move costs at least and leaves at most, and how many turns later it kills."""
 
-FRESH, TO_THE_END = 256, 32
+_FRESH, _TO_THE_END = 256, 32
 """Games that settle what a move cost, others than the coach's; and by which advice is tried."""
 
 Line = dict[str, Any]
@@ -61,33 +61,33 @@ def moved(board: Board, player: Search) -> dict[str, str]:
     return {one: at.move for one, at in decide(board, dict.fromkeys(ids, player)).items()}
 
 
-def dear(board: Board, moves: Mapping[str, str]) -> judge.Mark | None:
+def dear(board: Board, moves: Mapping[str, str]) -> judge.MoveAssessment | None:
     """A move that costs a snake what it should but not its life at once, if there is one."""
     for snake in board.living:
         looked = board.without_seed()
         looked.you_id = snake.id
-        values = Search(evaluation=shipped(), nodes=2 * POSITIONS, exact=True)(looked).scores
+        values = Search(evaluation=load_builtin(), nodes=2 * _POSITIONS, exact=True)(looked).scores
         played = moves[snake.id]
         for move in {*board.safe_moves(snake.id)} & values.keys():
-            fall = chance(values.get(played, 0)) - chance(values[move])
-            if values[move] < -SURE or fall < COST:
+            fall = score_to_probability(values.get(played, 0)) - score_to_probability(values[move])
+            if values[move] < -FORCED_END_VALUE or fall < _COST:
                 continue
-            for games in (judge.GLANCE, judge.GAMES):
+            for games in (judge.SCREENING_GAMES, judge.ROLLOUT_GAMES):
                 won = [
-                    judge.played_on(board, snake.id, at, moves, games, 5001 + games)
+                    judge.score_after_move(board, snake.id, at, moves, games, 5001 + games)
                     for at in (played, move)
                 ]
-                if won[0] - won[1] < COST or won[1] > LEFT:
+                if won[0] - won[1] < _COST or won[1] > _LEFT:
                     break
             else:
-                return judge.Mark(board.turn, snake.id, move, played, *won)
+                return judge.MoveAssessment(board.turn, snake.id, move, played, *won)
     return None
 
 
-def with_mistake(snakes: int, number: int) -> tuple[Replay, judge.Mark] | None:
+def with_mistake(snakes: int, number: int) -> tuple[Replay, judge.MoveAssessment] | None:
     """A game that a planted mistake lost, and which; None where there was none that did."""
     replay = Replay(begun(snakes, number))
-    board, player = replay.first.copy(), Search(evaluation=shipped(), nodes=POSITIONS)
+    board, player = replay.first.copy(), Search(evaluation=load_builtin(), nodes=_POSITIONS)
     first = random.Random(number).randrange(20, 100)
     while not board.is_over() and board.turn < 1000:
         moves = moved(board, player)
@@ -95,10 +95,10 @@ def with_mistake(snakes: int, number: int) -> tuple[Replay, judge.Mark] | None:
         if mark:
             at, rest = board.copy(), [{**moves, mark.snake_id: mark.move}]
             at.step(rest[0])
-            while at.snake(mark.snake_id).alive and len(rest) <= DIES[-1] and not at.is_over():
+            while at.snake(mark.snake_id).alive and len(rest) <= _DIES[-1] and not at.is_over():
                 rest.append(moved(at, player))
                 at.step(rest[-1])
-            if not at.snake(mark.snake_id).alive and len(rest) - 1 in DIES:
+            if not at.snake(mark.snake_id).alive and len(rest) - 1 in _DIES:
                 for one in rest:
                     replay.append(one)
                 return replay, mark
@@ -117,28 +117,28 @@ def planted(snakes: int, number: int) -> Line | None:
     def fresh(turn: int) -> tuple[float, dict[str, float]]:
         """What the move of a turn cost, and what each move wins."""
         moves = replay.turns[turn].moves
-        won = judge.by_move(replay.board(turn), mark.snake_id, moves, FRESH, 7001)
+        won = judge.scores_by_move(replay.board(turn), mark.snake_id, moves, _FRESH, 7001)
         after = won[moves[mark.snake_id]]
         return max(
             share for move, share in won.items() if move != moves[mark.snake_id]
         ) - after, won
 
-    taught = lesson(replay, mark.snake_id)
+    taught = analyze_loss(replay, mark.snake_id)
     line: Line = {"turn": mark.turn, "died": replay.last.turn, "cost": fresh(mark.turn)[0]}
-    if taught is None or taught.mark is None:
+    if taught is None or taught.mistake is None:
         return line
-    cost, won = fresh(taught.mark.turn)
-    advice, promised = next(iter(taught.saving.items()))
+    cost, won = fresh(taught.mistake.turn)
+    advice, promised = next(iter(taught.better_moves.items()))
     return line | {
-        "named": taught.mark.turn,
+        "named": taught.mistake.turn,
         "named_cost": cost,
-        "rescue": min(won[move] for move in taught.saving),
+        "rescue": min(won[move] for move in taught.better_moves),
         "promised": promised,
-        "won": to_the_end(replay, taught.mark, advice),
+        "won": to_the_end(replay, taught.mistake, advice),
     }
 
 
-def to_the_end(replay: Replay, mark: judge.Mark, move: str) -> float:
+def to_the_end(replay: Replay, mark: judge.MoveAssessment, move: str) -> float:
     """The share of games, played to the end, that a snake wins by this move."""
     board = replay.board(mark.turn)
     after = board.without_seed()
@@ -146,23 +146,23 @@ def to_the_end(replay: Replay, mark: judge.Mark, move: str) -> float:
     after.game = board.game
     living = [snake.id for snake in after.living]
     if len(living) < 2 or mark.snake_id not in living:
-        return (judge.outcome(after) or {}).get(mark.snake_id, 0.0)
-    players = [SearchPlayer(shipped(), nodes=POSITIONS)] * len(living)
-    ends = [play_on(after, players, seed).points for seed in range(TO_THE_END)]
+        return (judge.final_scores(after) or {}).get(mark.snake_id, 0.0)
+    players = [SearchPlayer(load_builtin(), nodes=_POSITIONS)] * len(living)
+    ends = [play_from(after, players, seed).points for seed in range(_TO_THE_END)]
     return float(np.mean(ends, axis=0)[living.index(mark.snake_id)])
 
 
 def values(snakes: int, number: int, positions: int) -> Line:
     """A game by its own analysis: what was shown each turn, and where it did not come true."""
-    replay, analyst = Replay(begun(snakes, number)), Analyst(positions=positions)
+    replay, analyst = Replay(begun(snakes, number)), PositionAnalyzer(positions=positions)
     board, shown = replay.first.copy(), []
     while not board.is_over() and board.turn < 1000:
-        judged = analyst.judge(board)
-        shown.append({one: at.chance for one, at in judged.items()})
-        moves = {one: at.choices[0].move for one, at in judged.items() if at.choices}
+        judged = analyst.analyze(board)
+        shown.append({one: at.win_probability for one, at in judged.items()})
+        moves = {one: at.candidates[0].move for one, at in judged.items() if at.candidates}
         board.step(moves)
         replay.append(moves)
-    ends = judge.outcome(board) or {}
+    ends = judge.final_scores(board) or {}
     brier = [
         (
             len(turn),
@@ -173,10 +173,14 @@ def values(snakes: int, number: int, positions: int) -> Line:
     lost = rose = unforced = 0
     for at, turn in enumerate(shown):
         for one, share in turn.items():
-            if share > LEAST:
+            if share > MIN_PROBABILITY:
                 continue
             lost += 1
-            later = (n for n in range(at + 1, len(shown)) if shown[n].get(one, 0.0) > judge.RESCUE)
+            later = (
+                n
+                for n in range(at + 1, len(shown))
+                if shown[n].get(one, 0.0) > judge.MIN_BETTER_SCORE
+            )
             if (risen := next(later, None)) is not None:
                 rose += 1
                 unforced += not any(erred(replay, n, one) for n in range(at, risen))
@@ -190,7 +194,8 @@ def erred(replay: Replay, turn: int, but: str) -> bool:
         s.id for s in board.living if s.id != but and {*board.safe_moves(s.id)} - {moves[s.id]}
     ]
     return any(
-        judge.mark_of(board, one, moves, judge.GAMES, 7001).fell >= judge.MISTAKE for one in rivals
+        judge.assess_move(board, one, moves, judge.ROLLOUT_GAMES, 7001).loss >= judge.MISTAKE_LOSS
+        for one in rivals
     )
 
 
@@ -206,7 +211,7 @@ def of_planted(games: Sequence[Line]) -> str:
     return (
         f"{exact} moves named, {as_dear} others that cost as much, "
         f"{len(games) - exact - as_dear} missed; advice won {least:.0%} "
-        f"at least, {won / promised:.0%} of what was promised ({TO_THE_END} games each)"
+        f"at least, {won / promised:.0%} of what was promised ({_TO_THE_END} games each)"
     )
 
 

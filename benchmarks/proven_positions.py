@@ -18,17 +18,17 @@ from dataclasses import dataclass, replace
 from battlesnake_gym.boards.board import Board
 from battlesnake_gym.rules import Game, Settings
 from battlesnake_gym.snakes import Strategy, make, play
-from battlesnake_heuristics.analysis.win_probability import DECIDED
-from battlesnake_heuristics.rating.sprt import share_interval
+from battlesnake_heuristics.analysis.win_probability import PROVEN_VALUE
+from battlesnake_heuristics.rating.sprt import wilson_interval
 from battlesnake_heuristics.search.search import Search, use_cpu_clock
 
-END = 300.0
+_END = 300.0
 """A value of the search beyond this, in cells, is no estimate but the end of a game."""
 
-PROOF = 200_000
+_PROOF = 200_000
 """Positions at most for a proof; without one, a position does not count."""
 
-KINDS = {
+_KINDS = {
     "constrictor": (Game("constrictor"), range(2, 20, 3)),
     "endgame": (Game("standard"), range(40, 400, 20)),
 }
@@ -45,17 +45,17 @@ class Proved:
 
 def proved(board: Board) -> Proved | None:
     """The proof, where there is one and moves differ."""
-    decision, _ = Search(nodes=PROOF, exact=True).think(board)
+    decision, _ = Search(nodes=_PROOF, exact=True).think(board)
     values = decision.scores
-    if any(abs(value) < END for value in values.values()):
+    if any(abs(value) < _END for value in values.values()):
         return None
-    held = {move: 2 if v > 0 else 0 if v < -DECIDED else 1 for move, v in values.items()}
+    held = {move: 2 if v > 0 else 0 if v < -PROVEN_VALUE else 1 for move, v in values.items()}
     return Proved(board, held) if len(set(held.values())) > 1 else None
 
 
 def positions(kind: str, count: int) -> Iterator[Proved]:
     """The first ``count`` of games of the search against itself, one a game at most."""
-    game, turns = KINDS[kind]
+    game, turns = _KINDS[kind]
     seed = found = 0
     while found < count:
         seed += 1
@@ -88,13 +88,13 @@ def main() -> None:
     parser.add_argument("--milliseconds", type=float, nargs="+", default=[2, 25, 100])
     options = parser.parse_args()
     use_cpu_clock(True)
-    for kind in KINDS:
+    for kind in _KINDS:
         began = time.process_time()
         boards = list(positions(kind, options.positions // 2))
         print(f"{kind}: {len(boards)} proved in {time.process_time() - began:.0f} CPU seconds")
         for one in options.milliseconds:
             share = given_away(make(options.snake), boards, one / 1000) / len(boards)
-            low, high = share_interval(share, len(boards))
+            low, high = wilson_interval(share, len(boards))
             print(f"  {one:g} ms a move: gave away in {share:.1%} ({low:.1%} to {high:.1%})")
 
 

@@ -20,10 +20,10 @@ from collections.abc import Callable
 from battlesnake_gym.boards.board import Board
 from battlesnake_gym.rules import Game
 from battlesnake_gym.snakes import play
-from battlesnake_heuristics.search.evaluation import shipped
-from battlesnake_heuristics.search.search import CORES, Search, Statistics, Weights
+from battlesnake_heuristics.search.evaluation import load_builtin
+from battlesnake_heuristics.search.search import SEARCH_CORES, Search, SearchStats, Weights
 
-CASES = {
+_CASES = {
     "11x11 duel": (11, 2, "standard"),
     "11x11 four snakes": (11, 4, "standard"),
     "11x11 eight snakes": (11, 8, "standard"),
@@ -32,7 +32,7 @@ CASES = {
     "19x19 four snakes": (19, 4, "standard"),
     "25x25 duel": (25, 2, "standard"),
 }
-TURNS_BETWEEN = 12
+_TURNS_BETWEEN = 12
 
 
 def positions(size: int, snakes: int, ruleset: str, count: int) -> list[Board]:
@@ -43,7 +43,7 @@ def positions(size: int, snakes: int, ruleset: str, count: int) -> list[Board]:
         board = Board.new(size, size, snakes, game=Game(ruleset, seed=seed * 1_000_003))
         players = dict.fromkeys((snake.id for snake in board.snakes), quick)
         for _ in play(board, players):
-            if board.turn % TURNS_BETWEEN == 0 and len(board.living) > 1:
+            if board.turn % _TURNS_BETWEEN == 0 and len(board.living) > 1:
                 found.append(dataclasses.replace(board.copy(), you_id=board.living[0].id))
             if len(found) == count:
                 break
@@ -60,23 +60,23 @@ def measure(
     depths: list[int] = []
     for board in boards:
         start = clock()
-        statistic: Statistics = search.think(board, seconds)[1]
+        statistic: SearchStats = search.think(board, seconds)[1]
         spent = clock() - start
         if statistic.proven:
             continue  # decided before the time was up
-        valued.append(statistic.evaluated / spent)
-        visited.append(statistic.visited / spent)
+        valued.append(statistic.leaf_evals / spent)
+        visited.append(statistic.nodes / spent)
         depths.append(statistic.depth)
     return statistics.median(valued), statistics.median(visited), statistics.median(depths)
 
 
 def cost_of_learned(boards: list[Board], rounds: int, nodes: int = 10_000) -> list[float]:
     """By rounds: CPU seconds for a position with the learned evaluation, over those by hand."""
-    by_hand, learned = Search(nodes=nodes), Search(nodes=nodes, evaluation=shipped())
+    by_hand, learned = Search(nodes=nodes), Search(nodes=nodes, evaluation=load_builtin())
 
     def spent(search: Search) -> float:
         began = time.process_time()
-        valued = sum(search.think(board)[1].evaluated for board in boards)
+        valued = sum(search.think(board)[1].leaf_evals for board in boards)
         return (time.process_time() - began) / valued
 
     return [spent(learned) / spent(by_hand) for _ in range(rounds)]
@@ -85,9 +85,9 @@ def cost_of_learned(boards: list[Board], rounds: int, nodes: int = 10_000) -> li
 def print_cost_of_learned(count: int, rounds: int = 15) -> None:
     """Print a line for each kind of game that the shipped evaluation was trained for."""
     print(f"{'':24}{'learned / by hand':>18}{'lowest':>8}{'highest':>8}")
-    for name, (size, snakes, ruleset) in CASES.items():
+    for name, (size, snakes, ruleset) in _CASES.items():
         boards = positions(size, snakes, ruleset, count)
-        if not shipped().objection(boards[0]):
+        if not load_builtin().unsupported_reason(boards[0]):
             found = cost_of_learned(boards, rounds)
             print(f"{name:24}{statistics.median(found):18.2f}{min(found):8.2f}{max(found):8.2f}")
 
@@ -104,10 +104,10 @@ def main() -> None:
         print_cost_of_learned(args.positions)
         return
     print(f"{'':24}{'cores':>6}{'valued/s':>12}{'visited/s':>12}{'depth':>7}")
-    for name, (size, snakes, ruleset) in CASES.items():
+    for name, (size, snakes, ruleset) in _CASES.items():
         boards = positions(size, snakes, ruleset, args.positions)
         for cores in sorted({1, args.cores}):
-            CORES.use(cores)
+            SEARCH_CORES.use(cores)
             clock = time.process_time if args.cores == 1 else time.perf_counter
             # weights of its own: else it would find in the table what the one before has found
             search = Search(Weights(draw=Weights().draw + cores))

@@ -29,7 +29,7 @@ from flask import Flask, request
 from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
 
 from battlesnake_server.commands.serve_command import Gunicorn
-from battlesnake_server.strategy_loader import SHIPPED
+from battlesnake_server.strategy_loader import DEFAULT_POLICY_PATH
 from benchmarks.load import (
     Connection,
     PlayedGame,
@@ -40,9 +40,9 @@ from benchmarks.load import (
     served,
 )
 
-SLOW = 0.1
-CPU_SECONDS = "process_cpu_seconds_total"
-HEADINGS = ("moves/s", "p50 ms", "p95 ms", "p99 ms", "worst", "slow", "lost", "CPU ms")
+_SLOW = 0.1
+_CPU_SECONDS = "process_cpu_seconds_total"
+_HEADINGS = ("moves/s", "p50 ms", "p95 ms", "p99 ms", "worst", "slow", "lost", "CPU ms")
 
 
 def main() -> None:
@@ -54,7 +54,7 @@ def main() -> None:
     parser.add_argument("--clients", type=int, default=2, help="client processes (%(default)s)")
     parser.add_argument("--timeout", type=int, default=500, help="of the games, ms (%(default)s)")
     parser.add_argument(
-        "--policy", type=Path, default=SHIPPED, help="a policy.onnx for 11x11 boards"
+        "--policy", type=Path, default=DEFAULT_POLICY_PATH, help="a policy.onnx for 11x11 boards"
     )
     parser.add_argument("--snakes", nargs="*", default=["minimax"], help="named snakes to measure")
     parser.add_argument("--bare", type=int, help=argparse.SUPPRESS)
@@ -64,7 +64,7 @@ def main() -> None:
         return
     recorded = played_games(args.timeout)
     print(f"{args.games} games at once, {args.pause * 1000:.0f} ms between an answer and the next")
-    print(f"{'':<22}" + "".join(f"{heading:>8}" for heading in HEADINGS) + "    load")
+    print(f"{'':<22}" + "".join(f"{heading:>8}" for heading in _HEADINGS) + "    load")
     serve = [sys.executable, "-m", "battlesnake_gym", "serve"]
     rows = {
         "bare Flask route": [sys.executable, "-m", "benchmarks.serving", "--bare"],
@@ -81,7 +81,7 @@ def measure(port: int, recorded: list[PlayedGame], args: argparse.Namespace) -> 
     """Ask the server at ``port`` from several processes; one row of the table."""
     counts = [args.games // args.clients] * args.clients
     counts[0] += args.games % args.clients
-    before = metric(port, CPU_SECONDS)
+    before = metric(port, _CPU_SECONDS)
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(args.clients, mp_context=context) as clients:
         futures = [
@@ -91,13 +91,13 @@ def measure(port: int, recorded: list[PlayedGame], args: argparse.Namespace) -> 
         tally = Tally()
         for future in futures:
             tally.add(future.result())
-    cpu = metric(port, CPU_SECONDS) - before
+    cpu = metric(port, _CPU_SECONDS) - before
     times = np.array(tally.seconds)
     late = int((times > args.timeout / 1000).sum())
     p50, p95, p99 = 1000 * np.percentile(times, [50, 95, 99])
     return (
         f"{len(times) / args.seconds:8.0f}{p50:8.1f}{p95:8.1f}{p99:8.1f}{1000 * times.max():8.1f}"
-        f"{int((times > SLOW).sum()):8}{tally.lost + late:8}{1000 * cpu / len(times):8.2f}"
+        f"{int((times > _SLOW).sum()):8}{tally.lost + late:8}{1000 * cpu / len(times):8.2f}"
     )
 
 

@@ -20,10 +20,10 @@ from pathlib import Path
 
 import psutil
 
-GROUPS = Path("/sys/fs/cgroup/cpu")
-SHARE = 0.25
+_GROUPS = Path("/sys/fs/cgroup/cpu")
+_SHARE = 0.25
 """Of a core, for an instance."""
-TRAIN = """
+_TRAIN = """
 import sys
 from battlesnake_gym.cli.main import main
 from sagemaker_rl import ray_launcher
@@ -34,9 +34,9 @@ sys.exit(main())
 
 
 def hold(group: Path) -> None:
-    """Let the processes of a group have `SHARE` of a core."""
+    """Let the processes of a group have `_SHARE` of a core."""
     (group / "cpu.cfs_quota_us").write_text(
-        f"{SHARE * int((group / 'cpu.cfs_period_us').read_text()):.0f}"
+        f"{_SHARE * int((group / 'cpu.cfs_period_us').read_text()):.0f}"
     )
 
 
@@ -52,11 +52,11 @@ def runners(training: psutil.Process) -> list[int]:
 def main() -> int:
     """Train, with each instance in a group of its own; the status of the training."""
     instances, wanted, *options = sys.argv[1:]
-    groups = [GROUPS / f"instance-{os.getpid()}-{number}" for number in range(int(instances))]
+    groups = [_GROUPS / f"instance-{os.getpid()}-{number}" for number in range(int(instances))]
     for group in groups:
         group.mkdir()
     (groups[0] / "cgroup.procs").write_text(str(os.getpid()))
-    command = [sys.executable, "-c", TRAIN, "train", "--num-workers", wanted, *options]
+    command = [sys.executable, "-c", _TRAIN, "train", "--num-workers", wanted, *options]
     training = subprocess.Popen(command, env=os.environ | {"RAY_worker_niceness": "0"})
     try:
         while training.poll() is None and len(runners(psutil.Process(training.pid))) < int(wanted):
@@ -65,10 +65,10 @@ def main() -> int:
             (group / "cgroup.procs").write_text(str(runner))
         for group in groups:
             hold(group)
-        print(f"{instances} instances are held to {SHARE} of a core each", flush=True)
+        print(f"{instances} instances are held to {_SHARE} of a core each", flush=True)
         return training.wait()
     finally:
-        (GROUPS / "cgroup.procs").write_text(str(os.getpid()))
+        (_GROUPS / "cgroup.procs").write_text(str(os.getpid()))
         for group in groups:
             with contextlib.suppress(OSError):  # Ray's last processes end later
                 group.rmdir()

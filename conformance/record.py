@@ -16,11 +16,11 @@ from pathlib import Path
 
 from run import HERE, Engine, Json, Recording, cells, command_of, read  # type: ignore[import-not-found]
 
-MOVES = {"up": (0, 1), "down": (0, -1), "left": (-1, 0), "right": (1, 0)}
-ODD = ("", "UP", "left ", "nope")
+_MOVES = {"up": (0, 1), "down": (0, -1), "left": (-1, 0), "right": (1, 0)}
+_ODD = ("", "UP", "left ", "nope")
 """No moves: the snake goes straight on."""
 
-LONGEST = 80
+_LONGEST = 80
 """Turns; most of what can happen on a map has happened by then."""
 
 
@@ -65,7 +65,7 @@ def recorded(
     header["settings"] = luck.choice(all_of).header["settings"]
     what = repr((game.header["id"], seed, header["settings"]))
     header["id"] = f"own-{zlib.crc32(what.encode()):08x}"
-    header["maxTurns"] = min(header["maxTurns"], LONGEST)
+    header["maxTurns"] = min(header["maxTurns"], _LONGEST)
     for unused in ("policies", "policySeed"):
         header.pop(unused, None)
     begun = engine.ask(
@@ -98,10 +98,10 @@ def recorded(
 def chosen(header: Json, position: Json, snake: Json, luck: random.Random) -> str:
     """A move to a free cell, often towards food; now and then any word."""
     if luck.random() < 0.03:
-        return luck.choice((*MOVES, *ODD))
+        return luck.choice((*_MOVES, *_ODD))
     taken = {cell for one in position["s"] if "x" not in one for cell in cells(one["b"])[:-1]}
     (x, y), free = snake["b"][:2], {}
-    for move, (right, up) in MOVES.items():
+    for move, (right, up) in _MOVES.items():
         to = x + right, y + up
         if header["ruleset"].startswith("wrapped"):
             to = to[0] % header["w"], to[1] % header["h"]
@@ -109,7 +109,7 @@ def chosen(header: Json, position: Json, snake: Json, luck: random.Random) -> st
             free[move] = to
     food = cells(position["f"])
     if not free:
-        return luck.choice(list(MOVES))
+        return luck.choice(list(_MOVES))
     if not food or luck.random() < 0.4:
         return luck.choice(list(free))
     return min(free, key=lambda m: min(abs(free[m][0] - a) + abs(free[m][1] - b) for a, b in food))

@@ -22,14 +22,14 @@ from itertools import pairwise, zip_longest
 from pathlib import Path
 from typing import Any
 
-HERE = Path(__file__).parent
+_HERE = Path(__file__).parent
 Json = dict[str, Any]
 
-SORTED_UNSTABLY = 12
+_SORTED_UNSTABLY = 12
 """With more snakes than this the reference may name any of several equally long culprits."""
 
-FIELDS = ("b", "hp", "x", "by", "on")
-RULES = {
+_FIELDS = ("b", "hp", "x", "by", "on")
+_RULES = {
     "t": "clock (RULES.md 2)",
     "b": "move, feed or grow (RULES.md 3)",
     "hp": "starve, hazard or feed (RULES.md 3)",
@@ -167,7 +167,7 @@ class Comparison:
                 if ("x" in one) != (other is None or "x" in other):
                     found.append(("x", f"{name}: alive on one side only"))
                 continue
-            for key in FIELDS:
+            for key in _FIELDS:
                 same = one.get(key) == other.get(key)
                 if key not in lacks and not same and not self._is_tie(want, name, key, one, other):
                     found.append((key, differs(f"{name} {key}", one.get(key), other.get(key))))
@@ -188,7 +188,7 @@ class Comparison:
         Lengths are those at the turn of the elimination, so the answer is kept for later turns.
         """
         by, instead = one.get("by"), other.get("by")
-        if key != "by" or len(want["s"]) <= SORTED_UNSTABLY or not by or not instead:
+        if key != "by" or len(want["s"]) <= _SORTED_UNSTABLY or not by or not instead:
             return False
         if victim not in self.tied:
             names = zip(self.header["snakes"], want["s"], strict=True)
@@ -248,7 +248,7 @@ def play(engine: Engine, recording: Recording) -> Outcome:
         if anew and before is not frames[0]:
             got = engine.ask({"load": header, "state": before})
         elif before is not frames[0] and "over" not in lacks and got["over"]:
-            return outcome("differs", RULES["over"], "over, but the recording goes on")
+            return outcome("differs", _RULES["over"], "over, but the recording goes on")
         if not {"refused", "error"} & set(got):
             got = engine.ask({"step": frame["m"]})
         turn = frame["t"]
@@ -256,14 +256,14 @@ def play(engine: Engine, recording: Recording) -> Outcome:
             return refusal(got)
         turns += 1
         if found := compare.differences(frame, got):
-            return outcome("differs", RULES[found[0][0]], *(text for _, text in found))
+            return outcome("differs", _RULES[found[0][0]], *(text for _, text in found))
     if "over" in lacks:
         return outcome("agrees")
     # At the cap the recorder stops without looking whether the game has ended as well.
     at_cap = end["reason"] == "cap" and turn - frames[0]["t"] == header["maxTurns"]
     if got["over"] != (end["reason"] == "over") and not (at_cap and got["over"]):
         said = f"the recording ends because of {end['reason']!r}, over is {got['over']}"
-        return outcome("differs", RULES["over"], said)
+        return outcome("differs", _RULES["over"], said)
     crash = end["reason"] == "panic" and not anew
     if crash and "error" not in engine.ask({"step": frame["m"]}):
         return outcome("differs", "none", "the reference crashes on the next turn, the engine not")
@@ -287,9 +287,9 @@ def command_of(word: str) -> tuple[str, list[str]]:
     if equals:
         return name, shlex.split(command)
     for suffix, program in ((".py", sys.executable), (".mjs", "node")):
-        if (path := HERE / "adapters" / f"{name}{suffix}").exists():
+        if (path := _HERE / "adapters" / f"{name}{suffix}").exists():
             return name, [program, str(path)]
-    known = sorted(p.stem for p in (HERE / "adapters").iterdir() if p.suffix in (".py", ".mjs"))
+    known = sorted(p.stem for p in (_HERE / "adapters").iterdir() if p.suffix in (".py", ".mjs"))
     raise ValueError(f"no adapter {name!r}; choose one of {', '.join(known)}, or NAME=COMMAND")
 
 
@@ -312,7 +312,7 @@ def table(outcomes: dict[str, list[Outcome]]) -> Iterator[str]:
 def run_mutants(files: list[Path], patience: float) -> Iterator[tuple[str, Outcome | None]]:
     """Each mutant of the engine in Python, with the first game in which it is noticed."""
     name, command = command_of("battlesnake_python")
-    for mutant in json.loads((HERE / "mutants.json").read_text()):
+    for mutant in json.loads((_HERE / "mutants.json").read_text()):
         engine = Engine(name, [*command, "--mutant", mutant["rule"]], patience)
         chosen = [p for p in files if p.name.split(".")[0] == mutant["games"]] or files
         outcomes = play_all(engine, (game for path in chosen for game in read(path)))
@@ -324,7 +324,7 @@ def parser() -> argparse.ArgumentParser:
     """The options."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("engines", nargs="*", metavar="ENGINE", help="adapter, or NAME=COMMAND")
-    parser.add_argument("--games", type=Path, default=HERE / "games", metavar="DIR")
+    parser.add_argument("--games", type=Path, default=_HERE / "games", metavar="DIR")
     parser.add_argument("--only", default="*", metavar="GLOB", help="files of games (snail_mode*)")
     parser.add_argument("--patience", type=float, default=60, metavar="SECONDS", help="an answer")
     parser.add_argument("--differences", type=int, default=3, metavar="N", help="shown an engine")

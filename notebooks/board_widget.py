@@ -28,7 +28,7 @@ CELL = "padding: 1px 10px; text-align: left; white-space: nowrap"
 
 def record(board: Board, strategies: Mapping[str, Strategy], max_turns: int = 500) -> Replay:
     """Play from ``board`` until the game is over or on turn ``max_turns``, keeping all reasons."""
-    return Replay.played(board, strategies, SECONDS, max_turns)
+    return Replay.from_play(board, strategies, SECONDS, max_turns)
 
 
 def reasons_table(decision: Decision | None) -> str:

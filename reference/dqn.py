@@ -28,7 +28,7 @@ from torch.nn.functional import huber_loss, pad
 from torch.optim.swa_utils import AveragedModel
 
 from battlesnake_gym import VectorBattlesnake
-from battlesnake_gym.config import TRAINED
+from battlesnake_gym.config import TRAINING_DEFAULTS
 from battlesnake_gym.env.vector_env import win_rate
 
 Floats = NDArray[np.float32]
@@ -42,17 +42,17 @@ class Settings:
 
     minutes: float = 2.0
     env_steps: int = 10**9  # or for how long to train
-    snakes: int = 2  # in a game
-    size: int = 7  # of the board: cells a side
+    num_snakes: int = 2  # in a game
+    board_size: int = 7  # of the board: cells a side
     seed: int = 0
-    games: int = 64  # played at once
-    turns: int = 16  # of each game, between two rounds of updates
+    num_envs: int = 64  # played at once
+    rollout_turns: int = 16  # of each game, between two rounds of updates
     epsilon_base: float = 0.4  # game i of N explores with base ** (1 + exponent * i / (N - 1))
     epsilon_exponent: float = 7.0
     gamma: float = 0.97
     n_step: int = 3
     reward_scale: float = 0.03  # TD errors below 1: there the Huber loss is a square
-    capacity: int = 100_000  # transitions in the replay
+    buffer_size: int = 100_000  # transitions in the replay
     alpha: float = 0.6  # how much a TD error raises the chance of a transition; 0: not at all
     beta: float = 0.4  # how much of that the importance weights take back; 1: all of it
     learning_starts: int = 5_000  # env steps
@@ -81,7 +81,7 @@ class QNetwork(nn.Module):
     def forward(self, observations: Tensor) -> Tensor:
         """The Q-values; a byte of 255 means 1."""
         scaled = observations.float() / 255
-        seen = torch.cat((self.convolutions(scaled), self.around_head(scaled)), dim=1)
+        seen = torch.cat((self.convolutions(scaled), self.head_crop(scaled)), dim=1)
         features = torch.relu(self.dense(seen))
         advantage = self.advantage(features)
         q_values: Tensor = self.value(features) + advantage - advantage.mean(1, keepdim=True)
@@ -92,7 +92,7 @@ class QNetwork(nn.Module):
         with torch.inference_mode():
             return np.asarray(self(torch.from_numpy(frames)))
 
-    def around_head(self, scaled: Tensor) -> Tensor:
+    def head_crop(self, scaled: Tensor) -> Tensor:
         """The cells around the head, which the strides would blur: [B, glimpse * glimpse * C]."""
         width, margin = scaled.shape[3], self.glimpse // 2
         head = scaled[:, self.head_plane].flatten(1).argmax(1)
@@ -104,7 +104,7 @@ class QNetwork(nn.Module):
 
 
 @dataclass
-class Turns:
+class TurnBuffer:
     """T turns of all games: what was seen (also after the last of them), done and got."""
 
     frames: NDArray[np.uint8]  # [T + 1, N, S, C, H, W]
@@ -117,28 +117,28 @@ class Turns:
     truncated: Flags
 
 
-class Player:
+class VectorPlayer:
     """All snakes of all games, which play by one network."""
 
     def __init__(self, games: VectorBattlesnake, network: QNetwork, settings: Settings) -> None:
         self.games, self.network, self.settings = games, network, settings
         self.random = np.random.default_rng(settings.seed)
         # A ladder of epsilons: some games always try much, some are played almost greedily.
-        height = np.arange(settings.games) / max(settings.games - 1, 1)
+        height = np.arange(settings.num_envs) / max(settings.num_envs - 1, 1)
         self.epsilon = settings.epsilon_base ** (1 + settings.epsilon_exponent * height)
         frames, infos = games.reset(seed=settings.seed)
         # Observations, action masks, and whose Q-values matter: who acts next, or was cut off.
         self.position = frames, infos["action_mask"], infos["alive"]
 
-    def play(self) -> Turns:
+    def play(self) -> TurnBuffer:
         """Play ``settings.turns`` turns of all games."""
         looks, deeds = [], []
-        for turn in range(self.settings.turns + 1):
+        for turn in range(self.settings.rollout_turns + 1):
             frames, allowed, thinks = self.position
             q_values = np.zeros(allowed.shape, np.float32)
             q_values[thinks] = self.network.values(frames[thinks])
             looks.append((frames.copy(), allowed.copy(), q_values))
-            if turn == self.settings.turns:
+            if turn == self.settings.rollout_turns:
                 break
             exploring = self.random.random(allowed.shape[:2]) < self.epsilon[:, None]
             wanted = np.where(exploring[..., None], self.random.random(allowed.shape), q_values)
@@ -147,10 +147,14 @@ class Player:
             rewards = rewards * np.float32(self.settings.reward_scale)
             deeds.append((actions, rewards, infos["acted"], died, cut))
             self.position = frames, infos["action_mask"], infos["alive"] | cut
-        return Turns(*(np.stack(c) for rows in (looks, deeds) for c in zip(*rows, strict=True)))
+        return TurnBuffer(
+            *(np.stack(c) for rows in (looks, deeds) for c in zip(*rows, strict=True))
+        )
 
 
-def n_step_returns(turns: Turns, n: int, gamma: float) -> tuple[Floats, NDArray[np.int64], Flags]:
+def n_step_returns(
+    turns: TurnBuffer, n: int, gamma: float
+) -> tuple[Floats, NDArray[np.int64], Flags]:
     """Discounted rewards of up to ``n`` steps from each turn, the steps, and who was out by then.
 
     All [T, N, S]. Steps are fewer where the snake's game, or the block of turns, ends before.
@@ -168,7 +172,7 @@ def n_step_returns(turns: Turns, n: int, gamma: float) -> tuple[Floats, NDArray[
     return returns, steps, terminated
 
 
-def transitions(turns: Turns, n: int, gamma: float) -> tuple[Batch, Floats]:
+def transitions(turns: TurnBuffer, n: int, gamma: float) -> tuple[Batch, Floats]:
     """All transitions of a block of turns, and their absolute TD errors as the player saw them.
 
     ``discount`` is that of what the next state is worth: 0 where the snake is out by then.
@@ -190,13 +194,13 @@ def transitions(turns: Turns, n: int, gamma: float) -> tuple[Batch, Floats]:
     return batch, np.abs(batch["returns"] + batch["discount"] * best - q_played)
 
 
-class Replay:
-    """The last ``capacity`` transitions, drawn in proportion to ``(error + 0.001) ** alpha``."""
+class PrioritizedReplayBuffer:
+    """The last ``buffer_size`` transitions, drawn in proportion to ``(error + 0.001) ** alpha``."""
 
     def __init__(self, settings: Settings) -> None:
         self.settings, self.random = settings, np.random.default_rng(settings.seed)
         self.columns: Batch = {}
-        self.priorities = np.zeros(settings.capacity)
+        self.priorities = np.zeros(settings.buffer_size)
         self.added = 0
 
     def add(self, batch: Batch, errors: Floats) -> None:
@@ -243,14 +247,19 @@ def td_loss(network: nn.Module, target: nn.Module, batch: Batch) -> tuple[Tensor
 def train(settings: Settings) -> QNetwork:
     """Play and learn, in turn, until the time is up; returns the mean of the networks."""
     torch.manual_seed(settings.seed)
-    config = replace(TRAINED, num_snakes=settings.snakes, width=settings.size, height=settings.size)
-    games = VectorBattlesnake.of(config, settings.games)
+    config = replace(
+        TRAINING_DEFAULTS,
+        num_snakes=settings.num_snakes,
+        width=settings.board_size,
+        height=settings.board_size,
+    )
+    games = VectorBattlesnake.from_config(config, settings.num_envs)
     network = QNetwork(games)
     target = copy.deepcopy(network)
     # The mean of all weights, half of it from the last sixth of training, plays far better.
     mean = AveragedModel(network, avg_fn=lambda mean, now, n: mean + (now - mean) * 4 / (n + 4))
     optimizer = torch.optim.Adam(network.parameters(), lr=settings.lr)
-    player, replay = Player(games, network, settings), Replay(settings)
+    player, replay = VectorPlayer(games, network, settings), PrioritizedReplayBuffer(settings)
     start, next_target = time.monotonic(), settings.target_every
     env_steps, updates, owed = 0, 0, 0.0
     while time.monotonic() - start < settings.minutes * 60 and env_steps < settings.env_steps:
@@ -278,12 +287,12 @@ def train(settings: Settings) -> QNetwork:
 
 
 def wins(network: QNetwork, settings: Settings, games: int = 200) -> float:
-    """The part of ``games`` that it wins against snakes whose random moves do not lose at once."""
+    """The part of ``num_envs`` that it wins against snakes whose random moves do not lose at once."""
 
     def greedy(frames: NDArray[np.uint8], allowed: Flags) -> NDArray[np.int64]:
         return np.asarray(np.where(allowed, network.values(frames), -np.inf).argmax(1))
 
-    others, side = ["safe-random"] * (settings.snakes - 1), settings.size
+    others, side = ["safe-random"] * (settings.num_snakes - 1), settings.board_size
     return win_rate(greedy, others, games=games, seed=settings.seed, width=side, height=side)
 
 

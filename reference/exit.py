@@ -32,17 +32,22 @@ from torch import Tensor, nn
 
 from battlesnake_heuristics.rating.sprt import Sprt, estimate
 from battlesnake_heuristics.search import evaluation, self_play
-from battlesnake_heuristics.search.quantization import FloatLayers, packed
-from battlesnake_heuristics.search.self_play import GamesRows, SearchPlayer
-from battlesnake_heuristics.search.self_play import SelfPlaySetup as Setup
+from battlesnake_heuristics.search.quantization import FloatLayers, quantize
+from battlesnake_heuristics.search.self_play import SearchPlayer, SelfPlayBatch
+from battlesnake_heuristics.search.self_play import SelfPlaySettings as Setup
 
-MIX = ((0.4, Setup()), (0.3, Setup(snakes=4)), (0.2, Setup(snakes=3)), (0.1, Setup(7, 7)))
+GAME_MIX = (
+    (0.4, Setup()),
+    (0.3, Setup(num_snakes=4)),
+    (0.2, Setup(num_snakes=3)),
+    (0.1, Setup(7, 7)),
+)
 """What is played, by its share of the moves."""
-MOVES, IN_MEMORY = 30_000, 16
+MOVES_PER_ITERATION, BUFFER_ITERATIONS = 30_000, 16
 """Searched moves a round, and the rounds that a fit looks back on."""
-POSITIONS = (100, 150, 200, 300)
+NODE_CHOICES = (100, 150, 200, 300)
 """Positions that a search looks at for each move; each part of a round draws one."""
-LAMBDA = 0.95
+TD_LAMBDA = 0.95
 """How much the label of a position trusts what came later more than its own value."""
 LOGIT, CERTAIN = 10_000, 300_000
 """The search's values are in thousandths of a cell: a logit of 1 in these, and the value beyond
@@ -60,16 +65,16 @@ Samples = tuple[NDArray[np.int16], NDArray[np.uint8], NDArray[np.float32]]
 # ---- labels: what was each position worth, in points of the game's one? ----
 
 
-def labels(games: GamesRows) -> Samples:
+def labels(games: SelfPlayBatch) -> Samples:
     """Label all positions that were searched.
 
     Going back through the positions of one snake in one game, a label is the search's own chance
     there, mixed with the label of the next one; the last one's next is the points of the game.
     """
-    asked = games.rows["kind"] != self_play.AT_RANDOM
+    asked = games.rows["kind"] != self_play.ROW_RANDOM
     rows, game = games.rows[asked], games.game[asked]
     points = games.points[game, rows["seat"]]
-    chance = chances(rows["value"], rows["living"], points)
+    chance = expected_scores(rows["value"], rows["living"], points)
     order = np.lexsort((rows["turn"], rows["seat"], game))
     label = np.empty(len(rows))
     later, whose = 0.0, (-1, -1)
@@ -77,14 +82,16 @@ def labels(games: GamesRows) -> Samples:
         if whose != (game[i], rows["seat"][i]):  # the last position of a snake in its game
             whose = game[i], rows["seat"][i]
             later = points[i] if games.finished[game[i]] else chance[i]
-        if rows["kind"][i] == self_play.IN_VAIN:  # it moved at random: what followed was not meant
+        if (
+            rows["kind"][i] == self_play.ROW_SEARCHED_RANDOM
+        ):  # it moved at random: what followed was not meant
             later = chance[i]
-        label[i] = later = (1 - LAMBDA) * chance[i] + LAMBDA * later
+        label[i] = later = (1 - TD_LAMBDA) * chance[i] + TD_LAMBDA * later
     rows = rows[order]
     return rows["inputs"], rows["living"], label[order].astype(np.float32)
 
 
-def chances(values: NDArray[np.int32], living: NDArray[np.uint8], points: Floats) -> Floats:
+def expected_scores(values: NDArray[np.int32], living: NDArray[np.uint8], points: Floats) -> Floats:
     """The search's values as expected points, by what came of such values in these games.
 
     Where the search has seen an end, the mean points of such games: a sure loss, an end that one of
@@ -135,21 +142,21 @@ class Network(nn.Module):
 
     def __init__(self, inputs: int) -> None:
         super().__init__()
-        self.first = nn.Linear(inputs, evaluation.HIDDEN)
-        self.second = nn.Linear(evaluation.HIDDEN, evaluation.SECOND)
-        self.last = nn.Linear(evaluation.SECOND, 1)
+        self.first = nn.Linear(inputs, evaluation.HIDDEN1)
+        self.second = nn.Linear(evaluation.HIDDEN1, evaluation.HIDDEN2)
+        self.last = nn.Linear(evaluation.HIDDEN2, 1)
         self.mean, self.deviation = nn.Buffer(torch.zeros(inputs)), nn.Buffer(torch.ones(inputs))
 
     def forward(self, inputs: Tensor) -> Tensor:
         """Logits [n] of inputs [n, inputs]."""
-        top = evaluation.LARGEST / evaluation.INPUT_UNIT
+        top = evaluation.MAX_ACTIVATION / evaluation.INPUT_UNIT
         hidden = self.first((inputs - self.mean) / self.deviation).clamp(0, top)
         return torch.flatten(self.last(self.second(hidden).clamp(0, top)))
 
     @torch.no_grad()
     def hold_in_bounds(self) -> None:
         """Keep each weight where its whole number fits 16 bits."""
-        most = (evaluation.HEAVIEST - 1) / evaluation.WEIGHT_UNIT
+        most = (evaluation.MAX_WEIGHT - 1) / evaluation.WEIGHT_UNIT
         scaled = most * self.deviation
         self.first.weight.copy_(self.first.weight.clamp(-scaled, scaled))
         self.second.weight.clamp_(-most, most)
@@ -160,7 +167,7 @@ class Network(nn.Module):
         """The weights for inputs as they come, without the mean and the deviation."""
         first = (self.first.weight / self.deviation).double().numpy()
         return {
-            "first": np.pad(first, ((0, 0), (0, evaluation.INPUTS - first.shape[1]))),
+            "first": np.pad(first, ((0, 0), (0, evaluation.NUM_INPUTS - first.shape[1]))),
             "first_bias": self.first.bias.numpy() - first @ self.mean.numpy(),
             "second": self.second.weight.numpy(),
             "second_bias": self.second.bias.numpy(),
@@ -171,7 +178,11 @@ class Network(nn.Module):
 
 def networks() -> list[Network]:
     """For two, three, and more living snakes, untrained."""
-    return [Network(evaluation.DUEL_INPUTS), Network(evaluation.INPUTS), Network(evaluation.INPUTS)]
+    return [
+        Network(evaluation.NUM_DUEL_INPUTS),
+        Network(evaluation.NUM_INPUTS),
+        Network(evaluation.NUM_INPUTS),
+    ]
 
 
 def fit(
@@ -213,30 +224,30 @@ def fit(
     return losses
 
 
-def in_whole_numbers(nets: Sequence[Network], moves: int) -> evaluation.Evaluation:
+def quantize_evaluation(nets: Sequence[Network], moves: int) -> evaluation.Evaluation:
     """The networks in whole numbers, with what the search asks of a file: which games it is for."""
     games = {"rulesets": ["standard"], "maps": ["standard"], "snakes": [2, 3, 4]}
-    trained_for = games | {"sizes": sorted({(setup.width, setup.height) for _, setup in MIX})}
+    trained_for = games | {"sizes": sorted({(setup.width, setup.height) for _, setup in GAME_MIX})}
     facts = {"trained_for": trained_for, "command": "reference/exit.py", "moves": moves}
-    return evaluation.Evaluation(packed([net.layers() for net in nets]), facts)
+    return evaluation.Evaluation(quantize([net.layers() for net in nets]), facts)
 
 
 # ---- rounds ----
 
 
-def play(champion: evaluation.Evaluation | None, moves: int, seed: int) -> GamesRows:
+def play(champion: evaluation.Evaluation | None, moves: int, seed: int) -> SelfPlayBatch:
     """Games of the search against itself (None: with its hand-set weights)."""
     rng, parts = np.random.default_rng(seed), []
-    for number, (share, setup) in enumerate(MIX):
-        player = SearchPlayer(champion, nodes=int(rng.choice(POSITIONS)))
-        players = [player] * setup.snakes
+    for number, (share, setup) in enumerate(GAME_MIX):
+        player = SearchPlayer(champion, nodes=int(rng.choice(NODE_CHOICES)))
+        players = [player] * setup.num_snakes
         parts.append(
             self_play.play_games(seed + 10_000 * number, setup, players, round(share * moves))
         )
-    return GamesRows.joined(parts)
+    return SelfPlayBatch.concatenate(parts)
 
 
-def is_no_weaker(
+def passes_sprt(
     candidate: evaluation.Evaluation, champion: evaluation.Evaluation | None, seed: int
 ) -> bool:
     """Let the two play pairs of games until a sequential test decides, or `PAIRS` are played."""
@@ -255,7 +266,7 @@ def play_pair(
 
     In games of four, two of each sit alternately; the side of the last snake alive wins.
     """
-    setup, points = Setup(snakes=snakes, opening=4, random_moves=0.0), 0
+    setup, points = Setup(num_snakes=snakes, random_opening_turns=4, random_move_fraction=0.0), 0
     for first in (0, 1):
         seats = [(seat + first) % 2 for seat in range(snakes)]
         players = [SearchPlayer((one, other)[side], nodes=POSITIONS_IN_MATCH) for side in seats]
@@ -278,13 +289,15 @@ def main(arguments: Sequence[str] | None = None) -> None:
     began = time.process_time()
     while (spent := time.process_time() - began) < 60 * options.minutes:
         number += 1
-        memory = [*memory, labels(play(champion, MOVES, seed=100_000 * number))][-IN_MEMORY:]
+        memory = [*memory, labels(play(champion, MOVES_PER_ITERATION, seed=100_000 * number))][
+            -BUFFER_ITERATIONS:
+        ]
         moves += len(memory[-1][-1])
         inputs, living, label = (np.concatenate(part) for part in zip(*memory, strict=True))
         epochs, rate = (1.0, 1.5e-3) if champion else (4.0, 3e-3)
         losses = fit(nets, (inputs, living, label), epochs, rate, seed=number)
-        candidate = in_whole_numbers(nets, moves)
-        promoted = is_no_weaker(candidate, champion, seed=900_000_000 + 1000 * number)
+        candidate = quantize_evaluation(nets, moves)
+        promoted = passes_sprt(candidate, champion, seed=900_000_000 + 1000 * number)
         if promoted:
             champion = candidate
             champion.save(options.file)

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-OURS = ("sagemaker_rl", "battlesnake_gym", "battlesnake_heuristics", "battlesnake_rl")
+_OURS = ("sagemaker_rl", "battlesnake_gym", "battlesnake_heuristics", "battlesnake_rl")
 """What a job brings along beside the script."""
 
 
@@ -32,10 +32,10 @@ def explained() -> "Iterator[None]":
 def _what_to_do(error: ImportError) -> str:
     if error.name is None:
         return str(error)  # a complaint of our own
-    if error.name.partition(".")[0] in OURS:
+    if error.name.partition(".")[0] in _OURS:
         remedy = (
             "a job needs our packages beside its script: give the estimator "
-            "**sagemaker_rl.job.source_files.cleaned(source_dir='rllib_src', "
+            "**sagemaker_rl.job.source_files.copy_sources(source_dir='rllib_src', "
             "dependencies=['rllib_common/sagemaker_rl', 'battlesnake_gym', 'heuristics'])"
         )
     else:

@@ -37,10 +37,10 @@ def one_thread() -> Iterator[None]:
 def ray_session() -> Iterator[None]:
     """Ray on this machine, one for all tests of a process, for as long as they run."""
     pytest.importorskip("ray", reason="needs the extra rllib")
-    from sagemaker_rl.ray_launcher import started_ray
+    from sagemaker_rl.ray_launcher import local_ray
 
     with contextlib.ExitStack() as stack:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            stack.enter_context(started_ray(num_cpus=4))
+            stack.enter_context(local_ray(num_cpus=4))
         yield

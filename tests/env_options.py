@@ -41,7 +41,7 @@ _IN_GAMES: dict[str, Callable[[VectorBattlesnake], Any]] = {
         games.single_observation_space.shape[0] // len(games.observation.planes)
     ),
     "rewards": lambda games: dict(games.rewards.weights),  # type: ignore[union-attr]
-    "action_mask": lambda games: games.action_mask,
+    "action_mask": lambda games: games.action_mask_kind,
     "max_turns": lambda games: games.max_turns,
     "food": lambda games: games.games.food,
     "starts": lambda games: [list(snake.head) for snake in _first(games).snakes],

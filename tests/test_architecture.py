@@ -18,7 +18,7 @@ PACKAGES = (
     "battlesnake_gym",
     "heuristics/battlesnake_heuristics",
     "server/battlesnake_server",
-    "rllib_common/sagemaker_rl/battlesnake_rl",
+    "rllib_common/sagemaker_rl",
     "rllib_src/battlesnake_rl",
 )
 """The folders of the packages, each under the name that it is imported by."""
@@ -42,7 +42,14 @@ LIGHT = (
 HEAVY = {"torch", "ray", "sagemaker"}
 """What no module of the `LIGHT` packages imports, in functions neither."""
 
-COMMANDS = ("battlesnake_gym.cli", "battlesnake_server.commands")
+COMMANDS = (
+    "battlesnake_gym.cli",
+    "battlesnake_gym.commands",
+    "battlesnake_heuristics.commands",
+    "battlesnake_server.commands",
+    "battlesnake_rl.commands",
+    "sagemaker_rl.commands",
+)
 """Rooms of commands: they open the others, and no other room imports them."""
 
 
@@ -83,7 +90,7 @@ def room(name: str) -> str:
         folder = ROOT / package
         if folder in MODULES[name].parents:
             inside = MODULES[name].relative_to(folder).parts[:-1]
-            # One name over several folders: its parts are packages of their own.
+            # `mabs` and `procgen` are packages with folders of their own.
             deep = 2 if folder.name == "battlesnake_rl" else 1
             return "/".join([package, *inside[:deep]])
     raise LookupError(name)

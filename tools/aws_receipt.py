@@ -24,7 +24,7 @@ from typing import Any
 
 from botocore.exceptions import ClientError
 
-from battlesnake_gym.common.command_line import Parser, refuse
+from battlesnake_gym.common.command_line import Parser, print_error
 from battlesnake_gym.common.files import write_atomically
 from battlesnake_server.aws import publish, snake_stack
 from battlesnake_server.aws.stacks import Account, StackError, account, stack_of
@@ -32,24 +32,24 @@ from battlesnake_server.commands import pack_command
 from battlesnake_server.commands.aws_deploy_command import a_request
 from battlesnake_server.commands.aws_undeploy_command import undeploy
 
-PROG = "make aws-receipt"
-ROOT = Path(__file__).parents[1]
-PAGE = ROOT / "docs/receipt.md"
-MARKS = ("<!-- received -->\n", "<!-- of the table above: tools/aws_receipt.py -->\n")
+_PROG = "make aws-receipt"
+_ROOT = Path(__file__).parents[1]
+_PAGE = _ROOT / "docs/receipt.md"
+_MARKS = ("<!-- received -->\n", "<!-- of the table above: tools/aws_receipt.py -->\n")
 """What the page has between these is written here."""
 
-REHEARSAL = "rehearsal"
-SNAKE = "receipt"
-MOVES = 50
-MAX_RUN, MAX_WAIT = 900, 1200
+_REHEARSAL = "rehearsal"
+_SNAKE = "receipt"
+_MOVES = 50
+_MAX_RUN, _MAX_WAIT = 900, 1200
 """Seconds that each job may train, and the one on spot wait and train."""
 
-POLL_SECONDS = 5.0
-OVER = ("Completed", "Stopped", "Failed")
-LOG_GROUP = "/aws/sagemaker/TrainingJobs"
-SHOWN_LINES = 3
+_POLL_SECONDS = 5.0
+_OVER = ("Completed", "Stopped", "Failed")
+_LOG_GROUP = "/aws/sagemaker/TrainingJobs"
+_SHOWN_LINES = 3
 
-PRICES = {"ml.c5.2xlarge": 0.408, "ml.g4dn.xlarge": 1.505}
+_PRICES = {"ml.c5.2xlarge": 0.408, "ml.g4dn.xlarge": 1.505}
 """Dollars an hour by docs/aws.md, whose second is of the larger ml.g4dn.4xlarge."""
 
 
@@ -63,18 +63,18 @@ class Job:
 
     def dollars(self, seconds: float) -> float:
         """What so much time on all its instances costs."""
-        return sum(PRICES[kind] * count for kind, count in self.groups.values()) * seconds / 3600
+        return sum(_PRICES[kind] * count for kind, count in self.groups.values()) * seconds / 3600
 
 
-JOBS = {
+_JOBS = {
     "single": Job({"all": ("ml.c5.2xlarge", 1)}, "DQN"),
     "two-instances": Job({"all": ("ml.c5.2xlarge", 2)}, "APEX"),
     "groups-on-spot-stopped": Job(
         {"learns": ("ml.g4dn.xlarge", 1), "plays": ("ml.c5.2xlarge", 1)}, "APEX", stopped=True
     ),
 }
-HYPERPARAMETERS = {"minutes": 10, "rl.training.config.min_time_s_per_iteration": 1}
-FEW = {"rl.training.stop.training_iteration": 3}
+_HYPERPARAMETERS = {"minutes": 10, "rl.training.config.min_time_s_per_iteration": 1}
+_FEW = {"rl.training.stop.training_iteration": 3}
 
 
 @dataclass(frozen=True)
@@ -97,19 +97,19 @@ def main(argv: list[str] | None = None) -> int:
         with place_of(options) as place:
             receipt = received(place, stack_of(place.account, options.stack), options.folder)
     except (ValueError, OSError, ClientError) as error:
-        return refuse(PROG, error)
-    home = options.folder if options.account == REHEARSAL else PAGE.parent
+        return print_error(_PROG, error)
+    home = options.folder if options.account == _REHEARSAL else _PAGE.parent
     text = json.dumps(receipt, indent=2) + "\n"
     write_atomically(home / "receipt.json", lambda part: part.write_text(text))
-    write_atomically(home / PAGE.name, lambda part: part.write_text(filled(receipt)))
-    sys.stdout.write(f"wrote {home / 'receipt.json'} and {home / PAGE.name}\n")
+    write_atomically(home / _PAGE.name, lambda part: part.write_text(filled(receipt)))
+    sys.stdout.write(f"wrote {home / 'receipt.json'} and {home / _PAGE.name}\n")
     return int(bool(receipt["left"] or any("error" in one for one in receipt["steps"].values())))
 
 
 def parser() -> Parser:
     """The options."""
-    parser = Parser(prog=PROG, description=__doc__)
-    parser.add_argument("account", help=f"the account's number, or {REHEARSAL}")
+    parser = Parser(prog=_PROG, description=__doc__)
+    parser.add_argument("account", help=f"the account's number, or {_REHEARSAL}")
     parser.add_argument("--stack", default="battlesnake", help="the stack of notebook.yaml")
     parser.add_argument("--folder", type=Path, default=Path("sagemaker-local/receipt"),
         help="for what the jobs deliver")  # fmt: skip
@@ -120,7 +120,7 @@ def parser() -> Parser:
 def place_of(options: argparse.Namespace) -> Iterator[Place]:
     """The account that is named; raises `StackError` where the credentials are of another."""
     options.folder.mkdir(parents=True, exist_ok=True)
-    if options.account != REHEARSAL:
+    if options.account != _REHEARSAL:
         import sagemaker
 
         ours = account()
@@ -129,10 +129,10 @@ def place_of(options: argparse.Namespace) -> Iterator[Place]:
         session = sagemaker.Session(ours.session)
         yield Place(ours, session, lambda given: snake_stack.deploy(ours, given), True)
         return
-    from battlesnake_server.aws.lambda_simulator import RehearsedAccount
-    from sagemaker_rl.simulator.simulated_session import IMAGE, MANIFEST, RehearsalSession
+    from battlesnake_server.aws.lambda_simulator import SimulatedAccount
+    from sagemaker_rl.simulator.simulated_session import IMAGE, MANIFEST, SimulatedSession
 
-    with RehearsedAccount() as one, closing(RehearsalSession(options.folder / "jobs")) as session:
+    with SimulatedAccount() as one, closing(SimulatedSession(options.folder / "jobs")) as session:
         images = one.session.client("ecr")
         images.delete_repository(repositoryName=IMAGE, force=True)  # the stack makes its own
         values = {"BucketName": "battlesnake-receipt", "RepositoryUrl": "https://example.org/x"}
@@ -147,15 +147,15 @@ def received(place: Place, stack: Mapping[str, Any], folder: Path) -> dict[str, 
     outputs = {one["OutputKey"]: one["OutputValue"] for one in stack["Outputs"]}
     began = datetime.now(UTC)
     prefix = f"receipt-{began:%Y%m%d-%H%M%S}"
-    steps: dict[str, dict[str, Any]] = {name: {} for name in ("snake", *JOBS)}
+    steps: dict[str, dict[str, Any]] = {name: {} for name in ("snake", *_JOBS)}
     jobs: dict[str, Any] = {}
 
     def end(name: str) -> None:
         with noting_errors(steps[name]):
-            steps[name] |= follow(place, jobs[name], JOBS[name], folder / name)
+            steps[name] |= follow(place, jobs[name], _JOBS[name], folder / name)
 
     try:
-        for name, job in JOBS.items():
+        for name, job in _JOBS.items():
             with noting_errors(steps[name]):
                 jobs[name] = start(place, job, outputs, prefix)
             if name in jobs and not place.side_by_side:
@@ -169,7 +169,7 @@ def received(place: Place, stack: Mapping[str, Any], folder: Path) -> dict[str, 
         clean(place, outputs["Bucket"], prefix, names)
     return {
         "when": f"{began:%Y-%m-%d %H:%M} UTC",
-        "where": place.account.region if place.side_by_side else REHEARSAL,
+        "where": place.account.region if place.side_by_side else _REHEARSAL,
         "seconds": round((datetime.now(UTC) - began).total_seconds()),
         "dollars": round(sum(one.get("dollars", 0.0) for one in steps.values()), 4),
         "steps": steps,
@@ -192,7 +192,7 @@ def start(place: Place, job: Job, outputs: Mapping[str, str], prefix: str) -> An
     from sagemaker.rl import RLEstimator
 
     from sagemaker_rl.job import preflight
-    from sagemaker_rl.job.source_files import OURS, cleaned
+    from sagemaker_rl.job.source_files import PROJECT_DEPENDENCIES, copy_sources
 
     address = f"s3://{outputs['Bucket']}/{prefix}"
     machines: dict[str, Any] = {
@@ -203,20 +203,23 @@ def start(place: Place, job: Job, outputs: Mapping[str, str], prefix: str) -> An
         machines = {"instance_type": kind, "instance_count": count}
     if job.stopped:
         kept = f"{address}/checkpoints"
-        machines |= {"use_spot_instances": True, "max_wait": MAX_WAIT, "checkpoint_s3_uri": kept}
+        machines |= {"use_spot_instances": True, "max_wait": _MAX_WAIT, "checkpoint_s3_uri": kept}
     estimator = RLEstimator(
         entry_point="train-mabs.py",
-        **cleaned(source_dir=ROOT / "rllib_src", dependencies=[ROOT / name for name in OURS]),
+        **copy_sources(
+            source_dir=_ROOT / "rllib_src",
+            dependencies=[_ROOT / name for name in PROJECT_DEPENDENCIES],
+        ),
         image_uri=f"{outputs['TrainingImages']}:latest",
         role=outputs["RoleArn"],
         sagemaker_session=place.session,
-        base_job_name=SNAKE,
-        max_run=MAX_RUN,
+        base_job_name=_SNAKE,
+        max_run=_MAX_RUN,
         output_path=address,
         code_location=address,
-        hyperparameters=HYPERPARAMETERS
+        hyperparameters=_HYPERPARAMETERS
         | {"algorithm": job.algorithm}
-        | ({} if job.stopped else FEW),
+        | ({} if job.stopped else _FEW),
         **machines,
     )
     preflight.check(estimator)
@@ -229,15 +232,15 @@ def follow(place: Place, estimator: Any, job: Job, folder: Path) -> dict[str, An
 
     Raises ``RuntimeError`` where it ended otherwise than it should.
     """
-    from sagemaker_rl.job.source_files import fetch
+    from sagemaker_rl.job.source_files import download_artifacts
 
     name = estimator.latest_training_job.name
     asked = False
-    while (described := describe(place, name))["TrainingJobStatus"] not in OVER:
+    while (described := describe(place, name))["TrainingJobStatus"] not in _OVER:
         if job.stopped and not asked and "training_iteration=" in log(place, name):
             place.session.stop_training_job(name)
             asked = True
-        time.sleep(POLL_SECONDS)
+        time.sleep(_POLL_SECONDS)
     lines = log(place, name).splitlines()
     seconds = described.get("BillableTimeInSeconds", described.get("TrainingTimeInSeconds", 0))
     status = described["TrainingJobStatus"]
@@ -249,9 +252,9 @@ def follow(place: Place, estimator: Any, job: Job, folder: Path) -> dict[str, An
     }
     if status != ("Stopped" if job.stopped else "Completed"):
         raise RuntimeError(f"{name} {status}: {described.get('FailureReason', lines[-3:])}")
-    model = fetch(estimator, folder) / "model"
+    model = download_artifacts(estimator, folder) / "model"
     note["delivered"] = sorted(path.name for path in model.iterdir())
-    return note | {"log": [one for one in lines if "training_iteration=" in one][-SHOWN_LINES:]}
+    return note | {"log": [one for one in lines if "training_iteration=" in one][-_SHOWN_LINES:]}
 
 
 def describe(place: Place, name: str) -> dict[str, Any]:
@@ -273,9 +276,9 @@ def snake(place: Place, folder: Path, note: dict[str, Any]) -> None:
     first, second = (
         packed(folder, *one) for one in (("cautious", "#3366cc"), ("hungry", "#cc6633"))
     )
-    url = place.deploy(snake_stack.parser().parse_args([str(first), "--name", SNAKE]))
-    note |= {"id": SNAKE, "deploy_seconds": round(time.monotonic() - began)}
-    answers = [timed(f"{url}/move", a_request(seed)) for seed in range(1, MOVES + 1)]
+    url = place.deploy(snake_stack.parser().parse_args([str(first), "--name", _SNAKE]))
+    note |= {"id": _SNAKE, "deploy_seconds": round(time.monotonic() - began)}
+    answers = [timed(f"{url}/move", a_request(seed)) for seed in range(1, _MOVES + 1)]
     took = sorted(milliseconds for milliseconds, _ in answers)
     note["moves"] = sum(answer["move"] in ("up", "down", "left", "right") for _, answer in answers)
     note["move_ms"] = {
@@ -283,10 +286,10 @@ def snake(place: Place, folder: Path, note: dict[str, Any]) -> None:
         "first": answers[0][0],
         "most": took[-1],
     }
-    publish(second, SNAKE, place.account.session)
+    publish(second, _SNAKE, place.account.session)
     if (colour := timed(url)[1]["color"]) != "#cc6633":
         raise RuntimeError(f"what was published is not what plays: {colour}")
-    note["kept"] = undeploy(place.account, SNAKE)
+    note["kept"] = undeploy(place.account, _SNAKE)
     note["seconds"] = round(time.monotonic() - began)
 
 
@@ -308,27 +311,27 @@ def timed(url: str, body: bytes | None = None) -> tuple[int, dict[str, Any]]:
 
 def clean(place: Place, bucket: str, prefix: str, names: list[str]) -> None:
     """Take away what was made and is still there."""
-    if place.account.describe(SNAKE):
-        undeploy(place.account, SNAKE)
+    if place.account.describe(_SNAKE):
+        undeploy(place.account, _SNAKE)
     logs = place.account.session.client("logs")
     for name in names:
-        if describe(place, name)["TrainingJobStatus"] not in OVER:
+        if describe(place, name)["TrainingJobStatus"] not in _OVER:
             place.session.stop_training_job(name)
-        while describe(place, name)["TrainingJobStatus"] not in OVER:
-            time.sleep(POLL_SECONDS)
+        while describe(place, name)["TrainingJobStatus"] not in _OVER:
+            time.sleep(_POLL_SECONDS)
         for stream in streams(place, name):
-            logs.delete_log_stream(logGroupName=LOG_GROUP, logStreamName=stream)
+            logs.delete_log_stream(logGroupName=_LOG_GROUP, logStreamName=stream)
         place.session.sagemaker_client.delete_training_job(TrainingJobName=name)
     place.account.empty(bucket, prefix)
 
 
 def left(place: Place, bucket: str, prefix: str, names: list[str]) -> list[str]:
     """What there still is of all that was made, as the account itself says."""
-    found = [f"the stack {SNAKE}"] if place.account.describe(SNAKE) else []
+    found = [f"the stack {_SNAKE}"] if place.account.describe(_SNAKE) else []
     s3 = place.account.session.client("s3")
     with suppress(ClientError):
-        s3.head_bucket(Bucket=place.account.bucket_of(SNAKE))
-        found.append(f"the bucket {place.account.bucket_of(SNAKE)}")
+        s3.head_bucket(Bucket=place.account.bucket_of(_SNAKE))
+        found.append(f"the bucket {place.account.bucket_of(_SNAKE)}")
     there = s3.list_objects_v2(Bucket=bucket, Prefix=prefix).get("Contents", [])
     found += [f"s3://{bucket}/{one['Key']}" for one in there]
     for name in names:
@@ -342,7 +345,7 @@ def streams(place: Place, name: str) -> list[str]:
     """The log streams of a job."""
     logs = place.account.session.client("logs")
     try:
-        found = logs.describe_log_streams(logGroupName=LOG_GROUP, logStreamNamePrefix=f"{name}/")
+        found = logs.describe_log_streams(logGroupName=_LOG_GROUP, logStreamNamePrefix=f"{name}/")
     except logs.exceptions.ResourceNotFoundException:
         return []
     return [one["logStreamName"] for one in found["logStreams"]]
@@ -350,7 +353,7 @@ def streams(place: Place, name: str) -> list[str]:
 
 def filled(receipt: Mapping[str, Any]) -> str:
     """The page with this receipt."""
-    before, _, rest = PAGE.read_text().partition(MARKS[0])
+    before, _, rest = _PAGE.read_text().partition(_MARKS[0])
     rows = []
     for name, one in receipt["steps"].items():
         came = " ".join((one.get("error") or one.get("status", "played, and taken away")).split())
@@ -362,7 +365,13 @@ def filled(receipt: Mapping[str, Any]) -> str:
         "| step | what came of it | seconds | dollars | id |\n|---|---|---|---|---|\n"
     )
     return (
-        before + MARKS[0] + said + "\n".join(rows) + "\n" + MARKS[1] + rest.partition(MARKS[1])[2]
+        before
+        + _MARKS[0]
+        + said
+        + "\n".join(rows)
+        + "\n"
+        + _MARKS[1]
+        + rest.partition(_MARKS[1])[2]
     )
 
 

@@ -24,18 +24,18 @@ from numpy.typing import NDArray
 from battlesnake_gym import snakes
 from battlesnake_gym.rules import Snake, tables
 from battlesnake_heuristics.analysis import mistakes, win_probability
-from battlesnake_heuristics.search.evaluation import SHIPPED, Evaluation
+from battlesnake_heuristics.search.evaluation import BUILTIN_PATH, Evaluation
 from battlesnake_heuristics.search.search import Weights
-from battlesnake_server.replay_json import looks_of
-from battlesnake_server.strategy_loader import SHIPPED as SHIPPED_POLICY
+from battlesnake_server.replay_json import customizations_to_json
+from battlesnake_server.strategy_loader import DEFAULT_POLICY_PATH as SHIPPED_POLICY
 
-HERE = Path(__file__).parents[1]
-DOCS = HERE / "docs"
+_HERE = Path(__file__).parents[1]
+_DOCS = _HERE / "docs"
 PAGE = ("index.html", "play.js", "worker.js", "policy.js", "gif.js")
 SHARED = ("board.js", "copy.js", "look.css", "icon.svg")
 """What the page takes from the live snake's and the arena's pages."""
 
-FOR_ALL = {
+_FOR_ALL = {
     'role="heading">': 'role="heading" aria-level="2">',
     '<aside class="sidebar-drawer">': '<aside class="sidebar-drawer" aria-label="Pages">',
     '<aside class="toc-drawer': '<aside aria-label="On this page" class="toc-drawer',
@@ -45,13 +45,13 @@ FOR_ALL = {
 }
 """What Sphinx and its theme write that keyboards and screen readers miss, and what they need."""
 
-LEFT_OUT = ("batch.c", "module.c", "tables.c")
+_LEFT_OUT = ("batch.c", "module.c", "tables.c")
 """Sources of the engine that the page does without: they speak to Python."""
 
-BY_SIZE = ("{}_plain", "named_choices_{}", "reach_planes_{}")
+_BY_SIZE = ("{}_plain", "named_choices_{}", "reach_planes_{}")
 """What C has for each size of boards: the page's boards are not the largest."""
 
-LARGE, FEW, MANY = 100_000, 5, 127
+_LARGE, _FEW, _MANY = 100_000, 5, 127
 """Layers of the policy with more numbers than the first are rounded to -5 to 5, others to -127 to
 127: so it wants the best move in 91 % of positions, and loses 0.003 of a cell in the others."""
 
@@ -63,7 +63,7 @@ def main() -> None:
     parser.add_argument("--only", choices=("play", "pages"), help="one part of it")
     arguments = parser.parse_args()
     if arguments.only != "play":
-        draw_gallery.draw(DOCS / "_gallery")
+        draw_gallery.draw(_DOCS / "_gallery")
         make_pages(arguments.output)
     if arguments.only != "pages":
         lay_page(arguments.output / "docs" / "play")
@@ -72,7 +72,7 @@ def main() -> None:
 
 def lay_root(folder: Path) -> None:
     """The site's first page is the page that plays, which leads to ``docs/index.html``."""
-    page = (DOCS / "play" / "index.html").read_text()
+    page = (_DOCS / "play" / "index.html").read_text()
     based = page.replace("<head>", '<head>\n  <base href="docs/play/">')
     (folder / "index.html").write_text(based)
 
@@ -81,33 +81,33 @@ def lay_page(folder: Path) -> None:
     """Put the page that plays, and all that it needs, into ``folder``."""
     folder.mkdir(parents=True, exist_ok=True)
     for name in PAGE:
-        shutil.copy(DOCS / "play" / name, folder)
+        shutil.copy(_DOCS / "play" / name, folder)
     for name in SHARED:
-        shutil.copy(HERE / "server/battlesnake_server/static" / name, folder)
-    champion = Evaluation.load(SHIPPED)
+        shutil.copy(_HERE / "server/battlesnake_server/static" / name, folder)
+    champion = Evaluation.load(BUILTIN_PATH)
     facts = {
         "CALIBRATION": {
             "weights": win_probability.WEIGHTS,
-            "far": win_probability.FAR,
-            "late": win_probability.LATE,
-            "decided": win_probability.DECIDED,
-            "sure": win_probability.SURE,
-            "least": win_probability.LEAST,
+            "far": win_probability.VALUE_SCALE,
+            "late": win_probability.LATE_TURN,
+            "decided": win_probability.PROVEN_VALUE,
+            "sure": win_probability.FORCED_END_VALUE,
+            "least": win_probability.MIN_PROBABILITY,
         },
         "LAYERS": lay_policy(folder / "policy.bin"),
         "LEARNED_RULES": json.loads(SHIPPED_POLICY.with_suffix(".json").read_text())["rulesets"],
         "LOOKS": looks(),
         "MISTAKES": {
-            "mistake": mistakes.MISTAKE,
-            "rescue": mistakes.RESCUE,
-            "glance": mistakes.GLANCE,
-            "games": mistakes.GAMES,
-            "positions": [player.nodes for player in mistakes.PLAYERS],
-            "careful": list(mistakes.CAREFUL),
-            "longest": mistakes.LONGEST,
+            "mistake": mistakes.MISTAKE_LOSS,
+            "rescue": mistakes.MIN_BETTER_SCORE,
+            "glance": mistakes.SCREENING_GAMES,
+            "games": mistakes.ROLLOUT_GAMES,
+            "positions": [player.nodes for player in mistakes.ROLLOUT_PLAYERS],
+            "careful": list(mistakes.ROLLOUT_NODE_DOUBLINGS),
+            "longest": mistakes.ROLLOUT_MAX_TURNS,
         },
-        "NAMED": snakes.IN_ENGINE,
-        "TRAINED_FOR": champion.facts["trained_for"],
+        "NAMED": snakes.ENGINE_SNAKES,
+        "TRAINED_FOR": champion.metadata["trained_for"],
     }
     lines = [f"export const {name} = {json.dumps(value)};\n" for name, value in facts.items()]
     (folder / "facts.js").write_text("".join(lines))
@@ -129,7 +129,7 @@ def lay_policy(target: Path) -> list[dict[str, Any]]:
     layers, scales, rounded = [], [], []
     for array in (array for name, array in numbers if name.endswith(".weight")):
         rows = array.reshape(len(array), -1)
-        bits, top = (4, FEW) if rows.size > LARGE else (8, MANY)
+        bits, top = (4, _FEW) if rows.size > _LARGE else (8, _MANY)
         scale, whole = best_rounding(rows, top)
         pairs = whole.reshape(-1, 2) + 8
         packed = pairs[:, 0] * 16 + pairs[:, 1] if bits == 4 else whole
@@ -159,7 +159,7 @@ def looks() -> list[dict[str, Any]]:
         ("#5b2a86", "shades", "fat-rattle"),
         ("#c44e00", "fang", "bolt"),
     ]
-    return looks_of(
+    return customizations_to_json(
         [
             Snake(head, [(0, 0)], customizations={"color": color, "head": head, "tail": tail})
             for color, head, tail in wear
@@ -172,21 +172,21 @@ def compile_game(target: Path, evaluation: Evaluation) -> None:
 
     Both small rather than fast, and for boards of up to 384 cells.
     """
-    engine = HERE / "battlesnake_gym/engine/csrc"
-    search = HERE / "heuristics/battlesnake_heuristics/search/csrc"
+    engine = _HERE / "battlesnake_gym/engine/csrc"
+    search = _HERE / "heuristics/battlesnake_heuristics/search/csrc"
     weights = ",".join(str(weight) for weight in Weights().packed())
     compiler = [sys.executable, "-m", "ziglang", "cc", "-target", "wasm32-wasi"]
     options = [f"-I{engine}", "-std=gnu2x", "-msimd128", f"-DSEARCH_WEIGHTS={weights}"]
     # a page knows no other clock
     options += [f"-DCLOCK_{whose}_CPUTIME_ID=CLOCK_MONOTONIC" for whose in ("THREAD", "PROCESS")]
-    options += [f"-D{name.format('large')}={name.format('medium')}" for name in BY_SIZE]
+    options += [f"-D{name.format('large')}={name.format('medium')}" for name in _BY_SIZE]
     with tempfile.TemporaryDirectory() as folder:
-        (Path(folder) / "numbers").write_bytes(evaluation.numbers)
+        (Path(folder) / "numbers").write_bytes(evaluation.network_bytes)
         filled = Path(folder) / "tables.c"
         filled.write_text(filled_tables(engine))
         for level, sources in (
-            ("-Oz", [filled, *(p for p in sorted(engine.glob("*.c")) if p.name not in LEFT_OUT)]),
-            ("-Os", [DOCS / "play" / "game.c", *sorted(search.glob("*.c"))]),
+            ("-Oz", [filled, *(p for p in sorted(engine.glob("*.c")) if p.name not in _LEFT_OUT)]),
+            ("-Os", [_DOCS / "play" / "game.c", *sorted(search.glob("*.c"))]),
         ):
             command = [*compiler, *options, level, f"--embed-dir={folder}", "-c"]
             for path in sources:
@@ -214,17 +214,17 @@ def filled_tables(engine: Path) -> str:
 
 def make_pages(output: Path) -> None:
     """Run Sphinx over the documentation, whose first page is ``docs/index.html``."""
-    shutil.rmtree(DOCS / "_api", ignore_errors=True)  # pages of modules that have moved since
+    shutil.rmtree(_DOCS / "_api", ignore_errors=True)  # pages of modules that have moved since
     command = [sys.executable, "-m", "sphinx", "-q", "-W", "--keep-going", "-j", "auto"]
     environment = os.environ | {"OMP_NUM_THREADS": "1"}
     command += ["-c", "docs", ".", str(output.absolute())]
-    subprocess.run(command, check=True, cwd=HERE, env=environment)
+    subprocess.run(command, check=True, cwd=_HERE, env=environment)
     for page in output.rglob("*.html"):
         text = page.read_text()
-        for made, mended in FOR_ALL.items():
+        for made, mended in _FOR_ALL.items():
             text = text.replace(made, mended)
         page.write_text(text)
-    shutil.copy(DOCS / "llms.txt", output)
+    shutil.copy(_DOCS / "llms.txt", output)
 
 
 if __name__ == "__main__":

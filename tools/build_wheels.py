@@ -19,10 +19,10 @@ from pathlib import Path
 
 from abi3info import DATAS, FUNCTIONS
 
-ROOT = Path(__file__).parents[1]
-ZIG = (sys.executable, "-m", "ziglang")
+_ROOT = Path(__file__).parents[1]
+_ZIG = (sys.executable, "-m", "ziglang")
 
-TARGETS = {
+_TARGETS = {
     "manylinux_2_17_x86_64": "x86_64-linux-gnu.2.17",
     "manylinux_2_17_aarch64": "aarch64-linux-gnu.2.17",
     "musllinux_1_2_x86_64": "x86_64-linux-musl",
@@ -33,7 +33,7 @@ TARGETS = {
 }
 """The platform of each wheel, and Zig's name for it with the oldest version that it runs on."""
 
-WINDOWS_CONFIG = """\
+_WINDOWS_CONFIG = """\
 #define MS_WIN64
 #define MS_WINDOWS
 #define NT_THREADS
@@ -55,7 +55,7 @@ def main() -> None:
     """Build all that is asked for into a folder."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("folder", nargs="?", type=Path, default=Path("dist"))
-    parser.add_argument("--only", nargs="+", choices=TARGETS, default=list(TARGETS))
+    parser.add_argument("--only", nargs="+", choices=_TARGETS, default=list(_TARGETS))
     arguments = parser.parse_args()
     arguments.folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as scratch:
@@ -68,7 +68,7 @@ def main() -> None:
 
 def build_plain(folder: Path, scratch: Path) -> Path:
     """The source distribution, and the wheel that it makes without a compiler, unpacked."""
-    build = (sys.executable, "-m", "build", "--no-isolation", "--outdir", scratch / "plain", ROOT)
+    build = (sys.executable, "-m", "build", "--no-isolation", "--outdir", scratch / "plain", _ROOT)
     subprocess.run(build, check=True, env=os.environ | {"CC": "false"}, stdout=subprocess.DEVNULL)
     (sdist,), (wheel,) = (scratch / "plain").glob("*.gz"), (scratch / "plain").glob("*.whl")
     shutil.copy(sdist, folder)
@@ -81,11 +81,11 @@ def windows_headers(scratch: Path) -> Path:
     """Python's headers as Windows needs them, and what links with any ``python3.dll``."""
     headers = scratch / "include"
     shutil.copytree(sysconfig.get_path("include"), headers)
-    (headers / "pyconfig.h").write_text(WINDOWS_CONFIG)
+    (headers / "pyconfig.h").write_text(_WINDOWS_CONFIG)
     names = [one.name for one in FUNCTIONS] + [f"{one.name} DATA" for one in DATAS]
     (headers / "python3.def").write_text("LIBRARY python3.dll\nEXPORTS\n" + "\n".join(names))
     words = ("dlltool", "-m", "i386:x86-64", "-d", headers / "python3.def")
-    subprocess.run((*ZIG, *words, "-l", headers / "python3.lib"), check=True)
+    subprocess.run((*_ZIG, *words, "-l", headers / "python3.lib"), check=True)
     return headers
 
 
@@ -96,11 +96,11 @@ def compile_into(unpacked: Path, platform: str, windows: Path) -> None:
         old.unlink()
     importlib.import_module("setuptools")  # which brings distutils along
     distutils = importlib.import_module("distutils.core")
-    for part in distutils.run_setup(str(ROOT / "setup.py"), stop_after="init").ext_modules:
+    for part in distutils.run_setup(str(_ROOT / "setup.py"), stop_after="init").ext_modules:
         target = unpacked / part.name.replace(".", "/")
         target = target.with_suffix(".pyd" if on_windows else ".abi3.so")
         include = windows if on_windows else sysconfig.get_path("include")
-        command = [*ZIG, "cc", "-target", TARGETS[platform], "-shared", "-s", "-o", target]
+        command = [*_ZIG, "cc", "-target", _TARGETS[platform], "-shared", "-s", "-o", target]
         command += [f"-I{folder}" for folder in (include, *part.include_dirs)]
         command += [f"-D{name}={value}" for name, value in part.define_macros]
         command += [*part.extra_compile_args, *part.sources]
@@ -108,7 +108,7 @@ def compile_into(unpacked: Path, platform: str, windows: Path) -> None:
             command.append(windows / "python3.lib")
         if platform.startswith("macosx"):
             command += ["-undefined", "dynamic_lookup"]
-        subprocess.run(command, check=True, cwd=ROOT)
+        subprocess.run(command, check=True, cwd=_ROOT)
         for rest in (*target.parent.glob("*.lib"), *target.parent.glob("*.pdb")):
             rest.unlink()
 

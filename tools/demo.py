@@ -21,19 +21,19 @@ import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
+_ROOT = Path(__file__).resolve().parent.parent
 COMMAND = Path(sys.executable).with_name("battlesnake-gym")
-LOOKS = {
+_LOOKS = {
     "trained": ("#2f6fde", "shades", "bolt"),
     "cautious": ("#2a9d5c", "bendr", "round-bum"),
     "hungry": ("#e0a100", "tongue", "small-rattle"),
     "safe-random": ("#d63384", "silly", "curled"),
 }
 """Who plays, and how they look: colour, head and tail."""
-START_SECONDS = 60
-FIRST = ("champion", "hungry", "cautious")
+_START_SECONDS = 60
+_FIRST = ("champion", "hungry", "cautious")
 """Who plays the first game, in the terminal, for which the game alone must be installed."""
-THOUGHT, PAUSE = 0.02, 0.1
+_THOUGHT, _PAUSE = 0.02, 0.1
 """Seconds of it: for a move, and between two turns."""
 
 
@@ -47,7 +47,7 @@ def run(*arguments: object) -> None:
     """Show a command and run it; a failure ends the demonstration."""
     command = [str(argument) for argument in arguments]
     say(f"\n$ {shlex.join(shown(command))}")
-    status = subprocess.run(command, cwd=ROOT, check=False).returncode
+    status = subprocess.run(command, cwd=_ROOT, check=False).returncode
     if status:
         sys.exit(f"demo: this command ended with status {status}: {shlex.join(shown(command))}")
 
@@ -71,7 +71,7 @@ def served(*options: object) -> Iterator[str]:
     command = [str(COMMAND), "serve", *map(str, options), "--port", str(port)]
     say(f"\n$ {shlex.join(shown(command))} &")
     server = subprocess.Popen(
-        command, cwd=ROOT, stderr=subprocess.DEVNULL, env={**os.environ, "PYTHONUNBUFFERED": "1"}
+        command, cwd=_ROOT, stderr=subprocess.DEVNULL, env={**os.environ, "PYTHONUNBUFFERED": "1"}
     )
     try:
         url = f"http://127.0.0.1:{port}"
@@ -84,7 +84,7 @@ def served(*options: object) -> Iterator[str]:
 
 def wait_for(url: str, server: subprocess.Popen[bytes]) -> None:
     """Wait until the server answers; fail where it ended or stays silent."""
-    deadline = time.monotonic() + START_SECONDS
+    deadline = time.monotonic() + _START_SECONDS
     while time.monotonic() < deadline and server.poll() is None:
         with (
             contextlib.suppress(urllib.error.URLError, ConnectionError),
@@ -92,7 +92,7 @@ def wait_for(url: str, server: subprocess.Popen[bytes]) -> None:
         ):
             return
         time.sleep(0.2)
-    sys.exit(f"demo: the server at {url} did not answer within {START_SECONDS} s")
+    sys.exit(f"demo: the server at {url} did not answer within {_START_SECONDS} s")
 
 
 def first_game() -> None:
@@ -103,16 +103,16 @@ def first_game() -> None:
     from battlesnake_gym.rules import Game
 
     moving = sys.stdout.isatty()
-    board = Board.new(11, 11, FIRST, game=Game(seed=8))
-    players = {name: snakes.make(name, seed) for seed, name in enumerate(FIRST)}
+    board = Board.new(11, 11, _FIRST, game=Game(seed=8))
+    players = {name: snakes.make(name, seed) for seed, name in enumerate(_FIRST)}
     say("A first game, while the rest is being installed:\n")
     lines = 0
-    for _ in snakes.play(board, players, THOUGHT):
+    for _ in snakes.play(board, players, _THOUGHT):
         if moving or board.turn % 10 == 0 or board.is_over():
             shown = f"turn {board.turn}\n{picture(board, sys.stdout)}"
             say(("\x1b[2K\r\x1b[A" * lines if moving else "") + shown)
             lines = shown.count("\n") + 1
-            time.sleep(PAUSE)
+            time.sleep(_PAUSE)
     winner = ", ".join(snake.id for snake in board.living) or "no snake"
     say(f"{winner} won after {board.turn} turns")
 
@@ -130,7 +130,7 @@ def main() -> None:
         return
     training, replays = args.folder / "run", args.folder / "replays"
     policy, results = args.folder / "policy.onnx", f"sqlite:///{args.folder / 'results.sqlite'}"
-    shutil.rmtree(ROOT / replays, ignore_errors=True)
+    shutil.rmtree(_ROOT / replays, ignore_errors=True)
 
     run(
         COMMAND, "train", "--minutes", f"{args.minutes:g}",
@@ -139,7 +139,7 @@ def main() -> None:
     run(COMMAND, "runs", "export", training, "--output", policy)
     with contextlib.ExitStack() as servers:
         urls = []
-        for name, (color, head, tail) in LOOKS.items():
+        for name, (color, head, tail) in _LOOKS.items():
             chosen = (
                 ("--policy", policy, "--heuristics") if name == "trained" else ("--snake", name)
             )
@@ -156,7 +156,7 @@ def main() -> None:
 
 def next_steps(folder: Path, replays: Path, policy: Path) -> list[tuple[str, str]]:
     """Commands that go on from here, and what each shows."""
-    program = COMMAND.relative_to(ROOT) if COMMAND.is_relative_to(ROOT) else COMMAND.name
+    program = COMMAND.relative_to(_ROOT) if COMMAND.is_relative_to(_ROOT) else COMMAND.name
     return [
         (f"{program} game watch {replays}", "the games, with what every snake thought (click one)"),
         (f"{program} runs {folder} --web", f"the training; also in {folder}/run/report.html"),

@@ -19,7 +19,7 @@ from battlesnake_gym.mdp.observations import get
 from battlesnake_gym.rules import MAPS, Game
 from battlesnake_gym.rules.maps import Map
 
-TURNS = 60
+_TURNS = 60
 """Turns that a map is played before its picture is taken, so that later changes show."""
 
 
@@ -55,7 +55,7 @@ def _map_figure(played: Map) -> tuple[str, str, str]:
     board = maps_command.start(played)
     count = len(board.snakes)
     players = {snake.id: snakes.make("cautious", 1) for snake in board.snakes}
-    for _ in snakes.play(board, players, max_turns=TURNS):
+    for _ in snakes.play(board, players, max_turns=_TURNS):
         if len(board.living) < count:
             break
     about = f"({board.width}x{board.height}, turn {board.turn}): {played.description}"
@@ -73,7 +73,7 @@ def _planes() -> Iterable[tuple[str, str, str]]:
     """Each plane of the default observation of one position, dark where its bytes are high."""
     board = Board.new(11, 11, 3, game=Game(seed=11))
     players = {snake.id: snakes.make("cautious", 1) for snake in board.snakes}
-    for _ in snakes.play(board, players, max_turns=TURNS):
+    for _ in snakes.play(board, players, max_turns=_TURNS):
         if len(board.living) < 3:
             break
     observation = get("planes")

@@ -35,20 +35,20 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-ROOT = Path(__file__).parents[1]
-KEPT = ROOT / "build/mutants.jsonl"
-WANTED = 0.95
-MOST = 12
+_ROOT = Path(__file__).parents[1]
+_KEPT = _ROOT / "build/mutants.jsonl"
+_WANTED = 0.95
+_MOST = 12
 """Mutants of a module."""
 
-FOLDERS = (".", "heuristics", "server", "rllib_src", "rllib_common/sagemaker_rl")
-COMPILED = {
+_FOLDERS = (".", "heuristics", "server", "rllib_src", "rllib_common/sagemaker_rl")
+_COMPILED = {
     "battlesnake_gym/engine/csrc": "_engine.abi3.so",
     "heuristics/battlesnake_heuristics/search/csrc": "_search.abi3.so",
 }
-CHECK = "battlesnake_gym/engine/build_check.py"
-SHARED = {path.name for path in runpy.run_path(str(ROOT / CHECK))["SHARED"]}
-SWAPS = {
+_CHECK = "battlesnake_gym/engine/build_check.py"
+_SHARED = {path.name for path in runpy.run_path(str(_ROOT / _CHECK))["SHARED"]}
+_SWAPS = {
     "<": "<=", "<=": "<", ">": ">=", ">=": ">", "==": "!=", "!=": "==", "+": "-", "-": "+",
     "+=": "-=", "-=": "+=", "*": "+", "//": "*", "/": "*", "%": "+", "and": "or", "or": "and",
     "&&": "||", "||": "&&", "min": "max", "max": "min", "any": "all", "all": "any",
@@ -58,8 +58,8 @@ SWAPS = {
 }  # fmt: skip
 """What a word of the code is replaced by."""
 
-NO_CODE = re.compile(r'"""[^\0]*?"""|"(?:\\.|[^"\\\n])*"|#.*|/\*[^\0]*?\*/')
-PYTHON = (
+_NO_CODE = re.compile(r'"""[^\0]*?"""|"(?:\\.|[^"\\\n])*"|#.*|/\*[^\0]*?\*/')
+_PYTHON = (
     re.compile(r"^\s*(@|import |from |__all__|def |class |assert |\w+: .*\[.*\]$)|.*\blog\w*\."),
     re.compile(r"^( *)(raise\b.*|[a-z_][\w.]*(\[.*\])?(\(.*\)| ([-+*/|&]|//)= .*))$"),
     re.compile(
@@ -69,7 +69,7 @@ PYTHON = (
         r"|(?<![\w.])(?<!e-)\d+\b(?!\.)"
     ),
 )
-C = (
+_C = (
     re.compile(r'^\s*(for \(|static |[a-z]\w* \**\w+\[|extern|PyErr|return REFUSE|.* = \{)|.*"'),
     re.compile(r"^( +)[a-z_][\w>.\[\]*-]*(\(.*\)| [-+*/|&^]?= .*);$"),
     re.compile(
@@ -100,7 +100,7 @@ class Mutant(NamedTuple):
         return "\n".join(lines)
 
 
-def mutants(path: str, text: str, most: int = MOST) -> list[Mutant]:
+def mutants(path: str, text: str, most: int = _MOST) -> list[Mutant]:
     """At most ``most`` of a file's mutants: always the same, spread over the file."""
     found = {mutant.name: mutant for mutant in all_mutants(path, text)}
     order = sorted(found, key=lambda name: hashlib.sha256(name.encode()).digest())
@@ -117,16 +117,16 @@ def parses(path: str, text: str) -> bool:
 
 def all_mutants(path: str, text: str) -> Iterator[Mutant]:
     """Every line that can be broken; in C the ends of loops are left to the sanitizers."""
-    quiet, statement, word = PYTHON if path.endswith(".py") else C
-    code = NO_CODE.sub(lambda no: re.sub(r"[^\n]", '"' if no[0][0] == '"' else " ", no[0]), text)
+    quiet, statement, word = _PYTHON if path.endswith(".py") else _C
+    code = _NO_CODE.sub(lambda no: re.sub(r"[^\n]", '"' if no[0][0] == '"' else " ", no[0]), text)
     for number, (line, old) in enumerate(zip(code.split("\n"), text.split("\n"), strict=True)):
         if quiet.match(line):
             continue
         if gone := statement.match(line.rstrip()):
-            yield Mutant(path, number, old, gone[1] + ("pass" if word is PYTHON[2] else ";"))
+            yield Mutant(path, number, old, gone[1] + ("pass" if word is _PYTHON[2] else ";"))
         for found in word.finditer(line):
             if found[0].isdecimal() or not re.search(r"\bfor\b", line[: found.start()]):
-                new = SWAPS[found[0]] if found[0] in SWAPS else str(int(found[0]) + 1)
+                new = _SWAPS[found[0]] if found[0] in _SWAPS else str(int(found[0]) + 1)
                 yield Mutant(path, number, old, old[: found.start()] + new + old[found.end() :])
 
 
@@ -136,13 +136,13 @@ class Copy:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         listed = subprocess.check_output(
-            ["git", "ls-files", "-zco", "--exclude-standard"], cwd=ROOT, text=True
+            ["git", "ls-files", "-zco", "--exclude-standard"], cwd=_ROOT, text=True
         )
-        compiled = [f"{Path(csrc).parent}/{name}" for csrc, name in COMPILED.items()]
+        compiled = [f"{Path(csrc).parent}/{name}" for csrc, name in _COMPILED.items()]
         for name in (*listed.split("\0"), *compiled):
-            if (ROOT / name).is_file():
+            if (_ROOT / name).is_file():
                 (folder / name).parent.mkdir(parents=True, exist_ok=True)
-                shutil.copy2(ROOT / name, folder / name)
+                shutil.copy2(_ROOT / name, folder / name)
         (folder / "no_smaller_example.py").write_text(
             "from hypothesis import Phase, settings\n"
             "phases = [Phase.explicit, Phase.generate]\n"
@@ -159,12 +159,12 @@ class Copy:
         self._written += 1  # a time of its own: else Python believes what it compiled before
         os.utime(file, (1e9 + self._written, 1e9 + self._written))
         csrc = str(Path(path).parent)
-        needing = COMPILED if file.name in SHARED else COMPILED.keys() & {csrc}
+        needing = _COMPILED if file.name in _SHARED else _COMPILED.keys() & {csrc}
         return all(self._compile(self.folder / one, file.name) for one in needing)
 
     def _compile(self, csrc: Path, changed: str) -> bool:
         """Compile what includes the changed file; all the first time."""
-        check = self.folder / CHECK
+        check = self.folder / _CHECK
         sources = runpy.run_path(str(check))["hash_of_sources"](csrc)
         flags = ["-std=gnu11", "-O1", "-ffp-contract=off", "-fPIC", "-w", "-MMD", "-c"]
         flags += ["-DPy_LIMITED_API=0x030B0000", f'-DSOURCES="{sources}"']
@@ -177,13 +177,13 @@ class Copy:
             if subprocess.run(["gcc", *flags, source, "-o", made], capture_output=True).returncode:
                 return False
             self._needs[source] = re.findall(r"[\w.]+", source.with_suffix(".d").read_text())
-        target = csrc.parent / COMPILED[str(csrc.relative_to(self.folder))]
+        target = csrc.parent / _COMPILED[str(csrc.relative_to(self.folder))]
         target.unlink(missing_ok=True)
         return not subprocess.run(["gcc", "-shared", *csrc.glob("*.o"), "-o", target]).returncode
 
     def notice(self, tests: str, seconds: float) -> str:
         """The test that fails, "too late" after so many seconds, or "" where all pass."""
-        folders = os.pathsep.join(str(self.folder / name) for name in FOLDERS)
+        folders = os.pathsep.join(str(self.folder / name) for name in _FOLDERS)
         words = [
             "timeout",
             "--signal=KILL",
@@ -212,7 +212,7 @@ def one_module(
     copy: Copy, path: str, tests: str, kept: dict[str, str], left: dict[str, str]
 ) -> collections.Counter[str]:
     """Try the mutants of a module, and say what came of them."""
-    text, began = (ROOT / path).read_text(), time.monotonic()
+    text, began = (_ROOT / path).read_text(), time.monotonic()
     counts, limit = collections.Counter[str](), 0.0
     tests = " ".join([path] * (">>>" in text) + [f"tests/{name}" for name in tests.split()])
     for mutant in mutants(path, text):
@@ -227,7 +227,7 @@ def one_module(
             if not copy.write(path, changed):
                 continue  # no C
             kept[key] = copy.notice(tests, limit)
-            with KEPT.open("a") as file:
+            with _KEPT.open("a") as file:
                 line = {"mutant": key, "name": mutant.name, "noticed": kept[key]}
                 print(json.dumps(line), file=file)
         what = "noticed" if kept[key] else "left" if mutant.name in left else "missed"
@@ -243,8 +243,8 @@ def one_module(
 def main(modules: list[str]) -> int:
     """Try the mutants of the modules named."""
     table = tomllib.loads(Path(__file__).with_suffix(".toml").read_text())
-    KEPT.parent.mkdir(exist_ok=True)
-    lines = KEPT.read_text().splitlines() if KEPT.exists() else []
+    _KEPT.parent.mkdir(exist_ok=True)
+    lines = _KEPT.read_text().splitlines() if _KEPT.exists() else []
     kept = {one["mutant"]: one["noticed"] for one in map(json.loads, lines) if one["noticed"]}
     counts = collections.Counter[str]()
     with tempfile.TemporaryDirectory() as folder:
@@ -254,7 +254,7 @@ def main(modules: list[str]) -> int:
                 counts += one_module(copy, path, tests, kept, table["left"])
     share = counts["noticed"] / max(1, counts["mutants"])
     print(f"{counts['mutants']} mutants, {share:.1%} noticed; {counts['left']} left with a reason")
-    return 1 if counts["missed"] or share < WANTED else 0
+    return 1 if counts["missed"] or share < _WANTED else 0
 
 
 if __name__ == "__main__":

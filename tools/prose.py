@@ -7,9 +7,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-ROOT = Path(__file__).parents[1]
-PAGE = "docs/english.md"
-READ = ("*.py", "*.c", "*.h", "*.js", "*.md", f":!{PAGE}", ":!tests", ":!tools/prose.py")
+_ROOT = Path(__file__).parents[1]
+_PAGE = "docs/english.md"
+_READ = ("*.py", "*.c", "*.h", "*.js", "*.md", f":!{_PAGE}", ":!tests", ":!tools/prose.py")
 
 
 def rows(page: str) -> list[tuple[list[str], str, int]]:
@@ -29,15 +29,15 @@ def rows(page: str) -> list[tuple[list[str], str, int]]:
 def lines_with(words: list[str]) -> list[str]:
     """``file:line:text`` of all lines of the repository that have one of ``words``."""
     pattern = r"\b(" + "|".join(map(re.escape, words)) + r")\b"
-    command = ["git", "grep", "-niP", pattern, "--", *READ]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    command = ["git", "grep", "-niP", pattern, "--", *_READ]
+    done = subprocess.run(command, cwd=_ROOT, capture_output=True, text=True, check=False)
     return done.stdout.splitlines()
 
 
 def main() -> int:
     """Print what is too much."""
     status = 0
-    for words, instead, most in rows((ROOT / PAGE).read_text()):
+    for words, instead, most in rows((_ROOT / _PAGE).read_text()):
         found = lines_with(words)
         if len(found) > most:
             status = 1

@@ -16,10 +16,10 @@ import numpy as np
 from random_turns import compiled
 from tqdm import tqdm
 
-from battlesnake_heuristics.search.evaluation import shipped
+from battlesnake_heuristics.search.evaluation import load_builtin
 from battlesnake_heuristics.search.search import Weights
 
-WRONG: tuple[Any, ...] = (
+_WRONG: tuple[Any, ...] = (
     *(-(2**31), -1, 0, 1, 26, 121, 2**31 - 1, 2**63 - 1, 1e308, float("nan"), "", None),
     *(b"", b"\xff" * 7, b"\xff" * 4000, np.full(16, -1, np.int32), np.zeros(9, np.uint8)[1:]),
 )
@@ -73,7 +73,7 @@ def think(search: ModuleType, rand: random.Random, position: dict[str, Any]) -> 
         "seconds": 0.0,
         "nodes": rand.choice((1, 20, 300)),
         "max_depth": rand.choice((1, 3, 120)),
-        "network": shipped().numbers if rand.random() < 0.3 else b"",
+        "network": load_builtin().network_bytes if rand.random() < 0.3 else b"",
         "exact": rand.random() < 0.3,
         "decoupled": rand.random() < 0.5,
         "of_2026": rand.random() < 0.3,
@@ -97,7 +97,7 @@ def ask(function: Any, rand: random.Random, fields: dict[str, Any]) -> None:
     """Call a function of the search; a wrong field may be refused, a right one must not."""
     spoilt = rand.random() < 0.3
     if spoilt:
-        fields[rand.choice(list(fields))] = rand.choice(WRONG)
+        fields[rand.choice(list(fields))] = rand.choice(_WRONG)
     nodes = fields.get("nodes")
     if isinstance(nodes, int) and (nodes == 0 or nodes > 1000):
         return  # would be answered, but not soon

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 from tqdm import tqdm
 
-ENGINE = "battlesnake_gym.engine._engine"
+_ENGINE = "battlesnake_gym.engine._engine"
 
 
 def compiled(name: str, path: Path) -> ModuleType:
@@ -36,7 +36,7 @@ def compiled(name: str, path: Path) -> ModuleType:
 
 def random_games(rand: random.Random) -> Any:
     """Games of one random kind, or None where the rules refuse it."""
-    from battlesnake_gym.engine.engine import FOODS, Games
+    from battlesnake_gym.engine.engine import FOOD_RNGS, Games
     from battlesnake_gym.rules import MAPS, RULESETS, Game, Settings
 
     board_map = rand.choice(list(MAPS.values()))
@@ -63,7 +63,7 @@ def random_games(rand: random.Random) -> Any:
             height=height,
             num_snakes=snakes,
             game=game,
-            food=rand.choice(FOODS),
+            food=rand.choice(FOOD_RNGS),
         )
     except ValueError:
         return None
@@ -156,7 +156,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
     if options.engine:
-        sys.modules[ENGINE] = compiled(ENGINE, options.engine)
+        sys.modules[_ENGINE] = compiled(_ENGINE, options.engine)
     from battlesnake_gym.engine import engine
 
     if not engine.COMPILED:

@@ -22,12 +22,12 @@ from typing import Any
 
 from battlesnake_gym.common.files import write_atomically
 
-HERE = Path(__file__).parents[1]
-NOTEBOOKS = HERE / "notebooks"
-SOURCES = ("battlesnake_gym", "heuristics", "rllib_src", "rllib_common", "docs")
+_HERE = Path(__file__).parents[1]
+_NOTEBOOKS = _HERE / "notebooks"
+_SOURCES = ("battlesnake_gym", "heuristics", "rllib_src", "rllib_common", "docs")
 """What the notebooks show, or send to training jobs."""
 
-SECONDS_A_CELL = 3600
+_SECONDS_A_CELL = 3600
 LARGEST = 300_000
 """Bytes of a notebook with its outputs."""
 
@@ -40,7 +40,7 @@ def main() -> None:
     parser.add_argument("notebooks", type=Path, nargs="*", help="those to run (default: all)")
     parser.add_argument("--check", action="store_true", help="name those to be run again")
     arguments = parser.parse_args()
-    paths = [path.absolute() for path in arguments.notebooks] or sorted(NOTEBOOKS.glob("*.ipynb"))
+    paths = [path.absolute() for path in arguments.notebooks] or sorted(_NOTEBOOKS.glob("*.ipynb"))
     if arguments.check:
         if old := [path.stem for path in paths if not is_current(json.loads(path.read_text()))]:
             sys.exit(f"other code than that which was run, `make notebooks`: {', '.join(old)}")
@@ -68,11 +68,11 @@ def code_cells(notebook: Notebook) -> Iterable[Notebook]:
 def run_all(paths: Iterable[Path]) -> None:
     """Run notebooks in one folder, as later ones use what earlier ones made."""
     with tempfile.TemporaryDirectory() as root:
-        for name in SOURCES:
-            (Path(root) / name).symlink_to(HERE / name)
+        for name in _SOURCES:
+            (Path(root) / name).symlink_to(_HERE / name)
         folder = Path(root) / "notebooks"
         folder.mkdir()
-        for module in NOTEBOOKS.glob("*.py"):
+        for module in _NOTEBOOKS.glob("*.py"):
             copy(module, folder)
         (folder / "my_snake.py").unlink(missing_ok=True)  # a notebook writes it
         for name in ("IPYTHONDIR", "JUPYTER_DATA_DIR", "JUPYTER_RUNTIME_DIR"):
@@ -87,7 +87,7 @@ def run_all(paths: Iterable[Path]) -> None:
             print(f"{path.name}: {len(written.encode())} bytes", flush=True)  # noqa: T201
 
 
-RAISE = """
+_RAISE = """
 import subprocess
 
 shell = get_ipython()
@@ -109,7 +109,7 @@ def watch_commands(settings: Path) -> None:
     """Let the kernels whose ``IPYTHONDIR`` is ``settings`` fail where a command of a cell fails."""
     startup = settings / "profile_default" / "startup"
     startup.mkdir(parents=True, exist_ok=True)
-    (startup / "commands.py").write_text(RAISE)
+    (startup / "commands.py").write_text(_RAISE)
 
 
 def run(notebook: Notebook, folder: Path) -> Notebook:
@@ -119,7 +119,7 @@ def run(notebook: Notebook, folder: Path) -> Notebook:
 
     ran = NotebookClient(
         nbformat.reads(json.dumps(notebook), as_version=4),  # type: ignore[no-untyped-call]
-        timeout=SECONDS_A_CELL,
+        timeout=_SECONDS_A_CELL,
         kernel_name="python3",
         resources={"metadata": {"path": str(folder)}},
         store_widget_state=False,
@@ -152,7 +152,7 @@ def tidy(output: Notebook, folder: Path) -> Notebook:
 def anywhere(text: str, folder: Path) -> str:
     """``text`` with this machine's folders as any other reader would see them."""
     places = {f"{folder}/": "", str(folder): ".", str(folder.parent): ".."}
-    places |= {sys.prefix: ".venv", str(HERE): "..", str(Path.home()): "~"}
+    places |= {sys.prefix: ".venv", str(_HERE): "..", str(Path.home()): "~"}
     for place, name in places.items():
         text = text.replace(place, name)
     return text

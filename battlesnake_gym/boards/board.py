@@ -36,9 +36,9 @@ from typing import TYPE_CHECKING, Any
 from battlesnake_gym import rules
 from battlesnake_gym.boards import board_json, board_text
 from battlesnake_gym.boards.board_json import UNKNOWN_SEED
-from battlesnake_gym.boards.elimination_tracker import Corpses
-from battlesnake_gym.boards.json_fields import BoardError, shown
-from battlesnake_gym.rules.play import USUAL_SIZE
+from battlesnake_gym.boards.elimination_tracker import EliminationTracker
+from battlesnake_gym.boards.json_fields import BoardError, format_value
+from battlesnake_gym.rules.play import DEFAULT_BOARD_SIZE
 from battlesnake_gym.rules.rulesets import wraps
 from battlesnake_gym.rules.state import MOVES, OFFSETS, Game, Point, Snake, State
 
@@ -73,8 +73,8 @@ class Board(State):
     @classmethod
     def new(
         cls,
-        width: int = USUAL_SIZE,
-        height: int = USUAL_SIZE,
+        width: int = DEFAULT_BOARD_SIZE,
+        height: int = DEFAULT_BOARD_SIZE,
         snakes: int | Sequence[str] = 2,
         *,
         game: Game = Game(),  # noqa: B008  (frozen)
@@ -122,15 +122,15 @@ class Board(State):
         cls,
         request: Mapping[str, Any],
         seed: int = UNKNOWN_SEED,
-        corpses: Corpses | None = None,
-        unread: list[str] | None = None,
+        corpses: EliminationTracker | None = None,
+        errors: list[str] | None = None,
     ) -> Self:
         """Read the body of a ``/start``, ``/move`` or ``/end`` request.
 
         Reading is tolerant: see `boards.board_json`. A snake that the position shows to be out is
         out; ``corpses`` also knows those whose bodies have not moved since an earlier turn. A board
         with fewer than two living snakes is taken for a solo game. Raises `BoardError` with the
-        JSON path of what cannot be read. With ``unread``, it is raised only for the board's size
+        JSON path of what cannot be read. With ``errors``, it is raised only for the board's size
         and for ``you``; all other errors are added to that list and passed over.
 
         >>> snake = {"id": "a", "health": 54, "body": [{"x": 1, "y": 1}, {"x": 1, "y": 0}]}
@@ -146,7 +146,7 @@ class Board(State):
         Traceback (most recent call last):
         battlesnake_gym.boards.json_fields.BoardError: board.snakes[0].body[0].x is missing; ...
         """
-        return cls._of(board_json.read(request, seed, corpses, unread))
+        return cls._of(board_json.read(request, seed, corpses, errors))
 
     @classmethod
     def from_text(cls, text: str) -> Self:
@@ -206,7 +206,7 @@ class Board(State):
             if snake.id == snake_id:
                 return snake
         known = ", ".join(repr(snake.id) for snake in self.snakes) or "none"
-        raise BoardError(f"no snake has the id {shown(snake_id)}; the board has {known}")
+        raise BoardError(f"no snake has the id {format_value(snake_id)}; the board has {known}")
 
     def target(self, cell: Point, move: str) -> Point:
         """Where ``move`` leads from ``cell``: over the edge where the ruleset wraps, else maybe
@@ -283,14 +283,14 @@ class Board(State):
         entry.
         """
         known = self.game.seed != UNKNOWN_SEED
-        rules.step(self.game if known else _without_chance(self.game), self, moves)
+        rules.step(self.game if known else _without_randomness(self.game), self, moves)
 
     def _check(self, moves: Mapping[str, str]) -> None:
         for snake_id, move in moves.items():
             snake = self.snake(snake_id)
             if move not in OFFSETS and not snake.eliminated_cause:
                 raise BoardError(
-                    f"the move of {snake_id!r} must be one of {', '.join(MOVES)}, got {shown(move)}"
+                    f"the move of {snake_id!r} must be one of {', '.join(MOVES)}, got {format_value(move)}"
                 )
         for snake in self.living:
             if snake.id not in moves:
@@ -356,7 +356,7 @@ def _copy_snake(snake: Snake) -> Snake:
 
 
 @functools.lru_cache(maxsize=256)
-def _without_chance(game: Game) -> Game:
+def _without_randomness(game: Game) -> Game:
     """``game`` without all that needs its seed: map hooks, and the shrinking of royale."""
     ruleset = "standard" if game.ruleset == "royale" else game.ruleset
     return dataclasses.replace(game, map="", ruleset=ruleset, seed=1)

@@ -17,29 +17,29 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from battlesnake_gym.boards import json_fields
-from battlesnake_gym.boards.elimination_tracker import Corpses
+from battlesnake_gym.boards.elimination_tracker import EliminationTracker
 from battlesnake_gym.boards.json_fields import BoardError
 from battlesnake_gym.rules.state import MAX_HEALTH, Game, Point, Settings, Snake, State
 
-MAX_SIDE = 100
+MAX_READABLE_BOARD_SIZE = 100
 """The longest side that is read: enough for any game, and no request can ask for a huge board."""
 
-MOST_SNAKES = 64
+_MAX_SNAKES_READ = 64
 """The most snakes that are read where errors are passed over; four times as many as in any game."""
 
-LARGEST_NUMBER = (1 << 31) - 1
+_MAX_INT = (1 << 31) - 1
 """No game has larger numbers; they would overflow the arithmetic."""
 
 UNKNOWN_SEED = 0
 """``Game.seed`` of a board that came without one, as every request does."""
 
-T = TypeVar("T")
+_T = TypeVar("_T")
 
 
 def read(
     request: object,
     seed: int | None = None,
-    corpses: Corpses | None = None,
+    corpses: EliminationTracker | None = None,
     unread: list[str] | None = None,
 ) -> tuple[Game, State, str | None]:
     """The game, the position and the id of ``you`` (None where the request has no ``you``).
@@ -65,7 +65,7 @@ def read(
         state.food, state.hazards = _on_board(state.food, state), _on_board(state.hazards, state)
     reader.read_snakes(board, state)
     you_id, listed = reader.read_you(root, state)
-    (Corpses() if corpses is None else corpses).mark(state, you_id if listed else None)
+    (EliminationTracker() if corpses is None else corpses).update(state, you_id if listed else None)
     solo = sum(snake.alive for snake in state.snakes) < 2
     game = reader.read_game(
         reader.child(root, "game", ""), UNKNOWN_SEED if seed is None else seed, solo
@@ -148,18 +148,18 @@ class _Reader:
     def __init__(self, unread: list[str] | None) -> None:
         self._unread = unread
 
-    def pass_over(self, error: BoardError) -> None:
+    def record_error(self, error: BoardError) -> None:
         """Note ``error``; raise it where every one counts."""
         if self._unread is None:
             raise error
         self._unread.append(str(error))
 
-    def attempt(self, read: Callable[[], T], otherwise: T) -> T:
+    def attempt(self, read: Callable[[], _T], otherwise: _T) -> _T:
         """What ``read`` returns, or ``otherwise`` where it fails."""
         try:
             return read()
         except BoardError as error:
-            self.pass_over(error)
+            self.record_error(error)
             return otherwise
 
     def child(self, parent: Mapping[str, Any], key: str, path: str) -> Mapping[str, Any]:
@@ -176,7 +176,7 @@ class _Reader:
     ) -> int:
         value = self.integer(parent, key, path, default)
         if value < least:
-            self.pass_over(
+            self.record_error(
                 BoardError(f"{json_fields.join(path, key)} must be {least} or more, got {value}")
             )
             return default
@@ -187,7 +187,7 @@ class _Reader:
         try:
             return json_fields.points(parent, key, path)
         except BoardError as error:
-            self.pass_over(error)
+            self.record_error(error)
         values = parent.get(key)
         if not isinstance(values, list | tuple):
             return []
@@ -231,20 +231,20 @@ class _Reader:
         seen: dict[str, int] = {}
         none: Sequence[Any] = ()
         values = self.attempt(lambda: json_fields.items(board, "snakes", "board"), none)
-        if self._unread is not None and len(values) > MOST_SNAKES:
-            self.pass_over(
-                BoardError(f"board.snakes has {len(values)} snakes; {MOST_SNAKES} are read")
+        if self._unread is not None and len(values) > _MAX_SNAKES_READ:
+            self.record_error(
+                BoardError(f"board.snakes has {len(values)} snakes; {_MAX_SNAKES_READ} are read")
             )
-            values = values[:MOST_SNAKES]
+            values = values[:_MAX_SNAKES_READ]
         for i, value in enumerate(values):
             path = f"board.snakes[{i}]"
             snake = self.attempt(functools.partial(self._read_snake, value, path, state), None)
             if snake is None:
                 continue
             if snake.id in seen:
-                self.pass_over(
+                self.record_error(
                     BoardError(
-                        f"{path}.id {json_fields.shown(snake.id)} is also the id of "
+                        f"{path}.id {json_fields.format_value(snake.id)} is also the id of "
                         f"board.snakes[{seen[snake.id]}]; give every snake an id of its own"
                     )
                 )
@@ -279,7 +279,7 @@ class _Reader:
         if not body:
             raise BoardError("you.body has no cell on the board; list its cells, head first")
         if len(body) < len(sent):
-            self.pass_over(BoardError("you.body leaves the board; its other cells are read"))
+            self.record_error(BoardError("you.body leaves the board; its other cells are read"))
         snake = self._read_looks(you, "you", you_id, body)
         snake.health = max(1, min(snake.health, MAX_HEALTH))
         for seat, other in enumerate(state.snakes):
@@ -291,7 +291,7 @@ class _Reader:
     def _read_snake(self, value: object, path: str, state: State) -> Snake | None:
         """One snake; None for one that is out and has no body left to show."""
         if not isinstance(value, Mapping):
-            raise BoardError(f"{path} must be a JSON object, got {json_fields.shown(value)}")
+            raise BoardError(f"{path} must be a JSON object, got {json_fields.format_value(value)}")
         health = self.integer(value, "health", path, MAX_HEALTH)
         body = self.points(value, "body", path)
         if not body:
@@ -324,9 +324,9 @@ class _Reader:
 def _sane(parent: Mapping[str, Any], key: str, path: str, default: int) -> int:
     """A whole number of at most 32 bits: no game has larger ones, and they would overflow."""
     value = json_fields.integer(parent, key, path, default)
-    if abs(value) > LARGEST_NUMBER:
+    if abs(value) > _MAX_INT:
         raise BoardError(
-            f"{json_fields.join(path, key)} must be smaller, got {json_fields.shown(value)}"
+            f"{json_fields.join(path, key)} must be smaller, got {json_fields.format_value(value)}"
         )
     return value
 
@@ -338,11 +338,11 @@ def _read_latency(value: Mapping[str, Any], path: str) -> str:
         return ""
     if isinstance(latency, bool) or not isinstance(latency, str | int | float):
         raise BoardError(
-            f"{path}.latency must be a text or a number, got {json_fields.shown(latency)}"
+            f"{path}.latency must be a text or a number, got {json_fields.format_value(latency)}"
         )
     if isinstance(latency, str):
         return latency
-    return f"{latency:g}" if abs(latency) < LARGEST_NUMBER else ""
+    return f"{latency:g}" if abs(latency) < _MAX_INT else ""
 
 
 def _read_customizations(value: Mapping[str, Any], path: str) -> dict[str, str]:
@@ -374,8 +374,8 @@ def _on_board(cells: list[Point], state: State) -> list[Point]:
 
 def _side(board: Mapping[str, Any], key: str) -> int:
     side = json_fields.integer(board, key, "board")
-    if not 1 <= side <= MAX_SIDE:
-        raise BoardError(f"board.{key} must be between 1 and {MAX_SIDE}, got {side}")
+    if not 1 <= side <= MAX_READABLE_BOARD_SIZE:
+        raise BoardError(f"board.{key} must be between 1 and {MAX_READABLE_BOARD_SIZE}, got {side}")
     return side
 
 

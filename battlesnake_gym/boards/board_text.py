@@ -43,7 +43,7 @@ from collections import Counter
 from typing import Any
 
 from battlesnake_gym.boards.board_json import UNKNOWN_SEED
-from battlesnake_gym.boards.json_fields import BoardError, shown
+from battlesnake_gym.boards.json_fields import BoardError, format_value
 from battlesnake_gym.rules.rulesets import wraps
 from battlesnake_gym.rules.state import (
     CAUSES,
@@ -57,7 +57,7 @@ from battlesnake_gym.rules.state import (
     State,
 )
 
-ARROWS = {"^": "up", "v": "down", "<": "left", ">": "right"}
+_ARROWS = {"^": "up", "v": "down", "<": "left", ">": "right"}
 _LAYERS = {"": 0, "~": 1, **{str(k): k for k in range(2, 10)}}
 _MARKS = {count: mark for mark, count in _LAYERS.items()}
 _CELL = re.compile(r"\S[~2-9]?")
@@ -154,7 +154,7 @@ def _draw(snake: Snake, mark: str, game: Game, state: State) -> dict[Point, str]
     cells = {body[0]: mark}
     for ahead, cell in itertools.pairwise(body[:end]):
         arrow = next(
-            (sign for sign in ARROWS if _target(cell, sign, game, state) == ahead),
+            (sign for sign in _ARROWS if _target(cell, sign, game, state) == ahead),
             None,
         )
         if arrow is None or cell in cells:
@@ -197,7 +197,9 @@ def read(text: str) -> tuple[Game, State, str | None]:
         snake_facts = _read_pairs([token for token in tokens if token != "you"], mark)
         snake = _read_snake(mark, snake_facts, heads, arrows, game, state)
         if any(snake.id == other.id for other in state.snakes):
-            raise BoardError(f"{mark}: id {shown(snake.id)} is taken; give every snake its own")
+            raise BoardError(
+                f"{mark}: id {format_value(snake.id)} is taken; give every snake its own"
+            )
         state.snakes.append(snake)
         you += [snake.id] if "you" in tokens else []
     if len(you) > 1:
@@ -294,7 +296,7 @@ def _read_cells(grid: list[list[str]], state: State) -> tuple[dict[str, Point], 
             state.hazards += [cell] * _LAYERS[word[1:]]
             if symbol == "*":
                 state.food.append(cell)
-            elif symbol in ARROWS:
+            elif symbol in _ARROWS:
                 arrows[cell] = symbol
             elif _is_head(symbol):
                 if symbol in heads:
@@ -364,13 +366,13 @@ def _read_number(text: str, place: str) -> int:
     try:
         return int(text)
     except ValueError:
-        raise BoardError(f"{place} must be a whole number, got {shown(text)}") from None
+        raise BoardError(f"{place} must be a whole number, got {format_value(text)}") from None
 
 
 def _read_point(text: str, place: str) -> Point:
     x, comma, y = text.partition(",")
     if not comma:
-        raise BoardError(f"{place}: a cell is written x,y, got {shown(text)}")
+        raise BoardError(f"{place}: a cell is written x,y, got {format_value(text)}")
     return _read_number(x, place), _read_number(y, place)
 
 
@@ -383,6 +385,6 @@ def _inside(cell: Point, state: State) -> bool:
 
 def _target(cell: Point, arrow: str, game: Game, state: State) -> Point:
     """The cell that an arrow points at."""
-    dx, dy = OFFSETS[ARROWS[arrow]]
+    dx, dy = OFFSETS[_ARROWS[arrow]]
     x, y = cell[0] + dx, cell[1] + dy
     return (x % state.width, y % state.height) if wraps(game) else (x, y)

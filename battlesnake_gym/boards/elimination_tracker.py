@@ -20,18 +20,18 @@ from __future__ import annotations
 from battlesnake_gym.rules.stages import collision, eliminate
 from battlesnake_gym.rules.state import State
 
-MOST_COMPARED = 64
+_MAX_COMPARED_SNAKES = 64
 """Snakes that are compared with each other: four times as many as in any game."""
 
-UNSEEN_CAUSE = "snake-collision"
+_ASSUMED_CAUSE = "snake-collision"
 """The cause reported for a death that no position shows: the most frequent one."""
 
 
-LEAST_LOOP = 4
+_MIN_LOOP_LENGTH = 4
 """Turns after which a living snake may lie on the same cells as before."""
 
 
-class Corpses:
+class EliminationTracker:
     """What one snake has seen of one game: enough to tell who is out.
 
     A new one has seen nothing and knows the position alone. Hashes are kept, not ids and bodies, so
@@ -45,7 +45,7 @@ class Corpses:
         self._seen: dict[int, tuple[int, int]] = {}
         self._out: set[int] = set()
 
-    def mark(self, state: State, you_id: str | None) -> None:
+    def update(self, state: State, you_id: str | None) -> None:
         """Eliminate, in place, the snakes of ``state`` that are out.
 
         ``you_id`` is the snake asked for a move, so it is alive. A turn older than those seen is
@@ -54,8 +54,8 @@ class Corpses:
         self._remember(state, you_id)
         for snake in state.snakes:
             if snake.alive and hash(snake.id) in self._out:
-                eliminate(snake, UNSEEN_CAUSE, state.turn)
-        if len(state.snakes) <= MOST_COMPARED:
+                eliminate(snake, _ASSUMED_CAUSE, state.turn)
+        if len(state.snakes) <= _MAX_COMPARED_SNAKES:
             _mark_collisions(state, you_id)
 
     def _remember(self, state: State, you_id: str | None) -> None:
@@ -68,7 +68,7 @@ class Corpses:
             self._seen, self._out = {}, set()
         seen = {
             hash(snake.id): (hash(tuple(snake.body)), snake.health)
-            for snake in state.snakes[:MOST_COMPARED]
+            for snake in state.snakes[:_MAX_COMPARED_SNAKES]
             if snake.id != you_id
         }
         unmoved = {
@@ -76,7 +76,7 @@ class Corpses:
             for snake, (body, health) in seen.items()
             if (before := self._seen.get(snake)) is not None
             and body == before[0]
-            and (passed < LEAST_LOOP or health == before[1])
+            and (passed < _MIN_LOOP_LENGTH or health == before[1])
         }
         self._out = unmoved if passed > 0 else unmoved & self._out
         self._turn, self._seen = state.turn, seen

@@ -90,7 +90,7 @@ def grid(width: int, height: int, wrapped: bool = False) -> Grid:
     return Grid(width, height, wrapped)
 
 
-def claims(
+def first_reached_by_turn(
     grid: Grid, fronts: Sequence[int], lengths: Sequence[int], taken: Callable[[int], int]
 ) -> Iterator[list[int]]:
     """What snakes that spread at once reach first: for each turn from now, the new cells of each.

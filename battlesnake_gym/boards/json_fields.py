@@ -13,7 +13,7 @@ from typing import Any
 
 from battlesnake_gym.rules.state import Point
 
-LARGEST_FACTS = 1 << 16
+MAX_JSON_BYTES = 1 << 16
 """Bytes of a file of JSON or YAML that says how a snake or a league is; the largest has 4,000."""
 
 
@@ -26,7 +26,7 @@ _BOUNDED.maxstring = _BOUNDED.maxlong = _BOUNDED.maxother = 80
 _BOUNDED.maxlist = _BOUNDED.maxdict = 20
 
 
-def shown(value: object) -> str:
+def format_value(value: object) -> str:
     """``value`` as an error message shows it: short, whatever was sent.
 
     >>> shown("x" * 1000)[:10], len(shown("x" * 1000))
@@ -41,8 +41,8 @@ def shown(value: object) -> str:
 
 def parse(data: bytes) -> Any:
     """What a short file of JSON holds; ``ValueError`` for what is too long, too deep or no JSON."""
-    if len(data) > LARGEST_FACTS:
-        raise BoardError(f"more than {LARGEST_FACTS} bytes")
+    if len(data) > MAX_JSON_BYTES:
+        raise BoardError(f"more than {MAX_JSON_BYTES} bytes")
     try:
         return json.loads(data)
     except RecursionError:
@@ -59,7 +59,7 @@ def mapping(value: object, path: str) -> Mapping[str, Any]:
     if value is None:
         return {}
     if not isinstance(value, Mapping):
-        raise BoardError(f"{path or 'request'} must be a JSON object, got {shown(value)}")
+        raise BoardError(f"{path or 'request'} must be a JSON object, got {format_value(value)}")
     return value
 
 
@@ -74,7 +74,7 @@ def items(parent: Mapping[str, Any], key: str, path: str) -> Sequence[Any]:
     if value is None:
         return ()
     if not isinstance(value, list | tuple):
-        raise BoardError(f"{join(path, key)} must be a list, got {shown(value)}")
+        raise BoardError(f"{join(path, key)} must be a list, got {format_value(value)}")
     return value
 
 
@@ -95,7 +95,7 @@ def integer(parent: Mapping[str, Any], key: str, path: str, default: int | None 
     if isinstance(value, float) and value.is_integer():
         return int(value)
     if isinstance(value, bool) or not isinstance(value, int):
-        raise BoardError(f"{join(path, key)} must be a whole number, got {shown(value)}")
+        raise BoardError(f"{join(path, key)} must be a whole number, got {format_value(value)}")
     return value
 
 
@@ -105,7 +105,7 @@ def string(parent: Mapping[str, Any], key: str, path: str, default: str | None =
     if value is None and default is not None:
         return default
     if not isinstance(value, str) or (default is None and not value):
-        got = "nothing" if value is None else shown(value)
+        got = "nothing" if value is None else format_value(value)
         raise BoardError(f"{join(path, key)} must be a text, got {got}")
     return value
 
@@ -117,7 +117,9 @@ def point(value: object, path: str) -> Point:
         if type(x) is int and type(y) is int:
             return x, y
     if not isinstance(value, Mapping):
-        raise BoardError(f'{path} must be an object like {{"x": 0, "y": 0}}, got {shown(value)}')
+        raise BoardError(
+            f'{path} must be an object like {{"x": 0, "y": 0}}, got {format_value(value)}'
+        )
     return integer(value, "x", path), integer(value, "y", path)
 
 
@@ -127,7 +129,7 @@ def points(parent: Mapping[str, Any], key: str, path: str) -> list[Point]:
     return [point(cell, f"{place}[{i}]") for i, cell in enumerate(items(parent, key, path))]
 
 
-def plain(text: str, longest: int) -> str:
+def sanitize_text(text: str, longest: int) -> str:
     """What can be shown of a stranger's text: no controls, no lone surrogates, not too long.
 
     >>> plain("a\\x1b[31mb\\ud800c", 6)

@@ -11,12 +11,12 @@ from collections.abc import Iterator
 from types import FrameType, ModuleType
 from typing import NamedTuple
 
-from battlesnake_gym.common.command_line import painted, refuse
-from battlesnake_gym.common.extensions import OwnFileError
+from battlesnake_gym.common.command_line import colorize, print_error
+from battlesnake_gym.common.extensions import ExtensionError
 from battlesnake_gym.common.extras import MissingExtraError, load_module
 from battlesnake_gym.common.suggestions import nearest
 
-PROG = "battlesnake-gym"
+_PROG = "battlesnake-gym"
 
 
 class Command(NamedTuple):
@@ -170,7 +170,7 @@ RENAMED = {name.split()[-1]: name for name in COMMANDS if name.startswith(("game
 }
 """What commands were called before; these names go with the next release."""
 
-PICTURES = (".gif", ".mp4", ".png", ".svg", ".html")
+_PICTURES = (".gif", ".mp4", ".png", ".svg", ".html")
 """How words of ``export`` ended where it was of a game, and not of a checkpoint."""
 
 
@@ -178,13 +178,15 @@ def usage(group: str = "") -> str:
     """Return the overview that ``--help`` prints: of all commands, or of those in a group."""
     listed = _in_group(group) if group else _on_first_screen()
     width = max(map(len, listed))
-    lines = [f"  {painted(f'{one:<{width}}', 'bold', sys.stdout)}  {listed[one]}" for one in listed]
-    prog = f"{PROG} {group}".strip()
+    lines = [
+        f"  {colorize(f'{one:<{width}}', 'bold', sys.stdout)}  {listed[one]}" for one in listed
+    ]
+    prog = f"{_PROG} {group}".strip()
     first_games = [
         "First games:",
-        f"  {PROG} play champion",
-        f"  {PROG} arena hungry cautious --games 4 --replays replays",
-        f"  {PROG} game watch replays",
+        f"  {_PROG} play champion",
+        f"  {_PROG} arena hungry cautious --games 4 --replays replays",
+        f"  {_PROG} game watch replays",
     ]
     return "\n".join(
         [
@@ -195,7 +197,7 @@ def usage(group: str = "") -> str:
             "commands:",
             *lines,
             "",
-            f"'{prog} COMMAND --help' explains one of them, '{PROG} --version' what is installed.",
+            f"'{prog} COMMAND --help' explains one of them, '{_PROG} --version' what is installed.",
             *([] if group else first_games),
             "",
         ]
@@ -234,20 +236,20 @@ def main(argv: list[str] | None = None) -> int:
         close = nearest(rest[0], known)
         close = RENAMED.get(close, close)
         hint = f"did you mean {close}?" if close else "--help lists the commands"
-        return refuse(f"{PROG} {name}".strip(), f"there is no command {rest[0]!r}; {hint}")
+        return print_error(f"{_PROG} {name}".strip(), f"there is no command {rest[0]!r}; {hint}")
     try:
         with _leaving_at_once(name):
             module = load(name)
         return int(module.main(rest) or 0)
-    except (MissingExtraError, OwnFileError) as error:
+    except (MissingExtraError, ExtensionError) as error:
         if isinstance(error, MissingExtraError) and {"-h", "--help", "--help-all"} & {*rest}:
-            sys.stdout.write(f"usage: {PROG} {name} [options]\n\n{COMMANDS[name].help}\n\n"
+            sys.stdout.write(f"usage: {_PROG} {name} [options]\n\n{COMMANDS[name].help}\n\n"
                              f"Its options are shown once it can run: {error}\n")  # fmt: skip
             return 0
-        return refuse(f"{PROG} {name}", error)
+        return print_error(f"{_PROG} {name}", error)
     except KeyboardInterrupt:
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # pressed again while this process ends
-        sys.stderr.write(f"{PROG} {name}: interrupted\n")
+        sys.stderr.write(f"{_PROG} {name}: interrupted\n")
         return 130
 
 
@@ -260,9 +262,9 @@ def _named(arguments: list[str]) -> tuple[str, list[str]]:
         if (name := " ".join(arguments[:count])) in COMMANDS:
             return name, arguments[count:]
     if name in RENAMED:
-        games = name != "export" or any(word.endswith(PICTURES) for word in arguments)
+        games = name != "export" or any(word.endswith(_PICTURES) for word in arguments)
         today = RENAMED[name] if games else "runs export"
-        sys.stderr.write(f"{PROG}: {name} is called {today} now; "
+        sys.stderr.write(f"{_PROG}: {name} is called {today} now; "
                          "the old name goes with the next release\n")  # fmt: skip
         return today, arguments[1:]
     if _in_group(name):
@@ -287,7 +289,7 @@ def _leaving_at_once(name: str) -> Iterator[None]:
     """
 
     def leave(number: int, frame: FrameType | None) -> None:
-        os.write(2, f"{PROG} {name}: interrupted\n".encode())
+        os.write(2, f"{_PROG} {name}: interrupted\n".encode())
         os._exit(128 + number)
 
     if threading.current_thread() is not threading.main_thread():

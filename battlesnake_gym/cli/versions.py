@@ -48,7 +48,7 @@ def compiled_part(face: str, name: str) -> ModuleType | None:
 def _part(face: str, name: str) -> str:
     module = compiled_part(face, name)
     if module is None:
-        return f"missing: {build_check.why_not(name)}; to mend it: {build_check.REMEDY}"
+        return f"missing: {build_check.missing_reason(name)}; to mend it: {build_check.BUILD_HINT}"
     code = f", code for {module.observes_by()}" if hasattr(module, "observes_by") else ""
     return f"compiled{code} ({module.__file__})"
 

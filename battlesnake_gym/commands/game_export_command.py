@@ -12,14 +12,14 @@ from collections.abc import Callable
 from pathlib import Path
 
 from battlesnake_gym.boards.board import Board
-from battlesnake_gym.common.command_line import Parser, natural, refuse, within
+from battlesnake_gym.common.command_line import Parser, bounded_number, natural, print_error
 from battlesnake_gym.common.extras import install_remedy, load_module
 from battlesnake_gym.common.files import write_atomically
-from battlesnake_gym.common.suggestions import unknown
+from battlesnake_gym.common.suggestions import unknown_name_message
 from battlesnake_gym.draw import animation, drawing
 from battlesnake_gym.replays.replay import Replay
 
-COMMAND = "battlesnake-gym game export"
+_COMMAND = "battlesnake-gym game export"
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -27,16 +27,16 @@ def main(argv: list[str] | None = None) -> int:
     options = parser().parse_args(argv)
     output: Path | None = options.output
     if output is None:
-        return refuse(COMMAND, "there is nothing to write; name it with -o game.gif")
-    if output.suffix not in WRITERS:
-        return refuse(COMMAND, unknown("format", output.suffix, WRITERS))
+        return print_error(_COMMAND, "there is nothing to write; name it with -o game.gif")
+    if output.suffix not in _WRITERS:
+        return print_error(_COMMAND, unknown_name_message("format", output.suffix, _WRITERS))
     try:
         replay = Replay.load(options.source)
-        WRITERS[output.suffix](replay, output, options)
+        _WRITERS[output.suffix](replay, output, options)
     except ModuleNotFoundError as error:
-        return refuse(COMMAND, f"{error.name!r} is missing; {install_remedy('video')}")
+        return print_error(_COMMAND, f"{error.name!r} is missing; {install_remedy('video')}")
     except (ValueError, OSError) as error:
-        return refuse(COMMAND, error)
+        return print_error(_COMMAND, error)
     size = output.stat().st_size / 1000
     sys.stdout.write(f"wrote {output} ({len(replay.turns)} turns, {size:,.0f} kB)\n")
     return 0
@@ -45,7 +45,7 @@ def main(argv: list[str] | None = None) -> int:
 def parser() -> Parser:
     """The command's options."""
     parser = Parser(
-        prog=COMMAND,
+        prog=_COMMAND,
         description="Turn a recorded game into a GIF, an MP4, a PNG, an SVG or an HTML page. A "
         "film of a game that was analysed has the bar of the snakes' chances. "
         "`battlesnake-gym runs export` makes a policy of a checkpoint.",
@@ -55,12 +55,12 @@ def parser() -> Parser:
     add("source", type=Path, metavar="GAME",
         help="a replay, or a file of the official command line")  # fmt: skip
     add("-o", "--output", type=Path, metavar="FILE",
-        help=f"its name ends in one of {', '.join(WRITERS)}")  # fmt: skip
-    add("--cell", type=within(int, 2, 200), default=animation.CELL, metavar="PIXELS",
+        help=f"its name ends in one of {', '.join(_WRITERS)}")  # fmt: skip
+    add("--cell", type=bounded_number(int, 2, 200), default=animation.CELL, metavar="PIXELS",
         help="side of a cell in pictures and films")  # fmt: skip
     add(
         "--turns-per-second",
-        type=within(int, 1, 100),
+        type=bounded_number(int, 1, 100),
         default=7,
         metavar="N",
         help="speed of a film",
@@ -85,7 +85,7 @@ def _mp4(replay: Replay, output: Path, options: argparse.Namespace) -> None:
     animation.save_mp4(replay.boards(), output, *_how(options))
 
 
-def _how(options: argparse.Namespace) -> tuple[int, float, animation.Chances]:
+def _how(options: argparse.Namespace) -> tuple[int, float, animation.WinProbabilities]:
     """How a film is made: with the bar of chances, where the game was analysed."""
     analyses = load_module("battlesnake_heuristics.analysis.game_analysis", "")
     analysis = analyses.known(options.source)
@@ -115,7 +115,7 @@ def _turn(replay: Replay, options: argparse.Namespace) -> Board:
     return replay.last if options.turn is None else replay.board(options.turn)
 
 
-WRITERS: dict[str, Callable[[Replay, Path, argparse.Namespace], None]] = {
+_WRITERS: dict[str, Callable[[Replay, Path, argparse.Namespace], None]] = {
     ".gif": _gif,
     ".mp4": _mp4,
     ".png": _png,

@@ -8,18 +8,18 @@ from battlesnake_gym.boards.board import Board
 from battlesnake_gym.common.command_line import (
     Parser,
     add_json,
-    columns,
+    align_columns,
+    colorize,
     natural,
-    painted,
-    refuse,
+    print_error,
     write_json,
 )
-from battlesnake_gym.common.suggestions import unknown
+from battlesnake_gym.common.suggestions import unknown_name_message
 from battlesnake_gym.draw.terminal_board import picture
 from battlesnake_gym.rules import Game, Settings, known_maps
 from battlesnake_gym.rules.maps import Map
 
-COMMAND = "battlesnake-gym maps"
+_COMMAND = "battlesnake-gym maps"
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -28,7 +28,7 @@ def main(argv: list[str] | None = None) -> int:
     maps = known_maps()
     for name in options.names:
         if name not in maps:
-            return refuse(COMMAND, unknown("map", name, maps, COMMAND))
+            return print_error(_COMMAND, unknown_name_message("map", name, maps, _COMMAND))
     chosen = [maps[name] for name in options.names or maps]
     if options.json:
         write_json([_facts(one) for one in chosen])
@@ -37,14 +37,14 @@ def main(argv: list[str] | None = None) -> int:
             sys.stdout.write(_drawn(one, options.turns) + "\n")
     else:
         rows = [(one.id, _players(one), _sizes(one), one.description) for one in chosen]
-        sys.stdout.write(columns([("map", "snakes", "sizes", "what it is"), *rows]))
+        sys.stdout.write(align_columns([("map", "snakes", "sizes", "what it is"), *rows]))
     return 0
 
 
 def parser() -> Parser:
     """The command's options."""
     parser = Parser(
-        prog=COMMAND,
+        prog=_COMMAND,
         description="List the maps. Those that are named are drawn: a letter is a snake's head, "
         "* food, and hazards are shaded.",
         epilog="example: battlesnake-gym maps royale hz_islands_bridges --turns 60",
@@ -73,7 +73,7 @@ def _drawn(one: Map, turns: int) -> str:
         if board.is_over():
             break
         board.step({s.id: (board.safe_moves(s.id) or ["up"])[0] for s in board.living})
-    title = painted(one.id, "bold", sys.stdout)
+    title = colorize(one.id, "bold", sys.stdout)
     about = f"{title}  {board.width}x{board.height}, turn {board.turn}: {one.description}"
     return f"{about}\n{picture(board, sys.stdout)}"
 

@@ -13,15 +13,15 @@ from pathlib import Path
 
 from battlesnake_gym import snakes
 from battlesnake_gym.boards.board import Board
-from battlesnake_gym.common.command_line import Parser, milliseconds, refuse, seed, size
-from battlesnake_gym.common.suggestions import unknown
+from battlesnake_gym.common.command_line import Parser, milliseconds, print_error, seed, size
+from battlesnake_gym.common.suggestions import unknown_name_message
 from battlesnake_gym.draw.terminal_board import picture
 from battlesnake_gym.replays.replay import Replay
 from battlesnake_gym.rules import RULESETS, Game, default_move, known_maps
-from battlesnake_gym.rules.play import USUAL_SIZE
+from battlesnake_gym.rules.play import DEFAULT_BOARD_SIZE
 
-COMMAND = "battlesnake-gym play"
-YOU = "you"
+_COMMAND = "battlesnake-gym play"
+_YOU = "you"
 
 KEYS = {
     **dict.fromkeys(("w", "k", "u", "up", "\x1b[A", "\x1bOA", "\xe0H"), "up"),
@@ -33,7 +33,7 @@ KEYS = {
 }
 """What may be pressed or typed, and what it means; Enter goes straight ahead."""
 
-CLEAR = "\033[H\033[J"
+_CLEAR = "\033[H\033[J"
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -43,12 +43,14 @@ def main(argv: list[str] | None = None) -> int:
     try:
         game = Game(options.ruleset, options.map, seed=options.seed)
         if options.map not in known_maps():
-            raise ValueError(unknown("map", options.map, known_maps(), "battlesnake-gym maps"))
+            raise ValueError(
+                unknown_name_message("map", options.map, known_maps(), "battlesnake-gym maps")
+            )
         others = {f"{i}-{name}": snakes.make(name, i) for i, name in enumerate(options.snakes, 1)}
-        board = Board.new(width, height, [YOU, *others], game=game)
+        board = Board.new(width, height, [_YOU, *others], game=game)
     except ValueError as error:
-        return refuse(COMMAND, error)
-    for snake, name in zip(board.snakes, [YOU, *options.snakes], strict=True):
+        return print_error(_COMMAND, error)
+    for snake, name in zip(board.snakes, [_YOU, *options.snakes], strict=True):
         snake.name = name
     replay = Replay(board, info={"played": "in a terminal"})
     try:
@@ -63,7 +65,7 @@ def main(argv: list[str] | None = None) -> int:
 def parser() -> Parser:
     """The command's options."""
     parser = Parser(
-        prog=COMMAND,
+        prog=_COMMAND,
         description="Play against named snakes in the terminal. The arrow keys or w, a, s, d "
         "steer, Enter goes straight ahead, q leaves; the others wait for you.",
         epilog="example: battlesnake-gym play champion cautious --size 11 --map royale",
@@ -72,7 +74,12 @@ def parser() -> Parser:
     add("snakes", nargs="*", metavar="SNAKE", default=["champion"],
         help="who plays against you; `battlesnake-gym snakes` lists them (default: "
         "champion)")  # fmt: skip
-    add("--size", type=size, default=str(USUAL_SIZE), help="of the board: N, or WIDTHxHEIGHT")
+    add(
+        "--size",
+        type=size,
+        default=str(DEFAULT_BOARD_SIZE),
+        help="of the board: N, or WIDTHxHEIGHT",
+    )
     add("--ruleset", choices=sorted(RULESETS), default=Game().ruleset, help="by which rules")
     add("--map", default=Game().map, metavar="MAP", help="`battlesnake-gym maps` lists them")
     add("--seed", type=seed, default=1, help="the same seed, the same start and food")
@@ -86,17 +93,17 @@ def _play(
     replay: Replay, others: dict[str, snakes.Strategy], seconds: float, pressed: Iterator[str]
 ) -> None:
     """Ask every snake and play, turn by turn, until the game is over or the person leaves."""
-    clear = CLEAR if sys.stdout.isatty() else ""
+    clear = _CLEAR if sys.stdout.isatty() else ""
     while not (board := replay.last).is_over():
         sys.stdout.write(f"{clear}{_title(board)}\n{picture(board, sys.stdout)}")
         sys.stdout.flush()
         wanted = "ahead"
-        if board.snake(YOU).alive:
+        if board.snake(_YOU).alive:
             wanted = next((KEYS[key] for key in pressed if key in KEYS), "quit")
         if wanted == "quit":
             sys.stdout.write("you left the game\n")
             return
-        moves = {YOU: default_move(board.snake(YOU).body) if wanted == "ahead" else wanted}
+        moves = {_YOU: default_move(board.snake(_YOU).body) if wanted == "ahead" else wanted}
         decisions = snakes.decide(board.copy(), others, seconds)
         moves |= {snake: decision.move for snake, decision in decisions.items()}
         replay.append(moves, decisions=decisions)
@@ -112,7 +119,7 @@ def _outcome(board: Board) -> str:
     winner = board.winner
     if winner is None:
         return "the game is over" if board.game.solo else "a draw"
-    return "you won" if winner.id == YOU else f"{winner.name} won"
+    return "you won" if winner.id == _YOU else f"{winner.name} won"
 
 
 def _pressed() -> Generator[str, None, None]:
@@ -123,7 +130,7 @@ def _pressed() -> Generator[str, None, None]:
     if sys.platform == "win32":
         import msvcrt
 
-        os.system("")  # has the console obey escape sequences, such as `CLEAR`
+        os.system("")  # has the console obey escape sequences, such as `_CLEAR`
         while True:
             key = msvcrt.getwch()  # of an arrow: that it is one, and then a letter
             yield "\xe0" + msvcrt.getwch() if key in "\0\xe0" else key.lower().strip()

@@ -1,7 +1,7 @@
 """What all commands share: one parser, one line for a mistake, colours, tables and JSON.
 
 A mistake is answered on stderr in one line of at most `LONGEST_LINE` characters, which begins with
-the command's name, and with exit status 2 (`Parser.error`, `refuse`).
+the command's name, and with exit status 2 (`Parser.error`, `print_error`).
 """
 
 from __future__ import annotations
@@ -16,26 +16,26 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import IO, Any, NoReturn, TextIO, TypeVar
 
-from battlesnake_gym.common.suggestions import nearest, unknown
+from battlesnake_gym.common.suggestions import nearest, unknown_name_message
 
-LONGEST_LINE = 200
+MAX_LINE_CHARS = 200
 """Characters of the line that answers a mistake."""
 
-MOST_FLAGS = 12
+MAX_SHORT_HELP_FLAGS = 12
 """Options that ``--help`` shows; ``--help-all`` shows the others too."""
 
-LONGEST_SEARCH = 60_000
+_MAX_MOVE_TIME_MS = 60_000
 """Milliseconds of a search for one move."""
 
-LARGEST = 2**31 - 1
+_LARGEST = 2**31 - 1
 """The largest number that an option takes which has no other bound."""
 
-N = TypeVar("N", int, float)
+_N = TypeVar("_N", int, float)
 
-COLOURS = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "blue": "34"}
-"""The colours that `painted` knows, and their numbers in a terminal."""
+_COLOURS = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "blue": "34"}
+"""The colours that `colorize` knows, and their numbers in a terminal."""
 
-WANTED = {
+_TYPE_DESCRIPTIONS = {
     "int": "a whole number",
     "size": "a whole number, or WIDTHxHEIGHT",
     "float": "a number",
@@ -73,12 +73,12 @@ class Parser(argparse.ArgumentParser):
     """The parser of one command: wrong words are answered in one line, with the nearest right ones.
 
     As `argparse.ArgumentParser`, which it is. ``first`` are the options that ``--help`` shows; none
-    named: the first `MOST_FLAGS`.
+    named: the first `MAX_SHORT_HELP_FLAGS`.
     """
 
-    def __init__(self, *args: Any, first: Sequence[str] = (), **kwargs: Any) -> None:
+    def __init__(self, *args: Any, short_help_flags: Sequence[str] = (), **kwargs: Any) -> None:
         kwargs.setdefault("formatter_class", Formatter)
-        self._first = first
+        self._first = short_help_flags
         super().__init__(*args, **kwargs)
         self.add_argument("--help-all", action=_HelpAll, nargs=0, help=argparse.SUPPRESS)
 
@@ -91,7 +91,11 @@ class Parser(argparse.ArgumentParser):
         """As `argparse.ArgumentParser.format_help`; the ``whole`` of it, or the first options."""
         flags = self.flags()
         named = [one for one in flags if {*one.option_strings} & {*self._first}]
-        rest = [] if whole else [one for one in flags if one not in (named or flags[:MOST_FLAGS])]
+        rest = (
+            []
+            if whole
+            else [one for one in flags if one not in (named or flags[:MAX_SHORT_HELP_FLAGS])]
+        )
         hidden = [(one, one.help) for one in rest]
         for one in rest:
             one.help = argparse.SUPPRESS
@@ -104,10 +108,12 @@ class Parser(argparse.ArgumentParser):
         """As `argparse.ArgumentParser.parse_args`; of an unknown option the nearest is named."""
         found, rest = self.parse_known_args(args, namespace)
         if rest:
-            self.error(self.unknown_word(next((w for w in rest if w.startswith("-")), rest[0])))
+            self.error(
+                self.unknown_argument_message(next((w for w in rest if w.startswith("-")), rest[0]))
+            )
         return found
 
-    def unknown_word(self, word: str) -> str:
+    def unknown_argument_message(self, word: str) -> str:
         """The message about a word that is neither an option nor an argument."""
         if not word.startswith("-"):
             return f"unexpected {word!r}; --help shows what may be given"
@@ -119,20 +125,20 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """End with status 2 and one line about what was wrong."""
-        raise SystemExit(refuse(self.prog, _plainly(message)))
+        raise SystemExit(print_error(self.prog, _clean_argparse_message(message)))
 
     def print_help(self, file: Any = None, whole: bool = False) -> None:
         """As `argparse.ArgumentParser.print_help`, with bold headings in a terminal."""
         out = file or sys.stdout
         heading = re.compile(r"^(usage:|[a-z][\w ,]*:$)", re.MULTILINE)
         text = self.format_help(whole)
-        out.write(heading.sub(lambda found: painted(found[0], "bold", out), text))
+        out.write(heading.sub(lambda found: colorize(found[0], "bold", out), text))
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         if action.choices is not None and value not in action.choices:
             names = [str(choice) for choice in action.choices]
             what = (action.option_strings or [str(action.metavar or action.dest)])[-1].lstrip("-")
-            raise argparse.ArgumentError(None, unknown(what, value, names))
+            raise argparse.ArgumentError(None, unknown_name_message(what, value, names))
 
 
 class _HelpAll(argparse.Action):
@@ -144,12 +150,12 @@ class _HelpAll(argparse.Action):
         parser.exit()
 
 
-def _plainly(message: str) -> str:
+def _clean_argparse_message(message: str) -> str:
     """An error of argparse as a person would say it."""
     message = re.sub(r"^argument (?:\S+/)?(\S+): ", r"\1: ", message)
     found = re.fullmatch(r"(\S+): invalid (\S+) value: (.*)", message, re.DOTALL)
     if found:
-        what = WANTED.get(found[2], "something else (--help says what)")
+        what = _TYPE_DESCRIPTIONS.get(found[2], "something else (--help says what)")
         return f"{found[1]} must be {what}, got {found[3]}"
     message = re.sub(
         r"^(\S+): expected (?:one|at least one) argument$", r"\1 needs a value", message
@@ -159,12 +165,12 @@ def _plainly(message: str) -> str:
     return re.sub(r"^the following arguments are required: (.*)$", r"\1 is missing", message)
 
 
-def refuse(prog: str, error: object) -> int:
+def print_error(prog: str, error: object) -> int:
     """Answer a mistake in one line on stderr; returns the exit status, 2."""
-    name = painted(f"{prog}:", "bold", sys.stderr)
+    name = colorize(f"{prog}:", "bold", sys.stderr)
     if isinstance(error, OSError) and error.filename:
         error = f"{error.filename}: {(error.strerror or 'cannot be used').lower()}"
-    text = one_line(str(error), LONGEST_LINE - len(prog) - 2)
+    text = one_line(str(error), MAX_LINE_CHARS - len(prog) - 2)
     sys.stderr.write(f"{name} {text}\n")
     return 2
 
@@ -182,22 +188,24 @@ def one_line(text: str, most: int) -> str:
     return f"{text[: most - 1 - end]}…{text[len(text) - end :]}"
 
 
-def painted(text: str, colour: str, stream: IO[str]) -> str:
-    """``text`` in a colour of `COLOURS`, if ``stream`` is a terminal that shows colours.
+def colorize(text: str, colour: str, stream: IO[str]) -> str:
+    """``text`` in a colour of `_COLOURS`, if ``stream`` is a terminal that shows colours.
 
     ``NO_COLOR`` and ``TERM=dumb`` turn colours off.
     """
     if not stream.isatty() or os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb":
         return text
-    return f"\033[{COLOURS[colour]}m{text}\033[0m"
+    return f"\033[{_COLOURS[colour]}m{text}\033[0m"
 
 
-def within(kind: Callable[[str], N], least: N, most: N | None = None) -> Callable[[str], N]:
+def bounded_number(
+    kind: Callable[[str], _N], least: _N, most: _N | None = None
+) -> Callable[[str], _N]:
     """What reads an option that is a number, ``least`` at least and ``most`` at most."""
 
-    def read(text: str) -> N:
+    def read(text: str) -> _N:
         value = kind(text)
-        if not least <= value <= (LARGEST if most is None else most):
+        if not least <= value <= (_LARGEST if most is None else most):
             bounds = f"{least} or more" if most is None else f"between {least} and {most}"
             raise argparse.ArgumentTypeError(f"must be {bounds}, got {text}")
         return value
@@ -206,10 +214,10 @@ def within(kind: Callable[[str], N], least: N, most: N | None = None) -> Callabl
     return read
 
 
-positive = within(int, 1)
-natural = within(int, 0)
-port = within(int, 0, 2**16 - 1)
-seed = within(int, 0, 2**63 - 1)
+positive = bounded_number(int, 1)
+natural = bounded_number(int, 0)
+port = bounded_number(int, 0, 2**16 - 1)
+seed = bounded_number(int, 0, 2**63 - 1)
 
 
 def size(text: str) -> tuple[int, int]:
@@ -228,8 +236,8 @@ def writable(text: str) -> Path:
 def milliseconds(text: str) -> float:
     """An option that is a search's time for a move, in milliseconds."""
     value = float(text)
-    if not 0 < value <= LONGEST_SEARCH:
-        wanted = f"must be above 0 and at most {LONGEST_SEARCH}"
+    if not 0 < value <= _MAX_MOVE_TIME_MS:
+        wanted = f"must be above 0 and at most {_MAX_MOVE_TIME_MS}"
         raise argparse.ArgumentTypeError(f"{wanted}, got {text}")
     return value
 
@@ -244,7 +252,7 @@ def write_json(value: Any, out: TextIO | None = None) -> None:
     (out or sys.stdout).write(json.dumps(value, indent=2, allow_nan=False) + "\n")
 
 
-def columns(rows: Sequence[Sequence[str]]) -> str:
+def align_columns(rows: Sequence[Sequence[str]]) -> str:
     """Rows of text as lines with their columns below each other; the last is not filled up.
 
     >>> columns([("a", "one"), ("bcd", "two")])

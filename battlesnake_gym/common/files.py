@@ -40,7 +40,7 @@ def save_arrays(path: str | os.PathLike[str], **arrays: NDArray[Any]) -> None:
     write_atomically(path, write)
 
 
-def read_within(path: Path, most: int) -> bytes:
+def read_bounded(path: Path, most: int) -> bytes:
     """What is in a file; ``ValueError`` where that is more than ``most`` bytes."""
     with path.open("rb") as file:
         data = file.read(most + 1)
@@ -49,7 +49,7 @@ def read_within(path: Path, most: int) -> bytes:
     return data
 
 
-def zipped(files: Iterable[tuple[str, bytes]], mode: int) -> bytes:
+def zip_bytes(files: Iterable[tuple[str, bytes]], mode: int) -> bytes:
     """An archive of named files with these permissions: the same files give the same bytes."""
     packed = io.BytesIO()
     with zipfile.ZipFile(packed, "w") as archive:

@@ -34,22 +34,22 @@ LOCK_FILE = ".lock"
 however that ends: a file that was left behind locks no one out."""
 
 _ATTEMPTS, _PAUSE = 5, 0.05
-"""Who only looks (`is_held`) has the lock for a moment: so often it is tried, and seconds apart."""
+"""Who only looks (`is_locked`) has the lock for a moment: so often it is tried, and seconds apart."""
 
 CSV_FILE = "progress.csv"
 ITERATION = "training_iteration"
 """Its first column."""
 
-GAMES = "games"
+GAMES_DIR = "games"
 """Folder of the games that the run was shown in, one with a checkpoint; they outlive it."""
 
-SHARE = 0.02
+_RECORDING_TIME_FRACTION = 0.02
 """The part of a run's time that playing and drawing games may take."""
 
-FILM_GROWTH = 1.1
+_ANIMATION_SPACING = 1.1
 """A film is drawn at this many times the training time of the last one: some 70 in all."""
 
-Record = Callable[[Any, Path, bool], bytes | None]
+RecordGame = Callable[[Any, Path, bool], bytes | None]
 """Lets an algorithm play a game into a file; with True it returns the game as a GIF, too."""
 
 REPORT = "report.html"
@@ -60,21 +60,21 @@ class LockedError(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class RunFile:
+class RunStatus:
     """What the file says.
 
     ``state`` is as the run's process has written it: one that was killed leaves "running" behind
-    (`is_held` knows). ``why`` is the reason why a run failed. ``settings`` are all
-    hyperparameters by name; of what RLlib has only those that were given. ``plan`` has
+    (`is_locked` knows). ``why`` is the reason why a run failed. ``settings`` are all
+    hyperparameters by name; of what RLlib has only those that were given. ``stop_conditions`` has
     ``num_iters``, ``minutes``, ``cpu_minutes`` and ``timesteps``, or None for what does not end it.
-    ``began`` and ``ended`` are seconds since 1970 of the last process.
+    ``started_at`` and ``ended_at`` are seconds since 1970 of the last process.
     """
 
     state: str
-    began: float
-    ended: float | None = None
-    why: str = ""
-    plan: dict[str, float | None] = field(default_factory=dict)
+    started_at: float
+    ended_at: float | None = None
+    reason: str = ""
+    stop_conditions: dict[str, float | None] = field(default_factory=dict)
     settings: dict[str, Any] = field(default_factory=dict)
     identity: dict[str, Any] = field(default_factory=dict)
     versions: dict[str, str] = field(default_factory=dict)
@@ -85,7 +85,7 @@ class RunFile:
         write_atomically(folder / RUN_FILE, lambda part: part.write_text(text))
 
     @classmethod
-    def of(cls, folder: Path) -> RunFile | None:
+    def of(cls, folder: Path) -> RunStatus | None:
         """That of a run; None where there is no such file, or it cannot be read."""
         try:
             found = json.loads((folder / RUN_FILE).read_text())
@@ -94,7 +94,7 @@ class RunFile:
             return None
 
 
-def plain(settings: Mapping[str, Any]) -> dict[str, str]:
+def flatten_settings(settings: Mapping[str, Any]) -> dict[str, str]:
     """Settings as text by dotted name, without those that are None.
 
     >>> plain({"lr": 0.5, "seed": None, "rl": {"n_step": 3}, "map": "royale"})
@@ -103,14 +103,14 @@ def plain(settings: Mapping[str, Any]) -> dict[str, str]:
     found: dict[str, str] = {}
     for name, value in settings.items():
         if isinstance(value, Mapping) and value:
-            found |= {f"{name}.{inner}": text for inner, text in plain(value).items()}
+            found |= {f"{name}.{inner}": text for inner, text in flatten_settings(value).items()}
         elif value is not None:
             found[name] = value if isinstance(value, str) else json.dumps(value)
     return found
 
 
 @contextmanager
-def hold(folder: Path) -> Iterator[None]:
+def lock_run_dir(folder: Path) -> Iterator[None]:
     """Keep ``folder`` (made where it is missing) for this process, for the time of the context.
 
     Raises:
@@ -135,7 +135,7 @@ def hold(folder: Path) -> Iterator[None]:
         yield
 
 
-def is_held(folder: Path) -> bool:
+def is_locked(folder: Path) -> bool:
     """Whether a process writes into ``folder`` now."""
     try:
         with (folder / LOCK_FILE).open() as file:
@@ -157,13 +157,13 @@ def read_progress(path: Path) -> list[dict[str, float]]:
 
     A last line that has no end is left out: it is being written, or its writer was killed.
     """
-    progress = Progress(path)
-    progress.look()
+    progress = ProgressTable(path)
+    progress.refresh()
     rows = zip(*progress.columns.values(), strict=True)
     return [dict(zip(progress.columns, row, strict=True)) for row in rows]
 
 
-class Progress:
+class ProgressTable:
     """The columns of a ``progress.csv``, as far as it was written at the last `look`.
 
     Only what was added is read; a file that was begun anew, as by a run that is resumed, is read
@@ -179,7 +179,7 @@ class Progress:
     def __len__(self) -> int:
         return len(next(iter(self.columns.values()), ()))
 
-    def look(self) -> None:
+    def refresh(self) -> None:
         """Read on to the last whole line; no file is as good as an empty one."""
         try:
             with self._path.open("rb") as file:
@@ -250,13 +250,13 @@ def recorded_games(folder: Path) -> dict[int, Path]:
     return dict(sorted(found.items()))
 
 
-class Games:
+class GameRecorder:
     """Records games into ``folder`` within their `SHARE` of the time.
 
     Those after iteration ``resumed_at`` are deleted first: no checkpoint has what they show.
     """
 
-    def __init__(self, folder: Path, record: Record | None, resumed_at: int) -> None:
+    def __init__(self, folder: Path, record: RecordGame | None, resumed_at: int) -> None:
         self._folder, self._record = folder, record
         self._spent = self._film_at = 0.0
         for iteration, path in recorded_games(folder).items():
@@ -270,10 +270,10 @@ class Games:
 
         Returns a film of it now and then.
         """
-        if self._record is None or (self._spent > SHARE * seconds and not last):
+        if self._record is None or (self._spent > _RECORDING_TIME_FRACTION * seconds and not last):
             return None
         began = time.monotonic()
-        filmed = last or seconds >= FILM_GROWTH * self._film_at
+        filmed = last or seconds >= _ANIMATION_SPACING * self._film_at
         film = self._record(algorithm, game_path(self._folder, iteration), filmed)
         if film is not None:
             self._film_at = seconds

@@ -5,11 +5,11 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 
-LONGEST_LIST = 90
+_MAX_LIST_CHARS = 90
 """Characters of names that an error lists; for more it names the command that lists them."""
 
 
-def unknown(kind: str, name: object, known: Iterable[str], listed_by: str = "") -> str:
+def unknown_name_message(kind: str, name: object, known: Iterable[str], listed_by: str = "") -> str:
     """The error for an unknown ``name``, in one line.
 
     ``kind`` is what it should name; ``listed_by`` is the command that lists all of them, where
@@ -24,13 +24,13 @@ def unknown(kind: str, name: object, known: Iterable[str], listed_by: str = "") 
     close = nearest(text, known)
     hint = f"did you mean {close}? There are" if close else "choose one of"
     names = ", ".join(known)
-    if len(names) > LONGEST_LIST and listed_by:
+    if len(names) > _MAX_LIST_CHARS and listed_by:
         rest = f"`{listed_by}` lists them"
         return f"unknown {kind} {shown}; " + (f"did you mean {close}? {rest}" if close else rest)
-    if len(names) > LONGEST_LIST and close:
+    if len(names) > _MAX_LIST_CHARS and close:
         return f"unknown {kind} {shown}; did you mean {close}?"
-    if len(names) > LONGEST_LIST:
-        names = names[:LONGEST_LIST].rpartition(", ")[0] + ", …"
+    if len(names) > _MAX_LIST_CHARS:
+        names = names[:_MAX_LIST_CHARS].rpartition(", ")[0] + ", …"
     return f"unknown {kind} {shown}; {hint} {names}"
 
 

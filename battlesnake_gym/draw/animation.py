@@ -2,7 +2,7 @@
 
 The picture is divided into parts, a cell of the board or a row of the list beside it each. A part
 is painted again when other shapes lie in it than a turn ago; what was painted before is kept, since
-most cells look like one that has been seen. `Film.draw` gives the same pixels as `drawing.image`.
+most cells look like one that has been seen. `Animation.draw` gives the same pixels as `drawing.image`.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ from battlesnake_gym.rules.state import State
 CELL = 20
 """Pixels of a cell's side."""
 
-SECONDS_PER_TURN = 0.15
-LAST_SECONDS = 2.0
+_TURN_DURATION_S = 0.15
+_FINAL_FRAME_S = 2.0
 """How long a film rests on its last board."""
 
-MOST_KEPT = 1024
+_MAX_CACHED_CELLS = 1024
 """Painted cells that are kept, so that memory does not grow with the game."""
 
-SEEN, UNCHANGED = 180, 255
+_SEEN, _UNCHANGED = 180, 255
 """Colours of the palette that are taken from the first board; the one that changes nothing."""
 
 
-Chances = Callable[[int], Mapping[str, float] | None]
+WinProbabilities = Callable[[int], Mapping[str, float] | None]
 
 
 def unknown(turn: int) -> None:
@@ -50,13 +50,13 @@ class Box(NamedTuple):
     bottom: int
 
 
-class Film:
+class Animation:
     """A picture that follows a game; boards must be of one size, with the same snakes.
 
     ``cell`` is the side of a cell in pixels; ``chances`` are the snakes' on a turn, where known.
     """
 
-    def __init__(self, cell: int = CELL, chances: Chances = unknown) -> None:
+    def __init__(self, cell: int = CELL, chances: WinProbabilities = unknown) -> None:
         self._cell = cell
         self._chances = chances
         self._kept: dict[object, Image.Image] = {}
@@ -101,13 +101,13 @@ class Film:
 
     def _sorted(self, board: State) -> list[list[Shape]]:
         """For each part the shapes that reach into it, from the back to the front."""
-        ground = drawing.ground(board)
+        ground = drawing.background_shapes(board)
         if ground is not self._ground:
             self._ground = ground
             self._bare = [[] for _ in range(len(self._parts))]
             self._sort(ground, self._bare)
         found = [part[:] for part in self._bare]
-        self._sort(drawing.things(board, self._chances(board.turn)), found)
+        self._sort(drawing.foreground_shapes(board, self._chances(board.turn)), found)
         return found
 
     def _sort(self, shapes: Iterable[Shape], found: list[list[Shape]]) -> None:
@@ -117,7 +117,7 @@ class Film:
         slack = 1 / (self._cell * drawing.OVERSAMPLE)  # Pillow paints the last pixel too
         for shape in shapes:
             for piece in _pieces(shape):
-                left, top, right, bottom = _reach(piece)
+                left, top, right, bottom = _bounding_box(piece)
                 left, top, right, bottom = left - slack, top - slack, right + slack, bottom + slack
                 if right >= margin + across:
                     low, high = top * self._cell - 1, bottom * self._cell + 1
@@ -152,7 +152,7 @@ class Film:
         inner = canvas.crop((scale, scale, scale + size[0], scale + size[1]))
         painted = inner.reduce(drawing.OVERSAMPLE)
         if box.right <= self._parts[self._across - 1].right:  # the list is hardly ever as before
-            if len(self._kept) >= MOST_KEPT:
+            if len(self._kept) >= _MAX_CACHED_CELLS:
                 self._kept.clear()
             self._kept[size, moved] = painted
         return painted
@@ -162,8 +162,8 @@ def save_gif(
     boards: Iterable[State],
     path: str | os.PathLike[str],
     cell: int = CELL,
-    seconds_per_turn: float = SECONDS_PER_TURN,
-    chances: Chances = unknown,
+    seconds_per_turn: float = _TURN_DURATION_S,
+    chances: WinProbabilities = unknown,
 ) -> None:
     """Write a game as an animated GIF that plays for ever and rests on the last board.
 
@@ -175,7 +175,9 @@ def save_gif(
 
     def write(part: Path) -> None:
         with part.open("wb") as file:
-            _write_gif(file, first, following, Film(cell, chances), round(seconds_per_turn * 1000))
+            _write_gif(
+                file, first, following, Animation(cell, chances), round(seconds_per_turn * 1000)
+            )
 
     write_atomically(path, write)
 
@@ -184,8 +186,8 @@ def save_mp4(
     boards: Iterable[State],
     path: str | os.PathLike[str],
     cell: int = CELL,
-    seconds_per_turn: float = SECONDS_PER_TURN,
-    chances: Chances = unknown,
+    seconds_per_turn: float = _TURN_DURATION_S,
+    chances: WinProbabilities = unknown,
 ) -> None:
     """Write a game as an MP4 video (H.264) that rests on the last board.
 
@@ -196,7 +198,7 @@ def save_mp4(
 
     following = iter(boards)
     first = _first(following, "video")
-    film = Film(cell, chances)
+    film = Animation(cell, chances)
     film.draw(first)
     width, height = film.picture.size
     size = width + width % 2, height + height % 2  # what H.264 asks for
@@ -208,7 +210,7 @@ def save_mp4(
             output_params=["-f", "mp4", "-movflags", "+faststart"],
         )  # fmt: skip
         writer.send(None)
-        for board in (None, *_resting(following, round(LAST_SECONDS * per_second))):
+        for board in (None, *_hold_last_frame(following, round(_FINAL_FRAME_S * per_second))):
             if board is not None:
                 film.draw(board)
             canvas = Image.new("RGB", size, drawing.PAPER)
@@ -230,7 +232,7 @@ def _first(boards: Iterator[State], kind: str) -> State:
 
 
 def _write_gif(
-    file: IO[bytes], first: State, following: Iterator[State], film: Film, tick: int
+    file: IO[bytes], first: State, following: Iterator[State], film: Animation, tick: int
 ) -> None:
     film.draw(first)
     palette = _Palette(film.picture, first)
@@ -241,12 +243,12 @@ def _write_gif(
     for board in following:
         _write_frame(file, frame, place, tick)
         frame, place = palette.patch(film.picture, film.draw(board))
-    _write_frame(file, frame, place, max(tick, round(LAST_SECONDS * 1000)))
+    _write_frame(file, frame, place, max(tick, round(_FINAL_FRAME_S * 1000)))
     file.write(b";")
 
 
 def _write_frame(file: IO[bytes], frame: Image.Image, place: tuple[int, int], tick: int) -> None:
-    options = {"duration": tick, "transparency": UNCHANGED, "disposal": 1}
+    options = {"duration": tick, "transparency": _UNCHANGED, "disposal": 1}
     for block in GifImagePlugin.getdata(frame, place, **options):
         file.write(block)
 
@@ -255,10 +257,10 @@ class _Palette:
     """The colours of one film, and which of them is the nearest to a pixel."""
 
     def __init__(self, picture: Image.Image, board: State) -> None:
-        seen = picture.quantize(SEEN).getpalette() or []
+        seen = picture.quantize(_SEEN).getpalette() or []
         colours = [tuple(seen[i : i + 3]) for i in range(0, len(seen), 3)]
         known = dict.fromkeys([*map(_rgb, _later(board)), *colours])
-        self._colours = [channel for colour in list(known)[:UNCHANGED] for channel in colour]
+        self._colours = [channel for colour in list(known)[:_UNCHANGED] for channel in colour]
         self._image = Image.new("P", (1, 1))
         self._image.putpalette(self._colours)
 
@@ -275,7 +277,7 @@ class _Palette:
         kept = Image.new("L", made.size, 255)
         for box in boxes:
             kept.paste(0, (box.left - left, box.top - top, box.right - left, box.bottom - top))
-        made.paste(UNCHANGED, mask=kept)
+        made.paste(_UNCHANGED, mask=kept)
         return made, (left, top)
 
 
@@ -288,7 +290,7 @@ def _later(board: State) -> Iterator[str]:
     yield from (
         customization.mix(drawing.HAZARD, drawing.CELL, share) for share in (0.35, 0.5, 0.65, 0.8)
     )
-    for colour in customization.colours(board.snakes):
+    for colour in customization.colors(board.snakes):
         for ground in (drawing.CELL, drawing.PAPER):
             yield from (
                 customization.mix(colour, ground, share) for share in (1.0, 0.6, 0.35, 0.25)
@@ -300,7 +302,7 @@ def _rgb(colour: str) -> tuple[int, int, int]:
     return red, green, blue
 
 
-def _resting(boards: Iterator[State], turns: int) -> Iterator[State | None]:
+def _hold_last_frame(boards: Iterator[State], turns: int) -> Iterator[State | None]:
     """The boards, and then ``turns`` times nothing new."""
     yield from boards
     yield from [None] * turns
@@ -316,7 +318,7 @@ def _pieces(shape: Shape) -> Iterable[Shape]:
     return [Line(ends, shape.fill, shape.width) for ends in pairwise(shape.points)]
 
 
-def _reach(shape: Shape) -> tuple[float, float, float, float]:
+def _bounding_box(shape: Shape) -> tuple[float, float, float, float]:
     """Left, top, right and bottom of a shape, in cells; of a text rather too much."""
     if isinstance(shape, Disc):
         (x, y), radius = shape.centre, shape.radius

@@ -1,6 +1,6 @@
 """How snakes look, in pictures and on pages alike: their colours, heads and tails.
 
-`colours` gives each snake of a game a colour that distinguishes it from the others. `HEADS` and
+`colors` gives each snake of a game a colour that distinguishes it from the others. `HEADS` and
 `TAILS` are drawn after the official names, in shapes of our own: around (0, 0), in cells, looking
 to the right with y downwards; a tail looks away from its body. What a part is filled with is named:
 ``body`` (the snake's colour), ``shade`` (a darker one), ``white``, ``ink`` or ``red``.
@@ -22,14 +22,14 @@ PALETTE = (
 )  # fmt: skip
 """Colours of snakes that bring none, or one that another has already; no two of them are near."""
 
-NEAR = 0.1
+MIN_COLOR_DISTANCE = 0.1
 """Distance in OKLab below which two colours are taken for the same; black to white is 1."""
 
 INK, WHITE, RED = "#1f2430", "#ffffff", "#e5383b"
 _COLOUR = re.compile(r"#[0-9a-fA-F]{6}|#[0-9a-fA-F]{3}")
 
 
-def colours(snakes: Sequence[Snake]) -> list[str]:
+def colors(snakes: Sequence[Snake]) -> list[str]:
     """The colours of the snakes of one game, in their order, as ``#rrggbb``; no two are near.
 
     A snake keeps the hex colour that it brings (``customizations``) unless one before it brought
@@ -61,7 +61,7 @@ def _free(index: int, taken: Sequence[str]) -> str:
 
 
 def _is_new(colour: str, taken: Any) -> bool:
-    return all(_distance(colour, other) >= NEAR for other in taken)
+    return all(_distance(colour, other) >= MIN_COLOR_DISTANCE for other in taken)
 
 
 @functools.cache

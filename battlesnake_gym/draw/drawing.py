@@ -28,7 +28,7 @@ from battlesnake_gym.rules.state import MAX_HEALTH, Point, Snake, State
 if TYPE_CHECKING:
     from PIL import Image, ImageDraw, ImageFont
 
-PALE, PAPER, BOARD, CELL = "#7b8494", "#ffffff", "#e9ecf1", "#f8f9fb"
+PALE, PAPER, _BOARD, CELL = "#7b8494", "#ffffff", "#e9ecf1", "#f8f9fb"
 FOOD, HAZARD, DEATH, TRACK = RED, "#4a4e69", "#b00020", "#dfe3ea"
 MARGIN = 0.4
 PANEL = 7.0
@@ -71,19 +71,19 @@ def save_png(board: State, path: str | os.PathLike[str], cell: int = 28) -> None
 
 def shapes(board: State, chances: Mapping[str, float] | None = None) -> list[Shape]:
     """Everything there is to paint, from the back to the front."""
-    return [*ground(board), *things(board, chances)]
+    return [*background_shapes(board), *foreground_shapes(board, chances)]
 
 
-def ground(board: State) -> tuple[Shape, ...]:
+def background_shapes(board: State) -> tuple[Shape, ...]:
     """What lies at the back: the cells and their hazards. Equal boards share one tuple."""
     depths = Counter(_on_board(board, board.hazards))
     return _ground(board.width, board.height, _size(board), tuple(sorted(depths.items())))
 
 
-def things(board: State, chances: Mapping[str, float] | None = None) -> list[Shape]:
+def foreground_shapes(board: State, chances: Mapping[str, float] | None = None) -> list[Shape]:
     """What lies on the ground, the list of snakes beside it, and the bar of their ``chances``."""
     found: list[Shape] = []
-    colours = customization.colours(board.snakes)
+    colours = customization.colors(board.snakes)
     snakes = list(zip(board.snakes, colours, strict=True))
     for snake, colour in snakes:
         if not snake.alive and snake.eliminated_on == board.turn:
@@ -124,7 +124,7 @@ def _ground(
     width: int, height: int, size: tuple[float, float], hazards: tuple[tuple[Point, int], ...]
 ) -> tuple[Shape, ...]:
     found: list[Shape] = [_box(0, 0, *size, PAPER, 0.3)]
-    found.append(_box(MARGIN, MARGIN, width, height, BOARD, 0.2))
+    found.append(_box(MARGIN, MARGIN, width, height, _BOARD, 0.2))
     depths = dict(hazards)
     for cell in itertools.product(range(width), range(height)):
         x, y = MARGIN + cell[0] + 0.5, MARGIN + height - cell[1] - 0.5
@@ -245,7 +245,7 @@ def _panel(board: State, colours: Sequence[str]) -> list[Shape]:
             _box(left, y + 0.4, width, 0.24, TRACK, 0.12),
         ]
         if not snake.alive:
-            found[-1] = Text((left + 0.62, y + 0.55), PALE, _obituary(snake), 0.4)
+            found[-1] = Text((left + 0.62, y + 0.55), PALE, _cause_text(snake), 0.4)
             continue
         right = left + width
         found.append(Text((right - 1.5, y), PALE, f"len {snake.length}", 0.42, "end"))
@@ -271,7 +271,7 @@ def _bar(board: State, colours: Sequence[str], chances: Mapping[str, float]) -> 
     return found
 
 
-def _obituary(snake: Snake) -> str:
+def _cause_text(snake: Snake) -> str:
     return f"{snake.eliminated_cause}, turn {snake.eliminated_on}"
 
 

@@ -9,25 +9,25 @@ from __future__ import annotations
 from collections import Counter
 from typing import TextIO
 
-from battlesnake_gym.common.command_line import painted
+from battlesnake_gym.common.command_line import colorize
 from battlesnake_gym.rules.state import Snake, State
 
-LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
-COLOURS = ("green", "blue", "yellow", "red", "dim")
+_LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+_COLOURS = ("green", "blue", "yellow", "red", "dim")
 
 
 def picture(board: State, out: TextIO) -> str:
     """The board, top row first, and a line for each snake; in colours if ``out`` shows them."""
-    cells = {food: painted("*", "red", out) for food in board.food}
+    cells = {food: colorize("*", "red", out) for food in board.food}
     for i, snake in reversed(list(enumerate(board.snakes))):
         if snake.alive:
             for cell in snake.body[1:]:
-                cells[cell] = painted(_letter(i).lower(), _colour(i), out)
-            cells[snake.head] = painted(_letter(i), _colour(i), out)
+                cells[cell] = colorize(_letter(i).lower(), _colour(i), out)
+            cells[snake.head] = colorize(_letter(i), _colour(i), out)
     depths = Counter(board.hazards)
     rows = (
         "".join(
-            cells.get((x, y), painted(".", "dim", out)) + _hazard(depths[x, y])
+            cells.get((x, y), colorize(".", "dim", out)) + _hazard(depths[x, y])
             for x in range(board.width)
         )
         for y in reversed(range(board.height))
@@ -37,7 +37,7 @@ def picture(board: State, out: TextIO) -> str:
 
 def _list(snakes: list[Snake], out: TextIO) -> str:
     return "".join(
-        f"{painted(_letter(i), _colour(i), out)} {snake.name or snake.id}: {_state(snake)}\n"
+        f"{colorize(_letter(i), _colour(i), out)} {snake.name or snake.id}: {_state(snake)}\n"
         for i, snake in enumerate(snakes)
     )
 
@@ -55,8 +55,8 @@ def _hazard(depth: int) -> str:
 
 
 def _letter(number: int) -> str:
-    return LETTERS[number % len(LETTERS)]
+    return _LETTERS[number % len(_LETTERS)]
 
 
 def _colour(number: int) -> str:
-    return COLOURS[number % len(COLOURS)]
+    return _COLOURS[number % len(_COLOURS)]

@@ -17,7 +17,7 @@ from battlesnake_gym.rules.rulesets import ruleset_name
 NO_MOVE = 4
 """The action of a snake that gave no valid move: it goes straight on."""
 
-FOODS = ("fast", "seeded")
+FOOD_RNGS = ("fast", "seeded")
 """Where the food of a turn comes from."""
 
 _LIMITS = {"width": MAX_SIZE, "height": MAX_SIZE, "num_snakes": MAX_SNAKES}
@@ -37,7 +37,7 @@ SEAT_ARRAYS = {
 
 
 class GameArrays:
-    """What both engines show; `engine.FastGames` describes the arrays."""
+    """What both engines show; `engine.EngineGames` describes the arrays."""
 
     turn: NDArray[np.int32]
     over: NDArray[np.bool_]
@@ -65,8 +65,8 @@ def check_games(
     num_games: int, width: Sizes, height: Sizes, num_snakes: Sizes, game: Game, food: str
 ) -> tuple[NDArray[np.int32], tuple[Any, ...]]:
     """Check all that games are made from; `game_sizes` and `rule_numbers` of them."""
-    if food not in FOODS:
-        raise ValueError(f"food must be one of {', '.join(FOODS)}, got {food!r}")
+    if food not in FOOD_RNGS:
+        raise ValueError(f"food must be one of {', '.join(FOOD_RNGS)}, got {food!r}")
     sizes = game_sizes(num_games, width=width, height=height, num_snakes=num_snakes)
     numbers = rule_numbers(game, food)
     check_starts(game, sizes)

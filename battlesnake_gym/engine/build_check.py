@@ -14,23 +14,27 @@ import warnings
 from pathlib import Path
 from types import ModuleType
 
-REMEDY = "`make build` in a clone of the project, or install the package again with a C compiler"
-SUFFIXES = (".so", ".pyd", ".dylib")
+BUILD_HINT = (
+    "`make build` in a clone of the project, or install the package again with a C compiler"
+)
+_SUFFIXES = (".so", ".pyd", ".dylib")
 """How compiled modules end, on any platform."""
 
-SHARED = [Path(__file__).parent / "csrc" / name for name in ("bits.h", "words.h", "processor.h")]
+SHARED_SOURCES = [
+    Path(__file__).parent / "csrc" / name for name in ("bits.h", "words.h", "processor.h")
+]
 """What all C files may include, those of other packages too."""
 
 _reasons: dict[str, str] = {}
 
 
-def hash_of_sources(csrc: Path) -> str:
-    """A hash of the C files in a folder and of `SHARED`; "" where there are none."""
+def sources_hash(csrc: Path) -> str:
+    """A hash of the C files in a folder and of `SHARED_SOURCES`; "" where there are none."""
     files = {path.name: path for path in sorted(csrc.glob("*.[ch]")) if path.is_file()}
     if not files:
         return ""
     found = hashlib.sha256()
-    for path in ({path.name: path for path in SHARED} | files).values():
+    for path in ({path.name: path for path in SHARED_SOURCES} | files).values():
         found.update(f"{path.name} {path.stat().st_size}\n".encode() + path.read_bytes())
     return found.hexdigest()
 
@@ -60,12 +64,12 @@ def load(name: str, cost: str) -> ModuleType | None:
     _reasons[name] = "; ".join(reasons) or "it was not compiled here"
     sys.modules[name] = None  # type: ignore[assignment]  # no import finds it by another way
     if reasons:
-        message = f"{_reasons[name]}; so {cost}; to mend it: {REMEDY}"
+        message = f"{_reasons[name]}; so {cost}; to mend it: {BUILD_HINT}"
         warnings.warn(message, RuntimeWarning, stacklevel=3)
     return None
 
 
-def why_not(name: str) -> str:
+def missing_reason(name: str) -> str:
     """Why `load` has found no ``name``; "" where it has."""
     return _reasons.get(name, "")
 
@@ -76,7 +80,7 @@ def _find(name: str, folder: Path) -> importlib.machinery.ModuleSpec | str | Non
     if spec is not None:
         return spec
     leaf = name.rpartition(".")[2]
-    others = [path for path in sorted(folder.glob(f"{leaf}.*")) if path.suffix in SUFFIXES]
+    others = [path for path in sorted(folder.glob(f"{leaf}.*")) if path.suffix in _SUFFIXES]
     if not others:
         return None
     here = f"{sysconfig.get_platform()} and Python {sysconfig.get_python_version()}"
@@ -91,7 +95,7 @@ def _try(spec: importlib.machinery.ModuleSpec, csrc: Path) -> ModuleType | str:
         spec.loader.exec_module(module)
     except ImportError as error:
         return f"{spec.origin} cannot be loaded ({error})"
-    wanted = hash_of_sources(csrc)
+    wanted = sources_hash(csrc)
     if wanted and getattr(module, "SOURCES", "") != wanted:
         return f"{spec.origin} was compiled from other C sources than those in {csrc}"
     return module

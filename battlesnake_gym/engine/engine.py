@@ -25,25 +25,25 @@ from numpy.typing import NDArray
 from battlesnake_gym.config import STANDARD_GAME, EnvConfig, Sizes
 from battlesnake_gym.engine import argument_checks, build_check, state_words
 from battlesnake_gym.engine.argument_checks import (
-    FOODS,
+    FOOD_RNGS,
     GAME_ARRAYS,
     NO_MOVE,
     SEAT_ARRAYS,
     GameArrays,
 )
-from battlesnake_gym.engine.python_engine import SlowGames
+from battlesnake_gym.engine.python_engine import PythonGames
 from battlesnake_gym.mdp import masks
 from battlesnake_gym.mdp.observations import Observation
 from battlesnake_gym.rules import Game, State
-from battlesnake_gym.rules.maps import IN_ENGINE
+from battlesnake_gym.rules.maps import ENGINE_MAPS
 
-SLOW = "games run on the Python rules, many times slower"
+SLOW_RULES_WARNING = "games run on the Python rules, many times slower"
 
 if TYPE_CHECKING:
     from battlesnake_gym.engine import _engine
     from battlesnake_gym.engine._engine import Batch
 else:
-    _engine = build_check.load("battlesnake_gym.engine._engine", SLOW)
+    _engine = build_check.load("battlesnake_gym.engine._engine", SLOW_RULES_WARNING)
 
 COMPILED: bool = _engine is not None
 
@@ -57,10 +57,10 @@ else:
         """Replaces the compiled part where there is none."""
 
 
-__all__ = ["COMPILED", "FOODS", "NO_MOVE", "FastGames", "Games"]
+__all__ = ["COMPILED", "FOOD_RNGS", "NO_MOVE", "EngineGames", "Games"]
 
 
-class FastGames(Batch, GameArrays):
+class EngineGames(Batch, GameArrays):
     """N games of up to S snakes, all with the same ruleset, settings and map. Use it as `Games`.
 
     ``width``, ``height`` (1 to 25) and ``num_snakes`` (1 to 16) are one number for all games or one
@@ -101,8 +101,8 @@ class FastGames(Batch, GameArrays):
         height: Sizes = EnvConfig.height,
         num_snakes: Sizes = EnvConfig.num_snakes,
         game: Game = STANDARD_GAME,
-        food: str = EnvConfig.food,
-    ) -> FastGames:
+        food: str = EnvConfig.food_rng,
+    ) -> EngineGames:
         """Check everything, then make the games."""
         sizes, numbers = argument_checks.check_games(
             num_games, width, height, num_snakes, game, food
@@ -199,7 +199,7 @@ def _copy(recipe: dict[str, Any], sources: str, dump: bytes, ids: dict[int, list
             "these games were pickled by another version of the compiled engine, whose memory this "
             "one cannot read; make them anew and load() their positions"
         )
-    games = FastGames(**recipe)
+    games = EngineGames(**recipe)
     games.restore(dump)
     games._ids = {game: list(names) for game, names in ids.items()}
     return games
@@ -226,24 +226,24 @@ def _views(batch: Any, num_games: int, seats: int) -> dict[str, NDArray[Any]]:
 
 def make_games(
     num_games: int, *, width: Sizes, height: Sizes, num_snakes: Sizes, game: Game, food: str
-) -> FastGames:
-    """`Games`; on a map that only the Python rules know `SlowGames`, and a warning says so."""
-    if COMPILED and game.map not in ("", *IN_ENGINE):
+) -> EngineGames:
+    """`Games`; on a map that only the Python rules know `PythonGames`, and a warning says so."""
+    if COMPILED and game.map not in ("", *ENGINE_MAPS):
         warnings.warn(
-            f"the compiled engine does not know the map {game.map!r}, so {SLOW}",
+            f"the compiled engine does not know the map {game.map!r}, so {SLOW_RULES_WARNING}",
             RuntimeWarning,
             stacklevel=3,
         )
-        games: Any = SlowGames
+        games: Any = PythonGames
     else:
         games = Games
-    made: FastGames = games(
+    made: EngineGames = games(
         num_games, width=width, height=height, num_snakes=num_snakes, game=game, food=food
     )
     return made
 
 
 if TYPE_CHECKING or COMPILED:  # noqa: SIM108 - only so is the name a type too
-    Games = FastGames
+    Games = EngineGames
 else:
-    Games = SlowGames
+    Games = PythonGames

@@ -20,8 +20,8 @@ from battlesnake_gym.rules import CAUSES, MOVES, Game, State, is_over, start, st
 from battlesnake_gym.rules.stages import default_move
 
 
-class SlowGames(GameArrays):
-    """`engine.FastGames` without its speed; see there."""
+class PythonGames(GameArrays):
+    """`engine.EngineGames` without its speed; see there."""
 
     def __init__(
         self,
@@ -31,7 +31,7 @@ class SlowGames(GameArrays):
         height: Sizes = EnvConfig.height,
         num_snakes: Sizes = EnvConfig.num_snakes,
         game: Game = STANDARD_GAME,
-        food: str = EnvConfig.food,
+        food: str = EnvConfig.food_rng,
     ) -> None:
         sizes, _ = argument_checks.check_games(num_games, width, height, num_snakes, game, food)
         self._describe(num_games, width, height, num_snakes, game, food)
@@ -42,7 +42,7 @@ class SlowGames(GameArrays):
         self._make_arrays()
 
     def reset(self, seeds: NDArray[np.int64], which: NDArray[np.bool_] | None = None) -> None:
-        """Begin the games anew; see `engine.FastGames.reset`."""
+        """Begin the games anew; see `engine.EngineGames.reset`."""
         _check_array("seeds", seeds, np.int64, (self.num_games,))
         chosen = self._chosen(which)
         if not self.game.map:
@@ -61,7 +61,7 @@ class SlowGames(GameArrays):
             self._paint(i, anew=True)
 
     def step(self, actions: NDArray[np.uint8], which: NDArray[np.bool_] | None = None) -> None:
-        """Play one turn of the games that are not over; see `engine.FastGames`."""
+        """Play one turn of the games that are not over; see `engine.EngineGames`."""
         _check_array("actions", actions, np.uint8, (self.num_games, self.num_snakes))
         chosen = [i for i in self._chosen(which) if not self.over[i]]
         for i in chosen:
@@ -85,12 +85,12 @@ class SlowGames(GameArrays):
             self._paint(i)
 
     def state(self, game: int) -> State:
-        """The position of one game; see `engine.FastGames.state`."""
+        """The position of one game; see `engine.EngineGames.state`."""
         self._check_game(game)
         return deepcopy(self._states[game])
 
     def load(self, game: int, state: State, rules: Game | None = None) -> None:
-        """Put a state into one game; see `engine.FastGames.load`. Here any state can be held."""
+        """Put a state into one game; see `engine.EngineGames.load`. Here any state can be held."""
         self._check_game(game)
         rules = self.game if rules is None else rules
         argument_checks.check_load(self.game, self._largest, state, rules)
@@ -106,7 +106,7 @@ class SlowGames(GameArrays):
         place: int = 0,
         shape: tuple[int, int, int] | None = None,
     ) -> None:
-        """Keep what every snake sees in ``out``; see `engine.FastGames.observe`."""
+        """Keep what every snake sees in ``out``; see `engine.EngineGames.observe`."""
         shape = shape or observation.shape(*self._largest[:2])
         _check_array("out", out, np.uint8, (self.num_games, self.num_snakes, *shape))
         self._seen[place] = observation, out
@@ -114,7 +114,7 @@ class SlowGames(GameArrays):
             self._paint(i, anew=True)
 
     def action_mask(self, kind: str, out: NDArray[np.bool_]) -> None:
-        """Write the moves that ``kind`` leaves into ``out``; see `engine.FastGames.action_mask`."""
+        """Write the moves that ``kind`` leaves into ``out``; see `engine.EngineGames.action_mask`."""
         masks.check(kind)
         _check_array("out", out, np.bool_, (self.num_games, self.num_snakes, len(MOVES)))
         out[:] = True

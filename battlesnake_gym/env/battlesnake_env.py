@@ -24,12 +24,12 @@ from battlesnake_gym.boards.board import Board
 from battlesnake_gym.config import EnvConfig, Sizes
 from battlesnake_gym.env.seated_opponents import (
     Opponent,
-    Rivals,
+    SeatedOpponents,
     check_opponents,
     check_past,
     seat_count,
 )
-from battlesnake_gym.env.seated_policy import Chooses
+from battlesnake_gym.env.seated_policy import ActFn
 from battlesnake_gym.env.single_game import RENDER_FPS, RENDER_MODES, Frame, OneGame, action_index
 from battlesnake_gym.rules import MOVES, State
 
@@ -73,15 +73,15 @@ class BattlesnakeEnv(gymnasium.Env[npt.NDArray[np.uint8], np.int64]):
         seats = seat_count(self.opponents, num_snakes)
         sizes = {"num_snakes": seats, "width": width, "height": height}
         self._game = OneGame(sizes | options, render_mode, "opponents")
-        self._rivals = Rivals(self._game.vector)
-        self._rivals.get_ready(self.opponents)
+        self._rivals = SeatedOpponents(self._game.vector)
+        self._rivals.load_policies(self.opponents)
         self.render_mode = render_mode
         self.observation = self._game.vector.observation
         self.observation_space = self._game.vector.single_observation_space
         self.action_space = Discrete(len(MOVES))
         self.seat = 0
 
-    def remember(self, policy: Chooses) -> None:
+    def remember(self, policy: ActFn) -> None:
         """As `vector_env.BattlesnakeVectorEnv.remember`; ``env.unwrapped`` of `make` has it."""
         check_past(self.opponents)
         self._rivals.remember(policy)
@@ -141,9 +141,9 @@ class BattlesnakeEnv(gymnasium.Env[npt.NDArray[np.uint8], np.int64]):
         else:
             self.seat = int(self.np_random.choice(living))
         living.remove(self.seat)
-        self._rivals.leave(np.ones(1, np.bool_))
+        self._rivals.clear(np.ones(1, np.bool_))
         for seat, opponent in zip(living, self._draw_opponents(), strict=False):
-            self._rivals.seat(0, seat, opponent, seed=int(self.np_random.integers(2**31)))
+            self._rivals.assign(0, seat, opponent, seed=int(self.np_random.integers(2**31)))
 
     def _draw_opponents(self) -> list[Opponent]:
         if not self.opponents:

@@ -23,8 +23,13 @@ from pettingzoo import ParallelEnv  # type: ignore[import-untyped]
 
 from battlesnake_gym.boards.board import Board
 from battlesnake_gym.config import EnvConfig, Sizes
-from battlesnake_gym.env.seated_opponents import Opponent, Rivals, check_opponents, check_past
-from battlesnake_gym.env.seated_policy import Chooses
+from battlesnake_gym.env.seated_opponents import (
+    Opponent,
+    SeatedOpponents,
+    check_opponents,
+    check_past,
+)
+from battlesnake_gym.env.seated_policy import ActFn
 from battlesnake_gym.env.single_game import RENDER_FPS, RENDER_MODES, Frame, OneGame, action_index
 from battlesnake_gym.rules import MOVES
 
@@ -68,8 +73,8 @@ class ParallelBattlesnake(ParallelEnv):  # type: ignore[misc]
         sizes = {"num_snakes": num_snakes, "width": width, "height": height}
         self.opponents = check_opponents(opponents)
         self._game = OneGame(sizes | options, render_mode, "opponents")
-        self._rivals = Rivals(self._game.vector)
-        self._rivals.get_ready(self.opponents)
+        self._rivals = SeatedOpponents(self._game.vector)
+        self._rivals.load_policies(self.opponents)
         self.render_mode = render_mode
         seats = self._game.vector.num_snakes
         if len(opponents) >= seats:
@@ -93,7 +98,7 @@ class ParallelBattlesnake(ParallelEnv):  # type: ignore[misc]
         """The position as a `Board`, without the seed that decides the food to come."""
         return self._game.board()
 
-    def remember(self, policy: Chooses) -> None:
+    def remember(self, policy: ActFn) -> None:
         """As `vector_env.BattlesnakeVectorEnv.remember`."""
         check_past(self.opponents)
         self._rivals.remember(policy)
@@ -120,10 +125,10 @@ class ParallelBattlesnake(ParallelEnv):  # type: ignore[misc]
         states = (options or {}).get("states")
         self._game.reset(self._random, {"states": states})
         living = self._game.infos["alive"][0]
-        self._rivals.leave(np.ones(1, np.bool_))
+        self._rivals.clear(np.ones(1, np.bool_))
         for seat, opponent in enumerate(self.opponents, len(self.possible_agents)):
             if living[seat]:
-                self._rivals.seat(0, seat, opponent, int(self._random.integers(2**31)))
+                self._rivals.assign(0, seat, opponent, int(self._random.integers(2**31)))
         self.agents = [a for a in self.possible_agents if living[self._seat(a)]]
         if self.render_mode == "human":
             self.render()

@@ -12,17 +12,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-KEPT = 10
+MAX_PAST_SELVES = 10
 """Past selves at most; of more, every second is given up, the first one stays."""
 
-AT_ONCE = 3
+_MAX_ACTIVE = 3
 """Different past selves that play in the games of one runner at the same time: each costs a forward
 pass of its own a turn."""
 
-HARDNESS = 2.0
+_PFSP_EXPONENT = 2.0
 """Power of how often the learner does not outlive a past self, in the chance that it is drawn."""
 
-FORGETTING = 0.99
+_RESULT_DECAY = 0.99
 """What a result counts after each further one: the learner changes."""
 
 
@@ -36,11 +36,11 @@ class PastSelves:
         self._build = build
         self._weights: list[Any] = []
         self._values: list[Callable[..., Any]] = []
-        self._outlived: list[float] = []
-        self._met: list[float] = []
+        self._wins: list[float] = []
+        self._num_results: list[float] = []
         self._numbers: list[int] = []
-        self._heard = 0
-        self._every = 1
+        self._num_offered = 0
+        self._keep_interval = 1
 
     def __len__(self) -> int:
         return len(self._weights)
@@ -52,48 +52,48 @@ class PastSelves:
 
     def add(self, weights: Any) -> None:
         """Hear of the present weights; they are kept if it is their turn."""
-        self._heard += 1
-        if (self._heard - 1) % self._every:
+        self._num_offered += 1
+        if (self._num_offered - 1) % self._keep_interval:
             return
-        if len(self) == KEPT:
-            self._every *= 2
-            for part in (self._weights, self._values, self._outlived, self._met, self._numbers):
+        if len(self) == MAX_PAST_SELVES:
+            self._keep_interval *= 2
+            for part in (self._weights, self._values, self._wins, self._num_results, self._numbers):
                 del part[1::2]
-            if (self._heard - 1) % self._every:
+            if (self._num_offered - 1) % self._keep_interval:
                 return
-        self._keep(weights, self._heard, 0.0, 0.0)
+        self._keep(weights, self._num_offered, 0.0, 0.0)
 
     def _keep(self, weights: Any, number: int, outlived: float, met: float) -> None:
         self._weights.append(weights)
         self._values.append(self._build(weights))
         self._numbers.append(number)
-        self._outlived.append(outlived)
-        self._met.append(met)
+        self._wins.append(outlived)
+        self._num_results.append(met)
 
-    def chances(self) -> NDArray[np.float64]:
+    def sampling_probabilities(self) -> NDArray[np.float64]:
         """The chance of each to be drawn."""
         # Who was not met yet counts as one that wins half of the time.
-        outlived = (np.array(self._outlived) + 1) / (np.array(self._met) + 2)
-        hardness = (1 - outlived) ** HARDNESS
+        outlived = (np.array(self._wins) + 1) / (np.array(self._num_results) + 2)
+        hardness = (1 - outlived) ** _PFSP_EXPONENT
         chances: NDArray[np.float64] = hardness / hardness.sum()
         return chances
 
     def draw(self, random: np.random.Generator, playing: set[int]) -> int:
         """The number of one for a game that begins, while those in ``playing`` play in others."""
-        chances = self.chances()
+        chances = self.sampling_probabilities()
         in_play = np.isin(self._numbers, list(playing))
-        if in_play.sum() >= AT_ONCE:
+        if in_play.sum() >= _MAX_ACTIVE:
             chances = np.where(in_play, chances, 0.0)
         return self._numbers[random.choice(len(self), p=chances / chances.sum())]
 
-    def note(self, number: int, outlived: float) -> None:
+    def record_result(self, number: int, outlived: float) -> None:
         """The learner has outlived ``number`` (1), has not (0), or both died at once (1/2)."""
         if number in self._numbers:
             index = self._numbers.index(number)
-            self._outlived[index] = FORGETTING * self._outlived[index] + outlived
-            self._met[index] = FORGETTING * self._met[index] + 1
+            self._wins[index] = _RESULT_DECAY * self._wins[index] + outlived
+            self._num_results[index] = _RESULT_DECAY * self._num_results[index] + 1
 
-    def values(self, number: int, *seen: NDArray[Any]) -> Any:
+    def act(self, number: int, *seen: NDArray[Any]) -> Any:
         """What one of them answers to ``seen``; for one given up, the next older one answers."""
         kept = max((n for n in self._numbers if n <= number), default=self._numbers[0])
         return self._values[self._numbers.index(kept)](*seen)
@@ -103,17 +103,17 @@ class PastSelves:
         return {
             "weights": list(self._weights),
             "numbers": list(self._numbers),
-            "outlived": list(self._outlived),
-            "met": list(self._met),
-            "heard": self._heard,
-            "every": self._every,
+            "outlived": list(self._wins),
+            "met": list(self._num_results),
+            "heard": self._num_offered,
+            "every": self._keep_interval,
         }
 
     def set_state(self, state: dict[str, Any]) -> None:
         """Take over what `get_state` gave."""
-        for part in (self._weights, self._values, self._outlived, self._met, self._numbers):
+        for part in (self._weights, self._values, self._wins, self._num_results, self._numbers):
             part.clear()
         columns = (state[name] for name in ("weights", "numbers", "outlived", "met"))
         for one in zip(*columns, strict=True):
             self._keep(*one)
-        self._heard, self._every = state["heard"], state["every"]
+        self._num_offered, self._keep_interval = state["heard"], state["every"]

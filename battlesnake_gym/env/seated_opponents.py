@@ -16,29 +16,29 @@ from numpy.typing import NDArray
 
 from battlesnake_gym import snakes
 from battlesnake_gym.boards.board import UNKNOWN_SEED, Board
-from battlesnake_gym.common.suggestions import unknown
+from battlesnake_gym.common.suggestions import unknown_name_message
 from battlesnake_gym.engine import engine
 from battlesnake_gym.env.past_selves import PastSelves
-from battlesnake_gym.env.seated_policy import PAST, Chooses, Learned
-from battlesnake_gym.mdp.observations import TURNED
+from battlesnake_gym.env.seated_policy import PAST, ActFn, SeatedPolicy
+from battlesnake_gym.mdp.observations import RELATIVE_TO_ABSOLUTE
 from battlesnake_gym.rules import MOVES
 from battlesnake_gym.snakes import Strategy
 
 if TYPE_CHECKING:
     from battlesnake_gym.env.vector import VectorBattlesnake
 
-BEFORE = "safe-random"
+_DEFAULT_PAST_SELF = "safe-random"
 """Who plays as `PAST` as long as there is none."""
 
 Opponent = str | Strategy
 """A name that `snakes.make` knows (built afresh for every game), `PAST`, or a strategy (kept)."""
 
-RELATIVE: NDArray[np.uint8] = np.argsort(TURNED, axis=1).astype(np.uint8)
-"""``RELATIVE[facing, move]`` is the relative action by which a snake facing so makes that move."""
+_ABSOLUTE_TO_RELATIVE: NDArray[np.uint8] = np.argsort(RELATIVE_TO_ABSOLUTE, axis=1).astype(np.uint8)
+"""``ABSOLUTE_TO_RELATIVE[facing, move]`` is the relative action by which a snake facing so makes that move."""
 
 
-class Rivals:
-    """The strategies that play seats of ``vector`` by themselves; none does before `seat`."""
+class SeatedOpponents:
+    """The strategies that play seats of ``vector`` by themselves; none does before `assign`."""
 
     def __init__(self, vector: VectorBattlesnake) -> None:
         self._vector = vector
@@ -46,16 +46,16 @@ class Rivals:
         self._codes = np.zeros(seats, np.uint8)
         self._moves = np.zeros(seats, np.uint8)
         self._strategies: dict[int, dict[int, Strategy]] = {}
-        self._learned: dict[str, Learned | None] = {}
+        self._learned: dict[str, SeatedPolicy | None] = {}
         self._learned_at: dict[str, NDArray[np.bool_]] = {}
         self._past = PastSelves(_unchanged)
         self._past_at = np.zeros(seats, np.int64)
 
-    def remember(self, chooses: Chooses) -> None:
+    def remember(self, chooses: ActFn) -> None:
         """Let `PAST` play by ``chooses``, in some of the games that begin from now on."""
         self._past.add(chooses)
 
-    def leave(self, games: NDArray[np.bool_]) -> None:
+    def clear(self, games: NDArray[np.bool_]) -> None:
         """Empty the seats of ``games`` (bool [N])."""
         self._codes[games] = self._past_at[games] = 0
         for seats in self._learned_at.values():
@@ -63,46 +63,46 @@ class Rivals:
         for game in [game for game in self._strategies if games[game]]:
             del self._strategies[game]
 
-    def seat(self, game: int, seat: int, opponent: Opponent, seed: int) -> None:
+    def assign(self, game: int, seat: int, opponent: Opponent, seed: int) -> None:
         """From now on ``opponent`` plays this seat; a name is built with ``seed``.
 
         What the engine plays draws by the game's own seed instead. As long as nothing is
-        remembered, `PAST` is the snake `BEFORE`.
+        remembered, `PAST` is the snake `_DEFAULT_PAST_SELF`.
         """
         if opponent == PAST and len(self._past):
             playing = set(np.unique(self._past_at[self._past_at > 0]).tolist())
             self._past_at[game, seat] = self._past.draw(np.random.default_rng(seed), playing)
             return
-        opponent = BEFORE if opponent == PAST else opponent
+        opponent = _DEFAULT_PAST_SELF if opponent == PAST else opponent
         if code := engine_code(opponent, self._vector):
             self._codes[game, seat] = code
-        elif isinstance(opponent, str) and self.learned(opponent):
+        elif isinstance(opponent, str) and self.seated_policy(opponent):
             self._learned_at[opponent][game, seat] = True
         else:
             strategy = snakes.make(opponent, seed) if isinstance(opponent, str) else opponent
             self._strategies.setdefault(game, {})[seat] = strategy
 
-    def get_ready(self, opponents: Sequence[Opponent]) -> None:
+    def load_policies(self, opponents: Sequence[Opponent]) -> None:
         """Load the policies among ``opponents`` now. Raises ``ValueError`` as `learned` does."""
         for opponent in opponents:
             if isinstance(opponent, str) and opponent != PAST:
-                self.learned(opponent)
+                self.seated_policy(opponent)
 
-    def learned(self, name: str) -> Learned | None:
+    def seated_policy(self, name: str) -> SeatedPolicy | None:
         """The policy that plays as ``name``, ready for these games; None for other strategies.
 
         Raises ``ValueError`` where it cannot play them.
         """
         if name not in self._learned:
-            policy = snakes.policy(name)
-            self._learned[name] = Learned(name, policy, self._vector) if policy else None
+            policy = snakes.batch_policy(name)
+            self._learned[name] = SeatedPolicy(name, policy, self._vector) if policy else None
             self._learned_at[name] = np.zeros_like(self._codes, np.bool_)
         return self._learned[name]
 
-    def seat_in_engine(
+    def assign_engine_snakes(
         self, games: NDArray[np.intp], seats: NDArray[np.intp], codes: NDArray[np.uint8]
     ) -> None:
-        """As `seat`, for many seats that the engine plays (`snakes.engine_code`)."""
+        """As `assign`, for many seats that the engine plays (`snakes.engine_code`)."""
         self._codes[games, seats] = codes
 
     def move(self, actions: NDArray[np.uint8], alive: NDArray[np.bool_]) -> None:
@@ -114,17 +114,17 @@ class Rivals:
         games = self._vector.games
         played = alive & (self._codes > 0)
         if played.any():
-            assert isinstance(games, engine.FastGames)
+            assert isinstance(games, engine.EngineGames)
             games.named_moves(self._codes, self._moves)
-            actions[played] = self._translated(self._moves, games.facing)[played]
+            actions[played] = self._to_relative(self._moves, games.facing)[played]
         for name, at in self._learned_at.items():
             if (player := self._learned[name]) and (seats := alive & at).any():
                 moves = player.moves(seats)
-                actions[seats] = self._translated(moves, games.facing[seats])
+                actions[seats] = self._to_relative(moves, games.facing[seats])
         for number in np.unique(self._past_at[alive & (self._past_at > 0)]).tolist():
             seats = alive & (self._past_at == number)
-            seen, mask = self._vector.observations[seats], self._vector.allowed[seats]
-            actions[seats] = np.asarray(self._past.values(number, seen, mask))
+            seen, mask = self._vector.observations[seats], self._vector.last_action_mask[seats]
+            actions[seats] = np.asarray(self._past.act(number, seen, mask))
         for game, strategies in self._strategies.items():
             living = [seat for seat in strategies if alive[game, seat]]
             if living:
@@ -137,16 +137,16 @@ class Rivals:
         board = Board.from_state(games.state(game), rules)
         for seat in seats:
             board.you_id = board.snakes[seat].id
-            move = _answer(self._strategies[game][seat], board)
-            actions[game, seat] = self._translated(np.uint8(move), games.facing[game, seat])
+            move = _strategy_move(self._strategies[game][seat], board)
+            actions[game, seat] = self._to_relative(np.uint8(move), games.facing[game, seat])
 
-    def _translated(self, moves: Any, facing: Any) -> Any:
-        return RELATIVE[facing, moves] if self._vector.observation.relative else moves
+    def _to_relative(self, moves: Any, facing: Any) -> Any:
+        return _ABSOLUTE_TO_RELATIVE[facing, moves] if self._vector.observation.relative else moves
 
 
 def engine_code(opponent: Opponent, vector: VectorBattlesnake) -> int:
     """The number by which the games' engine knows ``opponent``; 0 where it is asked in Python."""
-    if not isinstance(vector.games, engine.FastGames) or not isinstance(opponent, str):
+    if not isinstance(vector.games, engine.EngineGames) or not isinstance(opponent, str):
         return 0
     return snakes.engine_code(opponent)
 
@@ -188,21 +188,21 @@ def _check_name(name: str) -> None:
     base = name.rpartition("@")[0] or name
     if name == PAST:
         return
-    if not snakes.file_of(base) and base not in snakes.names():
-        known = [PAST, snakes.SHIPPED, *snakes.names()]
+    if not snakes.resolve_file(base) and base not in snakes.names():
+        known = [PAST, snakes.BUILTIN_POLICY, *snakes.names()]
         raise ValueError(
-            f"opponents: {unknown('snake', name, known)}; or give a .onnx file, a run's folder "
+            f"opponents: {unknown_name_message('snake', name, known)}; or give a .onnx file, a run's folder "
             "or a bundle"
         )
-    if base != name or snakes.file_of(base):
+    if base != name or snakes.resolve_file(base):
         snakes.make(name)  # "hungry@400" says itself that it does not search
 
 
-def _unchanged(chooses: Chooses) -> Chooses:
+def _unchanged(chooses: ActFn) -> ActFn:
     return chooses
 
 
-def _answer(strategy: Strategy, board: Board) -> int:
+def _strategy_move(strategy: Strategy, board: Board) -> int:
     move = strategy(board).move
     if move not in MOVES:
         raise ValueError(

@@ -16,15 +16,15 @@ if TYPE_CHECKING:
 PAST = "past"
 """Who plays by an earlier policy of the learner."""
 
-Chooses = Callable[[NDArray[np.uint8], NDArray[np.bool_]], Any]
+ActFn = Callable[[NDArray[np.uint8], NDArray[np.bool_]], Any]
 """A policy of your own: observations uint8 [B, C, H, W] and masks bool [B, 4] to actions [B]."""
 
-AT_ONCE = 32
+_MAX_INFERENCE_BATCH = 32
 """Observations that a network is asked for at a time: what it remembers of more outgrows a cache,
 and takes a third longer."""
 
 
-class Learned:
+class SeatedPolicy:
     """The policy of a file, at any of the seats of ``vector``; ``name`` as in `snakes.policy`.
 
     It is shown its own observation, whatever the learner sees, and takes the best move that the
@@ -38,18 +38,21 @@ class Learned:
         self._policy: snakes.BatchPolicy | None = policy
         self._shape = policy.shape(*map(max, zip(*vector.board_sizes, strict=True)))
         self._mask = np.ones((vector.num_games, vector.num_snakes, 4), np.bool_)
-        vector.seen_as(policy.observation, self._shape)
+        vector.observe_as(policy.observation, self._shape)
 
     def moves(self, seats: NDArray[np.bool_]) -> NDArray[np.uint8]:
         """The moves of ``seats`` (bool [N, S], of living snakes), indices into `rules.MOVES`."""
         policy = self.policy
         observation, facing = policy.observation, self._vector.games.facing[seats]
-        self._vector.write_mask(policy.action_mask, self._mask)
+        self._vector.write_action_mask(policy.action_mask, self._mask)
         mask = self._mask[seats]
         if observation.relative:
             mask = observation.relative_mask(mask, facing)
-        seen = self._vector.seen_as(observation, self._shape)[seats]
-        parts = [policy.q_values(seen[i : i + AT_ONCE]) for i in range(0, len(seen), AT_ONCE)]
+        seen = self._vector.observe_as(observation, self._shape)[seats]
+        parts = [
+            policy.action_scores(seen[i : i + _MAX_INFERENCE_BATCH])
+            for i in range(0, len(seen), _MAX_INFERENCE_BATCH)
+        ]
         actions = np.where(mask, np.concatenate(parts), -np.inf).argmax(1).astype(np.uint8)
         return observation.absolute_actions(actions, facing) if observation.relative else actions
 
@@ -57,7 +60,7 @@ class Learned:
     def policy(self) -> snakes.BatchPolicy:
         """What is asked; a copy reads it from its file again."""
         if self._policy is None:
-            self._policy = snakes.policy(self._name)
+            self._policy = snakes.batch_policy(self._name)
             assert self._policy is not None
         return self._policy
 

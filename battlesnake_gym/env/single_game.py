@@ -37,13 +37,13 @@ class OneGame:
     """
 
     def __init__(self, options: Mapping[str, Any], render_mode: str | None, *others: str) -> None:
-        config = EnvConfig.of({"food": "seeded", **options}, ("render_mode", *others))
+        config = EnvConfig.from_options({"food": "seeded", **options}, ("render_mode", *others))
         if render_mode is not None and render_mode not in RENDER_MODES:
             raise UnsupportedMode(
                 f"render_mode must be None or one of {', '.join(RENDER_MODES)}, got {render_mode!r}"
             )
         self.render_mode = render_mode
-        self.vector = VectorBattlesnake.of(config, 1)
+        self.vector = VectorBattlesnake.from_config(config, 1)
         self.infos: Infos = {}
 
     def reset(self, random: np.random.Generator, options: Mapping[str, Any]) -> State | None:

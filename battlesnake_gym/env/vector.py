@@ -16,20 +16,20 @@ from gymnasium.error import ClosedEnvironmentError, ResetNeeded
 from gymnasium.spaces import Box, Discrete
 
 from battlesnake_gym.boards.board import Board
-from battlesnake_gym.common.suggestions import unknown
+from battlesnake_gym.common.suggestions import unknown_name_message
 from battlesnake_gym.config import EnvConfig, Sizes
-from battlesnake_gym.engine.engine import FastGames, make_games
+from battlesnake_gym.engine.engine import EngineGames, make_games
 from battlesnake_gym.mdp import masks
 from battlesnake_gym.mdp.observations import Observation
-from battlesnake_gym.mdp.rewards import TurnOfGames, get_seats, reversals
+from battlesnake_gym.mdp.rewards import TurnBatch, get_seats, reversals
 from battlesnake_gym.rules import MAPS, MOVES, RULESETS, Game, State, is_over, known_maps
 
 Infos = dict[str, npt.NDArray[Any]]
 
-SEED_STEP = np.uint64(0x9E3779B97F4A7C15)
+_SEED_STEP = np.uint64(0x9E3779B97F4A7C15)
 """How far apart the seeds of one seat's successive games are (2^64 over the golden ratio)."""
 
-NO_LIMIT = np.iinfo(np.int32).max
+_NO_LIMIT = np.iinfo(np.int32).max
 
 
 class VectorBattlesnake:
@@ -49,7 +49,7 @@ class VectorBattlesnake:
     the next one begins a new game, ignores the actions for it and returns reward 0.
 
     Seeds: game i owns a stream of seeds that depends on ``seed`` and i alone, not on the number of
-    games. Its first element is hashed from both; each further one lies `SEED_STEP` on. So the
+    games. Its first element is hashed from both; each further one lies `_SEED_STEP` on. So the
     streams that the official engine derives from neighbouring seeds do not overlap.
 
     Raises ``ValueError`` for an unknown option or a value out of range.
@@ -67,15 +67,15 @@ class VectorBattlesnake:
         **options: Any,
     ) -> None:
         sizes = {"num_snakes": num_snakes, "width": width, "height": height}
-        config = EnvConfig.of(sizes | options, ("num_games", "game", "start"))
+        config = EnvConfig.from_options(sizes | options, ("num_games", "game", "start"))
         if game is None:
             game = config.game
         else:
-            _check_instead("game", options, ("ruleset", "map", "settings"))
+            _check_exclusive("game", options, ("ruleset", "map", "settings"))
         if start is None:
             start = config.start_state
         else:
-            _check_instead("start", options, ("starts", "food_at"))
+            _check_exclusive("start", options, ("starts", "food_at"))
         max_turns = config.max_turns
         _check_game(game)
         if max_turns is not None and (not isinstance(max_turns, int) or max_turns < 1):
@@ -92,16 +92,16 @@ class VectorBattlesnake:
             )
         self.game = game
         self.max_turns = max_turns
-        self.observation = config.encoder
+        self.observation = config.observation_encoder
         self.rewards = get_seats(config.rewards, int(np.max(num_snakes)))
-        self.action_mask = masks.check(config.action_mask)
+        self.action_mask_kind = masks.check(config.action_mask)
         self.games = make_games(
             num_games,
             width=width,
             height=height,
             num_snakes=num_snakes,
             game=game,
-            food=config.food,
+            food=config.food_rng,
         )
         self.num_games = num_games
         self.num_snakes = int(np.max(num_snakes))
@@ -114,20 +114,22 @@ class VectorBattlesnake:
         self.single_observation_space: Box = self.observation.space(*largest)
         self.single_action_space: Discrete[np.int64] = Discrete(len(MOVES))
 
-        self._turn_limits = np.full(num_games, min(max_turns or NO_LIMIT, NO_LIMIT), np.int32)
+        self._turn_limits = np.full(num_games, min(max_turns or _NO_LIMIT, _NO_LIMIT), np.int32)
         if game.map == "hz_scatter":
             # The official engine fails on the turn for which this map has no cell left.
             last = 2 * np.multiply(width, height, dtype=np.int32) + 1
             self._turn_limits = np.minimum(self._turn_limits, last)
 
         # What Python does for the engine, worked out once: every step asks.
-        self._observe_here = isinstance(self.games, FastGames) and not self.observation.in_engine
-        self._need_positions = self.rewards.looks_at_positions
+        self._observe_in_python = (
+            isinstance(self.games, EngineGames) and not self.observation.in_engine
+        )
+        self._need_positions = self.rewards.needs_positions
 
         seats = num_games, self.num_snakes
-        self._seen = np.zeros((*seats, *self.observation.shape(*largest)), np.uint8)
-        self._seen_as: dict[tuple[Observation, tuple[int, int, int]], npt.NDArray[np.uint8]] = {}
-        self._look()
+        self._obs = np.zeros((*seats, *self.observation.shape(*largest)), np.uint8)
+        self._extra_obs: dict[tuple[Observation, tuple[int, int, int]], npt.NDArray[np.uint8]] = {}
+        self._register_observations()
         self._masks = self._allowed = np.ones((*seats, len(MOVES)), np.bool_)
         self._actions = np.zeros(seats, np.uint8)
         self._alive = np.zeros(seats, np.bool_)
@@ -136,14 +138,14 @@ class VectorBattlesnake:
         self._seeds = np.zeros(num_games, np.int64)
         self._start: tuple[State, ...] = () if start is None else (start,)
         self._states: tuple[State, ...] = ()
-        self._begun = np.zeros(num_games, np.int64)
+        self._starts_used = np.zeros(num_games, np.int64)
         self._ready = False
         self._closed = False
-        self.last_turn: TurnOfGames | None = None
+        self.last_turn: TurnBatch | None = None
         """The turn of the last step, for `rewards.count` and the like."""
 
     @classmethod
-    def of(cls, config: EnvConfig, num_games: int) -> VectorBattlesnake:
+    def from_config(cls, config: EnvConfig, num_games: int) -> VectorBattlesnake:
         """``num_games`` games of what ``config`` says. Raises ``ValueError`` as the class does."""
         return cls(num_games, **vars(config))
 
@@ -167,9 +169,9 @@ class VectorBattlesnake:
         if seed is not None or self._streams is None:
             words = np.random.SeedSequence(seed).generate_state(self.num_games, np.uint64)
             self._streams = words.astype(np.uint64)
-        self._begun[:] = 0
+        self._starts_used[:] = 0
         everything = np.ones(self.num_games, np.bool_)
-        self._begin(everything)
+        self._start_games(everything)
         self._ended = np.zeros(self.num_games, np.bool_)
         self._alive = self.games.alive.copy()
         self._ready = True
@@ -194,7 +196,7 @@ class VectorBattlesnake:
         True in the one step in which its snake is eliminated or its game is over; ``truncations``
         in the step in which a game that is not over reaches ``max_turns``, for its living snakes.
 
-        Infos: ``action_mask`` bool [N, S, 4]; ``alive`` bool [N, S], the seats that act next;
+        Infos: ``action_mask_kind`` bool [N, S, 4]; ``alive`` bool [N, S], the seats that act next;
         ``acted`` bool [N, S], the seats that acted in this step; ``reset`` bool [N], the games that
         began in this step; ``cause`` uint8 [N, S] (index into `rules.CAUSES`), ``killer`` int8
         [N, S] (a seat or -1), ``length`` int32 and ``health`` int16 [N, S], ``turn`` int32 [N],
@@ -207,19 +209,19 @@ class VectorBattlesnake:
         self.check_open()
         if not self._ready:
             raise ResetNeeded("call reset() before the first step()")
-        self._take(actions)
+        self._store_actions(actions)
         games, reset, acted = self.games, self._ended, self._alive
         reversed_ = reversals(self._actions, games.facing)
         heads_before = games.heads.copy() if self._need_positions else None
         if reset.any():
             games.step(self._actions, ~reset)
-            self._begin(reset)
+            self._start_games(reset)
         else:
             games.step(self._actions)
-        if self._observe_here:
+        if self._observe_in_python:
             self._encode(~reset)
         alive, over = games.alive.copy(), games.over.copy()
-        self.last_turn = TurnOfGames(
+        self.last_turn = TurnBatch(
             acted, reversed_, over, alive, games.ate, games.cause, games.killer
         )
         if heads_before is not None:
@@ -230,7 +232,7 @@ class VectorBattlesnake:
                 length=games.length.copy(),
                 health=games.health.copy(),
             )
-        rewards = self.rewards.batch(self.last_turn)
+        rewards = self.rewards.compute(self.last_turn)
 
         truncated = ~over & (games.turn >= self._turn_limits)
         terminations = acted & (~alive | over[:, None])
@@ -247,14 +249,14 @@ class VectorBattlesnake:
 
     @property
     def alive(self) -> npt.NDArray[np.bool_]:
-        """The seats that act next, bool [N, S]: the last ``infos["alive"]``, after `end` too."""
+        """The seats that act next, bool [N, S]: the last ``infos["alive"]``, after `end_games` too."""
         return self._alive
 
     def close(self) -> None:
         """Refuse further work; closing twice does no harm."""
         self._closed = True
 
-    def end(self, which: npt.NDArray[np.bool_]) -> None:
+    def end_games(self, which: npt.NDArray[np.bool_]) -> None:
         """Let the games in ``which`` (bool [N]) end here, as if they were over.
 
         No seat acts in them any more, and the next `step` begins them anew. For a learner that is
@@ -263,14 +265,14 @@ class VectorBattlesnake:
         self._ended = self._ended | which
         self._alive = self._alive & ~self._ended[:, None]
 
-    def begin_ended(self) -> Infos:
-        """Begin the games anew now that the last `step` (or `end`) ended; returns infos.
+    def reset_ended(self) -> Infos:
+        """Begin the games anew now that the last `step` (or `end_games`) ended; returns infos.
 
         This is Gymnasium's SAME_STEP instead of NEXT_STEP: take the last observations of the games
         that ended before this call, which overwrites them.
         """
         ended = self._ended
-        self._begin(ended)
+        self._start_games(ended)
         self._ended = np.zeros(self.num_games, np.bool_)
         self._alive = self.games.alive & (self._alive | ended[:, None])
         return self._infos(acted=np.zeros_like(self._alive), reset=ended)
@@ -279,9 +281,9 @@ class VectorBattlesnake:
         """The position that ``reset(options={"states": ...})`` gave this game, or None."""
         if not self._states:
             return None
-        return self._states[(game + int(self._begun[game]) - 1) % len(self._states)]
+        return self._states[(game + int(self._starts_used[game]) - 1) % len(self._states)]
 
-    def seen_as(
+    def observe_as(
         self, observation: Observation, shape: tuple[int, int, int]
     ) -> npt.NDArray[np.uint8]:
         """What all seats see by another observation, uint8 ``[N, S, *shape]``; write nothing in it.
@@ -289,17 +291,17 @@ class VectorBattlesnake:
         It is up to date from the first call on. Raises ``ValueError`` for one that the engine does
         not know, and for an eighth.
         """
-        if observation == self.observation and shape == self._seen.shape[2:]:
-            return self._seen
-        if (observation, shape) not in self._seen_as:
+        if observation == self.observation and shape == self._obs.shape[2:]:
+            return self._obs
+        if (observation, shape) not in self._extra_obs:
             seen = np.zeros((self.num_games, self.num_snakes, *shape), np.uint8)
-            self.games.observe(observation, seen, len(self._seen_as) + 1, shape)
-            self._seen_as[observation, shape] = seen
-        return self._seen_as[observation, shape]
+            self.games.observe(observation, seen, len(self._extra_obs) + 1, shape)
+            self._extra_obs[observation, shape] = seen
+        return self._extra_obs[observation, shape]
 
-    def write_mask(self, kind: str, out: npt.NDArray[np.bool_]) -> None:
+    def write_action_mask(self, kind: str, out: npt.NDArray[np.bool_]) -> None:
         """Write the moves that ``kind`` (see `masks`) leaves into ``out``, bool [N, S, 4]."""
-        if masks.in_engine(kind) or not isinstance(self.games, FastGames):
+        if masks.in_engine(kind) or not isinstance(self.games, EngineGames):
             self.games.action_mask(kind, out)
             return
         out[:] = True
@@ -310,8 +312,8 @@ class VectorBattlesnake:
                     out[i, seat] = masks.action_mask(self.game, state, snake.id, kind)
 
     @property
-    def allowed(self) -> npt.NDArray[np.bool_]:
-        """The last ``infos["action_mask"]``."""
+    def last_action_mask(self) -> npt.NDArray[np.bool_]:
+        """The last ``infos["action_mask_kind"]``."""
         return self._allowed
 
     def __getstate__(self) -> dict[str, Any]:
@@ -320,19 +322,19 @@ class VectorBattlesnake:
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
-        seen = self._seen.copy()
-        self._look()
-        self._seen[:] = seen  # older frames too, which the engine does not know
-        for place, ((observation, shape), other) in enumerate(self._seen_as.items(), 1):
+        seen = self._obs.copy()
+        self._register_observations()
+        self._obs[:] = seen  # older frames too, which the engine does not know
+        for place, ((observation, shape), other) in enumerate(self._extra_obs.items(), 1):
             seen = other.copy()
             self.games.observe(observation, other, place, shape)
             other[:] = seen
 
-    def _look(self) -> None:
-        """Let the engine keep `_seen` up to date, where it knows the observation."""
-        if not self._observe_here:
-            self.games.observe(self.observation, self._seen)
-        self._observations = self._seen.view()
+    def _register_observations(self) -> None:
+        """Let the engine keep `_obs` up to date, where it knows the observation."""
+        if not self._observe_in_python:
+            self.games.observe(self.observation, self._obs)
+        self._observations = self._obs.view()
         self._observations.flags.writeable = False  # the engine goes by what it wrote there
 
     def _encode(self, which: npt.NDArray[np.bool_]) -> None:
@@ -340,26 +342,26 @@ class VectorBattlesnake:
         for i in np.flatnonzero(which).tolist():
             state = self.games.state(i)
             for seat, snake in enumerate(state.snakes):
-                self.observation.encode(state, snake.id, self._seen[i, seat])
+                self.observation.encode(state, snake.id, self._obs[i, seat])
 
-    def _begin(self, which: npt.NDArray[np.bool_]) -> None:
+    def _start_games(self, which: npt.NDArray[np.bool_]) -> None:
         """Start a new game where ``which`` says."""
         assert self._streams is not None
         self._seeds[which] = (self._streams[which] >> np.uint64(1)) | np.uint64(1)
-        self._streams[which] += SEED_STEP
+        self._streams[which] += _SEED_STEP
         self.games.reset(self._seeds, which)
         if self._states:
             for i in np.flatnonzero(which).tolist():
-                state = self._states[(i + int(self._begun[i])) % len(self._states)]
+                state = self._states[(i + int(self._starts_used[i])) % len(self._states)]
                 self.games.load(i, state, replace(self.game, seed=int(self._seeds[i])))
-            self._begun[which] += 1
-        if self._observe_here:
-            self._seen[which] = 0
+            self._starts_used[which] += 1
+        if self._observe_in_python:
+            self._obs[which] = 0
             self._encode(which)
 
     def _infos(self, acted: npt.NDArray[np.bool_], reset: npt.NDArray[np.bool_]) -> Infos:
         games = self.games
-        self.write_mask(self.action_mask, self._masks)
+        self.write_action_mask(self.action_mask_kind, self._masks)
         mask = self._masks
         if self.observation.relative:
             mask = self.observation.relative_mask(mask, games.facing)
@@ -377,7 +379,7 @@ class VectorBattlesnake:
             "seed": self._seeds,
         }
 
-    def _take(self, actions: npt.NDArray[np.integer[Any]]) -> None:
+    def _store_actions(self, actions: npt.NDArray[np.integer[Any]]) -> None:
         """Check the actions and put them into the array that the engine reads."""
         actions = np.asarray(actions)
         if actions.shape != self._actions.shape:
@@ -452,7 +454,7 @@ def _start_state(name: str, state: object) -> State:
     )
 
 
-def _check_instead(name: str, options: Mapping[str, Any], replaced: Iterable[str]) -> None:
+def _check_exclusive(name: str, options: Mapping[str, Any], replaced: Iterable[str]) -> None:
     """Refuse options that say the same as the argument ``name``."""
     for option in replaced:
         if options.get(option) is not None:
@@ -461,6 +463,6 @@ def _check_instead(name: str, options: Mapping[str, Any], replaced: Iterable[str
 
 def _check_game(game: Game) -> None:
     if game.ruleset not in RULESETS:
-        raise ValueError(unknown("ruleset", game.ruleset, RULESETS))
+        raise ValueError(unknown_name_message("ruleset", game.ruleset, RULESETS))
     if game.map not in MAPS and game.map not in known_maps():
-        raise ValueError(unknown("map", game.map, MAPS, "battlesnake-gym maps"))
+        raise ValueError(unknown_name_message("map", game.map, MAPS, "battlesnake-gym maps"))

@@ -23,32 +23,32 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 
 from battlesnake_gym.boards.board import Board
-from battlesnake_gym.config import TRAINED, EnvConfig
+from battlesnake_gym.config import TRAINING_DEFAULTS, EnvConfig
 from battlesnake_gym.env.seated_opponents import (
     Opponent,
-    Rivals,
+    SeatedOpponents,
     check_opponents,
     check_past,
     engine_code,
     seat_count,
 )
-from battlesnake_gym.env.seated_policy import Chooses
+from battlesnake_gym.env.seated_policy import ActFn
 from battlesnake_gym.env.vector import VectorBattlesnake
 
 Bytes = npt.NDArray[np.uint8]
 Flags = npt.NDArray[np.bool_]
 Floats = npt.NDArray[np.float32]
 Infos = dict[str, Any]
-Stepped = tuple[Bytes, Floats, Flags, Flags, Infos]
+StepReturn = tuple[Bytes, Floats, Flags, Flags, Infos]
 
-RENDER_MODES: list[str] = []
+_RENDER_MODES: list[str] = []
 
 
 class _VectorEnv(VectorEnv[Bytes, npt.NDArray[np.integer[Any]], Any]):
     """What both forms share: the games, spaces, infos and autoreset."""
 
     metadata = {  # noqa: RUF012
-        "render_modes": RENDER_MODES,
+        "render_modes": _RENDER_MODES,
         "autoreset_mode": AutoresetMode.NEXT_STEP,
     }
 
@@ -75,52 +75,56 @@ class _VectorEnv(VectorEnv[Bytes, npt.NDArray[np.integer[Any]], Any]):
         self.single_action_space = games.single_action_space
         self.observation_space = batch_space(games.single_observation_space, num_envs)
         self.action_space = batch_space(games.single_action_space, num_envs)
-        self._every = np.ones(num_envs, np.bool_)
+        self._all_envs = np.ones(num_envs, np.bool_)
         self.closed = False
 
     def close_extras(self, **kwargs: Any) -> None:
         """Refuse further work."""
         self.games.close()
 
-    def _stepped(
+    def _step_result(
         self, rewards: Floats, terminations: Flags, truncations: Flags, ended: Flags, infos: Infos
-    ) -> Stepped:
+    ) -> StepReturn:
         """A step's results; in SAME_STEP mode the games that ended begin anew first."""
         if self.autoreset_mode is AutoresetMode.NEXT_STEP or not ended.any():
-            return self._observed(), rewards, terminations, truncations, self._infos(infos)
-        last, last_infos = self._observed(), self._infos(infos)
+            return self._observations(), rewards, terminations, truncations, self._infos(infos)
+        last, last_infos = self._observations(), self._infos(infos)
         over = self._envs_of(ended)
         final = np.full(self.num_envs, None, dtype=object)
         for i in np.flatnonzero(over).tolist():
             final[i] = last[i]
         acted = infos["acted"]
-        begun = self._begun(self.games.begin_ended())
+        begun = self._after_reset(self.games.reset_ended())
         infos = self._infos({**begun, "acted": acted})
         infos |= {"final_obs": final, "_final_obs": over}
         infos |= {"final_info": last_infos, "_final_info": over}
-        return self._observed(), rewards, terminations, truncations, infos
+        return self._observations(), rewards, terminations, truncations, infos
 
     def _infos(self, infos: Infos) -> Infos:
         """The infos of the sub-environments, with Gymnasium's marks of who has them."""
-        picked = {name: self._picked(infos[name]).copy() for name in ("action_mask", *_SEAT_INFOS)}
-        picked |= {name: self._of_games(infos[name]).copy() for name in ("turn", "seed", "reset")}
-        return picked | {f"_{name}": self._every for name in picked}
+        picked = {
+            name: self._select_seats(infos[name]).copy() for name in ("action_mask", *_SEAT_INFOS)
+        }
+        picked |= {
+            name: self._expand_to_envs(infos[name]).copy() for name in ("turn", "seed", "reset")
+        }
+        return picked | {f"_{name}": self._all_envs for name in picked}
 
-    def _observed(self) -> Bytes:
+    def _observations(self) -> Bytes:
         raise NotImplementedError
 
-    def _picked(self, array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    def _select_seats(self, array: npt.NDArray[Any]) -> npt.NDArray[Any]:
         """[N, S, ...] to [num_envs, ...]."""
         raise NotImplementedError
 
-    def _of_games(self, array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    def _expand_to_envs(self, array: npt.NDArray[Any]) -> npt.NDArray[Any]:
         """[N] to [num_envs]."""
         raise NotImplementedError
 
     def _envs_of(self, games: Flags) -> Flags:
-        return self._of_games(games)
+        return self._expand_to_envs(games)
 
-    def _begun(self, infos: Infos) -> Infos:
+    def _after_reset(self, infos: Infos) -> Infos:
         return infos
 
 
@@ -163,18 +167,18 @@ class BattlesnakeVectorEnv(_VectorEnv):
         self._draw = num_snakes is not None
         num_snakes = seat_count(self.opponents, num_snakes)
         others = ("num_envs", "opponents", *_OTHERS)
-        config = EnvConfig.of({"num_snakes": num_snakes, **options}, others)
-        games = VectorBattlesnake.of(config, num_envs)
+        config = EnvConfig.from_options({"num_snakes": num_snakes, **options}, others)
+        games = VectorBattlesnake.from_config(config, num_envs)
         super().__init__(num_envs, games, autoreset_mode, render_mode)
-        self._rivals = Rivals(self.games)
+        self._rivals = SeatedOpponents(self.games)
         codes = [engine_code(one, self.games) for one in self.opponents]
         self._engine_codes = np.array(codes, np.uint8)
-        self._rivals.get_ready(self.opponents)
+        self._rivals.load_policies(self.opponents)
         self._numbers = np.arange(num_envs)
         self._seats = np.zeros(num_envs, np.intp)
         self._actions = np.zeros((num_envs, num_snakes), np.uint8)
 
-    def remember(self, policy: Chooses) -> None:
+    def add_past_self(self, policy: ActFn) -> None:
         """Let the opponent "past" play by ``policy`` in some of the games that begin from now on.
 
         ``policy`` is given observations uint8 [B, C, H, W] and masks bool [B, 4] and answers
@@ -192,10 +196,10 @@ class BattlesnakeVectorEnv(_VectorEnv):
         Of a start position that is a `Board` the learner plays the ``you``, where it lives.
         """
         _, infos = self.games.reset(seed=seed, options=options)
-        self._deal(infos)
-        return self._observed(), self._infos(infos)
+        self._assign_seats(infos)
+        return self._observations(), self._infos(infos)
 
-    def step(self, actions: npt.NDArray[np.integer[Any]]) -> Stepped:
+    def step(self, actions: npt.NDArray[np.integer[Any]]) -> StepReturn:
         """Play one turn of all games: the learners by ``actions`` [num_envs], the others think.
 
         Raises ``ValueError`` for actions of another shape or out of range.
@@ -213,22 +217,22 @@ class BattlesnakeVectorEnv(_VectorEnv):
         self._actions[self._numbers, self._seats] = actions
         _, rewards, terminations, truncations, infos = self.games.step(self._actions)
         if infos["reset"].any():
-            self._deal(infos)
+            self._assign_seats(infos)
         out = terminations[self._numbers, self._seats]
         cut = truncations[self._numbers, self._seats]
         ended = out | cut
-        self.games.end(ended)
+        self.games.end_games(ended)
         won = rewards[self._numbers, self._seats]
-        return self._stepped(won, out, cut, ended, infos)
+        return self._step_result(won, out, cut, ended, infos)
 
-    def _deal(self, infos: Infos) -> None:
+    def _assign_seats(self, infos: Infos) -> None:
         """Seat learners and opponents in the games that begin."""
         begun: Flags = infos["reset"]
         games = np.flatnonzero(begun)
-        self._rivals.leave(begun)
+        self._rivals.clear(begun)
         alive = infos["alive"][games]
         # A random order of the living seats for each game: the learner takes the first of them.
-        order = _draws(infos["seed"][games], alive.shape[1], 1)
+        order = _hash_uniform(infos["seed"][games], alive.shape[1], 1)
         order[~alive] = 1.0
         for row, game in enumerate(games.tolist()):
             start = self.games.start_state(game)
@@ -251,7 +255,7 @@ class BattlesnakeVectorEnv(_VectorEnv):
     ) -> None:
         if not len(self.opponents) or not seats.shape[1]:
             return
-        draws = _draws(seeds, max(seats.shape[1], len(self.opponents)), 2)
+        draws = _hash_uniform(seeds, max(seats.shape[1], len(self.opponents)), 2)
         if self._draw:
             who = (draws * len(self.opponents)).astype(np.intp)[:, : seats.shape[1]]
         else:
@@ -259,30 +263,30 @@ class BattlesnakeVectorEnv(_VectorEnv):
         sits = np.arange(seats.shape[1]) < counts[:, None]
         in_engine = sits & (self._engine_codes[who] > 0)
         rows, columns = np.nonzero(in_engine)
-        self._rivals.seat_in_engine(
+        self._rivals.assign_engine_snakes(
             games[rows], seats[rows, columns], self._engine_codes[who[rows, columns]]
         )
         for row, column in np.argwhere(sits & ~in_engine).tolist():
             opponent = self.opponents[who[row, column]]
             seed = int(draws[row, column] * 2**31)
-            self._rivals.seat(int(games[row]), int(seats[row, column]), opponent, seed)
+            self._rivals.assign(int(games[row]), int(seats[row, column]), opponent, seed)
 
-    def _begun(self, infos: Infos) -> Infos:
-        self._deal(infos)
+    def _after_reset(self, infos: Infos) -> Infos:
+        self._assign_seats(infos)
         return infos
 
-    def _observed(self) -> Bytes:
+    def _observations(self) -> Bytes:
         observed: Bytes = self.games.observations[self._numbers, self._seats]
         return observed
 
-    def _picked(self, array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    def _select_seats(self, array: npt.NDArray[Any]) -> npt.NDArray[Any]:
         return array[self._numbers, self._seats]
 
-    def _of_games(self, array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    def _expand_to_envs(self, array: npt.NDArray[Any]) -> npt.NDArray[Any]:
         return array
 
     def _infos(self, infos: Infos) -> Infos:
-        return super()._infos(infos) | {"seat": self._seats.copy(), "_seat": self._every}
+        return super()._infos(infos) | {"seat": self._seats.copy(), "_seat": self._all_envs}
 
 
 class SelfPlayVectorEnv(_VectorEnv):
@@ -303,7 +307,9 @@ class SelfPlayVectorEnv(_VectorEnv):
         render_mode: str | None = None,
         **options: Any,
     ) -> None:
-        games = VectorBattlesnake.of(EnvConfig.of(options, ("num_games", *_OTHERS)), num_games)
+        games = VectorBattlesnake.from_config(
+            EnvConfig.from_options(options, ("num_games", *_OTHERS)), num_games
+        )
         envs = num_games * games.num_snakes
         super().__init__(envs, games, autoreset_mode, render_mode)
 
@@ -312,9 +318,9 @@ class SelfPlayVectorEnv(_VectorEnv):
     ) -> tuple[Bytes, Infos]:
         """Begin all games; ``seed`` and ``options`` as in `VectorBattlesnake.reset`."""
         _, infos = self.games.reset(seed=seed, options=options)
-        return self._observed(), self._infos(infos)
+        return self._observations(), self._infos(infos)
 
-    def step(self, actions: npt.NDArray[np.integer[Any]]) -> Stepped:
+    def step(self, actions: npt.NDArray[np.integer[Any]]) -> StepReturn:
         """Play one turn of all games; ``actions`` are [num_envs]."""
         actions = np.asarray(actions)
         if actions.shape != (self.num_envs,):
@@ -325,11 +331,11 @@ class SelfPlayVectorEnv(_VectorEnv):
         seats = actions.reshape(self.games.num_games, self.games.num_snakes)
         _, rewards, terminations, truncations, infos = self.games.step(seats)
         ended = np.logical_not(np.logical_or.reduce(infos["alive"], axis=1))
-        return self._stepped(
+        return self._step_result(
             rewards.reshape(-1), terminations.reshape(-1), truncations.reshape(-1), ended, infos
         )
 
-    def _observed(self) -> Bytes:
+    def _observations(self) -> Bytes:
         observed: Bytes = self.games.observations.reshape(self.num_envs, *self._shape).copy()
         return observed
 
@@ -338,10 +344,10 @@ class SelfPlayVectorEnv(_VectorEnv):
         shape: tuple[int, ...] = self.games.single_observation_space.shape
         return shape
 
-    def _picked(self, array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    def _select_seats(self, array: npt.NDArray[Any]) -> npt.NDArray[Any]:
         return array.reshape(self.num_envs, *array.shape[2:])
 
-    def _of_games(self, array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    def _expand_to_envs(self, array: npt.NDArray[Any]) -> npt.NDArray[Any]:
         return np.repeat(array, self.games.num_snakes)
 
 
@@ -354,7 +360,9 @@ def _autoreset_mode(mode: AutoresetMode | str) -> AutoresetMode:
     raise ValueError(f"autoreset_mode must be {names}, got {mode!r}")
 
 
-def _draws(seeds: npt.NDArray[np.int64], count: int, purpose: int) -> npt.NDArray[np.float64]:
+def _hash_uniform(
+    seeds: npt.NDArray[np.int64], count: int, purpose: int
+) -> npt.NDArray[np.float64]:
     """``count`` numbers in [0, 1) for each seed, by a hash: [len(seeds), count]."""
     words = seeds.astype(np.uint64)[:, None] * np.uint64(0xD1342543DE82EF95)
     words = words + (np.arange(count, dtype=np.uint64) * np.uint64(4) + np.uint64(purpose)) * (
@@ -366,10 +374,10 @@ def _draws(seeds: npt.NDArray[np.int64], count: int, purpose: int) -> npt.NDArra
 
 
 def win_rate(
-    choose: Chooses,
+    choose: ActFn,
     opponents: Sequence[Opponent] = ("safe-random",),
     *,
-    past: Chooses | None = None,
+    past: ActFn | None = None,
     games: int = 200,
     seed: int = 0,
     **options: Any,
@@ -381,9 +389,11 @@ def win_rate(
     those of `BattlesnakeVectorEnv`; ``max_turns`` is that of `config.TRAINED` unless given, so that
     every game ends.
     """
-    envs = BattlesnakeVectorEnv(games, opponents, **{"max_turns": TRAINED.max_turns, **options})
+    envs = BattlesnakeVectorEnv(
+        games, opponents, **{"max_turns": TRAINING_DEFAULTS.max_turns, **options}
+    )
     if past is not None:
-        envs.remember(past)
+        envs.add_past_self(past)
     observations, infos = envs.reset(seed=seed)
     won, playing = np.zeros(games, np.bool_), np.ones(games, np.bool_)
     while playing.any():

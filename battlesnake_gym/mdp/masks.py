@@ -31,7 +31,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from battlesnake_gym.common import extensions
-from battlesnake_gym.common.suggestions import unknown
+from battlesnake_gym.common.suggestions import unknown_name_message
 from battlesnake_gym.rules.rulesets import wraps
 from battlesnake_gym.rules.stages import health_after, living
 from battlesnake_gym.rules.state import MOVES, OFFSETS, Game, Point, Snake, State
@@ -53,13 +53,13 @@ KINDS = tuple(_BITS)
 """The kinds there are."""
 
 
-Allows = Callable[[Game, State, str], Sequence[bool]]
+MaskFn = Callable[[Game, State, str], Sequence[bool]]
 """Which of ``MOVES`` a rule leaves to the snake of this id: four of bool."""
 
-_own: dict[str, Allows] = {}
+_custom: dict[str, MaskFn] = {}
 
 
-def register(kind: str, allows: Allows) -> None:
+def register(kind: str, allows: MaskFn) -> None:
     """Register your own kind, to be named and joined with ``+`` like all others.
 
     The engine does not know it: environments ask ``allows`` for every snake in every turn, in
@@ -68,7 +68,7 @@ def register(kind: str, allows: Allows) -> None:
     """
     if kind in _BITS or "+" in kind:
         raise ValueError(f"a mask cannot be called {kind!r}; give it another name, without '+'")
-    _own[kind] = allows
+    _custom[kind] = allows
 
 
 def in_engine(kind: str) -> bool:
@@ -79,10 +79,10 @@ def in_engine(kind: str) -> bool:
 def check(kind: str) -> str:
     """Return ``kind`` if it is one of `KINDS` or several joined with "+", else ``ValueError``."""
     for name in kind.split("+"):
-        if name not in _BITS and name not in _own:
+        if name not in _BITS and name not in _custom:
             extensions.load()
-        if name not in _BITS and name not in _own:
-            known = unknown("action mask", name, [*KINDS, *_own])
+        if name not in _BITS and name not in _custom:
+            known = unknown_name_message("action mask", name, [*KINDS, *_custom])
             raise ValueError(f"{known}; several are joined with '+'")
     return kind
 
@@ -104,18 +104,18 @@ def action_mask(game: Game, state: State, snake_id: str, kind: str) -> NDArray[n
     own = _find(state, snake_id)
     check(kind)
     mask = np.ones(len(MOVES), np.bool_)
-    found = [faults(game, state, snake_id, move) for move in MOVES] if own.alive else [0] * 4
+    found = [move_faults(game, state, snake_id, move) for move in MOVES] if own.alive else [0] * 4
     for name in kind.split("+") if own.alive else ():
         if name in _BITS:
             left = mask & [fault & _BITS[name] == 0 for fault in found]
         else:
-            left = mask & np.asarray(_own[name](game, state, snake_id), np.bool_)
+            left = mask & np.asarray(_custom[name](game, state, snake_id), np.bool_)
         if left.any():
             mask = left
     return mask
 
 
-def faults(game: Game, state: State, snake_id: str, move: str) -> int:
+def move_faults(game: Game, state: State, snake_id: str, move: str) -> int:
     """Return all that is wrong with one move of a living snake: `WALL`, `NECK` ... added up.
 
     Off the board only the wall counts.

@@ -7,7 +7,7 @@ games and snakes at once (``Games.observe``). Networks divide by 255.
 An encoder is two choices and a number:
 
 * *values*: which planes there are and what their bytes mean (``PLANES``, with or without
-  ``REACH_PLANES``, and ``STARTER_PLANES``);
+  ``_REACH_PLANES``, and ``_STARTER_PLANES``);
 * *view*: where the board is in the planes (whole board in the middle of the buffer, own head
   in the middle, or the same turned so that the snake faces up);
 * ``frames``: how many turns are stacked, newest first.
@@ -34,9 +34,9 @@ import gymnasium
 import numpy as np
 from numpy.typing import NDArray
 
-from battlesnake_gym.boards.grid import claims, grid
+from battlesnake_gym.boards.grid import first_reached_by_turn, grid
 from battlesnake_gym.common import extensions
-from battlesnake_gym.common.suggestions import unknown
+from battlesnake_gym.common.suggestions import unknown_name_message
 from battlesnake_gym.rules.stages import default_move, living
 from battlesnake_gym.rules.state import MAX_HEALTH, MOVES, Point, Snake, State
 
@@ -56,21 +56,21 @@ PLANES = (
 )
 """The planes of "planes", "centred" and "facing", in order."""
 
-REACH_PLANES = ("own_reach", "other_reach", "up_reach", "down_reach", "left_reach", "right_reach")
+_REACH_PLANES = ("own_reach", "other_reach", "up_reach", "down_reach", "left_reach", "right_reach")
 """The planes that "reach" has after those of "planes", in order."""
 
-STARTER_PLANES = ("food", "own_snake", "other_snakes", "hazards", "health", "length", "turn")
+_STARTER_PLANES = ("food", "own_snake", "other_snakes", "hazards", "health", "length", "turn")
 """The planes of the starter pack's encoders, in order."""
 
 # What `PLANES` show on the cells of a body: one that is free after the next turn; one that is
 # blocked, plus 4 for each turn until it is free, and the most of these; the head.
-_LEAVING, _BLOCKED, _MOST_BLOCKED, _HEAD = 32, 128, 224, 255
+_FREE_NEXT_TURN_VALUE, _BLOCKED_VALUE, _MAX_BLOCKED_VALUE, _HEAD_VALUE = 32, 128, 224, 255
 
-# What `REACH_PLANES` show on a cell: `_SOONEST` where it is reached on the coming turn, less for
+# What `_REACH_PLANES` show on a cell: `_TERRITORY_MAX` where it is reached on the coming turn, less for
 # each turn later.
-_SOONEST, _TURN_LATER, _LATEST = 255, 8, 15
+_TERRITORY_MAX, _TERRITORY_STEP, _TERRITORY_MIN = 255, 8, 15
 
-OUTSIDE = 255
+_OUTSIDE_VALUE = 255
 """What the starter pack's encoders hold outside the board (the pack itself: -1)."""
 
 MAX_BORDERED = 21
@@ -96,9 +96,9 @@ _ENCODERS = {
 
 _PLANES_OF = {
     "planes": PLANES,
-    "51s": STARTER_PLANES,
-    "num": STARTER_PLANES,
-    "reach": PLANES + REACH_PLANES,
+    "51s": _STARTER_PLANES,
+    "num": _STARTER_PLANES,
+    "reach": PLANES + _REACH_PLANES,
 }
 
 NAMES = tuple(_ENCODERS)
@@ -111,7 +111,7 @@ Encode = Callable[[State, str], NDArray[np.uint8]]
 
 
 @dataclass(frozen=True, slots=True)
-class _Own:
+class _CustomEncoder:
     """Your own encoder: see `register`."""
 
     planes: tuple[str, ...]
@@ -120,7 +120,7 @@ class _Own:
     version: int
 
 
-_own: dict[str, _Own] = {}
+_own: dict[str, _CustomEncoder] = {}
 
 
 def register(
@@ -144,13 +144,13 @@ def register(
     """
     if name in _ENCODERS:
         raise ValueError(f"the observation {name!r} is built in; give yours another name")
-    _own[name] = _Own(tuple(planes), encode, size, version)
+    _own[name] = _CustomEncoder(tuple(planes), encode, size, version)
 
 
-TURNED: NDArray[np.uint8] = np.array(
+RELATIVE_TO_ABSOLUTE: NDArray[np.uint8] = np.array(
     [[0, 1, 2, 3], [1, 0, 3, 2], [2, 3, 1, 0], [3, 2, 0, 1]], dtype=np.uint8
 )
-"""``TURNED[facing, relative]`` is the absolute action of a relative one (up: straight ahead)."""
+"""``RELATIVE_TO_ABSOLUTE[facing, relative]`` is the absolute action of a relative one (up: straight ahead)."""
 
 # How often to turn the board by a quarter, clockwise, so that a snake facing MOVES[i] faces up.
 _QUARTER_TURNS = (0, 2, 1, 3)
@@ -179,7 +179,7 @@ class Observation:
         if self.name not in _ENCODERS and self.name not in _own:
             extensions.load()
         if self.name not in _ENCODERS and self.name not in _own:
-            raise ValueError(unknown("observation", self.name, [*NAMES, *_own]))
+            raise ValueError(unknown_name_message("observation", self.name, [*NAMES, *_own]))
         if type(self.frames) is not int or not 1 <= self.frames <= _MAX_FRAMES:
             raise ValueError(
                 f"frames must be an integer between 1 and {_MAX_FRAMES}, got {self.frames!r}"
@@ -287,7 +287,7 @@ class Observation:
             board, outside = _VALUE_FUNCTIONS[self._values](state, snake)
         else:
             board, outside = self._own_planes(state, snake_id), np.zeros(planes, np.uint8)
-        out[:planes] = _place(self._view, board, outside, snake, out.shape[1:])
+        out[:planes] = _paste_board(self._view, board, outside, snake, out.shape[1:])
         return out
 
     def _own_planes(self, state: State, snake_id: str) -> Bytes:
@@ -311,7 +311,7 @@ class Observation:
         """
         if not self.relative:
             return actions.astype(np.uint8)
-        turned: NDArray[np.uint8] = TURNED[facing, actions]
+        turned: NDArray[np.uint8] = RELATIVE_TO_ABSOLUTE[facing, actions]
         return turned
 
     def relative_mask(
@@ -320,7 +320,7 @@ class Observation:
         """Translate an action mask ``[..., 4]`` of the game's actions into the network's."""
         if not self.relative:
             return mask
-        return np.take_along_axis(mask, TURNED[facing].astype(np.intp), axis=-1)
+        return np.take_along_axis(mask, RELATIVE_TO_ABSOLUTE[facing].astype(np.intp), axis=-1)
 
     def to_dict(self) -> dict[str, Any]:
         """What a policy file stores; `get` builds the encoder from it again."""
@@ -402,9 +402,13 @@ def _planes(state: State, own: Snake) -> tuple[Bytes, Bytes]:
     for snake in living(state):
         body = view["own_body" if snake is own else "other_bodies"]
         for (x, y), turns in _turns_to_leave(snake).items():
-            body[y, x] = _LEAVING if turns == 1 else min(_MOST_BLOCKED, _BLOCKED + 4 * turns)
+            body[y, x] = (
+                _FREE_NEXT_TURN_VALUE
+                if turns == 1
+                else min(_MAX_BLOCKED_VALUE, _BLOCKED_VALUE + 4 * turns)
+            )
         x, y = snake.head
-        body[y, x] = _HEAD
+        body[y, x] = _HEAD_VALUE
         if snake is not own:
             lead = snake.length - own.length
             heads = view["longer_heads" if lead >= 0 else "shorter_heads"]
@@ -414,7 +418,7 @@ def _planes(state: State, own: Snake) -> tuple[Bytes, Bytes]:
 
 def _with_reach(state: State, own: Snake) -> tuple[Bytes, Bytes]:
     board, outside = _planes(state, own)
-    return np.concatenate([board, _reach(state, own)]), np.pad(outside, (0, len(REACH_PLANES)))
+    return np.concatenate([board, _reach(state, own)]), np.pad(outside, (0, len(_REACH_PLANES)))
 
 
 def _reach(state: State, own: Snake) -> Bytes:
@@ -429,8 +433,8 @@ def _reach(state: State, own: Snake) -> Bytes:
         return reduce(or_, (body[max(0, len(body) - 1 - turns)] for body in bodies))
 
     exits = [shape.spread(shape.bit(snake.head)) & ~taken(1) for snake in snakes]
-    planes = np.zeros((len(REACH_PLANES), state.height * state.width), np.uint8)
-    for turn, won in enumerate(claims(shape, exits, lengths, taken)):
+    planes = np.zeros((len(_REACH_PLANES), state.height * state.width), np.uint8)
+    for turn, won in enumerate(first_reached_by_turn(shape, exits, lengths, taken)):
         planes[0][_cells(won[0])] = _reached_after(turn)
         planes[1][_cells(reduce(or_, won[1:], 0))] = _reached_after(turn)
     for move, plane in zip(MOVES, planes[2:], strict=True):
@@ -438,13 +442,13 @@ def _reach(state: State, own: Snake) -> Bytes:
         if not shape.bit(target) & exits[0]:
             continue
         fronts = [shape.bit(target), *exits[1:]]
-        for turn, won in enumerate(claims(shape, fronts, lengths, taken)):
+        for turn, won in enumerate(first_reached_by_turn(shape, fronts, lengths, taken)):
             plane[_cells(won[0])] = _reached_after(turn)
     return planes.reshape(-1, state.height, state.width)
 
 
 def _reached_after(turns: int) -> int:
-    return max(_LATEST, _SOONEST - _TURN_LATER * turns)
+    return max(_TERRITORY_MIN, _TERRITORY_MAX - _TERRITORY_STEP * turns)
 
 
 def _cells(bits: int) -> list[int]:
@@ -456,15 +460,15 @@ def _cells(bits: int) -> list[int]:
 
 
 def _starter_planes(state: State, own: Snake, numbered: bool) -> tuple[Bytes, Bytes]:
-    constants = dict.fromkeys(STARTER_PLANES, 0) | {
+    constants = dict.fromkeys(_STARTER_PLANES, 0) | {
         "health": max(0, min(MAX_HEALTH, own.health)) * 255 // MAX_HEALTH,
         "length": min(250, 5 * own.length),
         "turn": min(255, state.turn // 4),
     }
     board = _constant_planes(state, constants)
     outside = board[:, 0, 0].copy()
-    outside[: STARTER_PLANES.index("health")] = OUTSIDE
-    view = dict(zip(STARTER_PLANES, board, strict=True))
+    outside[: _STARTER_PLANES.index("health")] = _OUTSIDE_VALUE
+    view = dict(zip(_STARTER_PLANES, board, strict=True))
 
     for x, y in state.food:
         view["food"][y, x] = 250
@@ -510,7 +514,9 @@ def _add_hazards(plane: Bytes, state: State, step: int) -> None:
 # -- views: where the board is in the planes -------------------------------------------------------
 
 
-def _place(view: str, board: Bytes, outside: Bytes, own: Snake, size: tuple[int, ...]) -> Bytes:
+def _paste_board(
+    view: str, board: Bytes, outside: Bytes, own: Snake, size: tuple[int, ...]
+) -> Bytes:
     """Set the board into planes of ``size`` rows and columns, ``outside`` around it."""
     height, width = board.shape[1:]
     rows, columns = size

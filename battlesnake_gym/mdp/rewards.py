@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from battlesnake_gym.common import extensions
-from battlesnake_gym.common.suggestions import unknown
+from battlesnake_gym.common.suggestions import unknown_name_message
 from battlesnake_gym.rules.state import CAUSES
 
 Flags = NDArray[np.bool_]
@@ -39,7 +39,7 @@ class _Games(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class TurnOfGames:
+class TurnBatch:
     """The arrays of one turn after it was played; N games, S seats.
 
     ``acted`` bool [N, S]: the seats that moved. ``reversed`` bool [N, S]: those that chose the move
@@ -64,15 +64,15 @@ class TurnOfGames:
     health: NDArray[np.int16] | None = None
 
     @classmethod
-    def of(cls, games: _Games, acted: Flags, reversed_: Flags) -> TurnOfGames:
+    def of(cls, games: _Games, acted: Flags, reversed_: Flags) -> TurnBatch:
         """Read the turn that ``games`` just played; seats that did not act have no events."""
         return cls(acted, reversed_, games.over, games.alive, games.ate, games.cause, games.killer)
 
-    def only(self, which: Flags) -> TurnOfGames:
+    def only(self, which: Flags) -> TurnBatch:
         """The same turn of some games; ``which`` is bool [N]."""
         arrays: list[Any] = [getattr(self, field.name) for field in fields(self)]
         chosen: list[Any] = [None if array is None else array[which] for array in arrays]
-        return TurnOfGames(*chosen)
+        return TurnBatch(*chosen)
 
     @property
     def died(self) -> Flags:
@@ -103,7 +103,7 @@ def reversals(actions: NDArray[np.uint8], facing: NDArray[np.uint8]) -> Flags:
     return back
 
 
-def _outlived(turn: TurnOfGames) -> Counts:
+def _outlived(turn: TurnBatch) -> Counts:
     """The deaths of the turn in equal shares: to the survivors, else to those who died last."""
     survivors = turn.acted & turn.alive
     heirs: Flags = survivors | (turn.died & ~survivors.any(axis=1, keepdims=True))
@@ -112,7 +112,7 @@ def _outlived(turn: TurnOfGames) -> Counts:
     return outlived
 
 
-EVENTS: dict[str, Callable[[TurnOfGames], Counts]] = {
+EVENTS: dict[str, Callable[[TurnBatch], Counts]] = {
     "another_turn": lambda turn: turn.acted & turn.alive,
     "ate_food": lambda turn: turn.acted & turn.alive & turn.ate,
     "won": lambda turn: turn.acted & turn.alive & turn.over[:, None],
@@ -130,18 +130,18 @@ EVENTS: dict[str, Callable[[TurnOfGames], Counts]] = {
 }
 """Each event's name and how it is read from a turn: [N, S], bool or a number."""
 
-BUILT_IN = frozenset(EVENTS)
+_BUILT_IN = frozenset(EVENTS)
 
 
-def register(event: str, count: Callable[[TurnOfGames], Counts]) -> None:
+def register(event: str, count: Callable[[TurnBatch], Counts]) -> None:
     """Register your own event, to be given a weight like all others.
 
-    ``count`` is given a `TurnOfGames` with positions and returns [N, S], bool or numbers; its
+    ``count_metrics`` is given a `TurnBatch` with positions and returns [N, S], bool or numbers; its
     entries for seats that did not act are ignored. It costs a few numpy operations a turn, for all
     games.
     Raises ``ValueError`` for the name of an event or preset that is built in.
     """
-    if event in BUILT_IN or event in PRESETS:
+    if event in _BUILT_IN or event in PRESETS:
         raise ValueError(f"the event {event!r} is built in; give yours another name")
     EVENTS[event] = count
 
@@ -178,23 +178,23 @@ class Rewards:
             if event not in EVENTS:
                 extensions.load()
             if event not in EVENTS:
-                raise ValueError(unknown("reward event", event, EVENTS))
+                raise ValueError(unknown_name_message("reward event", event, EVENTS))
             if isinstance(weight, bool) or not isinstance(weight, (int, float)):
                 raise ValueError(f"the reward for {event!r} must be a number, got {weight!r}")
             if not np.isfinite(weight):
                 raise ValueError(f"the reward for {event!r} must be finite, got {weight!r}")
 
     @property
-    def looks_at_positions(self) -> bool:
-        """Whether some event is your own, so that a `TurnOfGames` must have positions."""
-        return not BUILT_IN.issuperset(self.weights)
+    def needs_positions(self) -> bool:
+        """Whether some event is your own, so that a `TurnBatch` must have positions."""
+        return not _BUILT_IN.issuperset(self.weights)
 
-    def batch(self, turn: TurnOfGames) -> NDArray[np.float32]:
+    def compute(self, turn: TurnBatch) -> NDArray[np.float32]:
         """Return the rewards of one turn, float32 [N, S]; 0 for seats that did not act."""
         rewards = np.zeros(turn.alive.shape, np.float32)
         for event, weight in self.weights.items():
             count = EVENTS[event](turn)
-            rewards += np.float32(weight) * (count if event in BUILT_IN else count * turn.acted)
+            rewards += np.float32(weight) * (count if event in _BUILT_IN else count * turn.acted)
         return rewards
 
 
@@ -205,13 +205,13 @@ class SeatRewards:
     schemes: tuple[Rewards, ...]
 
     @property
-    def looks_at_positions(self) -> bool:
-        """As `Rewards.looks_at_positions`."""
-        return any(scheme.looks_at_positions for scheme in self.schemes)
+    def needs_positions(self) -> bool:
+        """As `Rewards.needs_positions`."""
+        return any(scheme.needs_positions for scheme in self.schemes)
 
-    def batch(self, turn: TurnOfGames) -> NDArray[np.float32]:
-        """As `Rewards.batch`."""
-        each = [scheme.batch(turn)[:, seat] for seat, scheme in enumerate(self.schemes)]
+    def compute(self, turn: TurnBatch) -> NDArray[np.float32]:
+        """As `Rewards.compute`."""
+        each = [scheme.compute(turn)[:, seat] for seat, scheme in enumerate(self.schemes)]
         return np.stack(each, axis=1)
 
 
@@ -247,14 +247,14 @@ def get(rewards: Scheme) -> Rewards:
     if isinstance(rewards, str):
         if rewards not in PRESETS:
             raise ValueError(
-                f"{unknown('rewards', rewards, PRESETS)}; "
+                f"{unknown_name_message('rewards', rewards, PRESETS)}; "
                 "or weights of events, as {'won': 1}: see docs/observations.md"
             )
         rewards = PRESETS[rewards]
     return Rewards({event: _number(weight) for event, weight in rewards.items()})
 
 
-def count(turn: TurnOfGames) -> dict[str, int]:
+def count_metrics(turn: TurnBatch) -> dict[str, int]:
     """How often each of `METRICS` happened in a turn, over all games and seats."""
     deadly: Flags = np.any(turn.died, axis=1)
     turn = turn.only(deadly)

@@ -2,7 +2,7 @@
 
 A frame lists the snakes, the dead ones with their ``Death`` and last body or not at all, the food
 and the hazards; it has no moves. They are found as for a file of the official command line
-(`replays.official_format`). Keys are read in lower case: engines write ``Frames`` and ``frames``.
+(`replays.official_format`). Keys are read in lower case: engines write ``EngineFrames`` and ``frames``.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from battlesnake_gym.rules.state import Point, Snake, State
 
 
 @dataclass(slots=True)
-class Frames:
+class EngineFrames:
     """The frames of one game, within `replays.limits` and without their JSON: `add` reads one.
 
     ``positions`` have the living snakes alone. ``name`` is how errors call the game.
@@ -35,7 +35,7 @@ class Frames:
     positions: list[State] = field(default_factory=list)
     _heads: dict[str, Point] = field(default_factory=dict)
     _said: list[dict[str, tuple[str, str]]] = field(default_factory=list)
-    _meter: limits.Meter = field(default_factory=limits.Meter)
+    _meter: limits.SizeMeter = field(default_factory=limits.SizeMeter)
 
     def add(self, value: object) -> None:
         """Read the next frame; raises `ReplayError` with its number for one that cannot be read."""
@@ -69,8 +69,10 @@ class Frames:
             raise BoardError(f"turn must be {self.positions[-1].turn + 1}, got {state.turn}")
         bodies = (snake.body for snake in state.snakes)
         for cell in itertools.chain(state.food, state.hazards, *bodies):
-            if max(map(abs, cell)) > limits.FARTHEST:
-                raise BoardError(f"the cell {cell} lies more than {limits.FARTHEST} off the board")
+            if max(map(abs, cell)) > limits.MAX_COORDINATE:
+                raise BoardError(
+                    f"the cell {cell} lies more than {limits.MAX_COORDINATE} off the board"
+                )
         return state
 
     def replay(self, sent: Mapping[str, Any] | None, how: str = "") -> Replay:
@@ -82,8 +84,8 @@ class Frames:
         with at_line(self.name, 1):
             if not self.positions:
                 raise BoardError("the game has no frames")
-            found = rule_inference.signs(self.positions)
-            head = sent if sent is not None else rule_inference.game_of(found, self.positions)
+            found = rule_inference.collect_evidence(self.positions)
+            head = sent if sent is not None else rule_inference.infer_game(found, self.positions)
             solo = len(self.positions[0].snakes) < 2
             game = board_json.read_game({"id": self.name, **head}, UNKNOWN_SEED, solo)
             rule_inference.check(game, found)
@@ -97,11 +99,11 @@ class Frames:
             zip(self.positions[1:], self._said[1:], strict=True), 2
         ):
             with at_line(self.name, number):
-                turn = official_format.find_turn(board, frame, self._heads)
+                turn = official_format.infer_turn(board, frame, self._heads)
                 replay.append(
                     turn.moves,
                     after=turn.after,
-                    guessed=turn.guessed,
+                    guessed=turn.inferred,
                     **_answers({who: said[who] for who in turn.moves if who in said}, game.timeout),
                 )
             board = turn.after
@@ -126,8 +128,8 @@ def _answers(said: Mapping[str, tuple[str, str]], timeout: int) -> dict[str, dic
 
 def read_description(
     answer: Mapping[str, Any], name: str
-) -> tuple[str, Frames, dict[str, Any] | None]:
-    """What ``GET /games/ID`` answers: the status, the game's `Frames` to fill, and its rules.
+) -> tuple[str, EngineFrames, dict[str, Any] | None]:
+    """What ``GET /games/ID`` answers: the status, the game's `EngineFrames` to fill, and its rules.
 
     The rules are a ``game`` object of the API, None where the engine does not give them.
     """
@@ -135,7 +137,7 @@ def read_description(
         sent = json_fields.child(answer, "game", "")
         width, height = (json_fields.integer(sent, key, "game") for key in ("width", "height"))
         status = json_fields.string(sent, "status", "game", "")
-        return status, Frames(name, width, height), _rules(sent)
+        return status, EngineFrames(name, width, height), _rules(sent)
 
 
 def _rules(sent: Mapping[str, Any]) -> dict[str, Any] | None:

@@ -27,11 +27,13 @@ def at_line(name: str, number: int) -> Iterator[None]:
     try:
         yield
     except ValueError as error:
-        raise ReplayError(f"{name}, line {number}: {json_fields.plain(str(error), 500)}") from error
+        raise ReplayError(
+            f"{name}, line {number}: {json_fields.sanitize_text(str(error), 500)}"
+        ) from error
 
 
 @contextlib.contextmanager
-def told_when_too_large() -> Iterator[None]:
+def warn_when_too_large() -> Iterator[None]:
     """Inside the block, exceeding a limit only warns: what was recorded is not thrown away."""
     try:
         yield
@@ -48,7 +50,7 @@ def write_lines(path: str | os.PathLike[str], lines: list[dict[str, Any]]) -> No
     Warns where `read_lines` would refuse the file.
     """
     encoded = [(json.dumps(line, separators=(",", ":")) + "\n").encode() for line in lines]
-    with told_when_too_large():
+    with warn_when_too_large():
         for _ in _within_limits(encoded, Path(path).name):
             pass
     content = b"".join(encoded)
@@ -69,7 +71,7 @@ def read_lines(path: str | os.PathLike[str]) -> Iterator[dict[str, Any]]:
         for number, raw in enumerate(_raw_lines(path, name), 1):
             line = json.loads(raw)
             if not isinstance(line, dict):
-                got = json_fields.shown(line)
+                got = json_fields.format_value(line)
                 raise ReplayError(f"{name}, line {number} must be a JSON object, got {got}")
             yield line
     except ReplayError:
@@ -88,7 +90,7 @@ def _raw_lines(path: str | os.PathLike[str], name: str) -> Iterator[bytes]:
         file.seek(0)
         opened = gzip.GzipFile(fileobj=file) if packed else file
         try:
-            pieces = iter(lambda: opened.readline(limits.LONGEST_LINE + 1), b"")
+            pieces = iter(lambda: opened.readline(limits.MAX_LINE_BYTES + 1), b"")
             yield from (raw for raw in _within_limits(pieces, name) if raw.strip())
         except (gzip.BadGzipFile, EOFError, zlib.error) as error:
             raise ReplayError(f"{name} is a damaged gzip file: {error}") from error

@@ -7,32 +7,32 @@ error names: ``limits.MOST_TURNS = 200_000``.
 from __future__ import annotations
 
 from battlesnake_gym.boards import json_fields
-from battlesnake_gym.boards.board_json import MAX_SIDE
+from battlesnake_gym.boards.board_json import MAX_READABLE_BOARD_SIZE
 from battlesnake_gym.boards.json_fields import BoardError
 from battlesnake_gym.rules.state import State
 
-LARGEST_FILE = 32 << 20
+MAX_REPLAY_BYTES = 32 << 20
 """Bytes of a file, as it lies there and unpacked; a game of 2,000 turns with reasons has 4 MB."""
 
-LONGEST_LINE = 1 << 20
+MAX_LINE_BYTES = 1 << 20
 """Bytes of one line, which is one turn; the largest board that is drawn needs a fifth of it."""
 
-MOST_VALUES = 3_000_000
+MAX_JSON_VALUES = 3_000_000
 """Numbers, texts, lists and objects in a file; each takes some 100 bytes once it is read."""
 
-MOST_TURNS = 50_000
-MOST_SNAKES = 64
+_MAX_REPLAY_TURNS = 50_000
+_MAX_REPLAY_SNAKES = 64
 
-MOST_CELLS = 8_000_000
+_MAX_TOTAL_CELLS = 8_000_000
 """The cells of the board, of bodies, of food and of hazards, summed over all turns. A snake counts
 for `SNAKE` more: the rules look at each of them several times a turn."""
 
-SNAKE = 20
+_SNAKE_CELL_COST = 20
 
-FARTHEST = 1_000
+MAX_COORDINATE = 1_000
 """How far from the board's corner a cell may lie; the marks of maps lie just beside it."""
 
-LARGEST_NUMBER = 1_000_000
+_MAX_NUMBER = 1_000_000
 """Of the first turn, of health and of settings: some maps count up to them."""
 
 
@@ -43,27 +43,27 @@ def too_large(what: str, limit: str, most: int) -> BoardError:
 
 def check_number(value: int, path: str) -> int:
     """The number at a JSON path; raises `BoardError` where it is larger than any game has."""
-    if abs(value) > LARGEST_NUMBER:
-        got = json_fields.shown(value)
-        raise BoardError(
-            f"{path} must be between -{LARGEST_NUMBER} and {LARGEST_NUMBER}, got {got}"
-        )
+    if abs(value) > _MAX_NUMBER:
+        got = json_fields.format_value(value)
+        raise BoardError(f"{path} must be between -{_MAX_NUMBER} and {_MAX_NUMBER}, got {got}")
     return value
 
 
 def check_start(state: State) -> None:
     """Raise `BoardError` where the first position of a game is not one of bounded size."""
     for name, side in (("width", state.width), ("height", state.height)):
-        if not 1 <= side <= MAX_SIDE:
-            raise BoardError(f"first.{name} must be between 1 and {MAX_SIDE}, got {side:.6g}")
-    if not 0 <= state.turn <= LARGEST_NUMBER:
-        raise BoardError(f"first.turn must be between 0 and {LARGEST_NUMBER}, got {state.turn:.6g}")
+        if not 1 <= side <= MAX_READABLE_BOARD_SIZE:
+            raise BoardError(
+                f"first.{name} must be between 1 and {MAX_READABLE_BOARD_SIZE}, got {side:.6g}"
+            )
+    if not 0 <= state.turn <= _MAX_NUMBER:
+        raise BoardError(f"first.turn must be between 0 and {_MAX_NUMBER}, got {state.turn:.6g}")
 
 
 def check_position(state: State) -> int:
     """How many cells a position counts for; raises `BoardError` where it has too many snakes."""
-    if len(state.snakes) > MOST_SNAKES:
-        raise too_large(f"there are {len(state.snakes)} snakes", "MOST_SNAKES", MOST_SNAKES)
+    if len(state.snakes) > _MAX_REPLAY_SNAKES:
+        raise too_large(f"there are {len(state.snakes)} snakes", "MOST_SNAKES", _MAX_REPLAY_SNAKES)
     return cells_of(state)
 
 
@@ -71,10 +71,10 @@ def cells_of(state: State) -> int:
     """How many cells a position counts for."""
     bodies = sum(len(snake.body) for snake in state.snakes)
     ground = state.width * state.height + len(state.food) + len(state.hazards)
-    return ground + bodies + SNAKE * len(state.snakes)
+    return ground + bodies + _SNAKE_CELL_COST * len(state.snakes)
 
 
-class Meter:
+class SizeMeter:
     """Counts the turns of a game and their cells while it is read, or recorded."""
 
     def __init__(self) -> None:
@@ -94,11 +94,13 @@ class Meter:
 
     def check(self) -> None:
         """Raise `BoardError` where what was counted is too much."""
-        if self._turns > MOST_TURNS:
-            raise too_large(f"the game has more than {MOST_TURNS} turns", "MOST_TURNS", MOST_TURNS)
-        if self._cells > MOST_CELLS:
+        if self._turns > _MAX_REPLAY_TURNS:
             raise too_large(
-                f"the game has more than {MOST_CELLS} cells in its {self._turns} turns",
+                f"the game has more than {_MAX_REPLAY_TURNS} turns", "MOST_TURNS", _MAX_REPLAY_TURNS
+            )
+        if self._cells > _MAX_TOTAL_CELLS:
+            raise too_large(
+                f"the game has more than {_MAX_TOTAL_CELLS} cells in its {self._turns} turns",
                 "MOST_CELLS",
-                MOST_CELLS,
+                _MAX_TOTAL_CELLS,
             )

@@ -3,7 +3,7 @@
 Its file has the game in the first line, then the body of one request for each turn, then the
 result. It has neither moves nor deaths, so reading works them out: a snake that lives on has shown
 its move; for one that is gone, the moves are tried that lead to the next position by the rules
-(`Turn.guessed` names it then, unless the file shows its last body as ``you``). The seed is not in
+(`Turn.inferred` names it then, unless the file shows its last body as ``you``). The seed is not in
 the file either: a replay read from it keeps the food and hazards of every turn.
 """
 
@@ -23,19 +23,19 @@ from battlesnake_gym.replays.json_lines import at_line, write_lines
 from battlesnake_gym.rules import default_move
 from battlesnake_gym.rules.state import MOVES, Point, Snake, State
 
-MOST_TRIES = 4096
+_MAX_MOVE_COMBINATIONS = 4096
 """How many combinations of moves are tried where several snakes are gone at once (six: 4^6)."""
 
 
 @dataclass(frozen=True, slots=True)
-class FoundTurn:
+class InferredTurn:
     """What a turn must have been: the moves, whose are guesses, and the position that they led to.
 
     ``latency`` is in milliseconds, by snake id.
     """
 
     moves: dict[str, str]
-    guessed: list[str]
+    inferred: list[str]
     after: Board
     latency: dict[str, float]
 
@@ -59,7 +59,7 @@ def save(boards: Iterable[Board], path: str | os.PathLike[str]) -> None:
 
 def read(
     head: dict[str, Any], lines: Iterable[dict[str, Any]], name: str
-) -> tuple[Board, list[FoundTurn]]:
+) -> tuple[Board, list[InferredTurn]]:
     """The first board and all turns of such a file: its first line, and those that follow.
 
     ``name`` is how errors call it.
@@ -71,7 +71,7 @@ def read(
     with at_line(name, 1):
         if "ruleset" not in head:
             raise ValueError("neither a replay nor a game begins here; is this a recorded game?")
-    meter = limits.Meter()
+    meter = limits.SizeMeter()
     for number, line in enumerate(lines, 2):
         if "winnerId" in line:
             break
@@ -89,7 +89,7 @@ def read(
     turns = []
     for number, frame in enumerate(frames[1:], 3):
         with at_line(name, number):
-            turns.append(find_turn(board, frame, last_heads))
+            turns.append(infer_turn(board, frame, last_heads))
         board = turns[-1].after
     return first, turns
 
@@ -104,7 +104,7 @@ def _read_frame(line: dict[str, Any]) -> tuple[State, dict[str, Point]]:
     return frame, {json_fields.string(you, "id", "you"): body[0]}
 
 
-def find_turn(board: Board, frame: State, last_heads: dict[str, Point]) -> FoundTurn:
+def infer_turn(board: Board, frame: State, last_heads: dict[str, Point]) -> InferredTurn:
     """The turn that leads from ``board`` to ``frame``, which shows the snakes that live on.
 
     ``last_heads`` has by id where the heads of the snakes that are gone lie, as far as is known.
@@ -130,7 +130,7 @@ def find_turn(board: Board, frame: State, last_heads: dict[str, Point]) -> Found
             )
     latency = {snake.id: _milliseconds(snake.latency) for snake in frame.snakes}
     known = {snake_id: value for snake_id, value in latency.items() if value is not None}
-    return FoundTurn(moves, guessed, after, known)
+    return InferredTurn(moves, guessed, after, known)
 
 
 def _find_moves(
@@ -152,12 +152,14 @@ def _find_moves(
     )
     # Each try plays a turn, which takes as long as there are cells.
     cells = limits.check_position(board)
-    tried = itertools.islice(combinations, min(MOST_TRIES, max(256, MOST_TRIES * 400 // cells)))
-    best = min(tried, key=lambda moves: _misfit(board, moves, frame, shown))
+    tried = itertools.islice(
+        combinations, min(_MAX_MOVE_COMBINATIONS, max(256, _MAX_MOVE_COMBINATIONS * 400 // cells))
+    )
+    best = min(tried, key=lambda moves: _mismatch(board, moves, frame, shown))
     return best, [snake_id for snake_id, options in choices.items() if len(options) > 1]
 
 
-def _misfit(
+def _mismatch(
     board: Board, moves: dict[str, str], frame: State, shown: dict[str, Snake]
 ) -> tuple[int, int, int]:
     """How far these moves lead from ``frame``: in who lives, in the living, in the food."""

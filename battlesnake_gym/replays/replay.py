@@ -44,13 +44,13 @@ from battlesnake_gym.replays.json_lines import ReplayError as ReplayError
 from battlesnake_gym.replays.json_lines import (
     at_line,
     read_lines,
-    told_when_too_large,
+    warn_when_too_large,
     write_lines,
 )
 from battlesnake_gym.rules.state import CAUSES, Game, Point, Settings, Snake, State
 from battlesnake_gym.snakes import Decision, Reason, Strategy
 
-FORMAT = 1
+_FORMAT = 1
 """The version of the form, which is in the first line of a file."""
 
 SUFFIXES = (".jsonl", ".jsonl.gz")
@@ -111,12 +111,12 @@ class Replay:
     turns: list[Turn] = field(default_factory=list)
     info: dict[str, Any] = field(default_factory=dict)
     _last: Board = field(init=False, compare=False, repr=False)
-    _meter: limits.Meter = field(init=False, compare=False, repr=False)
+    _meter: limits.SizeMeter = field(init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         self.first = Board.from_state(self.first, self.first.game)
         self._last = self.first.copy()
-        self._meter = limits.Meter()
+        self._meter = limits.SizeMeter()
         self._meter.note(self._last)
         for turn in self.turns:
             turn.play(self._last)
@@ -194,10 +194,13 @@ class Replay:
         if len(named) == 1:
             return named[0]
         known = ", ".join(
-            f"{json_fields.shown(s.name or s.id)} ({json_fields.shown(s.id)})" for s in snakes
+            f"{json_fields.format_value(s.name or s.id)} ({json_fields.format_value(s.id)})"
+            for s in snakes
         )
         problem = "several snakes are called" if named else "no snake is called"
-        raise ReplayError(f"{problem} {json_fields.shown(who)}; give a name or id of {known}")
+        raise ReplayError(
+            f"{problem} {json_fields.format_value(who)}; give a name or id of {known}"
+        )
 
     def deaths(self) -> list[tuple[int, str, str]]:
         """Who went out when and why: turn, snake id, cause; the earliest first."""
@@ -215,7 +218,7 @@ class Replay:
 
         Warns where `load` would refuse it as too large (`battlesnake_gym.replays.limits`).
         """
-        with told_when_too_large():
+        with warn_when_too_large():
             limits.check_position(self.first)
             self._meter.check()
         write_lines(path, self.to_lines())
@@ -223,7 +226,7 @@ class Replay:
     def to_lines(self) -> list[dict[str, Any]]:
         """The lines of the file, as JSON objects."""
         head = {
-            "replay": FORMAT,
+            "replay": _FORMAT,
             "game": dataclasses.asdict(self.game),
             "first": _write_state(self.first),
             "info": self.info,
@@ -239,7 +242,7 @@ class Replay:
         Raises `ReplayError` with the file, the line and the field of what cannot be read, and
         ``OSError`` where there is no such file.
         """
-        replay, rest = Replay.begin(path)
+        replay, rest = Replay.stream(path)
         deque(rest, maxlen=0)
         return replay
 
@@ -256,7 +259,7 @@ class Replay:
         return replay
 
     @staticmethod
-    def begin(path: str | os.PathLike[str]) -> tuple[Replay, Iterator[Turn]]:
+    def stream(path: str | os.PathLike[str]) -> tuple[Replay, Iterator[Turn]]:
         """The game in a file as it began, and its turns: reading each adds it to the replay.
 
         For large files, of which a part is enough. Errors are those of `load`, raised when what is
@@ -270,13 +273,13 @@ class Replay:
         replay = Replay(first)
         return replay, replay._append_found(turns)
 
-    def _append_found(self, turns: Iterable[official_format.FoundTurn]) -> Iterator[Turn]:
+    def _append_found(self, turns: Iterable[official_format.InferredTurn]) -> Iterator[Turn]:
         for turn in turns:
-            self.append(turn.moves, after=turn.after, guessed=turn.guessed, latency=turn.latency)
+            self.append(turn.moves, after=turn.after, guessed=turn.inferred, latency=turn.latency)
             yield self.turns[-1]
 
     @staticmethod
-    def played(
+    def from_play(
         board: Board,
         strategies: Mapping[str, Strategy],
         seconds: float | None = None,
@@ -294,9 +297,9 @@ class Replay:
         numbered = enumerate(lines, 1)
         with at_line(name, 1):
             head = _only(next(numbered, (1, None))[1], "replay")
-            if head["replay"] != FORMAT:
+            if head["replay"] != _FORMAT:
                 raise BoardError(
-                    f"replay must be {FORMAT}, got {json_fields.shown(head['replay'])}"
+                    f"replay must be {_FORMAT}, got {json_fields.format_value(head['replay'])}"
                 )
             state = _read_state(json_fields.child(head, "first", ""))
             first = Board.from_state(state, _read_game(json_fields.child(head, "game", "")))
@@ -340,7 +343,7 @@ def _keep_differences(turn: Turn, board: Board, after: State) -> None:
 
 
 def _write_state(state: Board) -> dict[str, Any]:
-    written: dict[str, Any] = _plain(dataclasses.asdict(state))
+    written: dict[str, Any] = _to_json(dataclasses.asdict(state))
     del written["game"], written["you_id"]
     return written
 
@@ -349,7 +352,7 @@ def _write_turn(turn: Turn) -> dict[str, Any]:
     """The moves, and whatever else was recorded."""
     usual = dataclasses.asdict(Turn(moves={}))
     written = dataclasses.asdict(turn)
-    return {k: _plain(v) for k, v in written.items() if k == "moves" or v != usual[k]}
+    return {k: _to_json(v) for k, v in written.items() if k == "moves" or v != usual[k]}
 
 
 def _write_end(board: Board) -> dict[str, Any]:
@@ -372,12 +375,12 @@ def _write_end(board: Board) -> dict[str, Any]:
     }
 
 
-def _plain(value: Any) -> Any:
+def _to_json(value: Any) -> Any:
     """``value`` as strict JSON holds it: any number type, and infinite ones as text."""
     if isinstance(value, dict):
-        return {str(key): _plain(item) for key, item in value.items()}
+        return {str(key): _to_json(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
+        return [_to_json(item) for item in value]
     if value is None or isinstance(value, str | int):
         return value
     number = float(value)
@@ -469,11 +472,13 @@ def _read_cells(parent: Mapping[str, Any], key: str, path: str) -> list[Point]:
     for i, value in enumerate(json_fields.items(parent, key, path)):
         place = f"{json_fields.join(path, key)}[{i}]"
         if not isinstance(value, list) or len(value) != 2:
-            raise BoardError(f"{place} must be a cell [x, y], got {json_fields.shown(value)}")
+            raise BoardError(
+                f"{place} must be a cell [x, y], got {json_fields.format_value(value)}"
+            )
         cell = dict(zip("xy", value, strict=True))
         x, y = json_fields.integer(cell, "x", place), json_fields.integer(cell, "y", place)
-        if abs(x) > limits.FARTHEST or abs(y) > limits.FARTHEST:
-            raise BoardError(f"{place} lies more than {limits.FARTHEST} cells off the board")
+        if abs(x) > limits.MAX_COORDINATE or abs(y) > limits.MAX_COORDINATE:
+            raise BoardError(f"{place} lies more than {limits.MAX_COORDINATE} cells off the board")
         cells.append((x, y))
     return cells
 
@@ -492,7 +497,9 @@ def _read_numbers(parent: Mapping[str, Any], key: str, path: str) -> dict[str, f
             numbers[name] = float(value)
         except (TypeError, ValueError):
             place = f"{json_fields.join(path, key)}.{name}"
-            raise BoardError(f"{place} must be a number, got {json_fields.shown(value)}") from None
+            raise BoardError(
+                f"{place} must be a number, got {json_fields.format_value(value)}"
+            ) from None
     return numbers
 
 

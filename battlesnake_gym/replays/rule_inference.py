@@ -1,6 +1,6 @@
 """The rules of a game as its frames show them, for engines that do not say what is played.
 
-`signs` looks at how snakes grow, where heads go, what hazards do and what they cost. `game_of`
+`collect_evidence` looks at how snakes grow, where heads go, what hazards do and what they cost. `infer_game`
 makes a ``game`` object of it, as in a request of the API, or refuses where the frames leave the
 rules open; `check` refuses rules that the frames contradict.
 """
@@ -27,11 +27,11 @@ MODES = {
 }
 """The modes of arena.battlesnake.com: the ruleset and the map that are played."""
 
-REMEDY = "give --ruleset, and --map where the game has one"
+_REMEDY = "give --ruleset, and --map where the game has one"
 
 
 @dataclass(frozen=True, slots=True)
-class Signs:
+class RuleEvidence:
     """What frames show of the rules.
 
     ``grows``: whether snakes grew without food (both where they differ, empty where no snake lived
@@ -47,7 +47,7 @@ class Signs:
     every: int | None
 
 
-def signs(frames: Sequence[State]) -> Signs:
+def collect_evidence(frames: Sequence[State]) -> RuleEvidence:
     """What these frames show, one a turn, each with the living snakes alone."""
     unfed = [step for step in _steps(frames) if step[2].head not in step[0].food]
     costs = {
@@ -56,7 +56,7 @@ def signs(frames: Sequence[State]) -> Signs:
         if (layers := before.hazards.count(after.head))
     }
     changed = [b.turn for a, b in itertools.pairwise(frames) if a.hazards != b.hazards]
-    return Signs(
+    return RuleEvidence(
         # A snake that is still stacked from the start unfolds before it grows.
         grows=frozenset(
             len(after.body) > len(snake.body)
@@ -124,14 +124,14 @@ def with_waiting(frames: Sequence[State]) -> Sequence[State]:
     return [replace(frame, hazards=frame.hazards + waiting(frame)) for frame in frames]
 
 
-def game_of(found: Signs, frames: Sequence[State]) -> dict[str, Any]:
+def infer_game(found: RuleEvidence, frames: Sequence[State]) -> dict[str, Any]:
     """The ``game`` object of the rules that these frames show.
 
     Raises `BoardError` where they leave open what is played.
     """
     if len(found.grows) != 1:
         why = "the growth of the snakes fits none" if found.grows else "no snake lives long enough"
-        raise BoardError(f"the frames do not show the rules: {why}; {REMEDY}")
+        raise BoardError(f"the frames do not show the rules: {why}; {_REMEDY}")
     (grows,) = found.grows
     plain = not (grows or found.crosses)
     ruleset = "constrictor" if grows else "standard"
@@ -142,12 +142,12 @@ def game_of(found: Signs, frames: Sequence[State]) -> dict[str, Any]:
     if found.hazards == "shrinking" and plain:
         return game("royale", damage=found.damage, every=found.every)
     if found.hazards:
-        raise BoardError(f"the frames do not show of which map the hazards are; {REMEDY}")
+        raise BoardError(f"the frames do not show of which map the hazards are; {_REMEDY}")
     if plain and len(frames[0].snakes) == 1:
         return game("solo")
     if plain and frames[-1].turn < Settings().shrink_every_n_turns:
         raise BoardError(
-            f"a game of {frames[-1].turn} turns without hazards may be standard or royale; {REMEDY}"
+            f"a game of {frames[-1].turn} turns without hazards may be standard or royale; {_REMEDY}"
         )
     return game(ruleset)
 
@@ -172,11 +172,11 @@ def of_mode(mode: str) -> dict[str, Any] | None:
     return game(*known) if known else None
 
 
-def check(played: Game, found: Signs) -> None:
+def check(played: Game, found: RuleEvidence) -> None:
     """Raise `BoardError` where the frames contradict the rules that a game is said to have."""
     name = played.ruleset
     if name not in RULESETS:
-        raise BoardError(f"the ruleset {name!r} is none of {', '.join(RULESETS)}; {REMEDY}")
+        raise BoardError(f"the ruleset {name!r} is none of {', '.join(RULESETS)}; {_REMEDY}")
     wrong = ""
     if found.grows and found.grows != {grows_always(played)}:
         wrong = "a snake grows without food" if True in found.grows else "no snake grows unfed"
@@ -185,4 +185,4 @@ def check(played: Game, found: Signs) -> None:
     elif found.hazards and name != "royale" and played.map in ("", "standard"):
         wrong = "there are hazards"
     if wrong:
-        raise BoardError(f"the game is not {name!r}, as {wrong} in its frames; {REMEDY}")
+        raise BoardError(f"the game is not {name!r}, as {wrong} in its frames; {_REMEDY}")

@@ -12,14 +12,14 @@ from collections.abc import MutableSequence
 from pathlib import Path
 from typing import TypeVar
 
-WORDS = 607
-TAP = 273
-FEED = WORDS - TAP
-LCG_MODULUS = 2**31 - 1
-LCG_FACTOR = 48271
-LCG_SKIPPED = 20
-ZERO_SEED = 89482311
-MASK = 2**64 - 1
+_WORDS = 607
+_TAP = 273
+_FEED = _WORDS - _TAP
+_LCG_MODULUS = 2**31 - 1
+_LCG_FACTOR = 48271
+_LCG_SKIPPED = 20
+_ZERO_SEED = 89482311
+_MASK = 2**64 - 1
 TABLE = tuple(
     int(word, 16) for word in Path(__file__).with_name("gorand_table.txt").read_text().split()
 )
@@ -29,14 +29,14 @@ It was computed once, from a state seeded with 1 by the small generator alone (t
 word, shifted by 20, 10 and 0 bits), by repeated squaring modulo ``x**607 - x**334 - 1``.
 """
 
-T = TypeVar("T")
+_T = TypeVar("_T")
 
 
 def _lcg_powers() -> list[int]:
-    power = pow(LCG_FACTOR, LCG_SKIPPED, LCG_MODULUS)
+    power = pow(_LCG_FACTOR, _LCG_SKIPPED, _LCG_MODULUS)
     powers = []
-    for _ in range(3 * WORDS):
-        power = power * LCG_FACTOR % LCG_MODULUS
+    for _ in range(3 * _WORDS):
+        power = power * _LCG_FACTOR % _LCG_MODULUS
         powers.append(power)
     return powers
 
@@ -58,14 +58,14 @@ class GoRand:
 
     def __init__(self, seed: int) -> None:
         signed = (seed + 2**63) % 2**64 - 2**63
-        self._seed = signed % LCG_MODULUS or ZERO_SEED
+        self._seed = signed % _LCG_MODULUS or _ZERO_SEED
         self._outputs: list[int] = []
 
     def _seeded_word(self, index: int) -> int:
         seed = self._seed
         a, b, c = _POWERS[3 * index : 3 * index + 3]
-        low = seed * b % LCG_MODULUS << 20 ^ seed * c % LCG_MODULUS
-        return (seed * a % LCG_MODULUS << 40 ^ low ^ TABLE[index]) & MASK
+        low = seed * b % _LCG_MODULUS << 20 ^ seed * c % _LCG_MODULUS
+        return (seed * a % _LCG_MODULUS << 40 ^ low ^ TABLE[index]) & _MASK
 
     @property
     def drawn(self) -> int:
@@ -81,15 +81,15 @@ class GoRand:
         """The next output, 64 bits."""
         outputs = self._outputs
         k = len(outputs) + 1
-        older = outputs[k - WORDS - 1] if k > WORDS else self._seeded_word((FEED - k) % WORDS)
-        newer = outputs[k - TAP - 1] if k > TAP else self._seeded_word(WORDS - k)
-        output = (older + newer) & MASK
+        older = outputs[k - _WORDS - 1] if k > _WORDS else self._seeded_word((_FEED - k) % _WORDS)
+        newer = outputs[k - _TAP - 1] if k > _TAP else self._seeded_word(_WORDS - k)
+        output = (older + newer) & _MASK
         outputs.append(output)
         return output
 
     def int63(self) -> int:
         """The next output without its top bit: 0 to 2**63 - 1."""
-        return self.uint64() & (MASK >> 1)
+        return self.uint64() & (_MASK >> 1)
 
     def uint32(self) -> int:
         """0 to 2**32 - 1."""
@@ -123,7 +123,7 @@ class GoRand:
                 product = self.uint32() * n
         return product >> 32
 
-    def shuffle(self, items: MutableSequence[T]) -> None:
+    def shuffle(self, items: MutableSequence[_T]) -> None:
         """Shuffle ``items`` in place."""
         for i in range(len(items) - 1, 0, -1):
             j = self._bounded(i + 1)

@@ -10,12 +10,12 @@ from .gorand import GoRand
 from .state import START_LENGTH, Point, Snake, State
 
 MAX_SNAKES = 16
-CORNER_AND_SIDE_STARTS = 8
-SMALLEST_FIXED = 7  # boards below this width get random starts
-SMALLEST_QUADRANTS = 11
-FEW_SNAKES = 4  # this many get food beside them on every board
-LARGE_AREA = 121  # and all do on boards of at least this many cells
-DIAGONALS = ((-1, -1), (-1, 1), (1, -1), (1, 1))
+_CORNER_AND_SIDE_STARTS = 8
+_MIN_SIZE_FIXED = 7  # boards below this width get random starts
+_MIN_SIZE_QUADRANTS = 11
+_FEW_SNAKES = 4  # this many get food beside them on every board
+_LARGE_AREA = 121  # and all do on boards of at least this many cells
+_DIAGONALS = ((-1, -1), (-1, 1), (1, -1), (1, 1))
 
 
 def put_snake(snake: Snake, cell: Point) -> None:
@@ -39,14 +39,14 @@ def place_snakes(state: State, rand: GoRand) -> None:
     """Fixed places on square boards, random ones elsewhere."""
     width, count = state.width, len(state.snakes)
     square = width == state.height
-    if square and count > CORNER_AND_SIDE_STARTS and width < SMALLEST_FIXED:
+    if square and count > _CORNER_AND_SIDE_STARTS and width < _MIN_SIZE_FIXED:
         raise RulesError(
             f"{count} snakes do not fit on a board of {width}x{width}: "
-            f"take at most {CORNER_AND_SIDE_STARTS} snakes or a width of {SMALLEST_FIXED} or more"
+            f"take at most {_CORNER_AND_SIDE_STARTS} snakes or a width of {_MIN_SIZE_FIXED} or more"
         )
-    if square and width >= SMALLEST_FIXED and count <= CORNER_AND_SIDE_STARTS:
+    if square and width >= _MIN_SIZE_FIXED and count <= _CORNER_AND_SIDE_STARTS:
         _place_on_corners_and_sides(state, rand)
-    elif square and width >= SMALLEST_QUADRANTS:
+    elif square and width >= _MIN_SIZE_QUADRANTS:
         place_in_quadrants(state, rand, _standard_quadrants(width))
     else:
         _place_on_random_cells(state, rand)
@@ -127,13 +127,13 @@ def centre(state: State) -> Point:
 def place_start_food(state: State, rand: GoRand) -> None:
     """Food beside every snake and in the centre, or on random cells of other boards."""
     width, height = state.width, state.height
-    if width != height or width < SMALLEST_FIXED:
+    if width != height or width < _MIN_SIZE_FIXED:
         for _ in state.snakes:
             cells = free_cells(state)
             if cells:
                 state.food.append(cells[rand.intn(len(cells))])
         return
-    if len(state.snakes) <= FEW_SNAKES or width * height >= LARGE_AREA:
+    if len(state.snakes) <= _FEW_SNAKES or width * height >= _LARGE_AREA:
         place_food_beside(state, rand, state.snakes, refuse=lambda cell: False)
     middle = centre(state)
     if any(middle in snake.body for snake in state.snakes):
@@ -166,7 +166,7 @@ def diagonal_cells(state: State, head: Point) -> list[Point]:
     """The diagonal neighbours that lie away from the centre and in no corner of the board."""
     middle = centre(state)
     last = state.width - 1, state.height - 1
-    cells = [(head[0] + dx, head[1] + dy) for dx, dy in DIAGONALS]
+    cells = [(head[0] + dx, head[1] + dy) for dx, dy in _DIAGONALS]
     return [
         cell
         for cell in cells

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from battlesnake_gym.common.suggestions import unknown
+from battlesnake_gym.common.suggestions import unknown_name_message
 
 from .errors import RulesError
 from .maps import MAPS, Map, known_maps
@@ -15,7 +15,7 @@ from .stages import Moves
 from .state import Game, Snake, State
 
 MAX_SIZE = 25
-USUAL_SIZE = 11
+DEFAULT_BOARD_SIZE = 11
 
 
 def start(game: Game, width: int, height: int, snake_ids: Sequence[str]) -> State:
@@ -66,7 +66,7 @@ def _check_turn(game: Game, state: State, board_map: Map | None) -> None:
 
 def _map(name: str) -> Map:
     if name not in MAPS and name not in known_maps():
-        raise RulesError(unknown("map", name, MAPS, "battlesnake-gym maps"))
+        raise RulesError(unknown_name_message("map", name, MAPS, "battlesnake-gym maps"))
     return MAPS[name]
 
 

@@ -17,23 +17,23 @@ from .stages import (
 )
 from .state import Game, State
 
-STANDARD = (
+_STANDARD = (
     Stage("move", move),
     Stage("starve", starve),
     Stage("hazard", hazard),
     Stage("feed", feed),
     Stage("eliminate", eliminate_losers),
 )
-WRAPPED = (Stage("move_wrapped", move_wrapped), *STANDARD[1:])
-CONSTRICTOR = (Stage("wipe_food", wipe_food), Stage("always_grow", always_grow))
+_WRAPPED = (Stage("move_wrapped", move_wrapped), *_STANDARD[1:])
+_CONSTRICTOR = (Stage("wipe_food", wipe_food), Stage("always_grow", always_grow))
 
 RULESETS: dict[str, tuple[Stage, ...]] = {
-    "standard": STANDARD,
-    "solo": STANDARD,
-    "royale": (*STANDARD, Stage("shrink", shrink)),
-    "wrapped": WRAPPED,
-    "constrictor": STANDARD + CONSTRICTOR,
-    "wrapped_constrictor": WRAPPED + CONSTRICTOR,
+    "standard": _STANDARD,
+    "solo": _STANDARD,
+    "royale": (*_STANDARD, Stage("shrink", shrink)),
+    "wrapped": _WRAPPED,
+    "constrictor": _STANDARD + _CONSTRICTOR,
+    "wrapped_constrictor": _WRAPPED + _CONSTRICTOR,
 }
 """The stages of each ruleset, in order."""
 
@@ -49,12 +49,12 @@ def _stages(game: Game) -> tuple[Stage, ...]:
 
 def wraps(game: Game) -> bool:
     """Whether snakes of this ruleset leave on one side and come back on the other."""
-    return _stages(game)[0] is WRAPPED[0]
+    return _stages(game)[0] is _WRAPPED[0]
 
 
 def grows_always(game: Game) -> bool:
     """Whether snakes of this ruleset grow every turn, so that no tail ever leaves its cell."""
-    return _stages(game)[-1] is CONSTRICTOR[-1]
+    return _stages(game)[-1] is _CONSTRICTOR[-1]
 
 
 def is_over(game: Game, state: State) -> bool:

@@ -111,12 +111,12 @@ def hazard(game: Game, state: State, moves: Moves) -> None:
     for snake in living(state):
         layers = state.hazards.count(snake.head)
         if layers and snake.head not in state.food:
-            snake.health = max(0, damaged(game, snake.health, layers))
+            snake.health = max(0, health_after_layers(game, snake.health, layers))
             if not snake.health:
                 eliminate(snake, "hazard", state.turn + 1)
 
 
-def damaged(game: Game, health: int, layers: int) -> int:
+def health_after_layers(game: Game, health: int, layers: int) -> int:
     """The health after ``layers`` of hazard, which may heal; 0 or less is death."""
     return min(MAX_HEALTH, health - layers * game.settings.hazard_damage_per_turn)
 
@@ -129,7 +129,7 @@ def health_after(game: Game, health: int, *, food: bool, layers: int) -> int:
     >>> [health_after(Game(), 20, food=food, layers=1) for food in (False, True)]
     [5, 100]
     """
-    return MAX_HEALTH if food else damaged(game, health - 1, layers)
+    return MAX_HEALTH if food else health_after_layers(game, health - 1, layers)
 
 
 def eliminate(snake: Snake, cause: str, turn: int, by: str = "") -> None:

@@ -1,8 +1,8 @@
 """The engine of `battlesnake_gym` in C, as a batch of one game with the reference's food."""
 
 import numpy as np
-from server_loop import Json, OverError, RefusedError, serve
 from gym_records import game_of, line_of, state_of
+from server_loop import Json, OverError, RefusedError, serve
 
 from battlesnake_gym import rules
 from battlesnake_gym.engine import engine

@@ -6,8 +6,8 @@ import sys
 import tempfile
 from types import ModuleType
 
-from server_loop import Json, OverError, serve
 from gym_records import game_of, line_of, mutant_of, state_of
+from server_loop import Json, OverError, serve
 
 from battlesnake_gym import rules
 

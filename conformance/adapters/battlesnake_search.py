@@ -8,7 +8,7 @@ from server_loop import Json, RefusedError, flat, pairs, serve
 from battlesnake_gym.rules import MOVES
 from battlesnake_heuristics.search import _search
 
-MOST_SNAKES = 8
+_MOST_SNAKES = 8
 
 
 class Search:
@@ -24,8 +24,8 @@ class Search:
         bodies = [set(pairs(s["b"])) for s in living]
         apart = len(set().union(*bodies)) == sum(map(len, bodies))
         apart = apart and len({*pairs(state["f"])}) == len(pairs(state["f"]))
-        if len(state["s"]) > MOST_SNAKES or not (apart and inside) or header["map"] == "solo_maze":
-            raise RefusedError(f"at most {MOST_SNAKES} snakes; they and food apart; no solo_maze")
+        if len(state["s"]) > _MOST_SNAKES or not (apart and inside) or header["map"] == "solo_maze":
+            raise RefusedError(f"at most {_MOST_SNAKES} snakes; they and food apart; no solo_maze")
         return state
 
     def _layers(self, flat_cells: list[int]) -> bytes:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from server_loop import Json, RefusedError, flat, pairs, serve
 from hisss import BattleSnakeConfig, BattleSnakeGame
+from server_loop import Json, RefusedError, flat, pairs, serve
 
-MOVES = ("up", "right", "down", "left")
-MOST_SNAKES = 6
+_MOVES = ("up", "right", "down", "left")
+_MOST_SNAKES = 6
 """It lists all joint moves of a turn, 4 to the power of the living snakes."""
 
 
@@ -20,8 +20,8 @@ class Hisss:
         alone = header["solo"] or header["ruleset"] == "solo"
         if "constrictor" in header["ruleset"] or header["map"] in ("", "solo_maze"):
             raise RefusedError("no constrictor, no solo_maze, no artificial boards")
-        if len(snakes) > MOST_SNAKES or (hazards and header["w"] != header["h"]):
-            raise RefusedError(f"at most {MOST_SNAKES} snakes; hazards on square boards alone")
+        if len(snakes) > _MOST_SNAKES or (hazards and header["w"] != header["h"]):
+            raise RefusedError(f"at most {_MOST_SNAKES} snakes; hazards on square boards alone")
         if len(set(hazards)) < len(hazards) or alone != (len(snakes) == 1):
             raise RefusedError("no stacked hazards; solo is a game of one snake")
         config = BattleSnakeConfig(
@@ -41,9 +41,9 @@ class Hisss:
 
     def step(self, moves: list[str | None]) -> Json:
         """Play one turn; an unknown move is refused, since hisss has the four alone."""
-        if any(move not in (None, *MOVES) for move in moves):
+        if any(move not in (None, *_MOVES) for move in moves):
             raise RefusedError("hisss plays the four moves alone")
-        self.game.step(tuple(MOVES.index(move) for move in moves if move))
+        self.game.step(tuple(_MOVES.index(move) for move in moves if move))
         lengths, health = self.game.player_lengths(), self.game.player_healths()
         alive, found = self.game.players_alive(), []
         for i, length in enumerate(lengths):

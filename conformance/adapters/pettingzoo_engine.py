@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from server_loop import Json, RefusedError, flat, pairs, serve
 from pypzbattlesnake import BattleSnake
 from pypzbattlesnake.common import ACTION_BY_SHIFT, Action
+from server_loop import Json, RefusedError, flat, pairs, serve
 
-MOVES = ("down", "up", "left", "right")
+_MOVES = ("down", "up", "left", "right")
 """Its y grows downwards."""
 
 
@@ -36,10 +36,10 @@ class PettingZoo:
 
     def step(self, moves: list[str | None]) -> Json:
         """Play one turn."""
-        if any(move not in (None, *MOVES) for move in moves):
+        if any(move not in (None, *_MOVES) for move in moves):
             raise RefusedError("it plays the four moves alone")
         named = zip(self.names, moves, strict=True)
-        self.env.step({name: MOVES.index(move) for name, move in named if move})
+        self.env.step({name: _MOVES.index(move) for name, move in named if move})
         snakes = [self.env.snakes.get(name) for name in self.names]
         return {"s": [s and {"hp": s.health, "b": flat(s.body[::-1])} for s in snakes]}
 

@@ -36,7 +36,7 @@ def frozen():
 while (minutes := time.process_time() / 60) < MINUTES:
     if minutes >= len(past):
         past.append(frozen())
-        envs.remember(past[-1])
+        envs.add_past_self(past[-1])
     turns, gain = [], 0
     with torch.no_grad():
         for _ in range(T):

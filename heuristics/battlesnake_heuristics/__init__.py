@@ -12,10 +12,10 @@ from battlesnake_heuristics.rule_based.pipeline import (
     Pipeline,
     Preference,
     When,
-    as_mask,
+    best_after_filters,
     explain,
-    filtered,
-    mask,
+    filter_mask,
+    to_mask_function,
 )
 from battlesnake_heuristics.rule_based.view import View
 
@@ -27,9 +27,9 @@ __all__ = [
     "Preference",
     "View",
     "When",
-    "as_mask",
+    "to_mask_function",
     "builtin_snakes",
     "explain",
-    "filtered",
-    "mask",
+    "best_after_filters",
+    "filter_mask",
 ]

@@ -22,8 +22,8 @@ from battlesnake_heuristics.rule_based.preferences import (
     territory,
     unharmed,
 )
-from battlesnake_heuristics.search.evaluation import shipped
-from battlesnake_heuristics.search.search import Search, Search2026
+from battlesnake_heuristics.search.evaluation import load_builtin
+from battlesnake_heuristics.search.search import FrozenSearch, Search
 
 
 def random(seed: int) -> Pipeline:
@@ -101,15 +101,15 @@ def minimax(seed: int) -> Search:
 
 def champion(seed: int) -> Search:
     """Searches in C, too, with an evaluation learned from its own games."""
-    return Search(evaluation=shipped(), decoupled=True)
+    return Search(evaluation=load_builtin(), decoupled=True)
 
 
-def minimax_2026(seed: int) -> Search2026:
+def minimax_2026(seed: int) -> FrozenSearch:
     """The search of 2026, which stays as it is: the ladder's upper rungs, like minimax-2026@100."""
-    return Search2026()
+    return FrozenSearch()
 
 
-NAMED: dict[str, snakes.Factory] = {
+BUILTIN_SNAKES: dict[str, snakes.Factory] = {
     "random": random,
     "safe-random": safe_random,
     "straight": straight_on,
@@ -128,5 +128,5 @@ NAMED: dict[str, snakes.Factory] = {
 }
 """All of them by name, roughly from weak to strong."""
 
-for name, factory in NAMED.items():
-    snakes.register(name, factory, in_engine=name in snakes.IN_ENGINE)
+for name, factory in BUILTIN_SNAKES.items():
+    snakes.register(name, factory, in_engine=name in snakes.ENGINE_SNAKES)

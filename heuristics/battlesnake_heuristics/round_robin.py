@@ -10,13 +10,13 @@ from functools import partial
 from tqdm import tqdm
 
 from battlesnake_gym import snakes
-from battlesnake_heuristics.rating.match import Conditions, play_game, points_of
+from battlesnake_heuristics.rating.match import MatchSettings, play_game, points_of
 
-SEED, SEED_STEP = 1, 10_007
+_SEED, _SEED_STEP = 1, 10_007
 """Games lie this far apart in seeds: the food of turn t depends on seed + t alone."""
 
 
-def duel_shares(names: Sequence[str], games: int, ruleset: str) -> dict[str, dict[str, float]]:
+def duel_scores(names: Sequence[str], games: int, ruleset: str) -> dict[str, dict[str, float]]:
     """Duels of all pairs, each start in both seatings: each snake's share of the points against
     each other, a draw counting half, and under ``all`` in all its games. The best comes first."""
     points: dict[tuple[str, str], float] = defaultdict(float)
@@ -24,8 +24,8 @@ def duel_shares(names: Sequence[str], games: int, ruleset: str) -> dict[str, dic
     for one, other, number in tqdm(duels, desc="duels", unit="game", disable=None):
         seats = (one, other) if number % 2 == 0 else (other, one)
         players = [partial(snakes.make, name) for name in seats]
-        seed = SEED + SEED_STEP * (number // 2)
-        last = play_game(Conditions(ruleset=ruleset), players, seed).last
+        seed = _SEED + _SEED_STEP * (number // 2)
+        last = play_game(MatchSettings(ruleset=ruleset), players, seed).last
         won = points_of((0, 1), [None if s.alive else s.eliminated_on for s in last.snakes])
         points[seats] += won
         points[seats[::-1]] += 1 - won
@@ -39,7 +39,7 @@ def duel_shares(names: Sequence[str], games: int, ruleset: str) -> dict[str, dic
 
 
 def duel_table(shares: Mapping[str, Mapping[str, float]]) -> str:
-    """What `duel_shares` returns, as text: a row a snake, a column an opponent."""
+    """What `duel_scores` returns, as text: a row a snake, a column an opponent."""
     lines = [" " * 12 + "".join(f"{name[:7]:>8}" for name in shares) + "     all"]
     for name, row in shares.items():
         cells = [f"{row[other]:8.0%}" if other in row else "       ." for other in shares]

@@ -50,27 +50,33 @@ from sagemaker_rl.cluster.ray_node import (
     connect,
     connected_ray,
     free_port,
-    own_token,
+    private_auth_token,
 )
 from sagemaker_rl.cluster.rendezvous import ClusterError
-from sagemaker_rl.cluster.roles import leading, lend, own_cpus
+from sagemaker_rl.cluster.roles import local_cpus, run_head, run_worker
 from sagemaker_rl.job import hyperparameters, utilization
-from sagemaker_rl.job.hyperparameters import HyperparameterError, option
-from sagemaker_rl.job.job_environment import Job, check_channels, disk_is_full, report_failure, say
-from sagemaker_rl.job.resources import check_cpus, check_driver, check_gpus, most_workers
-from sagemaker_rl.job.stop_signals import Caught, stop_signals
-from sagemaker_rl.job.utilization import Use
+from sagemaker_rl.job.hyperparameters import HyperparameterError, hyperparameter
+from sagemaker_rl.job.job_environment import (
+    JobPaths,
+    check_channels,
+    disk_is_full,
+    log_line,
+    report_failure,
+)
+from sagemaker_rl.job.resources import check_cpus, check_cuda_driver, check_gpus, max_env_runners
+from sagemaker_rl.job.stop_signals import PendingSignals, deferred_stop_signals
+from sagemaker_rl.job.utilization import Utilization
 from sagemaker_rl.runs import checkpoints
 from sagemaker_rl.runs.checkpoints import CheckpointError
-from sagemaker_rl.runs.training_run import CPU_MINUTES, CSV_COLUMNS, NAMED_CURVES, TrainingRun
+from sagemaker_rl.runs.training_run import CPU_MINUTES, CSV_COLUMNS, MAIN_CURVES, TrainingRun
 
-PROBE_SECONDS = 1.0
+_HEALTH_PROBE_TIMEOUT_S = 1.0
 """How long training in a cluster waits for an answer of runners that were lost; RLlib's is 30."""
 
-FINE = "the hyperparameters are fine"
+_VALID_MESSAGE = "the hyperparameters are fine"
 """What ``--check`` says at its end."""
 
-PARAMS_FILE = "params.json"
+_PARAMS_FILE = "params.json"
 """Beside the model of a SageMaker job: the hyperparameters and what they made."""
 
 
@@ -78,17 +84,17 @@ PARAMS_FILE = "params.json"
 class TrainingHyperparameters:
     """What to train with and for how long."""
 
-    algorithm: str = option("DQN", "what to train with")
-    num_iters: int | None = option(None, "stop after this many training iterations in all")
-    minutes: float | None = option(None, "stop after this many minutes of training in all")
-    cpu_minutes: float | None = option(
+    algorithm: str = hyperparameter("DQN", "what to train with")
+    num_iters: int | None = hyperparameter(None, "stop after this many training iterations in all")
+    minutes: float | None = hyperparameter(None, "stop after this many minutes of training in all")
+    cpu_minutes: float | None = hyperparameter(
         None, "stop after this much CPU time of training in all, the same on a busy machine"
     )
-    timesteps: int | None = option(None, "stop after this many environment steps in all")
-    checkpoint_minutes: float = option(1.0, "time between checkpoints")
-    num_workers: int | None = option(None, "runner processes; null: as many as make sense")
-    seed: int | None = option(None, "random seed")
-    allow_idle: bool = option(
+    timesteps: int | None = hyperparameter(None, "stop after this many environment steps in all")
+    checkpoint_minutes: float = hyperparameter(1.0, "time between checkpoints")
+    num_workers: int | None = hyperparameter(None, "runner processes; null: as many as make sense")
+    seed: int | None = hyperparameter(None, "random seed")
+    allow_idle: bool = hyperparameter(
         False, "let a check pass where more than half of a job's GPUs or instances would idle"
     )
 
@@ -99,22 +105,22 @@ class Hyperparameters(ClusterHyperparameters, TrainingHyperparameters):
 
 
 @dataclass(frozen=True, slots=True)
-class Delivered:
+class RunSummary:
     """What came of a run, each in one line: how good it is, its files, and the next command."""
 
     strength: str
     model: str
-    next: str
+    next_command: str
 
 
-def report(result: str, delivered: Delivered, folder: Path) -> None:
+def print_summary(result: str, delivered: RunSummary, folder: Path) -> None:
     """Write the report into ``folder``, the run's, and end with five lines."""
     page = _write_report(folder)
-    say(f"result: {result}")
-    say(f"strength: {delivered.strength}")
-    say(f"model: {delivered.model}")
-    say(f"report: {page}")
-    say(f"next: {delivered.next}")
+    log_line(f"result: {result}")
+    log_line(f"strength: {delivered.strength}")
+    log_line(f"model: {delivered.model}")
+    log_line(f"report: {page}")
+    log_line(f"next: {delivered.next_command}")
 
 
 def _check_cpu_minutes(minutes: float, columns: Mapping[str, str]) -> None:
@@ -124,17 +130,17 @@ def _check_cpu_minutes(minutes: float, columns: Mapping[str, str]) -> None:
         raise HyperparameterError(f"cpu_minutes must be more than 0, got {minutes}")
 
 
-REPORTS = "battlesnake_gym.run_reports"
+_REPORT_ENTRY_POINTS = "battlesnake_gym.run_reports"
 """The group of entry points that write the report of a run: each takes its folder."""
 
 
 def _write_report(folder: Path) -> str:
-    """Write ``report.html``; returns where it is, or why it is not.
+    """Write ``print_summary.html``; returns where it is, or why it is not.
 
     Where only training's sources are, as in a job of an image of your own, there is none.
     """
     try:
-        for entry in entry_points(group=REPORTS):
+        for entry in entry_points(group=_REPORT_ENTRY_POINTS):
             return f"{entry.load()(folder)}, a page that shows how it went, with all settings"
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] not in ("battlesnake_server", "jinja2"):
@@ -144,11 +150,11 @@ def _write_report(folder: Path) -> str:
         missing = "battlesnake_server"
     return (
         f"none, since the package {missing!r} is not here; where this folder and the "
-        f"package are, `battlesnake-gym runs {folder} --report` writes {run_dir.REPORT}"
+        f"package are, `battlesnake-gym runs {folder} --print_summary` writes {run_dir.REPORT}"
     )
 
 
-FIRST = (
+_SHORT_HELP_FLAGS = (
     *("--name", "--resume", "--check", "--experiment", "--algorithm", "--minutes", "--opponents"),
     *("--num-agents", "--size", "--start-from", "--env-name", "--num-workers", "--hyperparameter"),
 )
@@ -160,7 +166,7 @@ class SageMakerRayLauncher:
 
     hyperparameters_class: ClassVar[type[Any]] = Hyperparameters
     csv_columns: ClassVar[Mapping[str, str]] = CSV_COLUMNS
-    named_curves: ClassVar[Mapping[str, str]] = NAMED_CURVES
+    named_curves: ClassVar[Mapping[str, str]] = MAIN_CURVES
     channels: ClassVar[tuple[str, ...]] = ()
     """The data channels of a job that the experiment reads (`job/job_environment.py`)."""
 
@@ -178,7 +184,7 @@ class SageMakerRayLauncher:
         """
         raise NotImplementedError
 
-    def translated(self, given: Mapping[str, Any]) -> Mapping[str, Any]:
+    def translate_legacy_hyperparameters(self, given: Mapping[str, Any]) -> Mapping[str, Any]:
         """The ``given`` hyperparameters under the names of today.
 
         Raises:
@@ -186,7 +192,7 @@ class SageMakerRayLauncher:
         """
         return given
 
-    def presets(
+    def experiment_defaults(
         self, given: Mapping[str, Any], before: Mapping[str, Any]
     ) -> tuple[Mapping[str, Any], str]:
         """Hyperparameters that the ``given`` ones imply, and a line that says so, or "".
@@ -198,31 +204,31 @@ class SageMakerRayLauncher:
         """
         return {}, ""
 
-    def default_workers(self, config: AlgorithmConfig, cpus: int) -> int:
+    def default_num_env_runners(self, config: AlgorithmConfig, cpus: int) -> int:
         """Runner processes where no number is given: one for each CPU but the driver's.
 
         ``cpus`` are those of all instances together.
         """
         return max(cpus - 1, 1)
 
-    def use(self, config: AlgorithmConfig) -> Use:
+    def expected_utilization(self, config: AlgorithmConfig) -> Utilization:
         """What it keeps busy of many vCPUs and GPUs: all runners, and the learners."""
         learners = max(config.num_learners, 1) * config.num_gpus_per_learner
         runners = config.num_env_runners
-        return Use(1 + runners, learners + runners * config.num_gpus_per_env_runner)
+        return Utilization(1 + runners, learners + runners * config.num_gpus_per_env_runner)
 
-    def default_name(self, hyperparameters: Any) -> str:
+    def default_run_name(self, hyperparameters: Any) -> str:
         """The run's name where none is given: what it trains, so that other things go elsewhere."""
         return str(hyperparameters.algorithm)
 
-    def check_machine(self, config: AlgorithmConfig) -> None:
+    def check_host(self, config: AlgorithmConfig) -> None:
         """Refuse, on every instance, a machine that lacks what the environment needs.
 
         Raises:
             ValueError: something is missing, and what to do about it.
         """
 
-    def identity(self, config: AlgorithmConfig) -> dict[str, Any]:
+    def checkpoint_identity(self, config: AlgorithmConfig) -> dict[str, Any]:
         """JSON facts that a checkpoint must share with the experiment that resumes from it.
 
         Called with the final configuration before anything starts: the place for last checks.
@@ -232,28 +238,28 @@ class SageMakerRayLauncher:
         """
         return {"algorithm": config.algo_class.__name__}
 
-    def conclude(self, algorithm: Any, results: dict[str, Any]) -> None:
+    def on_training_end(self, algorithm: Any, results: dict[str, Any]) -> None:
         """After the last iteration, before the last checkpoint; may add to its ``results``.
 
         Not called where training is stopped by a signal.
         """
 
-    def record(self, algorithm: Any, path: Path, filmed: bool) -> bytes | None:
+    def record_sample_game(self, algorithm: Any, path: Path, filmed: bool) -> bytes | None:
         """Let what is trained play a game into ``path``, and return it as a GIF if ``filmed``.
 
         Nothing is written, and None returned, where games cannot be shown.
         """
         return None
 
-    def export(self, checkpoint: Path, model_dir: Path) -> Delivered:
+    def export_model(self, checkpoint: Path, model_dir: Path) -> RunSummary:
         """Turn the last checkpoint into what the job delivers; also where it was stopped.
 
         Returns what the last lines say of it.
         """
-        return Delivered(
+        return RunSummary(
             strength="not measured; the curves are in progress.csv",
             model=f"{checkpoint}, a checkpoint of RLlib's",
-            next="battlesnake-gym runs --web",
+            next_command="battlesnake-gym runs --web",
         )
 
     # What happens with it
@@ -274,44 +280,57 @@ class SageMakerRayLauncher:
             # Inherited from the image, where it keeps sagemaker-training alive meanwhile.
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
         launcher = cls()
-        words = hyperparameters.own_arguments(sys.argv[1:] if argv is None else argv, os.environ)
+        words = hyperparameters.strip_sagemaker_arguments(
+            sys.argv[1:] if argv is None else argv, os.environ
+        )
         arguments, rest = launcher.parser(prog).parse_known_args(words)
         with ExitStack() as held:
             return launcher._main(arguments, rest, held, prog)
 
     def _main(
-        self, arguments: argparse.Namespace, rest: list[str], held: ExitStack, prog: str | None
+        self,
+        arguments: argparse.Namespace,
+        rest: list[str],
+        lock_stack: ExitStack,
+        prog: str | None,
     ) -> int:
-        """`train_main` with its words read; ``held`` lets the run go at the end."""
+        """`train_main` with its words read; ``lock_stack`` lets the run go at the end."""
         try:
             check_channels(self.channels)
             settings = self._read(arguments, rest)
             membership = settings.membership
             # On every instance, so that a mistake ends all of them at once.
-            if settings.grow and None in (settings.address, settings.plain.num_workers):
+            if settings.autoscale_minutes and None in (
+                settings.address,
+                settings.plain.num_workers,
+            ):
                 raise HyperparameterError("--grow needs --address and --num-workers; give both")
             config = self._configure(settings)
-            why = [settings.why] if settings.why else []
+            why = [settings.preset_message] if settings.preset_message else []
             if arguments.check:
-                self.identity(config)
-                for line in (*why, *self._check_instances(config, settings), FINE):
-                    say(line)
+                self.checkpoint_identity(config)
+                for line in (*why, *self._check_instances(config, settings), _VALID_MESSAGE):
+                    log_line(line)
                 return 0
-            check_driver(os.environ)
-            self.check_machine(config)
+            check_cuda_driver(os.environ)
+            self.check_host(config)
             if settings.alone:
-                check_cpus(config, own_cpus())
+                check_cpus(config, local_cpus())
                 check_gpus(config, torch.cuda.device_count())
-            run = self._plan(arguments, settings, config, held) if membership.is_master else None
+            run = (
+                self._make_run(arguments, settings, config, lock_stack)
+                if membership.is_head
+                else None
+            )
             for line in why:
-                say(line)
+                log_line(line)
         except ValueError as error:
             report_failure(str(error), prog=prog)
             return 2
         try:
             if run is None:
-                return lend(membership, settings.plain)
-            with run.noted():
+                return run_worker(membership, settings.plain)
+            with run.tracked_status():
                 return self._run(run, settings)
         except (
             CheckpointError,
@@ -324,7 +343,7 @@ class SageMakerRayLauncher:
             return 1
         except Exception as error:
             if run is not None and disk_is_full(error):
-                report_failure(_full_disk(run, error))
+                report_failure(_disk_full_message(run, error))
                 return 1
             report_failure(f"{type(error).__name__}: {error}")
             raise
@@ -332,7 +351,9 @@ class SageMakerRayLauncher:
     def parser(self, prog: str | None) -> Parser:
         """The options of this experiment's command; any other word sets RLlib's configuration."""
         about = type(self).__doc__
-        parser = Parser(prog=prog, description=about, allow_abbrev=False, first=FIRST)
+        parser = Parser(
+            prog=prog, description=about, allow_abbrev=False, short_help_flags=_SHORT_HELP_FLAGS
+        )
         add = parser.add_argument
         add("--name", help="the run's name (default: made of what is trained)")
         add("--runs", type=Path, default=Path("runs"), help="folder of runs")
@@ -352,12 +373,14 @@ class SageMakerRayLauncher:
         hyperparameters.add_flags(parser, self.hyperparameters_class)
         return parser
 
-    def _read(self, arguments: argparse.Namespace, rest: list[str]) -> _Settings:
+    def _read(self, arguments: argparse.Namespace, rest: list[str]) -> _RunSettings:
         """All hyperparameters, with known names and possible types."""
-        given = self.translated(hyperparameters.collect(arguments, rest, os.environ))
-        presets, why = self.presets(given, _before(arguments))
+        given = self.translate_legacy_hyperparameters(
+            hyperparameters.collect(arguments, rest, os.environ)
+        )
+        presets, why = self.experiment_defaults(given, _checkpoint_hyperparameters(arguments))
         values = {**presets, **given}
-        plain, overrides = hyperparameters.split(
+        plain, overrides = hyperparameters.split_rllib_overrides(
             values, self.hyperparameters_class, config_fields=_config_fields()
         )
         ends = plain.num_iters, plain.minutes, plain.cpu_minutes, plain.timesteps
@@ -372,20 +395,20 @@ class SageMakerRayLauncher:
                 f"{hyperparameters.CONFIG_PREFIX}num_env_runners is set by num_workers; give that"
             )
         membership = Membership.from_environment(plain)
-        return _Settings(
+        return _RunSettings(
             values, plain, overrides, why, membership, arguments.address, arguments.grow
         )
 
-    def _configure(self, settings: _Settings) -> AlgorithmConfig:
+    def _configure(self, settings: _RunSettings) -> AlgorithmConfig:
         """RLlib's configuration, checked."""
         plain, membership, address = settings.plain, settings.membership, settings.address
         self.register_env_creator()
         config = self.get_experiment_config(plain)
-        hyperparameters.override_config(config, settings.overrides)
+        hyperparameters.apply_overrides(config, settings.overrides)
         # How many CPUs the others have is known when they have come; equal instances till then.
-        instances = 1 + len(membership.others)
-        config.num_env_runners = self._workers(config, plain.num_workers, own_cpus() * instances)
-        if not membership.alone and address is not None:
+        instances = 1 + len(membership.workers)
+        config.num_env_runners = self._workers(config, plain.num_workers, local_cpus() * instances)
+        if not membership.is_single_instance and address is not None:
             raise HyperparameterError(
                 f"--address is {address}, but this job has {instances} instances, which make a "
                 "cluster of their own; leave --address out, or take one instance"
@@ -400,12 +423,12 @@ class SageMakerRayLauncher:
         config.validate()
         return config
 
-    def _check_instances(self, config: AlgorithmConfig, settings: _Settings) -> list[str]:
+    def _check_instances(self, config: AlgorithmConfig, settings: _RunSettings) -> list[str]:
         """What of a job's instances would work, in lines, by what the names of their types say.
 
         Refuses more runners than they have vCPUs, and instances that would idle.
         """
-        if not (groups := utilization.groups_of(os.environ)):
+        if not (groups := utilization.instance_capacities(os.environ)):
             return []
         plain, cpus = settings.plain, sum(group.instances * group.cpus for group in groups)
         config.num_env_runners = self._workers(config, plain.num_workers, cpus)
@@ -415,143 +438,152 @@ class SageMakerRayLauncher:
         if plain.rl_cluster_type:  # the instances of the other job are not known here
             return []
         runners_named = plain.num_workers is not None
-        return utilization.shown(groups, self.use(config), plain.allow_idle, runners_named)
+        return utilization.utilization_report(
+            groups, self.expected_utilization(config), plain.allow_idle, runners_named
+        )
 
-    def _plan(
+    def _make_run(
         self,
         arguments: argparse.Namespace,
-        settings: _Settings,
+        settings: _RunSettings,
         config: AlgorithmConfig,
-        held: ExitStack,
+        lock_stack: ExitStack,
     ) -> TrainingRun:
-        """What to train, from where on, and until when; its folder is ``held`` from now on."""
+        """What to train, from where on, and until when; its folder is ``lock_stack`` from now on."""
         plain = settings.plain
-        job = Job.from_environment(arguments.name or self.default_name(plain), arguments.runs)
+        job = JobPaths.from_environment(
+            arguments.name or self.default_run_name(plain), arguments.runs
+        )
         facts = {
-            "identity": self.identity(config),
+            "identity": self.checkpoint_identity(config),
             "env_config": config.env_config,
-            "hyperparameters": without_cluster(settings.values),
+            "hyperparameters": drop_cluster_settings(settings.values),
         }
-        held.enter_context(run_dir.hold(job.output_dir))
+        lock_stack.enter_context(run_dir.lock_run_dir(job.output_dir))
         checkpoint = checkpoints.newest(job.checkpoint_dir) if arguments.resume else None
         if checkpoint is not None:
-            checkpoints.check_same(checkpoint, facts)
+            checkpoints.check_compatible(checkpoint, facts)
         return TrainingRun(
             config=config,
             job=job,
-            facts=facts,
+            checkpoint_metadata=facts,
             checkpoint=checkpoint,
-            trust=arguments.trust,
+            trust_checkpoint=arguments.trust,
             num_iters=plain.num_iters,
             minutes=plain.minutes,
             cpu_minutes=plain.cpu_minutes,
             timesteps=plain.timesteps,
             checkpoint_minutes=plain.checkpoint_minutes,
-            columns=self.csv_columns,
-            named=self.named_curves,
-            conclude=self.conclude,
-            settings=without_cluster(asdict(plain)) | settings.given_config,
-            record=self.record,
+            csv_columns=self.csv_columns,
+            main_curves=self.named_curves,
+            conclude=self.on_training_end,
+            settings=drop_cluster_settings(asdict(plain)) | settings.given_config,
+            record=self.record_sample_game,
         )
 
     def _workers(self, config: AlgorithmConfig, wanted: int | None, cpus: int) -> int:
-        return self.default_workers(config, cpus) if wanted is None else wanted
+        return self.default_num_env_runners(config, cpus) if wanted is None else wanted
 
-    def _run(self, run: TrainingRun, settings: _Settings) -> int:
+    def _run(self, run: TrainingRun, settings: _RunSettings) -> int:
         if run.checkpoint is None:
             checkpoints.delete_all(run.job.checkpoint_dir)
-        run.bring_back_curves()
-        with stop_signals(at_once=True) as caught:
+        run.restore_progress_csv()
+        with deferred_stop_signals(at_once=True) as caught:
             try:
                 self._train(run, settings, caught)
-            except BaseException:  # Ray makes other errors of `StoppedAtOnceError`
-                if not (caught and caught.at_once):
+            except BaseException:  # Ray makes other errors of `StoppedBeforeTrainingError`
+                if not (caught and caught.raise_immediately):
                     raise
                 run.stopped_by = caught[0]
                 if run.checkpoint is None or not run.job.in_sagemaker:
-                    run.note(STOPPED)
+                    run.write_status(STOPPED)
                     then = f"resumes from {run.checkpoint}" if run.checkpoint else "begins anew"
-                    say(f"stopped before it trained; the same command {then}")
+                    log_line(f"stopped before it trained; the same command {then}")
                     return 128 + run.stopped_by
-        with stop_signals("the export"):
-            self._deliver(run)
+        with deferred_stop_signals("the export"):
+            self._export_and_report(run)
         return 128 + run.stopped_by if run.stopped_by else 0
 
-    def _train(self, run: TrainingRun, settings: _Settings, caught: Caught) -> None:
+    def _train(
+        self, run: TrainingRun, settings: _RunSettings, stop_signals: PendingSignals
+    ) -> None:
         address = settings.address
-        if not settings.membership.alone:
-            with leading(settings.membership, settings.plain, caught) as leader:
+        if not settings.membership.is_single_instance:
+            with run_head(settings.membership, settings.plain, stop_signals) as leader:
                 self._train_on(
-                    leader.cpus, leader.gpus, run, settings, caught, all_here=leader.all_here
+                    leader.cpus, leader.gpus, run, settings, stop_signals, all_here=leader.all_here
                 )
                 if run.stopped_by:
                     leader.stopped()
         elif address is not None:
-            with connected_ray(address) as there, grown(there, run.config, settings.grow) as now:
-                self._train_on(*now, run, settings, caught)
+            with (
+                connected_ray(address) as there,
+                autoscaled(there, run.config, settings.autoscale_minutes) as now,
+            ):
+                self._train_on(*now, run, settings, stop_signals)
         elif not run.finished:
-            with started_ray():
-                run.train(caught)
+            with local_ray():
+                run.train(stop_signals)
 
     def _train_on(
         self,
         cpus: int,
         gpus: int,
         run: TrainingRun,
-        settings: _Settings,
-        caught: Caught,
+        settings: _RunSettings,
+        stop_signals: PendingSignals,
         all_here: bool = True,
     ) -> None:
         """Train with as many runners as a cluster's CPUs are good for, now and later."""
         config, wanted = run.config, settings.plain.num_workers
-        self._look_for_gpus(config, gpus, settings.overrides)
+        self._use_remote_gpu(config, gpus, settings.overrides)
 
         def room(cpus: int) -> int:
-            return min(self._workers(config, wanted, cpus), most_workers(config, cpus))
+            return min(self._workers(config, wanted, cpus), max_env_runners(config, cpus))
 
         config.num_env_runners = self._workers(config, wanted, cpus) if all_here else room(cpus)
         # While a machine is missing, its runners are asked again and again whether they are back.
         config.env_runner_health_probe_timeout_s = min(
-            config.env_runner_health_probe_timeout_s, PROBE_SECONDS
+            config.env_runner_health_probe_timeout_s, _HEALTH_PROBE_TIMEOUT_S
         )
-        run.room = lambda: room(int(ray.cluster_resources().get("CPU", 0)))
+        run.max_env_runners = lambda: room(int(ray.cluster_resources().get("CPU", 0)))
         check_cpus(config, cpus)
         check_gpus(config, gpus)
         if not run.finished:
-            run.train(caught)
+            run.train(stop_signals)
 
-    def _look_for_gpus(self, config: AlgorithmConfig, gpus: int, given: Mapping[str, Any]) -> None:
+    def _use_remote_gpu(self, config: AlgorithmConfig, gpus: int, given: Mapping[str, Any]) -> None:
         """Learn on a GPU of another machine, where this one has none and nothing else is asked."""
         asked = {"num_learners", "num_gpus_per_learner"} & given.keys()
         if asked or config.num_gpus_per_learner or not gpus:
             return
         config.learners(num_learners=1, num_gpus_per_learner=1)
-        if self.use(config).gpus:
-            say("learns on a GPU of another machine of this cluster")
+        if self.expected_utilization(config).gpus:
+            log_line("learns on a GPU of another machine of this cluster")
 
-    def _deliver(self, run: TrainingRun) -> None:
+    def _export_and_report(self, run: TrainingRun) -> None:
         """What came of it, from the last checkpoint, whether training has ended or was stopped."""
         assert run.checkpoint is not None
-        delivered = self.export(run.checkpoint, run.job.model_dir)
+        delivered = self.export_model(run.checkpoint, run.job.model_dir)
         if run.job.in_sagemaker:
-            deliver(run.checkpoint, run.job.model_dir, run.facts)
-        run.note(STOPPED if run.stopped_by else DONE)
+            save_model_artifacts(run.checkpoint, run.job.model_dir, run.checkpoint_metadata)
+        run.write_status(STOPPED if run.stopped_by else DONE)
         again = f"stopped; the same command resumes from {run.checkpoint}: "
-        result = (again if run.stopped_by else "done: ") + run.progress()
-        if line := run.busy():
-            say(line)
+        result = (again if run.stopped_by else "done: ") + run.summary_line()
+        if line := run.cpu_contention_message():
+            log_line(line)
         if run.job.in_sagemaker:
             fetch = f"fetch(estimator, Path('runs/{run.job.name}'))"
             where = "sagemaker_rl.job.source_files"
-            delivered = replace(delivered, next=f"{where}.{fetch} brings all of it to your machine")
-        report(result, delivered, run.job.output_dir)
+            delivered = replace(delivered, next_command=f"{where}.{fetch} brings all of it to your machine")
+        print_summary(result, delivered, run.job.output_dir)
 
 
-def _before(arguments: argparse.Namespace) -> dict[str, Any]:
+def _checkpoint_hyperparameters(arguments: argparse.Namespace) -> dict[str, Any]:
     """The hyperparameters in the checkpoint from which a named run, or a job, resumes."""
-    job = Job.from_environment(arguments.name or "", arguments.runs)
+    job = JobPaths.from_environment(arguments.name or "", arguments.runs)
     last = checkpoints.newest(job.checkpoint_dir) if arguments.resume else None
-    return {} if last is None else dict(checkpoints.read_facts(last)["hyperparameters"])
+    return {} if last is None else dict(checkpoints.read_metadata(last)["hyperparameters"])
 
 
 def _config_fields() -> list[str]:
@@ -559,31 +591,31 @@ def _config_fields() -> list[str]:
     return [name for name in AlgorithmConfig().to_dict() if not name.startswith("_")]
 
 
-def _full_disk(run: TrainingRun, error: Exception) -> str:
+def _disk_full_message(run: TrainingRun, error: Exception) -> str:
     last = checkpoints.newest(run.job.checkpoint_dir)
     kept = f"{last} is whole; the same command resumes from it" if last else "run it again"
     return f"no room to write {run.job.checkpoint_dir.parent} ({error}); make room: {kept}"
 
 
 @dataclass(frozen=True, slots=True)
-class _Settings:
+class _RunSettings:
     """Hyperparameters: all values, the plain ones as a dataclass, and RLlib's."""
 
     values: dict[str, Any]
     plain: Any
     overrides: dict[str, Any]
-    why: str
+    preset_message: str
     """What was implied, in one line, or ""."""
     membership: Membership
     address: str | None
     """Of a Ray cluster that is running."""
-    grow: int | None
+    autoscale_minutes: int | None
     """Minutes for which its autoscaler is waited for."""
 
     @property
     def alone(self) -> bool:
         """Whether this machine is the only one."""
-        return self.membership.alone and self.address is None
+        return self.membership.is_single_instance and self.address is None
 
     @property
     def given_config(self) -> dict[str, Any]:
@@ -595,7 +627,7 @@ class _Settings:
 
 
 @contextmanager
-def started_ray(num_cpus: int | None = None) -> Iterator[None]:
+def local_ray(num_cpus: int | None = None) -> Iterator[None]:
     """Ray on this machine, quietly and for this process alone; or the one that it already has.
 
     Ray takes the machine to have ``num_cpus`` (default: those it has). It is a `RayNode`: a signal
@@ -608,8 +640,8 @@ def started_ray(num_cpus: int | None = None) -> Iterator[None]:
         yield
         return
     host, port = own_address(socket.gethostname()), free_port()
-    node = RayNode.head(host, port, own_cpus() if num_cpus is None else num_cpus)
-    with own_token():
+    node = RayNode.head(host, port, local_cpus() if num_cpus is None else num_cpus)
+    with private_auth_token():
         try:
             node.start()
             connect(f"{host}:{port}", log_to_driver=False)
@@ -620,7 +652,7 @@ def started_ray(num_cpus: int | None = None) -> Iterator[None]:
 
 
 @contextmanager
-def grown(
+def autoscaled(
     there: tuple[int, int], config: AlgorithmConfig, minutes: int | None
 ) -> Iterator[tuple[int, int]]:
     """The CPUs and GPUs of a cluster once its autoscaler has made room for all runners.
@@ -635,7 +667,7 @@ def grown(
         return
     from ray.autoscaler.sdk import request_resources
 
-    enough = (n for n in itertools.count(1) if most_workers(config, n) >= config.num_env_runners)
+    enough = (n for n in itertools.count(1) if max_env_runners(config, n) >= config.num_env_runners)
     wanted = next(enough)
     until = time.monotonic() + 60 * minutes
     try:
@@ -652,13 +684,13 @@ def grown(
         request_resources(num_cpus=0)
 
 
-def without_cluster(values: Mapping[str, Any]) -> dict[str, Any]:
+def drop_cluster_settings(values: Mapping[str, Any]) -> dict[str, Any]:
     """``values`` without how the instances found each other, which no checkpoint depends on."""
     names = {field.name for field in fields(ClusterHyperparameters)}
     return {name: value for name, value in values.items() if name not in names}
 
 
-def deliver(checkpoint: Path, model_dir: Path, facts: Mapping[str, Any]) -> None:
-    """Put the checkpoint and `PARAMS_FILE` beside the model, for ``model.tar.gz``."""
+def save_model_artifacts(checkpoint: Path, model_dir: Path, facts: Mapping[str, Any]) -> None:
+    """Put the checkpoint and `_PARAMS_FILE` beside the model, for ``model.tar.gz``."""
     shutil.copytree(checkpoint, model_dir / "checkpoint", dirs_exist_ok=True)
-    (model_dir / PARAMS_FILE).write_text(json.dumps(facts, indent=2) + "\n")
+    (model_dir / _PARAMS_FILE).write_text(json.dumps(facts, indent=2) + "\n")

@@ -27,12 +27,12 @@ from battlesnake_gym.mdp import observations
 from battlesnake_gym.policy_file import PolicyError
 from battlesnake_gym.rules import MOVES
 
-INPUT, OUTPUT = "observations", "q_values"
+_INPUT, _OUTPUT = "observations", "q_values"
 
-GAMES, TURNS = 16, 40
+_GAMES, _TURNS = 16, 40
 """What is played to check a policy: this many games at once, for this many turns."""
 
-TOLERANCE = 1e-3
+_TOLERANCE = 1e-3
 """How far the file's values may be from those of what was given, beside the largest of them."""
 
 Values = Callable[[NDArray[np.uint8]], NDArray[np.float32]]
@@ -76,9 +76,9 @@ def export(
         map=map,
         observation=observation,
         action_mask=action_mask,
-        max_turns=TURNS,
+        max_turns=_TURNS,
     )
-    encoder, shape = config.encoder, config.encoder.shape(width, height)
+    encoder, shape = config.observation_encoder, config.observation_encoder.shape(width, height)
     path = Path(path)
     if path.suffix != ".onnx":
         raise PolicyError(f"path must end in .onnx, got {path}")
@@ -219,8 +219,8 @@ def write_onnx(network: Any, shape: Sequence[int], path: Path) -> None:
         program = torch.onnx.export(
             network,
             (example,),
-            input_names=[INPUT],
-            output_names=[OUTPUT],
+            input_names=[_INPUT],
+            output_names=[_OUTPUT],
             dynamic_shapes=({0: torch.export.Dim.AUTO},),
             dynamo=True,
             verbose=False,
@@ -341,7 +341,7 @@ def _rewrite_onnx(given_model: bytes | str | Path, scale: float | None, path: Pa
     (given,) = inputs
     if not graph.output:
         raise PolicyError("the model has no output")
-    result = next((one for one in graph.output if one.name == OUTPUT), graph.output[0])
+    result = next((one for one in graph.output if one.name == _OUTPUT), graph.output[0])
     kind = given.type.tensor_type.elem_type
     if kind not in (TensorProto.UINT8, TensorProto.FLOAT) or (
         kind == TensorProto.FLOAT and scale is None
@@ -352,28 +352,28 @@ def _rewrite_onnx(given_model: bytes | str | Path, scale: float | None, path: Pa
             "to 255), which makes floats of the bytes of an observation"
         )
     dims = [dim.dim_value for dim in given.type.tensor_type.shape.dim]
-    inner, outer = f"{INPUT}_given", f"{OUTPUT}_given"
+    inner, outer = f"{_INPUT}_given", f"{_OUTPUT}_given"
     for node in graph.node:
         node.input[:] = [inner if name == given.name else name for name in node.input]
         node.input[:] = [outer if name == result.name else name for name in node.input]
         node.output[:] = [outer if name == result.name else name for name in node.output]
-    before = [helper.make_node("Identity", [INPUT], [inner])]
+    before = [helper.make_node("Identity", [_INPUT], [inner])]
     if kind == TensorProto.FLOAT:
         assert scale is not None
         factor = helper.make_tensor("battlesnake_scale", TensorProto.FLOAT, [], [scale])
         graph.initializer.append(factor)
         before = [
-            helper.make_node("Cast", [INPUT], ["battlesnake_floats"], to=TensorProto.FLOAT),
+            helper.make_node("Cast", [_INPUT], ["battlesnake_floats"], to=TensorProto.FLOAT),
             helper.make_node("Mul", ["battlesnake_floats", "battlesnake_scale"], [inner]),
         ]
-    after = helper.make_node("Cast", [outer], [OUTPUT], to=TensorProto.FLOAT)
+    after = helper.make_node("Cast", [outer], [_OUTPUT], to=TensorProto.FLOAT)
     nodes = [*before, *graph.node, after]
     del graph.node[:], graph.input[:], graph.output[:]
     graph.node.extend(nodes)
     sides = [side or None for side in dims[1:]]
-    graph.input.append(helper.make_tensor_value_info(INPUT, TensorProto.UINT8, ["batch", *sides]))
+    graph.input.append(helper.make_tensor_value_info(_INPUT, TensorProto.UINT8, ["batch", *sides]))
     graph.output.append(
-        helper.make_tensor_value_info(OUTPUT, TensorProto.FLOAT, ["batch", len(MOVES)])
+        helper.make_tensor_value_info(_OUTPUT, TensorProto.FLOAT, ["batch", len(MOVES)])
     )
     # Shapes that were written down for a batch of one no longer hold.
     del graph.value_info[:]
@@ -385,7 +385,7 @@ def _session_values(content: bytes) -> Values:
 
     def values(frames: NDArray[np.uint8]) -> NDArray[np.float32]:
         try:
-            return np.asarray(session.run([OUTPUT], {INPUT: frames})[0])
+            return np.asarray(session.run([_OUTPUT], {_INPUT: frames})[0])
         except Exception as error:
             raise PolicyError(
                 f"the network does not take observations {frames.shape}: {error}"
@@ -398,9 +398,9 @@ def _check_by_playing(
     values: Values, expected: Values | None, config: EnvConfig, shape: tuple[int, int, int]
 ) -> None:
     """Play games with the network in all seats, and compare it with what was given."""
-    games = VectorBattlesnake.of(config, GAMES)
+    games = VectorBattlesnake.from_config(config, _GAMES)
     seen, infos = games.reset(seed=1)
-    for turn in range(TURNS):
+    for turn in range(_TURNS):
         alive = infos["alive"]
         frames = seen[alive]
         # One board alone is what a server asks about.
@@ -413,7 +413,7 @@ def _check_by_playing(
         if expected is not None:
             wanted = expected(frames)
             off = float(np.abs(said - wanted).max())
-            if off > TOLERANCE * max(1.0, float(np.abs(wanted).max())):
+            if off > _TOLERANCE * max(1.0, float(np.abs(wanted).max())):
                 raise PolicyError(
                     f"the file differs by {off:g} from what it was made of, in turn {turn} of the "
                     "games that check it; its operators do not survive the export"

@@ -25,10 +25,10 @@ PUBLIC, PRIVATE, LINK_LOCAL, LOOPBACK = "public", "private", "link-local", "loop
 RESERVED = "reserved"
 """Addresses that no snake can have: multicast, examples, what is not yet given out."""
 
-NAMEABLE = (LOOPBACK, PRIVATE, LINK_LOCAL)
+_ALLOWABLE_CLASSES = (LOOPBACK, PRIVATE, LINK_LOCAL)
 """What ``--allow-addresses`` may name."""
 
-NETWORKS = {
+_NETWORKS = {
     PRIVATE: ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "100.64.0.0/10", "fc00::/7",
               "fec0::/10"),
     LINK_LOCAL: ("169.254.0.0/16", "fe80::/10"),
@@ -38,7 +38,7 @@ NETWORKS = {
 """The classes that are not public (RFC 1918, 6598, 4193, 3879; 3927, 4291; 1122)."""
 
 _CLASSES = [
-    (ipaddress.ip_network(network), name) for name, all_ in NETWORKS.items() for network in all_
+    (ipaddress.ip_network(network), name) for name, all_ in _NETWORKS.items() for network in all_
 ]
 _ASSIGNED = IPv6Network("2000::/3")
 _TRANSLATED = (IPv6Network("64:ff9b::/96"), IPv6Network("::/96"))
@@ -63,7 +63,7 @@ def classify(address: str) -> str:
     for network, name in _CLASSES:
         if ip in network:
             return name
-    behind = _behind(ip)
+    behind = _embedded_ipv4(ip)
     if behind is not None:
         return classify(str(behind))
     if isinstance(ip, IPv6Address) and ip not in _ASSIGNED:
@@ -71,7 +71,7 @@ def classify(address: str) -> str:
     return PUBLIC if ip.is_global and not ip.is_multicast else RESERVED
 
 
-def _behind(ip: IPv4Address | IPv6Address) -> IPv4Address | None:
+def _embedded_ipv4(ip: IPv4Address | IPv6Address) -> IPv4Address | None:
     """The IPv4 address that an IPv6 address stands for, if it does."""
     if isinstance(ip, IPv4Address):
         return None
@@ -81,7 +81,7 @@ def _behind(ip: IPv4Address | IPv6Address) -> IPv4Address | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Reach:
+class AddressPolicy:
     """Where a snake's requests may go.
 
     ``classes`` of addresses, and with ``redirects`` also where the snake sends them, as long as
@@ -91,7 +91,7 @@ class Reach:
     classes: frozenset[str] = frozenset({PUBLIC})
     redirects: bool = False
 
-    def naming(self, url: str) -> Reach:
+    def allowing_typed_address(self, url: str) -> AddressPolicy:
         """This, and the class of the address that the operator typed within ``url``.
 
         A name is not an address: it counts as public, whatever it leads to, except ``localhost``.
@@ -111,12 +111,14 @@ class Reach:
         family, kind, protocol, _, address = found
         name = classify(address[0])
         if name not in self.classes:
-            remedy = f"; --allow-addresses {name} would allow it" if name in NAMEABLE else ""
+            remedy = (
+                f"; --allow-addresses {name} would allow it" if name in _ALLOWABLE_CLASSES else ""
+            )
             raise AddressError(errno.EACCES, f"{address[0]} is a {name} address{remedy}")
         return socket.socket(family, kind, protocol)
 
 
-def listen(host: str, port: int) -> socket.socket:
+def open_listener(host: str, port: int) -> socket.socket:
     """A socket that listens there; raises ``ValueError`` with the remedy where it cannot."""
     if not 0 <= port < 2**16:
         raise ValueError(f"--port must be between 0 and {2**16 - 1}, got {port}")
@@ -136,7 +138,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         type=_classes,
         default=frozenset(),
         metavar="CLASSES",
-        help=f"also connect to names and typed URLs that lead to {', '.join(NAMEABLE)} addresses; "
+        help=f"also connect to names and typed URLs that lead to {', '.join(_ALLOWABLE_CLASSES)} addresses; "
         "several with commas (default: public ones, and the addresses in this command)",
     )
     parser.add_argument(
@@ -156,16 +158,16 @@ def add_page_options(parser: argparse.ArgumentParser, usual: int) -> None:
     add("--port", type=port, default=usual, help="port of the pages; 0: any free one")
 
 
-def from_options(options: argparse.Namespace) -> Reach:
-    """The options of `add_options` as a `Reach`."""
-    return Reach(frozenset({PUBLIC, *options.allow_addresses}), options.follow_redirects)
+def from_options(options: argparse.Namespace) -> AddressPolicy:
+    """The options of `add_options` as a `AddressPolicy`."""
+    return AddressPolicy(frozenset({PUBLIC, *options.allow_addresses}), options.follow_redirects)
 
 
 def _classes(text: str) -> frozenset[str]:
     names: Iterable[str] = filter(None, text.split(","))
     wanted = frozenset(names)
-    if unknown := sorted(wanted - set(NAMEABLE)):
+    if unknown := sorted(wanted - set(_ALLOWABLE_CLASSES)):
         raise argparse.ArgumentTypeError(
-            f"unknown class {', '.join(unknown)}; name some of {', '.join(NAMEABLE)}"
+            f"unknown class {', '.join(unknown)}; name some of {', '.join(_ALLOWABLE_CLASSES)}"
         )
     return wanted

@@ -1,7 +1,7 @@
 """A snake in one file: your own rules, a network or an evaluation, and its looks.
 
-A bundle is a zip that ``battlesnake-gym pack`` writes: `FACTS` has what plays, how it looks, and
-the SHA-256 of every other file in it. Unpacked it works as well, named by its `FACTS`: AWS Lambda
+A bundle is a zip that ``battlesnake-gym pack`` writes: `BUNDLE_METADATA_FILE` has what plays, how it looks, and
+the SHA-256 of every other file in it. Unpacked it works as well, named by its `BUNDLE_METADATA_FILE`: AWS Lambda
 unpacks it for us. `Bundle.open` compares the hashes and runs nothing; what the rules say is run by
 `Bundle.factory`, once the snake is chosen to play.
 """
@@ -27,34 +27,39 @@ from types import ModuleType
 from typing import Any
 
 from battlesnake_gym import policy_file, snakes
-from battlesnake_gym.boards.json_fields import parse, plain, shown
-from battlesnake_gym.common.files import read_within, zipped
-from battlesnake_gym.snakes import Bounded, Factory
+from battlesnake_gym.boards.json_fields import format_value, parse, sanitize_text
+from battlesnake_gym.common.files import read_bounded, zip_bytes
+from battlesnake_gym.snakes import Factory, FixedNodes
 from battlesnake_heuristics.rule_based import filters, policy_rules
-from battlesnake_heuristics.rule_based.pipeline import Filter, Node
+from battlesnake_heuristics.rule_based.pipeline import Filter, PipelineStep
 from battlesnake_heuristics.search import search
 from battlesnake_heuristics.search.evaluation import Evaluation
-from battlesnake_server.onnx_policy import Policy
-from battlesnake_server.strategy_loader import PolicyFactory, PolicySnake, as_it_is, choose
+from battlesnake_server.onnx_policy import OnnxPolicy
+from battlesnake_server.strategy_loader import (
+    PolicyFactory,
+    PolicySnake,
+    file_state,
+    filter_by_name,
+)
 
-FORMAT = 1
-FACTS = "snake.json"
-RULES, POLICY, EVALUATION = "rules.py", "policy.onnx", "snake.evaluation"
+_FORMAT = 1
+BUNDLE_METADATA_FILE = "snake.json"
+RULES_FILE, POLICY_FILE, EVALUATION_FILE = "rules.py", "policy.onnx", "snake.evaluation"
 """What the files of a bundle are called; `POLICY` has its JSON file beside it."""
 
-LARGEST = 64 << 20
+_MAX_UNPACKED_BYTES = 64 << 20
 """Bytes that a bundle may have unpacked; a policy has two million."""
 
-LARGEST_PACKED = LARGEST + (1 << 20)
+_MAX_ARCHIVE_BYTES = _MAX_UNPACKED_BYTES + (1 << 20)
 
-MOST_FILES = 100
+_MAX_FILES = 100
 
-MOST_POSITIONS = 10**9
+_MAX_NODES = 10**9
 """Of a search a move: half an hour's."""
 
-PLAIN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
+_PLAIN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 
-LOOKS = {
+CUSTOMIZATION_PATTERNS = {
     "color": re.compile("#[0-9a-fA-F]{6}"),
     "head": re.compile("[A-Za-z0-9_-]{1,64}"),
     "tail": re.compile("[A-Za-z0-9_-]{1,64}"),
@@ -62,7 +67,13 @@ LOOKS = {
 }
 """What a bundle may say of a snake's looks."""
 
-DAMAGE = (zipfile.BadZipFile, NotImplementedError, RuntimeError, EOFError, zlib.error)
+_CORRUPT_ARCHIVE_ERRORS = (
+    zipfile.BadZipFile,
+    NotImplementedError,
+    RuntimeError,
+    EOFError,
+    zlib.error,
+)
 """What `zipfile` raises for archives that are none."""
 
 _loading = threading.RLock()
@@ -78,22 +89,22 @@ class Bundle:
 
     ``facts`` has ``snake`` (the name that plays, of the rules or of ours; None: the policy or the
     evaluation does), ``filters`` (names, for the policy), ``positions`` (of a search, or None for
-    the clock) and ``looks``.
+    the clock) and ``customization``.
     """
 
     path: Path
-    facts: Mapping[str, Any]
+    metadata: Mapping[str, Any]
     files: Mapping[str, bytes]
 
     @classmethod
     def open(cls, path: str | Path) -> Bundle:
-        """Read the zip, or the folder around an unpacked `FACTS`; nothing in it is run.
+        """Read the zip, or the folder around an unpacked `BUNDLE_METADATA_FILE`; nothing in it is run.
 
         Raises `BundleError` where a file is missing, damaged, or not listed.
         """
         path = Path(path)
         try:
-            data = read_within(path, LARGEST_PACKED)
+            data = read_bounded(path, _MAX_ARCHIVE_BYTES)
         except ValueError as error:
             raise BundleError(str(error)) from error
         except OSError as error:
@@ -101,13 +112,13 @@ class Bundle:
                 f"{path}: {(error.strerror or 'cannot be read').lower()}; give the path of a "
                 "bundle that `battlesnake-gym pack` wrote"
             ) from error
-        read = _unpacked(path, data) if path.name == FACTS else _unzipped(path, data)
+        read = _unpacked(path, data) if path.name == BUNDLE_METADATA_FILE else _unzipped(path, data)
         return cls(path, *_checked(path, read))
 
     @property
-    def looks(self) -> dict[str, str]:
+    def customization(self) -> dict[str, str]:
         """``color``, ``head``, ``tail`` and ``author``, as far as they were given."""
-        return dict(self.facts["looks"])
+        return dict(self.metadata["looks"])
 
     def factory(self) -> Factory:
         """What builds the snake's strategies. Runs the rules, if there are any.
@@ -115,44 +126,46 @@ class Bundle:
         Raises `BundleError` where they fail, or do not register what plays; `ValueError` where
         this version does not know a snake, filter or network of this kind.
         """
-        with _loading, snakes.set_apart() as registered, filters_apart():
-            nodes: tuple[Node, ...] = ()
-            if RULES in self.files:
-                name = f"{self.path}/{RULES}"
-                module = run_rules(self.files[RULES], name)
-                if hasattr(module, policy_rules.LIST):
-                    nodes = policy_rules.checked(module.rules, name)
-            chosen = [choose(name) for name in self.facts["filters"]]
-            build = None if self.facts["snake"] else self._without_name(chosen, nodes)
+        with _loading, snakes.capture_registrations() as registered, capture_filter_registrations():
+            nodes: tuple[PipelineStep, ...] = ()
+            if RULES_FILE in self.files:
+                name = f"{self.path}/{RULES_FILE}"
+                module = run_rules(self.files[RULES_FILE], name)
+                if hasattr(module, policy_rules.RULES_VARIABLE):
+                    nodes = policy_rules.validate_rules(module.rules, name)
+            chosen = [filter_by_name(name) for name in self.metadata["filters"]]
+            build = None if self.metadata["snake"] else self._without_name(chosen, nodes)
         if build is None:
-            name = self.facts["snake"]
+            name = self.metadata["snake"]
             build = registered.get(name) or snakes.factory(name)
-        positions = self.facts["positions"]
+        positions = self.metadata["positions"]
         return functools.partial(_bounded, build, positions) if positions else build
 
-    def _without_name(self, chosen: list[Filter], nodes: tuple[Node, ...]) -> Factory:
-        if POLICY in self.files:
+    def _without_name(self, chosen: list[Filter], nodes: tuple[PipelineStep, ...]) -> Factory:
+        if POLICY_FILE in self.files:
             policy = self._policy()
             if not chosen and not nodes:
                 return PolicyFactory(policy)
             return lambda seed: PolicySnake(policy, chosen, nodes)
-        evaluation = Evaluation.read(self.files[EVALUATION], self.path / EVALUATION)
+        evaluation = Evaluation.read(self.files[EVALUATION_FILE], self.path / EVALUATION_FILE)
         return lambda seed: search.Search(evaluation=evaluation, decoupled=True)
 
-    def _policy(self) -> Policy:
-        onnx_path = self.path / POLICY
+    def _policy(self) -> OnnxPolicy:
+        onnx_path = self.path / POLICY_FILE
         text = self.files[onnx_path.with_suffix(".json").name]
-        return Policy.build(*policy_file.check(self.files[POLICY], text, onnx_path), onnx_path)
+        return OnnxPolicy.build(
+            *policy_file.check(self.files[POLICY_FILE], text, onnx_path), onnx_path
+        )
 
 
 def open_factory(path: str) -> Factory:
     """What plays the bundle in ``path``; a file that has not changed is loaded once a process."""
-    return _loaded(*as_it_is(path))
+    return _loaded(*file_state(path))
 
 
-def looks_of(snake: str | None) -> dict[str, str]:
+def bundle_customization(snake: str | None) -> dict[str, str]:
     """How the snake wants to look, where it is a bundle."""
-    return _read(*as_it_is(snake)).looks if snake and snakes.is_bundle(snake) else {}
+    return _read(*file_state(snake)).customization if snake and snakes.is_bundle(snake) else {}
 
 
 @functools.lru_cache(maxsize=1)
@@ -169,13 +182,13 @@ def _loaded(path: str, *state: int) -> Factory:
 def write(facts: Mapping[str, Any], files: Mapping[str, bytes]) -> bytes:
     """The bytes of a bundle; the same content gives the same bytes."""
     content = {
-        "format": FORMAT,
+        "format": _FORMAT,
         **facts,
         "files": {name: hashlib.sha256(data).hexdigest() for name, data in sorted(files.items())},
     }
     text = json.dumps(content, indent=2) + "\n"
     # Lambda's user must be able to read it.
-    return zipped(((FACTS, text.encode()), *sorted(files.items())), 0o644)
+    return zip_bytes(((BUNDLE_METADATA_FILE, text.encode()), *sorted(files.items())), 0o644)
 
 
 def run_rules(source: bytes, name: str) -> ModuleType:
@@ -210,8 +223,8 @@ def _line_in(name: str, error: Exception) -> str:
 
 
 @contextlib.contextmanager
-def filters_apart() -> Iterator[dict[str, Filter]]:
-    """As `snakes.set_apart`, for move filters."""
+def capture_filter_registrations() -> Iterator[dict[str, Filter]]:
+    """As `snakes.capture_registrations`, for move filters."""
     before = dict(filters.FILTERS)
     found: dict[str, Filter] = {}
     try:
@@ -222,41 +235,43 @@ def filters_apart() -> Iterator[dict[str, Filter]]:
         filters.FILTERS.update(before)
 
 
-def _bounded(build: Factory, positions: int, seed: int) -> Bounded:
-    return Bounded(build(seed), positions)  # type: ignore[arg-type]  # checked when it was packed
+def _bounded(build: Factory, positions: int, seed: int) -> FixedNodes:
+    return FixedNodes(build(seed), positions)  # type: ignore[arg-type]  # checked when it was packed
 
 
 def _unpacked(path: Path, facts: bytes) -> dict[str, bytes]:
-    """The files beside `FACTS` that a bundle may have."""
-    names = (RULES, POLICY, Path(POLICY).with_suffix(".json").name, EVALUATION)
+    """The files beside `BUNDLE_METADATA_FILE` that a bundle may have."""
+    names = (RULES_FILE, POLICY_FILE, Path(POLICY_FILE).with_suffix(".json").name, EVALUATION_FILE)
     found = (path.with_name(name) for name in names)
-    return {FACTS: facts} | {
-        one.name: read_within(one, LARGEST_PACKED) for one in found if one.is_file()
+    return {BUNDLE_METADATA_FILE: facts} | {
+        one.name: read_bounded(one, _MAX_ARCHIVE_BYTES) for one in found if one.is_file()
     }
 
 
 def _unzipped(path: Path, data: bytes) -> dict[str, bytes]:
-    if data.count(b"PK\x01\x02") > MOST_FILES:  # each one's entry in the archive's directory
-        raise BundleError(f"{path}: more than {MOST_FILES} files; pack it again")
+    if data.count(b"PK\x01\x02") > _MAX_FILES:  # each one's entry in the archive's directory
+        raise BundleError(f"{path}: more than {_MAX_FILES} files; pack it again")
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
             size = sum(info.file_size for info in archive.infolist())
-            if size > LARGEST:
-                raise BundleError(f"{path}: {size} bytes unpacked; a bundle has {LARGEST} at most")
+            if size > _MAX_UNPACKED_BYTES:
+                raise BundleError(
+                    f"{path}: {size} bytes unpacked; a bundle has {_MAX_UNPACKED_BYTES} at most"
+                )
             return _contents(path, archive)
-    except DAMAGE as error:
-        why = plain(str(error), 200)
+    except _CORRUPT_ARCHIVE_ERRORS as error:
+        why = sanitize_text(str(error), 200)
         raise BundleError(f"{path}: no zip, or a damaged one ({why}); pack it again") from error
 
 
 def _contents(path: Path, archive: zipfile.ZipFile) -> dict[str, bytes]:
     """The files by name, which may be none that leads elsewhere; what they unpack to is counted."""
-    left, files = LARGEST, {}
+    left, files = _MAX_UNPACKED_BYTES, {}
     for info in archive.infolist():
         name, kind = info.filename, stat.S_IFMT(info.external_attr >> 16)
-        if not PLAIN_NAME.fullmatch(name) or name in files or kind not in (0, stat.S_IFREG):
+        if not _PLAIN_NAME.fullmatch(name) or name in files or kind not in (0, stat.S_IFREG):
             raise BundleError(
-                f"{path}: {plain(name, 64)!r} is not a plain file of its own name; pack it again"
+                f"{path}: {sanitize_text(name, 64)!r} is not a plain file of its own name; pack it again"
             )
         if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
             raise BundleError(f"{path}: {name} is packed in an unusual way; pack it again")
@@ -266,7 +281,7 @@ def _contents(path: Path, archive: zipfile.ZipFile) -> dict[str, bytes]:
                 pieces.append(piece)
                 left -= len(piece)
                 if left < 0:
-                    raise BundleError(f"{path}: unpacks to more than {LARGEST} bytes")
+                    raise BundleError(f"{path}: unpacks to more than {_MAX_UNPACKED_BYTES} bytes")
         files[name] = b"".join(pieces)
     return files
 
@@ -274,13 +289,17 @@ def _contents(path: Path, archive: zipfile.ZipFile) -> dict[str, bytes]:
 def _checked(path: Path, read: dict[str, bytes]) -> tuple[dict[str, Any], dict[str, bytes]]:
     """The facts and the other files; raises where they do not fit each other."""
     try:
-        facts = parse(read.pop(FACTS))
+        facts = parse(read.pop(BUNDLE_METADATA_FILE))
         version, hashes = facts["format"], facts["files"]
-        if version != FORMAT:
-            raise BundleError(f"{path}: format is {shown(version)}, this version reads {FORMAT}")
+        if version != _FORMAT:
+            raise BundleError(
+                f"{path}: format is {format_value(version)}, this version reads {_FORMAT}"
+            )
         if set(hashes) != set(read):
-            differ = plain(", ".join(sorted(set(hashes) ^ set(read))), 200)
-            raise BundleError(f"{path}: {FACTS} and the files differ in {differ}; pack it again")
+            differ = sanitize_text(", ".join(sorted(set(hashes) ^ set(read))), 200)
+            raise BundleError(
+                f"{path}: {BUNDLE_METADATA_FILE} and the files differ in {differ}; pack it again"
+            )
         for name, digest in hashes.items():
             if hashlib.sha256(read[name]).hexdigest() != digest:
                 raise BundleError(f"{path}: {name} is damaged; fetch or pack the bundle again")
@@ -289,7 +308,7 @@ def _checked(path: Path, read: dict[str, bytes]) -> tuple[dict[str, Any], dict[s
         raise
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise BundleError(
-            f"{path}: {FACTS} is missing or damaged ({plain(str(error), 200)}); pack it again"
+            f"{path}: {BUNDLE_METADATA_FILE} is missing or damaged ({sanitize_text(str(error), 200)}); pack it again"
         ) from error
     return facts, read
 
@@ -298,16 +317,14 @@ def _check_facts(facts: Mapping[str, Any], files: Mapping[str, bytes]) -> None:
     """Raise ``ValueError`` for what is not of its kind."""
     check_looks(facts["looks"])
     positions, named = facts["positions"], facts["filters"]
-    if positions is not None and (
-        type(positions) is not int or not 1 <= positions <= MOST_POSITIONS
-    ):
+    if positions is not None and (type(positions) is not int or not 1 <= positions <= _MAX_NODES):
         raise ValueError(
-            f"positions must be a number between 1 and {MOST_POSITIONS}, got {shown(positions)}"
+            f"positions must be a number between 1 and {_MAX_NODES}, got {format_value(positions)}"
         )
     if not (isinstance(named, list) and all(isinstance(name, str) for name in named)):
-        raise ValueError(f"filters must be a list of names, got {shown(named)}")
+        raise ValueError(f"filters must be a list of names, got {format_value(named)}")
     snake = facts["snake"]
-    players = [isinstance(snake, str), POLICY in files, EVALUATION in files]
+    players = [isinstance(snake, str), POLICY_FILE in files, EVALUATION_FILE in files]
     if sum(players) != 1 or (snake and snakes.is_bundle(snake)):
         raise ValueError("one of snake, policy and evaluation plays")
 
@@ -315,5 +332,7 @@ def _check_facts(facts: Mapping[str, Any], files: Mapping[str, bytes]) -> None:
 def check_looks(looks: Mapping[str, str]) -> None:
     """Raise ``ValueError`` for a look that is not one."""
     for name, value in looks.items():
-        if name not in LOOKS or not LOOKS[name].fullmatch(value):
-            raise ValueError(f"{plain(name, 64)} cannot be {plain(str(value), 64)!r}")
+        if name not in CUSTOMIZATION_PATTERNS or not CUSTOMIZATION_PATTERNS[name].fullmatch(value):
+            raise ValueError(
+                f"{sanitize_text(name, 64)} cannot be {sanitize_text(str(value), 64)!r}"
+            )

@@ -24,16 +24,16 @@ from typing import Any
 import battlesnake_gym
 import battlesnake_heuristics
 from battlesnake_gym.boards.board import Board
-from battlesnake_gym.engine.build_check import SHARED
+from battlesnake_gym.engine.build_check import SHARED_SOURCES
 from battlesnake_gym.rules import Game
-from battlesnake_server.bundle import FACTS, POLICY, BundleError
+from battlesnake_server.bundle import BUNDLE_METADATA_FILE, POLICY_FILE, BundleError
 
-START = 5.0
+_START = 5.0
 """Seconds in which it must answer."""
 
-GAME = ("snakes.py", "boards", "common", "rules", "engine/__init__.py", "engine/build_check.py",
-        *(f"engine/csrc/{path.name}" for path in SHARED))  # fmt: skip
-SNAKES = ("__init__.py", "named.py", "handwritten", "search")
+_GAME = ("snakes.py", "boards", "common", "rules", "engine/__init__.py", "engine/build_check.py",
+        *(f"engine/csrc/{path.name}" for path in SHARED_SOURCES))  # fmt: skip
+_SNAKES = ("__init__.py", "named.py", "handwritten", "search")
 """What is brought along of `battlesnake_gym` and of `battlesnake_heuristics`."""
 
 
@@ -43,7 +43,7 @@ def write(folder: Path, facts: Mapping[str, Any], files: Mapping[str, bytes]) ->
     Raises ``ValueError`` where the snake needs what the arena lacks or ``folder`` is there already,
     `BundleError` with what the snake said where it does not start.
     """
-    if POLICY in files:
+    if POLICY_FILE in files:
         raise ValueError("a policy needs onnxruntime, which CodeClash's arena lacks; leave it out")
     if folder.exists():
         raise ValueError(f"{folder} is there already; name another folder with -o")
@@ -56,7 +56,7 @@ def write(folder: Path, facts: Mapping[str, Any], files: Mapping[str, bytes]) ->
 
 
 def _fill(folder: Path, facts: Mapping[str, Any], files: Mapping[str, bytes]) -> None:
-    for package, names in ((battlesnake_gym, GAME), (battlesnake_heuristics, SNAKES)):
+    for package, names in ((battlesnake_gym, _GAME), (battlesnake_heuristics, _SNAKES)):
         here, there = Path(package.__path__[0]), folder / package.__name__
         for name in names:
             (there / name).parent.mkdir(parents=True, exist_ok=True)
@@ -72,7 +72,9 @@ def _fill(folder: Path, facts: Mapping[str, Any], files: Mapping[str, bytes]) ->
             str(compiled.__file__), folder / "battlesnake_heuristics" / "search" / "_search.abi3.so"
         )
     shutil.copy(Path(__file__).with_name("codeclash_main.py"), folder / "main.py")
-    for name, data in ({FACTS: json.dumps(facts, indent=2).encode()} | dict(files)).items():
+    for name, data in (
+        {BUNDLE_METADATA_FILE: json.dumps(facts, indent=2).encode()} | dict(files)
+    ).items():
         (folder / name).write_bytes(data)
 
 
@@ -91,7 +93,7 @@ def _tried(folder: Path) -> float:
     )  # fmt: skip
     moved = False
     try:
-        while not moved and process.poll() is None and time.monotonic() - began < START:
+        while not moved and process.poll() is None and time.monotonic() - began < _START:
             with contextlib.suppress(OSError):
                 urllib.request.urlopen(f"http://127.0.0.1:{port}/move", body, 1).close()
                 moved = True
@@ -101,6 +103,6 @@ def _tried(folder: Path) -> float:
         process.kill()
         said = process.communicate()[1]
     if not moved or "Traceback" in said:  # of a rule that fails: it moves all the same, somehow
-        why = said.strip().rpartition("\n")[2] or f"no answer within {START:g} s"
+        why = said.strip().rpartition("\n")[2] or f"no answer within {_START:g} s"
         raise BundleError(f"the snake does not play there: {why}")
     return took

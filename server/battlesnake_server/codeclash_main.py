@@ -23,38 +23,38 @@ from battlesnake_gym.rules import MOVES
 from battlesnake_heuristics.search.evaluation import Evaluation
 from battlesnake_heuristics.search.search import Search
 
-HERE = Path(__file__).parent
+_HERE = Path(__file__).parent
 
-SECONDS = 0.1
+_MOVE_TIME_S = 0.1
 """For a move of a search. The arena gives 0.5 s, but ends a game without a result after 120 s."""
 
-KEPT = 0.1
+_RESERVE_S = 0.1
 """Of the time that a game allows, in seconds: for the way there and back."""
 
-MOST_GAMES = 1000
+_MOST_GAMES = 1000
 """At once; of more, those that began first are forgotten."""
 
 
-PLAYING: dict[tuple[str, str], snakes.Strategy] = {}
+_SESSIONS: dict[tuple[str, str], snakes.Strategy] = {}
 """The strategies by the ids of game and snake."""
 
 
 @functools.cache
 def facts() -> dict[str, Any]:
     """What `pack` wrote: ``snake``, ``positions`` and ``looks``."""
-    written: dict[str, Any] = json.loads((HERE / "snake.json").read_text("utf-8"))
+    written: dict[str, Any] = json.loads((_HERE / "snake.json").read_text("utf-8"))
     return written
 
 
 @functools.cache
 def factory() -> snakes.Factory:
     """What builds the snake's strategies."""
-    if (HERE / "snake.evaluation").exists():
-        evaluation = Evaluation.load(HERE / "snake.evaluation")
+    if (_HERE / "snake.evaluation").exists():
+        evaluation = Evaluation.load(_HERE / "snake.evaluation")
         return lambda seed: Search(evaluation=evaluation, decoupled=True)
-    with snakes.set_apart() as own:
-        if (HERE / "rules.py").exists():
-            extensions.module(HERE / "rules.py", "the snake")
+    with snakes.capture_registrations() as own:
+        if (_HERE / "rules.py").exists():
+            extensions.module(_HERE / "rules.py", "the snake")
     name = facts()["snake"]
     return own.get(name) or snakes.factory(name)
 
@@ -73,24 +73,26 @@ def start(game_state: dict[str, Any]) -> None:
     key = _key(game_state)
     strategy = factory()(zlib.crc32(repr(key).encode()))
     positions = facts()["positions"]
-    PLAYING[key] = snakes.Bounded(strategy, positions) if positions else strategy  # type: ignore[arg-type]
-    while len(PLAYING) > MOST_GAMES:
-        PLAYING.pop(next(iter(PLAYING)), None)
+    _SESSIONS[key] = snakes.FixedNodes(strategy, positions) if positions else strategy  # type: ignore[arg-type]
+    while len(_SESSIONS) > _MOST_GAMES:
+        _SESSIONS.pop(next(iter(_SESSIONS)), None)
 
 
 def end(game_state: dict[str, Any]) -> None:
     """Forget a game."""
-    PLAYING.pop(_key(game_state), None)
+    _SESSIONS.pop(_key(game_state), None)
 
 
 def move(game_state: dict[str, Any]) -> dict[str, str]:
     """Choose a move; a safe one where the snake fails."""
     board = Board.from_api(game_state)
     try:
-        if _key(game_state) not in PLAYING:
+        if _key(game_state) not in _SESSIONS:
             start(game_state)
         allowed = (game_state["game"].get("timeout") or 500) / 1000
-        decision = PLAYING[_key(game_state)](board, max(0.01, min(SECONDS, allowed - KEPT)))
+        decision = _SESSIONS[_key(game_state)](
+            board, max(0.01, min(_MOVE_TIME_S, allowed - _RESERVE_S))
+        )
         return {"move": decision.move}
     except Exception:  # an engine punishes silence, not a bad move
         traceback.print_exc()

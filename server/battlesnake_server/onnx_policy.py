@@ -19,21 +19,21 @@ from numpy.typing import NDArray
 
 from battlesnake_gym import policy_file
 from battlesnake_gym.boards.board import Board
-from battlesnake_gym.boards.board_json import MAX_SIDE
-from battlesnake_gym.boards.json_fields import shown
+from battlesnake_gym.boards.board_json import MAX_READABLE_BOARD_SIZE
+from battlesnake_gym.boards.json_fields import format_value
 from battlesnake_gym.config import EnvConfig
 from battlesnake_gym.mdp import observations
 from battlesnake_gym.mdp.observations import Observation
 from battlesnake_gym.policy_file import PolicyError as PolicyError
 from battlesnake_gym.rules import MOVES
 
-MOST_SIZES = 100
+_MAX_BOARD_SIZES = 100
 
-INPUT, OUTPUT = "observations", "q_values"
+_INPUT, _OUTPUT = "observations", "q_values"
 
 
 @dataclass(frozen=True)
-class Policy:
+class OnnxPolicy:
     """A loaded policy, free of memory: one serves any number of games and threads.
 
     ``board_sizes`` are the (width, height) it plays, ``rulesets`` by which rules.
@@ -45,7 +45,7 @@ class Policy:
     metadata: Mapping[str, Any]
 
     @classmethod
-    def load(cls, path: str | Path) -> Policy:
+    def load(cls, path: str | Path) -> OnnxPolicy:
         """Load ``path`` (the ONNX file) with the JSON file of the same name beside it.
 
         Raises `PolicyError` before anything is played where the two do not fit each other or this
@@ -55,7 +55,7 @@ class Policy:
         return cls.build(*policy_file.read(onnx_path), onnx_path)
 
     @classmethod
-    def build(cls, model: bytes, metadata: Mapping[str, Any], onnx_path: Path) -> Policy:
+    def build(cls, model: bytes, metadata: Mapping[str, Any], onnx_path: Path) -> OnnxPolicy:
         """As `load`, of what `policy_file` has read and checked; errors name ``onnx_path``."""
         json_path = onnx_path.with_suffix(".json")
         policy = cls(
@@ -90,7 +90,7 @@ class Policy:
 
     def q_values(self, batch: NDArray[np.uint8]) -> NDArray[np.float32]:
         """The value of every move, float32 [B, 4], for observations uint8 [B, C, H, W]."""
-        (values,) = self.session.run([OUTPUT], {INPUT: batch})
+        (values,) = self.session.run([_OUTPUT], {_INPUT: batch})
         return np.asarray(values, np.float32)
 
     def check_size(self, width: int, height: int) -> None:
@@ -112,7 +112,7 @@ class Policy:
             rules = " and ".join(map(repr, self.rulesets))
             raise PolicyError(
                 f"the policy plays the rules {rules} on the map {trained['map']!r}, "
-                f"not {shown(game.ruleset)} on {shown(game.map)}; train it on them"
+                f"not {format_value(game.ruleset)} on {format_value(game.map)}; train it on them"
             )
 
     def _check_answer(self, path: Path) -> None:
@@ -122,10 +122,10 @@ class Policy:
                 values = self.q_values(np.zeros(shape, np.uint8))
             except Exception as error:  # onnxruntime's exceptions have no common base
                 raise PolicyError(
-                    f"{path}: does not take {INPUT!r} of shape {shape}: {error}"
+                    f"{path}: does not take {_INPUT!r} of shape {shape}: {error}"
                 ) from error
             if values.shape != (1, len(MOVES)):
-                raise PolicyError(f"{path}: {OUTPUT!r} must have shape (1, 4), got {values.shape}")
+                raise PolicyError(f"{path}: {_OUTPUT!r} must have shape (1, 4), got {values.shape}")
 
 
 def _read_observation(metadata: Mapping[str, Any], path: Path) -> Observation:
@@ -143,11 +143,11 @@ def _read_board_sizes(metadata: Mapping[str, Any], path: Path) -> frozenset[tupl
         pairs = frozenset((int(width), int(height)) for width, height in sizes)  # type: ignore[union-attr]
     except (TypeError, ValueError):
         pairs = frozenset()
-    if not 1 <= len(pairs) <= MOST_SIZES or not all(
-        1 <= side <= MAX_SIDE for pair in pairs for side in pair
+    if not 1 <= len(pairs) <= _MAX_BOARD_SIZES or not all(
+        1 <= side <= MAX_READABLE_BOARD_SIZE for pair in pairs for side in pair
     ):
         raise PolicyError(
-            f"{path}: board_sizes must be a list like [[11, 11]], got {shown(sizes)}; "
+            f"{path}: board_sizes must be a list like [[11, 11]], got {format_value(sizes)}; "
             "export the policy again"
         )
     return pairs
@@ -157,9 +157,9 @@ def _open(model: bytes, path: Path) -> onnxruntime.InferenceSession:
     session: onnxruntime.InferenceSession = policy_file.open_session(model, path)
     inputs = {node.name: node.type for node in session.get_inputs()}
     outputs = {node.name: node.type for node in session.get_outputs()}
-    if inputs != {INPUT: "tensor(uint8)"} or outputs.get(OUTPUT) != "tensor(float)":
+    if inputs != {_INPUT: "tensor(uint8)"} or outputs.get(_OUTPUT) != "tensor(float)":
         raise PolicyError(
-            f"{path}: must take {INPUT!r} (uint8) and give {OUTPUT!r} (float), "
+            f"{path}: must take {_INPUT!r} (uint8) and give {_OUTPUT!r} (float), "
             f"got inputs {inputs} and outputs {outputs}; export the policy again"
         )
     return session

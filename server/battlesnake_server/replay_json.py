@@ -33,7 +33,7 @@ from battlesnake_gym.rules.state import Snake
 from battlesnake_gym.snakes import Decision, Reason
 
 
-def game(replay: Replay) -> Iterator[str]:
+def replay_to_json(replay: Replay) -> Iterator[str]:
     """A whole recorded game with all its frames as JSON text, a piece at a time.
 
     In pieces, so that no more than one position is held in memory.
@@ -64,12 +64,12 @@ def header(board: Board) -> dict[str, Any]:
         "height": board.height,
         "snakes": [
             {"id": snake.id, "name": snake.name or snake.id, **look}
-            for snake, look in zip(board.snakes, looks_of(board.snakes), strict=True)
+            for snake, look in zip(board.snakes, customizations_to_json(board.snakes), strict=True)
         ],
     }
 
 
-def looks_of(snakes: Sequence[Snake]) -> list[dict[str, Any]]:
+def customizations_to_json(snakes: Sequence[Snake]) -> list[dict[str, Any]]:
     """How the snakes of one game look: ``color``, and the parts of ``head`` and ``tail``."""
     return [
         {
@@ -77,7 +77,7 @@ def looks_of(snakes: Sequence[Snake]) -> list[dict[str, Any]]:
             "head": customization.to_json(customization.head(snake.customizations.get("head", ""))),
             "tail": customization.to_json(customization.tail(snake.customizations.get("tail", ""))),
         }
-        for snake, colour in zip(snakes, customization.colours(snakes), strict=True)
+        for snake, colour in zip(snakes, customization.colors(snakes), strict=True)
     ]
 
 
@@ -116,11 +116,11 @@ def _next(snake: Snake, following: Turn | None) -> dict[str, Any] | None:
         "move": following.moves[snake.id],
         "guessed": snake.id in following.guessed,
         "problem": following.problems.get(snake.id, ""),
-        **thoughts(decision),
+        **decision_to_json(decision),
     }
 
 
-def thoughts(decision: Decision) -> dict[str, Any]:
+def decision_to_json(decision: Decision) -> dict[str, Any]:
     """Why a snake moves as it does."""
     return {
         "scores": _finite(decision.scores),

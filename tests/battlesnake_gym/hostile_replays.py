@@ -98,5 +98,5 @@ def write(folder: Path) -> dict[str, str]:
         (folder / name).write_bytes(content)
         told[name] = words
     with (folder / "hole.jsonl").open("wb") as hole:
-        hole.truncate(8 * limits.LARGEST_FILE)
+        hole.truncate(8 * limits.MAX_REPLAY_BYTES)
     return told | {"hole.jsonl": "LARGEST_FILE"}

@@ -41,7 +41,7 @@ def game(turns: int, map_name: str = "standard", size: int = 11) -> Iterator[Wat
 
 @pytest.mark.parametrize(("map_name", "cell"), [("standard", 20), ("royale", 20), ("royale", 13)])
 def test_a_frame_is_what_the_board_looks_like(map_name: str, cell: int) -> None:
-    film = animation.Film(cell)
+    film = animation.Animation(cell)
     boards = list(game(25, map_name))
     assert any(not snake.alive for snake in boards[-1].snakes)
     for board in boards:
@@ -54,14 +54,14 @@ def test_the_bar_gives_each_snake_its_share_in_its_colour() -> None:
     first, board = game(1)
     shares = [0.5, 0.4, 0.1]
     chances = dict(zip((snake.id for snake in board.snakes), shares, strict=True))
-    film = animation.Film(20, lambda turn: chances)
+    film = animation.Animation(20, lambda turn: chances)
     film.draw(first)
     for seen in (first, board):
         film.draw(seen)
         top = round(20 * (drawing.MARGIN + 0.75 + drawing.ROW * len(board.snakes))) + 2
         left = round(20 * (2 * drawing.MARGIN + board.width))
         row = [film.picture.getpixel((x, top)) for x in range(left, film.picture.width)]
-        for colour, share in zip(customization.colours(board.snakes), shares, strict=True):
+        for colour, share in zip(customization.colors(board.snakes), shares, strict=True):
             pixels = row.count(tuple(bytes.fromhex(colour[1:])))
             assert pixels == pytest.approx(20 * share * (drawing.PANEL - 0.8), abs=2)
 

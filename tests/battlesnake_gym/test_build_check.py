@@ -13,7 +13,7 @@ import pytest
 import battlesnake_gym
 import battlesnake_heuristics
 from battlesnake_gym.engine import _engine, engine
-from battlesnake_gym.engine.build_check import REMEDY, SHARED
+from battlesnake_gym.engine.build_check import BUILD_HINT, SHARED_SOURCES
 from battlesnake_heuristics.search import _search, search
 from tests import processes
 
@@ -50,7 +50,7 @@ def job(tmp_path: Path) -> Path:
 
 def test_what_the_search_includes_is_its_own_or_shared() -> None:
     """Else a change to it would leave the search as it was compiled before."""
-    files = [*SHARED, *(PACKAGES[1] / "search/csrc").glob("*.[ch]")]
+    files = [*SHARED_SOURCES, *(PACKAGES[1] / "search/csrc").glob("*.[ch]")]
     text = "".join(path.read_text() for path in files)
     assert set(re.findall('#include "(.*)"', text)) <= {path.name for path in files}
 
@@ -94,7 +94,7 @@ def test_one_that_does_not_fit_is_told_once_with_reason_cost_and_remedy(
     assert done.stderr.count("RuntimeWarning") == 1
     assert f"{path} {reason}" in done.stderr
     assert f"so {cost}" in done.stderr
-    assert REMEDY in done.stderr
+    assert BUILD_HINT in done.stderr
     version = run("-m", "battlesnake_gym", "--version", path=[job])
     assert f"\n{part}: missing: {path} {reason}" in version.stdout
     assert version.stderr == ""
@@ -126,5 +126,5 @@ def test_version_tells_what_is_installed(job: Path) -> None:
     assert any(line.startswith("numpy ") for line in lines)
     (told,) = [line for line in lines if line.startswith("engine: ")]
     assert told.startswith(f"engine: compiled, code for {_engine.observes_by()} (")
-    assert "search: missing: it was not compiled here; to mend it: " + REMEDY in lines
+    assert "search: missing: it was not compiled here; to mend it: " + BUILD_HINT in lines
     assert any(line.startswith("extra server: ") for line in lines)

@@ -63,10 +63,10 @@ class Terminal(io.StringIO):
 def test_colours_only_where_there_is_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("NO_COLOR", raising=False)
     monkeypatch.setenv("TERM", "xterm")
-    assert command_line.painted("x", "red", io.StringIO()) == "x"
-    assert command_line.painted("x", "red", Terminal()) == "\033[31mx\033[0m"
+    assert command_line.colorize("x", "red", io.StringIO()) == "x"
+    assert command_line.colorize("x", "red", Terminal()) == "\033[31mx\033[0m"
     monkeypatch.setenv("NO_COLOR", "1")
-    assert command_line.painted("x", "red", Terminal()) == "x"
+    assert command_line.colorize("x", "red", Terminal()) == "x"
 
 
 def test_the_maps_are_drawn(capsys: pytest.CaptureFixture[str]) -> None:

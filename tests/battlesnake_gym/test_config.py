@@ -18,7 +18,7 @@ from battlesnake_gym import (
     VectorBattlesnake,
     parallel_env,
 )
-from battlesnake_gym.config import TRAINED, EnvConfig
+from battlesnake_gym.config import TRAINING_DEFAULTS, EnvConfig
 from battlesnake_gym.env.vector_env import BattlesnakeVectorEnv
 from battlesnake_gym.rules import start
 from tests.env_options import BASE, CASES, STARTS, seen
@@ -33,7 +33,9 @@ def make_vec(**options: Any) -> Any:
 
 MAKE: dict[str, Callable[..., Any]] = {
     "VectorBattlesnake": lambda **options: VectorBattlesnake(2, **options),
-    "VectorBattlesnake.of": lambda **options: VectorBattlesnake.of(EnvConfig.of(options), 2),
+    "VectorBattlesnake.of": lambda **options: VectorBattlesnake.from_config(
+        EnvConfig.from_options(options), 2
+    ),
     "SelfPlayVectorEnv": lambda **options: SelfPlayVectorEnv(2, **options),
     "BattlesnakeVectorEnv": lambda **options: BattlesnakeVectorEnv(2, **options),
     "gymnasium.make_vec": make_vec,
@@ -118,7 +120,7 @@ def test_seats_have_rewards_and_first_cells_of_their_own() -> None:
     options: dict[str, Any] = {"num_snakes": 2, "width": 7, "height": 5}
     where: dict[str, Any] = {"starts": [[0, 0], [6, 4]], "food_at": [[0, 1], [6, 3]]}
     rewards = [{"ate_food": 1.0}, {"ate_food": 5.0, "another_turn": 0.5}]
-    games = VectorBattlesnake.of(EnvConfig(**options, **where, rewards=rewards), 3)
+    games = VectorBattlesnake.from_config(EnvConfig(**options, **where, rewards=rewards), 3)
     games.reset(seed=1)
     assert games.games.heads.tolist() == [[[0, 0], [6, 4]]] * 3
     assert games.games.state(0).food == [(0, 1), (6, 3)]
@@ -144,7 +146,7 @@ def test_seats_have_rewards_and_first_cells_of_their_own() -> None:
 def test_first_cells_and_settings_are_checked(bad: dict[str, Any], message: str) -> None:
     options: dict[str, Any] = {"num_snakes": 2, "width": 7, "height": 5}
     with pytest.raises(ValueError, match=message):
-        VectorBattlesnake.of(EnvConfig(**{**options, **bad}), 2)
+        VectorBattlesnake.from_config(EnvConfig(**{**options, **bad}), 2)
 
 
 ROOT = Path(__file__).parents[2]
@@ -194,10 +196,10 @@ def test_each_default_is_written_in_one_place() -> None:
         ("ruleset", EnvConfig.ruleset),
         ("map", EnvConfig.map),
         ("rewards", EnvConfig.rewards),
-        ("rewards", TRAINED.rewards),
-        ("max_turns", TRAINED.max_turns),
+        ("rewards", TRAINING_DEFAULTS.rewards),
+        ("max_turns", TRAINING_DEFAULTS.max_turns),
         ("action_mask", EnvConfig.action_mask),
-        ("food", EnvConfig.food),
+        ("food", EnvConfig.food_rng),
     }
     nowhere = {(name, getattr(EnvConfig, name)) for name in ("width", "height", "observation")}
     found: dict[tuple[str, object], list[str]] = {default: [] for default in wanted | nowhere}

@@ -12,10 +12,10 @@ import pytest
 from battlesnake_gym import snakes
 from battlesnake_gym.boards import board_json
 from battlesnake_gym.boards.board import Board
-from battlesnake_gym.boards.elimination_tracker import Corpses
+from battlesnake_gym.boards.elimination_tracker import EliminationTracker
 from battlesnake_gym.rules import Game, Snake, State
 from battlesnake_server.arena.players import LocalPlayer
-from battlesnake_server.arena.referee import ArenaForm, play
+from battlesnake_server.arena.referee import ArenaRequestWriter, play
 
 RULESETS = ("standard", "wrapped", "constrictor", "royale")
 
@@ -73,7 +73,7 @@ def test_a_start_is_no_collision() -> None:
 
 
 def test_a_body_that_does_not_move_is_a_corpse() -> None:
-    corpses, dead = Corpses(), snake("dead", (6, 3), (6, 2), (6, 1))
+    corpses, dead = EliminationTracker(), snake("dead", (6, 3), (6, 2), (6, 1))
     moved = snake("rival", (3, 4), (3, 3), (3, 2), (3, 1))
     through = snake("rival", (6, 2), (5, 2), (4, 2), (3, 2))
 
@@ -89,7 +89,7 @@ def test_a_body_that_does_not_move_is_a_corpse() -> None:
 
 
 def test_going_round_in_circles_is_living() -> None:
-    corpses = Corpses()
+    corpses = EliminationTracker()
     for turn, health in ((8, 90), (12, 86)):
         circling = snake("circling", (3, 3), (3, 4), (4, 4), (4, 3), health=health)
         board = Board.from_api(request(turn, YOU, circling), corpses=corpses)
@@ -100,7 +100,7 @@ class BothForms:
     """Writes the official form, and keeps what each living snake was told in both."""
 
     def __init__(self) -> None:
-        self._arena = ArenaForm()
+        self._arena = ArenaRequestWriter()
         self.told: dict[str, list[tuple[Any, Any]]] = {}
 
     def __call__(self, game: Game, state: State, you: Snake) -> Any:
@@ -125,7 +125,7 @@ def test_whole_games_look_the_same_in_both_forms() -> None:
     for ruleset, seed in itertools.product(RULESETS, (3, 4, 5)):
         dead_before = dead
         for told in told_in_both_forms(ruleset, seed):
-            corpses, restarted, turn = Corpses(), Corpses(), -1
+            corpses, restarted, turn = EliminationTracker(), EliminationTracker(), -1
             for official, listing in told:
                 expected, seen = Board.from_api(official), Board.from_api(listing, corpses=corpses)
                 living = [(s.id, s.body, s.health) for s in expected.living]
@@ -135,7 +135,7 @@ def test_whole_games_look_the_same_in_both_forms() -> None:
                 if 0 <= turn < expected.turn:
                     second = Board.from_api(listing, corpses=restarted)
                     assert [(s.id, s.body, s.health) for s in second.living] == living
-                restarted, turn = Corpses(), expected.turn
+                restarted, turn = EliminationTracker(), expected.turn
                 first = {s.id for s in Board.from_api(listing, corpses=restarted).living}
                 assert official["you"]["id"] in first
                 unseen += len(first - {s.id for s in expected.living})

@@ -14,16 +14,16 @@ from numpy.typing import NDArray
 
 from battlesnake_gym import rules
 from battlesnake_gym.engine import engine
-from battlesnake_gym.engine.engine import NO_MOVE, FastGames
-from battlesnake_gym.engine.python_engine import SlowGames
+from battlesnake_gym.engine.engine import NO_MOVE, EngineGames
+from battlesnake_gym.engine.python_engine import PythonGames
 from battlesnake_gym.mdp import observations
 from battlesnake_gym.rules import Game, Settings, Snake, State
 from battlesnake_gym.rules.food import free_cells
 
 needs_compiled = pytest.mark.skipif(not engine.COMPILED, reason="the compiled part was not built")
 BOTH = [
-    pytest.param(FastGames, marks=needs_compiled, id="fast"),
-    pytest.param(SlowGames, id="slow"),
+    pytest.param(EngineGames, marks=needs_compiled, id="fast"),
+    pytest.param(PythonGames, id="slow"),
 ]
 ARRAYS = (
     *("turn", "over", "seed", "alive", "health", "length"),
@@ -98,8 +98,8 @@ def test_arrays_have_their_types_and_cannot_be_written(games_type: Any) -> None:
 @pytest.mark.parametrize("map_id", ["standard", "hz_islands_bridges"])
 def test_the_python_stand_in_shows_the_same(map_id: str) -> None:
     game = Game(map=map_id)
-    fast = FastGames(3, game=game, food="seeded")
-    slow = SlowGames(3, game=game, food="seeded")
+    fast = EngineGames(3, game=game, food="seeded")
+    slow = PythonGames(3, game=game, food="seeded")
     seeds = np.array([5, -6, 7], np.int64)
     rand = np.random.default_rng(1)
     observation = observations.get("planes")

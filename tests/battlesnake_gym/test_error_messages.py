@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from battlesnake_gym.cli import main
-from battlesnake_gym.common.command_line import LONGEST_LINE, writable
+from battlesnake_gym.common.command_line import MAX_LINE_CHARS, writable
 from tests.parsers import parser_of
 
 PAGE = Path(__file__).parents[2] / "docs" / "mistakes.md"
@@ -54,7 +54,7 @@ def test_a_mistake_is_answered_in_one_line(
         status = int(ended.code or 0)
     out, err = capsys.readouterr()
     assert (status, out, err) == (2, "", f"{told}\n")
-    assert len(err) <= LONGEST_LINE + 1
+    assert len(err) <= MAX_LINE_CHARS + 1
 
 
 @pytest.mark.parametrize("command", [*main.COMMANDS])

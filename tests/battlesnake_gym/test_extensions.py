@@ -12,7 +12,7 @@ import pytest
 
 from battlesnake_gym import VectorBattlesnake, snakes
 from battlesnake_gym.common import extensions
-from battlesnake_gym.engine.python_engine import SlowGames
+from battlesnake_gym.engine.python_engine import PythonGames
 from battlesnake_gym.mdp import masks, observations
 from battlesnake_gym.mdp import rewards as rewards_
 from battlesnake_gym.mdp.observations import Observation
@@ -81,13 +81,13 @@ def test_a_file_that_registers_one_snake_plays_by_its_path(tmp_path: Path) -> No
 @pytest.fixture
 def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The file is named by the variable; what it registers goes again."""
-    for registry in (MAPS, observations._own, masks._own, rewards_.EVENTS, snakes._factories):
+    for registry in (MAPS, observations._own, masks._custom, rewards_.EVENTS, snakes._factories):
         for name in ("corners", "heads-and-food", "climbed", "low", "mine"):
             monkeypatch.setitem(registry, name, None)
             monkeypatch.delitem(registry, name)
     path = tmp_path / "mine.py"
     path.write_text(FILE)
-    monkeypatch.setenv(extensions.VARIABLE, str(path))
+    monkeypatch.setenv(extensions.EXTENSIONS_VARIABLE, str(path))
     return path
 
 
@@ -141,7 +141,7 @@ def test_many_games_give_what_the_definitions_say(own: Path, frames: int) -> Non
 def test_games_on_an_own_map_are_played_by_the_python_rules_and_say_so(own: Path) -> None:
     with pytest.warns(RuntimeWarning, match="does not know the map 'corners', so games run on the"):
         env = VectorBattlesnake(2, 2, 7, 7, game=Game(map="corners"))
-    assert isinstance(env.games, SlowGames)
+    assert isinstance(env.games, PythonGames)
     env.reset(seed=1)
     for i in range(2):
         assert {(0, 0), (6, 6)} <= set(env.games.state(i).food)

@@ -12,7 +12,7 @@ import pytest
 
 from battlesnake_gym.boards.board import Board
 from battlesnake_gym.cli import main
-from battlesnake_gym.common.command_line import LONGEST_LINE, MOST_FLAGS, Parser
+from battlesnake_gym.common.command_line import MAX_LINE_CHARS, MAX_SHORT_HELP_FLAGS, Parser
 from battlesnake_gym.common.extras import MissingExtraError
 from battlesnake_gym.replays.replay import Replay
 from battlesnake_gym.rules import Game
@@ -123,7 +123,7 @@ def test_each_is_one_line_and_writes_nothing(
         status = status_of(typed)
         out, err = capsys.readouterr()
         assert (status, out, err.count("\n")) == (2, "", 1), (typed, status, out, err)
-        assert len(err) <= LONGEST_LINE + 1, (typed, err)
+        assert len(err) <= MAX_LINE_CHARS + 1, (typed, err)
         name = words[0].partition("=")[0].strip("-")
         about = {
             name,
@@ -172,7 +172,10 @@ def test_help_shows_a_dozen_options_and_all_of_them_where_asked(
 ) -> None:
     parser = parser_of(command)
     known = {flag.option_strings[-1] for flag in parser.flags()}
-    for words, least, most in (("--help", 1, MOST_FLAGS), ("--help-all", len(known), 100)):
+    for words, least, most in (
+        ("--help", 1, MAX_SHORT_HELP_FLAGS),
+        ("--help-all", len(known), 100),
+    ):
         with pytest.raises(SystemExit):
             main.main([*command.split(), words])
         out = capsys.readouterr().out

@@ -33,32 +33,32 @@ def bringing(*colours: str) -> list[Snake]:
 
 
 def test_snakes_bring_their_colour_or_get_one() -> None:
-    assert customization.colours(bringing("#F80", "", "#3366cc")) == [
+    assert customization.colors(bringing("#F80", "", "#3366cc")) == [
         "#ff8800",
         "#e4572e",
         "#3366cc",
     ]
     assert customization.mix("#f80", "#000", 0.5) == "#804400"
     for bad in ("red", "#12", "#1234567", '#fff"/>', "#024413d5", "#12345\n", ""):
-        assert customization.colours(bringing(bad)) == [customization.PALETTE[0]]
+        assert customization.colors(bringing(bad)) == [customization.PALETTE[0]]
 
 
 def test_no_two_colours_of_the_palette_are_near() -> None:
     for one, other in itertools.combinations(customization.PALETTE, 2):
-        assert customization._distance(one, other) >= customization.NEAR
+        assert customization._distance(one, other) >= customization.MIN_COLOR_DISTANCE
 
 
 def test_the_same_or_nearly_the_same_colour_is_given_once() -> None:
-    assert customization.colours(bringing(*["#888888"] * 4)) == [
+    assert customization.colors(bringing(*["#888888"] * 4)) == [
         "#888888",
         *customization.PALETTE[1:4],
     ]
-    assert customization.colours(bringing("#888888", "#8a8a87"))[1] == customization.PALETTE[1]
-    assert customization.colours(bringing("#000000", "#000001", "#ffffff", "#fffffe"))[::2] == [
+    assert customization.colors(bringing("#888888", "#8a8a87"))[1] == customization.PALETTE[1]
+    assert customization.colors(bringing("#000000", "#000001", "#ffffff", "#fffffe"))[::2] == [
         "#000000", "#ffffff",
     ]  # fmt: skip
     # Who brings a colour of the palette keeps it from those who bring none.
-    first, second, third = customization.colours(
+    first, second, third = customization.colors(
         bringing("", customization.PALETTE[0], customization.PALETTE[1])
     )
     assert (second, third) == customization.PALETTE[:2]
@@ -73,14 +73,14 @@ COLOUR = st.sampled_from(["", *customization.PALETTE, "#888888", "#000", "#fff"]
 @given(st.lists(COLOUR, min_size=1, max_size=16))
 @settings(deadline=None)
 def test_snakes_of_one_game_are_always_told_apart(colours: list[str]) -> None:
-    given_out = customization.colours(bringing(*colours))
+    given_out = customization.colors(bringing(*colours))
     assert len(given_out) == len(colours)
     for one, other in itertools.combinations(given_out, 2):
-        assert customization._distance(one, other) >= customization.NEAR
+        assert customization._distance(one, other) >= customization.MIN_COLOR_DISTANCE
 
 
 def test_even_sixty_four_snakes_differ() -> None:
-    assert len(set(customization.colours(bringing(*["#888888"] * 64)))) == 64
+    assert len(set(customization.colors(bringing(*["#888888"] * 64)))) == 64
 
 
 def test_the_standard_heads_and_tails_are_known() -> None:

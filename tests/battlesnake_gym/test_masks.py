@@ -122,7 +122,7 @@ def test_faults_are_what_the_rules_punish(games: Games, seed: int, turns: int, m
             game = Game(games.game.ruleset, "", games.game.settings, solo=games.game.solo)
             step(game, after, {snake.id: "straight on" for snake in players} | {own.id: move})
             cause = next(snake for snake in after.snakes if snake.id == own.id).eliminated_cause
-            found = masks.faults(game, before, own.id, move)
+            found = masks.move_faults(game, before, own.id, move)
             # Whoever dies had a fault, and every fault but those of bodies and heads kills.
             assert not cause or found & BITS_OF_CAUSE[cause]
             assert cause or not found & (WALL | HEALTH)

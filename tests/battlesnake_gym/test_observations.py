@@ -11,7 +11,14 @@ from hypothesis import strategies as st
 
 from battlesnake_gym.engine.engine import NO_MOVE, Games
 from battlesnake_gym.mdp import observations
-from battlesnake_gym.mdp.observations import MAX_BORDERED, NAMES, PLANES, TURNED, Observation, get
+from battlesnake_gym.mdp.observations import (
+    MAX_BORDERED,
+    NAMES,
+    PLANES,
+    RELATIVE_TO_ABSOLUTE,
+    Observation,
+    get,
+)
 from battlesnake_gym.rules import MOVES, OFFSETS, Game, Snake, State
 from tests.battlesnake_gym.played_games import MAX_TURNS, batches, play
 
@@ -216,7 +223,7 @@ def test_relative_actions_and_masks_agree() -> None:
         allowed = np.take_along_axis(mask, chosen[..., None].astype(int), -1)[..., 0]
         assert (allowed == turned[..., relative]).all()
         assert (absolute.absolute_actions(actions, facing) == relative).all()
-    assert (np.sort(TURNED) == np.arange(4)).all()
+    assert (np.sort(RELATIVE_TO_ABSOLUTE) == np.arange(4)).all()
 
 
 def test_a_dead_snake_sees_nothing() -> None:

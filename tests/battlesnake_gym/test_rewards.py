@@ -11,8 +11,8 @@ from battlesnake_gym.mdp.rewards import (
     METRICS,
     PRESETS,
     Rewards,
-    TurnOfGames,
-    count,
+    TurnBatch,
+    count_metrics,
     get,
     reversals,
 )
@@ -30,12 +30,12 @@ DEATHS = (
 )
 
 
-def play_turn(games: Games, actions: np.ndarray) -> TurnOfGames:
+def play_turn(games: Games, actions: np.ndarray) -> TurnBatch:
     """Step the games and tell what happened."""
     acted = games.alive & ~games.over[:, None]
     reversed_ = reversals(actions, games.facing)
     games.step(actions)
-    return TurnOfGames.of(games, acted, reversed_)
+    return TurnBatch.of(games, acted, reversed_)
 
 
 def events_of(
@@ -156,18 +156,18 @@ def test_every_death_has_one_cause_and_zero_sum_is_zero(
             sum(EVENTS[event](turn).astype(int) for event in DEATHS), died
         )
         np.testing.assert_array_equal(EVENTS["another_turn"](turn) | died, alive)
-        np.testing.assert_allclose(get("zero-sum").batch(turn).sum(axis=1), 0, atol=1e-5)
+        np.testing.assert_allclose(get("zero-sum").compute(turn).sum(axis=1), 0, atol=1e-5)
         for read in EVENTS.values():
             assert not read(turn)[~alive].any()
         kills = EVENTS["ate_another_snake"](turn) + EVENTS["other_snake_hit_body"](turn)
         assert kills.sum() <= died.sum()
-        assert count(turn)["Killed_another_snake"] == kills.sum()
+        assert count_metrics(turn)["Killed_another_snake"] == kills.sum()
 
 
 def test_metrics_count_events() -> None:
     seats = np.arange(len(CAUSES))
     cause = np.array([seats], np.uint8)
-    turn = TurnOfGames(
+    turn = TurnBatch(
         acted=np.ones_like(cause, np.bool_),
         reversed=np.array([seats == CAUSES.index("snake-self-collision")]),
         over=np.array([True]),
@@ -176,7 +176,7 @@ def test_metrics_count_events() -> None:
         cause=cause,
         killer=np.zeros_like(cause, np.int8),
     )
-    assert count(turn) == {
+    assert count_metrics(turn) == {
         "Snake_hit_wall": 1,
         "Snake_hit_body": 1,
         "Snake_was_eaten": 1,
@@ -185,19 +185,19 @@ def test_metrics_count_events() -> None:
         "Forbidden_move": 1,
         "Died_in_hazard": 1,
     }
-    assert list(count(turn)) == list(METRICS)
+    assert list(count_metrics(turn)) == list(METRICS)
 
 
 def test_weights_add_up() -> None:
     games = Games(2, num_snakes=2)
     games.reset(np.array([5, 6]))
     turn = play_turn(games, np.zeros((2, 2), np.uint8))
-    rewards = Rewards({"another_turn": 1.5, "died": -1.0}).batch(turn)
+    rewards = Rewards({"another_turn": 1.5, "died": -1.0}).compute(turn)
     assert rewards.dtype == np.float32
     assert rewards.tolist() == [[1.5, 1.5]] * 2
-    assert get("survival").batch(turn).tolist() == [[1.0, 1.0]] * 2
-    idle = TurnOfGames.of(games, np.zeros((2, 2), np.bool_), turn.reversed)
-    assert not get("survival").batch(idle).any()
+    assert get("survival").compute(turn).tolist() == [[1.0, 1.0]] * 2
+    idle = TurnBatch.of(games, np.zeros((2, 2), np.bool_), turn.reversed)
+    assert not get("survival").compute(idle).any()
 
 
 @pytest.mark.parametrize("preset", PRESETS)

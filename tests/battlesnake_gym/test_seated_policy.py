@@ -12,7 +12,7 @@ import pytest
 from numpy.typing import NDArray
 
 from battlesnake_gym import BattlesnakeEnv, VectorBattlesnake, parallel_env, snakes
-from battlesnake_gym.env.seated_opponents import Rivals
+from battlesnake_gym.env.seated_opponents import SeatedOpponents
 from battlesnake_gym.env.vector_env import BattlesnakeVectorEnv, win_rate
 from battlesnake_gym.mdp import masks, observations
 from battlesnake_gym.rules import MOVES
@@ -52,12 +52,12 @@ def test_other_observations_of_the_same_games_are_kept_up_to_date() -> None:
     shape = other.shape(7, 7)
     random = np.random.default_rng(0)
     _, infos = games.reset(seed=1)
-    games.seen_as(other, shape)
+    games.observe_as(other, shape)
     shown.reset(seed=1)
     for turn in range(60):
         if turn == 30:
             games = pickle.loads(pickle.dumps(games))
-        np.testing.assert_array_equal(games.seen_as(other, shape), shown.observations)
+        np.testing.assert_array_equal(games.observe_as(other, shape), shown.observations)
         actions = some(infos["action_mask"], random)
         *_, infos = games.step(actions)
         shown.step(actions)
@@ -66,12 +66,12 @@ def test_other_observations_of_the_same_games_are_kept_up_to_date() -> None:
 @pytest.mark.parametrize("observation", ["planes", "facing"])
 def test_a_policy_is_shown_its_own_observation_and_takes_its_best_move(observation: str) -> None:
     games = VectorBattlesnake(12, num_snakes=2, observation=observation)
-    policy = snakes.policy("shipped")
+    policy = snakes.batch_policy("shipped")
     assert policy is not None
-    rivals, random = Rivals(games), np.random.default_rng(0)
+    rivals, random = SeatedOpponents(games), np.random.default_rng(0)
     _, infos = games.reset(seed=3)
     for game in range(12):
-        rivals.seat(game, 1, "shipped", seed=0)
+        rivals.assign(game, 1, "shipped", seed=0)
     for _ in range(15):
         alive = infos["alive"]
         actions = some(infos["action_mask"], random).astype(np.uint8)
@@ -80,7 +80,7 @@ def test_a_policy_is_shown_its_own_observation_and_takes_its_best_move(observati
             state = games.games.state(game)
             seen = observations.get("reach").encode(state, "snake_1")
             mask = masks.action_mask(games.game, state, "snake_1", "forbidden+head")
-            move = int(np.where(mask, policy.q_values(seen[None])[0], -np.inf).argmax())
+            move = int(np.where(mask, policy.action_scores(seen[None])[0], -np.inf).argmax())
             facing = games.games.facing[game, 1]
             turn = games.observation.absolute_actions(actions[game, 1], facing)
             assert (turn if observation == "facing" else actions[game, 1]) == move
@@ -90,7 +90,7 @@ def test_a_policy_is_shown_its_own_observation_and_takes_its_best_move(observati
 @pytest.mark.parametrize("form", ["copy", "pickle"])
 def test_copies_play_on_in_the_same_way(form: str) -> None:
     envs = BattlesnakeVectorEnv(6, ["shipped", "past", "hungry"], width=7, height=7)
-    envs.remember(last_allowed)
+    envs.add_past_self(last_allowed)
     random = np.random.default_rng(0)
     _, infos = envs.reset(seed=6)
     for _ in range(5):
@@ -103,14 +103,14 @@ def test_copies_play_on_in_the_same_way(form: str) -> None:
 
 
 def test_past_plays_what_is_remembered_in_games_that_begin_then() -> None:
-    rivals = Rivals(games := VectorBattlesnake(9, 2, 7, 7, max_turns=3))
+    rivals = SeatedOpponents(games := VectorBattlesnake(9, 2, 7, 7, max_turns=3))
     _, infos = games.reset(seed=1)
     for remembered in (False, True):
-        rivals.leave(np.ones(9, np.bool_))
+        rivals.clear(np.ones(9, np.bool_))
         if remembered:
             rivals.remember(last_allowed)
         for game in range(9):
-            rivals.seat(game, 1, "past", seed=game)
+            rivals.assign(game, 1, "past", seed=game)
         actions = np.full((9, 2), 9, np.uint8)
         rivals.move(actions, infos["alive"])
         last = last_allowed(games.observations[:, 1], infos["action_mask"][:, 1])
@@ -158,7 +158,7 @@ def test_what_cannot_play_is_refused_by_name(
     with pytest.raises(ValueError, match=words):
         BattlesnakeVectorEnv(2, **options)
     with pytest.raises(ValueError, match="no opponent is 'past'"):
-        BattlesnakeVectorEnv(2, ["hungry"]).remember(last_allowed)
+        BattlesnakeVectorEnv(2, ["hungry"]).add_past_self(last_allowed)
 
 
 @pytest.mark.parametrize("form", ["run", "file", "bundle"])
@@ -171,11 +171,11 @@ def test_a_file_a_run_and_a_bundle_of_a_policy_alone_are_policies(left: str, for
     files = {one: path.with_name(one).read_bytes() for one in ("policy.onnx", "policy.json")}
     packed.write_bytes(bundle.write(facts, files))
     name = {"run": path.parents[1], "file": path, "bundle": packed}[form]
-    rivals = Rivals(games := VectorBattlesnake(5, 2, 7, 7))
+    rivals = SeatedOpponents(games := VectorBattlesnake(5, 2, 7, 7))
     _, infos = games.reset(seed=1)
-    assert rivals.learned(str(name))
+    assert rivals.seated_policy(str(name))
     for game in range(5):
-        rivals.seat(game, 1, str(name), seed=0)
+        rivals.assign(game, 1, str(name), seed=0)
     actions = np.zeros((5, 2), np.uint8)
     rivals.move(actions, infos["alive"])
     may = infos["action_mask"][:, 1, LEFT]

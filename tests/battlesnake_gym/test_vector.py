@@ -12,7 +12,7 @@ from gymnasium.error import ClosedEnvironmentError, ResetNeeded
 
 from battlesnake_gym import rules
 from battlesnake_gym.boards.board import Board
-from battlesnake_gym.engine.python_engine import SlowGames
+from battlesnake_gym.engine.python_engine import PythonGames
 from battlesnake_gym.env.vector import VectorBattlesnake
 from battlesnake_gym.mdp import masks
 from battlesnake_gym.rules import CAUSES, MOVES, Game, Settings, State
@@ -97,7 +97,7 @@ def check_against(
         assert infos["length"][i, s] == (snake.length if snake.alive else 0)
         expected = env.observation.encode(state, snake.id)
         np.testing.assert_array_equal(observation[i, s], expected)
-        mask = masks.action_mask(game, state, snake.id, env.action_mask)
+        mask = masks.action_mask(game, state, snake.id, env.action_mask_kind)
         np.testing.assert_array_equal(infos["action_mask"][i, s], mask)
 
 
@@ -107,7 +107,7 @@ def test_the_python_rules_serve_where_nothing_was_compiled(monkeypatch: pytest.M
         return play(env, 50, seed=8)
 
     fast = trace()
-    monkeypatch.setattr("battlesnake_gym.engine.engine.Games", SlowGames)
+    monkeypatch.setattr("battlesnake_gym.engine.engine.Games", PythonGames)
     check_same(fast, trace())
 
 

@@ -47,5 +47,7 @@ def test_the_preflight_has_what_is_calculated_of_exit() -> None:
         config.update_from_dict(
             {key.removeprefix(prefix): x for key, x in settings.items() if key.startswith(prefix)}
         )
-        assert algorithms.filling(config) == pytest.approx(COSTS[name].full("learning"), rel=0.15)
+        assert algorithms.saturating_env_runners(config) == pytest.approx(
+            COSTS[name].full("learning"), rel=0.15
+        )
     assert COSTS[APEX].full("learning") < 2

@@ -63,10 +63,10 @@ def network() -> Iterator[Any]:
 
 def start(network: Any, folder: Path, hosts: list[str], **given: Any) -> list[Container]:
     """Start a job's instances."""
-    from sagemaker_rl.job.source_files import OURS
-    from sagemaker_rl.simulator.local_job import Instance, pack
+    from sagemaker_rl.job.source_files import PROJECT_DEPENDENCIES
+    from sagemaker_rl.simulator.local_job import Instance, pack_sources
 
-    packed = pack(ROOT / "rllib_src", [ROOT / one for one in OURS])
+    packed = pack_sources(ROOT / "rllib_src", [ROOT / one for one in PROJECT_DEPENDENCIES])
     values = SMALL | given | {
         "sagemaker_program": "train-mabs.py",
         "sagemaker_submit_directory": "/opt/ml/input/data/code/sourcedir.tar.gz",

@@ -10,7 +10,7 @@ from battlesnake_gym.boards.board import Board
 from battlesnake_gym.rules import MOVES
 from battlesnake_heuristics.search import _search
 from battlesnake_heuristics.search.evaluation import Evaluation
-from battlesnake_heuristics.search.search import inputs
+from battlesnake_heuristics.search.search import network_inputs
 
 EXPLORATION, SHYNESS, DOUBT = np.float32(0.7), np.float32(0.15), np.float32(0.05)
 WEIGHED = 8
@@ -62,7 +62,7 @@ class Tree:
 
     def __init__(self, board: Board, evaluation: Evaluation, nodes: int) -> None:
         board = board.without_seed()
-        self.numbers = evaluation.numbers
+        self.numbers = evaluation.network_bytes
         self.ids = [board.you.id, *(s.id for s in board.living if s is not board.you)]
         self.played = 0
         self.root = Node(self, board, board)
@@ -80,7 +80,7 @@ class Tree:
         chances = {name: np.float32(0) for name in self.ids}
         total = np.float32(0)
         for name in (name for name in self.ids if name in living):
-            row = inputs(dataclasses.replace(board, you_id=name)).tobytes()
+            row = network_inputs(dataclasses.replace(board, you_id=name)).tobytes()
             value = np.frombuffer(_search.values_by(0, self.numbers, row, len(living)) or b"", "i4")
             odds = ONE + np.float32(np.clip(value[0], -8 * LOGIT, 8 * LOGIT)) / np.float32(
                 1024 * LOGIT

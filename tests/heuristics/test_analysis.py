@@ -9,36 +9,41 @@ from battlesnake_gym.replays.json_lines import ReplayError
 from battlesnake_gym.replays.replay import Replay
 from battlesnake_gym.rules import Game
 from battlesnake_heuristics.analysis import game_analysis, mistakes, win_probability
-from battlesnake_heuristics.analysis.game_analysis import Analysis, analyse, known, path_of
-from battlesnake_heuristics.analysis.position_analysis import Analyst
-from battlesnake_heuristics.search.evaluation import shipped
+from battlesnake_heuristics.analysis.game_analysis import (
+    GameAnalysis,
+    analysis_path,
+    analyze_game,
+    load_existing,
+)
+from battlesnake_heuristics.analysis.position_analysis import PositionAnalyzer
+from battlesnake_heuristics.search.evaluation import load_builtin
 from battlesnake_heuristics.search.search import Search
 
 
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Mistakes are looked for by few games."""
-    monkeypatch.setattr(mistakes, "GLANCE", 1)
+    monkeypatch.setattr(mistakes, "SCREENING_GAMES", 1)
     monkeypatch.setattr(mistakes, "GAMES", 2)
 
 
 def played(seed: int = 5, turns: int = 12) -> Replay:
     """A few turns of a duel of the search against itself."""
     board = Board.new(11, 11, 2, game=Game(seed=seed))
-    search = Search(evaluation=shipped(), nodes=40)
-    return Replay.played(board, {snake.id: search for snake in board.snakes}, max_turns=turns)
+    search = Search(evaluation=load_builtin(), nodes=40)
+    return Replay.from_play(board, {snake.id: search for snake in board.snakes}, max_turns=turns)
 
 
 def test_chances_sum_to_one_and_the_best_comes_first() -> None:
     board = Board.new(11, 11, 4, game=Game(seed=3))
-    judged = Analyst(positions=400).judge(board)
-    assert sum(judgement.chance for judgement in judged.values()) == pytest.approx(1)
+    judged = PositionAnalyzer(positions=400).analyze(board)
+    assert sum(judgement.win_probability for judgement in judged.values()) == pytest.approx(1)
     for snake_id, judgement in judged.items():
-        chances = [choice.chance for choice in judgement.choices]
+        chances = [choice.win_probability for choice in judgement.candidates]
         assert chances == sorted(chances, reverse=True)
-        assert judgement.chance == pytest.approx(chances[0])
-        assert len({choice.move for choice in judgement.choices}) == len(chances) <= 3
-        for choice in judgement.choices:
+        assert judgement.win_probability == pytest.approx(chances[0])
+        assert len({choice.move for choice in judgement.candidates}) == len(chances) <= 3
+        for choice in judgement.candidates:
             assert choice.move in board.safe_moves(snake_id)
             assert choice.line[snake_id][0] == choice.move
 
@@ -46,7 +51,9 @@ def test_chances_sum_to_one_and_the_best_comes_first() -> None:
 def test_it_does_not_know_the_food_to_come() -> None:
     one, other = (Board.new(11, 11, 2, game=Game(seed=seed)) for seed in (3, 4))
     same = Board.from_state(one, other.game)
-    assert Analyst(positions=300).judge(one) == Analyst(positions=300).judge(same)
+    assert PositionAnalyzer(positions=300).analyze(one) == PositionAnalyzer(positions=300).analyze(
+        same
+    )
 
 
 def test_a_move_into_a_dead_end_has_no_chance() -> None:
@@ -59,14 +66,14 @@ def test_a_move_into_a_dead_end_has_no_chance() -> None:
     > > v . . . .
     . . A . . . .
     """)
-    choices = {c.move: c for c in Analyst(positions=20_000).judge(board)["a"].choices}
-    assert choices["left"].chance < 0.02 < choices["right"].chance
+    choices = {c.move: c for c in PositionAnalyzer(positions=20_000).analyze(board)["a"].candidates}
+    assert choices["left"].win_probability < 0.02 < choices["right"].win_probability
     assert choices["left"].value == pytest.approx(-999.998), "a forced move puts off the end"
 
 
 def test_a_game_of_one_snake_is_refused() -> None:
     with pytest.raises(ValueError, match="no one to win against"):
-        Analyst(positions=100).judge(Board.new(7, 7, 1))
+        PositionAnalyzer(positions=100).analyze(Board.new(7, 7, 1))
 
 
 @pytest.mark.parametrize("learned", [True, False])
@@ -76,7 +83,7 @@ def test_more_is_better_at_any_turn(learned: bool, living: int) -> None:
         told = []
         for value in (-999.0, -20.0, 0.0, 20.0, 999.0 if living == 2 else 40.0):
             values = {"me": value, **{str(i): 0.0 for i in range(living - 1)}}
-            told.append(win_probability.chances(values, turn, learned)["me"])
+            told.append(win_probability.win_probabilities(values, turn, learned)["me"])
         assert told == sorted(told)
 
 
@@ -85,10 +92,12 @@ def test_nothing_is_certain_while_a_snake_lives(living: int) -> None:
     """A rival may miss the move that wins, and food may appear: about 1 % is left."""
     for value, most in ((-1000.0, 0.011), (-999.995, 0.011), (-999.0, 0.2), (-60.0, 0.2)):
         values = {"me": value, **{str(i): 60.0 for i in range(living - 1)}}
-        chances = win_probability.chances(values, 50, True)
+        chances = win_probability.win_probabilities(values, 50, True)
         assert 0.009 < chances["me"] < most
         assert sum(chances.values()) == pytest.approx(1)
-    assert win_probability.chances({"me": -999.998, "you": -999.998}, 50, True)["me"] == 0.5
+    assert (
+        win_probability.win_probabilities({"me": -999.998, "you": -999.998}, 50, True)["me"] == 0.5
+    )
 
 
 # --- the file ------------------------------------------------------------------------------------
@@ -100,15 +109,19 @@ def test_the_analysis_lies_beside_the_game_and_is_read_again(tmp_path: Path) -> 
     replay = played()
     replay.save(path)
     told: list[int] = []
-    analysis = analyse(path, 1, tell=lambda so_far: told.append(len(so_far.seen)))
+    analysis = analyze_game(path, 1, tell=lambda so_far: told.append(len(so_far.positions)))
     assert told == [*range(len(replay.turns) + 1), len(replay.turns)]
-    assert list(analysis.seen) == list(range(len(replay.turns) - 1, -1, -1)), "the end comes first"
+    assert list(analysis.positions) == list(range(len(replay.turns) - 1, -1, -1)), (
+        "the end comes first"
+    )
     assert analysis.complete
-    again = known(path)
+    again = load_existing(path)
     assert again is not None
     assert again.head() == analysis.head()
-    assert again.marks == analysis.marks is not None
-    assert [again.seen[t].moves for t in sorted(again.seen)] == [t.moves for t in replay.turns]
+    assert again.mistakes == analysis.mistakes is not None
+    assert [again.positions[t].moves for t in sorted(again.positions)] == [
+        t.moves for t in replay.turns
+    ]
 
 
 class _StoppedError(Exception):
@@ -120,43 +133,43 @@ def test_what_was_stopped_goes_on(tmp_path: Path) -> None:
     path = tmp_path / "game.jsonl"
     played().save(path)
 
-    def stop(so_far: Analysis) -> None:
-        if len(so_far.seen) == 5:
+    def stop(so_far: GameAnalysis) -> None:
+        if len(so_far.positions) == 5:
             raise _StoppedError
 
     with pytest.raises(_StoppedError):
-        analyse(path, 1, tell=stop)
-    before = Analysis.load(path_of(path))
-    assert len(before.seen) == 5
-    after = analyse(path, 1)
+        analyze_game(path, 1, tell=stop)
+    before = GameAnalysis.load(analysis_path(path))
+    assert len(before.positions) == 5
+    after = analyze_game(path, 1)
     assert after.complete
-    for turn in before.seen:
-        assert after.seen[turn] == before.seen[turn], "what was known is kept"
-    assert analyse(path, 0.5).milliseconds == 1, "less time adds nothing"
+    for turn in before.positions:
+        assert after.positions[turn] == before.positions[turn], "what was known is kept"
+    assert analyze_game(path, 0.5).move_time_ms == 1, "less time adds nothing"
     begun: list[int] = []
-    longer = analyse(path, 2, tell=lambda so_far: begun.append(len(so_far.seen)))
+    longer = analyze_game(path, 2, tell=lambda so_far: begun.append(len(so_far.positions)))
     assert begun[0] == 0, "more time begins anew"
-    assert longer.marks == after.marks, "mistakes do not depend on the time"
+    assert longer.mistakes == after.mistakes, "mistakes do not depend on the time"
 
 
 @pytest.mark.usefixtures("quick")
 def test_the_analysis_of_another_game_is_not_taken(tmp_path: Path) -> None:
     path = tmp_path / "game.jsonl"
     played(turns=3).save(path)
-    analyse(path, 1)
+    analyze_game(path, 1)
     played(seed=6, turns=3).save(path)
-    assert known(path) is None
-    path_of(path).write_bytes(b"no analysis")
-    assert known(path) is None
-    assert analyse(path, 1).complete
+    assert load_existing(path) is None
+    analysis_path(path).write_bytes(b"no analysis")
+    assert load_existing(path) is None
+    assert analyze_game(path, 1).complete
 
 
 @pytest.mark.usefixtures("quick")
 def test_several_processes_find_as_much(tmp_path: Path) -> None:
     path = tmp_path / "game.jsonl"
     played(turns=6).save(path)
-    assert analyse(path, 1, jobs=2).complete
-    assert game_analysis.known(path) is not None
+    assert analyze_game(path, 1, jobs=2).complete
+    assert game_analysis.load_existing(path) is not None
 
 
 def test_a_solo_game_is_refused(tmp_path: Path) -> None:
@@ -165,4 +178,4 @@ def test_a_solo_game_is_refused(tmp_path: Path) -> None:
     replay.append({"snake_0": "up"})
     replay.save(path)
     with pytest.raises(ReplayError, match=r"solo\.jsonl: a game needs two snakes"):
-        analyse(path, 1)
+        analyze_game(path, 1)

@@ -11,9 +11,9 @@ import pytest
 
 from battlesnake_gym.boards.board import Board
 from battlesnake_gym.rules import Game
-from battlesnake_heuristics.search.evaluation import shipped
-from battlesnake_heuristics.search.search import CORES, Search, _question, _you_first
-from battlesnake_heuristics.search.self_play import SearchPlayer, SelfPlaySetup, play_game
+from battlesnake_heuristics.search.evaluation import load_builtin
+from battlesnake_heuristics.search.search import SEARCH_CORES, Search, _request_tuple, _you_first
+from battlesnake_heuristics.search.self_play import SearchPlayer, SelfPlaySettings, play_game
 
 from .slow_decoupled import Tree
 from .test_inputs import positions
@@ -29,18 +29,18 @@ KINDS = (
 
 @pytest.fixture(autouse=True)
 def one_core() -> Iterator[None]:
-    CORES.use(1)
+    SEARCH_CORES.use(1)
     yield
-    CORES.use(1)
+    SEARCH_CORES.use(1)
 
 
 def champion(nodes: int = 1000) -> Search:
-    return Search(evaluation=shipped(), nodes=nodes, decoupled=True)
+    return Search(evaluation=load_builtin(), nodes=nodes, decoupled=True)
 
 
 def visits(board: Board, nodes: int, first_depth: int = 1) -> tuple[int, ...]:
-    question = _question(
-        board, _you_first(board), champion().weights, None, nodes, 120, shipped().numbers,
+    question = _request_tuple(
+        board, _you_first(board), champion().weights, None, nodes, 120, load_builtin().network_bytes,
         decoupled=True,
     )  # fmt: skip
     tried: tuple[int, ...] = _search.think(*question, first_depth, None)[-1]
@@ -52,7 +52,7 @@ def test_it_tries_moves_as_often_as_its_slow_definition(kind: tuple[str, int, in
     boards = positions(*kind, wanted=200)
     several = (b for b in boards if len(b.living) > 2 and len(b.safe_moves()) > 1)
     for board, nodes in zip(several, (120, 120, 120, 120, 1500), strict=False):
-        tree = Tree(board, shipped(), nodes)
+        tree = Tree(board, load_builtin(), nodes)
         assert visits(board, nodes) == tuple(tree.root.arms[board.you.id].visits)
 
 
@@ -78,21 +78,21 @@ def four() -> Board:
 def test_two_snakes_are_left_to_the_search_that_proves() -> None:
     board = dataclasses.replace(Board.new(11, 11, 2, game=Game(seed=3)), you_id="snake_0")
     assert visits(board, 500) == (0, 0, 0, 0)
-    assert champion()(board) == Search(evaluation=shipped(), nodes=1000)(board)
+    assert champion()(board) == Search(evaluation=load_builtin(), nodes=1000)(board)
 
 
 def test_without_an_evaluation_or_with_exact_scores_it_is_refused() -> None:
     with pytest.raises(ValueError, match="needs an evaluation"):
         Search(decoupled=True)
     with pytest.raises(ValueError, match="no exact scores"):
-        Search(evaluation=shipped(), exact=True, decoupled=True)
+        Search(evaluation=load_builtin(), exact=True, decoupled=True)
 
 
 def test_it_says_what_it_expects(four: Board) -> None:
     decision, statistics = champion(5000).think(four)
     assert statistics.depth >= 3
     assert not statistics.proven
-    assert 4000 < statistics.evaluated <= statistics.visited + 1 < 5100
+    assert 4000 < statistics.leaf_evals <= statistics.nodes + 1 < 5100
     assert decision.line[four.you.id][0] == decision.move
     assert sorted(decision.scores) == sorted(four.safe_moves())
     assert "of the point" in decision.reasons[0].note
@@ -100,7 +100,7 @@ def test_it_says_what_it_expects(four: Board) -> None:
 
 def test_it_goes_on_when_the_tree_is_full(four: Board) -> None:
     decision, statistics = champion(500_000).think(four)
-    assert statistics.visited > 400_000  # 64 MB hold some 200,000 positions of four snakes
+    assert statistics.nodes > 400_000  # 64 MB hold some 200,000 positions of four snakes
     assert decision.move in four.safe_moves()
 
 
@@ -108,8 +108,8 @@ def test_it_keeps_to_its_time_and_to_its_depth(four: Board) -> None:
     began = time.process_time()
     _, statistics = champion().think(four, seconds=0.05)
     assert time.process_time() - began < 1
-    assert statistics.visited > 500
-    shallow = Search(evaluation=shipped(), nodes=500, max_depth=2, decoupled=True)
+    assert statistics.nodes > 500
+    shallow = Search(evaluation=load_builtin(), nodes=500, max_depth=2, decoupled=True)
     assert shallow.think(four)[1].depth == 2
 
 
@@ -118,14 +118,14 @@ def test_a_single_move_is_answered_at_once() -> None:
     board = next(board for board in forced if len(board.safe_moves()) == 1)
     decision, statistics = champion().think(board, seconds=600)
     assert [decision.move] == board.safe_moves()
-    assert statistics.visited < 10
+    assert statistics.nodes < 10
 
 
 def test_searches_side_by_side_choose_together(four: Board) -> None:
-    CORES.use(2)
+    SEARCH_CORES.use(2)
     decision, statistics = champion().think(four, seconds=0.1)
     assert decision.move in four.safe_moves()
-    assert statistics.visited > 500
+    assert statistics.nodes > 500
     assert visits(four, 3000, 1) != visits(four, 3000, 2)
 
 
@@ -138,9 +138,9 @@ def test_it_does_not_ponder_over_what_it_would_forget(four: Board) -> None:
 
 
 def test_games_between_both_kinds_of_search_are_played_to_their_end() -> None:
-    coupled = SearchPlayer(evaluation=shipped(), nodes=50)
+    coupled = SearchPlayer(evaluation=load_builtin(), nodes=50)
     decoupled = dataclasses.replace(coupled, decoupled=True)
-    setup = SelfPlaySetup(snakes=4, opening=4, random_moves=0.0)
+    setup = SelfPlaySettings(num_snakes=4, random_opening_turns=4, random_move_fraction=0.0)
     played = [play_game(5, setup, players) for players in ([decoupled, coupled] * 2, [coupled] * 4)]
     assert all(one.points.sum() == pytest.approx(1) for one in played)
     assert not np.array_equal(played[0].rows["move"][:200], played[1].rows["move"][:200])

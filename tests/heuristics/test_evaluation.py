@@ -11,25 +11,25 @@ from hypothesis import strategies as st
 from battlesnake_gym.boards.board import Board
 from battlesnake_gym.rules import Game
 from battlesnake_heuristics.search.evaluation import (
-    DUEL_INPUTS,
-    HEAVIEST,
-    HIDDEN,
+    HIDDEN1,
+    HIDDEN2,
     INPUT_UNIT,
-    INPUTS,
-    LARGEST,
-    SECOND,
+    MAX_ACTIVATION,
+    MAX_WEIGHT,
+    NUM_DUEL_INPUTS,
+    NUM_INPUTS,
     STACKS,
     WEIGHT_UNIT,
     Evaluation,
     EvaluationError,
-    shipped,
+    load_builtin,
 )
-from battlesnake_heuristics.search.quantization import LAYERS, packed
+from battlesnake_heuristics.search.quantization import LAYERS, quantize
 
 _search = pytest.importorskip("battlesnake_heuristics.search._search")
 
 from battlesnake_heuristics.search.search import Search  # noqa: E402
-from battlesnake_heuristics.search.self_play import SearchPlayer, SelfPlaySetup, play_game  # noqa: E402
+from battlesnake_heuristics.search.self_play import SearchPlayer, SelfPlaySettings, play_game  # noqa: E402
 
 from .slow_inputs import value_by_definition  # noqa: E402
 
@@ -43,7 +43,7 @@ TRAINED = {
 }
 
 
-def random_evaluation(seed: int, size: int = HEAVIEST) -> Evaluation:
+def random_evaluation(seed: int, size: int = MAX_WEIGHT) -> Evaluation:
     rng = np.random.default_rng(seed)
     layers = np.zeros(STACKS, LAYERS)
     for name in ("first", "second", "last"):
@@ -54,20 +54,20 @@ def random_evaluation(seed: int, size: int = HEAVIEST) -> Evaluation:
 
 
 @given(
-    st.integers(0, 2**32), st.integers(2, 16), st.sampled_from([3, 200, HEAVIEST]), st.booleans()
+    st.integers(0, 2**32), st.integers(2, 16), st.sampled_from([3, 200, MAX_WEIGHT]), st.booleans()
 )
 def test_every_processor_computes_what_the_definition_says(
     seed: int, living: int, size: int, extreme: bool
 ) -> None:
     rng = np.random.default_rng(seed)
     evaluation = random_evaluation(seed, size)
-    rows = rng.integers(-LARGEST, LARGEST, (2, INPUTS), np.int16, endpoint=True)
+    rows = rng.integers(-MAX_ACTIVATION, MAX_ACTIVATION, (2, NUM_INPUTS), np.int16, endpoint=True)
     if extreme:
-        rows = np.where(rows > 0, LARGEST, -LARGEST).astype(np.int16)
-    stack = np.frombuffer(evaluation.numbers, LAYERS)[min(living - 2, STACKS - 1)]
-    used = DUEL_INPUTS if living == 2 else INPUTS
+        rows = np.where(rows > 0, MAX_ACTIVATION, -MAX_ACTIVATION).astype(np.int16)
+    stack = np.frombuffer(evaluation.network_bytes, LAYERS)[min(living - 2, STACKS - 1)]
+    used = NUM_DUEL_INPUTS if living == 2 else NUM_INPUTS
     expected = [value_by_definition(stack, row[:used]) for row in rows]
-    answers = [_search.values_by(code, evaluation.numbers, rows, living) for code in range(2)]
+    answers = [_search.values_by(code, evaluation.network_bytes, rows, living) for code in range(2)]
     assert answers[0] is not None
     for answer in answers:
         if answer is not None:  # not every processor has them all
@@ -82,24 +82,24 @@ def test_the_network_has_vectors_where_the_search_has_them() -> None:
         vectors = False
     finally:
         _search.think_by("best")
-    row = np.zeros(INPUTS, np.int16)
-    assert (_search.values_by(1, random_evaluation(1).numbers, row, 2) is not None) == vectors
+    row = np.zeros(NUM_INPUTS, np.int16)
+    assert (_search.values_by(1, random_evaluation(1).network_bytes, row, 2) is not None) == vectors
 
 
 def test_weights_are_rounded_to_their_places() -> None:
     rng = np.random.default_rng(1)
     floats: dict[str, Any] = {
-        "first": rng.normal(size=(HIDDEN, INPUTS)),
-        "first_bias": rng.normal(size=HIDDEN),
-        "second": rng.normal(size=(SECOND, HIDDEN)),
-        "second_bias": rng.normal(size=SECOND),
-        "last": rng.normal(size=SECOND),
+        "first": rng.normal(size=(HIDDEN1, NUM_INPUTS)),
+        "first_bias": rng.normal(size=HIDDEN1),
+        "second": rng.normal(size=(HIDDEN2, HIDDEN1)),
+        "second_bias": rng.normal(size=HIDDEN2),
+        "last": rng.normal(size=HIDDEN2),
         "last_bias": np.float64(0.25),
     }
-    evaluation = Evaluation(packed([floats] * STACKS), TRAINED)
-    rows = rng.integers(-512, 512, (20, INPUTS)).astype(np.int16)
-    values = np.frombuffer(_search.values_by(0, evaluation.numbers, rows, 4), np.int32)
-    top = LARGEST / INPUT_UNIT
+    evaluation = Evaluation(quantize([floats] * STACKS), TRAINED)
+    rows = rng.integers(-512, 512, (20, NUM_INPUTS)).astype(np.int16)
+    values = np.frombuffer(_search.values_by(0, evaluation.network_bytes, rows, 4), np.int32)
+    top = MAX_ACTIVATION / INPUT_UNIT
     hidden = np.clip(rows / INPUT_UNIT @ floats["first"].T + floats["first_bias"], 0, top)
     second = np.clip(hidden @ floats["second"].T + floats["second_bias"], 0, top)
     logits = second @ floats["last"] + floats["last_bias"]
@@ -110,8 +110,8 @@ def test_a_file_comes_back_whole(tmp_path: Path) -> None:
     evaluation = random_evaluation(3)
     evaluation.save(tmp_path / "one.evaluation")
     again = Evaluation.load(tmp_path / "one.evaluation")
-    assert again.numbers == evaluation.numbers
-    assert again.facts["trained_for"] == TRAINED["trained_for"]
+    assert again.network_bytes == evaluation.network_bytes
+    assert again.metadata["trained_for"] == TRAINED["trained_for"]
 
 
 @pytest.mark.parametrize("place", ["magic", "facts", "format", "numbers", "end", "empty"])
@@ -176,11 +176,11 @@ def test_where_it_was_trained_its_values_are_the_scores() -> None:
 
 
 def test_what_is_no_network_is_refused() -> None:
-    numbers = random_evaluation(1).numbers
-    row = np.zeros(INPUTS, np.int16)
+    numbers = random_evaluation(1).network_bytes
+    row = np.zeros(NUM_INPUTS, np.int16)
     assert len(numbers) == STACKS * LAYERS.itemsize
     for name in LAYERS.names or ():
-        most = 1 << 29 if "bias" in name else HEAVIEST
+        most = 1 << 29 if "bias" in name else MAX_WEIGHT
         for value in (most, -most, most + 1, -most - 1):
             layers = np.frombuffer(numbers, LAYERS).copy()
             layers[name].flat[-1] = value
@@ -203,8 +203,8 @@ def test_what_is_no_network_is_refused() -> None:
 @pytest.mark.parametrize("snakes", [2, 4, 8])
 def test_the_shipped_evaluation_beats_the_hand_made_weights(snakes: int) -> None:
     """At equal positions a move, each start with seats exchanged; the same games every time."""
-    setup = SelfPlaySetup(snakes=snakes, opening=4, random_moves=0.0)
-    learned, by_hand = SearchPlayer(shipped(), nodes=150), SearchPlayer(nodes=150)
+    setup = SelfPlaySettings(num_snakes=snakes, random_opening_turns=4, random_move_fraction=0.0)
+    learned, by_hand = SearchPlayer(load_builtin(), nodes=150), SearchPlayer(nodes=150)
     points, games = 0.0, 0
     for seed in range(1, 13 if snakes == 2 else 7):
         for first in (0, 1):
@@ -217,9 +217,9 @@ def test_the_shipped_evaluation_beats_the_hand_made_weights(snakes: int) -> None
 
 def test_the_shipped_evaluation_plays_games_of_two_to_eight() -> None:
     for snakes in range(2, 9):
-        assert not shipped().objection(board_of(snakes=snakes))
+        assert not load_builtin().unsupported_reason(board_of(snakes=snakes))
 
 
 def test_the_shipped_evaluation_plays_royale_by_the_map_as_by_the_ruleset() -> None:
     for game in (Game("royale"), Game("royale", "royale"), Game("standard", "royale")):
-        assert not shipped().objection(Board.new(11, 11, 4, game=game))
+        assert not load_builtin().unsupported_reason(Board.new(11, 11, 4, game=game))

@@ -15,7 +15,7 @@ from battlesnake_heuristics.rule_based.filters import (
     starvation,
     walls,
 )
-from battlesnake_heuristics.rule_based.pipeline import Filter, mask
+from battlesnake_heuristics.rule_based.pipeline import Filter, filter_mask
 from battlesnake_heuristics.rule_based.view import View
 
 
@@ -44,7 +44,7 @@ def test_filters_agree_with_the_action_masks_of_training(played: list[Board], ki
     some_were_masked = False
     for board in played:
         expected = action_mask(board.game, board, board.you.id, kind)
-        assert mask(board, KINDS[kind]).tolist() == expected.tolist()
+        assert filter_mask(board, KINDS[kind]).tolist() == expected.tolist()
         some_were_masked |= not expected.all()
     assert some_were_masked or kind in ("none", "wall")  # wrapped boards have no walls
 
@@ -53,7 +53,7 @@ def test_forbidden_is_alive_where_a_move_is_left(played: list[Board]) -> None:
     for board in played:
         if board.safe_moves():
             expected = action_mask(board.game, board, board.you.id, "forbidden")
-            assert mask(board, ALIVE).tolist() == expected.tolist()
+            assert filter_mask(board, ALIVE).tolist() == expected.tolist()
 
 
 def test_healing_hazards_save() -> None:

@@ -14,9 +14,9 @@ import pytest
 from battlesnake_gym import snakes
 from battlesnake_gym.boards.board import Board
 from battlesnake_gym.rules import Game, Settings
-from battlesnake_heuristics.rating.ladder import NAMES
-from battlesnake_heuristics.rating.match import Conditions, play_game, start_seed
-from battlesnake_heuristics.search.search import Search2026, Weights
+from battlesnake_heuristics.rating.ladder import RUNG_NAMES
+from battlesnake_heuristics.rating.match import MatchSettings, play_game, start_seed
+from battlesnake_heuristics.search.search import FrozenSearch, Weights
 
 pytest.importorskip("battlesnake_heuristics.search._search")
 
@@ -128,17 +128,17 @@ def test_the_search_of_2026_answers_as_ever(name: str) -> None:
 
 def test_the_weights_are_those_that_were_found() -> None:
     """By thousands of games, which the ladder's `minimax` played with: none changes by a slip."""
-    assert Weights() == Search2026.WEIGHTS
+    assert Weights() == FrozenSearch.WEIGHTS
 
 
-@pytest.mark.parametrize("name", [name for name in NAMES if "@" not in name])
+@pytest.mark.parametrize("name", [name for name in RUNG_NAMES if "@" not in name])
 def test_a_rung_plays_as_when_it_was_measured(name: str) -> None:
     """A difference here means that a named snake plays otherwise than the rung of its name: give
     the new one another name."""
     digest = hashlib.sha256()
     for index in range(3):
         make = partial(snakes.make, name)
-        played = play_game(Conditions(max_turns=80), [make] * 3, start_seed(2026, index))
+        played = play_game(MatchSettings(max_turns=80), [make] * 3, start_seed(2026, index))
         digest.update(json.dumps([turn.moves for turn in played.turns]).encode())
     assert digest.hexdigest()[:16] == RUNGS[name]
 

@@ -12,7 +12,7 @@ from typing import Any, cast
 
 import pytest
 
-from battlesnake_heuristics.rating.process_pool import TRIES, Pool, answers
+from battlesnake_heuristics.rating.process_pool import MAX_TASK_ATTEMPTS, ProcessPool, run_tasks
 
 
 def squared(folder: Path, kills: int, number: int) -> int:
@@ -25,18 +25,25 @@ def squared(folder: Path, kills: int, number: int) -> int:
 
 
 def test_what_is_lost_with_its_process_is_done_again_and_counted_once(tmp_path: Path) -> None:
-    with Pool(2) as pool:
-        done = list(answers(pool, functools.partial(squared, tmp_path, TRIES - 1), range(5)))
+    with ProcessPool(2) as pool:
+        done = list(
+            run_tasks(pool, functools.partial(squared, tmp_path, MAX_TASK_ATTEMPTS - 1), range(5))
+        )
     assert sorted(done) == [(number, number * number) for number in range(5)]
     tried = sorted(path.name for path in tmp_path.iterdir())
     alone = [f"{number}-0" for number in (1, 2, 4)]
-    assert tried == sorted(alone + [f"{number}-{i}" for number in (0, 3) for i in range(TRIES)])
+    assert tried == sorted(
+        alone + [f"{number}-{i}" for number in (0, 3) for i in range(MAX_TASK_ATTEMPTS)]
+    )
 
 
 def test_what_kills_every_process_is_given_up(tmp_path: Path) -> None:
-    with Pool(1) as pool, pytest.raises(ChildProcessError, match=f"{TRIES} .* killed over 3;"):
-        list(answers(pool, functools.partial(squared, tmp_path, 99), [3]))
-    assert len(list(tmp_path.iterdir())) == TRIES
+    with (
+        ProcessPool(1) as pool,
+        pytest.raises(ChildProcessError, match=f"{MAX_TASK_ATTEMPTS} .* killed over 3;"),
+    ):
+        list(run_tasks(pool, functools.partial(squared, tmp_path, 99), [3]))
+    assert len(list(tmp_path.iterdir())) == MAX_TASK_ATTEMPTS
 
 
 def test_a_pool_may_become_smaller_while_tasks_are_on() -> None:
@@ -52,7 +59,7 @@ def test_a_pool_may_become_smaller_while_tasks_are_on() -> None:
         return -tenths
 
     with Shrinking(4) as pool:
-        found = sorted(answers(cast(Pool, pool), slept, range(7)))
+        found = sorted(run_tasks(cast(ProcessPool, pool), slept, range(7)))
     assert found == [(number, -number) for number in range(7)]
 
 
@@ -63,5 +70,5 @@ def test_ctrl_c_while_the_first_task_is_handed_out_ends_with_that_alone(
         raise KeyboardInterrupt
 
     monkeypatch.setattr("concurrent.futures.ProcessPoolExecutor.submit", interrupted)
-    with Pool(1) as pool, pytest.raises(KeyboardInterrupt):
-        list(answers(pool, abs, [1]))
+    with ProcessPool(1) as pool, pytest.raises(KeyboardInterrupt):
+        list(run_tasks(pool, abs, [1]))

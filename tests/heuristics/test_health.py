@@ -49,7 +49,7 @@ def healths(board: Board) -> Iterator[tuple[str, int]]:
         games.step(np.array([[MOVES.index("right")]], np.uint8))
         yield "engine", int(games.health[0, 0])
     if search.COMPILED:
-        question = search.Search()._question(board, None)[0]
+        question = search.Search()._build_request(board, None)[0]
         fields = (*question[:4], *question[5:11])
         compiled = importlib.import_module("battlesnake_heuristics.search._search")
         (held,), _, _ = compiled.play(*fields, bytes([MOVES.index("right")]))
@@ -60,7 +60,7 @@ def survivals(board: Board) -> Iterator[tuple[str, bool]]:
     """Whether each part of the house takes the move for one that the snake survives."""
     right = MOVES.index("right")
     yield "board", "right" in board.safe_moves()
-    yield "masks", not masks.faults(board.game, board, "me", "right") & masks.HEALTH
+    yield "masks", not masks.move_faults(board.game, board, "me", "right") & masks.HEALTH
     if engine.COMPILED:
         games = engine.Games(1, width=5, height=1, num_snakes=1, game=board.game)
         games.load(0, board)

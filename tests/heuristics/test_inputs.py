@@ -18,22 +18,25 @@ from battlesnake_gym import snakes
 from battlesnake_gym.boards.board import Board
 from battlesnake_gym.rules import Game, Snake, State
 from battlesnake_gym.rules.state import Settings
-from battlesnake_heuristics.analysis.input_attribution import static_chance, worths
+from battlesnake_heuristics.analysis.input_attribution import (
+    attribute_inputs,
+    static_win_probability,
+)
 from battlesnake_heuristics.search import _search
 from battlesnake_heuristics.search import evaluation as evaluation_module
 from battlesnake_heuristics.search.evaluation import (
-    BOARD,
-    INPUTS,
-    LARGEST,
+    BOARD_INPUTS,
     MAGIC,
-    SNAKE,
+    MAX_ACTIVATION,
+    NUM_INPUTS,
+    SNAKE_INPUTS,
     STACKS,
     Evaluation,
     EvaluationError,
-    shipped,
+    load_builtin,
 )
-from battlesnake_heuristics.search.quantization import layers_of
-from battlesnake_heuristics.search.search import inputs
+from battlesnake_heuristics.search.quantization import layers_dtype
+from battlesnake_heuristics.search.search import network_inputs
 
 from .slow_inputs import named_inputs, value_by_definition
 
@@ -73,11 +76,13 @@ def test_they_are_what_the_slow_definition_says_in_any_order(kind: tuple[str, in
     luck = random.Random(1)
     for board in positions(*kind):
         named = named_inputs(board)
-        assert [list(one) for one in named] == [list(BOARD)] + [list(SNAKE)] * (len(named) - 1)
+        assert [list(one) for one in named] == [list(BOARD_INPUTS)] + [list(SNAKE_INPUTS)] * (
+            len(named) - 1
+        )
         expected = list(chain.from_iterable(one.values() for one in named))
-        assert inputs(board).tolist()[: len(expected)] == expected
+        assert network_inputs(board).tolist()[: len(expected)] == expected
         luck.shuffle(board.snakes)
-        assert inputs(board).tolist()[: len(expected)] == expected
+        assert network_inputs(board).tolist()[: len(expected)] == expected
 
 
 def test_rivals_as_near_that_differ_by_the_least_are_told_apart() -> None:
@@ -87,7 +92,7 @@ def test_rivals_as_near_that_differ_by_the_least_are_told_apart() -> None:
         Snake("b", [(14, y) for y in (12, 13, 14)]),
     ]
     found = [
-        inputs(
+        network_inputs(
             Board.from_state(State(5, 25, 25, [you, *order], [(10, 15)]), Game(), "you")
         ).tolist()
         for order in (rivals, rivals[::-1])
@@ -97,22 +102,24 @@ def test_rivals_as_near_that_differ_by_the_least_are_told_apart() -> None:
 
 def test_a_file_of_fewer_inputs_and_hidden_values_means_what_it_says(tmp_path: Path) -> None:
     shape = {"board": ["size", "lead"], "snake": ["stacked", "length"], "hidden": [8, 4]}
-    places, *sizes = evaluation_module._shaped(shape)
-    layers = layers_of(len(places), *sizes)
+    places, *sizes = evaluation_module._parse_shape(shape)
+    layers = layers_dtype(len(places), *sizes)
     rng = np.random.default_rng(1)
     stacks = np.zeros(STACKS, layers)
     for name in layers.names or ():
         stacks[name] = rng.integers(-3000, 3000, stacks[name].shape)
-    facts = dict(shipped().facts) | {"format": 2, "shape": shape}
+    facts = dict(load_builtin().metadata) | {"format": 2, "shape": shape}
     facts |= {"sha256": hashlib.sha256(stacks.tobytes()).hexdigest()}
     path = tmp_path / "narrow.evaluation"
     path.write_bytes(b"\n".join((MAGIC, json.dumps(facts).encode(), stacks.tobytes())))
     narrow = Evaluation.load(path)
     narrow.save(tmp_path / "whole.evaluation")
-    assert Evaluation.load(tmp_path / "whole.evaluation").numbers == narrow.numbers
-    rows = rng.integers(-LARGEST, LARGEST, (50, INPUTS), np.int16)
+    assert Evaluation.load(tmp_path / "whole.evaluation").network_bytes == narrow.network_bytes
+    rows = rng.integers(-MAX_ACTIVATION, MAX_ACTIVATION, (50, NUM_INPUTS), np.int16)
     for living in (3, 4):
-        values = np.frombuffer(_search.values_by(0, narrow.numbers, rows, living) or b"", np.int32)
+        values = np.frombuffer(
+            _search.values_by(0, narrow.network_bytes, rows, living) or b"", np.int32
+        )
         stack = stacks[living - 2]
         assert values.tolist() == [value_by_definition(stack, row[places]) for row in rows]
 
@@ -132,7 +139,7 @@ def test_a_file_of_another_shape_is_refused(
     change: dict[str, Any], why: str, tmp_path: Path
 ) -> None:
     path = tmp_path / "odd.evaluation"
-    shipped().save(path)
+    load_builtin().save(path)
     magic, header, numbers = path.read_bytes().split(b"\n", 2)
     facts = json.loads(header)
     facts["shape"] |= change
@@ -146,23 +153,25 @@ def test_what_an_input_is_worth_is_what_it_changes() -> None:
     you = boards[0].you_id
     boards = [dataclasses.replace(board, you_id=you) for board in boards]
     board = boards[20]
-    found = worths(shipped(), board, boards[:60])
-    assert len(found) == len(BOARD) + 4 * len(SNAKE)
-    assert [abs(one.worth) for one in found] == sorted((abs(o.worth) for o in found), reverse=True)
-    by_name = {(one.whose, one.input.name): one for one in found}
+    found = attribute_inputs(load_builtin(), board, boards[:60])
+    assert len(found) == len(BOARD_INPUTS) + 4 * len(SNAKE_INPUTS)
+    assert [abs(one.attribution) for one in found] == sorted(
+        (abs(o.attribution) for o in found), reverse=True
+    )
+    by_name = {(one.group, one.input.name): one for one in found}
     assert by_name["own", "length"].value == 8 * len(board.you.body)
-    assert by_name["board", "size"].worth == 0  # as everywhere in this game
-    assert by_name["mean", "length"].worth == 0  # not looked at in duels
-    assert 0 < static_chance(shipped(), board) < 1
+    assert by_name["board", "size"].attribution == 0  # as everywhere in this game
+    assert by_name["mean", "length"].attribution == 0  # not looked at in duels
+    assert 0 < static_win_probability(load_builtin(), board) < 1
     with pytest.raises(ValueError, match="does not know this game: trained for"):
-        worths(shipped(), next(positions("standard", 13, 2)), [])
+        attribute_inputs(load_builtin(), next(positions("standard", 13, 2)), [])
 
 
 def test_docs_have_the_table() -> None:
     page = Path(__file__).parents[2] / "docs" / "search.md"
     rows = [
         f"| {kind} | `{one.name}` | {one.unit} |"
-        for kind, group in (("board", BOARD), ("snake", SNAKE))
+        for kind, group in (("board", BOARD_INPUTS), ("snake", SNAKE_INPUTS))
         for one in group.values()
     ]
     assert "\n".join(rows) in page.read_text("utf-8")

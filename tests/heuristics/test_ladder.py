@@ -13,13 +13,13 @@ from battlesnake_gym import snakes
 from battlesnake_heuristics.rating import ladder
 from battlesnake_heuristics.rating.ladder import (
     Ladder,
-    Meetings,
+    PairResults,
     Placement,
-    Placing,
+    PlacementRun,
     Rung,
     fit,
     load,
-    place,
+    run_placement,
 )
 from battlesnake_heuristics.rating.sprt import expected_score
 
@@ -36,7 +36,7 @@ def played(random: np.random.Generator, difference: float, pairs: int) -> list[i
 def test_there_are_ladders_for_duels_and_for_four_with_all_rungs() -> None:
     for count in (2, 4):
         rungs = load(count).rungs
-        assert tuple(rung.name for rung in rungs) == ladder.NAMES
+        assert tuple(rung.name for rung in rungs) == ladder.RUNG_NAMES
         for rung in rungs:
             snakes.make(rung.name)
             assert rung.low <= rung.elo <= rung.high
@@ -54,7 +54,7 @@ def test_the_fit_finds_the_elo_that_games_were_simulated_with() -> None:
     true = dict(zip(("weak", ladder.ANCHOR, "good", "best"), (700, 1000, 1150, 1500), strict=True))
     names = tuple(true)
     meetings = [
-        Meetings(one, other, tuple(played(random, true[one] - true[other], 300)))
+        PairResults(one, other, tuple(played(random, true[one] - true[other], 300)))
         for place, one in enumerate(names)
         for other in names[place + 1 : place + 3]
     ]
@@ -66,20 +66,22 @@ def test_the_fit_finds_the_elo_that_games_were_simulated_with() -> None:
 def test_the_rungs_elo_follow_from_the_games_that_are_kept() -> None:
     data = json.loads(Path(ladder.__file__).with_name("ladder.json").read_text())
     for count, rungs in data["ladders"].items():
-        met = [Meetings(m["one"], m["other"], tuple(m["pairs"])) for m in data["meetings"][count]]
-        elo = fit(met, ladder.NAMES)
+        met = [
+            PairResults(m["one"], m["other"], tuple(m["pairs"])) for m in data["meetings"][count]
+        ]
+        elo = fit(met, ladder.RUNG_NAMES)
         for rung in rungs:
             assert elo[rung["name"]][0] == pytest.approx(rung["elo"], abs=1)
 
 
 def test_who_lost_everything_has_an_elo_all_the_same() -> None:
-    elo = fit([Meetings("weak", ladder.ANCHOR, (20, 0, 0, 0, 0))], ("weak", ladder.ANCHOR))
+    elo = fit([PairResults("weak", ladder.ANCHOR, (20, 0, 0, 0, 0))], ("weak", ladder.ANCHOR))
     assert -500 < elo["weak"][0] < 600
 
 
-def simulated(elo: float, rungs: Ladder, interval: float, seed: int) -> Placing:
+def simulated(elo: float, rungs: Ladder, interval: float, seed: int) -> PlacementRun:
     random = np.random.default_rng(seed)
-    placing = Placing(rungs)
+    placing = PlacementRun(rungs)
     while not (now := placing.placement).games or now.high - now.low > 2 * interval:
         rung = placing.next_rung()
         placing.add(rung.name, int(np.argmax(played(random, elo - rung.elo, 1))))
@@ -96,29 +98,32 @@ def test_simulated_snakes_are_placed_where_they_stand() -> None:
         now = simulated(elo, RUNGS, 100, seed).placement
         held += now.low <= elo <= now.high
         assert now.games < 160
-        assert not now.beyond
+        assert not now.out_of_range
     assert held >= 88  # of 95 that are to be expected
 
 
 def test_quick_rungs_near_the_estimate_are_met_and_not_one_alone() -> None:
     placing = simulated(900, RUNGS, 60, 1)
-    met = {meeting.other: sum(meeting.pairs) for meeting in placing.placement.met}
+    met = {meeting.other: sum(meeting.pairs) for meeting in placing.placement.results}
     assert len(met) >= 3
     assert max(met, key=lambda rung: met[rung]) in ("0", "1", "2", "3")
 
 
 def test_a_snake_beyond_the_ladder_is_said_to_be() -> None:
-    placing = Placing(RUNGS)
+    placing = PlacementRun(RUNGS)
     for _ in range(40):
         placing.add(placing.next_rung().name, 4)
-    assert placing.placement.beyond == "above"
+    assert placing.placement.out_of_range == "above"
     assert "above the ladder" in str(placing.placement)
 
 
 def test_a_snake_is_placed_in_this_process() -> None:
     told: list[Placement] = []
-    now = place(
-        partial(snakes.make, "safe-random"), interval=250, cpu_seconds=5.0, tell=told.append
+    now = run_placement(
+        partial(snakes.make, "safe-random"),
+        precision_elo=250,
+        cpu_seconds=5.0,
+        on_update=told.append,
     )
     assert now == told[-1]
     assert now.games == 2 * len(told)

@@ -11,10 +11,10 @@ from battlesnake_gym import snakes
 from battlesnake_gym.boards.board import Board
 from battlesnake_gym.snakes import Decision
 from battlesnake_heuristics.rating.match import (
-    Conditions,
-    cpu_clock,
+    MatchSettings,
     play_game,
     play_pair,
+    searches_on_cpu_clock,
     start_seed,
 )
 from battlesnake_heuristics.search.search import Search
@@ -29,7 +29,7 @@ def named(name: str) -> snakes.Factory:
 def test_a_pair_is_the_same_start_with_seats_exchanged() -> None:
     """Two snakes that are the same share the points of every pair."""
     for index in range(3):
-        outcome, seconds = play_pair(Conditions(), named("tree"), named("tree"), 1, index)
+        outcome, seconds = play_pair(MatchSettings(), named("tree"), named("tree"), 1, index)
         assert outcome == 2
         assert seconds > 0
 
@@ -37,7 +37,7 @@ def test_a_pair_is_the_same_start_with_seats_exchanged() -> None:
 def test_the_better_side_wins_duels_and_games_of_four() -> None:
     for count in (2, 4):
         outcomes = [
-            play_pair(Conditions(7, 7), named("tree"), named("random"), 3, index, count)[0]
+            play_pair(MatchSettings(7, 7), named("tree"), named("random"), 3, index, count)[0]
             for index in range(3)
         ]
         assert outcomes == [4, 4, 4]
@@ -45,10 +45,10 @@ def test_the_better_side_wins_duels_and_games_of_four() -> None:
 
 def test_a_game_of_sides_ends_with_the_last_snake_of_one() -> None:
     players = [named("tree"), named("random"), named("tree"), named("random")]
-    played = play_game(Conditions(), players, start_seed(1, 1), sides=(0, 1, 0, 1))
+    played = play_game(MatchSettings(), players, start_seed(1, 1), sides=(0, 1, 0, 1))
     assert [snake.alive for snake in played.last.snakes] == [True, False, True, False]
     assert not played.last.is_over()
-    assert [len(cpu) for cpu in played.cpu] == [
+    assert [len(cpu) for cpu in played.cpu_ms] == [
         played.last.turn if snake.alive else snake.eliminated_on for snake in played.last.snakes
     ]
 
@@ -62,9 +62,9 @@ def test_positions_bound_whoever_searches_unless_its_name_does() -> None:
             return super().__call__(board, seconds)
 
     def bounded_by_name(seed: int) -> snakes.Strategy:
-        return snakes.Bounded(Spy(), 7)
+        return snakes.FixedNodes(Spy(), 7)
 
-    conditions = Conditions(7, 7, positions=20, max_turns=3)
+    conditions = MatchSettings(7, 7, nodes=20, max_turns=3)
     play_game(conditions, [lambda seed: Spy(), bounded_by_name, named("hungry")], 5)
     assert set(asked) == {(20, None), (7, None)}
 
@@ -72,20 +72,20 @@ def test_positions_bound_whoever_searches_unless_its_name_does() -> None:
 def test_milliseconds_are_cpu_time_however_long_they_take_on_the_wall() -> None:
     board = Board.new(11, 11, 2)
     board.you_id = board.snakes[0].id
-    with cpu_clock(True):
+    with searches_on_cpu_clock(True):
         began = time.process_time()
         Search()(board, seconds=0.05)
         spent = time.process_time() - began
     assert spent < 0.2  # the wall's clock may show any time meanwhile
-    with cpu_clock(False), cpu_clock(True):
+    with searches_on_cpu_clock(False), searches_on_cpu_clock(True):
         pass
 
 
 def test_a_budget_that_is_none_is_refused() -> None:
     with pytest.raises(ValueError, match="not both"):
-        Conditions(positions=1, milliseconds=1)
+        MatchSettings(nodes=1, move_time_ms=1)
     with pytest.raises(ValueError, match="positions must be above 0"):
-        Conditions(positions=0)
+        MatchSettings(nodes=0)
 
 
 def test_a_search_is_named_with_its_positions() -> None:

@@ -8,13 +8,13 @@ from battlesnake_gym.boards.board import Board
 from battlesnake_gym.replays.replay import Replay
 from battlesnake_gym.snakes import Decision, Reason
 from battlesnake_heuristics.analysis.mistakes import (
-    GAMES,
-    GLANCE,
-    Mark,
-    mistakes,
-    played_on,
-    shares,
-    weighed,
+    ROLLOUT_GAMES,
+    SCREENING_GAMES,
+    MoveAssessment,
+    assess_moves,
+    find_mistakes,
+    rollout_scores,
+    score_after_move,
 )
 
 POCKET = """
@@ -43,17 +43,17 @@ def lost(*, reasons: bool = False) -> Replay:
 
 
 def test_the_move_that_lost_a_game_is_not_the_last_one() -> None:
-    (mark,), seen = mistakes(lost(), ["a", "b"])
+    (mark,), seen = find_mistakes(lost(), ["a", "b"])
     assert (mark.turn, mark.snake_id, mark.move, mark.better) == (0, "a", "left", "right")
-    assert mark.after == 0 < 0.1 < mark.before < 0.3
-    assert (mark.sign, seen) == ("?", 3)
-    assert mistakes(lost(), ["a"], seconds=0) == ([], 0)
+    assert mark.played_win_probability == 0 < 0.1 < mark.best_win_probability < 0.3
+    assert (mark.annotation, seen) == ("?", 3)
+    assert find_mistakes(lost(), ["a"], seconds=0) == ([], 0)
 
 
 def test_a_mark_says_what_a_move_cost() -> None:
     for fell, sign in ((0.29, "?"), (0.31, "??")):
-        mark = Mark(1, "a", "left", "right", 0.5, 0.5 - fell)
-        assert mark.sign == sign
+        mark = MoveAssessment(1, "a", "left", "right", 0.5, 0.5 - fell)
+        assert mark.annotation == sign
 
 
 @pytest.mark.parametrize(("other", "again"), [(0.4, []), (0.5, [3, 7]), (0.62, [3, 7])])
@@ -62,15 +62,15 @@ def test_where_two_moves_cost_about_as_much_more_games_decide(
 ) -> None:
     asked: list[int] = []
 
-    def mark(at: int, games: int, seed: int) -> Mark:
+    def mark(at: int, games: int, seed: int) -> MoveAssessment:
         fell = {3: 0.6, 7: other, 9: 0.05}[at]
-        if games > GAMES:
-            assert seed > GLANCE + GAMES, "other games than before"
+        if games > ROLLOUT_GAMES:
+            assert seed > SCREENING_GAMES + ROLLOUT_GAMES, "other games than before"
             asked.append(at)
             fell = {3: 0.7, 7: 0.3}[at]
-        return Mark(at, "a", "left", "up", fell, 0.0)
+        return MoveAssessment(at, "a", "left", "up", fell, 0.0)
 
-    found = {one.turn: one.fell for one in weighed([3, 7, 9], mark)}
+    found = {one.turn: one.loss for one in assess_moves([3, 7, 9], mark)}
     assert asked == again
     assert max(found, key=found.__getitem__) == 3
     assert found[9] == 0.05
@@ -79,13 +79,13 @@ def test_where_two_moves_cost_about_as_much_more_games_decide(
 @pytest.mark.parametrize("snakes", [2, 4])
 def test_shares_of_games_sum_to_one_and_are_those_of_the_seed(snakes: int) -> None:
     board = Board.new(7, 7, snakes)
-    found = shares(board, 24)
+    found = rollout_scores(board, 24)
     assert sum(found.values()) == pytest.approx(1)
-    assert found == shares(board, 24) != shares(board, 24, seed=25)
+    assert found == rollout_scores(board, 24) != rollout_scores(board, 24, seed=25)
 
 
 def test_a_position_that_ends_the_game_needs_no_games() -> None:
     board = Board.from_text("A . . . . B\n. . . . . .\n. . . . . .")
-    assert played_on(board, "a", "up", {"b": "left"}, 8) == 0
-    assert played_on(board, "b", "left", {"a": "up"}, 8) == 1
-    assert played_on(board, "a", "up", {"b": "up"}, 8) == 0.5
+    assert score_after_move(board, "a", "up", {"b": "left"}, 8) == 0
+    assert score_after_move(board, "b", "left", {"a": "up"}, 8) == 1
+    assert score_after_move(board, "a", "up", {"b": "up"}, 8) == 0.5

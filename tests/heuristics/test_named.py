@@ -6,13 +6,13 @@ from battlesnake_gym import snakes
 from battlesnake_gym.boards.board import Board
 from battlesnake_gym.rules import MOVES, RULESETS, Game
 from battlesnake_gym.rules.state import Settings
-from battlesnake_heuristics.builtin_snakes import NAMED
-from battlesnake_heuristics.rating.match import Conditions, play_game
+from battlesnake_heuristics.builtin_snakes import BUILTIN_SNAKES
+from battlesnake_heuristics.rating.match import MatchSettings, play_game
 
 
 def test_a_dozen_snakes_are_registered_with_a_description() -> None:
-    assert len(NAMED) >= 12
-    for name in NAMED:
+    assert len(BUILTIN_SNAKES) >= 12
+    for name in BUILTIN_SNAKES:
         assert name in snakes.names()
         assert snakes.description(name).endswith(".")
     with pytest.raises(ValueError, match="unknown snake 'nobody'; `battlesnake-gym snakes` lists"):
@@ -20,15 +20,15 @@ def test_a_dozen_snakes_are_registered_with_a_description() -> None:
 
 
 @pytest.mark.parametrize("ruleset", sorted(RULESETS))
-@pytest.mark.parametrize("name", NAMED)
+@pytest.mark.parametrize("name", BUILTIN_SNAKES)
 def test_every_snake_plays_every_ruleset(name: str, ruleset: str) -> None:
     settings = Settings(shrink_every_n_turns=5)
-    conditions = Conditions(7, 7, ruleset, settings=settings, max_turns=40)
+    conditions = MatchSettings(7, 7, ruleset, settings=settings, max_turns=40)
     players = [partial(snakes.make, name)] * (1 if ruleset == "solo" else 3)
     assert play_game(conditions, players, 3).turns
 
 
-@pytest.mark.parametrize("name", NAMED)
+@pytest.mark.parametrize("name", BUILTIN_SNAKES)
 def test_decisions_say_why_and_repeat(name: str) -> None:
     board = Board.new(11, 11, 4, game=Game(seed=5))
     board.you_id = "snake_2"
@@ -40,7 +40,7 @@ def test_decisions_say_why_and_repeat(name: str) -> None:
 
 
 @pytest.mark.parametrize("size", [(1, 1), (1, 5), (2, 2), (25, 3)])
-@pytest.mark.parametrize("name", NAMED)
+@pytest.mark.parametrize("name", BUILTIN_SNAKES)
 def test_every_snake_moves_on_odd_boards(name: str, size: tuple[int, int]) -> None:
     width, height = size
     picture = "\n".join(["A " + ". " * (width - 1)] + [". " * width] * (height - 1))
@@ -54,7 +54,7 @@ SEARCHES = {"minimax", "minimax-2026", "champion"}
 """They refuse a board without a living ``you``."""
 
 
-@pytest.mark.parametrize("name", sorted(NAMED.keys() - SEARCHES))
+@pytest.mark.parametrize("name", sorted(BUILTIN_SNAKES.keys() - SEARCHES))
 def test_a_snake_that_is_out_is_still_answered(name: str) -> None:
     board = Board.from_text("A < < . B\n. . . . ^\n. . . . ^")
     board.step({"a": "left", "b": "up"})
@@ -68,6 +68,6 @@ def test_careful_snakes_beat_careless_ones(careful: str) -> None:
     for number in range(10):
         players = (careful, "safe-random") if number % 2 else ("safe-random", careful)
         factories = [partial(snakes.make, name) for name in players]
-        last = play_game(Conditions(), factories, 1 + 10_007 * number).last
+        last = play_game(MatchSettings(), factories, 1 + 10_007 * number).last
         won += last.snakes[players.index(careful)].alive
     assert won >= 7

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from battlesnake_gym import snakes
 from battlesnake_gym.boards.board import Board
-from battlesnake_gym.engine.engine import COMPILED, FastGames, Games
+from battlesnake_gym.engine.engine import COMPILED, EngineGames, Games
 from battlesnake_gym.rules import MOVES, Game, Settings
-from battlesnake_heuristics.rule_based.pipeline import Pipeline, Verdict, walk
+from battlesnake_heuristics.rule_based.pipeline import Pipeline, Verdict, apply_nodes
 from battlesnake_heuristics.rule_based.view import View
 from tests.battlesnake_gym.played_games import batches, play
 
@@ -23,16 +23,16 @@ def liked(name: str, board: Board) -> set[str]:
     strategy = snakes.make(name)
     assert isinstance(strategy, Pipeline)
     verdict = Verdict()
-    walk(strategy.nodes, View(board), verdict)
-    top = max(verdict.scores[move] for move in verdict.kept)
-    return {move for move in verdict.kept if verdict.scores[move] == top}
+    apply_nodes(strategy.nodes, View(board), verdict)
+    top = max(verdict.scores[move] for move in verdict.remaining)
+    return {move for move in verdict.remaining if verdict.scores[move] == top}
 
 
-def compare(games: FastGames) -> int:
+def compare(games: EngineGames) -> int:
     """Compare all living snakes as all kinds; returns how many decisions those were."""
     compared = 0
     choices = np.zeros((games.num_games, games.num_snakes), np.uint8)
-    for code, name in enumerate(snakes.IN_ENGINE, start=1):
+    for code, name in enumerate(snakes.ENGINE_SNAKES, start=1):
         choices[:] = 99
         games.named_choices(np.full_like(choices, code), choices)
         for i in np.flatnonzero(~games.over).tolist():
@@ -53,7 +53,7 @@ def compare(games: FastGames) -> int:
 def test_they_choose_among_the_same_moves_under_all_rules(
     games: Games, seed: int, turns: int
 ) -> None:
-    assert isinstance(games, FastGames)
+    assert isinstance(games, EngineGames)
     for _ in play(games, seed, turns):
         pass
     compare(games)
@@ -65,7 +65,7 @@ def test_they_choose_among_the_same_moves_in_their_own_games() -> None:
     for game, side in ((Game(), 11), (Game(ruleset="wrapped"), 7), (Game(map="hz_spiral"), 11)):
         game = Game(game.ruleset, game.map, Settings(hazard_damage_per_turn=14))
         games = Games(24, width=side, height=side, num_snakes=4, game=game)
-        assert isinstance(games, FastGames)
+        assert isinstance(games, EngineGames)
         games.reset(np.arange(1, 25))
         kinds = np.random.default_rng(1).integers(2, 7, (24, 4)).astype(np.uint8)
         actions = np.zeros((24, 4), np.uint8)
@@ -79,7 +79,7 @@ def test_they_choose_among_the_same_moves_in_their_own_games() -> None:
 
 def test_a_draw_is_one_of_the_choices_and_each_comes_up() -> None:
     games = Games(512, num_snakes=2)
-    assert isinstance(games, FastGames)
+    assert isinstance(games, EngineGames)
     games.reset(np.arange(1, 513))
     kinds = np.full((512, 2), snakes.engine_code("safe-random"), np.uint8)
     choices, moves = np.zeros_like(kinds), np.zeros_like(kinds)
@@ -94,7 +94,7 @@ def test_a_draw_is_one_of_the_choices_and_each_comes_up() -> None:
 
 def test_seats_of_nobody_are_left_alone_and_unknown_kinds_are_refused() -> None:
     games = Games(2, num_snakes=2)
-    assert isinstance(games, FastGames)
+    assert isinstance(games, EngineGames)
     games.reset(np.array([1, 2]))
     out = np.full((2, 2), 7, np.uint8)
     games.named_moves(np.array([[0, 1], [0, 0]], np.uint8), out)
@@ -109,7 +109,7 @@ def test_seats_of_nobody_are_left_alone_and_unknown_kinds_are_refused() -> None:
 def test_somebodys_own_snake_of_the_name_is_not_the_engines(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    assert [snakes.engine_code(name) for name in snakes.IN_ENGINE] == [1, 2, 3, 4, 5, 6]
+    assert [snakes.engine_code(name) for name in snakes.ENGINE_SNAKES] == [1, 2, 3, 4, 5, 6]
     assert snakes.engine_code("tree") == 0
     monkeypatch.setitem(snakes._factories, "hungry", snakes._factories["hungry"])
     monkeypatch.setattr(snakes, "_in_engine", set(snakes._in_engine))

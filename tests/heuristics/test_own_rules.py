@@ -7,7 +7,7 @@ import pytest
 
 from battlesnake_gym.mdp import masks
 from battlesnake_gym.snakes import Decision
-from battlesnake_heuristics import Filter, View, When, as_mask
+from battlesnake_heuristics import Filter, View, When, to_mask_function
 from battlesnake_heuristics.rule_based import policy_rules
 from battlesnake_heuristics.rule_based.filters import ALIVE, dead_ends
 from tests.heuristics.test_pipeline import OPEN, board_of, leftward
@@ -28,7 +28,7 @@ def close(view: View) -> bool:
 
 
 def decide(*rules: object) -> Decision:
-    return policy_rules.ruled(VALUES, board_of(OPEN), rules, ALIVE)  # type: ignore[arg-type]
+    return policy_rules.apply_policy_rules(VALUES, board_of(OPEN), rules, ALIVE)  # type: ignore[arg-type]
 
 
 def test_without_objection_the_policy_decides() -> None:
@@ -58,7 +58,7 @@ def test_a_tree_looks_at_the_networks_values() -> None:
     decision = decide(When(close, [leftward * 2]))
     assert decision.move == "left"
     assert "close?" in [reason.rule for reason in decision.reasons]
-    far = policy_rules.ruled(
+    far = policy_rules.apply_policy_rules(
         VALUES | {"down": 9.0}, board_of(OPEN), [When(close, [leftward * 2])], ALIVE
     )
     assert far.move == "down"
@@ -98,7 +98,7 @@ def test_the_rules_of_a_file_are_a_training_mask_too(tmp_path: Path) -> None:
 
 
 def test_trees_and_preferences_make_masks() -> None:
-    allows = as_mask([When(lambda view: True, [not_down]), leftward])
+    allows = to_mask_function([When(lambda view: True, [not_down]), leftward])
     board = board_of(OPEN)
     np.testing.assert_array_equal(allows(board.game, board, "a"), [True, False, True, True])
 

@@ -10,7 +10,10 @@ from battlesnake_gym import snakes
 from battlesnake_gym.boards.board import Board
 from battlesnake_gym.mdp import masks
 from battlesnake_heuristics.rule_based import policy_rules
-from battlesnake_heuristics.rule_based.starter_pack_heuristics import seen, take
+from battlesnake_heuristics.rule_based.starter_pack_heuristics import (
+    register_starter_pack,
+    starter_pack_state,
+)
 
 OLD = """
 import numpy as np
@@ -63,7 +66,7 @@ def old(tmp_path: Path) -> Path:
 
 
 def test_it_sees_what_the_pack_s_endpoint_showed() -> None:
-    array, number, turn, health, request = seen(Board.from_text(CORNER))
+    array, number, turn, health, request = starter_pack_state(Board.from_text(CORNER))
     assert array.shape == (21, 21, 3)
     assert (array[7] == -1).all()
     assert array[8, 8:13, 1].tolist() == [5, 1, 0, 0, 0], "row 0 is at the bottom"
@@ -75,13 +78,13 @@ def test_it_sees_what_the_pack_s_endpoint_showed() -> None:
 
 def test_it_plays_rules_and_masks(old: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(Path(__file__).parents[2])  # where a folder is called heuristics
-    with snakes.set_apart():
-        rules = take(old, "mine")
+    with snakes.capture_registrations():
+        rules = register_starter_pack(old, "mine")
         board = Board.from_text(CORNER)
         decision = snakes.make("mine", seed=3)(board)
         assert decision.move == "up"
         values = {"up": 0.1, "down": 0.9, "left": 0.2, "right": 0.5}
-        ruled = policy_rules.ruled(values, board, rules)
+        ruled = policy_rules.apply_policy_rules(values, board, rules)
         assert ruled.move == "up"
         assert "Hit wall" in [reason.note for reason in ruled.reasons]
         mask = masks.action_mask(board.game, board, board.you.id, "mine")
@@ -97,8 +100,8 @@ def test_a_base_class_beside_it_is_the_one_that_it_has(old: Path) -> None:
         "        return negative_heuristics_func\n"
         "    positive_heuristics = lambda func: func\n"
     )
-    with snakes.set_apart():
-        take(old, "turned")
+    with snakes.capture_registrations():
+        register_starter_pack(old, "turned")
         board = Board.from_text(CORNER)
         mask = masks.action_mask(board.game, board, board.you.id, "turned")
     assert mask.tolist() == [False, True, True, False]
@@ -107,14 +110,14 @@ def test_a_base_class_beside_it_is_the_one_that_it_has(old: Path) -> None:
 def test_a_file_of_something_else_is_refused(tmp_path: Path) -> None:
     (tmp_path / "other.py").write_text("x = 1\n")
     with pytest.raises(ValueError, match="heuristics 'MyBattlesnakeHeuristics'"):
-        take(tmp_path / "other.py", "other")
+        register_starter_pack(tmp_path / "other.py", "other")
 
 
 def test_training_is_masked_by_it(old: Path, monkeypatch: Any) -> None:
     from battlesnake_gym.env.vector import VectorBattlesnake
 
-    with snakes.set_apart():
-        take(old, "walls-of-old")
+    with snakes.capture_registrations():
+        register_starter_pack(old, "walls-of-old")
     games = VectorBattlesnake(2, num_snakes=2, width=5, height=5, action_mask="walls-of-old")
     same = VectorBattlesnake(2, num_snakes=2, width=5, height=5, action_mask="wall")
     for one in (games, same):

@@ -11,9 +11,9 @@ from battlesnake_heuristics.rule_based.pipeline import (
     Pipeline,
     Preference,
     When,
+    best_after_filters,
     explain,
-    filtered,
-    mask,
+    filter_mask,
 )
 from battlesnake_heuristics.rule_based.view import View
 
@@ -109,7 +109,7 @@ def test_the_seed_breaks_ties() -> None:
 
 @pytest.mark.parametrize("values", [[-5, -1, -9, -2], [-math.inf, -1, -1, 0]])
 def test_negative_values_never_lose_to_a_vetoed_move(values: list[float]) -> None:
-    assert filtered(values, board_of(CORNER), SAFE).move == "up"
+    assert best_after_filters(values, board_of(CORNER), SAFE).move == "up"
 
 
 def test_the_highest_value_left_wins_whatever_the_signs() -> None:
@@ -117,7 +117,7 @@ def test_the_highest_value_left_wins_whatever_the_signs() -> None:
         by_move = dict(zip(MOVES, values, strict=True))
         best = max(("up", "down", "left"), key=by_move.__getitem__)
         for given in (values, by_move):
-            decision = filtered(given, board_of(OPEN), SAFE)
+            decision = best_after_filters(given, board_of(OPEN), SAFE)
             assert decision.move == best
             assert decision.scores[best] == by_move[best]
             assert decision.reasons[0].rule == "values"
@@ -126,37 +126,37 @@ def test_the_highest_value_left_wins_whatever_the_signs() -> None:
 
 def test_nan_and_missing_values_come_last() -> None:
     nan = math.nan
-    assert filtered([nan, -7, nan, nan], board_of(OPEN), SAFE).move == "down"
-    assert filtered({"down": -7, "right": 3}, board_of(OPEN), SAFE).move == "down"
-    assert filtered([nan] * 4, board_of(CORNER), SAFE).move == "up"
-    decision = filtered([nan, -7, nan, 1], board_of(OPEN), SAFE)
+    assert best_after_filters([nan, -7, nan, nan], board_of(OPEN), SAFE).move == "down"
+    assert best_after_filters({"down": -7, "right": 3}, board_of(OPEN), SAFE).move == "down"
+    assert best_after_filters([nan] * 4, board_of(CORNER), SAFE).move == "up"
+    decision = best_after_filters([nan, -7, nan, 1], board_of(OPEN), SAFE)
     assert decision.reasons[0].scores == {"down": -7, "right": 1}
     assert decision.reasons[0].note == "no number for up, left"
 
 
 def test_equal_values_go_to_the_first_move() -> None:
-    assert filtered([1, 1, 1, 1], board_of(OPEN), []).move == "up"
-    assert filtered([1, 1, 1, 1], board_of(OPEN), [everything]).move == "down"
+    assert best_after_filters([1, 1, 1, 1], board_of(OPEN), []).move == "up"
+    assert best_after_filters([1, 1, 1, 1], board_of(OPEN), [everything]).move == "down"
 
 
 def test_filtered_still_moves_with_nothing_safe_left() -> None:
-    decision = filtered([-4, -3, -2, -1], board_of(TRAPPED), SAFE)
+    decision = best_after_filters([-4, -3, -2, -1], board_of(TRAPPED), SAFE)
     assert decision.move == "up"
-    assert filtered([-4, -3, -2, -1], board_of(TRAPPED), [walls]).move == "right"
+    assert best_after_filters([-4, -3, -2, -1], board_of(TRAPPED), [walls]).move == "right"
 
 
 def test_filtered_refuses_other_shapes() -> None:
     with pytest.raises(ValueError, match="one number for each"):
-        filtered([1, 2, 3], board_of(OPEN), [])
+        best_after_filters([1, 2, 3], board_of(OPEN), [])
     with pytest.raises(ValueError, match="unknown moves"):
-        filtered({"north": 1}, board_of(OPEN), [])
+        best_after_filters({"north": 1}, board_of(OPEN), [])
 
 
 def test_a_mask_is_never_all_false() -> None:
-    assert mask(board_of(CORNER), SAFE).tolist() == [True, False, False, False]
-    assert mask(board_of(OPEN), [everything]).tolist() == [True] * 4
-    assert mask(board_of(TRAPPED), [walls, bodies]).tolist() == [True, False, False, True]
-    assert mask(board_of(OPEN), []).dtype == bool
+    assert filter_mask(board_of(CORNER), SAFE).tolist() == [True, False, False, False]
+    assert filter_mask(board_of(OPEN), [everything]).tolist() == [True] * 4
+    assert filter_mask(board_of(TRAPPED), [walls, bodies]).tolist() == [True, False, False, True]
+    assert filter_mask(board_of(OPEN), []).dtype == bool
 
 
 def test_explain_names_every_rule() -> None:

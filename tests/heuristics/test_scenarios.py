@@ -8,7 +8,7 @@ from battlesnake_gym.boards.board import Board
 from battlesnake_gym.replays.replay import Replay
 from battlesnake_gym.rules import Game
 from battlesnake_heuristics.analysis.scenarios import (
-    SHIPPED,
+    BUILTIN_SCENARIOS,
     Scenario,
     ScenarioError,
     from_json,
@@ -17,7 +17,7 @@ from battlesnake_heuristics.analysis.scenarios import (
     save,
 )
 
-ALL = [scenario for file in SHIPPED for scenario in load(file)]
+ALL = [scenario for file in BUILTIN_SCENARIOS for scenario in load(file)]
 
 TEXT = """\
 scenario: corner
@@ -120,7 +120,7 @@ def test_json_that_is_none_is_refused(tmp_path: Path) -> None:
 def test_any_turn_of_a_replay_becomes_a_scenario(tmp_path: Path) -> None:
     board = Board.new(11, 11, 2, game=Game(seed=4))
     players = {snake.id: snakes.make("cautious", 1) for snake in board.snakes}
-    replay = Replay.played(board, players, max_turns=12)
+    replay = Replay.from_play(board, players, max_turns=12)
     played = replay.turns[7].moves["snake_1"]
     scenario = Scenario.from_replay(replay, 7, "snake_1", [played], note="As it was.")
     assert scenario.board.turn == 7

@@ -21,11 +21,11 @@ from battlesnake_gym.boards.board import Board
 from battlesnake_gym.rules import MOVES, Game, Settings, Snake, State
 from battlesnake_gym.snakes import Decision
 from battlesnake_heuristics.search.search import (
-    CORES,
-    STOP,
-    Gauge,
+    SEARCH_CORES,
+    SHOULD_STOP,
     Search,
-    Statistics,
+    SearchStats,
+    ThreadTuner,
     Weights,
     use_cpu_clock,
 )
@@ -40,9 +40,9 @@ DRAWN = -Weights().draw / 1000
 @pytest.fixture(autouse=True)
 def one_core() -> Iterator[None]:
     """Of no other test: a live snake of the server's has its searches helped on all cores."""
-    CORES.use(1)
+    SEARCH_CORES.use(1)
     yield
-    CORES.use(1)
+    SEARCH_CORES.use(1)
 
 
 def duel(seed: int) -> Board:
@@ -323,16 +323,16 @@ def test_a_search_stops_when_it_is_told_to() -> None:
         asked.append(threading.get_ident())
         return len(asked) == 3
 
-    token = STOP.set(stop)
+    token = SHOULD_STOP.set(stop)
     try:
         with pytest.raises(InterruptedError, match="told to stop"):
             Search()(board, seconds=3600)
         assert asked == [threading.get_ident()] * 3
-        STOP.set(lambda: 1 / 0)
+        SHOULD_STOP.set(lambda: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             Search()(board, seconds=3600)
     finally:
-        STOP.reset(token)
+        SHOULD_STOP.reset(token)
     assert Search(nodes=100)(board).move in MOVES
 
 
@@ -346,7 +346,7 @@ def test_what_was_pondered_over_is_known_when_it_comes() -> None:
     pondered.ponder(board, decision, seconds=200.0)
     asked = [search.think(after, seconds=200.0)[1] for search in (pondered, new)]
     assert [one.depth for one in asked] == [7, 7]
-    assert asked[0].visited < asked[1].visited / 4
+    assert asked[0].nodes < asked[1].nodes / 4
 
 
 def test_where_nothing_is_expected_there_is_nothing_to_ponder_over() -> None:
@@ -361,11 +361,11 @@ def test_pondering_stops_when_it_is_told_to() -> None:
     board = duel(1)
     decision = Search()(board, seconds=0.02)
     began = time.monotonic()
-    token = STOP.set(lambda: True)
+    token = SHOULD_STOP.set(lambda: True)
     try:
         Search().ponder(board, decision, seconds=3600)
     finally:
-        STOP.reset(token)
+        SHOULD_STOP.reset(token)
     assert time.monotonic() - began < 60
 
 
@@ -471,9 +471,9 @@ def test_every_score_is_exact_where_that_is_asked_for() -> None:
             board.step({one.id: (board.safe_moves(one.id) or ["up"])[0] for one in board.living})
 
 
-def _think_twice_then_with_other_weights() -> list[Statistics]:
+def _think_twice_then_with_other_weights() -> list[SearchStats]:
     board = duel(99)
-    search, other = (Search(Weights(lead=lead), max_depth=9) for lead in (7, 6))
+    search, other = (Search(Weights(lead_cap=lead), max_depth=9) for lead in (7, 6))
     return [searcher.think(board, seconds=200.0)[1] for searcher in (search, search, other)]
 
 
@@ -482,9 +482,9 @@ def test_what_was_learnt_for_one_move_is_there_for_the_next() -> None:
     with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
         first, again, other = pool.submit(_think_twice_then_with_other_weights).result()
     assert again.depth == first.depth == 9
-    assert again.visited < first.visited / 4
+    assert again.nodes < first.nodes / 4
     # other weights, other values: they share the table and not what is in it
-    assert other.visited > 1000
+    assert other.nodes > 1000
 
 
 def test_games_at_once_in_threads_share_one_table() -> None:
@@ -503,20 +503,20 @@ def test_games_at_once_in_threads_share_one_table() -> None:
 
 @pytest.fixture
 def two_cores(one_core: None) -> None:
-    CORES.use(2)
+    SEARCH_CORES.use(2)
 
 
 @pytest.mark.usefixtures("two_cores")
 def test_two_cores_look_at_one_position() -> None:
     board = duel(7)
-    alone, helped = (Search(Weights(lead=lead), max_depth=8) for lead in (3, 4))
-    CORES.use(1)
-    visited = alone.think(board, seconds=200.0)[1].visited
-    CORES.use(2)
+    alone, helped = (Search(Weights(lead_cap=lead), max_depth=8) for lead in (3, 4))
+    SEARCH_CORES.use(1)
+    visited = alone.think(board, seconds=200.0)[1].nodes
+    SEARCH_CORES.use(2)
     found, statistics = helped.think(board, seconds=200.0)
     assert statistics.depth == 8, "the one that answers gets as deep"
     assert found.scores[found.move] == max(found.scores.values())
-    assert statistics.visited > 0.3 * visited
+    assert statistics.nodes > 0.3 * visited
 
 
 @pytest.mark.usefixtures("two_cores")
@@ -534,12 +534,12 @@ def test_searches_at_once_get_by_with_the_cores_that_are_free() -> None:
         for _ in range(5):
             found = list(pool.map(lambda _: search(board, seconds=100.0), range(6)))
             assert {decision.move for decision in found} <= set(board.safe_moves())
-    assert CORES._free == 2
+    assert SEARCH_CORES._free == 2
 
 
 def test_there_is_at_least_one_core() -> None:
     with pytest.raises(ValueError, match="count must be 1 or more, got 0"):
-        CORES.use(0)
+        SEARCH_CORES.use(0)
 
 
 @pytest.mark.parametrize(
@@ -554,19 +554,19 @@ def test_there_is_at_least_one_core() -> None:
 def test_as_many_threads_as_are_given_time(
     cores: int, got: Callable[[int], float], threads: int
 ) -> None:
-    gauge, used = Gauge(cores), []
-    for _ in range(3 * Gauge.MANY):
+    gauge, used = ThreadTuner(cores), []
+    for _ in range(3 * ThreadTuner.RETRY_SEARCHES):
         used.append(gauge.threads)
         gauge.observe(got(gauge.threads))
     assert used[0] == cores
     assert used.count(threads) >= 0.85 * len(used)
-    assert gauge.pace == (pytest.approx(0.75 * 0.3) if threads == 1 else 0)
+    assert gauge.throttle_fraction == (pytest.approx(0.75 * 0.3) if threads == 1 else 0)
 
 
 def test_only_one_thread_says_what_is_given_of_a_core() -> None:
     for cores, got, share, threads in ((1, 0.3, 0.3, 1), (2, 1.6, 1.0, 2), (4, 3.2, 1.0, 4)):
-        gauge = Gauge(cores)
-        for _ in range(Gauge.FEW):
+        gauge = ThreadTuner(cores)
+        for _ in range(ThreadTuner.SAMPLE_SEARCHES):
             gauge.observe(got)
         assert (gauge.share, gauge.threads) == (share, threads)
 
@@ -575,7 +575,7 @@ def test_near_its_end_a_search_keeps_to_its_pace() -> None:
     board = duel(7)
     search = Search()
     search(board, 0.05)
-    CORES.use(1, share=0.2)
+    SEARCH_CORES.use(1, share=0.2)
     worked = time.process_time()
     search(board, 0.1)
     assert time.process_time() - worked < 0.05
@@ -586,9 +586,9 @@ def test_only_a_long_search_that_is_alone_is_judged(
     taken: int, long_enough: float, judged: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen: list[float] = []
-    monkeypatch.setattr(Gauge, "observe", lambda self, got: seen.append(got))
+    monkeypatch.setattr(ThreadTuner, "observe", lambda self, got: seen.append(got))
     monkeypatch.setattr("battlesnake_heuristics.search.search.LONG_ENOUGH", long_enough)
-    monkeypatch.setattr(CORES, "_taken", taken)
+    monkeypatch.setattr(SEARCH_CORES, "_taken", taken)
     Search()(duel(1), 0.01)
     assert len(seen) == judged
 
@@ -597,8 +597,8 @@ def test_what_a_search_is_given_is_judged_before_it_rests(monkeypatch: pytest.Mo
     board = duel(7)
     search, seen = Search(), []
     search(board, 0.05)
-    monkeypatch.setattr(Gauge, "observe", lambda self, got: seen.append(got))
-    CORES.use(1, share=0.03)  # less than a busy machine leaves
+    monkeypatch.setattr(ThreadTuner, "observe", lambda self, got: seen.append(got))
+    SEARCH_CORES.use(1, share=0.03)  # less than a busy machine leaves
     began, worked = time.perf_counter(), time.process_time()
     search(board, 0.2)
     used = (time.process_time() - worked) / (time.perf_counter() - began)
@@ -609,7 +609,7 @@ def test_a_search_by_processor_time_never_rests() -> None:
     board = duel(7)
     before = use_cpu_clock(True)
     try:
-        CORES.use(1, share=0.01)
+        SEARCH_CORES.use(1, share=0.01)
         began = time.monotonic()
         Search()(board, 0.05)
         assert time.monotonic() - began < 3  # 7 and more where it takes a hundredth of a core

@@ -114,7 +114,7 @@ def build(folder: Path) -> Path:
     target = folder / f"_search{sysconfig.get_config_var('EXT_SUFFIX')}"
     compiler = (sysconfig.get_config_var("CC") or "cc").split()[0]
     command = [compiler, "-std=gnu11", "-O0", "-shared", "-fPIC", "-DPy_LIMITED_API=0x030B0000"]
-    command += [f"-I{sysconfig.get_path('include')}", f"-I{build_check.SHARED[0].parent}"]
+    command += [f"-I{sysconfig.get_path('include')}", f"-I{build_check.SHARED_SOURCES[0].parent}"]
     command += map(str, folder.glob("*.c"))
     if sys.platform == "darwin":
         command += ["-undefined", "dynamic_lookup"]

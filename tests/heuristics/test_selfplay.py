@@ -9,18 +9,18 @@ from battlesnake_gym.rules import MOVES, Game, Point, Settings, State, is_over, 
 pytest.importorskip("battlesnake_heuristics.search._search")
 
 from battlesnake_gym.boards.board import Board
-from battlesnake_heuristics.search.search import Weights, inputs
+from battlesnake_heuristics.search.search import Weights, network_inputs
 from battlesnake_heuristics.search.self_play import (
-    AT_RANDOM,
-    IN_VAIN,
-    SEARCHED,
-    GameRows,
-    GamesRows,
+    ROW_RANDOM,
+    ROW_SEARCHED,
+    ROW_SEARCHED_RANDOM,
     SearchPlayer,
-    SelfPlaySetup,
+    SelfPlayBatch,
+    SelfPlayGame,
+    SelfPlaySettings,
+    play_from,
     play_game,
     play_games,
-    play_on,
 )
 
 QUICK = SearchPlayer(nodes=40)
@@ -29,29 +29,29 @@ QUICK = SearchPlayer(nodes=40)
 @pytest.mark.parametrize(
     "setup",
     [
-        SelfPlaySetup(snakes=2),
-        SelfPlaySetup(7, 7, 3),
-        SelfPlaySetup(19, 19, 4, max_turns=60),
-        SelfPlaySetup(11, 9, 2, max_turns=80),
-        SelfPlaySetup(snakes=4, ruleset="royale", settings=Settings(shrink_every_n_turns=5)),
-        SelfPlaySetup(snakes=3, ruleset="wrapped"),
-        SelfPlaySetup(snakes=2, ruleset="constrictor"),
-        SelfPlaySetup(snakes=8, ruleset="standard", max_turns=60),
+        SelfPlaySettings(num_snakes=2),
+        SelfPlaySettings(7, 7, 3),
+        SelfPlaySettings(19, 19, 4, max_turns=60),
+        SelfPlaySettings(11, 9, 2, max_turns=80),
+        SelfPlaySettings(num_snakes=4, ruleset="royale", settings=Settings(shrink_every_n_turns=5)),
+        SelfPlaySettings(num_snakes=3, ruleset="wrapped"),
+        SelfPlaySettings(num_snakes=2, ruleset="constrictor"),
+        SelfPlaySettings(num_snakes=8, ruleset="standard", max_turns=60),
     ],
     ids=lambda setup: f"{setup.ruleset}-{setup.width}-{setup.snakes}",
 )
-def test_its_games_are_those_of_the_rules(setup: SelfPlaySetup) -> None:
+def test_its_games_are_those_of_the_rules(setup: SelfPlaySettings) -> None:
     """Every turn replayed by the rules, with the food that the game told of."""
     for seed in range(11, 14):
-        played = play_game(seed, setup, [QUICK] * setup.snakes)
-        seats = [str(seat) for seat in range(setup.snakes)]
+        played = play_game(seed, setup, [QUICK] * setup.num_snakes)
+        seats = [str(seat) for seat in range(setup.num_snakes)]
         state = start(
             Game(setup.ruleset, "standard", setup.settings, seed), setup.width, setup.height, seats
         )
         replayed(played, state, Game(setup.ruleset, "", setup.settings, seed))
 
 
-def replayed(played: GameRows, state: State, game: Game) -> None:
+def replayed(played: SelfPlayGame, state: State, game: Game) -> None:
     ids = [snake.id for snake in state.snakes]
     for turn in range(played.turns):
         rows = played.rows[played.rows["turn"] == turn]
@@ -59,7 +59,7 @@ def replayed(played: GameRows, state: State, game: Game) -> None:
         assert rows["seat"].tolist() == [i for i, s in enumerate(state.snakes) if s.alive]
         for row in rows:
             board = Board.from_state(state, game, ids[row["seat"]])
-            np.testing.assert_array_equal(row["inputs"], inputs(board))
+            np.testing.assert_array_equal(row["inputs"], network_inputs(board))
         step(game, state, {ids[row["seat"]]: MOVES[row["move"]] for row in rows})
         food = int(rows["food"][0])
         assert (rows["food"] == food).all()
@@ -91,12 +91,12 @@ def test_a_game_goes_on_from_any_position() -> None:
     """Lengths, stacked tails, health, hazards and the turn are those of the board."""
     board = Board.from_text(MIDWAY)
     for seed in range(1, 20):
-        played = play_on(board, [QUICK] * len(board.living), seed)
+        played = play_from(board, [QUICK] * len(board.living), seed)
         state = Board.from_state(board, board.game)
         state.snakes = board.copy().living
         replayed(played, state, dataclasses.replace(board.game, map=""))
-    first, *_ = play_on(board, [QUICK] * 2, 1, careful=3).rows
-    assert first == play_on(board, [SearchPlayer(nodes=8 * 40)] * 2, 1).rows[0]
+    first, *_ = play_from(board, [QUICK] * 2, 1, node_doublings=3).rows
+    assert first == play_from(board, [SearchPlayer(nodes=8 * 40)] * 2, 1).rows[0]
     assert played.points.shape == (2,)
 
 
@@ -109,7 +109,7 @@ def place_food(state: State, cell: Point) -> None:
 
 
 def test_food_comes_as_often_as_the_rules_say() -> None:
-    setup = SelfPlaySetup(settings=Settings(food_spawn_chance=50), max_turns=200)
+    setup = SelfPlaySettings(settings=Settings(food_spawn_chance=50), max_turns=200)
     rows = [play_game(seed, setup, [QUICK] * 2).rows for seed in range(1, 12)]
     first = np.concatenate([r[np.append(True, r["turn"][1:] != r["turn"][:-1])] for r in rows])
     share = (first["food"] >= 0).mean()  # 49 %, and always where there is none
@@ -117,22 +117,22 @@ def test_food_comes_as_often_as_the_rules_say() -> None:
 
 
 def test_the_same_seed_plays_the_same_and_another_another() -> None:
-    one, again, other = (play_game(seed, SelfPlaySetup(), [QUICK] * 2) for seed in (5, 5, 6))
+    one, again, other = (play_game(seed, SelfPlaySettings(), [QUICK] * 2) for seed in (5, 5, 6))
     assert one.rows.tobytes() == again.rows.tobytes()
     assert one.rows.tobytes() != other.rows.tobytes()
 
 
 def test_openings_and_random_moves_are_marked() -> None:
-    setup = SelfPlaySetup(opening=0, random_moves=0.0)
-    assert set(play_game(1, setup, [QUICK] * 2).rows["kind"]) == {SEARCHED}
-    setup = SelfPlaySetup(opening=9, random_moves=0.5)
+    setup = SelfPlaySettings(random_opening_turns=0, random_move_fraction=0.0)
+    assert set(play_game(1, setup, [QUICK] * 2).rows["kind"]) == {ROW_SEARCHED}
+    setup = SelfPlaySettings(random_opening_turns=9, random_move_fraction=0.5)
     kinds = np.concatenate([play_game(s, setup, [QUICK] * 2).rows["kind"] for s in range(1, 9)])
-    assert {AT_RANDOM, SEARCHED, IN_VAIN} == set(kinds)
+    assert {ROW_RANDOM, ROW_SEARCHED, ROW_SEARCHED_RANDOM} == set(kinds)
 
 
 def test_players_change_seats_and_rows_tell_who_played() -> None:
     strong, weak = SearchPlayer(nodes=600), SearchPlayer(nodes=8, weights=Weights(territory=-1000))
-    games = play_games(1, SelfPlaySetup(), [strong, weak], moves=3000)
+    games = play_games(1, SelfPlaySettings(), [strong, weak], moves=3000)
     points = np.zeros(2)
     for game in range(len(games.points)):
         those = games.game == game
@@ -144,15 +144,15 @@ def test_players_change_seats_and_rows_tell_who_played() -> None:
         assert seat[0] == game % 2
         points += games.points[game][[seat[0], seat[1]]]
     assert points[0] > 0.9 * points.sum()
-    only = games.of([1])
+    only = games.for_players([1])
     assert set(only.player) == {1}
     assert len(only.rows) == (games.player == 1).sum()
 
 
 def test_games_of_different_sizes_are_joined() -> None:
-    two = play_games(1, SelfPlaySetup(), [QUICK] * 2, moves=50)
-    three = play_games(1, SelfPlaySetup(snakes=3), [QUICK] * 3, moves=50)
-    both = GamesRows.joined([two, three])
+    two = play_games(1, SelfPlaySettings(), [QUICK] * 2, moves=50)
+    three = play_games(1, SelfPlaySettings(num_snakes=3), [QUICK] * 3, moves=50)
+    both = SelfPlayBatch.concatenate([two, three])
     assert both.points.shape == (len(two.points) + len(three.points), 3)
     assert both.points[:, 2][: len(two.points)].sum() == 0
     assert both.game[-1] == len(both.points) - 1
@@ -171,9 +171,9 @@ def test_games_of_different_sizes_are_joined() -> None:
 )
 def test_what_cannot_be_played_is_refused(change: dict[str, Any], players: int, what: str) -> None:
     with pytest.raises(ValueError, match=what):
-        play_game(1, dataclasses.replace(SelfPlaySetup(), **change), [QUICK] * players)
+        play_game(1, dataclasses.replace(SelfPlaySettings(), **change), [QUICK] * players)
 
 
 def test_a_player_without_a_limit_is_refused() -> None:
     with pytest.raises(ValueError, match="limit"):
-        play_game(1, SelfPlaySetup(), [SearchPlayer(nodes=0)] * 2)
+        play_game(1, SelfPlaySettings(), [SearchPlayer(nodes=0)] * 2)

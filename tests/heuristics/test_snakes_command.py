@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from battlesnake_heuristics.builtin_snakes import NAMED
+from battlesnake_heuristics.builtin_snakes import BUILTIN_SNAKES
 from battlesnake_heuristics.commands.snakes_command import main
 from tests.processes import COMMAND, run
 
@@ -10,7 +10,7 @@ from tests.processes import COMMAND, run
 def test_every_snake_is_listed_with_its_description(capsys: pytest.CaptureFixture[str]) -> None:
     assert main([]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert {line.split()[0] for line in lines} >= set(NAMED)
+    assert {line.split()[0] for line in lines} >= set(BUILTIN_SNAKES)
     assert any("Any move that does not kill it at once." in line for line in lines)
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from battlesnake_heuristics.rating.sprt import (
-    OUTCOMES,
+    PAIR_SCORES,
     Sprt,
     _tilted,
     elo,
@@ -30,9 +30,9 @@ def of_mean(kind: str, score: float) -> np.ndarray[tuple[int], np.dtype[np.float
     low, high = -50.0, 50.0
     for _ in range(100):
         tilt = (low + high) / 2
-        chances = np.array(KINDS[kind]) * np.exp(tilt * OUTCOMES)
+        chances = np.array(KINDS[kind]) * np.exp(tilt * PAIR_SCORES)
         chances /= chances.sum()
-        low, high = (tilt, high) if chances @ OUTCOMES < score else (low, tilt)
+        low, high = (tilt, high) if chances @ PAIR_SCORES < score else (low, tilt)
     return chances
 
 
@@ -100,7 +100,7 @@ def test_the_tilted_distribution_has_the_mean_that_is_asked_for(
 ) -> None:
     tilted = np.array(share) * np.exp(_tilted(np.array(share), score))
     assert tilted.sum() == pytest.approx(1)
-    assert tilted @ OUTCOMES == pytest.approx(score)
+    assert tilted @ PAIR_SCORES == pytest.approx(score)
 
 
 def test_bounds_that_are_no_test_are_refused() -> None:

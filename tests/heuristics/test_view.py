@@ -36,22 +36,25 @@ def test_bodies_leave_from_the_tail_and_stacked_ones_later() -> None:
     """)
     tail, middle, head = (view.grid.bit((x, 1)) for x in (2, 1, 0))
     for turns, left in [(0, head | middle | tail), (1, head | middle | tail), (2, head | middle)]:
-        assert view.taken(turns) == left
-    assert view.taken(3) == head
-    assert view.taken(4) == view.taken(99) == 0
+        assert view.blocked_cells(turns) == left
+    assert view.blocked_cells(3) == head
+    assert view.blocked_cells(4) == view.blocked_cells(99) == 0
 
 
 def test_a_constrictor_never_leaves() -> None:
     view = seen("ruleset=constrictor\n. . . .\nA < < .\nA: length=4")
     assert (
-        view.taken(99) == view.taken(1) == view.taken(0) == view.grid.bits([(0, 0), (1, 0), (2, 0)])
+        view.blocked_cells(99)
+        == view.blocked_cells(1)
+        == view.blocked_cells(0)
+        == view.grid.bits([(0, 0), (1, 0), (2, 0)])
     )
 
 
 def test_deadly_hazards_are_no_way_for_anybody() -> None:
     view = seen("hazard_damage_per_turn=100\n. . . .\nA < < .~")
-    assert view.taken(50) == view.grid.bit((3, 0))
-    assert seen("hazard_damage_per_turn=14\n. . . .\nA < < .~").taken(50) == 0
+    assert view.blocked_cells(50) == view.grid.bit((3, 0))
+    assert seen("hazard_damage_per_turn=14\n. . . .\nA < < .~").blocked_cells(50) == 0
 
 
 def test_room_counts_what_opens_in_time() -> None:
@@ -63,9 +66,9 @@ def test_room_counts_what_opens_in_time() -> None:
         v ^ < ^ .
         > > > ^ .
     """)
-    assert view.room("right") == 5
-    assert view.room("left") >= view.you.length
-    assert view.room("up") == 0
+    assert view.num_reachable("right") == 5
+    assert view.num_reachable("left") >= view.you.length
+    assert view.num_reachable("up") == 0
     assert view.turns_to("left", view.grid.bit((2, 1))) == 4
     assert view.turns_to("right", view.grid.bit((2, 1))) is None
 
@@ -79,16 +82,16 @@ def test_flood_finds_walking_distances_on_an_empty_board(played: list[Board]) ->
             for turns, (layer, larger) in enumerate(itertools.pairwise(layers), start=2):
                 assert layer & larger == layer
                 new = larger & ~layer
-                assert not new & view.taken(turns)
+                assert not new & view.blocked_cells(turns)
                 assert not new & ~view.grid.spread(layer)
 
 
 def test_claims_go_to_the_sooner_then_to_the_longer() -> None:
     equal = seen(". . . . . . .\nA < < . > > B\n. . . . . . .")
     halves = [[(x, y) for x in columns for y in range(3)] for columns in ((0, 1, 2), (4, 5, 6))]
-    assert equal.claims() == [equal.grid.bits(half) for half in halves]
+    assert equal.territories() == [equal.grid.bits(half) for half in halves]
     longer = seen(". . . . . . .\nA < < . > > B\n. . . . . . .\nA: length=4")
-    mine, other = longer.claims()
+    mine, other = longer.territories()
     assert mine.bit_count() > other.bit_count()
     assert not mine & other
 
@@ -97,7 +100,7 @@ def test_first_covers_what_a_move_claims(played: list[Board]) -> None:
     for board in played[::5]:
         view = View(board)
         for move in board.safe_moves():
-            claimed = view.first(move)
+            claimed = view.first_reached(move)
             assert claimed & ~view.grid.everything == 0
-            for rival_cells in view.claims(view.grid.bit(view.targets[move]))[1:]:
+            for rival_cells in view.territories(view.grid.bit(view.targets[move]))[1:]:
                 assert not claimed & rival_cells

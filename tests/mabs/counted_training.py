@@ -18,7 +18,7 @@ from battlesnake_rl.mabs.battlesnake_launcher import BattlesnakeLauncher
 from battlesnake_rl.mabs.dqn import apex
 from battlesnake_rl.mabs.dqn.dqn_env_runner import DQNEnvRunner
 from battlesnake_rl.mabs.dqn.replay_buffer import Fragment
-from battlesnake_rl.mabs.dqn.replay_shard import ReplayShard
+from battlesnake_rl.mabs.dqn.replay_shard import ReplayBufferShard
 
 COUNTS = os.environ.get("COUNTS", "")
 
@@ -32,7 +32,7 @@ def note(kind: str, **facts: Any) -> None:
 def note_fragment(kind: str, fragment: Fragment) -> None:
     note(
         kind,
-        digest=hashlib.sha1(fragment.frames.tobytes() + fragment.actions.tobytes()).hexdigest(),
+        digest=hashlib.sha1(fragment.obs.tobytes() + fragment.actions.tobytes()).hexdigest(),
         env_steps=fragment.num_env_steps,
         agent_steps=fragment.num_agent_steps,
     )
@@ -45,7 +45,7 @@ class CountedRunner(DQNEnvRunner):
         return fragment, info
 
 
-class CountedShard(ReplayShard):
+class CountedShard(ReplayBufferShard):
     def add(self, fragment: Fragment) -> None:
         super().add(fragment)
         note_fragment("stored", fragment)
@@ -69,5 +69,5 @@ class Launcher(BattlesnakeLauncher):
 
 if __name__ == "__main__":
     # The driver makes the shards.
-    apex.ReplayShard = CountedShard  # type: ignore[attr-defined]
+    apex.ReplayBufferShard = CountedShard  # type: ignore[attr-defined]
     sys.exit(Launcher.train_main(["--address", os.environ["CLUSTER"]]))

@@ -4,7 +4,7 @@ import os
 import signal
 
 from sagemaker_rl.cluster.ray_node import RayNode
-from sagemaker_rl.job.job_environment import say
+from sagemaker_rl.job.job_environment import log_line
 
 PORT = 6379
 """Of the head, in a network namespace of its own."""
@@ -16,9 +16,9 @@ def main() -> None:
     if address == head:
         node = RayNode.head(address, PORT, cpus)
     else:
-        node = RayNode.member(address, f"{head}:{PORT}", cpus)
+        node = RayNode.worker(address, f"{head}:{PORT}", cpus)
     node.start()
-    say("the node has started")
+    log_line("the node has started")
     signal.pause()
 
 

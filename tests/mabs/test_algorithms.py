@@ -21,11 +21,11 @@ def game(ray_with_games: None) -> Any:
 
 def test_a_model_config_given_whole_keeps_what_it_leaves_out() -> None:
     from battlesnake_rl.mabs.algorithms import configure
-    from sagemaker_rl.job.hyperparameters import override_config
+    from sagemaker_rl.job.hyperparameters import apply_overrides
 
     config = configure("DQN", {})
     before = dict(config.model_config)
-    override_config(config, {"model_config": {"channels": [8]}})
+    apply_overrides(config, {"model_config": {"channels": [8]}})
     assert before["head_plane"] is not None
     assert config.model_config == before | {"channels": [8]}
 
@@ -84,9 +84,12 @@ def test_rllib_trains_on_it(ray_with_games: None, name: str, action_mask: str) -
     with built(config.debugging(log_level="ERROR")) as algorithm:
         for _ in range(60):
             results = algorithm.train()
-            if algorithms.MODULE in results.get("learners", {}):
+            if algorithms.SHARED_MODULE_ID in results.get("learners", {}):
                 break
-        assert results["learners"][algorithms.MODULE]["num_module_steps_trained_lifetime"] > 0
+        assert (
+            results["learners"][algorithms.SHARED_MODULE_ID]["num_module_steps_trained_lifetime"]
+            > 0
+        )
         assert results["env_runners"]["episode_len_mean"] > 1
 
 
@@ -108,7 +111,7 @@ def test_one_policy_for_each_snake_is_a_setting(
     modules = newest / "learner_group" / "learner" / "rl_module"
     assert sorted(p.name for p in modules.iterdir() if p.is_dir()) == ["snake_0", "snake_1"]
     boards = np.zeros((1, 10, 5, 5), np.uint8)
-    assert policy_loader.load(run_folder / "hill-ppo" / "model" / "policy.onnx")[0](
+    assert policy_loader.load_score_fn(run_folder / "hill-ppo" / "model" / "policy.onnx")[0](
         boards
     ).shape == (
         1,

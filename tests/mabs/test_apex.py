@@ -76,7 +76,7 @@ def test_lost_runners_are_asked_now_and_then(
         group.probe_unhealthy_env_runners = MagicMock(return_value=[])
         group._worker_manager.set_actor_state(2, healthy=False)
         asked = []
-        for now in (0.0, 1.0, batched_algorithm.ASK_AGAIN_SECONDS):  # noqa: B007
+        for now in (0.0, 1.0, batched_algorithm.HEALTH_CHECK_INTERVAL_S):  # noqa: B007
             assert algorithm.restore_env_runners(group) == []
             asked.append(group.probe_unhealthy_env_runners.call_count)
         assert asked == [1, 1, 2]

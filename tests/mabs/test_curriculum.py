@@ -15,13 +15,13 @@ CURRICULUM = {"width": 7, "height": 7, "curriculum": [[0, 3], [200, 5], [400, 7]
 
 
 def test_which_boards_when() -> None:
-    from battlesnake_rl.mabs.envs.env_factory import board_sizes, side_at
+    from battlesnake_rl.mabs.envs.env_factory import board_sizes, curriculum_board_size
 
-    assert [side_at(CURRICULUM, steps) for steps in (0, 199, 200, 399, 400, 10**6)] == [
-        *(3, 3, 5, 5, 7, 7)
-    ]
+    assert [
+        curriculum_board_size(CURRICULUM, steps) for steps in (0, 199, 200, 399, 400, 10**6)
+    ] == [*(3, 3, 5, 5, 7, 7)]
     assert board_sizes(CURRICULUM) == [[3, 3], [5, 5], [7, 7]]
-    assert side_at({"width": 7, "height": 7}, 0) is None
+    assert curriculum_board_size({"width": 7, "height": 7}, 0) is None
     assert board_sizes({"width": 9, "height": 7}) == [[9, 7]]
 
 
@@ -80,7 +80,7 @@ def test_the_pack_s_sizes_come_in_turn(
     from battlesnake_rl.mabs.envs import board_size_schedule
     from sagemaker_rl.runs.training_run import restore
 
-    monkeypatch.setattr(board_size_schedule, "side_after", (7, 11, 19, 7).__getitem__)
+    monkeypatch.setattr(board_size_schedule, "board_size_after", (7, 11, 19, 7).__getitem__)
     config = small_config("DQN", iterate_map_size=True, observation=board_size_schedule.OBSERVATION)
     if name != "DQN":
         config = algorithms.configure(name, config.env_config)
@@ -127,7 +127,7 @@ def test_rewards_are_cut_to_their_sign_as_in_the_pack() -> None:
 def test_the_policy_plays_all_of_its_boards(ray_session: None, tmp_path: Path) -> None:
     from battlesnake_gym.boards.board import Board
     from battlesnake_rl.commands.train_command import main
-    from battlesnake_server.onnx_policy import Policy
+    from battlesnake_server.onnx_policy import OnnxPolicy
     from battlesnake_server.strategy_loader import PolicySnake
 
     settings = [
@@ -138,7 +138,7 @@ def test_the_policy_plays_all_of_its_boards(ray_session: None, tmp_path: Path) -
         *("--rl.training.config.min_sample_timesteps_per_iteration", "128"),
     ]
     assert main([*settings, "--runs", str(tmp_path), "--name", "run"]) == 0
-    policy = Policy.load(tmp_path / "run" / "model" / "policy.onnx")
+    policy = OnnxPolicy.load(tmp_path / "run" / "model" / "policy.onnx")
     assert policy.board_sizes == {(5, 5), (7, 7)}
     for side in (5, 7):
         board = Board.new(side, side, 2)

@@ -43,14 +43,14 @@ def made(ray_with_games: None) -> Callable[..., Any]:
 def test_labels_are_what_the_search_says_of_each_position(made: Any, snakes: Any) -> None:
     from battlesnake_gym.boards.board import UNKNOWN_SEED, Board
     from battlesnake_gym.rules import MOVES
-    from battlesnake_heuristics.search.evaluation import chance, shipped
+    from battlesnake_heuristics.search.evaluation import load_builtin, score_to_probability
     from battlesnake_heuristics.search.search import Search
-    from battlesnake_rl.mabs.distil.distil import WORST
+    from battlesnake_rl.mabs.distil.distil import MAX_REGRET
 
     config = made(action_mask="forbidden", num_snakes=snakes)
     config.env_runners(rollout_fragment_length=1)
     config.led_by_search = 0.0
-    search = Search(evaluation=shipped(), nodes=30, exact=True)
+    search = Search(evaluation=load_builtin(), nodes=30, exact=True)
     with built(config) as algorithm:
         runner = algorithm.env_runner
         for _ in range(12):
@@ -69,15 +69,20 @@ def test_labels_are_what_the_search_says_of_each_position(made: Any, snakes: Any
             }
             if allowed:
                 best = max(allowed.values())
-                row = [min(best - allowed[a], WORST) if a in allowed else WORST for a in range(4)]
-                wanted.append((observations[game, seat].copy(), row, 2 * chance(best) - 1))
+                row = [
+                    min(best - allowed[a], MAX_REGRET) if a in allowed else MAX_REGRET
+                    for a in range(4)
+                ]
+                wanted.append(
+                    (observations[game, seat].copy(), row, 2 * score_to_probability(best) - 1)
+                )
         (labels,) = runner.sample()
     assert len(wanted) > 8
     frames, worse, chances = (np.array(one) for one in zip(*wanted, strict=True))
     np.testing.assert_array_equal(labels.frames, frames)
     np.testing.assert_allclose(labels.worse, worse, rtol=1e-3)
     np.testing.assert_allclose(labels.chance, chances, rtol=1e-5)
-    assert (labels.worse[~labels.action_mask] == WORST).all()
+    assert (labels.worse[~labels.action_mask] == MAX_REGRET).all()
 
 
 def test_in_games_that_the_search_leads_its_best_move_is_played(made: Any) -> None:
@@ -126,7 +131,9 @@ def test_labels_turn_with_their_boards(made: Any, way: int) -> None:
             "actions": labels.worse.argmin(-1),
         }
         mask = {"mask": labels.action_mask}
-        wanted = symmetry_transforms.turned(columns | mask, way, "mask", learner._observation)
+        wanted = symmetry_transforms.transform_batch(
+            columns | mask, way, "mask", learner._observation
+        )
     np.testing.assert_array_equal(batch["obs"], wanted["obs"])
     np.testing.assert_array_equal(batch["action_mask"], wanted["mask"])
     worse = batch["worse"].numpy()
@@ -239,8 +246,8 @@ def test_ppo_goes_on_from_it_with_policy_and_value_and_stays_near_at_first(
     made: Any, tmp_path: Path
 ) -> None:
     from battlesnake_rl.mabs.policy import warm_start
-    from battlesnake_rl.mabs.policy.actor_critic import judged
-    from battlesnake_rl.mabs.ppo.ppo import START
+    from battlesnake_rl.mabs.policy.actor_critic import logits_and_values_numpy
+    from battlesnake_rl.mabs.ppo.ppo import KICKSTART_PROBS
 
     with built(made()) as algorithm:
         for _ in range(3):
@@ -252,7 +259,7 @@ def test_ppo_goes_on_from_it_with_policy_and_value_and_stays_near_at_first(
     config = made("PPO").training(start_coeff=[[0, 0.5], [100, 0.0]])
     config.start_from = str(tmp_path)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(warm_start, "read", lambda path: weights)
+        patch.setattr(warm_start, "read_weights", lambda path: weights)
         with built(config) as algorithm:
             learner = algorithm.learner_group._learner
             begun = learner.module["default_policy"]
@@ -260,26 +267,28 @@ def test_ppo_goes_on_from_it_with_policy_and_value_and_stays_near_at_first(
                 assert torch.equal(one, value[name])
             (rollout,) = algorithm.env_runner.sample()
             columns = learner._columns(rollout)
-            logits = np.where(rollout.action_mask, judged(begun, rollout.frames)[0], -np.inf)
+            logits = np.where(
+                rollout.action_mask, logits_and_values_numpy(begun, rollout.frames)[0], -np.inf
+            )
             likely = np.exp(logits) / np.exp(logits).sum(-1, keepdims=True)
-            np.testing.assert_allclose(columns[START], likely, atol=1e-2)
+            np.testing.assert_allclose(columns[KICKSTART_PROBS], likely, atol=1e-2)
             for _ in range(5):
                 learner.learn([rollout], 0)
             again = learner._columns(rollout)
-            np.testing.assert_array_equal(columns[START], again[START])
+            np.testing.assert_array_equal(columns[KICKSTART_PROBS], again[KICKSTART_PROBS])
             learner.learn([rollout], 100)
-            assert START not in learner._columns(rollout)
+            assert KICKSTART_PROBS not in learner._columns(rollout)
 
 
 def test_ppo_begins_with_the_moves_of_a_policy_by_dqn(made: Any) -> None:
     from battlesnake_rl.mabs.policy import warm_start
     from battlesnake_rl.mabs.policy.actor_critic import PolicyNetwork
-    from battlesnake_rl.mabs.policy.q_network import TRUNK, DuelingQNetwork
+    from battlesnake_rl.mabs.policy.q_network import TRUNK_DEFAULTS, DuelingQNetwork
 
     torch.manual_seed(1)
-    settings: dict[str, Any] = {**TRUNK, **TINY}
+    settings: dict[str, Any] = {**TRUNK_DEFAULTS, **TINY}
     theirs, ours = DuelingQNetwork((16, 7, 7), **settings), PolicyNetwork((16, 7, 7), 4, **settings)
     weights = {name: one.numpy() for name, one in theirs.state_dict().items()}
-    warm_start.fill(ours, weights, Path("policy.onnx"))
+    warm_start.load_into(ours, weights, Path("policy.onnx"))
     frames = torch.randint(0, 256, (50, 16, 7, 7), dtype=torch.uint8)
     assert torch.equal(theirs(frames).argmax(-1), ours(frames).argmax(-1))

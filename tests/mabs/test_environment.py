@@ -15,11 +15,11 @@ from battlesnake_rl.mabs.battlesnake_launcher import (
     BattlesnakeLauncher,
 )
 from battlesnake_rl.mabs.envs.env_factory import (
-    DEFAULTS,
+    ENV_CONFIG_DEFAULTS,
     env_options,
     head_plane,
     make_vector,
-    whole,
+    with_defaults,
 )
 from battlesnake_rl.mabs.envs.multi_agent_env import BattlesnakeMultiAgentEnv
 from sagemaker_rl.job import hyperparameters
@@ -38,9 +38,9 @@ def launched(**options: Any) -> dict[str, Any]:
         if name not in {one.name for one in fields(BattlesnakeHyperparameters)}:
             name = f"rl.training.config.env_config.{field}"
         given[name] = value
-    plain, rest = hyperparameters.split(given, BattlesnakeHyperparameters)
+    plain, rest = hyperparameters.split_rllib_overrides(given, BattlesnakeHyperparameters)
     config = BattlesnakeLauncher().get_experiment_config(plain)
-    hyperparameters.override_config(config, rest)
+    hyperparameters.apply_overrides(config, rest)
     env_config: dict[str, Any] = config.env_config
     return env_config
 
@@ -69,16 +69,16 @@ def test_a_wrong_name_is_refused_with_the_nearest(trainer: str) -> None:
 
 def test_a_learner_is_told_of_the_stacked_turns() -> None:
     given = {"observation": "reach", "frames": 3}
-    assert whole(given)["observation"] == {"name": "reach", "frames": 3}
-    assert env_options(given).encoder.frames == 3
+    assert with_defaults(given)["observation"] == {"name": "reach", "frames": 3}
+    assert env_options(given).observation_encoder.frames == 3
     assert head_plane(given) == head_plane({"observation": "reach"}) is not None
     config = algorithms.configure("DQN", given)
     assert config.model_config["head_plane"] == head_plane(given)
 
 
 def test_the_launchers_defaults_are_the_environments() -> None:
-    assert launched() == DEFAULTS == whole({})
-    assert set(DEFAULTS) == {one.name for one in fields(EnvConfig)} - {"frames"} | {
+    assert launched() == ENV_CONFIG_DEFAULTS == with_defaults({})
+    assert set(ENV_CONFIG_DEFAULTS) == {one.name for one in fields(EnvConfig)} - {"frames"} | {
         "curriculum",
         "iterate_map_size",
         "clip_rewards",

@@ -11,27 +11,35 @@ torch = pytest.importorskip("torch", reason="needs the extra rllib")
 pytest.importorskip("battlesnake_heuristics.search._search")
 pytestmark = [pytest.mark.rllib, pytest.mark.usefixtures("one_thread")]
 
-from battlesnake_heuristics.search.evaluation import INPUTS
-from battlesnake_heuristics.search.self_play import AT_RANDOM, IN_VAIN, ROW, SEARCHED, GamesRows
+from battlesnake_heuristics.search.evaluation import NUM_INPUTS
+from battlesnake_heuristics.search.self_play import (
+    ROW_DTYPE,
+    ROW_RANDOM,
+    ROW_SEARCHED,
+    ROW_SEARCHED_RANDOM,
+    SelfPlayBatch,
+)
 from battlesnake_rl.mabs.exit.evaluation_fit import (
-    Model,
+    EvaluationModel,
     Samples,
-    chances,
-    labelled,
-    loss_in_whole_numbers,
+    expected_scores,
+    label_with_td_lambda,
+    quantized_loss,
     stack_of,
 )
 
 
-def games_of(rows: list[tuple[int, int, int, int, int]], points: list[list[float]]) -> GamesRows:
+def games_of(
+    rows: list[tuple[int, int, int, int, int]], points: list[list[float]]
+) -> SelfPlayBatch:
     """Of (game, seat, turn, value, kind) each."""
-    made = np.zeros(len(rows), ROW)
+    made = np.zeros(len(rows), ROW_DTYPE)
     for row, (_, seat, turn, value, kind) in zip(made, rows, strict=True):
         row["seat"], row["turn"], row["value"], row["kind"], row["living"] = (
             seat, turn, value, kind, 2,
         )  # fmt: skip
         row["inputs"][0] = turn
-    return GamesRows(
+    return SelfPlayBatch(
         made,
         np.array([row[0] for row in rows], np.int32),
         np.zeros(len(rows), np.uint8),
@@ -41,10 +49,10 @@ def games_of(rows: list[tuple[int, int, int, int, int]], points: list[list[float
     )
 
 
-def many_games(value_of_winner: int, games: int = 400) -> GamesRows:
+def many_games(value_of_winner: int, games: int = 400) -> SelfPlayBatch:
     """The winner, seat 0, is told three times that it will win; the other that it will lose."""
     rows = [
-        (game, seat, turn, -value_of_winner if seat else value_of_winner, SEARCHED)
+        (game, seat, turn, -value_of_winner if seat else value_of_winner, ROW_SEARCHED)
         for game in range(games)
         for turn in range(3)
         for seat in (0, 1)
@@ -58,7 +66,7 @@ def test_values_become_the_points_that_came_of_them() -> None:
     truth = 1 / (1 + np.exp(-(0.5 * values / 10_000 - 1)))
     points = (rng.random(len(values)) < truth).astype(float)
     living = np.full(len(values), 4, np.uint8)
-    assert np.abs(chances(values, living, points) - truth).max() < 0.03
+    assert np.abs(expected_scores(values, living, points) - truth).max() < 0.03
 
 
 def test_proofs_that_do_not_hold_are_taken_for_what_they_are() -> None:
@@ -66,14 +74,14 @@ def test_proofs_that_do_not_hold_are_taken_for_what_they_are() -> None:
     values = np.repeat(np.array(kinds, np.int32), 1000)
     shares = (0.25, 0.4, 1.0, 0.1, 0.3)
     points = np.concatenate([np.arange(1000) < 1000 * share for share in shares]).astype(float)
-    told = chances(values, np.full(5000, 4, np.uint8), points)
+    told = expected_scores(values, np.full(5000, 4, np.uint8), points)
     np.testing.assert_allclose(told[::1000], shares, atol=0.01)
 
 
 def test_labels_go_back_from_the_end() -> None:
     games = many_games(20_000)
-    samples = labelled(games, trace=0.5)
-    chance = chances(games.rows["value"], games.rows["living"], np.tile([1.0, 0.0], 1200))
+    samples = label_with_td_lambda(games, td_lambda=0.5)
+    chance = expected_scores(games.rows["value"], games.rows["living"], np.tile([1.0, 0.0], 1200))
     won, lost = chance[0], chance[1]
     expected = np.empty(6)
     following = 1.0
@@ -90,12 +98,12 @@ def test_labels_go_back_from_the_end() -> None:
 
 def test_a_random_move_breaks_the_chain_and_openings_are_left_out() -> None:
     games = many_games(20_000)
-    games.rows["kind"][games.rows["turn"] == 0] = AT_RANDOM
-    games.rows["kind"][(games.rows["turn"] == 1) & (games.rows["seat"] == 0)] = IN_VAIN
-    samples = labelled(games, trace=1.0)
+    games.rows["kind"][games.rows["turn"] == 0] = ROW_RANDOM
+    games.rows["kind"][(games.rows["turn"] == 1) & (games.rows["seat"] == 0)] = ROW_SEARCHED_RANDOM
+    samples = label_with_td_lambda(games, td_lambda=1.0)
     turns = samples.inputs[:, 0]
     assert set(turns.tolist()) == {1, 2}
-    chance = chances(
+    chance = expected_scores(
         games.rows["value"][2:6], games.rows["living"][2:6], np.array([1.0, 0, 1.0, 0])
     )
     assert samples.target[0] < 1.0  # its own value: what followed was not meant
@@ -106,7 +114,7 @@ def test_a_random_move_breaks_the_chain_and_openings_are_left_out() -> None:
 def made_up_samples(count: int, seed: int) -> Samples:
     """Points follow from the inputs by a rule that no linear sum finds."""
     rng = np.random.default_rng(seed)
-    inputs = rng.integers(-512, 512, (count, INPUTS)).astype(np.int16)
+    inputs = rng.integers(-512, 512, (count, NUM_INPUTS)).astype(np.int16)
     logits = 3 * np.abs(inputs[:, 0] / 256) - 2 * inputs[:, 20] / 256
     target = (1 / (1 + np.exp(-logits))).astype(np.float32)
     return Samples(inputs, rng.choice([2, 3, 4, 7], count).astype(np.uint8), target)
@@ -114,7 +122,7 @@ def made_up_samples(count: int, seed: int) -> Samples:
 
 def test_a_fit_learns_and_whole_numbers_lose_little_of_it() -> None:
     torch.manual_seed(0)
-    model, samples = Model(), made_up_samples(15_000, 1)
+    model, samples = EvaluationModel(), made_up_samples(15_000, 1)
     before = model.fit(samples, epochs=0.1, batch=256)
     after = model.fit(samples, epochs=15, batch=256)
     fresh = made_up_samples(4000, 2)
@@ -125,7 +133,7 @@ def test_a_fit_learns_and_whole_numbers_lose_little_of_it() -> None:
         those = stack_of(fresh.living) == number
         inputs = torch.from_numpy(fresh.inputs[those][:, : stack.first.in_features])
         in_floats[those] = stack(inputs.float() / 256).detach().numpy()
-    rounded = loss_in_whole_numbers(model.evaluation({}), fresh)
+    rounded = quantized_loss(model.evaluation({}), fresh)
     assert max(after) < min(before)
     assert loss(in_floats, fresh) < 0.4 * loss(base, fresh) + 0.6 * loss(truth, fresh)
     assert rounded == pytest.approx(loss(in_floats, fresh), abs=0.003)

@@ -60,8 +60,8 @@ def test_a_run_leaves_curves_checkpoints_and_an_evaluation(trained: Path) -> Non
     # By these bounds everybody is promoted who is not beaten in every game.
     assert float(table[-1]["promoted"]) >= 1
     evaluation = Evaluation.load(trained / "model" / "champion.evaluation")
-    assert evaluation.facts["command"] == "train --algorithm EXIT"
-    assert [11, 11] in evaluation.facts["trained_for"]["sizes"]
+    assert evaluation.metadata["command"] == "train --algorithm EXIT"
+    assert [11, 11] in evaluation.metadata["trained_for"]["sizes"]
     assert tensorboard_cards.check(trained / "tensorboard")
 
 
@@ -93,13 +93,13 @@ def test_a_doctored_checkpoint_runs_nothing(
 
 def test_it_is_no_policy_and_says_so(trained: Path, capsys: pytest.CaptureFixture[str]) -> None:
     from battlesnake_rl.commands import runs_export_command
-    from battlesnake_rl.mabs.policy.policy_loader import load
+    from battlesnake_rl.mabs.policy.policy_loader import load_score_fn
 
     with pytest.raises(SystemExit):
         runs_export_command.main([str(trained), "-o", str(trained / "policy.onnx")])
     assert "trains an evaluation for the search" in capsys.readouterr().err
     with pytest.raises(ValueError, match=r"model/champion\.evaluation"):
-        load(trained)
+        load_score_fn(trained)
 
 
 def test_without_a_champion_there_is_nothing_to_export(trained: Path, tmp_path: Path) -> None:
@@ -109,7 +109,7 @@ def test_without_a_champion_there_is_nothing_to_export(trained: Path, tmp_path: 
     checkpoint = tmp_path / "checkpoint"
     shutil.copytree(newest, checkpoint)
     (checkpoint / "champion.evaluation").unlink()
-    delivered = BattlesnakeLauncher().export(checkpoint, tmp_path / "model")
+    delivered = BattlesnakeLauncher().export_model(checkpoint, tmp_path / "model")
     assert "no network was as good as the hand-set weights yet" in delivered.model
     assert not (tmp_path / "model").exists()
 
@@ -117,18 +117,18 @@ def test_without_a_champion_there_is_nothing_to_export(trained: Path, tmp_path: 
 def test_each_champions_games_are_labelled_by_themselves() -> None:
     import numpy as np
 
-    from battlesnake_heuristics.search.self_play import SearchPlayer, SelfPlaySetup, play_games
-    from battlesnake_rl.mabs.exit.evaluation_fit import labelled
-    from battlesnake_rl.mabs.exit.exit import SearchedGames, _labelled
+    from battlesnake_heuristics.search.self_play import SearchPlayer, SelfPlaySettings, play_games
+    from battlesnake_rl.mabs.exit.evaluation_fit import label_with_td_lambda
+    from battlesnake_rl.mabs.exit.exit import SelfPlayFragment, _labelled
 
     one, other = (
-        play_games(seed, SelfPlaySetup(7, 7), [SearchPlayer(nodes=20)] * 2, 600)
+        play_games(seed, SelfPlaySettings(7, 7), [SearchPlayer(nodes=20)] * 2, 600)
         for seed in (1, 1000)
     )
-    apart = _labelled([SearchedGames(one, 0, 0), SearchedGames(other, 0, 1)])
-    alone = np.concatenate([labelled(one).target, labelled(other).target])
+    apart = _labelled([SelfPlayFragment(one, 0, 0), SelfPlayFragment(other, 0, 1)])
+    alone = np.concatenate([label_with_td_lambda(one).target, label_with_td_lambda(other).target])
     assert (apart.target == alone).all()
-    together = _labelled([SearchedGames(one, 0, 1), SearchedGames(other, 0, 1)])
+    together = _labelled([SelfPlayFragment(one, 0, 1), SelfPlayFragment(other, 0, 1)])
     assert (together.target != alone).any()
 
 
@@ -193,14 +193,14 @@ def test_without_matches_every_network_takes_over_and_games_grow_deep(
     ray_with_games: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from battlesnake_heuristics.search.evaluation import Evaluation
-    from battlesnake_heuristics.search.self_play import SelfPlaySetup
+    from battlesnake_heuristics.search.self_play import SelfPlaySettings
     from battlesnake_rl.mabs.exit import exit, exit_self_play
 
-    quick = ((0.5, SelfPlaySetup(7, 7)), (0.5, SelfPlaySetup(7, 7, 3)))
+    quick = ((0.5, SelfPlaySettings(7, 7)), (0.5, SelfPlaySettings(7, 7, 3)))
     for module in (exit, exit_self_play):
-        monkeypatch.setattr(module, "MIX", quick)
+        monkeypatch.setattr(module, "GAME_MIX", quick)
     monkeypatch.setattr(exit, "POSITIONS", (30,))
-    monkeypatch.setattr(exit, "DEEP_POSITIONS", (31,))
+    monkeypatch.setattr(exit, "DEEP_NODE_CHOICES", (31,))
     config = exit.EXITConfig()
     config.update_from_dict(
         {"moves": 3000, "match_pairs": 0, "deep_from": 5000, "in_memory": 3, "first_in_memory": 2}
@@ -234,7 +234,7 @@ def test_without_matches_every_network_takes_over_and_games_grow_deep(
         assert again.train()["promoted"] == 4
         assert len(again.memory) == 3
         assert again.champion.numbers != algorithm.champion.numbers
-    known = Evaluation.load(tmp_path / "champion.evaluation").facts
+    known = Evaluation.load(tmp_path / "champion.evaluation").metadata
     assert known["trained_for"]["sizes"] == [[7, 7]]
     assert known["trained_for"]["snakes"] == [2, 3]
     assert known["trained_for"]["maps"] == ["standard"]
@@ -243,7 +243,7 @@ def test_without_matches_every_network_takes_over_and_games_grow_deep(
 
 
 def test_a_placement_is_kept_and_paid_for(ray_with_games: None) -> None:
-    from battlesnake_heuristics.search.evaluation import SHIPPED, Evaluation
+    from battlesnake_heuristics.search.evaluation import BUILTIN_PATH, Evaluation
     from battlesnake_rl.mabs.exit.exit import EXITConfig
 
     config = EXITConfig()
@@ -252,7 +252,7 @@ def test_a_placement_is_kept_and_paid_for(ray_with_games: None) -> None:
         algorithm.progress.cpu_seconds = 15.0
         algorithm._measure(least=1.0)
         assert not algorithm.strength.measurements, "there is no champion"
-        algorithm.champion = Evaluation.load(SHIPPED)
+        algorithm.champion = Evaluation.load(BUILTIN_PATH)
         algorithm._measure(least=2.0)
         assert not algorithm.strength.measurements, "1.5 seconds are owed"
         algorithm._measure(least=1.0)

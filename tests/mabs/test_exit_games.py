@@ -14,13 +14,13 @@ pytestmark = pytest.mark.rllib
 from battlesnake_gym.boards.board import Board
 from battlesnake_gym.rules import Game
 from battlesnake_heuristics.search.evaluation import Evaluation
-from battlesnake_heuristics.search.self_play import SearchPlayer, SelfPlaySetup, play_game
-from battlesnake_rl.mabs.exit.evaluation_fit import Model
+from battlesnake_heuristics.search.self_play import SearchPlayer, SelfPlaySettings, play_game
+from battlesnake_rl.mabs.exit.evaluation_fit import EvaluationModel
 from battlesnake_rl.mabs.exit.exit_self_play import SearchOpponents, play_pair, trained_for
 
 
 def untrained() -> Evaluation:
-    return Model().evaluation({"trained_for": trained_for()})
+    return EvaluationModel().evaluation({"trained_for": trained_for()})
 
 
 def test_a_network_that_no_file_holds_yet_plays_what_it_was_trained_for(tmp_path: Path) -> None:
@@ -28,15 +28,15 @@ def test_a_network_that_no_file_holds_yet_plays_what_it_was_trained_for(tmp_path
     made.save(tmp_path / "made.evaluation")
     read = Evaluation.load(tmp_path / "made.evaluation")
     for setup in (
-        SelfPlaySetup(),
-        SelfPlaySetup(7, 7),
-        SelfPlaySetup(19, 19, 4),
-        SelfPlaySetup(ruleset="wrapped", snakes=4),
+        SelfPlaySettings(),
+        SelfPlaySettings(7, 7),
+        SelfPlaySettings(19, 19, 4),
+        SelfPlaySettings(ruleset="wrapped", num_snakes=4),
     ):
         game = Game(ruleset=setup.ruleset)
-        board = Board.new(setup.width, setup.height, setup.snakes, game=game)
-        assert made.objection(board) == read.objection(board) == ""
-    assert "11x12" in made.objection(Board.new(11, 12))
+        board = Board.new(setup.width, setup.height, setup.num_snakes, game=game)
+        assert made.unsupported_reason(board) == read.unsupported_reason(board) == ""
+    assert "11x12" in made.unsupported_reason(Board.new(11, 12))
 
 
 @pytest.mark.parametrize(
@@ -46,8 +46,8 @@ def test_a_network_that_no_file_holds_yet_plays_what_it_was_trained_for(tmp_path
 )
 def test_what_is_learned_plays_the_family_it_learned_from(game: Game, snakes: int) -> None:
     evaluation = untrained()
-    assert evaluation.objection(Board.new(11, 11, snakes, game=game)) == ""
-    assert "not 9x9" in evaluation.objection(Board.new(9, 9, snakes, game=game))
+    assert evaluation.unsupported_reason(Board.new(11, 11, snakes, game=game)) == ""
+    assert "not 9x9" in evaluation.unsupported_reason(Board.new(9, 9, snakes, game=game))
 
 
 def test_the_stronger_of_two_wins_the_match() -> None:
@@ -64,5 +64,5 @@ def test_the_search_takes_the_weights_of_every_style(tmp_path: Path) -> None:
             return 9.0
 
     style = SearchOpponents(tmp_path, Widest(np.random.PCG64(1))).style()
-    game = play_game(1, SelfPlaySetup(max_turns=3), [SearchPlayer(weights=style, nodes=10)] * 2)
+    game = play_game(1, SelfPlaySettings(max_turns=3), [SearchPlayer(weights=style, nodes=10)] * 2)
     assert game.turns <= 3

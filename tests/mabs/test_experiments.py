@@ -18,11 +18,11 @@ def configured(*arguments: str) -> tuple[str, Any]:
     parser = argparse.ArgumentParser(allow_abbrev=False)
     hyperparameters.add_flags(parser, launcher.hyperparameters_class)
     given = hyperparameters.collect(*parser.parse_known_args(arguments), {})
-    values = {**launcher.presets(given, {})[0], **given}
-    plain, overrides = hyperparameters.split(values, launcher.hyperparameters_class)
+    values = {**launcher.experiment_defaults(given, {})[0], **given}
+    plain, overrides = hyperparameters.split_rllib_overrides(values, launcher.hyperparameters_class)
     config = launcher.get_experiment_config(plain)
-    hyperparameters.override_config(config, overrides)
-    return launcher.default_name(plain), config
+    hyperparameters.apply_overrides(config, overrides)
+    return launcher.default_run_name(plain), config
 
 
 def test_every_file_is_an_experiment() -> None:
@@ -123,6 +123,6 @@ def test_what_is_given_decides_what_is_trained(
 ) -> None:
     from battlesnake_rl.mabs.battlesnake_launcher import BattlesnakeLauncher
 
-    presets, said = BattlesnakeLauncher().presets(given, before)
+    presets, said = BattlesnakeLauncher().experiment_defaults(given, before)
     assert presets.get("algorithm") == algorithm
     assert re.search(line, said)

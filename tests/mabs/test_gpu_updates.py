@@ -117,7 +117,7 @@ def test_ppo_waits_for_nothing(copied: list[str]) -> None:
         frames=frames_for(learner),
         action_mask=np.ones((COUNT, 4), np.bool_),
         actions=np.zeros(COUNT, np.int64),
-        log_chances=np.zeros(COUNT, np.float32),
+        log_probs=np.zeros(COUNT, np.float32),
         acted=made,
         values=np.zeros((5, 8, 2), np.float32),
         rewards=np.ones(shape, np.float32),
@@ -132,14 +132,14 @@ def test_ppo_waits_for_nothing(copied: list[str]) -> None:
 
 
 def test_distil_waits_for_nothing(copied: list[str]) -> None:
-    from battlesnake_rl.mabs.distil.distil import Labelled
+    from battlesnake_rl.mabs.distil.distil import ExpertLabels
 
     learner = learner_of("DISTIL", minibatch_size=32)
-    labels = Labelled(
+    labels = ExpertLabels(
         frames=frames_for(learner),
         action_mask=np.ones((COUNT, 4), np.bool_),
-        worse=np.zeros((COUNT, 4), np.float16),
-        chance=np.zeros(COUNT, np.float32),
+        regrets=np.zeros((COUNT, 4), np.float16),
+        value_targets=np.zeros(COUNT, np.float32),
     )
     copied.clear()
     learner.learn([labels], 0)

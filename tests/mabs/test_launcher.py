@@ -90,7 +90,7 @@ def test_a_run_leaves_what_it_was_its_games_and_a_report(trained: Path) -> None:
 
     run = Run(trained)
     assert run.state == "done"
-    assert run.part == 1
+    assert run.progress_fraction == 1
     assert run.settings["map_size"] == "5"
     assert run.settings["observation"] == "planes"
     assert run.settings["rl.training.config.rollout_fragment_length"] == "8"
@@ -211,12 +211,12 @@ def test_a_policy_with_a_flipped_bit_is_refused_by_every_loader(
     path = tmp_path / "policy.onnx"
     for suffix in (".onnx", ".json"):
         shutil.copy((trained / "model" / "policy.onnx").with_suffix(suffix), tmp_path)
-    policy_loader.load(path)
+    policy_loader.load_score_fn(path)
     content = bytearray(path.read_bytes())
     content[len(content) // 2] ^= 1
     path.write_bytes(content)
     with pytest.raises(ValueError, match="sha256"):
-        policy_loader.load(path)
+        policy_loader.load_score_fn(path)
     with pytest.raises(SystemExit):
         evaluate_command.main([str(path), "--games", "1"])
     assert "export the policy again" in capsys.readouterr().err
@@ -336,7 +336,7 @@ def test_cpu_minutes_end_a_training_and_count_over_all_its_parts(
         ray_launcher._check_cpu_minutes(1.0, training_run.CSV_COLUMNS)
     run, trained = run_folder / "DQN-5x5-2", []
     for part, minutes in ((0.0, 0.02), (9.0, 0.02), (9.0, 0.05)):
-        monkeypatch.setattr(training_run, "CLEARLY_LESS", part)
+        monkeypatch.setattr(training_run, "LOW_CPU_FRACTION", part)
         assert train(run_folder, "--cpu-minutes", str(minutes)) == 0
         trained.append([float(row["cpu_minutes"]) for row in rows(run)])
         assert trained[-1][-1] >= minutes
@@ -424,13 +424,13 @@ def test_one_process_a_run_and_ctrl_c_twice_is_as_good_as_once(
     last = checkpoints.newest(run / "checkpoints")
     assert last is not None
     assert f"resumes from {last}" in out
-    assert checkpoints.read_facts(last)["training_iteration"] == len(rows(run))
+    assert checkpoints.read_metadata(last)["training_iteration"] == len(rows(run))
     # Killed in the middle of a line: what the checkpoint keeps of the curve is whole.
     with (run / "progress.csv").open("r+b") as file:
         file.truncate(file.seek(0, os.SEEK_END) - 7)
         file.seek(0, os.SEEK_END)
         file.write(b"1.e,,\n")
-    done = checkpoints.read_facts(last)["training_iteration"]
+    done = checkpoints.read_metadata(last)["training_iteration"]
     assert train(run_folder, "--num-iters", str(done + 1)) == 0
     assert [int(row["training_iteration"]) for row in rows(run)] == list(range(1, done + 2))
 

@@ -16,12 +16,12 @@ COUNT = 64
 
 
 def test_what_a_gpu_computes_is_read_once_it_has_come(monkeypatch: pytest.MonkeyPatch) -> None:
-    from battlesnake_rl.mabs.base.torch_learner import coming
+    from battlesnake_rl.mabs.base.torch_learner import copy_to_cpu_async
 
     gpu = MagicMock()
     gpu.tensor.device.type = "cuda"
     monkeypatch.setattr("torch.cuda.Event", gpu.event)
-    arrived = coming(gpu.tensor)
+    arrived = copy_to_cpu_async(gpu.tensor)
     done = [name.replace("()", "") for name, *_ in gpu.mock_calls]
     assert done == ["tensor.to", "event", "event.record"]
     arrived()
@@ -184,7 +184,7 @@ def test_two_learners_learn_as_one(small_config: Any) -> None:
     try:
         two.learner_group.set_state(one.learner_group.get_state())
         shape = one.env_runner.env.single_observation_space.shape
-        batch = Batch(rows=np.arange(48), **made_up(48, shape))
+        batch = Batch(indices=np.arange(48), **made_up(48, shape))
         errors = [algorithm._learn(batch) for algorithm in (one, two)]
         assert errors[0].shape == (48,)
         np.testing.assert_allclose(errors[1], errors[0], rtol=1e-4)

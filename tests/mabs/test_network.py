@@ -39,9 +39,9 @@ def planes(count: int, seed: int = 0) -> Any:
 
 @pytest.mark.parametrize("side", [1, 3, 7, 11, 19, 21, 25])
 def test_any_board_size(side: int) -> None:
-    from battlesnake_rl.mabs.policy.q_network import TRUNK, DuelingQNetwork
+    from battlesnake_rl.mabs.policy.q_network import TRUNK_DEFAULTS, DuelingQNetwork
 
-    settings: dict[str, Any] = {**TRUNK, "head_plane": 6}
+    settings: dict[str, Any] = {**TRUNK_DEFAULTS, "head_plane": 6}
     network = DuelingQNetwork((10, side, side), **settings)
     q_values = network(torch.zeros((2, 10, side, side), dtype=torch.uint8))
     assert q_values.shape == (2, 4)
@@ -58,7 +58,7 @@ def test_the_glimpse_is_what_lies_around_the_head(height: int, width: int) -> No
     for cell, board in enumerate(boards):
         y, x = divmod(cell, width)
         board[1, y, x] = 255
-    _, glimpse = trunk.look(torch.from_numpy(boards))
+    _, glimpse = trunk.prepare_input(torch.from_numpy(boards))
     assert glimpse is not None
     seen = glimpse.numpy().reshape(-1, 5, 5, 3)
     padded = np.pad(boards, ((0, 0), (0, 0), (2, 2), (2, 2)))
@@ -160,7 +160,7 @@ def test_bfloat16_says_nearly_the_same(module: Any) -> None:
 def test_the_mean_of_the_weights_leans_towards_late_ones(module: Any) -> None:
     from copy import deepcopy
 
-    from battlesnake_rl.mabs.policy.q_network import RECENT
+    from battlesnake_rl.mabs.policy.q_network import POLY_DECAY_ETA
 
     learner = deepcopy(module)
     drawn = np.random.default_rng(0).normal(size=(40, 4)).astype(np.float32)
@@ -168,7 +168,9 @@ def test_the_mean_of_the_weights_leans_towards_late_ones(module: Any) -> None:
         learner.network.advantage.bias.data = torch.from_numpy(bias)
         learner.update_mean()
     # In closed form: what was drawn t-th weighs (t + 1) (t + 2) ... (t + RECENT).
-    shares = np.array([math.comb(t + RECENT, RECENT) for t in range(len(drawn))], np.float64)
+    shares = np.array(
+        [math.comb(t + POLY_DECAY_ETA, POLY_DECAY_ETA) for t in range(len(drawn))], np.float64
+    )
     expected = (shares / shares.sum()) @ drawn
     np.testing.assert_allclose(learner.mean.module.advantage.bias, expected, rtol=1e-4)
     assert int(learner.mean.n_averaged) == len(drawn)

@@ -24,7 +24,7 @@ def seated(
     """
     from battlesnake_gym.env.past_selves import PastSelves
     from battlesnake_rl.mabs.envs.env_factory import make_vector
-    from battlesnake_rl.mabs.envs.training_opponents import Opponents
+    from battlesnake_rl.mabs.envs.training_opponents import TrainingOpponents
 
     selves = PastSelves(lambda function: function)
     for function in past:
@@ -32,8 +32,8 @@ def seated(
 
     vector = make_vector(games, SMALL | {"num_snakes": 3, "width": 7, "height": 7})
     frames, infos = vector.reset(seed=2)
-    opponents = Opponents(shares, vector, np.random.default_rng(1), selves)
-    opponents.sit_down(infos["reset"])
+    opponents = TrainingOpponents(shares, vector, np.random.default_rng(1), selves)
+    opponents.draw_seats(infos["reset"])
     return opponents, frames, infos
 
 
@@ -127,20 +127,20 @@ def test_a_past_self_keeps_its_seats_until_the_game_is_over_and_hears_how_it_wen
 
 
 def test_hard_past_selves_are_drawn_more_often_and_all_of_training_is_kept() -> None:
-    from battlesnake_gym.env.past_selves import KEPT, PastSelves
+    from battlesnake_gym.env.past_selves import MAX_PAST_SELVES, PastSelves
 
     selves = PastSelves(lambda weights: lambda frames: np.full((1, 4), weights, np.float32))
     for number in range(1, 101):
         selves.add(float(number))
     assert selves.numbers[0] == 1  # the first
-    assert KEPT / 2 <= len(selves) <= KEPT
+    assert MAX_PAST_SELVES / 2 <= len(selves) <= MAX_PAST_SELVES
     assert set(np.diff(selves.numbers)) == {16}  # evenly over all of training
     # One that was given up is stood in for by the one before it.
-    assert selves.values(20, np.zeros((1, 1), np.uint8))[0, 0] == 17.0
+    assert selves.act(20, np.zeros((1, 1), np.uint8))[0, 0] == 17.0
     hard, easy = selves.numbers[2], selves.numbers[4]
     for _ in range(20):
         for number in selves.numbers:
-            selves.note(number, {hard: 0.0, easy: 1.0}.get(number, 0.7))
+            selves.record_result(number, {hard: 0.0, easy: 1.0}.get(number, 0.7))
     random = np.random.default_rng(1)
     drawn = [selves.draw(random, set()) for _ in range(500)]
     assert drawn.count(hard) > 0.5 * len(drawn) > 20 * drawn.count(easy)
@@ -149,7 +149,7 @@ def test_hard_past_selves_are_drawn_more_often_and_all_of_training_is_kept() -> 
     copy = PastSelves(lambda weights: lambda frames: np.full((1, 4), weights, np.float32))
     copy.set_state(selves.get_state())
     assert copy.get_state() == selves.get_state()
-    np.testing.assert_array_equal(copy.chances(), selves.chances())
+    np.testing.assert_array_equal(copy.sampling_probabilities(), selves.sampling_probabilities())
 
 
 def test_as_long_as_there_is_no_past_self_the_seats_are_the_learners() -> None:
@@ -199,10 +199,10 @@ def test_a_frozen_policy_plays_by_its_values(frozen: Callable[..., str]) -> None
 
 
 def test_a_list_of_opponents_shares_the_seats_evenly_and_policies_see_their_own() -> None:
-    from battlesnake_rl.mabs.envs.env_factory import whole
+    from battlesnake_rl.mabs.envs.env_factory import with_defaults
 
     pytest.importorskip("onnxruntime", reason="needs the extra server")
-    shares = whole({"opponents": ["shipped", "past"]})["opponents"]
+    shares = with_defaults({"opponents": ["shipped", "past"]})["opponents"]
     assert shares == {"shipped": 1 / 3, "past": 1 / 3}
     opponents, frames, infos = seated(shares, games=40, past=[lambda boards: boards[:, 0, 0, :4]])
     unset = 77
@@ -225,7 +225,7 @@ def runner(small_config: Any) -> Any:
 
     config = small_config("DQN", num_snakes=3, opponents=SHARES)
     one = DQNEnvRunner(config=config, worker_index=0, num_workers=0)
-    one.remember(one.module.get_state())
+    one.add_past_self(one.module.get_state())
     return one
 
 
@@ -254,7 +254,7 @@ def test_past_selves_play_by_the_weights_of_then_and_survive_a_checkpoint(
 ) -> None:
     from battlesnake_rl.mabs.base import batched_algorithm
 
-    monkeypatch.setattr(batched_algorithm, "PAST_SELF_EVERY", 200)
+    monkeypatch.setattr(batched_algorithm, "PAST_SELF_INTERVAL", 200)
     config = small_config(algorithm, num_snakes=3, opponents=SHARES)
     one = config.build_algo()
     for _ in range(3):

@@ -60,14 +60,14 @@ def slow_advantage(rollout: Any, where: Any, gamma: float, lambda_: float, trust
 
 @pytest.mark.parametrize("lags", [False, True])
 def test_advantages_are_the_sums_that_they_are_defined_as(ppo: Any, lags: bool) -> None:
-    from battlesnake_rl.mabs.ppo.ppo import advantages
+    from battlesnake_rl.mabs.ppo.ppo import compute_advantages
 
     with built(ppo(max_turns=12, opponents={"random": 0.3})) as algorithm:
         rollout = sampled(algorithm, num_timesteps=8 * 40)
     random = np.random.default_rng(1)
     rollout.values[:] = random.normal(size=rollout.values.shape)
     trust = random.random(rollout.rewards.shape) if lags else np.ones(rollout.rewards.shape)
-    found = advantages(rollout, 0.9, 0.8, trust.astype(np.float32))
+    found = compute_advantages(rollout, 0.9, 0.8, trust.astype(np.float32))
     assert (found[~rollout.acted] == 0).all()
     assert rollout.terminateds.any()
     assert rollout.truncateds.any()
@@ -76,17 +76,17 @@ def test_advantages_are_the_sums_that_they_are_defined_as(ppo: Any, lags: bool) 
         wanted = slow_advantage(rollout, tuple(where), 0.9, 0.8, trust)
         assert found[tuple(where)] == pytest.approx(wanted, abs=1e-4)
     if not lags:
-        np.testing.assert_array_equal(found, advantages(rollout, 0.9, 0.8))
+        np.testing.assert_array_equal(found, compute_advantages(rollout, 0.9, 0.8))
 
 
 def test_a_rollout_says_what_was_played(ppo: Any) -> None:
-    from battlesnake_rl.mabs.policy.actor_critic import judged
+    from battlesnake_rl.mabs.policy.actor_critic import logits_and_values_numpy
 
     with built(ppo(opponents={"random": 0.3})) as algorithm:
         runner = algorithm.env_runner
         rollout = sampled(algorithm)
         assert rollout.num_agent_steps == rollout.acted.sum() == len(rollout.frames)
-        logits, values = judged(runner.module["default_policy"], rollout.frames)
+        logits, values = logits_and_values_numpy(runner.module["default_policy"], rollout.frames)
         logits = np.where(rollout.action_mask, logits, -np.inf)
         chances = np.exp(logits) / np.exp(logits).sum(-1, keepdims=True)
         played = chances[np.arange(len(chances)), rollout.actions]
@@ -94,7 +94,9 @@ def test_a_rollout_says_what_was_played(ppo: Any) -> None:
         np.testing.assert_allclose(rollout.values[:-1][rollout.acted], values, atol=2e-2)
         greedy = sampled(algorithm, explore=False)
         logits = np.where(
-            greedy.action_mask, judged(runner.module["default_policy"], greedy.frames)[0], -np.inf
+            greedy.action_mask,
+            logits_and_values_numpy(runner.module["default_policy"], greedy.frames)[0],
+            -np.inf,
         )
         best = logits[np.arange(len(logits)), greedy.actions]
         np.testing.assert_allclose(best, logits.max(-1), atol=1e-2)
@@ -126,7 +128,7 @@ def test_a_turned_board_is_played_as_it_lies(ppo: Any, way: int) -> None:
         ways = np.full(len(seen), way)
         frames, masks, moves, _, actions, acting = runner._decide(values, ways, ways < 0)
         np.testing.assert_array_equal(acting, seen)
-        turned = symmetry_transforms.turned(
+        turned = symmetry_transforms.transform_batch(
             {"obs": observations, "new_obs": observations, "actions": actions[seen], "mask": mask},
             way,
             "mask",
@@ -151,7 +153,7 @@ def test_it_learns_in_seconds_to_turn_to_where_it_is_rewarded(ppo: Any) -> None:
 
 
 def test_the_policy_that_is_exported_is_the_mean(ppo: Any) -> None:
-    from battlesnake_rl.mabs.policy.policy_loader import played_weights
+    from battlesnake_rl.mabs.policy.policy_loader import inference_weights
 
     with built(ppo()) as algorithm:
         for _ in range(3):
@@ -164,7 +166,7 @@ def test_the_policy_that_is_exported_is_the_mean(ppo: Any) -> None:
         np.testing.assert_array_equal(weights["policy.weight"], mean.detach().numpy())
         assert not torch.equal(mean, module.network.policy.weight)
         state = module.get_state()
-        played = played_weights({name: np.asarray(one) for name, one in state.items()})
+        played = inference_weights({name: np.asarray(one) for name, one in state.items()})
         assert played.keys() == weights.keys()
 
 
@@ -200,7 +202,7 @@ def test_training_goes_on_where_it_was(ppo: Any, tmp_path: Path) -> None:
 
 
 def test_a_past_self_sits_in_a_game_until_it_is_over(ppo: Any, monkeypatch: Any) -> None:
-    monkeypatch.setattr("battlesnake_rl.mabs.base.batched_algorithm.PAST_SELF_EVERY", 50)
+    monkeypatch.setattr("battlesnake_rl.mabs.base.batched_algorithm.PAST_SELF_INTERVAL", 50)
     with built(ppo(opponents={"past": 0.5})) as algorithm:
         runner = algorithm.env_runner
         seats: list[tuple[Any, Any]] = []
@@ -296,11 +298,11 @@ class Net(nn.Module):
 
 
 def test_a_network_of_your_own_is_policy_and_value(ppo: Any, tmp_path: Path) -> None:
-    from battlesnake_rl.mabs.algorithms import take_network
+    from battlesnake_rl.mabs.algorithms import use_custom_network
 
     (tmp_path / "own.py").write_text(OWN)
     config = ppo()
-    take_network(config, f"{tmp_path / 'own.py'}:Net")
+    use_custom_network(config, f"{tmp_path / 'own.py'}:Net")
     with built(config) as algorithm:
         algorithm.train()
         module = algorithm.learner_group._learner.module["default_policy"]

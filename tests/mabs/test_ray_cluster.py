@@ -197,7 +197,7 @@ def test_expert_iteration_survives_a_node(cluster: Cluster) -> None:
     assert all(low < high for low, high in pairwise(moves))
     last = checkpoints.newest(trainer.folder / "checkpoints")
     assert last is not None
-    assert checkpoints.read_facts(last)["training_iteration"] == len(moves)
+    assert checkpoints.read_metadata(last)["training_iteration"] == len(moves)
 
 
 def check_counts(cluster: Cluster, last: Mapping[str, float], deaths: int) -> None:
@@ -235,7 +235,7 @@ def check_resumes(cluster: Cluster) -> None:
     folder = cluster.trainer.folder / "checkpoints"
     last = folder / f"checkpoint_{len(before):06d}"
     assert checkpoints.newest(folder) == last
-    assert checkpoints.read_facts(last)["env_steps"] == before[-1]["env_steps"]
+    assert checkpoints.read_metadata(last)["env_steps"] == before[-1]["env_steps"]
     load_network(last)
     # With a node less there is room for a runner less.
     cluster.train(SMALL, num_iters=len(before) + 2, num_workers=RUNNERS - 1)

@@ -13,7 +13,7 @@ def fragment(numbers: list[int], td_error: float = 1.0, step: int = 1) -> Fragme
     count = len(numbers)
     starts = np.arange(count) < count - step
     return Fragment(
-        frames=np.array(numbers, dtype=np.uint8)[:, None, None, None] * np.ones(FRAME, np.uint8),
+        obs=np.array(numbers, dtype=np.uint8)[:, None, None, None] * np.ones(FRAME, np.uint8),
         action_mask=np.tile(np.array(numbers)[:, None] % 2 == 0, (1, 4)),
         next_offset=step * starts.astype(np.int32),
         actions=np.array(numbers, dtype=np.uint8) % 4,
@@ -63,7 +63,7 @@ def test_transitions_keep_their_frames_while_the_ring_turns() -> None:
         np.testing.assert_array_equal(batch.rewards, now)
         np.testing.assert_array_equal(batch.actions, now % 4)
         np.testing.assert_array_equal(batch.new_action_mask[:, 0], then % 2 == 0)
-        np.testing.assert_array_equal(batch.rows, now)
+        np.testing.assert_array_equal(batch.indices, now)
         assert now.min() >= number - 10
 
 
@@ -74,12 +74,12 @@ def test_rows_are_drawn_in_proportion_to_their_priority() -> None:
     replay.update_priorities(np.array([0, 1]), errors)
     batch = replay.sample(30_000)
     priority = np.sqrt(errors + PRIORITY_FLOOR)
-    share = (batch.rows == 1).mean()
+    share = (batch.indices == 1).mean()
     assert share == pytest.approx(priority[1] / priority.sum(), abs=0.001)
     # Full correction: each weight is the inverse of the probability, the largest is 1.
-    light = batch.weights[batch.rows == 1]
+    light = batch.weights[batch.indices == 1]
     np.testing.assert_allclose(light, priority[0] / priority[1], rtol=1e-5)
-    np.testing.assert_array_equal(batch.weights[batch.rows == 0], 1.0)
+    np.testing.assert_array_equal(batch.weights[batch.indices == 0], 1.0)
 
 
 def test_priorities_of_overwritten_rows_are_not_touched() -> None:
@@ -103,12 +103,12 @@ def test_a_restored_replay_goes_on_exactly() -> None:
     copy.set_state(replay.get_state())
     for _ in range(3):
         one, other = replay.sample(16), copy.sample(16)
-        np.testing.assert_array_equal(one.rows, other.rows)
+        np.testing.assert_array_equal(one.indices, other.indices)
         np.testing.assert_array_equal(one.obs, other.obs)
         np.testing.assert_array_equal(one.weights, other.weights)
         for ring in (replay, copy):
             ring.add(fragment([7, 8, 9]))
-    assert copy.results() == replay.results()
+    assert copy.stats() == replay.stats()
 
 
 def test_refusals_name_what_is_wrong() -> None:
@@ -120,7 +120,7 @@ def test_refusals_name_what_is_wrong() -> None:
     with pytest.raises(ValueError, match=r"frames must have shape \(1, 1, 1\), got \(2, 3, 3\)"):
         ReplayBuffer(4, (1, 1, 1)).add(fragment([0, 1]))
     replay.add(fragment([0, 1, 2, 3], td_error=0.001))
-    assert replay.results() == {"num_frames": 4, "num_transitions": 3, "num_bytes": 4 * 18}
-    assert replay.sample(1).rows < 3
+    assert replay.stats() == {"num_frames": 4, "num_transitions": 3, "num_bytes": 4 * 18}
+    assert replay.sample(1).indices < 3
     with pytest.raises(ValueError, match="restore with the capacity it was stored with"):
         ReplayBuffer(1, FRAME).set_state(replay.get_state())

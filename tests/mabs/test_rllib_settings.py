@@ -37,20 +37,27 @@ OWN = {"DQN": 5, "APEX": 7, "PPO": 10, "DISTIL": 9}
 @pytest.mark.parametrize("name", ["DQN", "APEX", "PPO", "DISTIL"])
 def test_every_field_is_honoured_or_refused(name: str) -> None:
     from battlesnake_rl.mabs import algorithms
-    from battlesnake_rl.mabs.base.supported_settings import HONOURED, KEPT, fields, public_name
+    from battlesnake_rl.mabs.base.supported_settings import (
+        INTERNAL_FIELDS,
+        SUPPORTED_FIELDS,
+        fields,
+        public_name,
+    )
 
     counts = dict.fromkeys(("honoured", "refused", "kept by RLlib", "ours"), 0)
     plain = algorithms.configure(name, {})
     names = {public_name(plain, raw): raw for raw in vars(plain)}
-    honoured = (HONOURED | set(plain.also_honoured.split())) - set(plain.passed_over.split())
-    assert names.keys() >= honoured | KEPT - {"class"}
+    honoured = (SUPPORTED_FIELDS | set(plain.also_honoured.split())) - set(
+        plain.passed_over.split()
+    )
+    assert names.keys() >= honoured | INTERNAL_FIELDS - {"class"}
     ours = fields(plain).keys() - fields(plain.rllibs()).keys()
     for public, raw in names.items():
         config = algorithms.configure(name, {})
         vars(config)[raw] = {"own": 1} if public == "policies" else object()
         if public in honoured:
             counts["honoured"] += 1
-        elif public in KEPT:
+        elif public in INTERNAL_FIELDS:
             counts["kept by RLlib"] += 1
         elif public in ours:
             counts["ours"] += 1
@@ -237,9 +244,9 @@ def _narrow() -> type:
 
 
 def test_every_honoured_field_is_read(trained: Trained) -> None:
-    from battlesnake_rl.mabs.base.supported_settings import HONOURED
+    from battlesnake_rl.mabs.base.supported_settings import SUPPORTED_FIELDS
 
-    unread = HONOURED - trained.heard.read
+    unread = SUPPORTED_FIELDS - trained.heard.read
     assert unread <= ELSEWHERE, unread - ELSEWHERE
 
 

@@ -33,12 +33,12 @@ PUBLISHED = {
 
 
 def test_the_published_hyperparameters_are_taken() -> None:
-    from battlesnake_rl.mabs.starter_pack import translated
+    from battlesnake_rl.mabs.starter_pack import translate_hyperparameters
 
-    values, said = translated(PUBLISHED)
+    values, said = translate_hyperparameters(PUBLISHED)
     prefix = "rl.training.config."
     assert values["algorithm"] == "RLLIB_PPO"
-    assert translated({"algorithm": "PPO"})[0]["algorithm"] == "PPO"
+    assert translate_hyperparameters({"algorithm": "PPO"})[0]["algorithm"] == "PPO"
     assert values[prefix + "num_epochs"] == 3
     assert values[prefix + "minibatch_size"] == 256
     assert values[prefix + "train_batch_size_per_learner"] == 9216
@@ -48,20 +48,20 @@ def test_the_published_hyperparameters_are_taken() -> None:
     assert values["action_mask"] == "none"
     assert "iterate_map_size" not in values
     assert f"{prefix}num_sgd_iter is {prefix}num_epochs today: 3" in said
-    assert translated(values) == (values, [])
+    assert translate_hyperparameters(values) == (values, [])
 
 
 def test_masks_and_map_sizes_are_those_of_the_pack() -> None:
-    from battlesnake_rl.mabs.starter_pack import translated
+    from battlesnake_rl.mabs.starter_pack import translate_hyperparameters
 
-    assert translated({"heuristics": ["banned_wall_hits", "banned_forbidden_moves"]})[0] == {
-        "action_mask": "wall+neck"
-    }
-    values, said = translated({"iterate_map_size": True})
+    assert translate_hyperparameters(
+        {"heuristics": ["banned_wall_hits", "banned_forbidden_moves"]}
+    )[0] == {"action_mask": "wall+neck"}
+    values, said = translate_hyperparameters({"iterate_map_size": True})
     assert values == {"iterate_map_size": True, "observation": "max-bordered-51s"}
     assert len(said) == 1
     wide = {"iterate_map_size": True, "observation": "max-bordered-num"}
-    assert translated(wide) == (wide, [])
+    assert translate_hyperparameters(wide) == (wide, [])
 
 
 def test_the_command_takes_them(
@@ -90,14 +90,14 @@ def test_the_command_takes_them(
     ],
 )
 def test_what_has_no_counterpart_is_answered(given: dict[str, object], message: str) -> None:
-    from battlesnake_rl.mabs.starter_pack import translated
+    from battlesnake_rl.mabs.starter_pack import translate_hyperparameters
 
     with pytest.raises(ValueError, match=message):
-        translated(given)
+        translate_hyperparameters(given)
 
 
 def test_the_page_has_every_name() -> None:
-    from battlesnake_rl.mabs.starter_pack import INSTEAD, NAMES
+    from battlesnake_rl.mabs.starter_pack import RENAMED_HYPERPARAMETERS, UNSUPPORTED_HINTS
 
     page = (Path(__file__).parents[2] / "docs" / "starter-pack.md").read_text()
     page = re.sub(r"```.*?```", "", page, flags=re.DOTALL)
@@ -105,5 +105,8 @@ def test_the_page_has_every_name() -> None:
     rare = {"num_cpus_per_worker", "num_cpus_for_driver", "ignore_worker_failures", "lambda_"}
     rare |= {"timesteps_per_iteration", "seed", "monitor", "rl.training.env"}
     rare |= {"rl.training.stop.timesteps_total"}
-    missing = {name.removeprefix("rl.training.config.") for name in (*NAMES, *INSTEAD)} - named
+    missing = {
+        name.removeprefix("rl.training.config.")
+        for name in (*RENAMED_HYPERPARAMETERS, *UNSUPPORTED_HINTS)
+    } - named
     assert missing <= rare

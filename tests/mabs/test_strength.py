@@ -15,16 +15,20 @@ pytest.importorskip("battlesnake_heuristics.search._search")
 from battlesnake_heuristics.rating import ladder
 from battlesnake_heuristics.rating.ladder import Placement
 from battlesnake_heuristics.rating.match import start_seed
-from battlesnake_rl.mabs.envs.env_factory import DEFAULTS
+from battlesnake_rl.mabs.envs.env_factory import ENV_CONFIG_DEFAULTS
 from battlesnake_rl.mabs.strength import batched_games, ladder_evaluator
-from battlesnake_rl.mabs.strength.ladder_evaluator import Measurement, Record, Strength
+from battlesnake_rl.mabs.strength.ladder_evaluator import (
+    LadderEvaluator,
+    Measurement,
+    StrengthHistory,
+)
 from tests.algorithms import built
 from tests.mabs.conftest import SMALL
 from tests.progress_csv import rows
 
 pytestmark = [pytest.mark.rllib, pytest.mark.filterwarnings("default")]
 
-UNMASKED = DEFAULTS | {"action_mask": "none"}
+UNMASKED = ENV_CONFIG_DEFAULTS | {"action_mask": "none"}
 
 
 def upwards(boards: Any) -> Any:
@@ -36,7 +40,7 @@ def upwards(boards: Any) -> Any:
 
 def test_who_walks_into_the_wall_loses_and_who_may_not_beats_a_snake_that_may() -> None:
     assert batched_games.play_pairs(upwards, UNMASKED, ["safe-random"] * 3, seed=1) == [0, 0, 0]
-    masked = batched_games.play_pairs(upwards, DEFAULTS, ["random"] * 6, seed=1)
+    masked = batched_games.play_pairs(upwards, ENV_CONFIG_DEFAULTS, ["random"] * 6, seed=1)
     assert sum(masked) >= 20  # of 24
 
 
@@ -46,7 +50,7 @@ def test_a_pair_is_one_start_from_both_seats(monkeypatch: pytest.MonkeyPatch) ->
     def play(values: Any, env_config: Any, opponents: Any, own: Any, seed: int, **more: Any) -> Any:
         seen.update(opponents=opponents, own=own.tolist(), config=env_config, **more)
         won = np.array([True, False, False, True])
-        return batched_games.PlayedGames(won, np.array([False, True, False, False]), np.zeros(4))
+        return batched_games.GameOutcomes(won, np.array([False, True, False, False]), np.zeros(4))
 
     monkeypatch.setattr(batched_games, "play", play)
     assert batched_games.play_pairs(upwards, UNMASKED, ["hungry", "tree"], seed=3, first=5) == [
@@ -63,12 +67,12 @@ def test_a_pair_is_one_start_from_both_seats(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_the_same_seed_places_at_the_same_elo_and_games_end_it() -> None:
-    first, _ = ladder_evaluator.place(upwards, UNMASKED, seed=2, games=6)
-    again, _ = ladder_evaluator.place(upwards, UNMASKED, seed=2, games=6)
+    first, _ = ladder_evaluator.place_policy(upwards, UNMASKED, seed=2, games=6)
+    again, _ = ladder_evaluator.place_policy(upwards, UNMASKED, seed=2, games=6)
     assert first == again
     assert first.games == 6
-    assert first.beyond == "below"
-    longer, _ = ladder_evaluator.place(upwards, UNMASKED, seed=2, cpu_seconds=0.0)
+    assert first.out_of_range == "below"
+    longer, _ = ladder_evaluator.place_policy(upwards, UNMASKED, seed=2, cpu_seconds=0.0)
     assert longer.games == 2 * ladder_evaluator.PAIRS_AT_ONCE
 
 
@@ -82,7 +86,7 @@ def test_a_placement_begins_where_it_is_told_to(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(ladder_evaluator, "play_pairs", play_pairs)
     for around, nearest in ((500.0, "safe-random"), (1700.0, "minimax-2026@400")):
         met.clear()
-        ladder_evaluator.place(upwards, DEFAULTS, seed=1, games=2, around=around)
+        ladder_evaluator.place_policy(upwards, ENV_CONFIG_DEFAULTS, seed=1, games=2, around=around)
         assert met == [nearest]
 
 
@@ -97,7 +101,9 @@ class Bench:
         self.worth: dict[float, float] = {}
         self.asked: list[dict[str, Any]] = []
         monkeypatch.setattr(ladder_evaluator, "place", self.place)
-        self.strength = Strength(DEFAULTS, lambda: self.seconds, share=share, seed=4)
+        self.strength = LadderEvaluator(
+            ENV_CONFIG_DEFAULTS, lambda: self.seconds, share=share, seed=4
+        )
 
     def place(self, values: Any, env_config: Any, **told: Any) -> tuple[Placement, float]:
         self.asked.append(told)
@@ -110,7 +116,7 @@ class Bench:
 
     def iterate(self, seconds: float, elo: float, at_end: bool = False) -> dict[str, Any]:
         self.seconds += seconds
-        return self.strength.follow(
+        return self.strength.after_iteration(
             lambda: {"weights": np.array(elo)},
             lambda weights: lambda seen: weights["weights"][np.newaxis],
             at_end=at_end,
@@ -127,7 +133,7 @@ def test_games_take_their_share_of_the_cpu_time_and_no_more(
     assert shares[5] == 0  # nothing, as long as it is not worth it
     # They become longer, and not ever more of them.
     lengths = [asked["cpu_seconds"] for asked in bench.asked]
-    assert lengths[0] >= ladder_evaluator.LEAST_SECONDS
+    assert lengths[0] >= ladder_evaluator.MIN_MEASUREMENT_S
     assert lengths[-1] > 8 * lengths[0]
     assert len(lengths) < 25
     # Each is begun where the last one ended, and plays other games.
@@ -146,7 +152,7 @@ def test_the_end_spends_what_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
     # The strongest so far and the last play the same games for as long.
     again, last = bench.asked[before:]
     assert again["seed"] == last["seed"]
-    assert again["cpu_seconds"] == last["cpu_seconds"] > ladder_evaluator.LEAST_SECONDS
+    assert again["cpu_seconds"] == last["cpu_seconds"] > ladder_evaluator.MIN_MEASUREMENT_S
 
 
 @pytest.mark.parametrize(("seconds", "spent"), [(50.0, 2.5), (100.0, 25.0), (400.0, 60.0)])
@@ -227,7 +233,7 @@ def test_win_rates_and_their_intervals() -> None:
     results = measured.results()
     assert results["win_rate"] == {"hungry": 0.75, "tree": 0.0}
     assert results["elo_cpu_minutes"] == 1.5
-    record = Record([measured], 0, 600.0, 30.0)
+    record = StrengthHistory([measured], 0, 600.0, 30.0)
     table = record.table()
     assert "1010 Elo (950 to 1070) in 24 duels" in table
     assert table.index("hungry") < table.index("tree")
@@ -238,7 +244,7 @@ def test_win_rates_and_their_intervals() -> None:
 def test_all_that_is_reported_has_a_column() -> None:
     numbers = set(ladder_evaluator.CSV_COLUMNS.values())
     measured = Measurement(1.0, 1, 0, 2, 2, "", {"hungry": [0, 0, 1, 0, 0]})
-    record = Record([measured], 0, 60.0, 3.0)
+    record = StrengthHistory([measured], 0, 60.0, 3.0)
     from sagemaker_rl.runs.curves import flatten
 
     assert {name for name, _ in flatten(record.results())} <= numbers
@@ -256,9 +262,9 @@ def test_the_clock_counts_what_was_started() -> None:
     import sys
     import time
 
-    from battlesnake_rl.mabs.strength.cpu_clock import FamilyClock
+    from battlesnake_rl.mabs.strength.cpu_clock import ProcessTreeCpuClock
 
-    clock = FamilyClock()
+    clock = ProcessTreeCpuClock()
     before, own = clock(), time.process_time()
     busy = "import time\nwhile time.process_time() < 0.5: pass\nprint(flush=True); input()"
     with subprocess.Popen(
@@ -279,12 +285,12 @@ def test_the_clock_counts_what_was_started() -> None:
 @pytest.fixture
 def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every iteration has time for two pairs of games, which seem to cost nothing."""
-    place = ladder_evaluator.place
+    place = ladder_evaluator.place_policy
 
     def place_for_nothing(*words: Any, **told: Any) -> tuple[Placement, float]:
         return place(*words, **(told | {"games": 4}))[0], 0.0
 
-    monkeypatch.setattr(ladder_evaluator, "LEAST_SECONDS", 0.0)
+    monkeypatch.setattr(ladder_evaluator, "MIN_MEASUREMENT_S", 0.0)
     monkeypatch.setattr(ladder_evaluator, "place", place_for_nothing)
 
 
@@ -293,7 +299,7 @@ def test_dqn_tells_its_elo_and_exports_its_best(
 ) -> None:
     from battlesnake_rl.mabs.battlesnake_launcher import BattlesnakeLauncher
     from battlesnake_rl.mabs.policy import policy_loader
-    from battlesnake_rl.mabs.policy.checkpoint_export import export_checkpoint
+    from battlesnake_rl.mabs.checkpoint_export import export_checkpoint
     from sagemaker_rl.runs import checkpoints
 
     config = small_config("DQN", action_mask="none")
@@ -302,7 +308,7 @@ def test_dqn_tells_its_elo_and_exports_its_best(
         assert results["elo_low"] < results["elo"] < results["elo_high"]
         assert results["elo_games"] == 4
         assert set(results["win_rate"]) <= {
-            rung.name for rung in ladder_evaluator.quick_rungs().rungs
+            rung.name for rung in ladder_evaluator.fast_rungs().rungs
         }
         played = algorithm.strength.best_weights
         boards = np.random.default_rng(0).integers(256, size=(3, 10, 5, 5), dtype=np.uint8)
@@ -312,18 +318,18 @@ def test_dqn_tells_its_elo_and_exports_its_best(
         for _ in range(2):
             algorithm.train()
         assert len(algorithm.strength.record.measurements) == 3
-        facts = {"identity": BattlesnakeLauncher().identity(algorithm.config),
+        facts = {"identity": BattlesnakeLauncher().checkpoint_identity(algorithm.config),
                  "env_config": algorithm.config.env_config}  # fmt: skip
         kept = checkpoints.save(algorithm, tmp_path, facts)
-    best, _ = policy_loader.load(kept)
+    best, _ = policy_loader.load_score_fn(kept)
     np.testing.assert_allclose(best(boards), expected, rtol=1e-5)
-    last = policy_loader.values_of(policy_loader.load_network(kept, last=True))
+    last = policy_loader.as_score_fn(policy_loader.load_network(kept, last=True))
     assert not np.allclose(last(boards), expected, rtol=1e-5)
     metadata = {}
     for last_one in (False, True):
         target = export_checkpoint(kept, tmp_path / f"{last_one}.onnx", last_one)
         metadata[last_one] = json.loads(target.with_suffix(".json").read_text())["strength"]
-        same = np.allclose(policy_loader.load(target)[0](boards), expected, rtol=1e-4)
+        same = np.allclose(policy_loader.load_score_fn(target)[0](boards), expected, rtol=1e-4)
         assert same != last_one
     assert metadata[False]["elo"] == 5000
     assert metadata[True] is None
@@ -346,7 +352,7 @@ def test_damaged_best_weights_are_told_of(at_once: None, small_config: Any, tmp_
 
     with built(small_config("DQN")) as algorithm:
         algorithm.train()
-        facts = {"identity": BattlesnakeLauncher().identity(algorithm.config)}
+        facts = {"identity": BattlesnakeLauncher().checkpoint_identity(algorithm.config)}
         kept = checkpoints.save(algorithm, tmp_path, facts)
     np.savez(kept / "best.npz", strange=np.zeros(3))
     with pytest.raises(checkpoints.CheckpointError, match="do not fit"):
@@ -406,11 +412,11 @@ def test_the_command_writes_it_everywhere_and_ends_with_a_table(
     curve = rows(run)
     assert all(float(row["elo_low"]) < float(row["elo"]) for row in curve)
     rates = {name for name in curve[0] if name.startswith("win_rate_")}
-    assert len(rates) == 3 * len(ladder.NAMES)
+    assert len(rates) == 3 * len(ladder.RUNG_NAMES)
     assert any(row[name] for row in curve for name in rates)
     assert float(curve[-1]["cpu_minutes"]) > float(curve[0]["cpu_minutes"])
     # The last iteration is measured twice: as any, and at the end.
-    record = Record.of(sorted((run / "checkpoints").iterdir())[-1])
+    record = StrengthHistory.of(sorted((run / "checkpoints").iterdir())[-1])
     assert len(record.measurements) == 3
     assert float(curve[-1]["elo"]) == record.measurements[-1].elo
     events = b"".join(path.read_bytes() for path in (run / "tensorboard").iterdir())

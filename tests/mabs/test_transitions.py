@@ -3,17 +3,17 @@
 import numpy as np
 import pytest
 
-from battlesnake_rl.mabs.dqn.n_step_transitions import Turns, build_fragment
+from battlesnake_rl.mabs.dqn.n_step_transitions import TurnBuffer, build_fragment
 from battlesnake_rl.mabs.envs.env_factory import make_vector
 
 GAMMA = 0.9
 
 
-def play(turns: int, games: int, seed: int, **env_config: object) -> Turns:
+def play(turns: int, games: int, seed: int, **env_config: object) -> TurnBuffer:
     """Random play on the real games, with made-up Q-values."""
     random = np.random.default_rng(seed)
     vector = make_vector(games, env_config)
-    block = Turns.empty(turns, games, vector.num_snakes, vector.single_observation_space.shape)
+    block = TurnBuffer.empty(turns, games, vector.num_snakes, vector.single_observation_space.shape)
     frames, infos = vector.reset(seed=seed)
     for t in range(turns + 1):
         block.frames[t], block.action_mask[t] = frames, infos["action_mask"]
@@ -54,11 +54,11 @@ def test_fragment_equals_a_walk_step_by_step(n_step: int, max_turns: int | None)
         assert fragment.terminateds[row] == dead
         assert fragment.rewards[row] == pytest.approx(total, rel=1e-5)
         assert fragment.actions[row] == turns.actions[t, game, seat]
-        np.testing.assert_array_equal(fragment.frames[row], turns.frames[t, game, seat])
+        np.testing.assert_array_equal(fragment.obs[row], turns.frames[t, game, seat])
         target = total
         if not dead:
             next_row = row + fragment.next_offset[row]
-            np.testing.assert_array_equal(fragment.frames[next_row], turns.frames[end])
+            np.testing.assert_array_equal(fragment.obs[next_row], turns.frames[end])
             np.testing.assert_array_equal(fragment.action_mask[next_row], turns.action_mask[end])
             target += GAMMA**steps * turns.q_values[end][turns.action_mask[end]].max()
         played = turns.q_values[t, game, seat, turns.actions[t, game, seat]]

@@ -59,7 +59,7 @@ def test_everybody_begins_with_its_weights(
     from battlesnake_rl.mabs.policy import warm_start
 
     config = algorithms.configure(name, GAMES).env_runners(num_env_runners=0)
-    warm_start.take(config, str(exported(name)))
+    warm_start.apply_start_from(config, str(exported(name)))
     with built(config) as algorithm:
         wanted = torch.load(tmp_path / "weights")
         (module,) = algorithm.learner_group._learner.module.values()
@@ -133,7 +133,7 @@ def test_a_job_goes_on_from_the_policy_in_its_channel(
 
     begun = []
     monkeypatch.setattr(warm_start, "take", lambda config, path: begun.append(path))
-    monkeypatch.setattr(launcher.BattlesnakeLauncher, "identity", lambda *_: {})
+    monkeypatch.setattr(launcher.BattlesnakeLauncher, "checkpoint_identity", lambda *_: {})
     folder = exported()
     job(policy=folder)
     assert main(TINY) == 0
@@ -189,7 +189,7 @@ def test_bundles_take_seats(small_config: Any, tmp_path: Path) -> None:
     runner = DQNEnvRunner(config=config, worker_index=0, num_workers=0)
     (fragment,) = runner.sample()
     assert fragment.num_agent_steps > 0
-    assert not runner._opponents.learning.all()
+    assert not runner._opponents.learner_seats.all()
     bundle.write_bytes(b"damaged")
     with pytest.raises(ValueError, match=r"mine\.zip: no zip, or a damaged one"):
         DQNEnvRunner(config=config, worker_index=0, num_workers=0)

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from battlesnake_heuristics.search.evaluation import SHIPPED
+from battlesnake_heuristics.search.evaluation import BUILTIN_PATH
 
 NOTEBOOKS = Path(__file__).parents[2] / "notebooks"
 Test = Callable[[Path], None]
@@ -129,7 +129,7 @@ def test_policy_training(workplace: Path) -> None:
     few = r": 0.02, \"rl.training.config.moves\": 500"
     quick = "--games 20 --milliseconds 25", "--games 2 --milliseconds 5"
     # So short a search leaves no champion of its own: the package's is packed.
-    champion = "{found}/model/champion.evaluation", str(SHIPPED)
+    champion = "{found}/model/champion.evaluation", str(BUILTIN_PATH)
     changes = ("minutes = 3", "minutes = 0.05"), (": search_minutes", few), quick, champion
     said = execute(workplace / "2_policy_training.ipynb", *changes)
     assert said.count("algo-1 | training_iteration=1 ") == 2

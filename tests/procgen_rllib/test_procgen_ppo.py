@@ -208,7 +208,7 @@ def expected_rewards(rewards: np.ndarray, ends: np.ndarray) -> list[np.ndarray]:
     normalizer = RewardNormalizer(GAMMA, 1.5)
     acted = ~np.vstack([np.zeros_like(ends[:1]), ends[:-1]])
     scaled = np.array(
-        [normalizer.of_turn(*turn) for turn in zip(rewards * acted, acted, ends, strict=True)]
+        [normalizer.scale_turn(*turn) for turn in zip(rewards * acted, acted, ends, strict=True)]
     )
     return [scaled[:, :2], scaled[:, 2:]]
 
@@ -256,7 +256,7 @@ class DarkOrBright(procgen_ppo.OneSeat):  # type: ignore[misc, name-defined]
 def test_what_pays_is_learned(monkeypatch: pytest.MonkeyPatch) -> None:
     import torch
 
-    monkeypatch.setattr(procgen_ppo, "OneSeat", DarkOrBright)
+    monkeypatch.setattr(procgen_ppo, "SingleSeatProcgen", DarkOrBright)
     torch.manual_seed(1)
     config = configured(games=32, rollout_fragment_length=18, minibatch_size=128, lr=2e-3)
     runner = procgen_ppo.ProcgenRunner(config=config, worker_index=0)
@@ -291,7 +291,7 @@ def test_a_run_goes_on_where_it_was(ray_session: None, tmp_path: Path, workers: 
         assert train(tmp_path, *arguments, "--timesteps", str(timesteps)) == 0
         table = rows(run)
         last = sorted((run / "checkpoints").glob("checkpoint_*"))[-1]
-        state = checkpoints.load_numbers(last / "learner_group" / "learner" / "state.pkl")
+        state = checkpoints.load_numeric_pickle(last / "learner_group" / "learner" / "state.pkl")
         played = float(table[-1]["env_steps"])
         assert state["reward_normalization"]["count"] == pytest.approx(played, abs=1)
     assert [row["training_iteration"] for row in table] == ["1", "2"]
@@ -316,7 +316,7 @@ def test_beside_the_learners_gpu_its_own_process_plays(cpus: int, gpus: int, run
     from battlesnake_rl.procgen.procgen_launcher import ProcgenLauncher
 
     config = configured(num_gpus_per_learner=gpus)
-    assert ProcgenLauncher().default_workers(config, cpus) == runners
+    assert ProcgenLauncher().default_num_env_runners(config, cpus) == runners
 
 
 def test_games_are_the_same_in_several_threads() -> None:

@@ -33,20 +33,22 @@ pytestmark = [
 
 GAMMA, N_STEP = 0.97, 3
 
-SETTINGS = dqn.Settings(games=16, turns=40, epsilon_base=0.9, epsilon_exponent=3.0, seed=5)
+SETTINGS = dqn.Settings(
+    num_envs=16, rollout_turns=40, epsilon_base=0.9, epsilon_exponent=3.0, seed=5
+)
 
 
 @pytest.fixture
-def turns() -> dqn.Turns:
+def turns() -> dqn.TurnBuffer:
     """Games of three on a small board, many of which end, some by the limit of turns."""
     torch.manual_seed(1)
     games = VectorBattlesnake(16, 3, 7, 7, rewards={"another_turn": 1, "won": 30}, max_turns=13)
-    return dqn.Player(games, dqn.QNetwork(games), SETTINGS).play()
+    return dqn.VectorPlayer(games, dqn.QNetwork(games), SETTINGS).play()
 
 
-def as_fast(turns: dqn.Turns) -> n_step_transitions.Turns:
+def as_fast(turns: dqn.TurnBuffer) -> n_step_transitions.TurnBuffer:
     """The same turns, as the fast runner would hand them on."""
-    return n_step_transitions.Turns(
+    return n_step_transitions.TurnBuffer(
         turns.frames, turns.action_mask, turns.q_values, turns.actions.astype(np.uint8),
         turns.rewards, turns.acted, turns.terminated, turns.truncated,
     )  # fmt: skip
@@ -59,7 +61,7 @@ def test_it_is_read_in_one_sitting() -> None:
     assert "mabs import" not in source
 
 
-def test_the_n_step_returns_are_the_fast_ones(turns: dqn.Turns) -> None:
+def test_the_n_step_returns_are_the_fast_ones(turns: dqn.TurnBuffer) -> None:
     assert turns.terminated.any()
     assert turns.truncated.any()
     for n in (1, N_STEP, 100):
@@ -69,7 +71,7 @@ def test_the_n_step_returns_are_the_fast_ones(turns: dqn.Turns) -> None:
             np.testing.assert_allclose(mine, theirs, rtol=1e-6)
 
 
-def test_transitions_and_their_first_errors_are_the_fast_ones(turns: dqn.Turns) -> None:
+def test_transitions_and_their_first_errors_are_the_fast_ones(turns: dqn.TurnBuffer) -> None:
     turns.action_mask[1:][turns.terminated] = False  # who is out may have no move left
     batch, errors = dqn.transitions(turns, N_STEP, GAMMA)
     fast = n_step_transitions.build_fragment(as_fast(turns), n_step=N_STEP, gamma=GAMMA)
@@ -78,13 +80,13 @@ def test_transitions_and_their_first_errors_are_the_fast_ones(turns: dqn.Turns) 
     assert len(errors) == len(starts) > 100
     ends = starts + fast.next_offset[starts]
     lives = ~fast.terminateds[starts]
-    np.testing.assert_array_equal(batch["obs"], fast.frames[starts])
+    np.testing.assert_array_equal(batch["obs"], fast.obs[starts])
     np.testing.assert_array_equal(batch["action"], fast.actions[starts])
     np.testing.assert_allclose(batch["returns"], fast.rewards[starts], rtol=1e-6)
     np.testing.assert_allclose(
         batch["discount"], np.where(lives, GAMMA ** fast.n_step[starts], 0), rtol=1e-6
     )
-    np.testing.assert_array_equal(batch["next_obs"][lives], fast.frames[ends][lives])
+    np.testing.assert_array_equal(batch["next_obs"][lives], fast.obs[ends][lives])
     np.testing.assert_array_equal(batch["next_mask"][lives], fast.action_mask[ends][lives])
     np.testing.assert_allclose(errors, fast.td_errors[starts], rtol=1e-4, atol=1e-6)
     assert np.isfinite(errors).all()
@@ -93,7 +95,7 @@ def test_transitions_and_their_first_errors_are_the_fast_ones(turns: dqn.Turns) 
 def fast_network(ours: dqn.QNetwork, games: VectorBattlesnake) -> nn.Module:
     """The fast network, with the weights of ``ours``."""
     shape = games.observation.shape(7, 7)
-    settings = q_network.network_settings(q_network.TRUNK | {"head_plane": head_plane({})})
+    settings = q_network.network_settings(q_network.TRUNK_DEFAULTS | {"head_plane": head_plane({})})
     fast = q_network.build(q_network.DuelingQNetwork, shape, 4, settings)
     weights = ours.state_dict().items()
     heads = ("value", "advantage")
@@ -110,7 +112,7 @@ def networks() -> tuple[dqn.QNetwork, dqn.QNetwork, VectorBattlesnake]:
     return dqn.QNetwork(games), dqn.QNetwork(games), games
 
 
-def test_the_network_is_the_fast_one(turns: dqn.Turns) -> None:
+def test_the_network_is_the_fast_one(turns: dqn.TurnBuffer) -> None:
     ours, _, games = networks()
     frames = torch.from_numpy(turns.frames[turns.action_mask.any(-1)])
     with torch.no_grad():
@@ -118,7 +120,7 @@ def test_the_network_is_the_fast_one(turns: dqn.Turns) -> None:
         torch.testing.assert_close(ours(frames), expected, rtol=1e-5, atol=1e-6)
 
 
-def test_loss_errors_and_gradients_are_the_fast_ones(turns: dqn.Turns) -> None:
+def test_loss_errors_and_gradients_are_the_fast_ones(turns: dqn.TurnBuffer) -> None:
     """The fast learner is given the values of the fast networks, whose weights are the same."""
     ours, target, games = networks()
     batch, errors = dqn.transitions(turns, N_STEP, GAMMA)
@@ -160,15 +162,15 @@ def test_loss_errors_and_gradients_are_the_fast_ones(turns: dqn.Turns) -> None:
         torch.testing.assert_close(mine.grad, theirs.grad, rtol=1e-3, atol=1e-6)
 
 
-def test_priorities_draws_and_weights_are_the_fast_ones(turns: dqn.Turns) -> None:
+def test_priorities_draws_and_weights_are_the_fast_ones(turns: dqn.TurnBuffer) -> None:
     """The same transitions lie in other slots: the fast replay has rows that start none."""
-    settings = replace(SETTINGS, capacity=5_000)
+    settings = replace(SETTINGS, buffer_size=5_000)
     batch, errors = dqn.transitions(turns, N_STEP, GAMMA)
     fragment = n_step_transitions.build_fragment(as_fast(turns), n_step=N_STEP, gamma=GAMMA)
-    ours = dqn.Replay(settings)
+    ours = dqn.PrioritizedReplayBuffer(settings)
     ours.add(batch, errors)
     fast = replay_buffer.ReplayBuffer(
-        5_000, fragment.frames.shape[1:], alpha=settings.alpha, beta=settings.beta,
+        5_000, fragment.obs.shape[1:], alpha=settings.alpha, beta=settings.beta,
         seed=settings.seed,
     )  # fmt: skip
     fast.add(fragment)
@@ -182,24 +184,24 @@ def test_priorities_draws_and_weights_are_the_fast_ones(turns: dqn.Turns) -> Non
         assert len(set(slots.tolist())) > 100
         errors = np.abs(drawn["returns"]) + drawn["weights"]  # some new errors
         ours.update(slots, errors)
-        fast.update_priorities(expected.rows, errors)
+        fast.update_priorities(expected.indices, errors)
 
 
 def test_a_full_replay_forgets_the_oldest() -> None:
-    ours = dqn.Replay(replace(SETTINGS, capacity=4))
+    ours = dqn.PrioritizedReplayBuffer(replace(SETTINGS, buffer_size=4))
     for number in range(6):
         ours.add({"obs": np.array([number])}, np.ones(1, np.float32))
     assert set(ours.sample(100)[1]["obs"].tolist()) == {2, 3, 4, 5}
 
 
 def test_the_ladder_of_epsilons_is_the_fast_one() -> None:
-    settings = dqn.Settings(games=9)
+    settings = dqn.Settings(num_envs=9)
     games = VectorBattlesnake(9, 2, 7, 7)
     config = SimpleNamespace(
         epsilon_ladder=(settings.epsilon_base, settings.epsilon_exponent), num_env_runners=0
     )
     runner: Any = SimpleNamespace(env=games, config=config, worker_index=0)
-    ours = dqn.Player(games, dqn.QNetwork(games), settings).epsilon
+    ours = dqn.VectorPlayer(games, dqn.QNetwork(games), settings).epsilon
     np.testing.assert_allclose(ours, DQNEnvRunner._epsilons(runner))
 
 

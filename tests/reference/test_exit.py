@@ -14,19 +14,19 @@ pytest.importorskip("battlesnake_heuristics.search._search")
 pytestmark = pytest.mark.rllib
 
 from battlesnake_gym.boards.board import Board
-from battlesnake_heuristics.search.evaluation import Evaluation, shipped
+from battlesnake_heuristics.search.evaluation import Evaluation, load_builtin
 from battlesnake_heuristics.search.search import Search
 from battlesnake_heuristics.search.self_play import (
-    AT_RANDOM,
-    IN_VAIN,
-    SEARCHED,
-    GamesRows,
+    ROW_RANDOM,
+    ROW_SEARCHED,
+    ROW_SEARCHED_RANDOM,
     SearchPlayer,
-    SelfPlaySetup,
+    SelfPlayBatch,
+    SelfPlaySettings,
     play_games,
 )
 from battlesnake_rl.mabs.exit import evaluation_fit, exit_self_play
-from battlesnake_rl.mabs.exit.evaluation_fit import Model, Samples, labelled
+from battlesnake_rl.mabs.exit.evaluation_fit import EvaluationModel, Samples, label_with_td_lambda
 from battlesnake_rl.mabs.exit.exit import ExitSettings
 from reference import exit
 
@@ -34,40 +34,40 @@ ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture(scope="module")
-def games() -> GamesRows:
+def games() -> SelfPlayBatch:
     """Duels and games of four; some are stopped before they end."""
     setups = (
-        SelfPlaySetup(),
-        SelfPlaySetup(snakes=4),
-        SelfPlaySetup(7, 7, 4, max_turns=60),
-        SelfPlaySetup(max_turns=80),
+        SelfPlaySettings(),
+        SelfPlaySettings(num_snakes=4),
+        SelfPlaySettings(7, 7, 4, max_turns=60),
+        SelfPlaySettings(max_turns=80),
     )
     parts = [
-        play_games(1 + 1000 * number, setup, [SearchPlayer(nodes=60)] * setup.snakes, 6000)
+        play_games(1 + 1000 * number, setup, [SearchPlayer(nodes=60)] * setup.num_snakes, 6000)
         for number, setup in enumerate(setups)
     ]
-    return GamesRows.joined(parts)
+    return SelfPlayBatch.concatenate(parts)
 
 
-def test_the_labels_are_those_of_the_fast_one(games: GamesRows) -> None:
-    assert set(games.rows["kind"].tolist()) == {AT_RANDOM, SEARCHED, IN_VAIN}
+def test_the_labels_are_those_of_the_fast_one(games: SelfPlayBatch) -> None:
+    assert set(games.rows["kind"].tolist()) == {ROW_RANDOM, ROW_SEARCHED, ROW_SEARCHED_RANDOM}
     assert {2, 3, 4} <= set(games.rows["living"].tolist())
     assert set(games.finished.tolist()) == {True, False}
     inputs, living, label = exit.labels(games)
-    fast = labelled(games)
+    fast = label_with_td_lambda(games)
     np.testing.assert_array_equal(inputs, fast.inputs)
     np.testing.assert_array_equal(living, fast.living)
     np.testing.assert_allclose(label, fast.target, rtol=0, atol=1e-6)
     assert fast.target.std() > 0.1
 
 
-def test_the_fit_is_that_of_the_fast_one(games: GamesRows) -> None:
+def test_the_fit_is_that_of_the_fast_one(games: SelfPlayBatch) -> None:
     """Begun with the same weights, it has the same losses and makes the same whole numbers."""
     torch.manual_seed(1)
-    model, nets = Model(), exit.networks()
+    model, nets = EvaluationModel(), exit.networks()
     for stack, net in zip(model.stacks, nets, strict=True):
         net.load_state_dict(stack.state_dict())
-    fast = labelled(games)
+    fast = label_with_td_lambda(games)
     few = Samples(fast.inputs[:9000], fast.living[:9000], fast.target[:9000])
     # the second goes on from the first, and not all have positions enough in it
     for samples, epochs, rate in ((few, 3.0, 3e-3), (fast, 2.0, 1.5e-3)):
@@ -75,24 +75,24 @@ def test_the_fit_is_that_of_the_fast_one(games: GamesRows) -> None:
         told = exit.fit(nets, (samples.inputs, samples.living, samples.target), epochs, rate, 5)
         np.testing.assert_allclose(told, said, rtol=1e-5)
     assert np.isfinite(said).all()
-    made = model.evaluation({}).numbers
-    mine = exit.in_whole_numbers(nets, 0).numbers
+    made = model.evaluation({}).network_bytes
+    mine = exit.quantize_evaluation(nets, 0).network_bytes
     off = np.frombuffer(made, np.int16).astype(int) - np.frombuffer(mine, np.int16)
     assert (np.abs(off) <= 1).mean() > 0.99
 
 
 def test_both_are_set_alike() -> None:
     settings = ExitSettings()
-    assert exit.POSITIONS == exit_self_play.POSITIONS
-    assert exit.LAMBDA == evaluation_fit.LAMBDA
-    assert (settings.in_memory, settings.match_pairs) == (exit.IN_MEMORY, exit.PAIRS)
+    assert exit.NODE_CHOICES == exit_self_play.NODE_CHOICES
+    assert exit.TD_LAMBDA == evaluation_fit.TD_LAMBDA
+    assert (settings.in_memory, settings.match_pairs) == (exit.BUFFER_ITERATIONS, exit.PAIRS)
     assert settings.match_positions == exit.POSITIONS_IN_MATCH
 
 
 def test_the_match_knows_the_stronger() -> None:
-    untrained = exit.in_whole_numbers(exit.networks(), 0)
-    assert exit.is_no_weaker(shipped(), None, seed=5)
-    assert not exit.is_no_weaker(untrained, shipped(), seed=5)
+    untrained = exit.quantize_evaluation(exit.networks(), 0)
+    assert exit.passes_sprt(load_builtin(), None, seed=5)
+    assert not exit.passes_sprt(untrained, load_builtin(), seed=5)
 
 
 def test_it_runs_alone(tmp_path: Path) -> None:
@@ -109,8 +109,8 @@ def test_it_runs_alone(tmp_path: Path) -> None:
 
 
 def test_its_champion_plays_in_the_search(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(exit, "MOVES", 12_000)
-    monkeypatch.setattr(exit, "is_no_weaker", lambda *_, seed: True)
+    monkeypatch.setattr(exit, "MOVES_PER_ITERATION", 12_000)
+    monkeypatch.setattr(exit, "passes_sprt", lambda *_, seed: True)
     file = tmp_path / "exit.evaluation"
     exit.main(["--minutes", "0.01", "--file", str(file)])
     board = Board.new(11, 11, 2)

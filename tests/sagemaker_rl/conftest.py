@@ -18,9 +18,9 @@ def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     """The SDK's session with an account on this machine."""
     for package in ("sagemaker_training", "moto.server", "sagemaker"):
         pytest.importorskip(package, reason="needs the extras sagemaker and sagemaker-local")
-    from sagemaker_rl.simulator.simulated_session import RehearsalSession
+    from sagemaker_rl.simulator.simulated_session import SimulatedSession
 
-    one = RehearsalSession(tmp_path_factory.mktemp("jobs"))
+    one = SimulatedSession(tmp_path_factory.mktemp("jobs"))
     yield one
     one.close()
 
@@ -59,7 +59,7 @@ def training(session: Any) -> Callable[..., Any]:
     import sagemaker
     from sagemaker.rl import RLEstimator
 
-    from sagemaker_rl.job.source_files import OURS, cleaned
+    from sagemaker_rl.job.source_files import PROJECT_DEPENDENCIES, copy_sources
 
     root = Path(__file__).parents[2]
     account = f"{session.account_id()}.dkr.ecr.{session.boto_region_name}.amazonaws.com"
@@ -67,9 +67,9 @@ def training(session: Any) -> Callable[..., Any]:
     def make(*brings: Path, **options: Any) -> Any:
         return RLEstimator(
             entry_point="train-mabs.py",
-            **cleaned(
+            **copy_sources(
                 source_dir=root / "rllib_src",
-                dependencies=[*(root / name for name in OURS), *brings],
+                dependencies=[*(root / name for name in PROJECT_DEPENDENCIES), *brings],
             ),
             image_uri=f"{account}/battlesnake-training:latest",
             role=sagemaker.get_execution_role(session),

@@ -14,8 +14,8 @@ import ray
 
 from sagemaker_rl.cluster.membership import ClusterHyperparameters, Membership
 from sagemaker_rl.cluster.rendezvous import ClusterError
-from sagemaker_rl.cluster.roles import STOPPED, leading, lend
-from sagemaker_rl.job.job_environment import report_failure, say
+from sagemaker_rl.cluster.roles import STOPPED_EXIT_STATUS, run_head, run_worker
+from sagemaker_rl.job.job_environment import log_line, report_failure
 
 
 @ray.remote(num_cpus=1)  # type: ignore[untyped-decorator]
@@ -26,15 +26,15 @@ def node_id() -> str:
 
 def count(settings: ClusterHyperparameters, membership: Membership, num_iters: int) -> int:
     told: list[int] = []
-    with leading(membership, settings) as leader:
+    with run_head(membership, settings) as leader:
         signal.signal(signal.SIGTERM, lambda number, _: told.append(number))
         for iteration in range(1, num_iters + 1):
             cpus = int(ray.cluster_resources()["CPU"])
             nodes = ray.get([node_id.remote() for _ in range(cpus)])
-            say(f"training_iteration={iteration} nodes={len(set(nodes))} cpus={cpus}")
+            log_line(f"training_iteration={iteration} nodes={len(set(nodes))} cpus={cpus}")
             if told:
                 leader.stopped()
-                return STOPPED
+                return STOPPED_EXIT_STATUS
     return 0
 
 
@@ -44,9 +44,9 @@ def main() -> int:
     settings = ClusterHyperparameters(**{k: v for k, v in values.items() if k in names})
     membership = Membership.from_environment(settings)
     try:
-        if membership.is_master:
+        if membership.is_head:
             return count(settings, membership, values["num_iters"])
-        return lend(membership, settings)
+        return run_worker(membership, settings)
     except ClusterError as error:
         report_failure(str(error))
         return 1

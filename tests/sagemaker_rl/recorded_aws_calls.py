@@ -62,7 +62,7 @@ def recording() -> Iterator[set[str]]:
     """Note the actions of all calls to accounts that are opened inside the block."""
     from moto.moto_server import threaded_moto_server
 
-    from sagemaker_rl.simulator.tuning_jobs import RehearsedSageMaker
+    from sagemaker_rl.simulator.tuning_jobs import SimulatedSageMaker
 
     calls: set[str] = set()
 
@@ -74,7 +74,7 @@ def recording() -> Iterator[set[str]]:
             return super().__call__(environ, answer)
 
     def noted(name: str) -> Callable[..., Any]:
-        method = getattr(RehearsedSageMaker, name)
+        method = getattr(SimulatedSageMaker, name)
 
         def call(*given: Any, **named: Any) -> Any:
             calls.add(f"sagemaker:{name.title().replace('_', '')}")
@@ -84,11 +84,11 @@ def recording() -> Iterator[set[str]]:
 
     verbs = ("create_", "describe_", "stop_", "list_")
     methods: dict[str, Any] = {
-        name: noted(name) for name in dir(RehearsedSageMaker) if name.startswith(verbs)
+        name: noted(name) for name in dir(SimulatedSageMaker) if name.startswith(verbs)
     }
     with (
         mock.patch.object(threaded_moto_server, "DomainDispatcherApplication", Noting),
-        mock.patch.multiple(RehearsedSageMaker, **methods),
+        mock.patch.multiple(SimulatedSageMaker, **methods),
     ):
         yield calls
 

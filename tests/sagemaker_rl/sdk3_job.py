@@ -26,21 +26,23 @@ from sagemaker.train.defaults import TrainDefaults
 from sagemaker.train.model_trainer import ModelTrainer
 
 from sagemaker_rl.job import preflight
-from sagemaker_rl.job.source_files import OURS, START, bucket_and_key
+from sagemaker_rl.job.source_files import PROJECT_DEPENDENCIES, SCRIPT_COMMAND, bucket_and_key
 from sagemaker_rl.simulator.local_job import REGION
-from sagemaker_rl.simulator.simulated_session import IMAGE, ROLE, RehearsalSession
+from sagemaker_rl.simulator.simulated_session import IMAGE, ROLE, SimulatedSession
 
 ROOT = Path(__file__).parents[2]
 
 
-def trainer(session: RehearsalSession, source_dir: str, **hyperparameters: Any) -> ModelTrainer:
+def trainer(session: SimulatedSession, source_dir: str, **hyperparameters: Any) -> ModelTrainer:
     """A job of two groups of instances, which the script of this name in the folder trains."""
     account, bucket = session.account_id(), session.default_bucket()
     return ModelTrainer(
         sagemaker_session=session,
         role=f"arn:aws:iam::{account}:role/{ROLE}",
         training_image=f"{account}.dkr.ecr.{REGION}.amazonaws.com/{IMAGE}:latest",
-        source_code=SourceCode(source_dir=source_dir, command=START.format(script="train-mabs.py")),
+        source_code=SourceCode(
+            source_dir=source_dir, command=SCRIPT_COMMAND.format(script="train-mabs.py")
+        ),
         compute=Compute(
             instance_groups=[
                 InstanceGroup(
@@ -75,7 +77,7 @@ def seen(one: ModelTrainer) -> dict[str, Any]:
     }
 
 
-def rehearsed(session: RehearsalSession, one: ModelTrainer) -> dict[str, Any]:
+def rehearsed(session: SimulatedSession, one: ModelTrainer) -> dict[str, Any]:
     """Check, run and interrupt the job; with a data channel."""
     s3, bucket = session.boto_session.client("s3"), session.default_bucket()
     s3.put_object(Bucket=bucket, Key="policies/policy.json", Body=b"{}")
@@ -94,7 +96,7 @@ def rehearsed(session: RehearsalSession, one: ModelTrainer) -> dict[str, Any]:
     }
 
 
-def documented(session: RehearsalSession) -> dict[str, Any]:
+def documented(session: SimulatedSession) -> dict[str, Any]:
     """Train by the page's listing."""
     page = (ROOT / "docs/sagemaker.md").read_text()
     listing = re.findall(r"^```python train_with_sdk_3.py\n(.*?)^```", page, re.M | re.S)[0]
@@ -106,7 +108,10 @@ def documented(session: RehearsalSession) -> dict[str, Any]:
     names = {
         "image_uri": f"{account}.dkr.ecr.{REGION}.amazonaws.com/{IMAGE}:latest",
         "role": f"arn:aws:iam::{account}:role/{ROLE}",
-        "folders": {"source_dir": ROOT / "rllib_src", "dependencies": [ROOT / o for o in OURS]},
+        "folders": {
+            "source_dir": ROOT / "rllib_src",
+            "dependencies": [ROOT / o for o in PROJECT_DEPENDENCIES],
+        },
     }
     with mock.patch.object(
         model_trainer, "ModelTrainer", partial(ModelTrainer, sagemaker_session=session)
@@ -120,7 +125,7 @@ def main() -> int:
     what, source_dir, folder = sys.argv[1:]
     # What the role may do, the SDK asks IAM, of which moto does not know as much.
     TrainDefaults.get_role = lambda role, **_: role
-    session = RehearsalSession(Path(folder))
+    session = SimulatedSession(Path(folder))
     if what == "documented":
         told = documented(session)
     else:

@@ -48,7 +48,7 @@ def test_the_last_two_are_kept_and_the_newest_is_found(tmp_path: Path) -> None:
     newest = checkpoints.newest(tmp_path)
     assert newest is not None
     assert (newest / "weights").read_text() == "100"
-    assert checkpoints.read_facts(newest) == FACTS
+    assert checkpoints.read_metadata(newest) == FACTS
     assert checkpoints.find(newest) == checkpoints.find(tmp_path) == newest
 
 
@@ -88,10 +88,10 @@ def test_deleting_spares_other_files(tmp_path: Path) -> None:
 
 def test_every_difference_is_named(tmp_path: Path) -> None:
     checkpoint = checkpoints.save(Algorithm(1), tmp_path, FACTS)
-    checkpoints.check_same(checkpoint, FACTS)
+    checkpoints.check_compatible(checkpoint, FACTS)
     other = {"identity": {"board size": [7, 7], "network": 3, "actions": ["up"]}}
     with pytest.raises(CheckpointError) as error:
-        checkpoints.check_same(checkpoint, other)
+        checkpoints.check_compatible(checkpoint, other)
     text = str(error.value)
     assert "board size is [7, 7] but was [11, 11]" in text
     assert "network is 3 but was null" in text
@@ -107,7 +107,7 @@ def test_a_checkpoint_that_came_only_in_part_does_not_count(tmp_path: Path) -> N
     assert checkpoints.newest(tmp_path) == whole
     (part / "weights").unlink()
     assert checkpoints.newest(tmp_path) == whole
-    (whole / checkpoints.FACTS_FILE).write_text("{")
+    (whole / checkpoints.CHECKPOINT_METADATA_FILE).write_text("{")
     assert checkpoints.newest(tmp_path) is None
 
 
@@ -115,7 +115,7 @@ def test_a_checkpoint_that_came_only_in_part_does_not_count(tmp_path: Path) -> N
 def test_numbers_come_back(tmp_path: Path, protocol: int) -> None:
     path = tmp_path / "state.pkl"
     path.write_bytes(pickle.dumps(NUMBERS, protocol))
-    assert repr(checkpoints.load_numbers(path)) == repr(NUMBERS)
+    assert repr(checkpoints.load_numeric_pickle(path)) == repr(NUMBERS)
 
 
 def test_a_program_is_refused_by_its_name_and_does_not_run(tmp_path: Path) -> None:
@@ -123,7 +123,7 @@ def test_a_program_is_refused_by_its_name_and_does_not_run(tmp_path: Path) -> No
     doctor(path, ran)
     refused = r"names (posix|nt)\.system.* run a stranger's program"
     with pytest.raises(CheckpointError, match=refused):
-        checkpoints.load_numbers(path)
+        checkpoints.load_numeric_pickle(path)
     assert not ran.exists()
     pickle.loads(path.read_bytes())
     assert ran.exists(), "the test's own pickle would have run"
@@ -137,20 +137,20 @@ def test_what_is_no_pickle_of_numbers_is_refused(tmp_path: Path, content: bytes)
     path = tmp_path / "state.pkl"
     path.write_bytes(content)
     with pytest.raises(CheckpointError):
-        checkpoints.load_numbers(path)
+        checkpoints.load_numeric_pickle(path)
 
 
 def test_what_may_be_read_besides_is_named(tmp_path: Path) -> None:
     path = tmp_path / "state.pkl"
     path.write_bytes(pickle.dumps(range(3)))
     with pytest.raises(CheckpointError, match=r"builtins\.range"):
-        checkpoints.load_numbers(path)
-    assert checkpoints.load_numbers(path, also={("builtins", "range")}) == range(3)
+        checkpoints.load_numeric_pickle(path)
+    assert checkpoints.load_numeric_pickle(path, also={("builtins", "range")}) == range(3)
 
 
 def refused(checkpoint: Path, why: str) -> None:
     """No copy is made of this checkpoint."""
-    with pytest.raises(CheckpointError, match=why), checkpoints.without_code(checkpoint):
+    with pytest.raises(CheckpointError, match=why), checkpoints.numbers_only_copy(checkpoint):
         raise AssertionError("it is refused before")
 
 
@@ -162,7 +162,7 @@ def test_the_copy_holds_no_constructors(tmp_path: Path) -> None:
     doctor(checkpoint / "learner" / "class_and_ctor_args.pkl", ran)
     (checkpoint / "state.msgpack").write_bytes(b"x")
     (checkpoint / "facts.json").write_text("{}")
-    with checkpoints.without_code(checkpoint) as copy:
+    with checkpoints.numbers_only_copy(checkpoint) as copy:
         assert copy.name == checkpoint.name
         files = sorted(str(path.relative_to(copy)) for path in copy.rglob("*") if path.is_file())
         assert files == ["facts.json", "learner/state.pkl"]
@@ -178,7 +178,7 @@ def test_torchs_own_files_hold_weights_or_are_refused(tmp_path: Path) -> None:
     checkpoint.mkdir()
     model = checkpoint / "model.pt"
     torch.save({"weights": torch.arange(3), "steps": 7}, model)
-    with checkpoints.without_code(checkpoint) as copy:
+    with checkpoints.numbers_only_copy(checkpoint) as copy:
         assert torch.load(copy / "model.pt")["steps"] == 7
     doctor(model, ran)
     refused(checkpoint, r"model\.pt holds more than weights.*--trust")

@@ -12,14 +12,14 @@ import pytest
 
 from battlesnake_gym.engine import engine
 from sagemaker_rl.job.source_files import (
-    OURS,
+    PROJECT_DEPENDENCIES,
     bucket_and_key,
-    cleaned,
     compiled_files,
+    copy_sources,
     is_wanted,
-    together,
+    merge_source_dir,
 )
-from sagemaker_rl.simulator.local_job import pack
+from sagemaker_rl.simulator.local_job import pack_sources
 from tests.processes import run
 
 ROOT = Path(__file__).parents[2]
@@ -35,7 +35,7 @@ def members(packed: bytes) -> set[str]:
 def tracked() -> set[str]:
     """The files of a job as git has them, by their names in the tarball."""
     names = set()
-    for folder in (SOURCE_DIR, *OURS):
+    for folder in (SOURCE_DIR, *PROJECT_DEPENDENCIES):
         base = ROOT / folder if folder == SOURCE_DIR else (ROOT / folder).parent
         listed = run("git", "ls-files", "-z", folder, cwd=ROOT, check=True)
         names |= {str((ROOT / one).relative_to(base)) for one in listed.stdout.split("\0") if one}
@@ -63,14 +63,14 @@ def test_the_sdk_packs_no_compiled_files_of_this_machine(
     assert engine.COMPILED, "or this would show nothing"
     folders: dict[str, Any] = {
         "source_dir": str(ROOT / SOURCE_DIR),
-        "dependencies": [str(ROOT / folder) for folder in OURS],
+        "dependencies": [str(ROOT / folder) for folder in PROJECT_DEPENDENCIES],
     }
     assert {Path(name).suffix for name in packed_by_the_sdk(**folders)} & {".so", ".pyd"}
-    arrived = packed_by_the_sdk(**cleaned(**folders))
+    arrived = packed_by_the_sdk(**copy_sources(**folders))
     assert not [name for name in arrived if not all(map(is_wanted, Path(name).parts))]
     assert tracked() <= arrived, "nothing else is missing"
-    here = [ROOT / folder for folder in OURS]
-    assert members(pack(ROOT / SOURCE_DIR, here)) == arrived, "a rehearsal brings the same"
+    here = [ROOT / folder for folder in PROJECT_DEPENDENCIES]
+    assert members(pack_sources(ROOT / SOURCE_DIR, here)) == arrived, "a rehearsal brings the same"
 
 
 def test_nothing_compiled_is_left_by_the_questions_before(
@@ -80,7 +80,7 @@ def test_nothing_compiled_is_left_by_the_questions_before(
     from sagemaker_rl.job import preflight
 
     estimator("import helping\n", "WORD = 1\n")  # writes the folders
-    sources = cleaned(source_dir=tmp_path / "source", dependencies=[tmp_path / "helping"])
+    sources = copy_sources(source_dir=tmp_path / "source", dependencies=[tmp_path / "helping"])
     list(preflight._script(estimator("", "", **sources), {}))
     assert sorted(path.name for path in Path(sources["source_dir"]).parent.rglob("*")) == [
         "source",
@@ -101,7 +101,7 @@ def test_pages_and_notebooks_show_no_other_way(path: Path) -> None:
     text = path.read_text()
     if path.suffix == ".ipynb":
         text = "\n".join("".join(cell["source"]) for cell in json.loads(text)["cells"])
-    # Only beside ``source_dir`` within ``cleaned`` does a list of folders stand.
+    # Only beside ``source_dir`` within ``copy_sources`` does a list of folders stand.
     ways = re.findall(r"(\*\*cleaned\(\n *source_dir=\S+\n *)?dependencies=\[", text)
     assert all(ways), "dependencies=[...] goes as it is to the SDK"
     assert len(ways) == text.count("entry_point=")
@@ -114,7 +114,7 @@ def test_a_copy_is_what_was_there_and_leaves_the_original_alone(tmp_path: Path) 
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(name)
     # A slash would make the SDK pour out the folder.
-    sources = cleaned(source_dir=tmp_path / "src", dependencies=[f"{tmp_path}/lib/"])
+    sources = copy_sources(source_dir=tmp_path / "src", dependencies=[f"{tmp_path}/lib/"])
     (tmp_path / "lib" / "a.py").write_text("changed")
     (copy,) = map(Path, sources["dependencies"])
     assert copy.name == "lib"
@@ -127,14 +127,16 @@ def test_folders_that_are_none_or_overwrite_each_other_are_refused(tmp_path: Pat
     for name in ("src", "a/lib", "b/lib"):
         (tmp_path / name).mkdir(parents=True)
     with pytest.raises(ValueError, match=r"there is no folder nowhere"):
-        cleaned(source_dir=tmp_path / "src", dependencies=["nowhere"])
+        copy_sources(source_dir=tmp_path / "src", dependencies=["nowhere"])
     with pytest.raises(ValueError, match=r"two folders are called lib; rename one"):
-        cleaned(source_dir=tmp_path / "src", dependencies=[tmp_path / "a/lib", tmp_path / "b/lib"])
+        copy_sources(
+            source_dir=tmp_path / "src", dependencies=[tmp_path / "a/lib", tmp_path / "b/lib"]
+        )
 
 
 def test_one_folder_holds_what_a_tarball_would() -> None:
-    folders = [ROOT / name for name in OURS]
-    folder = Path(together(source_dir=ROOT / SOURCE_DIR, dependencies=folders))
+    folders = [ROOT / name for name in PROJECT_DEPENDENCIES]
+    folder = Path(merge_source_dir(source_dir=ROOT / SOURCE_DIR, dependencies=folders))
     there = {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
     prefix = f"{SOURCE_DIR}/"
     assert {name.removeprefix(prefix) for name in tracked()} <= there

@@ -11,19 +11,19 @@ from sagemaker_rl.job.hyperparameters import (
     HyperparameterError,
     add_flags,
     collect,
-    option,
-    override,
-    own_arguments,
-    split,
+    hyperparameter,
+    resolve_overrides,
+    split_rllib_overrides,
+    strip_sagemaker_arguments,
 )
 
 
 @dataclass(frozen=True)
 class Wanted:
-    num_agents: int = option(4, "snakes")
-    gamma: float = option(0.5, "discount, in %")
-    name: str | None = option(None, "name")
-    masked: bool = option(True, "mask")
+    num_agents: int = hyperparameter(4, "snakes")
+    gamma: float = hyperparameter(0.5, "discount, in %")
+    name: str | None = hyperparameter(None, "name")
+    masked: bool = hyperparameter(True, "mask")
 
 
 CONFIG: dict[str, Any] = {
@@ -58,7 +58,7 @@ def test_flags_come_before_sm_hps_and_types_stay_what_they_are() -> None:
         "masked": False,
     }
     assert isinstance(values["rl.training.config.gamma"], float)
-    plain, overrides = split(values, Wanted)
+    plain, overrides = split_rllib_overrides(values, Wanted)
     assert plain == Wanted(num_agents=5, name="snake", masked=False)
     assert overrides == {"lr": 5e-5, "gamma": 1.0}
 
@@ -84,18 +84,18 @@ def test_sagemakers_spelling_of_flags() -> None:
 )
 def test_mistakes_in_plain_names(values: dict[str, Any], message: str) -> None:
     with pytest.raises(HyperparameterError) as error:
-        split(values, Wanted)
+        split_rllib_overrides(values, Wanted)
     assert message in str(error.value)
 
 
 def test_whole_numbers_become_what_is_wanted() -> None:
-    plain, _ = split({"gamma": 1, "num_agents": 4.0}, Wanted)
+    plain, _ = split_rllib_overrides({"gamma": 1, "num_agents": 4.0}, Wanted)
     assert (plain.gamma, type(plain.gamma)) == (1.0, float)
     assert (plain.num_agents, type(plain.num_agents)) == (4, int)
 
 
 def test_dotted_names_change_only_what_they_name() -> None:
-    changed = override(
+    changed = resolve_overrides(
         CONFIG,
         {
             "lr": 1,
@@ -130,7 +130,7 @@ def test_dotted_names_change_only_what_they_name() -> None:
 )  # fmt: skip
 def test_mistakes_in_dotted_names(name: str, value: Any, message: str) -> None:
     with pytest.raises(HyperparameterError) as error:
-        override(CONFIG, {name: value})
+        resolve_overrides(CONFIG, {name: value})
     assert message in str(error.value)
 
 
@@ -157,6 +157,6 @@ def test_the_flags_that_sagemaker_repeats_are_left_to_sm_hps() -> None:
     # sagemaker-training writes str(value), and dictionaries as a=1,b=2.
     repeated = ["--masked", "False", "--name", "", "--rewards", "kill=1.0,won=2.0"]
     environ = {"SM_USER_ARGS": json.dumps(repeated)}
-    assert own_arguments(repeated, environ) == []
-    assert own_arguments(["--name", "snake"], environ) == ["--name", "snake"]
-    assert own_arguments(repeated, {}) == repeated
+    assert strip_sagemaker_arguments(repeated, environ) == []
+    assert strip_sagemaker_arguments(["--name", "snake"], environ) == ["--name", "snake"]
+    assert strip_sagemaker_arguments(repeated, {}) == repeated

@@ -16,9 +16,9 @@ import torch
 from ray.rllib.algorithms.ppo import PPOConfig
 
 from sagemaker_rl.cluster.membership import own_address
-from sagemaker_rl.cluster.ray_node import RayNode, free_port, own_token
+from sagemaker_rl.cluster.ray_node import RayNode, free_port, private_auth_token
 from sagemaker_rl.job.hyperparameters import HyperparameterError
-from sagemaker_rl.job.utilization import Group, Use, shown
+from sagemaker_rl.job.utilization import InstanceGroup, Utilization, utilization_report
 from sagemaker_rl.ray_launcher import SageMakerRayLauncher
 
 pytestmark = pytest.mark.rllib
@@ -121,14 +121,14 @@ def test_procgen_is_known_too(check: Any) -> None:
 
 
 def test_work_goes_to_gpus_first_and_each_group_is_judged() -> None:
-    groups = [Group("ml.g5.2xlarge", 1, 8, 1), Group("ml.c5.4xlarge", 2, 16, 0)]
-    assert shown(groups, Use(math.inf, 1), allowed=False) == [
+    groups = [InstanceGroup("ml.g5.2xlarge", 1, 8, 1), InstanceGroup("ml.c5.4xlarge", 2, 16, 0)]
+    assert utilization_report(groups, Utilization(math.inf, 1), allowed=False) == [
         "ml.g5.2xlarge: 8.0 of 8 vCPUs would work (100%), 1 of 1 GPUs (100%)",
         "ml.c5.4xlarge: 32.0 of 32 vCPUs would work (100%); 2 of 2 instances would do",
     ]
-    shown(groups, Use(16, 1), allowed=False)
+    utilization_report(groups, Utilization(16, 1), allowed=False)
     with pytest.raises(HyperparameterError, match="0 of 2 instances would do"):
-        shown(groups, Use(8, 1), allowed=False)
+        utilization_report(groups, Utilization(8, 1), allowed=False)
 
 
 @pytest.mark.parametrize(
@@ -137,7 +137,7 @@ def test_work_goes_to_gpus_first_and_each_group_is_judged() -> None:
 )
 def test_a_gpu_of_another_machine_learns(gpus: int, given: dict[str, Any], learners: int) -> None:
     config = PPOConfig().learners(num_gpus_per_learner=0)
-    SageMakerRayLauncher()._look_for_gpus(config, gpus, given)
+    SageMakerRayLauncher()._use_remote_gpu(config, gpus, given)
     assert (config.num_learners, config.num_gpus_per_learner) == (learners, learners)
 
 
@@ -152,7 +152,7 @@ def test_the_learner_goes_to_the_machine_with_the_gpu(tmp_path: Path) -> None:
     words = ["--algorithm", "APEX", "--num-agents", "2", "--size", "5", "--num-iters", "1"]
     words += ["--rl.training.config.min_time_s_per_iteration", "1", "--num-workers", "1"]
     words += ["--rl.training.config.ladder_share", "0", "--runs", str(tmp_path)]
-    with own_token():
+    with private_auth_token():
         try:
             head.start()
             words += ["--address", f"{host}:{port}"]

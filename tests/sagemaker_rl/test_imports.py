@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from sagemaker_rl.job.source_files import OURS, together
+from sagemaker_rl.job.source_files import PROJECT_DEPENDENCIES, merge_source_dir
 from tests import processes
 
 ROOT = Path(__file__).parents[2]
@@ -68,8 +68,8 @@ print(battlesnake_gym.__file__, battlesnake_heuristics.__file__, *battlesnake_rl
 
 def test_a_job_finds_all_names_in_what_was_copied_flat(tmp_path: Path) -> None:
     """Nothing of ours is installed: the packages are found beside the script alone."""
-    folders = [ROOT / name for name in OURS]
-    sources = together(source_dir=ROOT / "rllib_src", dependencies=folders)
+    folders = [ROOT / name for name in PROJECT_DEPENDENCIES]
+    sources = merge_source_dir(source_dir=ROOT / "rllib_src", dependencies=folders)
     (Path(sources) / "train.py").write_text(STARTER_PACK)
     # Without `site`, which would process the .pth files of an editable installation.
     packages = os.pathsep.join(path for path in sys.path if path.endswith("-packages"))

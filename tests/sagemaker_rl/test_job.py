@@ -10,9 +10,9 @@ import pytest
 
 from sagemaker_rl.job.hyperparameters import HyperparameterError
 from sagemaker_rl.job.job_environment import (
+    LOGGED_METRICS,
     METRIC_DEFINITIONS,
-    METRICS,
-    Job,
+    JobPaths,
     channel_folder,
     metric_line,
     report_failure,
@@ -20,8 +20,8 @@ from sagemaker_rl.job.job_environment import (
 
 
 def test_a_laptop_has_everything_in_one_folder() -> None:
-    job = Job.from_environment("fast", Path("runs"), {})
-    assert job == Job(
+    job = JobPaths.from_environment("fast", Path("runs"), {})
+    assert job == JobPaths(
         name="fast",
         output_dir=Path("runs/fast"),
         checkpoint_dir=Path("runs/fast/checkpoints"),
@@ -37,14 +37,16 @@ def test_sagemaker_says_where() -> None:
         "SM_OUTPUT_INTERMEDIATE_DIR": "/opt/ml/output/intermediate",
         "TRAINING_JOB_NAME": "job-7",
     }
-    job = Job.from_environment("fast", Path("runs"), environ)
+    job = JobPaths.from_environment("fast", Path("runs"), environ)
     assert job.name == "job-7"
     assert job.output_dir == Path("/opt/ml/output/data")
     assert job.checkpoint_dir == Path("/opt/ml/checkpoints")
     assert job.model_dir == Path("/opt/ml/model")
     assert job.in_sagemaker
     assert job.intermediate_dir == Path("/opt/ml/output/intermediate")
-    elsewhere = Job.from_environment("fast", environ=environ | {"SAGEMAKER_BASE_DIR": "/tmp/ml"})
+    elsewhere = JobPaths.from_environment(
+        "fast", environ=environ | {"SAGEMAKER_BASE_DIR": "/tmp/ml"}
+    )
     assert elsewhere.checkpoint_dir == Path("/tmp/ml/checkpoints")
 
 
@@ -83,7 +85,7 @@ def test_nothing_is_unpacked_elsewhere(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("number", [0.0, -1.25, 17.0, 1234567.0, 3e-7, -2.5e12])
 def test_every_number_comes_back(number: float) -> None:
-    text = "algo-1 | " + metric_line(dict.fromkeys(METRICS, number)) + " more"
+    text = "algo-1 | " + metric_line(dict.fromkeys(LOGGED_METRICS, number)) + " more"
     for definition in METRIC_DEFINITIONS:
         (found,) = re.findall(definition["Regex"], text)
         assert math.isclose(float(found), number, rel_tol=1e-6), definition["Name"]

@@ -164,7 +164,7 @@ def run(session: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
 
     def run(listing: str, short: bool = False) -> tuple[list[Any], dict[str, Any]]:
         monkeypatch.setattr(legacy_listings.RLEstimator, "fit", shortened if short else asked)
-        legacy_listings.listings(session)
+        legacy_listings.enable_legacy_listings(session)
         space = dict(names)
         exec(HEADER + listing, space)
         for estimator in made if short else ():

@@ -25,44 +25,44 @@ def member(hosts: list[str] | None, current: str | None, **settings: Any) -> Mem
 
 def test_a_laptop_is_alone() -> None:
     me = member(None, None)
-    assert me.alone
-    assert me.is_master
-    assert member(["algo-1"], "algo-1").alone
+    assert me.is_single_instance
+    assert me.is_head
+    assert member(["algo-1"], "algo-1").is_single_instance
 
 
 def test_equal_instances_agree_on_the_master() -> None:
     hosts = ["algo-2", "algo-1", "algo-10"]
     members = [member(hosts, host) for host in hosts]
-    assert [one.is_master for one in members] == [False, True, False]
-    assert {one.master for one in members} == {"algo-1"}
-    assert set(members[1].others) == {"algo-10", "algo-2"}
-    assert not members[1].alone
+    assert [one.is_head for one in members] == [False, True, False]
+    assert {one.head for one in members} == {"algo-1"}
+    assert set(members[1].workers) == {"algo-10", "algo-2"}
+    assert not members[1].is_single_instance
 
 
 def test_names_are_compared_whole() -> None:
-    assert not member(["algo-1", "algo-10"], "algo-10").is_master
+    assert not member(["algo-1", "algo-10"], "algo-10").is_head
     with pytest.raises(HyperparameterError, match="is 'algo-1', which is not one of"):
         member(["algo-10", "algo-11"], "algo-1")
 
 
 def test_two_jobs_make_one_cluster() -> None:
     primary = member(["algo-1"], "algo-1", rl_cluster_type="primary", **TWO_JOBS)
-    assert primary.is_master
-    assert primary.others == ("secondary/algo-1", "secondary/algo-2")
+    assert primary.is_head
+    assert primary.workers == ("secondary/algo-1", "secondary/algo-2")
     for host in ("algo-1", "algo-2"):
         one = member(["algo-1", "algo-2"], host, rl_cluster_type="secondary", **TWO_JOBS)
-        assert one.me in primary.others
-        assert not one.is_master
-        assert one.master == primary.me
+        assert one.name in primary.workers
+        assert not one.is_head
+        assert one.head == primary.name
 
 
 def test_a_primary_job_may_have_several_instances() -> None:
     hosts = ["algo-1", "algo-2"]
     first, second = (member(hosts, h, rl_cluster_type="primary", **TWO_JOBS) for h in hosts)
-    assert first.others == ("primary/algo-2", "secondary/algo-1", "secondary/algo-2")
-    assert second.me == "primary/algo-2"
-    assert second.master == first.me
-    assert not second.is_master
+    assert first.workers == ("primary/algo-2", "secondary/algo-1", "secondary/algo-2")
+    assert second.name == "primary/algo-2"
+    assert second.head == first.name
+    assert not second.is_head
 
 
 @pytest.mark.parametrize(
@@ -124,5 +124,5 @@ def test_the_master_is_of_the_group_with_gpus(
         me = Membership.from_environment(
             ClusterHyperparameters(), environ | {"SM_CURRENT_HOST": host}
         )
-        assert me.master == me.master_host == f"algo-{master}"
-        assert sorted([me.master, *me.others]) == sorted(hosts)
+        assert me.head == me.head_host == f"algo-{master}"
+        assert sorted([me.head, *me.workers]) == sorted(hosts)

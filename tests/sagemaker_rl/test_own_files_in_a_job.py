@@ -14,7 +14,7 @@ pytestmark = [pytest.mark.rllib, pytest.mark.slow, pytest.mark.timeout(1800)]
 
 
 def test_a_job_trains_with_what_it_brings(training: Callable[..., Any], tmp_path: Path) -> None:
-    from sagemaker_rl.job.source_files import fetch
+    from sagemaker_rl.job.source_files import download_artifacts
 
     mine = tmp_path / "my_files"
     mine.mkdir()
@@ -22,7 +22,7 @@ def test_a_job_trains_with_what_it_brings(training: Callable[..., Any], tmp_path
     estimator = training(
         mine,
         base_job_name="own",
-        environment={extensions.VARIABLE: "my_files/mine.py"},
+        environment={extensions.EXTENSIONS_VARIABLE: "my_files/mine.py"},
         hyperparameters={
             "network": "my_files/mine.py:Net",
             "algorithm": "my_files/mine.py:OwnDQN",
@@ -38,7 +38,7 @@ def test_a_job_trains_with_what_it_brings(training: Callable[..., Any], tmp_path
         },
     )
     estimator.fit()
-    model = fetch(estimator, tmp_path / "run") / "model"
+    model = download_artifacts(estimator, tmp_path / "run") / "model"
     facts = json.loads((model / "policy.json").read_text())
     assert facts["observation"]["name"] == "heads-and-food"
     assert facts["training"]["algorithm"] == "OwnDQN"

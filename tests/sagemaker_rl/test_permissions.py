@@ -11,7 +11,7 @@ pytest.importorskip("moto", reason="needs the extra sagemaker-local")
 pytest.importorskip("cfnlint", reason="needs the extra dev")
 
 from battlesnake_server.aws import publish, snake_stack
-from battlesnake_server.aws.lambda_simulator import RehearsedAccount
+from battlesnake_server.aws.lambda_simulator import SimulatedAccount
 from battlesnake_server.commands import pack_command
 from sagemaker_rl.job import preflight
 from sagemaker_rl.job.job_environment import METRIC_DEFINITIONS
@@ -47,9 +47,9 @@ def calls() -> Iterator[set[str]]:
 @pytest.fixture(scope="module")
 def session(calls: set[str], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     """The account as the stacks leave it: with a role, an image, a network and a bucket."""
-    from sagemaker_rl.simulator.simulated_session import RehearsalSession
+    from sagemaker_rl.simulator.simulated_session import SimulatedSession
 
-    one = RehearsalSession(tmp_path_factory.mktemp("jobs"))
+    one = SimulatedSession(tmp_path_factory.mktemp("jobs"))
     one.default_bucket()
     calls.clear()
     yield one
@@ -130,7 +130,7 @@ def test_every_call_is_allowed_and_every_right_is_used(
 
     bundle = tmp_path / "snake.zip"
     assert pack_command.main(["--snake", "hungry", "-o", str(bundle)]) == 0
-    with RehearsedAccount() as account:
+    with SimulatedAccount() as account:
         notebook_s = set(calls)
         account.deploy(snake_stack.parser().parse_args([str(bundle)]))
         calls.clear()  # who deploys is nobody of ours

@@ -13,9 +13,13 @@ from ray.tune.registry import register_env
 
 from battlesnake_gym.common.run_dir import LOCK_FILE, RUN_FILE
 from sagemaker_rl.job.hyperparameters import HyperparameterError
-from sagemaker_rl.job.job_environment import Job
+from sagemaker_rl.job.job_environment import JobPaths
 from sagemaker_rl.job.resources import check_cpus, check_gpus
-from sagemaker_rl.ray_launcher import SageMakerRayLauncher, deliver, without_cluster
+from sagemaker_rl.ray_launcher import (
+    SageMakerRayLauncher,
+    drop_cluster_settings,
+    save_model_artifacts,
+)
 from sagemaker_rl.runs.training_run import TrainingRun
 from tests.processes import run
 
@@ -196,7 +200,7 @@ def test_sigterm_is_ours_though_ray_takes_it_when_it_starts() -> None:
 def test_curves_come_back_with_the_checkpoint(tmp_path: Path) -> None:
     def run(checkpoint: Path | None) -> TrainingRun:
         folders = {"checkpoint_dir": tmp_path / "c", "model_dir": tmp_path / "m"}
-        where = Job("job", tmp_path / "new" / "data", **folders, in_sagemaker=True)
+        where = JobPaths("job", tmp_path / "new" / "data", **folders, in_sagemaker=True)
         return TrainingRun(PPOConfig(), where, {}, checkpoint, num_iters=3, minutes=None)
 
     checkpoint = tmp_path / "checkpoint_000002"
@@ -204,13 +208,13 @@ def test_curves_come_back_with_the_checkpoint(tmp_path: Path) -> None:
     (checkpoint / "facts.json").write_text('{"training_iteration": 2}')
     curves = tmp_path / "new" / "data" / "progress.csv"
     for without in (run(None), run(checkpoint)):
-        without.bring_back_curves()
+        without.restore_progress_csv()
         assert not curves.exists()
     (checkpoint / "progress.csv").write_text("old")
-    run(checkpoint).bring_back_curves()
+    run(checkpoint).restore_progress_csv()
     assert curves.read_text() == "old"
     curves.write_text("of iterations that are trained again, and torn")
-    run(checkpoint).bring_back_curves()
+    run(checkpoint).restore_progress_csv()
     assert curves.read_text() == "old"
 
 
@@ -221,7 +225,7 @@ def test_a_model_has_its_checkpoint_and_parameters_beside_it(tmp_path: Path) -> 
     model = tmp_path / "model"
     values = {"seed": 3, "s3_bucket": "mine", "rl_cluster_type": "primary"}
     for _ in range(2):
-        deliver(checkpoint, model, {"hyperparameters": without_cluster(values)})
+        save_model_artifacts(checkpoint, model, {"hyperparameters": drop_cluster_settings(values)})
     assert (model / "checkpoint" / "learner" / "weights").read_text() == "1"
     assert json.loads((model / "params.json").read_text()) == {"hyperparameters": {"seed": 3}}
 

@@ -15,7 +15,12 @@ from typing import Any
 import pytest
 
 from battlesnake_server.arena import results, tournament
-from battlesnake_server.arena.tournament import Fixture, Result, Setup, play_in_pool
+from battlesnake_server.arena.tournament import (
+    GameResult,
+    ScheduledGame,
+    TournamentSettings,
+    play_in_pool,
+)
 from battlesnake_server.commands import arena_command, ladder_command
 from tests.processes import below
 
@@ -36,11 +41,11 @@ MATCH = ["my_rules.py", "hungry", "--size=7", "--milliseconds=5", "--max-turns=4
 def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[str, Any]]:
     """Its address, and the second node; this folder has a file of rules, theirs have not."""
     from sagemaker_rl.cluster.membership import own_address
-    from sagemaker_rl.cluster.ray_node import RayNode, free_port, own_token
+    from sagemaker_rl.cluster.ray_node import RayNode, free_port, private_auth_token
 
     host, port = own_address(socket.gethostname()), free_port()
-    with own_token(), ExitStack() as nodes:
-        for node in RayNode.head(host, port, 1), RayNode.member(host, f"{host}:{port}", 1):
+    with private_auth_token(), ExitStack() as nodes:
+        for node in RayNode.head(host, port, 1), RayNode.worker(host, f"{host}:{port}", 1):
             node.start()
             nodes.callback(node.stop)
         monkeypatch.chdir(tmp_path)
@@ -48,7 +53,7 @@ def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[s
         yield f"{host}:{port}", node
 
 
-def lost_games_won(setup: Setup, fixture: Fixture, replays: None) -> Result:
+def lost_games_won(setup: TournamentSettings, fixture: ScheduledGame, replays: None) -> GameResult:
     """What a machine would send that turns results round."""
     result = play_in_pool(setup, fixture, replays)
     return replace(result, winner=None if result.winner is None else 1 - result.winner)

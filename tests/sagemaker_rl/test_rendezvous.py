@@ -10,16 +10,23 @@ import pytest
 
 from sagemaker_rl.cluster import rendezvous
 from sagemaker_rl.cluster.membership import (
-    Bucket,
     BucketError,
     ClusterRun,
     Discovery,
     DiscoveryError,
-    HostNames,
+    HostNameDiscovery,
     Membership,
+    S3Discovery,
 )
 from sagemaker_rl.cluster.ray_node import free_port
-from sagemaker_rl.cluster.rendezvous import ClusterError, Joined, Link, LinkError, Master, join
+from sagemaker_rl.cluster.rendezvous import (
+    ClusterError,
+    ClusterHead,
+    ClusterWorker,
+    ConnectionLostError,
+    JsonConnection,
+    join_cluster,
+)
 from tests.processes import PATIENCE, until
 
 RAY = "10.0.0.1:6379"
@@ -28,25 +35,25 @@ PAIR = ["algo-2", "algo-3"]
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rendezvous, "POLL_SECONDS", 0.05)
-    monkeypatch.setattr(rendezvous, "BEAT_SECONDS", 0.05)
+    monkeypatch.setattr(rendezvous, "HEAD_POLL_INTERVAL_S", 0.05)
+    monkeypatch.setattr(rendezvous, "HEARTBEAT_INTERVAL_S", 0.05)
 
 
 @pytest.fixture
-def names() -> HostNames:
-    return HostNames("localhost", free_port())
+def names() -> HostNameDiscovery:
+    return HostNameDiscovery("localhost", free_port())
 
 
 class Meeting:
     """Masters and workers that are all closed at the end of a test."""
 
     def __init__(self) -> None:
-        self.masters: list[Master] = []
-        self.links: list[Link] = []
+        self.masters: list[ClusterHead] = []
+        self.links: list[JsonConnection] = []
         self._pool = ThreadPoolExecutor(8)
 
-    def master(self, others: list[str], discovery: Discovery, opened: bool = True) -> Master:
-        master = Master(others, discovery, "127.0.0.1", RAY)
+    def master(self, others: list[str], discovery: Discovery, opened: bool = True) -> ClusterHead:
+        master = ClusterHead(others, discovery, "127.0.0.1", RAY)
         self.masters.append(master)
         if opened:
             master.open()
@@ -59,13 +66,13 @@ class Meeting:
         seconds: float = PATIENCE,
         host: str = "localhost",
         others: Sequence[str] = (),
-    ) -> "Future[Joined]":
+    ) -> "Future[ClusterWorker]":
         """``others`` are all of the job but the master: ``name`` alone unless given."""
         me = Membership(name, host, "algo-1", "localhost", tuple(others) or (name,))
         return self._pool.submit(self._join, me, discovery, seconds)
 
-    def _join(self, me: Membership, discovery: Discovery, seconds: float) -> Joined:
-        joined = join(me, discovery, 4, seconds)
+    def _join(self, me: Membership, discovery: Discovery, seconds: float) -> ClusterWorker:
+        joined = join_cluster(me, discovery, 4, seconds)
         self.links.append(joined.link)
         return joined
 
@@ -86,7 +93,7 @@ def meeting() -> Iterator[Meeting]:
 
 def formed(
     meeting: Meeting, discovery: Discovery, others: list[str], shown: list[str]
-) -> tuple[Master, dict[str, Joined]]:
+) -> tuple[ClusterHead, dict[str, ClusterWorker]]:
     """A cluster in which everybody is ready; ``shown`` gets what the master says from then on."""
     master = meeting.master(others, discovery)
     joined = {name: meeting.joining(name, discovery, others=others) for name in others}
@@ -96,7 +103,7 @@ def formed(
     return master, {name: one.result() for name, one in joined.items()}
 
 
-def test_all_meet_and_learn_the_same(meeting: Meeting, names: HostNames) -> None:
+def test_all_meet_and_learn_the_same(meeting: Meeting, names: HostNameDiscovery) -> None:
     early = meeting.joining("algo-2", names, others=PAIR)
     until(early.running)
     shown: list[str] = []
@@ -114,7 +121,7 @@ def test_all_meet_and_learn_the_same(meeting: Meeting, names: HostNames) -> None
         assert one.result().link.receive() == {"end": 0, "reason": "done"}
 
 
-def test_a_timeout_names_who_is_missing(meeting: Meeting, names: HostNames) -> None:
+def test_a_timeout_names_who_is_missing(meeting: Meeting, names: HostNameDiscovery) -> None:
     master = meeting.master(PAIR, names)
     meeting.joining("algo-3", names, others=PAIR).result()
     until(lambda: master._peers)
@@ -124,7 +131,9 @@ def test_a_timeout_names_who_is_missing(meeting: Meeting, names: HostNames) -> N
     assert "algo-3 came but did not start Ray" in str(error.value)
 
 
-def test_who_is_late_is_named_and_joins_all_the_same(meeting: Meeting, names: HostNames) -> None:
+def test_who_is_late_is_named_and_joins_all_the_same(
+    meeting: Meeting, names: HostNameDiscovery
+) -> None:
     everybody = ["algo-10", *PAIR]
     master = meeting.master(everybody, names)
     late = meeting.joining("algo-10", names, others=everybody).result().link
@@ -132,19 +141,21 @@ def test_who_is_late_is_named_and_joins_all_the_same(meeting: Meeting, names: Ho
     until(lambda: len(master._peers) == 2 and master._peers["algo-3"].ready)
     shown: list[str] = []
     assert master.wait(0.5, shown.append) == 4
-    assert not master.all_here
+    assert not master.all_workers_ready
     assert "algo-2 did not come; algo-10 came but did not start Ray; beginning" in shown[-1]
     late.send({"ready": True})
     meeting.joining("algo-2", names, others=everybody).result().link.send({"ready": True})
-    until(lambda: master.all_here)
+    until(lambda: master.all_workers_ready)
     until(lambda: shown[-1].endswith("is ready: 3 of 3 other instances are ready"))
 
 
-def test_a_worker_waits_only_so_long_for_the_master(meeting: Meeting, names: HostNames) -> None:
+def test_a_worker_waits_only_so_long_for_the_master(
+    meeting: Meeting, names: HostNameDiscovery
+) -> None:
     with pytest.raises(ClusterError, match=r"algo-1 did not come within 0.3 s.*refused"):
         meeting.joining("algo-2", names, 0.3).result()
     with pytest.raises(ClusterError, match=r"host name no-such-host.invalid does not resolve"):
-        meeting.joining("algo-2", HostNames("no-such-host.invalid"), 0.3).result()
+        meeting.joining("algo-2", HostNameDiscovery("no-such-host.invalid"), 0.3).result()
 
 
 @pytest.mark.parametrize(
@@ -155,7 +166,7 @@ def test_a_worker_waits_only_so_long_for_the_master(meeting: Meeting, names: Hos
     ],
 )
 def test_strangers_are_refused(
-    meeting: Meeting, names: HostNames, name: str, host: str, message: str
+    meeting: Meeting, names: HostNameDiscovery, name: str, host: str, message: str
 ) -> None:
     master = meeting.master(["algo-2"], names)
     with pytest.raises(ClusterError, match=message):
@@ -166,7 +177,7 @@ def test_strangers_are_refused(
     assert message in str(error.value)
 
 
-def test_a_second_one_of_a_name_is_refused(meeting: Meeting, names: HostNames) -> None:
+def test_a_second_one_of_a_name_is_refused(meeting: Meeting, names: HostNameDiscovery) -> None:
     master = meeting.master(["algo-2"], names)
     meeting.joining("algo-2", names).result()
     until(lambda: master._peers)  # the worker may know before the master does
@@ -174,7 +185,7 @@ def test_a_second_one_of_a_name_is_refused(meeting: Meeting, names: HostNames) -
         meeting.joining("algo-2", names, 0.2).result()
 
 
-def test_noise_on_the_port_disturbs_nobody(meeting: Meeting, names: HostNames) -> None:
+def test_noise_on_the_port_disturbs_nobody(meeting: Meeting, names: HostNameDiscovery) -> None:
     master = meeting.master(["algo-2"], names)
     noises = (b"", b"GET / HTTP/1.1\r\n\r\n", b"[1]\n", b'{"name": 1}\n', b"x" * 100_000)
     for noise in noises:
@@ -186,16 +197,20 @@ def test_noise_on_the_port_disturbs_nobody(meeting: Meeting, names: HostNames) -
     silent.close()
 
 
-def test_workers_notice_at_once_when_the_master_ends(meeting: Meeting, names: HostNames) -> None:
+def test_workers_notice_at_once_when_the_master_ends(
+    meeting: Meeting, names: HostNameDiscovery
+) -> None:
     master, joined = formed(meeting, names, PAIR, [])
     for peer in list(master._peers.values()):
         peer.link.close()
     for one in joined.values():
-        with pytest.raises(LinkError, match="closed the connection without a word"):
+        with pytest.raises(ConnectionLostError, match="closed the connection without a word"):
             one.link.receive()
 
 
-def test_the_master_notices_at_once_when_a_worker_ends(meeting: Meeting, names: HostNames) -> None:
+def test_the_master_notices_at_once_when_a_worker_ends(
+    meeting: Meeting, names: HostNameDiscovery
+) -> None:
     shown: list[str] = []
     master, joined = formed(meeting, names, PAIR, shown)
     joined["algo-3"].link.close()
@@ -211,7 +226,7 @@ def test_the_master_notices_at_once_when_a_worker_ends(meeting: Meeting, names: 
 
 
 def test_who_is_lost_before_all_are_ready_may_come_again(
-    meeting: Meeting, names: HostNames
+    meeting: Meeting, names: HostNameDiscovery
 ) -> None:
     master = meeting.master(PAIR, names)
     meeting.joining("algo-3", names, others=PAIR).result().link.send({"ready": True})
@@ -221,11 +236,11 @@ def test_who_is_lost_before_all_are_ready_may_come_again(
     assert master.wait(0.1, shown.append) == 4
     assert "algo-2 did not come; algo-2 was lost: " in shown[-1]
     meeting.joining("algo-2", names, others=PAIR).result().link.send({"ready": True})
-    until(lambda: master.all_here)
+    until(lambda: master.all_workers_ready)
     assert not master._lost
 
 
-def test_a_worker_says_that_it_leaves(meeting: Meeting, names: HostNames) -> None:
+def test_a_worker_says_that_it_leaves(meeting: Meeting, names: HostNameDiscovery) -> None:
     master = meeting.master(["algo-2"], names)
     link = meeting.joining("algo-2", names).result().link
     link.send({"ready": True})
@@ -239,12 +254,12 @@ def test_silence_is_a_loss_and_heartbeats_are_not() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         theirs = socket.create_connection(server.getsockname())
         ours, _ = server.accept()
-    listening, beating = Link(ours, silence=6), Link(theirs)
-    beating.start_beating()
+    listening, beating = JsonConnection(ours, silence=6), JsonConnection(theirs)
+    beating.start_heartbeat()
     threading.Timer(8, beating.send, [{"hello": 1}]).start()
     assert listening.receive() == {"hello": 1}
     beating._closed.set()
-    with pytest.raises(LinkError, match=r"it has said nothing for 6 s"):
+    with pytest.raises(ConnectionLostError, match=r"it has said nothing for 6 s"):
         listening.receive()
     listening.close()
     beating.close()
@@ -254,7 +269,7 @@ def test_silence_is_a_loss_and_heartbeats_are_not() -> None:
 
 
 @pytest.fixture
-def bucket(monkeypatch: pytest.MonkeyPatch) -> Iterator[Bucket]:
+def bucket(monkeypatch: pytest.MonkeyPatch) -> Iterator[S3Discovery]:
     moto = pytest.importorskip("moto", reason="needs the extra sagemaker-local")
     import boto3
 
@@ -263,10 +278,10 @@ def bucket(monkeypatch: pytest.MonkeyPatch) -> Iterator[Bucket]:
     monkeypatch.delenv("AWS_ENDPOINT_URL", raising=False)
     with moto.mock_aws():
         boto3.client("s3", "us-east-1").create_bucket(Bucket="runs")
-        yield Bucket("runs", "/run-7/", "us-east-1")
+        yield S3Discovery("runs", "/run-7/", "us-east-1")
 
 
-def test_two_jobs_meet_through_a_note(meeting: Meeting, bucket: Bucket) -> None:
+def test_two_jobs_meet_through_a_note(meeting: Meeting, bucket: S3Discovery) -> None:
     early = meeting.joining("secondary/algo-1", bucket)
     until(early.running)
     master = meeting.master(["secondary/algo-1"], bucket)
@@ -278,7 +293,7 @@ def test_two_jobs_meet_through_a_note(meeting: Meeting, bucket: Bucket) -> None:
         bucket.find()
 
 
-def test_notes_of_earlier_runs_are_ignored(meeting: Meeting, bucket: Bucket) -> None:
+def test_notes_of_earlier_runs_are_ignored(meeting: Meeting, bucket: S3Discovery) -> None:
     nobody = ClusterRun("old", "secret", "127.0.0.1", free_port())
     bucket.announce(nobody)
     joining = meeting.joining("secondary/algo-1", bucket)
@@ -288,7 +303,7 @@ def test_notes_of_earlier_runs_are_ignored(meeting: Meeting, bucket: Bucket) -> 
 
 
 def test_another_run_at_the_address_of_a_note_is_not_joined(
-    meeting: Meeting, bucket: Bucket
+    meeting: Meeting, bucket: S3Discovery
 ) -> None:
     other = meeting.master(["secondary/algo-1"], bucket)
     for changed in ({"run_id": "old"}, {"token": "guessed"}):
@@ -305,7 +320,7 @@ def secondary(number: int) -> list[str]:
 
 @pytest.mark.parametrize(("agreed", "are"), [(3, 2), (2, 3)])
 def test_a_secondary_job_of_another_size_ends_both_at_once(
-    meeting: Meeting, bucket: Bucket, agreed: int, are: int
+    meeting: Meeting, bucket: S3Discovery, agreed: int, are: int
 ) -> None:
     master = meeting.master(secondary(agreed), bucket)
     message = f"is one of {are}, and the master waits for secondary/algo-1, .*"
@@ -317,7 +332,7 @@ def test_a_secondary_job_of_another_size_ends_both_at_once(
         master.wait(PATIENCE)
 
 
-def test_nobody_joins_a_cluster_that_has_ended(meeting: Meeting, names: HostNames) -> None:
+def test_nobody_joins_a_cluster_that_has_ended(meeting: Meeting, names: HostNameDiscovery) -> None:
     master = meeting.master(["algo-2"], names)
     master.end(0, "done")
     with pytest.raises(ConnectionRefusedError):
@@ -326,34 +341,34 @@ def test_nobody_joins_a_cluster_that_has_ended(meeting: Meeting, names: HostName
     address = ("localhost", names.port)
     master = meeting.master(["algo-2"], names)
     hello = {"name": "algo-2", "host": "localhost", "others": ["algo-2"], "cpus": 1}
-    link = Link(socket.create_connection(address, PATIENCE))
+    link = JsonConnection(socket.create_connection(address, PATIENCE))
     link.send(hello)
     assert "run_id" in link.receive()
     master.end(0, "done")
     link.send({"joined": True})
-    with pytest.raises(LinkError, match="closed the connection"):
+    with pytest.raises(ConnectionLostError, match="closed the connection"):
         link.receive()
     link.close()
 
 
-def test_a_newer_note_is_left_alone(meeting: Meeting, bucket: Bucket) -> None:
+def test_a_newer_note_is_left_alone(meeting: Meeting, bucket: S3Discovery) -> None:
     old = meeting.master(["secondary/algo-1"], bucket)
     new = meeting.master(["secondary/algo-1"], bucket)
     old.end(0, "done")
     assert bucket.find() == new.run
 
 
-def test_what_is_wrong_with_the_bucket_is_told(bucket: Bucket) -> None:
+def test_what_is_wrong_with_the_bucket_is_told(bucket: S3Discovery) -> None:
     run = ClusterRun("a", "b", "127.0.0.1", 1)
     with pytest.raises(BucketError, match="there is no bucket nowhere; check s3_bucket"):
-        Bucket("nowhere", "run-7", "us-east-1").announce(run)
+        S3Discovery("nowhere", "run-7", "us-east-1").announce(run)
     bucket._call("put_object", Body=b"[1, 2]")
     with pytest.raises(DiscoveryError, match="not a note of ours; use an s3_prefix of its own"):
         bucket.find()
 
 
-def test_nobody_waits_for_a_bucket_that_is_not_there(meeting: Meeting, bucket: Bucket) -> None:
-    nowhere = Bucket("nowhere", "run-7", "us-east-1")
+def test_nobody_waits_for_a_bucket_that_is_not_there(meeting: Meeting, bucket: S3Discovery) -> None:
+    nowhere = S3Discovery("nowhere", "run-7", "us-east-1")
     joining = meeting.joining("algo-2", nowhere, 2 * PATIENCE)
     with pytest.raises(BucketError, match="there is no bucket nowhere"):
         joining.result(PATIENCE)
@@ -366,7 +381,7 @@ def test_nobody_waits_for_a_bucket_that_is_not_there(meeting: Meeting, bucket: B
         ("PermanentRedirect", r"aws_region \(now us-east-1\) must be the region of runs"),
     ],
 )
-def test_what_waiting_cannot_mend(bucket: Bucket, code: str, message: str) -> None:
+def test_what_waiting_cannot_mend(bucket: S3Discovery, code: str, message: str) -> None:
     from botocore.stub import Stubber
 
     with Stubber(bucket._s3) as stubber:
@@ -375,7 +390,7 @@ def test_what_waiting_cannot_mend(bucket: Bucket, code: str, message: str) -> No
             bucket.find()
 
 
-def test_what_waiting_may_mend(meeting: Meeting, bucket: Bucket) -> None:
+def test_what_waiting_may_mend(meeting: Meeting, bucket: S3Discovery) -> None:
     from botocore.stub import Stubber
 
     with Stubber(bucket._s3) as stubber:

@@ -28,9 +28,9 @@ def test_a_held_folder_names_its_owner_until_the_owner_is_killed(tmp_path: Path)
         assert owner.stdout is not None
         assert owner.stdout.readline() == "held\n"
         words = f"{run} is being written by process {owner.pid} on .* since 20.*another --name"
-        with pytest.raises(LockedError, match=words), run_dir.hold(run):
+        with pytest.raises(LockedError, match=words), run_dir.lock_run_dir(run):
             raise AssertionError("it is held")
-    with run_dir.hold(run):
+    with run_dir.lock_run_dir(run):
         assert f"process {os.getpid()} on" in (run / run_dir.LOCK_FILE).read_text()
-    with run_dir.hold(run):
+    with run_dir.lock_run_dir(run):
         pass

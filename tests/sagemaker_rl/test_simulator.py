@@ -14,8 +14,8 @@ pytest.importorskip("botocore", reason="needs the extra sagemaker")
 
 from botocore.exceptions import ClientError, ParamValidationError
 
-from sagemaker_rl.job.job_environment import METRIC_DEFINITIONS, METRICS
-from sagemaker_rl.job.source_files import fetch
+from sagemaker_rl.job.job_environment import LOGGED_METRICS, METRIC_DEFINITIONS
+from sagemaker_rl.job.source_files import download_artifacts
 from sagemaker_rl.simulator.training_jobs import _instances
 from tests import run_summary
 
@@ -78,7 +78,7 @@ def test_a_job_runs_and_delivers(
     estimator = job(hyperparameters=dict(values))  # the SDK adds to it
     estimator.fit()
     assert "algo-1 | going on from nothing: training_iteration=1" in capsys.readouterr().out
-    run = fetch(estimator, tmp_path / "run")
+    run = download_artifacts(estimator, tmp_path / "run")
     assert json.loads((run / "model" / "policy.onnx").read_text()) == values
     assert (run / "progress.csv").read_text() == "env_steps\n7\n"
     found = estimator.training_job_analytics.dataframe()
@@ -142,7 +142,7 @@ def test_a_job_whose_time_is_over_is_stopped(
     from sagemaker_rl.simulator import training_jobs
 
     # The script may not listen yet after a second; then it is ended as one that never does.
-    monkeypatch.setattr(training_jobs, "GRACE", 5.0)
+    monkeypatch.setattr(training_jobs, "STOP_GRACE_S", 5.0)
     estimator = job(hyperparameters={"wait": True}, max_run=1)
     estimator.fit()
     assert "the job's max_run is over: it is stopped" in capsys.readouterr().out
@@ -156,7 +156,7 @@ def test_a_job_that_does_not_stop_is_ended(
 ) -> None:
     from sagemaker_rl.simulator import training_jobs
 
-    monkeypatch.setattr(training_jobs, "GRACE", 1.0)
+    monkeypatch.setattr(training_jobs, "STOP_GRACE_S", 1.0)
     stopped = stopped_after("deaf", job(hyperparameters={"deaf": True}), session)
     assert stopped["SecondaryStatus"] == "Stopped"
 
@@ -238,7 +238,7 @@ def test_a_tuner_finds_the_best_job(
     best = table.loc[table["lr"].idxmax()]
     assert best["FinalObjectiveValue"] == pytest.approx(best["lr"] * 1000, rel=1e-6)
     assert one.best_training_job() == best["TrainingJobName"]
-    model = fetch(one.best_estimator(), tmp_path / "best") / "model" / "policy.onnx"
+    model = download_artifacts(one.best_estimator(), tmp_path / "best") / "model" / "policy.onnx"
     given = json.loads(model.read_text())
     assert given["lr"] == pytest.approx(best["lr"])
     assert given["name"] == "same"
@@ -374,7 +374,7 @@ def test_the_published_job_trains_and_gives_a_table(
         rewards = table[table["metric_name"] == name]["value"]
         assert len(rewards) > 0
         assert rewards.between(-1e6, 1e6).all()
-    missing = {name for name in METRICS if f"ours_{name}" not in set(table["metric_name"])}
+    missing = {name for name in LOGGED_METRICS if f"ours_{name}" not in set(table["metric_name"])}
     assert missing <= (OF_THE_LADDER if iterations == 3 else set())
     # Uploaded while the job ran.
     bucket, name = session.default_bucket(), estimator.latest_training_job.name
@@ -390,5 +390,5 @@ def test_the_published_job_trains_and_gives_a_table(
     assert tuple(told) == run_summary.WORDS
     assert told["report"].partition(",")[0].endswith("/report.html")
     assert told["next"].startswith("sagemaker_rl.job.source_files.fetch(estimator, ")
-    run = fetch(estimator, tmp_path / "run")
+    run = download_artifacts(estimator, tmp_path / "run")
     assert "</html>" in (run / "report.html").read_text()

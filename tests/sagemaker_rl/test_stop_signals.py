@@ -17,7 +17,11 @@ import ray
 
 from sagemaker_rl.cluster import ray_node
 from sagemaker_rl.cluster.membership import own_address
-from sagemaker_rl.job.stop_signals import Caught, StoppedAtOnceError, stop_signals
+from sagemaker_rl.job.stop_signals import (
+    PendingSignals,
+    StoppedBeforeTrainingError,
+    deferred_stop_signals,
+)
 from tests.sagemaker_rl import instances
 from tests.sagemaker_rl.instances import TRAIN, Network, until
 from tests.sagemaker_rl.test_clusters import ENDLESS, SMALL, STARTED
@@ -93,7 +97,7 @@ def test_waiting_for_ray_is_broken_off(ray_session: None) -> None:
     for wait in (ray.get, lambda one, timeout: ray.wait([one], timeout=timeout)):
         began = time.monotonic()
         signals = threading.Timer(1, os.kill, (os.getpid(), signal.SIGTERM))
-        with stop_signals(at_once=True) as caught:
+        with deferred_stop_signals(at_once=True) as caught:
             signals.start()
             with pytest.raises(KeyboardInterrupt):
                 wait(nothing, timeout=60)
@@ -103,24 +107,24 @@ def test_waiting_for_ray_is_broken_off(ray_session: None) -> None:
 
 
 def test_a_stop_that_was_lost_on_the_way_is_found() -> None:
-    caught = Caught()
-    caught.at_once = True
-    caught.must_finish()
-    assert not caught.at_once
+    caught = PendingSignals()
+    caught.raise_immediately = True
+    caught.defer()
+    assert not caught.raise_immediately
     caught.append(signal.SIGTERM)
-    caught.must_finish()
-    caught.at_once = True
-    with pytest.raises(StoppedAtOnceError):
-        caught.must_finish()
-    assert caught.at_once, "so that it is known for a stop at once"
+    caught.defer()
+    caught.raise_immediately = True
+    with pytest.raises(StoppedBeforeTrainingError):
+        caught.defer()
+    assert caught.raise_immediately, "so that it is known for a stop at once"
 
 
 @pytest.mark.slow
 def test_a_start_of_ray_that_does_nothing_is_begun_again(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(ray_node, "STUCK_SECONDS", 20.0)
-    monkeypatch.setattr(ray_node, "SLOW_SECONDS", 1.0)
+    monkeypatch.setattr(ray_node, "START_TIMEOUT_S", 20.0)
+    monkeypatch.setattr(ray_node, "SLOW_START_S", 1.0)
     address = own_address("127.0.0.1")
     node = ray_node.RayNode.head(address, ray_node.free_port(), 1)
 

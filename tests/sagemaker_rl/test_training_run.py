@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from battlesnake_gym.common import run_dir
-from sagemaker_rl.job.job_environment import Job
-from sagemaker_rl.job.stop_signals import Caught
+from sagemaker_rl.job.job_environment import JobPaths
+from sagemaker_rl.job.stop_signals import PendingSignals
 from sagemaker_rl.runs import training_run
 
 pytestmark = pytest.mark.rllib
@@ -45,7 +45,7 @@ def test_runners_may_take_several_attempts(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_runners_that_never_answer(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(training_run, "RUNNERS_SECONDS", 0.0)
+    monkeypatch.setattr(training_run, "ENV_RUNNER_START_TIMEOUT_S", 0.0)
     algorithm: Any = Algorithm(restores=1_000_000)
     with pytest.raises(RuntimeError, match="none of 2 runners started"):
         training_run.build(algorithm)
@@ -61,7 +61,7 @@ def test_the_driver_needs_no_runners() -> None:
 class Counting:
     """Trains by counting; the third iteration is as far as it gets before a signal comes."""
 
-    def __init__(self, caught: Caught, signal_after: int = 99) -> None:
+    def __init__(self, caught: PendingSignals, signal_after: int = 99) -> None:
         self.training_iteration = 0
         self._caught, self._signal_after = caught, signal_after
 
@@ -81,7 +81,7 @@ class Counting:
 def test_the_last_iteration_is_concluded_unless_a_signal_ends_it(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, signal_after: int, last: float
 ) -> None:
-    caught = Caught()
+    caught = PendingSignals()
     monkeypatch.setattr(training_run, "build", lambda config: Counting(caught, signal_after))
     concluded: list[int] = []
 
@@ -90,10 +90,12 @@ def test_the_last_iteration_is_concluded_unless_a_signal_ends_it(
         results["elo"] = 2000.0
 
     columns = training_run.CSV_COLUMNS | {"elo": "elo"}
-    job = Job("run", tmp_path, tmp_path / "checkpoints", tmp_path / "model", in_sagemaker=False)
+    job = JobPaths(
+        "run", tmp_path, tmp_path / "checkpoints", tmp_path / "model", in_sagemaker=False
+    )
     config: Any = None
     run = training_run.TrainingRun(
-        config, job, {}, None, num_iters=3, minutes=None, columns=columns, conclude=conclude
+        config, job, {}, None, num_iters=3, minutes=None, csv_columns=columns, conclude=conclude
     )
     run.train(caught)
     assert concluded == ([3] if last == 2000 else [])

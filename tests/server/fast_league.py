@@ -7,7 +7,12 @@ from concurrent.futures import Future
 from datetime import datetime, timedelta
 from pathlib import Path
 
-from battlesnake_server.arena.tournament import Fixture, Result, Setup, play_fixture
+from battlesnake_server.arena.tournament import (
+    GameResult,
+    ScheduledGame,
+    TournamentSettings,
+    play_scheduled_game,
+)
 
 BEGIN = datetime(2026, 3, 2)
 
@@ -21,7 +26,7 @@ class FastClock:
     def now(self) -> datetime:
         return self.time
 
-    def wait(self, seconds: float, games: Collection[Future[Result]]) -> None:
+    def wait(self, seconds: float, games: Collection[Future[GameResult]]) -> None:
         if not games:
             assert seconds > 0
             self.time += timedelta(seconds=seconds)
@@ -32,8 +37,10 @@ class FastClock:
         return (self.time - BEGIN) / timedelta(hours=1)
 
 
-def play_here(setup: Setup, fixture: Fixture, replays: Path | None) -> Future[Result]:
+def play_here(
+    setup: TournamentSettings, fixture: ScheduledGame, replays: Path | None
+) -> Future[GameResult]:
     """Play a game in this process, at once."""
-    future: Future[Result] = Future()
-    future.set_result(play_fixture(setup, fixture, replays))
+    future: Future[GameResult] = Future()
+    future.set_result(play_scheduled_game(setup, fixture, replays))
     return future

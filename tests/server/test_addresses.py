@@ -20,12 +20,12 @@ from battlesnake_server.address_policy import (
     PRIVATE,
     PUBLIC,
     RESERVED,
-    Reach,
+    AddressPolicy,
     add_page_options,
     classify,
-    listen,
+    open_listener,
 )
-from battlesnake_server.arena.players import Answer, HttpPlayer, open_client
+from battlesnake_server.arena.players import HttpPlayer, MoveResponse, open_client
 from tests.processes import COMMAND, run
 from tests.server import misbehaving_snakes
 
@@ -51,12 +51,15 @@ def test_every_address_has_its_class(name: str) -> None:
 
 
 def test_the_operator_names_a_class_by_typing_an_address_and_not_by_a_name() -> None:
-    nobody = Reach()
-    assert nobody.naming("http://10.0.0.5:8000/x").classes == {PUBLIC, PRIVATE}
-    assert nobody.naming("http://localhost:8000").classes == {PUBLIC, LOOPBACK}
-    assert nobody.naming("http://[::ffff:127.0.0.1]:80/").classes == {PUBLIC, LOOPBACK}
+    nobody = AddressPolicy()
+    assert nobody.allowing_typed_address("http://10.0.0.5:8000/x").classes == {PUBLIC, PRIVATE}
+    assert nobody.allowing_typed_address("http://localhost:8000").classes == {PUBLIC, LOOPBACK}
+    assert nobody.allowing_typed_address("http://[::ffff:127.0.0.1]:80/").classes == {
+        PUBLIC,
+        LOOPBACK,
+    }
     for url in ("http://snake.example:8000", "http://2130706433/", "http://[", "hungry"):
-        assert nobody.naming(url) == nobody
+        assert nobody.allowing_typed_address(url) == nobody
 
 
 @contextlib.contextmanager
@@ -73,11 +76,13 @@ def inner() -> Iterator[tuple[int, list[Any]]]:
                 came.append(listener.accept())
 
 
-def ask(url: str, reach: Reach = Reach(), *, redirects: bool = False) -> Answer:  # noqa: B008
-    async def talk() -> Answer:
+def ask(
+    url: str, reach: AddressPolicy = AddressPolicy(), *, redirects: bool = False
+) -> MoveResponse:  # noqa: B008
+    async def talk() -> MoveResponse:
         async with open_client(reach) as client:
             player = HttpPlayer(url, 2.0, client, redirects=redirects)
-            await player.introduce()
+            await player.fetch_customization()
             await player.start(BODY)
             answer = await player.move(BODY)
             await player.end(BODY)
@@ -110,16 +115,16 @@ def test_a_name_is_judged_by_the_address_that_is_connected_to(
                  "proto": 0, "flags": socket.AI_NUMERICHOST}]  # fmt: skip
 
     opened: list[str] = []
-    real = Reach.open_socket
+    real = AddressPolicy.open_socket
 
-    def note(self: Reach, found: Any) -> socket.socket:
+    def note(self: AddressPolicy, found: Any) -> socket.socket:
         opened.append(found[4][0])
         made = real(self, found)
         made.close()  # the public address is not asked in a test
         return made
 
     monkeypatch.setattr("aiohttp.resolver.ThreadedResolver.resolve", resolve)
-    monkeypatch.setattr(Reach, "open_socket", note)
+    monkeypatch.setattr(AddressPolicy, "open_socket", note)
     with inner() as (port, came):
         url = f"http://rebound.example:{port}"
         assert ask(url).problem in ("address", "connection")
@@ -133,9 +138,15 @@ def test_allowed_classes_are_reached() -> None:
     with misbehaving_snakes.snake(misbehaving_snakes.Recorder()) as url:
         port = url.rpartition(":")[2]
         assert ask(url).problem == "address"
-        assert ask(url, Reach(frozenset({PUBLIC, PRIVATE}))).problem == "address"
-        assert ask(url, Reach(frozenset({PUBLIC, LOOPBACK}))).move == "left"
-        assert ask(f"http://localhost:{port}", Reach().naming("http://localhost")).move == "left"
+        assert ask(url, AddressPolicy(frozenset({PUBLIC, PRIVATE}))).problem == "address"
+        assert ask(url, AddressPolicy(frozenset({PUBLIC, LOOPBACK}))).move == "left"
+        assert (
+            ask(
+                f"http://localhost:{port}",
+                AddressPolicy().allowing_typed_address("http://localhost"),
+            ).move
+            == "left"
+        )
 
 
 @pytest.mark.parametrize("status", ["301 Moved", "302 Found", "303 See Other", "307 Temporary",
@@ -147,7 +158,7 @@ def test_no_redirect_leads_to_another_host_or_port(status: str, redirects: bool)
         with misbehaving_snakes.snake(
             misbehaving_snakes.says(misbehaving_snakes.http(misbehaving_snakes.GOOD, status, there))
         ) as url:
-            answer = ask(url, Reach().naming(url), redirects=redirects)
+            answer = ask(url, AddressPolicy().allowing_typed_address(url), redirects=redirects)
         assert (answer.move, answer.problem) == (None, "redirect")
     assert not came
 
@@ -199,11 +210,11 @@ def test_pages_listen_where_they_can_and_name_the_remedy_where_not() -> None:
     parser = argparse.ArgumentParser()
     add_page_options(parser, 8791)
     assert vars(parser.parse_args([])) == {"host": "127.0.0.1", "allow_host": [], "port": 8791}
-    with listen("127.0.0.1", 0) as taken:
+    with open_listener("127.0.0.1", 0) as taken:
         port = taken.getsockname()[1]
         with pytest.raises(ValueError, match=f"port {port}: another program uses it; give another"):
-            listen("127.0.0.1", port)
+            open_listener("127.0.0.1", port)
     for port in (-1, 65536):
         with pytest.raises(ValueError, match=f"between 0 and 65535, got {port}"):
-            listen("127.0.0.1", port)
-    assert not Reach().redirects
+            open_listener("127.0.0.1", port)
+    assert not AddressPolicy().redirects

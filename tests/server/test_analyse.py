@@ -19,10 +19,10 @@ from battlesnake_gym.draw.shapes import Text
 from battlesnake_gym.replays.replay import Replay
 from battlesnake_gym.rules import Game
 from battlesnake_heuristics.analysis import game_analysis, mistakes, scenarios
-from battlesnake_heuristics.analysis.game_analysis import Analysis, path_of
+from battlesnake_heuristics.analysis.game_analysis import GameAnalysis, analysis_path
 from battlesnake_server.commands import game_analyze_command
 from battlesnake_server.replay_viewer import analysis_queue, frame_stream, what_if
-from battlesnake_server.replay_viewer.analysis_queue import Analyses
+from battlesnake_server.replay_viewer.analysis_queue import AnalysisQueue
 from battlesnake_server.web import replay_pages
 from tests.heuristics.test_analysis import played
 from tests.processes import COMMAND, running, until
@@ -40,10 +40,10 @@ def game(tmp_path: Path) -> Path:
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Analyses think little, and those in the background are not put last on a busy machine."""
-    monkeypatch.setattr(mistakes, "GLANCE", 1)
+    monkeypatch.setattr(mistakes, "SCREENING_GAMES", 1)
     monkeypatch.setattr(mistakes, "GAMES", 2)
-    monkeypatch.setattr(analysis_queue, "MILLISECONDS", 1.0)
-    monkeypatch.setattr(analysis_queue, "LITTLE", 0)
+    monkeypatch.setattr(analysis_queue, "MOVE_TIME_MS", 1.0)
+    monkeypatch.setattr(analysis_queue, "NICE_INCREMENT_ANALYSIS", 0)
 
 
 # --- the command ---------------------------------------------------------------------------------
@@ -60,7 +60,7 @@ def test_a_film_of_an_analysed_game_has_the_bar_of_chances(game: Path, tmp_path:
         return len(bar.getcolors() or ())
 
     assert colours("plain.gif") == 1
-    game_analysis.analyse(game, 1)
+    game_analysis.analyze_game(game, 1)
     assert colours("barred.gif") > 1
 
 
@@ -76,12 +76,12 @@ def test_the_command_tells_and_keeps(game: Path, capsys: pytest.CaptureFixture[s
     assert game_analyze_command.main([str(game), "--milliseconds", "1"]) == 0
     out = capsys.readouterr().out
     assert out.startswith("12 turns, 1 ms a snake: ")
-    assert f"kept as {path_of(game)}" in out
-    assert Analysis.load(path_of(game)).complete
+    assert f"kept as {analysis_path(game)}" in out
+    assert GameAnalysis.load(analysis_path(game)).complete
     assert game_analyze_command.main([str(game), "--milliseconds", "1", "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
     assert (told["turns"], told["milliseconds"]) == (12, 1)
-    found = Analysis.load(path_of(game)).marks
+    found = GameAnalysis.load(analysis_path(game)).mistakes
     assert found is not None
     assert sorted(mark["turn"] for mark in told["marks"]) == sorted(mark.turn for mark in found)
     assert {mark["sign"] for mark in told["marks"]} <= {"?", "??"}
@@ -91,11 +91,11 @@ def test_a_terminated_command_keeps_what_it_found(tmp_path: Path) -> None:
     game = tmp_path / "game.jsonl.gz"
     played(turns=60).save(game)
     with running(*COMMAND, "game", "analyse", game, "--quiet", "--milliseconds", "400") as process:
-        until(lambda: path_of(game).exists())
+        until(lambda: analysis_path(game).exists())
         process.terminate()
         assert process.wait(60) == 128 + 15
-    found = Analysis.load(path_of(game))
-    assert found.seen
+    found = GameAnalysis.load(analysis_path(game))
+    assert found.positions
     assert not found.complete
 
 
@@ -117,7 +117,7 @@ def test_what_is_no_game_is_refused(
 def finished(seed: int = 3) -> Replay:
     """A whole game of three snakes that go where they can."""
     board = Board.new(7, 7, 3, game=Game(seed=seed))
-    return Replay.played(board, {s.id: snakes.make("safe-random", seed) for s in board.snakes})
+    return Replay.from_play(board, {s.id: snakes.make("safe-random", seed) for s in board.snakes})
 
 
 # --- behind the pages ----------------------------------------------------------------------------
@@ -127,16 +127,16 @@ def finished(seed: int = 3) -> Replay:
 def test_a_failed_analysis_says_why(tmp_path: Path) -> None:
     bad = tmp_path / "bad.jsonl"
     bad.write_text("{}\n")
-    with contextlib.closing(Analyses()) as runner:
+    with contextlib.closing(AnalysisQueue()) as runner:
         runner.start(bad)
-        until(lambda: runner.tell(bad)["state"] == "failed")
-        assert "bad.jsonl, line 1" in runner.tell(bad)["error"]
+        until(lambda: runner.status_json(bad)["state"] == "failed")
+        assert "bad.jsonl, line 1" in runner.status_json(bad)["error"]
 
 
 def test_closing_stops_the_process(tmp_path: Path) -> None:
     path = tmp_path / "long.jsonl"
     played(turns=60).save(path)
-    runner = Analyses()
+    runner = AnalysisQueue()
     runner.start(path)
     until(lambda: runner._process is not None)
     process = runner._process
@@ -208,8 +208,8 @@ def test_a_position_becomes_a_scenario(game: Path) -> None:
 
 
 def test_a_long_game_comes_in_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(frame_stream, "FIRST_PIECE", 600)
-    monkeypatch.setattr(frame_stream, "PIECE", 900)
+    monkeypatch.setattr(frame_stream, "FIRST_CHUNK_BYTES", 600)
+    monkeypatch.setattr(frame_stream, "CHUNK_BYTES", 900)
     replay = finished()
     replay.save(tmp_path / "game.jsonl.gz")
     client = replay_pages.create_app([tmp_path]).test_client()
@@ -233,7 +233,7 @@ def test_a_long_game_comes_in_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyP
 def test_what_is_damaged_later_is_told_later(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(frame_stream, "FIRST_PIECE", 1000)
+    monkeypatch.setattr(frame_stream, "FIRST_CHUNK_BYTES", 1000)
     lines = finished().to_lines()
     lines[-1]["end"]["turn"] += 1
     path = tmp_path / "game.jsonl"

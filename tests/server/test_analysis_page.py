@@ -11,9 +11,14 @@ from battlesnake_gym.boards.board import Board
 from battlesnake_gym.replays.replay import Replay
 from battlesnake_gym.rules import MOVES, Game
 from battlesnake_heuristics.analysis import game_analysis, scenarios
-from battlesnake_heuristics.analysis.game_analysis import Analysis, Seen, hash_of, path_of
-from battlesnake_heuristics.analysis.mistakes import Mark, outcome
-from battlesnake_heuristics.analysis.position_analysis import Choice, Judgement, Line
+from battlesnake_heuristics.analysis.game_analysis import (
+    AnalyzedPosition,
+    GameAnalysis,
+    analysis_path,
+    file_sha256,
+)
+from battlesnake_heuristics.analysis.mistakes import MoveAssessment, final_scores
+from battlesnake_heuristics.analysis.position_analysis import CandidateMove, Line, SnakeAssessment
 from battlesnake_server.replay_viewer import analysis_queue
 from battlesnake_server.web import replay_pages
 from tests.heuristics.test_analysis import played
@@ -22,11 +27,11 @@ from tests.server import web_site
 from tests.server.browser import Browser
 
 
-def analysed(path: Path) -> Analysis:
+def analysed(path: Path) -> GameAnalysis:
     """An analysis of what was played, with one move that lost 40 points and one that lost 15."""
     replay = Replay.load(path)
     boards = list(replay.boards())
-    found = Analysis(hash_of(path), 50, 0, len(replay.turns) - 1, outcome(replay.last))
+    found = GameAnalysis(file_sha256(path), 50, 0, len(replay.turns) - 1, final_scores(replay.last))
     chances = [0.5, 0.6, 0.2, 0.2, 0.35, 0.2, *[0.2] * 20]
     for turn, (board, after) in enumerate(zip(boards, replay.turns, strict=False)):
         judged = {}
@@ -37,11 +42,14 @@ def analysed(path: Path) -> Analysis:
                 (m for m in board.safe_moves(snake.id) if m != after.moves["snake_0"]), MOVES[0]
             ) if snake.id == "snake_0" else after.moves[snake.id]  # fmt: skip
             line: Line = {snake.id: (best, "up"), other: ("down", "left")}
-            choices = (Choice(best, chance, 1.0, line), Choice("left", 0.01, -9.0, line))
-            judged[snake.id] = Judgement(chance, choices)
-        found.seen[turn] = Seen(judged, after.moves)
-    found.marks = [
-        Mark(turn, "snake_0", replay.turns[turn].moves["snake_0"], "up", before, 0.2)
+            choices = (
+                CandidateMove(best, chance, 1.0, line),
+                CandidateMove("left", 0.01, -9.0, line),
+            )
+            judged[snake.id] = SnakeAssessment(chance, choices)
+        found.positions[turn] = AnalyzedPosition(judged, after.moves)
+    found.mistakes = [
+        MoveAssessment(turn, "snake_0", replay.turns[turn].moves["snake_0"], "up", before, 0.2)
         for turn, before in ((1, 0.6), (4, 0.35))
     ]
     return found
@@ -52,7 +60,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("analysed")
     path = root / "known.jsonl.gz"
     played().save(path)
-    analysed(path).save(path_of(path))
+    analysed(path).save(analysis_path(path))
     played(seed=8, turns=4).save(root / "unknown.jsonl")
     crowd = Replay(Board.new(19, 19, 8, game=Game(seed=2)))
     crowd.append({snake.id: "up" for snake in crowd.last.snakes})
@@ -139,14 +147,14 @@ def test_what_if_leaves_the_game_and_comes_back(page: Browser, folder: Path, sit
 def test_a_game_is_analysed_by_a_button(
     browser: Browser, site: str, monkeypatch: pytest.MonkeyPatch, folder: Path
 ) -> None:
-    monkeypatch.setattr(analysis_queue, "MILLISECONDS", 1.0)
-    monkeypatch.setattr(analysis_queue, "LITTLE", 0)
+    monkeypatch.setattr(analysis_queue, "MOVE_TIME_MS", 1.0)
+    monkeypatch.setattr(analysis_queue, "NICE_INCREMENT_ANALYSIS", 0)
     browser.look()
     browser.open(f"{site}/replay/unknown.jsonl", "!document.getElementById('analyse').hidden")
     browser.run("document.getElementById('analyse').click()")
     browser.wait("!document.getElementById('chances').hidden", 300)
     browser.wait("document.querySelectorAll('#graph polyline').length > 0")
-    found = game_analysis.known(folder / "unknown.jsonl")
+    found = game_analysis.load_existing(folder / "unknown.jsonl")
     assert found is not None
     assert browser.complaints() == []
 

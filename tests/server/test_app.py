@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from battlesnake_gym.boards.board import Board
 from battlesnake_gym.rules import MOVES, Game
 from battlesnake_server.live.app import create_app, from_environment
-from battlesnake_server.live.log_rate_limit import Sparing
+from battlesnake_server.live.log_rate_limit import RateLimitFilter
 from tests.json_strategies import JUNK, Place, places, replaced
 
 Body = dict[str, Any]
@@ -171,7 +171,7 @@ def test_what_a_move_does_not_need_is_passed_over(
         assert answer.get_json().get("move", answer.get_json().get("error"))
         return
     assert answer.status_code == 200, answer.get_json()
-    assert answer.get_json()["move"] in Board.from_api(body, unread=[]).safe_moves()
+    assert answer.get_json()["move"] in Board.from_api(body, errors=[]).safe_moves()
 
 
 def test_what_is_passed_over_is_counted(
@@ -304,7 +304,7 @@ def test_boards_that_the_search_cannot_hold_are_played_by_another_snake(
 
 def test_a_log_is_written_sparingly() -> None:
     now = 0.0
-    spare = Sparing(lambda: now)
+    spare = RateLimitFilter(lambda: now)
 
     def log(count: int) -> list[str]:
         records = [logging.makeLogRecord({"msg": "a line"}) for _ in range(count)]

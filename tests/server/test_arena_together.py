@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from battlesnake_server.arena.database import hold, open_database
+from battlesnake_server.arena.database import lock_database, open_database
 from tests.processes import COMMAND, below, running, until, until_gone
 
 Start = Callable[..., subprocess.Popen[str]]
@@ -87,7 +87,7 @@ def test_a_database_that_others_hold_or_lock_is_waited_for(
     engine = open_database(f"sqlite:///{path}")
     call = (*COMMAND, *words, "--jobs=1", "--json", f"--database=sqlite:///{path}")
     with contextlib.ExitStack() as stack:
-        with hold(engine):
+        with lock_database(engine):
             process = stack.enter_context(running(*call))
             assert f"arena.sqlite is held by process {os.getpid()} on " in read_line(process)
             database = sqlite3.connect(path, isolation_level=None)

@@ -24,7 +24,7 @@ import pytest
 from battlesnake_gym.boards import board_json
 from battlesnake_gym.boards.board import Board
 from battlesnake_gym.rules import Game
-from battlesnake_server.http.thread_pool import STEPS_BACK
+from battlesnake_server.http.thread_pool import NICE_INCREMENT
 from tests.processes import fetch
 
 PATIENCE = 0.7
@@ -235,7 +235,7 @@ def test_a_thousand_requests_whose_clients_wait_keep_nobody_waiting(
     address = loud("--snake", "minimax")
     patient = [connect(address) for _ in range(300)]
     try:
-        with Pace() as pace, Pace(STEPS_BACK) as thinkers:
+        with Pace() as pace, Pace(NICE_INCREMENT) as thinkers:
             for number, connection in enumerate(patient):
                 connection.sendall(short_request(10_000 + number, 10**9))
             seen = honest_game(address, 15)
@@ -273,7 +273,7 @@ def test_outsized_boards_get_no_more_than_their_share(loud: Callable[..., str], 
                 assert json.loads(answer.read())["move"]
                 answered.append(answer.status)
 
-    with Pace() as pace, Pace(STEPS_BACK) as thinkers, meanwhile(ask_again_and_again, 8):
+    with Pace() as pace, Pace(NICE_INCREMENT) as thinkers, meanwhile(ask_again_and_again, 8):
         seen = honest_game(address, 20)
     alone = honest_game(address, 10)
     assert set(answered) == {200}, "they are answered too"
@@ -388,11 +388,11 @@ def test_another_protocol_is_declined(cautious: str) -> None:
 def test_dead_snakes_that_are_listed_are_walls_to_nobody(loud: Callable[..., str]) -> None:
     """The moves of a game told in both forms, the second one to a server that knows it from turn
     to turn."""
-    from battlesnake_server.arena.referee import ArenaForm
+    from battlesnake_server.arena.referee import ArenaRequestWriter
 
     address = loud("--policy", "shipped")  # which plays alike however long it may think
     game = Game(seed=3, id="both", timeout=2000)
-    board, arena = Board.new(11, 11, 4, game=game), ArenaForm()
+    board, arena = Board.new(11, 11, 4, game=game), ArenaRequestWriter()
     me, listed = "snake_0", 0
     connections: list[Any] = [connect(address), connect(address)]
     while board.turn < 60 and board.snake(me).alive and not board.is_over():

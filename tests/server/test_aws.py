@@ -22,7 +22,7 @@ from botocore.exceptions import ClientError
 
 from battlesnake_server import bundle
 from battlesnake_server.aws import layer, publish, snake_stack
-from battlesnake_server.aws.lambda_simulator import RehearsedAccount
+from battlesnake_server.aws.lambda_simulator import SimulatedAccount
 from battlesnake_server.aws.stacks import Account, StackError
 from battlesnake_server.commands import aws_deploy_command, aws_undeploy_command
 from tests.processes import fetch_json, run
@@ -31,8 +31,8 @@ ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture
-def account() -> Iterator[RehearsedAccount]:
-    with RehearsedAccount() as account:
+def account() -> Iterator[SimulatedAccount]:
+    with SimulatedAccount() as account:
         place = account.session.client("s3").meta.endpoint_url
         urllib.request.urlopen(f"{place}/moto-api/reset", b"").close()  # of earlier tests
         yield account
@@ -50,7 +50,7 @@ def make(tmp_path: Path) -> Any:
         )
         facts: dict[str, Any] = {"snake": "mine", "filters": [], "positions": None, "looks": looks}
         path = tmp_path / f"{move}.zip"
-        path.write_bytes(bundle.write(facts, {bundle.RULES: rules.encode()}))
+        path.write_bytes(bundle.write(facts, {bundle.RULES_FILE: rules.encode()}))
         return path
 
     return run
@@ -75,7 +75,7 @@ def options(path: Path, *words: str) -> argparse.Namespace:
 
 
 def test_a_snake_is_made_published_changed_and_taken_away(
-    account: RehearsedAccount, make: Any, body: dict[str, Any]
+    account: SimulatedAccount, make: Any, body: dict[str, Any]
 ) -> None:
     body["game"]["timeout"] = 10_000
     assert not any(left(account.session).values())
@@ -94,7 +94,7 @@ def test_a_snake_is_made_published_changed_and_taken_away(
     assert not any(left(account.session).values())
 
 
-def test_what_is_kept_is_told(account: RehearsedAccount, make: Any) -> None:
+def test_what_is_kept_is_told(account: SimulatedAccount, make: Any) -> None:
     account.session.client("s3").create_bucket(Bucket="of-mine")
     account.deploy(options(make("up"), "--name", "second", "--bucket", "of-mine"))
     (kept,) = aws_undeploy_command.undeploy(account.account, "second")
@@ -103,7 +103,7 @@ def test_what_is_kept_is_told(account: RehearsedAccount, make: Any) -> None:
 
 
 def test_a_link_fills_the_form_in_and_makes_nothing(
-    account: RehearsedAccount, make: Any, tmp_path: Path
+    account: SimulatedAccount, make: Any, tmp_path: Path
 ) -> None:
     packages = tmp_path / "layer.zip"
     packages.write_bytes(b"packages")
@@ -144,7 +144,7 @@ def test_what_cannot_be_is_refused_first(
         assert message in capsys.readouterr().err
 
 
-def test_stacks_and_buckets_that_are_not_there(account: RehearsedAccount) -> None:
+def test_stacks_and_buckets_that_are_not_there(account: SimulatedAccount) -> None:
     with pytest.raises(StackError, match="there is no stack 'battlesnake' in us-east-1"):
         aws_undeploy_command.undeploy(account.account, "battlesnake")
     with pytest.raises(StackError, match="the bucket nobody-s is not there"):
@@ -202,7 +202,7 @@ def test_an_account_needs_a_region() -> None:
 
 
 def test_a_damaged_bundle_is_not_published(
-    account: RehearsedAccount, make: Any, tmp_path: Path
+    account: SimulatedAccount, make: Any, tmp_path: Path
 ) -> None:
     (tmp_path / "half.zip").write_bytes(make("up").read_bytes()[:200])
     with pytest.raises(bundle.BundleError, match="damaged"):

@@ -2,7 +2,13 @@ from __future__ import annotations
 
 import pytest
 
-from battlesnake_server.live.time_budget import REMEMBERED, Overruns, RoundTrip, budget, margin
+from battlesnake_server.live.time_budget import (
+    OVERRUN_WINDOW,
+    OverrunTracker,
+    RoundTrip,
+    margin,
+    time_budget,
+)
 
 
 @pytest.mark.parametrize("timeout", [0.02, 0.1, 0.5, 2.0, 15.0])
@@ -10,14 +16,14 @@ from battlesnake_server.live.time_budget import REMEMBERED, Overruns, RoundTrip,
 def test_thinking_and_travelling_never_exceed_the_timeout(
     timeout: float, round_trip: float | None
 ) -> None:
-    seconds = budget(timeout, round_trip)
+    seconds = time_budget(timeout, round_trip)
     assert 0 <= seconds < timeout
     if seconds:
         assert seconds + (round_trip or 0) + margin(timeout) <= timeout + 1e-6
 
 
 def test_a_near_engine_leaves_most_of_the_time() -> None:
-    assert budget(0.5, 0.002) > 0.44
+    assert time_budget(0.5, 0.002) > 0.44
     assert [margin(timeout) for timeout in (0.1, 0.5, 9.0)] == pytest.approx([0.01, 0.05, 0.05])
 
 
@@ -25,7 +31,7 @@ def test_a_slow_turn_counts_at_once_and_is_forgotten_slowly() -> None:
     trip = RoundTrip()
     seen = []
     for latency in ("10", "300", "10", "10", *["10"] * 40):
-        trip.answered(0.0)
+        trip.record_own_time(0.0)
         trip.observe(latency)
         seen.append(trip.seconds)
     assert seen[1] == pytest.approx(0.3)
@@ -36,7 +42,7 @@ def test_a_slow_turn_counts_at_once_and_is_forgotten_slowly() -> None:
 @pytest.mark.parametrize("latency", ["", "0", "-5", "soon", "nan", "inf", "1e999", "12ms", "\x00"])
 def test_odd_latencies_are_passed_over(latency: str) -> None:
     trip = RoundTrip()
-    trip.answered(0.1)
+    trip.record_own_time(0.1)
     trip.observe(latency)
     assert trip.seconds is None
 
@@ -45,22 +51,22 @@ def test_a_latency_without_an_answer_of_ours_says_nothing() -> None:
     trip = RoundTrip()
     trip.observe("400")
     assert trip.seconds is None
-    trip.answered(0.0)
+    trip.record_own_time(0.0)
     trip.observe("1")
     assert trip.seconds == 0.001
 
 
 def test_the_worst_overrun_of_late_is_left_to_the_next_thought() -> None:
-    overruns = Overruns()
+    overruns = OverrunTracker()
     overruns.observe(5.0)
     assert overruns.reserve(0.4) == 0, "the first says nothing"
     for late in (0.02, 0.07, 0.001, -0.3):
         overruns.observe(late)
     assert overruns.reserve(0.4) == 0.07
     assert overruns.reserve(0.1) == pytest.approx(0.03), "but never most of a thought"
-    for _ in range(REMEMBERED):
+    for _ in range(OVERRUN_WINDOW):
         overruns.observe(0.001)
     assert overruns.reserve(0.4) == 0.001
-    for _ in range(REMEMBERED):
+    for _ in range(OVERRUN_WINDOW):
         overruns.observe(0.0)
     assert overruns.reserve(0.4) == 0, "one that ends on time says so"

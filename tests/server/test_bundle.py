@@ -21,23 +21,28 @@ from battlesnake_gym import snakes
 from battlesnake_gym.boards.board import Board
 from battlesnake_gym.replays.replay import Replay
 from battlesnake_gym.rules import Game
-from battlesnake_heuristics.search.evaluation import SHIPPED as EVALUATION
+from battlesnake_heuristics.search.evaluation import BUILTIN_PATH as EVALUATION
 from battlesnake_server import bundle
 from battlesnake_server.arena import league_config
 from battlesnake_server.arena.players import LocalPlayer
 from battlesnake_server.arena.tournament import (
     Entrant,
-    entrants,
     local_factory,
     open_players,
-    play_fixture,
+    parse_entrants,
+    play_scheduled_game,
     schedule,
 )
 from battlesnake_server.bundle import Bundle, BundleError
 from battlesnake_server.commands import pack_command
 from battlesnake_server.live.app import create_app
 from battlesnake_server.live.sessions import _seed
-from battlesnake_server.strategy_loader import CAREFUL, SHIPPED, PolicyFactory, strategy_factory
+from battlesnake_server.strategy_loader import (
+    DEFAULT_POLICY_PATH,
+    SAFE_FILTER_NAMES,
+    PolicyFactory,
+    strategy_factory,
+)
 from battlesnake_server.web.roster import Roster
 from tests.processes import COMMAND, free_port, run, served
 from tests.server.test_hostile_files import zipped
@@ -96,7 +101,7 @@ def recorded(count: int) -> list[dict[str, Any]]:
     for seed in range(1, 1000):
         start = Board.new(11, 11, 4, game=Game(seed=seed, id=f"game-{seed}", timeout=10_000))
         players = {snake.id: snakes.make("cautious", seed) for snake in start.snakes}
-        for board in Replay.played(start, players).boards():
+        for board in Replay.from_play(start, players).boards():
             if not board.is_over():
                 bodies += [board.to_api(snake.id) for snake in board.living]
         if len(bodies) >= count:
@@ -131,7 +136,7 @@ def over_http(address: str, path: str, bodies: list[dict[str, Any]]) -> list[str
 
 
 def on_lambda(folder: Path, bodies: list[dict[str, Any]], patch: pytest.MonkeyPatch) -> list[str]:
-    patch.setenv("BATTLESNAKE_SNAKE", str(folder / bundle.FACTS))
+    patch.setenv("BATTLESNAKE_SNAKE", str(folder / bundle.BUNDLE_METADATA_FILE))
     patch.delitem(sys.modules, "battlesnake_server.live.lambda_handler", raising=False)
     handler = importlib.import_module("battlesnake_server.live.lambda_handler").handler
     answers = [handler(http_api("POST", "/move", json.dumps(body)), None) for body in bodies]
@@ -150,7 +155,7 @@ def in_a_league(path: Path, folder: Path, count: int) -> Iterator[tuple[Replay, 
     sources = {member.name: member.source for member in plan.members}
     setup = plan.setup(plan.boards[0], ["mine", "other"], sources)
     for fixture in schedule(2, 2, count, plan.seed):
-        replay = Replay.load(str(play_fixture(setup, fixture, folder).replay))
+        replay = Replay.load(str(play_scheduled_game(setup, fixture, folder).replay))
         yield replay, fixture.seed + fixture.seats.index(0)
         count -= sum(replay.snake_id("mine") in turn.moves for turn in replay.turns)
         if count <= 0:
@@ -196,14 +201,14 @@ def test_the_looks_are_the_bundle_s_unless_others_are_given(
     assert told["tail"] == "curled"
 
     async def introduced() -> dict[str, str]:
-        async with open_players(entrants([f"me={path}"]), 1.0, 1) as (player,):
-            return await player.introduce()
+        async with open_players(parse_entrants([f"me={path}"]), 1.0, 1) as (player,):
+            return await player.fetch_customization()
 
     assert asyncio.run(introduced()) == {"color": "#123456", "head": "evil", "tail": "bolt"}
 
 
 def test_what_is_no_bundle_has_no_looks() -> None:
-    assert bundle.looks_of("cautious") == bundle.looks_of(None) == {}
+    assert bundle.bundle_customization("cautious") == bundle.bundle_customization(None) == {}
 
 
 ONLY = """
@@ -263,7 +268,7 @@ def test_nothing_runs_before_the_snake_is_chosen(
     monkeypatch.setattr(bundle, "run_rules", noting)
     opened = Bundle.open(path)
     roster = Roster([f"guest={path}"])
-    assert opened.looks == {}
+    assert opened.customization == {}
     assert ran == []
     local_factory(roster.find("guest", "snake"))
     assert len(ran) == 1
@@ -290,7 +295,7 @@ def test_bundles_of_one_name_do_not_meet(
 
 def test_a_search_in_a_bundle_can_be_bounded_where_it_is_named(make: Callable[..., Path]) -> None:
     path = make("--evaluation", str(EVALUATION))
-    assert isinstance(snakes.make(f"{path}@10"), snakes.Bounded)
+    assert isinstance(snakes.make(f"{path}@10"), snakes.FixedNodes)
 
 
 def changed(path: Path, name: str, data: bytes | None) -> Path:
@@ -401,11 +406,13 @@ def test_the_same_moves_everywhere(
         rules.write_text(OVER_A_POLICY)
     path = make(*(rules if word == "RULES" else word for word in KINDS[kind]))
     bodies = recorded(count)
-    with snakes.set_apart() as registered, bundle.filters_apart():
+    with snakes.capture_registrations() as registered, bundle.capture_filter_registrations():
         bundle.run_rules(RULES.encode(), "rules")
-        learned = strategy_factory(policy=SHIPPED, filters=[*CAREFUL, "edges"])
+        learned = strategy_factory(
+            policy=DEFAULT_POLICY_PATH, filters=[*SAFE_FILTER_NAMES, "edges"]
+        )
         if kind == "rules over a policy":
-            learned = strategy_factory(policy=SHIPPED, filters=["walls"], rules=rules)
+            learned = strategy_factory(policy=DEFAULT_POLICY_PATH, filters=["walls"], rules=rules)
     searching = snakes.factory("champion@30")
     builds = {"rules": registered["mine"], "evaluation": searching}
     build = builds.get(kind, learned)

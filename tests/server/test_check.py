@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from battlesnake_gym import snakes
-from battlesnake_heuristics.rating.match import Conditions, play_pair
-from battlesnake_heuristics.rating.sprt import OUTCOMES
+from battlesnake_heuristics.rating.match import MatchSettings, play_pair
+from battlesnake_heuristics.rating.sprt import PAIR_SCORES
 from battlesnake_heuristics.rule_based import filters
 from battlesnake_server.commands import snakes_check_command
 
@@ -133,7 +133,7 @@ def test_edits_by_the_tools_are_150_elo_better(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Scripted agents, the same template and number of edits: five with the tools, five without."""
-    counts = [0] * len(OUTCOMES)
+    counts = [0] * len(PAIR_SCORES)
     for seed in range(5):
         guided, alone = tmp_path / f"guided_{seed}.py", tmp_path / f"alone_{seed}.py"
         for path in (guided, alone):
@@ -142,8 +142,8 @@ def test_edits_by_the_tools_are_150_elo_better(
         without(alone, random.Random(seed))
         one, two = snakes.factory(str(guided)), snakes.factory(str(alone))
         for index in range(20):
-            counts[play_pair(Conditions(), one, two, seed, index)[0]] += 1
-    points = sum(float(o) * n for o, n in zip(OUTCOMES, counts, strict=True)) / sum(counts)
+            counts[play_pair(MatchSettings(), one, two, seed, index)[0]] += 1
+    points = sum(float(o) * n for o, n in zip(PAIR_SCORES, counts, strict=True)) / sum(counts)
     elo = 400 * math.log10(points / (1 - points))
     assert elo > 150, f"{points:.3f} of the points, {elo:.0f} Elo, {counts}"
     sys.stdout.write(f"{points:.3f} of the points, {elo:.0f} Elo, {counts}\n")

@@ -10,7 +10,7 @@ import pytest
 from battlesnake_gym.boards.board import Board
 from battlesnake_gym.replays.replay import Replay
 from battlesnake_heuristics.analysis import loss_analysis, scenarios
-from battlesnake_heuristics.analysis.loss_analysis import lesson
+from battlesnake_heuristics.analysis.loss_analysis import analyze_loss
 from battlesnake_heuristics.analysis.scenarios import Scenario
 from battlesnake_server.commands import game_coach_command, game_puzzles_command
 from battlesnake_server.web import puzzle_pages
@@ -27,21 +27,23 @@ def game(tmp_path: Path) -> Path:
 
 
 def test_who_lives_learns_nothing_and_the_search_for_a_lesson_may_be_stopped() -> None:
-    assert lesson(lost(), "b") is None
-    stopped = lesson(lost(), "a", seconds=0)
+    assert analyze_loss(lost(), "b") is None
+    stopped = analyze_loss(lost(), "a", seconds=0)
     assert stopped is not None
-    assert (stopped.board, stopped.seen) == (None, 0)
+    assert (stopped.board, stopped.turns_analyzed) == (None, 0)
 
 
 def test_the_better_move_is_advised_whatever_fewer_games_say(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Where two moves cost about as much, more games than these have decided."""
-    monkeypatch.setattr(loss_analysis, "by_move", lambda *_: dict.fromkeys(("left", "right"), 0.0))
-    told = lesson(lost(), "a")
+    monkeypatch.setattr(
+        loss_analysis, "scores_by_move", lambda *_: dict.fromkeys(("left", "right"), 0.0)
+    )
+    told = analyze_loss(lost(), "a")
     assert told is not None
-    assert told.mark is not None
-    assert told.saving == {told.mark.better: told.mark.before}
+    assert told.mistake is not None
+    assert told.better_moves == {told.mistake.better: told.mistake.best_win_probability}
 
 
 def test_the_coach_tells_keeps_and_asks_again(

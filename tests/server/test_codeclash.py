@@ -57,7 +57,7 @@ def test_it_plays_the_moves_that_the_snake_plays_here(which: str, tmp_path: Path
     asked += [("POST", f"/{what}", bodies[0]) for what in ("start", "end")]
     info, head, *said = answers(folder, asked + [("POST", "/move", body) for body in bodies])
     assert (info["color"], info["apiversion"], head, said[:2]) == ("#123456", "1", None, [{}, {}])
-    with bundle.filters_apart():
+    with bundle.capture_filter_registrations():
         build = snakes.factory("champion@300" if which == "champion" else str(path))
     playing: dict[tuple[str, str], snakes.Strategy] = {}
     moves = []

@@ -23,9 +23,9 @@ from battlesnake_server.arena.database import (
     load_games,
     open_database,
 )
-from battlesnake_server.arena.league import League, bench, end_season, notes, seasons
+from battlesnake_server.arena.league import League, end_season, league_rows, seasons, set_benched
 from battlesnake_server.arena.league_config import read
-from battlesnake_server.arena.tournament import Setup
+from battlesnake_server.arena.tournament import TournamentSettings
 from battlesnake_server.web import create_app
 from battlesnake_server.web.live_games import Broadcast
 from battlesnake_server.web.roster import Roster
@@ -149,7 +149,7 @@ def test_a_wrong_url_says_so(tmp_path: Path) -> None:
 def test_the_pages_read_and_write_it(url: str, tmp_path: Path) -> None:
     engine = open_database(url)
     with Session(engine) as session:
-        tournament = Tournament(setup=Setup(("ä0", "ä1"), 2).to_dict())
+        tournament = Tournament(setup=TournamentSettings(("ä0", "ä1"), 2).to_dict())
         session.add(tournament)
         session.commit()
         session.add_all([a_game(0, tournament.id), a_game(1, tournament.id)])
@@ -185,9 +185,9 @@ def test_a_league_goes_on_in_it(url: str) -> None:
     with Session(engine) as session:
         (season,) = seasons(session, url)
         assert [game.number for game in load_games(session, season.tournament)] == [0, 1]
-        noted = notes(session, url)
-        assert (noted["ä"].why, noted["ä"].failures, set(noted)) == ("tired", 1, {"ä"})
-        bench(session, url, "b", True, season.starts)
+        noted = league_rows(session, url)
+        assert (noted["ä"].reason, noted["ä"].failures, set(noted)) == ("tired", 1, {"ä"})
+        set_benched(session, url, "b", True, season.starts)
         end_season(session, url, season.starts)
     assert league.season == season
     league.step(play_here)

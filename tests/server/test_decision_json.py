@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from battlesnake_gym.replays.replay import Replay
 from battlesnake_gym.rules import MOVES
 from battlesnake_gym.snakes import Decision, Reason
-from battlesnake_server.arena.tournament import Setup, play_all
+from battlesnake_server.arena.tournament import TournamentSettings, play_all
 from battlesnake_server.live import decision_json
 
 DECISION = Decision(
@@ -56,7 +56,7 @@ def test_whatever_is_told_is_a_decision_or_none(told: Any) -> None:
         ({"reasons": [{"rule": "x" * 500, "note": "y" * 5000}]}, 400),
         ({"reasons": [{"rule": "x"}] * 900}, 3000),
         ({"line": {str(i): ["up"] * 100 for i in range(20)}}, 12000),
-        ({"reasons": [], "note": "y" * decision_json.LONGEST_ANSWER}, 0),
+        ({"reasons": [], "note": "y" * decision_json.MAX_DECISION_BYTES}, 0),
     ],
 )
 def test_no_snake_fills_the_disk(told: dict[str, Any], size: int) -> None:
@@ -70,7 +70,7 @@ def test_a_served_snake_tells_its_reasons(
 ) -> None:
     options = ["--reasons"] if tells else []
     url = serve("--snake", "cautious", "--color", "#2a9d5c", "--head", "bendr", *options)
-    setup = Setup((f"far={url}", "cautious"), 2, 7, 7, timeout=5000, max_turns=3)
+    setup = TournamentSettings((f"far={url}", "cautious"), 2, 7, 7, timeout=5000, max_turns=3)
     (result,) = play_all(setup, 1, 1, replays=tmp_path)
     assert result.replay is not None
     replay = Replay.load(result.replay)

@@ -12,11 +12,11 @@ import pytest
 
 from battlesnake_gym.boards.board import Board
 from battlesnake_gym.rules import Game
-from battlesnake_heuristics.search.evaluation import shipped
+from battlesnake_heuristics.search.evaluation import load_builtin
 from battlesnake_heuristics.search.search import Search
 from battlesnake_server import strategy_loader
-from battlesnake_server.onnx_policy import Policy
-from battlesnake_server.strategy_loader import SHIPPED, STRONGEST, strategy_factory
+from battlesnake_server.onnx_policy import OnnxPolicy
+from battlesnake_server.strategy_loader import DEFAULT_POLICY_PATH, DEFAULT_SNAKE, strategy_factory
 from tests.processes import run
 
 ELSEWHERES = {
@@ -29,17 +29,17 @@ ELSEWHERES = {
 
 
 def test_the_policy_is_small_and_goes_with_its_json() -> None:
-    assert SHIPPED.stat().st_size < 2 << 20
-    policy = Policy.load(SHIPPED)  # refuses another hash
+    assert DEFAULT_POLICY_PATH.stat().st_size < 2 << 20
+    policy = OnnxPolicy.load(DEFAULT_POLICY_PATH)  # refuses another hash
     for side in (7, 11, 19):
         for ruleset in ("standard", "royale", "wrapped", "constrictor"):
             policy.check_game(Board.new(side, side, 4, game=Game(ruleset=ruleset)))
 
 
 def test_the_card_is_filled_in_for_this_policy() -> None:
-    card = SHIPPED.with_name("README.md").read_text()
+    card = DEFAULT_POLICY_PATH.with_name("README.md").read_text()
     assert "TODO" not in card
-    training = json.loads(SHIPPED.with_suffix(".json").read_text())["training"]
+    training = json.loads(DEFAULT_POLICY_PATH.with_suffix(".json").read_text())["training"]
     assert f"{training['positions']:,} positions" in card, "figures are another policy's"
 
 
@@ -66,7 +66,7 @@ def test_a_named_snake_plays_all_else_and_the_log_says_why(
             assert decision.move in board.safe_moves()
             assert decision.reasons[0].rule != "values"
     (line,) = caplog.messages
-    assert line.startswith(f"{STRONGEST} plays game ")
+    assert line.startswith(f"{DEFAULT_SNAKE} plays game ")
     assert "the policy plays" in line
 
 
@@ -91,7 +91,7 @@ def test_it_is_careful_unless_other_filters_are_named(
 def test_where_nobody_is_named_the_champion_plays() -> None:
     snake = strategy_factory()(0)
     assert isinstance(snake, Search)
-    assert snake.evaluation == shipped()
+    assert snake.evaluation == load_builtin()
     assert snake.evaluation is not None
     board = Board.new(11, 11, 2, game=Game(seed=1))
     board.you_id = "snake_0"

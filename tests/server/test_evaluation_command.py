@@ -20,7 +20,7 @@ pytest.importorskip("battlesnake_heuristics.search._search")
 def game(tmp_path: Path) -> Path:
     board = Board.new(11, 11, 2, game=Game(seed=3))
     names = dict(zip((s.id for s in board.snakes), ("cautious", "hungry"), strict=True))
-    played = Replay.played(board, {who: snakes.make(name, 1) for who, name in names.items()})
+    played = Replay.from_play(board, {who: snakes.make(name, 1) for who, name in names.items()})
     played.save(tmp_path / "game.jsonl")
     return tmp_path / "game.jsonl"
 

@@ -6,7 +6,7 @@ import pytest
 
 from battlesnake_gym.boards.board import Board
 from battlesnake_gym.rules import MOVES, Game, Snake, State
-from battlesnake_server.live.fallback import is_ordinary, safe_move
+from battlesnake_server.live.fallback import is_normal_size, safe_move
 from battlesnake_server.live.time_budget import margin
 
 
@@ -83,7 +83,7 @@ def test_larger_boards_than_any_games_get_a_look_at_the_next_cells(
     rivals = [Snake(chr(97 + i), body) for i, body in enumerate(bodies)]
     board = Board.from_state(State(0, width, height, rivals), Game())
     board.you_id = "a"
-    assert is_ordinary(board) == ordinary
+    assert is_normal_size(board) == ordinary
     decision = safe_move(board, "")
     assert decision.move == "up"
     assert (len(decision.reasons) > 1) == ordinary

@@ -19,7 +19,7 @@ from battlesnake_gym.boards.board import Board
 from battlesnake_gym.policy_file import PolicyError
 from battlesnake_gym.replays.replay import Replay, ReplayError
 from battlesnake_gym.rules import MOVES
-from battlesnake_heuristics.search.evaluation import SHIPPED as EVALUATION
+from battlesnake_heuristics.search.evaluation import BUILTIN_PATH as EVALUATION
 from battlesnake_heuristics.search.evaluation import Evaluation, EvaluationError
 from battlesnake_server import bundle
 from battlesnake_server.arena import league_config
@@ -173,7 +173,7 @@ def test_a_bundle_of_many_files_or_bytes_is_not_looked_into(
     path = zipped(tmp_path / "a.zip", {f"{number}.py": b"" for number in range(200)})
     with pytest.raises(BundleError, match="more than 100 files"):
         Bundle.open(path)
-    monkeypatch.setattr(bundle, "LARGEST_PACKED", 100)
+    monkeypatch.setattr(bundle, "MAX_ARCHIVE_BYTES", 100)
     with pytest.raises(BundleError, match="more than 100 bytes"):
         Bundle.open(path)
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from battlesnake_heuristics.rating.ladder import NAMES
+from battlesnake_heuristics.rating.ladder import RUNG_NAMES
 from battlesnake_server.commands import ladder_command
 from tests.processes import COMMAND, run, running
 
@@ -18,10 +18,10 @@ def test_without_a_snake_it_is_the_ladder_that_is_printed(
 ) -> None:
     assert ladder_command.main(["--per-game=4", "--json"]) == 0
     rungs = json.loads(capsys.readouterr().out)
-    assert {rung["name"] for rung in rungs} == set(NAMES)
+    assert {rung["name"] for rung in rungs} == set(RUNG_NAMES)
     assert [rung["elo"] for rung in rungs] == sorted((r["elo"] for r in rungs), reverse=True)
     assert ladder_command.main([]) == 0
-    assert len(capsys.readouterr().out.splitlines()) == len(NAMES) + 1
+    assert len(capsys.readouterr().out.splitlines()) == len(RUNG_NAMES) + 1
 
 
 def test_a_snake_is_placed_and_the_games_are_kept(

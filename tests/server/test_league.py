@@ -20,13 +20,19 @@ from sqlalchemy.engine import Engine
 from sqlalchemy.orm import Session
 
 from battlesnake_gym.cli import main
-from battlesnake_server.address_policy import Reach
+from battlesnake_server.address_policy import AddressPolicy
 from battlesnake_server.arena.database import LeagueSnake, StoredGame, load_games, open_database
-from battlesnake_server.arena.league import REMEMBERED, League, bench, match, seasons
-from battlesnake_server.arena.league_config import EXAMPLE, LeaguePlan, Member, load, read
-from battlesnake_server.arena.program_supervisor import Programs
+from battlesnake_server.arena.league import (
+    PAIRING_MEMORY_GAMES,
+    League,
+    pair_entrants,
+    seasons,
+    set_benched,
+)
+from battlesnake_server.arena.league_config import EXAMPLE, LeagueConfig, LeagueEntrant, load, read
+from battlesnake_server.arena.program_supervisor import ProgramSupervisor
 from battlesnake_server.arena.ratings import Ratings
-from battlesnake_server.commands.league_command import LeaguePlayers, read_token
+from battlesnake_server.commands.league_command import LeagueHealth, read_token
 from battlesnake_server.web import create_app
 from battlesnake_server.web.live_games import Broadcast
 from battlesnake_server.web.roster import Roster
@@ -38,7 +44,7 @@ from tests.server.test_arena_together import stored
 SMALL = {"width": 7, "height": 7, "max_turns": 12}
 
 
-def plan_of(snakes: dict[str, Any], **more: Any) -> LeaguePlan:
+def plan_of(snakes: dict[str, Any], **more: Any) -> LeagueConfig:
     return read({"name": "Club", "snakes": snakes, "boards": [SMALL], **more}, Path())
 
 
@@ -56,9 +62,12 @@ def test_the_example_is_a_league(tmp_path: Path, capsys: pytest.CaptureFixture[s
     file.write_text(capsys.readouterr().out)
     plan = load(file)
     assert [member.name for member in plan.members] == ["hungry", "cautious", "search"]
-    assert [(board.map, board.snakes) for board in plan.boards] == [("standard", 2), ("royale", 3)]
+    assert [(board.map, board.num_snakes) for board in plan.boards] == [
+        ("standard", 2),
+        ("royale", 3),
+    ]
     whole = yaml.safe_load(re.sub(r"^  # (.*)", r"  \1", EXAMPLE, flags=re.MULTILINE))
-    assert read(whole, tmp_path).members[-1] == Member(
+    assert read(whole, tmp_path).members[-1] == LeagueEntrant(
         "written", command="python my_snake.py --port {port}"
     )
 
@@ -114,16 +123,19 @@ def test_the_nearest_meet_but_not_for_ever() -> None:
         for better, worse in ("ac", "ad", "bc", "bd", "ab", "ba", "cd", "dc"):
             ratings.add([(better, 0), (worse, 1)])
     everybody = ["a", "b", "c", "d"]
-    assert set(match(everybody, 2, ratings, {}, {"a": []})) == {"a", "b"}
-    assert match(everybody, 2, ratings, {"a": 2, "b": 2, "c": 1, "d": 2}, {"c": []}) == ["c", "d"]
+    assert set(pair_entrants(everybody, 2, ratings, {}, {"a": []})) == {"a", "b"}
+    assert pair_entrants(everybody, 2, ratings, {"a": 2, "b": 2, "c": 1, "d": 2}, {"c": []}) == [
+        "c",
+        "d",
+    ]
     met: dict[str, list[str]] = {name: [] for name in everybody}
     played = dict.fromkeys(everybody, 0)
     for _ in range(100):
-        pair = match(everybody, 2, ratings, played, met)
+        pair = pair_entrants(everybody, 2, ratings, played, met)
         for name, other in (pair, pair[::-1]):
             played[name] += 1
             met[name].append(other)
-            del met[name][:-REMEMBERED]
+            del met[name][:-PAIRING_MEMORY_GAMES]
     assert met["a"].count("b") > met["a"].count("d")
     assert set(met["a"]) == {"b", "c", "d"}
 
@@ -141,12 +153,12 @@ def test_a_day_of_a_league_with_a_snake_that_is_sick_and_a_kill_every_hour(
         return None if 6 <= clock.hours < 9 else well(connection, head, body)
 
     engine = open_database(f"sqlite:///{tmp_path / 'arena.sqlite'}")
-    with misbehaving_snakes.snake(sometimes) as url, Programs({}) as programs:
+    with misbehaving_snakes.snake(sometimes) as url, ProgramSupervisor({}) as programs:
         plan = plan_of(
             {"h": "hungry", "c": "cautious", "s": "straight", "far": url},
             season_days=1, games_per_hour=4, health_minutes=30,
         )  # fmt: skip
-        players = LeaguePlayers(plan, programs, Reach())
+        players = LeagueHealth(plan, programs, AddressPolicy())
         played: list[tuple[float, set[str]]] = []
 
         def play(setup: Any, fixture: Any, replays: Any) -> Any:
@@ -154,12 +166,12 @@ def test_a_day_of_a_league_with_a_snake_that_is_sick_and_a_kill_every_hour(
             return play_here(setup, fixture, replays)
 
         for hour in range(1, 26):  # a new object each hour knows only what the database holds
-            league = League(plan, players.sources, engine, players.ailments, clock=clock)
+            league = League(plan, players.sources, engine, players.problems, clock=clock)
             while clock.hours < hour:
                 league.step(play)
     with Session(engine) as session:
         second, first = seasons(session, "Club")
-        assert session.scalars(select(LeagueSnake.rests_until)).all() == [None]
+        assert session.scalars(select(LeagueSnake.cooldown_until)).all() == [None]
     assert (first.starts, first.ends - first.starts) == (BEGIN, second.ends - second.starts)
     assert second.starts == first.ends
     games = games_of(engine, first.tournament)
@@ -190,24 +202,24 @@ def test_who_loses_moves_rests_and_who_is_benched_does_not_play(tmp_path: Path) 
             else None
         )
 
-    with misbehaving_snakes.snake(asked_for_moves) as url, Programs({}) as programs:
+    with misbehaving_snakes.snake(asked_for_moves) as url, ProgramSupervisor({}) as programs:
         plan = plan_of({"h": "hungry", "c": "cautious", "mute": url}, games_per_hour=60)
-        players = LeaguePlayers(plan, programs, Reach())
-        league = League(plan, players.sources, engine, players.ailments, clock=clock)
+        players = LeagueHealth(plan, programs, AddressPolicy())
+        league = League(plan, players.sources, engine, players.problems, clock=clock)
         while clock.hours < 0.1:
             league.step(play_here)
         games = games_of(engine, league.season.tournament)
         with Session(engine) as session:
             row = session.scalars(select(LeagueSnake)).one()
             assert (row.snake, row.failures >= 2) == ("mute", True)
-            assert re.fullmatch(r"lost (\d+) of \1 moves of a game \(connection\)", row.why)
-            bench(session, "Club", "h", True, clock.now())
-            bench(session, "Club", "mute", True, clock.now())
+            assert re.fullmatch(r"lost (\d+) of \1 moves of a game \(connection\)", row.reason)
+            set_benched(session, "Club", "h", True, clock.now())
+            set_benched(session, "Club", "mute", True, clock.now())
         while clock.hours < 2:
             league.step(play_here)
         assert len(games_of(engine, league.season.tournament)) == len(games)
         with Session(engine) as session:
-            bench(session, "Club", "h", False, clock.now())
+            set_benched(session, "Club", "h", False, clock.now())
         while clock.hours < 2.1:
             league.step(play_here)
         assert len(games_of(engine, league.season.tournament)) > len(games)
@@ -257,12 +269,12 @@ def test_a_league_that_is_killed_leaves_nothing_behind_and_goes_on(tmp_path: Pat
 
 def test_a_program_that_ends_is_started_again(tmp_path: Path) -> None:
     (tmp_path / "snake.py").write_text(misbehaving_snakes.PROGRAM)
-    with Programs(
+    with ProgramSupervisor(
         {"mine": f"{sys.executable} {tmp_path / 'snake.py'} 0 nobody {{port}}"}
     ) as programs:
         plan = plan_of({"mine": {"command": "unused"}, "h": "hungry"})
-        players = LeaguePlayers(plan, programs, Reach())
-        assert players.ailments(["mine", "h"]) == ["", ""]
+        players = LeagueHealth(plan, programs, AddressPolicy())
+        assert players.problems(["mine", "h"]) == ["", ""]
         (snake,) = [
             number
             for number, words in below(os.getpid()).items()
@@ -270,7 +282,7 @@ def test_a_program_that_ends_is_started_again(tmp_path: Path) -> None:
         ]
         os.kill(snake, signal.SIGKILL)
         until(lambda: not command_of(snake))
-        assert players.ailments(["mine"]) == [""]
+        assert players.problems(["mine"]) == [""]
     with pytest.raises(urllib.error.URLError):
         urllib.request.urlopen(programs.url("mine"))
 
@@ -279,7 +291,7 @@ def test_a_program_that_ends_is_started_again(tmp_path: Path) -> None:
 
 
 @pytest.fixture
-def club(tmp_path: Path) -> Iterator[tuple[LeaguePlan, Engine]]:
+def club(tmp_path: Path) -> Iterator[tuple[LeagueConfig, Engine]]:
     engine = open_database(f"sqlite:///{tmp_path / 'arena.sqlite'}")
     plan = plan_of({"h": "hungry", "c": "cautious", "s<b>": "straight"})
     sources = {member.name: member.source for member in plan.members}
@@ -291,7 +303,7 @@ def club(tmp_path: Path) -> Iterator[tuple[LeaguePlan, Engine]]:
 
 
 def test_the_page_tells_of_the_season_and_obeys_who_has_the_token(
-    club: tuple[LeaguePlan, Engine], tmp_path: Path
+    club: tuple[LeagueConfig, Engine], tmp_path: Path
 ) -> None:
     plan, engine = club
     token = read_token(tmp_path / "token")

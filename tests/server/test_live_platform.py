@@ -18,10 +18,10 @@ from battlesnake_gym.replays.json_lines import ReplayError
 from battlesnake_gym.replays.replay import Replay
 from battlesnake_gym.rules.state import OFFSETS, Game
 from battlesnake_heuristics.analysis import mistakes
-from battlesnake_server.address_policy import Reach
+from battlesnake_server.address_policy import AddressPolicy
 from battlesnake_server.commands import game_analyze_command, game_coach_command, game_watch_command
 from battlesnake_server.replay_viewer import game_fetcher, game_urls
-from battlesnake_server.replay_viewer.game_urls import ARENA, OLD, engines
+from battlesnake_server.replay_viewer.game_urls import ARENA_API_URL, LEGACY_ENGINE_URL, engines
 from battlesnake_server.web import pages, replay_pages
 from tests.server import web_site
 from tests.server.live_platform import TOKEN, Kept, Platform, played
@@ -40,21 +40,21 @@ GAMES = [
 @pytest.mark.parametrize(
     ("source", "expected"),
     [
-        (f"https://arena.battlesnake.com/games/{ID}", [ARENA]),
-        (f"http://www.arena.battlesnake.com/games/{ID}?turn=12&autoplay=true", [ARENA]),
-        (f"arena.battlesnake.com/games/{ID}", [ARENA]),
-        (f"https://arena.battlesnake.com/api/games/{ID}", [ARENA]),
-        (f"https://arena.battlesnake.com/api/games/{ID}/details", [ARENA]),
-        (f"https://arena.battlesnake.com/api/games/{ID}/frames?offset=0", [ARENA]),
-        (f"wss://arena.battlesnake.com/api/games/{ID}/events", [ARENA]),
+        (f"https://arena.battlesnake.com/games/{ID}", [ARENA_API_URL]),
+        (f"http://www.arena.battlesnake.com/games/{ID}?turn=12&autoplay=true", [ARENA_API_URL]),
+        (f"arena.battlesnake.com/games/{ID}", [ARENA_API_URL]),
+        (f"https://arena.battlesnake.com/api/games/{ID}", [ARENA_API_URL]),
+        (f"https://arena.battlesnake.com/api/games/{ID}/details", [ARENA_API_URL]),
+        (f"https://arena.battlesnake.com/api/games/{ID}/frames?offset=0", [ARENA_API_URL]),
+        (f"wss://arena.battlesnake.com/api/games/{ID}/events", [ARENA_API_URL]),
         (f"https://board.battlesnake.com/?engine=https://arena.battlesnake.com/api&game={ID}",
-         [ARENA]),
+         [ARENA_API_URL]),
         (f"https://board.battlesnake.com/?game={ID}&engine=https%3A%2F%2Fengine.battlesnake.com",
-         [OLD]),
-        (f"https://board.battlesnake.com?game={ID}", [ARENA, OLD]),
-        (f"https://play.battlesnake.com/game/{ID}/", [OLD, ARENA]),
-        (f"https://engine.battlesnake.com/games/{ID}/frames", [OLD]),
-        (ID, [ARENA, OLD]),
+         [LEGACY_ENGINE_URL]),
+        (f"https://board.battlesnake.com?game={ID}", [ARENA_API_URL, LEGACY_ENGINE_URL]),
+        (f"https://play.battlesnake.com/game/{ID}/", [LEGACY_ENGINE_URL, ARENA_API_URL]),
+        (f"https://engine.battlesnake.com/games/{ID}/frames", [LEGACY_ENGINE_URL]),
+        (ID, [ARENA_API_URL, LEGACY_ENGINE_URL]),
         (f"http://10.1.2.3:80/games/{ID}", ["http://10.1.2.3:80", "http://10.1.2.3:80/api"]),
         (f"http://localhost:3000/api/games/{ID}", ["http://localhost:3000/api"]),
         (f"http://127.0.0.1:8085/arena/game/{ID}",
@@ -92,8 +92,8 @@ def site(platform: Platform, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """The stand-in in the place of the arena, and of the old engine one that has nothing."""
     monkeypatch.setenv(game_fetcher.TOKEN, TOKEN)
     with web_site.serving(platform.app) as address:
-        monkeypatch.setattr(game_urls, "ARENA", f"{address}/api")
-        monkeypatch.setattr(game_urls, "OLD", f"{address}/old")
+        monkeypatch.setattr(game_urls, "ARENA_API_URL", f"{address}/api")
+        monkeypatch.setattr(game_urls, "LEGACY_ENGINE_URL", f"{address}/old")
         yield address
 
 
@@ -101,7 +101,7 @@ def fetch(source: str, **options: Any) -> Replay:
     return game_fetcher.fetch(source, REACH, **options)
 
 
-REACH = Reach(frozenset({"loopback"}))
+REACH = AddressPolicy(frozenset({"loopback"}))
 
 
 def test_every_game_is_the_game_that_was_played(site: str, platform: Platform) -> None:
@@ -148,8 +148,8 @@ def alone(kept: Kept, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Platfor
     """A platform in the place of the arena with this game, and the game's id."""
     platform = Platform(kept)
     with web_site.serving(platform.app) as address:
-        monkeypatch.setattr(game_urls, "ARENA", f"{address}/api")
-        monkeypatch.setattr(game_urls, "OLD", f"{address}/old")
+        monkeypatch.setattr(game_urls, "ARENA_API_URL", f"{address}/api")
+        monkeypatch.setattr(game_urls, "LEGACY_ENGINE_URL", f"{address}/old")
         yield platform, kept.replay.game.id
 
 
@@ -183,7 +183,7 @@ def test_a_game_that_is_played_is_waited_for(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     kept = Kept(played("Standard", 7, 4, 3), "Standard", status="running", shown=3)
-    monkeypatch.setattr(game_fetcher, "PAUSE", 0.01)
+    monkeypatch.setattr(game_fetcher, "GAME_POLL_INTERVAL_S", 0.01)
     with alone(kept, monkeypatch) as (_, game_id):
         with pytest.raises(ReplayError, match="still being played"):
             fetch(game_id)
@@ -193,9 +193,9 @@ def test_a_game_that_is_played_is_waited_for(
 
 def test_a_game_is_fetched_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with alone(Kept(played("Standard", 7, 4, 3), "Standard"), monkeypatch) as (_, game_id):
-        path = game_fetcher.found(game_id, REACH, tmp_path)
+        path = game_fetcher.resolve_game(game_id, REACH, tmp_path)
     assert path == tmp_path / f"{game_id}.jsonl.gz"
-    assert game_fetcher.found(game_id, REACH, tmp_path) == path
+    assert game_fetcher.resolve_game(game_id, REACH, tmp_path) == path
 
 
 def test_a_failed_game_is_read_as_far_as_it_went(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -287,8 +287,12 @@ def test_an_endless_game_ends(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_the_token_goes_to_the_arena_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(game_fetcher.TOKEN, TOKEN)
-    assert game_fetcher._token(f"{ARENA}/games/x") == {"Authorization": f"Bearer {TOKEN}"}
-    for address in (f"{OLD}/games/x", "https://arena.battlesnake.com/apikeys", "http://a.b/api/"):
+    assert game_fetcher._token(f"{ARENA_API_URL}/games/x") == {"Authorization": f"Bearer {TOKEN}"}
+    for address in (
+        f"{LEGACY_ENGINE_URL}/games/x",
+        "https://arena.battlesnake.com/apikeys",
+        "http://a.b/api/",
+    ):
         assert game_fetcher._token(address) == {}
 
 
@@ -318,7 +322,7 @@ def test_commands_fetch_a_game(
     platform: Platform, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(mistakes, "GLANCE", 1)
+    monkeypatch.setattr(mistakes, "SCREENING_GAMES", 1)
     monkeypatch.setattr(mistakes, "GAMES", 2)
     game_id = next(iter(platform.games))
     page = f"https://arena.battlesnake.com/games/{game_id}"

@@ -18,7 +18,7 @@ from mcp.server.mcpserver.exceptions import ToolError
 
 from battlesnake_server.commands import snakes_mcp_command
 
-MOST = snakes_mcp_command.LONGEST_ANSWER
+MOST = snakes_mcp_command.MAX_REPLY_CHARS
 
 
 async def call(client: Client, tool: str, **arguments: Any) -> str:

@@ -14,12 +14,12 @@ import pytest
 from battlesnake_gym.boards.board import Board
 from battlesnake_gym.rules import Game
 from battlesnake_gym.snakes import Decision
-from battlesnake_heuristics.search.search import STOP, Search
-from battlesnake_server.http.connection_table import Client
-from battlesnake_server.http.thread_pool import STEPS_BACK
+from battlesnake_heuristics.search.search import SHOULD_STOP, Search
+from battlesnake_server.http.connection_table import ClientState
+from battlesnake_server.http.thread_pool import NICE_INCREMENT
 from battlesnake_server.live import move_runner as module
 from battlesnake_server.live.live_metrics import Metrics
-from battlesnake_server.live.move_runner import CORES, Thinker
+from battlesnake_server.live.move_runner import NUM_CORES, MoveRunner
 from battlesnake_server.live.search_slots import LoadEstimate
 from battlesnake_server.live.sessions import Session
 from tests.processes import until
@@ -53,7 +53,7 @@ def hurried(position: Board) -> Board:
     return board
 
 
-def decide(thinker: Thinker, session: Session, board: Board) -> tuple[Decision, float]:
+def decide(thinker: MoveRunner, session: Session, board: Board) -> tuple[Decision, float]:
     arrived = time.perf_counter()
     decision = thinker.decide(session, board, arrived)
     return decision, time.perf_counter() - arrived
@@ -72,7 +72,7 @@ def test_a_hanging_strategy_costs_its_moves_and_nothing_else(
         let_go.wait(TIMEOUT)
         return Decision("left")
 
-    thinker = Thinker(metrics, seats=1)
+    thinker = MoveRunner(metrics, seats=1)
     stuck, fine = Session(hang), Session(lambda board, seconds=None: Decision("right"))
     try:
         decision, seconds = decide(thinker, stuck, hurried)
@@ -85,17 +85,17 @@ def test_a_hanging_strategy_costs_its_moves_and_nothing_else(
         assert seconds < 0.5 * TIMEOUT
         assert decide(thinker, fine, position)[0].move == "right"
         assert count(metrics, "battlesnake_timeouts_avoided_total") == 2
-        overrun = stuck.thinking
+        overrun = stuck.pending_move
         assert overrun is not None
     finally:
         let_go.set()
     futures.wait([overrun], TIMEOUT)
-    assert stuck.thinking is None, "nothing is kept of what is done"
+    assert stuck.pending_move is None, "nothing is kept of what is done"
     assert decide(thinker, stuck, position)[0].move == "left", "it has recovered"
 
 
 def at_once(
-    thinker: Thinker, strategy: Callable[..., Decision], board: Board, games: int
+    thinker: MoveRunner, strategy: Callable[..., Decision], board: Board, games: int
 ) -> list[tuple[Decision, float]]:
     with ThreadPoolExecutor(games) as engines:
         answers = [engines.submit(decide, thinker, Session(strategy), board) for _ in range(games)]
@@ -110,7 +110,7 @@ def test_under_load_the_time_is_shared(metrics: Metrics, position: Board) -> Non
         return Decision("left")
 
     given: list[float] = []
-    thinker = Thinker(metrics, seats=2)
+    thinker = MoveRunner(metrics, seats=2)
     thinker._seats._load = LoadEstimate(lambda: 0.0)  # however slowly they come, none is forgotten
     at_once(thinker, thorough, position, 10)  # the first of these do not know what is coming
     given.clear()
@@ -139,7 +139,7 @@ def test_a_broken_strategy_is_replaced_and_counted(
     def broken(board: Board, seconds: float | None = None) -> Decision:
         return Decision(move)  # type: ignore[arg-type]
 
-    decision, _ = decide(Thinker(metrics, seats=1), Session(broken), position)
+    decision, _ = decide(MoveRunner(metrics, seats=1), Session(broken), position)
     assert decision.move in position.safe_moves()
     assert count(metrics, "battlesnake_strategy_errors_total") == 1
     assert "the strategy failed" in caplog.text
@@ -152,7 +152,7 @@ def test_a_strategy_that_always_fails_is_logged_once_a_game(
     def broken(board: Board, seconds: float | None = None) -> Decision:
         raise ZeroDivisionError("oops")
 
-    thinker = Thinker(metrics, quick=quick)
+    thinker = MoveRunner(metrics, is_instant=quick)
     for session in (Session(broken), Session(broken)):
         for _ in range(3):
             decide(thinker, session, position)
@@ -163,7 +163,7 @@ def test_a_strategy_that_always_fails_is_logged_once_a_game(
 def test_a_far_engine_gets_the_fallback_at_once(metrics: Metrics, position: Board) -> None:
     session = Session(lambda board, seconds=None: Decision("left"))
     session.round_trip.seconds = 2 * TIMEOUT
-    decision, seconds = decide(Thinker(metrics, seats=1), session, position)
+    decision, seconds = decide(MoveRunner(metrics, seats=1), session, position)
     assert decision.reasons[0].note == LATE
     assert seconds < 0.5 * TIMEOUT
 
@@ -176,7 +176,7 @@ def test_the_observed_round_trip_shortens_the_thinking(metrics: Metrics, positio
         given.append(seconds)
         return Decision("left")
 
-    thinker, session = Thinker(metrics, seats=1), Session(strategy)
+    thinker, session = MoveRunner(metrics, seats=1), Session(strategy)
     for latency in ("0", "500", "20500"):
         position.you.latency = latency
         decide(thinker, session, position)
@@ -193,14 +193,14 @@ def test_a_quick_strategy_thinks_where_it_is_asked(metrics: Metrics, position: B
         return Decision("left")
 
     for quick in (True, False):
-        decide(Thinker(metrics, quick=quick), Session(strategy), position)
+        decide(MoveRunner(metrics, is_instant=quick), Session(strategy), position)
     assert threads[0] == threading.current_thread().name
     assert threads[1].startswith("thinker")
 
 
 def test_a_search_ends_when_its_client_leaves(metrics: Metrics, position: Board) -> None:
     """On one seat, where both games have a minute for a move."""
-    search, thinker, client = Search(), Thinker(metrics, seats=1), Client()
+    search, thinker, client = Search(), MoveRunner(metrics, seats=1), ClientState()
     began = threading.Event()
 
     def asked(board: Board, seconds: float | None = None) -> Decision:
@@ -210,7 +210,7 @@ def test_a_search_ends_when_its_client_leaves(metrics: Metrics, position: Board)
     with ThreadPoolExecutor(1) as pool:
         left = pool.submit(thinker.decide, Session(asked), position, time.perf_counter(), client)
         assert began.wait(TIMEOUT)
-        client.leave()
+        client.mark_disconnected()
         other, _ = decide(thinker, Session(lambda board, seconds=None: Decision("down")), position)
         assert left.result().reasons[0].note == LATE
     # The seat was free in time for the other game, whose minute ended no later.
@@ -225,7 +225,7 @@ def test_a_quick_strategy_plays_one_move_at_a_time(metrics: Metrics, position: B
         let_go.wait(TIMEOUT)
         return Decision("left")
 
-    thinker, session = Thinker(metrics, quick=True), Session(strategy)
+    thinker, session = MoveRunner(metrics, is_instant=True), Session(strategy)
     with ThreadPoolExecutor(1) as engine:
         first = engine.submit(decide, thinker, session, position)
         begun.wait(TIMEOUT)
@@ -251,7 +251,7 @@ def test_one_outsized_board_at_a_time_is_thought_about(metrics: Metrics, positio
         board.game = replace(board.game, timeout=round(timeout * 1000))
         return decide(thinker, Session(strategy), board)[0]
 
-    thinker = Thinker(metrics)
+    thinker = MoveRunner(metrics)
     assert asked(0.001).reasons[0].note == LATE
     assert not begun.is_set(), "in no time nothing is begun"
     with ThreadPoolExecutor(1) as engine:
@@ -277,7 +277,7 @@ class Slow(Search):
     def __call__(self, board: Board, seconds: float | None = None) -> Decision:
         assert seconds is not None
         self.given.append(seconds)
-        end, told = time.perf_counter() + seconds + self.late, STOP.get()
+        end, told = time.perf_counter() + seconds + self.late, SHOULD_STOP.get()
         assert told is not None
         while time.perf_counter() < end:
             if told():
@@ -289,18 +289,18 @@ class Slow(Search):
 def test_a_search_that_is_late_gives_up_and_its_game_is_free(
     metrics: Metrics, hurried: Board
 ) -> None:
-    search, thinker = Slow(TIMEOUT), Thinker(metrics, seats=1)
+    search, thinker = Slow(TIMEOUT), MoveRunner(metrics, seats=1)
     session = Session(search)
     decision, seconds = decide(thinker, session, hurried)
     assert decision.reasons[0].note == LATE
-    assert session.thinking is None
+    assert session.pending_move is None
     search.late = -SHORT
     assert decide(thinker, session, hurried)[0].move == "left"
     assert seconds < 0.5 * TIMEOUT
 
 
 def test_how_late_thoughts_end_is_left_to_the_next_ones(metrics: Metrics, hurried: Board) -> None:
-    search, thinker = Slow(0.01), Thinker(metrics, seats=1)
+    search, thinker = Slow(0.01), MoveRunner(metrics, seats=1)
     for _ in range(3):
         decide(thinker, Session(search), hurried)
     assert search.given[3] < search.given[2] - 0.009, "the next game knows what the last one saw"
@@ -309,12 +309,12 @@ def test_how_late_thoughts_end_is_left_to_the_next_ones(metrics: Metrics, hurrie
 def test_thoughts_that_end_early_take_nothing_from_the_next(
     metrics: Metrics, position: Board
 ) -> None:
-    search, thinker = Slow(-TIMEOUT), Thinker(metrics, seats=1)
+    search, thinker = Slow(-TIMEOUT), MoveRunner(metrics, seats=1)
     for _ in range(3):
         decide(thinker, Session(search), position)
     assert search.given[3] == pytest.approx(search.given[2], abs=5)
     told: list[object] = []
-    thinker._threads.submit(lambda: told.append(STOP.get()))
+    thinker._threads.submit(lambda: told.append(SHOULD_STOP.get()))
     until(lambda: bool(told))
     assert told == [None], "and its thread keeps nothing of them"
 
@@ -329,7 +329,7 @@ def test_what_is_left_for_lateness_is_waited_for(
         return work.result()
 
     monkeypatch.setattr(module, "_result", result)
-    thinker, arrived = Thinker(metrics, seats=1), time.perf_counter()
+    thinker, arrived = MoveRunner(metrics, seats=1), time.perf_counter()
     for late in (0.0, 5.0):
         thinker._overruns._late.append(late)
         thinker.decide(Session(lambda board, seconds=None: Decision("left")), position, arrived)
@@ -338,7 +338,7 @@ def test_what_is_left_for_lateness_is_waited_for(
 
 @pytest.mark.skipif(sys.platform != "linux", reason="threads have a niceness on Linux only")
 def test_only_thoughts_beyond_the_cores_stand_back(metrics: Metrics, position: Board) -> None:
-    all_there, niceness = threading.Barrier(CORES + 1), []
+    all_there, niceness = threading.Barrier(NUM_CORES + 1), []
 
     def strategy(board: Board, seconds: float | None = None) -> Decision:
         niceness.append(os.getpriority(os.PRIO_PROCESS, threading.get_native_id()))
@@ -346,9 +346,9 @@ def test_only_thoughts_beyond_the_cores_stand_back(metrics: Metrics, position: B
         return Decision("left")
 
     own = os.getpriority(os.PRIO_PROCESS, 0)
-    behind = Thinker(metrics, stands_back=True), min(19, own + STEPS_BACK)
-    for thinker, last in ((Thinker(metrics), own), behind, behind):
-        until(lambda near=thinker._near: near._value >= CORES)  # type: ignore[misc]
+    behind = MoveRunner(metrics, low_priority=True), min(19, own + NICE_INCREMENT)
+    for thinker, last in ((MoveRunner(metrics), own), behind, behind):
+        until(lambda near=thinker._core_permits: near._value >= NUM_CORES)  # type: ignore[misc]
         niceness.clear()
-        at_once(thinker, strategy, position, CORES + 1)
-        assert sorted(niceness) == [own] * CORES + [last]
+        at_once(thinker, strategy, position, NUM_CORES + 1)
+        assert sorted(niceness) == [own] * NUM_CORES + [last]

@@ -98,7 +98,7 @@ def test_half_open_connections_take_no_threads_and_make_room(tmp_path: Path, com
         assert ask(port)[0] == 200
         assert threads() <= before + 1
         files = len(list(Path(f"/proc/{process.pid}/fd").iterdir()))
-        assert files < page_server.MOST_CONNECTIONS + 60
+        assert files < page_server.MAX_CONNECTIONS + 60
 
 
 @pytest.mark.parametrize(
@@ -112,8 +112,8 @@ def test_half_open_connections_take_no_threads_and_make_room(tmp_path: Path, com
 )
 def test_who_drips_is_cut_off(empty: Pages, sent: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
     """A byte now and then does not keep a connection: the whole request has one deadline."""
-    monkeypatch.setattr(page_server, "REQUEST_SECONDS", 0.3)
-    monkeypatch.setattr(page_server, "ANSWER_SECONDS", 0.3)
+    monkeypatch.setattr(page_server, "PAGE_REQUEST_TIMEOUT_S", 0.3)
+    monkeypatch.setattr(page_server, "PAGE_SEND_TIMEOUT_S", 0.3)
     with web_site.serving(empty.app) as address:
         port = port_of(address + "/")
         with socket.create_connection(("127.0.0.1", port), timeout=60) as dripping:

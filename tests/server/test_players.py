@@ -14,19 +14,19 @@ import pytest
 
 from battlesnake_gym.boards.board import Board
 from battlesnake_gym.snakes import Decision
-from battlesnake_server.address_policy import LOOPBACK, Reach
+from battlesnake_server.address_policy import LOOPBACK, AddressPolicy
 from battlesnake_server.arena.players import (
-    LONGEST_LOOK,
-    LONGEST_SHOUT,
-    Answer,
+    MAX_CUSTOMIZATION_CHARS,
+    MAX_SHOUT_CHARS,
     HttpPlayer,
     LocalPlayer,
+    MoveResponse,
     open_client,
-    parse_looks,
+    parse_customization,
     parse_move,
 )
-from battlesnake_server.live.fallback import LATE
-from battlesnake_server.live.time_budget import budget
+from battlesnake_server.live.fallback import TIMEOUT_NOTE
+from battlesnake_server.live.time_budget import time_budget
 from tests.processes import free_port
 from tests.server import misbehaving_snakes
 
@@ -39,14 +39,14 @@ PATIENT = 60.0
 NEVER = misbehaving_snakes.NEVER / 2
 """Seconds in which nobody has waited for a snake that does not answer."""
 
-HERE = Reach(frozenset({LOOPBACK}))
+HERE = AddressPolicy(frozenset({LOOPBACK}))
 BODY = {"game": {"id": "ä"}, "turn": 0}
 
 
 def ask(
     url: str, times: int = 1, timeout: float = PATIENT, *, redirects: bool = False
-) -> list[Answer]:
-    async def talk() -> list[Answer]:
+) -> list[MoveResponse]:
+    async def talk() -> list[MoveResponse]:
         async with open_client(HERE) as client:
             player = HttpPlayer(url, timeout, client, redirects=redirects)
             return [await player.move(BODY) for _ in range(times)]
@@ -54,7 +54,7 @@ def ask(
     return asyncio.run(talk())
 
 
-def ask_once(behaviour: misbehaving_snakes.Behaviour, timeout: float = PATIENT) -> Answer:
+def ask_once(behaviour: misbehaving_snakes.Behaviour, timeout: float = PATIENT) -> MoveResponse:
     with misbehaving_snakes.snake(behaviour) as url:
         return ask(url, timeout=timeout)[0]
 
@@ -179,7 +179,7 @@ def test_start_end_and_introduce_never_raise() -> None:
             player = HttpPlayer(url, 0.2, client)
             await player.start(BODY)
             await player.end(BODY)
-            return await player.introduce()
+            return await player.fetch_customization()
 
     for behaviour, _ in ZOO.values():
         with misbehaving_snakes.snake(behaviour) as url:
@@ -191,7 +191,7 @@ def test_the_looks_are_read_whatever_the_status() -> None:
 
     async def introduce(url: str) -> dict[str, str]:
         async with open_client(HERE) as client:
-            return await HttpPlayer(url, PATIENT, client).introduce()
+            return await HttpPlayer(url, PATIENT, client).fetch_customization()
 
     with misbehaving_snakes.snake(
         misbehaving_snakes.says(misbehaving_snakes.http(looks, "404 Not Found"))
@@ -205,25 +205,25 @@ def test_a_null_shout_is_no_shout() -> None:
 
 def test_what_a_snake_says_is_shown_as_a_bounded_text() -> None:
     long = "x" * 1000
-    assert parse_looks(
+    assert parse_customization(
         json.dumps({"color": long, "head": long, "tail": "a\x00\u202eb"}).encode()
     ) == {
-        "head": "x" * LONGEST_LOOK,
+        "head": "x" * MAX_CUSTOMIZATION_CHARS,
         "tail": "ab",
     }
     for color in ("red", "#12345", "url(//x)", "#fff;}"):
-        assert parse_looks(json.dumps({"color": color}).encode()) == {}, color
+        assert parse_customization(json.dumps({"color": color}).encode()) == {}, color
     shout = json.dumps({"move": "up", "shout": "\ud800<b>\n" + long}).encode()
-    assert parse_move(shout) == ("up", "<b>" + "x" * (LONGEST_SHOUT - 3))
+    assert parse_move(shout) == ("up", "<b>" + "x" * (MAX_SHOUT_CHARS - 3))
 
 
-def local(strategy: Any, timeout: float = PATIENT, turns: int = 1) -> Answer:
+def local(strategy: Any, timeout: float = PATIENT, turns: int = 1) -> MoveResponse:
     """The answer of the last turn, on a board where "up" leads out."""
     board = Board.from_text(". A .\n. ^ .\n. ^ .\nA: you")
     board.game = replace(board.game, timeout=int(1000 * timeout))
     player = LocalPlayer(strategy, timeout)
 
-    async def talk() -> Answer:
+    async def talk() -> MoveResponse:
         for _ in range(turns):
             answer = await player.move(board.to_api())
         return answer
@@ -237,7 +237,7 @@ def test_strategies_in_process_are_given_what_a_server_would_give_them() -> None
     def good(board: Board, seconds: float | None = None) -> Decision:
         given.append((board.you_id, board.game.seed))
         assert seconds is not None
-        assert 0 < seconds <= budget(PATIENT, None)
+        assert 0 < seconds <= time_budget(PATIENT, None)
         return Decision("down", shout="hi")
 
     answer = local(good)
@@ -260,7 +260,7 @@ def test_where_a_strategy_in_process_fails_the_fallback_answers_and_it_is_told()
     assert answer.move in ("left", "right"), "it does not repeat a move into the wall"
     assert answer.problem == "timeout"
     assert answer.decision is not None
-    assert answer.decision.reasons[0].note == LATE
+    assert answer.decision.reasons[0].note == TIMEOUT_NOTE
     for broken in (lambda board, seconds=None: 1 / 0, lambda board, seconds=None: Decision("UP")):
         answer = local(broken)
         assert answer.move in ("left", "right")

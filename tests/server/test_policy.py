@@ -9,14 +9,14 @@ import numpy as np
 import pytest
 
 from battlesnake_gym.boards.board import Board
-from battlesnake_server.onnx_policy import Policy, PolicyError
+from battlesnake_server.onnx_policy import OnnxPolicy, PolicyError
 from battlesnake_server.strategy_loader import PolicySnake, strategy_factory
 
 MakePolicy = Callable[..., Path]
 
 
 def test_a_policy_is_loaded_and_asked(policy_file: Path) -> None:
-    policy = Policy.load(policy_file)
+    policy = OnnxPolicy.load(policy_file)
     assert policy.shape(11, 11) == policy.observation.shape(11, 11)
     values = policy.q_values(np.zeros((3, *policy.shape(11, 11)), np.uint8))
     assert values.dtype == np.float32
@@ -41,27 +41,27 @@ def test_what_does_not_fit_is_refused(
     make_policy: MakePolicy, changes: dict[str, Any], words: str
 ) -> None:
     with pytest.raises(PolicyError, match=words) as refusal:
-        Policy.load(make_policy(changes=changes))
+        OnnxPolicy.load(make_policy(changes=changes))
     assert "policy." in str(refusal.value), "the message names the file"
 
 
 def test_missing_and_broken_files_are_refused(tmp_path: Path, make_policy: MakePolicy) -> None:
     with pytest.raises(PolicyError, match=r"nothing\.json: No such file"):
-        Policy.load(tmp_path / "nothing.onnx")
+        OnnxPolicy.load(tmp_path / "nothing.onnx")
     path = make_policy()
     path.with_suffix(".json").write_bytes(b"\xff{")
     with pytest.raises(PolicyError, match="not JSON"):
-        Policy.load(path)
+        OnnxPolicy.load(path)
     path.with_suffix(".json").write_text("[]")
     with pytest.raises(PolicyError, match="must hold a JSON object"):
-        Policy.load(path)
+        OnnxPolicy.load(path)
 
 
 def test_a_file_that_is_no_network_is_refused(make_policy: MakePolicy) -> None:
     path = make_policy(changes={"sha256": hashlib.sha256(b"not a network").hexdigest()})
     path.write_bytes(b"not a network")
     with pytest.raises(PolicyError, match="not a network that onnxruntime reads"):
-        Policy.load(path)
+        OnnxPolicy.load(path)
 
 
 ROOM = """
@@ -87,7 +87,7 @@ def ask(snake: PolicySnake, picture: str) -> str:
 
 
 def test_the_best_value_wins_among_moves_that_do_not_kill(make_policy: MakePolicy) -> None:
-    policy = Policy.load(make_policy([-1.0, -2.0, -3.0, -4.0], sizes=[(5, 5)]))
+    policy = OnnxPolicy.load(make_policy([-1.0, -2.0, -3.0, -4.0], sizes=[(5, 5)]))
     assert ask(PolicySnake(policy), ROOM) == "up"
     # up and left leave the board, right is the neck: negative values must not let them win
     assert ask(PolicySnake(policy), CORNER) == "down"

@@ -12,13 +12,13 @@ from battlesnake_gym.boards.board import Board
 from battlesnake_gym.rules import Game
 from battlesnake_gym.snakes import Decision
 from battlesnake_heuristics.search import search
-from battlesnake_heuristics.search.search import STOP, Search
+from battlesnake_heuristics.search.search import SHOULD_STOP, Search
 from battlesnake_server.live.app import create_app
 from battlesnake_server.live.live_snake import LiveSnake
-from battlesnake_server.live.ponderer import LONGEST
+from battlesnake_server.live.ponderer import MAX_PONDER_TIMEOUTS
 from tests.processes import until
 
-pytestmark = pytest.mark.skipif(not search.COMPILED, reason=search.NOT_COMPILED)
+pytestmark = pytest.mark.skipif(not search.COMPILED, reason=search.NOT_COMPILED_MESSAGE)
 
 
 class Ponders(Search):
@@ -29,13 +29,13 @@ class Ponders(Search):
         self.told: queue.SimpleQueue[Any] = queue.SimpleQueue()
 
     def __call__(self, board: Board, seconds: float | None = None) -> Decision:
-        stop = STOP.get()
+        stop = SHOULD_STOP.get()
         assert stop is None or not stop()
         return Decision("up")
 
     def ponder(self, board: Board, decision: Decision, seconds: float) -> None:
         self.told.put((board.game.id, decision.move, seconds))
-        stop = STOP.get()
+        stop = SHOULD_STOP.get()
         assert stop is not None
         until(stop)
         self.told.put("stopped")
@@ -50,11 +50,11 @@ def test_it_ponders_until_the_next_move_or_the_end() -> None:
     strategy = Ponders()
     live = LiveSnake(lambda seed: strategy, ponders=True)
     live.move(("a", "snake_0"), a_move("a"), time.perf_counter())
-    assert strategy.told.get(timeout=60) == ("a", "up", LONGEST * 0.3)
+    assert strategy.told.get(timeout=60) == ("a", "up", MAX_PONDER_TIMEOUTS * 0.3)
     assert strategy.told.empty()
     live.move(("b", "snake_0"), a_move("b"), time.perf_counter())
     assert strategy.told.get(timeout=60) == "stopped"
-    assert strategy.told.get(timeout=60) == ("b", "up", LONGEST * 0.3)
+    assert strategy.told.get(timeout=60) == ("b", "up", MAX_PONDER_TIMEOUTS * 0.3)
     live.end(("b", "snake_0"), a_move("b"))
     assert strategy.told.get(timeout=60) == "stopped"
     assert strategy.told.empty()
@@ -63,7 +63,7 @@ def test_it_ponders_until_the_next_move_or_the_end() -> None:
 def test_while_somebody_asks_nobody_ponders() -> None:
     strategy = Ponders()
     live = LiveSnake(lambda seed: strategy, ponders=True)
-    with live._ponderer.quiet():  # another game's move, which takes its time
+    with live._ponderer.paused():  # another game's move, which takes its time
         live.move(("a", "snake_0"), a_move("a"), time.perf_counter())
         until(lambda: live._ponderer._threads._idle)
     assert strategy.told.empty()

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from battlesnake_server.live.cpu_quota import given_cores
+from battlesnake_server.live.cpu_quota import available_cores
 
-BOUND = given_cores(Path("/nowhere"), Path("/nowhere"), {})
+BOUND = available_cores(Path("/nowhere"), Path("/nowhere"), {})
 
 
 def given(tmp_path: Path, own: str, files: dict[str, str]) -> float:
@@ -17,7 +17,7 @@ def given(tmp_path: Path, own: str, files: dict[str, str]) -> float:
     for name, text in files.items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(text)
-    return given_cores(tmp_path, tmp_path / "own", {})
+    return available_cores(tmp_path, tmp_path / "own", {})
 
 
 @pytest.mark.parametrize(
@@ -56,7 +56,7 @@ def test_a_quota_of_version_1(tmp_path: Path, group: str, quota: str, share: flo
 @pytest.mark.parametrize(("memory", "share"), [("512", 512 / 1769), ("1000000", None), ("x", None)])
 def test_a_function_has_the_share_of_its_memory(memory: str, share: float | None) -> None:
     environment = {"AWS_LAMBDA_FUNCTION_MEMORY_SIZE": memory}
-    found = given_cores(Path("/nowhere"), Path("/nowhere"), environment)
+    found = available_cores(Path("/nowhere"), Path("/nowhere"), environment)
     assert found == (BOUND if share is None else share)
 
 

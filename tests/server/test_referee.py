@@ -18,7 +18,7 @@ from battlesnake_gym.boards.board import Board
 from battlesnake_gym.replays.replay import Replay
 from battlesnake_gym.rules import Game, Settings
 from battlesnake_gym.snakes import Decision
-from battlesnake_server.address_policy import LOOPBACK, Reach
+from battlesnake_server.address_policy import LOOPBACK, AddressPolicy
 from battlesnake_server.arena.players import HttpPlayer, LocalPlayer, open_client
 from battlesnake_server.arena.referee import GameRecord, play
 from tests.server import misbehaving_snakes
@@ -47,7 +47,7 @@ def referee(
     game = game or game_of()
 
     async def run() -> GameRecord:
-        async with open_client(Reach(frozenset({LOOPBACK}))) as client:
+        async with open_client(AddressPolicy(frozenset({LOOPBACK}))) as client:
             players = [
                 HttpPlayer(who, 0.5 if who == hurried else game.timeout / 1000, client)
                 if isinstance(who, str)

@@ -10,34 +10,41 @@ from dataclasses import replace
 import pytest
 
 from battlesnake_gym.rules import Settings
-from battlesnake_server.arena.result_verification import WrongResultError, check
-from battlesnake_server.arena.tournament import Result, Setup, play_fixture, schedule
+from battlesnake_server.arena.result_verification import ResultMismatchError, verify_result
+from battlesnake_server.arena.tournament import (
+    GameResult,
+    TournamentSettings,
+    play_scheduled_game,
+    schedule,
+)
 
 SNAKES = ("hungry", "cautious", "hunter", "safe-random")
 SETUPS = [
-    Setup(SNAKES, 2, 7, 7, milliseconds=5, max_turns=60),
-    Setup(SNAKES, 4, seed=2, milliseconds=5, max_turns=60),
-    Setup(SNAKES, 2, 9, 7, "wrapped", seed=3, timeout=2000),
-    Setup(SNAKES, 4, 11, 11, "royale", "royale", Settings(shrink_every_n_turns=5), timeout=2000),
-    Setup(SNAKES, 2, 7, 7, "wrapped-constrictor", "sinkholes", seed=5, milliseconds=5),
+    TournamentSettings(SNAKES, 2, 7, 7, move_time_ms=5, max_turns=60),
+    TournamentSettings(SNAKES, 4, seed=2, move_time_ms=5, max_turns=60),
+    TournamentSettings(SNAKES, 2, 9, 7, "wrapped", seed=3, timeout=2000),
+    TournamentSettings(
+        SNAKES, 4, 11, 11, "royale", "royale", Settings(shrink_every_n_turns=5), timeout=2000
+    ),
+    TournamentSettings(SNAKES, 2, 7, 7, "wrapped-constrictor", "sinkholes", seed=5, move_time_ms=5),
 ]
 """With the referee and without, of two and four, ended by the rules and by the limit."""
 
 
 @functools.cache
-def honest() -> list[tuple[Setup, Result]]:
+def honest() -> list[tuple[TournamentSettings, GameResult]]:
     """A hundred games."""
     return [
-        (setup, play_fixture(setup, fixture))
+        (setup, play_scheduled_game(setup, fixture))
         for setup in SETUPS
-        for fixture in itertools.islice(schedule(4, setup.per_game, 20, setup.seed), 20)
+        for fixture in itertools.islice(schedule(4, setup.num_snakes, 20, setup.seed), 20)
     ]
 
 
-def seat(**changes: Callable[..., object]) -> Callable[[Result], Result]:
+def seat(**changes: Callable[..., object]) -> Callable[[GameResult], GameResult]:
     """Changes fields of the first snake."""
 
-    def doctor(result: Result) -> Result:
+    def doctor(result: GameResult) -> GameResult:
         first, *others = result.seats
         new = {name: change(getattr(first, name)) for name, change in changes.items()}
         return replace(result, seats=[replace(first, **new), *others])  # type: ignore[arg-type]
@@ -45,7 +52,7 @@ def seat(**changes: Callable[..., object]) -> Callable[[Result], Result]:
     return doctor
 
 
-DOCTORS: dict[str, Callable[[Result], Result]] = {
+DOCTORS: dict[str, Callable[[GameResult], GameResult]] = {
     "the winner": lambda one: replace(one, winner=1 if one.winner is None else None),
     "who won": lambda one: replace(one, winner=(one.winner or 0) + 1),
     "a draw": lambda one: replace(one, finished=not one.finished, winner=None),
@@ -65,11 +72,13 @@ def test_honest_results_pass() -> None:
     assert len(honest()) == 100
     assert {result.finished for _, result in honest()} == {False, True}
     for setup, result in honest():
-        check(setup, result)
+        verify_result(setup, result)
 
 
 @pytest.mark.parametrize("what", DOCTORS)
 def test_a_doctored_result_is_found(what: str) -> None:
     for setup, result in honest():
-        with pytest.raises(WrongResultError, match=f"game {result.fixture.number} of a machine"):
-            check(setup, DOCTORS[what](result))
+        with pytest.raises(
+            ResultMismatchError, match=f"game {result.scheduled.number} of a machine"
+        ):
+            verify_result(setup, DOCTORS[what](result))

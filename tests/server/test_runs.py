@@ -14,7 +14,7 @@ import pytest
 
 from battlesnake_gym.cli import main
 from battlesnake_gym.common import run_dir
-from battlesnake_gym.common.run_dir import CSV_FILE, Progress
+from battlesnake_gym.common.run_dir import CSV_FILE, ProgressTable
 from battlesnake_server.runs import charts, report
 from battlesnake_server.runs.run_view import Run, Runs, differing
 from battlesnake_server.web import runs_page as pages
@@ -35,7 +35,7 @@ def folder(tmp_path: Path) -> Path:
 def test_the_table_tells_how_runs_stand_and_what_differs(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with run_dir.hold(training_runs.make(folder, "on", 6, "running", lr=2e-4)):
+    with run_dir.lock_run_dir(training_runs.make(folder, "on", 6, "running", lr=2e-4)):
         assert main.main(["runs", str(folder)]) == 0
     out = capsys.readouterr().out
     lines = {line.split()[0]: line for line in out.splitlines()[1:6]}
@@ -84,10 +84,10 @@ def test_a_look_is_no_reason_for_a_training_to_be_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = training_runs.make(tmp_path, "on", 1, "running")
-    assert not run_dir.is_held(run)
-    with run_dir.hold(run):
-        assert run_dir.is_held(run)
-        assert run_dir.is_held(run)
+    assert not run_dir.is_locked(run)
+    with run_dir.lock_run_dir(run):
+        assert run_dir.is_locked(run)
+        assert run_dir.is_locked(run)
     looking = (run / run_dir.LOCK_FILE).open()
     assert run_dir._lock(looking, fcntl.LOCK_SH)
     waited: list[float] = []
@@ -97,26 +97,26 @@ def test_a_look_is_no_reason_for_a_training_to_be_refused(
         looking.close()
 
     monkeypatch.setattr("time.sleep", look_away)
-    with run_dir.hold(run):
+    with run_dir.lock_run_dir(run):
         assert len(waited) == 1
 
 
 def test_only_what_was_added_is_read(tmp_path: Path) -> None:
     run = training_runs.make(tmp_path, "long", 300)
     path = run / CSV_FILE
-    progress = Progress(path)
-    progress.look()
+    progress = ProgressTable(path)
+    progress.refresh()
     assert len(progress) == 300
     size = path.stat().st_size
     with path.open("r+b") as file:  # what was read before is not looked at again
         file.write(b"x" * (size // 2))
     with path.open("a") as file:
         file.write("301,3010,301000,7")  # torn
-    progress.look()
+    progress.refresh()
     assert len(progress) == 300
     with path.open("a") as file:
         file.write(",9\r\nnonsense,3020\r\n")
-    progress.look()
+    progress.refresh()
     assert len(progress) == 302
     assert progress.column("time_total_s")[298:] == array("d", [2990, 3000, 3010, 3020])
     assert progress.last("episode_reward_mean") == 7
@@ -131,19 +131,19 @@ def test_a_file_that_was_begun_anew_is_read_from_its_beginning(tmp_path: Path) -
     training_runs.append(fresh, *range(101, 111))
     assert (fresh / CSV_FILE).stat().st_size > (run / CSV_FILE).stat().st_size
     (fresh / CSV_FILE).replace(run / CSV_FILE)
-    found.look()
+    found.refresh()
     assert list(found.progress.column("training_iteration")) == list(range(101, 111))
     (run / CSV_FILE).unlink()
-    found.look()
+    found.refresh()
     assert found.iterations == 0
 
 
 def test_runs_come_and_go(folder: Path) -> None:
     runs = Runs(folder)
-    assert len(runs.look()) == 4
+    assert len(runs.refresh()) == 4
     training_runs.make(folder, "new", 1)
     shutil.rmtree(folder / "killed")
-    assert sorted(run.name for run in runs.look()) == ["done", "failed", "new", "stopped"]
+    assert sorted(run.name for run in runs.refresh()) == ["done", "failed", "new", "stopped"]
 
 
 def test_settings_of_one_run_do_not_differ(folder: Path) -> None:
@@ -172,7 +172,7 @@ def test_long_curves_are_drawn_by_means(tmp_path: Path) -> None:
     run = Run(training_runs.make(tmp_path, "long", 2000))
     reward = next(c for c in charts.charts([run]) if c.title == "reward of a game")
     points = reward.lines[0].points.split()
-    assert len(points) == charts.MOST_POINTS
+    assert len(points) == charts.MAX_POINTS
     assert float(points[-1].split(",")[0]) == pytest.approx(
         1000 * 20000 / 60 / reward.x.high, abs=1
     )

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from battlesnake_heuristics.analysis.scenarios import SHIPPED, load
+from battlesnake_heuristics.analysis.scenarios import BUILTIN_SCENARIOS, load
 from battlesnake_server.commands.game_scenarios_command import main
 from tests.server import misbehaving_snakes
 
@@ -45,7 +45,7 @@ def test_a_failure_is_shown_with_board_and_reasons(
 
 def test_the_shipped_scenarios_are_the_default(capsys: pytest.CaptureFixture[str]) -> None:
     assert main([]) == 0
-    count = sum(len(load(path)) for path in SHIPPED)
+    count = sum(len(load(path)) for path in BUILTIN_SCENARIOS)
     assert f"{count} of {count} scenarios passed" in capsys.readouterr().out
 
 

@@ -9,12 +9,12 @@ from contextlib import ExitStack
 
 import pytest
 
-from battlesnake_server.http.connection_table import Client
+from battlesnake_server.http.connection_table import ClientState
 from battlesnake_server.live.search_slots import (
-    BUSY_SECONDS,
+    MAX_BUSY_SEARCH_S,
     LoadEstimate,
-    NoSeatError,
-    Seats,
+    NoSlotError,
+    SearchSlots,
     _Waiter,
 )
 from tests.processes import until
@@ -31,10 +31,13 @@ def pool() -> Iterator[ThreadPoolExecutor]:
 
 
 def taken(
-    seats: Seats, seconds: float = LONG, least: float = 0.01, client: Client | None = None
+    seats: SearchSlots,
+    seconds: float = LONG,
+    least: float = 0.01,
+    client: ClientState | None = None,
 ) -> float:
     """Take a seat and leave it; the seconds that were given."""
-    with seats.take(time.perf_counter() + seconds, least, client or Client()) as given:
+    with seats.acquire(time.perf_counter() + seconds, least, client or ClientState()) as given:
         return given
 
 
@@ -43,7 +46,7 @@ def taken(
     [(0, 9, LONG), (1, 9, LONG), (3, 9, LONG / 2), (7, 9, LONG / 4), (7, 8, LONG / 4)],
 )
 def test_the_time_is_shared_by_all_who_came(others: int, long: int, share: float) -> None:
-    seats = Seats(2, long, 9)
+    seats = SearchSlots(2, long, 9)
     seats._load = LoadEstimate(lambda: 0.0)
     with ExitStack() as stack:
         for _ in range(others):
@@ -53,14 +56,16 @@ def test_the_time_is_shared_by_all_who_came(others: int, long: int, share: float
 
 def test_the_least_that_is_worth_it_is_enough(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(time, "perf_counter", lambda: 100.0)
-    assert taken(Seats(1, 1, 1), seconds=0.5, least=0.5) == 0.5
-    with pytest.raises(NoSeatError):
-        taken(Seats(1, 1, 1), seconds=0.5, least=0.625)
+    assert taken(SearchSlots(1, 1, 1), seconds=0.5, least=0.5) == 0.5
+    with pytest.raises(NoSlotError):
+        taken(SearchSlots(1, 1, 1), seconds=0.5, least=0.625)
 
 
-@pytest.mark.parametrize(("others", "given"), [(0, LONG), (1, BUSY_SECONDS), (3, BUSY_SECONDS / 2)])
+@pytest.mark.parametrize(
+    ("others", "given"), [(0, LONG), (1, MAX_BUSY_SEARCH_S), (3, MAX_BUSY_SEARCH_S / 2)]
+)
 def test_no_thought_is_long_while_others_wait(others: int, given: float) -> None:
-    seats = Seats(2, 1, 9)
+    seats = SearchSlots(2, 1, 9)
     seats._load = LoadEstimate(lambda: 0.0)
     with ExitStack() as stack:
         for _ in range(others):
@@ -72,18 +77,18 @@ def test_no_thought_is_long_while_others_wait(others: int, given: float) -> None
 def test_the_latest_deadline_is_turned_away_and_the_first_is_served_first(
     order: tuple[int, ...], pool: ThreadPoolExecutor
 ) -> None:
-    seats, served = Seats(1, 9, 2), list[int]()
+    seats, served = SearchSlots(1, 9, 2), list[int]()
 
     def ask(seconds: int) -> None:
         taken(seats, LONG + seconds)
         served.append(seconds)
 
     waiting: dict[int, Future[None]] = {}
-    with seats.take(time.perf_counter() + LONG, 0, Client()):
+    with seats.acquire(time.perf_counter() + LONG, 0, ClientState()):
         for seconds in order:
             waiting[seconds] = pool.submit(ask, seconds)
             until(lambda: len(seats._queue) == min(2, len(waiting)))
-        with pytest.raises(NoSeatError):
+        with pytest.raises(NoSlotError):
             waiting[30].result(PATIENCE)
         assert not any(waiting[seconds].done() for seconds in (10, 20))
     for seconds in (10, 20):
@@ -92,11 +97,11 @@ def test_the_latest_deadline_is_turned_away_and_the_first_is_served_first(
 
 
 def test_a_seat_is_waited_for_until_the_deadline_and_no_longer(pool: ThreadPoolExecutor) -> None:
-    seats = Seats(1, 9, 9)
+    seats = SearchSlots(1, 9, 9)
     began = time.perf_counter()
-    with seats.take(time.perf_counter() + LONG, 0, Client()):
+    with seats.acquire(time.perf_counter() + LONG, 0, ClientState()):
         late = pool.submit(taken, seats, 0.3, 0.1)
-        with pytest.raises(NoSeatError):
+        with pytest.raises(NoSlotError):
             late.result(PATIENCE)
         assert time.perf_counter() - began > 0.15
         assert not seats._queue, "who has gone holds no place"
@@ -106,25 +111,25 @@ def test_a_seat_is_waited_for_until_the_deadline_and_no_longer(pool: ThreadPoolE
 
 
 def test_who_leaves_gives_up_the_wait_and_the_seat(pool: ThreadPoolExecutor) -> None:
-    seats, client = Seats(1, 9, 9), Client()
-    with seats.take(time.perf_counter() + LONG, 0, Client()):
+    seats, client = SearchSlots(1, 9, 9), ClientState()
+    with seats.acquire(time.perf_counter() + LONG, 0, ClientState()):
         waiting = pool.submit(taken, seats, client=client)
         until(lambda: len(seats._queue) == 1)
-        client.leave()
-        with pytest.raises(NoSeatError):
+        client.mark_disconnected()
+        with pytest.raises(NoSlotError):
             waiting.result(PATIENCE)
-    for seconds, asked in ((LONG, client), (0.1, Client())):
-        with pytest.raises(NoSeatError):
+    for seconds, asked in ((LONG, client), (0.1, ClientState())):
+        with pytest.raises(NoSlotError):
             taken(seats, seconds, 0.2, asked)
     assert taken(seats) > 0, "the one seat is free"
-    with seats.take(time.perf_counter() + LONG, 0, Client()), pytest.raises(NoSeatError):
+    with seats.acquire(time.perf_counter() + LONG, 0, ClientState()), pytest.raises(NoSlotError):
         taken(seats, 0.1)  # and is one
 
 
 def test_the_order_outlives_one_who_goes() -> None:
-    seats = Seats(1, 9, 9)
+    seats = SearchSlots(1, 9, 9)
     waiters = {until: _Waiter() for until in (1, 6, 4, 9)}
     seats._queue = [(until, 0, waiter) for until, waiter in waiters.items()]
     seats._forget(waiters[1])
     seats._leave()
-    assert [until for until, waiter in waiters.items() if waiter.seated] == [4]
+    assert [until for until, waiter in waiters.items() if waiter.granted] == [4]

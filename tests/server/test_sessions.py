@@ -33,19 +33,19 @@ def test_idle_games_are_forgotten_and_busy_ones_kept() -> None:
     games = random_sessions(clock)
     busy = games.get(("busy", "a"))
     games.get(("idle", "a"))
-    clock.now = sessions.IDLE_SECONDS - 1
+    clock.now = sessions.IDLE_TIMEOUT_S - 1
     games.get(("busy", "a"))
-    clock.now = sessions.IDLE_SECONDS
+    clock.now = sessions.IDLE_TIMEOUT_S
     assert games.count_games() == 2
     clock.now += 1
     assert games.count_games() == 1
     assert games.get(("busy", "a")) is busy
-    clock.now += sessions.IDLE_SECONDS + 1
+    clock.now += sessions.IDLE_TIMEOUT_S + 1
     assert games.get(("busy", "a")) is not busy
 
 
 def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sessions, "MOST_SESSIONS", 3)
+    monkeypatch.setattr(sessions, "MAX_SESSIONS", 3)
     games = random_sessions(Clock())
     played = games.get(("a", "you"))
     for game in "bcde":

@@ -6,11 +6,11 @@ import functools
 import gc
 import threading
 
-from battlesnake_server.http.thread_pool import Threads
+from battlesnake_server.http.thread_pool import ThreadPool
 
 
 def test_work_goes_to_the_thread_that_was_busy_last() -> None:
-    pool = Threads("quiet", 16, ready=16)
+    pool = ThreadPool("quiet", 16, min_threads=16)
     names = set()
     for _ in range(50):
         done = threading.Event()
@@ -27,7 +27,7 @@ def test_work_goes_to_the_thread_that_was_busy_last() -> None:
 
 
 def test_as_many_at_once_as_there_are_threads_and_the_others_in_their_order() -> None:
-    pool, go, begun = Threads("busy", 3), threading.Event(), threading.Semaphore(0)
+    pool, go, begun = ThreadPool("busy", 3), threading.Event(), threading.Semaphore(0)
     order: list[int] = []
 
     def hold() -> None:
@@ -51,7 +51,9 @@ def test_as_many_at_once_as_there_are_threads_and_the_others_in_their_order() ->
 
 def test_threads_are_started_when_they_are_needed_and_end_with_their_owner() -> None:
     begun: list[str] = []
-    pool = Threads("rare", 1000, begin=lambda: begun.append(threading.current_thread().name))
+    pool = ThreadPool(
+        "rare", 1000, initializer=lambda: begun.append(threading.current_thread().name)
+    )
     assert not threads("rare")
     for _ in range(20):
         done = threading.Event()
@@ -66,7 +68,7 @@ def test_threads_are_started_when_they_are_needed_and_end_with_their_owner() -> 
     assert not only.is_alive()
 
 
-def settle(pool: Threads, threads: int) -> None:
+def settle(pool: ThreadPool, threads: int) -> None:
     """Wait until all threads wait for work."""
     while len(pool._idle) < threads:
         pass

@@ -13,7 +13,13 @@ from battlesnake_gym.boards.board import Board
 from battlesnake_gym.replays.replay import Replay
 from battlesnake_heuristics.rating.match import start_seed
 from battlesnake_server.arena import tournament
-from battlesnake_server.arena.tournament import Fixture, Setup, entrants, play_all, schedule
+from battlesnake_server.arena.tournament import (
+    ScheduledGame,
+    TournamentSettings,
+    parse_entrants,
+    play_all,
+    schedule,
+)
 from battlesnake_server.web.live_games import Broadcast
 from tests.processes import until
 
@@ -56,17 +62,19 @@ def test_seeds_are_far_apart_and_follow_from_the_first() -> None:
     ],
 )
 def test_a_snake_may_be_given_a_label(given: str, label: str, source: str) -> None:
-    (entrant,) = entrants([given])
+    (entrant,) = parse_entrants([given])
     assert (entrant.label, entrant.source) == (label, source)
 
 
-SETUP = Setup(("hungry", "cautious", "hungry"), per_game=2, width=7, height=7, seed=4, max_turns=80)
+SETUP = TournamentSettings(
+    ("hungry", "cautious", "hungry"), num_snakes=2, width=7, height=7, seed=4, max_turns=80
+)
 
 
 def test_games_are_reproducible_whatever_the_jobs(tmp_path: Path) -> None:
-    def outcomes(jobs: int) -> dict[Fixture, tuple[int, int | None]]:
+    def outcomes(jobs: int) -> dict[ScheduledGame, tuple[int, int | None]]:
         results = play_all(SETUP, 2, jobs, replays=tmp_path if jobs == 1 else None)
-        return {result.fixture: (result.turns, result.winner) for result in results}
+        return {result.scheduled: (result.turns, result.winner) for result in results}
 
     alone, together = outcomes(1), outcomes(2)
     assert alone == together

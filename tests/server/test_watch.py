@@ -190,7 +190,7 @@ def test_games_arrive_and_change_while_it_runs(tmp_path: Path) -> None:
 def test_who_looks_from_elsewhere_needs_a_token(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(PageServer, "wait", lambda server: None)
+    monkeypatch.setattr(PageServer, "set_deadline", lambda server: None)
     for option in ("--host=0.0.0.0", "--allow-host=games.lan"):
         assert game_watch_command.main([str(folder), option, "--port=0", "--no-browser"]) == 0
         told = capsys.readouterr().out.splitlines()
@@ -223,7 +223,7 @@ def test_a_single_game_opens_at_once(
     opened: list[str] = []
     monkeypatch.setattr("webbrowser.open", opened.append)
 
-    monkeypatch.setattr(PageServer, "wait", lambda server: None)
+    monkeypatch.setattr(PageServer, "set_deadline", lambda server: None)
     assert game_watch_command.main([str(folder / "official.jsonl"), "--port=0"]) == 0
     assert opened[0].endswith("/replay/official.jsonl")
     assert opened[0] in capsys.readouterr().out

@@ -24,11 +24,11 @@ from battlesnake_gym.replays.replay import Replay
 from battlesnake_heuristics.analysis import scenarios
 from battlesnake_server.arena.database import StoredGame, Tournament
 from battlesnake_server.arena.results import summarise, to_json
-from battlesnake_server.arena.tournament import Result, play_all
-from battlesnake_server.http.page_server import LARGEST_REQUEST
+from battlesnake_server.arena.tournament import GameResult, play_all
+from battlesnake_server.http.page_server import MAX_REQUEST_BYTES
 from battlesnake_server.web import game_manager, keyboard_player
 from battlesnake_server.web.games_page import PER_PAGE
-from battlesnake_server.web.live_games import KEPT_AFTER_THE_END, Broadcast
+from battlesnake_server.web.live_games import NUM_FINISHED_KEPT, Broadcast
 from battlesnake_server.web.position_editor import EXAMPLE
 from tests.json_strategies import JUNK, places, replaced
 from tests.processes import COMMAND, below, fetch, free_port, running, until, until_gone
@@ -58,7 +58,7 @@ def rows(pages: Pages) -> list[StoredGame]:
         return every.order_by(StoredGame.id).all()
 
 
-def replay_of(game: StoredGame | Result) -> Path:
+def replay_of(game: StoredGame | GameResult) -> Path:
     """The file of a game that was kept."""
     assert game.replay is not None
     return Path(game.replay)
@@ -303,11 +303,11 @@ def test_a_game_that_is_on_grows(empty: Pages) -> None:
 
 def test_only_the_last_games_stay_in_memory() -> None:
     broadcast = Broadcast()
-    for number in range(KEPT_AFTER_THE_END + 5):
+    for number in range(NUM_FINISHED_KEPT + 5):
         web_site.announce(broadcast, str(number), 1, end=number != 0)
     assert broadcast.find("0") is not None, "it is still on"
     assert broadcast.find("1") is None
-    assert broadcast.find(str(KEPT_AFTER_THE_END + 4)) is not None
+    assert broadcast.find(str(NUM_FINISHED_KEPT + 4)) is not None
     broadcast.announce("unknown", None)
 
 
@@ -448,7 +448,9 @@ def test_only_json_objects_are_read(empty: Pages, address: str) -> None:
     for sent, words in requests:
         answer = client.post(address, **sent)
         assert (answer.status_code, words in answer.get_json()["error"]) == (400, True)
-    large = client.post(address, data=b" " * (LARGEST_REQUEST + 1), content_type="application/json")
+    large = client.post(
+        address, data=b" " * (MAX_REQUEST_BYTES + 1), content_type="application/json"
+    )
     assert large.status_code in (400, 413)
 
 
@@ -460,8 +462,8 @@ def begin(pages: Pages, visitor: str = "127.0.0.1", **change: Any) -> tuple[int,
 
 
 def test_the_hall_is_full_at_some_time_and_for_one_visitor_sooner(empty: Pages) -> None:
-    answers = [begin(empty, f"192.0.2.{i // game_manager.MOST_GAMES_EACH}") for i in range(7)]
-    assert [status for status, _ in answers] == [201] * game_manager.MOST_GAMES + [503]
+    answers = [begin(empty, f"192.0.2.{i // game_manager.MAX_GAMES_PER_VISITOR}") for i in range(7)]
+    assert [status for status, _ in answers] == [201] * game_manager.MAX_GAMES + [503]
     assert "6 games are being played; stop one or wait" in answers[-1][1]["error"]
     stop(empty, answers[0][1]["game"])
     status, sent = begin(empty, "192.0.2.1")
@@ -486,7 +488,7 @@ def test_a_game_is_stopped(empty: Pages, wish: dict[str, Any]) -> None:
     game_id = begin(empty, **wish)[1]["game"]
     assert 'id="stop"' in empty.client.get(f"/game/{game_id}").text
     game = stop(empty, game_id)
-    assert len(game["frames"]) < game_manager.USUAL_TURNS
+    assert len(game["frames"]) < game_manager.DEFAULT_PAGE_TURNS
     assert not game["deaths"], "nobody died: it was stopped"
     assert 'id="stop"' not in empty.client.get(f"/game/{game_id}").text
     assert empty.client.post(f"/game/{game_id}/stop", json={}).get_json() == {"stopped": False}
@@ -504,7 +506,7 @@ def test_games_end_after_so_many_turns_and_so_long(
     }
     game = wait_until_over(empty.client, begin(empty, **wish)[1]["game"])
     assert len(game["frames"]) == 4
-    monkeypatch.setattr(game_manager, "LONGEST_SECONDS", -1)
+    monkeypatch.setattr(game_manager, "MAX_GAME_S", -1)
     wish = {"human": None, "snakes": ["hungry", "cautious"], "timeout": 5000}
     assert len(wait_until_over(empty.client, begin(empty, **wish)[1]["game"])["frames"]) == 1
 
@@ -687,7 +689,9 @@ def test_boards_requests_and_shipped_scenarios_are_opened(client: FlaskClient) -
         back = client.post("/lab/read", json={"text": text}).get_json()
         assert (back["width"], back["you"], "scenario" in back) == (11, "a", False)
         assert sorted(map(tuple, back["frame"]["food"])) == sorted(board.food)
-    shipped = [scenario for path in scenarios.SHIPPED for scenario in scenarios.load(path)]
+    shipped = [
+        scenario for path in scenarios.BUILTIN_SCENARIOS for scenario in scenarios.load(path)
+    ]
     for number, scenario in enumerate(shipped):
         told = client.get(f"/lab/shipped/{number}").get_json()
         assert told["scenario"]["name"] == scenario.name

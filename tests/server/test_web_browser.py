@@ -58,7 +58,7 @@ def game(pages: Pages) -> str:
     """The id of a recorded game in which a search played."""
     board = Board.new(7, 7, 2, game=Game(seed=5, id="searched"))
     thinkers = {snake.id: snakes.make("minimax", 1) for snake in board.snakes}
-    replay = Replay.played(board, thinkers, max_turns=3)
+    replay = Replay.from_play(board, thinkers, max_turns=3)
     for said in (replay.first, *replay.turns, None):
         pages.broadcast.announce("searched", said)
     return "searched"
@@ -318,7 +318,7 @@ def test_snakes_that_bring_one_colour_are_told_apart_everywhere(
     for snake, head in zip(board.snakes, ("shades", "bendr", "no-such"), strict=True):
         snake.customizations = {"color": "#888888", "head": head, "tail": "bolt"}
     pages.broadcast.announce("grey", board.copy())
-    expected = customization.colours(board.snakes)
+    expected = customization.colors(board.snakes)
     assert len(set(expected)) == 3
     quiet.open(f"{site}/live")
     card = "a[href$='/game/grey']"  # others' games may be on too
@@ -420,7 +420,7 @@ def test_a_snake_is_asked_and_answers_on_the_board(lab: Browser) -> None:
     lab.run("document.getElementById('shipped').selectedIndex = 1")
     lab.run("document.getElementById('shipped').dispatchEvent(new Event('change'))")
     lab.wait("document.querySelectorAll('#board .snake').length > 0")
-    shipped = scenarios.load(scenarios.SHIPPED[0])[0]
+    shipped = scenarios.load(scenarios.BUILTIN_SCENARIOS[0])[0]
     assert lab.run("document.getElementById('name').value") == shipped.name
     for snake in ("cautious", "minimax"):
         lab.run("document.getElementById('snake').value = arguments[0]", snake)

@@ -10,7 +10,7 @@ from typing import Any
 
 from battlesnake_gym.boards.board import Board
 from battlesnake_gym.common import run_dir
-from battlesnake_gym.common.run_dir import CSV_FILE, GAMES, RunFile
+from battlesnake_gym.common.run_dir import CSV_FILE, GAMES_DIR, RunStatus
 from battlesnake_gym.replays.replay import Replay
 from battlesnake_gym.rules import MOVES, Game
 from battlesnake_gym.snakes import Decision
@@ -64,22 +64,24 @@ def make(
     (run / run_dir.LOCK_FILE).touch()
     append(run, *range(1, iterations + 1))
     now = time.time()
-    RunFile(
+    RunStatus(
         state, now - 60, None if state == "running" else now, why,
-        plan={"num_iters": None, "minutes": minutes, "timesteps": None},
+        stop_conditions={"num_iters": None, "minutes": minutes, "timesteps": None},
         settings=SETTINGS | {"minutes": minutes} | settings,
         identity={"algorithm": "DQN", "board size": [11, 11]},
         versions={"battlesnake-gym": "0.1.0"},
     ).save(run)  # fmt: skip
     for iteration in games:
-        played(iteration).save(run_dir.game_path(run / GAMES, iteration))
+        played(iteration).save(run_dir.game_path(run / GAMES_DIR, iteration))
     return run
 
 
 def played(seed: int, turns: int = 6) -> Replay:
     """A game of some safe turns."""
     board = Board.new(7, 7, 2, game=Game(seed=seed))
-    return Replay.played(board, dict.fromkeys(("snake_0", "snake_1"), first_safe), max_turns=turns)
+    return Replay.from_play(
+        board, dict.fromkeys(("snake_0", "snake_1"), first_safe), max_turns=turns
+    )
 
 
 def first_safe(board: Board, seconds: float | None = None) -> Decision:

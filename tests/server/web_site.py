@@ -15,7 +15,7 @@ from sqlalchemy.engine import Engine
 from battlesnake_gym.boards.board import Board
 from battlesnake_gym.replays.replay import Turn
 from battlesnake_server.arena.database import open_database
-from battlesnake_server.arena.tournament import Setup
+from battlesnake_server.arena.tournament import TournamentSettings
 from battlesnake_server.commands.arena_command import begin, run
 from battlesnake_server.http.page_server import PageServer
 from battlesnake_server.web import create_app
@@ -23,7 +23,9 @@ from battlesnake_server.web.arena_site import THREADS
 from battlesnake_server.web.live_games import Broadcast
 from battlesnake_server.web.roster import Roster
 
-SETUP = Setup(("hungry", "cautious", "NAME<b>=straight"), 2, 7, 7, timeout=2000, max_turns=80)
+SETUP = TournamentSettings(
+    ("hungry", "cautious", "NAME<b>=straight"), 2, 7, 7, timeout=2000, max_turns=80
+)
 GAMES = 2
 
 

@@ -26,7 +26,7 @@ from battlesnake_gym.draw import customization
 from battlesnake_gym.engine.state_words import pack
 from battlesnake_gym.rules import MOVES, Game
 from battlesnake_heuristics.analysis import win_probability
-from battlesnake_heuristics.search.evaluation import shipped
+from battlesnake_heuristics.search.evaluation import load_builtin
 from battlesnake_heuristics.search.search import Search
 from battlesnake_server import strategy_loader
 from tests.server import web_site
@@ -138,7 +138,7 @@ def test_the_page_thinks_as_the_champion(browser: Browser, page: str, count: int
     board = Board.new(11, 11, count, game=Game(seed=5))
     start = {"width": 11, "height": 11, "snakes": count, "seed": 5}
     ask(browser, {"start": {**start, "ruleset": "standard", "map": "standard"}})
-    champion = Search(nodes=300, evaluation=shipped(), decoupled=True)
+    champion = Search(nodes=300, evaluation=load_builtin(), decoupled=True)
     for _ in range(12):
         players = [{"seconds": 0, "positions": 300}] * count
         told = ask(browser, {"turn": {"moves": {}, "players": players}})
@@ -182,7 +182,7 @@ def test_named_rivals_and_the_policy_play_as_in_python(browser: Browser, page: s
     browser.open(page)
     names = ["hungry", "cautious", "hunter", "territory"]
     policy = strategy_loader.strategy_factory(
-        policy=str(strategy_loader.SHIPPED), filters=["head_to_heads"]
+        policy=str(strategy_loader.DEFAULT_POLICY_PATH), filters=["head_to_heads"]
     )
     asked = same = 0
     for seat_of_policy in range(4):
@@ -334,11 +334,11 @@ def test_the_bar_is_the_champions_view_and_the_path_its_plan(quiet: Browser, pag
         board.step(
             {s.id: MOVES["udlr".index(moves[2 * turn + i])] for i, s in enumerate(board.snakes)}
         )
-    judge, values = Search(nodes=3000, evaluation=shipped()), {}
+    judge, values = Search(nodes=3000, evaluation=load_builtin()), {}
     for snake in board.snakes:
         board.you_id = snake.id
         values[snake.id] = max(judge(board).scores.values())
-    shares = win_probability.chances(values, board.turn, learned=True)
+    shares = win_probability.win_probabilities(values, board.turn, learned=True)
     percents = [f"about {round(100 * share)} %" for share in shares.values()]
     quiet.wait(f"document.getElementById('chances').ariaLabel.includes('You {percents[0]}, '"
                f"+ 'Champion (gentle) {percents[1]}')")  # fmt: skip
@@ -421,7 +421,7 @@ def test_the_colour_blind_tell_the_snakes_apart(eyes: str) -> None:
         left = np.clip(np.array(MACHADO[eyes]) @ parts**2.2, 0, 1) ** (1 / 2.2)
         seen.append("#" + "".join(f"{round(255 * part):02x}" for part in left))
     for one, other in itertools.combinations(seen, 2):
-        assert customization._distance(one, other) > 1.5 * customization.NEAR
+        assert customization._distance(one, other) > 1.5 * customization.MIN_COLOR_DISTANCE
 
 
 def blundered(seed: int) -> tuple[str, int] | None:
@@ -431,10 +431,10 @@ def blundered(seed: int) -> tuple[str, int] | None:
     and dies within 60 turns. None where this game has no such move.
     """
     sides = {
-        "0": Search(nodes=400, evaluation=shipped()),
-        "1": Search(nodes=1500, evaluation=shipped()),
+        "0": Search(nodes=400, evaluation=load_builtin()),
+        "1": Search(nodes=1500, evaluation=load_builtin()),
     }
-    judge = {name: Search(nodes=10000, evaluation=shipped()) for name in sides}
+    judge = {name: Search(nodes=10000, evaluation=load_builtin()) for name in sides}
     board, played, planted = Board.new(11, 11, [*sides], game=Game(seed=seed)), "", 0
     while not board.is_over() and board.turn < (planted + 60 if planted else 150):
         moves = {name: decision.move for name, decision in snakes.decide(board, sides).items()}
@@ -442,9 +442,9 @@ def blundered(seed: int) -> tuple[str, int] | None:
             seen = {name: decision.scores for name, decision in snakes.decide(board, judge).items()}
             rival = max(seen["1"].values())
             left = {
-                move: win_probability.chances({"0": score, "1": rival}, board.turn, learned=True)[
-                    "0"
-                ]
+                move: win_probability.win_probabilities(
+                    {"0": score, "1": rival}, board.turn, learned=True
+                )["0"]
                 for move, score in seen["0"].items()
             }
             worst = min(left, key=left.__getitem__)

@@ -53,9 +53,9 @@ def test_it_cannot_cost_more_than_two_dollars(tool: Any) -> None:
 def test_another_account_is_refused(
     tool: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from battlesnake_server.aws.lambda_simulator import RehearsedAccount
+    from battlesnake_server.aws.lambda_simulator import SimulatedAccount
 
-    with RehearsedAccount() as one:
+    with SimulatedAccount() as one:
         monkeypatch.setattr(tool, "account", lambda: one.account)
         assert tool.main(["210987654321", "--folder", str(tmp_path)]) == 2
     assert "credentials are of 123456789012, not of 210987654321" in capsys.readouterr().err

@@ -13,7 +13,7 @@ import pytest
 import battlesnake_gym
 from battlesnake_gym.policy_file import PolicyError
 from battlesnake_rl.onnx_export import export
-from battlesnake_server.onnx_policy import Policy
+from battlesnake_server.onnx_policy import OnnxPolicy
 from battlesnake_server.strategy_loader import strategy_factory
 
 pytestmark = [pytest.mark.rllib, pytest.mark.filterwarnings("default")]
@@ -40,9 +40,9 @@ def planes(side: int = 7) -> Any:
     return torch.randint(0, 256, (5, 10, side, side), dtype=torch.uint8, generator=generator)
 
 
-def exported(policy: Any, path: Path, side: int = 7, **options: Any) -> Policy:
+def exported(policy: Any, path: Path, side: int = 7, **options: Any) -> OnnxPolicy:
     written = export(policy, "planes", (side, side), path / "policy.onnx", **options)
-    return Policy.load(written)
+    return OnnxPolicy.load(written)
 
 
 def test_a_torch_module(tmp_path: Path) -> None:
@@ -119,13 +119,13 @@ def test_a_module_and_a_checkpoint_of_rllib(tmp_path: Path) -> None:
     from gymnasium.spaces import Box, Discrete
     from ray.rllib.core.rl_module.rl_module import RLModuleSpec
 
-    from battlesnake_rl.mabs.policy.q_network import TRUNK, SnakeQModule
+    from battlesnake_rl.mabs.policy.q_network import TRUNK_DEFAULTS, SnakeQModule
 
     spec = RLModuleSpec(
         module_class=SnakeQModule,
         observation_space=Box(0, 255, SHAPE, np.uint8),
         action_space=Discrete(4),
-        model_config={**TRUNK, "channels": (8,), "strides": (2,), "width": 16},
+        model_config={**TRUNK_DEFAULTS, "channels": (8,), "strides": (2,), "width": 16},
     )
     module = spec.build()
     module.update_mean()

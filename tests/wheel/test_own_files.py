@@ -61,7 +61,10 @@ class Workplace:
 
     @property
     def variables(self) -> dict[str, str]:
-        named = {extensions.VARIABLE: str(self.folder / "mine.py"), "PYTHONUNBUFFERED": "1"}
+        named = {
+            extensions.EXTENSIONS_VARIABLE: str(self.folder / "mine.py"),
+            "PYTHONUNBUFFERED": "1",
+        }
         return self.environment.variables | named
 
     def run(self, *words: str | Path) -> str:

@@ -46,7 +46,7 @@ MAPS: dict[str, Map] = {
 }
 """Every map by its id."""
 
-IN_ENGINE = frozenset(MAPS)
+ENGINE_MAPS = frozenset(MAPS)
 """The maps that the compiled engine plays too; games on others run on these rules in Python."""
 
 
@@ -55,7 +55,7 @@ def register_map(board_map: Map) -> None:
 
     Raises ``ValueError`` for the id of a map that is built in.
     """
-    if board_map.id in IN_ENGINE or not board_map.id:
+    if board_map.id in ENGINE_MAPS or not board_map.id:
         raise ValueError(f"a map called {board_map.id!r} is built in; give yours another id")
     MAPS[board_map.id] = board_map
 
@@ -66,4 +66,4 @@ def known_maps() -> dict[str, Map]:
     return MAPS
 
 
-__all__ = ["IN_ENGINE", "MAPS", "Map", "known_maps", "register_map"]
+__all__ = ["ENGINE_MAPS", "MAPS", "Map", "known_maps", "register_map"]

@@ -7,8 +7,8 @@ from ..placement import put_snakes
 from ..state import Game, Point, State
 from .base import Map
 
-WIDTH, HEIGHT = 19, 21
-MAZE = """
+_WIDTH, _HEIGHT = 19, 21
+_MAZE = """
 #.###############.#
 #........#........#
 #.##.###.#.###.##.#
@@ -32,14 +32,14 @@ MAZE = """
 #.###############.#
 """
 WALLS: list[Point] = [
-    (x, HEIGHT - 1 - row)
-    for row, line in enumerate(MAZE.split())
+    (x, _HEIGHT - 1 - row)
+    for row, line in enumerate(_MAZE.split())
     for x, mark in enumerate(line)
     if mark == "#"
 ]
 CORNER_STARTS: list[Point] = [(4, 7), (14, 7), (4, 17), (14, 17)]
 LATER_STARTS: list[Point] = [(9, 9), (9, 13)]
-FIRST_FOOD: Point = (9, 11)
+_FIRST_FOOD: Point = (9, 11)
 FOOD_PLACES: list[Point] = [
     *((1, 1), (3, 11), (4, 7), (4, 17), (9, 1), (9, 5)),
     *((9, 11), (9, 17), (14, 7), (14, 17), (15, 11), (17, 1)),
@@ -53,7 +53,7 @@ def setup(game: Game, state: State) -> None:
     put_snakes(state, corners + LATER_STARTS)
     state.hazards = list(WALLS)
     if game.settings.minimum_food > 0:
-        state.food.append(FIRST_FOOD)
+        state.food.append(_FIRST_FOOD)
 
 
 def update(game: Game, state: State) -> None:
@@ -76,7 +76,7 @@ ARCADE_MAZE = Map(
     "a maze with tunnels, best with the wrapped rules",
     setup,
     update,
-    sizes=((WIDTH, HEIGHT),),
+    sizes=((_WIDTH, _HEIGHT),),
     players=(1, 6),
     sizes_enforced=True,
     players_enforced=True,

@@ -12,7 +12,7 @@ from ..state import Game, State
 Hook = Callable[[Game, State], None]
 """Changes the state in place."""
 
-ODD_SIZES = tuple((size, size) for size in range(7, 26, 2))
+_ODD_SIZES = tuple((size, size) for size in range(7, 26, 2))
 
 
 def allow(game: Game, state: State) -> None:
@@ -33,7 +33,7 @@ class Map:
     description: str
     setup: Hook
     update: Hook
-    sizes: tuple[tuple[int, int], ...] = ODD_SIZES
+    sizes: tuple[tuple[int, int], ...] = _ODD_SIZES
     players: tuple[int, int] = (1, MAX_SNAKES)
     sizes_enforced: bool = False
     players_enforced: bool = False

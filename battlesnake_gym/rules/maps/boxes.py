@@ -8,9 +8,9 @@ from ..state import Game, Point, State
 from .base import Map
 from .standard import setup
 
-GROW_EVERY = 12
-EXPAND_EVERY = 20
-SCATTER_EVERY = 2
+_GROW_EVERY = 12
+_EXPAND_EVERY = 20
+_SCATTER_EVERY = 2
 
 
 def is_due(state: State, every: int) -> bool:
@@ -22,8 +22,8 @@ def is_due(state: State, every: int) -> bool:
 def update_grow(game: Game, state: State) -> None:
     """Standard food, then the side of the box that grew last."""
     standard_food(game, state)
-    if is_due(state, GROW_EVERY):
-        steps = state.turn // GROW_EVERY
+    if is_due(state, _GROW_EVERY):
+        steps = state.turn // _GROW_EVERY
         state.hazards += grown_side(game_rand(game), state.width, state.height, steps)
 
 
@@ -67,11 +67,11 @@ def update_expand_box(game: Game, state: State) -> None:
     On a board that is wider than high that cell may be off the board; it is listed all the same.
     """
     standard_food(game, state)
-    if not is_due(state, EXPAND_EVERY):
+    if not is_due(state, _EXPAND_EVERY):
         return
     rand = game_rand(game)
     centre = rand.between(2, state.width - 2), rand.between(2, state.width - 2)
-    radius = state.turn // EXPAND_EVERY
+    radius = state.turn // _EXPAND_EVERY
     ring = square_ring(centre, radius, state.width, state.height)
     state.hazards += ring if radius else [centre]
 
@@ -79,7 +79,7 @@ def update_expand_box(game: Game, state: State) -> None:
 def update_expand_scatter(game: Game, state: State) -> None:
     """Standard food, then the next cell of those rings, each ring shuffled."""
     standard_food(game, state)
-    if not is_due(state, SCATTER_EVERY):
+    if not is_due(state, _SCATTER_EVERY):
         return
     rand = game_rand(game)
     centre = rand.between(1, state.width - 1), rand.between(1, state.width - 1)
@@ -88,7 +88,7 @@ def update_expand_scatter(game: Game, state: State) -> None:
         ring = square_ring(centre, radius, state.width, state.height)
         rand.shuffle(ring)
         cells += ring
-    index = state.turn // SCATTER_EVERY
+    index = state.turn // _SCATTER_EVERY
     state.hazards += cells[index : index + 1]
 
 

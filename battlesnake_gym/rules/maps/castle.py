@@ -9,7 +9,7 @@ from ..placement import put_snakes
 from ..state import Game, Point, State
 from .base import Map
 
-FIRST_FOOD_TURN = 10
+_FIRST_FOOD_TURN = 10
 CANDIDATES = "castle_candidates"
 """In the state's memory: the gate cells in the order of the last shuffle."""
 
@@ -67,7 +67,7 @@ class Castle:
 
     def update(self, game: Game, state: State) -> None:
         """Food in a gate that has no snake, head or food beside it, whatever the settings say."""
-        if state.turn < FIRST_FOOD_TURN or len(state.food) == self.most_food:
+        if state.turn < _FIRST_FOOD_TURN or len(state.food) == self.most_food:
             return
         candidates = list(state.memory.get(CANDIDATES) or self.gate_cells())
         game_rand(game, state.turn).shuffle(candidates)

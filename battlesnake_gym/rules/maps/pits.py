@@ -8,13 +8,13 @@ from ..royale import check_shrink_every
 from ..state import Game, Point, State
 from .base import Map
 
-SIZE = 11
+_SIZE = 11
 STARTS: list[Point] = [(1, 1), (9, 1), (1, 9), (9, 9)]
 PITS: list[Point] = [
-    (x, y) for x in range(1, SIZE, 2) for y in range(1, SIZE, 2) if (x, y) not in STARTS
+    (x, y) for x in range(1, _SIZE, 2) for y in range(1, _SIZE, 2) if (x, y) not in STARTS
 ]
-MOST_LAYERS = 4
-CYCLE = 7
+_MAX_LAYERS = 4
+_CYCLE = 7
 
 
 def setup(game: Game, state: State) -> None:
@@ -31,7 +31,7 @@ def update(game: Game, state: State) -> None:
     standard_food(game, state)
     every = game.settings.shrink_every_n_turns
     if state.turn % every == 0:
-        layers = min(MOST_LAYERS, state.turn // every % CYCLE)
+        layers = min(_MAX_LAYERS, state.turn // every % _CYCLE)
         state.hazards = PITS * layers
 
 
@@ -45,7 +45,7 @@ HAZARD_PITS = Map(
     "pits that get deeper and vanish again",
     setup,
     update,
-    sizes=((SIZE, SIZE),),
+    sizes=((_SIZE, _SIZE),),
     players=(0, len(STARTS)),
     sizes_enforced=True,
     players_enforced=True,

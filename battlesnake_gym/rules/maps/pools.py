@@ -8,7 +8,7 @@ from ..state import Game, Point, State
 from . import standard
 from .base import Map
 
-POOLS: dict[int, list[list[Point]]] = {
+_POOLS: dict[int, list[list[Point]]] = {
     7: [[(3, 3)]],
     11: [[(3, 3), (7, 7)], [(3, 7), (7, 3)], [(3, 5), (7, 5)], [(5, 7), (5, 3)]],
     19: [
@@ -25,7 +25,7 @@ DRAWN = "pool_outputs"
 def setup(game: Game, state: State) -> None:
     """The standard start and one set of pools."""
     standard.setup(game, state)
-    choices = POOLS[state.width]
+    choices = _POOLS[state.width]
     state.hazards = list(choices[game_rand(game).intn(len(choices))])
 
 
@@ -49,7 +49,7 @@ HEALING_POOLS = Map(
     "pools that heal where the damage is negative, removed one by one",
     setup,
     update,
-    sizes=tuple((size, size) for size in POOLS),
+    sizes=tuple((size, size) for size in _POOLS),
     players=(1, 8),
     sizes_enforced=True,
 )

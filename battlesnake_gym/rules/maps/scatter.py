@@ -8,24 +8,24 @@ from ..state import Game, State
 from .base import Map
 from .standard import setup
 
-EVERY = 2
+_EVERY = 2
 
 
 def update(game: Game, state: State) -> None:
     """Standard food, then the next cell of one shuffled list of all cells."""
     standard_food(game, state)
     turn = state.turn + 1
-    if turn % EVERY:
+    if turn % _EVERY:
         return
     cells = [(x, y) for x in range(state.width) for y in range(state.height)]
     game_rand(game).shuffle(cells)
-    state.hazards.append(cells[turn // EVERY - 1])
+    state.hazards.append(cells[turn // _EVERY - 1])
 
 
 def check_turn(game: Game, state: State) -> None:
     """Refuse the turn for which no cell is left; the reference crashes there."""
     turn = state.turn + 1
-    if turn % EVERY == 0 and turn // EVERY > state.width * state.height:
+    if turn % _EVERY == 0 and turn // _EVERY > state.width * state.height:
         raise RulesError(
             f"turn {turn} of map 'hz_scatter' needs a cell that has no hazard yet, but all "
             f"{state.width * state.height} have one: end the game by turn {turn - 1}"

@@ -7,10 +7,10 @@ from ..state import Game, State
 from .base import Map
 from .standard import setup
 
-FIRST_TURN = 1
-USUAL_EVERY = 10
-RINGS_BY_WIDTH = {7: 3, 19: 7}
-USUAL_RINGS = 5
+_FIRST_TURN = 1
+_DEFAULT_GROWTH_INTERVAL = 10
+_RINGS_BY_WIDTH = {7: 3, 19: 7}
+_DEFAULT_RINGS = 5
 
 
 def update(game: Game, state: State) -> None:
@@ -18,11 +18,11 @@ def update(game: Game, state: State) -> None:
     standard_food(game, state)
     every = game.settings.shrink_every_n_turns
     if every <= 0:
-        every = USUAL_EVERY
-    rings = RINGS_BY_WIDTH.get(state.width, USUAL_RINGS)
-    if state.turn > every * rings and state.turn != FIRST_TURN:
+        every = _DEFAULT_GROWTH_INTERVAL
+    rings = _RINGS_BY_WIDTH.get(state.width, _DEFAULT_RINGS)
+    if state.turn > every * rings and state.turn != _FIRST_TURN:
         return
-    radius, early = divmod(state.turn - FIRST_TURN, every)
+    radius, early = divmod(state.turn - _FIRST_TURN, every)
     if early or radius < 0:
         return
     x, y = state.width // 2, state.height // 2

@@ -13,12 +13,12 @@ from ..gorand import GoRand
 from ..state import MAX_HEALTH, Game, Point, State
 from .base import Map
 
-SMALLEST = 7
-FIRST_SIZE = 7
-LEVELS_AFTER_FULL_SIZE = 5
-FOOD_ATTEMPTS = 100
-FAR = 5
-LONGEST_BODY = 100_000
+_MIN_MAZE_SIZE = 7
+_FIRST_SIZE = 7
+_LEVELS_AFTER_FULL_SIZE = 5
+_FOOD_ATTEMPTS = 100
+_MIN_FOOD_DISTANCE = 5
+_MAX_BODY_LENGTH = 100_000
 
 
 def setup(game: Game, state: State) -> None:
@@ -31,9 +31,9 @@ def update(game: Game, state: State) -> None:
     level = read_level(state)
     if not state.food:
         build_level(game, state, level + 1)
-    elif level - LEVELS_AFTER_FULL_SIZE > largest_size(state) - FIRST_SIZE:
+    elif level - _LEVELS_AFTER_FULL_SIZE > largest_size(state) - _FIRST_SIZE:
         head = state.snakes[0].head
-        if distance(head, state.food[0]) < FAR:
+        if distance(head, state.food[0]) < _MIN_FOOD_DISTANCE:
             walls = set(state.hazards)
             state.food = []
             place_food(game, state, level, walls)
@@ -54,7 +54,7 @@ def largest_size(state: State) -> int:
 
 def maze_square(state: State, level: int) -> tuple[int, Point]:
     """The side of a level's maze and its lower left cell."""
-    size = min(FIRST_SIZE + level, largest_size(state))
+    size = min(_FIRST_SIZE + level, largest_size(state))
     return size, ((state.width - size) // 2, (state.height - size) // 2)
 
 
@@ -81,10 +81,10 @@ def level_bits(level: int, width: int) -> list[Point]:
 
 def build_level(game: Game, state: State, level: int) -> None:
     """A new maze, the snake at its lower left, longer by one, and one food."""
-    if level + 3 > LONGEST_BODY:
+    if level + 3 > _MAX_BODY_LENGTH:
         raise RulesError(
             f"level {level} of map 'solo_maze' would need a body of {level + 3} segments; more "
-            f"than {LONGEST_BODY} are refused: play this map with the solo or standard rules"
+            f"than {_MAX_BODY_LENGTH} are refused: play this map with the solo or standard rules"
         )
     size, corner = maze_square(state, level)
     old_walls = set(state.hazards)
@@ -118,8 +118,8 @@ def place_food(game: Game, state: State, level: int, walls: set[Point]) -> None:
     size, corner = maze_square(state, level)
     snake = state.snakes[0]
     taken = walls.union(snake.body)
-    near = min(FAR, size // 2)
-    for attempt in range(1, FOOD_ATTEMPTS + 1):
+    near = min(_MIN_FOOD_DISTANCE, size // 2)
+    for attempt in range(1, _FOOD_ATTEMPTS + 1):
         rand = game_rand(game, state.turn + attempt)
         cell = rand.intn(size) + corner[0], rand.intn(size) + corner[1]
         if cell not in taken and distance(cell, snake.head) >= near:
@@ -195,6 +195,6 @@ SOLO_MAZE = Map(
     sizes=((7, 7), (11, 11), (19, 19), (19, 21), (25, 25)),
     players=(1, 1),
     players_enforced=True,
-    smallest=SMALLEST,
+    smallest=_MIN_MAZE_SIZE,
     check_turn=check_turn,
 )

@@ -9,7 +9,7 @@ from ..state import Game, Point, State
 from .base import Map
 from .standard import setup
 
-EVERY = 3
+_EVERY = 3
 
 
 def walk(centre: Point, rings: int) -> Iterator[Point]:
@@ -29,7 +29,7 @@ def update(game: Game, state: State) -> None:
     """Standard food, then the cell whose turn it is, where it lies on the board."""
     standard_food(game, state)
     turn = state.turn + 1
-    if turn < EVERY or turn % EVERY:
+    if turn < _EVERY or turn % _EVERY:
         return
     rand = game_rand(game)
     width, height = state.width, state.height
@@ -37,7 +37,7 @@ def update(game: Game, state: State) -> None:
     x = rand.between(margin_x, width - 1 - margin_x)
     y = rand.between(margin_y, height - 1 - margin_y)
     spiral = [(x, y), *walk((x, y), max(x, y, width - x, height - y))]
-    index = turn // EVERY - 1
+    index = turn // _EVERY - 1
     if index < len(spiral):
         x, y = spiral[index]
         if 0 <= x < width and 0 <= y < height:

@@ -1,7 +1,7 @@
 """What the strongest search thinks of a position, for every snake: chances, best moves, lines.
 
-An `Analyst` looks at one position through the eyes of each living snake. `Judgement.chance` is how
-likely the snake is to win (see `analysis.win_probability`), `Judgement.choices` are its best moves with
+An `PositionAnalyzer` looks at one position through the eyes of each living snake. `SnakeAssessment.chance` is how
+likely the snake is to win (see `analysis.win_probability`), `SnakeAssessment.candidates` are its best moves with
 what each is worth and the line that is expected after it. What a mistake is, `analysis.mistakes` says.
 
 >>> from battlesnake_gym.boards.board import Board
@@ -34,19 +34,19 @@ from battlesnake_gym.boards.grid import grid
 from battlesnake_gym.rules.state import Snake
 from battlesnake_gym.snakes import Decision
 from battlesnake_heuristics.analysis import win_probability
-from battlesnake_heuristics.search.evaluation import shipped
+from battlesnake_heuristics.search.evaluation import load_builtin
 from battlesnake_heuristics.search.search import Search
 
-MOST_CHOICES = 3
-LONGEST_LINE = 20
+_MAX_CANDIDATES = 3
+_MAX_LINE_TURNS = 20
 """Moves of each snake that are kept of a line."""
 
 Line = dict[str, tuple[str, ...]]
 """The moves that are expected of each snake, by id."""
 
-MOST_FORCED = 10
+_MAX_FORCED_MOVES = 10
 
-TURN = 0.001
+_PROVEN_VALUE_PER_TURN = 0.001
 """By how much less the value of a game that is won or lost a turn later is decided."""
 
 _LOST = -1000.0
@@ -54,7 +54,7 @@ _WON = 1000.0
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class CandidateMove:
     """One of the best moves of a snake: the chance to win after it, and the line it leads to.
 
     ``value`` is the search's, in cells of territory; ``line`` has the moves expected of each snake
@@ -62,21 +62,21 @@ class Choice:
     """
 
     move: str
-    chance: float
+    win_probability: float
     value: float
     line: Line
 
 
 @dataclass(frozen=True, slots=True)
-class Judgement:
-    """What is thought of one snake in one position; ``choices`` are the best first."""
+class SnakeAssessment:
+    """What is thought of one snake in one position; ``candidates`` are the best first."""
 
-    chance: float
-    choices: tuple[Choice, ...] = ()
+    win_probability: float
+    candidates: tuple[CandidateMove, ...] = ()
 
 
 @dataclass(slots=True)
-class Analyst:
+class PositionAnalyzer:
     """Judges positions with ``seconds`` of search for each living snake.
 
     With ``seconds`` None it looks at ``positions`` for each snake: the same answer everywhere.
@@ -87,9 +87,9 @@ class Analyst:
     _search: Search = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        self._search = Search(evaluation=shipped())
+        self._search = Search(evaluation=load_builtin())
 
-    def judge(self, board: Board) -> dict[str, Judgement]:
+    def analyze(self, board: Board) -> dict[str, SnakeAssessment]:
         """Judge every living snake of ``board``; the judgements by id.
 
         In a game that is over, the winner is certain and no snake has choices. Raises
@@ -100,40 +100,42 @@ class Analyst:
         board = board.without_seed()
         living = board.living
         if len(living) < 2:
-            return {snake.id: Judgement(1.0) for snake in living}
+            return {snake.id: SnakeAssessment(1.0) for snake in living}
         found = {snake.id: self._choices(board, snake) for snake in living}
         values = {snake_id: choices[0][1] for snake_id, choices in found.items()}
         chances = self._chances(board, values)
         return {
-            snake_id: Judgement(
+            snake_id: SnakeAssessment(
                 chances[snake_id],
                 tuple(
-                    Choice(move, self._chance_of(board, values, snake_id, value), value, line)
+                    CandidateMove(
+                        move, self._chance_of(board, values, snake_id, value), value, line
+                    )
                     for move, value, line in choices
                 ),
             )
             for snake_id, choices in found.items()
         }
 
-    def chances(self, board: Board) -> dict[str, float]:
+    def win_probabilities(self, board: Board) -> dict[str, float]:
         """The chances of the living alone, with half of the time for each."""
         board = board.without_seed()
         values = {snake.id: self._value(board, snake.id, 0.5)[0] for snake in board.living}
         return self._chances(board, values)
 
-    def best(self, board: Board, snake_id: str) -> str:
+    def best_move(self, board: Board, snake_id: str) -> str:
         """The best move of one snake, with all of its time for that."""
         board = board.without_seed()
         board.you_id = snake_id
         self._search.nodes = self.positions
         return self._search(board, self.seconds).move
 
-    def learned(self, board: Board) -> bool:
+    def uses_network(self, board: Board) -> bool:
         """Whether the learned evaluation values this position."""
-        return not shipped().objection(board)
+        return not load_builtin().unsupported_reason(board)
 
     def _chances(self, board: Board, values: Mapping[str, float]) -> dict[str, float]:
-        return win_probability.chances(values, board.turn, self.learned(board))
+        return win_probability.win_probabilities(values, board.turn, self.uses_network(board))
 
     def _chance_of(
         self, board: Board, values: Mapping[str, float], snake_id: str, value: float
@@ -164,7 +166,7 @@ class Analyst:
             tried.append((decision.move, value, _cut(decision.line)))
         rest = [move for move in safe if decision is None or move != decision.move]
         rest.sort(key=lambda move: -bounds.get(move, _LOST))
-        rest = rest[: MOST_CHOICES - len(tried)]
+        rest = rest[: _MAX_CANDIDATES - len(tried)]
         share = (1.0 if decision is None else 0.5) / max(1, len(rest))
         for move in rest:
             value, line = self._after(board, snake, move, share)
@@ -186,7 +188,7 @@ class Analyst:
             if value < worst:
                 worst = value
                 line = _joined({**answer, snake.id: move}, expected)
-            if worst < -win_probability.DECIDED:
+            if worst < -win_probability.PROVEN_VALUE:
                 break
         return worst, line
 
@@ -196,7 +198,7 @@ class Analyst:
         """The value of a position for one snake, which may be out, and the line from there.
 
         A search does not look ahead where there is a single move; so forced moves are played, up
-        to `MOST_FORCED`, against the best answers of the nearest rival.
+        to `_MAX_FORCED_MOVES`, against the best answers of the nearest rival.
         """
         living = [snake.id for snake in board.living]
         if snake_id not in living:
@@ -204,14 +206,14 @@ class Analyst:
         if len(living) == 1:
             return _WON, {}
         safe = board.safe_moves(snake_id)
-        if len(safe) == 1 and forced < MOST_FORCED:
+        if len(safe) == 1 and forced < _MAX_FORCED_MOVES:
             moves = self._answer(board, board.snake(snake_id), share / 4)
             moves[snake_id] = safe[0]
             after = board.copy()
             after.advance(moves)
             value, line = self._value(after, snake_id, share * 3 / 4, forced + 1)
-            if abs(value) > win_probability.DECIDED:  # the end is a turn later from here
-                value -= math.copysign(TURN, value)
+            if abs(value) > win_probability.PROVEN_VALUE:  # the end is a turn later from here
+                value -= math.copysign(_PROVEN_VALUE_PER_TURN, value)
             return value, _joined(moves, line)
         board.you_id = snake_id
         decision = self._think(board, share)
@@ -258,4 +260,4 @@ def _usual(board: Board, snake: Snake) -> str:
 
 
 def _cut(line: Mapping[str, tuple[str, ...]]) -> Line:
-    return {name: tuple(itertools.islice(moves, LONGEST_LINE)) for name, moves in line.items()}
+    return {name: tuple(itertools.islice(moves, _MAX_LINE_TURNS)) for name, moves in line.items()}

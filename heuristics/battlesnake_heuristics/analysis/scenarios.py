@@ -30,7 +30,7 @@ from battlesnake_gym.replays.replay import Replay
 from battlesnake_gym.rules.state import MOVES
 from battlesnake_gym.snakes import Decision, Strategy
 
-SHIPPED = sorted((Path(__file__).parent / "scenario_files").glob("*.txt"))
+BUILTIN_SCENARIOS = sorted((Path(__file__).parent / "scenario_files").glob("*.txt"))
 """The files of this package: what every careful snake should know."""
 
 _KEYS = ("scenario", "note", "allowed")
@@ -77,10 +77,10 @@ class Scenario:
         board.you_id = replay.snake_id(snake_id)
         return cls(name or f"turn {turn} of {snake_id}", board, tuple(allowed), note)
 
-    def ask(self, strategy: Strategy) -> Outcome:
+    def ask(self, strategy: Strategy) -> ScenarioResult:
         """Let a strategy move on a copy of the board, within the time of the game."""
         decision = strategy(self.board.copy(), self.board.game.timeout / 1000)
-        return Outcome(self, decision)
+        return ScenarioResult(self, decision)
 
     def to_text(self) -> str:
         """The scenario as a text file holds it; reading it back gives an equal one."""
@@ -95,7 +95,7 @@ class Scenario:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class ScenarioResult:
     """What a snake did in a scenario."""
 
     scenario: Scenario

@@ -11,20 +11,20 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
-FAR = 20.0
+VALUE_SCALE = 20.0
 """Cells of territory from which on more of them say little more."""
 
-LATE = 300
+LATE_TURN = 300
 """The turn from which on it makes no difference how late it is."""
 
-DECIDED = 900.0
+PROVEN_VALUE = 900.0
 """A value beyond this says that the game is won or lost, unless food appears of which the search
 does not know."""
 
-SURE = 1000 - 0.008
+FORCED_END_VALUE = 1000 - 0.008
 """A value beyond this says so within 8 turns, if each rival finds its best answer."""
 
-LEAST = 0.01
+MIN_PROBABILITY = 0.01
 """No living snake's chance is less: a rival may miss the move that wins."""
 
 WEIGHTS: dict[str, dict[int, tuple[float, float, float]]] = {
@@ -40,9 +40,9 @@ def features(value: float, turn: int) -> tuple[float, float, float]:
 
     ``value`` is in cells of territory.
     """
-    near = 2 * math.tanh(value / FAR)
-    decided = int(value > DECIDED) - int(value < -DECIDED)
-    return near, near * min(turn, LATE) / LATE, float(decided)
+    near = 2 * math.tanh(value / VALUE_SCALE)
+    decided = int(value > PROVEN_VALUE) - int(value < -PROVEN_VALUE)
+    return near, near * min(turn, LATE_TURN) / LATE_TURN, float(decided)
 
 
 def weights_for(learned: bool, living: int) -> tuple[float, float, float]:
@@ -50,7 +50,7 @@ def weights_for(learned: bool, living: int) -> tuple[float, float, float]:
     return WEIGHTS["learned" if learned else "by hand"][min(max(living, 2), 3)]
 
 
-def chances(values: Mapping[str, float], turn: int, learned: bool) -> dict[str, float]:
+def win_probabilities(values: Mapping[str, float], turn: int, learned: bool) -> dict[str, float]:
     """How likely each living snake is to win, by what the search says of each (in cells).
 
     >>> even = chances({"a": 3.0, "b": 3.0}, turn=20, learned=True)
@@ -65,11 +65,12 @@ def chances(values: Mapping[str, float], turn: int, learned: bool) -> dict[str, 
     scores = {
         name: sum(w * x for w, x in zip(weights, features(value, turn), strict=True))
         for name, value in values.items()
-        if value >= -SURE and not (len(values) == 2 and max(values.values()) > SURE > value)
+        if value >= -FORCED_END_VALUE
+        and not (len(values) == 2 and max(values.values()) > FORCED_END_VALUE > value)
     } or dict.fromkeys(values, 0.0)
     top = max(scores.values(), default=0.0)
     shares = {name: math.exp(score - top) for name, score in scores.items()}
-    least = LEAST * sum(shares.values())
+    least = MIN_PROBABILITY * sum(shares.values())
     shares = {name: max(shares.get(name, 0.0), least) for name in values}
     total = sum(shares.values())
     return {name: share / total for name, share in shares.items()}

@@ -6,9 +6,9 @@ import sys
 
 from battlesnake_gym import snakes
 from battlesnake_gym.common import command_line
-from battlesnake_gym.common.suggestions import unknown
+from battlesnake_gym.common.suggestions import unknown_name_message
 from battlesnake_gym.rules import RULESETS
-from battlesnake_heuristics.round_robin import duel_shares, duel_table
+from battlesnake_heuristics.round_robin import duel_scores, duel_table
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -18,14 +18,16 @@ def main(argv: list[str] | None = None) -> int:
     known = snakes.names()
     files = [n for n in chosen if snakes.is_bundle(n) or n.endswith(".py")]
     if strangers := [n for n in chosen if n not in (*known, *files)]:
-        return command_line.refuse(
+        return command_line.print_error(
             "battlesnake-gym snakes",
-            unknown("snake", strangers[0], snakes.names(), "battlesnake-gym snakes"),
+            unknown_name_message("snake", strangers[0], snakes.names(), "battlesnake-gym snakes"),
         )
     if options.duels and len(chosen) < 2:
-        return command_line.refuse("battlesnake-gym snakes", "--duels needs two snakes or more")
+        return command_line.print_error(
+            "battlesnake-gym snakes", "--duels needs two snakes or more"
+        )
     if options.duels:
-        shares = duel_shares(chosen, options.duels, options.ruleset)
+        shares = duel_scores(chosen, options.duels, options.ruleset)
         if options.json:
             command_line.write_json(shares)
         else:
@@ -37,7 +39,7 @@ def main(argv: list[str] | None = None) -> int:
         return 0
     width = max(map(len, chosen))
     for name, text in about.items():
-        shown = command_line.painted(f"{name:<{width}}", "bold", sys.stdout)
+        shown = command_line.colorize(f"{name:<{width}}", "bold", sys.stdout)
         sys.stdout.write(f"{shown}  {text}\n")
     return 0
 

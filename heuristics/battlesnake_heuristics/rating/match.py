@@ -16,20 +16,20 @@ from battlesnake_gym import snakes
 from battlesnake_gym.boards.board import Board
 from battlesnake_gym.replays.replay import Turn
 from battlesnake_gym.rules import Game, Settings
-from battlesnake_gym.snakes import Bounded, Decision, Factory, Searcher, Strategy
+from battlesnake_gym.snakes import Decision, Factory, FixedNodes, NodeLimitedStrategy, Strategy
 from battlesnake_heuristics.rating import sprt
 from battlesnake_heuristics.search import search
 
-LONGEST_GAME = 1000
+DEFAULT_MAX_TURNS = 1000
 """Turns after which a game is a draw, unless another limit is given."""
 
 
 @dataclass(frozen=True, slots=True)
-class Conditions:
+class MatchSettings:
     """What games are like.
 
-    Each search among the snakes looks at ``positions`` positions a move, or thinks for
-    ``milliseconds`` of CPU time; with neither, for as long as it does without a clock.
+    Each search among the snakes looks at ``nodes`` positions a move, or thinks for
+    ``move_time_ms`` of CPU time; with neither, for as long as it does without a clock.
     Raises ``ValueError`` where both are given, or one is not above 0.
     """
 
@@ -38,12 +38,12 @@ class Conditions:
     ruleset: str = "standard"
     map: str = "standard"
     settings: Settings = Settings()  # noqa: RUF009  (frozen)
-    max_turns: int = LONGEST_GAME
-    positions: int | None = None
-    milliseconds: float | None = None
+    max_turns: int = DEFAULT_MAX_TURNS
+    nodes: int | None = None
+    move_time_ms: float | None = None
 
     def __post_init__(self) -> None:
-        if self.positions is not None and self.milliseconds is not None:
+        if self.nodes is not None and self.move_time_ms is not None:
             raise ValueError("give positions or milliseconds a move, not both")
         for name in ("positions", "milliseconds"):
             value = getattr(self, name)
@@ -52,16 +52,16 @@ class Conditions:
 
 
 @dataclass(slots=True)
-class Played:
+class PlayedGame:
     """A game that was played: its first and last position, and the turns between.
 
-    ``cpu`` holds, by seat, the CPU milliseconds of each move.
+    ``cpu_ms`` holds, by seat, the CPU milliseconds of each move.
     """
 
     first: Board
     last: Board
     turns: list[Turn]
-    cpu: list[list[float]]
+    cpu_ms: list[list[float]]
 
 
 def start_seed(seed: int, index: int) -> int:
@@ -94,7 +94,7 @@ def points_of(sides: Sequence[int], out_on: Sequence[int | None]) -> float:
 
 
 def play_game(
-    conditions: Conditions,
+    conditions: MatchSettings,
     players: Sequence[Factory],
     seed: int,
     *,
@@ -103,7 +103,7 @@ def play_game(
     sides: Sequence[int] = (),
     reasons: bool = False,
     tell: Callable[[Board | Turn], None] | None = None,
-) -> Played:
+) -> PlayedGame:
     """Play one game from the start of ``seed`` with ``players`` in the seats.
 
     ``names`` are what the snakes are called. Where ``sides`` are given (by seat), the game is over
@@ -111,15 +111,15 @@ def play_game(
     ``tell`` is called with the first position and every turn. What a strategy raises is raised.
     """
     board = _begin(conditions, len(players), seed, names, game_id)
-    played = Played(board.copy(), board, [], [[] for _ in players])
+    played = PlayedGame(board.copy(), board, [], [[] for _ in players])
     strategies = {
-        snake.id: _timed(bounded(make(seed + seat), conditions), played.cpu[seat])
+        snake.id: _timed(with_node_limit(make(seed + seat), conditions), played.cpu_ms[seat])
         for seat, (snake, make) in enumerate(zip(board.snakes, players, strict=True))
     }
-    seconds = None if conditions.milliseconds is None else conditions.milliseconds / 1000
+    seconds = None if conditions.move_time_ms is None else conditions.move_time_ms / 1000
     if tell is not None:
         tell(board.copy())
-    with cpu_clock(seconds is not None):
+    with searches_on_cpu_clock(seconds is not None):
         for decisions in snakes.play(board, strategies, seconds, conditions.max_turns):
             moves = {snake: decision.move for snake, decision in decisions.items()}
             turn = Turn(moves, decisions=decisions if reasons else {})
@@ -132,15 +132,15 @@ def play_game(
     return played
 
 
-def bounded(strategy: Strategy, conditions: Conditions) -> Strategy:
+def with_node_limit(strategy: Strategy, conditions: MatchSettings) -> Strategy:
     """``strategy`` with the number of positions that the conditions give, if it searches."""
-    if conditions.positions is not None and isinstance(strategy, Searcher):
-        return Bounded(strategy, conditions.positions)
+    if conditions.nodes is not None and isinstance(strategy, NodeLimitedStrategy):
+        return FixedNodes(strategy, conditions.nodes)
     return strategy
 
 
 def _begin(
-    conditions: Conditions, count: int, seed: int, names: Sequence[str], game_id: str
+    conditions: MatchSettings, count: int, seed: int, names: Sequence[str], game_id: str
 ) -> Board:
     game = Game(conditions.ruleset, conditions.map, conditions.settings, seed=seed, id=game_id)
     seats = [str(seat) for seat in range(count)]
@@ -157,7 +157,7 @@ def _has_lost(board: Board, sides: Sequence[int]) -> bool:
 
 
 def _timed(strategy: Strategy, milliseconds: list[float]) -> Strategy:
-    """``strategy``, with the CPU time of each move added to ``milliseconds``."""
+    """``strategy``, with the CPU time of each move added to ``move_time_ms``."""
 
     def decide(board: Board, seconds: float | None = None) -> Decision:
         began = time.process_time()
@@ -169,22 +169,22 @@ def _timed(strategy: Strategy, milliseconds: list[float]) -> Strategy:
 
 
 def play_pair(
-    conditions: Conditions,
-    one: Factory,
-    other: Factory,
+    conditions: MatchSettings,
+    side0: Factory,
+    side1: Factory,
     seed: int,
     index: int,
     snakes: int = 2,
 ) -> tuple[int, float]:
     """Play the pair ``index`` of a match from ``seed``; ``snakes`` in a game, 2 or 4.
 
-    Returns its outcome for ``one`` (`sprt.OUTCOMES`) and the CPU seconds that it took.
+    Returns its outcome for ``side0`` (`sprt.PAIR_SCORES`) and the CPU seconds that it took.
     """
     began = time.process_time()
     points = 0.0
     for number in range(2):
         sides = side_of_seats(snakes, number)
-        players = [(one, other)[side] for side in sides]
+        players = [(side0, side1)[side] for side in sides]
         start = start_seed(seed, index)
         last = play_game(conditions, players, start, sides=sides).last
         points += points_of(sides, [None if s.alive else s.eliminated_on for s in last.snakes])
@@ -192,7 +192,7 @@ def play_pair(
 
 
 @contextmanager
-def cpu_clock(on: bool) -> Iterator[None]:
+def searches_on_cpu_clock(on: bool) -> Iterator[None]:
     """Inside the block, seconds of all searches in this process are its CPU time (or the wall's).
 
     So that other work on this machine decides no match.

@@ -24,10 +24,10 @@ from concurrent.futures.process import BrokenProcessPool
 from types import FrameType
 from typing import Any, Self, TypeVar
 
-TRIES = 5
+MAX_TASK_ATTEMPTS = 5
 """How often a task may be lost with its process before it is taken to be what kills it."""
 
-PATIENCE = 5.0
+WORKER_TERMINATE_TIMEOUT_S = 5.0
 """Seconds that an interrupted game's process has to end by itself."""
 
 Task = TypeVar("Task")
@@ -37,8 +37,8 @@ Prepare = Callable[[], contextlib.AbstractContextManager[Begin | None]]
 """Gives what a new process calls first; the context ends with the process."""
 
 
-def answers(
-    pool: Pool, work: Callable[[Task], Answer], tasks: Iterable[Task]
+def run_tasks(
+    pool: ProcessPool, work: Callable[[Task], Answer], tasks: Iterable[Task]
 ) -> Generator[tuple[Task, Answer], None, None]:
     """Each of ``tasks`` with ``work`` of it, as they end.
 
@@ -61,15 +61,15 @@ def answers(
                 task, tries = going.pop(future)
                 if not _is_lost(future):
                     yield task, future.result()
-                elif tries == TRIES:
+                elif tries == MAX_TASK_ATTEMPTS:
                     raise ChildProcessError(
-                        f"{TRIES} processes were killed over {reprlib.repr(task)}; is there "
+                        f"{MAX_TASK_ATTEMPTS} processes were killed over {reprlib.repr(task)}; is there "
                         "memory enough? try fewer --jobs"
                     )
                 else:
                     again.append((task, tries + 1))
     except BaseException:
-        pool.abandon()
+        pool.terminate()
         raise
 
 
@@ -77,7 +77,7 @@ def _is_lost(future: Future[Any]) -> bool:
     return isinstance(future.exception(), BrokenProcessPool)
 
 
-class Pool:
+class ProcessPool:
     """Processes that Ctrl-C does not reach: the one that began them says when to end.
 
     One that was killed takes only its own task with it, and another takes its place.
@@ -101,12 +101,12 @@ class Pool:
             worker.close()
             return self.submit(work, *arguments)
 
-    def abandon(self) -> None:
+    def terminate(self) -> None:
         """End the games that are on, and the processes, by force where a snake does not let go."""
         processes = [process for worker in self._workers for process in worker.processes]
         for process in processes:
             process.terminate()
-        wait([worker.task for worker in self._workers], PATIENCE)
+        wait([worker.task for worker in self._workers], WORKER_TERMINATE_TIMEOUT_S)
         for process in processes:
             process.kill()
 

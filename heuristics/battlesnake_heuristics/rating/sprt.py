@@ -25,13 +25,13 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-OUTCOMES = np.arange(5) / 4
+PAIR_SCORES = np.arange(5) / 4
 """The share of the points that each kind of pair gives."""
 
 Z95 = 1.959964
 """Standard deviations that hold 95 % of a normal distribution."""
 
-UNSEEN = 1e-3
+_EMPTY_CELL_PRIOR = 1e-3
 """Pairs counted for a kind that has not been seen: nothing is taken to be impossible."""
 
 
@@ -103,9 +103,9 @@ def log_likelihood_ratio(pairs: ArrayLike, score0: float, score1: float) -> NDAr
     that of the most likely distribution with this expectation.
     """
     counts = np.asarray(pairs, np.float64)
-    if counts.shape[-1:] != OUTCOMES.shape or (counts < 0).any():
+    if counts.shape[-1:] != PAIR_SCORES.shape or (counts < 0).any():
         raise ValueError(f"pairs must be five counts, none negative, got {pairs!r}")
-    counts = np.where(counts == 0, UNSEEN, counts)
+    counts = np.where(counts == 0, _EMPTY_CELL_PRIOR, counts)
     share = counts / counts.sum(-1, keepdims=True)
     ratio = _tilted(share, score1) - _tilted(share, score0)
     answer: NDArray[np.float64] = (counts * ratio).sum(-1)
@@ -118,7 +118,7 @@ def _tilted(share: NDArray[np.float64], score: float) -> NDArray[np.float64]:
     It is p = share / (1 + x (outcome - score)) with the x at which the mean is ``score`` (Owen
     1988), which is found by bisection: all of the shape [..., 5].
     """
-    off = OUTCOMES - score
+    off = PAIR_SCORES - score
     # Between these all of p is positive; the mean falls with x.
     low = np.full((*share.shape[:-1], 1), -1 / off[-1])
     high = np.full_like(low, -1 / off[0])
@@ -131,7 +131,7 @@ def _tilted(share: NDArray[np.float64], score: float) -> NDArray[np.float64]:
 
 
 @dataclass(frozen=True, slots=True)
-class Estimate:
+class EloEstimate:
     """How much stronger A seems: its share of the points, Elo, and Elo's 95 % interval."""
 
     score: float
@@ -144,7 +144,7 @@ class Estimate:
         return f"{self.elo:+.0f} Elo ({self.low:+.0f} to {self.high:+.0f})"
 
 
-def estimate(pairs: Sequence[int] | NDArray[np.int64]) -> Estimate:
+def estimate(pairs: Sequence[int] | NDArray[np.int64]) -> EloEstimate:
     """What ``pairs`` (five counts) say of the difference in Elo.
 
     The interval is that of Agresti and Coull (1998) with pairs in place of games: two games won and
@@ -154,19 +154,19 @@ def estimate(pairs: Sequence[int] | NDArray[np.int64]) -> Estimate:
     counts = np.asarray(pairs, np.float64)
     total = counts.sum()
     if not total:
-        return Estimate(0.5, 0.0, -math.inf, math.inf, 0)
+        return EloEstimate(0.5, 0.0, -math.inf, math.inf, 0)
     careful = counts + np.array([1, 0, 0, 0, 1])
-    mean = float(careful @ OUTCOMES / careful.sum())
-    variance = float(careful @ (OUTCOMES - mean) ** 2 / careful.sum())
+    mean = float(careful @ PAIR_SCORES / careful.sum())
+    variance = float(careful @ (PAIR_SCORES - mean) ** 2 / careful.sum())
     error = Z95 * math.sqrt(variance / careful.sum())
-    score = float(counts @ OUTCOMES / total)
+    score = float(counts @ PAIR_SCORES / total)
     low, middle, high = (
         round(elo(value), 1) for value in (mean - error, score, min(1.0, mean + error))
     )
-    return Estimate(round(score, 3), middle, low, high, int(total))
+    return EloEstimate(round(score, 3), middle, low, high, int(total))
 
 
-def share_interval(share: float, games: int) -> tuple[float, float]:
+def wilson_interval(share: float, games: int) -> tuple[float, float]:
     """Wilson's 95 % interval of a share that was seen in ``games``.
 
     >>> low, high = share_interval(0.5, 100)

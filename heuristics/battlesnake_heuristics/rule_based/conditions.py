@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from battlesnake_heuristics.rule_based.view import View
 
-HUNGRY_BELOW = 30
+_HUNGRY_BELOW = 30
 
 
 def hungry(view: View) -> bool:
     """Health is low."""
-    return view.you.health < HUNGRY_BELOW
+    return view.you.health < _HUNGRY_BELOW
 
 
 def longest(view: View) -> bool:

@@ -53,7 +53,7 @@ def head_to_heads(view: View, move: str) -> float:
 @Filter
 def dead_ends(view: View, move: str) -> float:
     """Leads to fewer cells than the snake is long, counting tails that will have left."""
-    return max(0.0, 1 - view.room(move) / view.you.length)
+    return max(0.0, 1 - view.num_reachable(move) / view.you.length)
 
 
 @Filter

@@ -6,14 +6,14 @@ from battlesnake_gym.rules.state import MOVES, Snake
 from battlesnake_heuristics.rule_based.pipeline import Preference
 from battlesnake_heuristics.rule_based.view import View
 
-NEAR = 6
+_MAX_OPPONENT_DISTANCE = 6
 """A rival whose head is further away than this cannot matter on the next turn."""
 
 
 @Preference
 def foresight(view: View, move: str) -> float:
     """Claims the most cells after the worst answer of the nearest rival."""
-    near = [rival for rival in view.rivals if _gap(view, rival) <= NEAR]
+    near = [rival for rival in view.rivals if _gap(view, rival) <= _MAX_OPPONENT_DISTANCE]
     nearest = min(near, key=lambda rival: _gap(view, rival), default=None)
     answers = _open_moves(view, nearest) if nearest else [None]
     return min(_value_after(view, move, nearest, answer) for answer in answers)
@@ -43,4 +43,4 @@ def _value_after(view: View, move: str, rival: Snake | None, answer: str | None)
     after = View(board)
     if not after.exits(after.you):
         return -0.5
-    return after.claims()[0].bit_count() / after.grid.everything.bit_count()
+    return after.territories()[0].bit_count() / after.grid.everything.bit_count()

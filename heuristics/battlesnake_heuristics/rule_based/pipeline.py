@@ -38,19 +38,19 @@ Measure = Callable[[View, str], float]
 class Verdict:
     """What the rules have said so far: the moves left, their scores, and the reasons."""
 
-    kept: list[str] = field(default_factory=lambda: list(MOVES))
+    remaining: list[str] = field(default_factory=lambda: list(MOVES))
     scores: dict[str, float] = field(default_factory=lambda: dict.fromkeys(MOVES, 0.0))
     reasons: list[Reason] = field(default_factory=list)
 
     def decide(self, choose: Callable[[list[str]], str] = lambda best: best[0]) -> Decision:
         """Take the best move left; ``choose`` decides between moves of equal score."""
-        top = max(self.scores[move] for move in self.kept)
-        best = [move for move in self.kept if self.scores[move] == top]
-        scores = {move: self.scores[move] for move in self.kept}
+        top = max(self.scores[move] for move in self.remaining)
+        best = [move for move in self.remaining if self.scores[move] == top]
+        scores = {move: self.scores[move] for move in self.remaining}
         return Decision(choose(best), tuple(self.reasons), scores)
 
 
-class Node(Protocol):
+class PipelineStep(Protocol):
     """A step of a pipeline."""
 
     def apply(self, view: View, verdict: Verdict) -> None:
@@ -93,16 +93,16 @@ class Filter:
 
     def apply(self, view: View, verdict: Verdict) -> None:
         """Keep the least bad of the moves left."""
-        badness = {move: self.badness(view, move) for move in verdict.kept}
+        badness = {move: self.badness(view, move) for move in verdict.remaining}
         least = min(badness.values())
-        vetoed = tuple(move for move in verdict.kept if badness[move] > least)
+        vetoed = tuple(move for move in verdict.remaining if badness[move] > least)
         if not vetoed and least == 0:
             return
         note = _description(self.badness)
         if least > 0:
-            left = [move for move in verdict.kept if move not in vetoed]
+            left = [move for move in verdict.remaining if move not in vetoed]
             note += f" (so does {' or '.join(left)}, the least bad left)"
-        verdict.kept = [move for move in verdict.kept if move not in vetoed]
+        verdict.remaining = [move for move in verdict.remaining if move not in vetoed]
         verdict.reasons.append(Reason(self.name, vetoed, note=note))
 
 
@@ -129,7 +129,7 @@ class Preference:
 
     def apply(self, view: View, verdict: Verdict) -> None:
         """Add to the scores of the moves left."""
-        added = {move: self.weight * self.score(view, move) for move in verdict.kept}
+        added = {move: self.weight * self.score(view, move) for move in verdict.remaining}
         for move, score in added.items():
             verdict.scores[move] += score
         verdict.reasons.append(Reason(self.name, scores=added, note=_description(self.score)))
@@ -140,18 +140,18 @@ class When:
     """Goes on with ``then`` where the condition holds on the view, otherwise with ``otherwise``."""
 
     condition: Callable[[View], bool]
-    then: Sequence[Node]
-    otherwise: Sequence[Node] = ()
+    then: Sequence[PipelineStep]
+    otherwise: Sequence[PipelineStep] = ()
 
     def apply(self, view: View, verdict: Verdict) -> None:
         """Ask, note the answer, and walk the branch."""
         holds = self.condition(view)
         note = f"{_description(self.condition)}: {'yes' if holds else 'no'}"
         verdict.reasons.append(Reason(f"{_name(self.condition)}?", note=note))
-        walk(self.then if holds else self.otherwise, view, verdict)
+        apply_nodes(self.then if holds else self.otherwise, view, verdict)
 
 
-def walk(nodes: Sequence[Node], view: View, verdict: Verdict) -> None:
+def apply_nodes(nodes: Sequence[PipelineStep], view: View, verdict: Verdict) -> None:
     """Let the nodes speak one after the other."""
     for node in nodes:
         node.apply(view, verdict)
@@ -160,18 +160,18 @@ def walk(nodes: Sequence[Node], view: View, verdict: Verdict) -> None:
 class Pipeline:
     """A strategy made of nodes; the same seed breaks ties in the same way."""
 
-    def __init__(self, *nodes: Node, seed: int = 0) -> None:
+    def __init__(self, *nodes: PipelineStep, seed: int = 0) -> None:
         self.nodes = nodes
         self._random = random.Random(seed)
 
     def __call__(self, board: Board, seconds: float | None = None) -> Decision:
         """Choose a move for ``board.you``; a pipeline needs no more than milliseconds."""
         verdict = Verdict()
-        walk(self.nodes, View(board), verdict)
+        apply_nodes(self.nodes, View(board), verdict)
         return verdict.decide(self._random.choice)
 
 
-def filtered(
+def best_after_filters(
     values: Mapping[str, float] | Sequence[float], board: Board, filters: Sequence[Filter]
 ) -> Decision:
     """Let ``filters`` rule moves out, then take the highest of ``values`` among those left.
@@ -192,11 +192,11 @@ def filtered(
     verdict = Verdict(scores={move: numbers.get(move, -math.inf) for move in MOVES})
     note = f"no number for {', '.join(missing)}" if missing else ""
     verdict.reasons.append(Reason("values", scores=numbers, note=note))
-    walk(filters, View(board), verdict)
+    apply_nodes(filters, View(board), verdict)
     return verdict.decide()
 
 
-def mask(board: Board, nodes: Sequence[Node]) -> NDArray[np.bool_]:
+def filter_mask(board: Board, nodes: Sequence[PipelineStep]) -> NDArray[np.bool_]:
     """Which moves the filters leave, as an action mask: bool[4] in the order of ``MOVES``.
 
     A filter that has something against every move left is passed over, however bad each is; so the
@@ -209,7 +209,7 @@ def mask(board: Board, nodes: Sequence[Node]) -> NDArray[np.bool_]:
     return np.array([move in kept for move in MOVES])
 
 
-def _left(nodes: Sequence[Node], view: View, kept: list[str]) -> list[str]:
+def _left(nodes: Sequence[PipelineStep], view: View, kept: list[str]) -> list[str]:
     for node in nodes:
         if isinstance(node, When):
             kept = _left(node.then if node.condition(view) else node.otherwise, view, kept)
@@ -218,8 +218,8 @@ def _left(nodes: Sequence[Node], view: View, kept: list[str]) -> list[str]:
     return kept
 
 
-def as_mask(nodes: Sequence[Node]) -> Callable[[Game, State, str], list[bool]]:
-    """`mask` in the form that `see.masks.register` takes: a snake's rules as a training mask.
+def to_mask_function(nodes: Sequence[PipelineStep]) -> Callable[[Game, State, str], list[bool]]:
+    """`filter_mask` in the form that `see.masks.register` takes: a snake's rules as a training mask.
 
     >>> from battlesnake_gym.mdp import masks
     >>> from battlesnake_heuristics.rule_based.filters import SAFE
@@ -227,7 +227,7 @@ def as_mask(nodes: Sequence[Node]) -> Callable[[Game, State, str], list[bool]]:
     """
 
     def allows(game: Game, state: State, snake_id: str) -> list[bool]:
-        allowed: list[bool] = mask(Board.from_state(state, game, snake_id), nodes).tolist()
+        allowed: list[bool] = filter_mask(Board.from_state(state, game, snake_id), nodes).tolist()
         return allowed
 
     return allows

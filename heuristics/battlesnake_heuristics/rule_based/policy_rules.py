@@ -17,43 +17,48 @@ from battlesnake_gym.boards.board import Board
 from battlesnake_gym.common import extensions
 from battlesnake_gym.rules.state import MOVES
 from battlesnake_gym.snakes import Decision, Reason
-from battlesnake_heuristics.rule_based.pipeline import Filter, Node, Verdict, walk
+from battlesnake_heuristics.rule_based.pipeline import Filter, PipelineStep, Verdict, apply_nodes
 from battlesnake_heuristics.rule_based.view import View
 
-LIST = "rules"
+RULES_VARIABLE = "rules"
 """What the list is called in a file."""
 
-POLICY, DECIDED = "policy", "decided"
+_POLICY_REASON, _DECIDED_REASON = "policy", "decided"
 """The rules under which a decision shows what the policy said, and who decided."""
 
 
-def load(path: str | Path) -> tuple[Node, ...]:
+def load(path: str | Path) -> tuple[PipelineStep, ...]:
     """The rules in a file.
 
     Raises ``ValueError`` where there is no such file, or no list of nodes called ``rules`` in it.
     """
-    return checked(getattr(extensions.module(Path(path), "rules"), LIST, None), path)
+    return validate_rules(
+        getattr(extensions.module(Path(path), "rules"), RULES_VARIABLE, None), path
+    )
 
 
-def checked(found: object, path: str | Path) -> tuple[Node, ...]:
+def validate_rules(found: object, path: str | Path) -> tuple[PipelineStep, ...]:
     """The list of rules that was ``found`` in a file; raises as `load`."""
     if not isinstance(found, Sequence) or not found:
         raise ValueError(
-            f"{path} must have a list called {LIST}, such as rules = [walls, centre * 2]; "
+            f"{path} must have a list called {RULES_VARIABLE}, such as rules = [walls, centre * 2]; "
             f"got {found!r:.80}"
         )
     for node in found:
         if not hasattr(node, "apply"):
             name = getattr(node, "__name__", repr(node))
             raise ValueError(
-                f"{path}: {name:.80} in {LIST} is no rule; decorate the function with @Filter or "
+                f"{path}: {name:.80} in {RULES_VARIABLE} is no rule; decorate the function with @Filter or "
                 "@Preference, or ask it in a When"
             )
     return tuple(found)
 
 
-def ruled(
-    values: Mapping[str, float], board: Board, rules: Sequence[Node], always: Sequence[Filter] = ()
+def apply_policy_rules(
+    values: Mapping[str, float],
+    board: Board,
+    rules: Sequence[PipelineStep],
+    always: Sequence[Filter] = (),
 ) -> Decision:
     """Let ``always`` rule moves out, then apply ``rules`` over what the policy says.
 
@@ -63,18 +68,18 @@ def ruled(
     view = View(board)
     view.values = dict(values)
     verdict = Verdict()
-    walk(always, view, verdict)
-    verdict.scores = dict.fromkeys(MOVES, 0.0) | _scaled(values, verdict.kept)
-    said = {move: verdict.scores[move] for move in verdict.kept}
+    apply_nodes(always, view, verdict)
+    verdict.scores = dict.fromkeys(MOVES, 0.0) | _scaled(values, verdict.remaining)
+    said = {move: verdict.scores[move] for move in verdict.remaining}
     wanted = max(said, key=said.__getitem__)
     verdict.reasons.append(
-        Reason(POLICY, scores=said, note=f"wants {wanted}; its values, scaled to 0 and 1")
+        Reason(_POLICY_REASON, scores=said, note=f"wants {wanted}; its values, scaled to 0 and 1")
     )
     first = len(verdict.reasons)
-    walk(rules, view, verdict)
+    apply_nodes(rules, view, verdict)
     decision = verdict.decide()
     note = _who(decision.move, wanted, verdict.reasons[first:])
-    return replace(decision, reasons=(*decision.reasons, Reason(DECIDED, note=note)))
+    return replace(decision, reasons=(*decision.reasons, Reason(_DECIDED_REASON, note=note)))
 
 
 def _scaled(values: Mapping[str, float], kept: Sequence[str]) -> dict[str, float]:

@@ -6,14 +6,14 @@ from battlesnake_gym.rules.state import Point
 from battlesnake_heuristics.rule_based.pipeline import Preference
 from battlesnake_heuristics.rule_based.view import View
 
-FADE = 0.9
+_DISCOUNT = 0.9
 """A goal one turn further away is worth this much of the nearer one."""
 
 
 @Preference
 def food(view: View, move: str) -> float:
     """Nears food, best food that no rival reaches first."""
-    ours = view.food & view.first(move)
+    ours = view.food & view.first_reached(move)
     near = _nearness(view.turns_to(move, view.food))
     return max(_nearness(view.turns_to(move, ours)), near / 2)
 
@@ -21,13 +21,13 @@ def food(view: View, move: str) -> float:
 @Preference
 def space(view: View, move: str) -> float:
     """Keeps room to move."""
-    return view.room(move) / view.grid.everything.bit_count()
+    return view.num_reachable(move) / view.grid.everything.bit_count()
 
 
 @Preference
 def territory(view: View, move: str) -> float:
     """Claims cells that it reaches before every rival."""
-    return view.first(move).bit_count() / view.grid.everything.bit_count()
+    return view.first_reached(move).bit_count() / view.grid.everything.bit_count()
 
 
 @Preference
@@ -44,7 +44,7 @@ def edge(view: View, move: str) -> float:
     if target is None:
         return 0.0
     x, y = target
-    return FADE ** min(x, y, view.board.width - 1 - x, view.board.height - 1 - y)
+    return _DISCOUNT ** min(x, y, view.board.width - 1 - x, view.board.height - 1 - y)
 
 
 @Preference
@@ -82,11 +82,11 @@ def unharmed(view: View, move: str) -> float:
 
 
 def _nearness(turns: int | None) -> float:
-    return 0.0 if turns is None else FADE ** (turns - 1)
+    return 0.0 if turns is None else _DISCOUNT ** (turns - 1)
 
 
 def _closeness(view: View, move: str, goals: list[Point]) -> float:
     target = view.targets[move]
     if target is None or not goals:
         return 0.0
-    return FADE ** min(view.grid.distance(target, goal) for goal in goals)
+    return _DISCOUNT ** min(view.grid.distance(target, goal) for goal in goals)

@@ -20,10 +20,10 @@ from battlesnake_gym.boards.board import Board
 from battlesnake_gym.common import extensions
 from battlesnake_gym.mdp import masks
 from battlesnake_gym.rules.state import MOVES, Game, State
-from battlesnake_heuristics.rule_based.pipeline import Node, Pipeline, Verdict
+from battlesnake_heuristics.rule_based.pipeline import Pipeline, PipelineStep, Verdict
 from battlesnake_heuristics.rule_based.view import View
 
-CLASS, BASE = "MyBattlesnakeHeuristics", "heuristics"  # the latter is a module beside its file
+_CLASS, _BASE = "MyBattlesnakeHeuristics", "heuristics"  # the latter is a module beside its file
 
 
 class Heuristics:
@@ -38,7 +38,7 @@ class Heuristics:
 
 
 @dataclass
-class PackRule:
+class StarterPackRule:
     """Takes the move that ``run`` makes of a policy's values or, alone, of random ones."""
 
     heuristics: Any
@@ -51,14 +51,18 @@ class PackRule:
     def apply(self, view: View, verdict: Verdict) -> None:
         """Keep that move alone; one that was ruled out before is passed over."""
         values = [view.values[move] for move in MOVES] if view.values else self._random.random(4)
-        number, said = self.heuristics.run(*seen(view.board), action=np.array([values]))
-        left = [move for move in verdict.kept if move == MOVES[int(number)]] or verdict.kept
-        vetoed = tuple(move for move in verdict.kept if move not in left)
-        verdict.kept = left
+        number, said = self.heuristics.run(
+            *starter_pack_state(view.board), action=np.array([values])
+        )
+        left = [
+            move for move in verdict.remaining if move == MOVES[int(number)]
+        ] or verdict.remaining
+        vetoed = tuple(move for move in verdict.remaining if move not in left)
+        verdict.remaining = left
         verdict.reasons.append(snakes.Reason(self.name, vetoed, note=said.strip()))
 
 
-def seen(board: Board) -> tuple[Any, int, int, dict[int, int], dict[str, Any]]:
+def starter_pack_state(board: Board) -> tuple[Any, int, int, dict[int, int], dict[str, Any]]:
     """What the methods are given, but for the policy's values: see the top of this file."""
     border = max((21 - board.height) // 2, 1)
     inside = np.zeros((board.height, board.width, 3))
@@ -72,29 +76,29 @@ def seen(board: Board) -> tuple[Any, int, int, dict[int, int], dict[str, Any]]:
     return array, 0, board.turn + 1, health, board.to_api(board.you.id)
 
 
-def take(path: str | Path, name: str) -> list[Node]:
+def register_starter_pack(path: str | Path, name: str) -> list[PipelineStep]:
     """Register the file's snake and the mask of its negative heuristics, both as ``name``.
 
     Returns what may speak over a policy as ``rules``. Raises ``ValueError`` without the class.
     """
     path = Path(path).resolve()
-    sys.modules.pop(BASE, None)  # a folder of this name, or that of another file
-    if not path.with_name(f"{BASE}.py").exists():
-        vars(sys.modules.setdefault(BASE, ModuleType(BASE)))["Heuristics"] = Heuristics
+    sys.modules.pop(_BASE, None)  # a folder of this name, or that of another file
+    if not path.with_name(f"{_BASE}.py").exists():
+        vars(sys.modules.setdefault(_BASE, ModuleType(_BASE)))["Heuristics"] = Heuristics
     sys.path.insert(0, str(path.parent))
     try:
-        heuristics = extensions.named(f"{path}:{CLASS}", "the starter pack's heuristics")()
+        heuristics = extensions.load_object(f"{path}:{_CLASS}", "the starter pack's heuristics")()
     finally:
         sys.path.remove(str(path.parent))
-        sys.modules.pop(BASE, None)
+        sys.modules.pop(_BASE, None)
     marked = {key: getattr(one, "__qualname__", "") for key, one in vars(type(heuristics)).items()}
     rules = [getattr(heuristics, key) for key, made in marked.items() if "negative" in made]
 
     def allows(game: Game, state: State, snake_id: str) -> list[bool]:
-        given = seen(Board.from_state(state, game, snake_id))
+        given = starter_pack_state(Board.from_state(state, game, snake_id))
         return [bool(move) for move in np.all([rule(*given) for rule in rules], axis=0)]
 
     if rules:
         masks.register(name, allows)
-    snakes.register(name, lambda seed: Pipeline(PackRule(heuristics, name, seed), seed=seed))
-    return [PackRule(heuristics, name)]
+    snakes.register(name, lambda seed: Pipeline(StarterPackRule(heuristics, name, seed), seed=seed))
+    return [StarterPackRule(heuristics, name)]

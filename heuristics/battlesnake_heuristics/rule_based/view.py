@@ -13,7 +13,7 @@ from operator import or_
 
 from battlesnake_gym import rules
 from battlesnake_gym.boards.board import Board
-from battlesnake_gym.boards.grid import claims, grid
+from battlesnake_gym.boards.grid import first_reached_by_turn, grid
 from battlesnake_gym.rules.state import MAX_HEALTH, MOVES, Point, Snake
 
 
@@ -51,7 +51,7 @@ class View:
 
     # Where one can go ---------------------------------------------------------------------------
 
-    def taken(self, turns: int) -> int:
+    def blocked_cells(self, turns: int) -> int:
         """The cells that no snake can enter ``turns`` turns from now: bodies, and deadly hazards.
 
         A body leaves from its tail, one cell a turn; stacked segments leave one after the other. In
@@ -72,7 +72,7 @@ class View:
 
     def exits(self, snake: Snake) -> int:
         """The cells that ``snake`` can enter on the coming turn."""
-        return self.grid.spread(self.grid.bit(snake.head)) & ~self.taken(1)
+        return self.grid.spread(self.grid.bit(snake.head)) & ~self.blocked_cells(1)
 
     def health_after(self, cell: Point, health: int | None = None) -> int:
         """The health left after moving onto ``cell`` (100 on food); 0 or less is death."""
@@ -100,11 +100,11 @@ class View:
             if turns > reached.bit_count() + 1:
                 break
             grown = reached
-            reached |= self.grid.spread(reached) & ~self.taken(turns)
+            reached |= self.grid.spread(reached) & ~self.blocked_cells(turns)
             layers.append(reached)
         return layers
 
-    def room(self, move: str) -> int:
+    def num_reachable(self, move: str) -> int:
         """How many cells can be reached after ``move``."""
         layers = self.flood(move)
         return layers[-1].bit_count() if layers else 0
@@ -116,13 +116,13 @@ class View:
                 return turns
         return None
 
-    def first(self, move: str) -> int:
+    def first_reached(self, move: str) -> int:
         """The cells that are reached sooner than by any rival, when ``move`` comes first."""
         if move not in self._firsts:
-            self._firsts[move] = self.claims(self.grid.bit(self.targets[move]))[0]
+            self._firsts[move] = self.territories(self.grid.bit(self.targets[move]))[0]
         return self._firsts[move]
 
-    def claims(self, first: int | None = None) -> list[int]:
+    def territories(self, first: int | None = None) -> list[int]:
         """Who reaches which cells first: the cells of ``you``, then of each rival.
 
         ``first`` are the cells ``you`` may enter on the coming turn (default: all its exits). A
@@ -134,6 +134,6 @@ class View:
             fronts[0] = first
         lengths = [snake.length for snake in snakes]
         owned = [0] * len(snakes)
-        for won in claims(self.grid, fronts, lengths, self.taken):
+        for won in first_reached_by_turn(self.grid, fronts, lengths, self.blocked_cells):
             owned = [cells | more for cells, more in zip(owned, won, strict=True)]
         return owned

@@ -20,17 +20,17 @@ from pathlib import Path
 from typing import Any
 
 from battlesnake_gym.boards.board import Board
-from battlesnake_gym.boards.json_fields import LARGEST_FACTS, parse, plain, shown
-from battlesnake_gym.common.files import read_within, write_atomically
+from battlesnake_gym.boards.json_fields import MAX_JSON_BYTES, format_value, parse, sanitize_text
+from battlesnake_gym.common.files import read_bounded, write_atomically
 
-FORMAT = 2
+_FORMAT = 2
 MAGIC = b"battlesnake evaluation"
-SHIPPED = Path(__file__).parent / "evaluations" / "champion.evaluation"
+BUILTIN_PATH = Path(__file__).parent / "evaluations" / "champion.evaluation"
 """The evaluation that comes with the package; its model card lies beside it."""
 
 
 @dataclass(frozen=True, slots=True)
-class Input:
+class NetworkInput:
     """One number that a network is given: its name, what it counts in, and its formula in C."""
 
     name: str
@@ -39,32 +39,39 @@ class Input:
 
 
 _TABLE = (Path(__file__).parent / "csrc" / "input_table.h").read_text("utf-8")
-BOARD, SNAKE = (
-    {name: Input(name, unit, formula) for name, unit, formula in re.findall(row, _TABLE, re.M)}
+BOARD_INPUTS, SNAKE_INPUTS = (
+    {
+        name: NetworkInput(name, unit, formula)
+        for name, unit, formula in re.findall(row, _TABLE, re.M)
+    }
     for row in (r'^BOARD\((\w+), "(.*?)", (.*)\)$', r'^SNAKE\((\w+), "(.*?)", (.*)\)$')
 )
-"""The inputs by their names, of the board once and of a snake for each of `SNAKES`, in order."""
+"""The inputs by their names, of the board once and of a snake for each of `INPUT_GROUPS`, in order."""
 
-SNAKES = "own", "strongest", "nearest", "mean"
+INPUT_GROUPS = "own", "strongest", "nearest", "mean"
 """Whose inputs of a snake follow those of the board; the last two rivals' only with several."""
 
-INPUTS, DUEL_INPUTS = (len(BOARD) + number * len(SNAKE) for number in (4, 2))
-HIDDEN, SECOND, STACKS = 32, 16, 3
-"""The shape of a network: inputs (`DUEL_INPUTS` of them with one rival), two hidden layers of at
+NUM_INPUTS, NUM_DUEL_INPUTS = (len(BOARD_INPUTS) + number * len(SNAKE_INPUTS) for number in (4, 2))
+HIDDEN1, HIDDEN2, STACKS = 32, 16, 3
+"""The shape of a network: inputs (`NUM_DUEL_INPUTS` of them with one rival), two hidden layers of at
 most these, and stacks of weights for two, three, and more living snakes; see ``csrc/network.h``."""
 
-SHAPE = {"board": list(BOARD), "snake": list(SNAKE), "hidden": [HIDDEN, SECOND]}
+_SHAPE = {"board": list(BOARD_INPUTS), "snake": list(SNAKE_INPUTS), "hidden": [HIDDEN1, HIDDEN2]}
 """What a file says of its numbers: names of inputs and sizes."""
 
-FIRST_SHAPE = {"board": list(BOARD)[:16], "snake": list(SNAKE)[:16], "hidden": [32, 16]}
+_FORMAT_1_SHAPE = {
+    "board": list(BOARD_INPUTS)[:16],
+    "snake": list(SNAKE_INPUTS)[:16],
+    "hidden": [32, 16],
+}
 """That of format 1, which named nothing."""
 
 INPUT_UNIT, WEIGHT_UNIT = 256, 1024
-LARGEST, HEAVIEST = 1023, 8191
+MAX_ACTIVATION, MAX_WEIGHT = 1023, 8191
 """Inputs and hidden values lie within ``LARGEST`` / ``INPUT_UNIT``, weights within ``HEAVIEST`` /
 ``WEIGHT_UNIT``."""
 
-CELLS_TO_LOGIT = 0.1
+_LOGIT_PER_CELL = 0.1
 """A logit of 1 is worth ten cells of territory to the search."""
 
 
@@ -73,7 +80,7 @@ def _size(inputs: int, hidden: int, second: int) -> int:
     return 2 * STACKS * ((inputs + 2 + second) * hidden + 3 * second + 2)
 
 
-SIZE = _size(INPUTS, HIDDEN, SECOND)
+_NUM_BYTES = _size(NUM_INPUTS, HIDDEN1, HIDDEN2)
 """Bytes of the numbers that the C code reads."""
 
 
@@ -83,24 +90,24 @@ class EvaluationError(ValueError):
 
 @dataclass(frozen=True)
 class Evaluation:
-    """A loaded evaluation: ``numbers`` for the C code, and the ``facts`` of its file.
+    """A loaded evaluation: ``network_bytes`` for the C code, and the ``facts`` of its file.
 
     ``facts["trained_for"]`` has ``rulesets``, ``maps``, ``sizes`` ([width, height] each) and
     ``snakes``.
     """
 
-    numbers: bytes
-    facts: Mapping[str, Any]
+    network_bytes: bytes
+    metadata: Mapping[str, Any]
 
     def __post_init__(self) -> None:
         """Hold the facts as the file's JSON gives them back: a new one plays as it will then."""
-        object.__setattr__(self, "facts", json.loads(json.dumps(dict(self.facts))))
+        object.__setattr__(self, "facts", json.loads(json.dumps(dict(self.metadata))))
 
     @classmethod
     def load(cls, path: str | Path) -> Evaluation:
         """Read a file whole; raises `EvaluationError` where anything in it does not fit."""
         try:
-            data = read_within(Path(path), SIZE + LARGEST_FACTS)
+            data = read_bounded(Path(path), _NUM_BYTES + MAX_JSON_BYTES)
         except ValueError as error:
             raise EvaluationError(f"{error}; give another file") from error
         except OSError as error:
@@ -122,32 +129,32 @@ class Evaluation:
             facts = parse(header)
             version, digest, trained = facts["format"], facts["sha256"], facts["trained_for"]
             _check_trained(trained)
-            shape = FIRST_SHAPE if version == 1 else facts.pop("shape")
-            places, hidden, second = _shaped(shape)
+            shape = _FORMAT_1_SHAPE if version == 1 else facts.pop("shape")
+            places, hidden, second = _parse_shape(shape)
         except (KeyError, TypeError, ValueError) as error:
             raise EvaluationError(
-                f"{path}: its facts are damaged ({plain(str(error), 200)}); fit it again"
+                f"{path}: its facts are damaged ({sanitize_text(str(error), 200)}); fit it again"
             ) from error
-        if version not in (1, FORMAT):
+        if version not in (1, _FORMAT):
             raise EvaluationError(
-                f"{path}: format is {shown(version)}, this version reads 1 and {FORMAT}; "
+                f"{path}: format is {format_value(version)}, this version reads 1 and {_FORMAT}; "
                 "fit it again"
             )
         size = _size(len(places), hidden, second)
         if digest != hashlib.sha256(numbers).hexdigest() or len(numbers) != size:
             raise EvaluationError(f"{path}: its numbers are damaged; fetch or fit it again")
-        return cls(_widened(numbers, places, hidden, second), facts)
+        return cls(_pad_network(numbers, places, hidden, second), facts)
 
     def save(self, path: str | Path) -> None:
         """Write the file whole or not at all, with the hash of the numbers."""
-        digest = hashlib.sha256(self.numbers).hexdigest()
-        facts = {**self.facts, "format": FORMAT, "shape": SHAPE, "sha256": digest}
-        data = b"\n".join((MAGIC, json.dumps(facts).encode(), self.numbers))
+        digest = hashlib.sha256(self.network_bytes).hexdigest()
+        facts = {**self.metadata, "format": _FORMAT, "shape": _SHAPE, "sha256": digest}
+        data = b"\n".join((MAGIC, json.dumps(facts).encode(), self.network_bytes))
         write_atomically(path, lambda part: part.write_bytes(data))
 
-    def objection(self, board: Board) -> str:
+    def unsupported_reason(self, board: Board) -> str:
         """Why the network cannot value this game, or "" where it was trained for it."""
-        trained, living = self.facts["trained_for"], len(board.living)
+        trained, living = self.metadata["trained_for"], len(board.living)
         if board.game.ruleset not in trained["rulesets"]:
             return f"trained for {', '.join(trained['rulesets'])}, not {board.game.ruleset}"
         if board.game.map and board.game.map not in trained["maps"]:
@@ -161,45 +168,47 @@ class Evaluation:
 
 
 @functools.cache
-def shipped() -> Evaluation:
+def load_builtin() -> Evaluation:
     """The evaluation that comes with the package."""
-    return Evaluation.load(SHIPPED)
+    return Evaluation.load(BUILTIN_PATH)
 
 
-def chance(score: float) -> float:
+def score_to_probability(score: float) -> float:
     """What a score of the search, in cells of territory, means: the share of a point to expect."""
-    return 1 / (1 + math.exp(-max(-60.0, min(60.0, score * CELLS_TO_LOGIT))))
+    return 1 / (1 + math.exp(-max(-60.0, min(60.0, score * _LOGIT_PER_CELL))))
 
 
-def _shaped(shape: Mapping[str, Any]) -> tuple[list[int], int, int]:
+def _parse_shape(shape: Mapping[str, Any]) -> tuple[list[int], int, int]:
     """Which input of ours each input of a file is, and how many hidden values it has.
 
     Raises ``KeyError``, ``TypeError`` or ``ValueError`` where it has others or too many.
     """
-    board, snake = ({name: k for k, name in enumerate(group)} for group in (BOARD, SNAKE))
+    board, snake = (
+        {name: k for k, name in enumerate(group)} for group in (BOARD_INPUTS, SNAKE_INPUTS)
+    )
     places = [board[name] for name in shape["board"]]
-    for start in range(len(BOARD), INPUTS, len(SNAKE)):
+    for start in range(len(BOARD_INPUTS), NUM_INPUTS, len(SNAKE_INPUTS)):
         places += [start + snake[name] for name in shape["snake"]]
     hidden, second = shape["hidden"]
     if len(set(places)) < len(places) or len(places) % 2:
         raise ValueError("shape: its inputs must differ, and number evenly")
-    for name, size, most in (("first", hidden, HIDDEN), ("second", second, SECOND)):
+    for name, size, most in (("first", hidden, HIDDEN1), ("second", second, HIDDEN2)):
         if type(size) is not int or not 2 <= size <= most or size % 2:
             raise ValueError(f"shape.hidden: the {name} must be even, 2 to {most}, got {size!r}")
     return places, hidden, second
 
 
-def _widened(numbers: bytes, places: Sequence[int], hidden: int, second: int) -> bytes:
+def _pad_network(numbers: bytes, places: Sequence[int], hidden: int, second: int) -> bytes:
     """A file's stacks as the C code reads them: what the file lacks weighs nothing.
 
     Plain Python, since a packed snake reads them where there is no numpy.
     """
-    narrow, wide = memoryview(numbers).cast("h"), memoryview(bytearray(SIZE)).cast("h")
+    narrow, wide = memoryview(numbers).cast("h"), memoryview(bytearray(_NUM_BYTES)).cast("h")
     at = to = 0  # in words of 16 bits
     for _ in range(STACKS):
         for rows, columns, most_rows, most_columns in (
-            (places, hidden, INPUTS, HIDDEN),
-            (range(hidden), second, HIDDEN, SECOND),
+            (places, hidden, NUM_INPUTS, HIDDEN1),
+            (range(hidden), second, HIDDEN1, HIDDEN2),
         ):
             for row, place in enumerate(rows):  # by pairs of rows, column by column
                 here = at + row // 2 * 2 * columns + row % 2
@@ -211,9 +220,9 @@ def _widened(numbers: bytes, places: Sequence[int], hidden: int, second: int) ->
             at += 2 * columns
             to += 2 * most_columns
         wide[to : to + second] = narrow[at : at + second]
-        wide[to + SECOND : to + SECOND + 2] = narrow[at + second : at + second + 2]
+        wide[to + HIDDEN2 : to + HIDDEN2 + 2] = narrow[at + second : at + second + 2]
         at += second + 2
-        to += SECOND + 2
+        to += HIDDEN2 + 2
     return wide.tobytes()
 
 

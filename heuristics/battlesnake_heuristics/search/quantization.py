@@ -12,17 +12,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from battlesnake_heuristics.search.evaluation import (
-    HEAVIEST,
-    HIDDEN,
+    HIDDEN1,
+    HIDDEN2,
     INPUT_UNIT,
-    INPUTS,
-    SECOND,
+    MAX_WEIGHT,
+    NUM_INPUTS,
     STACKS,
     WEIGHT_UNIT,
 )
 
 
-def layers_of(inputs: int, hidden: int, second: int) -> np.dtype[np.void]:
+def layers_dtype(inputs: int, hidden: int, second: int) -> np.dtype[np.void]:
     """One stack of a network of these sizes."""
     return np.dtype(
         [
@@ -36,7 +36,7 @@ def layers_of(inputs: int, hidden: int, second: int) -> np.dtype[np.void]:
     )
 
 
-LAYERS = layers_of(INPUTS, HIDDEN, SECOND)
+LAYERS = layers_dtype(NUM_INPUTS, HIDDEN1, HIDDEN2)
 """One stack as the C code reads it: weights by pairs of inputs."""
 
 FloatLayers = Mapping[str, NDArray[np.floating[Any]]]
@@ -44,7 +44,7 @@ FloatLayers = Mapping[str, NDArray[np.floating[Any]]]
 [SECOND], and the biases ``first_bias``, ``second_bias``, ``last_bias``."""
 
 
-def packed(stacks: Sequence[FloatLayers]) -> bytes:
+def quantize(stacks: Sequence[FloatLayers]) -> bytes:
     """Round the weights of all stacks to whole numbers, clipped to what the C code can hold."""
     layers = np.zeros(STACKS, LAYERS)
     for stack, weights in zip(layers, stacks, strict=True):
@@ -60,7 +60,7 @@ def packed(stacks: Sequence[FloatLayers]) -> bytes:
 
 def _rounded(weights: NDArray[np.floating[Any]]) -> NDArray[np.int16]:
     whole = np.rint(np.asarray(weights, np.float64) * WEIGHT_UNIT)
-    return np.clip(whole, -HEAVIEST, HEAVIEST).astype(np.int16)
+    return np.clip(whole, -MAX_WEIGHT, MAX_WEIGHT).astype(np.int16)
 
 
 def _paired(weights: NDArray[np.floating[Any]]) -> NDArray[np.int16]:

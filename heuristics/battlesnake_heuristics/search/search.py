@@ -25,11 +25,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from battlesnake_gym import snakes as snakes_by_name
 from battlesnake_gym.boards.board import Board
-from battlesnake_gym.boards.json_fields import shown
+from battlesnake_gym.boards.json_fields import format_value
 from battlesnake_gym.engine import build_check
 from battlesnake_gym.rules import MAX_HEALTH, MOVES, Snake, State, grows_always, wraps
 from battlesnake_gym.snakes import Decision, Reason, Strategy
-from battlesnake_heuristics.search.evaluation import Evaluation, chance
+from battlesnake_heuristics.search.evaluation import Evaluation, score_to_probability
 
 if TYPE_CHECKING:
     import numpy as np
@@ -44,20 +44,20 @@ else:
 COMPILED: bool = _search is not None
 """Whether there is a search here: without a C compiler there is none."""
 
-NOT_COMPILED = "the search is not compiled here; install with a C compiler: pip install ."
+NOT_COMPILED_MESSAGE = "the search is not compiled here; install with a C compiler: pip install ."
 
-LARGEST_SIDE = 25
+MAX_SEARCH_BOARD_SIZE = 25
 """Of a board that the C code holds."""
 
-ELSEWHERE = "cautious"
+_UNSUPPORTED_BOARD_SNAKE = "cautious"
 """The snake that plays on all others."""
 
-MAX_DEPTH = 120
-NODES_WITHOUT_CLOCK = 20_000
-STOP: ContextVar[Callable[[], object] | None] = ContextVar("STOP", default=None)
+_MAX_DEPTH = 120
+_DEFAULT_NODES = 20_000
+SHOULD_STOP: ContextVar[Callable[[], object] | None] = ContextVar("STOP", default=None)
 """Whether searches of this context should give up, asked some fifty times a second; None: never."""
 
-CELL = 1000
+_VALUE_PER_CELL = 1000
 """Scores of the search are in thousandths of a cell of territory."""
 
 
@@ -65,21 +65,21 @@ CELL = 1000
 class Weights:
     """What a position is worth, in thousandths of a cell of territory, in the order of the C code.
 
-    ``hungry`` (a health) and ``lead`` (segments) are not in thousandths. Found once, by
+    ``hunger_threshold`` (a health) and ``lead_cap`` (segments) are not in thousandths. Found once, by
     games of the search against itself (SPSA, Spall 1992).
     """
 
     territory: int = 1000
     hazard_cell: int = 350
     length: int = 6400
-    lead: int = 5
+    lead_cap: int = 5
     longest: int = 6200
     food_near: int = 8400
     hunger: int = 280
-    hungry: int = 53
+    hunger_threshold: int = 53
     starving: int = 600_000
     cramped: int = 7000
-    rival: int = 16_000
+    eliminated_opponent: int = 16_000
     draw: int = 500_000
 
     def packed(self) -> array[int]:
@@ -90,46 +90,46 @@ class Weights:
 log = logging.getLogger(__name__)
 
 
-class Positions(NamedTuple):
+class NodeCounts(NamedTuple):
     """How many a search valued and played."""
 
-    evaluated: int
-    visited: int
+    leaf_evals: int
+    nodes: int
 
 
-class Found(NamedTuple):
+class SearchResult(NamedTuple):
     """What the C code answers (``csrc/search_module.c``)."""
 
     move: int
     depth: int
     proven: int
-    evaluated: int
-    visited: int
+    leaf_evals: int
+    nodes: int
     scores: dict[int, int]
     line: list[bytes]
     visits: tuple[int, int, int, int]
 
 
-class Gauge:
+class ThreadTuner:
     """With how many of ``cores`` threads to think: with those that the system gives time to.
 
     A process may see more cores than it is given time on: functions on AWS Lambda do, and shared
-    machines. So where ``cores`` threads got less than ``ENOUGH`` of their time, as many are tried
+    machines. So where ``cores`` threads got less than ``MIN_CPU_FRACTION`` of their time, as many are tried
     as it would have been enough for, and kept for a while if they get as much together. Beside
     other busy programs they get less, and all are kept. ``share`` is what one thread got, at first
     what is known of it.
     """
 
-    FEW, MANY = 8, 100
+    SAMPLE_SEARCHES, RETRY_SEARCHES = 8, 100
     """Thoughts to judge by, and until the other way is tried again."""
 
-    ENOUGH, AS_MUCH = 0.75, 0.85
+    MIN_CPU_FRACTION, KEEP_CPU_FRACTION = 0.75, 0.85
 
     def __init__(self, cores: int, share: float = 1.0) -> None:
         self.cores = self.threads = cores
         self.share = share
         self._got: list[float] = []
-        self._span, self._all = self.FEW, 0.0
+        self._span, self._all = self.SAMPLE_SEARCHES, 0.0
 
     def observe(self, got: float) -> None:
         """The last thought, with ``threads``, took ``got`` seconds of processor in a second."""
@@ -140,50 +140,54 @@ class Gauge:
         self._got = []
         if self.threads == 1:
             self.share = usual
-        if self.threads < self.cores and self._span == self.FEW:
-            self._span = self.MANY
-            if usual < self.AS_MUCH * self._all:
+        if self.threads < self.cores and self._span == self.SAMPLE_SEARCHES:
+            self._span = self.RETRY_SEARCHES
+            if usual < self.KEEP_CPU_FRACTION * self._all:
                 self.threads = self.cores
             return
-        self._span = self.FEW
+        self._span = self.SAMPLE_SEARCHES
         if self.threads < self.cores:
             self.threads = self.cores
-        elif usual < self.ENOUGH * self.cores:
+        elif usual < self.MIN_CPU_FRACTION * self.cores:
             self.threads, self._all = max(1, round(usual)), usual
 
     @property
-    def pace(self) -> float:
+    def throttle_fraction(self) -> float:
         """Of a core, what a search is to take near its end, so that its answer is not stopped."""
-        return CALM * self.share if self.threads == 1 and self.share < WHOLE else 0.0
+        return (
+            _THROTTLE_FRACTION * self.share
+            if self.threads == 1 and self.share < _FULL_CORE_FRACTION
+            else 0.0
+        )
 
 
-WHOLE = 0.9
+_FULL_CORE_FRACTION = 0.9
 """From this share of a core on it counts as a whole one."""
 
-CALM = 0.75
+_THROTTLE_FRACTION = 0.75
 """Of its share, what a search takes near its end: the rest is for the answer."""
 
-LONG_ENOUGH = 0.05
+_MIN_MEASURED_S = 0.05
 """Seconds of a thought that says how much processor there is."""
 
-LEAVING_SECONDS = 0.005
+_HELPER_JOIN_TIMEOUT_S = 0.005
 """How long the answer waits for what the other threads have counted."""
 
 
-class Cores:
+class SearchCores:
     """The cores that searches against the clock share; a search takes those that are free.
 
     All search the same position and write into one table, each at a depth of its own, so that the
     one that answers finds there what the others know already (lazy SMP, as in Stockfish). Decoupled
     searches grow a tree each, and choose together (Chaslot, Winands, van den Herik 2008). A search
     that begins while no core is free has one all the same, and one that has all has no more threads
-    than its `Gauge` says.
+    than its `ThreadTuner` says.
     """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._taken = 0
-        self._gauge = Gauge(1)
+        self._gauge = ThreadTuner(1)
         self._pool = ThreadPoolExecutor(1, "search")
 
     def use(self, count: int, share: float = 1.0) -> None:
@@ -197,29 +201,29 @@ class Cores:
         if count < 1:
             raise ValueError(f"count must be 1 or more, got {count}")
         self._pool = ThreadPoolExecutor(count, "search")
-        self._gauge = Gauge(count, share)
+        self._gauge = ThreadTuner(count, share)
 
     @property
     def _free(self) -> int:
         return self._gauge.cores - self._taken
 
-    def think(self, question: tuple[Any, ...]) -> tuple[Found, Positions]:
+    def think(self, question: tuple[Any, ...]) -> tuple[SearchResult, NodeCounts]:
         """What the C code answers, and how many positions the other cores looked at."""
         with self._lock:
             alone, gauge = self._taken == 0, self._gauge
             taken = gauge.threads if alone else max(1, self._free)
             self._taken += taken
         done = threading.Event()
-        _search.use_pace(gauge.pace if alone else 0.0)
+        _search.use_pace(gauge.throttle_fraction if alone else 0.0)
         began, worked = time.perf_counter(), time.process_time()
         try:
-            others = [self._help(question, 1 + n, done) for n in range(1, taken)]
+            others = [self._start_helper(question, 1 + n, done) for n in range(1, taken)]
             try:
-                found = Found(*_search.think(*(*question, 1, STOP.get())))
+                found = SearchResult(*_search.think(*(*question, 1, SHOULD_STOP.get())))
             finally:
                 done.set()
             # One that the system keeps waiting just now must not keep the answer waiting.
-            left = (other.result() for other in wait(others, LEAVING_SECONDS).done)
+            left = (other.result() for other in wait(others, _HELPER_JOIN_TIMEOUT_S).done)
             helped = [other for other in left if other is not None]
         finally:
             with self._lock:
@@ -227,47 +231,47 @@ class Cores:
         # Of a search that rested, what it was given before counts.
         until, rested = _search.use_pace(0.0)
         seconds = time.perf_counter() - began - rested
-        if alone and seconds > LONG_ENOUGH:
+        if alone and seconds > _MIN_MEASURED_S:
             gauge.observe(((until or time.process_time()) - worked) / seconds)
-        return _together([found, *helped]), Positions(
-            sum(other.evaluated for other in helped), sum(other.visited for other in helped)
+        return _merge_results([found, *helped]), NodeCounts(
+            sum(other.leaf_evals for other in helped), sum(other.nodes for other in helped)
         )
 
-    def _help(
+    def _start_helper(
         self, question: tuple[Any, ...], first_depth: int, done: threading.Event
-    ) -> Future[Found | None]:
+    ) -> Future[SearchResult | None]:
         """Search beside, beginning at another depth, until the one that answers is ``done``."""
 
-        def help_out() -> Found | None:
+        def help_out() -> SearchResult | None:
             try:
-                return Found(*_search.think(*(*question, first_depth, done.is_set)))
+                return SearchResult(*_search.think(*(*question, first_depth, done.is_set)))
             except InterruptedError:
                 return None
 
         return self._pool.submit(help_out)
 
 
-def _together(found: list[Found]) -> Found:
+def _merge_results(found: list[SearchResult]) -> SearchResult:
     """What the first of searches side by side found, or the decoupled one whose move all like."""
     return max(found, key=lambda one: sum(other.visits[one.move] for other in found))
 
 
-CORES = Cores()
+SEARCH_CORES = SearchCores()
 """The cores of this process."""
 
 
 @dataclass(frozen=True, slots=True)
-class Statistics:
+class SearchStats:
     """Turns searched to the end, whether the game is decided, positions valued and played."""
 
     depth: int
     proven: bool
-    evaluated: int
-    visited: int
+    leaf_evals: int
+    nodes: int
 
     def __str__(self) -> str:
         decided = ", decided" if self.proven else ""
-        return f"depth {self.depth}{decided}, {self.evaluated} positions valued"
+        return f"depth {self.depth}{decided}, {self.leaf_evals} positions valued"
 
 
 class Search:
@@ -284,14 +288,14 @@ class Search:
     def __init__(
         self,
         weights: Weights = Weights(),
-        nodes: int = NODES_WITHOUT_CLOCK,
-        max_depth: int = MAX_DEPTH,
+        nodes: int = _DEFAULT_NODES,
+        max_depth: int = _MAX_DEPTH,
         evaluation: Evaluation | None = None,
         exact: bool = False,
         decoupled: bool = False,
     ) -> None:
         if not COMPILED:
-            raise RuntimeError(NOT_COMPILED)
+            raise RuntimeError(NOT_COMPILED_MESSAGE)
         if nodes < 1:
             raise ValueError(f"nodes must be a positive number, got {nodes}")
         if decoupled and (exact or evaluation is None):
@@ -304,42 +308,50 @@ class Search:
         self.decoupled = decoupled
         self._elsewhere: Strategy | None = None
 
-    def set_positions(self, positions: int) -> None:
+    def set_nodes(self, positions: int) -> None:
         """Look at ``positions`` positions for a move without a clock."""
         self.nodes = positions
 
     def __call__(self, board: Board, seconds: float | None = None) -> Decision:
-        """Search for the best move of ``board.you``; `ELSEWHERE` chooses where none can be held."""
-        objection = unheld(board)
+        """Search for the best move of ``board.you``; `_UNSUPPORTED_BOARD_SNAKE` chooses where none can be held."""
+        objection = unsupported_reason(board)
         if not objection:
             return self.think(board, seconds)[0]
         if self._elsewhere is None:
-            log.warning("%s plays game %s: %s", ELSEWHERE, shown(board.game.id), objection)
-            self._elsewhere = snakes_by_name.make(ELSEWHERE)
+            log.warning(
+                "%s plays game %s: %s",
+                _UNSUPPORTED_BOARD_SNAKE,
+                format_value(board.game.id),
+                objection,
+            )
+            self._elsewhere = snakes_by_name.make(_UNSUPPORTED_BOARD_SNAKE)
         return self._elsewhere(board, seconds)
 
-    def think(self, board: Board, seconds: float | None = None) -> tuple[Decision, Statistics]:
+    def think(self, board: Board, seconds: float | None = None) -> tuple[Decision, SearchStats]:
         """The decision, and what the search did to find it.
 
         Raises ``ValueError`` for ``seconds`` that are no positive number, and ``InterruptedError``
-        where `STOP` says so. In the main thread, Ctrl-C interrupts it.
+        where `SHOULD_STOP` says so. In the main thread, Ctrl-C interrupts it.
         """
-        question, snakes, objection = self._question(board, seconds)
+        question, snakes, objection = self._build_request(board, seconds)
         if seconds is None:
-            found, others = Found(*_search.think(*(*question, 1, STOP.get()))), Positions(0, 0)
+            found, others = (
+                SearchResult(*_search.think(*(*question, 1, SHOULD_STOP.get()))),
+                NodeCounts(0, 0),
+            )
         else:
-            found, others = CORES.think(question)
+            found, others = SEARCH_CORES.think(question)
         move, depth, proven, evaluated, visited, scores, line, _ = found
-        statistics = Statistics(
-            depth, bool(proven), evaluated + others.evaluated, visited + others.visited
+        statistics = SearchStats(
+            depth, bool(proven), evaluated + others.leaf_evals, visited + others.nodes
         )
-        values = {MOVES[index]: value / CELL for index, value in scores.items()}
+        values = {MOVES[index]: value / _VALUE_PER_CELL for index, value in scores.items()}
         best = values.get(MOVES[move], 0.0)  # none where one position was all
-        note = f"{statistics}; expects {_shown(line, snakes)}"
+        note = f"{statistics}; expects {_format_line(line, snakes)}"
         if objection:
             note += f"; valued by hand: the evaluation is {objection}"
         elif self.evaluation:
-            note += f"; {chance(best):.0%} of the point"
+            note += f"; {score_to_probability(best):.0%} of the point"
         return Decision(
             MOVES[move],
             (Reason("search", scores=values, note=note),),
@@ -352,17 +364,17 @@ class Search:
 
         There is no answer: what it finds is in the table when that position is asked about; a
         decoupled search keeps nothing there, so that it does not begin. It ends after
-        ``seconds``, or when `STOP` says so.
+        ``seconds``, or when `SHOULD_STOP` says so.
         """
-        expected = _expected(board, decision)
+        expected = _predicted_board(board, decision)
         if expected is not None:
-            question, snakes, objection = self._question(expected, seconds)
+            question, snakes, objection = self._build_request(expected, seconds)
             if self.decoupled and not objection and len(snakes) > 2:
                 return
             with contextlib.suppress(InterruptedError):
-                _search.think(*(*question, 1, STOP.get()))
+                _search.think(*(*question, 1, SHOULD_STOP.get()))
 
-    def _question(
+    def _build_request(
         self, board: Board, seconds: float | None
     ) -> tuple[tuple[Any, ...], list[Snake], str]:
         """What the C code asks for, the snakes in its order, and why they are valued by hand."""
@@ -372,16 +384,16 @@ class Search:
                 "None searches a fixed number of positions"
             )
         snakes = _you_first(board)
-        objection = self.evaluation.objection(board) if self.evaluation else ""
-        network = self.evaluation.numbers if self.evaluation and not objection else b""
-        question = _question(
+        objection = self.evaluation.unsupported_reason(board) if self.evaluation else ""
+        network = self.evaluation.network_bytes if self.evaluation and not objection else b""
+        question = _request_tuple(
             board, snakes, self.weights, seconds, self.nodes, self.max_depth, network, self.exact,
             self.decoupled,
         )  # fmt: skip
         return question, snakes, objection
 
 
-class Search2026:
+class FrozenSearch:
     """The search of 2026: what plays on the upper rungs of the ladder, and stays as it is.
 
     It is `Search` without what was found since (``of_2026`` in ``csrc``), with the weights of then
@@ -392,9 +404,9 @@ class Search2026:
 
     WEIGHTS = Weights(1000, 350, 6400, 5, 6200, 8400, 280, 53, 600_000, 7000, 16_000, 500_000)
 
-    def __init__(self, nodes: int = NODES_WITHOUT_CLOCK) -> None:
+    def __init__(self, nodes: int = _DEFAULT_NODES) -> None:
         if not COMPILED:
-            raise RuntimeError(NOT_COMPILED)
+            raise RuntimeError(NOT_COMPILED_MESSAGE)
         self.nodes = nodes
 
     def set_positions(self, positions: int) -> None:
@@ -403,28 +415,30 @@ class Search2026:
 
     def __call__(self, board: Board, seconds: float | None = None) -> Decision:
         """Search for the best move of ``board.you``; its score is exact, the others are bounds."""
-        question = _question(
+        question = _request_tuple(
             board,
             _you_first(board),
             self.WEIGHTS.packed(),
             seconds or None,
             self.nodes,
-            MAX_DEPTH,
+            _MAX_DEPTH,
             b"",
             of_2026=True,
         )
-        move, depth, proven, evaluated, _, scores, *_ = _search.think(*(*question, 1, STOP.get()))
-        values = {MOVES[index]: value / CELL for index, value in scores.items()}
+        move, depth, proven, evaluated, _, scores, *_ = _search.think(
+            *(*question, 1, SHOULD_STOP.get())
+        )
+        values = {MOVES[index]: value / _VALUE_PER_CELL for index, value in scores.items()}
         note = f"depth {depth}{', decided' if proven else ''}, {evaluated} positions valued"
         return Decision(MOVES[move], (Reason("search", scores=values, note=note),), values)
 
 
-def unheld(board: Board) -> str:
+def unsupported_reason(board: Board) -> str:
     """Why no search holds ``board``, or "" where one does."""
-    if max(board.width, board.height) > LARGEST_SIDE:
-        return f"the search holds boards of {LARGEST_SIDE}x{LARGEST_SIDE} at most"
-    if any(len(snake.body) > LARGEST_SIDE**2 for snake in board.living):
-        return f"the search holds snakes of {LARGEST_SIDE**2} cells at most"
+    if max(board.width, board.height) > MAX_SEARCH_BOARD_SIZE:
+        return f"the search holds boards of {MAX_SEARCH_BOARD_SIZE}x{MAX_SEARCH_BOARD_SIZE} at most"
+    if any(len(snake.body) > MAX_SEARCH_BOARD_SIZE**2 for snake in board.living):
+        return f"the search holds snakes of {MAX_SEARCH_BOARD_SIZE**2} cells at most"
     return ""
 
 
@@ -433,19 +447,19 @@ def use_cpu_clock(on: bool) -> bool:
     return COMPILED and _search.use_cpu_clock(on)
 
 
-def inputs(board: Board) -> NDArray[np.int16]:
+def network_inputs(board: Board) -> NDArray[np.int16]:
     """The inputs of a learned evaluation for the position of ``board.you``, int16 in 1/256.
 
-    ``csrc/inputs.h`` lists them. Raises ``ValueError`` without a rival.
+    ``csrc/network_inputs.h`` lists them. Raises ``ValueError`` without a rival.
     """
     import numpy as np  # here: a packed snake plays without it
 
     snakes = _you_first(board)
-    question = _question(board, snakes, Weights().packed(), None, 0, 1, b"")
+    question = _request_tuple(board, snakes, Weights().packed(), None, 0, 1, b"")
     return np.frombuffer(_search.inputs(*(*question, 1, None)), np.int16)
 
 
-def _question(
+def _request_tuple(
     board: Board,
     snakes: list[Snake],
     weights: array[int],
@@ -464,8 +478,8 @@ def _question(
         wraps(board.game),
         grows_always(board.game),
         board.game.solo or board.game.ruleset == "solo",
-        damage_of(board),
-        *position_of(board, snakes),
+        clamped_hazard_damage(board),
+        *position_arrays(board, snakes),
         weights,
         seconds or 0.0,
         nodes if seconds is None else 0,
@@ -477,7 +491,7 @@ def _question(
     )
 
 
-def _expected(board: Board, decision: Decision) -> Board | None:
+def _predicted_board(board: Board, decision: Decision) -> Board | None:
     """The board after the line's first moves; None where not all have one, or the game is over."""
     moves = {snake: line[0] for snake, line in decision.line.items() if line}
     if any(snake.id not in moves for snake in board.living):
@@ -494,18 +508,18 @@ def _you_first(board: Board) -> list[Snake]:
     return [you, *(snake for snake in board.snakes if snake.alive and snake is not you)][:16]
 
 
-def position_of(board: Board, snakes: list[Snake]) -> tuple[Any, ...]:
+def position_arrays(board: Board, snakes: list[Snake]) -> tuple[Any, ...]:
     """Lengths and health (C's int), bodies (uint16 cells), food and hazards, as C has them."""
     return (
         array("i", [len(snake.body) for snake in snakes]),
         array("i", [snake.health for snake in snakes]),
         array("H", [y * board.width + x for snake in snakes for x, y in snake.body]),
-        cells_of(board, board.food),
-        cells_of(board, board.hazards),
+        count_per_cell(board, board.food),
+        count_per_cell(board, board.hazards),
     )
 
 
-def cells_of(board: State, points: list[tuple[int, int]]) -> bytearray:
+def count_per_cell(board: State, points: list[tuple[int, int]]) -> bytearray:
     """How often each cell of the board is listed; 255 means 255 or more.
 
     That is exact: 100 layers of hazard already decide a turn.
@@ -518,7 +532,7 @@ def cells_of(board: State, points: list[tuple[int, int]]) -> bytearray:
     return counts
 
 
-def damage_of(board: Board) -> int:
+def clamped_hazard_damage(board: Board) -> int:
     """What a layer of hazard takes; more than all health is as much as all of it."""
     damage = board.game.settings.hazard_damage_per_turn
     return min(max(damage, -MAX_HEALTH), MAX_HEALTH)
@@ -532,7 +546,7 @@ def _moves(line: list[bytes], snakes: list[Snake]) -> dict[str, tuple[str, ...]]
     }
 
 
-def _shown(line: list[bytes], snakes: list[Snake]) -> str:
+def _format_line(line: list[bytes], snakes: list[Snake]) -> str:
     """The expected line: every snake's moves by their first letters, ``.`` once it is out."""
     letters = "".join(move[0] for move in MOVES) + "."
     return " / ".join(

@@ -1,9 +1,9 @@
 """Whole games of the search in C, for learning: positions, what the search thought, who won.
 
-`play_game` plays one game without the interpreter and without its lock, `play_on` from any
+`play_game` plays one game without the interpreter and without its lock, `play_from` from any
 position, and `play_games` as many as give a number of searched moves. Players may differ: each has
 an evaluation (None: the weights set by hand), weights, and positions or CPU seconds a move. The
-rows of the games are one structured array (`ROW`); `battlesnake_rl.mabs.exit.evaluation_fit` makes
+rows of the games are one structured array (`ROW_DTYPE`); `battlesnake_rl.mabs.exit.evaluation_fit` makes
 of them what a network is fitted to.
 
 >>> players = [SearchPlayer(nodes=50)] * 2
@@ -29,20 +29,25 @@ from battlesnake_gym import rules
 from battlesnake_gym.boards.board import UNKNOWN_SEED, Board
 from battlesnake_gym.rules import Game, Settings, State
 from battlesnake_gym.rules.royale import royale_hazards
-from battlesnake_heuristics.search.evaluation import INPUTS, Evaluation
-from battlesnake_heuristics.search.search import Weights, cells_of, damage_of, position_of
+from battlesnake_heuristics.search.evaluation import NUM_INPUTS, Evaluation
+from battlesnake_heuristics.search.search import (
+    Weights,
+    clamped_hazard_damage,
+    count_per_cell,
+    position_arrays,
+)
 
 if TYPE_CHECKING:
     from battlesnake_heuristics.search import _search
 else:  # None where there is no compiler
     from battlesnake_heuristics.search.search import _search
 
-AT_RANDOM, SEARCHED, IN_VAIN = 0, 1, 2
+ROW_RANDOM, ROW_SEARCHED, ROW_SEARCHED_RANDOM = 0, 1, 2
 """Kinds of rows: moved at random; searched and moved so; searched, and then moved at random."""
 
-ROW = np.dtype(
+ROW_DTYPE = np.dtype(
     [
-        ("inputs", np.int16, INPUTS),
+        ("inputs", np.int16, NUM_INPUTS),
         ("value", np.int32),
         ("turn", np.int16),
         ("food", np.int16),
@@ -58,20 +63,20 @@ the living snakes, the move (an index into ``MOVES``) and the kind of row."""
 
 
 @dataclass(frozen=True, slots=True)
-class SelfPlaySetup:
+class SelfPlaySettings:
     """What is played: the board, the rules, and how much chance makes games different.
 
-    All snakes move at random for up to ``opening`` turns; in half of the games a share
-    ``random_moves`` of all moves is made at random afterwards (the search is asked all the same).
+    All snakes move at random for up to ``random_opening_turns`` turns; in half of the games a share
+    ``random_move_fraction`` of all moves is made at random afterwards (the search is asked all the same).
     """
 
     width: int = 11
     height: int = 11
-    snakes: int = 2
+    num_snakes: int = 2
     ruleset: str = "standard"
     settings: Settings = field(default_factory=Settings)
-    opening: int = 14
-    random_moves: float = 0.05
+    random_opening_turns: int = 14
+    random_move_fraction: float = 0.05
     max_turns: int = 1000
 
 
@@ -90,13 +95,13 @@ class SearchPlayer:
 
     def packed(self) -> tuple[array[int], bytes, int, float, bool]:
         """As the C code takes it."""
-        numbers = self.evaluation.numbers if self.evaluation else b""
+        numbers = self.evaluation.network_bytes if self.evaluation else b""
         nodes = 0 if self.seconds else self.nodes
         return self.weights.packed(), numbers, nodes, self.seconds, self.decoupled
 
 
 @dataclass(frozen=True, slots=True)
-class GameRows:
+class SelfPlayGame:
     """One game: its rows in the order of turns and seats, and how it ended.
 
     ``points`` float64 [seats] sum to 1: the last one alive has them, or those who died last share
@@ -110,7 +115,7 @@ class GameRows:
 
 
 @dataclass(frozen=True, slots=True)
-class GamesRows:
+class SelfPlayBatch:
     """Rows of many games.
 
     ``game`` int32 [rows] is each row's game, a row of ``points`` float64 [games, seats];
@@ -125,7 +130,7 @@ class GamesRows:
     finished: NDArray[np.bool_]
     turns: int
 
-    def of(self, players: Sequence[int]) -> GamesRows:
+    def for_players(self, players: Sequence[int]) -> SelfPlayBatch:
         """Only the rows of these players."""
         theirs = np.isin(self.player, players)
         return dataclasses.replace(
@@ -133,7 +138,7 @@ class GamesRows:
         )
 
     @classmethod
-    def joined(cls, parts: Sequence[GamesRows]) -> GamesRows:
+    def concatenate(cls, parts: Sequence[SelfPlayBatch]) -> SelfPlayBatch:
         """All games one after the other; missing seats have no points."""
         seats = max(part.points.shape[1] for part in parts)
         before = np.cumsum([0, *(len(part.points) for part in parts)])
@@ -151,42 +156,49 @@ class GamesRows:
         )
 
 
-def play_game(seed: int, setup: SelfPlaySetup, players: Sequence[SearchPlayer]) -> GameRows:
+def play_game(seed: int, setup: SelfPlaySettings, players: Sequence[SearchPlayer]) -> SelfPlayGame:
     """Play one game, ``players`` by seat; the same seed plays the same (unless by seconds)."""
-    if len(players) != setup.snakes:
-        raise ValueError(f"players must be {setup.snakes}, one a seat, got {len(players)}")
+    if len(players) != setup.num_snakes:
+        raise ValueError(f"players must be {setup.num_snakes}, one a seat, got {len(players)}")
     game = Game(setup.ruleset, "standard", setup.settings, seed=seed)
     if setup.settings.minimum_food != 1:
         raise ValueError(f"settings.minimum_food must be 1, got {setup.settings.minimum_food}")
-    seats = [str(seat) for seat in range(setup.snakes)]
+    seats = [str(seat) for seat in range(setup.num_snakes)]
     board = Board.new(setup.width, setup.height, seats, game=game)
-    return play_on(board, players, seed, setup.max_turns, setup.opening, setup.random_moves)
+    return play_from(
+        board,
+        players,
+        seed,
+        setup.max_turns,
+        setup.random_opening_turns,
+        setup.random_move_fraction,
+    )
 
 
-def play_on(
+def play_from(
     board: Board,
     players: Sequence[SearchPlayer],
     seed: int,
     max_turns: int = 1000,
     opening: int = 0,
     random_moves: float = 0.0,
-    careful: int = 0,
-) -> GameRows:
+    node_doublings: int = 0,
+) -> SelfPlayGame:
     """Play a game on from ``board``, with a player and a seat for each of its living snakes.
 
-    Rows count turns from there. Of the first ``careful`` ones the last has twice the positions of
+    Rows count turns from there. Of the first ``node_doublings`` ones the last has twice the positions of
     later ones, the one before twice that, and so on. Food comes as in the standard game, by chance
     of ``seed``; hazards stay as they are, but where the game is royale and its own seed is known.
     Raises ``ValueError`` for fewer than two snakes, and for what the search does not hold.
     """
     hazards, every = _hazards(board)
-    lengths, health, bodies, food, _ = position_of(board, board.living)
+    lengths, health, bodies, food, _ = position_arrays(board, board.living)
     rows, points, turns, finished, _ = _search.play_game(
         board.width,
         board.height,
         rules.wraps(board.game),
         rules.grows_always(board.game),
-        damage_of(board),
+        clamped_hazard_damage(board),
         lengths,
         health,
         bodies,
@@ -198,21 +210,23 @@ def play_on(
         seed,
         board.turn % every if every else 0,
         opening,
-        careful,
+        node_doublings,
         round(random_moves * 65536),
         max_turns,
     )
-    return GameRows(np.frombuffer(rows, ROW), np.array(points, np.float64), turns, bool(finished))
+    return SelfPlayGame(
+        np.frombuffer(rows, ROW_DTYPE), np.array(points, np.float64), turns, bool(finished)
+    )
 
 
 def play_games(
-    seed: int, setup: SelfPlaySetup, players: Sequence[SearchPlayer], moves: int
-) -> GamesRows:
+    seed: int, setup: SelfPlaySettings, players: Sequence[SearchPlayer], moves: int
+) -> SelfPlayBatch:
     """Play games one after the other until they have ``moves`` searched moves.
 
     Seats rotate from game to game. Seeds count up from ``seed``.
     """
-    played: list[GameRows] = []
+    played: list[SelfPlayGame] = []
     player: list[NDArray[np.uint8]] = []
     searched = 0
     while searched < moves:
@@ -220,8 +234,8 @@ def play_games(
         one = play_game(seed + len(played), setup, [players[i] for i in order.tolist()])
         played.append(one)
         player.append(order[one.rows["seat"]])
-        searched += int((one.rows["kind"] != AT_RANDOM).sum())
-    return GamesRows(
+        searched += int((one.rows["kind"] != ROW_RANDOM).sum())
+    return SelfPlayBatch(
         np.concatenate([one.rows for one in played]),
         np.repeat(np.arange(len(played), dtype=np.int32), [len(one.rows) for one in played]),
         np.concatenate(player),
@@ -233,11 +247,11 @@ def play_games(
 
 def _hazards(board: Board) -> tuple[bytes, int]:
     """The layers of hazard now and after each further shrink, and the turns between (0: none)."""
-    planes, every = [cells_of(board, board.hazards)], 0
+    planes, every = [count_per_cell(board, board.hazards)], 0
     if "royale" in (board.game.ruleset, board.game.map) and board.game.seed != UNKNOWN_SEED:
         every = board.game.settings.shrink_every_n_turns
         begun = board.turn // every
         for shrinks in range(begun + 1, board.width + board.height):
             later = State(shrinks * every - 1, board.width, board.height, [])
-            planes.append(cells_of(board, royale_hazards(board.game, later)))
+            planes.append(count_per_cell(board, royale_hazards(board.game, later)))
     return b"".join(planes), every

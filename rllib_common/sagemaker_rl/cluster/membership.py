@@ -12,17 +12,17 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Protocol
 
-from sagemaker_rl.job.hyperparameters import HyperparameterError, option
+from sagemaker_rl.job.hyperparameters import HyperparameterError, hyperparameter
 from sagemaker_rl.job.job_environment import gpus, instance_groups
 
 PRIMARY = "primary"
 SECONDARY = "secondary"
-BUCKET_NAME = re.compile("[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")
+_BUCKET_NAME = re.compile("[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")
 
-CONTROL_PORT = 6378
+_CONTROL_PORT = 6378
 """Where the master listens if its host name is all that is known (Ray's own port is 6379)."""
 
-NOTE = "cluster.json"
+_ANNOUNCEMENT_KEY = "cluster.json"
 
 
 # The instances of a cluster
@@ -32,14 +32,16 @@ NOTE = "cluster.json"
 class ClusterHyperparameters:
     """How the instances of one job, or of two, find each other."""
 
-    rl_cluster_type: str | None = option(
+    rl_cluster_type: str | None = hyperparameter(
         None, "primary (learns) or secondary (plays for it), where two jobs make one cluster"
     )
-    rl_num_instances_secondary: int | None = option(None, "instances of the secondary job")
-    s3_bucket: str | None = option(None, "bucket through which the instances find each other")
-    s3_prefix: str | None = option(None, "folder in it, one of its own for every run")
-    aws_region: str | None = option(None, "the bucket's region")
-    rl_join_minutes: float = option(15.0, "how long instances wait for each other")
+    rl_num_instances_secondary: int | None = hyperparameter(None, "instances of the secondary job")
+    s3_bucket: str | None = hyperparameter(
+        None, "bucket through which the instances find each other"
+    )
+    s3_prefix: str | None = hyperparameter(None, "folder in it, one of its own for every run")
+    aws_region: str | None = hyperparameter(None, "the bucket's region")
+    rl_join_minutes: float = hyperparameter(15.0, "how long instances wait for each other")
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,23 +53,23 @@ class Membership:
     lend it their processors.
     """
 
-    me: str
+    name: str
     host: str
     """This instance's host name within its job."""
-    master: str
-    master_host: str
-    others: tuple[str, ...]
+    head: str
+    head_host: str
+    workers: tuple[str, ...]
     """Everybody but the master; a secondary job's instances know of themselves alone."""
 
     @property
-    def is_master(self) -> bool:
+    def is_head(self) -> bool:
         """Whether this instance runs the training script."""
-        return self.me == self.master
+        return self.name == self.head
 
     @property
-    def alone(self) -> bool:
+    def is_single_instance(self) -> bool:
         """Whether this is the only instance."""
-        return self.is_master and not self.others
+        return self.is_head and not self.workers
 
     @classmethod
     def from_environment(
@@ -119,7 +121,7 @@ def _check(settings: ClusterHyperparameters, instances: int) -> None:
         raise HyperparameterError(
             f"rl_join_minutes must be more than 0, got {settings.rl_join_minutes}"
         )
-    if settings.s3_bucket is not None and not BUCKET_NAME.fullmatch(settings.s3_bucket):
+    if settings.s3_bucket is not None and not _BUCKET_NAME.fullmatch(settings.s3_bucket):
         raise HyperparameterError(
             f"s3_bucket must be the name of a bucket, got {settings.s3_bucket!r}; leave out s3:// "
             "and give the folder as s3_prefix"
@@ -198,12 +200,12 @@ class Discovery(Protocol):
     def find(self) -> ClusterRun:
         """The master that is announced, alive or not; or DiscoveryError with the reason."""
 
-    def why_not(self, run: ClusterRun, hello: Mapping[str, Any], address: str) -> str:
+    def rejection_reason(self, run: ClusterRun, hello: Mapping[str, Any], address: str) -> str:
         """Why a peer at ``address`` that says ``hello`` is not of the run; "" if it is."""
 
 
 @dataclass(frozen=True, slots=True)
-class HostNames:
+class HostNameDiscovery:
     """One job: every instance knows the others' host names.
 
     Peers prove that they belong here by coming from the address that their name resolves to;
@@ -211,7 +213,7 @@ class HostNames:
     """
 
     master_host: str
-    port: int = CONTROL_PORT
+    port: int = _CONTROL_PORT
 
     def announce(self, run: ClusterRun) -> None:
         """Nothing to do: the name says it all."""
@@ -223,7 +225,7 @@ class HostNames:
         """The master's address; run id and token come with its answer."""
         return ClusterRun("", "", _resolve(self.master_host), self.port)
 
-    def why_not(self, run: ClusterRun, hello: Mapping[str, Any], address: str) -> str:
+    def rejection_reason(self, run: ClusterRun, hello: Mapping[str, Any], address: str) -> str:
         """Compare addresses."""
         try:
             expected = _resolve(str(hello.get("host")))
@@ -232,7 +234,7 @@ class HostNames:
         return "" if address == expected else f"it comes from {address} instead of {expected}"
 
 
-class Bucket:
+class S3Discovery:
     """Two jobs, or one whose host names say nothing: the master leaves a note in S3.
 
     The note holds the run's id and secret, so anyone who may read it belongs to the run. A note of
@@ -246,7 +248,7 @@ class Bucket:
         from botocore.config import Config
 
         self._bucket = bucket
-        self._key = f"{prefix.strip('/')}/{NOTE}"
+        self._key = f"{prefix.strip('/')}/{_ANNOUNCEMENT_KEY}"
         self._region = region
         self._s3 = boto3.client(
             "s3",
@@ -278,7 +280,7 @@ class Bucket:
                 f"{self.place} is not a note of ours; use an s3_prefix of its own for every run"
             ) from None
 
-    def why_not(self, run: ClusterRun, hello: Mapping[str, Any], address: str) -> str:
+    def rejection_reason(self, run: ClusterRun, hello: Mapping[str, Any], address: str) -> str:
         """Compare run id and secret."""
         if hello.get("run_id") != run.run_id:
             return f"it looks for run {hello.get('run_id')}"

@@ -25,19 +25,19 @@ from ray._private import utils
 from ray._raylet import Config  # type: ignore[attr-defined]  # it is compiled
 
 from sagemaker_rl.cluster.rendezvous import ClusterError
-from sagemaker_rl.job.job_environment import say
+from sagemaker_rl.job.job_environment import log_line
 
-START_ATTEMPTS = 3
+_START_ATTEMPTS = 3
 """Of starts that failed: one that is only slow is waited for."""
 
-SLOW_SECONDS = 60.0
+_SLOW_START_S = 60.0
 """After which it is said that a start is slow."""
 
-STUCK_SECONDS = 90.0
+_START_TIMEOUT_S = 90.0
 """Without any CPU time, after which a start is taken to hang; a busy machine gives some."""
 
-STOP_SECONDS = 1.0
-STARTED = "Ray runtime started"
+_STOP_TIMEOUT_S = 1.0
+_STARTED = "Ray runtime started"
 
 _PR_SET_PDEATHSIG = 1
 
@@ -63,7 +63,7 @@ class RayNode:
         return cls([*flags, "--include-dashboard=false", "--disable-usage-stats", "--no-monitor"])
 
     @classmethod
-    def member(cls, address: str, ray_address: str, cpus: int) -> RayNode:
+    def worker(cls, address: str, ray_address: str, cpus: int) -> RayNode:
         """A node that joins the head at ``ray_address``."""
         return cls(
             [f"--address={ray_address}", f"--node-ip-address={address}", f"--num-cpus={cpus}"]
@@ -77,13 +77,15 @@ class RayNode:
         Raises:
             RayNodeError: it did not start.
         """
-        for attempt in range(1, START_ATTEMPTS + 1):
+        for attempt in range(1, _START_ATTEMPTS + 1):
             if self._started(give_up) or give_up():
                 return
             self.stop()
             last_words = " | ".join(line for line in self._last_words if line)
-            say(f"ray start failed, attempt {attempt} of {START_ATTEMPTS}: {last_words}")
-        raise RayNodeError(f"ray start failed {START_ATTEMPTS} times; its last words: {last_words}")
+            log_line(f"ray start failed, attempt {attempt} of {_START_ATTEMPTS}: {last_words}")
+        raise RayNodeError(
+            f"ray start failed {_START_ATTEMPTS} times; its last words: {last_words}"
+        )
 
     @property
     def running(self) -> bool:
@@ -96,7 +98,7 @@ class RayNode:
         if process is not None:
             process.terminate()
             with suppress(subprocess.TimeoutExpired):
-                process.wait(STOP_SECONDS)
+                process.wait(_STOP_TIMEOUT_S)
             # Whatever is left of it.
             with suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
@@ -128,14 +130,14 @@ class RayNode:
             if started.wait(0.1):
                 return True
             now = time.monotonic()
-            if now - worked > STUCK_SECONDS:
+            if now - worked > _START_TIMEOUT_S:
                 before, used, worked = used, _cpu_seconds(process.pid), now
                 if used <= before:
-                    self._last_words.append(f"it has done nothing for {STUCK_SECONDS:g} s")
+                    self._last_words.append(f"it has done nothing for {_START_TIMEOUT_S:g} s")
                     return False
-            if now - began > SLOW_SECONDS and not slow:
+            if now - began > _SLOW_START_S and not slow:
                 slow = True
-                say("Ray is slow to start on this busy machine; waiting for it")
+                log_line("Ray is slow to start on this busy machine; waiting for it")
         return False
 
     def _read(self, process: subprocess.Popen[str], started: threading.Event) -> None:
@@ -143,7 +145,7 @@ class RayNode:
         with process.stdout as lines:
             for line in lines:
                 self._last_words.append(line.strip())
-                if STARTED in line:
+                if _STARTED in line:
                     started.set()
 
 
@@ -199,31 +201,31 @@ def connected_ray(
         ray.shutdown()
 
 
-AUTH_VARIABLES = "RAY_AUTH_MODE", "RAY_AUTH_TOKEN_PATH"
+_AUTH_VARIABLES = "RAY_AUTH_MODE", "RAY_AUTH_TOKEN_PATH"
 
 
-def use_token(token: str, path: Path) -> None:
+def set_auth_token(token: str, path: Path) -> None:
     """Have Ray, in this process and its children, ask for ``token``; it is kept in ``path``."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.unlink(missing_ok=True)
     descriptor = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
     with os.fdopen(descriptor, "w") as file:
         file.write(token)
-    os.environ.update(zip(AUTH_VARIABLES, ("token", str(path.absolute())), strict=True))
+    os.environ.update(zip(_AUTH_VARIABLES, ("token", str(path.absolute())), strict=True))
     # Ray has read its configuration when it was imported; this is how it reads it again.
     Config.initialize("")
 
 
 @contextmanager
-def own_token() -> Iterator[None]:
+def private_auth_token() -> Iterator[None]:
     """Within, Ray asks for a token that only this process and its children can read."""
-    before = {name: os.environ.pop(name) for name in AUTH_VARIABLES if name in os.environ}
+    before = {name: os.environ.pop(name) for name in _AUTH_VARIABLES if name in os.environ}
     with tempfile.TemporaryDirectory(prefix="ray-token-") as folder:
-        use_token(secrets.token_hex(32), Path(folder) / "token")
+        set_auth_token(secrets.token_hex(32), Path(folder) / "token")
         try:
             yield
         finally:
-            for name in AUTH_VARIABLES:
+            for name in _AUTH_VARIABLES:
                 os.environ.pop(name, None)
             os.environ.update(before)
             Config.initialize("")

@@ -17,10 +17,10 @@ import ray
 from sagemaker_rl.cluster.ray_node import connected_ray
 from sagemaker_rl.cluster.rendezvous import ClusterError
 
-AHEAD = 2
+_TASKS_PER_CPU = 2
 """Tasks for each CPU, so that none waits for the next one's way."""
 
-COUNTING = 1.0
+_CPU_COUNT_INTERVAL_S = 1.0
 """Seconds after which CPUs are counted again: the answer takes longer than to hand out a task."""
 
 
@@ -42,15 +42,15 @@ class RayPool:
         except ClusterError as error:
             self._open.close()
             raise ConnectionError(error) from None
-        self.jobs, self._counted = AHEAD * cpus, time.monotonic()
+        self.jobs, self._counted = _TASKS_PER_CPU * cpus, time.monotonic()
         self._call = ray.remote(max_retries=-1)(_call)
         self._going: dict[Future[Any], ray.ObjectRef[Any]] = {}
 
     def submit(self, work: Callable[..., Any], /, *arguments: Any) -> Future[Any]:
-        """Begin a task; machines that have come or gone count within `COUNTING` seconds."""
-        if time.monotonic() > self._counted + COUNTING:
+        """Begin a task; machines that have come or gone count within `_CPU_COUNT_INTERVAL_S` seconds."""
+        if time.monotonic() > self._counted + _CPU_COUNT_INTERVAL_S:
             self._counted = time.monotonic()
-            self.jobs = AHEAD * max(1, int(ray.cluster_resources().get("CPU", 0)))
+            self.jobs = _TASKS_PER_CPU * max(1, int(ray.cluster_resources().get("CPU", 0)))
         task = self._call.remote(work, *arguments)
         future: Future[Any] = task.future()
         self._going[future] = task

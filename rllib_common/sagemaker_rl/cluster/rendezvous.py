@@ -19,29 +19,29 @@ from sagemaker_rl.cluster.membership import (
     Membership,
 )
 
-BEAT_SECONDS = 1.0
-SILENCE_SECONDS = 15.0
+_HEARTBEAT_INTERVAL_S = 1.0
+_HEARTBEAT_TIMEOUT_S = 15.0
 """A peer that says nothing for so long is lost; the end of its process is noticed at once."""
 
-LONGEST_LINE = 1 << 16
+_MAX_MESSAGE_BYTES = 1 << 16
 
-HELLO_SECONDS = 5.0
+_HELLO_TIMEOUT_S = 5.0
 """How long a worker waits for an answer before it knocks again."""
 
-POLL_SECONDS = 1.0
+_HEAD_POLL_INTERVAL_S = 1.0
 
 
 # Connections: messages, heartbeats, and a loss that is noticed
 
 
-class LinkError(ConnectionError):
+class ConnectionLostError(ConnectionError):
     """The peer is lost; the message says how."""
 
 
-class Link:
+class JsonConnection:
     """JSON objects, one a line, over a connected socket; any thread may send."""
 
-    def __init__(self, connection: socket.socket, silence: float = SILENCE_SECONDS) -> None:
+    def __init__(self, connection: socket.socket, silence: float = _HEARTBEAT_TIMEOUT_S) -> None:
         self._connection = connection
         self._silence = silence
         self._sending = threading.Lock()
@@ -62,7 +62,7 @@ class Link:
             with self._sending:
                 self._connection.sendall(line)
         except OSError as error:
-            raise LinkError(f"the connection broke ({error})") from None
+            raise ConnectionLostError(f"the connection broke ({error})") from None
 
     def receive(self) -> dict[str, Any]:
         """Wait for the next message that is not a heartbeat.
@@ -72,31 +72,33 @@ class Link:
         """
         while True:
             try:
-                line = self._lines.readline(LONGEST_LINE)
+                line = self._lines.readline(_MAX_MESSAGE_BYTES)
             except TimeoutError:
-                raise LinkError(f"it has said nothing for {self._silence:g} s") from None
+                raise ConnectionLostError(f"it has said nothing for {self._silence:g} s") from None
             except (OSError, ValueError) as error:
-                raise LinkError(f"the connection broke ({error})") from None
+                raise ConnectionLostError(f"the connection broke ({error})") from None
             if not line:
-                raise LinkError("it closed the connection without a word: its process has ended")
+                raise ConnectionLostError(
+                    "it closed the connection without a word: its process has ended"
+                )
             try:
                 message = json.loads(line)
             except ValueError:
-                raise LinkError("it does not speak our language") from None
+                raise ConnectionLostError("it does not speak our language") from None
             if not isinstance(message, dict):
-                raise LinkError("it does not speak our language")
+                raise ConnectionLostError("it does not speak our language")
             if message:
                 return message
 
-    def start_beating(self) -> None:
+    def start_heartbeat(self) -> None:
         """Send heartbeats, empty messages, from now on."""
         threading.Thread(target=self._beat, daemon=True).start()
 
     def _beat(self) -> None:
-        while not self._closed.wait(BEAT_SECONDS):
+        while not self._closed.wait(_HEARTBEAT_INTERVAL_S):
             try:
                 self.send({})
-            except LinkError:
+            except ConnectionLostError:
                 return
 
     def close(self) -> None:
@@ -118,22 +120,22 @@ class ClusterError(RuntimeError):
 
 @dataclass(slots=True)
 class _Peer:
-    link: Link
+    link: JsonConnection
     cpus: int
     ready: bool = False
 
 
-class Master:
+class ClusterHead:
     """The master's side: who has come, who is ready, who was lost and may come again."""
 
     def __init__(
-        self, others: Sequence[str], discovery: Discovery, address: str, ray_address: str
+        self, workers: Sequence[str], discovery: Discovery, address: str, ray_address: str
     ) -> None:
         self._discovery = discovery
         self._server = socket.create_server(("", discovery.port), backlog=128)
         self.run = ClusterRun.new(address, self._server.getsockname()[1])
         self.ray_address = ray_address
-        self._others = tuple(others)
+        self._others = tuple(workers)
         self._peers: dict[str, _Peer] = {}
         self._refused: dict[str, str] = {}
         self._lost: dict[str, str] = {}
@@ -174,7 +176,7 @@ class Master:
                 if len(ready) == len(self._others):
                     break
                 if not self._changed.wait(deadline - time.monotonic()):
-                    missing = f"after {seconds:g} s: {self._who_is_missing()}"
+                    missing = f"after {seconds:g} s: {self._missing_workers_message()}"
                     if not ready:
                         raise ClusterError(missing)
                     show(f"{missing}; beginning without, and an instance that comes later joins")
@@ -183,7 +185,7 @@ class Master:
             return sum(peer.cpus for peer in ready)
 
     @property
-    def all_here(self) -> bool:
+    def all_workers_ready(self) -> bool:
         """Whether all others are ready now."""
         with self._changed:
             peers = list(self._peers.values())
@@ -198,7 +200,7 @@ class Master:
             peers = list(self._peers.values())
         for peer in peers:
             # An instance that is lost already needs no message.
-            with suppress(LinkError):
+            with suppress(ConnectionLostError):
                 peer.link.send({"end": status, "reason": reason})
             peer.link.close()
         # Closing alone would leave it open until the next connection. Linux wakes the thread that
@@ -209,7 +211,7 @@ class Master:
         with suppress(DiscoveryError):
             self._discovery.withdraw(self.run)
 
-    def _who_is_missing(self) -> str:
+    def _missing_workers_message(self) -> str:
         never = [name for name in self._others if name not in self._peers]
         late = [name for name, peer in self._peers.items() if not peer.ready]
         parts = []
@@ -232,28 +234,28 @@ class Master:
     def _serve(self, connection: socket.socket) -> None:
         """One peer, from its first word to its last."""
         try:
-            link = Link(connection)
+            link = JsonConnection(connection)
         except OSError:
             connection.close()
             return
         with closing(link):
             try:
-                name = self._welcome(link)
-            except LinkError:
+                name = self._admit_worker(link)
+            except ConnectionLostError:
                 # A peer that only knocked may knock again.
                 return
             if name:
-                link.start_beating()
+                link.start_heartbeat()
                 self._listen(name, link)
 
-    def _welcome(self, link: Link) -> str:
+    def _admit_worker(self, link: JsonConnection) -> str:
         """Let a peer join, and return its name; or refuse it, and return ""."""
         hello = link.receive()
         name = str(hello.get("name"))
-        for_now = self._why_not(name, hello, link)
-        for_good = "" if for_now else self._why_never(name, hello)
+        for_now = self._rejection_reason(name, hello, link)
+        for_good = "" if for_now else self._permanent_rejection_reason(name, hello)
         if reason := for_now or for_good:
-            self._refuse(name, reason, bool(for_good))
+            self._record_rejection(name, reason, bool(for_good))
             link.send({"refused": reason, "for_good": bool(for_good)})
             return ""
         link.send({"run_id": self.run.run_id, "token": self.run.token, "ray": self.ray_address})
@@ -266,14 +268,14 @@ class Master:
             self._changed.notify_all()
         return name
 
-    def _why_not(self, name: str, hello: Mapping[str, Any], link: Link) -> str:
+    def _rejection_reason(self, name: str, hello: Mapping[str, Any], link: JsonConnection) -> str:
         """Why a peer cannot join now; "" if it can."""
-        reason = self._discovery.why_not(self.run, hello, link.peer_address)
+        reason = self._discovery.rejection_reason(self.run, hello, link.peer_address)
         if not reason and name in self._peers:
             reason = f"{name} is here already"
         return reason
 
-    def _why_never(self, name: str, hello: Mapping[str, Any]) -> str:
+    def _permanent_rejection_reason(self, name: str, hello: Mapping[str, Any]) -> str:
         """Why a peer of this run can never join: its job is not as large as was agreed."""
         mine, theirs = (_job_of(name, others) for others in (self._others, hello.get("others", [])))
         if name in mine and mine == theirs:
@@ -284,19 +286,19 @@ class Master:
             "the instance_count of the secondary job"
         )
 
-    def _refuse(self, name: str, reason: str, for_good: bool) -> None:
+    def _record_rejection(self, name: str, reason: str, for_good: bool) -> None:
         with self._changed:
             self._refused[name] = reason
             if for_good:
                 self._impossible = reason
                 self._changed.notify_all()
 
-    def _listen(self, name: str, link: Link) -> None:
+    def _listen(self, name: str, link: JsonConnection) -> None:
         while True:
             try:
                 message = link.receive()
-            except LinkError as error:
-                self._lose(name, link, str(error))
+            except ConnectionLostError as error:
+                self._on_worker_lost(name, link, str(error))
                 return
             if "ready" in message:
                 with self._changed:
@@ -307,7 +309,7 @@ class Master:
             elif "leaving" in message:
                 self._show(f"{name} leaves: {message['leaving']}")
 
-    def _lose(self, name: str, link: Link, reason: str) -> None:
+    def _on_worker_lost(self, name: str, link: JsonConnection, reason: str) -> None:
         with self._changed:
             if self._ended or self._peers[name].link is not link:
                 return
@@ -322,60 +324,60 @@ class Master:
 
 
 @dataclass(frozen=True, slots=True)
-class Joined:
+class ClusterWorker:
     """A worker's place in the cluster."""
 
-    link: Link
+    link: JsonConnection
     run_id: str
     token: str
     ray_address: str
 
 
-def join(me: Membership, discovery: Discovery, cpus: int, seconds: float) -> Joined:
+def join_cluster(me: Membership, discovery: Discovery, cpus: int, seconds: float) -> ClusterWorker:
     """Find the master and join its cluster.
 
     Raises:
         ClusterError: it did not appear in time, or it refuses this instance for good.
         BucketError: the note about the master cannot be read.
     """
-    hello = {"name": me.me, "host": me.host, "others": me.others, "cpus": cpus}
+    hello = {"name": me.name, "host": me.host, "others": me.workers, "cpus": cpus}
     deadline = time.monotonic() + seconds
     while True:
         try:
-            return _knock(discovery.find(), hello)
+            return _request_join(discovery.find(), hello)
         except BucketError:
             raise
-        except (DiscoveryError, LinkError, OSError) as error:
+        except (DiscoveryError, ConnectionLostError, OSError) as error:
             reason = error
         if time.monotonic() > deadline:
             raise ClusterError(
-                f"{me.master} did not come within {seconds:g} s: {reason}. Start both jobs with "
+                f"{me.head} did not come within {seconds:g} s: {reason}. Start both jobs with "
                 "the same settings, and let security groups pass all traffic between the instances"
             )
-        time.sleep(POLL_SECONDS)
+        time.sleep(_HEAD_POLL_INTERVAL_S)
 
 
-def _knock(run: ClusterRun, hello: Mapping[str, Any]) -> Joined:
-    connection = socket.create_connection((run.address, run.port), timeout=HELLO_SECONDS)
-    link = Link(connection)
+def _request_join(run: ClusterRun, hello: Mapping[str, Any]) -> ClusterWorker:
+    connection = socket.create_connection((run.address, run.port), timeout=_HELLO_TIMEOUT_S)
+    link = JsonConnection(connection)
     try:
         link.send({**hello, "run_id": run.run_id, "token": run.token})
-        connection.settimeout(HELLO_SECONDS)
+        connection.settimeout(_HELLO_TIMEOUT_S)
         answer = link.receive()
         if "refused" in answer:
             refused = f"the master at {run.address} refuses: {answer['refused']}"
-            raise ClusterError(refused) if answer.get("for_good") else LinkError(refused)
+            raise ClusterError(refused) if answer.get("for_good") else ConnectionLostError(refused)
         if not {"run_id", "token", "ray"} <= answer.keys():
-            raise LinkError(f"something else answers at {run.address}")
+            raise ConnectionLostError(f"something else answers at {run.address}")
         link.send({"joined": True})
-    except (ClusterError, LinkError):
+    except (ClusterError, ConnectionLostError):
         link.close()
         raise
-    connection.settimeout(SILENCE_SECONDS)
-    link.start_beating()
-    return Joined(link, str(answer["run_id"]), str(answer["token"]), str(answer["ray"]))
+    connection.settimeout(_HEARTBEAT_TIMEOUT_S)
+    link.start_heartbeat()
+    return ClusterWorker(link, str(answer["run_id"]), str(answer["token"]), str(answer["ray"]))
 
 
-def _job_of(name: str, others: Iterable[str]) -> set[str]:
-    """Those of ``others`` that are of the same job as ``name``."""
-    return {other for other in others if other.rpartition("/")[0] == name.rpartition("/")[0]}
+def _job_of(name: str, workers: Iterable[str]) -> set[str]:
+    """Those of ``workers`` that are of the same job as ``name``."""
+    return {other for other in workers if other.rpartition("/")[0] == name.rpartition("/")[0]}

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from battlesnake_gym.common.command_line import Parser, natural, positive, refuse, writable
-from sagemaker_rl.job.source_files import OURS
+from battlesnake_gym.common.command_line import Parser, natural, positive, print_error, writable
+from sagemaker_rl.job.source_files import PROJECT_DEPENDENCIES
 from sagemaker_rl.simulator.local_job import LocalJob, read_channels, read_hyperparameters
 
 
@@ -20,8 +20,8 @@ def parser() -> Parser:
     add = parser.add_argument
     add("entry_point", help="the script, such as train-mabs.py")
     add("--source-dir", type=Path, default=Path("rllib_src"), help="its folder")
-    add("--dependencies", type=Path, nargs="*", default=[Path(folder) for folder in OURS],
-        help=f"folders to put beside it ({' '.join(OURS)})")  # fmt: skip
+    add("--dependencies", type=Path, nargs="*", default=[Path(folder) for folder in PROJECT_DEPENDENCIES],
+        help=f"folders to put beside it ({' '.join(PROJECT_DEPENDENCIES)})")  # fmt: skip
     add("--instances", type=positive, default=1, help="instances of the job")
     add("--secondary", type=natural, default=0,
         help="instances of a secondary job that plays for this one (none)")  # fmt: skip
@@ -50,4 +50,4 @@ def main(argv: list[str] | None = None) -> int:
         )
         return job.fit()
     except ValueError as error:
-        return refuse("battlesnake-gym aws rehearse", error)
+        return print_error("battlesnake-gym aws rehearse", error)

@@ -23,7 +23,7 @@ from battlesnake_gym.common.suggestions import nearest
 CONFIG_PREFIX = "rl.training.config."
 """What follows it is a field of RLlib's configuration."""
 
-RENAMED = {
+LEGACY_RLLIB_NAMES = {
     "num_sgd_iter": "num_epochs",
     "sgd_minibatch_size": "minibatch_size",
     "train_batch_size": "train_batch_size_per_learner",
@@ -40,14 +40,14 @@ RENAMED = {
 }
 """What fields of it were called years ago, as published examples still spell them."""
 
-H = TypeVar("H")
+_H = TypeVar("_H")
 
 
 class HyperparameterError(ValueError):
     """A hyperparameter with an unknown name or an impossible value."""
 
 
-def option(default: Any, help_text: str, flag: str = "") -> Any:
+def hyperparameter(default: Any, help_text: str, flag: str = "") -> Any:
     """A field of a hyperparameter dataclass, with its line in ``--help``.
 
     Its ``flag`` is its name with dashes, unless another is given.
@@ -83,7 +83,7 @@ def _help(field: dataclasses.Field[Any]) -> str:
     return text if field.default in (None, False) else f"{text} (default: {field.default})"
 
 
-def own_arguments(argv: Sequence[str], environ: Mapping[str, str]) -> list[str]:
+def strip_sagemaker_arguments(argv: Sequence[str], environ: Mapping[str, str]) -> list[str]:
     """``argv`` without SageMaker's.
 
     ``sagemaker-training`` repeats all hyperparameters as flags, in a form that does not keep their
@@ -128,12 +128,12 @@ def parse(text: str) -> Any:
         return text
 
 
-def split(
+def split_rllib_overrides(
     values: Mapping[str, Any],
-    cls: type[H],
+    cls: type[_H],
     ignored: Iterable[str] = (),
     config_fields: Iterable[str] = ("lr",),
-) -> tuple[H, dict[str, Any]]:
+) -> tuple[_H, dict[str, Any]]:
     """The dataclass of plain hyperparameters, and the dotted ones without `CONFIG_PREFIX`.
 
     ``config_fields`` are names in RLlib's configuration to suggest for an unknown one.
@@ -156,11 +156,11 @@ def split(
     return cls(**plain), overrides
 
 
-def override_config(config: Any, overrides: Mapping[str, Any]) -> None:
+def apply_overrides(config: Any, overrides: Mapping[str, Any]) -> None:
     """Set fields of RLlib's ``config`` by dotted names.
 
     Raises:
-        HyperparameterError: as `split`.
+        HyperparameterError: as `split_rllib_overrides`.
     """
     known = {}
     for key, value in config.to_dict().items():
@@ -168,20 +168,20 @@ def override_config(config: Any, overrides: Mapping[str, Any]) -> None:
         public = key.removeprefix("_")
         if public == key or isinstance(getattr(type(config), public, None), property):
             known[public] = value
-    changed = override(known, overrides)
+    changed = resolve_overrides(known, overrides)
     if "model_config" in changed:  # one that was given whole leaves out what it does not change
         config.rl_module(model_config=config.model_config | changed.pop("model_config"))
     config.update_from_dict(changed)
 
 
-def override(config: dict[str, Any], overrides: Mapping[str, Any]) -> dict[str, Any]:
+def resolve_overrides(config: dict[str, Any], overrides: Mapping[str, Any]) -> dict[str, Any]:
     """The changed top-level entries of ``config`` after setting each dotted name to its value.
 
     A value must have the type of what it replaces, where that has one: an integer becomes a float
     where a float was.
 
     Raises:
-        HyperparameterError: as `split`.
+        HyperparameterError: as `split_rllib_overrides`.
     """
     changed: dict[str, Any] = {}
     for name, value in overrides.items():

@@ -19,16 +19,16 @@ from typing import Any
 
 from sagemaker_rl.job.hyperparameters import HyperparameterError
 
-OF_THE_SDK = ("code", "sm_drivers")
+_SDK_CHANNELS = ("code", "sm_drivers")
 """Channels in which the SageMaker SDK 3's `ModelTrainer` brings the sources and their starter."""
 
-PACKED = ".tar.gz"
+_ARCHIVE_SUFFIX = ".tar.gz"
 """What a job delivers ends so; SageMaker brings it to a channel as it is."""
 
-SIZES = {"medium": 2, "large": 2, "xlarge": 4}
+_VCPUS_BY_SIZE = {"medium": 2, "large": 2, "xlarge": 4}
 """vCPUs by the last word of an instance type; ``8xlarge`` has eight times those of ``xlarge``."""
 
-GPUS = {
+_GPUS_BY_FAMILY = {
     "g": {12: 4, 24: 4, 48: 8},
     "p2": {8: 8, 16: 16},
     "p3": {8: 4, 16: 8, 24: 8},
@@ -38,7 +38,7 @@ GPUS = {
 }
 """By family and size, where an instance has more than one."""
 
-METRICS = (
+LOGGED_METRICS = (
     "training_iteration",
     "time_total_s",
     "env_steps",
@@ -74,7 +74,7 @@ METRICS = (
 """What the log's line for an iteration shows, as far as it is known; SageMaker takes 40 at most."""
 
 METRIC_DEFINITIONS = [
-    {"Name": name, "Regex": rf"\b{name}=(-?[0-9.]+(?:e[+-]?[0-9]+)?)"} for name in METRICS
+    {"Name": name, "Regex": rf"\b{name}=(-?[0-9.]+(?:e[+-]?[0-9]+)?)"} for name in LOGGED_METRICS
 ]
 """``metric_definitions`` of an estimator: the patterns by which CloudWatch reads those lines.
 
@@ -83,14 +83,14 @@ METRIC_DEFINITIONS = [
 ['2']
 """
 
-REWARDS = ("episode_reward_mean", "episode_reward_max")
+_RLLIB_STYLE_METRICS = ("episode_reward_mean", "episode_reward_max")
 """What a line repeats at its end, as RLlib did years ago: ``RLEstimator`` looks for
 that with ``default_metric_definitions(RLToolkit.RAY)``, as published examples do."""
 
 FAILURE_FILE = Path("output") / "failure"
 """Under ``/opt/ml``. SageMaker shows its first 1024 characters as the job's ``FailureReason``."""
 
-NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+_DISK_FULL_ERRNOS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 """A full disk, a quota, a limit on a file's size."""
 
 
@@ -103,7 +103,7 @@ def base_folder(environ: Mapping[str, str] = os.environ) -> Path:
 
 
 @dataclass(frozen=True, slots=True)
-class Job:
+class JobPaths:
     """The folders of one training job; none is created here."""
 
     name: str
@@ -120,7 +120,7 @@ class Job:
     @classmethod
     def from_environment(
         cls, name: str, runs: Path = Path("runs"), environ: Mapping[str, str] = os.environ
-    ) -> Job:
+    ) -> JobPaths:
         """Folders as SageMaker names them, where it runs us; else all of them in ``runs/NAME``."""
         in_sagemaker = "SM_MODEL_DIR" in environ
         run = runs / name
@@ -145,7 +145,7 @@ class Job:
 def channel_names(environ: Mapping[str, str] = os.environ) -> list[str]:
     """The channels of this job; a preflight names them too, before there are folders."""
     found: list[str] = json.loads(environ.get("SM_CHANNELS") or "[]")
-    return [name for name in found if name not in OF_THE_SDK]
+    return [name for name in found if name not in _SDK_CHANNELS]
 
 
 def check_channels(read: Collection[str], environ: Mapping[str, str] = os.environ) -> None:
@@ -177,8 +177,8 @@ def channel_folder(name: str, environ: Mapping[str, str] = os.environ) -> Path |
     path = Path(where)
     if not path.is_dir() or not any(path.iterdir()):
         raise HyperparameterError(f"the data channel {name!r} is empty; look at its address in S3")
-    for packed in path.glob(f"*{PACKED}"):
-        target = path / packed.name.removesuffix(PACKED)
+    for packed in path.glob(f"*{_ARCHIVE_SUFFIX}"):
+        target = path / packed.name.removesuffix(_ARCHIVE_SUFFIX)
         try:
             with tarfile.open(packed) as archive:
                 archive.extractall(target, filter="data")
@@ -201,7 +201,7 @@ def vcpus(instance_type: str) -> int | None:
     match = re.fullmatch(r"ml\.[\w-]+\.(\d*)(medium|large|xlarge)", instance_type)
     if match is None:
         return None
-    return int(match[1] or 1) * SIZES[match[2]]
+    return int(match[1] or 1) * _VCPUS_BY_SIZE[match[2]]
 
 
 def gpus(instance_type: str) -> int:
@@ -214,7 +214,7 @@ def gpus(instance_type: str) -> int:
     if match is None:
         return 0
     family, generation, size = match.groups()
-    return GPUS.get(family + generation, GPUS["g"]).get(int(size or 1), 1)
+    return _GPUS_BY_FAMILY.get(family + generation, _GPUS_BY_FAMILY["g"]).get(int(size or 1), 1)
 
 
 def instance_groups(environ: Mapping[str, str]) -> list[dict[str, Any]]:
@@ -230,7 +230,7 @@ def instance_groups(environ: Mapping[str, str]) -> list[dict[str, Any]]:
 # The log
 
 
-def say(text: str) -> None:
+def log_line(text: str) -> None:
     """One line on stdout, at once."""
     sys.stdout.write(f"{text}\n")
     sys.stdout.flush()
@@ -244,9 +244,11 @@ def metric_line(numbers: Mapping[str, float]) -> str:
     >>> metric_line({"training_iteration": 2, "episode_reward_mean": -1.5})
     'training_iteration=2 episode_reward_mean=-1.5 (episode_reward_mean: -1.5)'
     """
-    shown = {name: numbers[name] for name in METRICS if math.isfinite(numbers.get(name, math.nan))}
+    shown = {
+        name: numbers[name] for name in LOGGED_METRICS if math.isfinite(numbers.get(name, math.nan))
+    }
     words = [f"{name}={value:.8g}" for name, value in shown.items()]
-    words += [f"({name}: {shown[name]:.8g})" for name in REWARDS if name in shown]
+    words += [f"({name}: {shown[name]:.8g})" for name in _RLLIB_STYLE_METRICS if name in shown]
     return " ".join(words)
 
 
@@ -256,7 +258,7 @@ def metric_line(numbers: Mapping[str, float]) -> str:
 def disk_is_full(error: BaseException | None) -> bool:
     """Whether ``error``, or what it came from, is that there was no room to write."""
     while error is not None:
-        if isinstance(error, OSError) and error.errno in NO_ROOM:
+        if isinstance(error, OSError) and error.errno in _DISK_FULL_ERRNOS:
             return True
         error = error.__cause__ or error.__context__
     return False

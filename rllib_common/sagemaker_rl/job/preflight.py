@@ -27,16 +27,16 @@ from typing import Any
 from botocore.exceptions import ClientError, ParamValidationError
 
 from sagemaker_rl.job.hyperparameters import parse
-from sagemaker_rl.job.job_environment import gpus, say
+from sagemaker_rl.job.job_environment import gpus, log_line
 from sagemaker_rl.job.source_files import (
-    START,
+    SCRIPT_COMMAND,
     bucket_and_key,
     compiled_files,
     with_compiled_parts,
 )
 
-DOCKERFILE = "deployment/training/Dockerfile"
-NO_SUCH_IMAGE = (
+_DOCKERFILE = "deployment/training/Dockerfile"
+_NO_SUCH_IMAGE = (
     "RepositoryNotFoundException",
     "ImageNotFoundException",
     "ParamValidationError",
@@ -60,7 +60,7 @@ def check(estimator: Any, inputs: Any = None) -> None:
     """
     estimator, tuned = _with_first_values(as_estimator(estimator))
     addresses = _addresses(inputs)
-    problems = [problem for look in CHECKS for problem in look(estimator)]
+    problems = [problem for look in _CHECKS for problem in look(estimator)]
     problems += [*_tuner(estimator, tuned), *_channels(estimator, addresses)]
     problems += _script(estimator, addresses)
     if problems:
@@ -130,8 +130,8 @@ def _sources(estimator: Any) -> Iterator[str]:
     script = Path(estimator.source_dir or ".") / estimator.entry_point
     if not script.is_file():
         yield f"there is no {script}; entry_point is a file in source_dir"
-    elif getattr(estimator, "deaf", False):
-        command = START.format(script=script.name)
+    elif getattr(estimator, "misses_sigterm", False):
+        command = SCRIPT_COMMAND.format(script=script.name)
         yield (
             "a shell would run between SageMaker and the script, so that a job that is asked to "
             f"stop delivers nothing; give SourceCode the command {command!r}"
@@ -148,13 +148,13 @@ def _sources(estimator: Any) -> Iterator[str]:
     if compiled := [path for folder in folders for path in compiled_files(folder)]:
         yield (
             f"the job would bring {compiled[0].name} along, which was compiled for this machine; "
-            "give the estimator **sagemaker_rl.job.source_files.cleaned(source_dir=..., "
+            "give the estimator **sagemaker_rl.job.source_files.copy_sources(source_dir=..., "
             "dependencies=...)"
         )
 
 
 def _names(estimator: Any) -> Iterator[str]:
-    for name in estimator.given if isinstance(estimator, Trainer) else ():
+    for name in estimator.given if isinstance(estimator, ModelTrainerAdapter) else ():
         if not re.fullmatch(r"\w+", name):
             yield (
                 f"the hyperparameter {name} would end the job, since the SDK 3 exports each in a "
@@ -164,7 +164,7 @@ def _names(estimator: Any) -> Iterator[str]:
 
 def _image(estimator: Any) -> Iterator[str]:
     session, uri = estimator.sagemaker_session, estimator.image_uri
-    build = f"build one from {DOCKERFILE} and push it (docs/sagemaker.md)"
+    build = f"build one from {_DOCKERFILE} and push it (docs/sagemaker.md)"
     if not uri:
         yield f"image_uri is missing, and SageMaker's own RLlib images end at Ray 1.6; {build}"
         return
@@ -188,7 +188,7 @@ def _image(estimator: Any) -> Iterator[str]:
             repositoryName=repository,
             imageIds=[image],
         )
-        if code in NO_SUCH_IMAGE:
+        if code in _NO_SUCH_IMAGE:
             yield f"there is no image {uri}; {build}"
 
 
@@ -387,7 +387,7 @@ def _script(estimator: Any, addresses: Mapping[str, str]) -> Iterator[str]:
         yield lines[-1]
         return
     for line in done.stdout.splitlines():
-        say(line)
+        log_line(line)
 
 
 def _error(call: Callable[..., Any], **arguments: Any) -> str:
@@ -405,7 +405,7 @@ def _error(call: Callable[..., Any], **arguments: Any) -> str:
 
 
 @dataclass
-class Trainer:
+class ModelTrainerAdapter:
     """What a `ModelTrainer` says of its job, under the names of version 2."""
 
     source_dir: str
@@ -424,7 +424,7 @@ class Trainer:
     subnets: list[str]
     security_group_ids: list[str]
     given: Mapping[str, Any]
-    deaf: bool
+    misses_sigterm: bool
     """Whether the script would not hear SIGTERM."""
 
     dependencies: tuple[str, ...] = ()
@@ -447,7 +447,7 @@ def as_estimator(given: Any) -> Any:
     limits, network = given.stopping_condition, given.networking
     words = shlex.split(getattr(source, "command", None) or "")
     script = next((word for word in words if word.endswith(".py")), None)
-    return Trainer(
+    return ModelTrainerAdapter(
         source_dir=str(source.source_dir or "."),
         entry_point=script or str(source.entry_script),
         image_uri=given.training_image,
@@ -464,7 +464,7 @@ def as_estimator(given: Any) -> Any:
         subnets=list(_of(network, "subnets") or ()),
         security_group_ids=list(_of(network, "security_group_ids") or ()),
         given=given.hyperparameters or {},
-        deaf=words[:1] != ["exec"],
+        misses_sigterm=words[:1] != ["exec"],
     )
 
 
@@ -482,7 +482,7 @@ def _is_json(text: str) -> bool:
     return True
 
 
-CHECKS: tuple[Callable[[Any], Iterator[str]], ...] = (
+_CHECKS: tuple[Callable[[Any], Iterator[str]], ...] = (
     _instances,
     _sources,
     _names,

@@ -17,7 +17,7 @@ def check_cpus(config: AlgorithmConfig, cpus: int) -> None:
     Raises:
         HyperparameterError: there are not enough CPUs.
     """
-    most, others = most_workers(config, cpus), _other_processes(config)
+    most, others = max_env_runners(config, cpus), _reserved_cpus(config)
     if not 0 <= config.num_env_runners <= most:
         also = f", {others} go to learners and evaluation" if others else ""
         raise HyperparameterError(
@@ -27,20 +27,20 @@ def check_cpus(config: AlgorithmConfig, cpus: int) -> None:
         )
 
 
-def most_workers(config: AlgorithmConfig, cpus: int) -> int:
+def max_env_runners(config: AlgorithmConfig, cpus: int) -> int:
     """How many runners fit on this number of CPUs, one of which is the driver's."""
     # On a single CPU one runner may share it with the driver.
-    left = max(cpus - 1, 1) - _other_processes(config)
+    left = max(cpus - 1, 1) - _reserved_cpus(config)
     return max(int(left / (config.num_cpus_per_env_runner or 1)), 0)
 
 
-def _other_processes(config: AlgorithmConfig) -> int:
+def _reserved_cpus(config: AlgorithmConfig) -> int:
     """CPUs that learners and evaluation take."""
     learners: int = config.num_learners if config.num_gpus_per_learner == 0 else 0
     return learners + (config.evaluation_num_env_runners or 0)
 
 
-def check_driver(environ: Mapping[str, str]) -> None:
+def check_cuda_driver(environ: Mapping[str, str]) -> None:
     """Refuse an instance of a job whose GPUs torch cannot use: CPUs would train at their price.
 
     Raises:

@@ -17,10 +17,10 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, TypedDict
 
-COMPILED = (".so", ".pyd", ".dylib", ".dll", ".o", ".a")
+_COMPILED = (".so", ".pyd", ".dylib", ".dll", ".o", ".a")
 """How files end that only the system and processor that they were compiled on can use."""
 
-OURS = ("rllib_common/sagemaker_rl", "battlesnake_gym", "heuristics")
+PROJECT_DEPENDENCIES = ("rllib_common/sagemaker_rl", "battlesnake_gym", "heuristics")
 """Folders of a clone that this project's scripts need beside them."""
 
 
@@ -40,15 +40,15 @@ def is_wanted(path: PathLike[str] | str) -> bool:
     (False, False)
     """
     path = Path(path)
-    return path.name != "__pycache__" and path.suffix not in (*COMPILED, ".pyc")
+    return path.name != "__pycache__" and path.suffix not in (*_COMPILED, ".pyc")
 
 
 def compiled_files(folder: Path) -> Iterator[Path]:
     """All files in the folder that were compiled for one system and processor."""
-    return (path for path in sorted(folder.rglob("*")) if path.suffix in COMPILED)
+    return (path for path in sorted(folder.rglob("*")) if path.suffix in _COMPILED)
 
 
-def cleaned(
+def copy_sources(
     *, source_dir: PathLike[str] | str, dependencies: Iterable[PathLike[str] | str] = ()
 ) -> Sources:
     """Copies of the folders of a job without compiled files, as arguments of its estimator::
@@ -80,12 +80,12 @@ def cleaned(
     }
 
 
-START = "exec python3 {script}"
+SCRIPT_COMMAND = "exec python3 {script}"
 """The ``command`` with which `ModelTrainer` runs a script so that it hears SIGTERM: by its
 ``entry_script``, the shell above would keep it from a job that is asked to stop."""
 
 
-def together(
+def merge_source_dir(
     *, source_dir: PathLike[str] | str, dependencies: Iterable[PathLike[str] | str] = ()
 ) -> str:
     """One folder with all of a job's, for the SageMaker SDK 3, which takes but one::
@@ -95,12 +95,12 @@ def together(
             command=START.format(script="train-mabs.py"),
         )
 
-    As with `cleaned`, without compiled files, as they are now, and gone when this process ends.
+    As with `copy_sources`, without compiled files, as they are now, and gone when this process ends.
 
     Raises:
-        ValueError: as `cleaned`.
+        ValueError: as `copy_sources`.
     """
-    parts = cleaned(source_dir=source_dir, dependencies=dependencies)
+    parts = copy_sources(source_dir=source_dir, dependencies=dependencies)
     for folder in map(Path, parts["dependencies"]):
         shutil.copytree(folder, Path(parts["source_dir"]) / folder.name)
     return parts["source_dir"]
@@ -138,7 +138,7 @@ def bucket_and_key(address: str) -> tuple[str, str]:
     return bucket, key.rstrip("/")
 
 
-def fetch(estimator: Any, run: Path) -> Path:
+def download_artifacts(estimator: Any, run: Path) -> Path:
     """Unpack what a finished job has left in S3, as ``battlesnake-gym train`` leaves a run.
 
     ``run`` gets ``progress.csv``, ``tensorboard/`` and, in ``model/``, the policy with its

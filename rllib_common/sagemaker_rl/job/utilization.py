@@ -11,7 +11,7 @@ from sagemaker_rl.job.job_environment import gpus, instance_groups, vcpus
 
 
 @dataclass(frozen=True, slots=True)
-class Use:
+class Utilization:
     """What a training keeps busy where there is enough of it; what is left idles."""
 
     cpus: float
@@ -19,25 +19,27 @@ class Use:
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class InstanceGroup:
     """Equal instances of a job, with the vCPUs and GPUs of each."""
 
-    kind: str
+    instance_type: str
     instances: int
     cpus: int
     gpus: int
 
 
-def groups_of(environ: Mapping[str, str]) -> list[Group]:
+def instance_capacities(environ: Mapping[str, str]) -> list[InstanceGroup]:
     """Those of this job, the ones with GPUs first; none where a type's name shows no vCPUs."""
     named = [(one["instance_type"], len(one["hosts"])) for one in instance_groups(environ)]
-    counted = [Group(kind, count, vcpus(kind) or 0, gpus(kind)) for kind, count in named]
+    counted = [InstanceGroup(kind, count, vcpus(kind) or 0, gpus(kind)) for kind, count in named]
     if not all(group.cpus for group in counted):
         return []
     return sorted(counted, key=lambda group: not group.gpus)
 
 
-def shown(groups: list[Group], use: Use, allowed: bool, runners_named: bool = False) -> list[str]:
+def utilization_report(
+    groups: list[InstanceGroup], use: Utilization, allowed: bool, runners_named: bool = False
+) -> list[str]:
     """A line for each group: what of it would work.
 
     Raises:
@@ -51,7 +53,7 @@ def shown(groups: list[Group], use: Use, allowed: bool, runners_named: bool = Fa
         work, learn = min(cpus, all_cpus), min(learning, all_gpus)
         cpus, learning = cpus - work, learning - learn
         enough = math.ceil(max(work / group.cpus, learn / max(group.gpus, 1)))
-        line = f"{group.kind}: {work:.1f} of {all_cpus} vCPUs would work ({work / all_cpus:.0%})"
+        line = f"{group.instance_type}: {work:.1f} of {all_cpus} vCPUs would work ({work / all_cpus:.0%})"
         if group.gpus:
             line += f", {learn:g} of {all_gpus} GPUs ({learn / all_gpus:.0%})"
         if group.instances > 1:

@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-FACTS_FILE = "facts.json"
+CHECKPOINT_METADATA_FILE = "facts.json"
 """In every checkpoint: what it was trained on and how far (the launcher's ``describe``)."""
 
 _FILES = "files"
@@ -26,7 +26,7 @@ _FILES = "files"
 _PREFIX = "checkpoint_"
 _UNFINISHED = ".unfinished"
 
-NUMBERS = {
+_SAFE_GLOBALS = {
     ("collections", "OrderedDict"),
     ("numpy", "dtype"),
     ("numpy", "ndarray"),
@@ -42,7 +42,7 @@ NUMBERS = {
 }
 """What a pickle of numbers names: module and name."""
 
-UNREAD = ("class_and_ctor_args.pkl", "*.msgpack")
+IGNORED_FILES = ("class_and_ctor_args.pkl", "*.msgpack")
 """Files of a checkpoint that build objects, or, as RLlib reads msgpack, may hold pickles."""
 
 
@@ -74,7 +74,7 @@ def save(
         for path in files:
             shutil.copy(path, draft)
         facts = {**facts, _FILES: _sizes(draft)}
-        (draft / FACTS_FILE).write_text(json.dumps(facts, indent=2) + "\n")
+        (draft / CHECKPOINT_METADATA_FILE).write_text(json.dumps(facts, indent=2) + "\n")
     except BaseException:
         shutil.rmtree(draft, ignore_errors=True)  # a full disk has no room for it
         raise
@@ -102,25 +102,25 @@ def find(path: Path) -> Path:
     Raises:
         CheckpointError: there is none.
     """
-    if (path / FACTS_FILE).is_file():
+    if (path / CHECKPOINT_METADATA_FILE).is_file():
         return path
     found = newest(path / "checkpoints") or newest(path)
     if found is None:
         raise CheckpointError(
             f"{path} is neither a checkpoint nor a folder with one; "
-            f"a checkpoint is a folder with a {FACTS_FILE}, a run has them under checkpoints/"
+            f"a checkpoint is a folder with a {CHECKPOINT_METADATA_FILE}, a run has them under checkpoints/"
         )
     return found
 
 
-def read_facts(checkpoint: Path) -> dict[str, Any]:
+def read_metadata(checkpoint: Path) -> dict[str, Any]:
     """The facts that `save` was given about the checkpoint."""
-    facts: dict[str, Any] = json.loads((checkpoint / FACTS_FILE).read_text())
+    facts: dict[str, Any] = json.loads((checkpoint / CHECKPOINT_METADATA_FILE).read_text())
     facts.pop(_FILES, None)
     return facts
 
 
-def check_same(checkpoint: Path, now: Mapping[str, Any]) -> None:
+def check_compatible(checkpoint: Path, now: Mapping[str, Any]) -> None:
     """Refuse a checkpoint whose ``"identity"`` differs from that of the experiment of ``now``.
 
     Raises:
@@ -128,7 +128,7 @@ def check_same(checkpoint: Path, now: Mapping[str, Any]) -> None:
     """
     # Through JSON as the other was: a tuple comes back as a list.
     wanted = json.loads(json.dumps(now["identity"]))
-    then = read_facts(checkpoint)["identity"]
+    then = read_metadata(checkpoint)["identity"]
     differences = [
         f"{name} is {json.dumps(wanted.get(name))} but was {json.dumps(then.get(name))}"
         for name in {**wanted, **then}
@@ -152,7 +152,7 @@ def _sizes(checkpoint: Path) -> dict[str, int]:
 
 def _is_whole(checkpoint: Path) -> bool:
     try:
-        wanted = json.loads((checkpoint / FACTS_FILE).read_text()).get(_FILES, {})
+        wanted = json.loads((checkpoint / CHECKPOINT_METADATA_FILE).read_text()).get(_FILES, {})
     except (OSError, ValueError):
         return False
     sizes = _sizes(checkpoint)
@@ -178,7 +178,7 @@ class _Reader(pickle.Unpickler):
         return super().find_class(module_name, global_name)
 
 
-def load_numbers(path: Path, also: Collection[tuple[str, str]] = ()) -> Any:
+def load_numeric_pickle(path: Path, also: Collection[tuple[str, str]] = ()) -> Any:
     """The numbers in a pickle, or what is made of ``also`` (module, name) as well.
 
     Raises:
@@ -186,7 +186,7 @@ def load_numbers(path: Path, also: Collection[tuple[str, str]] = ()) -> Any:
     """
     try:
         with path.open("rb") as file:
-            return _Reader(file, {*NUMBERS, *also}).load()
+            return _Reader(file, {*_SAFE_GLOBALS, *also}).load()
     except OSError as error:
         raise CheckpointError(f"{path} cannot be read: {error.strerror}") from error
     except Exception as error:  # a damaged pickle may raise anything
@@ -208,7 +208,7 @@ def _load_weights(path: Path) -> None:
 
 
 @contextmanager
-def without_code(checkpoint: Path) -> Iterator[Path]:
+def numbers_only_copy(checkpoint: Path) -> Iterator[Path]:
     """A copy of ``checkpoint`` whose pickles hold numbers alone, for the time of the context.
 
     So do torch's own files (``.pt``), as torch itself checks.
@@ -218,10 +218,10 @@ def without_code(checkpoint: Path) -> Iterator[Path]:
     """
     with tempfile.TemporaryDirectory(prefix="checkpoint-") as folder:
         copy = Path(folder) / checkpoint.name
-        shutil.copytree(checkpoint, copy, ignore=shutil.ignore_patterns(*UNREAD))
+        shutil.copytree(checkpoint, copy, ignore=shutil.ignore_patterns(*IGNORED_FILES))
         for path in sorted((*copy.rglob("*.pkl"), *copy.rglob("*.pt"))):
             try:
-                _load_weights(path) if path.suffix == ".pt" else load_numbers(path)
+                _load_weights(path) if path.suffix == ".pt" else load_numeric_pickle(path)
             except CheckpointError as error:
                 shown = str(error).replace(str(copy), str(checkpoint))
                 raise CheckpointError(f"{shown}; --trust reads it all the same") from error

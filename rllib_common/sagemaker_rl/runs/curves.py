@@ -26,23 +26,23 @@ from tensorboardX.summary import hparams, scalar  # type: ignore[import-untyped]
 
 from battlesnake_gym.common.run_dir import CSV_FILE, ITERATION, read_progress
 
-MOST_NAMED = 12
+_MAX_MAIN_CURVES = 12
 """Curves on TensorBoard's first page: as many as it shows at once."""
 
-NAMED, GAME, PROGRESS, OTHERS = "curves", "game", "progress", "rllib"
+_MAIN_TAG, _GAME_TAG, _PROGRESS_TAG, _RLLIB_TAG = "curves", "game", "progress", "rllib"
 """Groups in TensorBoard, which shows them by the alphabet and opens the first two."""
 
-PLAYED = "env_runners/num_env_steps_sampled_lifetime"
-"""The result in the group `PROGRESS`; where there is no `GAME`, it comes before `OTHERS`."""
+ENV_STEPS_RESULT = "env_runners/num_env_steps_sampled_lifetime"
+"""The result in the group `_PROGRESS_TAG`; where there is no `_GAME_TAG`, it comes before `_RLLIB_TAG`."""
 
-ELO, MEASURED_AT = "elo", "elo_cpu_minutes"
+_ELO, _ELO_X_RESULT = "elo", "elo_cpu_minutes"
 """Results of a run that plays the ladder: its strength, and the CPU minutes of training by then.
-TensorBoard shows one over the other in the group `PROGRESS`, with CPU seconds for steps."""
+TensorBoard shows one over the other in the group `_PROGRESS_TAG`, with CPU seconds for steps."""
 
-CONFIG = "config/"
+_CONFIG = "config/"
 """What RLlib repeats of its configuration in each result."""
 
-COPY_SECONDS = 30.0
+_COPY_INTERVAL_S = 30.0
 """How often TensorBoard's file goes where it is uploaded from."""
 
 
@@ -64,10 +64,10 @@ class Curves:
     ``columns`` maps the CSV's column names to keys of the results as `flatten` gives them; absent
     numbers are left empty. Rows after iteration ``resumed_at`` are dropped at the start: they
     belong to work that no checkpoint has. ``named`` maps what TensorBoard's first curves are
-    called, `MOST_NAMED` at most with that of `PLAYED`, to keys of the results, and ``settings`` are
+    called, `_MAX_MAIN_CURVES` at most with that of `ENV_STEPS_RESULT`, to keys of the results, and ``settings`` are
     the hyperparameters.
     Where an ``intermediate`` folder is given, it gets a copy of TensorBoard's file every
-    `COPY_SECONDS`: ``sagemaker-training`` uploads what is closed there to S3 while the job runs.
+    `_COPY_INTERVAL_S`: ``sagemaker-training`` uploads what is closed there to S3 while the job runs.
     """
 
     def __init__(
@@ -80,11 +80,13 @@ class Curves:
         settings: Mapping[str, Any] | None = None,
         intermediate: Path | None = None,
     ) -> None:
-        self._tags = {PLAYED: f"{PROGRESS}/turns_played"} | {
-            key: f"{NAMED}/{name}" for name, key in (named or {}).items() if key != PLAYED
+        self._tags = {ENV_STEPS_RESULT: f"{_PROGRESS_TAG}/turns_played"} | {
+            key: f"{_MAIN_TAG}/{name}"
+            for name, key in (named or {}).items()
+            if key != ENV_STEPS_RESULT
         }
-        if len(self._tags) > MOST_NAMED:
-            raise ValueError(f"{len(self._tags)} curves are named, and {MOST_NAMED} may be")
+        if len(self._tags) > _MAX_MAIN_CURVES:
+            raise ValueError(f"{len(self._tags)} curves are named, and {_MAX_MAIN_CURVES} may be")
         folder.mkdir(parents=True, exist_ok=True)
         self._resumed_at = resumed_at
         self._path = folder / CSV_FILE
@@ -125,28 +127,28 @@ class Curves:
                 _text(numbers.get(key, math.nan)) for key in self._columns.values()
             )
         for key, number in numbers.items():
-            if math.isfinite(number) and not key.startswith(CONFIG):
-                tag = self._tags.get(key, f"{OTHERS}/{key}")
+            if math.isfinite(number) and not key.startswith(_CONFIG):
+                tag = self._tags.get(key, f"{_RLLIB_TAG}/{key}")
                 self._write_event(int(numbers[ITERATION]), summary=scalar(tag, number))
         self._add_elo(numbers)
         self._board.flush()
-        if time.monotonic() - self._copied > COPY_SECONDS:
+        if time.monotonic() - self._copied > _COPY_INTERVAL_S:
             self._copy()
 
     def _add_elo(self, numbers: Mapping[str, float], later_than: int = 0) -> None:
         """Write a measurement once, at its CPU seconds, if these are ``later_than``."""
-        at = numbers.get(MEASURED_AT, math.nan)
+        at = numbers.get(_ELO_X_RESULT, math.nan)
         if math.isfinite(at) and at != self._measured_at:
             self._measured_at = at
             if (seconds := round(60 * at)) > later_than:
-                tag = f"{PROGRESS}/{ELO}_over_cpu_seconds"
-                self._write_event(seconds, summary=scalar(tag, numbers[ELO]))
+                tag = f"{_PROGRESS_TAG}/{_ELO}_over_cpu_seconds"
+                self._write_event(seconds, summary=scalar(tag, numbers[_ELO]))
 
-    def add_film(self, gif: bytes, iteration: int) -> None:
+    def add_animation(self, gif: bytes, iteration: int) -> None:
         """Show a game."""
         width, height = struct.unpack("<HH", gif[6:10])
         image = Summary.Image(height=height, width=width, colorspace=3, encoded_image_string=gif)
-        value = Summary.Value(tag=f"{GAME}/against_itself", image=image)
+        value = Summary.Value(tag=f"{_GAME_TAG}/against_itself", image=image)
         self._write_event(iteration, summary=Summary(value=[value]))
         self._board.flush()
 

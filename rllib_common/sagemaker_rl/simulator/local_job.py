@@ -29,19 +29,19 @@ from sagemaker_rl.job.hyperparameters import HyperparameterError, parse
 from sagemaker_rl.job.job_environment import FAILURE_FILE
 from sagemaker_rl.job.source_files import is_wanted, with_compiled_parts
 
-BUCKET = "sagemaker-local"
+_BUCKET = "sagemaker-local"
 REGION = "us-east-1"
-CHANNEL = {
+_CHANNEL = {
     "TrainingInputMode": "File",
     "S3DistributionType": "FullyReplicated",
     "RecordWrapperType": "None",
 }
 """What ``inputdataconfig.json`` says of each channel of a rehearsal."""
 
-ROOT = "/opt/ml"
+_ROOT = "/opt/ml"
 """Where a job's folders are on a real instance."""
 
-DRIVERS = "sm_drivers"
+_DRIVERS = "sm_drivers"
 """The channel with which the SDK 3 brings the programs that start a script."""
 
 
@@ -60,7 +60,7 @@ class Instance:
     """The job's instance groups, as ``resourceconfig.json`` lists them."""
     program: Sequence[str] = ()
     """What runs instead of ``sagemaker-training``, as the SDK 3 has it: of the container that has
-    `ROOT`, the files of the channel `DRIVERS` included."""
+    `_ROOT`, the files of the channel `_DRIVERS` included."""
     process: subprocess.Popen[str] | None = field(default=None, repr=False)
 
     @property
@@ -95,7 +95,7 @@ class Instance:
         for name, content in (
             ("hyperparameters", encoded),
             ("resourceconfig", resources),
-            ("inputdataconfig", dict.fromkeys(self.channels, CHANNEL)),
+            ("inputdataconfig", dict.fromkeys(self.channels, _CHANNEL)),
         ):
             (config / f"{name}.json").write_text(json.dumps(content, indent=2))
 
@@ -111,10 +111,10 @@ class Instance:
             program = "trap '' TERM; exec \"$0\" -m sagemaker_training.cli.train"
             return ["sh", "-c", program, sys.executable]
         here = str(self.folder.absolute())
-        for path in self.channel(DRIVERS).rglob("*"):
+        for path in self.channel(_DRIVERS).rglob("*"):
             if path.suffix in (".py", ".sh"):
-                path.write_text(path.read_text().replace(ROOT, here))
-        return [word.replace(ROOT, here) for word in self.program]
+                path.write_text(path.read_text().replace(_ROOT, here))
+        return [word.replace(_ROOT, here) for word in self.program]
 
     def start(self, job: str, environment: Mapping[str, str]) -> None:
         """Run the job's program."""
@@ -250,12 +250,12 @@ class LocalJob:
 
     def _instances(self) -> list[Instance]:
         count = self.instances + self.secondary
-        meeting = {"s3_bucket": BUCKET, "s3_prefix": self.folder.name, "aws_region": REGION}
+        meeting = {"s3_bucket": _BUCKET, "s3_prefix": self.folder.name, "aws_region": REGION}
         common = {
             **(meeting if count > 1 else {}),
             **self.hyperparameters,
             "sagemaker_program": self.entry_point,
-            "sagemaker_submit_directory": f"s3://{BUCKET}/{self._source_key}",
+            "sagemaker_submit_directory": f"s3://{_BUCKET}/{self._source_key}",
             "sagemaker_region": REGION,
         }
         if self.secondary == 0:
@@ -270,7 +270,7 @@ class LocalJob:
         for prefix, number, values in jobs:
             hosts = [f"algo-{i + 1}" for i in range(number)]
             for host in hosts:
-                cpus = share_of_cpus(len(made), count)
+                cpus = cpus_of_instance(len(made), count)
                 folder = self.folder / prefix / host
                 names = tuple(self.channels)
                 made.append(Instance(f"{prefix}{host}", folder, hosts, values, cpus, names))
@@ -281,10 +281,10 @@ class LocalJob:
         return f"{self.folder.name}/source/sourcedir.tar.gz"
 
     def _upload(self, environment: Mapping[str, str]) -> None:
-        packed = pack(self.source_dir, self.dependencies)
+        packed = pack_sources(self.source_dir, self.dependencies)
         client = _client(environment)
-        client.create_bucket(Bucket=BUCKET)
-        client.put_object(Bucket=BUCKET, Key=self._source_key, Body=packed)
+        client.create_bucket(Bucket=_BUCKET)
+        client.put_object(Bucket=_BUCKET, Key=self._source_key, Body=packed)
 
     def _pack_model(self, model_dir: Path) -> None:
         target = self.folder / "model.tar.gz"
@@ -300,16 +300,16 @@ def pack_folder(folder: Path, target: Path) -> None:
     draft.replace(target)
 
 
-def share_of_cpus(position: int, instances: int) -> set[int]:
+def cpus_of_instance(position: int, instances: int) -> set[int]:
     """The CPUs of the instance at ``position`` of those that share this machine."""
     cpus = sorted(os.sched_getaffinity(0))
     return set(cpus[position::instances]) or {cpus[position % len(cpus)]}
 
 
-def pack(source_dir: Path, dependencies: Sequence[Path]) -> bytes:
+def pack_sources(source_dir: Path, dependencies: Sequence[Path]) -> bytes:
     """``sourcedir.tar.gz`` as the SageMaker SDK makes it: dependencies flat beside the script.
 
-    What was compiled here stays here, as with `files.cleaned`.
+    What was compiled here stays here, as with `files.copy_sources`.
     """
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w:gz", compresslevel=1) as archive:

@@ -40,13 +40,13 @@ except ImportError:
 
 from sagemaker_rl.simulator.local_job import REGION, aws
 from sagemaker_rl.simulator.training_jobs import FAILED, Services
-from sagemaker_rl.simulator.tuning_jobs import RehearsedSageMaker
+from sagemaker_rl.simulator.tuning_jobs import SimulatedSageMaker
 
 IMAGE = "battlesnake-training"
 """The repository of the training image, as docs/sagemaker.md names it."""
 
 ROLE = "rehearsal"
-TRUST = {
+_TRUST = {
     "Version": "2012-10-17",
     "Statement": [
         {
@@ -69,7 +69,7 @@ MANIFEST = {
 """An image of nothing: jobs run in this Python environment."""
 
 
-class RehearsalSession(Session):  # type: ignore[misc]
+class SimulatedSession(Session):  # type: ignore[misc]
     """A ``sagemaker_session`` whose jobs run here and cost nothing.
 
     The account is new in every Python process: it has a role, a training image and the default
@@ -89,7 +89,7 @@ class RehearsalSession(Session):  # type: ignore[misc]
             region_name=REGION,
         )
         services = Services(account.client("s3"), account.client("cloudwatch"), environment)
-        self._jobs = account.sagemaker = RehearsedSageMaker(Path(folder).absolute(), services)
+        self._jobs = account.sagemaker = SimulatedSageMaker(Path(folder).absolute(), services)
         resources.callback(self._jobs.kill_all)
         self._resources = resources
         atexit.register(self.close)
@@ -101,7 +101,7 @@ class RehearsalSession(Session):  # type: ignore[misc]
                 "SageMaker": {"PythonSDK": {"Modules": {"TelemetryOptOut": True}}},
             },
         )
-        _furnish(account)
+        _create_defaults(account)
 
     def close(self) -> None:
         """End all jobs and the account."""
@@ -186,12 +186,12 @@ class _Account(boto3.Session):  # type: ignore[misc]
         return super().resource(service_name, *args, **options | {"endpoint_url": self._url})
 
 
-def _furnish(account: _Account) -> None:
+def _create_defaults(account: _Account) -> None:
     """Make what a real account must have before its first job: role, image, S3 for its VPC."""
     iam, ecr, ec2 = (account.client(name) for name in ("iam", "ecr", "ec2"))
     if ROLE in [role["RoleName"] for role in iam.list_roles()["Roles"]]:
         return  # by another session of this process
-    iam.create_role(RoleName=ROLE, AssumeRolePolicyDocument=json.dumps(TRUST))
+    iam.create_role(RoleName=ROLE, AssumeRolePolicyDocument=json.dumps(_TRUST))
     ecr.create_repository(repositoryName=IMAGE)
     ecr.put_image(repositoryName=IMAGE, imageTag="latest", imageManifest=json.dumps(MANIFEST))
     (vpc,) = ec2.describe_vpcs()["Vpcs"]

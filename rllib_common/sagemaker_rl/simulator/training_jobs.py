@@ -20,19 +20,19 @@ from botocore.validate import validate_parameters
 from sagemaker_rl.cluster.membership import SECONDARY
 from sagemaker_rl.job.hyperparameters import parse
 from sagemaker_rl.job.source_files import bucket_and_key
-from sagemaker_rl.simulator.local_job import REGION, Instance, pack_folder, share_of_cpus
+from sagemaker_rl.simulator.local_job import REGION, Instance, cpus_of_instance, pack_folder
 
-METRICS_NAMESPACE = "/aws/sagemaker/TrainingJobs"
-MOST_METRICS = 500
+_METRICS_NAMESPACE = "/aws/sagemaker/TrainingJobs"
+_MOST_METRICS = 500
 """In one request to CloudWatch, which takes 1000."""
-WHOLE = "FullyReplicated"
+_FULLY_REPLICATED = "FullyReplicated"
 """Each instance gets all data of a channel."""
 COMPLETED, FAILED, STOPPED, IN_PROGRESS = "Completed", "Failed", "Stopped", "InProgress"
-OUT_OF_TIME = "MaxRuntimeExceeded"
+_OUT_OF_TIME = "MaxRuntimeExceeded"
 """The secondary status of a job that is stopped because its ``max_run`` is over."""
-LONGEST = 86_400
+_DEFAULT_MAX_RUNTIME_S = 86_400
 """Seconds of a job that names no ``MaxRuntimeInSeconds``, as in AWS."""
-GRACE = 120.0
+_STOP_GRACE_S = 120.0
 """Seconds from SIGTERM, which asks for an end in order, to SIGKILL."""
 
 
@@ -49,7 +49,7 @@ class DataError(Exception):
     """The data of a channel are not there, which ends a job before its script begins."""
 
 
-class Work:
+class BackgroundJob:
     """What the service does about a request, in a thread of its own; others read what it prints."""
 
     def __init__(self, name: str, request: Mapping[str, Any]) -> None:
@@ -97,7 +97,7 @@ class Work:
             self._news.notify_all()
 
 
-class TrainingJob(Work):
+class TrainingJob(BackgroundJob):
     """One job: its request, its instances and what becomes of them.
 
     The instances' ``/opt/ml`` are ``FOLDER/JOB/algo-1`` and so on. Checkpoints travel to and from
@@ -118,10 +118,10 @@ class TrainingJob(Work):
     # What the account's owner sees and does
 
     def stop(self) -> None:
-        """Ask for an end in order, as ``stop_training_job`` does, and see to it after `GRACE`."""
+        """Ask for an end in order, as ``stop_training_job`` does, and see to it after `_STOP_GRACE_S`."""
         self._stop_asked = True
         self._send(signal.SIGTERM)
-        self._after(GRACE, lambda: self._send(signal.SIGKILL))
+        self._after(_STOP_GRACE_S, lambda: self._send(signal.SIGKILL))
 
     def interrupt(self) -> None:
         """Take the instances away and give them back, as happens to a spot job."""
@@ -162,7 +162,7 @@ class TrainingJob(Work):
     def _secondary_status(self) -> str:
         if self._status == IN_PROGRESS:
             return "Training"
-        return OUT_OF_TIME if self._out_of_time and self._status == STOPPED else self._status
+        return _OUT_OF_TIME if self._out_of_time and self._status == STOPPED else self._status
 
     # What the service does in the background
 
@@ -179,7 +179,9 @@ class TrainingJob(Work):
 
     def _run(self) -> None:
         limits = self._request.get("StoppingCondition", {})
-        self._after(limits.get("MaxRuntimeInSeconds", LONGEST), self._run_out_of_time)
+        self._after(
+            limits.get("MaxRuntimeInSeconds", _DEFAULT_MAX_RUNTIME_S), self._run_out_of_time
+        )
         try:
             while True:
                 statuses = self._run_instances()
@@ -245,9 +247,9 @@ class TrainingJob(Work):
         """Send them to CloudWatch, so that ``TrainingJobAnalytics`` finds them."""
         dimensions = [{"Name": "TrainingJobName", "Value": self.name}]
         data = [metric | {"Dimensions": dimensions} for metric in self._metrics]
-        for start in range(0, len(data), MOST_METRICS):
+        for start in range(0, len(data), _MOST_METRICS):
             self._services.cloudwatch.put_metric_data(
-                Namespace=METRICS_NAMESPACE, MetricData=data[start : start + MOST_METRICS]
+                Namespace=_METRICS_NAMESPACE, MetricData=data[start : start + _MOST_METRICS]
             )
 
     def _reason(self, statuses: list[int]) -> str:
@@ -318,11 +320,13 @@ class TrainingJobs:
         name = request["TrainingJobName"]
         for group in _groups(request):
             if (count := group["InstanceCount"]) < 1:
-                raise refusal(
+                raise client_error(
                     "ValidationException", f"InstanceCount must be at least 1, got {count}"
                 )
         if name in self._jobs:
-            raise refusal("ResourceInUse", f"there is a training job {name} already; take another")
+            raise client_error(
+                "ResourceInUse", f"there is a training job {name} already; take another"
+            )
         job = TrainingJob(request, self._folder, self._services)
         self._jobs[name] = job
         job.start()
@@ -339,7 +343,9 @@ class TrainingJobs:
     def delete_training_job(self, TrainingJobName: str) -> None:  # noqa: N803
         """Forget a job that is over."""
         if self.job(TrainingJobName).describe()["TrainingJobStatus"] == IN_PROGRESS:
-            raise refusal("ValidationException", f"{TrainingJobName} is not over; stop it first")
+            raise client_error(
+                "ValidationException", f"{TrainingJobName} is not over; stop it first"
+            )
         del self._jobs[TrainingJobName]
 
     def list_tags(self, ResourceArn: str, MaxResults: int = 50) -> dict[str, Any]:  # noqa: N803
@@ -361,7 +367,7 @@ class TrainingJobs:
             ClientError: there is none.
         """
         if name not in self._jobs:
-            raise refusal("ValidationException", f"there is no training job {name}")
+            raise client_error("ValidationException", f"there is no training job {name}")
         return self._jobs[name]
 
     def kill_all(self) -> None:
@@ -409,7 +415,7 @@ def _instances(request: Mapping[str, Any], folder: Path) -> list[Instance]:
             folder / host,
             hosts,
             hyperparameters,
-            share_of_cpus(before + i, total),
+            cpus_of_instance(before + i, total),
             channels,
             described if len(described) > 1 or program else (),
             program,
@@ -430,7 +436,11 @@ def _check_channels(channels: Sequence[Mapping[str, Any]]) -> None:
         name, source = channel["ChannelName"], channel["DataSource"].get("S3DataSource", {})
         for what, got, wanted in (
             ("S3DataType", source.get("S3DataType"), "S3Prefix"),
-            ("distribution", source.get("S3DataDistributionType", WHOLE), WHOLE),
+            (
+                "distribution",
+                source.get("S3DataDistributionType", _FULLY_REPLICATED),
+                _FULLY_REPLICATED,
+            ),
             ("input_mode", channel.get("InputMode", "File"), "File"),
             ("compression", channel.get("CompressionType", "None"), "None"),
             ("record_wrapping", channel.get("RecordWrapperType", "None"), "None"),
@@ -466,6 +476,6 @@ def _upload(s3: Any, uri: str, folder: Path) -> None:
             s3.upload_file(str(path), bucket, f"{prefix}/{path.relative_to(folder).as_posix()}")
 
 
-def refusal(code: str, message: str) -> ClientError:
+def client_error(code: str, message: str) -> ClientError:
     """The error with which boto3 reports that AWS refuses."""
     return ClientError({"Error": {"Code": code, "Message": message}}, "TrainingJob")

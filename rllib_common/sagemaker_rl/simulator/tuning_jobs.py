@@ -21,22 +21,22 @@ from sagemaker_rl.simulator.training_jobs import (
     FAILED,
     IN_PROGRESS,
     STOPPED,
+    BackgroundJob,
     Services,
     TrainingJob,
     TrainingJobs,
-    Work,
-    refusal,
+    client_error,
 )
 
-STRATEGIES = ("Bayesian", "Random")
-OBJECTIVE = "_tuning_objective_metric"
+_STRATEGIES = ("Bayesian", "Random")
+_OBJECTIVE = "_tuning_objective_metric"
 """The hyperparameter that names the metric by which SageMaker compares the job."""
 
-COPIED = ("RoleArn", "InputDataConfig", "OutputDataConfig", "StoppingCondition", "Environment")
+_COPIED = ("RoleArn", "InputDataConfig", "OutputDataConfig", "StoppingCondition", "Environment")
 """What training jobs take from the definition as it is."""
 
 
-class TuningJob(Work):
+class TuningJob(BackgroundJob):
     """One tuning job: its request, and the training jobs that it has started."""
 
     def __init__(self, request: Mapping[str, Any], training: TrainingJobs) -> None:
@@ -132,11 +132,11 @@ class TuningJob(Work):
             "HyperParameters": {
                 **definition.get("StaticHyperParameters", {}),
                 **values,
-                OBJECTIVE: self._objective["MetricName"],
+                _OBJECTIVE: self._objective["MetricName"],
             },
             "ResourceConfig": definition.get("HyperParameterTuningResourceConfig")
             or definition["ResourceConfig"],
-            **{part: definition[part] for part in COPIED if part in definition},
+            **{part: definition[part] for part in _COPIED if part in definition},
         }
 
     def _values(self) -> Iterator[tuple[str, str]]:
@@ -175,7 +175,7 @@ class TuningJob(Work):
         return summary
 
 
-class RehearsedSageMaker(TrainingJobs):
+class SimulatedSageMaker(TrainingJobs):
     """What the SDK asks of boto3's client ``sagemaker``: training jobs, and tuning jobs of them."""
 
     def __init__(self, folder: Path, services: Services) -> None:
@@ -196,7 +196,9 @@ class RehearsedSageMaker(TrainingJobs):
         _check(request)
         name = request["HyperParameterTuningJobName"]
         if name in self._tuning:
-            raise refusal("ResourceInUse", f"there is a tuning job {name} already; take another")
+            raise client_error(
+                "ResourceInUse", f"there is a tuning job {name} already; take another"
+            )
         self._tuning[name] = TuningJob(request, self)
         self._tuning[name].start()
         return {"HyperParameterTuningJobArn": _arn(name)}
@@ -224,7 +226,7 @@ class RehearsedSageMaker(TrainingJobs):
     def tuning_job(self, name: str) -> TuningJob:
         """The tuning job of this name; raises ``ClientError`` where there is none."""
         if name not in self._tuning:
-            raise refusal("ValidationException", f"there is no tuning job {name}")
+            raise client_error("ValidationException", f"there is no tuning job {name}")
         return self._tuning[name]
 
 
@@ -238,7 +240,7 @@ def _check(request: Mapping[str, Any]) -> None:
     for asked, what, hint in (
         (request.get("WarmStartConfig"), "WarmStartConfig", "leave warm_start_config out"),
         (request.get("Autotune"), "Autotune", "leave autotune out"),
-        (config["Strategy"] not in STRATEGIES, config["Strategy"], "take the strategy Random"),
+        (config["Strategy"] not in _STRATEGIES, config["Strategy"], "take the strategy Random"),
         (resources.get("InstanceConfigs"), "InstanceConfigs", "give instance_type"),
         (
             definition.get("CheckpointConfig"),
@@ -252,7 +254,7 @@ def _check(request: Mapping[str, Any]) -> None:
     defined = definition["AlgorithmSpecification"].get("MetricDefinitions", [])
     known = [one["Name"] for one in defined]
     if objective not in known:
-        raise refusal(
+        raise client_error(
             "ValidationException",
             f"the objective {objective!r} is none of the metric definitions: {', '.join(known)}",
         )

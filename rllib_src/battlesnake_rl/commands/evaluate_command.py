@@ -14,13 +14,13 @@ from tqdm import tqdm
 from battlesnake_gym import snakes
 from battlesnake_gym.common.command_line import Parser, add_json, positive, seed, write_json
 from battlesnake_heuristics.rating.ladder import Placement
-from battlesnake_heuristics.rating.sprt import share_interval
+from battlesnake_heuristics.rating.sprt import wilson_interval
 from battlesnake_heuristics.rule_based import policy_rules
-from battlesnake_heuristics.rule_based.pipeline import Node
-from battlesnake_rl.mabs.policy.policy_loader import Values, load
+from battlesnake_heuristics.rule_based.pipeline import PipelineStep
+from battlesnake_rl.mabs.policy.policy_loader import ScoreFn, load_score_fn
 from battlesnake_rl.mabs.strength import batched_games, ladder_evaluator
 
-DEFAULT_GAMES = 200
+_DEFAULT_GAMES = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ class Results:
         >>> round(low, 3), round(high, 3)
         (0.404, 0.596)
         """
-        return share_interval(self.win_rate, self.games)
+        return wilson_interval(self.win_rate, self.games)
 
     def as_json(self) -> dict[str, Any]:
         """The figures, for ``--json``."""
@@ -67,12 +67,12 @@ class Results:
 
 
 def play(
-    values: Values,
+    values: ScoreFn,
     env_config: Mapping[str, Any],
     opponents: Sequence[str],
     games: int,
     seed: int,
-    rules: Sequence[Node] = (),
+    rules: Sequence[PipelineStep] = (),
 ) -> Results:
     """Play ``games`` games, all at once, the policy's snake in a seat drawn for each game."""
     own = np.random.default_rng(seed).integers(len(opponents) + 1, size=games)
@@ -81,19 +81,19 @@ def play(
         def count(ended: int) -> None:
             bar.update(ended)
 
-        played = batched_games.play(
+        played = batched_games.play_games_batched(
             values, env_config, [opponents] * games, own, seed, rules=rules, tell=count
         )
     wins, draws = int(played.won.sum()), int(played.drawn.sum())
-    return Results(wins, draws, games - wins - draws, float(played.lived.mean()))
+    return Results(wins, draws, games - wins - draws, float(played.turns_alive.mean()))
 
 
 def place(
-    values: Values,
+    values: ScoreFn,
     env_config: Mapping[str, Any],
     games: int,
     seed: int,
-    rules: Sequence[Node] = (),
+    rules: Sequence[PipelineStep] = (),
 ) -> Placement:
     """Play about ``games`` duels against the rungs of the ladder that say the most."""
     with tqdm(total=games, desc="games", unit="game", disable=None) as bar:
@@ -102,7 +102,7 @@ def place(
             bar.update(placement.games - bar.n)
             bar.set_postfix_str(str(placement))
 
-        placement, _ = ladder_evaluator.place(
+        placement, _ = ladder_evaluator.place_policy(
             values, env_config, seed=seed, games=games, interval=0.0, rules=rules, tell=tell
         )
     return placement
@@ -125,7 +125,7 @@ def parser() -> Parser:
         help="a Python file with a list called rules, of filters, preferences and trees over the "
         "policy's values, as serve takes it",
     )
-    add("--games", type=positive, default=DEFAULT_GAMES, help="how many")
+    add("--games", type=positive, default=_DEFAULT_GAMES, help="how many")
     add("--seed", type=seed, default=0, help="of games, seats and opponents")
     add_json(parser)
     return parser
@@ -144,7 +144,7 @@ def main(argv: list[str] | None = None) -> int:
     if arguments.opponents is not None and not opponents:
         options.error("--opponents is empty; try --opponents hungry,cautious")
     try:
-        values, env_config = load(arguments.policy)
+        values, env_config = load_score_fn(arguments.policy)
         rules = policy_rules.load(arguments.rules) if arguments.rules else ()
     except (ValueError, OSError) as error:
         options.error(str(error))

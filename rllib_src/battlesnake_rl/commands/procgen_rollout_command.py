@@ -22,7 +22,7 @@ from battlesnake_gym.common.command_line import (
     add_json,
     natural,
     positive,
-    refuse,
+    print_error,
     seed,
     writable,
     write_json,
@@ -35,12 +35,12 @@ from battlesnake_rl.procgen.procgen_episodes import Act, Episode, acting, play, 
 from battlesnake_rl.procgen.procgen_launcher import STACKED, ProcgenHyperparameters, configure
 from sagemaker_rl.runs import checkpoints
 
-SIDE, FRAMES_PER_SECOND = 512, 15
-FORMATS: dict[str, dict[str, Any]] = {
+_SIDE, _FRAMES_PER_SECOND = 512, 15
+_FORMATS: dict[str, dict[str, Any]] = {
     # The draft's name does not end in .mp4, by which ffmpeg would know.
-    "mp4": {"fps": FRAMES_PER_SECOND, "output_params": ["-f", "mp4"]},
+    "mp4": {"fps": _FRAMES_PER_SECOND, "output_params": ["-f", "mp4"]},
     # How long a frame stays, in milliseconds; and begin again for ever.
-    "gif": {"duration": 1000 / FRAMES_PER_SECOND, "loop": 0},
+    "gif": {"duration": 1000 / _FRAMES_PER_SECOND, "loop": 0},
 }
 """Of videos, with imageio's options for each."""
 
@@ -58,8 +58,8 @@ def load_policy(checkpoint: Path, *, greedy: bool = False, seed: int | None = No
         CheckpointError: there is none, or its weights hold more than numbers.
         ValueError: it names an algorithm or a network that is not here.
     """
-    module = _build(checkpoints.read_facts(checkpoint))
-    module.set_state(checkpoints.load_numbers(checkpoint / MODULE / "module_state.pkl"))
+    module = _build(checkpoints.read_metadata(checkpoint))
+    module.set_state(checkpoints.load_numeric_pickle(checkpoint / MODULE / "module_state.pkl"))
     torch.manual_seed(np.random.SeedSequence(seed).generate_state(1)[0])
     return acting(module, greedy=greedy)
 
@@ -118,16 +118,16 @@ def write_video(path: Path, frames: Iterable[NDArray[np.uint8]]) -> None:
     kind = path.suffix.removeprefix(".")
 
     def write(draft: Path) -> None:
-        writer: Any = imageio.get_writer(draft, format=kind, **FORMATS[kind])
+        writer: Any = imageio.get_writer(draft, format=kind, **_FORMATS[kind])
         with writer:
             for frame in frames:
-                factor = SIDE // len(frame)
+                factor = _SIDE // len(frame)
                 writer.append_data(frame.repeat(factor, axis=0).repeat(factor, axis=1))
 
     write_atomically(path, write)
 
 
-LEVELS: dict[str, Callable[[Mapping[str, Any]], dict[str, Any]]] = {
+_LEVELS: dict[str, Callable[[Mapping[str, Any]], dict[str, Any]]] = {
     "training": complete,
     "held-out": held_out,
     "all": lambda env_config: complete(env_config) | {"num_levels": 0},
@@ -141,7 +141,7 @@ def main(argv: list[str] | None = None) -> int:
     try:
         return _run(arguments)
     except ValueError as error:
-        return refuse("battlesnake-gym procgen rollout", error)
+        return print_error("battlesnake-gym procgen rollout", error)
 
 
 def parser() -> Parser:
@@ -155,7 +155,7 @@ def parser() -> Parser:
     )
     add = parser.add_argument
     add("checkpoint", type=Path, help="a checkpoint, or a run: its newest one")
-    add("--levels", nargs="+", choices=list(LEVELS), default=["training"],
+    add("--levels", nargs="+", choices=list(_LEVELS), default=["training"],
         help="play on these levels, each in turn; of two or more the differences to the first are "
         "shown: the generalization gap")  # fmt: skip
     add("--episodes", type=natural, default=0, help="complete ones (instead of --steps)")
@@ -167,7 +167,7 @@ def parser() -> Parser:
     add("--seed", type=seed, default=0, help="of levels and actions")
     add("-o", "--output", type=Path, metavar="FILE.npz", help="save the rollouts")
     add("--video-dir", type=writable, metavar="DIR", help="save a video an episode")
-    add("--video-format", choices=list(FORMATS), default="mp4")
+    add("--video-format", choices=list(_FORMATS), default="mp4")
     add("--run", help="the algorithm; refused unless it is the checkpoint's")
     add("--env", choices=list(STACKED), help="refused unless it is the checkpoint's")
     add_json(parser)
@@ -180,14 +180,14 @@ def _run(arguments: argparse.Namespace) -> int:
     if (arguments.output or arguments.video_dir) and len(arguments.levels) > 1:
         raise ValueError("rollouts and videos are of one kind of --levels at a time")
     checkpoint = checkpoints.find(arguments.checkpoint)
-    identity = checkpoints.read_facts(checkpoint)["identity"]
+    identity = checkpoints.read_metadata(checkpoint)["identity"]
     for flag, key in (("run", "algorithm"), ("env", "env")):
         if getattr(arguments, flag) not in (None, identity[key]):
             raise ValueError(
                 f"--{flag} is {getattr(arguments, flag)} but {checkpoint} is of {identity[key]}"
             )
     trained_on = complete(identity["env_config"] | arguments.config)
-    played_on = {levels: LEVELS[levels](trained_on) for levels in arguments.levels}
+    played_on = {levels: _LEVELS[levels](trained_on) for levels in arguments.levels}
     act = load_policy(checkpoint, greedy=arguments.greedy, seed=arguments.seed)
     results: dict[str, dict[str, float]] = {}
     for levels, env_config in played_on.items():
@@ -197,13 +197,13 @@ def _run(arguments: argparse.Namespace) -> int:
         results[levels] = score(episodes, env_config)
         if not arguments.json:
             sys.stdout.write(_line(levels, env_config, results[levels]))
-            sys.stdout.write(_gap(results))
+            sys.stdout.write(_generalization_gap(results))
     if arguments.json:
         write_json({"game": identity["env_config"]["env_name"], "levels": results})
     return 0
 
 
-def _gap(results: Mapping[str, Mapping[str, float]]) -> str:
+def _generalization_gap(results: Mapping[str, Mapping[str, float]]) -> str:
     """What the levels of the last result are harder than those of the first."""
     (first, result), levels = (list(results.values())[i] for i in (0, -1)), list(results)
     if len(levels) < 2:

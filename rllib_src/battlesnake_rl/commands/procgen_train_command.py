@@ -10,12 +10,12 @@ import torch
 from battlesnake_gym.common.command_line import Parser
 from battlesnake_rl.procgen.procgen_launcher import ProcgenLauncher
 
-PROG = "battlesnake-gym procgen train"
+_PROG = "battlesnake-gym procgen train"
 
 
 def parser() -> Parser:
     """The command's options."""
-    return ProcgenLauncher().parser(PROG)
+    return ProcgenLauncher().parser(_PROG)
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -24,4 +24,4 @@ def main(argv: list[str] | None = None) -> int:
     warnings.filterwarnings("ignore", message=".*rllib-single-agent-env-v0 already in registry")
     # The learner in this process works while the runners wait, so that it may use every CPU.
     torch.set_num_threads(len(os.sched_getaffinity(0)))
-    return ProcgenLauncher.train_main(argv, prog=PROG)
+    return ProcgenLauncher.train_main(argv, prog=_PROG)

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 from battlesnake_gym.common.command_line import Parser
-from battlesnake_rl.mabs.policy.checkpoint_export import export_checkpoint
+from battlesnake_rl.mabs.checkpoint_export import export_checkpoint
 from sagemaker_rl.runs import checkpoints
 
 

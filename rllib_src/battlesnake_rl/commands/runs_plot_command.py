@@ -16,8 +16,8 @@ from battlesnake_gym.common.run_dir import smooth
 matplotlib.use("agg")
 from matplotlib import pyplot as plt
 
-Y_COLUMNS = ("episode_reward_mean", "episode_len_mean")
-X_LABELS = {
+_Y_COLUMNS = ("episode_reward_mean", "episode_len_mean")
+_X_LABELS = {
     "time_total_s": "minutes of training",
     "cpu_minutes": "CPU minutes of training",
     "env_steps": "turns played",
@@ -67,7 +67,7 @@ def draw(
             (line,) = axis.plot(x, smooth(y, span), marker=marker, label=run.name)
             if span > 1:
                 axis.plot(x, y, color=line.get_color(), alpha=0.2, linewidth=0.8)
-        axis.set(xlabel=X_LABELS[x_column], title=column)
+        axis.set(xlabel=_X_LABELS[x_column], title=column)
         axis.grid(alpha=0.3)
         axis.legend()
     write_atomically(target, lambda path: figure.savefig(path, format=target.suffix[1:], dpi=120))
@@ -86,10 +86,10 @@ def parser() -> Parser:
     )
     parser.add_argument(
         "--columns",
-        default=",".join(Y_COLUMNS),
+        default=",".join(_Y_COLUMNS),
         help="columns of progress.csv, separated by commas",
     )
-    parser.add_argument("--x", choices=list(X_LABELS), default="time_total_s")
+    parser.add_argument("--x", choices=list(_X_LABELS), default="time_total_s")
     parser.add_argument(
         "--smooth", type=positive, default=5, help="iterations to average, around each"
     )

@@ -16,31 +16,33 @@ from ray.rllib.core.rl_module.multi_rl_module import MultiRLModuleSpec
 from ray.rllib.core.rl_module.rl_module import RLModuleSpec
 
 from battlesnake_gym.common import extensions
-from battlesnake_gym.common.suggestions import unknown
+from battlesnake_gym.common.suggestions import unknown_name_message
 from battlesnake_gym.env.seated_policy import PAST
-from battlesnake_rl.mabs.base.batched_algorithm import BatchedConfig
-from battlesnake_rl.mabs.base.ladder_evaluation import Measured
+from battlesnake_rl.mabs.base.batched_algorithm import BatchedAlgorithmConfig
+from battlesnake_rl.mabs.base.ladder_evaluation import LadderEvaluationMixin
 from battlesnake_rl.mabs.distil.distil import DISTILConfig
 from battlesnake_rl.mabs.dqn.apex import APEXConfig
 from battlesnake_rl.mabs.dqn.dqn import DQNConfig
-from battlesnake_rl.mabs.envs.board_size_schedule import iterate
-from battlesnake_rl.mabs.envs.env_factory import ENV_NAME, head_plane, whole
+from battlesnake_rl.mabs.envs.board_size_schedule import advance_board_size
+from battlesnake_rl.mabs.envs.env_factory import ENV_NAME, head_plane, with_defaults
 from battlesnake_rl.mabs.envs.multi_agent_env import BattlesnakeMultiAgentEnv
 from battlesnake_rl.mabs.policy.actor_critic import SnakeActorCritic
-from battlesnake_rl.mabs.policy.q_network import TRUNK
+from battlesnake_rl.mabs.policy.q_network import TRUNK_DEFAULTS
 from battlesnake_rl.mabs.ppo.ppo import PPOConfig
 from battlesnake_rl.mabs.ppo.rllib_ppo import RLlibPPOConfig
 
-MODULE = "snake"
+SHARED_MODULE_ID = "snake"
 """The one policy that all snakes share. RLlib takes its default name for "a single agent"."""
 
-SHARED, EACH = "shared", "each"
+_SHARED, _PER_SEAT = "shared", "each"
 """Who has a policy: all snakes of a game together, or each seat one of its own."""
 
 
 def _shared(config: AlgorithmConfig) -> AlgorithmConfig:
     """RLlib's own algorithms: all snakes share our actor-critic."""
-    return _with_policies(config.rl_module(model_config=dict(TRUNK)), [MODULE], _share)
+    return _with_policies(
+        config.rl_module(model_config=dict(TRUNK_DEFAULTS)), [SHARED_MODULE_ID], _share
+    )
 
 
 def _with_policies(
@@ -53,7 +55,7 @@ def _with_policies(
 
 
 def _share(agent: str, episode: Any, **_: Any) -> str:
-    return MODULE
+    return SHARED_MODULE_ID
 
 
 def _own(agent: str, episode: Any, **_: Any) -> str:
@@ -87,7 +89,7 @@ def _exit() -> AlgorithmConfig:
     return EXITConfig()
 
 
-ALGORITHMS: dict[str, Callable[[], AlgorithmConfig]] = {
+_ALGORITHMS: dict[str, Callable[[], AlgorithmConfig]] = {
     "DQN": DQNConfig,
     "APEX": APEXConfig,
     "PPO": PPOConfig,
@@ -97,7 +99,7 @@ ALGORITHMS: dict[str, Callable[[], AlgorithmConfig]] = {
 }
 """Name: the configuration to start from."""
 
-FILLING: dict[str, Callable[[Any], float]] = {
+_SATURATING_ENV_RUNNERS: dict[str, Callable[[Any], float]] = {
     "APEX": lambda config: 0.28 / config.training_intensity,
     "DISTIL": lambda config: 3.7 * config.positions / 500,
     # Six times as much is thought about each move of late games.
@@ -109,10 +111,10 @@ FILLING: dict[str, Callable[[Any], float]] = {
 """Runners that one learner on a CPU keeps up with, by the settings that move it."""
 
 
-def configure(name: str, env_config: Mapping[str, Any], policies: str = SHARED) -> AlgorithmConfig:
+def configure(name: str, env_config: Mapping[str, Any], policies: str = _SHARED) -> AlgorithmConfig:
     """The configuration of an algorithm on games that ``env_config`` describes.
 
-    ``policies`` are `SHARED` or, with RLLIB_PPO, `EACH`; of these that of the first seat
+    ``policies`` are `_SHARED` or, with RLLIB_PPO, `_PER_SEAT`; of these that of the first seat
     is measured, exported and played.
 
     Raises:
@@ -120,41 +122,43 @@ def configure(name: str, env_config: Mapping[str, Any], policies: str = SHARED) 
     """
     begun = _begin(name)
     for key in ("curriculum", "opponents"):
-        if env_config.get(key) and not isinstance(begun, BatchedConfig):
+        if env_config.get(key) and not isinstance(begun, BatchedAlgorithmConfig):
             raise ValueError(f"{key} needs PPO, DISTIL, DQN or APEX, got {name}; leave it out")
     counts = env_config.get("num_snakes")
-    if isinstance(counts, list) and not (counts and isinstance(begun, BatchedConfig)):
+    if isinstance(counts, list) and not (counts and isinstance(begun, BatchedAlgorithmConfig)):
         raise ValueError(
             "num_agents must be a number, or with PPO, DISTIL, DQN or APEX a list of such, "
             f"got {counts} with {name}"
         )
-    config = begun.environment(ENV_NAME, env_config=whole(env_config)).learners(
+    config = begun.environment(ENV_NAME, env_config=with_defaults(env_config)).learners(
         num_gpus_per_learner=int(torch.cuda.is_available())
     )
     if env_config.get("iterate_map_size"):
         config.callbacks(
-            on_train_result=iterate, on_checkpoint_loaded=iterate, on_env_runners_recreated=iterate
+            on_train_result=advance_board_size,
+            on_checkpoint_loaded=advance_board_size,
+            on_env_runners_recreated=advance_board_size,
         )
-    if policies == EACH:
+    if policies == _PER_SEAT:
         if name != "RLLIB_PPO":
             raise ValueError(f"one policy for each snake needs RLLIB_PPO, got {name}")
         seats = range(int(np.max(config.env_config["num_snakes"])))
         config = _with_policies(config, [f"snake_{seat}" for seat in seats], _own)
-    elif policies != SHARED:
-        raise ValueError(f"policies must be {SHARED!r} or {EACH!r}, got {policies!r}")
+    elif policies != _SHARED:
+        raise ValueError(f"policies must be {_SHARED!r} or {_PER_SEAT!r}, got {policies!r}")
     if "glimpse" in config.model_config:
         where = {"head_plane": head_plane(config.env_config)}
         config.rl_module(model_config=config.model_config | where)
     return config
 
 
-def filling(config: AlgorithmConfig) -> float:
+def saturating_env_runners(config: AlgorithmConfig) -> float:
     """How many runners the learners on a CPU keep up with, about, as docs/scaling.md measured it.
 
     Infinite where that is unknown: with opponents that may think, with runners that wait for the
     learner.
     """
-    known = FILLING.get(config.algo_class.__name__)
+    known = _SATURATING_ENV_RUNNERS.get(config.algo_class.__name__)
     if known is None or config.env_config.get("opponents", {}).keys() - {PAST}:
         return math.inf
     settings: Any = config
@@ -163,22 +167,26 @@ def filling(config: AlgorithmConfig) -> float:
 
 def _begin(name: str) -> AlgorithmConfig:
     """The configuration of a named algorithm, or of one in a file, ``FILE.py:NAME``."""
-    if name in ALGORITHMS:
-        return ALGORITHMS[name]()
+    if name in _ALGORITHMS:
+        return _ALGORITHMS[name]()
     if name == "IMPALA":
         raise ValueError(
             "algorithm IMPALA is not here any more; take PPO with rl.training.config.lag true, "
             "which learns by V-trace while its runners play"
         )
     if ".py:" not in name:
-        raise ValueError(f"{unknown('algorithm', name, ALGORITHMS)}; or give FILE.py:NAME")
-    own: Any = extensions.named(name, "algorithm")
+        raise ValueError(
+            f"{unknown_name_message('algorithm', name, _ALGORITHMS)}; or give FILE.py:NAME"
+        )
+    own: Any = extensions.load_object(name, "algorithm")
     if hasattr(own, "get_default_config"):
         config = own.get_default_config()
         config.algo_class = own
     else:
         config = own() if callable(own) and not isinstance(own, type) else own
-    if not isinstance(config, AlgorithmConfig) or not issubclass(config.algo_class, Measured):
+    if not isinstance(config, AlgorithmConfig) or not issubclass(
+        config.algo_class, LadderEvaluationMixin
+    ):
         raise ValueError(
             f"algorithm {name} must be a subclass of PPO (battlesnake_rl.mabs.ppo.ppo), DQN "
             "(.dqn.dqn), APEX (.dqn.apex) or RLlibPPO (.ppo.rllib_ppo), or a function that "
@@ -189,18 +197,18 @@ def _begin(name: str) -> AlgorithmConfig:
     return config
 
 
-def take_network(config: AlgorithmConfig, reference: str) -> None:
+def use_custom_network(config: AlgorithmConfig, reference: str) -> None:
     """Let PPO, DISTIL, DQN or APEX train the class of ``FILE.py:CLASS``.
 
     Raises:
         ValueError: another algorithm, or no such class.
     """
-    if not isinstance(config, BatchedConfig):
+    if not isinstance(config, BatchedAlgorithmConfig):
         raise ValueError(
             f"network needs PPO, DISTIL, DQN or APEX, got {config.algo_class.__name__}, whose "
             "network has a value head; for that give rl_module_spec in Python"
         )
-    extensions.named(reference, "network")
+    extensions.load_object(reference, "network")
     file, _, name = reference.rpartition(":")
     path = f"{Path(file).resolve()}:{name}"  # in whatever folder a process runs
     settings: Any = config  # of ours and RLlib's at once

@@ -21,33 +21,38 @@ from battlesnake_rl.mabs.base.game_metrics import GAME_METRICS
 from battlesnake_rl.mabs.distil.distil import DISTILConfig
 from battlesnake_rl.mabs.dqn.apex import APEX
 from battlesnake_rl.mabs.dqn.dqn import DQN, DQNConfig
-from battlesnake_rl.mabs.envs.env_factory import DEFAULTS, ENV_NAME, head_plane, make_vector
+from battlesnake_rl.mabs.envs.env_factory import (
+    ENV_CONFIG_DEFAULTS,
+    ENV_NAME,
+    head_plane,
+    make_vector,
+)
 from battlesnake_rl.mabs.envs.training_opponents import (
-    Opponents,
-    absolute,
+    TrainingOpponents,
     is_file,
     path_of,
-    shares_of,
+    seat_fractions,
+    with_absolute_paths,
 )
 from battlesnake_rl.mabs.policy import warm_start
 from battlesnake_rl.mabs.policy.actor_critic import PolicyNetwork
-from battlesnake_rl.mabs.policy.checkpoint_export import export_checkpoint
+from battlesnake_rl.mabs.checkpoint_export import export_checkpoint
 from battlesnake_rl.mabs.policy.q_network import DuelingQNetwork, build, network_settings
 from battlesnake_rl.mabs.policy.q_network import check as check_network
 from battlesnake_rl.mabs.ppo.ppo import PPO, PPOConfig
 from battlesnake_rl.mabs.strength import ladder_evaluator, sample_game
-from sagemaker_rl.job.hyperparameters import CONFIG_PREFIX, HyperparameterError, option
-from sagemaker_rl.job.job_environment import channel_folder, channel_names, say
-from sagemaker_rl.job.utilization import Use
-from sagemaker_rl.ray_launcher import Delivered, Hyperparameters, SageMakerRayLauncher
+from sagemaker_rl.job.hyperparameters import CONFIG_PREFIX, HyperparameterError, hyperparameter
+from sagemaker_rl.job.job_environment import channel_folder, channel_names, log_line
+from sagemaker_rl.job.utilization import Utilization
+from sagemaker_rl.ray_launcher import Hyperparameters, RunSummary, SageMakerRayLauncher
 from sagemaker_rl.runs import checkpoints
-from sagemaker_rl.runs.curves import PLAYED
+from sagemaker_rl.runs.curves import ENV_STEPS_RESULT
 from sagemaker_rl.runs.training_run import CSV_COLUMNS
 
-POLICY, OPPONENTS = "policy", "opponents"
+_POLICY, _OPPONENTS = "policy", "opponents"
 """Data channels of a job: what to go on from, the frozen policies and bundles to play with."""
 
-DEFAULT_EXPERIMENT, PPO_EXPERIMENT = "winner-distil", "winner-ppo"
+DEFAULT_EXPERIMENT, _PPO_EXPERIMENT = "winner-distil", "winner-ppo"
 """What is trained where neither an experiment nor an algorithm is named."""
 
 
@@ -55,55 +60,61 @@ DEFAULT_EXPERIMENT, PPO_EXPERIMENT = "winner-distil", "winner-ppo"
 class BattlesnakeHyperparameters(Hyperparameters):
     """What to play and how to learn; see the options' help."""
 
-    algorithm: str = option("DQN", "what to train with, where an experiment does not say so")
-    experiment: str | None = option(
+    algorithm: str = hyperparameter(
+        "DQN", "what to train with, where an experiment does not say so"
+    )
+    experiment: str | None = hyperparameter(
         None, "a named experiment, or a .yaml file: hyperparameters from a file"
     )
-    network: str | None = option(
+    network: str | None = hyperparameter(
         None, "a network of your own, FILE.py:CLASS: a torch module made of (shape, actions)"
     )
-    num_agents: int | list[int] = option(  # noqa: RUF009  (it makes a field)
-        DEFAULTS["num_snakes"], "snakes in a game; a list, like [2, 4]: in one game after another"
+    num_agents: int | list[int] = hyperparameter(  # noqa: RUF009  (it makes a field)
+        ENV_CONFIG_DEFAULTS["num_snakes"],
+        "snakes in a game; a list, like [2, 4]: in one game after another",
     )
-    map_size: int = option(DEFAULTS["width"], "width and height of the board", "--size")
-    curriculum: list[list[int]] | None = option(  # noqa: RUF009  (it makes a field)
+    map_size: int = hyperparameter(
+        ENV_CONFIG_DEFAULTS["width"], "width and height of the board", "--size"
+    )
+    curriculum: list[list[int]] | None = hyperparameter(  # noqa: RUF009  (it makes a field)
         None, "smaller boards at first: [[env_steps, side], ...], up to the map size"
     )
-    iterate_map_size: bool = option(
+    iterate_map_size: bool = hyperparameter(
         False, "boards of 7, 11 and 19 in turn, ten iterations each, as the starter pack had"
     )
-    opponents: dict[str, float] | list[str] | None = option(  # noqa: RUF009  (it makes a field)
+    opponents: dict[str, float] | list[str] | None = hyperparameter(  # noqa: RUF009  (it makes a field)
         None,
         'parts of the seats for others, like {"past": 0.3, "runs/mine": 0.2}, or a list, '
         'like ["shipped", "my.onnx"]: each as often as the learner',
     )
-    start_from: str | None = option(
+    start_from: str | None = hyperparameter(
         None,
         "begin with the weights of this policy: a .onnx file, a run, or what a job delivered; "
         "a job's channel `policy` is one",
     )
-    ruleset: str = option(DEFAULTS["ruleset"], "the game's ruleset")
-    map: str = option(DEFAULTS["map"], "the game's map")
-    observation: str = option(
-        DEFAULTS["observation"], "what a snake sees (battlesnake_gym.mdp.observations)"
+    ruleset: str = hyperparameter(ENV_CONFIG_DEFAULTS["ruleset"], "the game's ruleset")
+    map: str = hyperparameter(ENV_CONFIG_DEFAULTS["map"], "the game's map")
+    observation: str = hyperparameter(
+        ENV_CONFIG_DEFAULTS["observation"], "what a snake sees (battlesnake_gym.mdp.observations)"
     )
-    frames: int | None = option(None, "how many turns an observation stacks, 1 to 8")
-    rewards: str | dict[str, float] | list[Any] = option(  # noqa: RUF009  (it makes a field)
-        DEFAULTS["rewards"],
+    frames: int | None = hyperparameter(None, "how many turns an observation stacks, 1 to 8")
+    rewards: str | dict[str, float] | list[Any] = hyperparameter(  # noqa: RUF009  (it makes a field)
+        ENV_CONFIG_DEFAULTS["rewards"],
         "what it is rewarded for: a name or weights (battlesnake_gym.mdp.rewards), or a list of "
         "such, one for each seat",
     )
-    starts: list[list[int]] | None = option(  # noqa: RUF009
+    starts: list[list[int]] | None = hyperparameter(  # noqa: RUF009
         None, "where the snakes begin, [x, y] for each seat; null: where the map puts them"
     )
-    food_at: list[list[int]] | None = option(  # noqa: RUF009
+    food_at: list[list[int]] | None = hyperparameter(  # noqa: RUF009
         None, "where food is at first, with starts; null: where the map puts it"
     )
-    policies: str = option("shared", "shared by all snakes, or one for each (RLLIB_PPO)")
-    action_mask: str = option(
-        DEFAULTS["action_mask"], "moves it never makes (battlesnake_gym.mdp.masks), or none"
+    policies: str = hyperparameter("shared", "shared by all snakes, or one for each (RLLIB_PPO)")
+    action_mask: str = hyperparameter(
+        ENV_CONFIG_DEFAULTS["action_mask"],
+        "moves it never makes (battlesnake_gym.mdp.masks), or none",
     )
-    allow_slow_rules: bool = option(
+    allow_slow_rules: bool = hyperparameter(
         False, "train though the compiled engine is missing, on the Python rules"
     )
 
@@ -125,7 +136,7 @@ class BattlesnakeLauncher(SageMakerRayLauncher):
     """
 
     hyperparameters_class = BattlesnakeHyperparameters
-    channels = (POLICY, OPPONENTS)
+    channels = (_POLICY, _OPPONENTS)
     csv_columns = CSV_COLUMNS | {
         name: f"env_runners/{name}" for name in GAME_METRICS if name not in CSV_COLUMNS
     } | {
@@ -150,7 +161,7 @@ class BattlesnakeLauncher(SageMakerRayLauncher):
         "lost_head_to_head": "env_runners/Snake_was_eaten",
         "starved": "env_runners/Starved",
         "loss_of_q_values": "learners/default_policy/qf_loss",
-        "turns_played": PLAYED,
+        "turns_played": ENV_STEPS_RESULT,
     }
 
     def register_env_creator(self) -> None:
@@ -160,7 +171,7 @@ class BattlesnakeLauncher(SageMakerRayLauncher):
     def get_experiment_config(self, hyperparameters: BattlesnakeHyperparameters) -> AlgorithmConfig:
         """The configuration of the named algorithm on the wanted games."""
         if not engine.COMPILED:
-            _mind_the_slow_rules(hyperparameters)
+            _check_engine_compiled(hyperparameters)
         config = algorithms.configure(
             hyperparameters.algorithm,
             {
@@ -169,7 +180,7 @@ class BattlesnakeLauncher(SageMakerRayLauncher):
                 "height": hyperparameters.map_size,
                 "curriculum": hyperparameters.curriculum or [],
                 "iterate_map_size": hyperparameters.iterate_map_size,
-                "opponents": _opponents(shares_of(hyperparameters.opponents or {})),
+                "opponents": _opponents(seat_fractions(hyperparameters.opponents or {})),
                 "ruleset": hyperparameters.ruleset,
                 "map": hyperparameters.map,
                 "observation": hyperparameters.observation,
@@ -182,19 +193,19 @@ class BattlesnakeLauncher(SageMakerRayLauncher):
             hyperparameters.policies,
         )
         if hyperparameters.network is not None:
-            algorithms.take_network(config, hyperparameters.network)
-        if begins := _beginning(hyperparameters.start_from):
-            warm_start.take(config, begins)
+            algorithms.use_custom_network(config, hyperparameters.network)
+        if begins := _resolve_start_from(hyperparameters.start_from):
+            warm_start.apply_start_from(config, begins)
         return config.debugging(seed=hyperparameters.seed, log_level="ERROR")
 
-    def translated(self, given: Mapping[str, Any]) -> Mapping[str, Any]:
+    def translate_legacy_hyperparameters(self, given: Mapping[str, Any]) -> Mapping[str, Any]:
         """With the starter pack's names read as today's, and a line that says so."""
-        values, said = starter_pack.translated(given)
+        values, said = starter_pack.translate_hyperparameters(given)
         for line in said:
-            say(line)
+            log_line(line)
         return values
 
-    def presets(
+    def experiment_defaults(
         self, given: Mapping[str, Any], before: Mapping[str, Any]
     ) -> tuple[Mapping[str, Any], str]:
         """The hyperparameters of the named experiment; `DEFAULT_EXPERIMENT`'s if none is."""
@@ -202,28 +213,28 @@ class BattlesnakeLauncher(SageMakerRayLauncher):
             return experiments.read(name), ""
         if "algorithm" in given:
             return {}, ""
-        name, reason = _default(given, before)
+        name, reason = _default_experiment(given, before)
         why = f"no algorithm is named{reason and f', and {reason}'}"
         if name is None:
             return {"algorithm": "DQN"}, f"trains DQN: {why}"
         return experiments.read(name), f"trains by the experiment {name}: {why}"
 
-    def default_workers(self, config: AlgorithmConfig, cpus: int) -> int:
+    def default_num_env_runners(self, config: AlgorithmConfig, cpus: int) -> int:
         """DQN and PPO wait for their runners and gain nothing by them; the others use all CPUs."""
         if config.algo_class.__name__ == "EXIT":
             return cpus  # its driver sleeps while they play
         alone = issubclass(config.algo_class, DQN | PPO) and not issubclass(config.algo_class, APEX)
-        return 0 if alone else super().default_workers(config, cpus)
+        return 0 if alone else super().default_num_env_runners(config, cpus)
 
-    def use(self, config: AlgorithmConfig) -> Use:
+    def expected_utilization(self, config: AlgorithmConfig) -> Utilization:
         """The runners that the learner keeps up with, as far as that was measured; EXIT no GPU."""
-        most = super().use(config)
+        most = super().expected_utilization(config)
         gpus = 0 if config.algo_class.__name__ == "EXIT" else most.gpus
         if gpus and config.num_gpus_per_learner:  # which was not measured
-            return Use(most.cpus, gpus)
-        return Use(min(most.cpus, 1 + algorithms.filling(config)), gpus)
+            return Utilization(most.cpus, gpus)
+        return Utilization(min(most.cpus, 1 + algorithms.saturating_env_runners(config)), gpus)
 
-    def default_name(self, hyperparameters: BattlesnakeHyperparameters) -> str:
+    def default_run_name(self, hyperparameters: BattlesnakeHyperparameters) -> str:
         """The experiment, or else algorithm, board and snakes."""
         if hyperparameters.experiment is not None:
             return Path(hyperparameters.experiment).stem
@@ -234,7 +245,7 @@ class BattlesnakeLauncher(SageMakerRayLauncher):
         snakes = "-".join(map(str, np.atleast_1d(hyperparameters.num_agents)))
         return f"{algorithm}-{size}x{size}-{snakes}"
 
-    def identity(self, config: AlgorithmConfig) -> dict[str, Any]:
+    def checkpoint_identity(self, config: AlgorithmConfig) -> dict[str, Any]:
         """What decides whether weights fit: algorithm, board, observation, actions, network."""
         if config.algo_class.__name__ == "EXIT":
             return {"algorithm": "EXIT", "games": config.games}
@@ -250,10 +261,12 @@ class BattlesnakeLauncher(SageMakerRayLauncher):
         check_network(kind, shape, config.model_config)
         if config.start_from is not None:
             network = build(kind, shape, len(MOVES), network_settings(config.model_config))
-            warm_start.check(network, environment, Path(config.start_from))
+            warm_start.check_start_from(network, environment, Path(config.start_from))
         # Frozen policies that cannot play these games are refused here, before anything starts.
         none = PastSelves(lambda weights: weights)
-        Opponents(config.env_config["opponents"], environment, np.random.default_rng(), none)
+        TrainingOpponents(
+            config.env_config["opponents"], environment, np.random.default_rng(), none
+        )
         return {
             "algorithm": config.algo_class.__name__,
             "board size": [config.env_config["width"], config.env_config["height"]],
@@ -264,54 +277,56 @@ class BattlesnakeLauncher(SageMakerRayLauncher):
             **({"policies": sorted(config.policies)} if len(config.policies) > 1 else {}),
         }
 
-    def conclude(self, algorithm: Any, results: dict[str, Any]) -> None:
+    def on_training_end(self, algorithm: Any, results: dict[str, Any]) -> None:
         """Spend what is left of the ladder's share of the CPU time on what came of it."""
         algorithm.conclude(results)
 
-    def record(self, algorithm: Any, path: Path, filmed: bool) -> bytes | None:
+    def record_sample_game(self, algorithm: Any, path: Path, filmed: bool) -> bytes | None:
         """A game of what would be exported now, against itself."""
         replay = algorithm.game() if hasattr(algorithm, "game") else None
         if replay is None:
             return None
         replay.save(path)
-        return sample_game.film(replay) if filmed else None
+        return sample_game.to_gif(replay) if filmed else None
 
-    def export(self, checkpoint: Path, model_dir: Path) -> Delivered:
+    def export_model(self, checkpoint: Path, model_dir: Path) -> RunSummary:
         """Write policy.onnx and policy.json; returns how strong it is.
 
         What EXIT trains is a search's evaluation.
         """
-        record = ladder_evaluator.Record.of(checkpoint)
-        say(record.table())
-        if checkpoints.read_facts(checkpoint)["identity"]["algorithm"] == "EXIT":
-            return _export_champion(checkpoint, model_dir, record.line())
+        record = ladder_evaluator.StrengthHistory.of(checkpoint)
+        log_line(record.table())
+        if checkpoints.read_metadata(checkpoint)["identity"]["algorithm"] == "EXIT":
+            return _export_exit(checkpoint, model_dir, record.line())
         policy = export_checkpoint(checkpoint, model_dir / "policy.onnx")
-        return Delivered(record.line(), str(policy), f"battlesnake-gym serve --policy {policy}")
+        return RunSummary(record.line(), str(policy), f"battlesnake-gym serve --policy {policy}")
 
 
-def _export_champion(checkpoint: Path, model_dir: Path, strength: str) -> Delivered:
+def _export_exit(checkpoint: Path, model_dir: Path, strength: str) -> RunSummary:
     from battlesnake_heuristics.search.evaluation import Evaluation
     from battlesnake_rl.mabs.exit.exit import CHAMPION
 
     if not (checkpoint / CHAMPION).exists():
-        return Delivered(
+        return RunSummary(
             strength,
             "none, since no network was as good as the hand-set weights yet",
             "the same command with more --minutes goes on",
         )
     champion = model_dir / CHAMPION
     Evaluation.load(checkpoint / CHAMPION).save(champion)
-    return Delivered(strength, str(champion), f"battlesnake-gym runs {model_dir.parent}")
+    return RunSummary(strength, str(champion), f"battlesnake-gym runs {model_dir.parent}")
 
 
-def _default(given: Mapping[str, Any], before: Mapping[str, Any]) -> tuple[str | None, str]:
+def _default_experiment(
+    given: Mapping[str, Any], before: Mapping[str, Any]
+) -> tuple[str | None, str]:
     """Which experiment fits what is ``given`` (None: DQN), and why it is not the first of them."""
     resumed = before and before.get("algorithm", "DQN")
     if resumed in ("DQN", "PPO"):
-        name = None if resumed == "DQN" else PPO_EXPERIMENT
+        name = None if resumed == "DQN" else _PPO_EXPERIMENT
         return name, f"the run that is resumed is one of {resumed}"
     distils, ppos, dqns = map(
-        supported_settings.honoured, (DISTILConfig(), PPOConfig(), DQNConfig())
+        supported_settings.supported_fields, (DISTILConfig(), PPOConfig(), DQNConfig())
     )
     settings = {name: name.removeprefix(CONFIG_PREFIX).partition(".")[0] for name in given}
     for name, setting in settings.items():
@@ -319,52 +334,50 @@ def _default(given: Mapping[str, Any], before: Mapping[str, Any]) -> tuple[str |
             return None, f"only DQN and APEX have {name}"
     for name, setting in settings.items():
         if setting == "rewards" or setting in ppos - distils:
-            return PPO_EXPERIMENT, f"DISTIL has no {name}"
+            return _PPO_EXPERIMENT, f"DISTIL has no {name}"
     if not COMPILED:
-        return PPO_EXPERIMENT, "DISTIL needs the search in C, which is not compiled here"
+        return _PPO_EXPERIMENT, "DISTIL needs the search in C, which is not compiled here"
     return DEFAULT_EXPERIMENT, ""
 
 
-def _beginning(given: str | None) -> str | None:
-    """What to go on from: as ``given``, or the channel `POLICY` of a job."""
-    channel = channel_folder(POLICY)
-    if given is not None and POLICY in channel_names():
+def _resolve_start_from(given: str | None) -> str | None:
+    """What to go on from: as ``given``, or the channel `_POLICY` of a job."""
+    channel = channel_folder(_POLICY)
+    if given is not None and _POLICY in channel_names():
         raise HyperparameterError(
-            f"start_from is {given!r}, and there is a data channel {POLICY!r}; give one of the two"
+            f"start_from is {given!r}, and there is a data channel {_POLICY!r}; give one of the two"
         )
     return given if channel is None else str(channel)
 
 
 def _opponents(shares: Mapping[str, float]) -> dict[str, float]:
-    """``shares``, whose relative paths may be in the channel `OPPONENTS` of a job.
+    """``shares``, whose relative paths may be in the channel `_OPPONENTS` of a job.
 
     Raises:
         HyperparameterError: no snake of the channel sits anywhere.
     """
-    if OPPONENTS not in channel_names():
-        return absolute(shares)
-    folder = channel_folder(OPPONENTS)
+    if _OPPONENTS not in channel_names():
+        return with_absolute_paths(shares)
+    folder = channel_folder(_OPPONENTS)
     brought = [name for name in shares if is_file(name) and not Path(path_of(name)).is_absolute()]
     if not brought:
         there = sorted(path.name for path in folder.iterdir()) if folder else []
         raise HyperparameterError(
-            f"none of the opponents is in the data channel {OPPONENTS!r} ({', '.join(there)}); "
+            f"none of the opponents is in the data channel {_OPPONENTS!r} ({', '.join(there)}); "
             "name them in the hyperparameter opponents, such as "
             '{"policy:model": 0.2, "mine.zip": 0.1}'
         )
     if folder is None:  # a preflight: the channel is not there yet
         return {name: share for name, share in shares.items() if name not in brought}
-    return absolute(shares, folder)
+    return with_absolute_paths(shares, folder)
 
 
-def _mind_the_slow_rules(hyperparameters: BattlesnakeHyperparameters) -> None:
+def _check_engine_compiled(hyperparameters: BattlesnakeHyperparameters) -> None:
     """Refuse to train without the engine; where it is allowed, the log says what it costs."""
-    why = (
-        f"the compiled engine is missing ({build_check.why_not('battlesnake_gym.engine._engine')})"
-    )
+    why = f"the compiled engine is missing ({build_check.missing_reason('battlesnake_gym.engine._engine')})"
     if not hyperparameters.allow_slow_rules:
         raise HyperparameterError(
-            f"{why}; {engine.SLOW}; to mend it: {build_check.REMEDY} (of a job: build its image "
+            f"{why}; {engine.SLOW_RULES_WARNING}; to mend it: {build_check.BUILD_HINT} (of a job: build its image "
             "again from these sources), or allow it with allow_slow_rules"
         )
-    say(f"{why}; {engine.SLOW}, as allow_slow_rules allows")
+    log_line(f"{why}; {engine.SLOW_RULES_WARNING}, as allow_slow_rules allows")

@@ -7,14 +7,14 @@ from typing import Any
 
 import yaml
 
-from battlesnake_gym.common.suggestions import unknown
+from battlesnake_gym.common.suggestions import unknown_name_message
 
-FOLDER = Path(__file__).with_name("experiment_files")
+_FOLDER = Path(__file__).with_name("experiment_files")
 
 
 def names() -> list[str]:
     """The experiments there are."""
-    return sorted(path.stem for path in FOLDER.glob("*.yaml"))
+    return sorted(path.stem for path in _FOLDER.glob("*.yaml"))
 
 
 def read(name: str) -> dict[str, Any]:
@@ -25,11 +25,11 @@ def read(name: str) -> dict[str, Any]:
     """
     if name == "winner-demonstrations":
         raise ValueError(f"experiment {name} is not here any more; take winner-distil")
-    path = Path(name) if name.endswith((".yaml", ".yml")) else FOLDER / f"{name}.yaml"
+    path = Path(name) if name.endswith((".yaml", ".yml")) else _FOLDER / f"{name}.yaml"
     if not path.is_file():
-        if path.parent == FOLDER:
+        if path.parent == _FOLDER:
             raise ValueError(
-                f"{unknown('experiment', name, names())}; or give the path of a .yaml file"
+                f"{unknown_name_message('experiment', name, names())}; or give the path of a .yaml file"
             )
         raise ValueError(f"there is no experiment file {path}")
     try:

@@ -10,18 +10,18 @@ from collections.abc import Mapping
 from typing import Any
 
 from battlesnake_rl.mabs.envs.board_size_schedule import OBSERVATION
-from sagemaker_rl.job.hyperparameters import CONFIG_PREFIX, RENAMED, HyperparameterError
+from sagemaker_rl.job.hyperparameters import CONFIG_PREFIX, LEGACY_RLLIB_NAMES, HyperparameterError
 
-ADDITIONAL = "additional_configs"
+_ADDITIONAL_CONFIGS = "additional_configs"
 """A dictionary of RLlib's settings."""
 
-GAMES = CONFIG_PREFIX + "num_envs_per_env_runner"
+_NUM_ENVS_KEY = CONFIG_PREFIX + "num_envs_per_env_runner"
 
-NAMES = {
+RENAMED_HYPERPARAMETERS = {
     "rl.training.run": "algorithm",
     "rl.training.stop.training_iteration": "num_iters",
     "rl.training.stop.timesteps_total": "timesteps",
-    **{CONFIG_PREFIX + old: CONFIG_PREFIX + new for old, new in RENAMED.items()},
+    **{CONFIG_PREFIX + old: CONFIG_PREFIX + new for old, new in LEGACY_RLLIB_NAMES.items()},
     CONFIG_PREFIX + "num_workers": "num_workers",
     CONFIG_PREFIX + "num_cpus": "num_workers",
     CONFIG_PREFIX + "horizon": CONFIG_PREFIX + "env_config.max_turns",
@@ -33,10 +33,10 @@ NAMES = {
 }
 """Names there, and the same here."""
 
-MASKS = {"banned_wall_hits": "wall", "banned_forbidden_moves": "neck"}
+_MASK_NAMES = {"banned_wall_hits": "wall", "banned_forbidden_moves": "neck"}
 """What its notebook on masks names in ``heuristics``; any other is a mask of your own."""
 
-INSTEAD = {
+UNSUPPORTED_HINTS = {
     "rl.training.env": "every experiment plays battlesnake; leave it out",
     "rl.training.checkpoint_freq": "set checkpoint_minutes",
     CONFIG_PREFIX + "use_pytorch": "everything is PyTorch; leave it out",
@@ -49,7 +49,7 @@ INSTEAD = {
 """Names without a counterpart, and what to do."""
 
 
-def translated(given: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
+def translate_hyperparameters(given: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
     """``given`` with today's names, and a line for each that had another.
 
     Raises:
@@ -58,7 +58,7 @@ def translated(given: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
     >>> translated({"rl.training.config.num_sgd_iter": 3})[0]
     {'rl.training.config.num_epochs': 3}
     """
-    values = {name: value for name, value in given.items() if name != ADDITIONAL}
+    values = {name: value for name, value in given.items() if name != _ADDITIONAL_CONFIGS}
     values |= {CONFIG_PREFIX + key: value for key, value in _additional(given).items()}
     named: dict[str, Any] = {}
     said: list[str] = []
@@ -68,28 +68,30 @@ def translated(given: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
             named["observation"] = OBSERVATION
             said.append(f"iterate_map_size needs an observation of one size: {OBSERVATION}")
     for name, value in values.items():
-        if name in INSTEAD:
-            raise HyperparameterError(f"{name} has no counterpart; {INSTEAD[name]}")
-        today = NAMES.get(name, name)
+        if name in UNSUPPORTED_HINTS:
+            raise HyperparameterError(f"{name} has no counterpart; {UNSUPPORTED_HINTS[name]}")
+        today = RENAMED_HYPERPARAMETERS.get(name, name)
         if today in named or (today != name and today in values):
             raise HyperparameterError(f"{name} says what {today} says; give one of the two")
         named[today] = _value(name, value)
         if today != name:
             said.append(f"{name} is {today} today: {named[today]}")
-    if {ADDITIONAL, "rl.training.run"} & given.keys() and named.get("algorithm") == "PPO":
+    if {_ADDITIONAL_CONFIGS, "rl.training.run"} & given.keys() and named.get("algorithm") == "PPO":
         named["algorithm"] = "RLLIB_PPO"  # the pack's was RLlib's
         said.append("PPO of RLlib is RLLIB_PPO today; PPO is ours")
-        if ADDITIONAL in given:  # whose batch is made up of such fragments, by any number of CPUs
-            named.setdefault(GAMES, 1)
-            said.append(f"a runner plays one game, as it did in the pack: {GAMES} is 1")
+        if (
+            _ADDITIONAL_CONFIGS in given
+        ):  # whose batch is made up of such fragments, by any number of CPUs
+            named.setdefault(_NUM_ENVS_KEY, 1)
+            said.append(f"a runner plays one game, as it did in the pack: {_NUM_ENVS_KEY} is 1")
     return named, said
 
 
 def _additional(given: Mapping[str, Any]) -> Mapping[str, Any]:
-    additional = given.get(ADDITIONAL, {})
+    additional = given.get(_ADDITIONAL_CONFIGS, {})
     if not isinstance(additional, Mapping):
         raise HyperparameterError(
-            f"{ADDITIONAL} must be a dictionary of RLlib's settings, got {additional!r:.80}"
+            f"{_ADDITIONAL_CONFIGS} must be a dictionary of RLlib's settings, got {additional!r:.80}"
         )
     return additional
 
@@ -102,5 +104,5 @@ def _value(name: str, value: Any) -> Any:
     if name == "use_heuristics_action_masks":
         return "forbidden" if value else "none"
     if name == "heuristics":
-        return "+".join(MASKS.get(one, one) for one in value) or "none"
+        return "+".join(_MASK_NAMES.get(one, one) for one in value) or "none"
     return value

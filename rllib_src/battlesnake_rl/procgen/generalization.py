@@ -21,13 +21,13 @@ from battlesnake_rl.procgen.procgen_env_config import complete
 from battlesnake_rl.procgen.procgen_environment import VectorProcgen
 from battlesnake_rl.procgen.procgen_episodes import acting, play, score
 
-DEFAULTS: dict[str, Any] = {"env_config": {"num_levels": 0, "start_level": 0}, "explore": True}
+_DEFAULTS: dict[str, Any] = {"env_config": {"num_levels": 0, "start_level": 0}, "explore": True}
 """What ``evaluation_config`` begins as: all levels, and actions drawn as in training."""
 
 COLUMNS = {"test_reward_mean": f"{EVALUATION_RESULTS}/{ENV_RUNNER_RESULTS}/reward"}
 """Columns of ``progress.csv`` for the test curve."""
 
-GAMES_AT_ONCE = 64
+_NUM_TEST_ENVS = 64
 
 _HONOURED: dict[str, tuple[Any, ...]] = {
     "evaluation_duration_unit": ("episodes",),
@@ -40,7 +40,7 @@ _HONOURED: dict[str, tuple[Any, ...]] = {
 def set_up(config: AlgorithmConfig) -> None:
     """Let ``config`` test in this way, if it has an ``evaluation_interval``."""
     config.evaluation(
-        custom_evaluation_function=on_test_levels, evaluation_config=copy.deepcopy(DEFAULTS)
+        custom_evaluation_function=on_test_levels, evaluation_config=copy.deepcopy(_DEFAULTS)
     )
     config.callbacks(on_train_result=forget_older)
 
@@ -67,9 +67,9 @@ def check(config: AlgorithmConfig) -> None:
                 f"{name} is {value!r}, but it can be {honoured[0]!r} only; leave it out"
             )
     for key in config.evaluation_config:
-        if key not in DEFAULTS:
+        if key not in _DEFAULTS:
             raise ValueError(
-                f"evaluation_config has no key {key!r} here; its keys are {', '.join(DEFAULTS)}"
+                f"evaluation_config has no key {key!r} here; its keys are {', '.join(_DEFAULTS)}"
             )
     tested_on(config)
 
@@ -83,7 +83,7 @@ def on_test_levels(algorithm: Algorithm, runners: Any) -> tuple[dict[str, Any], 
     """What RLlib calls: results of the test, and how many turns were played (twice)."""
     config = algorithm.config
     count = config.evaluation_duration
-    games = VectorProcgen(min(GAMES_AT_ONCE, count), tested_on(config))
+    games = VectorProcgen(min(_NUM_TEST_ENVS, count), tested_on(config))
     module = runners.local_env_runner.module
     if isinstance(module, MultiRLModule):
         module = module[DEFAULT_MODULE_ID]

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from battlesnake_rl.mabs.policy.q_network import bfloat16_pays
 
-PICTURES_AT_ONCE = {"cpu": 128, "cuda": 2048}
+_IMAGES_PER_CHUNK = {"cpu": 128, "cuda": 2048}
 """Larger batches go through the trunk in pieces of this many.
 
 A CPU loses a third of its speed when the pieces outgrow its caches; a GPU only lacks the memory.
@@ -134,7 +134,7 @@ class ImpalaModule(TorchRLModule, ValueFunctionAPI):  # type: ignore[misc]
         """Features in full precision; the trunk computes in half where that is faster."""
         choice = self.settings["bfloat16"]
         enabled = bfloat16_pays(pictures.device) if choice == "auto" else bool(choice)
-        pieces = torch.split(pictures, PICTURES_AT_ONCE[pictures.device.type])
+        pieces = torch.split(pictures, _IMAGES_PER_CHUNK[pictures.device.type])
         with torch.autocast(pictures.device.type, torch.bfloat16, enabled=enabled):
             features = torch.cat([self.trunk(piece) for piece in pieces])
         return features.float()

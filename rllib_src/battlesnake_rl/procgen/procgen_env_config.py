@@ -8,7 +8,7 @@ from typing import Any
 
 from battlesnake_rl.procgen.procgen_games import GAMES
 
-DEFAULTS: dict[str, Any] = {
+_DEFAULTS: dict[str, Any] = {
     "env_name": "coinrun",
     "num_levels": 0,
     "start_level": 0,
@@ -32,25 +32,25 @@ the next one within the same episode. ``distribution_mode``: easy, hard, or one 
 which can only be envpool.
 """
 
-MAX_LEVEL = 2**31 - 1
-PROVIDERS = ("envpool",)
+_MAX_LEVEL = 2**31 - 1
+_PROVIDERS = ("envpool",)
 
 
 def complete(env_config: Mapping[str, Any]) -> dict[str, Any]:
-    """All keys of `DEFAULTS`, with the values of ``env_config`` where it has them.
+    """All keys of `_DEFAULTS`, with the values of ``env_config`` where it has them.
 
     Raises:
         ValueError: an unknown key or an impossible value, naming key, value and remedy.
     """
     for key in env_config:
-        if key not in DEFAULTS:
-            nearest = difflib.get_close_matches(key, DEFAULTS, n=1, cutoff=0.0)[0]
+        if key not in _DEFAULTS:
+            nearest = difflib.get_close_matches(key, _DEFAULTS, n=1, cutoff=0.0)[0]
             raise ValueError(
                 f"env_config has no key {key!r}; did you mean {nearest!r}? "
-                f"Its keys are {', '.join(DEFAULTS)}"
+                f"Its keys are {', '.join(_DEFAULTS)}"
             )
-    values = DEFAULTS | dict(env_config)
-    for key, default in DEFAULTS.items():
+    values = _DEFAULTS | dict(env_config)
+    for key, default in _DEFAULTS.items():
         if type(values[key]) is not type(default):
             raise ValueError(
                 f"{key} must be of type {type(default).__name__}, got {values[key]!r}; "
@@ -58,9 +58,9 @@ def complete(env_config: Mapping[str, Any]) -> dict[str, Any]:
             )
     _check_choice("env_name", values["env_name"], GAMES)
     _check_choice("distribution_mode", values["distribution_mode"], GAMES[values["env_name"]].modes)
-    _check_choice("provider", values["provider"], PROVIDERS)
-    _check_range("num_levels", values["num_levels"], 0, MAX_LEVEL)
-    _check_range("start_level", values["start_level"], 0, MAX_LEVEL - values["num_levels"])
+    _check_choice("provider", values["provider"], _PROVIDERS)
+    _check_range("num_levels", values["num_levels"], 0, _MAX_LEVEL)
+    _check_range("start_level", values["start_level"], 0, _MAX_LEVEL - values["num_levels"])
     _check_range("frame_stack", values["frame_stack"], 1, 16)
     return values
 

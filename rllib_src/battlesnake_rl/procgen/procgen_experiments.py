@@ -13,20 +13,20 @@ from typing import Any
 
 import yaml
 
-from battlesnake_gym.common.suggestions import unknown
+from battlesnake_gym.common.suggestions import unknown_name_message
 from battlesnake_rl.procgen.kit.plugins import NO_PREPROCESSORS
-from sagemaker_rl.job.hyperparameters import CONFIG_PREFIX, RENAMED
+from sagemaker_rl.job.hyperparameters import CONFIG_PREFIX, LEGACY_RLLIB_NAMES
 
-FOLDER = Path(__file__).with_name("experiment_files")
+_FOLDER = Path(__file__).with_name("experiment_files")
 
-STOP = {
+_STOP = {
     "timesteps_total": "timesteps",
     "training_iteration": "num_iters",
     "time_total_s": "minutes",
 }
 """The conditions under ``stop`` and the hyperparameters that they set."""
 
-MODEL_KEYS = ("custom_model", "custom_options")
+_MODEL_KEYS = ("custom_model", "custom_options")
 """The keys under ``model``."""
 
 
@@ -36,7 +36,7 @@ class ExperimentError(ValueError):
 
 def names() -> list[str]:
     """The experiments there are."""
-    return sorted(path.stem for path in FOLDER.glob("*.yaml"))
+    return sorted(path.stem for path in _FOLDER.glob("*.yaml"))
 
 
 def read(experiment: str) -> dict[str, Any]:
@@ -63,9 +63,9 @@ def read(experiment: str) -> dict[str, Any]:
 def _named(experiment: str) -> Path:
     if experiment not in names():
         raise ExperimentError(
-            f"{unknown('experiment', experiment, names())}; or give the path of a .yaml file"
+            f"{unknown_name_message('experiment', experiment, names())}; or give the path of a .yaml file"
         )
-    return FOLDER / f"{experiment}.yaml"
+    return _FOLDER / f"{experiment}.yaml"
 
 
 def _faults(body: Any) -> list[str]:
@@ -78,15 +78,19 @@ def _faults(body: Any) -> list[str]:
     for part in ("stop", "config"):
         if not isinstance(body.get(part, {}), dict):
             return [*faults, f"{part}: must be a table of settings"]
-    unknown = [key for key in body.get("stop", {}) if key not in STOP]
-    faults += [f"stop.{key}: unknown; there are {', '.join(STOP)}" for key in unknown]
+    unknown = [key for key in body.get("stop", {}) if key not in _STOP]
+    faults += [f"stop.{key}: unknown; there are {', '.join(_STOP)}" for key in unknown]
     config = body.get("config", {})
-    faults += [f"config.{key}: it is {RENAMED[key]} today" for key in config if key in RENAMED]
+    faults += [
+        f"config.{key}: it is {LEGACY_RLLIB_NAMES[key]} today"
+        for key in config
+        if key in LEGACY_RLLIB_NAMES
+    ]
     model = config.get("model", {})
     if isinstance(model, dict) and "custom_preprocessor" in model:
         faults.append(f"config.model.{NO_PREPROCESSORS}")
-    elif not isinstance(model, dict) or set(model) - set(MODEL_KEYS):
-        faults.append(f"config.model: there are {', '.join(MODEL_KEYS)}; write a "
+    elif not isinstance(model, dict) or set(model) - set(_MODEL_KEYS):
+        faults.append(f"config.model: there are {', '.join(_MODEL_KEYS)}; write a "
                       "network of your own into models/")  # fmt: skip
     return faults
 
@@ -98,7 +102,7 @@ def _hyperparameters(body: Mapping[str, Any]) -> dict[str, Any]:
         if key in body:
             values[name] = body[key]
     for key, value in body.get("stop", {}).items():
-        values |= {"minutes": value / 60} if key == "time_total_s" else {STOP[key]: value}
+        values |= {"minutes": value / 60} if key == "time_total_s" else {_STOP[key]: value}
     values |= config.pop("model", {})
     for key, name in (
         *(("env_config", "env_config"), ("callbacks", "callbacks"), ("seed", "seed")),

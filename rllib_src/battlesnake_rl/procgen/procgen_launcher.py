@@ -15,16 +15,16 @@ from ray.rllib.core.rl_module.rl_module import RLModuleSpec
 from ray.tune.registry import register_env
 
 from battlesnake_gym.common.command_line import Parser
-from battlesnake_gym.common.suggestions import unknown
+from battlesnake_gym.common.suggestions import unknown_name_message
 from battlesnake_rl.procgen import generalization, procgen_experiments
 from battlesnake_rl.procgen.impala_network import MODEL_CONFIG, ImpalaModule
 from battlesnake_rl.procgen.kit import plugins
 from battlesnake_rl.procgen.procgen_env_config import complete
 from battlesnake_rl.procgen.procgen_environment import ENV_NAME, VectorProcgen, make_env
 from battlesnake_rl.procgen.procgen_ppo import ProcgenPPO, ProcgenPPOConfig
-from sagemaker_rl.job.hyperparameters import CONFIG_PREFIX, HyperparameterError, option
-from sagemaker_rl.job.utilization import Use
-from sagemaker_rl.ray_launcher import Delivered, Hyperparameters, SageMakerRayLauncher
+from sagemaker_rl.job.hyperparameters import CONFIG_PREFIX, HyperparameterError, hyperparameter
+from sagemaker_rl.job.utilization import Utilization
+from sagemaker_rl.ray_launcher import Hyperparameters, RunSummary, SageMakerRayLauncher
 from sagemaker_rl.runs.training_run import CSV_COLUMNS
 
 STACKED = {ENV_NAME: 1, "stacked_procgen_env": 4}
@@ -32,33 +32,37 @@ STACKED = {ENV_NAME: 1, "stacked_procgen_env": 4}
 unless ``env_config`` says otherwise."""
 
 MODELS = {"impala_cnn": ImpalaModule}
-ALGORITHMS = {"ProcgenPPO": ProcgenPPO}
+_ALGORITHMS = {"ProcgenPPO": ProcgenPPO}
 """What is here beside RLlib's and the files of users."""
-SETTINGS = {"impala_cnn": MODEL_CONFIG}
+_SETTINGS = {"impala_cnn": MODEL_CONFIG}
 """What each of our networks has under ``custom_options``, with the defaults."""
 
-DEFAULT_EXPERIMENT = "impala-baseline"
+_DEFAULT_EXPERIMENT = "impala-baseline"
 
 
 @dataclass(frozen=True)
 class ProcgenHyperparameters(Hyperparameters):
     """What to play and how to learn; an experiment file sets most of them."""
 
-    algorithm: str = option("ProcgenPPO", "ProcgenPPO, one of RLlib's, or a file in algorithms/")
-    experiment: str = option(DEFAULT_EXPERIMENT, "a named experiment, or an experiment file")
-    env: str = option(ENV_NAME, f"the environment: {' or '.join(STACKED)}")
-    env_name: str | None = option(None, "the game, over that of the experiment")
-    env_config: dict[str, Any] | None = option(  # noqa: RUF009  (it makes a field)
+    algorithm: str = hyperparameter(
+        "ProcgenPPO", "ProcgenPPO, one of RLlib's, or a file in algorithms/"
+    )
+    experiment: str = hyperparameter(
+        _DEFAULT_EXPERIMENT, "a named experiment, or an experiment file"
+    )
+    env: str = hyperparameter(ENV_NAME, f"the environment: {' or '.join(STACKED)}")
+    env_name: str | None = hyperparameter(None, "the game, over that of the experiment")
+    env_config: dict[str, Any] | None = hyperparameter(  # noqa: RUF009  (it makes a field)
         None, "what to play (battlesnake_rl.procgen.procgen_env_config)"
     )
-    custom_model: str | None = option(
+    custom_model: str | None = hyperparameter(
         "impala_cnn",
         "the network: impala_cnn or a file in models/; null: the algorithm's own",
     )
-    custom_options: dict[str, Any] | None = option(  # noqa: RUF009
+    custom_options: dict[str, Any] | None = hyperparameter(  # noqa: RUF009
         None, "settings of the network"
     )
-    callbacks: str | None = option(None, "a file in callbacks/, or the path of a .py")
+    callbacks: str | None = hyperparameter(None, "a file in callbacks/, or the path of a .py")
 
 
 class ProcgenLauncher(SageMakerRayLauncher):
@@ -80,11 +84,11 @@ class ProcgenLauncher(SageMakerRayLauncher):
         for name in STACKED:
             register_env(name, make_env)
 
-    def presets(
+    def experiment_defaults(
         self, given: Mapping[str, Any], before: Mapping[str, Any]
     ) -> tuple[Mapping[str, Any], str]:
         """The hyperparameters of the experiment; a stop condition that is given replaces all."""
-        values = procgen_experiments.read(given.get("experiment", DEFAULT_EXPERIMENT))
+        values = procgen_experiments.read(given.get("experiment", _DEFAULT_EXPERIMENT))
         stops = ("num_iters", "minutes", "timesteps")
         if any(name in given for name in stops):
             values = {name: value for name, value in values.items() if name not in stops}
@@ -96,7 +100,7 @@ class ProcgenLauncher(SageMakerRayLauncher):
         config = configure(hyperparameters)
         return config.debugging(seed=hyperparameters.seed, log_level="ERROR")
 
-    def check_machine(self, config: AlgorithmConfig) -> None:
+    def check_host(self, config: AlgorithmConfig) -> None:
         """Begin a game: its packages are large, and an image may do without them."""
         games = VectorProcgen(1, config.env_config)
         try:
@@ -108,7 +112,7 @@ class ProcgenLauncher(SageMakerRayLauncher):
             ) from None
         games.close()
 
-    def default_workers(self, config: AlgorithmConfig, cpus: int) -> int:
+    def default_num_env_runners(self, config: AlgorithmConfig, cpus: int) -> int:
         """None where there are few CPUs: sampling and learning in turn, both use all of them.
 
         Nor beside the learner's GPU, on which `ProcgenRunner` then plays. Else the games are shared
@@ -116,23 +120,23 @@ class ProcgenLauncher(SageMakerRayLauncher):
         """
         if cpus <= 4 or (isinstance(config, ProcgenPPOConfig) and config.num_gpus_per_learner):
             return 0
-        most = super().default_workers(config, cpus)
+        most = super().default_num_env_runners(config, cpus)
         shared = config.games if isinstance(config, ProcgenPPOConfig) else None
         if shared is None:
             return most
         return max(runners for runners in range(1, most + 1) if shared % runners == 0)
 
-    def use(self, config: AlgorithmConfig) -> Use:
+    def expected_utilization(self, config: AlgorithmConfig) -> Utilization:
         """Without runners all CPUs, which torch shares out; one learner's GPU."""
-        most = super().use(config)
-        return most if config.num_env_runners else Use(math.inf, most.gpus)
+        most = super().expected_utilization(config)
+        return most if config.num_env_runners else Utilization(math.inf, most.gpus)
 
-    def default_name(self, hyperparameters: ProcgenHyperparameters) -> str:
+    def default_run_name(self, hyperparameters: ProcgenHyperparameters) -> str:
         """The experiment and the game."""
         game = hyperparameters.env_name or complete(hyperparameters.env_config or {})["env_name"]
         return f"{Path(hyperparameters.experiment).stem}-{game}"
 
-    def identity(self, config: AlgorithmConfig) -> dict[str, Any]:
+    def checkpoint_identity(self, config: AlgorithmConfig) -> dict[str, Any]:
         """What decides whether a checkpoint can go on: algorithm, game and network."""
         generalization.check(config)
         spec = config.rl_module_spec
@@ -144,12 +148,12 @@ class ProcgenLauncher(SageMakerRayLauncher):
             "network settings": dict(spec.model_config or {}),
         }
 
-    def export(self, checkpoint: Path, model_dir: Path) -> Delivered:
+    def export_model(self, checkpoint: Path, model_dir: Path) -> RunSummary:
         """Nothing is made of the checkpoint, which plays as it is."""
-        return Delivered(
+        return RunSummary(
             strength="the reward of games, in progress.csv; a rollout plays more of them",
             model=f"{checkpoint}, a checkpoint of RLlib's",
-            next=f"battlesnake-gym procgen rollout {checkpoint}",
+            next_command=f"battlesnake-gym procgen rollout {checkpoint}",
         )
 
     def parser(self, prog: str | None) -> Parser:
@@ -194,11 +198,11 @@ def configure(hyperparameters: ProcgenHyperparameters) -> AlgorithmConfig:
     """
     env, model = hyperparameters.env, hyperparameters.custom_model
     if env not in STACKED:
-        raise ValueError(unknown("env", env, STACKED))
+        raise ValueError(unknown_name_message("env", env, STACKED))
     env_config = {"frame_stack": STACKED[env], **(hyperparameters.env_config or {})}
     if hyperparameters.env_name is not None:
         env_config["env_name"] = hyperparameters.env_name
-    algorithm = plugins.find("algorithms", hyperparameters.algorithm, ALGORITHMS)
+    algorithm = plugins.find("algorithms", hyperparameters.algorithm, _ALGORITHMS)
     config = algorithm.get_default_config()
     config.environment(env, env_config=complete(env_config))
     if not isinstance(config, ProcgenPPOConfig):
@@ -209,10 +213,10 @@ def configure(hyperparameters: ProcgenHyperparameters) -> AlgorithmConfig:
     if model is not None:
         network = plugins.find("models", model, MODELS)
         options = dict(hyperparameters.custom_options or {})
-        for key in sorted(set(options) - set(SETTINGS.get(model, options))):
+        for key in sorted(set(options) - set(_SETTINGS.get(model, options))):
             raise ValueError(
                 f"custom_options of {model} has no key {key!r}; "
-                f"its keys are {', '.join(SETTINGS[model])}"
+                f"its keys are {', '.join(_SETTINGS[model])}"
             )
         config.rl_module(rl_module_spec=RLModuleSpec(module_class=network, model_config=options))
     if hyperparameters.callbacks is not None:

@@ -22,18 +22,18 @@ from ray.rllib.core.columns import Columns
 from ray.rllib.core.rl_module.apis import ValueFunctionAPI
 from torch import Tensor
 
-from battlesnake_rl.mabs.base.batched_algorithm import Loop
-from battlesnake_rl.mabs.base.batched_env_runner import Stepped
+from battlesnake_rl.mabs.base.batched_algorithm import TrainingLoopMixin
+from battlesnake_rl.mabs.base.batched_env_runner import StepResult
 from battlesnake_rl.mabs.base.rllib_episodes import CREATED, END, START, STEP, Callbacks
 from battlesnake_rl.mabs.ppo.ppo import (
     ADVANTAGES,
-    TARGETS,
+    VALUE_TARGETS,
     PPOConfig,
+    PPOEnvRunner,
     PPOLearner,
-    PPORunner,
     Rollout,
 )
-from battlesnake_rl.mabs.strength.ladder_evaluator import SHARE
+from battlesnake_rl.mabs.strength.ladder_evaluator import DEFAULT_CPU_FRACTION
 from battlesnake_rl.procgen.impala_network import ImpalaModule
 from battlesnake_rl.procgen.procgen_environment import VectorProcgen
 from battlesnake_rl.procgen.reward_normalizer import RewardNormalizer
@@ -41,11 +41,16 @@ from battlesnake_rl.procgen.reward_normalizer import RewardNormalizer
 _STATE = "reward_normalization"
 """Under this key a learner's state has that of its `RewardNormalizer`."""
 
-NOT_HERE = {"symmetries": False, "start_from": None, "ladder_share": SHARE, "lag": False}
+_NOT_HERE = {
+    "symmetries": False,
+    "start_from": None,
+    "ladder_share": DEFAULT_CPU_FRACTION,
+    "lag": False,
+}
 """Settings of the PPO for Battlesnake that mean nothing here, with their defaults."""
 
 
-class OneSeat(VectorProcgen):
+class SingleSeatProcgen(VectorProcgen):
     """Procgen's games under the words for games of several players."""
 
     num_snakes = 1
@@ -56,7 +61,7 @@ class OneSeat(VectorProcgen):
         return self.num_envs
 
 
-class ProcgenRunner(PPORunner):
+class ProcgenRunner(PPOEnvRunner):
     """Plays by chance, as the policy says, and returns a `Rollout` of one seat a game.
 
     The step that only shows the next level's first frame has not ``acted``. Rewards are as the
@@ -68,7 +73,9 @@ class ProcgenRunner(PPORunner):
         """Build the games; the next `sample` starts them anew."""
         config = self.config
         cpus = len(os.sched_getaffinity(0)) if config.num_env_runners == 0 else 1
-        games: Any = OneSeat(config.num_envs_per_env_runner, config.env_config, num_threads=cpus)
+        games: Any = SingleSeatProcgen(
+            config.num_envs_per_env_runner, config.env_config, num_threads=cpus
+        )
         self.env, self._side = games, None
         self._needs_reset = True
 
@@ -90,10 +97,10 @@ class ProcgenRunner(PPORunner):
         self._totals, self._lengths = np.zeros((2, len(frames)))
         self._needs_reset = False
 
-    def _decide(
+    def _sample_actions(
         self, values: NDArray[np.float32], ways: NDArray[np.int64], by_chance: NDArray[np.bool_]
     ) -> tuple[NDArray[Any], ...]:
-        """Fill in ``values`` (N, 1); as `PPORunner`'s, with every action allowed."""
+        """Fill in ``values`` (N, 1); as `PPOEnvRunner`'s, with every action allowed."""
         with torch.inference_mode():
             frames = torch.from_numpy(self._frames).to(self._device)
             found = judged(self.module[DEFAULT_MODULE_ID], frames)
@@ -112,7 +119,7 @@ class ProcgenRunner(PPORunner):
             acts[:, None],
         )
 
-    def _step(self, actions: NDArray[Any]) -> Stepped:
+    def _step(self, actions: NDArray[Any]) -> StepResult:
         games: Any = self.env
         acted = ~self._ended
         self._frames, rewards, out, cut, _ = games.step(actions[:, 0])
@@ -120,7 +127,7 @@ class ProcgenRunner(PPORunner):
         self._totals += rewards
         self._lengths += acted
         self._report_ended()
-        return Stepped(acted[:, None], rewards[:, None], out[:, None], cut[:, None])
+        return StepResult(acted[:, None], rewards[:, None], out[:, None], cut[:, None])
 
     def _report_ended(self) -> None:
         """Log the episodes that have just ended, and begin to count the next ones."""
@@ -159,9 +166,9 @@ class ProcgenLearner(PPOLearner):
         self._scale.scale(rollouts)
         super().learn(rollouts, env_steps)
 
-    def _columns(self, rollout: Rollout) -> dict[str, Tensor]:
-        old = self._tensor(rollout.values[:-1][rollout.acted])
-        return super()._columns(rollout) | {Columns.VF_PREDS: old}
+    def _to_batch(self, rollout: Rollout) -> dict[str, Tensor]:
+        old = self._to_device(rollout.values[:-1][rollout.acted])
+        return super()._to_batch(rollout) | {Columns.VF_PREDS: old}
 
     def _forward(self, batch: dict[str, Tensor]) -> dict[str, Tensor]:
         logits, values = judged(self.module[DEFAULT_MODULE_ID].unwrapped(), batch[Columns.OBS])
@@ -176,7 +183,7 @@ class ProcgenLearner(PPOLearner):
     def vf_loss(self, values: Tensor, batch: dict[str, Tensor]) -> Tensor:
         """The published one; see `value_loss`."""
         clip = self.config.vf_clip_param
-        return value_loss(values, batch[Columns.VF_PREDS], batch[TARGETS], clip)
+        return value_loss(values, batch[Columns.VF_PREDS], batch[VALUE_TARGETS], clip)
 
     def get_state(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
         """RLlib's, with what rewards are divided by."""
@@ -209,11 +216,11 @@ class ProcgenPPOConfig(PPOConfig):
     0.5 is 0.25 here.
     """
 
-    runner_base = ProcgenRunner
-    learner_base = ProcgenLearner
-    module_base = ImpalaModule
+    env_runner_class = ProcgenRunner
+    learner_class_base = ProcgenLearner
+    rl_module_class = ImpalaModule
     module_apis = (ValueFunctionAPI,)
-    own = (*PPOConfig.own, "games", "reward_clip", "vf_clip_param")
+    extra_settings = (*PPOConfig.extra_settings, "games", "reward_clip", "vf_clip_param")
 
     def __init__(self, algo_class: type | None = None) -> None:
         super().__init__(algo_class=algo_class or ProcgenPPO)
@@ -234,7 +241,7 @@ class ProcgenPPOConfig(PPOConfig):
         """Share the games among the runners; refuse what would do nothing here."""
         if not self.in_evaluation:
             self._share_games()
-        for name, default in NOT_HERE.items():
+        for name, default in _NOT_HERE.items():
             if getattr(self, name) != default:
                 raise ValueError(f"ProcgenPPO: {name} is not used (leave it out)")
         if Callbacks(self).wanted(CREATED, START, STEP, END):
@@ -261,7 +268,7 @@ class ProcgenPPOConfig(PPOConfig):
         self._shared = self.num_envs_per_env_runner = self.games // runners
 
 
-class ProcgenPPO(Loop, Algorithm):  # type: ignore[misc]
+class ProcgenPPO(TrainingLoopMixin, Algorithm):  # type: ignore[misc]
     """The games play a rollout, then the learner learns from it."""
 
     config: ProcgenPPOConfig

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 FRAME_SHAPE = (64, 64, 3)
 NUM_ACTIONS = 15
-NEXT_LEVEL = 997
+_NEXT_LEVEL = 997
 """In a sequence of levels, what is added to one's number to get the next one's."""
 
 
@@ -129,7 +129,7 @@ class SequentialGames:
         if not result.level_complete[0]:
             self._ended[i] = bool(result.done[0])
             return result
-        number = (int(result.level_seeds[0]) + NEXT_LEVEL) % 2**31
+        number = (int(result.level_seeds[0]) + _NEXT_LEVEL) % 2**31
         next_level = self._env_config | {"start_level": number, "num_levels": 1}
         self._now[i] = EnvpoolBatch(next_level, [0], num_threads=1)
         begun = self._now[i].reset()

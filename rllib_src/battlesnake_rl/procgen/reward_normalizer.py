@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from battlesnake_rl.mabs.ppo.ppo import Rollout
 
-EPSILON = 1e-8
+_EPSILON = 1e-8
 """Added to the variance before its root is taken."""
 
 
@@ -39,13 +39,13 @@ class RewardNormalizer:
             for name in ("rewards", "acted", "terminateds", "truncateds")
         )
         scaled = np.array(
-            [self.of_turn(*turn) for turn in zip(rewards, acted, out | cut, strict=True)]
+            [self.scale_turn(*turn) for turn in zip(rewards, acted, out | cut, strict=True)]
         )
         ends = np.cumsum([one.rewards.shape[1] for one in rollouts])[:-1]
         for one, part in zip(rollouts, np.split(scaled, ends, axis=1), strict=True):
             one.rewards = part[..., None]
 
-    def of_turn(
+    def scale_turn(
         self, rewards: NDArray[np.floating], played: NDArray[np.bool_], ended: NDArray[np.bool_]
     ) -> NDArray[np.float32]:
         """The scaled rewards of the next turn of N games, each (N,); only the ``played`` count."""
@@ -53,13 +53,13 @@ class RewardNormalizer:
             self._returns = np.zeros(len(rewards))
         self._returns[played] = self._returns[played] * self._gamma + rewards[played]
         if played.any():
-            self._count_in(self._returns[played])
+            self._update_moments(self._returns[played])
         self._returns[ended] = 0.0
-        scaled = rewards / np.sqrt(self._variance + EPSILON)
+        scaled = rewards / np.sqrt(self._variance + _EPSILON)
         clipped: NDArray[np.float32] = np.clip(scaled, -self._clip, self._clip).astype(np.float32)
         return clipped
 
-    def _count_in(self, returns: NDArray[np.float64]) -> None:
+    def _update_moments(self, returns: NDArray[np.float64]) -> None:
         """Add to the running moments, as two samples are joined (Chan et al. 1979)."""
         count, difference = len(returns), returns.mean() - self._mean
         total = self._count + count

@@ -35,7 +35,7 @@ from sqlalchemy.orm import (
 )
 from sqlalchemy.pool import NullPool, Pool
 
-T = TypeVar("T")
+_T = TypeVar("_T")
 
 DEFAULT_URL = "sqlite:///arena.sqlite"
 
@@ -116,7 +116,7 @@ class Seat(Base):
 class LeagueSnake(Base):
     """A snake's state in a standing league; one without a row is fit.
 
-    ``benched`` says whether the operator keeps it from playing. ``rests_until`` (UTC) is when its
+    ``benched`` says whether the operator keeps it from playing. ``cooldown_until`` (UTC) is when its
     health is looked at again after ``failures`` bad ones in a row, and ``why`` what was seen.
     """
 
@@ -127,9 +127,9 @@ class LeagueSnake(Base):
     league: Mapped[str]
     snake: Mapped[str]
     benched: Mapped[bool] = mapped_column(default=False)
-    rests_until: Mapped[datetime | None] = mapped_column(default=None)
+    cooldown_until: Mapped[datetime | None] = mapped_column(default=None)
     failures: Mapped[int] = mapped_column(default=0)
-    why: Mapped[str] = mapped_column(default="")
+    reason: Mapped[str] = mapped_column(default="")
 
 
 def open_database(url: str = DEFAULT_URL) -> Engine:
@@ -139,7 +139,7 @@ def open_database(url: str = DEFAULT_URL) -> Engine:
     """
     try:
         engine = create_engine(url, poolclass=_pool(url))
-        patiently(engine, _create_tables)
+        with_retries(engine, _create_tables)
     except ModuleNotFoundError as error:
         raise DatabaseError(f"database {url!r} needs the package {error.name!r}") from error
     except (ArgumentError, NoSuchModuleError, SQLAlchemyError) as error:
@@ -167,7 +167,7 @@ def _now() -> datetime:
 
 
 @contextmanager
-def hold(engine: Engine) -> Iterator[None]:
+def lock_database(engine: Engine) -> Iterator[None]:
     """Keep an SQLite database's series of games for this process; another one waits until it ends.
 
     Standard error says which process it waits for. Pages and other readers are not kept out, nor
@@ -192,7 +192,7 @@ def hold(engine: Engine) -> Iterator[None]:
         yield
 
 
-def patiently(engine: Engine, work: Callable[[Session], T]) -> T:
+def with_retries(engine: Engine, work: Callable[[Session], _T]) -> _T:
     """What ``work`` gives in a session of its own, which ends with it.
 
     While another program keeps an SQLite database locked it is begun anew, however long that takes.

@@ -21,15 +21,15 @@ import numpy as np
 
 from battlesnake_gym.boards.board import Board
 from battlesnake_gym.snakes import Strategy
-from battlesnake_heuristics.rating.match import cpu_clock
-from battlesnake_heuristics.rating.sprt import share_interval
+from battlesnake_heuristics.rating.match import searches_on_cpu_clock
+from battlesnake_heuristics.rating.sprt import wilson_interval
 from battlesnake_server.arena.database import StoredGame
-from battlesnake_server.arena.league_config import BoardPlan, LeaguePlan
+from battlesnake_server.arena.league_config import LeagueBoard, LeagueConfig
 from battlesnake_server.arena.players import (
-    Answer,
     Body,
     HttpPlayer,
     LocalPlayer,
+    MoveResponse,
     Player,
     open_client,
 )
@@ -38,27 +38,27 @@ from battlesnake_server.arena.tournament import Entrant, OpenPlayers, local_fact
 LEAGUE_ONLY = ("games_per_hour", "season_days", "health_minutes")
 """Fields of a league's file that a gauntlet does not have."""
 
-PATIENCE = 10
+_CPU_TIMEOUT_FACTOR = 10
 """Timeouts that a rival is waited for at equal CPU time: a busy machine makes nobody late."""
 
 
 @dataclass(frozen=True, slots=True)
-class Bout:
+class Matchup:
     """One line of the table: the snake and the rivals that it meets, and the board."""
 
     names: tuple[str, ...]
-    board: BoardPlan
+    board: LeagueBoard
 
 
-def bouts(plan: LeaguePlan) -> Iterator[Bout]:
+def matchups(plan: LeagueConfig) -> Iterator[Matchup]:
     """The first snake of the file against all groups of the others that a board has seats for."""
     ours, *rivals = [member.name for member in plan.members]
     for board in plan.boards:
-        for group in itertools.combinations(rivals, board.snakes - 1):
-            yield Bout((ours, *group), board)
+        for group in itertools.combinations(rivals, board.num_snakes - 1):
+            yield Matchup((ours, *group), board)
 
 
-class MeteredPlayer(HttpPlayer):
+class CpuMeteredPlayer(HttpPlayer):
     """A program whose moves take CPU time: ``meter`` gives its seconds so far."""
 
     def __init__(self, url: str, timeout: float, client: aiohttp.ClientSession, meter: Meter):
@@ -72,7 +72,7 @@ class MeteredPlayer(HttpPlayer):
         await super().start(body)
         self._before = self._meter()
 
-    async def move(self, body: Body) -> Answer:
+    async def move(self, body: Body) -> MoveResponse:
         """``POST url/move``; the answer's milliseconds are of CPU time, since the last answer."""
         answer = await super().move(body)
         now = self._meter()
@@ -84,24 +84,26 @@ class MeteredPlayer(HttpPlayer):
 Meter = Callable[[], float]
 
 
-class EqualPlayer(LocalPlayer):
+class EqualCpuPlayer(LocalPlayer):
     """A strategy that has the CPU time which its rivals took for the same turn."""
 
-    def __init__(self, strategy: Strategy, timeout: float, rivals: Sequence[MeteredPlayer]) -> None:
+    def __init__(
+        self, strategy: Strategy, timeout: float, rivals: Sequence[CpuMeteredPlayer]
+    ) -> None:
         super().__init__(strategy, timeout)
         self._rivals = rivals
         self._turns = 0
 
-    async def move(self, body: Body) -> Answer:
+    async def move(self, body: Body) -> MoveResponse:
         """Ask the strategy, after the rivals have answered; what it raises ends the game."""
         self._turns += 1
         asked = [one.spent[-1] for one in self._rivals if len(one.spent) == self._turns]
         began = time.process_time()
-        board = Board.from_api(body, corpses=self._session.corpses)
-        with cpu_clock(True):
+        board = Board.from_api(body, corpses=self._session.eliminations)
+        with searches_on_cpu_clock(True):
             decision = self._session.strategy(board, float(np.mean(asked)) if asked else None)
         milliseconds = 1000 * (time.process_time() - began)
-        return Answer(decision.move, milliseconds, "", decision.shout, decision)
+        return MoveResponse(decision.move, milliseconds, "", decision.shout, decision)
 
 
 def at_equal_cpu_time(meter: Callable[[str], float]) -> OpenPlayers:
@@ -116,15 +118,15 @@ def at_equal_cpu_time(meter: Callable[[str], float]) -> OpenPlayers:
             for entrant in seated:
                 if entrant.remote:
                     client = await stack.enter_async_context(open_client(entrant.reach))
-                    rivals[entrant.label] = MeteredPlayer(
+                    rivals[entrant.label] = CpuMeteredPlayer(
                         entrant.source,
-                        PATIENCE * timeout,
+                        _CPU_TIMEOUT_FACTOR * timeout,
                         client,
                         functools.partial(meter, entrant.label),
                     )
             yield [
                 rivals.get(entrant.label)
-                or EqualPlayer(local_factory(entrant)(seed), timeout, list(rivals.values()))
+                or EqualCpuPlayer(local_factory(entrant)(seed), timeout, list(rivals.values()))
                 for entrant in seated
             ]
 
@@ -132,7 +134,7 @@ def at_equal_cpu_time(meter: Callable[[str], float]) -> OpenPlayers:
 
 
 def summary(
-    bout: Bout, games: Sequence[StoredGame], plan: LeaguePlan, clock: str
+    bout: Matchup, games: Sequence[StoredGame], plan: LeagueConfig, clock: str
 ) -> dict[str, Any]:
     """A line of the table for scripts; ``milliseconds`` are means a move, by the ``clock``."""
     ours, *rivals = bout.names
@@ -143,7 +145,7 @@ def summary(
     for seat in (seat for game in games for seat in game.seats):
         spent[seat.snake] += seat.latencies
         problems[seat.snake].update(seat.problems)
-    low, high = share_interval(won[ours] / len(games), len(games))
+    low, high = wilson_interval(won[ours] / len(games), len(games))
     board = bout.board
     return {
         "snake": ours,

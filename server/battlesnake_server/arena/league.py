@@ -24,29 +24,35 @@ from sqlalchemy.engine import Engine
 from sqlalchemy.orm import Session
 
 from battlesnake_heuristics.rating.match import start_seed
-from battlesnake_server.address_policy import Reach
-from battlesnake_server.arena.database import LeagueSnake, Seat, StoredGame, Tournament, patiently
-from battlesnake_server.arena.league_config import LeaguePlan
+from battlesnake_server.address_policy import AddressPolicy
+from battlesnake_server.arena.database import (
+    LeagueSnake,
+    Seat,
+    StoredGame,
+    Tournament,
+    with_retries,
+)
+from battlesnake_server.arena.league_config import LeagueConfig
 from battlesnake_server.arena.ratings import Ratings, rank
 from battlesnake_server.arena.results import store
-from battlesnake_server.arena.tournament import Fixture, Result, Setup
+from battlesnake_server.arena.tournament import GameResult, ScheduledGame, TournamentSettings
 
-LOOK_SECONDS = 2.0
+_LEAGUE_POLL_INTERVAL_S = 2.0
 """The longest wait before the league looks at the clock and at what the operator wants."""
 
-SHORTEST_REST, LONGEST_REST = timedelta(minutes=1), timedelta(hours=1)
+_MIN_COOLDOWN, _MAX_COOLDOWN = timedelta(minutes=1), timedelta(hours=1)
 """Rests of a sick snake: each in a row is twice as long as the one before."""
 
-REMEMBERED = 10
+PAIRING_MEMORY_GAMES = 10
 """The last games of a snake whose opponents it is kept apart from."""
 
-MET_AGAIN = 5.0
+_REMATCH_PENALTY = 5.0
 """What one of those games adds to the distance between two ratings."""
 
-Play = Callable[[Setup, Fixture, Path | None], Future[Result]]
+Play = Callable[[TournamentSettings, ScheduledGame, Path | None], Future[GameResult]]
 """Begins a game."""
 
-Health = Callable[[Sequence[str]], Sequence[str]]
+HealthCheck = Callable[[Sequence[str]], Sequence[str]]
 """What is wrong with these snakes, "" for those that are well."""
 
 
@@ -57,7 +63,7 @@ class Clock(Protocol):
         """The time (UTC, naive)."""
         ...
 
-    def wait(self, seconds: float, games: Collection[Future[Result]]) -> None:
+    def wait(self, seconds: float, games: Collection[Future[GameResult]]) -> None:
         """Return after a while, as soon as one of ``games`` is over, or earlier."""
         ...
 
@@ -69,9 +75,9 @@ class WallClock:
         """The time (UTC, naive)."""
         return datetime.now(UTC).replace(tzinfo=None)
 
-    def wait(self, seconds: float, games: Collection[Future[Result]]) -> None:
+    def wait(self, seconds: float, games: Collection[Future[GameResult]]) -> None:
         """As `Clock.wait`; never longer than `LOOK_SECONDS`."""
-        seconds = min(seconds, LOOK_SECONDS)
+        seconds = min(seconds, _LEAGUE_POLL_INTERVAL_S)
         if games:
             wait(games, seconds, FIRST_COMPLETED)
         else:
@@ -117,7 +123,7 @@ def end_season(session: Session, league: str, now: datetime) -> None:
     session.commit()
 
 
-def note(session: Session, league: str, snake: str) -> LeagueSnake:
+def league_row(session: Session, league: str, snake: str) -> LeagueSnake:
     """The row of a snake, made where it is missing."""
     row = session.scalar(
         select(LeagueSnake).where(LeagueSnake.league == league, LeagueSnake.snake == snake)
@@ -128,16 +134,16 @@ def note(session: Session, league: str, snake: str) -> LeagueSnake:
     return row
 
 
-def bench(session: Session, league: str, snake: str, benched: bool, now: datetime) -> None:
+def set_benched(session: Session, league: str, snake: str, benched: bool, now: datetime) -> None:
     """Keep a snake from playing, or let it play as soon as it is found healthy."""
-    row = note(session, league, snake)
+    row = league_row(session, league, snake)
     row.benched = benched
     if not benched:
-        row.rests_until = now
+        row.cooldown_until = now
     session.commit()
 
 
-def notes(session: Session, league: str) -> dict[str, LeagueSnake]:
+def league_rows(session: Session, league: str) -> dict[str, LeagueSnake]:
     """The stored state of the league's snakes, by name."""
     rows = session.scalars(select(LeagueSnake).where(LeagueSnake.league == league))
     return {row.snake: row for row in rows}
@@ -147,7 +153,7 @@ def notes(session: Session, league: str) -> dict[str, LeagueSnake]:
 class _Playing:
     """A game that is on: the snakes of ``setup`` play it for a season."""
 
-    setup: Setup
+    setup: TournamentSettings
     names: tuple[str, ...]
     tournament: int
 
@@ -160,14 +166,14 @@ class League:
 
     def __init__(
         self,
-        plan: LeaguePlan,
+        plan: LeagueConfig,
         sources: Mapping[str, str],
         engine: Engine,
-        health: Health,
+        health: HealthCheck,
         *,
         jobs: int = 1,
         replays: Path | None = None,
-        reach: Reach = Reach(),  # noqa: B008
+        reach: AddressPolicy = AddressPolicy(),  # noqa: B008
         clock: Clock | None = None,
     ) -> None:
         self.plan = plan
@@ -180,7 +186,7 @@ class League:
         self._reach = reach
         self._clock = clock or WallClock()
         self._checked: dict[str, datetime] = {}
-        self._playing: dict[Future[Result], _Playing] = {}
+        self._playing: dict[Future[GameResult], _Playing] = {}
         self._next_game = self._clock.now()
         self._season: Season
         self._begin(self._find_season())
@@ -202,9 +208,9 @@ class League:
         self._turn_season()
         now = self._clock.now()
         noted = self._notes()
-        if self._look_after(noted, now):
+        if self._check_health(noted, now):
             noted = self._notes()
-        fit = [name for name in self._sources if self._is_fit(noted.get(name))]
+        fit = [name for name in self._sources if self._is_healthy(noted.get(name))]
         while now >= self._next_game and len(self._playing) < min(self._jobs, most or self._jobs):
             if not self._begin_game(fit, play):
                 break
@@ -215,7 +221,7 @@ class League:
     # --- seasons ----------------------------------------------------------------------------------
 
     def _find_season(self) -> Season:
-        found = patiently(self._engine, lambda session: seasons(session, self.plan.name)[:1])
+        found = with_retries(self._engine, lambda session: seasons(session, self.plan.name)[:1])
         if found:
             return found[0]
         now = self._clock.now().replace(microsecond=0)
@@ -230,7 +236,7 @@ class League:
             session.commit()
             return Season.of(row)
 
-        return patiently(self._engine, add)
+        return with_retries(self._engine, add)
 
     def _turn_season(self) -> None:
         """Begin the next season where this one is over; it begins when a season would have."""
@@ -251,7 +257,7 @@ class League:
         self._ratings = Ratings()
         self._played: Counter[str] = Counter()
         self._met: dict[str, deque[str]] = {
-            name: deque(maxlen=REMEMBERED) for name in self._sources
+            name: deque(maxlen=PAIRING_MEMORY_GAMES) for name in self._sources
         }
         query = (
             select(StoredGame.id, StoredGame.number, Seat.snake, Seat.cause, Seat.eliminated_on)
@@ -261,7 +267,7 @@ class League:
         )  # fmt: skip
         games: dict[int, list[tuple[str, bool, int]]] = {}
         self._number = 0
-        rows = patiently(self._engine, lambda session: session.execute(query).all())
+        rows = with_retries(self._engine, lambda session: session.execute(query).all())
         for game, number, snake, cause, turn in rows:
             games.setdefault(game, []).append((snake, not cause, turn))
             self._number = max(self._number, number + 1)
@@ -280,21 +286,21 @@ class League:
     # --- health -----------------------------------------------------------------------------------
 
     def _notes(self) -> dict[str, LeagueSnake]:
-        return patiently(self._engine, lambda session: notes(session, self.plan.name))
+        return with_retries(self._engine, lambda session: league_rows(session, self.plan.name))
 
-    def _is_fit(self, noted: LeagueSnake | None) -> bool:
-        return noted is None or (not noted.benched and noted.rests_until is None)
+    def _is_healthy(self, noted: LeagueSnake | None) -> bool:
+        return noted is None or (not noted.benched and noted.cooldown_until is None)
 
     def _due(self, name: str, noted: LeagueSnake | None) -> datetime | None:
         """When the health of a snake is looked at; None for one that the operator keeps out."""
         if noted is not None and noted.benched:
             return None
-        if noted is not None and noted.rests_until is not None:
-            return noted.rests_until
+        if noted is not None and noted.cooldown_until is not None:
+            return noted.cooldown_until
         every = timedelta(minutes=self.plan.health_minutes)
         return self._checked[name] + every if name in self._checked else datetime.min
 
-    def _look_after(self, noted: Mapping[str, LeagueSnake], now: datetime) -> bool:
+    def _check_health(self, noted: Mapping[str, LeagueSnake], now: datetime) -> bool:
         """Look at the health of all snakes that are due; whether there were any."""
         busy = {name for game in self._playing.values() for name in game.names}
         names = [
@@ -307,44 +313,44 @@ class League:
         for name, ailment in zip(names, self._health(names) if names else (), strict=True):
             self._checked[name] = now
             if ailment:
-                self._rest(name, ailment)
-            elif (row := noted.get(name)) is not None and row.rests_until is not None:
-                self._recover(name)
+                self._start_cooldown(name, ailment)
+            elif (row := noted.get(name)) is not None and row.cooldown_until is not None:
+                self._mark_healthy(name)
         return bool(names)
 
-    def _rest(self, name: str, why: str) -> None:
+    def _start_cooldown(self, name: str, why: str) -> None:
         now = self._clock.now()
 
         def write(session: Session) -> timedelta:
-            row = note(session, self.plan.name, name)
-            rest: timedelta = min(SHORTEST_REST * 2 ** min(row.failures, 20), LONGEST_REST)
+            row = league_row(session, self.plan.name, name)
+            rest: timedelta = min(_MIN_COOLDOWN * 2 ** min(row.failures, 20), _MAX_COOLDOWN)
             row.failures += 1
-            row.rests_until, row.why = now + rest, why[:200]
+            row.cooldown_until, row.reason = now + rest, why[:200]
             session.commit()
             return rest
 
-        rest = patiently(self._engine, write)
+        rest = with_retries(self._engine, write)
         say(f"{name} rests for {rest.total_seconds() / 60:.0f} min: {why}")
 
-    def _recover(self, name: str) -> None:
+    def _mark_healthy(self, name: str) -> None:
         def write(session: Session) -> None:
-            row = note(session, self.plan.name, name)
-            row.rests_until, row.why = None, ""
+            row = league_row(session, self.plan.name, name)
+            row.cooldown_until, row.reason = None, ""
             session.commit()
 
-        patiently(self._engine, write)
+        with_retries(self._engine, write)
         say(f"{name} is back")
 
-    def _forgive(self, name: str) -> None:
+    def _reset_cooldown(self, name: str) -> None:
         """A game went well: the next rest is a short one again."""
 
         def write(session: Session) -> None:
-            row = note(session, self.plan.name, name)
+            row = league_row(session, self.plan.name, name)
             if row.failures:
                 row.failures = 0
                 session.commit()
 
-        patiently(self._engine, write)
+        with_retries(self._engine, write)
 
     # --- games ------------------------------------------------------------------------------------
 
@@ -355,20 +361,20 @@ class League:
         turn = self._number % len(self.plan.boards)
         by_turns = [*self.plan.boards[turn:], *self.plan.boards[:turn]]
         # A board with too few healthy snakes is skipped; for one whose snakes play we wait.
-        board = next((board for board in by_turns if board.snakes <= len(fit)), None)
-        if board is None or board.snakes > len(free):
+        board = next((board for board in by_turns if board.num_snakes <= len(fit)), None)
+        if board is None or board.num_snakes > len(free):
             return False
         seed = start_seed(self.plan.seed + self._season.number, self._number)
-        names = match(free, board.snakes, self._ratings, self._played, self._met)
+        names = pair_entrants(free, board.num_snakes, self._ratings, self._played, self._met)
         random.Random(seed).shuffle(names)
         setup = self.plan.setup(board, names, self._sources, reach=self._reach)
-        fixture = Fixture(self._number, seed, tuple(range(len(names))))
+        fixture = ScheduledGame(self._number, seed, tuple(range(len(names))))
         self._number += 1
         game = _Playing(setup, tuple(names), self._season.tournament)
         self._playing[play(setup, fixture, self._replays)] = game
         return True
 
-    def _finish(self, future: Future[Result]) -> None:
+    def _finish(self, future: Future[GameResult]) -> None:
         """Store the result of a game, and look after the snakes that were sick in it."""
         game = self._playing.pop(future)
         try:
@@ -396,19 +402,21 @@ class League:
             lost, asked = sum(seat.problems.values()), len(seat.latencies)
             if 2 * lost >= asked and lost:
                 kinds = ", ".join(seat.problems)
-                self._rest(name, f"lost {lost} of {asked} moves of a game ({kinds})")
+                self._start_cooldown(name, f"lost {lost} of {asked} moves of a game ({kinds})")
             else:
-                self._forgive(name)
+                self._reset_cooldown(name)
 
     def _idle_seconds(self, noted: Mapping[str, LeagueSnake], now: datetime) -> float:
         """How long there is nothing to do, unless a game ends."""
         times = [self._season.ends, self._next_game]
         times += [due for name in self._sources if (due := self._due(name, noted.get(name)))]
         coming = [moment for moment in times if moment > now]
-        return (min(coming, default=now + timedelta(seconds=LOOK_SECONDS)) - now).total_seconds()
+        return (
+            min(coming, default=now + timedelta(seconds=_LEAGUE_POLL_INTERVAL_S)) - now
+        ).total_seconds()
 
 
-def match(
+def pair_entrants(
     free: Sequence[str],
     count: int,
     ratings: Ratings,
@@ -424,7 +432,7 @@ def match(
 
     def distance(other: str) -> float:
         apart = abs(ratings.of(other).mu - ratings.of(first).mu)
-        return apart + MET_AGAIN * met[first].count(other)
+        return apart + _REMATCH_PENALTY * met[first].count(other)
 
     return [first, *sorted((name for name in free if name != first), key=distance)[: count - 1]]
 

@@ -13,20 +13,20 @@ import yaml
 
 from battlesnake_gym import rules
 from battlesnake_gym.boards.json_fields import (
-    LARGEST_FACTS,
+    MAX_JSON_BYTES,
     BoardError,
+    format_value,
     integer,
     items,
     join,
     mapping,
-    plain,
-    shown,
+    sanitize_text,
     string,
 )
-from battlesnake_gym.common.files import read_within
-from battlesnake_gym.common.suggestions import unknown
+from battlesnake_gym.common.files import read_bounded
+from battlesnake_gym.common.suggestions import unknown_name_message
 from battlesnake_gym.rules import Game, Settings
-from battlesnake_server.arena.tournament import Setup
+from battlesnake_server.arena.tournament import TournamentSettings
 
 EXAMPLE = """\
 # A standing league: battlesnake-gym league THIS_FILE
@@ -49,17 +49,17 @@ health_minutes: 5                      # between two looks at whether a snake an
 """
 """What ``--example`` prints."""
 
-SETTINGS = tuple(field.name for field in fields(Settings))
+_SETTINGS = tuple(field.name for field in fields(Settings))
 """The rules' numbers that a board may set."""
 
-MOST_KEYS = 1000
+_MAX_YAML_KEYS = 1000
 """Of a mapping, with those that are merged into it."""
 
-LONGEST_NAME = 40
+_MAX_NAME_CHARS = 40
 
 
 @dataclass(frozen=True, slots=True)
-class Member:
+class LeagueEntrant:
     """A snake of the league: a ``source`` as the arena takes it, or a ``command`` to start.
 
     In the command ``{port}`` is the port on which the snake must listen; so is the variable PORT.
@@ -73,10 +73,10 @@ class Member:
 
 
 @dataclass(frozen=True, slots=True)
-class BoardPlan:
-    """A board on which the league plays: its rules, and how many ``snakes`` meet on it."""
+class LeagueBoard:
+    """A board on which the league plays: its rules, and how many ``num_snakes`` meet on it."""
 
-    snakes: int
+    num_snakes: int
     width: int
     height: int
     ruleset: str
@@ -86,12 +86,12 @@ class BoardPlan:
 
 
 @dataclass(frozen=True, slots=True)
-class LeaguePlan:
+class LeagueConfig:
     """A league as its file describes it; see `EXAMPLE` for what the numbers mean."""
 
     name: str
-    members: tuple[Member, ...]
-    boards: tuple[BoardPlan, ...]
+    members: tuple[LeagueEntrant, ...]
+    boards: tuple[LeagueBoard, ...]
     timeout: int = 500
     games_per_hour: int = 60
     season_days: int = 7
@@ -99,12 +99,12 @@ class LeaguePlan:
     seed: int = 1
 
     def setup(
-        self, board: BoardPlan, names: Sequence[str], sources: Mapping[str, str], **more: Any
-    ) -> Setup:
+        self, board: LeagueBoard, names: Sequence[str], sources: Mapping[str, str], **more: Any
+    ) -> TournamentSettings:
         """How these snakes meet on a board; ``sources`` are where all of them are."""
-        return Setup(
+        return TournamentSettings(
             snakes=tuple(f"{name}={sources[name]}" for name in names),
-            per_game=len(names),
+            num_snakes=len(names),
             width=board.width,
             height=board.height,
             ruleset=board.ruleset,
@@ -123,33 +123,35 @@ class _Loader(yaml.SafeLoader):
     def flatten_mapping(self, node: yaml.MappingNode) -> None:
         """Put what ``<<`` refers to in its place, as its base does."""
         super().flatten_mapping(node)
-        if len(node.value) > MOST_KEYS:
-            raise yaml.YAMLError(f"a mapping has more than {MOST_KEYS} keys")
+        if len(node.value) > _MAX_YAML_KEYS:
+            raise yaml.YAMLError(f"a mapping has more than {_MAX_YAML_KEYS} keys")
 
 
-def load(path: Path, without: Sequence[str] = ()) -> LeaguePlan:
+def load(path: Path, without: Sequence[str] = ()) -> LeagueConfig:
     """Read a league's file, whose fields ``without`` mean nothing here and are refused.
 
     Raises ``ValueError`` naming the field, ``OSError`` without a file.
     """
     try:
-        text = read_within(path, LARGEST_FACTS).decode()
+        text = read_bounded(path, MAX_JSON_BYTES).decode()
         return read(yaml.load(text, _Loader), path.parent, without)
     except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
         why = " ".join(str(error).split())[:200]
         raise BoardError(f"{path} is not YAML: {why}; --example prints a file") from error
     except ValueError as error:
-        raise BoardError(f"{path}: {plain(str(error), 500)}") from error
+        raise BoardError(f"{path}: {sanitize_text(str(error), 500)}") from error
 
 
-def read(written: object, folder: Path, without: Sequence[str] = ()) -> LeaguePlan:
+def read(written: object, folder: Path, without: Sequence[str] = ()) -> LeagueConfig:
     """A league from the content of its file; paths are looked for in ``folder``."""
     if not isinstance(written, Mapping):
-        raise BoardError(f"a league is a mapping, got {shown(written)}; --example prints one")
+        raise BoardError(
+            f"a league is a mapping, got {format_value(written)}; --example prints one"
+        )
     unread = {"members", *without}
     _known(
         written,
-        [field.name for field in fields(LeaguePlan) if field.name not in unread] + ["snakes"],
+        [field.name for field in fields(LeagueConfig) if field.name not in unread] + ["snakes"],
     )
     snakes = mapping(written.get("snakes"), "snakes")
     members = tuple(_member(name, value, folder) for name, value in snakes.items())
@@ -163,18 +165,18 @@ def read(written: object, folder: Path, without: Sequence[str] = ()) -> LeaguePl
         name: _at_least_one(written, name, "", getattr(_USUAL, name))
         for name in ("timeout", "games_per_hour", "season_days", "health_minutes", "seed")
     }
-    return LeaguePlan(string(written, "name", ""), members, boards, **numbers)
+    return LeagueConfig(string(written, "name", ""), members, boards, **numbers)
 
 
-_USUAL = LeaguePlan("", (), ())
+_USUAL = LeagueConfig("", (), ())
 
 
-def _member(name: object, value: object, folder: Path) -> Member:
+def _member(name: object, value: object, folder: Path) -> LeagueEntrant:
     if not isinstance(name, str) or not re.fullmatch(r"[^=/:]+", name):
-        raise BoardError(f"snakes: a name is a text without = / :, got {shown(name)}")
-    if len(name) > LONGEST_NAME or not name.isprintable():
+        raise BoardError(f"snakes: a name is a text without = / :, got {format_value(name)}")
+    if len(name) > _MAX_NAME_CHARS or not name.isprintable():
         raise BoardError(
-            f"snakes.{name:.50}: a name has at most {LONGEST_NAME} characters, all printable"
+            f"snakes.{name:.50}: a name has at most {_MAX_NAME_CHARS} characters, all printable"
         )
     path = f"snakes.{name}"
     if isinstance(value, Mapping):
@@ -183,42 +185,42 @@ def _member(name: object, value: object, folder: Path) -> Member:
             raise BoardError(f"{path}: give a command or a url, not both")
         told = {key: string(value, key, path, "") for key in ("url", "repository")}
         command = "" if told["url"] else string(value, "command", path)
-        return Member(name, told["url"], command, told["repository"])
+        return LeagueEntrant(name, told["url"], command, told["repository"])
     if not isinstance(value, str) or not value:
         raise BoardError(
             f"{path} must be a URL, a name, a policy's path, or {{command: ...}}, got "
-            f"{shown(value)}"
+            f"{format_value(value)}"
         )
     beside = folder / value  # `Path.is_file` fails for what no file can be called
-    return Member(name, source=str(beside) if os.path.isfile(beside) else value)  # noqa: PTH113
+    return LeagueEntrant(name, source=str(beside) if os.path.isfile(beside) else value)  # noqa: PTH113
 
 
-def _board(written: object, path: str, members: int) -> BoardPlan:
+def _board(written: object, path: str, members: int) -> LeagueBoard:
     board = mapping(written, path)
-    _known(board, [field.name for field in fields(BoardPlan) if field.name != "settings"]
-           + list(SETTINGS), path)  # fmt: skip
+    _known(board, [field.name for field in fields(LeagueBoard) if field.name != "settings"]
+           + list(_SETTINGS), path)  # fmt: skip
     longest = board.get("max_turns")
     usual = Settings()
-    plan = BoardPlan(
-        snakes=_at_least_one(board, "snakes", path, 2),
+    plan = LeagueBoard(
+        num_snakes=_at_least_one(board, "snakes", path, 2),
         width=_at_least_one(board, "width", path, 11),
         height=_at_least_one(board, "height", path, 11),
         ruleset=_one_of(board, "ruleset", path, list(rules.RULESETS)),
         map=_one_of(board, "map", path, list(rules.known_maps())),
         settings=Settings(
-            **{name: integer(board, name, path, getattr(usual, name)) for name in SETTINGS}
+            **{name: integer(board, name, path, getattr(usual, name)) for name in _SETTINGS}
         ),
         max_turns=None if longest is None else _at_least_one(board, "max_turns", path, 1),
     )
-    if not 2 <= plan.snakes <= members:
+    if not 2 <= plan.num_snakes <= members:
         raise BoardError(
-            f"{path}.snakes must be between 2 and the league's {members}, got {plan.snakes}"
+            f"{path}.snakes must be between 2 and the league's {members}, got {plan.num_snakes}"
         )
     game = Game(plan.ruleset, plan.map, plan.settings, 1)
     try:
-        rules.start(game, plan.width, plan.height, [str(n) for n in range(plan.snakes)])
+        rules.start(game, plan.width, plan.height, [str(n) for n in range(plan.num_snakes)])
     except ValueError as error:
-        raise BoardError(f"{path}: {plain(str(error), 500)}") from error
+        raise BoardError(f"{path}: {sanitize_text(str(error), 500)}") from error
     return plan
 
 
@@ -232,11 +234,13 @@ def _at_least_one(parent: Mapping[str, Any], key: str, path: str, usual: int) ->
 def _one_of(parent: Mapping[str, Any], key: str, path: str, known: list[str]) -> str:
     value = string(parent, key, path, "standard")
     if value not in known:
-        raise BoardError(f"{join(path, key)}: {unknown(key, value, known)}")
+        raise BoardError(f"{join(path, key)}: {unknown_name_message(key, value, known)}")
     return value
 
 
 def _known(written: Mapping[str, Any], names: Sequence[str], path: str = "") -> None:
     for key in written:
         if key not in names:
-            raise BoardError((f"{path}: " if path else "") + unknown("field", key, names))
+            raise BoardError(
+                (f"{path}: " if path else "") + unknown_name_message("field", key, names)
+            )

@@ -20,32 +20,32 @@ import aiohttp
 from yarl import URL
 
 from battlesnake_gym.boards.board import Board
-from battlesnake_gym.boards.json_fields import plain
+from battlesnake_gym.boards.json_fields import sanitize_text
 from battlesnake_gym.rules import MOVES
 from battlesnake_gym.snakes import Decision, Reason, Strategy
-from battlesnake_server.address_policy import AddressError, Reach
+from battlesnake_server.address_policy import AddressError, AddressPolicy
 from battlesnake_server.live import decision_json
-from battlesnake_server.live.fallback import FALLBACK, LATE, safe_move
+from battlesnake_server.live.fallback import FALLBACK, TIMEOUT_NOTE, safe_move
 from battlesnake_server.live.live_metrics import Metrics
-from battlesnake_server.live.move_runner import Thinker
+from battlesnake_server.live.move_runner import MoveRunner
 from battlesnake_server.live.sessions import Session
-from battlesnake_server.strategy_loader import is_quick
+from battlesnake_server.strategy_loader import is_instant
 
 Body = Mapping[str, Any]
 """A request body of the API."""
 
-LARGEST_ANSWER = 1 << 16
+_MAX_RESPONSE_BYTES = 1 << 16
 """Bytes that are read of an answer; a move needs thirty."""
 
-LONGEST_SHOUT, LONGEST_LOOK = 256, 64
+MAX_SHOUT_CHARS, MAX_CUSTOMIZATION_CHARS = 256, 64
 """Characters that are kept of what a snake says, and of the names of its head and tail."""
 
-COLOUR = re.compile(r"#[0-9a-fA-F]{6}|#[0-9a-fA-F]{3}")
+_COLOUR = re.compile(r"#[0-9a-fA-F]{6}|#[0-9a-fA-F]{3}")
 
-MOST_REDIRECTS = 5
+_MAX_REDIRECTS = 5
 
 
-class AnswerError(ValueError):
+class InvalidResponseError(ValueError):
     """An answer that arrived and is not valid."""
 
 
@@ -54,7 +54,7 @@ class RedirectError(aiohttp.ClientError):
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class MoveResponse:
     """What came back for a move, and the ``problem`` if that is not the snake's own, else "".
 
     The problems are ``timeout``, ``connection``, ``address`` (not allowed), ``redirect`` (nor
@@ -76,7 +76,7 @@ class Player(Protocol):
     remote: bool
     """Whether the snake thinks elsewhere, so that several may be asked at the same time."""
 
-    async def introduce(self) -> dict[str, str]:
+    async def fetch_customization(self) -> dict[str, str]:
         """The snake's looks: color, head, tail, as far as it gives them. Never raises."""
         ...
 
@@ -84,7 +84,7 @@ class Player(Protocol):
         """Announce that the game begins. Never raises."""
         ...
 
-    async def move(self, body: Body) -> Answer:
+    async def move(self, body: Body) -> MoveResponse:
         """Ask for a move. Never raises."""
         ...
 
@@ -97,7 +97,7 @@ class HttpPlayer:
     """A snake behind a URL; its base path and query are kept.
 
     ``timeout`` (seconds) bounds every request from its first byte to its last, redirects included;
-    an answer longer than `LARGEST_ANSWER` does not count. ``client`` comes from `open_client`; with
+    an answer longer than `_MAX_RESPONSE_BYTES` does not count. ``client`` comes from `open_client`; with
     ``redirects`` those on the same host and port are followed.
     """
 
@@ -111,27 +111,27 @@ class HttpPlayer:
         self._client = client
         self._redirects = redirects
 
-    async def introduce(self) -> dict[str, str]:
+    async def fetch_customization(self) -> dict[str, str]:
         """``GET url``; the status and malformed looks are ignored."""
         try:
-            return parse_looks(await self.fetch())
-        except (*FAILURES, RecursionError):
+            return parse_customization(await self.fetch())
+        except (*_REQUEST_ERRORS, RecursionError):
             return {}
 
     async def fetch(self) -> bytes:
-        """What ``GET url`` answers; raises one of `FAILURES` where nothing does."""
+        """What ``GET url`` answers; raises one of `_REQUEST_ERRORS` where nothing does."""
         _, content = await self._request("GET", self._url)
         return content
 
     async def start(self, body: Body) -> None:
         """``POST url/start``."""
-        await self._tell("start", body)
+        await self._notify("start", body)
 
     async def end(self, body: Body) -> None:
         """``POST url/end``."""
-        await self._tell("end", body)
+        await self._notify("end", body)
 
-    async def move(self, body: Body) -> Answer:
+    async def move(self, body: Body) -> MoveResponse:
         """``POST url/move``."""
         began = time.perf_counter()
         move, shout, problem, decision = None, "", "", None
@@ -142,16 +142,16 @@ class HttpPlayer:
                 decision = decision_json.read(content)
             else:
                 problem = "status"
-        except AnswerError:
+        except InvalidResponseError:
             problem = "answer"
-        except FAILURES as error:
+        except _REQUEST_ERRORS as error:
             problem = _problem(error)
-        return Answer(move, 1000 * (time.perf_counter() - began), problem, shout, decision)
+        return MoveResponse(move, 1000 * (time.perf_counter() - began), problem, shout, decision)
 
-    async def _tell(self, what: str, body: Body) -> None:
+    async def _notify(self, what: str, body: Body) -> None:
         try:
             await self._request("POST", self._path(what), body)
-        except FAILURES:
+        except _REQUEST_ERRORS:
             return  # as in the reference: the game goes on without
 
     def _path(self, last: str) -> URL:
@@ -168,11 +168,11 @@ class HttpPlayer:
                 data=data,
                 headers=headers,
                 allow_redirects=self._redirects,
-                max_redirects=MOST_REDIRECTS,
+                max_redirects=_MAX_REDIRECTS,
                 middlewares=(self._stay,),
             ) as response,
         ):
-            if response.status in REDIRECTS:
+            if response.status in _REDIRECTS:
                 raise RedirectError(
                     f"{url} redirects to {response.headers.get('Location', 'nowhere')!r:.200}; "
                     "give the address that it leads to"
@@ -188,15 +188,15 @@ class HttpPlayer:
         return await handler(request)
 
 
-REDIRECTS = (301, 302, 303, 307, 308)
+_REDIRECTS = (301, 302, 303, 307, 308)
 
 
-FAILURES = (aiohttp.ClientError, OSError, ValueError, TimeoutError)
+_REQUEST_ERRORS = (aiohttp.ClientError, OSError, ValueError, TimeoutError)
 """What a request may end in; ValueError is aiohttp's for answers that are not HTTP at all."""
 
 
 def _problem(error: Exception) -> str:
-    """What kind of problem one of `FAILURES` is."""
+    """What kind of problem one of `_REQUEST_ERRORS` is."""
     if isinstance(error, TimeoutError):
         return "timeout"
     if isinstance(error, RedirectError | aiohttp.TooManyRedirects):
@@ -206,7 +206,7 @@ def _problem(error: Exception) -> str:
     return "connection"
 
 
-def open_client(reach: Reach) -> aiohttp.ClientSession:
+def open_client(reach: AddressPolicy) -> aiohttp.ClientSession:
     """The HTTP client of one snake's game: connections stay open, nothing is unpacked, no cookies.
 
     It connects to no address beyond ``reach``, whatever the URL or a name server says.
@@ -221,7 +221,7 @@ def open_client(reach: Reach) -> aiohttp.ClientSession:
     )
 
 
-async def check_answers(url: str, reach: Reach, *, introduced: bool = True) -> None:
+async def check_responds(url: str, reach: AddressPolicy, *, introduced: bool = True) -> None:
     """As the official command line, refuse a snake that does not introduce itself.
 
     Raises ``ValueError``; unless ``introduced`` only where no connection can be made.
@@ -230,7 +230,7 @@ async def check_answers(url: str, reach: Reach, *, introduced: bool = True) -> N
         async with open_client(reach) as client:
             player = HttpPlayer(url, 5.0, client, redirects=reach.redirects)
             answer = json.loads(await player.fetch())
-    except (*FAILURES, RecursionError) as error:
+    except (*_REQUEST_ERRORS, RecursionError) as error:
         if not introduced and not isinstance(error, aiohttp.ClientConnectorError):
             return
         why = str(error) or type(error).__name__
@@ -249,27 +249,27 @@ def to_json(body: Body) -> bytes:
 def parse_move(content: bytes) -> tuple[str, str]:
     """The move and the shout in an answer's body.
 
-    Raises `AnswerError` where the reference would not accept it.
+    Raises `InvalidResponseError` where the reference would not accept it.
 
     >>> parse_move(b'{"move": "up", "shout": "hi", "more": 1}')
     ('up', 'hi')
     >>> parse_move(b'{"move": "UP"}')
     Traceback (most recent call last):
-    battlesnake_server.arena.players.AnswerError: no move in b'{"move": "UP"}'
+    battlesnake_server.arena.players.InvalidResponseError: no move in b'{"move": "UP"}'
     """
     try:
         answer = json.loads(content)
     except (ValueError, RecursionError) as error:
-        raise AnswerError(f"no JSON in {content[:60]!r}") from error
+        raise InvalidResponseError(f"no JSON in {content[:60]!r}") from error
     if not isinstance(answer, dict) or answer.get("move") not in MOVES:
-        raise AnswerError(f"no move in {content[:60]!r}")
+        raise InvalidResponseError(f"no move in {content[:60]!r}")
     shout = answer.get("shout")
     if shout is not None and not isinstance(shout, str):
-        raise AnswerError(f"shout must be a text, got {shout!r:.60}")
-    return answer["move"], plain(shout or "", LONGEST_SHOUT)
+        raise InvalidResponseError(f"shout must be a text, got {shout!r:.60}")
+    return answer["move"], sanitize_text(shout or "", MAX_SHOUT_CHARS)
 
 
-def parse_looks(content: bytes) -> dict[str, str]:
+def parse_customization(content: bytes) -> dict[str, str]:
     """The colour, head and tail in a snake's introduction, as far as they are such.
 
     Raises ``ValueError`` where it is not JSON.
@@ -281,11 +281,11 @@ def parse_looks(content: bytes) -> dict[str, str]:
     if not isinstance(answer, dict):
         return {}
     looks = {
-        key: plain(answer[key], LONGEST_LOOK)
+        key: sanitize_text(answer[key], MAX_CUSTOMIZATION_CHARS)
         for key in ("color", "head", "tail")
         if isinstance(answer.get(key), str)
     }
-    if not COLOUR.fullmatch(looks.get("color", "")):
+    if not _COLOUR.fullmatch(looks.get("color", "")):
         looks.pop("color", None)
     return looks
 
@@ -294,8 +294,8 @@ async def _read_all(content: aiohttp.StreamReader) -> bytes:
     received = bytearray()
     async for chunk in content.iter_any():
         received += chunk
-        if len(received) > LARGEST_ANSWER:
-            raise aiohttp.ClientPayloadError(f"answer is longer than {LARGEST_ANSWER} bytes")
+        if len(received) > _MAX_RESPONSE_BYTES:
+            raise aiohttp.ClientPayloadError(f"answer is longer than {_MAX_RESPONSE_BYTES} bytes")
     return bytes(received)
 
 
@@ -313,10 +313,10 @@ class LocalPlayer:
     ) -> None:
         self._looks = dict(looks or {})
         self._session = Session(strategy)
-        self._thinker = Thinker(Metrics(games_alive=lambda: 1), quick=is_quick(strategy))
+        self._thinker = MoveRunner(Metrics(games_alive=lambda: 1), is_instant=is_instant(strategy))
         self._timeout = timeout
 
-    async def introduce(self) -> dict[str, str]:
+    async def fetch_customization(self) -> dict[str, str]:
         """A strategy has no looks of its own, but that of a bundle."""
         return self._looks
 
@@ -326,32 +326,32 @@ class LocalPlayer:
     async def end(self, body: Body) -> None:
         """Nothing to clear away."""
 
-    async def move(self, body: Body) -> Answer:
+    async def move(self, body: Body) -> MoveResponse:
         """Ask the strategy, giving it what a server would of the game's timeout."""
-        if (overrun := self._session.thinking) is not None:
+        if (overrun := self._session.pending_move) is not None:
             # Over a network turns take their time. Here the next one comes at once, and one overrun
             # would cost all the moves for which the strategy is still busy with it.
             futures.wait([overrun], self._timeout)
         began = time.perf_counter()
-        board = Board.from_api(body, corpses=self._session.corpses)
+        board = Board.from_api(body, corpses=self._session.eliminations)
         decision = self._thinker.decide(self._session, board, began)
         seconds = time.perf_counter() - began
         if seconds > self._timeout:
             # This machine was too busy even to give up in time, which must not cost the snake.
-            decision = safe_move(board, LATE)
+            decision = safe_move(board, TIMEOUT_NOTE)
         milliseconds = 1000 * seconds
-        return Answer(decision.move, milliseconds, _lost(decision), decision.shout, decision)
+        return MoveResponse(decision.move, milliseconds, _lost(decision), decision.shout, decision)
 
 
 def _lost(decision: Decision) -> str:
     """Why the fallback chose, if it did."""
     for reason in decision.reasons[:1]:
         if reason.rule == FALLBACK:
-            return "timeout" if reason.note == LATE else "answer"
+            return "timeout" if reason.note == TIMEOUT_NOTE else "answer"
     return ""
 
 
-async def converse(body: dict[str, Any], url: str, reach: Reach) -> Decision:
+async def request_single_move(body: dict[str, Any], url: str, reach: AddressPolicy) -> Decision:
     """Play a game of one move with a snake behind a URL; no answer is the move ``""``."""
     async with open_client(reach) as client:
         timeout = body["game"]["timeout"] / 1000

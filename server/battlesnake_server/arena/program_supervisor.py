@@ -18,11 +18,11 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
-PATIENCE = 5.0
+_PROGRAM_TERMINATE_TIMEOUT_S = 5.0
 """Seconds that a program has to end by itself."""
 
 
-class Programs:
+class ProgramSupervisor:
     """The programs behind some names, each with its URL; close it to end them all."""
 
     def __init__(self, commands: Mapping[str, str]) -> None:
@@ -30,7 +30,7 @@ class Programs:
         self._ports = {name: _free_port() for name in commands}
         self._running: dict[str, subprocess.Popen[bytes]] = {}
 
-    def __enter__(self) -> Programs:
+    def __enter__(self) -> ProgramSupervisor:
         return self
 
     def __exit__(self, *error: object) -> None:
@@ -79,7 +79,7 @@ class Programs:
         for process in self._running.values():
             _let_go(process)
         for process in self._running.values():
-            process.wait(2 * PATIENCE)
+            process.wait(2 * _PROGRAM_TERMINATE_TIMEOUT_S)
 
 
 def _let_go(keeper: subprocess.Popen[bytes]) -> None:
@@ -93,7 +93,7 @@ def _free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def keep(command: list[str]) -> int:
+def supervise(command: list[str]) -> int:
     """Run a program until it ends or standard input does; the status is the program's."""
     try:
         program = subprocess.Popen(command, stdin=subprocess.DEVNULL, start_new_session=True)
@@ -111,7 +111,7 @@ def _end_with_input(program: subprocess.Popen[bytes]) -> None:
         pass
     _signal_all(program, signal.SIGTERM)
     try:
-        program.wait(PATIENCE)
+        program.wait(_PROGRAM_TERMINATE_TIMEOUT_S)
     except subprocess.TimeoutExpired:
         _signal_all(program, signal.SIGKILL)
 
@@ -125,4 +125,4 @@ def _signal_all(program: subprocess.Popen[bytes], number: int) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(keep(sys.argv[1:]))
+    sys.exit(supervise(sys.argv[1:]))

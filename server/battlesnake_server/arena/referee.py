@@ -18,17 +18,17 @@ from battlesnake_gym.boards import board_json
 from battlesnake_gym.boards.board import Board
 from battlesnake_gym.replays.replay import Turn
 from battlesnake_gym.rules import Game, Snake, State
-from battlesnake_server.arena.players import Answer, Body, Player
+from battlesnake_server.arena.players import Body, MoveResponse, Player
 
-FIRST_MOVE = "up"
+_FIRST_MOVE = "up"
 
-OPENING = 6
+_OPENING_MOVES = 6
 """Moves that are kept of how each snake begins."""
 
 Write = Callable[[Game, State, Snake], Body]
 """How a request is written for a snake; `board_json.write` does it as the official command line."""
 
-Tell = Callable[[Board | Turn], None]
+OnEvent = Callable[[Board | Turn], None]
 """Called with the positions and turns of a game while it is played."""
 
 
@@ -38,7 +38,7 @@ class SeatRecord:
 
     ``latencies`` are milliseconds, one for each move asked; ``problems`` counts the answers that
     did not count, by kind (see `Answer`). ``opening`` has the first letters of its first
-    `OPENING` moves. The rest is as in `rules.Snake`.
+    `_OPENING_MOVES` moves. The rest is as in `rules.Snake`.
     """
 
     cause: str = ""
@@ -73,13 +73,13 @@ async def play(
     names: Sequence[str],
     players: Sequence[Player],
     max_turns: int | None = None,
-    tell: Tell | None = None,
+    tell: OnEvent | None = None,
     write: Write = board_json.write,
 ) -> GameRecord:
     """Play one game to its end, or to the turn ``max_turns``.
 
     ``names`` are what the snakes are called, in seat order; their ids follow from ``game.id``.
-    ``write`` writes the requests: `ArenaForm` does it in another form than the official one.
+    ``write`` writes the requests: `ArenaRequestWriter` does it in another form than the official one.
     ``tell`` is called with the first position, then with every turn, as it is played.
     Raises `rules.RulesError` where the map refuses the size or the number of snakes. Whatever the
     players do, nothing else is raised.
@@ -93,8 +93,8 @@ async def play(
     state = rules.start(game, width, height, ids)
     for snake, name, player in zip(state.snakes, names, players, strict=True):
         snake.name = name
-        snake.customizations = await player.introduce()
-    table = _Table(game, state, players, write)
+        snake.customizations = await player.fetch_customization()
+    table = _SeatedPlayers(game, state, players, write)
     for player, body in zip(players, table.bodies(), strict=True):
         await player.start(body)
     first = Board.from_state(state, game)
@@ -103,7 +103,7 @@ async def play(
     turns: list[Turn] = []
     while True:
         over = rules.is_over(game, state) or state.turn == max_turns
-        turn = await table.ask()
+        turn = await table.request_moves()
         if over:
             break
         turns.append(turn)
@@ -119,7 +119,7 @@ async def play(
     return record
 
 
-class ArenaForm:
+class ArenaRequestWriter:
     """Writes the requests of one game as arena.battlesnake.com does.
 
     All snakes of the game are listed to its end, the dead ones as they were when they died and
@@ -138,7 +138,7 @@ class ArenaForm:
         return body
 
 
-class _Table:
+class _SeatedPlayers:
     """The players around one board, and the last valid move of each."""
 
     def __init__(self, game: Game, state: State, players: Sequence[Player], write: Write) -> None:
@@ -147,7 +147,7 @@ class _Table:
         self.state = state
         self.players = players
         self.seats = [SeatRecord() for _ in players]
-        self._last = [FIRST_MOVE] * len(players)
+        self._last = [_FIRST_MOVE] * len(players)
 
     def bodies(self) -> list[Body]:
         """The request body for every seat, the dead included."""
@@ -156,7 +156,7 @@ class _Table:
     def _body(self, seat: int) -> Body:
         return self.write(self.game, self.state, self.state.snakes[seat])
 
-    async def ask(self) -> Turn:
+    async def request_moves(self) -> Turn:
         """Ask all living snakes for a move: snakes elsewhere at once, then our own in turn.
 
         In turn, so that thinking here does not count as latency there.
@@ -179,7 +179,7 @@ class _Table:
             self._note(seat, answers[seat], turn)
         return turn
 
-    def _note(self, seat: int, answer: Answer, turn: Turn) -> None:
+    def _note(self, seat: int, answer: MoveResponse, turn: Turn) -> None:
         record, snake = self.seats[seat], self.state.snakes[seat]
         milliseconds = round(answer.milliseconds, 2)
         record.latencies.append(milliseconds)
@@ -197,13 +197,13 @@ class _Table:
             turn.decisions[snake.id] = answer.decision
 
 
-def letters(snake_id: str, turns: Sequence[Turn]) -> str:
+def move_letters(snake_id: str, turns: Sequence[Turn]) -> str:
     """The first letters of a snake's moves."""
     return "".join(turn.moves.get(snake_id, "")[:1] for turn in turns)
 
 
-def fared(state: State, moves: Sequence[str]) -> list[SeatRecord]:
-    """How the snakes of a last position fared, as far as it and their ``letters`` say."""
+def seat_records(state: State, moves: Sequence[str]) -> list[SeatRecord]:
+    """How the snakes of a last position fared, as far as it and their ``move_letters`` say."""
     seat_of = {snake.id: seat for seat, snake in enumerate(state.snakes)}
     return [
         SeatRecord(
@@ -211,7 +211,7 @@ def fared(state: State, moves: Sequence[str]) -> list[SeatRecord]:
             killer=seat_of.get(snake.eliminated_by),
             eliminated_on=snake.eliminated_on,
             length=snake.length,
-            opening=its[:OPENING],
+            opening=its[:_OPENING_MOVES],
         )
         for snake, its in zip(state.snakes, moves, strict=True)
     ]
@@ -224,12 +224,12 @@ def winner_of(state: State, finished: bool) -> int | None:
     return living[0] if several and finished and len(living) == 1 else None
 
 
-def _record(table: _Table, first: Board, turns: list[Turn]) -> GameRecord:
+def _record(table: _SeatedPlayers, first: Board, turns: list[Turn]) -> GameRecord:
     state, finished = table.state, rules.is_over(table.game, table.state)
     seats = [
         replace(seat, latencies=asked.latencies, problems=asked.problems)
         for seat, asked in zip(
-            fared(state, [letters(snake.id, turns) for snake in state.snakes]),
+            seat_records(state, [move_letters(snake.id, turns) for snake in state.snakes]),
             table.seats,
             strict=True,
         )

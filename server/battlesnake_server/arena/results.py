@@ -14,27 +14,27 @@ from sqlalchemy.engine import Engine
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
-from battlesnake_server.arena.database import Seat, StoredGame, patiently
+from battlesnake_server.arena.database import Seat, StoredGame, with_retries
 from battlesnake_server.arena.ratings import Rating, Ratings, rank
-from battlesnake_server.arena.tournament import Result, Setup, entrants
+from battlesnake_server.arena.tournament import GameResult, TournamentSettings, parse_entrants
 
 ALIVE = "alive"
 
 
-def row(result: Result, tournament: int, labels: Sequence[str]) -> StoredGame:
+def row(result: GameResult, tournament: int, labels: Sequence[str]) -> StoredGame:
     """A game as the database keeps it; ``labels`` are those of the tournament's snakes."""
     return StoredGame(
         tournament_id=tournament,
-        number=result.fixture.number,
+        number=result.scheduled.number,
         uuid=result.uuid,
-        seed=result.fixture.seed,
+        seed=result.scheduled.seed,
         turns=result.turns,
         finished=result.finished,
         replay=result.replay,
         seats=[
             Seat(
                 seat=seat,
-                snake=labels[result.fixture.seats[seat]],
+                snake=labels[result.scheduled.seats[seat]],
                 won=seat == result.winner,
                 **asdict(record),
             )
@@ -44,7 +44,7 @@ def row(result: Result, tournament: int, labels: Sequence[str]) -> StoredGame:
 
 
 @dataclass(frozen=True, slots=True)
-class StandingLine:
+class StandingsRow:
     """One snake's results.
 
     ``turns`` is the mean turn on which its games ended; ``endings`` counts how it died (``alive``
@@ -115,7 +115,7 @@ class Standings:
                 score = self.histories[name].against.setdefault(other, [0, 0, 0])
                 score[(place > others) - (place < others) + 1] += 1
 
-    def lines(self) -> list[StandingLine]:
+    def lines(self) -> list[StandingsRow]:
         """The results of all snakes, the best rated first."""
         lines = [
             _line(snake, history, self._ratings.of(snake))
@@ -124,7 +124,7 @@ class Standings:
         return sorted(lines, key=lambda line: (-line.rating.mu, -line.wins, line.snake))
 
 
-def summarise(games: Iterable[StoredGame]) -> list[StandingLine]:
+def summarise(games: Iterable[StoredGame]) -> list[StandingsRow]:
     """The results of all snakes, the best rated first."""
     standings = Standings()
     for game in games:
@@ -146,8 +146,8 @@ def _count(history: History, game: StoredGame, seat: Seat) -> None:
         history.killers[game.seats[seat.killer].snake] += 1
 
 
-def _line(snake: str, history: History, rating: Rating) -> StandingLine:
-    return StandingLine(
+def _line(snake: str, history: History, rating: Rating) -> StandingsRow:
+    return StandingsRow(
         snake=snake,
         games=history.games,
         wins=history.wins,
@@ -172,24 +172,24 @@ def _percentile(values: Counter[float], percent: float) -> float | None:
     return round(float(low + (high - low) * (place % 1)), 2)
 
 
-HEADINGS = ("snake", "rating", "games", "wins", "draws", "turns", "p50 ms", "p99 ms", "endings")
+_HEADINGS = ("snake", "rating", "games", "wins", "draws", "turns", "p50 ms", "p99 ms", "endings")
 
 
-def table(lines: Sequence[StandingLine]) -> str:
+def table(lines: Sequence[StandingsRow]) -> str:
     """The results as text, a row for each snake."""
-    rows = [HEADINGS, *(_row(line) for line in lines)]
-    widths = [max(len(row[column]) for row in rows) for column in range(len(HEADINGS))]
+    rows = [_HEADINGS, *(_row(line) for line in lines)]
+    widths = [max(len(row[column]) for row in rows) for column in range(len(_HEADINGS))]
     texts = []
     for row in rows:
         cells = [
-            cell.ljust(width) if column in (0, len(HEADINGS) - 1) else cell.rjust(width)
+            cell.ljust(width) if column in (0, len(_HEADINGS) - 1) else cell.rjust(width)
             for column, (cell, width) in enumerate(zip(row, widths, strict=True))
         ]
         texts.append("  ".join(cells).rstrip())
     return "\n".join(texts) + "\n"
 
 
-def _row(line: StandingLine) -> tuple[str, ...]:
+def _row(line: StandingsRow) -> tuple[str, ...]:
     half = (line.rating.high - line.rating.low) / 2
     endings = ", ".join(f"{cause} {count}" for cause, count in line.endings.items())
     if line.problems:
@@ -208,7 +208,7 @@ def _row(line: StandingLine) -> tuple[str, ...]:
     )
 
 
-def to_json(lines: Sequence[StandingLine]) -> list[dict[str, Any]]:
+def to_json(lines: Sequence[StandingsRow]) -> list[dict[str, Any]]:
     """The results for scripts; ``rating`` holds mu, sigma and the 95 % interval."""
     return [
         asdict(line)
@@ -217,9 +217,11 @@ def to_json(lines: Sequence[StandingLine]) -> list[dict[str, Any]]:
     ]
 
 
-def store(engine: Engine, result: Result, tournament: int, setup: Setup) -> StoredGame:
+def store(
+    engine: Engine, result: GameResult, tournament: int, setup: TournamentSettings
+) -> StoredGame:
     """Keep a game that was played; one that another arena has stored meanwhile stays as it is."""
-    labels = [entrant.label for entrant in entrants(setup.snakes)]
+    labels = [entrant.label for entrant in parse_entrants(setup.snakes)]
 
     def add(session: Session) -> StoredGame:
         game = row(result, tournament, labels)
@@ -228,9 +230,9 @@ def store(engine: Engine, result: Result, tournament: int, setup: Setup) -> Stor
         return game
 
     try:
-        return patiently(engine, add)
+        return with_retries(engine, add)
     except IntegrityError:
         sys.stderr.write(
-            f"game {result.fixture.number} is there already: another arena played it\n"
+            f"game {result.scheduled.number} is there already: another arena played it\n"
         )
         return row(result, tournament, labels)

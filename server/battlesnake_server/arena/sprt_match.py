@@ -14,21 +14,21 @@ from typing import Any
 import numpy as np
 from tqdm import tqdm
 
-from battlesnake_gym.snakes import Bounded, Searcher
+from battlesnake_gym.snakes import FixedNodes, NodeLimitedStrategy
 from battlesnake_heuristics.rating.match import points_of, side_of_seats
-from battlesnake_heuristics.rating.sprt import Estimate, Sprt, estimate, pair_outcome
+from battlesnake_heuristics.rating.sprt import EloEstimate, Sprt, estimate, pair_outcome
 from battlesnake_server.arena.database import StoredGame
 from battlesnake_server.arena.tournament import (
-    Fixture,
-    Setup,
-    entrants,
+    ScheduledGame,
+    TournamentSettings,
     local_factory,
     match_schedule,
+    parse_entrants,
 )
 
 
 @dataclass(slots=True)
-class Score:
+class MatchScore:
     """The results of a match's games, side 0 first.
 
     Pairs count in the order of the schedule, each when both its games and all pairs before it have
@@ -37,11 +37,11 @@ class Score:
 
     points: dict[int, float] = field(default_factory=dict)
     """Of side 0, by the game's number."""
-    spent: float = 0.0
+    total_move_ms: float = 0.0
     """Milliseconds of all moves."""
 
     @classmethod
-    def of(cls, games: Sequence[StoredGame]) -> Score:
+    def of(cls, games: Sequence[StoredGame]) -> MatchScore:
         """The score of the games in the database."""
         score = cls()
         for game in games:
@@ -51,7 +51,7 @@ class Score:
     def add(self, game: StoredGame) -> None:
         """Count a game."""
         self.points[game.number] = points_in(game)
-        self.spent += sum(sum(seat.latencies) for seat in game.seats)
+        self.total_move_ms += sum(sum(seat.latencies) for seat in game.seats)
 
     def outcome(self, first: int) -> int:
         """Which kind the pair is that begins with the game ``first``."""
@@ -68,7 +68,7 @@ class Score:
         raise AssertionError("there are infinitely many numbers")
 
     @property
-    def estimate(self) -> Estimate:
+    def estimate(self) -> EloEstimate:
         """How much stronger side 0 seems."""
         return estimate(self.pairs)
 
@@ -81,27 +81,28 @@ def points_in(game: StoredGame) -> float:
     return points_of(side_of_seats(len(out_on), game.number), out_on)
 
 
-def check(setup: Setup) -> None:
+def check(setup: TournamentSettings) -> None:
     """Raise ``ValueError`` where the set-up is not a match, or its budget means nothing."""
-    if setup.sides and len(setup.snakes) != 2:
+    if setup.is_match and len(setup.snakes) != 2:
         raise ValueError(f"--sprt compares two snakes, got {len(setup.snakes)}")
-    if setup.sides and (setup.per_game < 2 or setup.per_game % 2):
+    if setup.is_match and (setup.num_snakes < 2 or setup.num_snakes % 2):
         raise ValueError(
             f"with --sprt two sides share the seats, so --per-game must be even, got "
-            f"{setup.per_game}; try 2 or 4"
+            f"{setup.num_snakes}; try 2 or 4"
         )
-    if not setup.bounded:
+    if not setup.has_search_limit:
         return
-    if setup.positions is not None and setup.milliseconds is not None:
+    if setup.nodes is not None and setup.move_time_ms is not None:
         raise ValueError("give --positions or --milliseconds, not both")
-    everybody = entrants(setup.snakes)
+    everybody = parse_entrants(setup.snakes)
     if remote := [entrant.label for entrant in everybody if entrant.remote]:
         raise ValueError(
             f"{remote[0]} thinks elsewhere, where neither --positions nor --milliseconds of CPU "
             "time can be held; give --timeout instead"
         )
-    if setup.positions is not None and not any(
-        isinstance(local_factory(entrant)(1), Searcher | Bounded) for entrant in everybody
+    if setup.nodes is not None and not any(
+        isinstance(local_factory(entrant)(1), NodeLimitedStrategy | FixedNodes)
+        for entrant in everybody
     ):
         raise ValueError(
             f"none of {', '.join(entrant.label for entrant in everybody)} searches, so "
@@ -109,19 +110,21 @@ def check(setup: Setup) -> None:
         )
 
 
-def fixtures_of(setup: Setup, most_games: int | None, score: Score) -> Iterator[Fixture]:
+def remaining_games(
+    setup: TournamentSettings, most_games: int | None, score: MatchScore
+) -> Iterator[ScheduledGame]:
     """The games of a match that were not played yet."""
-    schedule = itertools.islice(match_schedule(setup.per_game, setup.seed), most_games)
+    schedule = itertools.islice(match_schedule(setup.num_snakes, setup.seed), most_games)
     return (fixture for fixture in schedule if fixture.number not in score.points)
 
 
-def is_over(score: Score, sprt: Sprt, most_games: int | None) -> bool:
+def is_over(score: MatchScore, sprt: Sprt, most_games: int | None) -> bool:
     """Whether the answer is known, or the most games were played."""
     pairs = score.pairs
     return sprt.decide(pairs) is not None or 2 * sum(pairs) >= (most_games or sys.maxsize)
 
 
-def pace(games: int, milliseconds: float) -> str:
+def games_per_cpu_hour(games: int, milliseconds: float) -> str:
     """How many such games an hour of CPU time gives, that of snakes alone counted.
 
     >>> pace(2, 18_000)
@@ -130,12 +133,12 @@ def pace(games: int, milliseconds: float) -> str:
     return f"{round(3.6e6 * games / max(milliseconds, 0.001))} games a CPU hour of thinking"
 
 
-def tell(score: Score, sprt: Sprt, bar: tqdm[Any], setup: Setup) -> None:
+def show_progress(score: MatchScore, sprt: Sprt, bar: tqdm[Any], setup: TournamentSettings) -> None:
     """Show the result so far: on the bar, or without one in a line whenever pairs double."""
     pairs = score.pairs
     text = f"{estimate(pairs)}, LLR {float(sprt.llr(pairs)):.2f} of {_range(sprt)}"
-    if setup.bounded:
-        text += f", {pace(len(score.points), score.spent)}"
+    if setup.has_search_limit:
+        text += f", {games_per_cpu_hour(len(score.points), score.total_move_ms)}"
     if not bar.disable:
         bar.set_postfix_str(text)
     elif sum(pairs).bit_count() == 1 and len(score.points) == 2 * sum(pairs):
@@ -147,12 +150,12 @@ def _range(sprt: Sprt) -> str:
     return f"{low:.2f} to {high:.2f}"
 
 
-def to_json(games: Sequence[StoredGame], setup: Setup, sprt: Sprt) -> dict[str, Any]:
+def to_json(games: Sequence[StoredGame], setup: TournamentSettings, sprt: Sprt) -> dict[str, Any]:
     """The match for scripts; ``verdict`` is "H1", "H0" or None, ``elo`` that of the first snake."""
-    pairs = Score.of(games).pairs
+    pairs = MatchScore.of(games).pairs
     seen = estimate(pairs)
     return {
-        "snakes": [entrant.label for entrant in entrants(setup.snakes)],
+        "snakes": [entrant.label for entrant in parse_entrants(setup.snakes)],
         "verdict": sprt.decide(pairs),
         "elo0": sprt.elo0,
         "elo1": sprt.elo1,
@@ -182,18 +185,18 @@ def milliseconds(games: Sequence[StoredGame]) -> list[float]:
     return [round(float(np.mean(values)), 2) if values else 0.0 for values in spent]
 
 
-VERDICTS = {
+_VERDICTS = {
     "H1": "{one} is better than {other}: {elo1:g} Elo or more rather than {elo0:g}",
     "H0": "{one} is not {elo1:g} Elo better than {other}, rather {elo0:g} or less",
     None: "not decided",
 }
 
 
-def text(games: Sequence[StoredGame], setup: Setup, sprt: Sprt) -> str:
+def text(games: Sequence[StoredGame], setup: TournamentSettings, sprt: Sprt) -> str:
     """The match for people."""
     result = to_json(games, setup, sprt)
     one, other = result["snakes"]
-    verdict = VERDICTS[result["verdict"]].format(
+    verdict = _VERDICTS[result["verdict"]].format(
         one=one, other=other, elo0=sprt.elo0, elo1=sprt.elo1
     )
     counts = result["pairs"]

@@ -26,37 +26,42 @@ from battlesnake_gym.replays.replay import Replay, Turn
 from battlesnake_gym.rules import Game, Settings
 from battlesnake_gym.snakes import Factory
 from battlesnake_heuristics.rating import process_pool
-from battlesnake_heuristics.rating.match import Conditions, play_game, side_of_seats, start_seed
-from battlesnake_heuristics.rating.process_pool import PATIENCE, Pool, answers, masked
-from battlesnake_server.address_policy import Reach
+from battlesnake_heuristics.rating.match import MatchSettings, play_game, side_of_seats, start_seed
+from battlesnake_heuristics.rating.process_pool import (
+    WORKER_TERMINATE_TIMEOUT_S,
+    ProcessPool,
+    masked,
+    run_tasks,
+)
+from battlesnake_server.address_policy import AddressPolicy
 from battlesnake_server.arena.players import HttpPlayer, LocalPlayer, Player, open_client
 from battlesnake_server.arena.referee import (
     GameRecord,
+    OnEvent,
     SeatRecord,
-    Tell,
-    fared,
-    letters,
+    move_letters,
     play,
+    seat_records,
     winner_of,
 )
-from battlesnake_server.bundle import looks_of
-from battlesnake_server.strategy_loader import split_rules, strategy_factory
+from battlesnake_server.bundle import bundle_customization
+from battlesnake_server.strategy_loader import split_policy_and_rules, strategy_factory
 
 
 @dataclass(frozen=True, slots=True)
-class Setup:
+class TournamentSettings:
     """What a tournament is: equal set-ups have the same schedule.
 
-    ``snakes`` are as `entrants` reads them; ``per_game`` of them meet in a game.
-    ``timeout`` is in milliseconds; ``max_turns`` ends endless games. With ``positions`` or
-    ``milliseconds`` (of CPU time) a move, which need all snakes to be in this process, there is no
-    other clock. ``sides`` makes a match of it: the two snakes take the seats by turns. ``reach`` is
+    ``snakes`` are as `parse_entrants` reads them; ``num_snakes`` of them meet in a game.
+    ``timeout`` is in milliseconds; ``max_turns`` ends endless games. With ``nodes`` or
+    ``move_time_ms`` (of CPU time) a move, which need all snakes to be in this process, there is no
+    other clock. ``is_match`` makes a match of it: the two snakes take the seats by turns. ``address_policy`` is
     where the operator lets requests go, besides the addresses in ``snakes``; it makes no other
     schedule.
     """
 
     snakes: tuple[str, ...]
-    per_game: int
+    num_snakes: int
     width: int = 11
     height: int = 11
     ruleset: str = "standard"
@@ -65,15 +70,15 @@ class Setup:
     seed: int = 1
     timeout: int = 500
     max_turns: int | None = None
-    reach: Reach = Reach()  # noqa: RUF009  (frozen)
-    positions: int | None = None
-    milliseconds: float | None = None
-    sides: bool = False
+    reach: AddressPolicy = AddressPolicy()  # noqa: RUF009  (frozen)
+    nodes: int | None = None
+    move_time_ms: float | None = None
+    is_match: bool = False
 
     @property
-    def bounded(self) -> bool:
+    def has_search_limit(self) -> bool:
         """Whether the moves are bounded by something else than the timeout."""
-        return self.positions is not None or self.milliseconds is not None
+        return self.nodes is not None or self.move_time_ms is not None
 
     def to_dict(self) -> dict[str, Any]:
         """The set-up as JSON, without its reach and what few tournaments have."""
@@ -86,7 +91,7 @@ class Setup:
 
 
 @dataclass(frozen=True, slots=True)
-class Fixture:
+class ScheduledGame:
     """One game of the schedule: its number, its seed, and which snake (index) sits where."""
 
     number: int
@@ -95,14 +100,14 @@ class Fixture:
 
 
 @dataclass(frozen=True, slots=True)
-class Result:
+class GameResult:
     """A fixture that was played; see `referee.GameRecord`.
 
     ``moves`` are the first letters of each seat's moves, from which and the fixture the game
     follows (`played_again.check`); ``replay`` is the path of its file.
     """
 
-    fixture: Fixture
+    scheduled: ScheduledGame
     uuid: str
     turns: int
     finished: bool
@@ -112,16 +117,18 @@ class Result:
     replay: str | None
 
     @classmethod
-    def of(cls, fixture: Fixture, game_id: str, record: GameRecord, replay: Path | None) -> Result:
+    def of(
+        cls, fixture: ScheduledGame, game_id: str, record: GameRecord, replay: Path | None
+    ) -> GameResult:
         """What a record comes to."""
         return cls(
-            fixture=fixture,
+            scheduled=fixture,
             uuid=game_id,
             turns=len(record.turns),
             finished=record.finished,
             winner=record.winner,
             seats=record.seats,
-            moves=[letters(snake.id, record.turns) for snake in record.first.snakes],
+            moves=[move_letters(snake.id, record.turns) for snake in record.first.snakes],
             replay=None if replay is None else str(replay),
         )
 
@@ -130,12 +137,12 @@ class Result:
 class Entrant:
     """A snake of a tournament: what tables call it, and its URL, name or path of a policy.
 
-    ``reach`` is where its requests may go, if it is a URL.
+    ``address_policy`` is where its requests may go, if it is a URL.
     """
 
     label: str
     source: str
-    reach: Reach = Reach()  # noqa: RUF009  (frozen)
+    reach: AddressPolicy = AddressPolicy()  # noqa: RUF009  (frozen)
 
     @property
     def remote(self) -> bool:
@@ -143,20 +150,22 @@ class Entrant:
         return self.source.startswith(("http://", "https://"))
 
     @property
-    def trained(self) -> bool:
+    def is_policy(self) -> bool:
         """Whether it is a policy's path, maybe with rules over it (``policy.onnx+my_rules.py``)."""
         return self.policy.endswith(".onnx")
 
     @property
     def policy(self) -> str:
         """Its path without the rules, if it is a policy."""
-        return split_rules(self.source)[0]
+        return split_policy_and_rules(self.source)[0]
 
 
-def entrants(snakes: Sequence[str], reach: Reach = Reach()) -> list[Entrant]:  # noqa: B008
+def parse_entrants(
+    snakes: Sequence[str], address_policy: AddressPolicy = AddressPolicy()
+) -> list[Entrant]:  # noqa: B008
     """Read snakes as the operator gives them to the arena: ``SOURCE`` or ``LABEL=SOURCE``.
 
-    Equal labels are numbered. An address in a URL counts as allowed, besides ``reach``.
+    Equal labels are numbered. An address in a URL counts as allowed, besides ``address_policy``.
 
     >>> [entrant.label for entrant in entrants(["random", "mine=http://host/?a=b", "random"])]
     ['random', 'mine', 'random (2)']
@@ -169,15 +178,15 @@ def entrants(snakes: Sequence[str], reach: Reach = Reach()) -> list[Entrant]:  #
         label = label or source
         counts[label] += 1
         number = f" ({counts[label]})" if counts[label] > 1 else ""
-        found.append(Entrant(label + number, source, reach.naming(source)))
+        found.append(Entrant(label + number, source, address_policy.allowing_typed_address(source)))
     return found
 
 
-def schedule(snakes: int, per_game: int, games: int, seed: int) -> Iterator[Fixture]:
-    """All games, in order: ``games`` for every group of ``per_game`` snakes.
+def schedule(snakes: int, per_game: int, games: int, seed: int) -> Iterator[ScheduledGame]:
+    """All games, in order: ``games`` for every group of ``num_snakes`` snakes.
 
     A seed is played from every seat before the next one comes, so that no snake owes a result to
-    its corner: choose ``games`` as a multiple of ``per_game``. The groups take turns, so a longer
+    its corner: choose ``games`` as a multiple of ``num_snakes``. The groups take turns, so a longer
     schedule begins with the shorter one.
 
     >>> [fixture.seats for fixture in schedule(3, 2, 2, seed=1)]
@@ -188,11 +197,11 @@ def schedule(snakes: int, per_game: int, games: int, seed: int) -> Iterator[Fixt
         turn = round_ % per_game
         for group in itertools.combinations(range(snakes), per_game):
             seats = group[turn:] + group[:turn]
-            yield Fixture(number, start_seed(seed, round_ // per_game), seats)
+            yield ScheduledGame(number, start_seed(seed, round_ // per_game), seats)
             number += 1
 
 
-def match_schedule(per_game: int, seed: int, first: int = 0) -> Iterator[Fixture]:
+def match_schedule(per_game: int, seed: int, first: int = 0) -> Iterator[ScheduledGame]:
     """The games of a match between two sides from the number ``first`` on, without an end.
 
     Games 2n and 2n + 1 begin alike, with the seats exchanged.
@@ -201,44 +210,44 @@ def match_schedule(per_game: int, seed: int, first: int = 0) -> Iterator[Fixture
     [(0, 1, 0, 1), (1, 0, 1, 0)]
     """
     for number in itertools.count(first):
-        yield Fixture(number, start_seed(seed, number // 2), side_of_seats(per_game, number))
+        yield ScheduledGame(number, start_seed(seed, number // 2), side_of_seats(per_game, number))
 
 
 OpenPlayers = Callable[[Sequence[Entrant], float, int], AbstractAsyncContextManager[list[Player]]]
 """Opens the players of a game, in seat order: of these entrants, a timeout in seconds, a seed."""
 
-Announce = Callable[[str, Board | Turn | None], None]
+OnGameEvent = Callable[[str, Board | Turn | None], None]
 """Called for all games while they are played: with a game's id, and its first position, a turn, or
 None when it is over."""
 
 
 def play_all(
-    setup: Setup,
+    setup: TournamentSettings,
     games: int,
     jobs: int,
     done: Set[int] = frozenset(),
     replays: Path | None = None,
-    announce: Announce | None = None,
-    pool: Pool | None = None,
-) -> Generator[Result, None, None]:
-    """Play what the schedule still holds, as `play_fixtures`; ``done`` are not played again."""
+    announce: OnGameEvent | None = None,
+    pool: ProcessPool | None = None,
+) -> Generator[GameResult, None, None]:
+    """Play what the schedule still holds, as `play_scheduled_games`; ``done`` are not played again."""
     fixtures = [
         fixture
-        for fixture in schedule(len(setup.snakes), setup.per_game, games, setup.seed)
+        for fixture in schedule(len(setup.snakes), setup.num_snakes, games, setup.seed)
         if fixture.number not in done
     ]
     jobs = min(jobs, max(1, len(fixtures)))
-    yield from play_fixtures(setup, fixtures, jobs, replays, announce, pool)
+    yield from play_scheduled_games(setup, fixtures, jobs, replays, announce, pool)
 
 
-def play_fixtures(
-    setup: Setup,
-    fixtures: Iterable[Fixture],
+def play_scheduled_games(
+    setup: TournamentSettings,
+    fixtures: Iterable[ScheduledGame],
     jobs: int,
     replays: Path | None = None,
-    announce: Announce | None = None,
-    pool: Pool | None = None,
-) -> Generator[Result, None, None]:
+    announce: OnGameEvent | None = None,
+    pool: ProcessPool | None = None,
+) -> Generator[GameResult, None, None]:
     """Play ``fixtures``, ``jobs`` games at a time; results come as they end.
 
     Every job is a process: snakes in one game never wait for those in another. ``announce`` is
@@ -248,41 +257,43 @@ def play_fixtures(
     ``pool``, `ray_pool`'s, they are played there, and neither kept nor announced: `played_again`.
     """
     if jobs == 1 and announce is None and pool is None:
-        yield from (play_fixture(setup, fixture, replays) for fixture in fixtures)
+        yield from (play_scheduled_game(setup, fixture, replays) for fixture in fixtures)
         return
     work = functools.partial(play_in_pool, setup, replays=replays)
     with (
         open_pool(jobs, announce) if pool is None else contextlib.nullcontext(pool) as processes,
-        contextlib.closing(answers(processes, work, fixtures)) as played,
+        contextlib.closing(run_tasks(processes, work, fixtures)) as played,
     ):
-        yield from (replace(result, fixture=fixture) for fixture, result in played)
+        yield from (replace(result, scheduled=fixture) for fixture, result in played)
 
 
-def open_pool(jobs: int, announce: Announce | None = None) -> Pool:
+def open_pool(jobs: int, announce: OnGameEvent | None = None) -> ProcessPool:
     """Processes for `play_in_pool`, whose games are announced from threads here."""
-    return Pool(jobs) if announce is None else Pool(jobs, lambda: _relayed(announce))
+    return ProcessPool(jobs) if announce is None else ProcessPool(jobs, lambda: _relayed(announce))
 
 
-def ray_pool(address: str, setup: Setup) -> Pool:
+def ray_pool(address: str, setup: TournamentSettings) -> ProcessPool:
     """The processes of a Ray cluster, where the files of the snakes are too.
 
     Raises ``OSError`` where there is no cluster, `MissingExtraError` where Ray is not installed.
     """
     module = load_module("sagemaker_rl.cluster.ray_pool", "rllib")
-    pool: Pool = module.RayPool(address, files_of(entrants(setup.snakes)))
+    pool: ProcessPool = module.RayPool(address, entrant_files(parse_entrants(setup.snakes)))
     return pool
 
 
-def files_of(snakes: Iterable[Entrant]) -> set[Path]:
+def entrant_files(snakes: Iterable[Entrant]) -> set[Path]:
     """The files below this folder that snakes are made of."""
-    parts = [Path(part) for snake in snakes for part in split_rules(snake.source) if part]
+    parts = [
+        Path(part) for snake in snakes for part in split_policy_and_rules(snake.source) if part
+    ]
     parts += [part.with_suffix(".json") for part in parts if part.suffix == ".onnx"]
     here = Path.cwd()
     return {part for part in parts if part.is_file() and here in (here / part).resolve().parents}
 
 
 @contextlib.contextmanager
-def _relayed(announce: Announce) -> Iterator[Callable[[], None]]:
+def _relayed(announce: OnGameEvent) -> Iterator[Callable[[], None]]:
     """What lets a process announce here."""
     news, writer = multiprocessing.get_context("spawn").Pipe(duplex=False)
     relay = threading.Thread(target=_relay, args=(news, announce), daemon=True)
@@ -291,10 +302,10 @@ def _relayed(announce: Announce) -> Iterator[Callable[[], None]]:
         yield functools.partial(_set_channel, writer)
     finally:
         writer.close()  # the last: the process has ended, by force even in the middle of a word
-        relay.join(PATIENCE)
+        relay.join(WORKER_TERMINATE_TIMEOUT_S)
 
 
-def _relay(news: Connection, announce: Announce) -> None:
+def _relay(news: Connection, announce: OnGameEvent) -> None:
     """Announce until the process has ended, and then the end of a game that was lost with it."""
     on: set[str] = set()
     with contextlib.suppress(EOFError, OSError):
@@ -315,8 +326,10 @@ def _set_channel(channel: Connection) -> None:
     _channel = channel
 
 
-def play_in_pool(setup: Setup, fixture: Fixture, replays: Path | None = None) -> Result:
-    """`play_fixture` in a process of a `Pool`, which may have to end it while moves are made.
+def play_in_pool(
+    setup: TournamentSettings, fixture: ScheduledGame, replays: Path | None = None
+) -> GameResult:
+    """`play_scheduled_game` in a process of a `Pool`, which may have to end it while moves are made.
 
     What comes before and after is not disturbed: an event loop that is being closed, a replay.
     """
@@ -324,7 +337,7 @@ def play_in_pool(setup: Setup, fixture: Fixture, replays: Path | None = None) ->
     with masked(signal.SIGTERM):
         process_pool.busy = True
         try:
-            return play_fixture(setup, fixture, replays, announce)
+            return play_scheduled_game(setup, fixture, replays, announce)
         finally:
             process_pool.busy = False
 
@@ -336,13 +349,13 @@ def _announce_here(game_id: str, news: Board | Turn | None) -> None:
         _channel.send((game_id, news))
 
 
-def play_fixture(
-    setup: Setup,
-    fixture: Fixture,
+def play_scheduled_game(
+    setup: TournamentSettings,
+    fixture: ScheduledGame,
     replays: Path | None = None,
-    announce: Announce | None = None,
+    announce: OnGameEvent | None = None,
     seat: OpenPlayers | None = None,
-) -> Result:
+) -> GameResult:
     """Play one game of the schedule, and write its replay into the folder ``replays``.
 
     ``seat`` opens the players of a game that is not bounded, as `open_players` does.
@@ -350,8 +363,8 @@ def play_fixture(
     # The id is not from the seed: a server keeps its games by id, and may be playing this seed.
     game_id = str(uuid.uuid4())
     tell = None if announce is None else functools.partial(announce, game_id)
-    if setup.bounded:
-        record = _play_bounded(setup, fixture, game_id, replays is not None, tell)
+    if setup.has_search_limit:
+        record = _play_without_referee(setup, fixture, game_id, replays is not None, tell)
     else:
         record = asyncio.run(_play(setup, fixture, game_id, tell, seat or open_players))
     path = None if replays is None else replay_path(replays, fixture.number, game_id)
@@ -359,7 +372,7 @@ def play_fixture(
         Replay(record.first, record.turns).save(path)
     if announce is not None:
         announce(game_id, None)
-    return Result.of(fixture, game_id, record, path)
+    return GameResult.of(fixture, game_id, record, path)
 
 
 def replay_path(folder: Path, number: int, game_id: str) -> Path:
@@ -368,7 +381,11 @@ def replay_path(folder: Path, number: int, game_id: str) -> Path:
 
 
 async def _play(
-    setup: Setup, fixture: Fixture, game_id: str, tell: Tell | None, seat: OpenPlayers
+    setup: TournamentSettings,
+    fixture: ScheduledGame,
+    game_id: str,
+    tell: OnEvent | None,
+    seat: OpenPlayers,
 ) -> GameRecord:
     game = Game(
         ruleset=setup.ruleset,
@@ -378,7 +395,7 @@ async def _play(
         id=game_id,
         timeout=setup.timeout,
     )
-    everybody = entrants(setup.snakes, setup.reach)
+    everybody = parse_entrants(setup.snakes, setup.reach)
     seated = [everybody[snake] for snake in fixture.seats]
     labels = [entrant.label for entrant in seated]
     with masked(signal.SIGTERM, block=False):
@@ -388,21 +405,25 @@ async def _play(
             )
 
 
-def _play_bounded(
-    setup: Setup, fixture: Fixture, game_id: str, reasons: bool, tell: Tell | None
+def _play_without_referee(
+    setup: TournamentSettings,
+    fixture: ScheduledGame,
+    game_id: str,
+    reasons: bool,
+    tell: OnEvent | None,
 ) -> GameRecord:
     """A game without a referee: no snake can be late, and one that raises ends the tournament."""
-    conditions = Conditions(
+    conditions = MatchSettings(
         width=setup.width,
         height=setup.height,
         ruleset=setup.ruleset,
         map=setup.map,
         settings=setup.settings,
         max_turns=setup.max_turns or sys.maxsize,
-        positions=setup.positions,
-        milliseconds=setup.milliseconds,
+        nodes=setup.nodes,
+        move_time_ms=setup.move_time_ms,
     )
-    everybody = entrants(setup.snakes, setup.reach)
+    everybody = parse_entrants(setup.snakes, setup.reach)
     seated = [everybody[snake] for snake in fixture.seats]
     with masked(signal.SIGTERM, block=False):
         played = play_game(
@@ -415,8 +436,8 @@ def _play_bounded(
             tell=tell,
         )
     last, finished = played.last, played.last.is_over()
-    seats = fared(last, [letters(snake.id, played.turns) for snake in last.snakes])
-    for seat, milliseconds in zip(seats, played.cpu, strict=True):
+    seats = seat_records(last, [move_letters(snake.id, played.turns) for snake in last.snakes])
+    for seat, milliseconds in zip(seats, played.cpu_ms, strict=True):
         seat.latencies = milliseconds
     return GameRecord(played.first, played.turns, seats, winner_of(last, finished), finished)
 
@@ -436,7 +457,7 @@ async def open_players(
                 players.append(player)
             else:
                 strategy = local_factory(entrant)(seed + seat)
-                looks = looks_of(entrant.source)
+                looks = bundle_customization(entrant.source)
                 looks.pop("author", None)
                 players.append(LocalPlayer(strategy, timeout, looks))
         yield players
@@ -445,6 +466,6 @@ async def open_players(
 @functools.lru_cache(maxsize=64)
 def local_factory(entrant: Entrant) -> Factory:
     """What builds the strategy of a named snake or a policy; loaded once a process."""
-    if entrant.trained:
+    if entrant.is_policy:
         return strategy_factory(policy=entrant.source)
     return strategy_factory(snake=entrant.source)

@@ -8,7 +8,7 @@ from battlesnake_server.aws.publishing import publish as publish
 
 __all__ = ["publish"]
 
-PLACES = (
+_PLACES = (
     Path(__file__).parents[1] / "deployment",
     Path(__file__).parents[3] / "deployment",
 )
@@ -17,7 +17,7 @@ PLACES = (
 
 def deployment_file(name: str) -> Path:
     """A file of ``deployment/``; raises ``FileNotFoundError`` where there is none."""
-    for place in PLACES:
+    for place in _PLACES:
         if (place / name).is_file():
             return place / name
     raise FileNotFoundError(2, "is missing from this installation", name)

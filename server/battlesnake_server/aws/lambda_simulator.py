@@ -32,7 +32,7 @@ from battlesnake_server.aws.publishing import DEFAULT_NAME
 from battlesnake_server.aws.snake_stack import check, deploy, parser
 from battlesnake_server.aws.stacks import Account
 
-CHILD = """
+_CHILD = """
 import json, sys
 answers, sys.stdout = sys.stdout, sys.stderr
 from battlesnake_server.live.lambda_handler import handler
@@ -42,11 +42,11 @@ for line in sys.stdin:
 """
 """A Lambda instance: events come in by the line, answers go out."""
 
-TASK = "/var/task"
+_TASK = "/var/task"
 """Where Lambda unpacks a function's code."""
 
 
-class RehearsedAccount:
+class SimulatedAccount:
     """A simulated account; used as a context manager, or closed by `close`."""
 
     def __init__(self) -> None:
@@ -165,13 +165,14 @@ class _Instance:
         with zipfile.ZipFile(io.BytesIO(self._code)) as code:
             code.extractall(self._folder.name)
         variables = {
-            key: str(value).replace(TASK, self._folder.name)
+            key: str(value).replace(_TASK, self._folder.name)
             for key, value in function.environment_vars.items()
         }
         self._process = subprocess.Popen(
-            [sys.executable, "-P", "-c", CHILD],
+            [sys.executable, "-P", "-c", _CHILD],
             cwd=self._folder.name,
-            env={k: v for k, v in os.environ.items() if k != extensions.VARIABLE} | variables,
+            env={k: v for k, v in os.environ.items() if k != extensions.EXTENSIONS_VARIABLE}
+            | variables,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,

@@ -16,25 +16,25 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from battlesnake_gym.common.command_line import Parser, refuse
-from battlesnake_gym.common.files import write_atomically, zipped
+from battlesnake_gym.common.command_line import Parser, print_error
+from battlesnake_gym.common.files import write_atomically, zip_bytes
 from battlesnake_server.aws import deployment_file
 
-PYTHON = "3.13"
+_PYTHON = "3.13"
 """Lambda's Python; its system is Amazon Linux 2023. With Python 3.11 comes an older one, on which
 onnxruntime does not start."""
 
-NEWEST_GLIBC = 34
+_NEWEST_GLIBC = 34
 """Of Amazon Linux 2023, as in 2.34."""
 
-PLATFORMS = ("manylinux_2_28_x86_64", "manylinux_2_27_x86_64", "manylinux2014_x86_64")
+_PLATFORMS = ("manylinux_2_28_x86_64", "manylinux_2_27_x86_64", "manylinux2014_x86_64")
 
-OURS = ("battlesnake_gym", "battlesnake_heuristics", "battlesnake_server")
+_OURS = ("battlesnake_gym", "battlesnake_heuristics", "battlesnake_server")
 
-LIMIT = 250 << 20
+_LIMIT = 250 << 20
 """Bytes that Lambda allows a function and its layers unpacked."""
 
-NOT_ASKED_FOR = re.compile(r"/(tests?|testing|f2py|include|typing/tests|bin)/|\.pyi$")
+_NOT_ASKED_FOR = re.compile(r"/(tests?|testing|f2py|include|typing/tests|bin)/|\.pyi$")
 """What packages bring along and a playing snake never imports."""
 
 
@@ -56,10 +56,10 @@ def build(path: Path) -> int:
         _add_bytecode(folder)
         files = {name: file.read_bytes() for name, file in _tree(folder)}
     size = sum(map(len, files.values()))
-    if size > LIMIT:
-        raise LayerError(f"the layer has {size >> 20} MB unpacked, and Lambda takes {LIMIT >> 20}")
+    if size > _LIMIT:
+        raise LayerError(f"the layer has {size >> 20} MB unpacked, and Lambda takes {_LIMIT >> 20}")
     named = sorted((f"python/{name}", data) for name, data in files.items())
-    write_atomically(path, lambda part: part.write_bytes(zipped(named, 0o755)))
+    write_atomically(path, lambda part: part.write_bytes(zip_bytes(named, 0o755)))
     return size
 
 
@@ -67,8 +67,8 @@ def _fetch(folder: Path) -> None:
     """Install the packages for Lambda into ``folder``."""
     wanted = deployment_file("server/requirements-lambda.txt")
     command = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-    command += ["--target", str(folder), "--python-version", PYTHON, "--only-binary", ":all:"]
-    command += [word for platform in PLATFORMS for word in ("--platform", platform)]
+    command += ["--target", str(folder), "--python-version", _PYTHON, "--only-binary", ":all:"]
+    command += [word for platform in _PLATFORMS for word in ("--platform", platform)]
     command += ["--no-deps", "--no-compile", "--require-hashes", "-r", str(wanted)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
@@ -79,8 +79,8 @@ def _fetch(folder: Path) -> None:
 
 def _add_bytecode(folder: Path) -> None:
     """Compile for Lambda's Python, if it is here: Lambda itself would do it at each cold start."""
-    name = f"python{PYTHON}"
-    here = f"{sys.version_info[0]}.{sys.version_info[1]}" == PYTHON
+    name = f"python{_PYTHON}"
+    here = f"{sys.version_info[0]}.{sys.version_info[1]}" == _PYTHON
     python = sys.executable if here else shutil.which(name)
     mode = ["--invalidation-mode", "unchecked-hash"]
     command = [python or name, "-m", "compileall", "-q", *mode, "-s", str(folder), str(folder)]
@@ -94,7 +94,7 @@ def _add_bytecode(folder: Path) -> None:
 def _ours() -> Iterator[tuple[str, bytes]]:
     """The files of our packages."""
     compiled = 0
-    for name in OURS:
+    for name in _OURS:
         spec = importlib.util.find_spec(name)
         assert spec is not None
         assert spec.origin is not None
@@ -122,9 +122,9 @@ def _check_compiled(file: Path, data: bytes) -> None:
             "or take container.yaml"
         )
     newest = max(map(int, re.findall(rb"GLIBC_2\.(\d+)", data)), default=0)
-    if newest > NEWEST_GLIBC:
+    if newest > _NEWEST_GLIBC:
         raise LayerError(
-            f"{file.name} needs glibc 2.{newest} and Lambda has 2.{NEWEST_GLIBC}; deploy from an "
+            f"{file.name} needs glibc 2.{newest} and Lambda has 2.{_NEWEST_GLIBC}; deploy from an "
             "older Linux (AWS CloudShell), or take container.yaml"
         )
 
@@ -132,7 +132,7 @@ def _check_compiled(file: Path, data: bytes) -> None:
 def _tree(root: Path) -> Iterator[tuple[str, Path]]:
     for file in sorted(root.rglob("*")):
         path = file.relative_to(root).as_posix()
-        if file.is_file() and not NOT_ASKED_FOR.search(f"/{path}"):
+        if file.is_file() and not _NOT_ASKED_FOR.search(f"/{path}"):
             yield path, file
 
 
@@ -147,7 +147,7 @@ def main(argv: list[str] | None = None) -> int:
     try:
         size = build(options.output)
     except (ValueError, OSError) as error:
-        return refuse(parser.prog, error)
+        return print_error(parser.prog, error)
     packed = options.output.stat().st_size
     sys.stdout.write(f"{options.output}: {packed >> 20} MB, {size >> 20} MB unpacked\n")
     return 0

@@ -15,9 +15,9 @@ from urllib.parse import quote, urlencode
 
 from battlesnake_server.aws import deployment_file
 
-TEMPLATES = ("snake", "notebook", "network", "everything")
-TAG = {"Key": "made-by", "Value": "battlesnake-gym aws deploy"}
-POLL_SECONDS = 3.0
+_TEMPLATES = ("snake", "notebook", "network", "everything")
+_TAG = {"Key": "made-by", "Value": "battlesnake-gym aws deploy"}
+_POLL_SECONDS = 3.0
 
 
 class StackError(ValueError):
@@ -73,7 +73,7 @@ class Account:
                     (*closed, "RestrictPublicBuckets"), True
                 ),
             )
-            s3.put_bucket_tagging(Bucket=bucket, Tagging={"TagSet": [TAG]})
+            s3.put_bucket_tagging(Bucket=bucket, Tagging={"TagSet": [_TAG]})
 
     def upload(self, path: Path, bucket: str, folder: str) -> str:
         """Put a file under a key that its content names; returns the key."""
@@ -90,7 +90,7 @@ class Account:
 
     def upload_templates(self, bucket: str) -> None:
         """Put the templates where ``everything.yaml`` and links look for them."""
-        for name in TEMPLATES:
+        for name in _TEMPLATES:
             path = deployment_file(f"cloudformation/{name}.yaml")
             self.session.client("s3").upload_file(str(path), bucket, f"templates/{name}.yaml")
 
@@ -117,7 +117,7 @@ class Account:
             "TemplateBody": deployment_file(f"cloudformation/{template}.yaml").read_text(),
             "Parameters": [{"ParameterKey": k, "ParameterValue": v} for k, v in values.items()],
             "Capabilities": ["CAPABILITY_IAM"],
-            "Tags": [TAG],
+            "Tags": [_TAG],
         }
         try:
             if self.describe(name) is None:
@@ -176,7 +176,7 @@ class Account:
             if stack["StackStatus"] != said:
                 said = stack["StackStatus"]
                 sys.stderr.write(f"{name}: {said}\n")
-            time.sleep(POLL_SECONDS)
+            time.sleep(_POLL_SECONDS)
 
     def _failures(self, name: str) -> Iterator[str]:
         from botocore.exceptions import ClientError

@@ -23,18 +23,18 @@ from tqdm import tqdm
 from battlesnake_gym import rules
 from battlesnake_gym.common.command_line import (
     Parser,
+    bounded_number,
     milliseconds,
     natural,
     positive,
-    refuse,
+    print_error,
     seed,
     size,
-    within,
     writable,
 )
 from battlesnake_gym.rules import Game, Settings
-from battlesnake_gym.snakes import Searcher
-from battlesnake_heuristics.rating.process_pool import Pool
+from battlesnake_gym.snakes import NodeLimitedStrategy
+from battlesnake_heuristics.rating.process_pool import ProcessPool
 from battlesnake_heuristics.rating.sprt import Sprt
 from battlesnake_server import address_policy
 from battlesnake_server.arena import result_verification, sprt_match
@@ -42,23 +42,23 @@ from battlesnake_server.arena.database import (
     DEFAULT_URL,
     Tournament,
     find_tournament,
-    hold,
     load_games,
+    lock_database,
     open_database,
-    patiently,
+    with_retries,
 )
-from battlesnake_server.arena.players import check_answers
+from battlesnake_server.arena.players import check_responds
 from battlesnake_server.arena.results import store, summarise, table, to_json
 from battlesnake_server.arena.tournament import (
-    Announce,
-    Setup,
-    entrants,
+    OnGameEvent,
+    TournamentSettings,
     local_factory,
+    parse_entrants,
     play_all,
-    play_fixtures,
+    play_scheduled_games,
     ray_pool,
 )
-from battlesnake_server.onnx_policy import Policy
+from battlesnake_server.onnx_policy import OnnxPolicy
 
 if TYPE_CHECKING:
     from battlesnake_server.web.arena_site import Site
@@ -66,13 +66,13 @@ if TYPE_CHECKING:
 
 DEFAULT_REPLAYS = Path("replays")
 DEFAULT_PORT = 8791
-DEFAULT_GAMES = 10
+_DEFAULT_GAMES = 10
 DEFAULT_TIMEOUT = 500
-DEFAULT_ERROR_RATE = 0.05
-BUSY = 1.25
+_DEFAULT_ERROR_RATE = 0.05
+_BUSY = 1.25
 """Programs for each core, our games among them, from which on a tournament by the clock warns."""
 
-REST = "what was played is stored, and the same command with --resume plays the rest"
+_REST = "what was played is stored, and the same command with --resume plays the rest"
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -97,7 +97,7 @@ def main(argv: list[str] | None = None) -> int:
         if arguments.snakes and arguments.address:
             pool = ray_pool(arguments.address, setup)
     except (ValueError, OSError, OverflowError) as error:
-        return refuse("battlesnake-gym arena", error)
+        return print_error("battlesnake-gym arena", error)
     with interruptible():
         try:
             status = _play(arguments, setup, sprt, engine, site, pool) if arguments.snakes else 0
@@ -152,31 +152,31 @@ def _open_site(arguments: argparse.Namespace, engine: Engine) -> Site:
 
 def _play(
     arguments: argparse.Namespace,
-    setup: Setup,
+    setup: TournamentSettings,
     sprt: Sprt | None,
     engine: Engine,
     site: Site | None,
-    pool: Pool | None,
+    pool: ProcessPool | None,
 ) -> int:
     """Play the tournament and print its table, or the match and its verdict."""
     try:
-        with hold(engine):
+        with lock_database(engine):
             return _play_alone(arguments, setup, sprt, engine, site, pool)
     except KeyboardInterrupt:
-        sys.stderr.write(f"interrupted; {REST}\n")
+        sys.stderr.write(f"interrupted; {_REST}\n")
         return 130
     except (OSError, SQLAlchemyError) as error:  # a full disk, a database that has gone
-        sys.stderr.write(f"battlesnake-gym arena: {first_line(error)}; {REST}\n")
+        sys.stderr.write(f"battlesnake-gym arena: {first_line(error)}; {_REST}\n")
         return 1
 
 
-def _say_if_busy(setup: Setup, jobs: int) -> None:
+def _say_if_busy(setup: TournamentSettings, jobs: int) -> None:
     """Warn where searches think by a clock that other programs share."""
     load, cores = getattr(os, "getloadavg", lambda: [0.0])()[0], os.cpu_count() or 1
-    if setup.bounded or load + jobs < BUSY * max(cores, jobs):
+    if setup.has_search_limit or load + jobs < _BUSY * max(cores, jobs):
         return
-    local = [entrant for entrant in entrants(setup.snakes) if not entrant.remote]
-    if any(isinstance(local_factory(entrant)(1), Searcher) for entrant in local):
+    local = [entrant for entrant in parse_entrants(setup.snakes) if not entrant.remote]
+    if any(isinstance(local_factory(entrant)(1), NodeLimitedStrategy) for entrant in local):
         sys.stderr.write(
             f"this machine is busy (a load of {load:.1f} on {cores} cores): searches get less of "
             "their time than they would alone; --milliseconds 50 counts CPU time instead\n"
@@ -185,15 +185,15 @@ def _say_if_busy(setup: Setup, jobs: int) -> None:
 
 def _play_alone(
     arguments: argparse.Namespace,
-    setup: Setup,
+    setup: TournamentSettings,
     sprt: Sprt | None,
     engine: Engine,
     site: Site | None,
-    pool: Pool | None,
+    pool: ProcessPool | None,
 ) -> int:
     tournament = begin(engine, setup, arguments.resume)
     announce = None if site is None else site.announce
-    games = arguments.games or (None if sprt else DEFAULT_GAMES)
+    games = arguments.games or (None if sprt else _DEFAULT_GAMES)
     if arguments.timeout is None and arguments.address is None:
         _say_if_busy(setup, arguments.jobs)
     try:
@@ -206,7 +206,7 @@ def _play_alone(
         if sprt is None:
             show(engine, tournament, arguments.json)
         else:
-            played = patiently(engine, lambda session: load_games(session, tournament))
+            played = with_retries(engine, lambda session: load_games(session, tournament))
             as_json = json.dumps(sprt_match.to_json(played, setup, sprt), indent=2) + "\n"
             sys.stdout.write(as_json if arguments.json else sprt_match.text(played, setup, sprt))
     return 0
@@ -214,7 +214,7 @@ def _play_alone(
 
 def show(engine: Engine, tournament: int, as_json: bool) -> None:
     """Print the table of a tournament."""
-    lines = summarise(patiently(engine, lambda session: load_games(session, tournament)))
+    lines = summarise(with_retries(engine, lambda session: load_games(session, tournament)))
     if as_json:
         sys.stdout.write(json.dumps(to_json(lines), indent=2) + "\n")
     elif lines:
@@ -226,23 +226,23 @@ def first_line(error: Exception) -> str:
     return str(getattr(error, "orig", None) or error).splitlines()[0]
 
 
-def check(setup: Setup) -> None:
+def check(setup: TournamentSettings) -> None:
     """Raise ``ValueError`` where the set-up cannot be played: before any work, with the remedy."""
-    if not setup.sides and not 1 <= setup.per_game <= len(setup.snakes):
+    if not setup.is_match and not 1 <= setup.num_snakes <= len(setup.snakes):
         raise ValueError(
             f"--per-game must be between 1 and the number of snakes ({len(setup.snakes)}), "
-            f"got {setup.per_game}"
+            f"got {setup.num_snakes}"
         )
     sprt_match.check(setup)
     if setup.timeout < 1:
         raise ValueError(f"--timeout must be 1 ms or more, got {setup.timeout}; try 500")
     game = Game(setup.ruleset, setup.map, setup.settings, setup.seed or 1)
-    rules.start(game, setup.width, setup.height, [str(seat) for seat in range(setup.per_game)])
-    for entrant in entrants(setup.snakes, setup.reach):
+    rules.start(game, setup.width, setup.height, [str(seat) for seat in range(setup.num_snakes)])
+    for entrant in parse_entrants(setup.snakes, setup.reach):
         if entrant.remote:
-            asyncio.run(check_answers(entrant.source, entrant.reach))
-        elif entrant.trained:
-            Policy.load(entrant.policy).check_size(setup.width, setup.height)
+            asyncio.run(check_responds(entrant.source, entrant.reach))
+        elif entrant.is_policy:
+            OnnxPolicy.load(entrant.policy).check_size(setup.width, setup.height)
             local_factory(entrant)  # broken rules are refused now
         else:
             local_factory(entrant)
@@ -251,13 +251,13 @@ def check(setup: Setup) -> None:
 def run(
     engine: Engine,
     tournament: int,
-    setup: Setup,
+    setup: TournamentSettings,
     games: int | None,
     jobs: int,
     replays: Path | None = None,
-    announce: Announce | None = None,
+    announce: OnGameEvent | None = None,
     sprt: Sprt | None = None,
-    pool: Pool | None = None,
+    pool: ProcessPool | None = None,
 ) -> None:
     """Play the games of the schedule that the database does not hold, storing each as it ends.
 
@@ -265,36 +265,36 @@ def run(
     """
     if replays is not None:
         replays.mkdir(parents=True, exist_ok=True)
-    stored = patiently(engine, lambda session: load_games(session, tournament))
-    total, score = games, sprt_match.Score()
+    stored = with_retries(engine, lambda session: load_games(session, tournament))
+    total, score = games, sprt_match.MatchScore()
     if sprt is None:
         assert games is not None
         done = {game.number for game in stored}
-        total = games * math.comb(len(setup.snakes), setup.per_game)
+        total = games * math.comb(len(setup.snakes), setup.num_snakes)
         playing = play_all(setup, games, jobs, done, replays, announce, pool)
     else:
-        score = sprt_match.Score.of(stored)
+        score = sprt_match.MatchScore.of(stored)
         if sprt_match.is_over(score, sprt, games):
             return
-        fixtures = sprt_match.fixtures_of(setup, games, score)
-        playing = play_fixtures(setup, fixtures, jobs, replays, announce, pool)
+        fixtures = sprt_match.remaining_games(setup, games, score)
+        playing = play_scheduled_games(setup, fixtures, jobs, replays, announce, pool)
     with (
         contextlib.closing(playing) as results,
         tqdm(total=total, initial=len(stored), unit="game", disable=None) as bar,
     ):
         for result in results:
             if pool is not None:
-                result_verification.check(setup, result)
+                result_verification.verify_result(setup, result)
             game = store(engine, result, tournament, setup)
             bar.update()
             if sprt is not None:
                 score.add(game)
-                sprt_match.tell(score, sprt, bar, setup)
+                sprt_match.show_progress(score, sprt, bar, setup)
                 if sprt_match.is_over(score, sprt, games):
                     return
 
 
-def begin(engine: Engine, setup: Setup, resume: bool, **more: object) -> int:
+def begin(engine: Engine, setup: TournamentSettings, resume: bool, **more: object) -> int:
     """The number of the tournament in the database: a new one, or the last of this set-up."""
     written = setup.to_dict() | more
 
@@ -306,7 +306,7 @@ def begin(engine: Engine, setup: Setup, resume: bool, **more: object) -> int:
             session.commit()
         return tournament.id
 
-    return patiently(engine, find)
+    return with_retries(engine, find)
 
 
 def _sprt(arguments: argparse.Namespace) -> Sprt | None:
@@ -316,17 +316,17 @@ def _sprt(arguments: argparse.Namespace) -> Sprt | None:
             if getattr(arguments, name) is not None:
                 raise ValueError(f"--{name} is an error rate of --sprt; give --sprt 0 20 too")
         return None
-    rates = {name: getattr(arguments, name) or DEFAULT_ERROR_RATE for name in ("alpha", "beta")}
+    rates = {name: getattr(arguments, name) or _DEFAULT_ERROR_RATE for name in ("alpha", "beta")}
     return Sprt(*arguments.sprt, **rates)
 
 
-def _setup(arguments: argparse.Namespace) -> Setup:
+def _setup(arguments: argparse.Namespace) -> TournamentSettings:
     bounded = arguments.positions is not None or arguments.milliseconds is not None
     if bounded and arguments.timeout is not None:
         raise ValueError("--timeout is not kept with --positions or --milliseconds; leave it out")
-    return Setup(
+    return TournamentSettings(
         snakes=tuple(arguments.snakes),
-        per_game=arguments.per_game or len(arguments.snakes),
+        num_snakes=arguments.per_game or len(arguments.snakes),
         width=arguments.width or arguments.size[0],
         height=arguments.height or arguments.size[1],
         ruleset=arguments.ruleset,
@@ -341,9 +341,9 @@ def _setup(arguments: argparse.Namespace) -> Setup:
         timeout=DEFAULT_TIMEOUT if arguments.timeout is None else arguments.timeout,
         max_turns=arguments.max_turns,
         reach=address_policy.from_options(arguments),
-        positions=arguments.positions,
-        milliseconds=arguments.milliseconds,
-        sides=arguments.sprt is not None,
+        nodes=arguments.positions,
+        move_time_ms=arguments.milliseconds,
+        is_match=arguments.sprt is not None,
     )
 
 
@@ -377,7 +377,7 @@ def parser() -> Parser:
     add("--milliseconds", type=milliseconds, metavar="MS",
         help="searching snakes think for MS milliseconds of CPU time a move, however busy the "
         "machine is, and no answer is late")  # fmt: skip
-    add("--sprt", type=within(float, -3000, 3000), nargs=2, metavar=("ELO0", "ELO1"),
+    add("--sprt", type=bounded_number(float, -3000, 3000), nargs=2, metavar=("ELO0", "ELO1"),
         help="is the first snake better than the second? Play pairs of games with the seats "
         "exchanged until it is known whether by ELO1 or more, or by ELO0 or less: try 0 20; with "
         "--per-game 4 each side plays two snakes")  # fmt: skip
@@ -391,9 +391,9 @@ def parser() -> Parser:
     add("--json", action="store_true", help="print the results as JSON")
     add("--width", type=positive, help=argparse.SUPPRESS)  # the old names of --size
     add("--height", type=positive, help=argparse.SUPPRESS)
-    add("--alpha", type=within(float, 0, 1), metavar="RATE",
+    add("--alpha", type=bounded_number(float, 0, 1), metavar="RATE",
         help="how often --sprt may say ELO1 where ELO0 holds (default: 0.05)")  # fmt: skip
-    add("--beta", type=within(float, 0, 1), metavar="RATE",
+    add("--beta", type=bounded_number(float, 0, 1), metavar="RATE",
         help="how often --sprt may say ELO0 where ELO1 holds (default: 0.05)")  # fmt: skip
     add("--positions", type=positive, metavar="N",
         help="searching snakes look at N positions a move, without a clock; one that is called "
@@ -402,10 +402,10 @@ def parser() -> Parser:
         help="milliseconds for an answer (default: 500)")  # fmt: skip
     add("--max-turns", type=positive, default=None, help="end longer games without a winner")
     add("--seed", type=seed, default=1, help="the same seed, the same starts and food")
-    add("--food-spawn-chance", type=within(int, 0, 100), default=usual.food_spawn_chance,
+    add("--food-spawn-chance", type=bounded_number(int, 0, 100), default=usual.food_spawn_chance,
         help="percent a turn")  # fmt: skip
     add("--minimum-food", type=natural, default=usual.minimum_food, help="food always there")
-    add("--hazard-damage-per-turn", type=within(int, -100, 100), help="damage",
+    add("--hazard-damage-per-turn", type=bounded_number(int, -100, 100), help="damage",
         default=usual.hazard_damage_per_turn)  # fmt: skip
     add("--shrink-every-n-turns", type=positive, default=usual.shrink_every_n_turns, help="royale")
     add("--database", default=DEFAULT_URL, metavar="URL", help="where the results are kept")

@@ -8,7 +8,7 @@ import sys
 import urllib.request
 
 from battlesnake_gym.boards.board import Board
-from battlesnake_gym.common.command_line import refuse
+from battlesnake_gym.common.command_line import print_error
 from battlesnake_gym.rules import Game
 from battlesnake_server.aws.snake_stack import PROG, check, deploy
 from battlesnake_server.aws.snake_stack import parser as parser
@@ -26,16 +26,16 @@ def main(argv: list[str] | None = None) -> int:
             return 0
         sys.stdout.write(deploy(account(), options) + "\n")
     except (ValueError, OSError) as error:
-        return refuse(PROG, error)
+        return print_error(PROG, error)
     return 0
 
 
 def rehearse(options: argparse.Namespace) -> None:
     """Make the stack in an account on this machine, ask the snake, and take all away again."""
     try:
-        from battlesnake_server.aws.lambda_simulator import RehearsedAccount
+        from battlesnake_server.aws.lambda_simulator import SimulatedAccount
 
-        account = RehearsedAccount()
+        account = SimulatedAccount()
     except ModuleNotFoundError as error:
         raise StackError(
             f"{error.name} is missing; install the extra: pip install '.[rehearsal]'"

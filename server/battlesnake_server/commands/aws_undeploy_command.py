@@ -5,11 +5,11 @@ from __future__ import annotations
 import argparse
 import sys
 
-from battlesnake_gym.common.command_line import Parser, refuse
+from battlesnake_gym.common.command_line import Parser, print_error
 from battlesnake_server.aws.publishing import DEFAULT_NAME
 from battlesnake_server.aws.stacks import Account, account, check_name, stack_of
 
-PROG = "battlesnake-gym aws undeploy"
+_PROG = "battlesnake-gym aws undeploy"
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -19,7 +19,7 @@ def main(argv: list[str] | None = None) -> int:
         check_name(options.name)
         stays = undeploy(account(), options.name)
     except (ValueError, OSError) as error:
-        return refuse(PROG, error)
+        return print_error(_PROG, error)
     sys.stdout.write(f"{options.name} is gone\n" + "".join(f"kept: {one}\n" for one in stays))
     return 0
 
@@ -54,7 +54,7 @@ def undeploy(ours: Account, name: str) -> list[str]:
 def parser() -> Parser:
     """The command's options."""
     parser = Parser(
-        prog=PROG,
+        prog=_PROG,
         description="Take a snake away that `battlesnake-gym aws deploy` put on AWS: its stack and "
         "its bucket. What is kept is printed.",
     )

@@ -12,26 +12,26 @@ from typing import Any, Never
 
 from tqdm import tqdm
 
-from battlesnake_gym.boards.json_fields import plain
+from battlesnake_gym.boards.json_fields import sanitize_text
 from battlesnake_gym.common.command_line import (
     Parser,
     add_json,
+    bounded_number,
     milliseconds,
-    refuse,
-    within,
+    print_error,
     writable,
     write_json,
 )
 from battlesnake_gym.replays.replay import Replay, ReplayError
-from battlesnake_heuristics.analysis.game_analysis import Analysis, analyse, path_of
-from battlesnake_heuristics.analysis.mistakes import Mark
+from battlesnake_heuristics.analysis.game_analysis import GameAnalysis, analysis_path, analyze_game
+from battlesnake_heuristics.analysis.mistakes import MoveAssessment
 from battlesnake_heuristics.search import search
 from battlesnake_server import address_policy
 from battlesnake_server.replay_viewer import game_fetcher
 
-PROG = "battlesnake-gym game analyse"
+_PROG = "battlesnake-gym game analyse"
 
-MOST_MARKS = 12
+_MOST_MARKS = 12
 """Mistakes that are printed; the viewer shows all."""
 
 
@@ -39,66 +39,66 @@ def main(argv: list[str] | None = None) -> int:
     """Analyse a game and print its turning points; returns 2 for what cannot be analysed."""
     options = parser().parse_args(argv)
     if not search.COMPILED:
-        return refuse(PROG, search.NOT_COMPILED)
+        return print_error(_PROG, search.NOT_COMPILED_MESSAGE)
     signal.signal(signal.SIGTERM, _leave)
     try:
-        path = game_fetcher.found(
+        path = game_fetcher.resolve_game(
             options.game, address_policy.from_options(options), options.folder,
             ruleset=options.ruleset, board_map=options.map,
         )  # fmt: skip
         with tqdm(unit="turn", disable=options.quiet or None) as bar:
-            analysis = analyse(path, options.milliseconds, options.jobs, _progress(bar))
-        names = {snake.id: snake.name or snake.id for snake in Replay.begin(path)[0].first.snakes}
+            analysis = analyze_game(path, options.milliseconds, options.jobs, _progress(bar))
+        names = {snake.id: snake.name or snake.id for snake in Replay.stream(path)[0].first.snakes}
     except (ReplayError, ValueError, OSError) as error:
-        return refuse(PROG, error)
+        return print_error(_PROG, error)
     if options.json:
         write_json(to_json(analysis, names))
     elif not options.quiet:
         sys.stdout.write(report(analysis, names))
         sys.stdout.write(
-            f"kept as {path_of(path)}; look at it: battlesnake-gym game watch {path}\n"
+            f"kept as {analysis_path(path)}; look at it: battlesnake-gym game watch {path}\n"
         )
     return 0
 
 
-def report(analysis: Analysis, names: dict[str, str]) -> str:
+def report(analysis: GameAnalysis, names: dict[str, str]) -> str:
     """The turning points: the moves that cost most, in the order of the game."""
-    found = analysis.marks or []
-    worst = sorted(found, key=lambda mark: -mark.fell)[:MOST_MARKS]
+    found = analysis.mistakes or []
+    worst = sorted(found, key=lambda mark: -mark.loss)[:_MOST_MARKS]
     lines = [
-        f"{len(analysis.seen)} turns, {analysis.milliseconds:g} ms a snake: "
-        f"{sum(mark.sign == '??' for mark in found)} moves marked ??, "
-        f"{sum(mark.sign == '?' for mark in found)} marked ?"
+        f"{len(analysis.positions)} turns, {analysis.move_time_ms:g} ms a snake: "
+        f"{sum(mark.annotation == '??' for mark in found)} moves marked ??, "
+        f"{sum(mark.annotation == '?' for mark in found)} marked ?"
     ]
     lines += [_line(mark, names) for mark in sorted(worst, key=lambda mark: mark.turn)]
     return "\n".join(lines) + "\n"
 
 
-def to_json(analysis: Analysis, names: dict[str, str]) -> dict[str, Any]:
+def to_json(analysis: GameAnalysis, names: dict[str, str]) -> dict[str, Any]:
     """The report as ``--json`` prints it, with all moves that are marked."""
     marks = [
-        dataclasses.asdict(mark) | {"name": names[mark.snake_id], "sign": mark.sign}
-        for mark in analysis.marks or []
+        dataclasses.asdict(mark) | {"name": names[mark.snake_id], "sign": mark.annotation}
+        for mark in analysis.mistakes or []
     ]
     return {
-        "turns": len(analysis.seen),
-        "milliseconds": analysis.milliseconds,
+        "turns": len(analysis.positions),
+        "milliseconds": analysis.move_time_ms,
         "marks": marks,
     }
 
 
-def _line(mark: Mark, names: dict[str, str]) -> str:
-    name = plain(names[mark.snake_id], 24)
+def _line(mark: MoveAssessment, names: dict[str, str]) -> str:
+    name = sanitize_text(names[mark.snake_id], 24)
     return (
-        f"  turn {mark.turn:>4}  {name:<24} {mark.move:>5}{mark.sign:<2} "
-        f"about {mark.before:4.0%} -> {mark.after:4.0%}   {mark.better} was better"
+        f"  turn {mark.turn:>4}  {name:<24} {mark.move:>5}{mark.annotation:<2} "
+        f"about {mark.best_win_probability:4.0%} -> {mark.played_win_probability:4.0%}   {mark.better} was better"
     )
 
 
-def _progress(bar: tqdm[Never]) -> Callable[[Analysis], None]:
-    def tell(analysis: Analysis) -> None:
+def _progress(bar: tqdm[Never]) -> Callable[[GameAnalysis], None]:
+    def tell(analysis: GameAnalysis) -> None:
         bar.total = analysis.last - analysis.first + 1
-        bar.update(len(analysis.seen) - bar.n)
+        bar.update(len(analysis.positions) - bar.n)
 
     return tell
 
@@ -111,7 +111,7 @@ def _leave(number: int, frame: FrameType | None) -> None:
 def parser() -> Parser:
     """The command's options."""
     parser = Parser(
-        prog=PROG,
+        prog=_PROG,
         description="Let a strong search look at every turn of a recorded game, for every snake: "
         "chances to win, best moves, mistakes. What it finds is kept beside the game, for `watch` "
         "and the arena to show; interrupted, it goes on where it was.",
@@ -127,7 +127,7 @@ def parser() -> Parser:
         metavar="MS",
         help="CPU time for each living snake of each turn",
     )
-    add("--jobs", type=within(int, 1, 256), default=1, metavar="N", help="processes")
+    add("--jobs", type=bounded_number(int, 1, 256), default=1, metavar="N", help="processes")
     add("--folder", type=writable, default=Path(), help="where games that are fetched are kept "
         "(default: here)")  # fmt: skip
     add("--quiet", action="store_true", help="print nothing")

@@ -14,19 +14,19 @@ from pathlib import Path
 from typing import Any
 
 from battlesnake_gym import snakes
-from battlesnake_gym.boards.json_fields import plain
+from battlesnake_gym.boards.json_fields import sanitize_text
 from battlesnake_gym.common.command_line import (
     Parser,
     add_json,
     positive,
-    refuse,
+    print_error,
     write_json,
 )
-from battlesnake_gym.common.suggestions import unknown
+from battlesnake_gym.common.suggestions import unknown_name_message
 from battlesnake_gym.replays.replay import Replay, ReplayError, find_files
 from battlesnake_gym.snakes import Decision
 from battlesnake_heuristics.analysis import scenarios
-from battlesnake_heuristics.analysis.loss_analysis import Lesson, lesson
+from battlesnake_heuristics.analysis.loss_analysis import LossAnalysis, analyze_loss
 from battlesnake_heuristics.rule_based.pipeline import explain
 from battlesnake_heuristics.search import search
 from battlesnake_server import address_policy
@@ -34,10 +34,10 @@ from battlesnake_server.commands.game_scenarios_command import asker, report
 from battlesnake_server.replay_viewer import game_fetcher
 from battlesnake_server.strategy_loader import strategy_factory
 
-WALKING = 40.0
+_ANALYSIS_CPU_S = 40.0
 """CPU-seconds of looking for the losing move of one game, or of all of ``--last``, about."""
 
-MOST_LATE = 10
+_MOST_LATE = 10
 """Late moves that are listed."""
 
 
@@ -49,7 +49,7 @@ def main(argv: list[str] | None = None) -> int:
     options = parser().parse_args(argv)
     try:
         if not search.COMPILED:
-            raise ValueError(search.NOT_COMPILED)
+            raise ValueError(search.NOT_COMPILED_MESSAGE)
         if options.strategy or options.policy:
             strategy_factory(snake=options.strategy, policy=options.policy)
         if (options.game is None) == (options.last is None):
@@ -70,12 +70,12 @@ def main(argv: list[str] | None = None) -> int:
             with contextlib.redirect_stdout(sys.stderr):
                 return _practise(lessons, options)
         for path, replay, found in lessons:
-            sys.stdout.write(tell(path, replay, found, options.strategy or options.snake))
+            sys.stdout.write(print_loss(path, replay, found, options.strategy or options.snake))
         if len(lessons) > 1:
             sys.stdout.write(kinds([found for _, _, found in lessons]))
         return _practise(lessons, options)
     except (ValueError, OSError) as error:
-        return refuse("battlesnake-gym game coach", error)
+        return print_error("battlesnake-gym game coach", error)
 
 
 def _last(options: argparse.Namespace) -> int:
@@ -85,7 +85,7 @@ def _last(options: argparse.Namespace) -> int:
     games: list[tuple[Path, Replay, str]] = []
     for game_id in ids:
         try:
-            path = game_fetcher.found(game_id, reach)
+            path = game_fetcher.resolve_game(game_id, reach)
             replay = Replay.load(path)
             games.append((path, replay, replay.snake_id(name)))
         except ReplayError as error:
@@ -93,9 +93,11 @@ def _last(options: argparse.Namespace) -> int:
     if not games:
         raise ReplayError(f"no game of {options.snake!r} could be looked at")
     lost = [game for game in games if not game[1].last.snake(game[2]).alive]
-    sys.stdout.write(f"{plain(name, 40)}: {len(games)} games, out in {len(lost)}\n{pace(games)}\n")
+    sys.stdout.write(
+        f"{sanitize_text(name, 40)}: {len(games)} games, out in {len(lost)}\n{pace(games)}\n"
+    )
     walks = [
-        (path, replay, lesson(replay, snake_id, WALKING / max(1, len(lost))))
+        (path, replay, analyze_loss(replay, snake_id, _ANALYSIS_CPU_S / max(1, len(lost))))
         for path, replay, snake_id in lost
         if not replay.game.solo
     ]
@@ -103,8 +105,10 @@ def _last(options: argparse.Namespace) -> int:
     if not lessons:
         return 0
     for path, _, found in lessons:
-        where = f", lost by {found.mark.move} on turn {found.mark.turn}" if found.mark else ""
-        sys.stdout.write(f"{path.name}: {found.kind} on turn {found.died}{where}\n")
+        where = (
+            f", lost by {found.mistake.move} on turn {found.mistake.turn}" if found.mistake else ""
+        )
+        sys.stdout.write(f"{path.name}: {found.death_type} on turn {found.died}{where}\n")
     sys.stdout.write("\n" + kinds([found for _, _, found in lessons]))
     options.game, options.strategy = Path(name), options.strategy or "champion"
     return _practise(lessons, options)
@@ -120,7 +124,7 @@ def pace(games: list[tuple[Path, Replay, str]]) -> str:
             elif turn.latency.get(snake_id, 0) > 0:  # 0: no move was made
                 times.append(turn.latency[snake_id])
     allowed = ", ".join(sorted({f"{replay.game.timeout} ms" for _, replay, _ in games}))
-    lines = [f"late moves: {len(late)}" + "".join(f"\n  {where}" for where in late[:MOST_LATE])]
+    lines = [f"late moves: {len(late)}" + "".join(f"\n  {where}" for where in late[:_MOST_LATE])]
     if times:
         half, most = (sorted(times)[int(len(times) * share)] for share in (0.5, 0.95))
         lines.insert(0, f"time a move: half within {half:g} ms, 95 % within {most:g} ms, longest "
@@ -128,14 +132,14 @@ def pace(games: list[tuple[Path, Replay, str]]) -> str:
     return "\n".join(lines)
 
 
-def _lessons(options: argparse.Namespace) -> Iterator[tuple[Path, Replay, Lesson]]:
+def _lessons(options: argparse.Namespace) -> Iterator[tuple[Path, Replay, LossAnalysis]]:
     """What there is to learn from each game that the snake lost."""
     folder = Path(options.game)
     alone = not folder.is_dir()
     if alone:
         reach = address_policy.from_options(options)
         rules = {"ruleset": options.ruleset, "board_map": options.map}
-        paths = [game_fetcher.found(options.game, reach, **rules)]
+        paths = [game_fetcher.resolve_game(options.game, reach, **rules)]
     else:
         paths = find_files(folder)
         _check_name(options, paths)
@@ -148,8 +152,8 @@ def _lessons(options: argparse.Namespace) -> Iterator[tuple[Path, Replay, Lesson
                 raise
             sys.stderr.write(f"skipped: {error}\n")
             continue
-        seconds = WALKING if alone else math.inf
-        found = None if replay.game.solo else lesson(replay, snake_id, seconds)
+        seconds = _ANALYSIS_CPU_S if alone else math.inf
+        found = None if replay.game.solo else analyze_loss(replay, snake_id, seconds)
         if found is not None:
             yield path, replay, found
 
@@ -161,13 +165,13 @@ def _check_name(options: argparse.Namespace, paths: list[Path]) -> None:
     known: dict[str, None] = {}
     for path in paths:
         with contextlib.suppress(ReplayError):
-            for snake in Replay.begin(path)[0].first.snakes:
-                known |= dict.fromkeys((plain(snake.name or snake.id, 40), snake.id))
+            for snake in Replay.stream(path)[0].first.snakes:
+                known |= dict.fromkeys((sanitize_text(snake.name or snake.id, 40), snake.id))
                 if options.snake in (snake.name, snake.id):
                     return
     if not known:
         raise ReplayError(f"{options.game} holds no recorded game that can be read")
-    raise ReplayError(unknown("snake", options.snake, known))
+    raise ReplayError(unknown_name_message("snake", options.snake, known))
 
 
 def _loser(options: argparse.Namespace, replay: Replay) -> str:
@@ -179,42 +183,44 @@ def _loser(options: argparse.Namespace, replay: Replay) -> str:
     return last
 
 
-def to_json(path: Path, found: Lesson) -> dict[str, Any]:
+def to_json(path: Path, found: LossAnalysis) -> dict[str, Any]:
     """One lost game as ``--json`` prints it; ``turn`` is null where no one move lost it."""
-    mark = found.mark
+    mark = found.mistake
     return {
         "game": path.name,
         "snake_id": found.snake_id,
         "died": found.died,
-        "kind": found.kind,
+        "kind": found.death_type,
         "turn": mark.turn if mark else None,
         "played": mark.move if mark else "",
-        "chance": mark.after if mark else 0.0,
-        "saving": [{"move": move, "chance": share} for move, share in found.saving.items()],
-        "cost": found.cost,
+        "chance": mark.played_win_probability if mark else 0.0,
+        "saving": [{"move": move, "chance": share} for move, share in found.better_moves.items()],
+        "cost": found.loss,
     }
 
 
-def tell(path: Path, replay: Replay, found: Lesson, name: str) -> str:
+def print_loss(path: Path, replay: Replay, found: LossAnalysis, name: str) -> str:
     """One lost game as text: the position, the move, the better ones, and why it was chosen."""
-    who = plain(replay.last.snake(found.snake_id).name or found.snake_id, 40)
-    head = f"{path.name}: {who} {found.kind} on turn {found.died}\n"
-    if found.board is None or found.mark is None:
-        return head + f"  No one move of its last {found.seen} turns lost it.\n\n"
+    who = sanitize_text(replay.last.snake(found.snake_id).name or found.snake_id, 40)
+    head = f"{path.name}: {who} {found.death_type} on turn {found.died}\n"
+    if found.board is None or found.mistake is None:
+        return head + f"  No one move of its last {found.turns_analyzed} turns lost it.\n\n"
     board = found.board.copy()
     board.you_id = found.snake_id
-    better = " or ".join(f"{move} (about {share:.0%})" for move, share in found.saving.items())
+    better = " or ".join(
+        f"{move} (about {share:.0%})" for move, share in found.better_moves.items()
+    )
     lines = [
-        f"  The move that lost it was on turn {found.mark.turn}:",
+        f"  The move that lost it was on turn {found.mistake.turn}:",
         textwrap.indent(str(board), "    "),
-        f"  It played {found.mark.move}, which wins about {found.mark.after:.0%} of the games that "
+        f"  It played {found.mistake.move}, which wins about {found.mistake.played_win_probability:.0%} of the games that "
         f"go on from there; better was {better}.",
         *_reasons(found, name),
     ]
     return head + "\n".join(lines) + "\n\n"
 
 
-def _reasons(found: Lesson, name: str) -> list[str]:
+def _reasons(found: LossAnalysis, name: str) -> list[str]:
     """What the rules of the snake said: as they were recorded, or asked again."""
     decision, how = found.recorded, "said"
     if decision is None or not decision.reasons:
@@ -225,7 +231,7 @@ def _reasons(found: Lesson, name: str) -> list[str]:
     return [f"  What its rules {how}:", textwrap.indent(explain(decision), "    ")]
 
 
-def _asked_again(found: Lesson, name: str) -> Decision | None:
+def _asked_again(found: LossAnalysis, name: str) -> Decision | None:
     try:
         strategy = snakes.make(name)
     except ValueError:
@@ -236,27 +242,27 @@ def _asked_again(found: Lesson, name: str) -> Decision | None:
     return strategy(board, board.game.timeout / 1000)
 
 
-def kinds(lessons: list[Lesson]) -> str:
+def kinds(lessons: list[LossAnalysis]) -> str:
     """The deaths by kind, the one that costs most wins first."""
-    groups: dict[str, list[Lesson]] = defaultdict(list)
+    groups: dict[str, list[LossAnalysis]] = defaultdict(list)
     for found in lessons:
-        groups[found.kind].append(found)
-    ordered = sorted(groups.items(), key=lambda item: -sum(one.cost for one in item[1]))
+        groups[found.death_type].append(found)
+    ordered = sorted(groups.items(), key=lambda item: -sum(one.loss for one in item[1]))
     width = max(map(len, groups))
     rows = [f"{'death':<{width}}  games  wins given away"]
     rows += [
-        f"{kind:<{width}}  {len(of):>5}  {sum(one.cost for one in of):>15.1f}"
+        f"{kind:<{width}}  {len(of):>5}  {sum(one.loss for one in of):>15.1f}"
         for kind, of in ordered
     ]
     return "\n".join(rows) + "\n\n"
 
 
-def _practise(lessons: list[tuple[Path, Replay, Lesson]], options: argparse.Namespace) -> int:
+def _practise(lessons: list[tuple[Path, Replay, LossAnalysis]], options: argparse.Namespace) -> int:
     """Keep the scenarios, and put them to the snake as it is now."""
     made = [
-        found.scenario(f"{path.name.partition('.')[0]} turn {found.mark.turn}")
+        found.scenario(f"{path.name.partition('.')[0]} turn {found.mistake.turn}")
         for path, _, found in lessons
-        if found.mark is not None
+        if found.mistake is not None
     ]
     if not made:
         return 1

@@ -9,36 +9,38 @@ from pathlib import Path
 
 from tqdm import tqdm
 
-from battlesnake_gym.common.command_line import Parser, port, positive, refuse
+from battlesnake_gym.common.command_line import Parser, port, positive, print_error
 from battlesnake_gym.replays.replay import Replay, ReplayError, find_files
 from battlesnake_heuristics.analysis import scenarios
-from battlesnake_heuristics.analysis.loss_analysis import EFFORTS, puzzle
+from battlesnake_heuristics.analysis.loss_analysis import NODES_BY_GRADE, find_puzzle
 from battlesnake_heuristics.analysis.scenarios import Scenario
 from battlesnake_heuristics.search import search
-from battlesnake_server.address_policy import listen
+from battlesnake_server.address_policy import open_listener
 from battlesnake_server.web.pages import show
 from battlesnake_server.web.puzzle_pages import create_app
 
-APART = 5
+_MIN_TURNS_APART = 5
 """Turns between two puzzles of one game: positions beside each other are the same one."""
 
-DEFAULT_PORT = 8792
+_DEFAULT_PORT = 8792
 
 
 def found(path: Path) -> Iterator[Scenario]:
     """The puzzles of one recorded game; raises `ReplayError` where it cannot be read."""
     replay = Replay.load(path)
-    last = -APART
+    last = -_MIN_TURNS_APART
     for board in replay.boards():
-        if board.turn < last + APART or len(board.living) < 2:
+        if board.turn < last + _MIN_TURNS_APART or len(board.living) < 2:
             continue
         for snake in board.living:
             board.you_id = snake.id
-            solved = puzzle(board)
+            solved = find_puzzle(board)
             if solved is not None:
                 move, grade = solved
                 name = f"{path.name.partition('.')[0]} turn {board.turn} {snake.name or snake.id}"
-                yield Scenario(name, board.copy(), (move,), f"grade {grade} of {len(EFFORTS)}")
+                yield Scenario(
+                    name, board.copy(), (move,), f"grade {grade} of {len(NODES_BY_GRADE)}"
+                )
                 last = board.turn
                 break
 
@@ -48,13 +50,13 @@ def main(argv: list[str] | None = None) -> int:
     options = parser().parse_args(argv)
     try:
         if not search.COMPILED:
-            raise ValueError(search.NOT_COMPILED)
+            raise ValueError(search.NOT_COMPILED_MESSAGE)
         made = _made(options)
         if not options.web:
             return 0
-        listener = listen("127.0.0.1", options.port)
+        listener = open_listener("127.0.0.1", options.port)
     except (ValueError, OSError) as error:
-        return refuse("battlesnake-gym game puzzles", error)
+        return print_error("battlesnake-gym game puzzles", error)
     app, what = create_app(made), f"{len(made)} puzzles"
     return show(app, listener, what, open_browser=not options.no_browser)
 
@@ -95,6 +97,6 @@ def parser() -> Parser:
     add("-o", "--output", type=Path, default=Path("puzzles.txt"), help="the file")
     add("--most", type=positive, default=100, help="puzzles at most")
     add("--web", action="store_true", help="show them on a page, to be solved by hand")
-    add("--port", type=port, default=DEFAULT_PORT, help="0: any free one")
+    add("--port", type=port, default=_DEFAULT_PORT, help="0: any free one")
     add("--no-browser", action="store_true", help="with --web: open no browser")
     return parser

@@ -11,19 +11,19 @@ from collections.abc import Callable
 from dataclasses import asdict
 from typing import Any
 
-from battlesnake_gym.common.command_line import Parser, add_json, painted, refuse, write_json
+from battlesnake_gym.common.command_line import Parser, add_json, colorize, print_error, write_json
 from battlesnake_gym.snakes import Decision, Factory, Reason
 from battlesnake_heuristics.analysis.scenarios import (
-    SHIPPED,
-    Outcome,
+    BUILTIN_SCENARIOS,
     Scenario,
     ScenarioError,
+    ScenarioResult,
     load,
 )
 from battlesnake_heuristics.rule_based.pipeline import explain
 from battlesnake_server import address_policy
-from battlesnake_server.address_policy import Reach
-from battlesnake_server.arena.players import check_answers, converse
+from battlesnake_server.address_policy import AddressPolicy
+from battlesnake_server.arena.players import check_responds, request_single_move
 from battlesnake_server.strategy_loader import strategy_factory
 
 
@@ -31,10 +31,12 @@ def main(argv: list[str] | None = None) -> int:
     """Run scenarios and print a table; 0 where all pass, 1 where one fails, 2 for a wrong call."""
     options = parser().parse_args(argv)
     try:
-        scenarios = [scenario for file in options.files or SHIPPED for scenario in load(file)]
+        scenarios = [
+            scenario for file in options.files or BUILTIN_SCENARIOS for scenario in load(file)
+        ]
         ask = asker(options)
     except (ScenarioError, ValueError, OSError) as error:
-        return refuse("battlesnake-gym game scenarios", error)
+        return print_error("battlesnake-gym game scenarios", error)
     outcomes = []
     for number, scenario in enumerate(scenarios):
         outcomes.append(ask(scenario, number))
@@ -48,7 +50,7 @@ def main(argv: list[str] | None = None) -> int:
     return 0 if passed == len(scenarios) else 1
 
 
-def to_json(outcome: Outcome) -> dict[str, Any]:
+def to_json(outcome: ScenarioResult) -> dict[str, Any]:
     """One outcome, as ``--json`` prints it."""
     return {
         "name": outcome.scenario.name,
@@ -59,14 +61,14 @@ def to_json(outcome: Outcome) -> dict[str, Any]:
     }
 
 
-def report(outcome: Outcome) -> str:
+def report(outcome: ScenarioResult) -> str:
     """One line for a scenario that passed; for one that failed also the board and the reasons."""
     scenario, decision = outcome.scenario, outcome.decision
     if outcome.passed:
-        return f"{painted('pass', 'green', sys.stdout)}  {scenario.name:<26} {decision.move}\n"
+        return f"{colorize('pass', 'green', sys.stdout)}  {scenario.name:<26} {decision.move}\n"
     wrong = f"{decision.move or 'no move'}, not {' or '.join(scenario.allowed)}"
     details = [
-        f"{painted('FAIL', 'red', sys.stdout)}  {scenario.name:<26} {wrong}",
+        f"{colorize('FAIL', 'red', sys.stdout)}  {scenario.name:<26} {wrong}",
         textwrap.indent(scenario.note, "      "),
         textwrap.indent(str(scenario.board), "      "),
         textwrap.indent(explain(decision), "      "),
@@ -74,26 +76,26 @@ def report(outcome: Outcome) -> str:
     return "\n".join(line for line in details if line) + "\n"
 
 
-def ask_strategy(scenario: Scenario, number: int, factory: Factory) -> Outcome:
+def ask_strategy(scenario: Scenario, number: int, factory: Factory) -> ScenarioResult:
     """Ask a fresh strategy; a board that it refuses is the move ``""`` with its reason."""
     try:
         return scenario.ask(factory(number))
     except ValueError as error:
-        return Outcome(scenario, Decision("", (Reason("refused", note=str(error)),)))
+        return ScenarioResult(scenario, Decision("", (Reason("refused", note=str(error)),)))
 
 
-def ask_url(scenario: Scenario, number: int, url: str, reach: Reach) -> Outcome:
+def ask_url(scenario: Scenario, number: int, url: str, reach: AddressPolicy) -> ScenarioResult:
     """Ask a snake behind a URL, in a game of its own; no answer is the move ``""``."""
     body = scenario.board.to_api()
     body["game"] = {**body["game"], "id": f"scenario-{number}"}
-    return Outcome(scenario, asyncio.run(converse(body, url, reach)))
+    return ScenarioResult(scenario, asyncio.run(request_single_move(body, url, reach)))
 
 
-def asker(options: argparse.Namespace) -> Callable[[Scenario, int], Outcome]:
+def asker(options: argparse.Namespace) -> Callable[[Scenario, int], ScenarioResult]:
     """How to ask the snake that the options name: ``snake``, ``policy`` or ``url``."""
     if options.url:
-        reach = address_policy.from_options(options).naming(options.url)
-        asyncio.run(check_answers(options.url, reach, introduced=False))
+        reach = address_policy.from_options(options).allowing_typed_address(options.url)
+        asyncio.run(check_responds(options.url, reach, introduced=False))
         return functools.partial(ask_url, url=options.url, reach=reach)
     if options.policy:
         factory = strategy_factory(policy=options.policy)

@@ -11,31 +11,31 @@ from sqlalchemy.engine import Engine
 from sqlalchemy.exc import SQLAlchemyError
 from tqdm import tqdm
 
-from battlesnake_gym.common.command_line import Parser, positive, refuse, writable
+from battlesnake_gym.common.command_line import Parser, positive, print_error, writable
 from battlesnake_server import address_policy
 from battlesnake_server.arena.database import (
     DEFAULT_URL,
     StoredGame,
-    hold,
     load_games,
+    lock_database,
     open_database,
-    patiently,
+    with_retries,
 )
 from battlesnake_server.arena.gauntlet import (
     LEAGUE_ONLY,
     at_equal_cpu_time,
-    bouts,
+    matchups,
     summary,
     table,
 )
-from battlesnake_server.arena.league_config import LeaguePlan, load
-from battlesnake_server.arena.program_supervisor import Programs
+from battlesnake_server.arena.league_config import LeagueConfig, load
+from battlesnake_server.arena.program_supervisor import ProgramSupervisor
 from battlesnake_server.arena.results import store
-from battlesnake_server.arena.tournament import Entrant, open_players, play_fixture, schedule
+from battlesnake_server.arena.tournament import Entrant, open_players, play_scheduled_game, schedule
 from battlesnake_server.commands.arena_command import begin, first_line, interruptible
-from battlesnake_server.commands.league_command import LeaguePlayers, check
+from battlesnake_server.commands.league_command import LeagueHealth, check
 
-REST = "what was played is stored, and the same command plays the rest"
+_REST = "what was played is stored, and the same command plays the rest"
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -48,27 +48,27 @@ def main(argv: list[str] | None = None) -> int:
             check_equal(plan)
         engine = open_database(arguments.database)
     except (ValueError, OSError) as error:
-        return refuse("battlesnake-gym gauntlet", error)
+        return print_error("battlesnake-gym gauntlet", error)
     commands = {member.name: member.command for member in plan.members if member.command}
     try:
-        with interruptible(), Programs(commands) as programs, hold(engine):
-            players = LeaguePlayers(plan, programs, address_policy.from_options(arguments))
+        with interruptible(), ProgramSupervisor(commands) as programs, lock_database(engine):
+            players = LeagueHealth(plan, programs, address_policy.from_options(arguments))
             try:
-                meet(players, plan)
+                start_programs(players, plan)
             except ConnectionError as error:
-                return refuse("battlesnake-gym gauntlet", error)
+                return print_error("battlesnake-gym gauntlet", error)
             return _play(arguments, plan, players, programs, engine)
     except KeyboardInterrupt:
-        sys.stderr.write(f"interrupted; {REST}\n")
+        sys.stderr.write(f"interrupted; {_REST}\n")
         return 130
     except (OSError, SQLAlchemyError) as error:  # a rival that has gone, a full disk
-        sys.stderr.write(f"battlesnake-gym gauntlet: {first_line(error)}; {REST}\n")
+        sys.stderr.write(f"battlesnake-gym gauntlet: {first_line(error)}; {_REST}\n")
         return 1
     finally:
         engine.dispose()
 
 
-def check_equal(plan: LeaguePlan) -> None:
+def check_equal(plan: LeagueConfig) -> None:
     """Refuse what equal CPU time cannot be measured of, or given to."""
     if sys.platform != "linux":
         raise ValueError("--clock cpu reads Linux's CPU clocks; give --clock wall")
@@ -86,19 +86,19 @@ def check_equal(plan: LeaguePlan) -> None:
             )
 
 
-def meet(players: LeaguePlayers, plan: LeaguePlan) -> None:
+def start_programs(players: LeagueHealth, plan: LeagueConfig) -> None:
     """Start the programs that do not run; raises ``ConnectionError`` naming who is away."""
     names = [member.name for member in plan.members]
-    for name, ailment in zip(names, players.ailments(names), strict=True):
+    for name, ailment in zip(names, players.problems(names), strict=True):
         if ailment:
             raise ConnectionError(f"snakes.{name}: {ailment}")
 
 
 def _play(
     arguments: argparse.Namespace,
-    plan: LeaguePlan,
-    players: LeaguePlayers,
-    programs: Programs,
+    plan: LeagueConfig,
+    players: LeagueHealth,
+    programs: ProgramSupervisor,
     engine: Engine,
 ) -> int:
     """Play one game at a time, and print the table of all that were played."""
@@ -114,7 +114,7 @@ def _play(
             resume=True,
             gauntlet=arguments.clock,
         )
-        for bout in bouts(plan)
+        for bout in matchups(plan)
     }
     played = {bout: _games(engine, number) for bout, number in tournaments.items()}
     total = arguments.games * len(tournaments)
@@ -127,8 +127,8 @@ def _play(
                 count = len(bout.names)
                 for fixture in schedule(count, count, arguments.games, plan.seed):
                     if fixture.number not in done:
-                        meet(players, plan)
-                        result = play_fixture(setup, fixture, arguments.replays, seat=seat)
+                        start_programs(players, plan)
+                        result = play_scheduled_game(setup, fixture, arguments.replays, seat=seat)
                         store(engine, result, number, setup)
                         bar.update()
     finally:
@@ -145,7 +145,7 @@ def _play(
 
 
 def _games(engine: Engine, tournament: int) -> list[StoredGame]:
-    return patiently(engine, lambda session: load_games(session, tournament))
+    return with_retries(engine, lambda session: load_games(session, tournament))
 
 
 def parser() -> Parser:

@@ -18,40 +18,47 @@ from tqdm import tqdm
 
 from battlesnake_gym.common.command_line import (
     Parser,
+    bounded_number,
     milliseconds,
     positive,
-    refuse,
+    print_error,
     seed,
-    within,
 )
-from battlesnake_heuristics.rating.ladder import USUAL, Ladder, Placement, Placing, Rung, load
-from battlesnake_heuristics.rating.process_pool import Pool, answers
-from battlesnake_heuristics.rating.sprt import OUTCOMES
+from battlesnake_heuristics.rating.ladder import (
+    DEFAULT_SETTINGS,
+    Ladder,
+    Placement,
+    PlacementRun,
+    Rung,
+    load,
+)
+from battlesnake_heuristics.rating.process_pool import ProcessPool, run_tasks
+from battlesnake_heuristics.rating.sprt import PAIR_SCORES
 from battlesnake_server import address_policy
 from battlesnake_server.arena import result_verification
 from battlesnake_server.arena.database import (
     DEFAULT_URL,
     find_tournament,
-    hold,
     load_games,
+    lock_database,
     open_database,
-    patiently,
+    with_retries,
 )
 from battlesnake_server.arena.results import row
-from battlesnake_server.arena.sprt_match import Score, pace
+from battlesnake_server.arena.sprt_match import MatchScore, games_per_cpu_hour
 from battlesnake_server.arena.tournament import (
-    Fixture,
-    Result,
-    Setup,
-    entrants,
+    GameResult,
+    ScheduledGame,
+    TournamentSettings,
     match_schedule,
+    parse_entrants,
     play_in_pool,
     ray_pool,
 )
 from battlesnake_server.commands import arena_command
 
-DEFAULT_INTERVAL = 75.0
-REST = "what was played is stored, and the same command with --resume goes on"
+_DEFAULT_PRECISION_ELO = 75.0
+_REST = "what was played is stored, and the same command with --resume goes on"
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -63,52 +70,60 @@ def main(argv: list[str] | None = None) -> int:
             sys.stdout.write(_listing(ladder, arguments.json))
             return 0
         setup = _setup(arguments)
-        arena_command.check(replace(setup, snakes=(arguments.snake,), per_game=1, sides=False))
+        arena_command.check(replace(setup, snakes=(arguments.snake,), num_snakes=1, is_match=False))
         engine = open_database(arguments.database)
-        pool = ray_pool(arguments.address, setup) if arguments.address else Pool(arguments.jobs)
+        pool = (
+            ray_pool(arguments.address, setup) if arguments.address else ProcessPool(arguments.jobs)
+        )
     except (ValueError, OSError) as error:
-        return refuse("battlesnake-gym ladder", error)
-    placing, status = Placing(ladder), 0
+        return print_error("battlesnake-gym ladder", error)
+    placing, status = PlacementRun(ladder), 0
     with arena_command.interruptible():
         try:
-            with hold(engine):
+            with lock_database(engine):
                 _place(engine, placing, setup, arguments, pool)
         except KeyboardInterrupt:
-            sys.stderr.write(f"interrupted; {REST}\n")
+            sys.stderr.write(f"interrupted; {_REST}\n")
             status = 130
         except (OSError, SQLAlchemyError) as error:  # a full disk, a database that has gone
-            sys.stderr.write(f"battlesnake-gym ladder: {arena_command.first_line(error)}; {REST}\n")
+            sys.stderr.write(
+                f"battlesnake-gym ladder: {arena_command.first_line(error)}; {_REST}\n"
+            )
             status = 1
         finally:
             engine.dispose()
     if placing.placement.games:
-        label = entrants(setup.snakes)[0].label
+        label = parse_entrants(setup.snakes)[0].label
         sys.stdout.write(_report(label, placing, arguments.json))
     return status
 
 
-def _setup(arguments: argparse.Namespace) -> Setup:
+def _setup(arguments: argparse.Namespace) -> TournamentSettings:
     """The games against any rung, whose name is still missing."""
-    remote = entrants([arguments.snake])[0].remote
+    remote = parse_entrants([arguments.snake])[0].remote
     if arguments.timeout is not None and not remote:
         raise ValueError("--timeout is for a URL; give --milliseconds of CPU time or --positions")
     bounds = {"positions": arguments.positions, "milliseconds": arguments.milliseconds}
     if not remote and all(bound is None for bound in bounds.values()):
-        bounds["milliseconds"] = USUAL.milliseconds
-    return Setup(
+        bounds["milliseconds"] = DEFAULT_SETTINGS.move_time_ms
+    return TournamentSettings(
         snakes=(arguments.snake,),
-        per_game=arguments.per_game,
+        num_snakes=arguments.per_game,
         seed=arguments.seed,
         timeout=arguments.timeout or arena_command.DEFAULT_TIMEOUT,
         max_turns=1000,
-        sides=True,
+        is_match=True,
         reach=address_policy.from_options(arguments),
         **bounds,
     )
 
 
 def _place(
-    engine: Engine, placing: Placing, setup: Setup, arguments: argparse.Namespace, pool: Pool
+    engine: Engine,
+    placing: PlacementRun,
+    setup: TournamentSettings,
+    arguments: argparse.Namespace,
+    pool: ProcessPool,
 ) -> None:
     """Play pairs of games until the interval is narrow enough or the time is up, storing each."""
     meetings = _Meetings(engine, setup, arguments.resume)
@@ -125,27 +140,31 @@ def _place(
     def pairs() -> Iterator[_Pair]:
         while wanted():
             rung = placing.next_rung()
-            yield rung, *meetings.pair(rung, placing.asked[rung.name] - 1)
+            yield rung, *meetings.pair(rung, placing.pairs_requested[rung.name] - 1)
 
     played, spent = 0, 0.0
     with pool, tqdm(unit="game", disable=None, initial=placing.placement.games) as bar:
         while wanted():
-            for (rung, met, fixtures), results in answers(pool, _play_pair, pairs()):
+            for (rung, met, fixtures), results in run_tasks(pool, _play_pair, pairs()):
                 results = [
-                    replace(result, fixture=fixture)
+                    replace(result, scheduled=fixture)
                     for fixture, result in zip(fixtures, results, strict=True)
                 ]
                 if arguments.address:
                     for result in results:
-                        result_verification.check(met, result)
+                        result_verification.verify_result(met, result)
                 score = meetings.store(rung, results)
                 placing.add(rung.name, score.outcome(fixtures[0].number))
                 bar.update(2)
-                played, spent = played + 2, spent + score.spent
-                _tell(placing.placement, bar, pace(played, spent) if setup.bounded else "")
+                played, spent = played + 2, spent + score.total_move_ms
+                _tell(
+                    placing.placement,
+                    bar,
+                    games_per_cpu_hour(played, spent) if setup.has_search_limit else "",
+                )
 
 
-_Pair = tuple[Rung, Setup, list[Fixture]]
+_Pair = tuple[Rung, TournamentSettings, list[ScheduledGame]]
 """Two games against a rung."""
 
 
@@ -160,7 +179,7 @@ def _tell(placement: Placement, bar: tqdm[Any], pace: str) -> None:
         sys.stderr.write(f"{placement.games} games: {text}\n")
 
 
-def _play_pair(pair: _Pair) -> list[Result]:
+def _play_pair(pair: _Pair) -> list[GameResult]:
     _, setup, fixtures = pair
     return [play_in_pool(setup, fixture) for fixture in fixtures]
 
@@ -168,45 +187,49 @@ def _play_pair(pair: _Pair) -> list[Result]:
 class _Meetings:
     """The matches against the rungs as the database keeps them: a tournament each."""
 
-    def __init__(self, engine: Engine, setup: Setup, resume: bool) -> None:
+    def __init__(self, engine: Engine, setup: TournamentSettings, resume: bool) -> None:
         self._engine = engine
         self._setup = setup
         self._resume = resume
         self._tournaments: dict[str, int] = {}
 
-    def _with(self, rung: Rung) -> Setup:
+    def _with(self, rung: Rung) -> TournamentSettings:
         return replace(self._setup, snakes=(*self._setup.snakes, rung.name))
 
-    def score(self, rung: Rung) -> Score:
+    def score(self, rung: Rung) -> MatchScore:
         """What was played before, where that goes on."""
         if not self._resume:
-            return Score()
+            return MatchScore()
         setup = self._with(rung).to_dict()
-        tournament = patiently(self._engine, lambda session: find_tournament(session, setup))
+        tournament = with_retries(self._engine, lambda session: find_tournament(session, setup))
         if tournament is None:
-            return Score()
+            return MatchScore()
         number = self._tournaments[rung.name] = tournament.id
-        return Score.of(patiently(self._engine, lambda session: load_games(session, number)))
+        return MatchScore.of(
+            with_retries(self._engine, lambda session: load_games(session, number))
+        )
 
-    def pair(self, rung: Rung, index: int) -> tuple[Setup, list[Fixture]]:
+    def pair(self, rung: Rung, index: int) -> tuple[TournamentSettings, list[ScheduledGame]]:
         """The two games of the pair ``index``."""
-        games: Iterator[Fixture] = match_schedule(self._setup.per_game, self._setup.seed, 2 * index)
+        games: Iterator[ScheduledGame] = match_schedule(
+            self._setup.num_snakes, self._setup.seed, 2 * index
+        )
         return self._with(rung), [next(games), next(games)]
 
-    def store(self, rung: Rung, results: list[Result]) -> Score:
+    def store(self, rung: Rung, results: list[GameResult]) -> MatchScore:
         """Keep a pair; returns the score of these two games."""
         setup = self._with(rung)
         if rung.name not in self._tournaments:
             self._tournaments[rung.name] = arena_command.begin(self._engine, setup, resume=False)
-        labels = [entrant.label for entrant in entrants(setup.snakes)]
+        labels = [entrant.label for entrant in parse_entrants(setup.snakes)]
 
-        def add(session: Session) -> Score:
+        def add(session: Session) -> MatchScore:
             games = [row(result, self._tournaments[rung.name], labels) for result in results]
             session.add_all(games)
             session.commit()
-            return Score.of(games)
+            return MatchScore.of(games)
 
-        return patiently(self._engine, add)
+        return with_retries(self._engine, add)
 
 
 def _listing(ladder: Ladder, as_json: bool) -> str:
@@ -222,13 +245,13 @@ def _listing(ladder: Ladder, as_json: bool) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _report(label: str, placing: Placing, as_json: bool) -> str:
+def _report(label: str, placing: PlacementRun, as_json: bool) -> str:
     """The snake's rating, and its points against each rung that it met."""
     placement = placing.placement
     rows = {}
-    for meeting in placement.met:
+    for meeting in placement.results:
         pairs = sum(meeting.pairs)
-        rows[meeting.other] = 2 * pairs, float(OUTCOMES @ meeting.pairs) / pairs
+        rows[meeting.other] = 2 * pairs, float(PAIR_SCORES @ meeting.pairs) / pairs
     if as_json:
         report = asdict(placement) | {
             "snake": label,
@@ -266,12 +289,12 @@ def parser() -> Parser:
     budget.add_argument("--positions", type=positive, metavar="N",
         help="positions a move, if it searches")  # fmt: skip
     budget.add_argument("--milliseconds", type=milliseconds, metavar="MS",
-        help=f"milliseconds of CPU time a move (default: {USUAL.milliseconds:g})")  # fmt: skip
+        help=f"milliseconds of CPU time a move (default: {DEFAULT_SETTINGS.move_time_ms:g})")  # fmt: skip
     budget.add_argument("--timeout", type=positive, metavar="MS",
         help="milliseconds for an answer of a URL (default: 500)")  # fmt: skip
-    add("--interval", type=within(float, 1), default=DEFAULT_INTERVAL, metavar="ELO",
+    add("--interval", type=bounded_number(float, 1), default=_DEFAULT_PRECISION_ELO, metavar="ELO",
         help="stop when the Elo is known to +- this")  # fmt: skip
-    add("--minutes", type=within(float, 0), default=10.0, help="stop after this")
+    add("--minutes", type=bounded_number(float, 0), default=10.0, help="stop after this")
     add("--seed", type=seed, default=1, help="the same seed, the same starts and food")
     add("--jobs", type=positive, default=os.cpu_count() or 1, help="games at a time")
     add("--address", help="play on a Ray cluster that is running: HOST:PORT of its head, or auto")

@@ -15,18 +15,18 @@ from pathlib import Path
 from sqlalchemy.engine import Engine
 from sqlalchemy.exc import SQLAlchemyError
 
-from battlesnake_gym.common.command_line import Parser, positive, refuse, writable
+from battlesnake_gym.common.command_line import Parser, positive, print_error, writable
 from battlesnake_server import address_policy
-from battlesnake_server.address_policy import Reach
+from battlesnake_server.address_policy import AddressPolicy
 from battlesnake_server.arena.database import (
     DEFAULT_URL,
-    hold,
+    lock_database,
     open_database,
 )
 from battlesnake_server.arena.league import League, say
-from battlesnake_server.arena.league_config import EXAMPLE, LeaguePlan, load
-from battlesnake_server.arena.players import check_answers
-from battlesnake_server.arena.program_supervisor import Programs
+from battlesnake_server.arena.league_config import EXAMPLE, LeagueConfig, load
+from battlesnake_server.arena.players import check_responds
+from battlesnake_server.arena.program_supervisor import ProgramSupervisor
 from battlesnake_server.arena.tournament import Entrant, local_factory, open_pool, play_in_pool
 from battlesnake_server.commands.arena_command import (
     DEFAULT_PORT,
@@ -35,14 +35,14 @@ from battlesnake_server.commands.arena_command import (
     interruptible,
     show,
 )
-from battlesnake_server.onnx_policy import Policy
+from battlesnake_server.onnx_policy import OnnxPolicy
 from battlesnake_server.web.arena_site import Site
 from battlesnake_server.web.roster import Roster
 
-START_SECONDS = 20.0
+_START_SECONDS = 20.0
 """How long a program that was started has until it answers."""
 
-REST = "what was played is stored, and the same command goes on"
+_REST = "what was played is stored, and the same command goes on"
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -59,22 +59,22 @@ def main(argv: list[str] | None = None) -> int:
         token = None if arguments.token_file is None else read_token(arguments.token_file)
         engine = open_database(arguments.database)
     except (ValueError, OSError) as error:
-        return refuse("battlesnake-gym league", error)
+        return print_error("battlesnake-gym league", error)
     commands = {member.name: member.command for member in plan.members if member.command}
     try:
-        with interruptible(), Programs(commands) as programs:
-            players = LeaguePlayers(plan, programs, address_policy.from_options(arguments))
+        with interruptible(), ProgramSupervisor(commands) as programs:
+            players = LeagueHealth(plan, programs, address_policy.from_options(arguments))
             if arguments.check:
-                return tell_health(players)
-            with hold(engine):
+                return print_health(players)
+            with lock_database(engine):
                 return _play(arguments, plan, players, engine, token)
     except KeyboardInterrupt:
-        sys.stderr.write(f"interrupted; {REST}\n")
+        sys.stderr.write(f"interrupted; {_REST}\n")
         return 130
     except ValueError as error:  # a port that is taken, an address that cannot be listened on
-        return refuse("battlesnake-gym league", error)
+        return print_error("battlesnake-gym league", error)
     except (OSError, SQLAlchemyError) as error:  # a full disk, a database that has gone
-        sys.stderr.write(f"battlesnake-gym league: {first_line(error)}; {REST}\n")
+        sys.stderr.write(f"battlesnake-gym league: {first_line(error)}; {_REST}\n")
         return 1
     finally:
         engine.dispose()
@@ -82,8 +82,8 @@ def main(argv: list[str] | None = None) -> int:
 
 def _play(
     arguments: argparse.Namespace,
-    plan: LeaguePlan,
-    players: LeaguePlayers,
+    plan: LeagueConfig,
+    players: LeagueHealth,
     engine: Engine,
     token: str | None,
 ) -> int:
@@ -105,7 +105,7 @@ def _play(
             plan,
             players.sources,
             engine,
-            players.ailments,
+            players.problems,
             jobs=arguments.jobs,
             replays=replays,
             reach=players.reach,
@@ -116,7 +116,7 @@ def _play(
                 try:
                     league.run(functools.partial(pool.submit, play_in_pool), arguments.games)
                 except BaseException:
-                    pool.abandon()
+                    pool.terminate()
                     raise
         finally:
             show(engine, league.season.tournament, arguments.json)
@@ -125,10 +125,12 @@ def _play(
     return 0
 
 
-class LeaguePlayers:
+class LeagueHealth:
     """The snakes of a league as they can be played: where each is, and whether it is well."""
 
-    def __init__(self, plan: LeaguePlan, programs: Programs, reach: Reach) -> None:
+    def __init__(
+        self, plan: LeagueConfig, programs: ProgramSupervisor, reach: AddressPolicy
+    ) -> None:
         self.reach = reach
         self._members = {member.name: member for member in plan.members}
         self._programs = programs
@@ -137,7 +139,7 @@ class LeaguePlayers:
             for member in plan.members
         }
 
-    def ailments(self, names: Sequence[str]) -> list[str]:
+    def problems(self, names: Sequence[str]) -> list[str]:
         """What is wrong with these snakes, all asked at once; "" for those that are well."""
 
         async def ask() -> list[str]:
@@ -147,12 +149,12 @@ class LeaguePlayers:
 
     async def _ailment(self, name: str) -> str:
         member, source = self._members[name], self.sources[name]
-        entrant = Entrant(name, source, self.reach.naming(source))
+        entrant = Entrant(name, source, self.reach.allowing_typed_address(source))
         try:
             if member.command:
                 await self._start(entrant)
             elif entrant.remote:
-                await check_answers(source, entrant.reach)
+                await check_responds(source, entrant.reach)
             else:
                 local_factory.__wrapped__(entrant)  # its file may have gone since
         except (ValueError, OSError) as error:
@@ -161,18 +163,18 @@ class LeaguePlayers:
 
     async def _start(self, entrant: Entrant) -> None:
         """See that a program runs, and wait until it answers."""
-        limit = time.monotonic() + START_SECONDS
+        limit = time.monotonic() + _START_SECONDS
         while True:
             self._programs.start(entrant.label)
             try:
-                return await check_answers(entrant.source, entrant.reach)
+                return await check_responds(entrant.source, entrant.reach)
             except ValueError:
                 if time.monotonic() > limit:
                     raise
                 await asyncio.sleep(0.1)
 
 
-def check(plan: LeaguePlan) -> None:
+def check(plan: LeagueConfig) -> None:
     """Refuse snakes of this process that cannot play: before any work. Others may be away."""
     for member in plan.members:
         entrant = Entrant(member.name, member.source)
@@ -180,17 +182,17 @@ def check(plan: LeaguePlan) -> None:
             continue
         try:
             local_factory(entrant)
-            if entrant.trained:
+            if entrant.is_policy:
                 for board in plan.boards:
-                    Policy.load(member.source).check_size(board.width, board.height)
+                    OnnxPolicy.load(member.source).check_size(board.width, board.height)
         except ValueError as error:
             raise ValueError(f"snakes.{member.name}: {error}") from error
 
 
-def tell_health(players: LeaguePlayers) -> int:
+def print_health(players: LeagueHealth) -> int:
     """Print how every snake is; the status is 1 where one is sick."""
     names = list(players.sources)
-    ailments = players.ailments(names)
+    ailments = players.problems(names)
     for name, ailment in zip(names, ailments, strict=True):
         sys.stdout.write(f"{name}: {ailment or 'well'}\n")
     return int(any(ailments))

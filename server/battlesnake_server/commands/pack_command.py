@@ -12,18 +12,28 @@ from typing import Any
 
 from battlesnake_gym import policy_file, snakes
 from battlesnake_gym.common import extensions
-from battlesnake_gym.common.command_line import Parser, positive, refuse
+from battlesnake_gym.common.command_line import Parser, positive, print_error
 from battlesnake_gym.common.files import write_atomically
-from battlesnake_gym.common.suggestions import unknown
+from battlesnake_gym.common.suggestions import unknown_name_message
 from battlesnake_heuristics.rule_based import filters, policy_rules
 from battlesnake_heuristics.search.evaluation import Evaluation
 from battlesnake_server import bundle, codeclash
-from battlesnake_server.bundle import EVALUATION, LOOKS, POLICY, RULES, Bundle
-from battlesnake_server.strategy_loader import CAREFUL, SHIPPED, SHIPPED_NAME
+from battlesnake_server.bundle import (
+    CUSTOMIZATION_PATTERNS,
+    EVALUATION_FILE,
+    POLICY_FILE,
+    RULES_FILE,
+    Bundle,
+)
+from battlesnake_server.strategy_loader import (
+    DEFAULT_POLICY_NAME,
+    DEFAULT_POLICY_PATH,
+    SAFE_FILTER_NAMES,
+)
 
-PROG = "battlesnake-gym pack"
+_PROG = "battlesnake-gym pack"
 
-TRIAL = """
+_TRIAL = """
 import sys
 from battlesnake_gym.boards.board import Board
 from battlesnake_gym.rules import Game
@@ -52,29 +62,35 @@ def main(argv: list[str] | None = None) -> int:
         data = bundle.write(facts, files)
         write_atomically(output, lambda part: _write_tried(part, data))
     except (ValueError, OSError) as error:
-        return refuse(PROG, error)
+        return print_error(_PROG, error)
     sys.stdout.write(describe(Bundle.open(output), len(data)))
     return 0
 
 
 def describe(packed: Bundle, size: int) -> str:
     """What is in a bundle, in a few lines."""
-    facts = packed.facts
-    plays = facts["snake"] or ("the policy" if POLICY in packed.files else "the evaluation")
+    facts = packed.metadata
+    plays = facts["snake"] or ("the policy" if POLICY_FILE in packed.files else "the evaluation")
     if facts["filters"]:
         plays += f" under {' '.join(facts['filters'])}"
     if facts["positions"]:
         plays += f", {facts['positions']} positions a move"
     lines = [f"{packed.path}: {size:,} bytes; plays {plays}"]
     lines += [f"  {name}  sha256 {facts['files'][name][:16]}..." for name in sorted(packed.files)]
-    if packed.looks:
-        lines.append("  " + ", ".join(f"{name} {value}" for name, value in packed.looks.items()))
+    if packed.customization:
+        lines.append(
+            "  " + ", ".join(f"{name} {value}" for name, value in packed.customization.items())
+        )
     return "\n".join(lines) + "\n"
 
 
 def _contents(options: argparse.Namespace) -> tuple[dict[str, Any], dict[str, bytes]]:
     """What the bundle says of the snake, and its files."""
-    looks = {name: getattr(options, name) for name in LOOKS if getattr(options, name) is not None}
+    looks = {
+        name: getattr(options, name)
+        for name in CUSTOMIZATION_PATTERNS
+        if getattr(options, name) is not None
+    }
     bundle.check_looks(looks)
     facts: dict[str, Any] = {"positions": options.positions, "looks": looks, "filters": []}
     files: dict[str, bytes] = {}
@@ -82,10 +98,12 @@ def _contents(options: argparse.Namespace) -> tuple[dict[str, Any], dict[str, by
     if options.policy:
         facts["filters"] = _filters(options, own_filters)
         _refuse_unused_rules(options, speak or bool(own_filters))
-        onnx_path = SHIPPED if options.policy == SHIPPED_NAME else Path(options.policy)
+        onnx_path = (
+            DEFAULT_POLICY_PATH if options.policy == DEFAULT_POLICY_NAME else Path(options.policy)
+        )
         text = onnx_path.with_suffix(".json").read_bytes() if onnx_path.exists() else b""
-        files[POLICY] = policy_file.read(onnx_path)[0]
-        files[Path(POLICY).with_suffix(".json").name] = text
+        files[POLICY_FILE] = policy_file.read(onnx_path)[0]
+        files[Path(POLICY_FILE).with_suffix(".json").name] = text
     elif options.heuristics is not None:
         raise ValueError("--heuristics overrules a policy; give --policy too")
     if options.evaluation:
@@ -94,7 +112,7 @@ def _contents(options: argparse.Namespace) -> tuple[dict[str, Any], dict[str, by
                 "--evaluation plays the search, which no rules overrule; leave one out"
             )
         Evaluation.load(options.evaluation)
-        files[EVALUATION] = Path(options.evaluation).read_bytes()
+        files[EVALUATION_FILE] = Path(options.evaluation).read_bytes()
     learned = options.policy or options.evaluation
     facts["snake"] = None if learned else _snake(options, own_snakes)
     if options.positions and (options.policy or not _searches(facts["snake"], own_snakes)):
@@ -114,12 +132,15 @@ def _read_rules(
     """
     if path is None:
         return {}, [], False
-    files[RULES] = path.read_bytes()
-    with snakes.set_apart() as own_snakes, bundle.filters_apart() as own_filters:
-        module = bundle.run_rules(files[RULES], str(path))
-    speak = hasattr(module, policy_rules.LIST)
+    files[RULES_FILE] = path.read_bytes()
+    with (
+        snakes.capture_registrations() as own_snakes,
+        bundle.capture_filter_registrations() as own_filters,
+    ):
+        module = bundle.run_rules(files[RULES_FILE], str(path))
+    speak = hasattr(module, policy_rules.RULES_VARIABLE)
     if speak:
-        policy_rules.checked(module.rules, path)
+        policy_rules.validate_rules(module.rules, path)
     return own_snakes, list(own_filters), speak
 
 
@@ -136,9 +157,9 @@ def _filters(options: argparse.Namespace, own: list[str]) -> list[str]:
     if options.heuristics:
         for name in options.heuristics:
             if name not in (*filters.FILTERS, *own):
-                raise ValueError(unknown("filter", name, [*filters.FILTERS, *own]))
+                raise ValueError(unknown_name_message("filter", name, [*filters.FILTERS, *own]))
         return list(options.heuristics)
-    careful = () if options.heuristics is None else CAREFUL
+    careful = () if options.heuristics is None else SAFE_FILTER_NAMES
     return [*careful, *(name for name in own if name not in careful)]
 
 
@@ -167,7 +188,7 @@ def _searches(name: str | None, own: dict[str, snakes.Factory]) -> bool:
     if name is None:
         return True  # an evaluation
     build = own.get(name) or snakes.factory(name)
-    return isinstance(build(1), snakes.Searcher)
+    return isinstance(build(1), snakes.NodeLimitedStrategy)
 
 
 def _write_tried(part: Path, data: bytes) -> None:
@@ -180,8 +201,10 @@ def _write_tried(part: Path, data: bytes) -> None:
         path = Path(empty) / "snake.zip"
         path.write_bytes(data)
         # -P: what lies in the folder is not importable.
-        trial = [sys.executable, "-P", "-c", TRIAL, str(path)]
-        alone = {key: value for key, value in os.environ.items() if key != extensions.VARIABLE}
+        trial = [sys.executable, "-P", "-c", _TRIAL, str(path)]
+        alone = {
+            key: value for key, value in os.environ.items() if key != extensions.EXTENSIONS_VARIABLE
+        }
         done = subprocess.run(
             trial, cwd=empty, env=alone, capture_output=True, text=True, check=False
         )
@@ -194,7 +217,7 @@ def _write_tried(part: Path, data: bytes) -> None:
 def parser() -> Parser:
     """The command's options."""
     parser = Parser(
-        prog=PROG,
+        prog=_PROG,
         description="Pack a snake into one file: rules of your own, a network or an evaluation, "
         "and its looks. Wherever a snake is named, the file's name plays it: serve, arena, "
         "ladder, scenarios, and deploy.",

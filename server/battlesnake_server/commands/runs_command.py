@@ -6,12 +6,19 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from battlesnake_gym.common.command_line import Parser, add_json, columns, port, refuse, write_json
+from battlesnake_gym.common.command_line import (
+    Parser,
+    add_json,
+    align_columns,
+    port,
+    print_error,
+    write_json,
+)
 from battlesnake_gym.common.extras import load_module
 from battlesnake_server.runs.run_view import DIED, Run, Runs, differing, left, state
 
-PROG = "battlesnake-gym runs"
-DEFAULT_PORT = 8793
+_PROG = "battlesnake-gym runs"
+_DEFAULT_PORT = 8793
 
 
 def table(runs: Sequence[Run]) -> str:
@@ -30,14 +37,14 @@ def table(runs: Sequence[Run]) -> str:
         )
         for run in runs
     ]
-    died = [f"{run.name} died: {run.why}\n" for run in runs if run.state == DIED]
-    return columns(rows) + "".join(died)
+    died = [f"{run.name} died: {run.reason}\n" for run in runs if run.state == DIED]
+    return align_columns(rows) + "".join(died)
 
 
 def parser() -> Parser:
     """The command's options."""
     parser = Parser(
-        prog=PROG,
+        prog=_PROG,
         description="Show all training runs in a folder: what differs in their settings, their "
         "state, how strong they are. They are only looked at: what runs goes on.",
         epilog="Examples: battlesnake-gym runs --web; battlesnake-gym runs runs/NAME --report",
@@ -48,7 +55,7 @@ def parser() -> Parser:
     add_json(parser)
     add("--web", action="store_true", help="show them on a page, with curves, live")
     add("--report", action="store_true", help="write report.html into each of them")
-    add("--port", type=port, default=DEFAULT_PORT, help="with --web; 0: any free one")
+    add("--port", type=port, default=_DEFAULT_PORT, help="with --web; 0: any free one")
     add("--no-browser", action="store_true", help="with --web: open no browser")
     return parser
 
@@ -58,7 +65,7 @@ def main(argv: list[str] | None = None) -> int:
     options = parser().parse_args(argv)
     try:
         runs = Runs(options.folder)
-        found = runs.look()
+        found = runs.refresh()
         if not found and not options.web:
             raise ValueError(
                 f"{options.folder} has no runs; `battlesnake-gym train --minutes 3` makes one in "
@@ -76,5 +83,5 @@ def main(argv: list[str] | None = None) -> int:
         else:
             sys.stdout.write(table(found))
     except (ValueError, OSError) as error:
-        return refuse(PROG, error)
+        return print_error(_PROG, error)
     return 0

@@ -13,21 +13,21 @@ from typing import Any
 from flask import Flask
 from gunicorn.app.base import BaseApplication
 
-from battlesnake_gym.common.command_line import Parser, port, refuse
-from battlesnake_server.address_policy import listen
+from battlesnake_gym.common.command_line import Parser, port, print_error
+from battlesnake_server.address_policy import open_listener
 from battlesnake_server.live.app import DEFAULTS, create_app, from_environment
-from battlesnake_server.live.gunicorn_worker import Worker
-from battlesnake_server.live.log_rate_limit import log_sparingly
-from battlesnake_server.strategy_loader import CAREFUL
+from battlesnake_server.live.gunicorn_worker import AsyncGunicornWorker
+from battlesnake_server.live.log_rate_limit import configure_rate_limited_logging
+from battlesnake_server.strategy_loader import SAFE_FILTER_NAMES
 
-THREADS_QUICK = 8
+_THREADS_INSTANT = 8
 """Usual moves answered at once by snakes that answer as soon as they can. Only networks run beside
 each other; more threads would serve no request sooner, and some much later."""
 
-THREADS = 128
+_THREADS = 128
 """Usual moves answered at once by snakes that take their time: most threads wait for a search."""
 
-IN_MEMORY = Path("/dev/shm")
+_TMPFS = Path("/dev/shm")
 """Where workers show that they live, if it is there: without, a full disk stops them all."""
 
 
@@ -39,14 +39,14 @@ def main(argv: list[str] | None = None) -> int:
         app = create_app(config)
         _check_free(arguments.host, arguments.port)
     except ValueError as error:
-        return refuse("battlesnake-gym serve", error)
+        return print_error("battlesnake-gym serve", error)
     if arguments.dev:
         logging.basicConfig(level=logging.INFO)
         # Without Werkzeug's debugger: it would run code for anyone who reaches the port.
         app.run(arguments.host, arguments.port, debug=True, use_debugger=False, threaded=True)
     else:
         address = f"{arguments.host}:{arguments.port}"
-        threads = THREADS_QUICK if app.extensions["live_snake"].quick else THREADS
+        threads = _THREADS_INSTANT if app.extensions["live_snake"].quick else _THREADS
         Gunicorn(lambda: create_app(config), address, threads).run()
     return 0
 
@@ -57,7 +57,7 @@ def _check_free(host: str, port: int) -> None:
     The child that Flask's reloader starts is handed a socket, which is already bound.
     """
     if "WERKZEUG_SERVER_FD" not in os.environ:
-        listen(host, port).close()
+        open_listener(host, port).close()
 
 
 class Gunicorn(BaseApplication):  # type: ignore[misc]
@@ -72,12 +72,12 @@ class Gunicorn(BaseApplication):  # type: ignore[misc]
         self._options: dict[str, Any] = {
             "bind": address,
             "workers": 1,
-            "worker_class": Worker,
+            "worker_class": AsyncGunicornWorker,
             "threads": threads,
             "graceful_timeout": 5,
             "control_socket_disable": True,
             "proc_name": "battlesnake",
-            "worker_tmp_dir": str(IN_MEMORY) if IN_MEMORY.is_dir() else None,
+            "worker_tmp_dir": str(_TMPFS) if _TMPFS.is_dir() else None,
         }
         super().__init__()
 
@@ -88,7 +88,7 @@ class Gunicorn(BaseApplication):  # type: ignore[misc]
 
     def load(self) -> Flask:
         """Build the application in the worker: a loaded network does not survive a fork."""
-        log_sparingly()
+        configure_rate_limited_logging()
         app = self._make_app()
         # What is loaded by now stays; looking through it for garbage would only delay answers.
         gc.collect()
@@ -118,7 +118,7 @@ def parser() -> Parser:
         help="a policy.onnx with policy.json beside it, or `shipped`: the one in the "
         "package")  # fmt: skip
     add("--heuristics", nargs="*", metavar="FILTER", help="move filters that overrule the policy, "
-        "in this order; none named: " + " ".join(CAREFUL))  # fmt: skip
+        "in this order; none named: " + " ".join(SAFE_FILTER_NAMES))  # fmt: skip
     add("--rules", metavar="FILE", help="a Python file with a list called rules, of your own "
         "filters, preferences and trees over the policy's values; read only what you would "
         "run")  # fmt: skip
@@ -161,4 +161,4 @@ def _configuration(arguments: argparse.Namespace) -> dict[str, Any]:
 
 def _filters(named: list[str] | None) -> tuple[str, ...] | None:
     """None where the option was left out; the careful snake's where it came without names."""
-    return None if named is None else tuple(named) or CAREFUL
+    return None if named is None else tuple(named) or SAFE_FILTER_NAMES

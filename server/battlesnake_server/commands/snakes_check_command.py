@@ -10,20 +10,20 @@ from pathlib import Path
 
 from battlesnake_gym import snakes
 from battlesnake_gym.boards.board import Board
-from battlesnake_gym.common.command_line import Parser, milliseconds, positive, refuse
+from battlesnake_gym.common.command_line import Parser, milliseconds, positive, print_error
 from battlesnake_gym.rules import MOVES
 from battlesnake_gym.snakes import Decision, Factory, Strategy
-from battlesnake_heuristics.analysis.scenarios import SHIPPED, Outcome, load
-from battlesnake_heuristics.rating.match import Conditions, play_pair
-from battlesnake_heuristics.rating.sprt import OUTCOMES, Sprt, estimate
+from battlesnake_heuristics.analysis.scenarios import BUILTIN_SCENARIOS, ScenarioResult, load
+from battlesnake_heuristics.rating.match import MatchSettings, play_pair
+from battlesnake_heuristics.rating.sprt import PAIR_SCORES, Sprt, estimate
 from battlesnake_heuristics.rule_based.filters import FILTERS
 from battlesnake_heuristics.rule_based.pipeline import Pipeline
 
-PROG = "battlesnake-gym snakes check"
-WEAKER = Sprt(-70, 0)
+_PROG = "battlesnake-gym snakes check"
+_WEAKER = Sprt(-70, 0)
 """H0: weaker by 70 Elo or more; H1: no weaker."""
 
-RIVAL = "cautious"
+_RIVAL = "cautious"
 
 
 class UnfitError(Exception):
@@ -37,9 +37,11 @@ def main(argv: list[str] | None = None) -> int:
         new = watched(snakes.factory(options.snake), options.milliseconds)
         old = snakes.factory(options.against) if options.against else None
     except (ValueError, OSError) as error:
-        return refuse(PROG, error)
+        return print_error(_PROG, error)
     except Exception as error:  # what a file of someone else's raises
-        return refuse(PROG, f"{options.snake} cannot be loaded: {type(error).__name__}: {error}")
+        return print_error(
+            _PROG, f"{options.snake} cannot be loaded: {type(error).__name__}: {error}"
+        )
     try:
         for line in findings(new, old, options.pairs):
             sys.stdout.write(line + "\n")
@@ -79,25 +81,25 @@ def watched(make: Factory, most: float) -> Factory:
 
 def findings(new: Factory, old: Factory | None, pairs: int) -> Iterator[str]:
     """What was found, a line each; raises `UnfitError` at the first that forbids submission."""
-    scenarios = [one for file in SHIPPED for one in load(file)]
+    scenarios = [one for file in BUILTIN_SCENARIOS for one in load(file)]
     outcomes = [one.ask(new(0)) for one in scenarios]
     failed = [one for one in outcomes if not one.passed]
     yield f"legal, in time: {len(scenarios) - len(failed)} of {len(scenarios)} scenarios passed"
     yield from map(advice, failed)
     if old is None:
         points = statistics.fmean(
-            OUTCOMES[play_pair(Conditions(), new, snakes.factory(RIVAL), 1, index)[0]]
+            PAIR_SCORES[play_pair(MatchSettings(), new, snakes.factory(_RIVAL), 1, index)[0]]
             for index in range(4)
         )
-        yield f"{points:.0%} of the points in 8 duels with {RIVAL}"
+        yield f"{points:.0%} of the points in 8 duels with {_RIVAL}"
         return
     lost = [one.scenario.name for one in failed if one.scenario.ask(old(0)).passed]
     if lost:
         raise UnfitError(f"a regression: it passed {', '.join(lost)} before")
-    counts = [0] * len(OUTCOMES)
+    counts = [0] * len(PAIR_SCORES)
     for index in range(pairs):
-        counts[play_pair(Conditions(), new, old, 1, index)[0]] += 1
-        if verdict := WEAKER.decide(counts):
+        counts[play_pair(MatchSettings(), new, old, 1, index)[0]] += 1
+        if verdict := _WEAKER.decide(counts):
             break
     seen = estimate(counts)
     said = f"{seen.score:.0%} of the points in {2 * seen.pairs} duels with what it was"
@@ -106,7 +108,7 @@ def findings(new: Factory, old: Factory | None, pairs: int) -> Iterator[str]:
     yield said
 
 
-def advice(failed: Outcome) -> str:
+def advice(failed: ScenarioResult) -> str:
     """Why a scenario fails, and the rules that would have kept the snake from it."""
     scenario, move = failed.scenario, failed.decision.move
     helpful = []
@@ -121,7 +123,7 @@ def advice(failed: Outcome) -> str:
 def parser() -> Parser:
     """The command's options."""
     parser = Parser(
-        prog=PROG,
+        prog=_PROG,
         description="Is a snake fit to be submitted? Its moves are legal and in time, in given "
         "situations and in games; with --against it is refused where it is weaker than before.",
         epilog="exit status: 0 where it is fit, 1 where it is refused, 2 for a wrong call. "
@@ -136,7 +138,7 @@ def parser() -> Parser:
     return parser
 
 
-TEMPLATE = '''"""A snake: edit RULES, the most important first, and check it after every edit.
+_TEMPLATE = '''"""A snake: edit RULES, the most important first, and check it after every edit.
 
 Filters forbid moves: {filters}.
 Preferences choose among the rest: food, space, territory, centre, edge, straight, tail, hunt,
@@ -169,4 +171,4 @@ def write_template(path: Path) -> None:
         raise ValueError(f"{path.name} is there already; choose another name")
     if not (path.stem.isidentifier() and path.suffix == ".py"):
         raise ValueError(f"a snake's file is a name and .py, got {path.name!r}; try my_snake.py")
-    path.write_text(TEMPLATE.format(name=path.stem, filters=", ".join(FILTERS)))
+    path.write_text(_TEMPLATE.format(name=path.stem, filters=", ".join(FILTERS)))

@@ -26,23 +26,23 @@ from mcp.server.mcpserver.exceptions import ToolError
 
 from battlesnake_gym import snakes
 from battlesnake_gym.boards.board import Board, BoardError
-from battlesnake_gym.common.command_line import Parser, refuse
+from battlesnake_gym.common.command_line import Parser, print_error
 from battlesnake_gym.rules import RULESETS
-from battlesnake_heuristics.analysis.position_analysis import Analyst
+from battlesnake_heuristics.analysis.position_analysis import PositionAnalyzer
 from battlesnake_server.commands.snakes_check_command import write_template
 
-LONGEST_ANSWER = 4000
+MAX_REPLY_CHARS = 4000
 """Characters: no more than 2,000 tokens even where every second one is a token, as on boards."""
 
-SECONDS = 120
-"""For a check or an explanation; matches have `LONG`."""
+_TOOL_TIMEOUT_S = 120
+"""For a check or an explanation; matches have `_LONG_TOOL_TIMEOUT_S`."""
 
-LONG = 600
-MEMORY = 4 << 30
-FILES = 200 << 20
-ENVIRONMENT = ("PATH", "HOME", "LANG", "PYTHONPATH", "VIRTUAL_ENV")
-NAMED = re.compile(r"[a-z0-9-]+(@\d+)?")
-INSTRUCTIONS = (
+_LONG_TOOL_TIMEOUT_S = 600
+_MAX_MEMORY_BYTES = 4 << 30
+_MAX_OUTPUT_FILE_BYTES = 200 << 20
+_ENVIRONMENT = ("PATH", "HOME", "LANG", "PYTHONPATH", "VIRTUAL_ENV")
+_NAMED = re.compile(r"[a-z0-9-]+(@\d+)?")
+_INSTRUCTIONS = (
     "Write Battlesnake snakes: read `rules`, make one with `new_snake`, edit its file, `check` it "
     "after every edit, keep an edit only if `check` with `against` the old copy does not refuse "
     "it, then `match` and `ladder`; `explain_loss` and `analyse` say what went wrong."
@@ -53,7 +53,9 @@ def main(argv: list[str] | None = None) -> int:
     """Serve until the client leaves; 2 for a wrong call."""
     options = parser().parse_args(argv)
     if not options.folder.is_dir():
-        return refuse("battlesnake-gym snakes mcp", f"{options.folder} is no folder; make it first")
+        return print_error(
+            "battlesnake-gym snakes mcp", f"{options.folder} is no folder; make it first"
+        )
     workbench(options.folder.resolve()).run()
     return 0
 
@@ -75,13 +77,13 @@ def limits(seconds: float) -> Callable[[], None]:
 
     def set_limits() -> None:
         resource.setrlimit(resource.RLIMIT_CPU, (int(2 * seconds) + 1,) * 2)
-        resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
-        resource.setrlimit(resource.RLIMIT_FSIZE, (FILES, FILES))
+        resource.setrlimit(resource.RLIMIT_AS, (_MAX_MEMORY_BYTES, _MAX_MEMORY_BYTES))
+        resource.setrlimit(resource.RLIMIT_FSIZE, (_MAX_OUTPUT_FILE_BYTES, _MAX_OUTPUT_FILE_BYTES))
 
     return set_limits
 
 
-def shortened(text: str, most: int = LONGEST_ANSWER) -> str:
+def shortened(text: str, most: int = MAX_REPLY_CHARS) -> str:
     """``text`` with its middle left out where it is too long."""
     if len(text) <= most:
         return text
@@ -92,12 +94,12 @@ def shortened(text: str, most: int = LONGEST_ANSWER) -> str:
 def answer(text: str, following: str) -> str:
     """What a tool says, and the sensible step after it."""
     next_step = f"\n\nNext: {following}"
-    return shortened(text.strip(), LONGEST_ANSWER - len(next_step)) + next_step
+    return shortened(text.strip(), MAX_REPLY_CHARS - len(next_step)) + next_step
 
 
 def workbench(folder: Path) -> MCPServer:
     """The server, whose files are all below ``folder``."""
-    app = MCPServer("battlesnake", instructions=INSTRUCTIONS, log_level="WARNING")
+    app = MCPServer("battlesnake", instructions=_INSTRUCTIONS, log_level="WARNING")
 
     def tool(work: Callable[..., Awaitable[str]]) -> None:
         """Offer a tool; agents read its ``ValueError``, of other errors that there was one."""
@@ -119,7 +121,7 @@ def workbench(folder: Path) -> MCPServer:
 
     def snake(name: str) -> str:
         """A named snake, or a file that there is."""
-        if NAMED.fullmatch(name) and name.partition("@")[0] in snakes.names():
+        if _NAMED.fullmatch(name) and name.partition("@")[0] in snakes.names():
             return name
         if not (path := below(name)).is_file():
             raise ValueError(f"there is no snake and no file {name!r}; call list_snakes")
@@ -130,7 +132,7 @@ def workbench(folder: Path) -> MCPServer:
         process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-m", "battlesnake_gym", *words),
             cwd=folder,
-            env={name: os.environ[name] for name in ENVIRONMENT if name in os.environ},
+            env={name: os.environ[name] for name in _ENVIRONMENT if name in os.environ},
             stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.STDOUT,
@@ -207,44 +209,54 @@ def workbench(folder: Path) -> MCPServer:
         """
         words = [snake(file), *(["--against", snake(against)] if against else [])]
         following = "mend what failed, one edit at a time; undo an edit that is refused"
-        return await run(ctx, SECONDS, following, "snakes", "check", *words)
+        return await run(ctx, _TOOL_TIMEOUT_S, following, "snakes", "check", *words)
 
     @tool
     async def match(ctx: Context, one: str, other: str, games: int = 100) -> str:
         """Is one snake stronger? Duels until a sequential test knows, kept in `replays`."""
         words = [snake(one), snake(other), "--per-game", "2", "--sprt", "0", "50"]
         words += ["--games", str(max(2, min(games, 1000))), "--jobs", "1", "--replays", "replays"]
-        return await run(ctx, LONG, "explain_loss of a file in replays", "arena", *words)
+        return await run(
+            ctx, _LONG_TOOL_TIMEOUT_S, "explain_loss of a file in replays", "arena", *words
+        )
 
     @tool
     async def ladder(ctx: Context, file: str, minutes: float = 1) -> str:
         """The Elo of a snake, by duels with snakes of known Elo."""
         words = [snake(file), "--minutes", str(min(max(minutes, 0.05), 9)), "--jobs", "1"]
-        return await run(ctx, LONG, "match against the rung above", "ladder", *words)
+        return await run(
+            ctx, _LONG_TOOL_TIMEOUT_S, "match against the rung above", "ladder", *words
+        )
 
     @tool
     async def explain_loss(ctx: Context, game: str, file: str) -> str:
         """The move that lost a recorded game, and what the snake's rules said there."""
         words = [str(below(game)), "--snake", snake(file), "--strategy", snake(file)]
         following = "edit the rule that spoke for that move, then check"
-        return await run(ctx, SECONDS, following, "game", "coach", *words)
+        return await run(ctx, _TOOL_TIMEOUT_S, following, "game", "coach", *words)
 
     @tool
     async def analyse(ctx: Context, position: str = "", game: str = "") -> str:
         """Chances and best moves of a position (text of a board), or of a game's every turn."""
         if game:
             words = [str(below(game)), "--milliseconds", "5"]
-            return await run(ctx, LONG, "explain_loss of this game", "game", "analyse", *words)
+            return await run(
+                ctx, _LONG_TOOL_TIMEOUT_S, "explain_loss of this game", "game", "analyse", *words
+            )
         try:
             board = Board.from_text(position)
-            judged = await asyncio.to_thread(Analyst(seconds=0.05).judge, board)
+            judged = await asyncio.to_thread(PositionAnalyzer(seconds=0.05).analyze, board)
         except (BoardError, ValueError) as error:
             example = str(Board.new(5, 5, ["a", "b"]))
             return answer(f"{error}\nA board looks so:\n{example}", "analyse that board")
         lines = []
         for name, one in judged.items():
-            best = ", ".join(f"{choice.move} {choice.chance:.0%}" for choice in one.choices)
-            lines.append(f"{name}: about {one.chance:.0%} to win; after {best or 'no move'}")
+            best = ", ".join(
+                f"{choice.move} {choice.win_probability:.0%}" for choice in one.candidates
+            )
+            lines.append(
+                f"{name}: about {one.win_probability:.0%} to win; after {best or 'no move'}"
+            )
         return answer("\n".join(lines), "check that your snake moves so, or match")
 
     return app

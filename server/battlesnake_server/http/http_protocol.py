@@ -24,48 +24,54 @@ from urllib.parse import unquote_to_bytes
 
 import httptools
 
-from battlesnake_server.http.connection_table import BUSY, TEXT, Headers, Hub, Request
+from battlesnake_server.http.connection_table import (
+    STATUS_UNAVAILABLE,
+    TEXT_HEADERS,
+    ConnectionTable,
+    Headers,
+    Request,
+)
 
-REFUSED_SECONDS = 1.0
+_REJECTED_LINGER_S = 1.0
 """How long a refused client is listened to, so that it gets to read why."""
 
-TICK_SECONDS = 0.25
+TICK_INTERVAL_S = 0.25
 
 
 async def serve(
-    hub: Hub,
+    hub: ConnectionTable,
     listeners: Iterable[socket.socket],
     stopped: asyncio.Event,
     *,
-    drain_seconds: float,
-    linger_seconds: float = 0.0,
-    beat: Callable[[], bool] = lambda: True,
+    drain_timeout_s: float,
+    linger_s: float = 0.0,
+    heartbeat: Callable[[], bool] = lambda: True,
 ) -> None:
-    """Answer on ``listeners`` until ``stopped``, or until `beat` returns false.
+    """Answer on ``listeners`` until ``stopped``, or until `heartbeat` returns false.
 
-    Then what was asked is answered, for ``drain_seconds`` at most, and in the first
-    ``linger_seconds`` also what may be on its way on open connections.
+    Then what was asked is answered, for ``drain_timeout_s`` at most, and in the first
+    ``linger_s`` also what may be on its way on open connections.
     """
     servers = [await _listen(hub, listener) for listener in listeners]
-    while beat() and not stopped.is_set():
-        hub.tick()
+    while heartbeat() and not stopped.is_set():
+        hub.close_expired()
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(stopped.wait(), TICK_SECONDS)
+            await asyncio.wait_for(stopped.wait(), TICK_INTERVAL_S)
     for server in servers:
         server.close()
     hub.stopping = True
     began = time.monotonic()
-    while (passed := time.monotonic() - began) < drain_seconds:
-        on_their_way = (hub.idle or hub.sending) and passed < linger_seconds
-        if not (hub.answering or hub.reading or on_their_way):
+    while (passed := time.monotonic() - began) < drain_timeout_s:
+        on_their_way = (hub.idle or hub.receiving) and passed < linger_s
+        if not (hub.handling or hub.responding or on_their_way):
             break
-        beat()
-        hub.tick()
+        heartbeat()
+        hub.close_expired()
         await asyncio.sleep(0.02)
     hub.close()
 
 
-async def _listen(hub: Hub, listener: socket.socket) -> asyncio.Server:
+async def _listen(hub: ConnectionTable, listener: socket.socket) -> asyncio.Server:
     # Up to 32 are accepted at once, before any is answered; the others wait in the kernel.
     loop = asyncio.get_running_loop()
     server = await loop.create_server(lambda: Connection(hub), sock=listener, backlog=32)
@@ -81,20 +87,20 @@ class TooLargeError(Exception):
         self.status = status
 
 
-OFFERS = (b"connection", b"upgrade", b"http2-settings")
+_UPGRADE_HEADERS = (b"connection", b"upgrade", b"http2-settings")
 """Headers that offer another protocol."""
 
 
 class Connection(asyncio.Protocol):
     """One connection: it is idle, sending a request, being answered, or reading its answer."""
 
-    def __init__(self, hub: Hub) -> None:
+    def __init__(self, hub: ConnectionTable) -> None:
         self._hub = hub
         self._parser = httptools.HttpRequestParser(self)
         self._requests: deque[Request] = deque()
-        self._asked: Request | None = None
+        self._current_request: Request | None = None
         self._keep_alive = True
-        self._arrived: float | None = None
+        self._request_started_at: float | None = None
         self._unsent = 0
         self._begin()
 
@@ -106,45 +112,47 @@ class Connection(asyncio.Protocol):
         self._transport = transport
         self._transport.set_write_buffer_limits(high=0)
         self._peer = transport.get_extra_info("peername") or ("", 0)
-        self._hub.wait(self, self._hub.idle, self._hub.limits.request_seconds)
-        self._hub.make_room()
+        self._hub.set_deadline(self, self._hub.idle, self._hub.limits.request_timeout_s)
+        self._hub.evict()
 
     def data_received(self, data: bytes) -> None:
         """Some bytes: of one request, of a part of one, or of several."""
         if not self._keep_alive:
             return
-        if self._arrived is None:
-            self._arrived = time.perf_counter()
-            if self._asked is None:
-                self._hub.wait(self, self._hub.sending, self._hub.limits.request_seconds)
+        if self._request_started_at is None:
+            self._request_started_at = time.perf_counter()
+            if self._current_request is None:
+                self._hub.set_deadline(
+                    self, self._hub.receiving, self._hub.limits.request_timeout_s
+                )
         if not self._in_body:
             self._head += len(data)
         try:
             self._parser.feed_data(data)
-            if not self._in_body and self._head > self._hub.limits.head:
+            if not self._in_body and self._head > self._hub.limits.max_header_bytes:
                 raise TooLargeError(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE)
         except httptools.HttpParserUpgrade as upgrade:
-            self._look_at_offer(data[upgrade.args[0] :])
+            self._ignore_upgrade(data[upgrade.args[0] :])
         except TooLargeError as error:
-            self._refuse(error.status)
+            self._reject(error.status)
         except httptools.HttpParserError as error:
             why = error.__context__
-            self._refuse(why.status if isinstance(why, TooLargeError) else HTTPStatus.BAD_REQUEST)
-        self._hub.make_room()
+            self._reject(why.status if isinstance(why, TooLargeError) else HTTPStatus.BAD_REQUEST)
+        self._hub.evict()
 
     def eof_received(self) -> bool:
         """The client sends no more, and most probably does not listen any more."""
         self._keep_alive = False
-        if self._asked is not None:
-            self._asked.client.leave()
-        return self._asked is not None
+        if self._current_request is not None:
+            self._current_request.client.mark_disconnected()
+        return self._current_request is not None
 
     def connection_lost(self, exc: Exception | None) -> None:
         """It is closed, by either side."""
-        self._hub.leave(self)
+        self._hub.remove(self)
         self._keep_alive = False
-        if self._asked is not None:
-            self._asked.client.leave()
+        if self._current_request is not None:
+            self._current_request.client.mark_disconnected()
         self._hub.unsent -= self._unsent
         self._hub.unanswered -= len(self._body) + sum(len(r.body) for r in self._requests)
         self._body.clear()
@@ -161,19 +169,19 @@ class Connection(asyncio.Protocol):
         self._hub.unsent -= self._unsent
         self._unsent = 0
         self._transport.resume_reading()
-        if self in self._hub.reading:
-            self._go_on()
+        if self in self._hub.responding:
+            self._after_response()
 
     def close(self) -> None:
         """Close at once."""
-        self._hub.leave(self)
+        self._hub.remove(self)
         self._transport.abort()
 
     # --- the parser's side --------------------------------------------------------------------
 
     def on_message_begin(self) -> None:
         """A request begins."""
-        self._arrived = self._arrived or time.perf_counter()
+        self._request_started_at = self._request_started_at or time.perf_counter()
 
     def on_url(self, url: bytes) -> None:
         """A part of the address."""
@@ -184,22 +192,22 @@ class Connection(asyncio.Protocol):
         name = name.lower()
         self._headers.append((name, value))
         self._headers_size += len(name) + len(value)
-        if self._headers_size > self._hub.limits.head:
+        if self._headers_size > self._hub.limits.max_header_bytes:
             raise TooLargeError(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE)
-        if name == b"content-length" and int(value) > self._hub.limits.body:
+        if name == b"content-length" and int(value) > self._hub.limits.max_body_bytes:
             raise TooLargeError(HTTPStatus.REQUEST_ENTITY_TOO_LARGE)
 
     def on_headers_complete(self) -> None:
         """The body follows."""
         self._in_body = True
-        if self._asked is None and (b"expect", b"100-continue") in self._headers:
+        if self._current_request is None and (b"expect", b"100-continue") in self._headers:
             self._transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
 
     def on_body(self, body: bytes) -> None:
         """A part of the body."""
         self._body += body
         self._hub.unanswered += len(body)
-        if len(self._body) > self._hub.limits.body:
+        if len(self._body) > self._hub.limits.max_body_bytes:
             raise TooLargeError(HTTPStatus.REQUEST_ENTITY_TOO_LARGE)
 
     def on_message_complete(self) -> None:
@@ -210,9 +218,9 @@ class Connection(asyncio.Protocol):
         request = self._request()
         self._begin()
         self._requests.append(request)
-        if self._asked is None:
-            self._ask()
-        elif len(self._requests) > self._hub.limits.in_a_row or self._hub.is_full():
+        if self._current_request is None:
+            self._handle_next()
+        elif len(self._requests) > self._hub.limits.max_pipelined or self._hub.is_full():
             self.close()
 
     # --- what happens in between --------------------------------------------------------------
@@ -225,7 +233,7 @@ class Connection(asyncio.Protocol):
         self._body = bytearray()
         self._head = 0
         self._in_body = False
-        self._arrived = None
+        self._request_started_at = None
 
     def _request(self) -> Request:
         """What has arrived as a whole."""
@@ -237,75 +245,77 @@ class Connection(asyncio.Protocol):
             version=parser.get_http_version(),
             headers=self._headers,
             body=bytes(self._body),
-            arrived=self._arrived or time.perf_counter(),
+            received_at=self._request_started_at or time.perf_counter(),
             keep_alive=parser.should_keep_alive(),
             peer=self._peer,
         )
 
-    def _look_at_offer(self, rest: bytes) -> None:
+    def _ignore_upgrade(self, rest: bytes) -> None:
         """A client offers another protocol; ``rest`` is what came after the request's head."""
         method = self._parser.get_method()
         if method == b"CONNECT":
-            self._refuse(HTTPStatus.METHOD_NOT_ALLOWED)
+            self._reject(HTTPStatus.METHOD_NOT_ALLOWED)
             return
         # Java's client offers one, which need not be taken. The parser would read no body then, so
         # a new one reads the same without the offer.
         head = [b"%s %s HTTP/1.1" % (method, self._url)]
-        head += [name + b": " + value for name, value in self._headers if name not in OFFERS]
-        arrived = self._arrived
+        head += [
+            name + b": " + value for name, value in self._headers if name not in _UPGRADE_HEADERS
+        ]
+        arrived = self._request_started_at
         self._begin()
         self._parser = httptools.HttpRequestParser(self)
-        self._arrived = arrived
+        self._request_started_at = arrived
         self.data_received(b"\r\n".join([*head, b"", rest]))
 
-    def _ask(self) -> None:
+    def _handle_next(self) -> None:
         hub = self._hub
-        hub.leave(self)
-        hub.answering.add(self)
-        self._asked = request = self._requests.popleft()
-        answer = functools.partial(self._answer, request)
-        if hub.unsent > hub.limits.unsent:
-            answer(BUSY, TEXT, b"too much waits to be read; try again later")
+        hub.remove(self)
+        hub.handling.add(self)
+        self._current_request = request = self._requests.popleft()
+        answer = functools.partial(self._send_response, request)
+        if hub.unsent > hub.limits.max_unsent_bytes:
+            answer(STATUS_UNAVAILABLE, TEXT_HEADERS, b"too much waits to be read; try again later")
         else:
             hub.dispatch(request, answer)
 
-    def _answer(self, request: Request, status: str, headers: Headers, body: bytes) -> None:
+    def _send_response(self, request: Request, status: str, headers: Headers, body: bytes) -> None:
         """Send the answer; once it is read the next request follows, or the next wait."""
         hub = self._hub
         hub.unanswered -= len(request.body)
-        self._asked = None
+        self._current_request = None
         if self._transport.is_closing():
             return
         self._keep_alive &= request.keep_alive and not hub.stopping
-        hub.wait(self, hub.reading, hub.limits.reading_seconds)
+        hub.set_deadline(self, hub.responding, hub.limits.send_timeout_s)
         self._write(status, headers, body, without_body=request.method == "HEAD")
         if not self._unsent:
-            self._go_on()
+            self._after_response()
 
-    def _go_on(self) -> None:
+    def _after_response(self) -> None:
         hub = self._hub
         if not self._keep_alive:
-            hub.leave(self)
+            hub.remove(self)
             self._transport.close()
         elif self._requests:
-            self._ask()
-        elif self._arrived is not None:
-            hub.wait(self, hub.sending, hub.limits.request_seconds)
+            self._handle_next()
+        elif self._request_started_at is not None:
+            hub.set_deadline(self, hub.receiving, hub.limits.request_timeout_s)
         else:
-            hub.wait(self, hub.idle, hub.limits.idle_seconds)
+            hub.set_deadline(self, hub.idle, hub.limits.keep_alive_timeout_s)
 
-    def _refuse(self, status: HTTPStatus) -> None:
+    def _reject(self, status: HTTPStatus) -> None:
         """Say that this is not a request, unless an answer is under way; then read on for a moment.
 
         A connection that is closed with something unread takes the answer with it.
         """
         self._keep_alive = False
-        if self._asked is not None:
+        if self._current_request is not None:
             self.close()
             return
-        self._write(f"{status.value} {status.phrase}", TEXT, status.phrase.encode())
+        self._write(f"{status.value} {status.phrase}", TEXT_HEADERS, status.phrase.encode())
         self._transport.write_eof()
-        self._hub.wait(self, self._hub.sending, REFUSED_SECONDS)
+        self._hub.set_deadline(self, self._hub.receiving, _REJECTED_LINGER_S)
 
     def _write(
         self, status: str, headers: Headers, body: bytes, *, without_body: bool = False

@@ -16,21 +16,27 @@ import socket
 import threading
 from collections.abc import Iterable
 
-from battlesnake_server.http.connection_table import TEXT, Answer, Hub, Limits, Request
+from battlesnake_server.http.connection_table import (
+    TEXT_HEADERS,
+    ConnectionTable,
+    Limits,
+    Request,
+    SendResponse,
+)
 from battlesnake_server.http.http_protocol import serve
-from battlesnake_server.http.wsgi_pool import Application, Lane
+from battlesnake_server.http.wsgi_pool import Application, WsgiPool
 
-REQUEST_SECONDS = 10.0
+_PAGE_REQUEST_TIMEOUT_S = 10.0
 """Longer than the live snake's: a person's network may be slow."""
 
-ANSWER_SECONDS = Limits().reading_seconds
+_PAGE_SEND_TIMEOUT_S = Limits().send_timeout_s
 
-MOST_CONNECTIONS = 400
+MAX_CONNECTIONS = 400
 """Below what a process may usually open (1024 files)."""
 
-LARGEST_REQUEST = Limits().body
+MAX_REQUEST_BYTES = Limits().max_body_bytes
 
-DRAIN_SECONDS = 2.0
+_PAGE_DRAIN_TIMEOUT_S = 2.0
 """How long requests are answered after the end."""
 
 
@@ -51,7 +57,7 @@ class PageServer:
     ) -> None:
         self._listener = listener
         self._names = {name.lower() for name in (*names, socket.gethostname())}
-        self._lane = Lane(app, "page", threads)
+        self._lane = WsgiPool(app, "page", threads)
         self._loop = asyncio.new_event_loop()
         self._stopped = asyncio.Event()
         self._thread = threading.Thread(target=self._run, name="pages", daemon=True)
@@ -82,29 +88,29 @@ class PageServer:
 
     async def _serve(self) -> None:
         limits = Limits(
-            request_seconds=REQUEST_SECONDS,
-            reading_seconds=ANSWER_SECONDS,
-            connections=MOST_CONNECTIONS,
+            request_timeout_s=_PAGE_REQUEST_TIMEOUT_S,
+            send_timeout_s=_PAGE_SEND_TIMEOUT_S,
+            max_connections=MAX_CONNECTIONS,
         )
         await serve(
-            Hub(self._dispatch, limits),
+            ConnectionTable(self._dispatch, limits),
             [self._listener],
             self._stopped,
-            drain_seconds=DRAIN_SECONDS,
+            drain_timeout_s=_PAGE_DRAIN_TIMEOUT_S,
         )
 
-    def _dispatch(self, request: Request, answer: Answer) -> None:
+    def _dispatch(self, request: Request, answer: SendResponse) -> None:
         if self._knows(request):
             self._lane.dispatch(request, answer)
         else:
-            answer("421 Misdirected Request", TEXT, _STRANGER.encode() + b"\n")
+            answer("421 Misdirected Request", TEXT_HEADERS, _UNKNOWN_HOST_MESSAGE.encode() + b"\n")
 
     def _knows(self, request: Request) -> bool:
         given = [value.decode("latin1") for name, value in request.headers if name == b"host"]
         return len(given) == 1 and is_known_host(given[0], self._names)
 
 
-_STRANGER = (
+_UNKNOWN_HOST_MESSAGE = (
     "this host name is not known here; use the address, or name it with --allow-host at the start"
 )
 

@@ -15,13 +15,13 @@ Work = Callable[[], None]
 Inbox = SimpleQueue[Work | None]
 """What a thread is to do next; None: to end."""
 
-STEPS_BACK = 10
+NICE_INCREMENT = 10
 """What is added to the niceness of a thread that thinks: a tenth of the processor where the others
 want all of it. Without it eight searches leave a fifth of a core to reading and answering."""
 
 
-class Threads:
-    """Up to ``most`` threads; ``ready`` of them run from the beginning, others when needed.
+class ThreadPool:
+    """Up to ``max_threads`` threads; ``min_threads`` of them run from the beginning, others when needed.
 
     Starting one takes as long as the others let it. Work goes to the one that was busy last, so
     that no more of them are used than are busy at once: each keeps some memory of what it has done.
@@ -29,15 +29,17 @@ class Threads:
     process, and end when `close` is called or nothing refers to this object any more.
     """
 
-    def __init__(self, name: str, most: int, *, ready: int = 0, begin: Work = lambda: None) -> None:
-        self._name, self._most, self._begin = name, most, begin
+    def __init__(
+        self, name: str, max_threads: int, *, min_threads: int = 0, initializer: Work = lambda: None
+    ) -> None:
+        self._name, self._most, self._begin = name, max_threads, initializer
         self._lock = threading.Lock()
         self._waiting: deque[Work] = deque()
         self._idle: list[Inbox] = []
         self._inboxes: list[Inbox] = []
         self._closed = False
         weakref.finalize(self, _end, self._inboxes)
-        for _ in range(ready):
+        for _ in range(min_threads):
             self._idle.append(self._start())
 
     def submit(self, work: Work) -> None:
@@ -69,7 +71,7 @@ class Threads:
         self._inboxes.append(inbox)
         return inbox
 
-    def next(self, inbox: Inbox) -> None:
+    def _next_task(self, inbox: Inbox) -> None:
         """Give a thread that is done what has waited longest, or let it wait."""
         with self._lock:
             if self._waiting:
@@ -80,14 +82,14 @@ class Threads:
                 self._idle.append(inbox)
 
 
-def _run(threads: weakref.ref[Threads], inbox: Inbox, begin: Work) -> None:
-    begin()
+def _run(threads: weakref.ref[ThreadPool], inbox: Inbox, initializer: Work) -> None:
+    initializer()
     while (work := inbox.get()) is not None:
         work()
         del work  # what it holds must not wait here for the next one
         if (known := threads()) is None:
             return
-        known.next(inbox)
+        known._next_task(inbox)
         del known
 
 
@@ -96,10 +98,10 @@ def _end(inboxes: list[Inbox]) -> None:
         inbox.put(None)
 
 
-def stand_back() -> None:
+def lower_thread_priority() -> None:
     """Let this thread have less of the processor than those that read and answer requests."""
     # On Linux a thread's number is that of a process of its own; elsewhere there is no such thing.
     if sys.platform == "linux":
         thread = threading.get_native_id()
         nice = os.getpriority(os.PRIO_PROCESS, thread)
-        os.setpriority(os.PRIO_PROCESS, thread, min(19, nice + STEPS_BACK))
+        os.setpriority(os.PRIO_PROCESS, thread, min(19, nice + NICE_INCREMENT))

@@ -11,10 +11,17 @@ import sys
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from battlesnake_server.http.connection_table import BUSY, GONE, TEXT, Answer, Headers, Request
-from battlesnake_server.http.thread_pool import Threads
+from battlesnake_server.http.connection_table import (
+    STATUS_TIMEOUT,
+    STATUS_UNAVAILABLE,
+    TEXT_HEADERS,
+    Headers,
+    Request,
+    SendResponse,
+)
+from battlesnake_server.http.thread_pool import ThreadPool
 
-MOST_ASKED = 2000
+_MAX_QUEUED_REQUESTS = 2000
 """Requests of one lane that are not answered yet; one more is refused with status 503."""
 
 Application = Callable[..., Iterable[bytes]]
@@ -22,33 +29,35 @@ Application = Callable[..., Iterable[bytes]]
 log = logging.getLogger(__name__)
 
 
-class Lane:
+class WsgiPool:
     """Threads that answer, ``ready`` of them from the beginning, and the requests that wait."""
 
     def __init__(
         self, application: Application, name: str, threads: int, *, ready: int = 0
     ) -> None:
         self._application = application
-        self._threads = Threads(name, threads, ready=ready)
+        self._threads = ThreadPool(name, threads, min_threads=ready)
         self._asked = 0
 
-    def dispatch(self, request: Request, answer: Answer) -> None:
+    def dispatch(self, request: Request, answer: SendResponse) -> None:
         """Have ``request`` answered; to be called in the event loop."""
-        if self._asked >= MOST_ASKED:
-            answer(BUSY, TEXT, b"too many requests")
+        if self._asked >= _MAX_QUEUED_REQUESTS:
+            answer(STATUS_UNAVAILABLE, TEXT_HEADERS, b"too many requests")
             return
         self._asked += 1
         loop = asyncio.get_running_loop()
         self._threads.submit(functools.partial(self._work, request, answer, loop))
 
-    def _work(self, request: Request, answer: Answer, loop: asyncio.AbstractEventLoop) -> None:
-        status, headers, body = GONE, TEXT, b"you have left"
-        if not request.client.gone:
-            status, headers, body = ask(self._application, request)
+    def _work(
+        self, request: Request, answer: SendResponse, loop: asyncio.AbstractEventLoop
+    ) -> None:
+        status, headers, body = STATUS_TIMEOUT, TEXT_HEADERS, b"you have left"
+        if not request.client.disconnected:
+            status, headers, body = call_wsgi_app(self._application, request)
         with contextlib.suppress(RuntimeError):  # the loop is closed: too late for any answer
             loop.call_soon_threadsafe(self._hand_over, answer, status, headers, body)
 
-    def _hand_over(self, answer: Answer, status: str, headers: Headers, body: bytes) -> None:
+    def _hand_over(self, answer: SendResponse, status: str, headers: Headers, body: bytes) -> None:
         self._asked -= 1
         answer(status, headers, body)
 
@@ -57,7 +66,7 @@ class Lane:
         self._threads.close()
 
 
-def ask(application: Application, request: Request) -> tuple[str, Headers, bytes]:
+def call_wsgi_app(application: Application, request: Request) -> tuple[str, Headers, bytes]:
     """The status, headers and body that a WSGI application answers; 500 where it fails."""
     started: list[Any] = []
 
@@ -65,7 +74,7 @@ def ask(application: Application, request: Request) -> tuple[str, Headers, bytes
         started[:] = status, headers
 
     try:
-        content = application(environment(request), start_response)
+        content = application(wsgi_environ(request), start_response)
         try:
             body = b"".join(content)
         finally:
@@ -74,11 +83,11 @@ def ask(application: Application, request: Request) -> tuple[str, Headers, bytes
         status, headers = started
     except Exception:
         log.exception("internal error")
-        return "500 Internal Server Error", TEXT, b"internal error"
+        return "500 Internal Server Error", TEXT_HEADERS, b"internal error"
     return status, headers, body
 
 
-def environment(request: Request) -> dict[str, Any]:
+def wsgi_environ(request: Request) -> dict[str, Any]:
     """A request as WSGI has it, with two keys of ours: when it arrived, and who asks."""
     environ: dict[str, Any] = {
         "REQUEST_METHOD": request.method,
@@ -97,7 +106,7 @@ def environment(request: Request) -> dict[str, Any]:
         "wsgi.multithread": True,
         "wsgi.multiprocess": False,
         "wsgi.run_once": False,
-        "server.arrived": request.arrived,
+        "server.arrived": request.received_at,
         "server.client": request.client,
     }
     for name, value in request.headers:

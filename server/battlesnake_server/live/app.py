@@ -33,12 +33,12 @@ from typing import Any
 from flask import Flask, Response, jsonify
 from werkzeug.exceptions import HTTPException
 
-from battlesnake_server.bundle import looks_of
+from battlesnake_server.bundle import bundle_customization
 from battlesnake_server.live import front_page, views
 from battlesnake_server.live.live_snake import LiveSnake
-from battlesnake_server.strategy_loader import STRONGEST, strategy_factory
+from battlesnake_server.strategy_loader import DEFAULT_SNAKE, strategy_factory
 
-LARGEST_BODY = 1 << 18
+_MAX_BODY_BYTES = 1 << 18
 """Bytes of a request; the largest board that is played needs a fifth."""
 
 DEFAULTS: Mapping[str, Any] = {
@@ -52,10 +52,10 @@ DEFAULTS: Mapping[str, Any] = {
     "AUTHOR": "",
     "PONDER": False,
     "REASONS": False,
-    "MAX_CONTENT_LENGTH": LARGEST_BODY,
+    "MAX_CONTENT_LENGTH": _MAX_BODY_BYTES,
 }
 
-OF_THE_STRONGEST = {
+_DEFAULT_SNAKE_CUSTOMIZATION = {
     "COLOR": "#6f3fd1", "HEAD": "evil", "TAIL": "bolt", "AUTHOR": "battlesnake-gym",
 }  # fmt: skip
 """Looks of the snake that plays where no other is named."""
@@ -71,9 +71,11 @@ def create_app(config: Mapping[str, Any] | None = None) -> Flask:
     app = Flask(__name__, static_folder=None, template_folder=None)
     config = dict(config or {})
     app.config.from_mapping(DEFAULTS)
-    if (config.get("SNAKE") or STRONGEST) == STRONGEST and not config.get("POLICY"):
-        app.config.from_mapping(OF_THE_STRONGEST)
-    app.config.from_mapping({k.upper(): v for k, v in looks_of(config.get("SNAKE")).items()})
+    if (config.get("SNAKE") or DEFAULT_SNAKE) == DEFAULT_SNAKE and not config.get("POLICY"):
+        app.config.from_mapping(_DEFAULT_SNAKE_CUSTOMIZATION)
+    app.config.from_mapping(
+        {k.upper(): v for k, v in bundle_customization(config.get("SNAKE")).items()}
+    )
     app.config.from_mapping(config)
     if not re.fullmatch("#[0-9a-fA-F]{6}", app.config["COLOR"]):
         raise ValueError(f"{app.config['COLOR']!r} is not a colour; give one like #3366cc")
@@ -92,7 +94,7 @@ def create_app(config: Mapping[str, Any] | None = None) -> Flask:
     app.register_blueprint(front_page.blueprint)
     app.register_blueprint(front_page.blueprint, name="front_below", url_prefix="/<path:base>")
     app.register_error_handler(Exception, _error)
-    app.wsgi_app = _entrance(app.wsgi_app)  # type: ignore[method-assign]
+    app.wsgi_app = _timestamp_middleware(app.wsgi_app)  # type: ignore[method-assign]
     return app
 
 
@@ -121,7 +123,7 @@ def _error(error: Exception) -> tuple[Response, int]:
     return jsonify(error="internal error"), 500
 
 
-def _entrance(application: Callable[..., Any]) -> Callable[..., Any]:
+def _timestamp_middleware(application: Callable[..., Any]) -> Callable[..., Any]:
     """Note when a request arrived, unless the web server did; read ``//move/`` as ``/move``."""
 
     def enter(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:

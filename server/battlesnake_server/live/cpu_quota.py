@@ -8,17 +8,17 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path, PurePosixPath
 
-CONTROL_GROUPS, OWN_GROUPS = Path("/sys/fs/cgroup"), Path("/proc/self/cgroup")
+_CGROUP_ROOT, _PROC_CGROUP = Path("/sys/fs/cgroup"), Path("/proc/self/cgroup")
 
-LAMBDA_MEMORY = "AWS_LAMBDA_FUNCTION_MEMORY_SIZE"
-MEMORY_OF_A_CORE = 1769
+_LAMBDA_MEMORY = "AWS_LAMBDA_FUNCTION_MEMORY_SIZE"
+_LAMBDA_MB_PER_CORE = 1769
 """MB of memory that give a function on AWS Lambda one core's time. It sees two cores all the same.
 Source: https://docs.aws.amazon.com/lambda/latest/dg/configuration-memory.html"""
 
 
-def given_cores(
-    groups: Path = CONTROL_GROUPS,
-    own: Path = OWN_GROUPS,
+def available_cores(
+    groups: Path = _CGROUP_ROOT,
+    own: Path = _PROC_CGROUP,
     environment: Mapping[str, str] = os.environ,
 ) -> float:
     """Seconds of processor that this process is given in a second, as far as the system says so.
@@ -29,7 +29,7 @@ def given_cores(
     bound = len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
     shares = [float(bound), *_quotas(groups, own)]
     with suppress(KeyError, ValueError):
-        shares.append(int(environment[LAMBDA_MEMORY]) / MEMORY_OF_A_CORE)
+        shares.append(int(environment[_LAMBDA_MEMORY]) / _LAMBDA_MB_PER_CORE)
     return min(shares)
 
 

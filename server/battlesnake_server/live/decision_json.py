@@ -1,7 +1,7 @@
 """Why a snake moves as it does, written beside the move in its answer to ``/move``.
 
 ``{"move": "up", "decision": {"scores": ..., "reasons": [...], "line": ...}}``, written as
-`battlesnake_server.replay_json.thoughts` does. Official engines ignore it; the arena keeps it for its
+`battlesnake_server.replay_json.decision_to_json` does. Official engines ignore it; the arena keeps it for its
 pages. What arrives was written by a stranger: it is cut to a bounded size, and anything malformed
 is left out.
 """
@@ -13,21 +13,21 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from battlesnake_gym.boards.json_fields import plain
+from battlesnake_gym.boards.json_fields import sanitize_text
 from battlesnake_gym.rules import MOVES
 from battlesnake_gym.snakes import Decision, Reason
-from battlesnake_server.replay_json import thoughts
+from battlesnake_server.replay_json import decision_to_json
 
-LONGEST_ANSWER = 1 << 14
+MAX_DECISION_BYTES = 1 << 14
 """Bytes of an answer whose reasons are kept: sixteen times those of a careful snake."""
 
-MOST_REASONS, MOST_SNAKES, LONGEST_LINE = 32, 16, 64
-LONGEST_RULE, LONGEST_NOTE = 60, 200
+_MAX_REASONS, _MAX_LINE_SNAKES, _MAX_LINE_MOVES = 32, 16, 64
+_MAX_RULE_CHARS, _MAX_NOTE_CHARS = 60, 200
 
 
 def write(decision: Decision) -> dict[str, Any]:
     """The part of an answer that explains a decision."""
-    return thoughts(decision)
+    return decision_to_json(decision)
 
 
 def read(content: bytes) -> Decision | None:
@@ -38,21 +38,21 @@ def read(content: bytes) -> Decision | None:
     (Reason(rule='walls', vetoed=('left',), scores={}, note=''),)
     >>> read(b'{"move": "up"}')
     """
-    if b'"decision"' not in content or len(content) > LONGEST_ANSWER:
+    if b'"decision"' not in content or len(content) > MAX_DECISION_BYTES:
         return None
     answer = json.loads(content)
     decision = answer.get("decision")
     if not isinstance(decision, Mapping):
         return None
-    reasons = [_reason(item) for item in _items(decision, "reasons")[:MOST_REASONS]]
+    reasons = [_reason(item) for item in _items(decision, "reasons")[:_MAX_REASONS]]
     line = decision.get("line")
-    named = list(line.items())[:MOST_SNAKES] if isinstance(line, Mapping) else []
+    named = list(line.items())[:_MAX_LINE_SNAKES] if isinstance(line, Mapping) else []
     return Decision(
         answer["move"],
         tuple(reason for reason in reasons if reason is not None),
         _scores(decision),
         line={
-            plain(snake, LONGEST_RULE): _moves(moves)[:LONGEST_LINE]
+            sanitize_text(snake, _MAX_RULE_CHARS): _moves(moves)[:_MAX_LINE_MOVES]
             for snake, moves in named
             if isinstance(moves, list)
         },
@@ -64,10 +64,10 @@ def _reason(item: object) -> Reason | None:
         return None
     note = item.get("note")
     return Reason(
-        plain(item["rule"], LONGEST_RULE),
+        sanitize_text(item["rule"], _MAX_RULE_CHARS),
         _moves(_items(item, "vetoed")),
         _scores(item),
-        plain(note, LONGEST_NOTE) if isinstance(note, str) else "",
+        sanitize_text(note, _MAX_NOTE_CHARS) if isinstance(note, str) else "",
     )
 
 

@@ -8,21 +8,23 @@ from battlesnake_gym.boards.board import Board
 from battlesnake_gym.rules import MOVES
 from battlesnake_gym.snakes import Decision, Reason
 from battlesnake_heuristics.rule_based.filters import SAFE
-from battlesnake_heuristics.rule_based.pipeline import filtered
+from battlesnake_heuristics.rule_based.pipeline import best_after_filters
 
 FALLBACK = "fallback"
 """The first reason of a decision that was made here."""
 
-LATE = "the strategy was not ready in time"
+TIMEOUT_NOTE = "the strategy was not ready in time"
 """Its note where time was short."""
 
-LARGEST_ORDINARY, MOST_ORDINARY = 25 * 25, 16
+_MAX_NORMAL_CELLS, _MAX_NORMAL_SNAKES = 25 * 25, 16
 """Cells and snakes of the largest boards that games are played on."""
 
 
-def is_ordinary(board: Board) -> bool:
+def is_normal_size(board: Board) -> bool:
     """Whether ``board`` is of a size that rules look through in milliseconds."""
-    return board.width * board.height <= LARGEST_ORDINARY and len(board.living) <= MOST_ORDINARY
+    return (
+        board.width * board.height <= _MAX_NORMAL_CELLS and len(board.living) <= _MAX_NORMAL_SNAKES
+    )
 
 
 def safe_move(board: Board, why: str) -> Decision:
@@ -34,8 +36,8 @@ def safe_move(board: Board, why: str) -> Decision:
     try:
         moves = board.safe_moves() or MOVES
         exits = {move: float(_exits(board, move)) for move in moves}
-        if is_ordinary(board):
-            decision = filtered(exits, board, SAFE)
+        if is_normal_size(board):
+            decision = best_after_filters(exits, board, SAFE)
         else:
             decision = Decision(max(exits, key=exits.__getitem__), scores=exits)
     except Exception:  # The last resort must answer: an engine punishes silence, not a bad move.

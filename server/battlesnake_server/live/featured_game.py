@@ -11,22 +11,22 @@ from battlesnake_gym.boards.board import Board
 from battlesnake_gym.replays.replay import Turn
 from battlesnake_gym.snakes import Decision, Factory
 from battlesnake_heuristics.builtin_snakes import hungry_snake
-from battlesnake_heuristics.rating.match import Conditions, play_game
+from battlesnake_heuristics.rating.match import MatchSettings, play_game
 from battlesnake_server import replay_json
-from battlesnake_server.live.fallback import is_ordinary
+from battlesnake_server.live.fallback import is_normal_size
 from battlesnake_server.live.sessions import Key
 
-PATIENCE = 10.0
+_TAKEOVER_IDLE_S = 10.0
 """Seconds without a move after which another game may take the place of one that is on."""
 
-LARGEST = 1 << 22
+_MAX_FRAME_BYTES = 1 << 22
 """Bytes of frames that are kept of one game."""
 
-EXAMPLE = Conditions(positions=200, max_turns=200)
+_EXAMPLE_SETTINGS = MatchSettings(nodes=200, max_turns=200)
 """What a snake that has played no game yet plays against `hungry` for its page."""
 
 
-class Showcase:
+class FeaturedGame:
     """Keeps one game, that of ``key``; every method may be called from any thread.
 
     What the snake thought is shown only once its game is over: its rivals can read the page too.
@@ -42,13 +42,13 @@ class Showcase:
         self._header: dict[str, Any] = {}
         self._frames: list[tuple[str, str]] = []  # without and with thoughts
 
-    def note(self, key: Key, board: Board, decision: Decision | None = None) -> None:
+    def record(self, key: Key, board: Board, decision: Decision | None = None) -> None:
         """A position of a game, and what was decided on it."""
-        if not is_ordinary(board):
+        if not is_normal_size(board):
             return
         with self._lock:
             if key != self.key:
-                if not self._over and time.monotonic() - self._heard < PATIENCE:
+                if not self._over and time.monotonic() - self._heard < _TAKEOVER_IDLE_S:
                     return
                 self._begin(key, board)
             self._heard = time.monotonic()
@@ -59,11 +59,11 @@ class Showcase:
         with self._lock:
             if key != self.key or self._over:
                 return
-            if board is not None and is_ordinary(board):
+            if board is not None and is_normal_size(board):
                 self._add(board, None)
             self._over, self._version = True, self._version + 1
 
-    def tell(self, since: int, version: int) -> dict[str, Any]:
+    def to_json(self, since: int, version: int) -> dict[str, Any]:
         """The game as `battlesnake_server.replay_json` has it, the frames from the ``since``-th on.
 
         All of them where ``version`` is not the one that is shown. ``you`` is the snake's place.
@@ -90,13 +90,17 @@ class Showcase:
         plain = json.dumps(replay_json.frame(board))
         full = json.dumps(replay_json.frame(board, turn)) if turn else plain
         self._size += len(plain) + len(full)
-        if self._size <= LARGEST and len(board.snakes) == len(self._header["snakes"]):
+        if self._size <= _MAX_FRAME_BYTES and len(board.snakes) == len(self._header["snakes"]):
             self._frames.append((plain, full))
 
     def _play(self, factory: Factory) -> None:
         """Play the example, unless a real game begins meanwhile."""
         played = play_game(
-            EXAMPLE, [factory, hungry_snake], 7, names=["this snake", "hungry"], reasons=True
+            _EXAMPLE_SETTINGS,
+            [factory, hungry_snake],
+            7,
+            names=["this snake", "hungry"],
+            reasons=True,
         )
         board, key = played.first, ("example", "")
         board.you_id = board.snakes[0].id

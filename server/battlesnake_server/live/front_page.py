@@ -11,9 +11,9 @@ from flask import Blueprint, Response, current_app, jsonify, render_template_str
 
 from battlesnake_gym.draw import customization
 from battlesnake_server.live.live_metrics import Metrics
-from battlesnake_server.strategy_loader import STRONGEST
+from battlesnake_server.strategy_loader import DEFAULT_SNAKE
 
-SERVER = Path(__file__).parents[1]
+_SERVER = Path(__file__).parents[1]
 
 blueprint = Blueprint("front", __name__)
 
@@ -26,7 +26,7 @@ def asked_for() -> bool:
 @functools.cache
 def read(name: str) -> str:
     """One of the files that the page is made of, read once."""
-    return (SERVER / name).read_text("utf-8")
+    return (_SERVER / name).read_text("utf-8")
 
 
 def page() -> Response:
@@ -45,7 +45,7 @@ def page() -> Response:
         style=read("static/look.css"),
         look=look,
         script=board + script,
-        name=config["SNAKE"] or config["POLICY"] or STRONGEST,
+        name=config["SNAKE"] or config["POLICY"] or DEFAULT_SNAKE,
         url=request.base_url,
     )
     return Response(text, headers={"Vary": "Accept"})

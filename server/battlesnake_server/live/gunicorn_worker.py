@@ -22,36 +22,36 @@ import sys
 
 from gunicorn.workers.base import Worker as BaseWorker
 
-from battlesnake_server.http.connection_table import Answer, Hub, Limits, Request
-from battlesnake_server.http.http_protocol import TICK_SECONDS, serve
-from battlesnake_server.http.wsgi_pool import Lane
+from battlesnake_server.http.connection_table import ConnectionTable, Limits, Request, SendResponse
+from battlesnake_server.http.http_protocol import TICK_INTERVAL_S, serve
+from battlesnake_server.http.wsgi_pool import WsgiPool
 
-OUTSIZED = 1 << 14
+_OVERSIZED_BODY_BYTES = 1 << 14
 """Bytes of a body; a crowded board of 19x19 needs less."""
 
-LINGER_SECONDS = 1.5
+_LINGER_S = 1.5
 """How long a stopping worker waits for requests that may be on their way on open connections."""
 
-SWITCH_SECONDS = 0.001
+_SWITCH_INTERVAL_S = 0.001
 """How long a thread may compute while another one waits for the interpreter."""
 
-SPARE_FILES = 100
+_RESERVED_FDS = 100
 """Open files that are left for other things than connections."""
 
-M_MMAP_THRESHOLD, LARGE_MEMORY = -3, 1 << 20
-M_ARENA_MAX, ARENAS = -8, 2
+_M_MMAP_THRESHOLD, _LARGE_MEMORY = -3, 1 << 20
+_M_ARENA_MAX, _ARENAS = -8, 2
 """Parameters of the C library, from its ``malloc.h``, and their values: bytes, and a number."""
 
 
-class Worker(BaseWorker):  # type: ignore[misc]
+class AsyncGunicornWorker(BaseWorker):  # type: ignore[misc]
     """Reads in an event loop, answers in threads; gunicorn's ``threads`` answer usual moves."""
 
     def init_process(self) -> None:
         """Prepare the loop; gunicorn then loads the application and calls `run`."""
         self.loop = asyncio.new_event_loop()
         self.stopped = asyncio.Event()
-        sys.setswitchinterval(SWITCH_SECONDS)
-        _keep_little_memory()
+        sys.setswitchinterval(_SWITCH_INTERVAL_S)
+        _tune_malloc()
         super().init_process()
 
     def handle_exit(self, sig: int, frame: object) -> None:
@@ -73,23 +73,23 @@ class Worker(BaseWorker):  # type: ignore[misc]
         self.loop.close()
 
     async def _serve(self) -> None:
-        self._pages = Lane(self.wsgi, "page", 2, ready=2)
-        self._outsized = Lane(self.wsgi, "outsized", 1, ready=1)
-        self._usual = Lane(self.wsgi, "move", self.cfg.threads, ready=self.cfg.threads)
-        hub = Hub(self._dispatch, Limits(connections=_most_connections()))
+        self._pages = WsgiPool(self.wsgi, "page", 2, ready=2)
+        self._outsized = WsgiPool(self.wsgi, "outsized", 1, ready=1)
+        self._usual = WsgiPool(self.wsgi, "move", self.cfg.threads, ready=self.cfg.threads)
+        hub = ConnectionTable(self._dispatch, Limits(max_connections=_most_connections()))
         await serve(
             hub,
             [listener.sock for listener in self.sockets],
             self.stopped,
-            drain_seconds=self.cfg.graceful_timeout - TICK_SECONDS,
-            linger_seconds=LINGER_SECONDS,
-            beat=self._beat,
+            drain_timeout_s=self.cfg.graceful_timeout - TICK_INTERVAL_S,
+            linger_s=_LINGER_S,
+            heartbeat=self._beat,
         )
         for lane in (self._pages, self._outsized, self._usual):
             lane.close()
 
-    def _dispatch(self, request: Request, answer: Answer) -> None:
-        lane = self._outsized if len(request.body) > OUTSIZED else self._usual
+    def _dispatch(self, request: Request, answer: SendResponse) -> None:
+        lane = self._outsized if len(request.body) > _OVERSIZED_BODY_BYTES else self._usual
         (lane if request.method == "POST" else self._pages).dispatch(request, answer)
 
     def _beat(self) -> bool:
@@ -98,7 +98,7 @@ class Worker(BaseWorker):  # type: ignore[misc]
         return bool(self.alive and self.ppid == os.getppid())
 
 
-def _keep_little_memory() -> None:
+def _tune_malloc() -> None:
     """Have free memory returned or used again, where the C library is GNU's.
 
     A search takes 16 MB for each move. Left to itself the library soon keeps some of them for every
@@ -107,15 +107,15 @@ def _keep_little_memory() -> None:
     """
     with contextlib.suppress(OSError, AttributeError):
         library = ctypes.CDLL(None)
-        library.mallopt(M_MMAP_THRESHOLD, LARGE_MEMORY)
-        library.mallopt(M_ARENA_MAX, ARENAS)
+        library.mallopt(_M_MMAP_THRESHOLD, _LARGE_MEMORY)
+        library.mallopt(_M_ARENA_MAX, _ARENAS)
 
 
 def _most_connections() -> int:
     """How many there may be, after the limit on this process's open files has been raised."""
-    wanted = Limits().connections + SPARE_FILES
+    wanted = Limits().max_connections + _RESERVED_FDS
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     files = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
     if soft != resource.RLIM_INFINITY and soft < files:
         resource.setrlimit(resource.RLIMIT_NOFILE, (files, hard))
-    return max(1, files - SPARE_FILES)
+    return max(1, files - _RESERVED_FDS)

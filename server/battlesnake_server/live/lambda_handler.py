@@ -20,11 +20,11 @@ from battlesnake_server.live.app import create_app, from_environment
 
 Wsgi = Callable[[dict[str, Any], Any], Iterable[bytes]]
 
-OLDEST = 30.0
+_MAX_REQUEST_AGE_S = 30.0
 """Seconds; no request has waited for longer, a clock that says so is wrong."""
 
 
-WARMING = 100
+_WARMUP_TIMEOUT_MS = 100
 """Milliseconds that the move before all others may take."""
 
 
@@ -35,7 +35,9 @@ def handler_of(config: Mapping[str, Any]) -> Callable[[dict[str, Any], Any], dic
     engine's ``/start``, finds it ready: the first move of a process takes longer than others.
     """
     app = create_app(from_environment() | dict(config))
-    board = Board.new(11, 11, 2, game=Game(seed=1, id="before all games", timeout=WARMING))
+    board = Board.new(
+        11, 11, 2, game=Game(seed=1, id="before all games", timeout=_WARMUP_TIMEOUT_MS)
+    )
     for path in ("/move", "/end"):
         app.test_client().post(path, data=json.dumps(board.to_api("snake_0")))
     return make_lambda_handler(_timed(app))
@@ -49,7 +51,7 @@ def _timed(application: Wsgi) -> Wsgi:
         asked = context.get("timeEpoch")
         if isinstance(asked, int | float):
             waited = time.time() - asked / 1000
-            if 0 < waited < OLDEST:
+            if 0 < waited < _MAX_REQUEST_AGE_S:
                 environ["server.arrived"] = time.perf_counter() - waited
         return application(environ, start_response)
 

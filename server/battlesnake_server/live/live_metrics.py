@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
 
-BUCKETS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 1.0, 2.5)
+_BUCKETS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 1.0, 2.5)
 """Upper bounds of the latency histogram, in seconds; most games allow 0.5."""
 
 
@@ -25,7 +25,7 @@ class Metrics:
         self.seconds = Histogram(
             "battlesnake_move_seconds",
             "Seconds from the arrival of a move request to its answer.",
-            buckets=BUCKETS,
+            buckets=_BUCKETS,
             registry=self.registry,
         )
         self.timeouts_avoided = Counter(

@@ -13,16 +13,16 @@ from battlesnake_gym.boards.json_fields import BoardError
 from battlesnake_gym.snakes import Decision, Factory
 from battlesnake_heuristics.search import search
 from battlesnake_heuristics.search.search import Search
-from battlesnake_server.http.connection_table import Client
-from battlesnake_server.live.fallback import is_ordinary
-from battlesnake_server.live.featured_game import Showcase
+from battlesnake_server.http.connection_table import ClientState
+from battlesnake_server.live.fallback import is_normal_size
+from battlesnake_server.live.featured_game import FeaturedGame
 from battlesnake_server.live.live_metrics import Metrics
-from battlesnake_server.live.move_runner import CORES, GIVEN, Thinker
+from battlesnake_server.live.move_runner import AVAILABLE_CORES, NUM_CORES, MoveRunner
 from battlesnake_server.live.ponderer import Ponderer
 from battlesnake_server.live.sessions import Key, Sessions
-from battlesnake_server.strategy_loader import is_quick
+from battlesnake_server.strategy_loader import is_instant
 
-LONGEST_TIMEOUT = 10_000
+_MAX_TIMEOUT_MS = 10_000
 """Milliseconds; no engine waits for longer, and who says so only wants to keep us busy."""
 
 log = logging.getLogger(__name__)
@@ -31,7 +31,7 @@ log = logging.getLogger(__name__)
 class LiveSnake:
     """Plays any number of games at once; every public method may be called from any thread.
 
-    ``quick`` says whether its strategies answer as soon as they can, in milliseconds. If
+    ``is_instant`` says whether its strategies answer as soon as they can, in milliseconds. If
     it ``ponders``, it thinks on while it waits.
 
     Raises ``ValueError`` where it ``ponders`` and does not search.
@@ -45,20 +45,20 @@ class LiveSnake:
                 "only a search against the clock can ponder, like champion; leave --ponder "
                 "(BATTLESNAKE_PONDER) out"
             )
-        self.quick = is_quick(one)
+        self.is_instant = is_instant(one)
         self.sessions = Sessions(factory)
-        self.showcase = Showcase(factory)
+        self.showcase = FeaturedGame(factory)
         self.metrics = Metrics(games_alive=self.sessions.count_games)
-        self._thinker = Thinker(self.metrics, quick=self.quick, stands_back=True)
+        self._thinker = MoveRunner(self.metrics, is_instant=self.is_instant, low_priority=True)
         self._ponderer = Ponderer()
-        search.CORES.use(CORES, GIVEN)
+        search.SEARCH_CORES.use(NUM_CORES, AVAILABLE_CORES)
 
     def start(self, key: Key) -> None:
         """A game begins: build its strategy before the first move asks for it."""
         self.sessions.get(key)
 
     def move(
-        self, key: Key, body: Mapping[str, Any], arrived: float, client: Client | None = None
+        self, key: Key, body: Mapping[str, Any], arrived: float, client: ClientState | None = None
     ) -> Decision:
         """Answer a move that was asked for at ``arrived`` (`time.perf_counter`) by ``client``.
 
@@ -68,20 +68,20 @@ class LiveSnake:
         session = self.sessions.get(key)
         unread: list[str] = []
         with session.lock:
-            board = Board.from_api(body, corpses=session.corpses, unread=unread)
-            first = bool(unread) and not session.puzzled
-            session.puzzled |= first
-        if board.game.timeout > LONGEST_TIMEOUT:
-            board.game = replace(board.game, timeout=LONGEST_TIMEOUT)
+            board = Board.from_api(body, corpses=session.eliminations, errors=unread)
+            first = bool(unread) and not session.warned_of_bad_fields
+            session.warned_of_bad_fields |= first
+        if board.game.timeout > _MAX_TIMEOUT_MS:
+            board.game = replace(board.game, timeout=_MAX_TIMEOUT_MS)
         self.metrics.unread_fields.inc(len(unread))
         if first:
             log.warning("%s: %s, and maybe more; played without", session.name, unread[0])
-        with self._ponderer.quiet():
-            decision = self._thinker.decide(session, board, arrived, client or Client())
+        with self._ponderer.paused():
+            decision = self._thinker.decide(session, board, arrived, client or ClientState())
         # On a larger board than games have, it is not known how soon a search stops.
-        if self._ponders and isinstance(session.strategy, Search) and is_ordinary(board):
+        if self._ponders and isinstance(session.strategy, Search) and is_normal_size(board):
             self._ponderer.ponder(session.strategy, board, decision)
-        self.showcase.note(key, board, decision)
+        self.showcase.record(key, board, decision)
         return decision
 
     def end(self, key: Key, body: Mapping[str, Any]) -> None:
@@ -89,7 +89,7 @@ class LiveSnake:
         if self.showcase.key == key:
             session, last = self.sessions.get(key), None
             with session.lock, contextlib.suppress(BoardError):
-                last = Board.from_api(body, corpses=session.corpses, unread=[])
+                last = Board.from_api(body, corpses=session.eliminations, errors=[])
             self.showcase.end(key, last)
         self.sessions.drop(key)
         self._ponderer.stop()

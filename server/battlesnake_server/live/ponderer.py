@@ -10,11 +10,11 @@ from contextlib import contextmanager
 
 from battlesnake_gym.boards.board import Board
 from battlesnake_gym.snakes import Decision
-from battlesnake_heuristics.search.search import STOP, Search
-from battlesnake_server.http.thread_pool import Threads, stand_back
+from battlesnake_heuristics.search.search import SHOULD_STOP, Search
+from battlesnake_server.http.thread_pool import ThreadPool, lower_thread_priority
 from battlesnake_server.live.time_budget import DEFAULT_TIMEOUT
 
-LONGEST = 2.0
+MAX_PONDER_TIMEOUTS = 2.0
 """Of a game's timeouts: the others have answered by then, or no other move is asked for."""
 
 log = logging.getLogger(__name__)
@@ -27,14 +27,14 @@ class Ponderer:
     """
 
     def __init__(self) -> None:
-        self._threads = Threads("ponderer", 1, begin=stand_back)
+        self._threads = ThreadPool("ponderer", 1, initializer=lower_thread_priority)
         self._lock = threading.Lock()
         self._asking = 0
         self._last: object = None
         self._failed = False
 
     @contextmanager
-    def quiet(self) -> Iterator[None]:
+    def paused(self) -> Iterator[None]:
         """Ponder nothing meanwhile."""
         with self._lock:
             self._asking += 1
@@ -58,13 +58,13 @@ class Ponderer:
             return self._asking > 0 or self._last is not mine
 
         if not stop():
-            before = STOP.set(stop)
+            before = SHOULD_STOP.set(stop)
             timeout = board.game.timeout / 1000 or DEFAULT_TIMEOUT
             try:
-                search.ponder(board, decision, LONGEST * timeout)
+                search.ponder(board, decision, MAX_PONDER_TIMEOUTS * timeout)
             except Exception:  # the thread is there for the next one
                 if not self._failed:
                     log.exception("pondering failed; later failures are not logged")
                 self._failed = True
             finally:
-                STOP.reset(before)
+                SHOULD_STOP.reset(before)

@@ -10,13 +10,13 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from battlesnake_server.http.connection_table import Client
+from battlesnake_server.http.connection_table import ClientState
 
-BUSY_SECONDS = 0.5
+MAX_BUSY_SEARCH_S = 0.5
 """The longest thought while there are more thinkers than cores: a move of a usual game."""
 
 
-class NoSeatError(Exception):
+class NoSlotError(Exception):
     """There was no seat in time, or its client has left."""
 
 
@@ -51,20 +51,20 @@ class _Waiter:
     """One who waits: ``woken`` is set when there is a seat, or no more reason to wait."""
 
     woken: threading.Event = field(default_factory=threading.Event)
-    seated: bool = False
+    granted: bool = False
 
 
-class Seats:
-    """``count`` seats, of which ``long`` may be taken for any length of time.
+class SearchSlots:
+    """``count`` seats, of which ``num_unlimited`` may be taken for any length of time.
 
     They are given by deadline, the earliest first: a game that allows half a second goes before
     one that allows ten. Of more than ``most_waiting`` the one with the latest deadline is
     turned away.
     """
 
-    def __init__(self, count: int, long: int, most_waiting: int) -> None:
+    def __init__(self, count: int, num_unlimited: int, most_waiting: int) -> None:
         self._count = count
-        self._long = long
+        self._long = num_unlimited
         self._most_waiting = most_waiting
         self._lock = threading.Lock()
         self._free = count
@@ -73,25 +73,25 @@ class Seats:
         self._load = LoadEstimate()
 
     @contextmanager
-    def take(self, deadline: float, least: float, client: Client) -> Iterator[float]:
+    def acquire(self, deadline: float, min_seconds: float, client: ClientState) -> Iterator[float]:
         """Wait for a seat; gives the seconds that may be thought now.
 
-        ``deadline`` (`time.perf_counter`) is when the thought must be over, ``least`` the seconds
-        that are worth it. Raises `NoSeatError`.
+        ``deadline`` (`time.perf_counter`) is when the thought must be over, ``min_seconds`` the seconds
+        that are worth it. Raises `NoSlotError`.
         """
         with self._load as load:
-            self._wait(deadline - least, client)
+            self._wait(deadline - min_seconds, client)
             try:
                 left = deadline - time.perf_counter()
-                if left < least or client.gone:
-                    raise NoSeatError
+                if left < min_seconds or client.disconnected:
+                    raise NoSlotError
                 if load > self._long:
-                    left = min(left, BUSY_SECONDS)
+                    left = min(left, MAX_BUSY_SEARCH_S)
                 yield left * min(1.0, self._count / load)
             finally:
                 self._leave()
 
-    def _wait(self, until: float, client: Client) -> None:
+    def _wait(self, until: float, client: ClientState) -> None:
         """Return on a seat."""
         waiter = _Waiter()
         with self._lock:
@@ -103,19 +103,19 @@ class Seats:
                 _, _, last = max(self._queue)
                 self._forget(last)
                 last.woken.set()
-        client.on_leaving(waiter.woken.set)
+        client.on_disconnect(waiter.woken.set)
         waiter.woken.wait(max(0.0, until - time.perf_counter()))
         with self._lock:
-            if waiter.seated:
+            if waiter.granted:
                 return
             self._forget(waiter)
-        raise NoSeatError
+        raise NoSlotError
 
     def _leave(self) -> None:
         with self._lock:
             if self._queue:
                 _, _, waiter = heapq.heappop(self._queue)
-                waiter.seated = True
+                waiter.granted = True
                 waiter.woken.set()
             else:
                 self._free += 1

@@ -12,17 +12,17 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 
 from battlesnake_gym.boards import json_fields
-from battlesnake_gym.boards.elimination_tracker import Corpses
+from battlesnake_gym.boards.elimination_tracker import EliminationTracker
 from battlesnake_gym.snakes import Decision, Factory, Strategy
 from battlesnake_server.live.time_budget import RoundTrip
 
 Key = tuple[str, str]
 """Game id and snake id: one process may play several snakes of the same game."""
 
-IDLE_SECONDS = 600.0
+IDLE_TIMEOUT_S = 600.0
 """A game that has not been heard of for this long is forgotten; not every engine sends /end."""
 
-MOST_SESSIONS = 10_000
+_MAX_SESSIONS = 10_000
 """More than these are never kept: the one that has been idle longest goes first. Each takes a few
 kilobytes, whatever the ids and boards of its game; the largest, a policy's, takes 6."""
 
@@ -31,22 +31,22 @@ kilobytes, whatever the ids and boards of its game; the largest, a policy's, tak
 class Session:
     """One snake in one game.
 
-    A strategy object plays one move at a time: ``playing`` is held by the thread that asks it,
-    ``thinking`` is its current work in a thread of its own, None where there is none.
-    ``failed`` is whether the strategy has raised an exception in this game, ``puzzled`` whether
+    A strategy object plays one move at a time: ``strategy_lock`` is held by the thread that asks it,
+    ``pending_move`` is its current work in a thread of its own, None where there is none.
+    ``failed`` is whether the strategy has raised an exception in this game, ``warned_of_bad_fields`` whether
     something in its requests could not be read.
     """
 
     strategy: Strategy
     name: str = ""
-    corpses: Corpses = field(default_factory=Corpses)
+    eliminations: EliminationTracker = field(default_factory=EliminationTracker)
     round_trip: RoundTrip = field(default_factory=RoundTrip)
-    thinking: Future[Decision] | None = None
-    playing: threading.Lock = field(default_factory=threading.Lock)
+    pending_move: Future[Decision] | None = None
+    strategy_lock: threading.Lock = field(default_factory=threading.Lock)
     lock: threading.Lock = field(default_factory=threading.Lock)
-    last_heard: float = 0.0
+    last_request_at: float = 0.0
     failed: bool = False
-    puzzled: bool = False
+    warned_of_bad_fields: bool = False
 
 
 class Sessions:
@@ -70,10 +70,12 @@ class Sessions:
             self._forget_idle()
             session = self._sessions.get(digest)
             if session is None:
-                session = self._sessions[digest] = Session(self._make(_seed(key)), shown(key))
-                if len(self._sessions) > MOST_SESSIONS:
+                session = self._sessions[digest] = Session(
+                    self._make(_seed(key)), session_name(key)
+                )
+                if len(self._sessions) > _MAX_SESSIONS:
                     self._sessions.popitem(last=False)
-            session.last_heard = self._clock()
+            session.last_request_at = self._clock()
             self._sessions.move_to_end(digest)
             return session
 
@@ -89,22 +91,22 @@ class Sessions:
             return len({game for game, _ in self._sessions})
 
     def _forget_idle(self) -> None:
-        oldest = self._clock() - IDLE_SECONDS
+        oldest = self._clock() - IDLE_TIMEOUT_S
         while self._sessions:
             digest, session = next(iter(self._sessions.items()))
-            if session.last_heard >= oldest:
+            if session.last_request_at >= oldest:
                 return
             del self._sessions[digest]
 
 
-def shown(key: Key) -> str:
+def session_name(key: Key) -> str:
     """How a session is called in logs: its ids, cut where they are long.
 
     >>> shown(("a" * 1000, "b"))[:20]
     "game 'aaaaaaaaaaaaaa"
     """
     game, snake = key
-    return f"game {json_fields.shown(game)}, snake {json_fields.shown(snake)}"
+    return f"game {json_fields.format_value(game)}, snake {json_fields.format_value(snake)}"
 
 
 def _digest(key: Key) -> tuple[bytes, bytes]:

@@ -8,34 +8,34 @@ from collections import deque
 DEFAULT_TIMEOUT = 0.5
 """Seconds; what engines mean when they send no timeout, or 0."""
 
-FIRST_ROUND_TRIP = 0.2
+_INITIAL_ROUND_TRIP_FRACTION = 0.2
 """Share of the timeout kept for the round trip while none has been observed."""
 
-MARGIN = 0.1
+_MARGIN_FRACTION = 0.1
 """Share of the timeout that is always kept back: clocks, queues and the network jitter."""
 
-LONGEST_MARGIN = 0.05
+_MAX_MARGIN_S = 0.05
 """Seconds; with long timeouts the margin stops growing here."""
 
-FORGETTING = 0.8
+_ROUND_TRIP_DECAY = 0.8
 """After a slow round trip the estimate falls to this share (of the excess) with every turn."""
 
-REMEMBERED = 32
+OVERRUN_WINDOW = 32
 """Thoughts whose ends are remembered: where a host stops a process for a part of every tenth of a
 second, one of so many ends at the worst moment."""
 
-MOST_RESERVED = 0.3
+_MAX_RESERVE_FRACTION = 0.3
 """Share of a thought that is left for its overrun, at most; one long pause is no rule."""
 
 
-class Overruns:
+class OverrunTracker:
     """How much later than they should thoughts ended lately, in seconds.
 
     The first, which loads what no other has to, says nothing about the next ones.
     """
 
     def __init__(self) -> None:
-        self._late = deque([0.0], REMEMBERED)
+        self._late = deque([0.0], OVERRUN_WINDOW)
         self._first = True
 
     def observe(self, late: float) -> None:
@@ -46,7 +46,7 @@ class Overruns:
 
     def reserve(self, seconds: float) -> float:
         """What to leave of ``seconds``, so that the next thought ends within them."""
-        return min(max(self._late), MOST_RESERVED * seconds)
+        return min(max(self._late), _MAX_RESERVE_FRACTION * seconds)
 
 
 class RoundTrip:
@@ -61,7 +61,7 @@ class RoundTrip:
         self.seconds: float | None = None
         self._spent: float | None = None
 
-    def answered(self, spent: float) -> None:
+    def record_own_time(self, spent: float) -> None:
         """Remember how long the answer took us, in seconds."""
         self._spent = spent
 
@@ -77,25 +77,25 @@ class RoundTrip:
             return
         seen = max(0.0, waited - spent)
         before = seen if self.seconds is None else self.seconds
-        self.seconds = seen + max(0.0, FORGETTING * (before - seen))
+        self.seconds = seen + max(0.0, _ROUND_TRIP_DECAY * (before - seen))
 
 
 def margin(timeout: float) -> float:
     """The part of ``timeout`` (seconds) that is never thought away."""
-    return min(LONGEST_MARGIN, MARGIN * timeout)
+    return min(_MAX_MARGIN_S, _MARGIN_FRACTION * timeout)
 
 
-def grace(timeout: float, round_trip: float | None) -> float:
+def grace_period(timeout: float, round_trip: float | None) -> float:
     """Seconds after its budget for which a thought is waited for: half of what else is kept back.
 
     >>> grace(0.5, 0.1)
     0.025
     """
-    unknown = FIRST_ROUND_TRIP * timeout if round_trip is None else 0.0
+    unknown = _INITIAL_ROUND_TRIP_FRACTION * timeout if round_trip is None else 0.0
     return (margin(timeout) + unknown) / 2
 
 
-def budget(timeout: float, round_trip: float | None) -> float:
+def time_budget(timeout: float, round_trip: float | None) -> float:
     """Seconds of thinking within ``timeout`` seconds; 0 where nothing is left.
 
     >>> budget(0.5, 0.1)
@@ -104,7 +104,7 @@ def budget(timeout: float, round_trip: float | None) -> float:
     0.0
     """
     if round_trip is None:
-        round_trip = FIRST_ROUND_TRIP * timeout
+        round_trip = _INITIAL_ROUND_TRIP_FRACTION * timeout
     return max(0.0, round(timeout - round_trip - margin(timeout), 6))
 
 

@@ -14,7 +14,7 @@ from battlesnake_server.live import decision_json, front_page
 from battlesnake_server.live.live_snake import LiveSnake
 from battlesnake_server.live.sessions import Key
 
-VERSION = "1.0"
+_VERSION = "1.0"
 
 blueprint = Blueprint("snake", __name__)
 operations = Blueprint("operations", __name__)
@@ -44,7 +44,7 @@ def index() -> Response:
         color=config["COLOR"],
         head=config["HEAD"],
         tail=config["TAIL"],
-        version=VERSION,
+        version=_VERSION,
     )
 
 
@@ -111,7 +111,7 @@ def _body() -> dict[str, Any]:
     except (ValueError, RecursionError) as error:
         raise _refuse(f"request is not JSON: {error}") from error
     if not isinstance(body, dict):
-        raise _refuse(f"request must be a JSON object, got {json_fields.shown(body)}")
+        raise _refuse(f"request must be a JSON object, got {json_fields.format_value(body)}")
     return body
 
 

@@ -18,17 +18,17 @@ from typing import Any
 
 from battlesnake_gym.replays.json_lines import ReplayError
 from battlesnake_heuristics.analysis import game_analysis
-from battlesnake_heuristics.analysis.game_analysis import Analysis, path_of, write_seen
-from battlesnake_heuristics.analysis.mistakes import Mark
+from battlesnake_heuristics.analysis.game_analysis import GameAnalysis, analysis_path, write_seen
+from battlesnake_heuristics.analysis.mistakes import MoveAssessment
 
-MILLISECONDS = 50.0
-MOST_WAITING = 32
+_MOVE_TIME_MS = 50.0
+_MAX_QUEUED = 32
 """Games that may wait to be analysed."""
 
-MOST_TURNS = 200
+_MAX_TURNS_PER_REPLY = 200
 """Turns in one answer; the page asks again for the others."""
 
-LITTLE = 10
+_NICE_INCREMENT_ANALYSIS = 10
 """What is added to the niceness of the process."""
 
 
@@ -36,11 +36,11 @@ class BusyError(RuntimeError):
     """Too many games wait to be analysed."""
 
 
-class Analyses:
+class AnalysisQueue:
     """Runs analyses from the first `start` to `close`."""
 
     def __init__(self) -> None:
-        self._waiting: queue.Queue[Path | None] = queue.Queue(MOST_WAITING)
+        self._waiting: queue.Queue[Path | None] = queue.Queue(_MAX_QUEUED)
         self._wanted: set[Path] = set()
         self._failed: dict[Path, str] = {}
         self._process: subprocess.Popen[str] | None = None
@@ -63,25 +63,27 @@ class Analyses:
                 self._thread = threading.Thread(target=self._work, name="analyses", daemon=True)
                 self._thread.start()
 
-    def tell(self, game: Path, since: int = 0) -> dict[str, Any]:
+    def status_json(self, game: Path, since: int = 0) -> dict[str, Any]:
         """How far a game is analysed, with the turns from the ``since``-th found one on.
 
         ``state`` is ``none``, ``running``, ``done`` or ``failed`` (then with ``error``).
         """
-        found = _read(path_of(game), game)
+        found = _read(analysis_path(game), game)
         running = game in self._wanted
         if found is None:
             state = "failed" if game in self._failed else "running" if running else "none"
             return {"state": state, "error": self._failed.get(game, ""), "done": 0, "turns": []}
-        seen = list(found.seen.items())
+        seen = list(found.positions.items())
         state = "done" if found.complete else "running" if running else "none"
         return {
             **found.head(),
             "state": state,
             "done": len(seen),
             "since": since,
-            "turns": [write_seen(turn, at) for turn, at in seen[since : since + MOST_TURNS]],
-            "marks": [write_mark(mark) for mark in found.marks or []],
+            "turns": [
+                write_seen(turn, at) for turn, at in seen[since : since + _MAX_TURNS_PER_REPLY]
+            ],
+            "marks": [write_mark(mark) for mark in found.mistakes or []],
         }
 
     def close(self) -> None:
@@ -107,12 +109,12 @@ class Analyses:
         """Run the command for one game; returns why it failed, or ""."""
         command = [sys.executable, "-m", "battlesnake_gym", "game", "analyse", "--quiet", str(game)]
         process = subprocess.Popen(
-            [*command, f"--milliseconds={MILLISECONDS:g}"],
+            [*command, f"--milliseconds={_MOVE_TIME_MS:g}"],
             stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
         )  # fmt: skip
         self._process = process
         with contextlib.suppress(ProcessLookupError):
-            os.setpriority(os.PRIO_PROCESS, process.pid, LITTLE)
+            os.setpriority(os.PRIO_PROCESS, process.pid, _NICE_INCREMENT_ANALYSIS)
         if self._closed:
             process.terminate()
         _, said = process.communicate()
@@ -120,7 +122,7 @@ class Analyses:
         return said.strip()[-500:] if process.returncode else ""
 
 
-def _read(path: Path, game: Path) -> Analysis | None:
+def _read(path: Path, game: Path) -> GameAnalysis | None:
     try:
         status, of = path.stat(), game.stat()
         return _read_once(path, game, status.st_mtime_ns, status.st_size, of.st_mtime_ns)
@@ -129,14 +131,14 @@ def _read(path: Path, game: Path) -> Analysis | None:
 
 
 @functools.lru_cache(maxsize=8)
-def _read_once(path: Path, game: Path, modified: int, size: int, of: int) -> Analysis | None:
+def _read_once(path: Path, game: Path, modified: int, size: int, of: int) -> GameAnalysis | None:
     """``modified``, ``size`` and ``of`` let a changed file be read again."""
-    return game_analysis.known(game)
+    return game_analysis.load_existing(game)
 
 
-def write_mark(mark: Mark) -> dict[str, Any]:
+def write_mark(mark: MoveAssessment) -> dict[str, Any]:
     """A mistake as the viewer reads it."""
     return {
-        "turn": mark.turn, "id": mark.snake_id, "move": mark.move, "sign": mark.sign,
-        "better": mark.better, "before": round(mark.before, 4), "after": round(mark.after, 4),
+        "turn": mark.turn, "id": mark.snake_id, "move": mark.move, "sign": mark.annotation,
+        "better": mark.better, "before": round(mark.best_win_probability, 4), "after": round(mark.played_win_probability, 4),
     }  # fmt: skip

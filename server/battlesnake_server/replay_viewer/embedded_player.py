@@ -27,7 +27,7 @@ def part(replay: Replay, turns_per_second: float) -> str:
         "SPEED": f"{turns_per_second:g}",
         "SCRIPT": "\n" + read("static/board.js").replace("export ", "") + player,
         # A snake may be called anything, also "</script>" or "@SCRIPT@".
-        "GAME": "".join(replay_json.game(replay)).replace("<", "\\u003c"),
+        "GAME": "".join(replay_json.replay_to_json(replay)).replace("<", "\\u003c"),
     }
     text = read("templates/small_player.html")
     for name, piece in pieces.items():

@@ -1,6 +1,6 @@
 """Recorded games for the viewer, a piece at a time, so that a long game is shown at once.
 
-A `FilmInPieces` plays the game as far as it was asked for, and keeps its pieces compressed: only
+A `FrameStream` plays the game as far as it was asked for, and keeps its pieces compressed: only
 one position and what is sent are in memory. Pieces are written as `battlesnake_server.replay_json` says.
 """
 
@@ -19,21 +19,21 @@ from battlesnake_gym.boards.board import Board
 from battlesnake_gym.replays.replay import Replay, Turn
 from battlesnake_server import replay_json
 
-FIRST_PIECE, PIECE = 128 << 10, 1 << 20
+_FIRST_CHUNK_BYTES, _CHUNK_BYTES = 128 << 10, 1 << 20
 """Bytes of the frames in the first piece and in the others, before they are compressed."""
 
 
-class FilmInPieces:
+class FrameStream:
     """The frames of one file; raises `ReplayError` or ``OSError`` where it cannot be read."""
 
     def __init__(self, path: Path) -> None:
-        self._replay, turns = Replay.begin(path)
+        self._replay, turns = Replay.stream(path)
         self._frames = self._play(self._replay.last, turns)
         self._pieces: dict[int, bytes] = {}
         self._next: int | None = 0
         self._lock = threading.Lock()
 
-    def piece(self, since: int) -> bytes | None:
+    def chunk(self, since: int) -> bytes | None:
         """The compressed piece that begins with the frame ``since``, None where none begins there.
 
         It is ``{**header, "info", "deaths", "from", "frames", "over", "more"}``: ``deaths`` are
@@ -47,7 +47,7 @@ class FilmInPieces:
 
     def _cut(self, start: int) -> bytes:
         texts: list[str] = []
-        size, most, more = 0, PIECE if start else FIRST_PIECE, True
+        size, most, more = 0, _CHUNK_BYTES if start else _FIRST_CHUNK_BYTES, True
         while size < most:
             text = next(self._frames, None)
             if text is None:
@@ -79,24 +79,24 @@ class FilmInPieces:
 _dumps = functools.partial(json.dumps, allow_nan=False)
 
 
-def opened(path: Path) -> FilmInPieces:
+def opened(path: Path) -> FrameStream:
     """The film of a file, the same one for all who look at it now."""
     status = path.stat()
     return _opened(path, status.st_mtime, status.st_size)
 
 
 @functools.lru_cache(maxsize=16)
-def _opened(path: Path, modified: float, size: int) -> FilmInPieces:
+def _opened(path: Path, modified: float, size: int) -> FrameStream:
     """``modified`` and ``size`` let a changed file be read again."""
-    return FilmInPieces(path)
+    return FrameStream(path)
 
 
 def answer(path: Path) -> Response | None:
     """The piece of a file that begins with the frame ``?since=`` of the current request.
 
-    None where no piece begins there. Errors are those of `FilmInPieces`.
+    None where no piece begins there. Errors are those of `FrameStream`.
     """
-    piece = opened(path).piece(max(0, request.args.get("since", 0, int)))
+    piece = opened(path).chunk(max(0, request.args.get("since", 0, int)))
     if piece is None:
         return None
     if request.accept_encodings["gzip"] > 0:

@@ -23,50 +23,55 @@ import aiohttp
 from battlesnake_gym import rules
 from battlesnake_gym.boards import json_fields
 from battlesnake_gym.boards.json_fields import BoardError
-from battlesnake_gym.common.suggestions import unknown
+from battlesnake_gym.common.suggestions import unknown_name_message
 from battlesnake_gym.replays import engine_frames, limits, rule_inference
-from battlesnake_gym.replays.engine_frames import Frames
+from battlesnake_gym.replays.engine_frames import EngineFrames
 from battlesnake_gym.replays.json_lines import ReplayError
 from battlesnake_gym.replays.replay import Replay
 from battlesnake_gym.rules.maps import known_maps
 from battlesnake_server import address_policy
-from battlesnake_server.address_policy import Reach
+from battlesnake_server.address_policy import AddressPolicy
 from battlesnake_server.arena.players import open_client
 from battlesnake_server.replay_viewer import game_urls
 
-PAGE = 100
+_PAGE = 100
 """Positions that are asked for at a time."""
 
-LARGEST_GAME = 4 * limits.LARGEST_FILE
+_MAX_GAME_BYTES = 4 * limits.MAX_REPLAY_BYTES
 """Bytes of all pages; each answer may have as many as a file, and a file's number of values."""
 
-SECONDS, LONGEST = 30.0, 300.0
+_FETCH_REQUEST_TIMEOUT_S, _FETCH_TIMEOUT_S = 30.0, 300.0
 """For each answer, and for a whole game that is over."""
 
-LONGEST_GAME = 7200.0
+_MAX_GAME_WAIT_S = 7200.0
 """Seconds that a game that is being played may last: 5,000 turns of a second."""
 
-PAUSE = 2.0
+_GAME_POLL_INTERVAL_S = 2.0
 """Before a game that is being played is asked for again."""
 
 TOKEN = "BATTLESNAKE_TOKEN"
 """The environment variable with an API token of arena.battlesnake.com, sent there alone."""
 
 
-class NoGameError(ReplayError):
+class RemoteGameNotFoundError(ReplayError):
     """What an engine answers where it has no such game, or is no engine."""
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """The options of commands that take the address of a game, for `found`."""
+    """The options of commands that take the address of a game, for `resolve_game`."""
     parser.add_argument("--ruleset", default="", metavar="NAME", help="what is played, for a game "
         "that is fetched where neither engine nor frames show it")  # fmt: skip
     parser.add_argument("--map", default="", metavar="NAME", help="its map, with --ruleset")
     address_policy.add_options(parser)
 
 
-def found(
-    source: str, reach: Reach, folder: Path = Path(), *, ruleset: str = "", board_map: str = ""
+def resolve_game(
+    source: str,
+    reach: AddressPolicy,
+    folder: Path = Path(),
+    *,
+    ruleset: str = "",
+    board_map: str = "",
 ) -> Path:
     """The file of a recorded game: ``source`` itself, or fetched by id or address into ``folder``.
 
@@ -82,7 +87,11 @@ def found(
     path = folder / f"{game_urls.engines(source)[1]}.jsonl.gz"
     if chosen or not path.exists():
         replay = fetch(
-            source, reach.naming(source), ruleset=ruleset, board_map=board_map, wait=True
+            source,
+            reach.allowing_typed_address(source),
+            ruleset=ruleset,
+            board_map=board_map,
+            wait=True,
         )
         sys.stderr.write(f"{path}: {replay.game.ruleset}, rules {replay.info['rules']}\n")
         replay.save(path)
@@ -91,7 +100,7 @@ def found(
 
 def fetch(
     source: str,
-    reach: Reach | None = None,
+    reach: AddressPolicy | None = None,
     *,
     ruleset: str = "",
     board_map: str = "",
@@ -104,13 +113,13 @@ def fetch(
     """
     chosen = _chosen(ruleset, board_map)
     engines, game_id = game_urls.engines(source)
-    reach = reach or Reach().naming(source)
+    reach = reach or AddressPolicy().allowing_typed_address(source)
     failed: dict[str, BaseException] = {}
     for engine in engines:
-        fetching = Fetching(f"{engine}/games/{game_id}", game_id, reach, chosen, wait)
+        fetching = GameFetch(f"{engine}/games/{game_id}", game_id, reach, chosen, wait)
         try:
             return asyncio.run(fetching.run())
-        except NoGameError as error:
+        except RemoteGameNotFoundError as error:
             failed[str(error)] = error
         except BoardError as error:
             raise ReplayError(f"{fetching.address}: {error}") from error
@@ -120,7 +129,7 @@ def fetch(
     raise ReplayError("; ".join(failed)) from next(iter(failed.values()))
 
 
-def last_games(snake: str, last: int, reach: Reach) -> tuple[str, list[str]]:
+def last_games(snake: str, last: int, reach: AddressPolicy) -> tuple[str, list[str]]:
     """The name of a snake of arena.battlesnake.com and the ids of its ``last`` games, newest first.
 
     ``snake`` is its id, or its name on a ladder. Raises `ReplayError` for a snake that is not
@@ -128,8 +137,8 @@ def last_games(snake: str, last: int, reach: Reach) -> tuple[str, list[str]]:
     """
 
     async def ask() -> tuple[str, list[str]]:
-        async with open_client(reach) as client, asyncio.timeout(LONGEST):
-            arena = Fetching(game_urls.ARENA, snake, reach, None, wait=False)
+        async with open_client(reach) as client, asyncio.timeout(_FETCH_TIMEOUT_S):
+            arena = GameFetch(game_urls.ARENA_API_URL, snake, reach, None, wait=False)
             named = {snake: ""} if game_urls.is_id(snake) else await _named(arena, client)
             if len(named) != 1:
                 ids = ", ".join(named) or "none"
@@ -149,7 +158,7 @@ def last_games(snake: str, last: int, reach: Reach) -> tuple[str, list[str]]:
         raise ReplayError(f"the games of {snake!r} cannot be fetched: {error}") from error
 
 
-async def _named(arena: Fetching, client: aiohttp.ClientSession) -> dict[str, str]:
+async def _named(arena: GameFetch, client: aiohttp.ClientSession) -> dict[str, str]:
     """The snakes of this name on all ladders: names by id."""
     found = {}
     for ladder in await arena.get_list(client, "/leaderboards"):
@@ -168,19 +177,21 @@ def _chosen(ruleset: str, board_map: str) -> dict[str, Any] | None:
     if not ruleset:
         return None
     if ruleset not in rules.RULESETS:
-        raise ReplayError(unknown("ruleset", ruleset, rules.RULESETS))
+        raise ReplayError(unknown_name_message("ruleset", ruleset, rules.RULESETS))
     if board_map and board_map not in known_maps():
-        raise ReplayError(unknown("map", board_map, known_maps(), "battlesnake-gym maps"))
+        raise ReplayError(
+            unknown_name_message("map", board_map, known_maps(), "battlesnake-gym maps")
+        )
     return rule_inference.game(ruleset, board_map or "standard")
 
 
 @dataclass(slots=True)
-class Fetching:
+class GameFetch:
     """One game being fetched from ``address``, ``ENGINE/games/ID``."""
 
     address: str
     name: str
-    reach: Reach
+    reach: AddressPolicy
     chosen: Mapping[str, Any] | None
     wait: bool
     _read: int = 0
@@ -190,7 +201,7 @@ class Fetching:
         async with open_client(self.reach) as client:
             if self.wait:
                 await self._until_over(client)
-            async with asyncio.timeout(LONGEST):
+            async with asyncio.timeout(_FETCH_TIMEOUT_S):
                 status, frames, said = engine_frames.read_description(
                     await self.get(client), self.name
                 )
@@ -198,9 +209,9 @@ class Fetching:
                     raise ReplayError(
                         f"{self.name}: the game is still being played; wait for its end"
                     )
-                page = PAGE
-                while page == PAGE:
-                    asked = f"/frames?offset={len(frames.positions)}&limit={PAGE}"
+                page = _PAGE
+                while page == _PAGE:
+                    asked = f"/frames?offset={len(frames.positions)}&limit={_PAGE}"
                     shown = json_fields.items(await self.get(client, asked), "frames", "")
                     for frame in shown:
                         frames.add(frame)
@@ -208,7 +219,7 @@ class Fetching:
                 return frames.replay(*await self._rules(client, frames, said))
 
     async def _rules(
-        self, client: aiohttp.ClientSession, frames: Frames, said: dict[str, Any] | None
+        self, client: aiohttp.ClientSession, frames: EngineFrames, said: dict[str, Any] | None
     ) -> tuple[Mapping[str, Any] | None, str]:
         """The rules as a ``game`` object, and who says so; None where no one does."""
         if self.chosen is not None:
@@ -251,36 +262,43 @@ class Fetching:
         address = self.address + asked
         content = bytearray()
         async with (
-            asyncio.timeout(SECONDS),
+            asyncio.timeout(_FETCH_REQUEST_TIMEOUT_S),
             client.get(address, headers=_token(address), allow_redirects=False) as response,
         ):
             if response.status == 401:
-                raise NoGameError(
+                raise RemoteGameNotFoundError(
                     f"{address} answers 401; set {TOKEN} to an API token of your account there"
                 )
             if response.status != 200:
-                raise NoGameError(f"{address} answers {response.status}; is the id right?")
+                raise RemoteGameNotFoundError(
+                    f"{address} answers {response.status}; is the id right?"
+                )
             async for piece in response.content.iter_chunked(1 << 16):
                 content += piece
-                if len(content) > limits.LARGEST_FILE or self._read + len(content) > LARGEST_GAME:
-                    raise ReplayError(f"{address}: the game has more than {LARGEST_GAME} bytes")
+                if (
+                    len(content) > limits.MAX_REPLAY_BYTES
+                    or self._read + len(content) > _MAX_GAME_BYTES
+                ):
+                    raise ReplayError(f"{address}: the game has more than {_MAX_GAME_BYTES} bytes")
         self._read += len(content)
-        if sum(content.count(mark) for mark in (b",", b"[", b"{")) > limits.MOST_VALUES:
-            raise ReplayError(f"{address} answers with more than {limits.MOST_VALUES} values")
+        if sum(content.count(mark) for mark in (b",", b"[", b"{")) > limits.MAX_JSON_VALUES:
+            raise ReplayError(f"{address} answers with more than {limits.MAX_JSON_VALUES} values")
         try:
             return json.loads(content, object_pairs_hook=hook)
         except (ValueError, RecursionError) as error:
-            raise NoGameError(f"{address} does not answer with a JSON object or list") from error
+            raise RemoteGameNotFoundError(
+                f"{address} does not answer with a JSON object or list"
+            ) from error
 
     async def _until_over(self, client: aiohttp.ClientSession) -> None:
         """Wait while the game is being played."""
         told = False
-        async with asyncio.timeout(LONGEST_GAME):
+        async with asyncio.timeout(_MAX_GAME_WAIT_S):
             while await self._status(client) in ("running", "pending"):
                 if not told:
                     sys.stderr.write(f"{self.name} is being played; waiting for its end\n")
                     told = True
-                await asyncio.sleep(PAUSE)
+                await asyncio.sleep(_GAME_POLL_INTERVAL_S)
 
     async def _status(self, client: aiohttp.ClientSession) -> str:
         return engine_frames.read_description(await self.get(client), self.name)[0]
@@ -293,5 +311,5 @@ def _lowered(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def _token(address: str) -> dict[str, str]:
     """The header with your API token, for the arena that gave it and for no other address."""
-    token = os.environ.get(TOKEN, "") if address.startswith(f"{game_urls.ARENA}/") else ""
+    token = os.environ.get(TOKEN, "") if address.startswith(f"{game_urls.ARENA_API_URL}/") else ""
     return {"Authorization": f"Bearer {token}"} if token else {}

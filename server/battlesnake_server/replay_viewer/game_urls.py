@@ -12,13 +12,13 @@ import contextlib
 import re
 from urllib.parse import SplitResult, parse_qs, urlsplit
 
-from battlesnake_gym.boards.json_fields import shown
+from battlesnake_gym.boards.json_fields import format_value
 from battlesnake_gym.replays.json_lines import ReplayError
 
-ARENA = "https://arena.battlesnake.com/api"
+ARENA_API_URL = "https://arena.battlesnake.com/api"
 """Where games are played since 2026."""
 
-OLD = "https://engine.battlesnake.com"
+LEGACY_ENGINE_URL = "https://engine.battlesnake.com"
 """Where they were played before, from pages on play.battlesnake.com."""
 
 _ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
@@ -31,7 +31,7 @@ def engines(source: str) -> tuple[list[str], str]:
     ``GET ENGINE/games/ID`` describes the game there. Raises `ReplayError` for what is neither.
     """
     if is_id(source):
-        return [ARENA, OLD], source
+        return [ARENA_API_URL, LEGACY_ENGINE_URL], source
     bare = re.match(r"(www\.)?\w+\.battlesnake\.com/", source)
     try:
         url = urlsplit(f"https://{source}" if bare else source)
@@ -39,14 +39,14 @@ def engines(source: str) -> tuple[list[str], str]:
             asked = parse_qs(url.query)
             url = urlsplit(asked.get("engine", [""])[0].rstrip("/") + "/games/" + asked["game"][0])
             if not url.scheme:
-                return [ARENA, OLD], asked["game"][0]
+                return [ARENA_API_URL, LEGACY_ENGINE_URL], asked["game"][0]
         found = _PATH.fullmatch(url.path)
         if url.scheme in ("http", "https", "ws", "wss") and url.hostname and found:
             return _of(url, found["base"]), found["id"]
     except (ValueError, LookupError):  # no address, or a board without a game
         pass
     raise ReplayError(
-        f"there is no file {shown(source)}, and it is not a game of an engine; give a recorded "
+        f"there is no file {format_value(source)}, and it is not a game of an engine; give a recorded "
         "game, an id, or an address like https://arena.battlesnake.com/games/ID"
     )
 
@@ -69,9 +69,9 @@ def _host(url: SplitResult) -> str:
 
 def _of(url: SplitResult, base: str) -> list[str]:
     known = {
-        "arena.battlesnake.com": [ARENA],
-        "engine.battlesnake.com": [OLD],
-        "play.battlesnake.com": [OLD, ARENA],
+        "arena.battlesnake.com": [ARENA_API_URL],
+        "engine.battlesnake.com": [LEGACY_ENGINE_URL],
+        "play.battlesnake.com": [LEGACY_ENGINE_URL, ARENA_API_URL],
     }
     if _host(url) in known:
         return known[_host(url)]

@@ -10,7 +10,7 @@ from battlesnake_gym.boards.board import Board
 from battlesnake_gym.draw import drawing
 from battlesnake_server.replay_viewer import what_if
 
-LARGEST_PICTURE = 1400
+_MAX_IMAGE_PIXELS = 1400
 """Pixels of a picture's longer side, about; small boards have cells of 28 pixels."""
 
 
@@ -44,6 +44,6 @@ def render(board: Board, form: str) -> Response:
     if form != "png":
         abort(404)
     buffer = io.BytesIO()
-    cell = min(28, max(4, LARGEST_PICTURE // max(board.width, board.height, len(board.snakes))))
+    cell = min(28, max(4, _MAX_IMAGE_PIXELS // max(board.width, board.height, len(board.snakes))))
     drawing.image(board, cell).save(buffer, "PNG")
     return Response(buffer.getvalue(), mimetype="image/png")

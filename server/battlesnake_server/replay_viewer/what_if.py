@@ -13,15 +13,15 @@ from contextlib import contextmanager
 from typing import Any
 
 from battlesnake_gym.boards.board import Board
-from battlesnake_gym.boards.json_fields import BoardError, shown
-from battlesnake_heuristics.analysis.game_analysis import LETTERS, write_judgement
-from battlesnake_heuristics.analysis.mistakes import MISTAKE
-from battlesnake_heuristics.analysis.position_analysis import Analyst
+from battlesnake_gym.boards.json_fields import BoardError, format_value
+from battlesnake_heuristics.analysis.game_analysis import MOVES_BY_LETTER, write_judgement
+from battlesnake_heuristics.analysis.mistakes import MISTAKE_LOSS
+from battlesnake_heuristics.analysis.position_analysis import PositionAnalyzer
 from battlesnake_heuristics.analysis.scenarios import Scenario
 from battlesnake_server import replay_json
 
-MOST_TURNS = 60
-SECONDS = 0.05
+_MAX_BRANCH_TURNS = 60
+_SEARCH_TIME_S = 0.05
 """Of search for each living snake."""
 
 _seats = threading.BoundedSemaphore(2)
@@ -32,12 +32,12 @@ class WhatIfBusyError(RuntimeError):
 
 
 @contextmanager
-def _analyst() -> Iterator[Analyst]:
+def _analyst() -> Iterator[PositionAnalyzer]:
     """A judge of positions, two at a time. Raises `WhatIfBusyError` after some seconds."""
     if not _seats.acquire(timeout=5):
         raise WhatIfBusyError("others look at positions now; try again in some seconds")
     try:
-        yield Analyst(seconds=SECONDS)
+        yield PositionAnalyzer(seconds=_SEARCH_TIME_S)
     finally:
         _seats.release()
 
@@ -51,8 +51,8 @@ def branch(board: Board, groups: str) -> tuple[Board, str]:
     board = board.without_seed()
     played = []
     words = groups.split("-") if groups else []
-    if len(words) > MOST_TURNS:
-        raise BoardError(f"if: at most {MOST_TURNS} turns are played, got {len(words)}")
+    if len(words) > _MAX_BRANCH_TURNS:
+        raise BoardError(f"if: at most {_MAX_BRANCH_TURNS} turns are played, got {len(words)}")
     for number, word in enumerate(words):
         if board.is_over():
             raise BoardError(f"if: the game is over before turn {number + 1} of {len(words)}")
@@ -66,20 +66,20 @@ def branch(board: Board, groups: str) -> tuple[Board, str]:
 
 def _moves(board: Board, word: str) -> dict[str, str]:
     if len(word) != len(board.snakes):
-        raise BoardError(f"if: give {len(board.snakes)} letters a turn, got {shown(word)}")
+        raise BoardError(f"if: give {len(board.snakes)} letters a turn, got {format_value(word)}")
     moves = {}
     for snake, letter in zip(board.snakes, word, strict=True):
         if not snake.alive:
             continue
-        if letter != "x" and letter not in LETTERS:
-            raise BoardError(f"if: {shown(letter)} is none of u, d, l, r and x")
-        moves[snake.id] = LETTERS.get(letter) or _chosen(board, snake.id)
+        if letter != "x" and letter not in MOVES_BY_LETTER:
+            raise BoardError(f"if: {format_value(letter)} is none of u, d, l, r and x")
+        moves[snake.id] = MOVES_BY_LETTER.get(letter) or _chosen(board, snake.id)
     return moves
 
 
 def _chosen(board: Board, snake_id: str) -> str:
     with _analyst() as analyst:
-        return analyst.best(board, snake_id)
+        return analyst.best_move(board, snake_id)
 
 
 def describe(board: Board, groups: str) -> dict[str, Any]:
@@ -90,7 +90,7 @@ def describe(board: Board, groups: str) -> dict[str, Any]:
     after, played = branch(board, groups)
     solo = after.game.solo or after.game.ruleset == "solo"
     with _analyst() as analyst:
-        judged = {} if solo else analyst.judge(after)
+        judged = {} if solo else analyst.analyze(after)
     return {
         "frame": replay_json.frame(after),
         "moves": played,
@@ -105,14 +105,14 @@ def scenario(board: Board) -> Scenario:
     Raises `BoardError` where nothing can be right there.
     """
     choices = (
-        Analyst(seconds=4 * SECONDS).judge(board)[board.you.id].choices
+        PositionAnalyzer(seconds=4 * _SEARCH_TIME_S).analyze(board)[board.you.id].candidates
         if len(board.living) > 1 and board.you.alive
         else ()
     )
     if not choices:
         raise BoardError("a scenario needs a living snake with a rival; choose another turn")
-    best = choices[0].chance
-    allowed = [choice.move for choice in choices if choice.chance > best - MISTAKE]
+    best = choices[0].win_probability
+    allowed = [choice.move for choice in choices if choice.win_probability > best - MISTAKE_LOSS]
     name = f"turn {board.turn} of {board.you.name or board.you.id}"
     note = f"The search gives {allowed[0]} a chance of {best:.0%}."
     return Scenario(name, board, tuple(allowed), note)

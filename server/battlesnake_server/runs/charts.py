@@ -9,12 +9,12 @@ from typing import NamedTuple
 from battlesnake_gym.common.run_dir import ITERATION, smooth
 from battlesnake_server.runs.run_view import DEATHS, Run
 
-WIDTH, HEIGHT = 1000, 400
+_WIDTH, _HEIGHT = 1000, 400
 
-MOST_POINTS = 250
+MAX_POINTS = 250
 """Of a curve; longer ones are drawn as the means of this many pieces."""
 
-MOST_RUNS = 8
+MAX_RUNS = 8
 """Drawn at once: more cannot be distinguished."""
 
 
@@ -33,7 +33,7 @@ AXES = {
     "iterations": Axis(ITERATION, "iterations"),
 }
 
-CURVES = {
+_CURVES = {
     "elo": "strength, Elo",
     "episode_reward_mean": "reward of a game",
     "episode_len_mean": "length of a game, turns",
@@ -46,7 +46,7 @@ CURVES = {
 SPANS = (1, 5, 25)
 """Rows that may be averaged."""
 
-INTERVAL = {"elo": ("elo_low", "elo_high")}
+_INTERVAL = {"elo": ("elo_low", "elo_high")}
 """Columns that are drawn around another one."""
 
 
@@ -96,8 +96,8 @@ class Deaths(NamedTuple):
 
 
 def charts(runs: Sequence[Run], axis: str = "minutes", span: int = 5) -> list[Chart]:
-    """A chart of each of `CURVES` that one of the runs has, all runs over each other."""
-    made = (_chart(runs, column, title, AXES[axis], span) for column, title in CURVES.items())
+    """A chart of each of `_CURVES` that one of the runs has, all runs over each other."""
+    made = (_chart(runs, column, title, AXES[axis], span) for column, title in _CURVES.items())
     return [chart for chart in made if chart is not None]
 
 
@@ -107,7 +107,7 @@ def _chart(runs: Sequence[Run], column: str, title: str, axis: Axis, span: int) 
         middle = _points(run, column, axis, span)
         if middle:
             low, high = (
-                _points(run, name, axis, span) for name in INTERVAL.get(column, (column, column))
+                _points(run, name, axis, span) for name in _INTERVAL.get(column, (column, column))
             )
             drawn.append((run, number, middle, low, high))
     if not drawn:
@@ -125,7 +125,7 @@ def _chart(runs: Sequence[Run], column: str, title: str, axis: Axis, span: int) 
                 run.name,
                 number,
                 _svg(middle, x, y),
-                _svg([*low, *reversed(high)], x, y) if column in INTERVAL else "",
+                _svg([*low, *reversed(high)], x, y) if column in _INTERVAL else "",
             )
             for run, number, middle, low, high in drawn
         ],
@@ -186,8 +186,8 @@ def _points(run: Run, column: str, axis: Axis, span: int) -> _Points:
 
 
 def _pieces(count: int) -> list[range]:
-    """Row numbers up to ``count`` in at most `MOST_POINTS` pieces, nearly equal."""
-    pieces = min(count, MOST_POINTS)
+    """Row numbers up to ``count`` in at most `MAX_POINTS` pieces, nearly equal."""
+    pieces = min(count, MAX_POINTS)
     return [range(n * count // pieces, (n + 1) * count // pieces) for n in range(pieces)]
 
 
@@ -227,10 +227,10 @@ def _shown(number: float, step: float) -> str:
 
 
 def _svg(points: _Points, x: Scale, y: Scale) -> str:
-    """As an SVG has it: from the top, and between 0 and `WIDTH` or `HEIGHT`."""
+    """As an SVG has it: from the top, and between 0 and `_WIDTH` or `_HEIGHT`."""
     points = points * 2 if len(points) == 1 else points  # a line without length is drawn as a dot
     return " ".join(
-        f"{WIDTH * (px - x.low) / (x.high - x.low):.1f},"
-        f"{HEIGHT * (1 - (py - y.low) / (y.high - y.low)):.1f}"
+        f"{_WIDTH * (px - x.low) / (x.high - x.low):.1f},"
+        f"{_HEIGHT * (1 - (py - y.low) / (y.high - y.low)):.1f}"
         for px, py in points
     )

@@ -14,8 +14,8 @@ from battlesnake_server.replay_viewer import embedded_player
 from battlesnake_server.runs import charts
 from battlesnake_server.runs.run_view import Run
 
-TURNS_PER_SECOND = 7
-NO_GAME = "this algorithm shows none, or the run ended before its first checkpoint"
+_TURNS_PER_SECOND = 7
+_NO_GAME = "this algorithm shows none, or the run ended before its first checkpoint"
 
 
 def write(folder: Path) -> Path:
@@ -38,7 +38,7 @@ def page(run: Run) -> str:
     game = next((game for game in run.games() if game.path is not None), None)
     player = ""
     if game is not None and game.path is not None:
-        player = embedded_player.part(Replay.load(game.path), TURNS_PER_SECOND)
+        player = embedded_player.part(Replay.load(game.path), _TURNS_PER_SECOND)
     ended = time.strftime("%Y-%m-%d %H:%M", time.localtime(run.ended)) if run.ended else ""
     return templates.get_template("run_report.html").render(
         run=run,
@@ -49,5 +49,5 @@ def page(run: Run) -> str:
         deaths=charts.deaths(run),
         game=game,
         player=player,
-        no_game=NO_GAME,
+        no_game=_NO_GAME,
     )

@@ -8,9 +8,16 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from battlesnake_gym.common import run_dir
-from battlesnake_gym.common.run_dir import CSV_FILE, GAMES, ITERATION, RUN_FILE, Progress, RunFile
+from battlesnake_gym.common.run_dir import (
+    CSV_FILE,
+    GAMES_DIR,
+    ITERATION,
+    RUN_FILE,
+    ProgressTable,
+    RunStatus,
+)
 
-RUNNING, STOPPED, DONE, DIED, UNKNOWN = "running", "stopped", "done", "died", "unknown"
+_RUNNING, _STOPPED, _DONE, DIED, _UNKNOWN = "running", "stopped", "done", "died", "unknown"
 """``died``: its process was killed or failed; ``unknown``: nothing was noted."""
 
 DEATHS = {
@@ -24,7 +31,7 @@ DEATHS = {
 """Columns that count deaths in a game: the cause that gives the colour, and what it is called."""
 
 
-class RunStrength(NamedTuple):
+class EloWithInterval(NamedTuple):
     """Elo on the ladder with its 95 % interval, and the number of duels."""
 
     elo: float
@@ -36,7 +43,7 @@ class RunStrength(NamedTuple):
         return f"{self.elo:.0f} ({self.low:.0f} to {self.high:.0f})"
 
 
-class WinRate(NamedTuple):
+class RungScore(NamedTuple):
     """The share of the points against a rung (a draw is half a win), with its 95 % interval."""
 
     rung: str
@@ -62,49 +69,49 @@ class Run:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.progress = Progress(path / CSV_FILE)
-        self._noted: RunFile | None = None
+        self.progress = ProgressTable(path / CSV_FILE)
+        self._noted: RunStatus | None = None
         self._held = False
-        self.look()
+        self.refresh()
 
     @property
     def name(self) -> str:
         """The folder's."""
         return self.path.resolve().name
 
-    def look(self) -> None:
+    def refresh(self) -> None:
         """Read what has been written since the last look."""
         # The lock first: a run that ends meanwhile has noted that before it lets go.
-        self._held = run_dir.is_held(self.path)
-        self._noted = RunFile.of(self.path)
-        self.progress.look()
+        self._held = run_dir.is_locked(self.path)
+        self._noted = RunStatus.of(self.path)
+        self.progress.refresh()
 
     @property
     def state(self) -> str:
-        """Whether it is `RUNNING`, `STOPPED` by a user, `DONE` or `DIED`."""
+        """Whether it is `_RUNNING`, `_STOPPED` by a user, `_DONE` or `DIED`."""
         if self._held and self.ended is None:  # its process may still write the report
-            return RUNNING
+            return _RUNNING
         if self._noted is None:
-            return UNKNOWN
+            return _UNKNOWN
         noted = self._noted.state
-        return noted if noted in (STOPPED, DONE) else DIED
+        return noted if noted in (_STOPPED, _DONE) else DIED
 
     @property
-    def why(self) -> str:
+    def reason(self) -> str:
         """What it died of, as far as that is known."""
         if self.state != DIED or self._noted is None:
             return ""
-        return self._noted.why or "its process was killed"
+        return self._noted.reason or "its process was killed"
 
     @property
     def settings(self) -> dict[str, str]:
         """All that was set, by name, as text."""
-        return run_dir.plain(self._noted.settings) if self._noted else {}
+        return run_dir.flatten_settings(self._noted.settings) if self._noted else {}
 
     @property
     def identity(self) -> dict[str, str]:
         """What was trained: algorithm, network, observation."""
-        return run_dir.plain(self._noted.identity) if self._noted else {}
+        return run_dir.flatten_settings(self._noted.identity) if self._noted else {}
 
     @property
     def versions(self) -> dict[str, str]:
@@ -114,7 +121,7 @@ class Run:
     @property
     def ended(self) -> float | None:
         """When its last process ended, in seconds since 1970."""
-        return self._noted.ended if self._noted else None
+        return self._noted.ended_at if self._noted else None
 
     @property
     def iterations(self) -> int:
@@ -132,9 +139,9 @@ class Run:
         return self._last("time_total_s")
 
     @property
-    def part(self) -> float | None:
+    def progress_fraction(self) -> float | None:
         """How much of what was planned is done, 0 to 1; None where that is not known."""
-        plan = self._noted.plan if self._noted else {}
+        plan = self._noted.stop_conditions if self._noted else {}
         parts = [
             done / wanted
             for done, wanted in (
@@ -150,8 +157,8 @@ class Run:
     @property
     def seconds_left(self) -> float | None:
         """How long a running run trains on, at its pace so far; None where that is not known."""
-        part = self.part
-        if self.state != RUNNING or not part:
+        part = self.progress_fraction
+        if self.state != _RUNNING or not part:
             return None
         return self.seconds * (1 - part) / part
 
@@ -161,16 +168,16 @@ class Run:
         return "elo" in self.progress.columns
 
     @property
-    def strength(self) -> RunStrength | None:
+    def strength(self) -> EloWithInterval | None:
         """Of the strongest weights, those that are kept and exported; None if not measured."""
         row = self._best_row()
         if row is None:
             return None
         columns = ("elo", "elo_low", "elo_high", "elo_games")
         elo, low, high, games = (self.progress.column(name)[row] for name in columns)
-        return RunStrength(elo, low, high, int(games))
+        return EloWithInterval(elo, low, high, int(games))
 
-    def win_rates(self) -> list[WinRate]:
+    def win_rates(self) -> list[RungScore]:
         """Of the strongest weights, against the rungs of the ladder that they met."""
         row = self._best_row()
         if row is None:
@@ -181,7 +188,7 @@ class Run:
             if rung == name or rung.endswith(("_low", "_high")) or math.isnan(numbers[row]):
                 continue
             low, high = (self.progress.column(name + end)[row] for end in ("_low", "_high"))
-            found.append(WinRate(rung, numbers[row], low, high))
+            found.append(RungScore(rung, numbers[row], low, high))
         return found
 
     def deaths(self) -> dict[str, Sequence[float]]:
@@ -191,7 +198,7 @@ class Run:
 
     def games(self) -> list[RecordedGame]:
         """Recorded games and checkpoints, the latest first."""
-        recorded = run_dir.recorded_games(self.path / GAMES)
+        recorded = run_dir.recorded_games(self.path / GAMES_DIR)
         kept = {
             int(path.name[-6:])
             for path in (self.path / "checkpoints").glob("checkpoint_[0-9]*")
@@ -212,8 +219,8 @@ class Run:
         return {
             "run": self.name,
             "state": self.state,
-            "why": self.why,
-            "part": self.part,
+            "why": self.reason,
+            "part": self.progress_fraction,
             "seconds_left": self.seconds_left,
             "iterations": self.iterations,
             "turns": self.turns,
@@ -242,12 +249,12 @@ class Runs:
         self.folder = folder
         self._known: dict[Path, Run] = {}
 
-    def look(self) -> list[Run]:
+    def refresh(self) -> list[Run]:
         """All of them, those that were written to last first."""
         found = {path.parent for name in (RUN_FILE, CSV_FILE) for path in self._files(name)}
         for path in list(self._known):
             if path in found:
-                self._known[path].look()
+                self._known[path].refresh()
             else:
                 del self._known[path]
         for path in found - set(self._known):
@@ -281,8 +288,8 @@ def _written(path: Path) -> float:
 
 def state(run: Run) -> str:
     """Its state, and how much of it is done."""
-    part = run.part
-    return run.state if part is None or run.state == DONE else f"{run.state} {100 * part:.0f} %"
+    part = run.progress_fraction
+    return run.state if part is None or run.state == _DONE else f"{run.state} {100 * part:.0f} %"
 
 
 def left(run: Run) -> str:
@@ -292,5 +299,5 @@ def left(run: Run) -> str:
     """
     seconds = run.seconds_left
     if seconds is None:
-        return "?" if run.state == RUNNING else "-"
+        return "?" if run.state == _RUNNING else "-"
     return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"

@@ -7,7 +7,7 @@ from pathlib import Path
 from flask import Flask
 from sqlalchemy.engine import Engine
 
-from battlesnake_server.arena.league_config import LeaguePlan
+from battlesnake_server.arena.league_config import LeagueConfig
 from battlesnake_server.web import (
     engine_api,
     games_page,
@@ -19,7 +19,7 @@ from battlesnake_server.web import (
     snake_page,
 )
 from battlesnake_server.web.context import Arena
-from battlesnake_server.web.game_manager import Hall
+from battlesnake_server.web.game_manager import GameManager
 from battlesnake_server.web.live_games import Broadcast
 from battlesnake_server.web.pages import application
 from battlesnake_server.web.roster import Roster
@@ -31,7 +31,7 @@ def create_app(
     broadcast: Broadcast,
     replays: Path,
     token: str | None = None,
-    league: LeaguePlan | None = None,
+    league: LeagueConfig | None = None,
 ) -> Flask:
     """The application over a database of results.
 
@@ -45,6 +45,6 @@ def create_app(
     app = application("Arena", *(part.blueprint for part in parts), token=token)
     replay_pages.mount(app, [replays])
     app.extensions["arena"] = Arena(
-        database, roster, broadcast, Hall(database, broadcast, replays), league
+        database, roster, broadcast, GameManager(database, broadcast, replays), league
     )
     return app

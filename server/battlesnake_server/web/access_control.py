@@ -13,12 +13,12 @@ from collections.abc import Collection
 
 from flask import Flask, Response, current_app, jsonify, redirect, request
 
-COOKIE = "arena"
-COOKIE_SECONDS = 30 * 24 * 3600
-MORE = "start or fetch games, steer, ask snakes and have games analysed"
-WITHOUT_TOKEN = (
+_COOKIE = "arena"
+_COOKIE_MAX_AGE_S = 30 * 24 * 3600
+_MORE = "start or fetch games, steer, ask snakes and have games analysed"
+_WITHOUT_TOKEN = (
     "looking is free, but only who opened the address with the token that was printed at the start "
-    f"may {MORE}"
+    f"may {_MORE}"
 )
 
 
@@ -39,38 +39,38 @@ def token_for(host: str, names: Collection[str] = ()) -> str | None:
     return None if is_loopback(host) and not names else secrets.token_urlsafe(16)
 
 
-def invitation(address: str, token: str) -> str:
+def access_hint(address: str, token: str) -> str:
     """The line that shows the operator what to pass on."""
-    return f"who opens {address}?token={token} may {MORE}; everyone else may look\n"
+    return f"who opens {address}?token={token} may {_MORE}; everyone else may look\n"
 
 
-def guard(app: Flask, token: str | None) -> None:
+def require_token(app: Flask, token: str | None) -> None:
     """Let only those with ``token`` do more than look; None: everyone."""
     app.config["TOKEN"] = token
-    app.before_request(_let_in)
-    app.context_processor(lambda: {"may_act": may_act()})
+    app.before_request(_check_request)
+    app.context_processor(lambda: {"may_act": is_authorized()})
 
 
-def may_act() -> bool:
+def is_authorized() -> bool:
     """Whether who sent the current request may do more than look."""
     token = current_app.config["TOKEN"]
-    return token is None or _same(request.cookies.get(COOKIE, ""), token)
+    return token is None or _same(request.cookies.get(_COOKIE, ""), token)
 
 
-def _let_in() -> Response | tuple[Response, int] | None:
+def _check_request() -> Response | tuple[Response, int] | None:
     token = current_app.config["TOKEN"]
     if token is None:
         return None
     if request.method in ("GET", "HEAD", "OPTIONS"):
-        return _hand_out(token) if _same(request.args.get("token", ""), token) else None
-    return None if may_act() else (jsonify(error=WITHOUT_TOKEN), 403)
+        return _set_token_cookie(token) if _same(request.args.get("token", ""), token) else None
+    return None if is_authorized() else (jsonify(error=_WITHOUT_TOKEN), 403)
 
 
-def _hand_out(token: str) -> Response:
+def _set_token_cookie(token: str) -> Response:
     """The page without the token in its address, and the token as a cookie."""
     response: Response = redirect(request.path)  # type: ignore[assignment]
     response.set_cookie(
-        COOKIE, token, max_age=COOKIE_SECONDS, httponly=True, samesite="Strict", path="/"
+        _COOKIE, token, max_age=_COOKIE_MAX_AGE_S, httponly=True, samesite="Strict", path="/"
     )
     return response
 

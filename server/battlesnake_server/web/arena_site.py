@@ -10,11 +10,11 @@ from sqlalchemy.engine import Engine
 
 from battlesnake_gym.boards.board import Board
 from battlesnake_gym.replays.replay import Turn
-from battlesnake_server.address_policy import listen
-from battlesnake_server.arena.league_config import LeaguePlan
+from battlesnake_server.address_policy import open_listener
+from battlesnake_server.arena.league_config import LeagueConfig
 from battlesnake_server.http.page_server import PageServer
 from battlesnake_server.web import create_app
-from battlesnake_server.web.access_control import invitation, token_for
+from battlesnake_server.web.access_control import access_hint, token_for
 from battlesnake_server.web.live_games import Broadcast
 from battlesnake_server.web.roster import Roster
 
@@ -41,24 +41,24 @@ class Site:
         names: Iterable[str] = (),
         *,
         token: str | None = None,
-        league: LeaguePlan | None = None,
+        league: LeagueConfig | None = None,
     ) -> None:
         names = list(names)
         token = token or token_for(host, names)
         self._broadcast = Broadcast()
         self._app = create_app(database, roster, self._broadcast, replays, token, league)
-        listener = listen(host, port)
+        listener = open_listener(host, port)
         self._server = PageServer(self._app, listener, names=[host, *names], threads=THREADS)
         shown = f"[{host}]" if ":" in host else host
         self.address = f"http://{shown}:{self._server.port}/"
         self._server.start()
         sys.stderr.write(f"the arena is open at {self.address}  (Ctrl+C ends)\n")
         if token is not None:
-            sys.stderr.write(invitation(self.address, token))
+            sys.stderr.write(access_hint(self.address, token))
         sys.stderr.flush()
 
     def announce(self, game_id: str, news: Board | Turn | None) -> None:
-        """Show a game while it is played; see `tournament.Announce`."""
+        """Show a game while it is played; see `tournament.OnGameEvent`."""
         self._broadcast.announce(game_id, news)
 
     def wait(self) -> None:

@@ -8,8 +8,8 @@ from typing import cast
 from flask import current_app
 from sqlalchemy.engine import Engine
 
-from battlesnake_server.arena.league_config import LeaguePlan
-from battlesnake_server.web.game_manager import Hall
+from battlesnake_server.arena.league_config import LeagueConfig
+from battlesnake_server.web.game_manager import GameManager
 from battlesnake_server.web.live_games import Broadcast
 from battlesnake_server.web.roster import Roster
 
@@ -23,8 +23,8 @@ class Arena:
     database: Engine
     roster: Roster
     broadcast: Broadcast
-    hall: Hall
-    league: LeaguePlan | None
+    hall: GameManager
+    league: LeagueConfig | None
 
 
 def arena() -> Arena:

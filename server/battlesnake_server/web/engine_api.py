@@ -14,11 +14,11 @@ from battlesnake_gym.draw import customization
 from battlesnake_gym.replays.replay import ReplayError
 from battlesnake_gym.rules import RULESETS
 from battlesnake_gym.rules.state import Point, Snake
-from battlesnake_server.web.games_page import MissingError, course
-from battlesnake_server.web.live_games import Course
-from battlesnake_server.web.pages import number, refusal
+from battlesnake_server.web.games_page import GameNotFoundError, load_timeline
+from battlesnake_server.web.live_games import GameTimeline
+from battlesnake_server.web.pages import error_response, number
 
-MOST_FRAMES = 1000
+_MOST_FRAMES = 1000
 """Frames that one answer holds at most."""
 
 blueprint = Blueprint("engine", __name__)
@@ -28,9 +28,9 @@ blueprint = Blueprint("engine", __name__)
 def game(game_id: str) -> Response:
     """What stays the same during the game, and whether it is over."""
     try:
-        found = course(game_id)
-    except (MissingError, ReplayError) as error:
-        return refusal(error, 404)
+        found = load_timeline(game_id)
+    except (GameNotFoundError, ReplayError) as error:
+        return error_response(error, 404)
     return jsonify(Game=describe(found), LastFrame=frame(found.boards[-1]))
 
 
@@ -38,17 +38,17 @@ def game(game_id: str) -> Response:
 def frames(game_id: str) -> Response:
     """The frames from ``?offset=`` on (below 0: from the end), at most ``?limit=``."""
     try:
-        boards = course(game_id).boards[:]
-    except (MissingError, ReplayError) as error:
-        return refusal(error, 404)
+        boards = load_timeline(game_id).boards[:]
+    except (GameNotFoundError, ReplayError) as error:
+        return error_response(error, 404)
     offset = number("offset", 0, least=-len(boards))
-    limit = number("limit", 100, most=MOST_FRAMES)
+    limit = number("limit", 100, most=_MOST_FRAMES)
     start = max(0, len(boards) + offset) if offset < 0 else offset
     shown = boards[start : start + limit]
     return jsonify(count=len(shown), frames=[frame(board) for board in shown])
 
 
-def describe(found: Course) -> dict[str, Any]:
+def describe(found: GameTimeline) -> dict[str, Any]:
     """The ``Game`` object."""
     board = found.boards[0]
     game, settings = board.game, board.game.settings
@@ -80,7 +80,7 @@ def frame(board: Board) -> dict[str, Any]:
         "Turn": board.turn,
         "Snakes": [
             _snake(snake, colour)
-            for snake, colour in zip(board.snakes, customization.colours(board.snakes), strict=True)
+            for snake, colour in zip(board.snakes, customization.colors(board.snakes), strict=True)
         ],
         "Food": _points(board.food),
         "Hazards": _points(board.hazards),

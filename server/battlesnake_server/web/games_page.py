@@ -21,26 +21,26 @@ from battlesnake_server.replay_viewer.what_if import WhatIfBusyError
 from battlesnake_server.web import pages
 from battlesnake_server.web.context import arena
 from battlesnake_server.web.leaderboard import ENDINGS, asked_tournament, tournaments
-from battlesnake_server.web.live_games import Course, recorded
-from battlesnake_server.web.pages import missing, number, refusal
+from battlesnake_server.web.live_games import GameTimeline, recorded
+from battlesnake_server.web.pages import error_response, missing, number
 
 PER_PAGE = 24
-WAIT = 20.0
+_WAIT = 20.0
 """Seconds after which a page that waits for a turn is answered without one."""
 
-GOOD, LOOKED_AT = 30, 8
+_MIN_FEATURED_TURNS, _FEATURED_CANDIDATES = 30, 8
 """Turns of a game worth showing where none is on; games of which one may still have its replay."""
 
-MOST_WAITING = 12
+_MOST_WAITING = 12
 """Requests that wait for a turn at a time; others get the state of the game at once."""
 
-_waiting = threading.BoundedSemaphore(MOST_WAITING)
+_waiting = threading.BoundedSemaphore(_MOST_WAITING)
 
 blueprint = Blueprint("games", __name__)
 
 
 @dataclass(frozen=True, slots=True)
-class PlayerPart:
+class CardPlayer:
     """One snake of a game in the list."""
 
     name: str
@@ -57,41 +57,43 @@ class GameCard:
     """
 
     uuid: str
-    players: list[PlayerPart]
+    players: list[CardPlayer]
     turns: int
     draw: bool
     kept: bool
     when: str
 
 
-class MissingError(LookupError):
+class GameNotFoundError(LookupError):
     """There is no such game, or its replay was not kept."""
 
 
-def course(game_id: str) -> Course:
-    """A game by its id, live or recorded; raises `MissingError`, or `ReplayError` if damaged."""
+def load_timeline(game_id: str) -> GameTimeline:
+    """A game by its id, live or recorded; raises `GameNotFoundError`, or `ReplayError` if damaged."""
     live = arena().broadcast.find(game_id)
     if live is not None:
         return live
-    return recorded(kept(game_id))
+    return recorded(stored_replay(game_id))
 
 
-def kept(game_id: str) -> Path:
-    """The file of a game that was played; raises `MissingError`."""
+def stored_replay(game_id: str) -> Path:
+    """The file of a game that was played; raises `GameNotFoundError`."""
     with Session(arena().database) as session:
         row = session.scalar(select(StoredGame).where(StoredGame.uuid == game_id))
     if row is None:
-        raise MissingError(f"there is no game {game_id!r} in this arena")
+        raise GameNotFoundError(f"there is no game {game_id!r} in this arena")
     if row.replay is None:
-        raise MissingError("this game was played without --replays; only its result is known")
+        raise GameNotFoundError("this game was played without --replays; only its result is known")
     try:
         with Path(row.replay).open():
             return Path(row.replay)
     except OSError as error:
-        raise MissingError(f"the replay {row.replay} cannot be read: {error.strerror}") from error
+        raise GameNotFoundError(
+            f"the replay {row.replay} cannot be read: {error.strerror}"
+        ) from error
 
 
-RESULTS = {"won": "won", "drawn": "a draw"}
+_RESULTS = {"won": "won", "drawn": "a draw"}
 """Endings of a game that are not causes of a death."""
 
 
@@ -117,7 +119,7 @@ def index() -> str:
     return render_template(
         "arena_games.html",
         cards=cards, total=total, page=page, pages=pages, asked=asked, choices=tournaments(),
-        names=names, endings=RESULTS | ENDINGS, wrong=wrong, narrowed=bool(wanted),
+        names=names, endings=_RESULTS | ENDINGS, wrong=wrong, narrowed=bool(wanted),
     )  # fmt: skip
 
 
@@ -160,8 +162,8 @@ def _with(*conditions: ColumnElement[bool]) -> ColumnElement[bool]:
 @blueprint.get("/live")
 def live() -> str:
     """The games that are being played now; where none is, the last good one of those kept."""
-    kept = select(StoredGame).where(StoredGame.replay.is_not(None)).limit(LOOKED_AT)
-    good = StoredGame.finished & (StoredGame.turns >= GOOD)
+    kept = select(StoredGame).where(StoredGame.replay.is_not(None)).limit(_FEATURED_CANDIDATES)
+    good = StoredGame.finished & (StoredGame.turns >= _MIN_FEATURED_TURNS)
     with Session(arena().database) as session:
         games = session.scalars(kept.order_by(good.desc(), StoredGame.id.desc())).all()
         there = [game.uuid for game in games if game.replay and Path(game.replay).is_file()]
@@ -186,8 +188,8 @@ def live_json() -> Response:
 def show(game_id: str) -> str | tuple[str, int]:
     """The page that plays one game, while it is on or afterwards; with ``?key=`` a seat in it."""
     try:
-        course(game_id)
-    except (MissingError, ReplayError) as error:
+        load_timeline(game_id)
+    except (GameNotFoundError, ReplayError) as error:
         return missing(str(error))
     key = request.args.get("key", "")
     hall = arena().hall
@@ -195,7 +197,7 @@ def show(game_id: str) -> str | tuple[str, int]:
         "arena_game.html",
         game_id=game_id,
         key=key if hall.human(game_id, key) else "",
-        can_stop=hall.plays(game_id),
+        can_stop=hall.is_running(game_id),
     )
 
 
@@ -204,17 +206,17 @@ def data(game_id: str) -> Response:
     """The game's frames from the index ``?since=`` on; ``?wait`` waits until there are more."""
     since = number("since", 0)
     try:
-        path = None if arena().broadcast.find(game_id) else kept(game_id)
+        path = None if arena().broadcast.find(game_id) else stored_replay(game_id)
         if path is not None and (piece := frame_stream.answer(path)) is not None:
             return piece
-        found = course(game_id)
-    except MissingError as error:
-        return refusal(error, 404)
+        found = load_timeline(game_id)
+    except GameNotFoundError as error:
+        return error_response(error, 404)
     except ReplayError as error:
-        return refusal(error, 422)
+        return error_response(error, 422)
     if "wait" in request.args and _waiting.acquire(blocking=False):
         try:
-            found.wait(since + 1, WAIT)
+            found.wait(since + 1, _WAIT)
         finally:
             _waiting.release()
     return jsonify(found.data(min(since, len(found.boards) - 1)))
@@ -224,9 +226,9 @@ def data(game_id: str) -> Response:
 def last(game_id: str) -> Response:
     """The position in which the game ended, for small pictures."""
     try:
-        board = course(game_id).boards[-1]
-    except (MissingError, ReplayError) as error:
-        return refusal(error, 404)
+        board = load_timeline(game_id).boards[-1]
+    except (GameNotFoundError, ReplayError) as error:
+        return error_response(error, 404)
     return jsonify({**replay_json.header(board), "frame": replay_json.frame(board)})
 
 
@@ -234,19 +236,19 @@ def last(game_id: str) -> Response:
 def position(game_id: str, turn: int, form: str) -> Response:
     """One position, in the forms of `battlesnake_server.replay_viewer.position_formats.answer`."""
     try:
-        return position_formats.answer(course(game_id).at(turn), form)
-    except (MissingError, ValueError) as error:
-        return refusal(error, 404)
+        return position_formats.answer(load_timeline(game_id).at(turn), form)
+    except (GameNotFoundError, ValueError) as error:
+        return error_response(error, 404)
     except WhatIfBusyError as error:
-        return refusal(error, 503)
+        return error_response(error, 503)
 
 
 @blueprint.get("/game/<game_id>/analysis")
 def analysis(game_id: str) -> Response:
     """How far the game is analysed, and what was found from the ``?since=``-th turn on."""
     try:
-        return pages.analysis(kept(game_id))
-    except MissingError as error:
+        return pages.analysis(stored_replay(game_id))
+    except GameNotFoundError as error:
         return jsonify(state="unkept", error=str(error), done=0, turns=[])
 
 
@@ -254,14 +256,14 @@ def analysis(game_id: str) -> Response:
 def analyse(game_id: str) -> Response:
     """Have the game analysed, in the background."""
     try:
-        return pages.analyse(kept(game_id))
-    except MissingError as error:
-        return refusal(error, 404)
+        return pages.analyse(stored_replay(game_id))
+    except GameNotFoundError as error:
+        return error_response(error, 404)
 
 
 def _card(game: StoredGame) -> GameCard:
     players = [
-        PlayerPart(seat.snake, PALETTE[seat.seat % len(PALETTE)], seat.won,
+        CardPlayer(seat.snake, PALETTE[seat.seat % len(PALETTE)], seat.won,
                bool(seat.cause))
         for seat in game.seats
     ]  # fmt: skip

@@ -6,13 +6,13 @@ import asyncio
 import time
 
 from battlesnake_gym.rules import OFFSETS
-from battlesnake_server.arena.players import Answer, Body
+from battlesnake_server.arena.players import Body, MoveResponse
 
-PATIENCE = 120.0
+_KEY_TIMEOUT_S = 120.0
 """Seconds that a game waits for a key; a player who has left goes straight on, until the end."""
 
 
-class HumanPlayer:
+class KeyboardPlayer:
     """Goes where the last key said, else straight on.
 
     ``pace`` is the seconds of a turn; 0 waits for a key, as long as the player is there. `press`
@@ -43,7 +43,7 @@ class HumanPlayer:
         self.press(self._last)
         self._gone = True
 
-    async def introduce(self) -> dict[str, str]:
+    async def fetch_customization(self) -> dict[str, str]:
         """Human snakes have no looks of their own."""
         return {}
 
@@ -55,7 +55,7 @@ class HumanPlayer:
     async def end(self, body: Body) -> None:
         """Nothing to clear away."""
 
-    async def move(self, body: Body) -> Answer:
+    async def move(self, body: Body) -> MoveResponse:
         """The key of this turn, or straight on."""
         began = time.perf_counter()
         await self._listen(body)
@@ -64,7 +64,7 @@ class HumanPlayer:
         if wanted is None or _turns_back(wanted, body):
             wanted = self._last
         self._last = wanted
-        return Answer(wanted, 1000 * (time.perf_counter() - began))
+        return MoveResponse(wanted, 1000 * (time.perf_counter() - began))
 
     async def _listen(self, body: Body) -> None:
         if self._pace:
@@ -76,7 +76,7 @@ class HumanPlayer:
         while (self._wanted is None or _turns_back(self._wanted, body)) and not self._gone:
             self._asked.clear()
             try:
-                await asyncio.wait_for(self._asked.wait(), PATIENCE)
+                await asyncio.wait_for(self._asked.wait(), _KEY_TIMEOUT_S)
             except TimeoutError:
                 self._gone = True
 

@@ -15,7 +15,7 @@ from sqlalchemy.engine import Engine
 from sqlalchemy.orm import Session, selectinload
 
 from battlesnake_server.arena.database import StoredGame, Tournament
-from battlesnake_server.arena.results import ALIVE, History, StandingLine, Standings, to_json
+from battlesnake_server.arena.results import ALIVE, History, Standings, StandingsRow, to_json
 from battlesnake_server.web.context import arena
 from battlesnake_server.web.game_manager import SETUP
 from battlesnake_server.web.pages import number
@@ -35,7 +35,7 @@ ENDINGS = {
 
 
 @dataclass(frozen=True, slots=True)
-class BoardChoice:
+class TournamentOption:
     """A tournament that can be looked at; not ``scheduled`` are the games that people started."""
 
     id: int
@@ -77,7 +77,7 @@ def asked_tournament() -> int | None:
     return number("tournament", 0)
 
 
-def tournaments() -> list[BoardChoice]:
+def tournaments() -> list[TournamentOption]:
     """All that have games, the latest first."""
     with Session(arena().database) as session:
         rows = session.execute(
@@ -85,7 +85,7 @@ def tournaments() -> list[BoardChoice]:
             .order_by(Tournament.id.desc())
         )  # fmt: skip
         return [
-            BoardChoice(
+            TournamentOption(
                 row.id,
                 title(row.setup),
                 games,
@@ -109,26 +109,26 @@ def title(setup: dict[str, object]) -> str:
     return f"{names}{more} · {setup.get('ruleset')} {setup.get('width')}x{setup.get('height')}"
 
 
-def standings(tournament: int | None) -> Sequence[StandingLine]:
+def standings(tournament: int | None) -> Sequence[StandingsRow]:
     """The results of a tournament, or of all games (None), the best rated first."""
     return _kept(arena().database, tournament).lines()
 
 
-def history(snake: str, tournament: int | None) -> tuple[StandingLine, History] | None:
+def history(snake: str, tournament: int | None) -> tuple[StandingsRow, History] | None:
     """The results of one snake's games; None for one without games."""
     return _kept(arena().database, tournament).of(snake)
 
 
 @functools.lru_cache(maxsize=16)
-def _kept(database: Engine, tournament: int | None) -> Growing:
-    return Growing(database, tournament)
+def _kept(database: Engine, tournament: int | None) -> IncrementalStandings:
+    return IncrementalStandings(database, tournament)
 
 
-MOST_AT_ONCE = 500
+_MAX_GAMES_PER_QUERY = 500
 """Games that are read from the database in one piece."""
 
 
-class Growing:
+class IncrementalStandings:
     """The standings of a tournament (None: of all games), for which new games alone are read."""
 
     def __init__(self, database: Engine, tournament: int | None) -> None:
@@ -137,15 +137,15 @@ class Growing:
         self._lock = threading.Lock()
         self._standings = Standings()
         self._latest = 0
-        self._lines: Sequence[StandingLine] = ()
+        self._lines: Sequence[StandingsRow] = ()
 
-    def lines(self) -> Sequence[StandingLine]:
+    def lines(self) -> Sequence[StandingsRow]:
         """As `Standings.lines`, of the games that there are now."""
         with self._lock:
             self._grow()
             return self._lines
 
-    def of(self, snake: str) -> tuple[StandingLine, History] | None:
+    def of(self, snake: str) -> tuple[StandingsRow, History] | None:
         """The results of one snake, and what they came from; None for one without games."""
         with self._lock:
             self._grow()
@@ -179,14 +179,14 @@ class Growing:
             select(StoredGame)
             .where(StoredGame.id > self._latest)
             .order_by(StoredGame.id)
-            .limit(MOST_AT_ONCE)
+            .limit(_MAX_GAMES_PER_QUERY)
         )
         if self._tournament is not None:
             query = query.where(StoredGame.tournament_id == self._tournament)
         return query.options(selectinload(StoredGame.seats))
 
 
-def _span(lines: Sequence[StandingLine]) -> tuple[float, float]:
+def _span(lines: Sequence[StandingsRow]) -> tuple[float, float]:
     """The lowest and the highest rating that the intervals reach."""
     low = min((line.rating.low for line in lines), default=0.0)
     high = max((line.rating.high for line in lines), default=1.0)

@@ -9,30 +9,30 @@ from flask import Blueprint, Response, jsonify, render_template
 from sqlalchemy.orm import Session
 
 from battlesnake_gym.boards import json_fields
-from battlesnake_gym.boards.json_fields import BoardError, shown
+from battlesnake_gym.boards.json_fields import BoardError, format_value
 from battlesnake_server.arena.database import LeagueSnake
-from battlesnake_server.arena.league import Season, bench, end_season, notes, seasons
-from battlesnake_server.arena.league_config import LeaguePlan
-from battlesnake_server.arena.results import StandingLine
+from battlesnake_server.arena.league import Season, end_season, league_rows, seasons, set_benched
+from battlesnake_server.arena.league_config import LeagueConfig
+from battlesnake_server.arena.results import StandingsRow
 from battlesnake_server.web.context import arena
 from battlesnake_server.web.leaderboard import standings
-from battlesnake_server.web.pages import body, refusal
+from battlesnake_server.web.pages import body, error_response
 
 blueprint = Blueprint("league", __name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class LeagueRow:
     """A snake of the league: its results in the season, if any, and how it is."""
 
     name: str
-    line: StandingLine | None
+    line: StandingsRow | None
     state: str
     why: str
     benched: bool
 
 
-def _plan() -> LeaguePlan:
+def _plan() -> LeagueConfig:
     plan = arena().league
     assert plan is not None  # who registers the blueprint has one
     return plan
@@ -84,13 +84,13 @@ def bench_one() -> Response:
         snake = json_fields.string(asked, "snake", "")
         benched = asked.get("benched")
         if not isinstance(benched, bool):
-            raise BoardError(f"benched must be true or false, got {shown(benched)}")
+            raise BoardError(f"benched must be true or false, got {format_value(benched)}")
         if snake not in {member.name for member in plan.members}:
-            raise BoardError(f"snake: {shown(snake)} is not in this league")
+            raise BoardError(f"snake: {format_value(snake)} is not in this league")
     except BoardError as error:
-        return refusal(error)
+        return error_response(error)
     with Session(arena().database) as session:
-        bench(session, plan.name, snake, benched, _now())
+        set_benched(session, plan.name, snake, benched, _now())
     return jsonify(snake=snake, benched=benched)
 
 
@@ -101,34 +101,34 @@ def next_season() -> Response:
     try:
         body()
     except BoardError as error:
-        return refusal(error)
+        return error_response(error)
     with Session(arena().database) as session:
         if not seasons(session, plan.name):
-            return refusal("no season has begun", 409)
+            return error_response("no season has begun", 409)
         end_season(session, plan.name, _now())
     return jsonify(ended=True)
 
 
-def _table(season: Season | None) -> list[Standing]:
+def _table(season: Season | None) -> list[LeagueRow]:
     """All snakes of the league's file, the best rated first, then those without a game."""
     plan = _plan()
     lines = {} if season is None else {line.snake: line for line in standings(season.tournament)}
     with Session(arena().database) as session:
-        noted = notes(session, plan.name)
+        noted = league_rows(session, plan.name)
         names = [member.name for member in plan.members]
         places = {name: place for place, name in enumerate(lines)}
         names.sort(key=lambda name: places.get(name, len(places)))
         return [_standing(name, lines.get(name), noted.get(name)) for name in names]
 
 
-def _standing(name: str, line: StandingLine | None, row: LeagueSnake | None) -> Standing:
+def _standing(name: str, line: StandingsRow | None, row: LeagueSnake | None) -> LeagueRow:
     if row is None:
-        return Standing(name, line, "plays", "", False)
+        return LeagueRow(name, line, "plays", "", False)
     if row.benched:
-        return Standing(name, line, "benched", "", True)
-    if row.rests_until is None:
-        return Standing(name, line, "plays", "", False)
-    return Standing(name, line, f"rests until {row.rests_until:%H:%M} UTC", row.why, False)
+        return LeagueRow(name, line, "benched", "", True)
+    if row.cooldown_until is None:
+        return LeagueRow(name, line, "plays", "", False)
+    return LeagueRow(name, line, f"rests until {row.cooldown_until:%H:%M} UTC", row.reason, False)
 
 
 def _now() -> datetime:

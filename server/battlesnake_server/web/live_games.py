@@ -12,11 +12,11 @@ from battlesnake_gym.boards.board import Board
 from battlesnake_gym.replays.replay import Replay, Turn
 from battlesnake_server import replay_json
 
-KEPT_AFTER_THE_END = 16
+NUM_FINISHED_KEPT = 16
 """Games that are over and stay in memory, until the database has them for sure."""
 
 
-class Course:
+class GameTimeline:
     """One game from its first position to its latest; grows while it is played.
 
     ``boards`` are its positions, ``turns`` what happened between them.
@@ -98,7 +98,7 @@ class Broadcast:
     """The games that are being played, by id, and the last ones that were."""
 
     def __init__(self) -> None:
-        self._courses: dict[str, Course] = {}
+        self._courses: dict[str, GameTimeline] = {}
         self._lock = threading.Lock()
 
     def announce(self, game_id: str, news: Board | Turn | None) -> None:
@@ -106,7 +106,7 @@ class Broadcast:
         if isinstance(news, Board):
             with self._lock:
                 self._forget_old()
-                self._courses[game_id] = Course(news)
+                self._courses[game_id] = GameTimeline(news)
             return
         course = self.find(game_id)
         if course is None:
@@ -116,12 +116,12 @@ class Broadcast:
         else:
             course.add(news)
 
-    def find(self, game_id: str) -> Course | None:
+    def find(self, game_id: str) -> GameTimeline | None:
         """The game with this id, if it is or was on lately."""
         with self._lock:
             return self._courses.get(game_id)
 
-    def running(self) -> list[tuple[str, Course]]:
+    def running(self) -> list[tuple[str, GameTimeline]]:
         """The games that are on now, the latest first."""
         with self._lock:
             on = [(game_id, course) for game_id, course in self._courses.items() if not course.over]
@@ -134,18 +134,18 @@ class Broadcast:
 
     def _forget_old(self) -> None:
         over = [game_id for game_id, course in self._courses.items() if course.over]
-        for game_id in over[:-KEPT_AFTER_THE_END]:
+        for game_id in over[:-NUM_FINISHED_KEPT]:
             del self._courses[game_id]
 
 
-def recorded(path: Path) -> Course:
+def recorded(path: Path) -> GameTimeline:
     """The game in a replay file; raises `ReplayError` or ``OSError`` where it cannot be read."""
     status = path.stat()
     return _recorded(path, status.st_mtime, status.st_size)
 
 
 @functools.lru_cache(maxsize=32)
-def _recorded(path: Path, modified: float, size: int) -> Course:
+def _recorded(path: Path, modified: float, size: int) -> GameTimeline:
     """``modified`` and ``size`` let a changed file be read again."""
     replay = Replay.load(path)
-    return Course(replay.first, replay.turns, over=True)
+    return GameTimeline(replay.first, replay.turns, over=True)

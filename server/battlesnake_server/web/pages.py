@@ -19,20 +19,20 @@ from flask import Blueprint, Flask, Response, current_app, jsonify, render_templ
 from werkzeug.exceptions import HTTPException, NotFound
 
 from battlesnake_gym.boards.json_fields import BoardError
-from battlesnake_server.http.page_server import LARGEST_REQUEST, PageServer
-from battlesnake_server.replay_viewer.analysis_queue import Analyses, BusyError
+from battlesnake_server.http.page_server import MAX_REQUEST_BYTES, PageServer
+from battlesnake_server.replay_viewer.analysis_queue import AnalysisQueue, BusyError
 from battlesnake_server.web import access_control
 
-LEAST = 1024
+_MIN_COMPRESSED_BYTES = 1024
 """Bytes of an answer below which compressing is not worth it."""
 
-COMPRESSED = ("text/", "application/json", "application/javascript", "image/svg+xml")
+_COMPRESSED = ("text/", "application/json", "application/javascript", "image/svg+xml")
 
-MOST = 2**31 - 1
+_MAX_QUERY_INT = 2**31 - 1
 """The largest number that an address may hold: what every database takes for an id."""
 
 
-NAVIGATION = (
+_NAVIGATION = (
     ("league.index", "League"),
     ("leaderboard.index", "Leaderboard"),
     ("games.live", "Live"),
@@ -51,20 +51,20 @@ def application(brand: str, *parts: Blueprint, token: str | None = None) -> Flas
     ``brand`` is what it is called. With a ``token`` only who has it may do more than look.
     """
     app = Flask("battlesnake_server")  # whose folders hold the templates and the board component
-    app.config["MAX_CONTENT_LENGTH"] = LARGEST_REQUEST
-    app.extensions["analyses"] = Analyses()
+    app.config["MAX_CONTENT_LENGTH"] = MAX_REQUEST_BYTES
+    app.extensions["analyses"] = AnalysisQueue()
     for part in parts:
         app.register_blueprint(part)
     app.context_processor(lambda: {"brand": brand, "navigation": _navigation()})
     app.register_error_handler(404, _not_found)
-    access_control.guard(app, token)
-    app.after_request(_keep_to_this_server)
+    access_control.require_token(app, token)
+    app.after_request(_set_security_headers)
     app.after_request(_compress)
     return app
 
 
 def _navigation() -> list[tuple[str, str]]:
-    return [page for page in NAVIGATION if page[0] in current_app.view_functions]
+    return [page for page in _NAVIGATION if page[0] in current_app.view_functions]
 
 
 def _not_found(error: NotFound) -> tuple[str, int]:
@@ -78,7 +78,7 @@ def missing(why: str) -> tuple[str, int]:
     return render_template("missing.html", why=why), 404
 
 
-def _keep_to_this_server(response: Response) -> Response:
+def _set_security_headers(response: Response) -> Response:
     """Let browsers refuse anything that these pages do not hold themselves."""
     kinds = ("script", "style", "img", "connect")
     sources = "; ".join(f"{kind}-src 'self'" for kind in kinds)
@@ -96,14 +96,14 @@ def _compress(response: Response) -> Response:
     """The response, compressed where its kind, its size and its receiver allow that."""
     if (
         response.status_code != 200
-        or not (response.mimetype or "").startswith(COMPRESSED)
+        or not (response.mimetype or "").startswith(_COMPRESSED)
         or "Content-Encoding" in response.headers
         or request.accept_encodings["gzip"] <= 0
     ):
         return response
     response.direct_passthrough = False
     content = response.get_data()
-    if len(content) >= LEAST:
+    if len(content) >= _MIN_COMPRESSED_BYTES:
         response.set_data(gzip.compress(content, 6, mtime=0))
         response.headers["Content-Encoding"] = "gzip"
         response.headers["Vary"] = "Accept-Encoding"
@@ -126,26 +126,26 @@ def body() -> dict[str, Any]:
     return sent
 
 
-def number(name: str, usual: int, *, least: int = 0, most: int = MOST) -> int:
+def number(name: str, usual: int, *, least: int = 0, most: int = _MAX_QUERY_INT) -> int:
     """The whole number ``?name=`` of the current request, brought into its bounds."""
     return min(max(least, request.args.get(name, usual, int)), most)
 
 
-def refusal(error: Exception | str, status: int = 400) -> Response:
+def error_response(error: Exception | str, status: int = 400) -> Response:
     """An answer that says what was wrong, as JSON for the page's scripts."""
     response = jsonify(error=str(error))
     response.status_code = status
     return response
 
 
-def analyses() -> Analyses:
+def analyses() -> AnalysisQueue:
     """Who looks into the games of the current application."""
-    return cast(Analyses, current_app.extensions["analyses"])
+    return cast(AnalysisQueue, current_app.extensions["analyses"])
 
 
 def analysis(game: Path) -> Response:
     """How far a game is analysed, and what was found from the ``?since=``-th turn on."""
-    return jsonify(analyses().tell(game, number("since", 0)))
+    return jsonify(analyses().status_json(game, number("since", 0)))
 
 
 def analyse(game: Path) -> Response:
@@ -154,10 +154,10 @@ def analyse(game: Path) -> Response:
         body()
         analyses().start(game)
     except BoardError as error:
-        return refusal(error)
+        return error_response(error)
     except BusyError as error:
-        return refusal(error, 503)
-    return jsonify(analyses().tell(game))
+        return error_response(error, 503)
+    return jsonify(analyses().status_json(game))
 
 
 def show(
@@ -182,7 +182,7 @@ def show(
         with contextlib.suppress(KeyboardInterrupt):  # the end, from the first line on
             sys.stdout.write(f"{what} at {address}  (Ctrl+C ends)\n")
             if (token := app.config["TOKEN"]) is not None:
-                sys.stdout.write(access_control.invitation(address, token))
+                sys.stdout.write(access_control.access_hint(address, token))
             sys.stdout.flush()
             if open_browser:
                 webbrowser.open(address)

@@ -14,22 +14,22 @@ from flask import Blueprint, Response, jsonify, render_template, request
 from battlesnake_gym import rules
 from battlesnake_gym.boards import json_fields
 from battlesnake_gym.boards.board import Board
-from battlesnake_gym.boards.json_fields import BoardError, shown
+from battlesnake_gym.boards.json_fields import BoardError, format_value
 from battlesnake_gym.replays.replay import ReplayError
 from battlesnake_gym.rules import MAX_HEALTH, MOVES, Snake
 from battlesnake_heuristics.analysis import scenarios
 from battlesnake_heuristics.analysis.scenarios import Scenario
 from battlesnake_server import replay_json
 from battlesnake_server.web.context import arena
-from battlesnake_server.web.games_page import MissingError, course
-from battlesnake_server.web.pages import body, missing, number, refusal
-from battlesnake_server.web.roster import ask
+from battlesnake_server.web.games_page import GameNotFoundError, load_timeline
+from battlesnake_server.web.pages import body, error_response, missing, number
+from battlesnake_server.web.roster import request_decision
 
 blueprint = Blueprint("lab", __name__)
 
-LARGEST_SIDE = 25
-MOST_SNAKES = 16
-LONGEST_THOUGHT = 5000
+_MAX_EDITOR_BOARD_SIZE = 25
+_MAX_EDITOR_SNAKES = 16
+_MAX_THINKING_MS = 5000
 """Milliseconds that an asked snake may be given."""
 
 _asking = threading.BoundedSemaphore(4)
@@ -58,7 +58,7 @@ def index() -> str | tuple[str, int]:
     """The editor, with an example or a ``?game=`` at ``?turn=`` as the snake ``?you=`` saw it."""
     try:
         board = _asked_board()
-    except (MissingError, ReplayError, ValueError) as error:
+    except (GameNotFoundError, ReplayError, ValueError) as error:
         return missing(str(error))
     return render_template(
         "arena_lab.html",
@@ -75,7 +75,7 @@ def shipped(number: int) -> Response:
     """A scenario that comes with the project, as the editor reads it."""
     known = _shipped()
     if number >= len(known):
-        return refusal(f"there are {len(known)} scenarios, got number {number}", 404)
+        return error_response(f"there are {len(known)} scenarios, got number {number}", 404)
     return jsonify(_described(known[number]))
 
 
@@ -86,7 +86,7 @@ def read() -> Response:
         text = json_fields.string(body(), "text", "")
         return jsonify(_read_text(text))
     except (ValueError, TypeError, RecursionError) as error:
-        return refusal(error)
+        return error_response(error)
 
 
 @blueprint.post("/lab/ask")
@@ -99,23 +99,23 @@ def ask_snake() -> Response:
         sent = body()
         entrant = arena().roster.find(sent.get("snake"), "snake")
         milliseconds = json_fields.integer(sent, "milliseconds", "", 200)
-        if not 10 <= milliseconds <= LONGEST_THOUGHT:
+        if not 10 <= milliseconds <= _MAX_THINKING_MS:
             raise BoardError(
-                f"milliseconds must be between 10 and {LONGEST_THOUGHT}, got {shown(milliseconds)}"
+                f"milliseconds must be between 10 and {_MAX_THINKING_MS}, got {format_value(milliseconds)}"
             )
         board = _board(sent.get("board"), milliseconds)
         if not _asking.acquire(blocking=False):
-            return refusal("others are asking snakes now; try again in some seconds", 503)
+            return error_response("others are asking snakes now; try again in some seconds", 503)
         try:
             with _thinking:
                 began = time.perf_counter()
-                decision = ask(entrant, board, milliseconds / 1000)
+                decision = request_decision(entrant, board, milliseconds / 1000)
                 took = 1000 * (time.perf_counter() - began)
         finally:
             _asking.release()
     except ValueError as error:
-        return refusal(error)
-    answer = {"move": decision.move, "guessed": False, **replay_json.thoughts(decision)}
+        return error_response(error)
+    answer = {"move": decision.move, "guessed": False, **replay_json.decision_to_json(decision)}
     return jsonify(next=answer, shout=decision.shout, milliseconds=round(took, 1))
 
 
@@ -130,7 +130,7 @@ def scenario() -> Response:
         text = made.to_text()
         scenarios.from_text(text)  # what cannot be read again is not given out
     except ValueError as error:
-        return refusal(error)
+        return error_response(error)
     return Response(text, mimetype="text/plain")
 
 
@@ -139,12 +139,14 @@ def describe(board: Board) -> dict[str, Any]:
 
     ``newcomers`` is how snakes look that are added to it.
     """
-    newcomers = [Snake("", [])] * MOST_SNAKES
+    newcomers = [Snake("", [])] * _MAX_EDITOR_SNAKES
     return {
         **replay_json.header(board),
         "damage": board.game.settings.hazard_damage_per_turn,
         "you": board.you_id or next((snake.id for snake in board.living), None),
-        "newcomers": replay_json.looks_of([*board.snakes, *newcomers])[len(board.snakes) :],
+        "newcomers": replay_json.customizations_to_json([*board.snakes, *newcomers])[
+            len(board.snakes) :
+        ],
         "frame": replay_json.frame(board),
     }
 
@@ -159,14 +161,14 @@ def _described(scenario: Scenario) -> dict[str, Any]:
 
 
 def _shipped() -> list[Scenario]:
-    return [scenario for path in scenarios.SHIPPED for scenario in scenarios.load(path)]
+    return [scenario for path in scenarios.BUILTIN_SCENARIOS for scenario in scenarios.load(path)]
 
 
 def _asked_board() -> Board:
     game_id = request.args.get("game")
     if game_id is None:
         return Board.from_text(EXAMPLE)
-    board = course(game_id).at(number("turn", 0))
+    board = load_timeline(game_id).at(number("turn", 0))
     you = request.args.get("you")
     if you is not None:
         board.you_id = board.snake(you).id
@@ -204,14 +206,14 @@ def _board(sent: object, milliseconds: int) -> Board:
 def _checked(board: Board) -> Board:
     """Refuse what no game could hold, with the field's name."""
     for key, side in (("width", board.width), ("height", board.height)):
-        if side > LARGEST_SIDE:
-            raise BoardError(f"board.{key} must be at most {LARGEST_SIDE}, got {side}")
-    if len(board.snakes) > MOST_SNAKES:
-        raise BoardError(f"board.snakes: at most {MOST_SNAKES} fit, got {len(board.snakes)}")
+        if side > _MAX_EDITOR_BOARD_SIZE:
+            raise BoardError(f"board.{key} must be at most {_MAX_EDITOR_BOARD_SIZE}, got {side}")
+    if len(board.snakes) > _MAX_EDITOR_SNAKES:
+        raise BoardError(f"board.snakes: at most {_MAX_EDITOR_SNAKES} fit, got {len(board.snakes)}")
     if board.game.ruleset not in rules.RULESETS:
         known = ", ".join(rules.RULESETS)
         raise BoardError(
-            f"game.ruleset.name must be one of {known}, got {shown(board.game.ruleset)}"
+            f"game.ruleset.name must be one of {known}, got {format_value(board.game.ruleset)}"
         )
     for i, snake in enumerate(board.snakes):
         place = f"board.snakes[{i}]"
@@ -250,5 +252,7 @@ def _check_cells(board: Board, cells: list[tuple[int, int]], place: str, *, once
 def _one_line(sent: dict[str, Any], key: str) -> str:
     value = json_fields.string(sent, key, "", "").strip()
     if len(value) > 200 or not value.isprintable():
-        raise BoardError(f"{key} must be one line of at most 200 characters, got {shown(value)}")
+        raise BoardError(
+            f"{key} must be one line of at most 200 characters, got {format_value(value)}"
+        )
     return value

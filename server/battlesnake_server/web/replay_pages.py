@@ -21,7 +21,7 @@ from flask import Blueprint, Flask, Response, abort, current_app, jsonify, rende
 from battlesnake_gym.boards import json_fields
 from battlesnake_gym.replays.replay import ReplayError
 from battlesnake_server import replay_json
-from battlesnake_server.address_policy import Reach
+from battlesnake_server.address_policy import AddressPolicy
 from battlesnake_server.replay_viewer import (
     frame_stream,
     game_fetcher,
@@ -31,14 +31,14 @@ from battlesnake_server.replay_viewer import (
 from battlesnake_server.replay_viewer.replay_library import Entry, Library, TooLittleMemoryError
 from battlesnake_server.replay_viewer.what_if import WhatIfBusyError
 from battlesnake_server.web import pages
-from battlesnake_server.web.pages import number, refusal
+from battlesnake_server.web.pages import error_response, number
 
 PER_PAGE = 24
 
-READING_SECONDS = 10.0
+_CARD_READ_TIMEOUT_S = 10.0
 """How long the list reads files that it does not know; it shows the others when it is reloaded."""
 
-WAITING_SECONDS = 2.0
+_CARD_WAIT_S = 2.0
 """How long a list waits until it may read: one does at a time, so that the pages stay quick."""
 
 UNREAD = "not read yet: others took long; reload this page"
@@ -67,16 +67,16 @@ class ReplayCard:
 
 
 def mount(
-    app: Flask, roots: Sequence[Path], prefix: str = "/replays", reach: Reach | None = None
+    app: Flask, roots: Sequence[Path], prefix: str = "/replays", reach: AddressPolicy | None = None
 ) -> None:
     """Let the games under ``roots`` be a part of a site, which fetches others within ``reach``."""
     app.extensions["library"] = Library(roots)
-    app.extensions["reach"] = reach or Reach()
+    app.extensions["reach"] = reach or AddressPolicy()
     app.register_blueprint(blueprint, url_prefix=prefix)
 
 
 def create_app(
-    roots: Sequence[Path], token: str | None = None, reach: Reach | None = None
+    roots: Sequence[Path], token: str | None = None, reach: AddressPolicy | None = None
 ) -> Flask:
     """The application that shows the games under ``roots`` and nothing else.
 
@@ -119,7 +119,7 @@ def data(key: str) -> Response:
     try:
         return frame_stream.answer(_entry(key).path) or abort(404)
     except ReplayError as error:
-        return refusal(str(error), 422)
+        return error_response(str(error), 422)
 
 
 @blueprint.get("/turn/<int:turn>/<form>/<path:key>")
@@ -128,9 +128,9 @@ def position(turn: int, form: str, key: str) -> Response:
     try:
         return position_formats.answer(_entry(key).load().board(turn), form)
     except ValueError as error:
-        return refusal(str(error), 404)
+        return error_response(str(error), 404)
     except WhatIfBusyError as error:
-        return refusal(str(error), 503)
+        return error_response(str(error), 503)
 
 
 @blueprint.get("/analysis/<path:key>")
@@ -150,16 +150,16 @@ def fetch() -> Response:
     """Fetch the game with the id or address ``game`` into the first folder, and show it."""
     roots = [root for root in _library().roots if root.is_dir()]
     if not roots:
-        return refusal("no folder is shown here, so there is none to keep a game in", 409)
+        return error_response("no folder is shown here, so there is none to keep a game in", 409)
     if not _fetching.acquire(blocking=False):
-        return refusal("another game is being fetched; try again in some seconds", 503)
+        return error_response("another game is being fetched; try again in some seconds", 503)
     try:
         source = json_fields.string(pages.body(), "game", "")
         path = roots[0] / f"{game_urls.engines(source)[1]}.jsonl.gz"
         if not path.exists():
             game_fetcher.fetch(source, current_app.extensions["reach"]).save(path)
     except (ValueError, OSError) as error:
-        return refusal(error)
+        return error_response(error)
     finally:
         _fetching.release()
     key = next(entry.key for entry in _library().entries() if entry.path == path)
@@ -168,9 +168,9 @@ def fetch() -> Response:
 
 def cards(entries: Sequence[Entry]) -> list[ReplayCard]:
     """What is known of these games, after reading on for a while, unless others do that now."""
-    reads = _reading.acquire(timeout=WAITING_SECONDS)
+    reads = _reading.acquire(timeout=_CARD_WAIT_S)
     try:
-        until = time.monotonic() + (READING_SECONDS if reads else 0)
+        until = time.monotonic() + (_CARD_READ_TIMEOUT_S if reads else 0)
         return [
             _card(one)
             if time.monotonic() < until

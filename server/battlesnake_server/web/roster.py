@@ -9,52 +9,52 @@ from urllib.parse import urlsplit
 
 from battlesnake_gym import snakes
 from battlesnake_gym.boards.board import Board
-from battlesnake_gym.boards.json_fields import BoardError, shown
+from battlesnake_gym.boards.json_fields import BoardError, format_value
 from battlesnake_gym.rules import MOVES
 from battlesnake_gym.snakes import Decision
-from battlesnake_server.address_policy import Reach
-from battlesnake_server.arena.players import converse
-from battlesnake_server.arena.tournament import Entrant, entrants, local_factory
+from battlesnake_server.address_policy import AddressPolicy
+from battlesnake_server.arena.players import request_single_move
+from battlesnake_server.arena.tournament import Entrant, local_factory, parse_entrants
 from battlesnake_server.bundle import Bundle
 
 
 @dataclass(frozen=True, slots=True)
-class Guest:
+class RosterEntry:
     """One snake of the roster: its name on the pages, and a line about it."""
 
     name: str
-    about: str
+    description: str
     entrant: Entrant
 
 
 class Roster:
     """The registered snakes, those that the operator named, and any URL where that is allowed.
 
-    ``invited`` are as the arena's command takes them: a URL, a name, or a policy's path, maybe with
+    ``extra_snakes`` are as the arena's command takes them: a URL, a name, or a policy's path, maybe with
     ``LABEL=`` before it; ``reach`` is where the URLs that people type may lead. Raises
     ``ValueError`` where one of the invited is unknown.
     """
 
     def __init__(
         self,
-        invited: Iterable[str] = (),
+        extra_snakes: Iterable[str] = (),
         *,
         allow_urls: bool = False,
-        reach: Reach = Reach(),  # noqa: B008
+        reach: AddressPolicy = AddressPolicy(),  # noqa: B008
     ) -> None:
         self.allow_urls = allow_urls
         self._reach = reach
-        self._guests: dict[str, Guest] = {}
-        for entrant in entrants(list(invited), reach):
-            self._add(Guest(entrant.label, _about(entrant), entrant))
+        self._guests: dict[str, RosterEntry] = {}
+        for entrant in parse_entrants(list(extra_snakes), reach):
+            self._add(RosterEntry(entrant.label, _about(entrant), entrant))
         for name in snakes.names():
-            self._add(Guest(name, snakes.description(name), Entrant(name, name)))
+            self._add(RosterEntry(name, snakes.description(name), Entrant(name, name)))
 
-    def _add(self, guest: Guest) -> None:
+    def _add(self, guest: RosterEntry) -> None:
         self._guests.setdefault(guest.name, guest)
 
     @property
-    def guests(self) -> list[Guest]:
+    def guests(self) -> list[RosterEntry]:
         """All snakes that are known by name."""
         return list(self._guests.values())
 
@@ -65,12 +65,12 @@ class Roster:
         if isinstance(name, str) and name.startswith(("http://", "https://")):
             return self._url(name, field)
         known = ", ".join(self._guests)
-        raise BoardError(f"{field}: unknown snake {shown(name)}; choose one of {known}")
+        raise BoardError(f"{field}: unknown snake {format_value(name)}; choose one of {known}")
 
     def _url(self, url: str, field: str) -> Entrant:
         if not self.allow_urls:
             raise BoardError(
-                f"{field}: {shown(url)} may not be fetched; start the arena with --allow-urls, or "
+                f"{field}: {format_value(url)} may not be fetched; start the arena with --allow-urls, or "
                 "name the snake on the command line"
             )
         try:
@@ -78,7 +78,9 @@ class Roster:
         except ValueError:
             host = None
         if not host or len(url) > 500 or not url.isprintable():
-            raise BoardError(f"{field}: {shown(url)} is not a URL; give one like http://host:8000")
+            raise BoardError(
+                f"{field}: {format_value(url)} is not a URL; give one like http://host:8000"
+            )
         return Entrant(url, url, self._reach)
 
 
@@ -90,16 +92,16 @@ def _about(entrant: Entrant) -> str:
         Bundle.open(entrant.source)  # its rules are run when a visitor chooses it
         return "a bundle"
     local_factory(entrant)
-    return "a policy" if entrant.trained else snakes.description(entrant.source)
+    return "a policy" if entrant.is_policy else snakes.description(entrant.source)
 
 
-def ask(entrant: Entrant, board: Board, seconds: float) -> Decision:
+def request_decision(entrant: Entrant, board: Board, seconds: float) -> Decision:
     """What a snake does on ``board``.
 
     Raises ``ValueError`` where it gives no move, or cannot play such a board.
     """
     if entrant.remote:
-        decision = asyncio.run(converse(board.to_api(), entrant.source, entrant.reach))
+        decision = asyncio.run(request_single_move(board.to_api(), entrant.source, entrant.reach))
     else:
         strategy = local_factory(entrant)(board.game.seed)
         try:
@@ -107,6 +109,6 @@ def ask(entrant: Entrant, board: Board, seconds: float) -> Decision:
         except Exception as error:  # a user's snake may raise anything
             raise ValueError(f"{entrant.label} cannot play this: {error}") from error
     if decision.move not in MOVES:
-        why = decision.reasons[0].rule if decision.reasons else shown(decision.move)
+        why = decision.reasons[0].rule if decision.reasons else format_value(decision.move)
         raise ValueError(f"{entrant.label} gave no move ({why})")
     return decision

@@ -13,16 +13,16 @@ from typing import Any, NamedTuple, cast
 
 from flask import Blueprint, Flask, Response, abort, current_app, jsonify, render_template, request
 
-from battlesnake_server.address_policy import listen
+from battlesnake_server.address_policy import open_listener
 from battlesnake_server.replay_viewer.replay_library import Library
 from battlesnake_server.runs import charts, run_view
 from battlesnake_server.runs.run_view import Run, Runs, differing, left, state
 from battlesnake_server.web import pages, replay_pages
 
-MOST_CARDS = 12
+_MOST_CARDS = 12
 """Games of a run that are shown with a picture."""
 
-AXIS, SPAN = "minutes", 5
+_AXIS, _SPAN = "minutes", 5
 
 blueprint = Blueprint("runs", __name__)
 
@@ -49,7 +49,7 @@ def index() -> str:
     with _looking() as runs:
         names = request.args.getlist("run")
         chosen = [run for run in runs if run.name in names] or runs
-        chosen = chosen[: charts.MOST_RUNS]
+        chosen = chosen[: charts.MAX_RUNS]
         counted = ((run.name, charts.deaths(run, _axis())) for run in chosen)
         return render_template(
             "runs.html",
@@ -57,7 +57,7 @@ def index() -> str:
             chosen=[run.name for run in chosen],
             differ=differing(runs),
             deaths=[(name, found) for name, found in counted if found is not None],
-            most=charts.MOST_RUNS,
+            most=charts.MAX_RUNS,
             **_drawn(chosen),
         )
 
@@ -96,7 +96,7 @@ def run_as_json(name: str) -> Response:
 def _cards(games: list[run_view.RecordedGame]) -> list[Shown]:
     library = cast(Library, current_app.extensions["library"])
     entries = {entry.path: entry for entry in library.entries()}
-    known = [game for game in games if game.path in entries][:MOST_CARDS]
+    known = [game for game in games if game.path in entries][:_MOST_CARDS]
     cards = replay_pages.cards([entries[game.path] for game in known if game.path is not None])
     return [Shown(game, card) for game, card in zip(known, cards, strict=True)]
 
@@ -105,7 +105,7 @@ def _cards(games: list[run_view.RecordedGame]) -> list[Shown]:
 def _looking() -> Iterator[list[Run]]:
     """All runs as they are now; one request at a time reads on in their files."""
     with current_app.extensions["runs lock"]:
-        yield cast(Runs, current_app.extensions["runs"]).look()
+        yield cast(Runs, current_app.extensions["runs"]).refresh()
 
 
 def _find(runs: list[Run], name: str) -> Run:
@@ -120,17 +120,17 @@ def _drawn(runs: list[Run]) -> dict[str, Any]:
 
 
 def _axis() -> str:
-    asked = request.args.get("axis", AXIS)
-    return asked if asked in charts.AXES else AXIS
+    asked = request.args.get("axis", _AXIS)
+    return asked if asked in charts.AXES else _AXIS
 
 
 def _span() -> int:
-    asked = request.args.get("span", SPAN, int)
-    return asked if asked in charts.SPANS else SPAN
+    asked = request.args.get("span", _SPAN, int)
+    return asked if asked in charts.SPANS else _SPAN
 
 
 def serve(runs: Runs, port: int, *, open_browser: bool) -> int:
     """Show the page on this machine until interrupted; raises ``ValueError`` for a taken port."""
-    listener = listen("127.0.0.1", port)
-    what = f"{len(runs.look())} runs"
+    listener = open_listener("127.0.0.1", port)
+    what = f"{len(runs.refresh())} runs"
     return pages.show(create_app(runs), listener, what, open_browser=open_browser)

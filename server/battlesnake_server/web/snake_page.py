@@ -14,13 +14,13 @@ from battlesnake_server.web.pages import missing
 
 blueprint = Blueprint("snake", __name__)
 
-MOST_POINTS = 300
+_MOST_POINTS = 300
 """Points of the curve: of more games those at equal distances are shown, and the last."""
 
-MOST_OPENINGS = 8
+_MOST_OPENINGS = 8
 
-CLOCKWISE = ("up", "right", "down", "left")
-ARROWS = {"up": "↑", "right": "→", "down": "↓", "left": "←"}
+_CLOCKWISE = ("up", "right", "down", "left")
+_ARROWS = {"up": "↑", "right": "→", "down": "↓", "left": "←"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +64,7 @@ def show(name: str) -> str | tuple[str, int]:
 
 def curve(ratings: list[tuple[float, float]]) -> RatingCurve:
     """The curve of ratings after each game."""
-    step = max(1, -(-len(ratings) // MOST_POINTS))
+    step = max(1, -(-len(ratings) // _MOST_POINTS))
     shown = ratings[::step]
     if (len(ratings) - 1) % step:
         shown.append(ratings[-1])
@@ -90,7 +90,7 @@ def openings(games: History) -> list[Opening]:
         total = counted.setdefault(turned(moves), [0, 0])
         total[0] += number
         total[1] += games.openings_won[moves]
-    most = sorted(counted.items(), key=lambda one: (-one[1][0], one[0]))[:MOST_OPENINGS]
+    most = sorted(counted.items(), key=lambda one: (-one[1][0], one[0]))[:_MOST_OPENINGS]
     return [Opening(arrows, *numbers) for arrows, numbers in most]
 
 
@@ -100,6 +100,6 @@ def turned(moves: str) -> str:
     >>> turned("lluu"), turned("rrdd")
     ('↑↑→→', '↑↑→→')
     """
-    by_letter = {move[0]: CLOCKWISE.index(move) for move in MOVES}
+    by_letter = {move[0]: _CLOCKWISE.index(move) for move in MOVES}
     first = by_letter[moves[0]]
-    return "".join(ARROWS[CLOCKWISE[(by_letter[one] - first) % 4]] for one in moves)
+    return "".join(_ARROWS[_CLOCKWISE[(by_letter[one] - first) % 4]] for one in moves)

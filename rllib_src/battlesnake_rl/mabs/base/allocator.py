@@ -6,11 +6,11 @@ import ctypes
 
 import torch
 
-M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
+_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
 """Parameters' numbers in glibc's malloc.h."""
 
-KEEP = 512 << 20
-REUSE_UP_TO = 32 << 20
+_KEEP = 512 << 20
+_REUSE_UP_TO = 32 << 20
 """The largest block, in bytes, that is kept; glibc refuses more. A replay's arrays are larger."""
 
 
@@ -24,7 +24,7 @@ def keep_freed_memory() -> bool:
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is None:
         return False
-    return bool(mallopt(M_TRIM_THRESHOLD, KEEP) and mallopt(M_MMAP_THRESHOLD, REUSE_UP_TO))
+    return bool(mallopt(_M_TRIM_THRESHOLD, _KEEP) and mallopt(_M_MMAP_THRESHOLD, _REUSE_UP_TO))
 
 
 def leave_new_memory_unfilled() -> None:

@@ -32,29 +32,29 @@ from battlesnake_gym.env.seated_policy import PAST
 from battlesnake_rl.mabs.base import supported_settings
 from battlesnake_rl.mabs.base.batched_env_runner import PAST_SELVES, BatchedEnvRunner
 from battlesnake_rl.mabs.base.game_metrics import RecentGames, average_games
-from battlesnake_rl.mabs.base.ladder_evaluation import Measured
+from battlesnake_rl.mabs.base.ladder_evaluation import LadderEvaluationMixin
 from battlesnake_rl.mabs.envs.env_factory import ENV_NAME, env_options
-from battlesnake_rl.mabs.policy.policy_loader import Values, Weights, values_of
-from battlesnake_rl.mabs.policy.q_network import NETWORK, WithMean
-from battlesnake_rl.mabs.strength.ladder_evaluator import SHARE
+from battlesnake_rl.mabs.policy.policy_loader import ScoreFn, Weights, as_score_fn
+from battlesnake_rl.mabs.policy.q_network import NETWORK, WeightAveragingMixin
+from battlesnake_rl.mabs.strength.ladder_evaluator import DEFAULT_CPU_FRACTION
 
-RECENT_GAMES = "recent_games"
-NEXT_PAST_SELF = "next_past_self"
+_RECENT_GAMES = "recent_games"
+_NEXT_PAST_SELF = "next_past_self"
 
-GATHER_SECONDS = 0.02
+_GATHER_TIMEOUT_S = 0.02
 """How long is waited for the rest of what runners were asked for."""
 
-WAIT_SECONDS = 1.0
+_WAIT_TIMEOUT_S = 1.0
 """Longest wait for runners before looking after failed ones again."""
 
-ASK_AGAIN_SECONDS = 5.0
+HEALTH_CHECK_INTERVAL_S = 5.0
 """Time between two questions to runners that were lost whether they are back."""
 
-PAST_SELF_EVERY = 50_000
+_PAST_SELF_INTERVAL = 50_000
 """Env steps between two past selves, where they are among the opponents."""
 
 
-class BatchedConfig:
+class BatchedAlgorithmConfig:
     """Goes before the class of a configuration of RLlib's among a class's bases.
 
     All steps are env steps, turns of single games. ``ladder_share`` is the part of the CPU time for
@@ -62,19 +62,19 @@ class BatchedConfig:
     (`warm_start`); ``symmetries`` shows positions in the eight ways that a square board can lie in.
     """
 
-    runner_base: ClassVar[type[BatchedEnvRunner]]
-    learner_base: ClassVar[type]
-    module_base: ClassVar[type]
+    env_runner_class: ClassVar[type[BatchedEnvRunner]]
+    learner_class_base: ClassVar[type]
+    rl_module_class: ClassVar[type]
     module_apis: ClassVar[tuple[type, ...]]
     """What runner, learner and module must be; what the loops ask of the module."""
-    rllibs: ClassVar[type[AlgorithmConfig]]
-    also_honoured: ClassVar[str] = ""
-    passed_over: ClassVar[str] = ""
+    rllib_config_class: ClassVar[type[AlgorithmConfig]]
+    extra_supported_fields: ClassVar[str] = ""
+    unsupported_fields: ClassVar[str] = ""
     """RLlib's class that this one extends, and what it honours beside `rllib_settings`, or not."""
-    own: ClassVar[tuple[str, ...]] = ()
+    extra_settings: ClassVar[tuple[str, ...]] = ()
     """Settings of ``training`` that RLlib's has not, or that are kept from it."""
 
-    def _begin(self: Any) -> None:
+    def _set_base_defaults(self: Any) -> None:
         """Our runner, network and defaults."""
         self.env_runner_cls = self.runner_base
         self.num_env_runners = 0
@@ -82,12 +82,12 @@ class BatchedConfig:
         self.merge_env_runner_states = False
         # RLlib else asks every gradient twice whether it is finite: a thirtieth of an update.
         self.torch_skip_nan_gradients = True
-        self.ladder_share = SHARE
+        self.ladder_share = DEFAULT_CPU_FRACTION
         self.start_from: str | None = None
         self.symmetries = False
 
     def training(self: Any, **settings: Any) -> Any:
-        """As RLlib's, with what is ``own``."""
+        """As RLlib's, with what is ``extra_settings``."""
         for name in set(self.own) & set(settings):
             setattr(self, name, settings.pop(name))
         return super().training(**settings)  # type: ignore[misc]
@@ -103,7 +103,7 @@ class BatchedConfig:
 
     def get_default_learner_class(self) -> type:
         """Our learner."""
-        return self.learner_base
+        return self.learner_class_base
 
     def get_default_rl_module_spec(self: Any) -> RLModuleSpec:
         """Our network."""
@@ -143,9 +143,9 @@ class BatchedConfig:
                 f"{self.module_base.__name__} has them"
             )
 
-    def _check_that_boards_can_be_turned(self: Any) -> None:
+    def _check_symmetry_augmentation(self: Any) -> None:
         games = env_options(self.env_config)
-        seen = games.encoder
+        seen = games.observation_encoder
         if games.width != games.height or seen.relative:
             raise ValueError(
                 "symmetries needs square boards and moves that do not depend on where a snake "
@@ -153,7 +153,7 @@ class BatchedConfig:
             )
 
 
-class Loop:
+class TrainingLoopMixin:
     """Goes before RLlib's class of an algorithm: plays, lets a learner of ours learn, plays on."""
 
     @property
@@ -207,7 +207,7 @@ class Loop:
             inference_only=True,
         )
 
-    def _weights(self: Any) -> dict[str, Any]:
+    def _inference_weights(self: Any) -> dict[str, Any]:
         """The learner's weights, as much of them as runners need, and their sequence number."""
         state = self.learner_group.get_state(
             components=f"{COMPONENT_LEARNER}/{COMPONENT_RL_MODULE}", inference_only=True
@@ -215,8 +215,8 @@ class Loop:
         return {key: state[key] for key in (COMPONENT_RL_MODULE, WEIGHTS_SEQ_NO)}
 
 
-class Batched(Loop, Measured):
-    """Goes before the class of an algorithm of RLlib's, whose configuration is `BatchedConfig`."""
+class BatchedAlgorithm(TrainingLoopMixin, LadderEvaluationMixin):
+    """Goes before the class of an algorithm of RLlib's, whose configuration is `BatchedAlgorithmConfig`."""
 
     def setup(self: Any, config: AlgorithmConfig) -> None:
         """Build runners and learner as RLlib does."""
@@ -227,7 +227,7 @@ class Batched(Loop, Measured):
         self._next_past_self = 0
         self._remember_past_self()
 
-    def _take(self: Any) -> list[Any]:
+    def _collect_fragments(self: Any) -> list[Any]:
         """What runners have finished, at least one of them; they have been asked for more."""
         group = self.env_runner_group
         with self.metrics.log_time((TIMERS, ENV_RUNNER_SAMPLING_TIMER)):
@@ -235,21 +235,23 @@ class Batched(Loop, Measured):
             self._note(True)
             while not done and group.num_healthy_remote_workers():
                 # With a tag, since new weights are asynchronous requests too.
-                done = group.fetch_ready_async_reqs(tags="fragment", timeout_seconds=GATHER_SECONDS)
+                done = group.fetch_ready_async_reqs(
+                    tags="fragment", timeout_seconds=_GATHER_TIMEOUT_S
+                )
                 # Afterwards, since what is done counts as asked for until it is fetched. Beyond
                 # what may be in flight nothing is asked.
                 for _ in range(self.config.max_requests_in_flight_per_env_runner):
                     group.foreach_env_runner_async("sample_fragment", tag="fragment")
                 if not done:  # RLlib would wait for all that was asked for, not for the first
                     asked, _, _ = group._worker_manager._filter_calls_by_tag("fragment")
-                    ray.wait(asked, timeout=WAIT_SECONDS)
+                    ray.wait(asked, timeout=_WAIT_TIMEOUT_S)
                     self._note(False)
         fragments, infos = zip(*(one for _, one in done), strict=True) if done else ((), ())
         if infos:
             self.metrics.aggregate([one["metrics"] for one in infos], key=ENV_RUNNER_RESULTS)
         return list(fragments)
 
-    def _note(self: Any, heard: bool) -> None:
+    def _warn_if_stalled(self: Any, heard: bool) -> None:
         """Say so where runners have brought nothing for ``sample_timeout_s``, each time anew."""
         now, longest = time.monotonic(), self.config.sample_timeout_s
         if not heard and now <= self._heard + longest:
@@ -264,7 +266,7 @@ class Batched(Loop, Measured):
     def get_module(self: Any, module_id: str = DEFAULT_MODULE_ID) -> Any:
         """What would be exported now, as a module of its own; None for another ``module_id``.
 
-        With our network that is the mean of the weights (`q_network.WithMean`), not what the
+        With our network that is the mean of the weights (`q_network.WeightAveragingMixin`), not what the
         runners play with.
         """
         if module_id != DEFAULT_MODULE_ID:
@@ -273,23 +275,23 @@ class Batched(Loop, Measured):
 
     def _module_with(self: Any, weights: Weights) -> Any:
         module = copy.deepcopy(self.env_runner.module[DEFAULT_MODULE_ID])
-        prefix = NETWORK if isinstance(module, WithMean) else ""
+        prefix = NETWORK if isinstance(module, WeightAveragingMixin) else ""
         played = {prefix + name: array for name, array in weights.items()}
         module.set_state(module.get_state() | played)  # a value head is not played
         return module
 
-    def _player(self: Any, weights: Weights) -> Values:
+    def _policy_from_weights(self: Any, weights: Weights) -> ScoreFn:
         module = self._module_with(weights)
-        if isinstance(module, WithMean):
-            return values_of(module.network)
+        if isinstance(module, WeightAveragingMixin):
+            return as_score_fn(module.network)
         return functools.partial(self.env_runner.preferences, module)
 
-    def _remember_past_self(self: Any) -> None:
+    def _add_past_self(self: Any) -> None:
         """Make the present weights a past self of all runners, if it is time for another."""
         steps = self.num_env_steps_sampled
         if PAST not in self.config.env_config.get("opponents", {}) or steps < self._next_past_self:
             return
-        self._next_past_self = steps + PAST_SELF_EVERY
+        self._next_past_self = steps + _PAST_SELF_INTERVAL
         # A copy: the learner goes on in its own.
         weights = ray.put(self._weights()[COMPONENT_RL_MODULE])
         for group in (self.env_runner_group, self.eval_env_runner_group):
@@ -307,7 +309,7 @@ class Batched(Loop, Measured):
         if self.config.num_env_runners > 0 and env_runner_group is self.env_runner_group:
             manager = env_runner_group._worker_manager
             if manager.num_healthy_actors() < manager.num_actors():
-                if time.monotonic() < self._asked_whether_back + ASK_AGAIN_SECONDS:
+                if time.monotonic() < self._asked_whether_back + HEALTH_CHECK_INTERVAL_S:
                     return []
                 self._asked_whether_back = time.monotonic()
             self.env_runner.set_state({NUM_ENV_STEPS_SAMPLED_LIFETIME: self.num_env_steps_sampled})
@@ -338,15 +340,15 @@ class Batched(Loop, Measured):
         state: dict[str, Any] = super().get_state(  # type: ignore[misc]
             components, not_components=not_components, **kwargs
         )
-        state[RECENT_GAMES] = list(self._recent_games.iterations)
-        state[NEXT_PAST_SELF] = self._next_past_self
+        state[_RECENT_GAMES] = list(self._recent_games.iterations)
+        state[_NEXT_PAST_SELF] = self._next_past_self
         return state
 
     def set_state(self: Any, state: dict[str, Any]) -> None:
         """Continue from ``state``."""
         super().set_state(state)  # type: ignore[misc]
-        self._recent_games.iterations = deque(state[RECENT_GAMES])
-        self._next_past_self = state[NEXT_PAST_SELF]
+        self._recent_games.iterations = deque(state[_RECENT_GAMES])
+        self._next_past_self = state[_NEXT_PAST_SELF]
         # RLlib has restored the local runner.
         shared = self.env_runner.get_state(components=PAST_SELVES)
         shared[NUM_ENV_STEPS_SAMPLED_LIFETIME] = self.num_env_steps_sampled

@@ -38,17 +38,17 @@ from battlesnake_rl.mabs.base.rllib_episodes import (
     START,
     STEP,
     Callbacks,
-    Episodes,
+    RLlibEpisodes,
 )
-from battlesnake_rl.mabs.envs.env_factory import make_vector, side_at
-from battlesnake_rl.mabs.envs.training_opponents import Opponents
-from battlesnake_rl.mabs.policy.policy_loader import Values
+from battlesnake_rl.mabs.envs.env_factory import curriculum_board_size, make_vector
+from battlesnake_rl.mabs.envs.training_opponents import TrainingOpponents
+from battlesnake_rl.mabs.policy.policy_loader import ScoreFn
 
 PAST_SELVES = "past_selves"
 """Part of the state: `battlesnake_gym.env.past_selves.PastSelves`."""
 
 
-class Stepped(NamedTuple):
+class StepResult(NamedTuple):
     """What a turn of N games was to the S seats, each (N, S); only the learner's have ``acted``."""
 
     acted: NDArray[np.bool_]
@@ -70,13 +70,13 @@ class BatchedEnvRunner(EnvRunner, Checkpointable):  # type: ignore[misc]
         leave_new_memory_unfilled()
         self.spaces = kwargs.get("spaces")
         self.env: VectorBattlesnake | None = None
-        self.side: int | None = None
+        self.board_size: int | None = None
         """That of the boards where they change by iterations (`map_sizes`)."""
         self.module: Any = None
         self._weights_seq_no = 0
-        self._to_count: NDArray[np.int64] | None = None
+        self._episodes_left: NDArray[np.int64] | None = None
         self._random = np.random.default_rng(self._seed)
-        self._past_selves = PastSelves(self._player)
+        self._past_selves = PastSelves(self._past_self_policy)
         self._callbacks = Callbacks(self.config)
         # A local runner beside remote ones only holds the weights, unless configured otherwise.
         if (
@@ -89,16 +89,16 @@ class BatchedEnvRunner(EnvRunner, Checkpointable):  # type: ignore[misc]
 
     def make_env(self) -> None:
         """Build the games; the next `sample` starts them anew."""
-        self._side = self._curriculum_side()
+        self._board_size = self._curriculum_side()
         self.env = make_vector(
-            self.config.num_envs_per_env_runner, self.config.env_config, self._side
+            self.config.num_envs_per_env_runner, self.config.env_config, self._board_size
         )
         self._statistics = GameStatistics(self.env.num_games, self.env.num_snakes)
         shares = self.config.env_config.get("opponents", {})
-        self._opponents = Opponents(shares, self.env, self._random, self._past_selves)
+        self._opponents = TrainingOpponents(shares, self.env, self._random, self._past_selves)
         self._needs_reset = True
         wanted = self._callbacks.wanted(CREATED, START, STEP, END)
-        self._episodes = Episodes(self, self._callbacks) if wanted else None
+        self._episodes = RLlibEpisodes(self, self._callbacks) if wanted else None
         self._callbacks.call(
             ENVIRONMENT_CREATED,
             env_runner=self,
@@ -149,7 +149,7 @@ class BatchedEnvRunner(EnvRunner, Checkpointable):  # type: ignore[misc]
         are of these games alone. Without ``explore`` (default: the configuration's), moves are
         greedy.
         """
-        if self._curriculum_side() != self._side:
+        if self._curriculum_side() != self._board_size:
             self.make_env()
         assert self.env is not None
         if force_reset or num_episodes is not None or self._needs_reset:
@@ -161,16 +161,18 @@ class BatchedEnvRunner(EnvRunner, Checkpointable):  # type: ignore[misc]
         turns = self.config.get_rollout_fragment_length(self.worker_index)
         if num_timesteps is not None:
             turns = -(-num_timesteps // self.env.num_games)
-        self._to_count = None if num_episodes is None else self._shares(num_episodes)
+        self._episodes_left = (
+            None if num_episodes is None else self._episodes_per_board(num_episodes)
+        )
         fragments = [self._play(turns, epsilon)]
-        while self._to_count is not None and self._to_count.any():
+        while self._episodes_left is not None and self._episodes_left.any():
             fragments.append(self._play(turns, epsilon))
         self._callbacks.call(
             SAMPLE_END, env_runner=self, metrics_logger=self.metrics, samples=fragments
         )
         return fragments
 
-    def _shares(self, games: int) -> NDArray[np.int64]:
+    def _episodes_per_board(self, games: int) -> NDArray[np.int64]:
         """How many of ``games`` each board plays: int [N]."""
         assert self.env is not None
         boards = self.env.num_games
@@ -188,7 +190,9 @@ class BatchedEnvRunner(EnvRunner, Checkpointable):  # type: ignore[misc]
         # Evaluation is for what training leads to.
         if self.config.in_evaluation:
             return None
-        return self.side or side_at(self.config.env_config, self.num_env_steps_sampled_lifetime)
+        return self.board_size or curriculum_board_size(
+            self.config.env_config, self.num_env_steps_sampled_lifetime
+        )
 
     def _reset(self) -> None:
         assert self.env is not None
@@ -196,47 +200,47 @@ class BatchedEnvRunner(EnvRunner, Checkpointable):  # type: ignore[misc]
         none = np.zeros(infos["alive"].shape, dtype=np.bool_)
         self._position = observations, infos["action_mask"], infos["alive"], none
         self._statistics.start()
-        self._opponents.sit_down(infos["reset"])
+        self._opponents.draw_seats(infos["reset"])
         if self._episodes is not None:
             self._episodes.begin(observations, infos)
         self._needs_reset = False
 
-    def remember(self, weights: Any) -> None:
+    def add_past_self(self, weights: Any) -> None:
         """From now on ``weights`` (of the module, or a reference to them) are a past self."""
-        self._past_selves.add(_fetched(weights))
+        self._past_selves.add(_resolve_ref(weights))
 
-    def _player(self, weights: Any) -> Values:
+    def _past_self_policy(self, weights: Any) -> ScoreFn:
         """What a past self thinks."""
         module = copy.deepcopy(self.module)
         module.set_state(weights)
-        return functools.partial(self.preferences, module[DEFAULT_MODULE_ID])
+        return functools.partial(self.action_scores, module[DEFAULT_MODULE_ID])
 
     @abc.abstractmethod
     def _play(self, num_turns: int, epsilon: NDArray[np.float64]) -> Any:
         """Play ``num_turns`` turns of all games, exploring in game i with ``epsilon[i]``."""
 
-    def _step(self, actions: NDArray[np.uint8]) -> Stepped:
+    def _step(self, actions: NDArray[np.uint8]) -> StepResult:
         """Play a turn of all games; the opponents' moves are filled in into ``actions`` (N, S)."""
         assert self.env is not None
         frames, action_mask, alive, _ = self._position
         self._opponents.move(frames, action_mask, alive, actions)
         observations, rewards, terminations, truncations, infos = self.env.step(actions)
         assert self.env.last_turn is not None
-        acted = infos["acted"] & self._opponents.learning
+        acted = infos["acted"] & self._opponents.learner_seats
         learned = dataclasses.replace(self.env.last_turn, acted=acted)
-        counted = None if self._to_count is None else self._to_count > 0
+        counted = None if self._episodes_left is None else self._episodes_left > 0
         ended = self._statistics.update(learned, rewards, infos, counted)
-        if self._to_count is not None:
-            self._to_count -= ended
+        if self._episodes_left is not None:
+            self._episodes_left -= ended
         if self._episodes is not None:
             self._episodes.step(observations, actions, rewards, terminations, truncations, infos)
-        self._opponents.follow(infos)
+        self._opponents.after_step(infos)
         self._position = observations, infos["action_mask"], infos["alive"], truncations
-        return Stepped(acted, rewards, terminations, truncations)
+        return StepResult(acted, rewards, terminations, truncations)
 
     @staticmethod
     @abc.abstractmethod
-    def preferences(module: Any, frames: NDArray[np.uint8]) -> NDArray[np.float32]:
+    def action_scores(module: Any, frames: NDArray[np.uint8]) -> NDArray[np.float32]:
         """What a module thinks of the moves, higher is better: (B, C, H, W) uint8 to (B, 4)."""
 
     @abc.abstractmethod
@@ -245,7 +249,7 @@ class BatchedEnvRunner(EnvRunner, Checkpointable):  # type: ignore[misc]
 
     # Metrics and state
 
-    def _count(self, fragment: Any) -> None:
+    def _log_steps(self, fragment: Any) -> None:
         self.num_env_steps_sampled_lifetime += fragment.num_env_steps * max(self.num_workers, 1)
         self.metrics.log_value(NUM_ENV_STEPS_SAMPLED, fragment.num_env_steps, reduce="sum")
         self.metrics.log_value(
@@ -296,7 +300,7 @@ class BatchedEnvRunner(EnvRunner, Checkpointable):  # type: ignore[misc]
         if COMPONENT_RL_MODULE in state:
             number = state.get(WEIGHTS_SEQ_NO, 0)
             if number == 0 or number > self._weights_seq_no:
-                self.module.set_state(_fetched(state[COMPONENT_RL_MODULE]))
+                self.module.set_state(_resolve_ref(state[COMPONENT_RL_MODULE]))
             self._weights_seq_no = max(number, self._weights_seq_no)
         if NUM_ENV_STEPS_SAMPLED_LIFETIME in state:
             self.num_env_steps_sampled_lifetime = state[NUM_ENV_STEPS_SAMPLED_LIFETIME]
@@ -312,6 +316,6 @@ class BatchedEnvRunner(EnvRunner, Checkpointable):  # type: ignore[misc]
         return []
 
 
-def _fetched(weights: Any) -> Any:
+def _resolve_ref(weights: Any) -> Any:
     """``weights``, or what they refer to."""
     return ray.get(weights) if isinstance(weights, ray.ObjectRef) else weights

@@ -13,12 +13,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from battlesnake_gym.mdp.rewards import EVENTS, METRICS, TurnOfGames
+from battlesnake_gym.mdp.rewards import EVENTS, METRICS, TurnBatch
 
 # RLlib's own names, spelled out: this module needs no Ray.
-EPISODE_RETURN_MEAN, EPISODE_LEN_MEAN = "episode_return_mean", "episode_len_mean"
-NUM_EPISODES = "num_episodes"
-SUM_SUFFIX = "_sum"
+_EPISODE_RETURN_MEAN, _EPISODE_LEN_MEAN = "episode_return_mean", "episode_len_mean"
+_NUM_EPISODES = "num_episodes"
+_SUM_SUFFIX = "_sum"
 
 EXTREMES = {
     "episode_return_min": min,
@@ -28,7 +28,7 @@ EXTREMES = {
 }
 """RLlib's names of the least and the most of all games, and what makes one of several."""
 
-GAME_METRICS = (EPISODE_RETURN_MEAN, EPISODE_LEN_MEAN, *METRICS, "Longest_snake")
+GAME_METRICS = (_EPISODE_RETURN_MEAN, _EPISODE_LEN_MEAN, *METRICS, "Longest_snake")
 """Everything reported a game: the return is the mean over the game's snakes, the length is in
 turns, the rest is counted over all its snakes."""
 
@@ -41,7 +41,7 @@ class GameStatistics:
         self._seats = np.zeros((games, seats), dtype=np.bool_)
         self._events = {name: np.zeros(games) for name in METRICS}
         self._longest = np.zeros(games)
-        self._sums = dict.fromkeys((*GAME_METRICS, NUM_EPISODES), 0.0)
+        self._sums = dict.fromkeys((*GAME_METRICS, _NUM_EPISODES), 0.0)
         self._extremes: dict[str, float] = {}
         self._start(np.ones(games, dtype=np.bool_))
 
@@ -51,7 +51,7 @@ class GameStatistics:
 
     def update(
         self,
-        turn: TurnOfGames,
+        turn: TurnBatch,
         rewards: NDArray[np.float32],
         infos: dict[str, Any],
         counted: NDArray[np.bool_] | None = None,
@@ -76,9 +76,9 @@ class GameStatistics:
         return ended
 
     def drain(self) -> dict[str, float]:
-        """Sums since the last call, under the metric's name and `SUM_SUFFIX`, and `EXTREMES`."""
+        """Sums since the last call, under the metric's name and `_SUM_SUFFIX`, and `EXTREMES`."""
         sums = {
-            name if name == NUM_EPISODES else name + SUM_SUFFIX: value
+            name if name == _NUM_EPISODES else name + _SUM_SUFFIX: value
             for name, value in self._sums.items()
         }
         self._sums = dict.fromkeys(self._sums, 0.0)
@@ -94,9 +94,9 @@ class GameStatistics:
 
     def _finish(self, ended: NDArray[np.bool_], turns: NDArray[np.int32]) -> None:
         returns = self._returns[ended].sum(-1) / self._seats[ended].sum(-1)
-        self._sums[NUM_EPISODES] += float(ended.sum())
-        self._sums[EPISODE_RETURN_MEAN] += float(returns.sum())
-        self._sums[EPISODE_LEN_MEAN] += float(turns[ended].sum())
+        self._sums[_NUM_EPISODES] += float(ended.sum())
+        self._sums[_EPISODE_RETURN_MEAN] += float(returns.sum())
+        self._sums[_EPISODE_LEN_MEAN] += float(turns[ended].sum())
         lengths = turns[ended]
         for name, values in (("episode_return", returns), ("episode_len", lengths)):
             for one in (f"{name}_min", f"{name}_max"):
@@ -128,13 +128,13 @@ class RecentGames:
 
         They are NaN as long as no game has ended, and so are the `EXTREMES`.
         """
-        sums = {name: float(results.pop(name + SUM_SUFFIX, 0.0)) for name in GAME_METRICS}
+        sums = {name: float(results.pop(name + _SUM_SUFFIX, 0.0)) for name in GAME_METRICS}
         extremes = {name: float(results[name]) for name in EXTREMES if name in results}
-        count = {NUM_EPISODES: float(results.get(NUM_EPISODES, 0))}
+        count = {_NUM_EPISODES: float(results.get(_NUM_EPISODES, 0))}
         self.iterations.append(sums | count | extremes)
-        while len(self.iterations) > 1 and self._total(NUM_EPISODES, first=1) >= self._enough:
+        while len(self.iterations) > 1 and self._total(_NUM_EPISODES, first=1) >= self._enough:
             self.iterations.popleft()
-        games = self._total(NUM_EPISODES)
+        games = self._total(_NUM_EPISODES)
         for name in GAME_METRICS:
             results[name] = self._total(name) / games if games else float("nan")
         for name, most in EXTREMES.items():

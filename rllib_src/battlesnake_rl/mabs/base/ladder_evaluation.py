@@ -13,19 +13,19 @@ from battlesnake_gym.rules import MOVES
 from battlesnake_rl.mabs.envs.env_factory import make_vector
 from battlesnake_rl.mabs.policy import warm_start
 from battlesnake_rl.mabs.policy.policy_loader import (
-    Values,
+    ScoreFn,
     Weights,
+    as_score_fn,
     build_network,
-    played_weights,
-    values_of,
+    inference_weights,
 )
 from battlesnake_rl.mabs.policy.q_network import network_settings
 from battlesnake_rl.mabs.strength import sample_game
-from battlesnake_rl.mabs.strength.cpu_clock import FamilyClock
-from battlesnake_rl.mabs.strength.ladder_evaluator import Strength
+from battlesnake_rl.mabs.strength.ladder_evaluator import LadderEvaluator
+from battlesnake_rl.mabs.strength.cpu_clock import ProcessTreeCpuClock
 
 
-class Measured:
+class LadderEvaluationMixin:
     """Goes before the class of an algorithm among a class's bases.
 
     The algorithm's results get what `strength.Record.results` says, and its checkpoints the
@@ -37,9 +37,9 @@ class Measured:
     def setup(self: Any, config: Any) -> None:
         """Build the algorithm, and what measures it."""
         super().setup(config)  # type: ignore[misc]
-        self.strength = Strength(
+        self.strength = LadderEvaluator(
             self.config.env_config,
-            FamilyClock(),
+            ProcessTreeCpuClock(),
             share=self.config.ladder_share,
             seed=self.config.seed,
         )
@@ -47,7 +47,9 @@ class Measured:
             self._begin_with(Path(self.config.start_from))
 
     def _begin_with(self: Any, path: Path) -> None:
-        begin = functools.partial(warm_start.begin, weights=warm_start.read(path), path=path)
+        begin = functools.partial(
+            warm_start.load_into_learner, weights=warm_start.read_weights(path), path=path
+        )
         self.learner_group.foreach_learner(begin)
         self.env_runner_group.sync_weights(
             from_worker_or_learner_group=self.learner_group, inference_only=True
@@ -67,19 +69,19 @@ class Measured:
         """A game of what would be exported now, in all seats, to look at."""
         seed = (self.config.seed or 0) + self.training_iteration
         values = self._player(self._weights_to_export())
-        return sample_game.play(values, self.config.env_config, seed)
+        return sample_game.play_sample_game(values, self.config.env_config, seed)
 
     def _weights_to_export(self: Any) -> Weights:
         state = self.learner_group.get_state(
             components=f"{COMPONENT_LEARNER}/{COMPONENT_RL_MODULE}"
         )
         modules = state[COMPONENT_LEARNER][COMPONENT_RL_MODULE]
-        return played_weights(modules[min(modules)])
+        return inference_weights(modules[min(modules)])
 
-    def _player(self: Any, weights: Weights) -> Values:
+    def _policy_from_weights(self: Any, weights: Weights) -> ScoreFn:
         shape = make_vector(1, self.config.env_config).single_observation_space.shape
         settings = network_settings(self.config.model_config)
-        return values_of(build_network(weights, shape, len(MOVES), settings))
+        return as_score_fn(build_network(weights, shape, len(MOVES), settings))
 
     def save_to_path(self: Any, path: Any = None, **kwargs: Any) -> str:
         """RLlib's, and what was measured, where the folder is on this machine."""

@@ -47,7 +47,7 @@ class Callbacks:
         make_callback(name, self._objects, functions, kwargs=arguments)
 
 
-class Episodes:
+class RLlibEpisodes:
     """The running games of ``runner``, passed to ``callbacks`` turn by turn."""
 
     def __init__(self, runner: EnvRunner, callbacks: Callbacks) -> None:

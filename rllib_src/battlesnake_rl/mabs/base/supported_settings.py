@@ -11,7 +11,7 @@ from typing import Any
 from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
 from ray.tune.result import STDERR_FILE, STDOUT_FILE, TRIAL_INFO
 
-from battlesnake_gym.common.suggestions import unknown
+from battlesnake_gym.common.suggestions import unknown_name_message
 
 _HONOURED = """
     algo_class callbacks_class callbacks_on_algorithm_init callbacks_on_checkpoint_loaded
@@ -41,17 +41,17 @@ _HONOURED = """
     log_level log_sys_usage seed
 """
 
-HONOURED = frozenset(_HONOURED.split())
+SUPPORTED_FIELDS = frozenset(_HONOURED.split())
 """The fields of RLlib's configuration that do what RLlib says they do."""
 
-DQNS = """
+DQN_FIELDS = """
     epsilon target_network_update_freq tau num_steps_sampled_before_learning_starts adam_epsilon
     dueling double_q n_step training_intensity td_error_loss_fn store_buffer_in_checkpoints
     replay_buffer_config train_batch_size_per_learner
 """
 """More that DQN and APEX go by."""
 
-KEPT = frozenset(
+INTERNAL_FIELDS = frozenset(
     (
         *(
             "class",
@@ -66,13 +66,13 @@ KEPT = frozenset(
 )
 """What RLlib notes in a configuration itself, and what is there for your own learners."""
 
-TUNES = frozenset((STDOUT_FILE, STDERR_FILE, TRIAL_INFO))
+_TUNE_FIELDS = frozenset((STDOUT_FILE, STDERR_FILE, TRIAL_INFO))
 """What Ray Tune notes in the configuration of a trial."""
 
-OURS = {"merge_env_runner_states": False}
+_FIXED_VALUES = {"merge_env_runner_states": False}
 """What means nothing here and is set to another value than RLlib's."""
 
-REMEDIES = {
+_HINTS = {
     "num_atoms": "values are not distributed here",
     "noisy": "explore by epsilon or epsilon_ladder",
     "hiddens": "set model_config's width",
@@ -122,10 +122,12 @@ def fields(config: AlgorithmConfig) -> dict[str, Any]:
     return values | {"policies": sorted(values["policies"])}
 
 
-def honoured(config: AlgorithmConfig) -> frozenset[str]:
+def supported_fields(config: AlgorithmConfig) -> frozenset[str]:
     """The fields that a configuration of ours goes by: RLlib's, and its own."""
-    own = fields(type(config)()).keys() - fields(config.rllibs()).keys() - OURS.keys()
-    return (HONOURED | set(config.also_honoured.split()) | own) - set(config.passed_over.split())
+    own = fields(type(config)()).keys() - fields(config.rllibs()).keys() - _FIXED_VALUES.keys()
+    return (SUPPORTED_FIELDS | set(config.also_honoured.split()) | own) - set(
+        config.passed_over.split()
+    )
 
 
 def check(config: AlgorithmConfig) -> None:
@@ -136,17 +138,17 @@ def check(config: AlgorithmConfig) -> None:
     """
     if config.in_evaluation:
         return  # made by RLlib of the other one, which was checked
-    plain = fields(config.rllibs()) | OURS
-    known = honoured(config)
-    passed_over = known | KEPT | TUNES
+    plain = fields(config.rllibs()) | _FIXED_VALUES
+    known = supported_fields(config)
+    passed_over = known | INTERNAL_FIELDS | _TUNE_FIELDS
     faults = []
     for name, value in fields(config).items():
         if name in passed_over:
             continue
         if name not in plain:
-            faults.append(unknown("setting", name, sorted(known)))
+            faults.append(unknown_name_message("setting", name, sorted(known)))
         elif not _equal(value, plain[name]):
-            remedy = REMEDIES.get(name, "leave it out")
+            remedy = _HINTS.get(name, "leave it out")
             faults.append(f"{name} is not used ({remedy}; its default is {plain[name]!r:.80})")
     faults += [
         f"evaluation_config's {name} is not used (leave it out)"
@@ -154,7 +156,7 @@ def check(config: AlgorithmConfig) -> None:
         if name not in known
     ]
     if config.env_config.get("clip_rewards"):
-        faults.append(f"env_config.clip_rewards is not used ({REMEDIES['clip_rewards']})")
+        faults.append(f"env_config.clip_rewards is not used ({_HINTS['clip_rewards']})")
     if faults:
         raise ValueError(f"{config.algo_class.__name__}: {'; '.join(faults)}")
 

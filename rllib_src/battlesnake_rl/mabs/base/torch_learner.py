@@ -25,7 +25,7 @@ from torch import Tensor
 from torch.nn.utils import clip_grads_with_norm_, get_total_norm
 
 
-def coming(tensor: Tensor) -> Callable[[], NDArray[Any]]:
+def copy_to_cpu_async(tensor: Tensor) -> Callable[[], NDArray[Any]]:
     """Begin to copy ``tensor`` to the CPU; what is returned waits for that and gives it.
 
     It does not wait for what a GPU is given meanwhile.
@@ -43,7 +43,7 @@ def coming(tensor: Tensor) -> Callable[[], NDArray[Any]]:
     return arrived
 
 
-class QuietLearner:
+class FastTorchLearnerMixin:
     """Goes before a torch learner of RLlib's of one module: our optimizer, and little said.
 
     Logging and reducing the results of every update took a thirtieth of it, so it is kept
@@ -70,7 +70,7 @@ class QuietLearner:
             lr_or_lr_schedule=(config or self.config).lr,
         )
 
-    def _tensor(self: Any, column: NDArray[Any]) -> Tensor:
+    def _to_device(self: Any, column: NDArray[Any]) -> Tensor:
         # Torch does not take what it must not write to, such as what comes through Ray.
         one = torch.from_numpy(column if column.flags.writeable else column.copy())
         if self.device.type == "cpu":

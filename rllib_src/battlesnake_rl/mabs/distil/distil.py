@@ -27,47 +27,47 @@ from torch.nn.functional import mse_loss
 
 from battlesnake_gym.boards.board import UNKNOWN_SEED, Board
 from battlesnake_gym.rules import MOVES
-from battlesnake_heuristics.search.evaluation import chance, shipped
+from battlesnake_heuristics.search.evaluation import load_builtin, score_to_probability
 from battlesnake_heuristics.search.search import (
     COMPILED,
-    LARGEST_SIDE,
-    NOT_COMPILED,
+    MAX_SEARCH_BOARD_SIZE,
+    NOT_COMPILED_MESSAGE,
     Search,
 )
-from battlesnake_rl.mabs.base.batched_algorithm import Batched, BatchedConfig
-from battlesnake_rl.mabs.base.torch_learner import QuietLearner
-from battlesnake_rl.mabs.envs.env_factory import DEFAULTS, env_options
+from battlesnake_rl.mabs.base.batched_algorithm import BatchedAlgorithm, BatchedAlgorithmConfig
+from battlesnake_rl.mabs.base.torch_learner import FastTorchLearnerMixin
+from battlesnake_rl.mabs.envs.env_factory import ENV_CONFIG_DEFAULTS, env_options
 from battlesnake_rl.mabs.policy import symmetry_transforms
 from battlesnake_rl.mabs.policy.actor_critic import SnakeActor
-from battlesnake_rl.mabs.policy.q_network import ACTION_MASK, TRUNK
-from battlesnake_rl.mabs.ppo.ppo import PPORunner
+from battlesnake_rl.mabs.policy.q_network import ACTION_MASK, TRUNK_DEFAULTS
+from battlesnake_rl.mabs.ppo.ppo import PPOEnvRunner
 
-UNIT = 1.0
+_TEMPERATURE_CELLS = 1.0
 """Cells (a tenth of a logit) by which a move is worse that is wanted e times less often."""
 
-WORST = 60.0
+MAX_REGRET = 60.0
 """No move counts as worse than the best by more cells."""
 
-WORSE, CHANCE = "worse", "chance"
-"""Columns of a batch, as in `Labelled`."""
+_REGRETS, _VALUE_TARGETS = "worse", "chance"
+"""Columns of a batch, as in `ExpertLabels`."""
 
-LOSSES = ("total_loss", "policy_loss", "vf_loss", "best_moves")
+_LOSSES = ("total_loss", "policy_loss", "vf_loss", "best_moves")
 """What is reported of the updates; the last is how often the policy's best move is the search's."""
 
 
 @dataclass(slots=True)
-class Labelled:
+class ExpertLabels:
     """Positions as the policy sees them, and what the search says about each move.
 
-    ``frames`` uint8 (M, C, H, W); ``action_mask`` bool (M, 4); ``worse`` float16 (M, 4): by how
-    many cells a move is worse than the best (0), up to `WORST`, as which forbidden ones count;
+    ``frames`` uint8 (M, C, H, W); ``action_mask`` bool (M, 4); ``regrets`` float16 (M, 4): by how
+    many cells a move is worse than the best (0), up to `MAX_REGRET`, as which forbidden ones count;
     ``chance`` float32 (M,): of a win, from -1 to 1.
     """
 
     frames: NDArray[np.uint8]
     action_mask: NDArray[np.bool_]
-    worse: NDArray[np.float16]
-    chance: NDArray[np.float32]
+    regrets: NDArray[np.float16]
+    value_targets: NDArray[np.float32]
     env_steps: int = 0
     """Turns of games that were played for them."""
 
@@ -80,54 +80,56 @@ class Labelled:
         return {
             Columns.OBS: self.frames,
             ACTION_MASK: self.action_mask,
-            WORSE: self.worse,
-            CHANCE: self.chance,
+            _REGRETS: self.regrets,
+            _VALUE_TARGETS: self.value_targets,
         }
 
 
-class DistilRunner(PPORunner):
+class DistilEnvRunner(PPOEnvRunner):
     """Plays by chance, as the policy says, and asks the search about every position."""
 
     def make_env(self) -> None:
         """Build the games and the search."""
         super().make_env()
-        self._search = Search(evaluation=shipped(), nodes=self.config.positions, exact=True)
+        self._search = Search(evaluation=load_builtin(), nodes=self.config.positions, exact=True)
 
     def _play(self, num_turns: int, epsilon: NDArray[np.float64]) -> Any:
         """Play ``num_turns`` turns of all games; with an ``epsilon`` of 0 greedily, unasked."""
         assert self.env is not None
         asks = bool(epsilon.any())
-        led = np.arange(self.env.num_games) < self.config.led_by_search * self.env.num_games
+        expert_plays = (
+            np.arange(self.env.num_games) < self.config.led_by_search * self.env.num_games
+        )
         parts: list[tuple[NDArray[Any], ...]] = []
         steps = 0
         for _ in range(num_turns):
             observations, action_mask, alive, _ = self._position
-            acts = alive & self._opponents.learning
+            acts = alive & self._opponents.learner_seats
             frames, mask = observations[acts], action_mask[acts]
-            preferred = np.where(mask, self.preferences(self._module, frames), -np.inf)
+            preferred = np.where(mask, self.action_scores(self._module, frames), -np.inf)
             if asks:
                 preferred += self._random.gumbel(size=preferred.shape)
             moves = preferred.argmax(-1)
             if asks:
-                worse, chances, known = self._ask(np.argwhere(acts), mask)
-                moves = np.where(led[np.nonzero(acts)[0]] & known, worse.argmin(-1), moves)
+                worse, chances, known = self._query_expert(np.argwhere(acts), mask)
+                moves = np.where(expert_plays[np.nonzero(acts)[0]] & known, worse.argmin(-1), moves)
                 parts.append((frames[known], mask[known], worse[known], chances[known]))
             actions = np.zeros(alive.shape, np.uint8)
             actions[acts] = moves
             steps += int(self._step(actions).acted.any(-1).sum())
         columns: list[Any] = [np.concatenate(one) for one in zip(*parts, strict=True)]
-        labels = Labelled(*(columns or [np.zeros(0)] * 4))
+        labels = ExpertLabels(*(columns or [np.zeros(0)] * 4))
         labels.env_steps = steps
-        self._count(labels)
+        self._log_steps(labels)
         return labels
 
-    def _ask(
+    def _query_expert(
         self, seats: NDArray[np.int64], allowed: NDArray[np.bool_]
     ) -> tuple[NDArray[np.float16], NDArray[np.float32], NDArray[np.bool_]]:
         """What the search says of the moves of ``seats`` (game and seat, (M, 2)), and of which."""
         assert self.env is not None
         rules = replace(self.env.game, seed=UNKNOWN_SEED)
-        worse = np.full(allowed.shape, WORST, np.float16)
+        worse = np.full(allowed.shape, MAX_REGRET, np.float16)
         chances, known = np.zeros(len(seats), np.float32), np.zeros(len(seats), np.bool_)
         board, of_game = None, -1
         for row, (game, seat) in enumerate(seats.tolist()):
@@ -141,8 +143,8 @@ class DistilRunner(PPORunner):
             best = values.max()
             known[row] = np.isfinite(best)
             if known[row]:
-                worse[row] = np.minimum(best - values, WORST)
-                chances[row] = 2 * chance(best) - 1
+                worse[row] = np.minimum(best - values, MAX_REGRET)
+                chances[row] = 2 * score_to_probability(best) - 1
         return worse, chances, known
 
     @property
@@ -150,19 +152,19 @@ class DistilRunner(PPORunner):
         return self.module[DEFAULT_MODULE_ID]
 
 
-class DistilLearner(QuietLearner, TorchLearner):  # type: ignore[misc]
+class DistilLearner(FastTorchLearnerMixin, TorchLearner):  # type: ignore[misc]
     """Learns from a memory of the newest positions; `report` sums up the last updates."""
 
     def build(self) -> None:
         """Module, optimizer and an empty memory, which no checkpoint keeps."""
         super().build()
         self._unreported: list[Tensor] = []
-        self._memory: dict[str, NDArray[Any]] = {}
-        self._added = 0
-        self._due = 0.0
-        self._observation = env_options(self.config.env_config).encoder
+        self._label_buffer: dict[str, NDArray[Any]] = {}
+        self._num_added = 0
+        self._updates_due = 0.0
+        self._observation = env_options(self.config.env_config).observation_encoder
 
-    def learn(self, labels: list[Labelled], env_steps: int) -> None:
+    def learn(self, labels: list[ExpertLabels], env_steps: int) -> None:
         """Take ``labels`` into the memory and learn from it.
 
         That is ``epochs`` times as many positions as one fragment brings. What more of them bring,
@@ -171,13 +173,13 @@ class DistilLearner(QuietLearner, TorchLearner):  # type: ignore[misc]
         """
         for one in labels:
             self._add(one.arrays)
-        new = sum(len(one.worse) for one in labels) / len(labels)
-        self._due += self.config.epochs * new / self.config.minibatch_size
-        known = min(self._added, self.config.in_memory)
-        while self._due >= 1 or not self._unreported:
-            self._due -= 1
+        new = sum(len(one.regrets) for one in labels) / len(labels)
+        self._updates_due += self.config.epochs * new / self.config.minibatch_size
+        known = min(self._num_added, self.config.in_memory)
+        while self._updates_due >= 1 or not self._unreported:
+            self._updates_due -= 1
             rows = self._random.integers(known, size=self.config.minibatch_size)
-            batch = {name: column[rows] for name, column in self._memory.items()}
+            batch = {name: column[rows] for name, column in self._label_buffer.items()}
             self._update(batch)
         self._weights_seq_no += 1
         turns = self.config.num_envs_per_env_runner * self.config.get_rollout_fragment_length()
@@ -189,25 +191,25 @@ class DistilLearner(QuietLearner, TorchLearner):  # type: ignore[misc]
     def _add(self, columns: dict[str, NDArray[Any]]) -> None:
         """Put positions in place of the oldest."""
         size = self.config.in_memory
-        if not self._memory:
-            self._memory = {
+        if not self._label_buffer:
+            self._label_buffer = {
                 name: np.empty((size, *one.shape[1:]), one.dtype) for name, one in columns.items()
             }
-        rows = (self._added + np.arange(len(columns[WORSE]))) % size
+        rows = (self._num_added + np.arange(len(columns[_REGRETS]))) % size
         for name, one in columns.items():
-            self._memory[name][rows] = one
-        self._added += len(rows)
+            self._label_buffer[name][rows] = one
+        self._num_added += len(rows)
 
     def _update(self, batch: dict[str, NDArray[Any]]) -> None:
         """One step on one batch, its boards lying in one of the eight ways."""
         if self.config.symmetries:
-            way = int(self._random.integers(symmetry_transforms.WAYS))
-            back = np.argsort(symmetry_transforms.ACTIONS[way])
-            batch[Columns.OBS] = symmetry_transforms.turned_frames(
+            way = int(self._random.integers(symmetry_transforms.NUM_SYMMETRIES))
+            back = np.argsort(symmetry_transforms.ACTION_MAP[way])
+            batch[Columns.OBS] = symmetry_transforms.transform_observations(
                 batch[Columns.OBS], way, self._observation
             )
-            batch |= {name: batch[name][:, back] for name in (WORSE, ACTION_MASK)}
-        tensors = {name: self._tensor(column) for name, column in batch.items()}
+            batch |= {name: batch[name][:, back] for name in (_REGRETS, ACTION_MASK)}
+        tensors = {name: self._to_device(column) for name, column in batch.items()}
         outputs = self.module.forward_train({DEFAULT_MODULE_ID: tensors})[DEFAULT_MODULE_ID]
         loss = self.compute_loss_for_module(
             module_id=DEFAULT_MODULE_ID, config=self.config, batch=tensors, fwd_out=outputs
@@ -221,17 +223,17 @@ class DistilLearner(QuietLearner, TorchLearner):  # type: ignore[misc]
         """Cross-entropy to what the search prefers, and squared error of the value; a number."""
         logits = fwd_out[Columns.ACTION_DIST_INPUTS]
         said = logits.log_softmax(-1).masked_fill(~batch[ACTION_MASK], 0.0)
-        policy_loss = -(wanted(batch[WORSE]) * said).sum(-1).mean()
-        vf_loss = mse_loss(fwd_out[Columns.VF_PREDS], batch[CHANCE])
+        policy_loss = -(expert_policy(batch[_REGRETS]) * said).sum(-1).mean()
+        vf_loss = mse_loss(fwd_out[Columns.VF_PREDS], batch[_VALUE_TARGETS])
         loss: Tensor = policy_loss + config.vf_loss_coeff * vf_loss
-        best = (batch[WORSE].gather(-1, logits.argmax(-1, keepdim=True)) == 0).float().mean()
+        best = (batch[_REGRETS].gather(-1, logits.argmax(-1, keepdim=True)) == 0).float().mean()
         self._unreported.append(torch.stack((loss, policy_loss, vf_loss, best)).detach())
         return loss
 
     def report(self) -> Any:
         """Counts, and means over all updates since the last report, at least one."""
         means = torch.stack(self._unreported).mean(0)
-        seen = dict(zip(LOSSES, means.unbind(), strict=True))
+        seen = dict(zip(_LOSSES, means.unbind(), strict=True))
         self.metrics.log_dict(seen, key=DEFAULT_MODULE_ID, window=1)
         self._log_norms()
         updates = len(self._unreported)
@@ -240,16 +242,16 @@ class DistilLearner(QuietLearner, TorchLearner):  # type: ignore[misc]
         return self.metrics.reduce()
 
 
-def wanted(worse: Tensor) -> Tensor:
-    """How often each move is wanted, float [B, 4], from by how much it is worse (`Labelled`).
+def expert_policy(worse: Tensor) -> Tensor:
+    """How often each move is wanted, float [B, 4], from by how much it is worse (`ExpertLabels`).
 
     >>> wanted(torch.tensor([[0.0, 1.0, 60.0, 60.0]])).round(decimals=2).tolist()
     [[0.7300000190734863, 0.27000001072883606, 0.0, 0.0]]
     """
-    return torch.softmax(-worse.float() / UNIT, -1)
+    return torch.softmax(-worse.float() / _TEMPERATURE_CELLS, -1)
 
 
-class DISTILConfig(BatchedConfig, AlgorithmConfig):  # type: ignore[misc]
+class DISTILConfig(BatchedAlgorithmConfig, AlgorithmConfig):  # type: ignore[misc]
     """RLlib's configuration with our runner, learner and network, and DISTIL's settings.
 
     The search looks at ``positions`` positions for each label and plays a ``led_by_search`` part of
@@ -258,22 +260,22 @@ class DISTILConfig(BatchedConfig, AlgorithmConfig):  # type: ignore[misc]
     batches of ``minibatch_size``; ``vf_loss_coeff`` weighs the value.
     """
 
-    runner_base = DistilRunner
-    learner_base = DistilLearner
-    module_base = SnakeActor
+    env_runner_class = DistilEnvRunner
+    learner_class_base = DistilLearner
+    rl_module_class = SnakeActor
     module_apis = (SnakeActor,)
-    rllibs = AlgorithmConfig
-    also_honoured = "minibatch_size"
-    passed_over = "gamma"
-    own = (
+    rllib_config_class = AlgorithmConfig
+    extra_supported_fields = "minibatch_size"
+    unsupported_fields = "gamma"
+    extra_settings = (
         *("positions", "led_by_search", "in_memory", "epochs", "vf_loss_coeff"),
         *("minibatch_size", "adam_epsilon", "symmetries"),
     )
 
     def __init__(self, algo_class: type | None = None) -> None:
         super().__init__(algo_class=algo_class or DISTIL)
-        self._begin()
-        self.rl_module(model_config=TRUNK | {"channels": (32, 32, 32), "bfloat16": "auto"})
+        self._set_base_defaults()
+        self.rl_module(model_config=TRUNK_DEFAULTS | {"channels": (32, 32, 32), "bfloat16": "auto"})
         self.num_envs_per_env_runner = 64
         self.rollout_fragment_length = 16
         # Runners ask the search while the learner learns, however long that takes.
@@ -293,15 +295,17 @@ class DISTILConfig(BatchedConfig, AlgorithmConfig):  # type: ignore[misc]
         """Refuse what this algorithm cannot do, before anything starts."""
         super().validate()
         if not COMPILED:
-            raise ValueError(f"DISTIL: {NOT_COMPILED}, or choose another algorithm")
-        if self.env_config["rewards"] != DEFAULTS["rewards"]:
+            raise ValueError(f"DISTIL: {NOT_COMPILED_MESSAGE}, or choose another algorithm")
+        if self.env_config["rewards"] != ENV_CONFIG_DEFAULTS["rewards"]:
             raise ValueError(
                 f"rewards is {self.env_config['rewards']!r}, but DISTIL learns what the search "
                 "prefers, whatever is rewarded; leave it out, or take PPO"
             )
-        if (side := max(self.env_config["width"], self.env_config["height"])) > LARGEST_SIDE:
+        if (
+            side := max(self.env_config["width"], self.env_config["height"])
+        ) > MAX_SEARCH_BOARD_SIZE:
             raise ValueError(
-                f"map_size is {side}, but DISTIL's search holds {LARGEST_SIDE} at most; take PPO"
+                f"map_size is {side}, but DISTIL's search holds {MAX_SEARCH_BOARD_SIZE} at most; take PPO"
             )
         for name in ("positions", "in_memory", "minibatch_size"):
             if type(value := getattr(self, name)) is not int or value < 1:
@@ -313,7 +317,7 @@ class DISTILConfig(BatchedConfig, AlgorithmConfig):  # type: ignore[misc]
             raise ValueError(f"DISTIL has one learner, got num_learners={self.num_learners}")
 
 
-class DISTIL(Batched, Algorithm):  # type: ignore[misc]
+class DISTIL(BatchedAlgorithm, Algorithm):  # type: ignore[misc]
     """Runners play and ask, and the learner learns meanwhile."""
 
     config: DISTILConfig
@@ -325,4 +329,6 @@ class DISTIL(Batched, Algorithm):  # type: ignore[misc]
 
     def training_step(self) -> None:
         """Learn from what has been labelled."""
-        self._learn_from(self._take() if self.config.num_env_runners else self._sample())
+        self._learn_from(
+            self._collect_fragments() if self.config.num_env_runners else self._sample()
+        )

@@ -25,34 +25,34 @@ from ray.rllib.utils.metrics import (
 )
 
 from battlesnake_rl.mabs.dqn.dqn import DQN, DQNConfig
-from battlesnake_rl.mabs.dqn.replay_shard import ReplayShard
+from battlesnake_rl.mabs.dqn.replay_shard import ReplayBufferShard
 
-BATCHES_AHEAD = 2
+_BATCHES_AHEAD = 2
 """Batches requested from each shard before they are needed."""
 
-RUNNERS_A_SHARD = 8
+_ENV_RUNNERS_PER_SHARD = 8
 """Half of the runners at full speed that one shard can store for."""
 
-FRAGMENTS_A_SHARD = 3
+_MIN_FRAGMENTS_PER_SHARD = 3
 """The least that a shard must hold."""
 
-GATHER_SECONDS = 0.05
+_GATHER_SECONDS = 0.05
 """How long fragments are gathered while the learner has nothing to do."""
 
-WAIT_SECONDS = 1.0
+_WAIT_SECONDS = 1.0
 """Longest wait for runners before looking after failed ones again."""
 
 
 class APEXConfig(DQNConfig):
     """`DQNConfig` with APEX's defaults: an epsilon ladder over all games of all runners.
 
-    ``num_replay_shards`` actors share the replay's capacity; None: one for `RUNNERS_A_SHARD`
+    ``num_replay_shards`` actors share the replay's capacity; None: one for `_ENV_RUNNERS_PER_SHARD`
     runners, at least two. ``broadcast_interval``: updates between two sendings of weights.
     ``training_intensity`` holds as for DQN: runners pause when the learner cannot keep up, and the
     other way round.
     """
 
-    own = (*DQNConfig.own, "num_replay_shards", "broadcast_interval")
+    extra_settings = (*DQNConfig.extra_settings, "num_replay_shards", "broadcast_interval")
 
     def __init__(self, algo_class: type | None = None) -> None:
         super().__init__(algo_class=algo_class or APEX)
@@ -90,14 +90,14 @@ class APEXConfig(DQNConfig):
         """
         if self.num_replay_shards is not None:
             return self.num_replay_shards
-        worth = max(2, -(-self.num_env_runners // RUNNERS_A_SHARD))
-        capacity: int = super().replay_arguments()["capacity"]
-        room = capacity // (FRAGMENTS_A_SHARD * self.most_frames())
+        worth = max(2, -(-self.num_env_runners // _ENV_RUNNERS_PER_SHARD))
+        capacity: int = super().replay_buffer_kwargs()["capacity"]
+        room = capacity // (_MIN_FRAGMENTS_PER_SHARD * self.max_fragment_obs())
         return max(1, min(worth, room))
 
-    def replay_arguments(self) -> dict[str, Any]:
+    def replay_buffer_kwargs(self) -> dict[str, Any]:
         """As DQN's, for one shard of the whole."""
-        arguments = super().replay_arguments()
+        arguments = super().replay_buffer_kwargs()
         return arguments | {"capacity": arguments["capacity"] // self.replay_shards}
 
 
@@ -131,18 +131,20 @@ class APEX(DQN):
         count = self.config.replay_shards
         # On the learner's machine: it needs several batches for every fragment that comes in, and
         # its end is the end of training anyway.
-        shard = ray.remote(num_cpus=0, resources={_own_node(): 0.001}, max_restarts=-1)(ReplayShard)
+        shard = ray.remote(num_cpus=0, resources={_own_node(): 0.001}, max_restarts=-1)(
+            ReplayBufferShard
+        )
         self._shards = [
             shard.remote(
                 frame_shape=observation_space.shape,
                 seed=None if self.config.seed is None else self.config.seed + i,
-                **self.config.replay_arguments(),
+                **self.config.replay_buffer_kwargs(),
             )
             for i in range(count)
         ]
         self._next_shard = itertools.cycle(range(count))
         self._requests: dict[ray.ObjectRef, _Request] = {}
-        self._asked: Counter[int] = Counter()
+        self._requests_in_flight: Counter[int] = Counter()
         self._batches: deque[tuple[int, ray.ObjectRef]] = deque()
         self._batches_of: Counter[int] = Counter()
         self._sent_weights: ray.ObjectRef | None = None
@@ -150,13 +152,13 @@ class APEX(DQN):
 
     def training_step(self) -> None:
         """Take what runners have finished, then learn from one batch, if one is due."""
-        due = self._steps_owed >= self.config.total_train_batch_size and bool(self._batches)
+        due = self._training_debt >= self.config.total_train_batch_size and bool(self._batches)
         # Runners that are far ahead get nothing new to do until the learner has caught up, unless
         # it has nothing to learn from: batches are asked for when fragments arrive.
-        if self._steps_owed < self._most_owed() or not self._batches:
-            self._ask_runners()
+        if self._training_debt < self._max_training_debt() or not self._batches:
+            self._request_fragments()
         with self.metrics.log_time((TIMERS, ENV_RUNNER_SAMPLING_TIMER)):
-            self._take_fragments(0.0 if due else WAIT_SECONDS)
+            self._take_fragments(0.0 if due else _WAIT_SECONDS)
         if due and self._update():
             self._updates_since_broadcast += 1
             self._report_updates()  # an iteration may end here, with complete counters
@@ -164,7 +166,7 @@ class APEX(DQN):
             with self.metrics.log_time((TIMERS, SYNCH_WORKER_WEIGHTS_TIMER)):
                 self._broadcast()
 
-    def _most_owed(self) -> float:
+    def _max_training_debt(self) -> float:
         """What all runners together add with one request each, or a few batches if that is more."""
         turns: int = self.config.num_envs_per_env_runner * self.config.get_rollout_fragment_length()
         everybody: float = turns * self.config.num_env_runners * self.config.training_intensity
@@ -173,33 +175,37 @@ class APEX(DQN):
 
     # Runners
 
-    def _ask_runners(self) -> None:
+    def _request_fragments(self) -> None:
         manager = self.env_runner_group._worker_manager
         actors = manager.actors()
         for runner in manager.healthy_actor_ids():
-            while self._asked[runner] < self.config.max_requests_in_flight_per_env_runner:
+            while (
+                self._requests_in_flight[runner] < self.config.max_requests_in_flight_per_env_runner
+            ):
                 # This process owns both results: they outlive the runner, and if it dies, the error
                 # names it.
                 fragment, info = actors[runner].sample_fragment.options(num_returns=2).remote()
                 self._requests[info] = _Request(runner, fragment)
-                self._asked[runner] += 1
+                self._requests_in_flight[runner] += 1
 
     def _take_fragments(self, timeout: float) -> None:
         """Hand on all fragments that are ready; if none is, wait for one."""
         waiting = list(self._requests)
         if not waiting:
-            self._note(True)  # nothing has been asked for
-            time.sleep(min(timeout, GATHER_SECONDS))  # no runner is there
+            self._warn_if_stalled(True)  # nothing has been asked for
+            time.sleep(min(timeout, _GATHER_SECONDS))  # no runner is there
             return
         # Several at once cost less than each by itself, and runners have another request meanwhile.
-        ready, _ = ray.wait(waiting, num_returns=len(waiting), timeout=min(timeout, GATHER_SECONDS))
+        ready, _ = ray.wait(
+            waiting, num_returns=len(waiting), timeout=min(timeout, _GATHER_SECONDS)
+        )
         if not ready and timeout:
             ready, _ = ray.wait(waiting, num_returns=1, timeout=timeout)
         infos = self._infos(ready)
-        self._note(bool(infos) or not timeout)
+        self._warn_if_stalled(bool(infos) or not timeout)
         if infos:
             self.metrics.aggregate([info["metrics"] for info in infos], key=ENV_RUNNER_RESULTS)
-            self._owe(sum(info["num_agent_steps"] for info in infos))
+            self._add_training_debt(sum(info["num_agent_steps"] for info in infos))
 
     def _infos(self, ready: list[ray.ObjectRef]) -> list[dict[str, Any]]:
         """The facts about fragments that are ``ready``, which go to shards in turn."""
@@ -210,7 +216,7 @@ class APEX(DQN):
         infos = []
         for reference, info in zip(ready, given, strict=True):
             request = self._requests.pop(reference)
-            self._asked[request.runner] -= 1
+            self._requests_in_flight[request.runner] -= 1
             if info is None:
                 self.env_runner_group._worker_manager.set_actor_state(request.runner, healthy=False)
                 continue
@@ -229,7 +235,7 @@ class APEX(DQN):
     def _store(self, fragment: ray.ObjectRef) -> None:
         shard = next(self._next_shard)
         self._shards[shard].add.remote(fragment)
-        self._want_batches(shard)
+        self._prefetch_batches(shard)
 
     def restore_env_runners(self, env_runner_group: Any) -> list[int]:
         """RLlib's, and the newest weights for those that are back."""
@@ -241,7 +247,7 @@ class APEX(DQN):
     def _broadcast(self) -> None:
         """Send the learner's weights to all runners and wait for none of them."""
         self._updates_since_broadcast = 0
-        self._sent_weights = ray.put(self._weights())
+        self._sent_weights = ray.put(self._inference_weights())
         for runner in self.env_runner_group._worker_manager.healthy_actor_ids():
             self._send_weights(runner)
 
@@ -252,9 +258,9 @@ class APEX(DQN):
 
     # Learning
 
-    def _want_batches(self, shard: int) -> None:
-        """Have up to `BATCHES_AHEAD` batches of a shard on their way."""
-        while self._batches_of[shard] < BATCHES_AHEAD:
+    def _prefetch_batches(self, shard: int) -> None:
+        """Have up to `_BATCHES_AHEAD` batches of a shard on their way."""
+        while self._batches_of[shard] < _BATCHES_AHEAD:
             batch = self._shards[shard].sample.remote(self.config.total_train_batch_size)
             self._batches.append((shard, batch))
             self._batches_of[shard] += 1
@@ -271,7 +277,7 @@ class APEX(DQN):
             return False
         if batch is None:
             return False
-        self._want_batches(shard)
+        self._prefetch_batches(shard)
         self._shards[shard].update_priorities.remote(batch.rows, self._learn(batch))
         return True
 

@@ -27,19 +27,24 @@ from ray.rllib.utils.metrics import (
 )
 
 from battlesnake_rl.mabs.base import supported_settings
-from battlesnake_rl.mabs.base.batched_algorithm import Batched, BatchedConfig
+from battlesnake_rl.mabs.base.batched_algorithm import BatchedAlgorithm, BatchedAlgorithmConfig
 from battlesnake_rl.mabs.dqn.dqn_env_runner import DQNEnvRunner
 from battlesnake_rl.mabs.dqn.dqn_learner import SnakeDQNLearner
 from battlesnake_rl.mabs.dqn.replay_buffer import Batch, ReplayBuffer
 from battlesnake_rl.mabs.envs.env_factory import env_options
-from battlesnake_rl.mabs.policy.q_network import MODULE_APIS, NEW_ACTION_MASK, TRUNK, SnakeQModule
+from battlesnake_rl.mabs.policy.q_network import (
+    MODULE_APIS,
+    NEW_ACTION_MASK,
+    TRUNK_DEFAULTS,
+    SnakeQModule,
+)
 
-REPLAY_STATE = "replay"
-STEPS_OWED = "steps_owed"
-TARGET_UPDATES = "last_target_updates"
+_REPLAY_STATE = "replay"
+_STEPS_OWED = "steps_owed"
+_TARGET_UPDATES = "last_target_updates"
 
 
-class DQNConfig(BatchedConfig, rllib_dqn.DQNConfig):  # type: ignore[misc]
+class DQNConfig(BatchedAlgorithmConfig, rllib_dqn.DQNConfig):  # type: ignore[misc]
     """RLlib's DQN configuration with our runner, replay and network, and our defaults.
 
     What means something else here: ``replay_buffer_config`` has the keys ``capacity`` (frames),
@@ -50,17 +55,17 @@ class DQNConfig(BatchedConfig, rllib_dqn.DQNConfig):  # type: ignore[misc]
     errors stay below 1: above, the Huber loss learns the median, which ignores rare deaths.
     """
 
-    runner_base = DQNEnvRunner
-    learner_base = SnakeDQNLearner
-    module_base = SnakeQModule
+    env_runner_class = DQNEnvRunner
+    learner_class_base = SnakeDQNLearner
+    rl_module_class = SnakeQModule
     module_apis = MODULE_APIS
-    rllibs = rllib_dqn.DQNConfig
-    also_honoured = supported_settings.DQNS
-    own: ClassVar[tuple[str, ...]] = ("epsilon_ladder", "reward_scale", "symmetries")
+    rllib_config_class = rllib_dqn.DQNConfig
+    extra_supported_fields = supported_settings.DQN_FIELDS
+    extra_settings: ClassVar[tuple[str, ...]] = ("epsilon_ladder", "reward_scale", "symmetries")
 
     def __init__(self, algo_class: type | None = None) -> None:
         super().__init__(algo_class=algo_class or DQN)
-        self._begin()
+        self._set_base_defaults()
         self.num_envs_per_env_runner = 64
         self.rollout_fragment_length = 16
         # Runners have no connectors. RLlib else waits for all of them after each iteration.
@@ -68,7 +73,7 @@ class DQNConfig(BatchedConfig, rllib_dqn.DQNConfig):  # type: ignore[misc]
         self.epsilon = [(0, 1.0), (40_000, 0.05)]
         self.epsilon_ladder: tuple[float, float] | None = None
 
-        self.rl_module(model_config=TRUNK | {"bfloat16": "auto"})
+        self.rl_module(model_config=TRUNK_DEFAULTS | {"bfloat16": "auto"})
         self.gamma = 0.97
         self.reward_scale = 0.03
         self.n_step = 3
@@ -105,26 +110,28 @@ class DQNConfig(BatchedConfig, rllib_dqn.DQNConfig):  # type: ignore[misc]
             )
         self._check_that_fragments_fit()
 
-    def most_frames(self) -> int:
+    def max_fragment_obs(self) -> int:
         """Frames that a fragment may have."""
         snakes = int(np.max(env_options(self.env_config).num_snakes))
         turns: int = self.get_rollout_fragment_length() + 1
         return turns * self.num_envs_per_env_runner * snakes
 
     def _check_that_fragments_fit(self) -> None:
-        if (frames := self.most_frames()) > (capacity := self.replay_arguments()["capacity"]):
+        if (frames := self.max_fragment_obs()) > (
+            capacity := self.replay_buffer_kwargs()["capacity"]
+        ):
             raise ValueError(
                 f"a fragment may have {frames} frames, but a replay holds {capacity}; raise "
                 "replay_buffer_config's capacity, or lower rollout_fragment_length, "
                 "num_envs_per_env_runner or num_replay_shards"
             )
 
-    def replay_arguments(self) -> dict[str, Any]:
+    def replay_buffer_kwargs(self) -> dict[str, Any]:
         """The arguments of each `ReplayBuffer` that are in ``replay_buffer_config``."""
         return {key: self.replay_buffer_config[key] for key in ("capacity", "alpha", "beta")}
 
 
-def _dealt(count: int, learners: int) -> NDArray[np.int64] | slice:
+def _shard_order(count: int, learners: int) -> NDArray[np.int64] | slice:
     """The order in which pieces of equal length hold what cards dealt to ``learners`` would.
 
     >>> _dealt(7, 3)
@@ -135,7 +142,7 @@ def _dealt(count: int, learners: int) -> NDArray[np.int64] | slice:
     return np.concatenate([np.arange(first, count, learners) for first in range(learners)])
 
 
-class DQN(Batched, rllib_dqn.DQN):  # type: ignore[misc]
+class DQN(BatchedAlgorithm, rllib_dqn.DQN):  # type: ignore[misc]
     """Synchronous DQN: all runners play a fragment, then the learner catches up."""
 
     config: DQNConfig
@@ -148,16 +155,16 @@ class DQN(Batched, rllib_dqn.DQN):  # type: ignore[misc]
     def setup(self, config: AlgorithmConfig) -> None:
         """Build runners and learner as RLlib does, and the replay."""
         super().setup(config)
-        self._steps_owed = 0.0
+        self._training_debt = 0.0
         self._learning_starts = self.config.num_steps_sampled_before_learning_starts
         self._setup_replay()
 
     def _setup_replay(self) -> None:
         observation_space, _ = self.spaces[DEFAULT_MODULE_ID]
-        self.replay = ReplayBuffer(
+        self.replay_buffer = ReplayBuffer(
             frame_shape=observation_space.shape,
             seed=self.config.seed,
-            **self.config.replay_arguments(),
+            **self.config.replay_buffer_kwargs(),
         )
 
     def training_step(self) -> None:
@@ -165,26 +172,26 @@ class DQN(Batched, rllib_dqn.DQN):  # type: ignore[misc]
         fragments = self._sample()
         with self.metrics.log_time((TIMERS, REPLAY_BUFFER_ADD_DATA_TIMER)):
             for fragment in fragments:
-                self.replay.add(fragment)
-        self._owe(sum(fragment.num_agent_steps for fragment in fragments))
-        if self._steps_owed < self.config.total_train_batch_size:
+                self.replay_buffer.add(fragment)
+        self._add_training_debt(sum(fragment.num_agent_steps for fragment in fragments))
+        if self._training_debt < self.config.total_train_batch_size:
             return
-        while self._steps_owed >= self.config.total_train_batch_size:
+        while self._training_debt >= self.config.total_train_batch_size:
             with self.metrics.log_time((TIMERS, REPLAY_BUFFER_SAMPLE_TIMER)):
-                batch = self.replay.sample(self.config.total_train_batch_size)
-            self.replay.update_priorities(batch.rows, self._learn(batch))
+                batch = self.replay_buffer.sample(self.config.total_train_batch_size)
+            self.replay_buffer.update_priorities(batch.indices, self._learn(batch))
         self._report_updates()
         with self.metrics.log_time((TIMERS, SYNCH_WORKER_WEIGHTS_TIMER)):
             self._sync_weights()
 
-    def _owe(self, agent_steps: int) -> None:
+    def _add_training_debt(self, agent_steps: int) -> None:
         """Note how many transitions must be trained on for ``agent_steps`` newly sampled ones."""
         if self.num_env_steps_sampled >= self._learning_starts:
-            self._steps_owed += agent_steps * self.config.training_intensity
+            self._training_debt += agent_steps * self.config.training_intensity
 
     def _learn(self, batch: Batch) -> NDArray[np.float32]:
         """One update; returns the TD errors of the batch, in its order."""
-        self._steps_owed -= len(batch.rows)
+        self._training_debt -= len(batch.indices)
         columns = {
             Columns.OBS: batch.obs,
             Columns.NEXT_OBS: batch.new_obs,
@@ -196,16 +203,16 @@ class DQN(Batched, rllib_dqn.DQN):  # type: ignore[misc]
             "weights": batch.weights,
         }
         # RLlib cuts the batch into a piece for each learner: all get their part of everything.
-        order = _dealt(len(batch.rows), max(self.config.num_learners, 1))
+        order = _shard_order(len(batch.indices), max(self.config.num_learners, 1))
         dealt = {name: column[order] for name, column in columns.items()}
         with self.metrics.log_time((TIMERS, LEARNER_UPDATE_TIMER)):
             per_learner = self.learner_group.update(
                 batch=MultiAgentBatch(
-                    {DEFAULT_MODULE_ID: SampleBatch(dealt)}, env_steps=len(batch.rows)
+                    {DEFAULT_MODULE_ID: SampleBatch(dealt)}, env_steps=len(batch.indices)
                 ),
                 timesteps={NUM_ENV_STEPS_SAMPLED_LIFETIME: self.num_env_steps_sampled},
             )
-        td_errors = np.empty(len(batch.rows), dtype=np.float32)
+        td_errors = np.empty(len(batch.indices), dtype=np.float32)
         td_errors[order] = np.concatenate(list(per_learner))
         return td_errors
 
@@ -216,7 +223,7 @@ class DQN(Batched, rllib_dqn.DQN):  # type: ignore[misc]
         return results
 
     def _replay_results(self) -> dict[str, int]:
-        return self.replay.results()
+        return self.replay_buffer.stats()
 
     # Checkpoints
 
@@ -231,11 +238,11 @@ class DQN(Batched, rllib_dqn.DQN):  # type: ignore[misc]
         state: dict[str, Any] = super().get_state(
             components, not_components=not_components, **kwargs
         )
-        state[STEPS_OWED] = self._steps_owed
+        state[_STEPS_OWED] = self._training_debt
         # RLlib's learner forgets when it last updated the target.
-        state[TARGET_UPDATES] = self._last_target_updates()
+        state[_TARGET_UPDATES] = self._last_target_updates()
         if self.config.store_buffer_in_checkpoints:
-            state[REPLAY_STATE] = self._get_replay_state()
+            state[_REPLAY_STATE] = self._get_replay_state()
         return state
 
     def set_state(self, state: dict[str, Any]) -> None:
@@ -245,13 +252,13 @@ class DQN(Batched, rllib_dqn.DQN):  # type: ignore[misc]
         ``num_steps_sampled_before_learning_starts`` further env steps.
         """
         super().set_state(state)
-        self._steps_owed = state[STEPS_OWED]
-        updates = state[TARGET_UPDATES]
+        self._training_debt = state[_STEPS_OWED]
+        updates = state[_TARGET_UPDATES]
         self.learner_group.foreach_learner(
             lambda learner: learner.last_update_ts_by_mid.update(updates)
         )
-        if REPLAY_STATE in state:
-            self._set_replay_state(state[REPLAY_STATE])
+        if _REPLAY_STATE in state:
+            self._set_replay_state(state[_REPLAY_STATE])
         else:
             self._learning_starts = (
                 self.num_env_steps_sampled + self.config.num_steps_sampled_before_learning_starts
@@ -265,7 +272,7 @@ class DQN(Batched, rllib_dqn.DQN):  # type: ignore[misc]
         return updates
 
     def _get_replay_state(self) -> Any:
-        return self.replay.get_state()
+        return self.replay_buffer.get_state()
 
     def _set_replay_state(self, state: Any) -> None:
-        self.replay.set_state(state)
+        self.replay_buffer.set_state(state)

@@ -12,7 +12,7 @@ from ray.rllib.core import DEFAULT_MODULE_ID
 from ray.rllib.core.columns import Columns
 
 from battlesnake_rl.mabs.base.batched_env_runner import BatchedEnvRunner
-from battlesnake_rl.mabs.dqn.n_step_transitions import Turns, build_fragment
+from battlesnake_rl.mabs.dqn.n_step_transitions import TurnBuffer, build_fragment
 from battlesnake_rl.mabs.dqn.replay_buffer import Fragment
 
 
@@ -22,14 +22,14 @@ class DQNEnvRunner(BatchedEnvRunner):
     def _play(self, num_turns: int, epsilon: NDArray[np.float64]) -> Fragment:
         """Play ``num_turns`` turns of all games, exploring in game i with ``epsilon[i]``."""
         assert self.env is not None
-        turns = Turns.empty(
+        turns = TurnBuffer.empty(
             num_turns,
             self.env.num_games,
             self.env.num_snakes,
             self.env.single_observation_space.shape,
         )
         for t in range(num_turns):
-            self._look(turns, t)
+            self._store_observations(turns, t)
             exploring = self._random.random(turns.actions[t].shape) < epsilon[:, None]
             turns.actions[t] = choose_moves(
                 turns.q_values[t], turns.action_mask[t], exploring, self._random
@@ -39,12 +39,12 @@ class DQNEnvRunner(BatchedEnvRunner):
             turns.acted[t] = stepped.acted
             turns.terminateds[t] = stepped.terminateds
             turns.truncateds[t] = stepped.truncateds
-        self._look(turns, num_turns)
+        self._store_observations(turns, num_turns)
         fragment = build_fragment(turns, n_step=self.config.n_step, gamma=self.config.gamma)
-        self._count(fragment)
+        self._log_steps(fragment)
         return fragment
 
-    def _look(self, turns: Turns, t: int) -> None:
+    def _store_observations(self, turns: TurnBuffer, t: int) -> None:
         """Keep the position, and the values of it for all whose future counts."""
         frames, action_mask, alive, cut_off = self._position
         turns.frames[t], turns.action_mask[t] = frames, action_mask
@@ -54,10 +54,10 @@ class DQNEnvRunner(BatchedEnvRunner):
     def _q_values(self, frames: NDArray[np.uint8]) -> NDArray[np.float32]:
         if not len(frames):
             return np.zeros((0, 4), dtype=np.float32)
-        return self.preferences(self.module[DEFAULT_MODULE_ID], frames)
+        return self.action_scores(self.module[DEFAULT_MODULE_ID], frames)
 
     @staticmethod
-    def preferences(module: Any, frames: NDArray[np.uint8]) -> NDArray[np.float32]:
+    def action_scores(module: Any, frames: NDArray[np.uint8]) -> NDArray[np.float32]:
         """What a module thinks of the moves, higher is better: (B, C, H, W) uint8 to (B, 4)."""
         return q_values(module, frames)
 

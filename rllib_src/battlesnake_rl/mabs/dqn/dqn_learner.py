@@ -25,13 +25,13 @@ from ray.rllib.core.learner.training_data import TrainingData
 from torch import Tensor
 from torch.nn.functional import huber_loss, mse_loss
 
-from battlesnake_rl.mabs.base.torch_learner import QuietLearner, coming
+from battlesnake_rl.mabs.base.torch_learner import FastTorchLearnerMixin, copy_to_cpu_async
 from battlesnake_rl.mabs.envs.env_factory import env_options
 from battlesnake_rl.mabs.policy import symmetry_transforms
 from battlesnake_rl.mabs.policy.q_network import NEW_ACTION_MASK, SnakeQModule
 
 
-class SnakeDQNLearner(QuietLearner, DQNTorchLearner):  # type: ignore[misc]
+class SnakeDQNLearner(FastTorchLearnerMixin, DQNTorchLearner):  # type: ignore[misc]
     """RLlib's learner of one module, which keeps the results of its updates to itself.
 
     `update` returns TD errors and nothing else, and `report` what RLlib's own `update` would, of
@@ -41,9 +41,9 @@ class SnakeDQNLearner(QuietLearner, DQNTorchLearner):  # type: ignore[misc]
     def build(self) -> None:
         """Module and optimizer."""
         super().build()
-        self._unreported: list[tuple[Tensor, Tensor, Tensor]] = []
+        self._pending_metrics: list[tuple[Tensor, Tensor, Tensor]] = []
         self._td_errors: Callable[[], NDArray[Any]]
-        self._observation = env_options(self.config.env_config).encoder
+        self._observation = env_options(self.config.env_config).observation_encoder
 
     def update(
         self, *, training_data: TrainingData, timesteps: dict[str, Any], **_: Any
@@ -52,9 +52,11 @@ class SnakeDQNLearner(QuietLearner, DQNTorchLearner):  # type: ignore[misc]
         self._weights_seq_no += 1
         columns = training_data.batch[DEFAULT_MODULE_ID]
         if self.config.symmetries:
-            way = int(self._random.integers(symmetry_transforms.WAYS))
-            columns = symmetry_transforms.turned(columns, way, NEW_ACTION_MASK, self._observation)
-        batch = {DEFAULT_MODULE_ID: {name: self._tensor(columns[name]) for name in columns}}
+            way = int(self._random.integers(symmetry_transforms.NUM_SYMMETRIES))
+            columns = symmetry_transforms.transform_batch(
+                columns, way, NEW_ACTION_MASK, self._observation
+            )
+        batch = {DEFAULT_MODULE_ID: {name: self._to_device(columns[name]) for name in columns}}
         outputs = self.module.forward_train(batch)
         gradients = self.compute_gradients(self.compute_losses(fwd_out=outputs, batch=batch))
         self.apply_gradients(self.postprocess_gradients(gradients))
@@ -80,8 +82,8 @@ class SnakeDQNLearner(QuietLearner, DQNTorchLearner):  # type: ignore[misc]
         loss_of = huber_loss if config.td_error_loss_fn == "huber" else mse_loss
         loss = (batch["weights"] * loss_of(q_values, targets, reduction="none")).mean()
         td_errors = (q_values.detach() - targets).abs()
-        self._td_errors = coming(td_errors)
-        self._unreported.append((loss.detach(), q_values.detach(), td_errors))
+        self._td_errors = copy_to_cpu_async(td_errors)
+        self._pending_metrics.append((loss.detach(), q_values.detach(), td_errors))
         return loss
 
     def after_gradient_based_update(self, *, timesteps: dict[str, Any]) -> None:
@@ -89,15 +91,15 @@ class SnakeDQNLearner(QuietLearner, DQNTorchLearner):  # type: ignore[misc]
         super().after_gradient_based_update(timesteps=timesteps)
         for module in self.module.values():
             if isinstance(one := module.unwrapped(), SnakeQModule):
-                one.update_mean()
+                one.update_average()
 
     def report(self) -> Any:
         """Counts, and means over all updates since the last report, of which there is at least one.
 
         An update's largest and smallest value are taken first, then the mean of those.
         """
-        losses, q_values, td_errors = map(torch.stack, zip(*self._unreported, strict=True))
-        self._unreported.clear()
+        losses, q_values, td_errors = map(torch.stack, zip(*self._pending_metrics, strict=True))
+        self._pending_metrics.clear()
         seen = {
             self.TOTAL_LOSS_KEY: losses.mean(),
             QF_LOSS_KEY: losses.mean(),

@@ -12,7 +12,7 @@ from battlesnake_rl.mabs.dqn.replay_buffer import Fragment
 
 
 @dataclass(slots=True)
-class Turns:
+class TurnBuffer:
     """T turns of N games with S seats, and the position after the last of them.
 
     Make one with `empty` and fill it turn by turn.
@@ -36,7 +36,7 @@ class Turns:
     """(T, N, S)"""
 
     @classmethod
-    def empty(cls, turns: int, games: int, seats: int, frame: tuple[int, ...]) -> Turns:
+    def empty(cls, turns: int, games: int, seats: int, frame: tuple[int, ...]) -> TurnBuffer:
         """Zeros for ``turns`` turns."""
         now, upto = (turns, games, seats), (turns + 1, games, seats)
         return cls(
@@ -55,7 +55,7 @@ class Turns:
 
 
 def n_step_returns(
-    turns: Turns, n_step: int, gamma: float
+    turns: TurnBuffer, n_step: int, gamma: float
 ) -> tuple[NDArray[np.float32], NDArray[np.int64], NDArray[np.bool_]]:
     """Discounted rewards of up to ``n_step`` steps from each turn, the steps, and if they ended.
 
@@ -77,7 +77,7 @@ def n_step_returns(
     return returns, steps, terminateds
 
 
-def build_fragment(turns: Turns, *, n_step: int, gamma: float) -> Fragment:
+def build_fragment(turns: TurnBuffer, *, n_step: int, gamma: float) -> Fragment:
     """Pack a block of turns: it has each frame that a transition begins or ends with once."""
     returns, steps, terminateds = n_step_returns(turns, n_step, gamma)
     start = np.nonzero(turns.acted)
@@ -100,7 +100,7 @@ def build_fragment(turns: Turns, *, n_step: int, gamma: float) -> Fragment:
         return column
 
     return Fragment(
-        frames=turns.frames[needed],
+        obs=turns.frames[needed],
         action_mask=turns.action_mask[needed],
         next_offset=rows(np.where(final, 0, row[end] - begin), np.int32),
         actions=rows(turns.actions[start], np.uint8),

@@ -26,7 +26,7 @@ class Fragment:
     frame ``next_offset[i]`` rows further on (0 for a terminated one, which has no next state).
     """
 
-    frames: NDArray[np.uint8]
+    obs: NDArray[np.uint8]
     """(F, C, H, W) observations."""
     action_mask: NDArray[np.bool_]
     """(F, 4) the moves allowed in each frame."""
@@ -48,7 +48,7 @@ class Fragment:
     """Moves made by snakes."""
 
     def __len__(self) -> int:
-        return len(self.frames)
+        return len(self.obs)
 
     def env_steps(self) -> int:
         """Turns of games played, as RLlib's evaluation asks for it."""
@@ -63,7 +63,7 @@ class Fragment:
 class Batch:
     """B transitions drawn from a `ReplayBuffer`."""
 
-    rows: NDArray[np.int64]
+    indices: NDArray[np.int64]
     """(B,) names of the transitions, for `ReplayBuffer.update_priorities`."""
     obs: NDArray[np.uint8]
     """(B, C, H, W)"""
@@ -166,7 +166,7 @@ class ReplayBuffer:
         """Rows held."""
         return min(self._added, self.capacity)
 
-    def results(self) -> dict[str, int]:
+    def stats(self) -> dict[str, int]:
         """How full it is: frames, transitions (not every frame starts one) and bytes of frames."""
         return {
             "num_frames": len(self),
@@ -182,12 +182,12 @@ class ReplayBuffer:
                 "raise the replay's capacity, or lower rollout_fragment_length or the number of "
                 "games"
             )
-        if fragment.frames.shape[1:] != self._frames.shape[1:]:
+        if fragment.obs.shape[1:] != self._frames.shape[1:]:
             raise ValueError(
-                f"frames must have shape {self._frames.shape[1:]}, got {fragment.frames.shape[1:]}"
+                f"frames must have shape {self._frames.shape[1:]}, got {fragment.obs.shape[1:]}"
             )
         slots = (self._added + np.arange(len(fragment))) % self.capacity
-        self._frames[slots] = fragment.frames
+        self._frames[slots] = fragment.obs
         self._action_mask[slots] = fragment.action_mask
         self._next_offset[slots] = fragment.next_offset
         self._actions[slots] = fragment.actions
@@ -214,7 +214,7 @@ class ReplayBuffer:
         weights = self._priorities.get(slots) ** -self._beta
         newest = self._added - 1
         return Batch(
-            rows=newest - (newest - slots) % self.capacity,
+            indices=newest - (newest - slots) % self.capacity,
             obs=self._frames.take(slots, axis=0),
             new_obs=self._frames.take(next_slots, axis=0),
             new_action_mask=self._action_mask[next_slots],
@@ -232,7 +232,7 @@ class ReplayBuffer:
 
     def get_state(self) -> dict[str, Any]:
         """All rows held and the random generator: `set_state` continues exactly from here."""
-        slots = self._slots()
+        slots = self._filled_indices()
         return {
             "added": self._added,
             "random": self._random.bit_generator.state,
@@ -255,12 +255,12 @@ class ReplayBuffer:
             )
         self._added = state["added"]
         self._random.bit_generator.state = state["random"]
-        slots = self._slots()
+        slots = self._filled_indices()
         for name, array in self._arrays().items():
             array[slots] = state[name]
         self._priorities.set(slots, state["priorities"])
 
-    def _slots(self) -> NDArray[np.int64]:
+    def _filled_indices(self) -> NDArray[np.int64]:
         """Slots of the rows held, oldest first."""
         return np.arange(self._added - len(self), self._added, dtype=np.int64) % self.capacity
 

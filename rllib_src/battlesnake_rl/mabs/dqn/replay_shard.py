@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from battlesnake_rl.mabs.dqn.replay_buffer import Batch, Fragment, ReplayBuffer
 
 
-class ReplayShard:
+class ReplayBufferShard:
     """A `ReplayBuffer` that answers None instead of failing while it is empty."""
 
     def __init__(self, **replay_arguments: Any) -> None:
@@ -28,9 +28,9 @@ class ReplayShard:
         """See `ReplayBuffer.update_priorities`."""
         self._replay.update_priorities(rows, td_errors)
 
-    def results(self) -> dict[str, int]:
+    def stats(self) -> dict[str, int]:
         """How full the shard is."""
-        return self._replay.results()
+        return self._replay.stats()
 
     def get_state(self) -> dict[str, Any]:
         """See `ReplayBuffer.get_state`."""

@@ -5,23 +5,23 @@ from __future__ import annotations
 import functools
 from typing import Any
 
-SIDES = (7, 11, 19)
+MAP_SIZES = (7, 11, 19)
 OBSERVATION = "max-bordered-51s"
 """What the starter pack's network saw: of one size, whatever the board's."""
 
 
-def side_after(iteration: int) -> int:
+def board_size_after(iteration: int) -> int:
     """The side of the boards once so many iterations are over; the first is on ``map_size``.
 
     >>> [side_after(count) for count in (1, 10, 11, 20, 21, 29, 30, 31, 41)]
     [7, 7, 11, 11, 19, 19, 7, 7, 11]
     """
-    return SIDES[max(iteration % 30 - 1, 0) // 10]
+    return MAP_SIZES[max(iteration % 30 - 1, 0) // 10]
 
 
-def iterate(*, algorithm: Any, **_: Any) -> None:
+def advance_board_size(*, algorithm: Any, **_: Any) -> None:
     """Let all runners play on the boards of the next iteration; one of RLlib's callbacks."""
-    side = side_after(algorithm.training_iteration)
+    side = board_size_after(algorithm.training_iteration)
     algorithm.env_runner_group.foreach_env_runner(functools.partial(_play_on, side=side))
 
 

@@ -8,18 +8,18 @@ from typing import Any
 
 import numpy as np
 
-from battlesnake_gym.config import TRAINED, EnvConfig, Sizes, check_names
+from battlesnake_gym.config import TRAINING_DEFAULTS, EnvConfig, Sizes, check_names
 from battlesnake_gym.env.vector import VectorBattlesnake
 from battlesnake_gym.mdp import observations
-from battlesnake_rl.mabs.envs.board_size_schedule import OBSERVATION, SIDES
+from battlesnake_rl.mabs.envs.board_size_schedule import MAP_SIZES, OBSERVATION
 from battlesnake_rl.mabs.envs.training_opponents import check as check_opponents
-from battlesnake_rl.mabs.envs.training_opponents import shares_of
+from battlesnake_rl.mabs.envs.training_opponents import seat_fractions
 
 ENV_NAME = "battlesnake"
 """Under this name the environment is registered with RLlib."""
 
-DEFAULTS: dict[str, Any] = {
-    **{name: value for name, value in vars(TRAINED).items() if name != "frames"},
+ENV_CONFIG_DEFAULTS: dict[str, Any] = {
+    **{name: value for name, value in vars(TRAINING_DEFAULTS).items() if name != "frames"},
     "settings": {},
     "curriculum": [],
     "iterate_map_size": False,
@@ -28,7 +28,7 @@ DEFAULTS: dict[str, Any] = {
 }
 """Every key of an ``env_config`` and its default: the fields of `EnvConfig`, and four more.
 
-``frames`` may be given too, and becomes a part of ``observation`` (`whole`).
+``frames`` may be given too, and becomes a part of ``observation`` (`with_defaults`).
 
 ``curriculum``: ``[[env_steps, side], ...]``, from how many turns of training on games are played on
 which square boards; none: always on ``width`` x ``height``. ``iterate_map_size``: on boards of 7,
@@ -41,7 +41,7 @@ that others than the learner take, or a list of them (`battlesnake_rl.mabs.envs.
 def make_vector(
     num_games: int, env_config: Mapping[str, Any], side: int | None = None
 ) -> VectorBattlesnake:
-    """Build ``num_games`` games from an ``env_config`` (missing keys: `DEFAULTS`).
+    """Build ``num_games`` games from an ``env_config`` (missing keys: `ENV_CONFIG_DEFAULTS`).
 
     Where ``num_snakes`` is a list, the games have so many in turn. With ``side``, all games but
     the last are played on ``side`` x ``side`` boards. One stays as large as the board will be, so
@@ -51,16 +51,16 @@ def make_vector(
         ValueError: an unknown key, or a value that the environment refuses.
     """
     options = env_options(env_config)
-    options = replace(options, num_snakes=turn_about(options.num_snakes, num_games))
+    options = replace(options, num_snakes=cycle_num_snakes(options.num_snakes, num_games))
     if side is not None:
-        others, board = [side] * (num_games - 1), whole(env_config)
+        others, board = [side] * (num_games - 1), with_defaults(env_config)
         options = replace(
             options, width=[*others, board["width"]], height=[*others, board["height"]]
         )
-    return VectorBattlesnake.of(options, num_games)
+    return VectorBattlesnake.from_config(options, num_games)
 
 
-def turn_about(counts: Sizes, num_games: int) -> Sizes:
+def cycle_num_snakes(counts: Sizes, num_games: int) -> Sizes:
     """How many snakes each of ``num_games`` games has, where ``counts`` take turns.
 
     >>> turn_about([2, 4], 3).tolist(), turn_about(2, 3)
@@ -69,17 +69,17 @@ def turn_about(counts: Sizes, num_games: int) -> Sizes:
     return counts if isinstance(counts, int) else np.resize(np.asarray(counts), num_games)
 
 
-def whole(env_config: Mapping[str, Any]) -> dict[str, Any]:
-    """``env_config`` with `DEFAULTS` for what it lacks, and its ``frames`` in ``observation``.
+def with_defaults(env_config: Mapping[str, Any]) -> dict[str, Any]:
+    """``env_config`` with `ENV_CONFIG_DEFAULTS` for what it lacks, and its ``frames`` in ``observation``.
 
     >>> whole({"frames": 2})["observation"]
     {'name': 'planes', 'frames': 2}
 
     Raises ``ValueError`` for an unknown key.
     """
-    check_names(env_config, DEFAULTS)
-    values = DEFAULTS | dict(env_config)
-    values["opponents"] = shares_of(values["opponents"])
+    check_names(env_config, ENV_CONFIG_DEFAULTS)
+    values = ENV_CONFIG_DEFAULTS | dict(env_config)
+    values["opponents"] = seat_fractions(values["opponents"])
     frames, seen = values.pop("frames", None), values["observation"]
     if frames is not None:
         named = {"name": seen} if isinstance(seen, str) else observations.get(seen).to_dict()
@@ -92,22 +92,22 @@ def env_options(env_config: Mapping[str, Any]) -> EnvConfig:
 
     Raises ``ValueError`` for an unknown key, a wrong curriculum and wrong opponents.
     """
-    values = whole(env_config)
+    values = with_defaults(env_config)
     _check_curriculum(values.pop("curriculum"), min(values["width"], values["height"]))
     check_opponents(values.pop("opponents"))
     values.pop("clip_rewards")
     if values.pop("iterate_map_size"):
         _check_sizes(values["observation"], env_config.get("curriculum"))
-    return EnvConfig.of(values)
+    return EnvConfig.from_options(values)
 
 
 def head_plane(env_config: Mapping[str, Any]) -> int | None:
     """Which plane of an observation is brightest at the own head; None where none is."""
-    planes = observations.get(whole(env_config)["observation"]).planes
+    planes = observations.get(with_defaults(env_config)["observation"]).planes
     return planes.index("own_body") if "own_body" in planes else None
 
 
-def side_at(env_config: Mapping[str, Any], env_steps: int) -> int | None:
+def curriculum_board_size(env_config: Mapping[str, Any], env_steps: int) -> int | None:
     """The side of the boards after ``env_steps`` turns of training; None without a curriculum."""
     sides = [side for start, side in env_config.get("curriculum", []) if start <= env_steps]
     return sides[-1] if sides else None
@@ -117,13 +117,13 @@ def board_sizes(env_config: Mapping[str, Any]) -> list[list[int]]:
     """The widths and heights of all boards that are trained on, smallest first."""
     sides = {(side, side) for _, side in env_config.get("curriculum", [])}
     if env_config.get("iterate_map_size"):
-        sides = {(side, side) for side in SIDES}
+        sides = {(side, side) for side in MAP_SIZES}
     return [list(size) for size in sorted({*sides, (env_config["width"], env_config["height"])})]
 
 
 def _check_sizes(observation: Any, curriculum: Any) -> None:
     seen = observations.get(observation)
-    if len({seen.shape(side, side) for side in SIDES}) > 1:
+    if len({seen.shape(side, side) for side in MAP_SIZES}) > 1:
         raise ValueError(
             f"iterate_map_size needs an observation of one size, such as {OBSERVATION}, "
             f"got {seen.name}"

@@ -10,7 +10,7 @@ from gymnasium.spaces import Box, Dict
 from numpy.typing import NDArray
 from ray.rllib.env.multi_agent_env import MultiAgentEnv
 
-from battlesnake_rl.mabs.envs.env_factory import make_vector, whole
+from battlesnake_rl.mabs.envs.env_factory import make_vector, with_defaults
 from battlesnake_rl.mabs.policy.q_network import ACTION_MASK, OBSERVATIONS
 
 
@@ -23,7 +23,7 @@ class BattlesnakeMultiAgentEnv(MultiAgentEnv):  # type: ignore[misc]
 
     def __init__(self, env_config: Mapping[str, Any] | None = None) -> None:
         super().__init__()
-        values = whole(env_config or {})
+        values = with_defaults(env_config or {})
         self._values = values
         self._games = make_vector(1, values)
         self.side: int | None = None

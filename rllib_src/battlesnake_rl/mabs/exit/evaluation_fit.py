@@ -1,7 +1,7 @@
 """What expert iteration learns: labels of the search's games, and the network fitted to them.
 
-`labelled` makes samples of games of `battlesnake_heuristics.search.self_play`, by TD(lambda) over
-the search's own values; `Model.fit` fits a network in floats, `Model.evaluation` rounds it to what
+`label_with_td_lambda` makes samples of games of `battlesnake_heuristics.search.self_play`, by TD(lambda) over
+the search's own values; `EvaluationModel.fit` fits a network in floats, `EvaluationModel.evaluation` rounds it to what
 the C code plays.
 """
 
@@ -21,32 +21,32 @@ from torch import Tensor, nn
 from battlesnake_gym.common.files import save_arrays
 from battlesnake_heuristics.search import _search
 from battlesnake_heuristics.search.evaluation import (
-    DUEL_INPUTS,
-    HEAVIEST,
-    HIDDEN,
+    HIDDEN1,
+    HIDDEN2,
     INPUT_UNIT,
-    INPUTS,
-    LARGEST,
-    SECOND,
+    MAX_ACTIVATION,
+    MAX_WEIGHT,
+    NUM_DUEL_INPUTS,
+    NUM_INPUTS,
     STACKS,
     WEIGHT_UNIT,
     Evaluation,
 )
-from battlesnake_heuristics.search.quantization import FloatLayers, packed
-from battlesnake_heuristics.search.self_play import AT_RANDOM, IN_VAIN, GamesRows
+from battlesnake_heuristics.search.quantization import FloatLayers, quantize
+from battlesnake_heuristics.search.self_play import ROW_RANDOM, ROW_SEARCHED_RANDOM, SelfPlayBatch
 
-LAMBDA = 0.95
-ESTIMATE = 300_000
+TD_LAMBDA = 0.95
+_MAX_ESTIMATE = 300_000
 """Values of the search beyond this are no estimates but ends of games."""
-DECIDED = (
+_PROVEN_VALUE_SCORES = (
     (-math.inf, -900_000, 0.0),
-    (-900_000, -ESTIMATE + 1, 0.25),
-    (ESTIMATE, math.inf, 1.0),
+    (-900_000, -_MAX_ESTIMATE + 1, 0.25),
+    (_MAX_ESTIMATE, math.inf, 1.0),
 )
 """Losses for certain, draws and losses that one of several rivals could bring about, and wins: the
 values from and to (thousandths of a cell), and the points that they promise."""
-TOP = LARGEST / INPUT_UNIT
-LOGIT = 10_000
+_MAX_HIDDEN = MAX_ACTIVATION / INPUT_UNIT
+_VALUE_PER_LOGIT = 10_000
 """What the C code makes of a logit of 1, in thousandths of a cell."""
 
 Floats = NDArray[np.float64]
@@ -86,7 +86,7 @@ class Samples:
 # ---- labels ----
 
 
-def chances(values: NDArray[np.int32], living: NDArray[np.uint8], points: Floats) -> Floats:
+def expected_scores(values: NDArray[np.int32], living: NDArray[np.uint8], points: Floats) -> Floats:
     """The search's values as expected points, by what came of such values in these very games.
 
     One logistic curve for each number of living snakes; decided games get their mean points, since
@@ -95,13 +95,13 @@ def chances(values: NDArray[np.int32], living: NDArray[np.uint8], points: Floats
     out = np.zeros(len(values))
     for count in np.unique(living):
         those = living == count
-        value, won = values[those].astype(float) / LOGIT, points[those]
+        value, won = values[those].astype(float) / _VALUE_PER_LOGIT, points[those]
         chance = np.zeros(len(value))
-        for low, high, expected in DECIDED:
-            decided = (value >= low / LOGIT) & (value < high / LOGIT)
+        for low, high, expected in _PROVEN_VALUE_SCORES:
+            decided = (value >= low / _VALUE_PER_LOGIT) & (value < high / _VALUE_PER_LOGIT)
             # a little of what is expected, so that a few games decide nothing
             chance[decided] = (won[decided].sum() + 5 * expected) / (decided.sum() + 5)
-        open_ = np.abs(value) < ESTIMATE / LOGIT
+        open_ = np.abs(value) < _MAX_ESTIMATE / _VALUE_PER_LOGIT
         slope, bias = _logistic(value[open_], won[open_])
         chance[open_] = 1 / (1 + np.exp(-(slope * value[open_] + bias)))
         out[those] = chance
@@ -121,7 +121,7 @@ def _logistic(value: Floats, won: Floats, steps: int = 20) -> tuple[float, float
     return float(max(beta[0], 0.01)), float(beta[1])
 
 
-def labelled(games: GamesRows, trace: float = LAMBDA) -> Samples:
+def label_with_td_lambda(games: SelfPlayBatch, td_lambda: float = TD_LAMBDA) -> Samples:
     """Samples of all searched rows, labelled by TD(lambda).
 
     The rows must be of players whose values mean the same, and of many games, since `chances` are
@@ -130,11 +130,11 @@ def labelled(games: GamesRows, trace: float = LAMBDA) -> Samples:
     chain, since what follows is not what the search meant.
     """
     rows = games.rows
-    searched = rows["kind"] != AT_RANDOM
+    searched = rows["kind"] != ROW_RANDOM
     rows, game = rows[searched], games.game[searched]
     points = games.points[game, rows["seat"]]
     finished = games.finished[game]
-    chance = chances(rows["value"], rows["living"], points)
+    chance = expected_scores(rows["value"], rows["living"], points)
     order = np.lexsort((rows["turn"], rows["seat"], game))
     key = game[order].astype(np.int64) * 16 + rows["seat"][order]
     last = np.append(key[1:] != key[:-1], True)
@@ -145,9 +145,9 @@ def labelled(games: GamesRows, trace: float = LAMBDA) -> Samples:
     for i in range(len(order) - 1, -1, -1):
         if last[i]:
             following = ends[i]
-        if kinds[i] == IN_VAIN:
+        if kinds[i] == ROW_SEARCHED_RANDOM:
             following = ordered[i]
-        following = (1 - trace) * ordered[i] + trace * following
+        following = (1 - td_lambda) * ordered[i] + td_lambda * following
         target[i] = following
     return Samples(rows["inputs"][order], rows["living"][order], target.astype(np.float32))
 
@@ -155,14 +155,14 @@ def labelled(games: GamesRows, trace: float = LAMBDA) -> Samples:
 # ---- the network ----
 
 
-class Stack(nn.Module):
+class LayerStack(nn.Module):
     """The network for one number of living snakes, as the C code computes it, in floats."""
 
     def __init__(self, inputs: int) -> None:
         super().__init__()
-        self.first = nn.Linear(inputs, HIDDEN)
-        self.second = nn.Linear(HIDDEN, SECOND)
-        self.last = nn.Linear(SECOND, 1)
+        self.first = nn.Linear(inputs, HIDDEN1)
+        self.second = nn.Linear(HIDDEN1, HIDDEN2)
+        self.last = nn.Linear(HIDDEN2, 1)
         self.register_buffer("mean", torch.zeros(inputs))
         self.register_buffer("deviation", torch.ones(inputs))
         self.mean: Tensor
@@ -170,23 +170,23 @@ class Stack(nn.Module):
 
     def forward(self, inputs: Tensor) -> Tensor:
         """Logits [n] of inputs [n, inputs], in units of 1."""
-        hidden = self.first((inputs - self.mean) / self.deviation).clamp(0, TOP)
-        logits: Tensor = self.last(self.second(hidden).clamp(0, TOP))
+        hidden = self.first((inputs - self.mean) / self.deviation).clamp(0, _MAX_HIDDEN)
+        logits: Tensor = self.last(self.second(hidden).clamp(0, _MAX_HIDDEN))
         return logits[:, 0]
 
     @torch.no_grad()
-    def hold_in_bounds(self) -> None:
+    def clamp_weights(self) -> None:
         """Keep every weight where its whole number fits."""
-        limit = (HEAVIEST - 1) / WEIGHT_UNIT
+        limit = (MAX_WEIGHT - 1) / WEIGHT_UNIT
         bound = limit * self.deviation
         self.first.weight.copy_(torch.minimum(torch.maximum(self.first.weight, -bound), bound))
         self.second.weight.clamp_(-limit, limit)
         self.last.weight.clamp_(-limit, limit)
 
     @torch.no_grad()
-    def floats(self) -> FloatLayers:
+    def float_layers(self) -> FloatLayers:
         """The weights for inputs as they are, padded to all inputs."""
-        first = np.zeros((HIDDEN, INPUTS))
+        first = np.zeros((HIDDEN1, NUM_INPUTS))
         scaled = (self.first.weight / self.deviation).numpy().astype(np.float64)
         first[:, : scaled.shape[1]] = scaled
         return {
@@ -199,11 +199,11 @@ class Stack(nn.Module):
         }
 
 
-class Model:
+class EvaluationModel:
     """Three stacks: for two, three, and more living snakes."""
 
     def __init__(self) -> None:
-        self.stacks = [Stack(DUEL_INPUTS if i == 0 else INPUTS) for i in range(STACKS)]
+        self.stacks = [LayerStack(NUM_DUEL_INPUTS if i == 0 else NUM_INPUTS) for i in range(STACKS)]
         self.started = [False] * STACKS
 
     def state(self) -> dict[str, Any]:
@@ -218,7 +218,7 @@ class Model:
 
     def evaluation(self, facts: Mapping[str, Any]) -> Evaluation:
         """The network in whole numbers."""
-        return Evaluation(packed([stack.floats() for stack in self.stacks]), facts)
+        return Evaluation(quantize([stack.float_layers() for stack in self.stacks]), facts)
 
     def fit(
         self,
@@ -255,7 +255,7 @@ class Model:
 
 
 def _fit_stack(
-    stack: Stack,
+    stack: LayerStack,
     inputs: Tensor,
     target: Tensor,
     epochs: float,
@@ -279,7 +279,7 @@ def _fit_stack(
         loss.backward()  # type: ignore[no-untyped-call]
         optimizer.step()
         schedule.step()
-        stack.hold_in_bounds()
+        stack.clamp_weights()
         recent += 0.01 * (loss.item() - recent) if recent else loss.item()
         after_step()
     return recent
@@ -290,15 +290,15 @@ def stack_of(living: NDArray[np.uint8]) -> NDArray[np.int64]:
     return np.clip(living.astype(np.int64), 2, 1 + STACKS) - 2
 
 
-def loss_in_whole_numbers(evaluation: Evaluation, samples: Samples) -> float:
+def quantized_loss(evaluation: Evaluation, samples: Samples) -> float:
     """The mean cross-entropy of the C code's own values: what rounding has cost shows here."""
     total = 0.0
     for living in np.unique(samples.living):
         those = samples.living == living
         inputs = np.ascontiguousarray(samples.inputs[those])
-        values = _search.values_by(0, evaluation.numbers, inputs, int(living))
+        values = _search.values_by(0, evaluation.network_bytes, inputs, int(living))
         assert values is not None  # plain code runs everywhere
-        logits = np.frombuffer(values, np.int32) / LOGIT
+        logits = np.frombuffer(values, np.int32) / _VALUE_PER_LOGIT
         target = samples.target[those]
         total += float((np.logaddexp(0, logits) - target * logits).sum())
     return total / len(samples.target)

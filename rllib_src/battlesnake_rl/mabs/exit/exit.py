@@ -32,47 +32,52 @@ from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
 from battlesnake_gym.common.files import write_atomically
 from battlesnake_gym.replays.replay import Replay
 from battlesnake_heuristics.rating import ladder
-from battlesnake_heuristics.rating.match import Conditions
+from battlesnake_heuristics.rating.match import MatchSettings
 from battlesnake_heuristics.rating.sprt import Sprt, estimate
 from battlesnake_heuristics.search.evaluation import Evaluation
 from battlesnake_heuristics.search.search import Search
 from battlesnake_heuristics.search.self_play import (
-    AT_RANDOM,
-    GamesRows,
+    ROW_RANDOM,
     SearchPlayer,
-    SelfPlaySetup,
+    SelfPlayBatch,
+    SelfPlaySettings,
     play_games,
 )
-from battlesnake_rl.mabs.envs.env_factory import DEFAULTS, ENV_NAME
-from battlesnake_rl.mabs.exit.evaluation_fit import Model, Samples, labelled, loss_in_whole_numbers
+from battlesnake_rl.mabs.envs.env_factory import ENV_CONFIG_DEFAULTS, ENV_NAME
+from battlesnake_rl.mabs.exit.evaluation_fit import (
+    EvaluationModel,
+    Samples,
+    label_with_td_lambda,
+    quantized_loss,
+)
 from battlesnake_rl.mabs.exit.exit_self_play import (
-    DEEP_POSITIONS,
-    MIX,
-    POSITIONS,
-    RoundProgress,
-    Schedule,
+    DEEP_NODE_CHOICES,
+    GAME_MIX,
+    NODE_CHOICES,
+    ExitProgress,
+    GameMixSchedule,
     SearchOpponents,
     play_pair,
     trained_for,
 )
 from battlesnake_rl.mabs.strength import sample_game
-from battlesnake_rl.mabs.strength.ladder_evaluator import Measurement, Record, quick_rungs
+from battlesnake_rl.mabs.strength.ladder_evaluator import Measurement, StrengthHistory, fast_rungs
 
 CHAMPION = "champion.evaluation"
-MODEL, STATE = "model.pt", "state.json"
-LOSSES = ("loss_duels", "loss_three", "loss_more", "loss_rounded")
+_MODEL, _STATE = "model.pt", "state.json"
+_LOSSES = ("loss_duels", "loss_three", "loss_more", "loss_rounded")
 """Of each stack at its fit's end, and of the rounded network on the iteration's own samples."""
-MAY_BE_ZERO = ("match_pairs", "deep_from", "ladder_share")
+_NON_NEGATIVE_SETTINGS = ("match_pairs", "deep_from", "ladder_share")
 """ExitSettings; all others are positive, but for the bounds in Elo."""
-LOOK_SECONDS = 1.0
+_STOP_POLL_INTERVAL_S = 1.0
 """How often is looked, in an iteration that may take many minutes, whether the run is to stop."""
-CPUS_OF_RUNNER = 0.5
+_CPUS_PER_RUNNER = 0.5
 """What Ray sets aside for a runner: half, since the learner needs one of them now and then."""
-FRAGMENTS_AHEAD = 2
+_FRAGMENTS_AHEAD = 2
 """Fragments that a runner has been asked for at once."""
-RUNG_SECONDS = 1.5
+_EXIT_MAX_RUNG_CPU_S = 1.5
 """As `strength.ladder_evaluator` has it, for what is stronger: the search with 2,000 positions is met."""
-LEAST_LADDER_SECONDS = 5.0
+_MIN_LADDER_CPU_S = 5.0
 """CPU time that a placement is worth: with less its interval says nothing."""
 
 
@@ -89,7 +94,7 @@ class ExitSettings:
 
     The first iteration's moves, which the hand-set weights searched, are learned from in
     ``first_in_memory`` iterations. After ``deep_from`` searched moves (0: never) games are of
-    `DEEP_POSITIONS`.
+    `DEEP_NODE_CHOICES`.
     """
 
     moves: int = 100_000
@@ -117,16 +122,16 @@ class EXITConfig(AlgorithmConfig):  # type: ignore[misc]
         self.settings = ExitSettings()
         self.num_env_runners = 1
         # The driver sleeps while they play, so that there may be as many of them as CPUs.
-        self.num_cpus_per_env_runner = CPUS_OF_RUNNER
+        self.num_cpus_per_env_runner = _CPUS_PER_RUNNER
 
     def environment(self, env: str, *, env_config: Mapping[str, Any]) -> EXITConfig:
-        """Refuse what is asked of the games: EXIT plays a family of them (`MIX`).
+        """Refuse what is asked of the games: EXIT plays a family of them (`GAME_MIX`).
 
         Raises:
             ValueError: an option of the games is not as it is by default.
         """
         for name, value in env_config.items():
-            if name not in DEFAULTS or value != DEFAULTS[name]:
+            if name not in ENV_CONFIG_DEFAULTS or value != ENV_CONFIG_DEFAULTS[name]:
                 raise ValueError(
                     f"{name} is {value!r}, but EXIT plays a family of games of its own "
                     "(two to eight snakes, several boards and rulesets); leave the option out"
@@ -148,9 +153,9 @@ class EXITConfig(AlgorithmConfig):  # type: ignore[misc]
             value = getattr(self.settings, name)
             if type(value) not in (int, type(usual)):
                 raise ValueError(f"{name} must be a number such as {usual}, got {value!r}")
-            if name in MAY_BE_ZERO and value < 0:
+            if name in _NON_NEGATIVE_SETTINGS and value < 0:
                 raise ValueError(f"{name} must be at least 0, got {value!r}")
-            if name not in (*MAY_BE_ZERO, "elo0", "elo1") and not value > 0:
+            if name not in (*_NON_NEGATIVE_SETTINGS, "elo0", "elo1") and not value > 0:
                 raise ValueError(f"{name} must be positive, got {value!r}")
         if not 0 <= self.settings.ladder_share < 1:
             raise ValueError(
@@ -161,7 +166,7 @@ class EXITConfig(AlgorithmConfig):  # type: ignore[misc]
     @property
     def games(self) -> list[str]:
         """What is played: networks of other games are not gone on with."""
-        return [str(setup) for _, setup in MIX]
+        return [str(setup) for _, setup in GAME_MIX]
 
     def to_dict(self) -> dict[str, Any]:
         """The settings, by name, and the options of the games, which `environment` refuses."""
@@ -180,38 +185,40 @@ class EXITConfig(AlgorithmConfig):  # type: ignore[misc]
 
 
 @dataclass(frozen=True, slots=True)
-class SearchedGames:
+class SelfPlayFragment:
     """What a runner has played: the rows to learn from, and what it cost in CPU seconds."""
 
-    games: GamesRows
+    games: SelfPlayBatch
     cpu_seconds: float
     champion: int = 0
     """Whose search it is: how many networks had been promoted when it was asked for."""
 
 
-def _labelled(fragments: Sequence[SearchedGames]) -> Samples:
+def _labelled(fragments: Sequence[SelfPlayFragment]) -> Samples:
     """Each champion's games by themselves, since the values of two do not mean the same."""
-    by_champion: dict[int, list[GamesRows]] = {}
+    by_champion: dict[int, list[SelfPlayBatch]] = {}
     for fragment in fragments:
         by_champion.setdefault(fragment.champion, []).append(fragment.games)
-    return Samples.joined([labelled(GamesRows.joined(games)) for games in by_champion.values()])
+    return Samples.joined(
+        [label_with_td_lambda(SelfPlayBatch.concatenate(games)) for games in by_champion.values()]
+    )
 
 
-class Runner:
+class SelfPlayRunner:
     """Plays for the learner, in a process of its own; keeps nothing between two calls."""
 
     def fragment(
         self,
         seed: int,
-        setup: SelfPlaySetup,
+        setup: SelfPlaySettings,
         players: Sequence[SearchPlayer],
         learned: list[int],
         moves: int,
-    ) -> SearchedGames:
+    ) -> SelfPlayFragment:
         """Games of ``players`` until they have ``moves`` searched moves."""
         began = time.process_time()
         games = play_games(seed, setup, players, moves)
-        return SearchedGames(games.of(learned), time.process_time() - began)
+        return SelfPlayFragment(games.for_players(learned), time.process_time() - began)
 
     def pair(
         self, one: SearchPlayer, other: SearchPlayer, snakes: int, seed: int
@@ -225,18 +232,18 @@ class Runner:
     ) -> tuple[ladder.Placement, float]:
         """The place of a search with this evaluation on the ladder of duels; CPU seconds."""
         began = time.process_time()
-        placement = ladder.place(
+        placement = ladder.run_placement(
             lambda seed: Search(evaluation=evaluation),
-            conditions=Conditions(positions=positions),
-            rungs=quick_rungs(RUNG_SECONDS),
+            conditions=MatchSettings(nodes=positions),
+            rungs=fast_rungs(_EXIT_MAX_RUNG_CPU_S),
             cpu_seconds=cpu_seconds,
-            interval=20.0,
+            precision_elo=20.0,
             seed=seed,
         )
         return placement, time.process_time() - began
 
 
-class BrokenOffError(RuntimeError):
+class IterationStoppedError(RuntimeError):
     """An iteration ends early, since the run was asked to stop."""
 
 
@@ -246,35 +253,35 @@ class EXIT:
     env_runner_group = None
     """RLlib has no runners here: they are actors of our own."""
 
-    told_to_stop: Callable[[], bool] = staticmethod(lambda: False)
+    should_stop: Callable[[], bool] = staticmethod(lambda: False)
     """Asked again and again in an iteration, which is broken off when it says so."""
 
     def __init__(self, config: EXITConfig) -> None:
         self.settings = config.settings
         self.training_iteration = 0
-        self.progress = RoundProgress(seed=1 + 1_000_003 * (config.seed or 0))
-        self.model = Model()
+        self.progress = ExitProgress(seed=1 + 1_000_003 * (config.seed or 0))
+        self.model = EvaluationModel()
         self.champion: Evaluation | None = None
-        self.memory: list[Samples] = []
+        self.sample_buffer: list[Samples] = []
         self.promoted = 0
-        self.strength = Record()
-        self._schedule = Schedule()
+        self.strength = StrengthHistory()
+        self._schedule = GameMixSchedule()
         # All that the runners have been asked for at once is an iteration's moves at most.
-        share = math.ceil(self.settings.moves / (FRAGMENTS_AHEAD * config.num_env_runners))
+        share = math.ceil(self.settings.moves / (_FRAGMENTS_AHEAD * config.num_env_runners))
         self._fragment = min(self.settings.fragment, share)
         self._fragments: dict[ray.ObjectRef, _Asked] = {}
         self._folder = Path(tempfile.mkdtemp(prefix="exit-"))
         torch.set_num_threads(1)
         # What a runner that dies was asked for, Ray asks of the one that it starts in its place.
-        self._runner = ray.remote(num_cpus=CPUS_OF_RUNNER, max_restarts=-1, max_task_retries=-1)(
-            Runner
+        self._runner = ray.remote(num_cpus=_CPUS_PER_RUNNER, max_restarts=-1, max_task_retries=-1)(
+            SelfPlayRunner
         )
         self._runners: list[Any] = []
-        self.grow(config.num_env_runners)
+        self.set_num_runners(config.num_env_runners)
 
     # What the launcher calls
 
-    def grow(self, runners: int) -> None:
+    def set_num_runners(self, runners: int) -> None:
         """Have this many runners, unless there are more."""
         while len(self._runners) < runners:
             self._runners.append(self._runner.remote())
@@ -283,43 +290,43 @@ class EXIT:
         """One iteration: play, fit, let the candidate play for the champion's place.
 
         Raises:
-            BrokenOffError: it was `told_to_stop`. A checkpoint can be saved all the same: games
+            BrokenOffError: it was `should_stop`. A checkpoint can be saved all the same: games
                 that all were played stay, half a fit does not.
         """
         began = time.process_time()
         fragments = list(self._play())
         fresh = _labelled(fragments)
-        self._remember(fresh)
+        self._buffer_samples(fresh)
         losses = self._fit()
-        self.progress.rounds += 1
+        self.progress.iterations += 1
         self.progress.cpu_seconds += time.process_time() - began
         candidate = self.model.evaluation(self._facts())
-        rounded = loss_in_whole_numbers(candidate, fresh)
-        match = self._match(candidate)
+        rounded = quantized_loss(candidate, fresh)
+        match = self._play_match(candidate)
         if match["promoted"]:
             self._promote(candidate)
-        with suppress(BrokenOffError):  # all else is done
-            self._measure(least=LEAST_LADDER_SECONDS)
+        with suppress(IterationStoppedError):  # all else is done
+            self._place_champion(least=_MIN_LADDER_CPU_S)
         self.training_iteration += 1
         return self._results(fragments, [*losses, rounded], match)
 
-    def _remember(self, fresh: Samples) -> None:
+    def _buffer_samples(self, fresh: Samples) -> None:
         """Keep the last iterations' samples, without the first where it has had its time."""
-        number = self.progress.rounds
+        number = self.progress.iterations
         later = number if number >= self.settings.first_in_memory else number + 1
-        self.memory = [*self.memory, fresh][-min(self.settings.in_memory, later) :]
+        self.sample_buffer = [*self.sample_buffer, fresh][-min(self.settings.in_memory, later) :]
 
     def _fit(self) -> list[float]:
         before = copy.deepcopy(self.model.state())
         try:
             return self.model.fit(
-                Samples.joined(self.memory),
+                Samples.joined(self.sample_buffer),
                 self.settings.epochs if self.champion else self.settings.first_epochs,
                 self.settings.lr if self.champion else self.settings.first_lr,
-                seed=self.progress.rounds,
-                after_step=self._look,
+                seed=self.progress.iterations,
+                after_step=self._check_stop,
             )
-        except BrokenOffError:
+        except IterationStoppedError:
             self.model.restore(before)
             raise
 
@@ -329,66 +336,66 @@ class EXIT:
             "trained_for": trained_for(),
             "command": "train --algorithm EXIT",
             "settings": asdict(self.settings),
-            "rounds": self.progress.rounds,
+            "rounds": self.progress.iterations,
             "games": self.progress.games,
             "moves": self.progress.moves,
             "cpu_seconds": round(self.progress.cpu_seconds),
         }
 
-    def _look(self) -> None:
-        if self.told_to_stop():
-            raise BrokenOffError("the run was asked to stop")
+    def _check_stop(self) -> None:
+        if self.should_stop():
+            raise IterationStoppedError("the run was asked to stop")
 
-    def _done(self, references: Sequence[ray.ObjectRef]) -> ray.ObjectRef:
-        """The first of them that is done; raises `BrokenOffError` while none is."""
+    def _wait_for(self, references: Sequence[ray.ObjectRef]) -> ray.ObjectRef:
+        """The first of them that is done; raises `IterationStoppedError` while none is."""
         while True:
-            ready, _ = ray.wait(list(references), num_returns=1, timeout=LOOK_SECONDS)
-            self._look()
+            ready, _ = ray.wait(list(references), num_returns=1, timeout=_STOP_POLL_INTERVAL_S)
+            self._check_stop()
             if ready:
                 return ready[0]
 
     def conclude(self, results: dict[str, Any]) -> None:
         """After the last iteration: place what came of it, and mend its ``results``."""
-        self._measure(least=1.0)
+        self._place_champion(least=1.0)
         results |= self.strength.results()
 
     def game(self) -> Replay:
         """A duel of the champion (or the hand-set weights) against itself, to look at."""
-        return sample_game.duel(self.champion, 1 + self.training_iteration)
+        return sample_game.play_search_duel(self.champion, 1 + self.training_iteration)
 
     def save_to_path(self, path: str) -> None:
         """Write a checkpoint into the folder ``path``."""
         folder = Path(path)
-        write_atomically(folder / MODEL, lambda part: torch.save(self.model.state(), part))
+        write_atomically(folder / _MODEL, lambda part: torch.save(self.model.state(), part))
         self.progress.save(folder)
         state = {
             "training_iteration": self.training_iteration,
             "promoted": self.promoted,
-            "memory": len(self.memory),
+            "memory": len(self.sample_buffer),
         }
-        (folder / STATE).write_text(json.dumps(state, indent=1) + "\n")
+        (folder / _STATE).write_text(json.dumps(state, indent=1) + "\n")
         self.strength.save(folder)
         if self.champion is not None:
             self.champion.save(folder / CHAMPION)
         for network in self._folder.glob("network-*.evaluation"):
             shutil.copy(network, folder)
-        for number, samples in enumerate(self.memory):
+        for number, samples in enumerate(self.sample_buffer):
             samples.save(folder / f"samples-{number:03}.npz")
 
     def restore_from_path(self, path: str) -> None:
         """Go on from a checkpoint."""
         folder = Path(path)
-        state = json.loads((folder / STATE).read_text())
+        state = json.loads((folder / _STATE).read_text())
         self.training_iteration = state["training_iteration"]
         self.promoted = state["promoted"]
-        self.strength = Record.of(folder)
-        self.progress = RoundProgress.of(folder)
-        self.model.restore(torch.load(folder / MODEL))
+        self.strength = StrengthHistory.of(folder)
+        self.progress = ExitProgress.of(folder)
+        self.model.restore(torch.load(folder / _MODEL))
         if (folder / CHAMPION).exists():
             self.champion = Evaluation.load(folder / CHAMPION)
         for network in folder.glob("network-*.evaluation"):
             shutil.copy(network, self._folder)
-        self.memory = [
+        self.sample_buffer = [
             Samples.load(folder / f"samples-{number:03}.npz") for number in range(state["memory"])
         ]
 
@@ -400,15 +407,15 @@ class EXIT:
 
     # Playing
 
-    def _play(self) -> Iterator[SearchedGames]:
+    def _play(self) -> Iterator[SelfPlayFragment]:
         """Fragments as they come, until there are enough moves; every runner stays busy."""
         played = 0
         while played < self.settings.moves:
             self._ask_runners()
-            done = self._done(list(self._fragments))
+            done = self._wait_for(list(self._fragments))
             asked = self._fragments.pop(done)
             fragment = replace(ray.get(done), champion=asked.champion)
-            searched = int((fragment.games.rows["kind"] != AT_RANDOM).sum())
+            searched = int((fragment.games.rows["kind"] != ROW_RANDOM).sum())
             self._schedule.played(asked.kind, searched - self._fragment)
             self.progress.games += len(fragment.games.points)
             self.progress.moves += searched
@@ -420,8 +427,8 @@ class EXIT:
         """As many fragments each: one that is being played, and the next."""
         for number, runner in enumerate(self._runners):
             waiting = sum(asked.runner == number for asked in self._fragments.values())
-            for _ in range(FRAGMENTS_AHEAD - waiting):
-                kind, setup, players, learned = self._draw()
+            for _ in range(_FRAGMENTS_AHEAD - waiting):
+                kind, setup, players, learned = self._choose_game()
                 # Far apart, for a fragment counts up from its seed.
                 self.progress.seed += 10_000
                 reference = runner.fragment.remote(
@@ -429,20 +436,22 @@ class EXIT:
                 )
                 self._fragments[reference] = _Asked(number, kind, self.promoted)
 
-    def _draw(self) -> tuple[int, SelfPlaySetup, list[SearchPlayer], list[int]]:
+    def _choose_game(self) -> tuple[int, SelfPlaySettings, list[SearchPlayer], list[int]]:
         """The game that is most behind its share, and who sits in it."""
         random = np.random.default_rng(self.progress.seed)
         kind = self._schedule.next()
         self._schedule.played(kind, self._fragment)
         deep = 0 < self.settings.deep_from <= self.progress.moves
-        positions = int(random.choice(DEEP_POSITIONS if deep else POSITIONS))
+        positions = int(random.choice(DEEP_NODE_CHOICES if deep else NODE_CHOICES))
         player = SearchPlayer(self.champion, nodes=positions)
-        players, learned = SearchOpponents(self._folder, random).seats(MIX[kind][1].snakes, player)
-        return kind, MIX[kind][1], players, learned
+        players, learned = SearchOpponents(self._folder, random).seats(
+            GAME_MIX[kind][1].num_snakes, player
+        )
+        return kind, GAME_MIX[kind][1], players, learned
 
     # Promotion and strength
 
-    def _match(self, candidate: Evaluation) -> dict[str, Any]:
+    def _play_match(self, candidate: Evaluation) -> dict[str, Any]:
         """The candidate against the champion (or the hand-made weights), all runners at once."""
         one = SearchPlayer(candidate, nodes=self.settings.match_positions)
         other = SearchPlayer(self.champion, nodes=self.settings.match_positions)
@@ -461,14 +470,14 @@ class EXIT:
     def _outcomes(self, one: SearchPlayer, other: SearchPlayer) -> Any:
         """Outcomes of pairs in their order, duels and games of four alternately."""
         references: list[ray.ObjectRef] = []
-        base = 900_000_000 + 1000 * self.progress.rounds
+        base = 900_000_000 + 1000 * self.progress.iterations
         for index in range(self.settings.match_pairs):
             while len(references) < min(self.settings.match_pairs, index + len(self._runners)):
                 number = len(references)
                 runner = self._runners[number % len(self._runners)]
                 snakes = (2, 4)[number % 2]
                 references.append(runner.pair.remote(one, other, snakes, base + number))
-            outcome, seconds = ray.get(self._done([references[index]]))
+            outcome, seconds = ray.get(self._wait_for([references[index]]))
             self.progress.cpu_seconds += seconds
             yield outcome
 
@@ -477,17 +486,17 @@ class EXIT:
         self.promoted += 1
         candidate.save(self._folder / f"network-{self.promoted:04}.evaluation")
 
-    def _measure(self, least: float) -> None:
+    def _place_champion(self, least: float) -> None:
         """Place the champion on the ladder, if there are ``least`` CPU seconds for it."""
         self.strength.training_seconds = self.progress.cpu_seconds
         owed = self.settings.ladder_share * self.progress.cpu_seconds - self.strength.ladder_seconds
         if self.champion is None or owed < least:
             return
         placing = self._runners[0].elo.remote(
-            self.champion, self.settings.ladder_positions, owed, self.progress.rounds
+            self.champion, self.settings.ladder_positions, owed, self.progress.iterations
         )
         self._ask_runners()  # the others do not wait for it
-        placement, seconds = ray.get(self._done([placing]))
+        placement, seconds = ray.get(self._wait_for([placing]))
         self.progress.cpu_seconds += seconds
         self.strength.ladder_seconds += seconds
         self.strength.training_seconds = self.progress.cpu_seconds
@@ -496,7 +505,10 @@ class EXIT:
         self.strength.best = len(self.strength.measurements) - 1
 
     def _results(
-        self, fragments: Sequence[SearchedGames], losses: Sequence[float], match: Mapping[str, Any]
+        self,
+        fragments: Sequence[SelfPlayFragment],
+        losses: Sequence[float],
+        match: Mapping[str, Any],
     ) -> dict[str, Any]:
         games = sum(len(fragment.games.points) for fragment in fragments)
         return {
@@ -507,7 +519,7 @@ class EXIT:
                 "episode_len_mean": sum(fragment.games.turns for fragment in fragments) / games,
                 "episode_return_mean": match["score"],
             },
-            "learners": dict(zip(LOSSES, losses, strict=True)),
+            "learners": dict(zip(_LOSSES, losses, strict=True)),
             "match": dict(match),
             "promoted": self.promoted,
             **self.strength.results(),

@@ -15,45 +15,45 @@ from battlesnake_heuristics.rating.match import side_of_seats
 from battlesnake_heuristics.rating.sprt import pair_outcome
 from battlesnake_heuristics.search.evaluation import Evaluation
 from battlesnake_heuristics.search.search import Weights
-from battlesnake_heuristics.search.self_play import SearchPlayer, SelfPlaySetup, play_game
+from battlesnake_heuristics.search.self_play import SearchPlayer, SelfPlaySettings, play_game
 
-MIX = (
-    (0.36, SelfPlaySetup()),
-    (0.27, SelfPlaySetup(snakes=4)),
-    (0.07, SelfPlaySetup(snakes=3)),
-    (0.03, SelfPlaySetup(snakes=8)),
-    (0.04, SelfPlaySetup(7, 7)),
-    (0.03, SelfPlaySetup(19, 19, 4)),
-    (0.03, SelfPlaySetup(ruleset="royale")),
-    (0.04, SelfPlaySetup(ruleset="royale", snakes=4)),
-    (0.04, SelfPlaySetup(ruleset="wrapped")),
-    (0.04, SelfPlaySetup(ruleset="wrapped", snakes=4)),
-    (0.03, SelfPlaySetup(ruleset="constrictor")),
-    (0.02, SelfPlaySetup(ruleset="constrictor", snakes=4)),
+GAME_MIX = (
+    (0.36, SelfPlaySettings()),
+    (0.27, SelfPlaySettings(num_snakes=4)),
+    (0.07, SelfPlaySettings(num_snakes=3)),
+    (0.03, SelfPlaySettings(num_snakes=8)),
+    (0.04, SelfPlaySettings(7, 7)),
+    (0.03, SelfPlaySettings(19, 19, 4)),
+    (0.03, SelfPlaySettings(ruleset="royale")),
+    (0.04, SelfPlaySettings(ruleset="royale", num_snakes=4)),
+    (0.04, SelfPlaySettings(ruleset="wrapped")),
+    (0.04, SelfPlaySettings(ruleset="wrapped", num_snakes=4)),
+    (0.03, SelfPlaySettings(ruleset="constrictor")),
+    (0.02, SelfPlaySettings(ruleset="constrictor", num_snakes=4)),
 )
 """What is played, by its share of the moves."""
 
-POSITIONS, DEEP_POSITIONS = (100, 150, 200, 300), (400, 800, 1600)
+NODE_CHOICES, DEEP_NODE_CHOICES = (100, 150, 200, 300), (400, 800, 1600)
 """Positions a move; each fragment of games draws one. By the second, which come later, neither side
 overlooks anything near."""
-STYLES = {"food_near": 1.0, "length": 0.7, "longest": 0.7, "hunger": 1.0, "cramped": 0.7}
+_STYLE_SPREADS = {"food_near": 1.0, "length": 0.7, "longest": 0.7, "hunger": 1.0, "cramped": 0.7}
 """Weights of the hand-made evaluation that differ from opponent to opponent, and how widely."""
-HEAVIEST = 100_000
+_MAX_WEIGHT_VALUE = 100_000
 """No weight of the search may be more."""
 
 
 @dataclass
-class RoundProgress:
+class ExitProgress:
     """What a run has done so far, as ``progress.json`` keeps it."""
 
-    rounds: int = 0
+    iterations: int = 0
     cpu_seconds: float = 0.0
     games: int = 0
     moves: int = 0
     seed: int = 1
 
     @classmethod
-    def of(cls, folder: Path) -> RoundProgress:
+    def of(cls, folder: Path) -> ExitProgress:
         """Go on from the folder's, or begin."""
         path = folder / "progress.json"
         return cls(**json.loads(path.read_text())) if path.exists() else cls()
@@ -88,19 +88,21 @@ class SearchOpponents:
         """The hand-made weights with another appetite, within what the search takes."""
         now = Weights()
         changed = {
-            name: min(round(getattr(now, name) * math.exp(self.rng.normal(0, width))), HEAVIEST)
-            for name, width in STYLES.items()
+            name: min(
+                round(getattr(now, name) * math.exp(self.rng.normal(0, width))), _MAX_WEIGHT_VALUE
+            )
+            for name, width in _STYLE_SPREADS.items()
         }
         return replace(now, **changed)
 
 
-class Schedule:
-    """Says which game of `MIX` is next: the one that is most behind its share of the moves."""
+class GameMixSchedule:
+    """Says which game of `GAME_MIX` is next: the one that is most behind its share of the moves."""
 
     def __init__(self) -> None:
-        shares = np.array([share for share, _ in MIX])
+        shares = np.array([share for share, _ in GAME_MIX])
         self._shares = shares / shares.sum()
-        self._behind = np.zeros(len(MIX))
+        self._behind = np.zeros(len(GAME_MIX))
 
     def next(self) -> int:
         """Its index."""
@@ -113,11 +115,11 @@ class Schedule:
 
 
 def play_pair(one: SearchPlayer, other: SearchPlayer, snakes: int, seed: int) -> int:
-    """The outcome for ``one`` (`sprt.OUTCOMES`) of a start played twice, with seats exchanged.
+    """The outcome for ``one`` (`sprt.PAIR_SCORES`) of a start played twice, with seats exchanged.
 
     With more than two snakes the two sit alternately, and the side of the last one alive wins.
     """
-    setup = SelfPlaySetup(snakes=snakes, opening=4, random_moves=0.0)
+    setup = SelfPlaySettings(num_snakes=snakes, random_opening_turns=4, random_move_fraction=0.0)
     points = 0.0
     for number in (0, 1):
         sides = side_of_seats(snakes, number)
@@ -128,11 +130,11 @@ def play_pair(one: SearchPlayer, other: SearchPlayer, snakes: int, seed: int) ->
 
 
 def trained_for() -> dict[str, Any]:
-    """What a network's file says about `MIX`; the map of royale has the hazards of its ruleset."""
-    rulesets = sorted({setup.ruleset for _, setup in MIX})
+    """What a network's file says about `GAME_MIX`; the map of royale has the hazards of its ruleset."""
+    rulesets = sorted({setup.ruleset for _, setup in GAME_MIX})
     return {
         "rulesets": rulesets,
         "maps": ["standard", *(["royale"] if "royale" in rulesets else [])],
-        "sizes": sorted({(setup.width, setup.height) for _, setup in MIX}),
-        "snakes": sorted({n for _, setup in MIX for n in range(2, setup.snakes + 1)}),
+        "sizes": sorted({(setup.width, setup.height) for _, setup in GAME_MIX}),
+        "snakes": sorted({n for _, setup in GAME_MIX for n in range(2, setup.num_snakes + 1)}),
     }

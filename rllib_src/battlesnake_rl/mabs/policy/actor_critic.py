@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from battlesnake_rl.mabs.policy.q_network import (
     ACTION_MASK,
     ConvTrunk,
-    WithMean,
+    WeightAveragingMixin,
     build,
     network_settings,
     split_observation,
@@ -23,7 +23,7 @@ from battlesnake_rl.mabs.policy.q_network import (
     uses_bfloat16,
 )
 
-VALUE_CHUNK = 1024
+_VALUE_CHUNK = 1024
 """Positions whose values are computed at once where no gradients are needed."""
 
 
@@ -69,11 +69,11 @@ class SnakeActorCritic(TorchRLModule, ValueFunctionAPI):  # type: ignore[misc]
         planes, _ = split_observation(batch[Columns.OBS])
         with torch.no_grad():
             # In pieces: RLlib passes the whole train batch at once.
-            parts = [self.value(self.network.trunk(part)) for part in planes.split(VALUE_CHUNK)]
+            parts = [self.value(self.network.trunk(part)) for part in planes.split(_VALUE_CHUNK)]
         return torch.cat(parts).squeeze(-1)
 
 
-class SnakeActor(WithMean, SnakeActorCritic):  # type: ignore[misc]
+class SnakeActor(WeightAveragingMixin, SnakeActorCritic):  # type: ignore[misc]
     """As `SnakeActorCritic`, with the mean of the policy's weights, in bfloat16 where that pays.
 
     Your own network (``model_config``: ``network``) is the policy, and another one of its class,
@@ -91,9 +91,9 @@ class SnakeActor(WithMean, SnakeActorCritic):  # type: ignore[misc]
             else build(PolicyNetwork, shape, 1, settings)
         )
         if not self.inference_only:
-            self.make_mean()
+            self.init_average()
 
-    def judge(self, planes: Tensor) -> tuple[Tensor, Tensor]:
+    def logits_and_values(self, planes: Tensor) -> tuple[Tensor, Tensor]:
         """Logits (B, 4) and values (B,), float32, of observations (B, C, H, W) uint8."""
         enabled = uses_bfloat16(self.model_config, planes.device)
         with torch.autocast(planes.device.type, torch.bfloat16, enabled=enabled):
@@ -107,25 +107,27 @@ class SnakeActor(WithMean, SnakeActorCritic):  # type: ignore[misc]
     def _forward(self, batch: dict[str, Any], **kwargs: Any) -> dict[str, Tensor]:
         """What is exported: the logits of the mean, forbidden moves at the lowest number."""
         planes, mask = split_observation(batch[Columns.OBS])
-        return {Columns.ACTION_DIST_INPUTS: _masked(self.played(planes), mask)}
+        return {Columns.ACTION_DIST_INPUTS: _masked(self.inference_network(planes), mask)}
 
     def _forward_train(self, batch: dict[str, Any], **kwargs: Any) -> dict[str, Tensor]:
         """Logits, with forbidden moves at the lowest number, and values."""
-        logits, values = self.judge(batch[Columns.OBS])
+        logits, values = self.logits_and_values(batch[Columns.OBS])
         masked = _masked(logits, batch[ACTION_MASK])
         return {Columns.ACTION_DIST_INPUTS: masked, Columns.VF_PREDS: values}
 
     def compute_values(self, batch: dict[str, Any], embeddings: Tensor | None = None) -> Tensor:
         """Values (B,), without gradients."""
         with torch.no_grad():
-            return self.judge(split_observation(batch[Columns.OBS])[0])[1]
+            return self.logits_and_values(split_observation(batch[Columns.OBS])[0])[1]
 
     def train(self, mode: bool = True) -> SnakeActor:
         """RLlib asks for this before every update, and torch would visit all modules."""
         return self if self.training == mode else super().train(mode)
 
 
-def judged(module: Any, frames: NDArray[np.uint8]) -> tuple[NDArray[np.float32], ...]:
+def logits_and_values_numpy(
+    module: Any, frames: NDArray[np.uint8]
+) -> tuple[NDArray[np.float32], ...]:
     """Logits (B, 4) and values (B,) of a `SnakeActor` for B frames, of which there may be none."""
     if not len(frames):
         return np.zeros((0, 4), np.float32), np.zeros(0, np.float32)

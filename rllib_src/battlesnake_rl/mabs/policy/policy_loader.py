@@ -17,7 +17,7 @@ from sagemaker_rl.runs.checkpoints import CheckpointError
 if TYPE_CHECKING:
     from torch import nn
 
-Values = Callable[[NDArray[np.uint8]], NDArray[np.float32]]
+ScoreFn = Callable[[NDArray[np.uint8]], NDArray[np.float32]]
 """A policy: (B, C, H, W) uint8 observations to (B, 4) float32 values, higher is better."""
 
 Weights = dict[str, NDArray[Any]]
@@ -27,7 +27,7 @@ BEST_FILE = "best.npz"
 """In a checkpoint: the strongest weights of the run (`battlesnake_rl.mabs.strength.ladder_evaluator`)."""
 
 
-def load(path: Path) -> tuple[Values, dict[str, Any]]:
+def load_score_fn(path: Path) -> tuple[ScoreFn, dict[str, Any]]:
     """The policy in ``path`` (`find`) and its ``env_config``.
 
     Raises:
@@ -42,7 +42,7 @@ def load(path: Path) -> tuple[Values, dict[str, Any]]:
         session = policy_file.open_session(model, path)
         return lambda frames: session.run(None, {"observations": frames})[0], env_config
 
-    return values_of(load_network(path)), checkpoints.read_facts(path)["env_config"]
+    return as_score_fn(load_network(path)), checkpoints.read_metadata(path)["env_config"]
 
 
 def find(path: Path) -> Path:
@@ -65,7 +65,7 @@ def find(path: Path) -> Path:
     return checkpoints.find(path)  # which says what is missing
 
 
-def values_of(network: nn.Module) -> Values:
+def as_score_fn(network: nn.Module) -> ScoreFn:
     """What a network of torch thinks."""
     import torch
 
@@ -92,7 +92,7 @@ def load_network(checkpoint: Path, last: bool = False) -> nn.Module:
     try:
         weights = None if last else read_best(checkpoint)
         if weights is None:
-            weights = played_weights(_read_weights(checkpoint))
+            weights = inference_weights(_read_weights(checkpoint))
         return build_network(
             weights, identity["observation shape"], len(identity["actions"]), identity["network"]
         )
@@ -100,11 +100,11 @@ def load_network(checkpoint: Path, last: bool = False) -> nn.Module:
         raise
     except (OSError, RuntimeError, TypeError, ValueError, KeyError) as error:
         raise CheckpointError(
-            f"the weights in {checkpoint} do not fit its {checkpoints.FACTS_FILE}: {error}"
+            f"the weights in {checkpoint} do not fit its {checkpoints.CHECKPOINT_METADATA_FILE}: {error}"
         ) from error
 
 
-def played_weights(module: Mapping[str, Any]) -> Weights:
+def inference_weights(module: Mapping[str, Any]) -> Weights:
     """Of all arrays of an RLlib module those of the network that is played with, copied.
 
     DQN's and APEX's is the mean of what it was in training (`SnakeQModule`). Of a module that has
@@ -157,7 +157,7 @@ def policy_identity(checkpoint: Path) -> dict[str, Any]:
     Raises:
         CheckpointError: no policy was trained there.
     """
-    identity: dict[str, Any] = checkpoints.read_facts(checkpoint)["identity"]
+    identity: dict[str, Any] = checkpoints.read_metadata(checkpoint)["identity"]
     if "observation shape" not in identity:
         raise CheckpointError(
             f"{checkpoint} holds no policy: {identity['algorithm']} trains an evaluation for the "
@@ -176,7 +176,7 @@ def _read_weights(checkpoint: Path) -> dict[str, Any]:
         raise CheckpointError(
             f"{checkpoint} has no torch network; export it and use the policy.onnx that comes of it"
         )
-    weights = checkpoints.load_numbers(folders[0] / "module_state.pkl")
+    weights = checkpoints.load_numeric_pickle(folders[0] / "module_state.pkl")
     if not isinstance(weights, dict):
         raise CheckpointError(f"{folders[0]} holds no weights by name")
     return weights

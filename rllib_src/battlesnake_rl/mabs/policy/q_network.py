@@ -46,7 +46,7 @@ def split_observation(observation: Any) -> tuple[Any, Any]:
     return observation[OBSERVATIONS], observation[ACTION_MASK]
 
 
-TRUNK = {
+TRUNK_DEFAULTS = {
     "channels": (32, 64, 64),
     "strides": (2, 2, 1),
     "width": 256,
@@ -56,7 +56,7 @@ TRUNK = {
 """A ``model_config``'s part that is about the trunk, with the defaults."""
 
 
-def around(planes: Tensor, rows: Tensor, columns: Tensor, side: int) -> Tensor:
+def crop_around(planes: Tensor, rows: Tensor, columns: Tensor, side: int) -> Tensor:
     """The cells around (``rows``, ``columns``): (B, side * side * C); zeros off the planes."""
     margin = side // 2
     padded = nn.functional.pad(planes.permute(0, 2, 3, 1), (0, 0, *(margin,) * 4))
@@ -70,7 +70,7 @@ def around(planes: Tensor, rows: Tensor, columns: Tensor, side: int) -> Tensor:
 
 def trunk_settings(model_config: Mapping[str, Any]) -> dict[str, Any]:
     """The arguments of `ConvTrunk` in a ``model_config``."""
-    return {key: model_config.get(key, default) for key, default in TRUNK.items()}
+    return {key: model_config.get(key, default) for key, default in TRUNK_DEFAULTS.items()}
 
 
 def network_settings(model_config: Mapping[str, Any]) -> dict[str, Any]:
@@ -90,7 +90,7 @@ def build(
     """
     if "network" not in settings:
         return kind(tuple(shape), actions, **settings)
-    own = extensions.named(settings["network"], "network")
+    own = extensions.load_object(settings["network"], "network")
     if not (isinstance(own, type) and issubclass(own, nn.Module)):
         raise ValueError(
             f"network {settings['network']} must be a class of torch.nn.Module that takes (shape, "
@@ -190,10 +190,10 @@ class ConvTrunk(nn.Module):
 
     def forward(self, planes: Tensor) -> Tensor:
         """Features of a batch of boards; 255 means 1."""
-        return self.think(*self.look(planes))
+        return self.features_from(*self.prepare_input(planes))
 
-    def look(self, planes: Tensor) -> tuple[Tensor, Tensor | None]:
-        """What `think` needs, and what other trunks with the same glimpse can think about too."""
+    def prepare_input(self, planes: Tensor) -> tuple[Tensor, Tensor | None]:
+        """What `features_from` needs, and what other trunks with the same glimpse can think about too."""
         device = planes.device.type
         half = torch.is_autocast_enabled(device)
         scaled = planes.to(torch.get_autocast_dtype(device) if half else torch.float32) / 255
@@ -203,9 +203,9 @@ class ConvTrunk(nn.Module):
         # Bytes are compared three times as fast as what they are scaled to.
         heads = planes[:, self.head_plane].flatten(1).argmax(1)
         width = planes.shape[3]
-        return scaled, around(scaled, heads // width, heads % width, self.glimpse)
+        return scaled, crop_around(scaled, heads // width, heads % width, self.glimpse)
 
-    def think(self, scaled: Tensor, near: Tensor | None) -> Tensor:
+    def features_from(self, scaled: Tensor, near: Tensor | None) -> Tensor:
         """Features of what `look` saw."""
         features: Tensor = self.convolutions(scaled)
         if near is not None:
@@ -231,11 +231,11 @@ class DuelingQNetwork(nn.Module):
 
     def forward(self, planes: Tensor) -> Tensor:
         """Value of the position plus what each move is better or worse than their mean."""
-        return self.judge(*self.trunk.look(planes))
+        return self.q_values_from(*self.trunk.prepare_input(planes))
 
-    def judge(self, scaled: Tensor, near: Tensor | None) -> Tensor:
+    def q_values_from(self, scaled: Tensor, near: Tensor | None) -> Tensor:
         """The Q-values of what the trunk's `look`, or an equal trunk's, has seen."""
-        features = self.trunk.think(scaled, near).float()
+        features = self.trunk.features_from(scaled, near).float()
         # The head keeps full precision: the differences it learns are small beside the values.
         with torch.autocast(scaled.device.type, enabled=False):
             advantage: Tensor = self.advantage(features)
@@ -245,15 +245,15 @@ class DuelingQNetwork(nn.Module):
         return q_values
 
 
-CPU_BOARDS_AT_ONCE = 512
+_CPU_CHUNK_SIZE = 512
 """A batch goes through the network in such parts, so that a layer's results stay in the cache."""
 
-RECENT = 3
+POLY_DECAY_ETA = 3
 """How much more the mean of all weights takes from late updates: half of it is from the last sixth
 of training (Shamir & Zhang 2013, polynomial-decay averaging, https://arxiv.org/abs/1212.1824)."""
 
 
-class Mean(AveragedModel):
+class WeightAverage(AveragedModel):
     """The mean of a network's weights; ``count`` of them, as Python has it.
 
     Looking at ``n_averaged`` would wait for a GPU.
@@ -262,11 +262,11 @@ class Mean(AveragedModel):
     count = 0
 
 
-def _count(mean: Mean, _: object = None) -> None:
+def _count(mean: WeightAverage, _: object = None) -> None:
     mean.count = int(mean.n_averaged)
 
 
-class WithMean(InferenceOnlyAPI):  # type: ignore[misc]
+class WeightAveragingMixin(InferenceOnlyAPI):  # type: ignore[misc]
     """A module that keeps the mean of the weights of its ``network``, which is what is exported.
 
     The network never settles: from one minute to the next its greedy play gains or loses a tenth.
@@ -274,18 +274,18 @@ class WithMean(InferenceOnlyAPI):  # type: ignore[misc]
     """
 
     network: nn.Module
-    mean: Mean
+    mean: WeightAverage
 
-    def make_mean(self) -> None:
+    def init_average(self) -> None:
         """Begin the mean of the network; only the learner has one."""
-        self.mean = Mean(self.network)
+        self.mean = WeightAverage(self.network)
         self.mean.requires_grad_(False)
         self._weights: list[Tensor] = list(self.network.parameters())
         self._means: list[Tensor] = list(self.mean.module.parameters())
         self.mean.register_load_state_dict_post_hook(_count)  # type: ignore[no-untyped-call]
 
     @property
-    def played(self: Any) -> nn.Module:
+    def inference_network(self: Any) -> nn.Module:
         """What is exported and plays: the mean of the weights, where this module has one."""
         if self.inference_only or not self.mean.count:
             network: nn.Module = self.network
@@ -293,12 +293,12 @@ class WithMean(InferenceOnlyAPI):  # type: ignore[misc]
         mean: nn.Module = self.mean.module
         return mean
 
-    def update_mean(self) -> None:
+    def update_average(self) -> None:
         """Take the network's weights, as they are now, into their mean.
 
         `AveragedModel.update_parameters` does the same, but first sorts all weights by device.
         """
-        share = (RECENT + 1) / (self.mean.count + 1 + RECENT)
+        share = (POLY_DECAY_ETA + 1) / (self.mean.count + 1 + POLY_DECAY_ETA)
         self.mean.count += 1
         with torch.no_grad():
             torch._foreach_lerp_(self._means, self._weights, share)
@@ -313,7 +313,7 @@ class WithMean(InferenceOnlyAPI):  # type: ignore[misc]
         return ["mean"]
 
 
-class SnakeQModule(WithMean, TorchRLModule, QNetAPI, TargetNetworkAPI):  # type: ignore[misc]
+class SnakeQModule(WeightAveragingMixin, TorchRLModule, QNetAPI, TargetNetworkAPI):  # type: ignore[misc]
     """The Q-network, its target for RLlib's double DQN learner, and the mean of its weights.
 
     ``model_config``: what `ConvTrunk` takes; ``dueling``; ``bfloat16``: ``"auto"`` (where the
@@ -325,7 +325,7 @@ class SnakeQModule(WithMean, TorchRLModule, QNetAPI, TargetNetworkAPI):  # type:
         planes = split_observation(self.observation_space)[0]
         self.network = self.build_network(planes.shape, int(self.action_space.n))
         if not self.inference_only:
-            self.make_mean()
+            self.init_average()
 
     def build_network(self, shape: tuple[int, int, int], num_actions: int) -> nn.Module:
         """What is trained and played: (B, C, H, W) uint8 to (B, actions) float32."""
@@ -360,7 +360,7 @@ class SnakeQModule(WithMean, TorchRLModule, QNetAPI, TargetNetworkAPI):  # type:
     def _forward(self, batch: dict[str, Tensor], **kwargs: Any) -> dict[str, Tensor]:
         """The best allowed moves."""
         planes, mask = split_observation(batch[Columns.OBS])
-        (q_values,) = self._run(planes, self.played)
+        (q_values,) = self._run(planes, self.inference_network)
         if mask is not None:
             q_values = q_values.masked_fill(~mask.bool(), -torch.inf)
         return {QF_PREDS: q_values, Columns.ACTIONS: q_values.argmax(-1)}
@@ -382,14 +382,14 @@ class SnakeQModule(WithMean, TorchRLModule, QNetAPI, TargetNetworkAPI):  # type:
         """The Q-values of each of the networks, which are alike and look at the boards but once."""
         enabled = uses_bfloat16(self.model_config, planes.device)
         on_cpu = planes.device.type == "cpu"
-        parts = torch.split(planes, CPU_BOARDS_AT_ONCE) if on_cpu else (planes,)
+        parts = torch.split(planes, _CPU_CHUNK_SIZE) if on_cpu else (planes,)
         with torch.autocast(planes.device.type, torch.bfloat16, enabled=enabled):
             first = networks[0]
             if not isinstance(first, DuelingQNetwork):
                 return [torch.cat([one(part).float() for part in parts]) for one in networks]
-            seen = [first.trunk.look(part) for part in parts]
+            seen = [first.trunk.prepare_input(part) for part in parts]
             return [
-                torch.cat([network.judge(*part) for part in seen])
+                torch.cat([network.q_values_from(*part) for part in seen])
                 for network in networks
                 if isinstance(network, DuelingQNetwork)
             ]

@@ -23,11 +23,11 @@ from battlesnake_rl.mabs.policy.policy_loader import (
     value_head,
 )
 
-SHARPNESS = 20.0
+_Q_TO_LOGIT_SCALE = 20.0
 """A policy that begins as DQN's: by how much a logit is higher for 1 more of a Q-value."""
 
 
-def take(config: AlgorithmConfig, path: str) -> None:
+def apply_start_from(config: AlgorithmConfig, path: str) -> None:
     """Let ``config`` begin with the policy in ``path`` (`policies.find`).
 
     A checkpoint brings the settings of its network with it.
@@ -47,7 +47,7 @@ def take(config: AlgorithmConfig, path: str) -> None:
         config.rl_module(model_config={**config.model_config, **settings})
 
 
-def check(network: nn.Module, environment: VectorBattlesnake, path: Path) -> None:
+def check_start_from(network: nn.Module, environment: VectorBattlesnake, path: Path) -> None:
     """Refuse a policy that does not fit the ``network`` that is trained on these games.
 
     Raises:
@@ -59,10 +59,10 @@ def check(network: nn.Module, environment: VectorBattlesnake, path: Path) -> Non
             f"start_from: {path} sees {seen}, the games show {shown}; give the observation that "
             "it was trained on"
         )
-    fill(network, read(path), path)
+    load_into(network, read_weights(path), path)
 
 
-def read(path: Path) -> Weights:
+def read_weights(path: Path) -> Weights:
     """The arrays of the policy in ``path`` (`policies.find`), by name.
 
     Of a checkpoint it is what would be exported, the strongest weights or their mean, and, of an
@@ -79,7 +79,7 @@ def read(path: Path) -> Weights:
     return {one.name: numpy_helper.to_array(one) for one in constants}
 
 
-def fill(network: nn.Module, weights: Weights, path: Path) -> None:
+def load_into(network: nn.Module, weights: Weights, path: Path) -> None:
     """Put the ``weights`` of ``path`` into ``network``; others than its own are passed over.
 
     Raises:
@@ -88,7 +88,7 @@ def fill(network: nn.Module, weights: Weights, path: Path) -> None:
     wanted = network.state_dict()
     if "policy.weight" in wanted and "advantage.weight" in weights:
         heads = {f"policy.{end}": weights[f"advantage.{end}"] for end in ("weight", "bias")}
-        weights = weights | {name: SHARPNESS * one for name, one in heads.items()}
+        weights = weights | {name: _Q_TO_LOGIT_SCALE * one for name, one in heads.items()}
     try:
         network.load_state_dict({name: torch.tensor(weights[name]) for name in wanted})
     except KeyError as error:
@@ -102,11 +102,11 @@ def fill(network: nn.Module, weights: Weights, path: Path) -> None:
         ) from None
 
 
-def begin(learner: Any, weights: Weights, path: Path) -> None:
+def load_into_learner(learner: Any, weights: Weights, path: Path) -> None:
     """Put the ``weights`` into all modules of a learner of RLlib's, and into their targets."""
     for module in learner.module.values():
         one = module.unwrapped()
-        fill(getattr(one, "network", one), weights, path)
+        load_into(getattr(one, "network", one), weights, path)
         if isinstance(head := getattr(one, "value", None), nn.Linear) and "value.bias" in weights:
             value = {end: torch.tensor(weights[f"value.{end}"]) for end in head.state_dict()}
             head.load_state_dict(value)

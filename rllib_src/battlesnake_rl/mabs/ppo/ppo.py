@@ -25,19 +25,19 @@ from ray.rllib.utils.schedules.scheduler import Scheduler
 from torch import Tensor
 from torch.nn.functional import mse_loss
 
-from battlesnake_rl.mabs.base.batched_algorithm import Batched, BatchedConfig
+from battlesnake_rl.mabs.base.batched_algorithm import BatchedAlgorithm, BatchedAlgorithmConfig
 from battlesnake_rl.mabs.base.batched_env_runner import BatchedEnvRunner
-from battlesnake_rl.mabs.base.torch_learner import QuietLearner
+from battlesnake_rl.mabs.base.torch_learner import FastTorchLearnerMixin
 from battlesnake_rl.mabs.policy import symmetry_transforms, warm_start
-from battlesnake_rl.mabs.policy.actor_critic import SnakeActor, judged
-from battlesnake_rl.mabs.policy.q_network import ACTION_MASK, TRUNK, WithMean
+from battlesnake_rl.mabs.policy.actor_critic import SnakeActor, logits_and_values_numpy
+from battlesnake_rl.mabs.policy.q_network import ACTION_MASK, TRUNK_DEFAULTS, WeightAveragingMixin
 
-OLD_LOG_CHANCES, ADVANTAGES, TARGETS = "old_log_chances", "advantages", "targets"
+_OLD_LOG_PROBS, ADVANTAGES, VALUE_TARGETS = "old_log_chances", "advantages", "targets"
 """Columns (B,) of a batch: of the moves made, and the value's target."""
-START = "start"
+KICKSTART_PROBS = "start"
 """Column (B, 4) of a batch: how likely each move is by the policy that training began with."""
 
-LOSSES = ("total_loss", "policy_loss", "vf_loss", "entropy", "mean_kl_loss")
+_LOSSES = ("total_loss", "policy_loss", "vf_loss", "entropy", "mean_kl_loss")
 """What is reported of the updates, under RLlib's names."""
 
 
@@ -54,7 +54,7 @@ class Rollout:
     """(M, 4) the moves allowed."""
     actions: NDArray[np.int64]
     """(M,) the moves made."""
-    log_chances: NDArray[np.float32]
+    log_probs: NDArray[np.float32]
     """(M,) of these, by the policy that played."""
     acted: NDArray[np.bool_]
     """(T, N, S) where a move was made."""
@@ -80,8 +80,11 @@ class Rollout:
     num_env_steps, num_agent_steps = property(env_steps), property(agent_steps)
 
 
-def advantages(
-    rollout: Rollout, gamma: float, lambda_: float, trust: NDArray[np.float32] | float = 1.0
+def compute_advantages(
+    rollout: Rollout,
+    gamma: float,
+    lambda_: float,
+    importance_ratios: NDArray[np.float32] | float = 1.0,
 ) -> NDArray[np.float32]:
     """By how much each move was better than the value said: (T, N, S), 0 where none was made.
 
@@ -89,17 +92,17 @@ def advantages(
     is how likely the move is by the present policy beside that one, at most 1: V-trace.
     """
     found = np.zeros_like(rollout.rewards)
-    later = np.zeros_like(rollout.rewards[0])
-    trust = np.broadcast_to(np.float32(trust), found.shape)
+    next_advantage = np.zeros_like(rollout.rewards[0])
+    importance_ratios = np.broadcast_to(np.float32(importance_ratios), found.shape)
     for t in reversed(range(len(found))):
         lives = ~rollout.terminateds[t]
         error = rollout.rewards[t] + gamma * rollout.values[t + 1] * lives - rollout.values[t]
-        later = error + gamma * lambda_ * later * (lives & ~rollout.truncateds[t])
-        later = found[t] = later * trust[t] * rollout.acted[t]
+        next_advantage = error + gamma * lambda_ * next_advantage * (lives & ~rollout.truncateds[t])
+        next_advantage = found[t] = next_advantage * importance_ratios[t] * rollout.acted[t]
     return found
 
 
-class PPORunner(BatchedEnvRunner):
+class PPOEnvRunner(BatchedEnvRunner):
     """Plays by chance, as the policy says, and returns what it saw as `Rollout`."""
 
     def _play(self, num_turns: int, epsilon: NDArray[np.float64]) -> Any:
@@ -116,58 +119,64 @@ class PPORunner(BatchedEnvRunner):
             weights_seq_no=self._weights_seq_no,
         )
         ways = self._random.permutation(shape[1]) % (
-            symmetry_transforms.WAYS if self.config.symmetries else 1
+            symmetry_transforms.NUM_SYMMETRIES if self.config.symmetries else 1
         )
         moves = []
         for t in range(num_turns):
-            moves.append(self._decide(rollout.values[t], ways, epsilon > 0))
+            moves.append(self._sample_actions(rollout.values[t], ways, epsilon > 0))
             actions, acting = moves[-1][-2:]
             stepped = self._step(actions)
             rollout.acted[t], rollout.rewards[t] = acting, stepped.rewards
             rollout.terminateds[t], rollout.truncateds[t] = stepped[2:]
-        self._decide(rollout.values[num_turns], ways, epsilon > 0)
+        self._sample_actions(rollout.values[num_turns], ways, epsilon > 0)
         columns = list(zip(*moves, strict=True))[:4]
-        rollout.frames, rollout.action_mask, rollout.actions, rollout.log_chances = map(
+        rollout.frames, rollout.action_mask, rollout.actions, rollout.log_probs = map(
             np.concatenate, columns
         )
-        self._count(rollout)
+        self._log_steps(rollout)
         return rollout
 
-    def _decide(
-        self, values: NDArray[np.float32], ways: NDArray[np.int64], by_chance: NDArray[np.bool_]
+    def _sample_actions(
+        self, values: NDArray[np.float32], symmetries: NDArray[np.int64], explore: NDArray[np.bool_]
     ) -> tuple[NDArray[Any], ...]:
         """Fill in what is hoped for, and choose moves.
 
         Returns frames, masks, moves and log chances of the learner's snakes (four columns of a
-        `Rollout`, boards lying as ``ways`` (N,) say), all moves as the game takes them, and whose
+        `Rollout`, boards lying as ``symmetries`` (N,) say), all moves as the game takes them, and whose
         they are (N, S).
         """
         observations, action_mask, alive, cut_off = self._position
-        learning = self._opponents.learning
+        learning = self._opponents.learner_seats
         seen = (alive | cut_off) & learning
-        frames, mask, way = observations[seen], action_mask[seen], ways[np.nonzero(seen)[0]]
-        for one in np.unique(way[way > 0]):
-            rows = way == one
-            frames[rows] = symmetry_transforms.turned_frames(
-                frames[rows], one, self.env.observation
-            )  # type: ignore[union-attr]
-            mask[rows] = mask[rows][:, BACK[one]]
-        logits, values[seen] = judged(self.module[DEFAULT_MODULE_ID], frames)
+        frames, mask, symmetry = (
+            observations[seen],
+            action_mask[seen],
+            symmetries[np.nonzero(seen)[0]],
+        )
+        for one in np.unique(symmetry[symmetry > 0]):
+            rows = symmetry == one
+            frames[rows] = symmetry_transforms.transform_observations(
+                frames[rows],
+                one,
+                self.env.observation,  # type: ignore[union-attr]
+            )
+            mask[rows] = mask[rows][:, _INVERSE_ACTION_MAP[one]]
+        logits, values[seen] = logits_and_values_numpy(self.module[DEFAULT_MODULE_ID], frames)
         acts = alive[seen]
-        frames, mask, way, logits = frames[acts], mask[acts], way[acts], logits[acts]
+        frames, mask, symmetry, logits = frames[acts], mask[acts], symmetry[acts], logits[acts]
         logits = np.where(mask, logits, -np.inf)
-        chance = by_chance[np.nonzero(alive & learning)[0], None]
-        luck = self._random.gumbel(size=logits.shape).astype(np.float32)
-        moves = (logits + luck * chance).argmax(-1)
+        chance = explore[np.nonzero(alive & learning)[0], None]
+        gumbel_noise = self._random.gumbel(size=logits.shape).astype(np.float32)
+        moves = (logits + gumbel_noise * chance).argmax(-1)
         log_chances = logits[np.arange(len(moves)), moves] - np.logaddexp.reduce(logits, axis=-1)
         actions = np.zeros(alive.shape, dtype=np.uint8)
-        actions[alive & learning] = BACK[way, moves]
+        actions[alive & learning] = _INVERSE_ACTION_MAP[symmetry, moves]
         return frames, mask, moves, log_chances, actions, alive & learning
 
     @staticmethod
-    def preferences(module: Any, frames: NDArray[np.uint8]) -> NDArray[np.float32]:
+    def action_scores(module: Any, frames: NDArray[np.uint8]) -> NDArray[np.float32]:
         """The logits of a module's policy: (B, C, H, W) uint8 to (B, 4)."""
-        return judged(module, frames)[0]
+        return logits_and_values_numpy(module, frames)[0]
 
     def _epsilons(self) -> NDArray[np.float64]:
         """By chance in all games."""
@@ -175,11 +184,11 @@ class PPORunner(BatchedEnvRunner):
         return np.ones(self.env.num_games)
 
 
-BACK = np.argsort(symmetry_transforms.ACTIONS, axis=1)
-"""``BACK[way, action]`` is the move of the game that ``action`` is on the board turned so."""
+_INVERSE_ACTION_MAP = np.argsort(symmetry_transforms.ACTION_MAP, axis=1)
+"""``INVERSE_ACTION_MAP[symmetry, action]`` is the move of the game that ``action`` is on the board turned so."""
 
 
-class PPOLearner(QuietLearner, TorchLearner):  # type: ignore[misc]
+class PPOLearner(FastTorchLearnerMixin, TorchLearner):  # type: ignore[misc]
     """Learns from whole rollouts; `report` sums up all updates since the last report."""
 
     def build(self) -> None:
@@ -197,15 +206,15 @@ class PPOLearner(QuietLearner, TorchLearner):  # type: ignore[misc]
         """``num_epochs`` over all moves of ``rollouts`` in batches of about ``minibatch_size``."""
         self._entropy_coeff.update(timestep=env_steps)
         self._start_coeff.update(timestep=env_steps)
-        parts = [self._columns(rollout) for rollout in rollouts]
+        parts = [self._to_batch(rollout) for rollout in rollouts]
         columns = {name: torch.cat([part[name] for part in parts]) for name in parts[0]}
-        better = columns[ADVANTAGES]
-        columns[ADVANTAGES] = (better - better.mean()) / (better.std() + 1e-8)
-        moves = len(better)
+        advantages = columns[ADVANTAGES]
+        columns[ADVANTAGES] = (advantages - advantages.mean()) / (advantages.std() + 1e-8)
+        moves = len(advantages)
         for _ in range(self.config.num_epochs):
             order = self._random.permutation(moves)
             for rows in np.array_split(order, max(round(moves / self.config.minibatch_size), 1)):
-                chosen = self._tensor(rows)
+                chosen = self._to_device(rows)
                 batch = {name: one[chosen] for name, one in columns.items()}
                 loss = self.compute_loss_for_module(
                     module_id=DEFAULT_MODULE_ID,
@@ -218,29 +227,31 @@ class PPOLearner(QuietLearner, TorchLearner):  # type: ignore[misc]
             self._moves_learned += moves
         self._weights_seq_no += 1
         self.after_gradient_based_update(timesteps={NUM_ENV_STEPS_SAMPLED_LIFETIME: env_steps})
-        if isinstance(module := self.module[DEFAULT_MODULE_ID].unwrapped(), WithMean):
-            module.update_mean()
+        if isinstance(module := self.module[DEFAULT_MODULE_ID].unwrapped(), WeightAveragingMixin):
+            module.update_average()
 
-    def _columns(self, rollout: Rollout) -> dict[str, Tensor]:
+    def _to_batch(self, rollout: Rollout) -> dict[str, Tensor]:
         """A rollout as columns of M moves, with advantages by the present policy and values."""
         columns = {
-            Columns.OBS: self._tensor(rollout.frames),
-            ACTION_MASK: self._tensor(rollout.action_mask),
-            Columns.ACTIONS: self._tensor(rollout.actions),
-            OLD_LOG_CHANCES: self._tensor(rollout.log_chances),
+            Columns.OBS: self._to_device(rollout.frames),
+            ACTION_MASK: self._to_device(rollout.action_mask),
+            Columns.ACTIONS: self._to_device(rollout.actions),
+            _OLD_LOG_PROBS: self._to_device(rollout.log_probs),
         }
         trust: NDArray[np.float32] | float = 1.0
         if rollout.weights_seq_no < self._weights_seq_no:
-            trust = self._look_again(rollout, columns)
+            trust = self._recompute_with_current_policy(rollout, columns)
         if self.config.start_from is not None and self._start_coeff.get_current_value() > 0:
-            columns[START] = self._likely_at_start(columns)
-        better = advantages(rollout, self.config.gamma, self.config.lambda_, trust)
+            columns[KICKSTART_PROBS] = self._kickstart_probs(columns)
+        advantages = compute_advantages(rollout, self.config.gamma, self.config.lambda_, trust)
         made = rollout.acted
-        columns[ADVANTAGES] = self._tensor(better[made])
-        columns[TARGETS] = self._tensor((better + rollout.values[:-1])[made])
+        columns[ADVANTAGES] = self._to_device(advantages[made])
+        columns[VALUE_TARGETS] = self._to_device((advantages + rollout.values[:-1])[made])
         return columns
 
-    def _look_again(self, rollout: Rollout, columns: dict[str, Tensor]) -> NDArray[np.float32]:
+    def _recompute_with_current_policy(
+        self, rollout: Rollout, columns: dict[str, Tensor]
+    ) -> NDArray[np.float32]:
         """Put the present policy and values in place of those that played; returns the trust."""
         with torch.no_grad():
             pieces = zip(
@@ -249,22 +260,22 @@ class PPOLearner(QuietLearner, TorchLearner):  # type: ignore[misc]
             )
             parts = [self._forward(dict(zip(columns, piece, strict=True))) for piece in pieces]
             logits = torch.cat([part[Columns.ACTION_DIST_INPUTS] for part in parts])
-            now = _log_chances(logits, columns[Columns.ACTIONS])
-            ratio = (now - columns[OLD_LOG_CHANCES]).exp().clamp(max=1.0)
+            now = _log_probs(logits, columns[Columns.ACTIONS])
+            ratio = (now - columns[_OLD_LOG_PROBS]).exp().clamp(max=1.0)
             values = torch.cat([part[Columns.VF_PREDS] for part in parts])
         rollout.values = rollout.values.copy()  # what comes through Ray must not be written to
         rollout.values[:-1][rollout.acted] = values.cpu().numpy()
-        columns[OLD_LOG_CHANCES] = now
+        columns[_OLD_LOG_PROBS] = now
         trust = np.ones(rollout.acted.shape, np.float32)
         trust[rollout.acted] = ratio.cpu().numpy()
         return trust
 
-    def _likely_at_start(self, columns: dict[str, Tensor]) -> Tensor:
+    def _kickstart_probs(self, columns: dict[str, Tensor]) -> Tensor:
         """The policy (M, 4) of the network that training began with."""
         if self._start is None:
             self._start = copy.deepcopy(self.module[DEFAULT_MODULE_ID].unwrapped())
             path = Path(self.config.start_from)
-            warm_start.fill(self._start.network, warm_start.read(path), path)
+            warm_start.load_into(self._start.network, warm_start.read_weights(path), path)
         with torch.no_grad():
             pieces = torch.split(columns[Columns.OBS], self.config.minibatch_size)
             logits = torch.cat([self._start.judge(piece)[0] for piece in pieces])
@@ -284,30 +295,30 @@ class PPOLearner(QuietLearner, TorchLearner):  # type: ignore[misc]
         Near the start of training's policy a cross-entropy to that one is added.
         """
         logits = fwd_out[Columns.ACTION_DIST_INPUTS]
-        change = _log_chances(logits, batch[Columns.ACTIONS]) - batch[OLD_LOG_CHANCES]
-        ratio, better = change.exp(), batch[ADVANTAGES]
+        log_ratio = _log_probs(logits, batch[Columns.ACTIONS]) - batch[_OLD_LOG_PROBS]
+        ratio, advantages = log_ratio.exp(), batch[ADVANTAGES]
         clipped = ratio.clamp(1 - config.clip_param, 1 + config.clip_param)
-        policy_loss = -torch.minimum(ratio * better, clipped * better).mean()
+        policy_loss = -torch.minimum(ratio * advantages, clipped * advantages).mean()
         vf_loss = self.vf_loss(fwd_out[Columns.VF_PREDS], batch)
         log_all = logits.log_softmax(-1)
         entropy = -(log_all.exp() * log_all).sum(-1).mean()
         coefficient = self._entropy_coeff.get_current_value()
         loss: Tensor = policy_loss + config.vf_loss_coeff * vf_loss - coefficient * entropy
-        if START in batch:
-            apart = -(batch[START] * log_all).sum(-1).mean()
-            loss = loss + self._start_coeff.get_current_value() * apart
-        kl = (ratio - 1 - change).mean()
+        if KICKSTART_PROBS in batch:
+            kickstart_loss = -(batch[KICKSTART_PROBS] * log_all).sum(-1).mean()
+            loss = loss + self._start_coeff.get_current_value() * kickstart_loss
+        kl = (ratio - 1 - log_ratio).mean()
         self._unreported.append(torch.stack((loss, policy_loss, vf_loss, entropy, kl)).detach())
         return loss
 
     def vf_loss(self, values: Tensor, batch: dict[str, Tensor]) -> Tensor:
         """The mean square error of ``values`` (B,)."""
-        return mse_loss(values, batch[TARGETS])
+        return mse_loss(values, batch[VALUE_TARGETS])
 
     def report(self) -> Any:
         """Counts, and means over all updates since the last report, at least one."""
         means = torch.stack(self._unreported).mean(0)
-        seen = dict(zip(LOSSES, means.unbind(), strict=True))
+        seen = dict(zip(_LOSSES, means.unbind(), strict=True))
         self.metrics.log_dict(seen, key=DEFAULT_MODULE_ID, window=1)
         self._log_norms()
         self._log_counts(len(self._unreported), self._moves_learned)
@@ -316,11 +327,11 @@ class PPOLearner(QuietLearner, TorchLearner):  # type: ignore[misc]
         return self.metrics.reduce()
 
 
-def _log_chances(logits: Tensor, actions: Tensor) -> Tensor:
+def _log_probs(logits: Tensor, actions: Tensor) -> Tensor:
     return logits.log_softmax(-1).gather(-1, actions[:, None]).squeeze(-1)
 
 
-class PPOConfig(BatchedConfig, AlgorithmConfig):  # type: ignore[misc]
+class PPOConfig(BatchedAlgorithmConfig, AlgorithmConfig):  # type: ignore[misc]
     """RLlib's configuration with our runner, learner and network, and PPO's settings.
 
     A rollout is ``rollout_fragment_length`` turns of ``num_envs_per_env_runner`` games, of every
@@ -330,21 +341,21 @@ class PPOConfig(BatchedConfig, AlgorithmConfig):  # type: ignore[misc]
     ``start_from``. With ``lag`` runners do not wait for the learner.
     """
 
-    runner_base = PPORunner
-    learner_base = PPOLearner
-    module_base = SnakeActor
+    env_runner_class = PPOEnvRunner
+    learner_class_base = PPOLearner
+    rl_module_class = SnakeActor
     module_apis = (SnakeActor,)
-    rllibs = AlgorithmConfig
-    also_honoured = "num_epochs minibatch_size"
-    own: ClassVar[tuple[str, ...]] = (
+    rllib_config_class = AlgorithmConfig
+    extra_supported_fields = "num_epochs minibatch_size"
+    extra_settings: ClassVar[tuple[str, ...]] = (
         *("lambda_", "clip_param", "vf_loss_coeff", "entropy_coeff", "num_epochs"),
         *("minibatch_size", "adam_epsilon", "symmetries", "lag", "start_coeff"),
     )
 
     def __init__(self, algo_class: type | None = None) -> None:
         super().__init__(algo_class=algo_class or PPO)
-        self._begin()
-        self.rl_module(model_config=TRUNK | {"channels": (32, 32, 32), "bfloat16": "auto"})
+        self._set_base_defaults()
+        self.rl_module(model_config=TRUNK_DEFAULTS | {"channels": (32, 32, 32), "bfloat16": "auto"})
         self.num_envs_per_env_runner = 256
         self.rollout_fragment_length = 32
         self.gamma = 0.998
@@ -379,7 +390,7 @@ class PPOConfig(BatchedConfig, AlgorithmConfig):  # type: ignore[misc]
             raise ValueError("lag needs runner processes, got num_env_runners=0; leave it out")
 
 
-class PPO(Batched, Algorithm):  # type: ignore[misc]
+class PPO(BatchedAlgorithm, Algorithm):  # type: ignore[misc]
     """All runners play a rollout, then the learner learns from them; or, with ``lag``, at once."""
 
     config: PPOConfig
@@ -391,4 +402,4 @@ class PPO(Batched, Algorithm):  # type: ignore[misc]
 
     def training_step(self) -> None:
         """Learn from what has been played."""
-        self._learn_from(self._take() if self.config.lag else self._sample())
+        self._learn_from(self._collect_fragments() if self.config.lag else self._sample())

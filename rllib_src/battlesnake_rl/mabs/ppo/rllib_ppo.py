@@ -5,8 +5,8 @@ from __future__ import annotations
 from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
 from ray.rllib.algorithms.ppo import ppo
 
-from battlesnake_rl.mabs.base.ladder_evaluation import Measured
-from battlesnake_rl.mabs.strength.ladder_evaluator import SHARE
+from battlesnake_rl.mabs.base.ladder_evaluation import LadderEvaluationMixin
+from battlesnake_rl.mabs.strength.ladder_evaluator import DEFAULT_CPU_FRACTION
 
 
 class RLlibPPOConfig(ppo.PPOConfig):  # type: ignore[misc]
@@ -14,11 +14,11 @@ class RLlibPPOConfig(ppo.PPOConfig):  # type: ignore[misc]
 
     def __init__(self, algo_class: type | None = None) -> None:
         super().__init__(algo_class=algo_class or RLlibPPO)
-        self.ladder_share = SHARE
+        self.ladder_share = DEFAULT_CPU_FRACTION
         self.start_from: str | None = None
 
 
-class RLlibPPO(Measured, ppo.PPO):  # type: ignore[misc]
+class RLlibPPO(LadderEvaluationMixin, ppo.PPO):  # type: ignore[misc]
     """RLlib's PPO, which reports how strong it is."""
 
     @classmethod

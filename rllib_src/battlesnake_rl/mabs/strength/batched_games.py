@@ -11,40 +11,40 @@ from numpy.typing import NDArray
 
 from battlesnake_gym.boards.board import Board
 from battlesnake_gym.config import EnvConfig
-from battlesnake_gym.env.seated_opponents import Rivals
+from battlesnake_gym.env.seated_opponents import SeatedOpponents
 from battlesnake_gym.env.vector import VectorBattlesnake
 from battlesnake_gym.rules import MOVES, State, start
-from battlesnake_heuristics.rating.match import LONGEST_GAME, start_seed
+from battlesnake_heuristics.rating.match import DEFAULT_MAX_TURNS, start_seed
 from battlesnake_heuristics.rating.sprt import pair_outcome
 from battlesnake_heuristics.rule_based import policy_rules
 from battlesnake_heuristics.rule_based.filters import ALIVE
-from battlesnake_heuristics.rule_based.pipeline import Node
-from battlesnake_rl.mabs.envs.env_factory import env_options, make_vector, whole
-from battlesnake_rl.mabs.policy.policy_loader import Values
+from battlesnake_heuristics.rule_based.pipeline import PipelineStep
+from battlesnake_rl.mabs.envs.env_factory import env_options, make_vector, with_defaults
+from battlesnake_rl.mabs.policy.policy_loader import ScoreFn
 
-SIDES = "0", "1"
+_SIDES = "0", "1"
 
 
 @dataclass(frozen=True, slots=True)
-class PlayedGames:
+class GameOutcomes:
     """What came of N games, as the policy's snake sees it: bool [N], bool [N], turns float [N]."""
 
     won: NDArray[np.bool_]
     drawn: NDArray[np.bool_]
-    lived: NDArray[np.float64]
+    turns_alive: NDArray[np.float64]
 
 
-def play(
-    values: Values,
+def play_games_batched(
+    values: ScoreFn,
     env_config: Mapping[str, Any],
     opponents: Sequence[Sequence[str]],
     own: NDArray[np.integer[Any]],
     seed: int,
     *,
     starts: Sequence[State] = (),
-    rules: Sequence[Node] = (),
+    rules: Sequence[PipelineStep] = (),
     tell: Callable[[int], None] = lambda games: None,
-) -> PlayedGames:
+) -> GameOutcomes:
     """Play one game on each of N boards until the policy's snake is out or alone.
 
     ``env_config`` says which games, ``opponents`` who sits in the other seats of each, as many in
@@ -58,16 +58,16 @@ def play(
     others = {"num_snakes": seats, "rewards": EnvConfig.rewards, "starts": None, "food_at": None}
     vector = make_vector(games, {**env_config, **others})
     random = np.random.default_rng(seed)
-    rivals = Rivals(vector)
+    rivals = SeatedOpponents(vector)
     for game, names in enumerate(opponents):
         for seat, name in zip(np.delete(np.arange(seats), own[game]), names, strict=True):
-            rivals.seat(game, int(seat), name, int(random.integers(2**31)))
+            rivals.assign(game, int(seat), name, int(random.integers(2**31)))
     observations, infos = vector.reset(
         seed=int(random.integers(2**31)), options={"states": starts} if starts else None
     )
     lanes = np.arange(games)
     playing = np.ones(games, dtype=np.bool_)
-    played = PlayedGames(np.zeros(games, np.bool_), np.zeros(games, np.bool_), np.zeros(games))
+    played = GameOutcomes(np.zeros(games, np.bool_), np.zeros(games, np.bool_), np.zeros(games))
     while playing.any():
         asked = np.flatnonzero(playing)
         actions = np.zeros((games, seats), dtype=np.uint8)
@@ -80,7 +80,7 @@ def play(
                 actions[lane, sits] = _by_rules(vector, lane, sits, said, rules)
         rivals.move(actions, infos["alive"] & playing[:, None])
         observations, _, _, truncations, infos = vector.step(actions)
-        played.lived[playing] = infos["turn"][playing]
+        played.turns_alive[playing] = infos["turn"][playing]
         survived = infos["cause"][lanes, own] == 0
         cut = truncations.any(-1)
         ended = playing & (_is_over(vector, infos, own) | cut | ~survived)
@@ -97,7 +97,7 @@ def _by_rules(
     game: int,
     seat: int,
     said: NDArray[np.float32],
-    rules: Sequence[Node],
+    rules: Sequence[PipelineStep],
 ) -> int:
     """The action that rules over a policy choose."""
     board = Board.from_state(vector.games.state(game), vector.game)
@@ -105,7 +105,7 @@ def _by_rules(
     facing = np.full(len(MOVES), vector.games.facing[game, seat])
     moves = [MOVES[a] for a in vector.observation.absolute_actions(np.arange(len(MOVES)), facing)]
     values = dict(zip(moves, said.tolist(), strict=True))
-    return moves.index(policy_rules.ruled(values, board, rules, ALIVE).move)
+    return moves.index(policy_rules.apply_policy_rules(values, board, rules, ALIVE).move)
 
 
 def _is_over(
@@ -119,26 +119,26 @@ def _is_over(
 
 
 def play_pairs(
-    values: Values,
+    values: ScoreFn,
     env_config: Mapping[str, Any],
     rungs: Sequence[str],
     seed: int,
     first: int = 0,
-    rules: Sequence[Node] = (),
+    rules: Sequence[PipelineStep] = (),
 ) -> list[int]:
-    """Duels against ``rungs``, two from each start with seats exchanged; their `sprt.OUTCOMES`.
+    """Duels against ``rungs``, two from each start with seats exchanged; their `sprt.PAIR_SCORES`.
 
     All at once, under the rules, on the board and with the action mask of ``env_config``. Starts
     are those of ``seed`` from the pair ``first`` on.
     """
     starts = [start_of(env_config, start_seed(seed, first + pair)) for pair in range(len(rungs))]
-    played = play(
+    played = play_games_batched(
         values,
-        {**env_config, "max_turns": LONGEST_GAME},
-        [(rung,) for rung in rungs for _ in SIDES],
+        {**env_config, "max_turns": DEFAULT_MAX_TURNS},
+        [(rung,) for rung in rungs for _ in _SIDES],
         np.tile([0, 1], len(rungs)),
         start_seed(seed, first),
-        starts=[position for position in starts for _ in SIDES],
+        starts=[position for position in starts for _ in _SIDES],
         rules=rules,
     )
     points = (played.won + played.drawn / 2).reshape(-1, 2).sum(-1)
@@ -147,6 +147,6 @@ def play_pairs(
 
 def start_of(env_config: Mapping[str, Any], seed: int) -> State:
     """The first position of a duel."""
-    sizes = whole(env_config)
+    sizes = with_defaults(env_config)
     game = replace(env_options(env_config).game, seed=seed)
-    return start(game, sizes["width"], sizes["height"], SIDES)
+    return start(game, sizes["width"], sizes["height"], _SIDES)

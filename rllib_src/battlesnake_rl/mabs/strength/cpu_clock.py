@@ -6,11 +6,11 @@ import time
 
 import psutil
 
-LOOK_SECONDS = 1.0
+_LOOK_SECONDS = 1.0
 """How long what was seen is good for: to look at all processes takes milliseconds."""
 
 
-class FamilyClock:
+class ProcessTreeCpuClock:
     """CPU seconds of this process and its descendants, Ray's own ones among them.
 
     A process that has ended still counts if its parent waited for it. Processes of other machines,
@@ -20,11 +20,11 @@ class FamilyClock:
     def __init__(self) -> None:
         self._self = psutil.Process()
         self._most = 0.0
-        self._looked = -LOOK_SECONDS
+        self._looked = -_LOOK_SECONDS
 
     def __call__(self) -> float:
-        """CPU seconds so far; never less than before, and at most `LOOK_SECONDS` old."""
-        if (now := time.monotonic()) < self._looked + LOOK_SECONDS:
+        """CPU seconds so far; never less than before, and at most `_LOOK_SECONDS` old."""
+        if (now := time.monotonic()) < self._looked + _LOOK_SECONDS:
             return self._most
         self._looked = now
         family = [self._self, *self._self.children(recursive=True)]

@@ -1,6 +1,6 @@
 """How strong what is trained is, shown while it trains: duels against the rungs of the ladder.
 
-Beside training, for a `SHARE` of its CPU time and no more, `Strength` plays whole games of what is
+Beside training, for a `SHARE` of its CPU time and no more, `LadderEvaluator` plays whole games of what is
 trained against snakes of known Elo, many boards at once, and keeps the weights that did best. At
 the end these and the last ones play again, and the better stay. This shows what the turns alive
 among its own copies do not.
@@ -22,44 +22,44 @@ from typing import Any
 from battlesnake_gym.common.files import save_arrays
 from battlesnake_heuristics.rating import ladder, sprt
 from battlesnake_heuristics.rating.ladder import (
-    OVERHEAD,
+    GAME_OVERHEAD_S,
     Ladder,
-    Meetings,
+    PairResults,
     Placement,
-    Placing,
+    PlacementRun,
     Rung,
 )
-from battlesnake_heuristics.rule_based.pipeline import Node
-from battlesnake_rl.mabs.policy.policy_loader import BEST_FILE, Values, Weights, read_best
+from battlesnake_heuristics.rule_based.pipeline import PipelineStep
+from battlesnake_rl.mabs.policy.policy_loader import BEST_FILE, ScoreFn, Weights, read_best
 from battlesnake_rl.mabs.strength.batched_games import play_pairs
 
-SHARE = 0.05
+DEFAULT_CPU_FRACTION = 0.05
 """The part of training's CPU time that the games may take."""
 
-RUNG_SECONDS = 0.4
+_MAX_RUNG_CPU_S = 0.4
 """Rungs that take more CPU time for their moves in a game are not met in training."""
 
-LEAST_SECONDS = 2.5
+MIN_MEASUREMENT_S = 2.5
 """CPU time that is worth beginning with: with less the interval says nothing."""
 
-GROWTH = 0.25
+_MEASUREMENT_GROWTH = 0.25
 """Each measurement may take this part of all before it together: they become longer, not many."""
 
-FOR_THE_END = 0.3
+_FINAL_FRACTION = 0.3
 """The part of the games' time that is left for the end, where the strongest and the last weights
 play again: the best of many short measurements was lucky too."""
 
-LONG_ENOUGH, END_SHARE, END_SECONDS = 60.0, 0.25, 60.0
+_LONG_TRAINING_S, _FINAL_MAX_FRACTION, _FINAL_MAX_S = 60.0, 0.25, 60.0
 """After as many CPU seconds of training the games at the end may take a quarter of that time, up to
 a minute, so that two measurements are within some 50 Elo."""
 
-INTERVAL = 40.0
+_TARGET_PRECISION_ELO = 40.0
 """Elo to either side at which a measurement is precise enough."""
 
 PAIRS_AT_ONCE = 8
 """Pairs of games that are played at once."""
 
-STRENGTH_FILE = "strength.json"
+_STRENGTH_FILE = "strength.json"
 """In a checkpoint: all measurements, beside the strongest weights (`policies.BEST_FILE`)."""
 
 
@@ -67,7 +67,7 @@ STRENGTH_FILE = "strength.json"
 class Measurement:
     """One placement on the ladder, after ``cpu_minutes`` of training.
 
-    ``pairs``: counts of pairs of games by rung (`sprt.OUTCOMES`).
+    ``pairs``: counts of pairs of games by rung (`sprt.PAIR_SCORES`).
     """
 
     cpu_minutes: float
@@ -81,23 +81,27 @@ class Measurement:
     @classmethod
     def of(cls, placement: Placement, cpu_minutes: float) -> Measurement:
         """What a placement says."""
-        met = {meeting.other: list(meeting.pairs) for meeting in placement.met}
+        met = {meeting.other: list(meeting.pairs) for meeting in placement.results}
         elo, low, high = placement.elo, placement.low, placement.high
-        return cls(round(cpu_minutes, 3), elo, low, high, placement.games, placement.beyond, met)
+        return cls(
+            round(cpu_minutes, 3), elo, low, high, placement.games, placement.out_of_range, met
+        )
 
     @property
     def placement(self) -> Placement:
         """As the ladder has it."""
-        met = tuple(Meetings("", rung, tuple(pairs)) for rung, pairs in self.pairs.items())
+        met = tuple(PairResults("", rung, tuple(pairs)) for rung, pairs in self.pairs.items())
         return Placement(self.elo, self.low, self.high, self.games, self.beyond, met)
 
     def win_rates(self) -> dict[str, tuple[float, float, float]]:
         """By rung, the share of the points (a draw is half a win) and its 95 % interval."""
-        return {rung: win_rate(pairs) for rung, pairs in self.pairs.items()}
+        return {rung: score_with_interval(pairs) for rung, pairs in self.pairs.items()}
 
     def points(self) -> float:
         """The share of the points against all rungs together."""
-        return win_rate([sum(pairs) for pairs in zip(*self.pairs.values(), strict=True)])[0]
+        return score_with_interval(
+            [sum(pairs) for pairs in zip(*self.pairs.values(), strict=True)]
+        )[0]
 
     def results(self) -> dict[str, Any]:
         """As training reports it."""
@@ -115,7 +119,7 @@ class Measurement:
         }
 
 
-UNKNOWN = {
+_NO_MEASUREMENT = {
     "elo": math.nan,
     "elo_low": math.nan,
     "elo_high": math.nan,
@@ -128,11 +132,11 @@ UNKNOWN = {
 
 CSV_COLUMNS = {
     "cpu_minutes": "cpu_minutes",
-    **{name: name for name in UNKNOWN},
+    **{name: name for name in _NO_MEASUREMENT},
     "ladder_share": "ladder_share",
     **{
         f"win_rate_{rung}{end}": f"win_rate{end}/{rung}"
-        for rung in ladder.NAMES
+        for rung in ladder.RUNG_NAMES
         for end in ("", "_low", "_high")
     },
 }
@@ -140,8 +144,8 @@ CSV_COLUMNS = {
 
 
 @dataclass
-class Record:
-    """All measurements of a run and what they cost; goes into checkpoints as `STRENGTH_FILE`.
+class StrengthHistory:
+    """All measurements of a run and what they cost; goes into checkpoints as `_STRENGTH_FILE`.
 
     Times are CPU seconds; those of training have those of the games in them.
     """
@@ -162,7 +166,7 @@ class Record:
 
     def results(self) -> dict[str, Any]:
         """What training reports of it in each iteration."""
-        results = dict(UNKNOWN)
+        results = dict(_NO_MEASUREMENT)
         if self.best is not None:
             results |= self.measurements[-1].results()
             results["elo_best"] = self.measurements[self.best].elo
@@ -171,12 +175,12 @@ class Record:
 
     def save(self, folder: Path) -> None:
         """Write it into a checkpoint."""
-        (folder / STRENGTH_FILE).write_text(json.dumps(asdict(self), indent=1) + "\n")
+        (folder / _STRENGTH_FILE).write_text(json.dumps(asdict(self), indent=1) + "\n")
 
     @classmethod
-    def of(cls, folder: Path) -> Record:
+    def of(cls, folder: Path) -> StrengthHistory:
         """That of a checkpoint; empty where it has none."""
-        path = folder / STRENGTH_FILE
+        path = folder / _STRENGTH_FILE
         if not path.is_file():
             return cls()
         kept = json.loads(path.read_text())
@@ -207,7 +211,7 @@ class Record:
         )
 
 
-def win_rate(pairs: Sequence[int]) -> tuple[float, float, float]:
+def score_with_interval(pairs: Sequence[int]) -> tuple[float, float, float]:
     """The share of the points (a draw is half a win) and the ends of its 95 % interval.
 
     >>> win_rate([0, 1, 2, 5, 12])
@@ -220,7 +224,7 @@ def win_rate(pairs: Sequence[int]) -> tuple[float, float, float]:
 
 def rung_table(placement: Placement, snakes: int = 2) -> str:
     """A snake's place, and its share of the points against each rung, the weakest first."""
-    met = {meeting.other: meeting.pairs for meeting in placement.met}
+    met = {meeting.other: meeting.pairs for meeting in placement.results}
     rungs = sorted(ladder.load(snakes).rungs, key=lambda rung: rung.elo)
     lines = [
         f"strength: {placement} in {placement.games} duels; win rates (a draw is half a win) and "
@@ -230,7 +234,7 @@ def rung_table(placement: Placement, snakes: int = 2) -> str:
     for rung in rungs:
         if rung.name in met:
             games = 2 * sum(met[rung.name])
-            rate, low, high = win_rate(met[rung.name])
+            rate, low, high = score_with_interval(met[rung.name])
             lines.append(
                 f"  {rung.name:<20}{rung.elo:>6.0f}  {games:>5}  {rate:>8.0%} "
                 f"({low:.0%} to {high:.0%})"
@@ -244,15 +248,19 @@ def as_json(placement: Placement) -> dict[str, Any]:
         "elo": placement.elo,
         "low": placement.low,
         "high": placement.high,
-        "beyond": placement.beyond,
+        "beyond": placement.out_of_range,
         "games": placement.games,
         "rungs": [
             {
                 "rung": meeting.other,
                 "games": 2 * sum(meeting.pairs),
-                **dict(zip(("win_rate", "low", "high"), win_rate(meeting.pairs), strict=True)),
+                **dict(
+                    zip(
+                        ("win_rate", "low", "high"), score_with_interval(meeting.pairs), strict=True
+                    )
+                ),
             }
-            for meeting in placement.met
+            for meeting in placement.results
         ],
     }
 
@@ -266,27 +274,27 @@ def check_share(share: Any) -> None:
     if isinstance(share, bool) or not isinstance(share, int | float) or not 0 <= share <= 0.5:
         raise ValueError(
             f"ladder_share must be between 0 (no games) and 0.5 of the CPU time, got {share!r}; "
-            f"the default is {SHARE}"
+            f"the default is {DEFAULT_CPU_FRACTION}"
         )
 
 
-def quick_rungs(seconds: float = RUNG_SECONDS) -> Ladder:
+def fast_rungs(seconds: float = _MAX_RUNG_CPU_S) -> Ladder:
     """The ladder of duels, without rungs that think for longer than ``seconds`` a game."""
     whole = ladder.load(2)
-    return Ladder(2, tuple(rung for rung in whole.rungs if rung.seconds <= seconds))
+    return Ladder(2, tuple(rung for rung in whole.rungs if rung.cpu_seconds_per_game <= seconds))
 
 
-def place(
-    values: Values,
+def place_policy(
+    values: ScoreFn,
     env_config: Mapping[str, Any],
     *,
     seed: int,
     cpu_seconds: float = math.inf,
     games: float = math.inf,
-    interval: float = INTERVAL,
+    interval: float = _TARGET_PRECISION_ELO,
     around: float | None = None,
     rungs: Ladder | None = None,
-    rules: Sequence[Node] = (),
+    rules: Sequence[PipelineStep] = (),
     tell: Callable[[Placement], None] = lambda placement: None,
 ) -> tuple[Placement, float]:
     """A policy's place on the ladder, and the CPU seconds of this process that it took to find.
@@ -296,14 +304,14 @@ def place(
     would take more than ``cpu_seconds``, but `PAIRS_AT_ONCE` pairs are always played.
     ``rules`` are those over the policy (`matches.play`). ``tell`` gets the placement as games end.
     """
-    placing = Placing(rungs or quick_rungs(), around)
-    began, dearer, played = time.process_time(), 1.0, 0
+    placing = PlacementRun(rungs or fast_rungs(), around)
+    began, cost_factor, played = time.process_time(), 1.0, 0
     while True:
         left = math.ceil(min(games / 2 - played, PAIRS_AT_ONCE))
         chosen = [placing.next_rung() for _ in range(left)]
         guess = _seconds(chosen)
         spent = time.process_time() - began
-        if played and spent + dearer * guess > cpu_seconds:
+        if played and spent + cost_factor * guess > cpu_seconds:
             return placing.placement, spent
         names = [rung.name for rung in chosen]
         outcomes = play_pairs(values, env_config, names, seed, played, rules)
@@ -311,7 +319,7 @@ def place(
             placing.add(rung.name, outcome)
         played += len(chosen)
         took = time.process_time() - began - spent
-        dearer = max(took / guess, 0.1)
+        cost_factor = max(took / guess, 0.1)
         now = placing.placement
         tell(now)
         if now.high - now.low <= 2 * interval or 2 * played >= games:
@@ -320,10 +328,10 @@ def place(
 
 def _seconds(rungs: Sequence[Rung]) -> float:
     """CPU seconds that a pair against each of these takes, on the processor of the ladder."""
-    return sum(2 * (OVERHEAD + rung.seconds) for rung in rungs)
+    return sum(2 * (GAME_OVERHEAD_S + rung.cpu_seconds_per_game) for rung in rungs)
 
 
-class Strength:
+class LadderEvaluator:
     """Plays the ladder beside a training, within a share of its CPU time, and keeps the best.
 
     ``clock`` returns the CPU seconds of all that trains; `follow` is called once an iteration.
@@ -334,11 +342,11 @@ class Strength:
         env_config: Mapping[str, Any],
         clock: Callable[[], float],
         *,
-        share: float = SHARE,
+        share: float = DEFAULT_CPU_FRACTION,
         seed: int | None = None,
     ) -> None:
         check_share(share)
-        self.record = Record()
+        self.record = StrengthHistory()
         self.best_weights: Weights | None = None
         self._env_config = env_config
         self._share = share
@@ -347,10 +355,10 @@ class Strength:
         self._began = clock()
         self._trained_before = 0.0
 
-    def follow(
+    def after_iteration(
         self,
         weights: Callable[[], Weights],
-        player: Callable[[Weights], Values],
+        player: Callable[[Weights], ScoreFn],
         *,
         at_end: bool = False,
     ) -> dict[str, Any]:
@@ -362,20 +370,26 @@ class Strength:
         """
         record = self.record
         record.training_seconds = self._trained_before + self._clock() - self._began
-        share = self._share if at_end else self._share * (1 - FOR_THE_END)
-        owed = share * record.training_seconds - record.ladder_seconds
-        if at_end and self._share and record.training_seconds >= LONG_ENOUGH:
-            owed = max(owed, min(END_SECONDS, END_SHARE * record.training_seconds))
-        wanted = LEAST_SECONDS if at_end else max(LEAST_SECONDS, GROWTH * record.ladder_seconds)
-        if owed >= wanted:
-            best = record.best if at_end and owed >= 2 * LEAST_SECONDS else None
+        share = self._share if at_end else self._share * (1 - _FINAL_FRACTION)
+        cpu_budget_s = share * record.training_seconds - record.ladder_seconds
+        if at_end and self._share and record.training_seconds >= _LONG_TRAINING_S:
+            cpu_budget_s = max(
+                cpu_budget_s, min(_FINAL_MAX_S, _FINAL_MAX_FRACTION * record.training_seconds)
+            )
+        wanted = (
+            MIN_MEASUREMENT_S
+            if at_end
+            else max(MIN_MEASUREMENT_S, _MEASUREMENT_GROWTH * record.ladder_seconds)
+        )
+        if cpu_budget_s >= wanted:
+            best = record.best if at_end and cpu_budget_s >= 2 * MIN_MEASUREMENT_S else None
             if best is not None and self.best_weights is not None:
-                owed /= 2
+                cpu_budget_s /= 2
                 minutes = record.measurements[best].cpu_minutes
-                again = self._measure(self.best_weights, player, owed, minutes)
+                again = self._measure(self.best_weights, player, cpu_budget_s, minutes)
                 record.measurements[best] = again
             last, minutes = weights(), record.training_seconds / 60
-            if record.add(self._measure(last, player, owed, minutes)):
+            if record.add(self._measure(last, player, cpu_budget_s, minutes)):
                 self.best_weights = last
             record.training_seconds = self._trained_before + self._clock() - self._began
         return record.results()
@@ -383,13 +397,13 @@ class Strength:
     def _measure(
         self,
         weights: Weights,
-        player: Callable[[Weights], Values],
+        player: Callable[[Weights], ScoreFn],
         cpu_seconds: float,
         cpu_minutes: float,
     ) -> Measurement:
         """Of weights after ``cpu_minutes`` of training, by games of ``cpu_seconds``."""
         record = self.record
-        placement, spent = place(
+        placement, spent = place_policy(
             player(weights),
             self._env_config,
             seed=self._seed + len(record.measurements),
@@ -407,7 +421,7 @@ class Strength:
 
     def restore(self, folder: Path) -> None:
         """Go on from a checkpoint; one without a record begins one."""
-        self.record = Record.of(folder)
+        self.record = StrengthHistory.of(folder)
         self.best_weights = read_best(folder)
         if self.best_weights is None:
             self.record.best = None

@@ -17,20 +17,20 @@ from battlesnake_gym.rules import MOVES, Game
 from battlesnake_heuristics.search.evaluation import Evaluation
 from battlesnake_heuristics.search.search import Search
 from battlesnake_rl.mabs.envs.env_factory import make_vector
-from battlesnake_rl.mabs.policy.policy_loader import Values
+from battlesnake_rl.mabs.policy.policy_loader import ScoreFn
 
-MOST_TURNS = 150
+_MAX_SAMPLE_GAME_TURNS = 150
 """A game is left after this many turns, which is enough to look at."""
 
-CELL = 12
+_CELL = 12
 """Pixels of a cell's side in a film."""
 
-POSITIONS = 100
+_POSITIONS = 100
 """That a search looks at for each move."""
 
 
-def play(
-    values: Values, env_config: Mapping[str, Any], seed: int, turns: int = MOST_TURNS
+def play_sample_game(
+    values: ScoreFn, env_config: Mapping[str, Any], seed: int, turns: int = _MAX_SAMPLE_GAME_TURNS
 ) -> Replay:
     """Let a policy play all seats of a game of ``env_config``, greedily, under its action mask."""
     vector = make_vector(1, {**env_config, "max_turns": turns})
@@ -54,18 +54,20 @@ def play(
     return replay
 
 
-def duel(evaluation: Evaluation | None, seed: int, turns: int = MOST_TURNS) -> Replay:
+def play_search_duel(
+    evaluation: Evaluation | None, seed: int, turns: int = _MAX_SAMPLE_GAME_TURNS
+) -> Replay:
     """Let the search play a duel against itself with ``evaluation`` (None: hand-set weights)."""
     board = Board.new(11, 11, 2, game=Game(seed=seed))
-    search = Search(evaluation=evaluation, nodes=POSITIONS)
-    return Replay.played(board, {snake.id: search for snake in board.snakes}, max_turns=turns)
+    search = Search(evaluation=evaluation, nodes=_POSITIONS)
+    return Replay.from_play(board, {snake.id: search for snake in board.snakes}, max_turns=turns)
 
 
-def film(replay: Replay) -> bytes:
+def to_gif(replay: Replay) -> bytes:
     """The game as a GIF."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "game.gif"
-        animation.save_gif(replay.boards(), path, CELL)
+        animation.save_gif(replay.boards(), path, _CELL)
         return path.read_bytes()
 
 

@@ -24,9 +24,9 @@ from ray.rllib.core.rl_module.rl_module import RLModule
 
 from battlesnake_gym.common import extensions
 
-EXAMPLES = Path(__file__).parents[1]
+_EXAMPLES = Path(__file__).parents[1]
 
-BASES: dict[str, type[Any]] = {
+_BASES: dict[str, type[Any]] = {
     "models": RLModule,
     "algorithms": Algorithm,
     "callbacks": RLlibCallback,
@@ -34,7 +34,7 @@ BASES: dict[str, type[Any]] = {
 """The base class of each folder."""
 
 _NETWORK = "networks of RLlib's old API do not run any more; "
-GONE = {
+_GONE = {
     "tensorflow": _NETWORK,
     "ray.rllib.models.tf": _NETWORK,
     "ray.rllib.models.torch.torch_modelv2": _NETWORK,
@@ -48,7 +48,7 @@ GONE = {
 
 _ANY_NETWORK = "write it as an RLModule, as models/my_vision_network.py does"
 _SAME_NETWORK = "write custom_model: impala_cnn, the same network"
-NETWORKS = {
+_NETWORKS = {
     "impala_cnn_tf": _SAME_NETWORK,
     "impala_cnn_torch": _SAME_NETWORK,
     "my_vision_network": "take the file out of models/: my_vision_network is a small network here",
@@ -62,7 +62,7 @@ NO_PREPROCESSORS = (
 
 
 def find(kind: str, name: str, ours: Mapping[str, type[Any]] | None = None) -> type[Any]:
-    """The class called ``name`` of a ``kind`` of `BASES`: one of ``ours``, RLlib's, or a file's.
+    """The class called ``name`` of a ``kind`` of `_BASES`: one of ``ours``, RLlib's, or a file's.
 
     ``name`` is that of a file in the folder ``kind``, or the path of a ``.py``.
 
@@ -76,7 +76,7 @@ def find(kind: str, name: str, ours: Mapping[str, type[Any]] | None = None) -> t
         return cast("type[Any]", _get_algorithm_class(name))
     files = {
         path.stem: path
-        for folder in (EXAMPLES, Path(sys.argv[0]).resolve().parent, Path.cwd())
+        for folder in (_EXAMPLES, Path(sys.argv[0]).resolve().parent, Path.cwd())
         for path in sorted((folder / kind).glob("*.py"))
         if not path.stem.startswith("_")
     }
@@ -89,7 +89,7 @@ def find(kind: str, name: str, ours: Mapping[str, type[Any]] | None = None) -> t
             f"there are {', '.join(sorted([*files, *ours, *built_in])) or 'none'}. "
             f"Put one into {kind}/"
         )
-    return _only_class(_load(kind, files[name]), BASES[kind], files[name])
+    return _only_class(_load(kind, files[name]), _BASES[kind], files[name])
 
 
 def _load(kind: str, path: Path) -> ModuleType:
@@ -113,10 +113,10 @@ def _check(path: Path) -> None:
             names = [one.name for one in node.names]
         elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
             names = [node.module]
-        for gone, remedy in GONE.items():
+        for gone, remedy in _GONE.items():
             if any(name.startswith(gone) for name in names):
                 if remedy == _NETWORK:
-                    remedy += NETWORKS.get(path.stem, _ANY_NETWORK)
+                    remedy += _NETWORKS.get(path.stem, _ANY_NETWORK)
                 raise ValueError(f"it imports {gone}: {remedy}")
 
 

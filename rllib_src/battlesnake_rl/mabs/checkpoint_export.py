@@ -12,7 +12,7 @@ from battlesnake_gym import policy_file
 from battlesnake_gym.common.files import write_atomically
 from battlesnake_rl.mabs.envs.env_factory import board_sizes
 from battlesnake_rl.mabs.policy.policy_loader import load_network, policy_identity
-from battlesnake_rl.mabs.strength.ladder_evaluator import Record
+from battlesnake_rl.mabs.strength.ladder_evaluator import StrengthHistory
 from battlesnake_rl.onnx_export import write_onnx
 from sagemaker_rl.runs import checkpoints
 
@@ -22,11 +22,11 @@ def export_checkpoint(checkpoint: Path, target: Path, last: bool = False) -> Pat
 
     It is the strongest that the run has had, as far as it was measured, or the ``last``.
     """
-    facts = checkpoints.read_facts(checkpoint)
+    facts = checkpoints.read_metadata(checkpoint)
     identity = policy_identity(checkpoint)
     versions = {}
     write_atomically(target, lambda path: versions.update(_write(checkpoint, identity, path, last)))
-    record = Record.of(checkpoint)
+    record = StrengthHistory.of(checkpoint)
     strongest = None if last or record.best is None else record.measurements[record.best]
     metadata = {
         "observation": identity["observation"],
