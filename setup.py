@@ -32,7 +32,7 @@ build_check = runpy.run_path(str(HERE / CHECK))
 def extension(name: str) -> Extension:
     """Compile all of the folder ``csrc`` in the package of ``name``."""
     folder = HERE / package_folders[name.rpartition(".")[0]] / "csrc"
-    shared: list[Path] = build_check["SHARED"]
+    shared: list[Path] = build_check["SHARED_SOURCES"]
     headers = {*shared, *folder.glob("*.h")}
     return Extension(
         name,
@@ -45,7 +45,7 @@ def extension(name: str) -> Extension:
         define_macros=[
             ("Py_LIMITED_API", "0x030B0000"),
             # What the module says of itself, so that it is not used beside other sources.
-            ("SOURCES", f'"{build_check["hash_of_sources"](folder)}"'),
+            ("SOURCES", f'"{build_check["sources_hash"](folder)}"'),
         ],
         py_limited_api=True,
         # Without a compiler the game still runs, on the plain Python rules.
