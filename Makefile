@@ -16,7 +16,7 @@ help:
 	@echo "make notebooks  run all notebooks again, and keep what they show"
 	@echo "make aws-receipt ACCOUNT=NUMBER  ask your AWS account whether it works there; at most 2 dollars"
 	@echo "make image-check  build the training image, and run it as SageMaker does; as root, 30 GB"
-	@echo "make lint      ruff, mypy and the count of words alone"
+	@echo "make lint      run ruff and mypy"
 	@echo "make build     compile the engine and the search again after a change in a csrc folder"
 	@echo "make wheels    the source distribution and a wheel for each kind of machine, into dist"
 	@echo "make mutants MUTANTS=server  whether the tests notice a broken line; all modules without MUTANTS"
@@ -78,7 +78,6 @@ lint: $(VENV)/.test-packages $(VENV)/.engine
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(BIN)/python tools/prose.py
 
 # One process a core; a file stays in one process, since its tests share a Ray or a server.
 PYTEST = $(BIN)/pytest -n auto --dist loadfile --durations=20
