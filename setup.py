@@ -1,4 +1,4 @@
-"""Builds the packages and the two compiled parts; the metadata is in ``pyproject.toml``."""
+"""Build the packages and the two extension modules; the metadata is in ``pyproject.toml``."""
 
 import runpy
 from pathlib import Path
@@ -8,7 +8,7 @@ from setuptools.command.build_py import build_py
 
 HERE = Path(__file__).parent
 
-# The folders that hold packages. A SageMaker job takes `rllib_src` as its source_dir and
+# Folders that contain the packages. A SageMaker job uses `rllib_src` as its source_dir and
 # `rllib_common/sagemaker_rl` as a dependency.
 FOLDERS = {
     ".": "battlesnake_gym*",
@@ -30,7 +30,7 @@ build_check = runpy.run_path(str(HERE / CHECK))
 
 
 def extension(name: str) -> Extension:
-    """Compile all of the folder ``csrc`` in the package of ``name``."""
+    """Describe the extension module compiled from its package's folder ``csrc``."""
     folder = HERE / package_folders[name.rpartition(".")[0]] / "csrc"
     shared: list[Path] = build_check["SHARED_SOURCES"]
     headers = {*shared, *folder.glob("*.h")}
@@ -39,22 +39,23 @@ def extension(name: str) -> Extension:
         sources=sorted(str(path.relative_to(HERE)) for path in folder.glob("*.c")),
         depends=[CHECK, *sorted(str(path.relative_to(HERE)) for path in headers)],
         include_dirs=[str(shared[0].parent.relative_to(HERE))],
-        # -O3: with Python's own -O2 the observation loops are three times slower.
-        # No contraction: sums of doubles come out as in Python where a processor could fuse them.
+        # With Python's default -O2, the observation loops are three times slower. Without
+        # contraction, sums of doubles equal Python's on processors that can fuse them.
         extra_compile_args=["-std=gnu11", "-O3", "-ffp-contract=off"],
         define_macros=[
             ("Py_LIMITED_API", "0x030B0000"),
-            # What the module says of itself, so that it is not used beside other sources.
+            # Stored in the module and compared when it is imported, so that stale builds are
+            # rejected.
             ("SOURCES", f'"{build_check["sources_hash"](folder)}"'),
         ],
         py_limited_api=True,
-        # Without a compiler the game still runs, on the plain Python rules.
+        # Without a compiler, the game runs on the Python rules.
         optional=True,
     )
 
 
 class BuildWithDeployment(build_py):
-    """Puts into ``battlesnake_server/deployment`` what ``battlesnake-gym aws deploy`` reads."""
+    """Copies the files of ``battlesnake-gym aws deploy`` into the server package."""
 
     def run(self) -> None:
         """Build, then copy."""

@@ -16,9 +16,9 @@ version = release = installed("battlesnake-gym")
 
 
 def offered(package: str) -> dict[str, str]:
-    """The names that a package has of its modules, and where each is explained.
+    """Map the names in a package's ``__all__`` to the place of their documentation.
 
-    That of a constant is empty: nothing records where it was defined.
+    A constant maps to an empty string, because nothing records where it was defined.
     """
     module = importlib.import_module(package)
     values = {name: getattr(module, name) for name in module.__all__}
@@ -34,7 +34,7 @@ PACKAGES = (
     "battlesnake_gym.rules.maps",
     "battlesnake_heuristics",
 )
-"""Those that offer names of their modules."""
+"""Packages that re-export names of their modules."""
 
 extensions = [
     "sphinx.ext.autodoc",
@@ -59,10 +59,10 @@ exclude_patterns = [
 
 myst_enable_extensions = ["attrs_inline", "deflist"]
 myst_heading_anchors = 5
-# Pygments does not know that a shell command in a cell may go on after a backslash; and some pages
-# are found by links and by the search alone.
+# Pygments does not support shell commands with line continuations in cells. Some pages are
+# reachable only by links and by the search.
 suppress_warnings = ["misc.highlighting_failure", "toc.not_included"]
-# Notebooks keep what they showed when `make notebooks` ran them.
+# `make notebooks` runs the notebooks; the site shows the stored outputs.
 nb_execution_mode = "off"
 
 autosummary_generate = True
@@ -71,7 +71,7 @@ templates_path = [str(Path(__file__).parent / "templates")]
 autodoc_default_options = {
     "members": True,
     "undoc-members": True,
-    "ignore-module-all": True,  # a name is shown where it is defined, and packages link there
+    "ignore-module-all": True,  # packages link to the place of the definition
     "show-inheritance": True,
     "member-order": "bysource",
     "exclude-members": "metadata, registry",
@@ -83,24 +83,24 @@ python_display_all_members = True
 html_theme = "furo"
 html_title = project
 html_copy_source = False
-html_use_index = html_domain_indices = False  # a page of 800 kB; the search finds names
+html_use_index = html_domain_indices = False  # the index page would have 800 kB
 html_show_sphinx = False
 html_static_path = ["static"]
 html_css_files = ["gallery.css"]
 
 
 def setup(app: Sphinx) -> None:
-    """Called by Sphinx, once it has read the settings above."""
+    """Register the docstring converter (called by Sphinx)."""
     app.connect("autodoc-process-docstring", read_sections)
 
 
 def read_sections(
     app: Sphinx, what: str, name: str, thing: object, options: object, lines: list[str]
 ) -> None:
-    """Give Sphinx the sections of docstrings (`Raises:`) as its own fields.
+    """Convert Google style sections of docstrings (such as `Raises:`) to Sphinx fields.
 
-    As the extension napoleon, except for values: of those it takes the first line, up to a colon,
-    for a type.
+    This does what the extension napoleon does, except for values: napoleon would read the start of
+    their first line, up to a colon, as a type.
     """
     if what not in ("attribute", "data", "property"):
         lines[:] = GoogleDocstring(lines, what=what, name=name).lines()

@@ -1,7 +1,7 @@
-"""Boards to play with in a notebook: watch a game, edit a situation, see why a snake moves so.
+"""Interactive boards for notebooks: replay a game, edit a position, see why a snake moves.
 
-`record` plays a game and keeps the reasons of every move, `GameView` steps through it, `Editor`
-asks a snake about a position that one draws.
+`record` plays a game and stores the decision of every move. `GameView` steps through the game.
+`Editor` shows the decision of a snake for an edited position.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ from battlesnake_gym.rules import MOVES
 from battlesnake_gym.snakes import Decision, Strategy
 
 SECONDS = 0.2
-"""How long a snake may think about one move."""
+"""Time budget per move, in seconds."""
 
 MILLISECONDS_PER_TURN = 300
 CELL = "padding: 1px 10px; text-align: left; white-space: nowrap"
 
 
 def record(board: Board, strategies: Mapping[str, Strategy], max_turns: int = 500) -> Replay:
-    """Play from ``board`` until the game is over or on turn ``max_turns``, keeping all reasons."""
+    """Play until the game is over or until turn ``max_turns``; store all decisions."""
     return Replay.from_play(board, strategies, SECONDS, max_turns)
 
 
 def reasons_table(decision: Decision | None) -> str:
-    """HTML: a line for each rule that spoke, a column for each move; the move taken is marked."""
+    """Format a decision as an HTML table: one row per rule, one column per move."""
     if decision is None:
         return "<i>No move: the snake is out, or the game is over.</i>"
     head = "".join(
@@ -63,7 +63,7 @@ def _numbers(scores: Mapping[str, float]) -> dict[str, str]:
 
 
 class _Shown(widgets.VBox):  # type: ignore[misc]
-    """A widget that is also a picture, for pages that have no kernel."""
+    """A widget that is also a picture, for pages without a kernel."""
 
     picture: widgets.HTML
     reasons: widgets.HTML
@@ -74,10 +74,10 @@ class _Shown(widgets.VBox):  # type: ignore[misc]
 
 
 class GameView(_Shown):
-    """A recorded game to play, step and scrub, and what one of its snakes thought.
+    """A recorded game with controls to play, step and scrub, and the decisions of one snake.
 
-    ``turn`` (a slider) and ``snake`` (a drop-down of ids) hold what is shown; `board` is that
-    position, and `decision` the recorded decision on it. The arrow keys move the slider.
+    ``turn`` (a slider) and ``snake`` (a drop-down of ids) select what is shown. `board` is that
+    position and `decision` the recorded decision. The arrow keys move the slider.
     """
 
     def __init__(self, replay: Replay, snake_id: str | None = None) -> None:
@@ -115,28 +115,28 @@ class GameView(_Shown):
 
     @property
     def board(self) -> Board:
-        """The position shown, as the chosen snake sees it; yours to change."""
+        """The position shown, as a copy from the selected snake's view."""
         board: Board = self._boards[self._index].copy()
         board.you_id = self.snake.value
         return board
 
     @property
     def decision(self) -> Decision | None:
-        """What the chosen snake decided on this turn; None where it made no move."""
+        """The decision of the selected snake on this turn; None if it made no move."""
         if self._index == len(self.replay.turns):
             return None
         return self.replay.turns[self._index].decisions.get(self.snake.value)
 
     @property
     def _index(self) -> int:
-        """Where the turn shown stands in the game's list of boards."""
+        """The index of the shown turn in the list of boards."""
         return int(self.turn.value) - self._boards[0].turn
 
     def _go(self, turns: int) -> None:
-        self.turn.value += turns  # a slider keeps to its ends by itself
+        self.turn.value += turns  # the slider clamps the value
 
     def _jump(self, change: dict[str, object]) -> None:
-        """Show the turn before the death: its moves are what brought it."""
+        """Show the turn before an elimination, whose moves caused it."""
         if self.death.value is not None:
             self.snake.value = self.replay.deaths()[self.death.index - 1][1]
             self.turn.value = self.death.value - 1
@@ -148,11 +148,11 @@ class GameView(_Shown):
 
 
 class Editor(_Shown):
-    """A situation as text, beside its picture and what a named snake says of it.
+    """A position as text, with its picture and the decision of a built-in snake.
 
-    Type in the text: the picture and the reasons follow. ``name`` chooses who is asked, the button
-    lets all snakes of the board play one turn as that one would. `board` is the position, None
-    while the text is no board; `decision` is the answer.
+    The picture and the decision follow the text. ``name`` selects the snake; the button plays one
+    turn in which all snakes move as this snake would. `board` is the position, or None if the text
+    is invalid; `decision` is the snake's decision.
     """
 
     def __init__(self, board: Board, name: str = "cautious") -> None:
@@ -183,7 +183,7 @@ class Editor(_Shown):
         )
 
     def _ask(self) -> None:
-        """Read the text, draw it and ask; an error takes the place of the reasons."""
+        """Parse the text, draw the board, run the snake; show an error instead."""
         self.board = self.decision = None
         try:
             board = Board.from_text(self.text.value)
@@ -194,7 +194,7 @@ class Editor(_Shown):
             if board.you_id is not None and board.you.alive:
                 self.decision = snakes.make(self.name.value)(board.copy(), SECONDS)
             self.reasons.value = reasons_table(self.decision)
-        except Exception as error:  # also those of a strategy that is still being written
+        except Exception as error:  # a strategy under development may raise anything
             said = str(error) if isinstance(error, ValueError) else repr(error)
             self.reasons.value = f"<b style='color: #b00020'>{escape(said)}</b>"
 

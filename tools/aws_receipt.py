@@ -1,9 +1,10 @@
-"""A receipt from AWS: `make aws-receipt ACCOUNT=123456789012`, within 2 dollars and 30 minutes.
+"""Test the project in an AWS account: `make aws-receipt ACCOUNT=123456789012`.
 
-Trains on one instance, on two, and on two groups on spot, of which it stops the job; puts a snake
-on Lambda, asks it for 50 moves, publishes another, and takes all away again. What came of it is
-written to `docs/receipt.json` and into `docs/receipt.md`, which says what the account needs. With
-the account `rehearsal` all of it happens on this machine.
+The test trains on one instance, on two instances, and on two instance groups with spot capacity
+(this job is stopped). It deploys a snake to Lambda, requests 50 moves, publishes another snake, and
+deletes everything again. It costs at most 2 dollars and takes at most 30 minutes. The results are
+written to `docs/receipt.json` and `docs/receipt.md`, which lists what the account needs. With
+the account `simulated`, everything runs on this machine.
 """
 
 from __future__ import annotations
@@ -36,13 +37,13 @@ _PROG = "make aws-receipt"
 _ROOT = Path(__file__).parents[1]
 _PAGE = _ROOT / "docs/receipt.md"
 _MARKS = ("<!-- received -->\n", "<!-- of the table above: tools/aws_receipt.py -->\n")
-"""What the page has between these is written here."""
+"""The script replaces the part of the page between these two marks."""
 
 _REHEARSAL = "rehearsal"
 _SNAKE = "receipt"
 _MOVES = 50
 _MAX_RUN, _MAX_WAIT = 900, 1200
-"""Seconds that each job may train, and the one on spot wait and train."""
+"""Limits in seconds: training time of a job, and waiting plus training time of the spot job."""
 
 _POLL_SECONDS = 5.0
 _OVER = ("Completed", "Stopped", "Failed")
@@ -50,19 +51,19 @@ _LOG_GROUP = "/aws/sagemaker/TrainingJobs"
 _SHOWN_LINES = 3
 
 _PRICES = {"ml.c5.2xlarge": 0.408, "ml.g4dn.xlarge": 1.505}
-"""Dollars an hour by docs/aws.md, whose second is of the larger ml.g4dn.4xlarge."""
+"""Dollars per hour, from docs/aws.md; the table there has the larger ml.g4dn.4xlarge."""
 
 
 @dataclass(frozen=True)
 class Job:
-    """A training job: its groups of instances, and whether it is on spot and stopped on the way."""
+    """A training job: its instance groups, its algorithm, and whether it is stopped."""
 
     groups: Mapping[str, tuple[str, int]]
     algorithm: str
     stopped: bool = False
 
     def dollars(self, seconds: float) -> float:
-        """What so much time on all its instances costs."""
+        """Compute the price of ``seconds`` on all instances."""
         return sum(_PRICES[kind] * count for kind, count in self.groups.values()) * seconds / 3600
 
 
@@ -79,19 +80,23 @@ _FEW = {"rl.training.stop.training_iteration": 3}
 
 @dataclass(frozen=True)
 class Place:
-    """Where it happens: an account, or what plays one."""
+    """The AWS account of a test, real or simulated."""
 
     account: Account
     session: Any
-    """The SageMaker SDK's."""
+    """Session of the SageMaker SDK."""
     deploy: Callable[[argparse.Namespace], str]
-    """Makes the snake's stack and returns its address."""
+    """Create the snake's stack and return its URL."""
     side_by_side: bool
     """Whether jobs run at the same time."""
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Write the receipt; the exit status is 1 where a step failed or something is left."""
+    """Write the receipt.
+
+    Returns:
+        Exit status: 1 if a step failed or if resources are left, else 0.
+    """
     options = parser().parse_args(argv)
     try:
         with place_of(options) as place:
@@ -107,7 +112,7 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def parser() -> Parser:
-    """The options."""
+    """Return the command-line parser."""
     parser = Parser(prog=_PROG, description=__doc__)
     parser.add_argument("account", help=f"the account's number, or {_REHEARSAL}")
     parser.add_argument("--stack", default="battlesnake", help="the stack of notebook.yaml")
@@ -118,7 +123,11 @@ def parser() -> Parser:
 
 @contextmanager
 def place_of(options: argparse.Namespace) -> Iterator[Place]:
-    """The account that is named; raises `StackError` where the credentials are of another."""
+    """Open the account that the options name.
+
+    Raises:
+        StackError: If the credentials belong to another account.
+    """
     options.folder.mkdir(parents=True, exist_ok=True)
     if options.account != _REHEARSAL:
         import sagemaker
@@ -134,7 +143,7 @@ def place_of(options: argparse.Namespace) -> Iterator[Place]:
 
     with SimulatedAccount() as one, closing(SimulatedSession(options.folder / "jobs")) as session:
         images = one.session.client("ecr")
-        images.delete_repository(repositoryName=IMAGE, force=True)  # the stack makes its own
+        images.delete_repository(repositoryName=IMAGE, force=True)  # the stack creates its own repository
         values = {"BucketName": "battlesnake-receipt", "RepositoryUrl": "https://example.org/x"}
         one.account.make_stack(options.stack, "notebook", values)
         manifest = json.dumps(MANIFEST)
@@ -143,7 +152,7 @@ def place_of(options: argparse.Namespace) -> Iterator[Place]:
 
 
 def received(place: Place, stack: Mapping[str, Any], folder: Path) -> dict[str, Any]:
-    """Do all of it, and take away what it made; returns the receipt."""
+    """Run all steps, delete what they created, and return the receipt."""
     outputs = {one["OutputKey"]: one["OutputValue"] for one in stack["Outputs"]}
     began = datetime.now(UTC)
     prefix = f"receipt-{began:%Y%m%d-%H%M%S}"
@@ -179,7 +188,7 @@ def received(place: Place, stack: Mapping[str, Any], folder: Path) -> dict[str, 
 
 @contextmanager
 def noting_errors(note: dict[str, Any]) -> Iterator[None]:
-    """Note an error of a step in its place: the other steps have their turn all the same."""
+    """Record an exception in ``note``, so that the other steps still run."""
     try:
         yield
     except Exception as error:
@@ -187,7 +196,7 @@ def noting_errors(note: dict[str, Any]) -> Iterator[None]:
 
 
 def start(place: Place, job: Job, outputs: Mapping[str, str], prefix: str) -> Any:
-    """Start a training job, once preflight has nothing against it; returns its estimator."""
+    """Check a training job with preflight, start it and return its estimator."""
     from sagemaker.instance_group import InstanceGroup
     from sagemaker.rl import RLEstimator
 
@@ -228,9 +237,13 @@ def start(place: Place, job: Job, outputs: Mapping[str, str], prefix: str) -> An
 
 
 def follow(place: Place, estimator: Any, job: Job, folder: Path) -> dict[str, Any]:
-    """Wait for a job's end, or bring it about; returns what came of it.
+    """Wait until a job ends, or stop it if it is meant to be stopped.
 
-    Raises ``RuntimeError`` where it ended otherwise than it should.
+    Returns:
+        The status, duration, price, artifacts and last log lines of the job.
+
+    Raises:
+        RuntimeError: If the job ended with another status than expected.
     """
     from sagemaker_rl.job.source_files import download_artifacts
 
@@ -258,20 +271,20 @@ def follow(place: Place, estimator: Any, job: Job, folder: Path) -> dict[str, An
 
 
 def describe(place: Place, name: str) -> dict[str, Any]:
-    """All that SageMaker says of a job."""
+    """Return SageMaker's description of a job."""
     described: dict[str, Any] = place.session.describe_training_job(name)
     return described
 
 
 def log(place: Place, name: str) -> str:
-    """What a job has printed so far, as the SDK prints it."""
+    """Return the log of a job, as the SDK prints it."""
     with redirect_stdout(io.StringIO()) as printed:
         place.session.logs_for_job(name)
     return printed.getvalue()
 
 
 def snake(place: Place, folder: Path, note: dict[str, Any]) -> None:
-    """Deploy a snake, let it move, publish another in its place, and take it away."""
+    """Deploy a snake, request moves, publish another snake under the same name, and delete it."""
     began = time.monotonic()
     first, second = (
         packed(folder, *one) for one in (("cautious", "#3366cc"), ("hungry", "#cc6633"))
@@ -294,7 +307,7 @@ def snake(place: Place, folder: Path, note: dict[str, Any]) -> None:
 
 
 def packed(folder: Path, name: str, colour: str) -> Path:
-    """A bundle of a named snake."""
+    """Pack a built-in snake into a bundle."""
     bundle = folder / f"{name}.zip"
     if pack_command.main(["--snake", name, "--color", colour, "-o", str(bundle)]):
         raise RuntimeError(f"{name} was not packed")
@@ -302,7 +315,7 @@ def packed(folder: Path, name: str, colour: str) -> Path:
 
 
 def timed(url: str, body: bytes | None = None) -> tuple[int, dict[str, Any]]:
-    """The milliseconds until the answer, and the answer."""
+    """Send a request; return the response time in milliseconds and the response."""
     began = time.monotonic()
     with urllib.request.urlopen(url, body, 30) as answer:
         found: dict[str, Any] = json.load(answer)
@@ -310,7 +323,7 @@ def timed(url: str, body: bytes | None = None) -> tuple[int, dict[str, Any]]:
 
 
 def clean(place: Place, bucket: str, prefix: str, names: list[str]) -> None:
-    """Take away what was made and is still there."""
+    """Delete everything that the test created and that still exists."""
     if place.account.describe(_SNAKE):
         undeploy(place.account, _SNAKE)
     logs = place.account.session.client("logs")
@@ -326,7 +339,7 @@ def clean(place: Place, bucket: str, prefix: str, names: list[str]) -> None:
 
 
 def left(place: Place, bucket: str, prefix: str, names: list[str]) -> list[str]:
-    """What there still is of all that was made, as the account itself says."""
+    """List the resources of this test that the account still has."""
     found = [f"the stack {_SNAKE}"] if place.account.describe(_SNAKE) else []
     s3 = place.account.session.client("s3")
     with suppress(ClientError):
@@ -342,7 +355,7 @@ def left(place: Place, bucket: str, prefix: str, names: list[str]) -> list[str]:
 
 
 def streams(place: Place, name: str) -> list[str]:
-    """The log streams of a job."""
+    """Return the log streams of a job."""
     logs = place.account.session.client("logs")
     try:
         found = logs.describe_log_streams(logGroupName=_LOG_GROUP, logStreamNamePrefix=f"{name}/")
@@ -352,7 +365,7 @@ def streams(place: Place, name: str) -> list[str]:
 
 
 def filled(receipt: Mapping[str, Any]) -> str:
-    """The page with this receipt."""
+    """Return the page with this receipt."""
     before, _, rest = _PAGE.read_text().partition(_MARKS[0])
     rows = []
     for name, one in receipt["steps"].items():

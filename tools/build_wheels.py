@@ -1,8 +1,8 @@
-"""Builds the source distribution and a wheel for each kind of machine: ``make wheels``.
+"""Build the source distribution and one wheel per platform: ``make wheels``.
 
-The C code is compiled by Zig's C compiler, which brings the libraries of all these systems along; a
-wheel serves Python 3.11 and all later ones. No Python of another system is needed: what modules ask
-of it is in its stable ABI, whose names are those of this Python's headers and of `abi3info`.
+Zig's C compiler cross-compiles the extensions; it contains the C libraries of all platforms. A
+wheel works with Python 3.11 and later. The build needs no Python of the target platform: the
+modules use only the stable ABI, whose names come from this Python's headers and from `abi3info`.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _TARGETS = {
     "macosx_11_0_x86_64": "x86_64-macos.11.0",
     "win_amd64": "x86_64-windows-gnu",
 }
-"""The platform of each wheel, and Zig's name for it with the oldest version that it runs on."""
+"""Platform tag of each wheel, and Zig's target with the oldest supported version of the system."""
 
 _WINDOWS_CONFIG = """\
 #define MS_WIN64
@@ -48,11 +48,12 @@ _WINDOWS_CONFIG = """\
 #define SIZEOF_WCHAR_T 2
 #define SIZEOF_PID_T 4
 """
-"""What Python's headers must know of Windows; other lines of ``pyconfig.h`` are about its build."""
+"""Settings that Python's headers need for Windows; the rest of ``pyconfig.h`` describes its build.
+"""
 
 
 def main() -> None:
-    """Build all that is asked for into a folder."""
+    """Build the requested wheels into a folder."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("folder", nargs="?", type=Path, default=Path("dist"))
     parser.add_argument("--only", nargs="+", choices=_TARGETS, default=list(_TARGETS))
@@ -67,7 +68,7 @@ def main() -> None:
 
 
 def build_plain(folder: Path, scratch: Path) -> Path:
-    """The source distribution, and the wheel that it makes without a compiler, unpacked."""
+    """Build the source distribution and a wheel without compiled parts, and unpack that wheel."""
     build = (sys.executable, "-m", "build", "--no-isolation", "--outdir", scratch / "plain", _ROOT)
     subprocess.run(build, check=True, env=os.environ | {"CC": "false"}, stdout=subprocess.DEVNULL)
     (sdist,), (wheel,) = (scratch / "plain").glob("*.gz"), (scratch / "plain").glob("*.whl")
@@ -78,7 +79,7 @@ def build_plain(folder: Path, scratch: Path) -> Path:
 
 
 def windows_headers(scratch: Path) -> Path:
-    """Python's headers as Windows needs them, and what links with any ``python3.dll``."""
+    """Write Python's headers for Windows, and an import library for any ``python3.dll``."""
     headers = scratch / "include"
     shutil.copytree(sysconfig.get_path("include"), headers)
     (headers / "pyconfig.h").write_text(_WINDOWS_CONFIG)
@@ -90,11 +91,11 @@ def windows_headers(scratch: Path) -> Path:
 
 
 def compile_into(unpacked: Path, platform: str, windows: Path) -> None:
-    """Put the compiled parts for a platform into the wheel's folder, in place of those before."""
+    """Compile the extensions for a platform into the unpacked wheel and delete earlier ones."""
     on_windows = platform.startswith("win")
     for old in (*unpacked.rglob("*.abi3.so"), *unpacked.rglob("*.pyd")):
         old.unlink()
-    importlib.import_module("setuptools")  # which brings distutils along
+    importlib.import_module("setuptools")  # provides distutils
     distutils = importlib.import_module("distutils.core")
     for part in distutils.run_setup(str(_ROOT / "setup.py"), stop_after="init").ext_modules:
         target = unpacked / part.name.replace(".", "/")
@@ -114,7 +115,7 @@ def compile_into(unpacked: Path, platform: str, windows: Path) -> None:
 
 
 def pack(unpacked: Path, platform: str, folder: Path) -> None:
-    """Make the wheel of what lies in its folder."""
+    """Pack the folder into a wheel."""
     (facts,) = unpacked.glob("*.dist-info/WHEEL")
     kept = [line for line in facts.read_text().splitlines() if line and line[:4] != "Tag:"]
     facts.write_text("\n".join([*kept, f"Tag: cp311-abi3-{platform}", ""]))

@@ -1,7 +1,7 @@
-"""The whole path in one go: train, export, serve, play. ``make demo`` runs this.
+"""Train, export, serve and play in one go; ``make demo`` runs this script.
 
-Each step is a command that can be typed by hand; it is printed before it runs. A step runs again
-even if its result is there already.
+Each step is an ordinary command. The script prints the command before it runs it. A step runs again
+even if its result exists.
 """
 
 from __future__ import annotations
@@ -29,22 +29,22 @@ _LOOKS = {
     "hungry": ("#e0a100", "tongue", "small-rattle"),
     "safe-random": ("#d63384", "silly", "curled"),
 }
-"""Who plays, and how they look: colour, head and tail."""
+"""Snakes of the arena with their color, head and tail."""
 _START_SECONDS = 60
 _FIRST = ("champion", "hungry", "cautious")
-"""Who plays the first game, in the terminal, for which the game alone must be installed."""
+"""Snakes of the first game in the terminal, which needs only the core package."""
 _THOUGHT, _PAUSE = 0.02, 0.1
-"""Seconds of it: for a move, and between two turns."""
+"""Seconds per move, and between two turns, in the first game."""
 
 
 def say(text: str) -> None:
-    """Write a line at once, also into a pipe."""
+    """Write a line and flush, also into a pipe."""
     sys.stdout.write(text + "\n")
     sys.stdout.flush()
 
 
 def run(*arguments: object) -> None:
-    """Show a command and run it; a failure ends the demonstration."""
+    """Print a command and run it; exit if it fails."""
     command = [str(argument) for argument in arguments]
     say(f"\n$ {shlex.join(shown(command))}")
     status = subprocess.run(command, cwd=_ROOT, check=False).returncode
@@ -53,12 +53,12 @@ def run(*arguments: object) -> None:
 
 
 def shown(command: list[str]) -> list[str]:
-    """The command as one would type it in the virtual environment."""
+    """Return the command as a user types it in the virtual environment."""
     return [Path(command[0]).name, *command[1:]]
 
 
 def free_port() -> int:
-    """A loopback port that is free now."""
+    """Return a free loopback port."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
@@ -66,7 +66,7 @@ def free_port() -> int:
 
 @contextlib.contextmanager
 def served(*options: object) -> Iterator[str]:
-    """Run a live snake under gunicorn for as long as the block lasts; gives its URL."""
+    """Serve a snake while the block runs; yields its URL."""
     port = free_port()
     command = [str(COMMAND), "serve", *map(str, options), "--port", str(port)]
     say(f"\n$ {shlex.join(shown(command))} &")
@@ -83,7 +83,7 @@ def served(*options: object) -> Iterator[str]:
 
 
 def wait_for(url: str, server: subprocess.Popen[bytes]) -> None:
-    """Wait until the server answers; fail where it ended or stays silent."""
+    """Wait until the server responds; exit if it ended or does not respond in time."""
     deadline = time.monotonic() + _START_SECONDS
     while time.monotonic() < deadline and server.poll() is None:
         with (
@@ -96,7 +96,7 @@ def wait_for(url: str, server: subprocess.Popen[bytes]) -> None:
 
 
 def first_game() -> None:
-    """Show a game at once: every turn in a terminal, every tenth elsewhere."""
+    """Play a game in the terminal: every turn if it is interactive, otherwise every tenth."""
     from battlesnake_gym import snakes
     from battlesnake_gym.boards.board import Board
     from battlesnake_gym.draw.terminal_board import picture
@@ -118,7 +118,7 @@ def first_game() -> None:
 
 
 def main() -> None:
-    """Train for some minutes, export, serve, and play a series of games over HTTP."""
+    """Train for some minutes, export, serve, and play games over HTTP."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--folder", type=Path, default=Path("demo"), help="where all results go")
     parser.add_argument("--minutes", type=float, default=3, help="training time (default 3)")
@@ -155,7 +155,7 @@ def main() -> None:
 
 
 def next_steps(folder: Path, replays: Path, policy: Path) -> list[tuple[str, str]]:
-    """Commands that go on from here, and what each shows."""
+    """List the next commands to try, with what each shows."""
     program = COMMAND.relative_to(_ROOT) if COMMAND.is_relative_to(_ROOT) else COMMAND.name
     return [
         (f"{program} game watch {replays}", "the games, with what every snake thought (click one)"),

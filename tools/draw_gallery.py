@@ -1,6 +1,6 @@
-"""Draws the gallery of the documentation: maps, heads and tails, observation planes, snakes.
+"""Draw the documentation's gallery: maps, heads, tails, observation planes and snakes.
 
-`docs/board.md` and its neighbours include what is written here.
+`docs/board.md` and other pages include the generated files.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from battlesnake_gym.rules import MAPS, Game
 from battlesnake_gym.rules.maps import Map
 
 _TURNS = 60
-"""Turns that a map is played before its picture is taken, so that later changes show."""
+"""Turns played on a map before its picture, so that changes of the map over time are visible."""
 
 
 def draw(folder: Path) -> None:
-    """Write all of the gallery into ``folder``."""
+    """Write the gallery into ``folder``."""
     folder.mkdir(parents=True, exist_ok=True)
     _write(folder / "maps.md", _figures(folder, "map", map(_map_figure, MAPS.values())))
     for part, known in (("head", HEADS), ("tail", TAILS)):
@@ -40,7 +40,7 @@ def _write(path: Path, lines: Iterable[str]) -> None:
 
 
 def _figures(folder: Path, kind: str, figures: Iterable[tuple[str, str, str]]) -> Iterable[str]:
-    """Store each picture, and give the Markdown that shows them side by side with their names."""
+    """Store each picture and yield the Markdown that shows the pictures side by side."""
     yield "<div class='gallery'>"
     for name, about, picture in figures:
         file = f"{kind}-{name}.svg"
@@ -51,7 +51,7 @@ def _figures(folder: Path, kind: str, figures: Iterable[tuple[str, str, str]]) -
 
 
 def _map_figure(played: Map) -> tuple[str, str, str]:
-    """The map after some turns of cautious play; small boards first."""
+    """Draw a map after some turns of cautious play."""
     board = maps_command.start(played)
     count = len(board.snakes)
     players = {snake.id: snakes.make("cautious", 1) for snake in board.snakes}
@@ -63,14 +63,14 @@ def _map_figure(played: Map) -> tuple[str, str, str]:
 
 
 def _wearing(part: str, name: str) -> str:
-    """A snake that asks for this head or tail."""
+    """Draw a snake with this head or tail."""
     board = Board.from_text(f". . . . . .\n. > > > A .\n. . . . . .\nA: id={name} health=100")
     board.snakes[0].customizations[part] = name
     return drawing.svg(board, 16)
 
 
 def _planes() -> Iterable[tuple[str, str, str]]:
-    """Each plane of the default observation of one position, dark where its bytes are high."""
+    """Draw each plane of the default observation of one position; high bytes are dark."""
     board = Board.new(11, 11, 3, game=Game(seed=11))
     players = {snake.id: snakes.make("cautious", 1) for snake in board.snakes}
     for _ in snakes.play(board, players, max_turns=_TURNS):
@@ -83,7 +83,7 @@ def _planes() -> Iterable[tuple[str, str, str]]:
 
 
 def _plane_picture(plane: np.ndarray[tuple[int, int], np.dtype[np.uint8]], cell: int = 12) -> str:
-    """The bytes of one plane as grey cells; its first row is drawn on top."""
+    """Draw the bytes of one plane as cells; the first row is on top."""
     height, width = plane.shape
     squares = "".join(
         f'<rect x="{x * cell}" y="{y * cell}" width="{cell - 1}" height="{cell - 1}"'

@@ -1,7 +1,8 @@
-"""What `fuzz_boundary.sh` does with libFuzzer's bytes: they choose what the C parts are asked.
+"""Turn libFuzzer's bytes into calls of the compiled parts; `fuzz_boundary.sh` runs this script.
 
-The questions are those of `random_turns` and `random_searches`, the wrong ones too; but it is the
-fuzzer that draws, and it keeps what reaches a new branch. An error other than a refusal ends it.
+The calls are those of `random_turns` and `random_searches`, including malformed ones. The fuzzer
+chooses the random numbers and keeps inputs that reach a new branch. An exception that is not a
+rejected argument ends the run.
 """
 
 from __future__ import annotations
@@ -28,25 +29,25 @@ assert Games.__name__ == "FastGames", "the engine was not compiled"
 
 
 class Drawn(random.Random):
-    """Draws from bytes, and zeros after them."""
+    """Random numbers taken from bytes; zeros after the last byte."""
 
     def __init__(self, data: bytes) -> None:
         super().__init__(0)
         self._left = data
 
     def getrandbits(self, k: int, /) -> int:
-        """``k`` bits."""
+        """Return ``k`` bits."""
         count = (k + 7) // 8
         taken, self._left = self._left[:count], self._left[count:]
         return int.from_bytes(taken, "little") & ((1 << k) - 1)
 
     def random(self) -> float:
-        """Of two bytes, since the tools ask for shares."""
+        """Return a multiple of 1/65536, from two bytes."""
         return self.getrandbits(16) / (1 << 16)
 
 
 def one(data: bytes) -> None:
-    """Ask the search or the engine once."""
+    """Call the search or the engine once."""
     drawn = Drawn(data)
     match drawn.randrange(3):
         case 0:
@@ -58,7 +59,7 @@ def one(data: bytes) -> None:
 
 
 def games(drawn: Drawn) -> None:
-    """Play a few turns, go on from a position with wrong words, and look at it."""
+    """Play some turns, load a damaged position, and read from it."""
     made = random_turns.random_games(drawn)
     if made is None:
         return

@@ -63,7 +63,7 @@ def random_games(rand: random.Random) -> Any:
             height=height,
             num_snakes=snakes,
             game=game,
-            food=rand.choice(FOOD_RNGS),
+            food_rng=rand.choice(FOOD_RNGS),
         )
     except ValueError:
         return None
@@ -86,7 +86,7 @@ class Player:
 
     def actions(self) -> NDArray[np.uint8]:
         """Mostly moves that the mask leaves, sometimes any, none at all for others."""
-        self.games.action_mask("forbidden+head", self.mask)
+        self.games.action_mask("fatal+head", self.mask)
         chances = np.where(self.mask, self.rand.random(self.mask.shape), -1)
         careful = chances.argmax(-1).astype(np.uint8)
         wild = self.rand.integers(0, 5, careful.shape).astype(np.uint8)

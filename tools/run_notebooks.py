@@ -1,8 +1,9 @@
-"""Runs the notebooks and keeps in them what they showed: `make notebooks`.
+"""Run the notebooks and store their outputs: `make notebooks`.
 
-Each runs in a copy of the repository's sources, so nothing is left behind but its outputs, stripped
-of what is of no use to a reader: widgets that need a kernel, counts, overwritten progress bars and
-this machine's folders. `--check` runs nothing: it names those whose code is no longer what was run.
+Each notebook runs in a copy of the sources, so a run leaves only outputs in the repository. Outputs
+are stripped of widgets that need a kernel, execution counts, overwritten progress bars and
+absolute paths. `--check` runs nothing; it lists the notebooks whose code changed since their last
+run.
 """
 
 from __future__ import annotations
@@ -25,17 +26,17 @@ from battlesnake_gym.common.files import write_atomically
 _HERE = Path(__file__).parents[1]
 _NOTEBOOKS = _HERE / "notebooks"
 _SOURCES = ("battlesnake_gym", "heuristics", "rllib_src", "rllib_common", "docs")
-"""What the notebooks show, or send to training jobs."""
+"""Folders that the notebooks import or send to training jobs."""
 
 _SECONDS_A_CELL = 3600
 LARGEST = 300_000
-"""Bytes of a notebook with its outputs."""
+"""Maximum size of a notebook with its outputs, in bytes."""
 
 Notebook = dict[str, Any]
 
 
 def main() -> None:
-    """Run the notebooks that are named, or all."""
+    """Run the given notebooks, or all."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("notebooks", type=Path, nargs="*", help="those to run (default: all)")
     parser.add_argument("--check", action="store_true", help="name those to be run again")
@@ -49,24 +50,24 @@ def main() -> None:
 
 
 def is_current(notebook: Notebook) -> bool:
-    """Whether the outputs, if there are any, are of the present code."""
+    """Return whether the outputs belong to the present code; True if there are none."""
     shown = any(cell["outputs"] for cell in code_cells(notebook))
     return not shown or bool(notebook["metadata"].get("outputs_of") == digest(notebook))
 
 
 def digest(notebook: Notebook) -> str:
-    """A hash of the notebook's code."""
+    """Return a hash of the notebook's code."""
     code = ["".join(cell["source"]) for cell in code_cells(notebook)]
     return hashlib.sha256(json.dumps(code).encode()).hexdigest()[:16]
 
 
 def code_cells(notebook: Notebook) -> Iterable[Notebook]:
-    """The cells that run."""
+    """Return the code cells."""
     return (cell for cell in notebook["cells"] if cell["cell_type"] == "code")
 
 
 def run_all(paths: Iterable[Path]) -> None:
-    """Run notebooks in one folder, as later ones use what earlier ones made."""
+    """Run the notebooks in one folder, because later ones use results of earlier ones."""
     with tempfile.TemporaryDirectory() as root:
         for name in _SOURCES:
             (Path(root) / name).symlink_to(_HERE / name)
@@ -74,9 +75,9 @@ def run_all(paths: Iterable[Path]) -> None:
         folder.mkdir()
         for module in _NOTEBOOKS.glob("*.py"):
             copy(module, folder)
-        (folder / "my_snake.py").unlink(missing_ok=True)  # a notebook writes it
+        (folder / "my_snake.py").unlink(missing_ok=True)  # a notebook writes this file
         for name in ("IPYTHONDIR", "JUPYTER_DATA_DIR", "JUPYTER_RUNTIME_DIR"):
-            os.environ[name] = str(folder / ".jupyter")  # the user's settings are not outputs
+            os.environ[name] = str(folder / ".jupyter")  # ignores the user's settings
         watch_commands(folder / ".jupyter")
         for path in paths:
             notebook = run(json.loads(path.read_text()), folder)
@@ -102,18 +103,19 @@ def system(command):
 
 shell.system = system
 """
-"""What IPython runs first, so that a command (``!command``) that ends with an error is one."""
+"""IPython startup code that turns a failed shell command (``!command``) into an error."""
 
 
 def watch_commands(settings: Path) -> None:
-    """Let the kernels whose ``IPYTHONDIR`` is ``settings`` fail where a command of a cell fails."""
+    """Make kernels whose ``IPYTHONDIR`` is ``settings`` raise if a shell command of a cell fails.
+    """
     startup = settings / "profile_default" / "startup"
     startup.mkdir(parents=True, exist_ok=True)
     (startup / "commands.py").write_text(_RAISE)
 
 
 def run(notebook: Notebook, folder: Path) -> Notebook:
-    """The notebook with the outputs of a run in ``folder``; an error in a cell is raised."""
+    """Run a notebook in ``folder`` and return it with outputs; an error in a cell is raised."""
     import nbformat
     from nbclient import NotebookClient
 
@@ -136,7 +138,7 @@ def run(notebook: Notebook, folder: Path) -> Notebook:
 
 
 def tidy(output: Notebook, folder: Path) -> Notebook:
-    """An output without what only this run, this machine or a live kernel understands."""
+    """Remove parts of an output that depend on this run, this machine or a live kernel."""
     if "execution_count" in output:
         output["execution_count"] = None
     if "text" in output:
