@@ -143,7 +143,8 @@ def place_of(options: argparse.Namespace) -> Iterator[Place]:
 
     with SimulatedAccount() as one, closing(SimulatedSession(options.folder / "jobs")) as session:
         images = one.session.client("ecr")
-        images.delete_repository(repositoryName=IMAGE, force=True)  # the stack creates its own repository
+        # The stack creates its own repository.
+        images.delete_repository(repositoryName=IMAGE, force=True)
         values = {"BucketName": "battlesnake-receipt", "RepositoryUrl": "https://example.org/x"}
         one.account.make_stack(options.stack, "notebook", values)
         manifest = json.dumps(MANIFEST)

@@ -107,8 +107,7 @@ shell.system = system
 
 
 def watch_commands(settings: Path) -> None:
-    """Make kernels whose ``IPYTHONDIR`` is ``settings`` raise if a shell command of a cell fails.
-    """
+    """Make kernels whose ``IPYTHONDIR`` is ``settings`` fail on failed shell commands."""
     startup = settings / "profile_default" / "startup"
     startup.mkdir(parents=True, exist_ok=True)
     (startup / "commands.py").write_text(_RAISE)

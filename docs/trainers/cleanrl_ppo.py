@@ -1,4 +1,4 @@
-"""PPO with masks in one file, as CleanRL writes it, on the vector environment."""
+"""PPO with action masks in one file, in the style of CleanRL, on the vector environment."""
 
 import time
 
@@ -20,7 +20,7 @@ adam = torch.optim.Adam(net.parameters(), lr=2e-3)
 
 
 def look(seen, masks):
-    """The distribution over the allowed moves, and the value."""
+    """Return the distribution over the allowed actions, and the value."""
     out = net(torch.as_tensor(seen).float() / 255)
     return Categorical(logits=out[:, :4].where(torch.as_tensor(masks), -1e9)), out[:, 4]
 

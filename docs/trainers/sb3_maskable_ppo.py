@@ -1,4 +1,4 @@
-"""sb3-contrib: PPO that never takes a move the mask rules out."""
+"""MaskablePPO of sb3-contrib, which samples only actions that the mask allows."""
 
 import sys
 
@@ -31,7 +31,7 @@ model.save("sb3-maskable-ppo.zip")
 
 
 def choose(observations, masks):
-    """The most likely of the allowed actions."""
+    """Return the most likely of the allowed actions."""
     return model.predict(observations, action_masks=masks, deterministic=True)[0]
 
 

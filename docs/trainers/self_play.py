@@ -1,6 +1,6 @@
-"""PPO that plays against its own past: once a CPU minute it leaves a copy of itself behind.
+"""PPO against past selves: once per CPU minute, a copy of the policy joins the opponents.
 
-Run it with OMP_NUM_THREADS=1, so that a CPU minute is one of one core.
+Run it with OMP_NUM_THREADS=1, so that a CPU minute is a minute of one core.
 """
 
 import copy
@@ -21,13 +21,13 @@ adam = torch.optim.Adam(net.parameters(), lr=1e-3)
 
 
 def look(net, seen, masks):
-    """The distribution over the allowed moves, and the value."""
+    """Return the distribution over the allowed actions, and the value."""
     out = net(torch.as_tensor(seen).float() / 255)
     return Categorical(logits=out[:, :4].where(torch.as_tensor(masks), -1e9)), out[:, 4]
 
 
 def frozen():
-    """The policy as it is now, from observations and masks to actions."""
+    """Copy the current policy as a function from observations and masks to actions."""
     now = copy.deepcopy(net).requires_grad_(False)
     return lambda seen, masks: look(now, seen, masks)[0].sample().numpy()
 

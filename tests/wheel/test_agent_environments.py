@@ -29,7 +29,7 @@ from battlesnake_gym.boards.board import Board
 
 def play(seed, name):
     with SnakeClient(base_url=sys.argv[1]).sync() as game:
-        seen = game.reset(seed=seed, rival="random")
+        seen = game.reset(seed=seed, opponent="random")
         mine, boards = snakes.make(name, 1), [seen.observation.board]
         while not seen.done:
             seen = game.step(SnakeAction(move=mine(Board.from_text(boards[-1])).move))
@@ -116,7 +116,7 @@ def test_verifiers(built: Built, tmp_path: Path) -> None:
     checks = json.loads(summary.read_text())["checks"]
     assert [checks[name]["valid"] for name in ("gold", "noop")] == [3, 3]
     with model("hunter") as address:
-        duel = ("battlesnake-v1", "-m", "hunter", "-n", 1, "--env.taskset.rival", "random")
+        duel = ("battlesnake-v1", "-m", "hunter", "-n", 1, "--env.taskset.opponent", "random")
         where = ("--client.base-url", address, "--client.api-key-var", "NAME", "-o", "played")
         options["env"] = one.variables | {"NAME": "none"}
         done = run(programs / "vf-eval", *duel, *where, "--push", "False", **options)

@@ -1,4 +1,4 @@
-"""The client: a game over one WebSocket."""
+"""OpenEnv client that plays one game over one WebSocket."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ from .models import SnakeAction, SnakeObservation
 
 
 class SnakeClient(EnvClient[SnakeAction, SnakeObservation, State]):
-    """``with SnakeClient(base_url=...).sync() as game: game.reset(seed=1, rival="hunter")``."""
+    """``with SnakeClient(base_url=...).sync() as game: game.reset(seed=1, opponent="hunter")``."""
 
     def _step_payload(self, action: SnakeAction) -> dict[str, Any]:
         return {"move": action.move}

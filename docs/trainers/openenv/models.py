@@ -1,4 +1,4 @@
-"""What the environment takes and shows."""
+"""Action and observation of the environment."""
 
 from typing import Literal
 
@@ -16,4 +16,4 @@ class SnakeObservation(Observation):
 
     board: str
     safe_moves: list[str]
-    """Those that lead neither off the board nor onto a body."""
+    """Moves that lead neither off the board nor onto a body."""

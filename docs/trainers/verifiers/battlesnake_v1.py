@@ -1,7 +1,7 @@
-"""Battlesnake for verifiers: a language model plays duels against a named snake, a move a turn.
+"""Battlesnake for verifiers: a language model plays duels against a built-in snake.
 
-A task is a seed; its prompt is the start. The env answers each reply with the next position, and
-ends with the game: 1 for a win, 0.5 for a draw, 0 for a loss.
+A task is a seed; its prompt is the first position. The environment responds to each move with the
+next position and ends with the game: 1 for a win, 0.5 for a draw, 0 for a loss.
 """
 
 import re
@@ -22,31 +22,31 @@ SYSTEM_PROMPT = (
     "left or right."
 )
 GOLD = "champion@100"
-"""Who wins in `DuelTask.validate`."""
+"""The snake that must win in `DuelTask.validate`."""
 
 
 class Duel:
     """A game on 11x11; the same seed and moves give the same game."""
 
-    def __init__(self, seed: int, rival: str) -> None:
+    def __init__(self, seed: int, opponent: str) -> None:
         self.board = Board.new(11, 11, ["A", "B"], game=Game(seed=seed))
         self.board.you_id = "A"
-        self._rival = snakes.make(rival, seed)
+        self._opponent = snakes.make(opponent, seed)
 
     def play(self, move: str) -> None:
         """Play a turn."""
-        decided = snakes.decide(self.board, {"B": self._rival})
+        decided = snakes.decide(self.board, {"B": self._opponent})
         self.board.step({"A": move, "B": decided["B"].move})
         self.board.you_id = "A"
 
     @property
     def shown(self) -> str:
-        """The position as text, without the seed, which decides where food comes."""
+        """The position as text, without the seed, which determines the food."""
         return str(self.board.without_seed())
 
     @property
     def points(self) -> float:
-        """Of a game that is over."""
+        """The points of a finished game."""
         living = [snake.id for snake in self.board.living]
         return {("A",): 1.0, (): 0.5}.get(tuple(living), 0.0)
 
@@ -54,21 +54,21 @@ class Duel:
 class DuelData(vf.TaskData):
     """One game."""
 
-    rival: str
+    opponent: str
     seed: int
 
 
 class DuelTask(vf.Task[DuelData]):
-    """A duel, which `DuelEnv` plays."""
+    """A duel that `DuelEnv` plays."""
 
     @vf.reward(weight=1.0)
     async def points(self, trace: vf.Trace) -> float:
-        """What the game came to; nothing where none was played."""
+        """Return the points of the game, or 0 if no game was played."""
         return float(trace.info.get("points", 0.0))
 
     async def validate(self, runtime: object) -> bool:
-        """Whether the game can be won: by `GOLD`, from the same start."""
-        duel, gold = Duel(self.data.seed, self.data.rival), snakes.make(GOLD)
+        """Return whether `GOLD` wins the game from the same start."""
+        duel, gold = Duel(self.data.seed, self.data.opponent), snakes.make(GOLD)
         while not duel.board.is_over():
             duel.play(gold(duel.board).move)
         return duel.points == 1.0
@@ -77,24 +77,25 @@ class DuelTask(vf.Task[DuelData]):
 class DuelConfig(vf.TasksetConfig):
     """Settings of the games."""
 
-    rival: str = "hungry"
-    """A name of `battlesnake-gym snakes`; random, hungry, cautious, hunter grow stronger."""
+    opponent: str = "hungry"
+    """A name from `battlesnake-gym snakes`; random, hungry, cautious and hunter are increasingly
+    strong."""
     games: int = 20
 
 
 class DuelTaskset(vf.Taskset[DuelTask, DuelConfig]):
-    """Games by their seeds."""
+    """Games, one per seed."""
 
     def load(self) -> Iterator[DuelTask]:
-        """One task a seed."""
+        """Yield one task per seed."""
         for seed in range(1, self.config.games + 1):
-            start = Duel(seed, self.config.rival)
+            start = Duel(seed, self.config.opponent)
             yield DuelTask(
                 DuelData(
-                    name=f"{self.config.rival}#{seed}",
+                    name=f"{self.config.opponent}#{seed}",
                     prompt=start.shown,
                     system_prompt=SYSTEM_PROMPT,
-                    rival=self.config.rival,
+                    opponent=self.config.opponent,
                     seed=seed,
                 ),
                 self.config.task,
@@ -102,17 +103,17 @@ class DuelTaskset(vf.Taskset[DuelTask, DuelConfig]):
 
 
 class DuelEnvConfig(vf.EnvConfig):
-    """The one agent."""
+    """Settings of the single agent."""
 
     player: vf.AgentConfig = vf.AgentConfig(harness={"id": "null"}, runtime={"type": "subprocess"})
 
 
 class DuelEnv(vf.Env[DuelEnvConfig]):
-    """The game answers the model's moves."""
+    """Environment that responds to the model's moves."""
 
     async def run(self, task: DuelTask, agents: vf.Agents) -> None:
         """Play until the game is over; a reply without a move loses."""
-        duel, points = Duel(task.data.seed, task.data.rival), 0.0
+        duel, points = Duel(task.data.seed, task.data.opponent), 0.0
         async with agents.player.interaction(task) as interaction:
             segment = await interaction.turn()
             while not segment.terminated:
@@ -127,6 +128,6 @@ class DuelEnv(vf.Env[DuelEnvConfig]):
                     break
                 segment = await interaction.turn(duel.shown)
             interaction.trace.info["points"] = (
-                points  # before it is scored, at the end of the block
+                points  # must be set before scoring at the end of the block
             )
         interaction.trace.record_metric("turns", float(duel.board.turn))

@@ -1,1 +1,1 @@
-"""Battlesnake duels against named snakes, as an OpenEnv environment."""
+"""Battlesnake duels against built-in snakes, as an OpenEnv environment."""

@@ -1,4 +1,7 @@
-"""The server: duels on 11x11 against a named snake. Rewards: 1 won, 0.5 drawn, else 0."""
+"""OpenEnv server for duels on 11x11 against a built-in snake.
+
+The reward at the end of a game is 1 for a win, 0.5 for a draw and 0 for a loss.
+"""
 
 from typing import Any
 from uuid import uuid4
@@ -14,14 +17,14 @@ from openenv.core.env_server.types import State
 
 try:
     from ..models import SnakeAction, SnakeObservation
-except ImportError:  # started in the package's folder, as OpenEnv's images do
+except ImportError:  # OpenEnv's images start in the package's folder
     from models import SnakeAction, SnakeObservation
 
-YOU, RIVAL = "A", "B"
+YOU, OPPONENT = "A", "B"
 
 
 class SnakeEnvironment(Environment):
-    """One game; ``reset`` takes a seed and the rival's name (`battlesnake-gym snakes`)."""
+    """One game; ``reset`` takes a seed and the opponent's name (`battlesnake-gym snakes`)."""
 
     SUPPORTS_CONCURRENT_SESSIONS = True
 
@@ -33,21 +36,21 @@ class SnakeEnvironment(Environment):
         self,
         seed: int | None = None,
         episode_id: str | None = None,
-        rival: str = "hungry",
+        opponent: str = "hungry",
         **_: Any,
     ) -> SnakeObservation:
-        """Begin a game; the same seed and moves give the same game."""
+        """Start a game; the same seed and moves give the same game."""
         seed = uuid4().int % 2**31 + 1 if seed is None else seed
-        self._rival = snakes.make(rival, seed)
-        self._board = Board.new(11, 11, [YOU, RIVAL], game=Game(seed=seed))
+        self._opponent = snakes.make(opponent, seed)
+        self._board = Board.new(11, 11, [YOU, OPPONENT], game=Game(seed=seed))
         self._state = State(episode_id=episode_id or str(uuid4()), step_count=0)
         return self._seen()
 
     def step(self, action: SnakeAction, **_: Any) -> SnakeObservation:
-        """Play a turn; one after the end changes nothing."""
+        """Play a turn; a step after the end changes nothing."""
         if not self._board.is_over():
-            decided = snakes.decide(self._board, {RIVAL: self._rival})
-            self._board.step({YOU: action.move, RIVAL: decided[RIVAL].move})
+            decided = snakes.decide(self._board, {OPPONENT: self._opponent})
+            self._board.step({YOU: action.move, OPPONENT: decided[OPPONENT].move})
             self._state.step_count += 1
         return self._seen()
 
@@ -66,7 +69,7 @@ class SnakeEnvironment(Environment):
 
     @property
     def state(self) -> State:
-        """The episode and its turns."""
+        """The episode id and the number of turns."""
         return self._state
 
 
