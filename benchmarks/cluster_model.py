@@ -157,7 +157,7 @@ def games(experiment: str) -> dict[str, Any]:
 
     said = experiments.read(experiment)
     names = "observation", "action_mask", "rewards"
-    return {"num_snakes": said["num_agents"]} | {name: said[name] for name in names if name in said}
+    return {"num_snakes": said["num_snakes"]} | {name: said[name] for name in names if name in said}
 
 
 def training(name: str, runners: int) -> Any:
@@ -165,16 +165,16 @@ def training(name: str, runners: int) -> Any:
     from battlesnake_rl.mabs import algorithms
 
     algorithm = name.split(",")[0]
-    named = {"DISTIL": "winner-distil", "PPO": "winner-ppo"}.get(algorithm)
+    named = {"DISTIL": "duel-distil", "PPO": "duel-ppo"}.get(algorithm)
     config = algorithms.configure(algorithm, games(named) if named else {})
     config.env_runners(num_env_runners=runners)
     config.debugging(seed=1, log_level="ERROR")
     if algorithm == "EXIT":
-        short = {"moves": 40_000, "fragment": 1_500, "match_pairs": 0, "ladder_share": 0.0}
-        late = {"deep_from": 1, "in_memory": 8} if name == LATE else {}
+        short = {"moves": 40_000, "fragment": 1_500, "match_pairs": 0, "ladder_cpu_fraction": 0.0}
+        late = {"deep_search_after_moves": 1, "in_memory": 8} if name == LATE else {}
         config.settings = replace(config.settings, **short, **late)
         return config.build_algo()
-    config.ladder_share = 0.0
+    config.ladder_cpu_fraction = 0.0
     config.reporting(min_time_s_per_iteration=0.5, min_sample_timesteps_per_iteration=0)
     if name == APEX:
         config.training(training_intensity=0.25)

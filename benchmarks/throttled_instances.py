@@ -2,7 +2,7 @@
 
     python -m benchmarks.throttled_instances 1 1 --experiment champion --minutes 8 --name one
     python -m benchmarks.throttled_instances 3 3 --experiment champion --minutes 8 --name three
-    python -m benchmarks.throttled_instances 3 2 --experiment winner-distil --minutes 13 --name three
+    python -m benchmarks.throttled_instances 3 2 --experiment duel-distil --minutes 13 --name three
 
 The numbers are instances and runners; what follows is `battlesnake-gym train`'s. The first instance
 learns, and each of the others has a runner; runners beyond these play on the first. It needs root
@@ -56,7 +56,7 @@ def main() -> int:
     for group in groups:
         group.mkdir()
     (groups[0] / "cgroup.procs").write_text(str(os.getpid()))
-    command = [sys.executable, "-c", _TRAIN, "train", "--num-workers", wanted, *options]
+    command = [sys.executable, "-c", _TRAIN, "train", "--num-env-runners", wanted, *options]
     training = subprocess.Popen(command, env=os.environ | {"RAY_worker_niceness": "0"})
     try:
         while training.poll() is None and len(runners(psutil.Process(training.pid))) < int(wanted):

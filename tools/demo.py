@@ -134,7 +134,7 @@ def main() -> None:
 
     run(
         COMMAND, "train", "--minutes", f"{args.minutes:g}",
-        "--runs", args.folder, "--name", training.name, "--no-resume",
+        "--runs-dir", args.folder, "--name", training.name, "--no-resume",
     )  # fmt: skip
     run(COMMAND, "runs", "export", training, "--output", policy)
     with contextlib.ExitStack() as servers:

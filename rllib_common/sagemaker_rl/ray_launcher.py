@@ -74,7 +74,7 @@ _HEALTH_PROBE_TIMEOUT_S = 1.0
 """How long training in a cluster waits for an answer of runners that were lost; RLlib's is 30."""
 
 _VALID_MESSAGE = "the hyperparameters are fine"
-"""What ``--check`` says at its end."""
+"""The last line of ``--dry-run``."""
 
 _PARAMS_FILE = "params.json"
 """Beside the model of a SageMaker job: the hyperparameters and what they made."""
@@ -84,18 +84,31 @@ _PARAMS_FILE = "params.json"
 class TrainingHyperparameters:
     """What to train with and for how long."""
 
-    algorithm: str = hyperparameter("DQN", "what to train with")
-    num_iters: int | None = hyperparameter(None, "stop after this many training iterations in all")
-    minutes: float | None = hyperparameter(None, "stop after this many minutes of training in all")
-    cpu_minutes: float | None = hyperparameter(
-        None, "stop after this much CPU time of training in all, the same on a busy machine"
+    algorithm: str = hyperparameter("DQN", "training algorithm")
+    num_iters: int | None = hyperparameter(
+        None, "stop after this many training iterations (resumed iterations count)"
     )
-    timesteps: int | None = hyperparameter(None, "stop after this many environment steps in all")
-    checkpoint_minutes: float = hyperparameter(1.0, "time between checkpoints")
-    num_workers: int | None = hyperparameter(None, "runner processes; null: as many as make sense")
-    seed: int | None = hyperparameter(None, "random seed")
-    allow_idle: bool = hyperparameter(
-        False, "let a check pass where more than half of a job's GPUs or instances would idle"
+    minutes: float | None = hyperparameter(
+        None, "stop after this many minutes of training (wall clock; resumed time counts)"
+    )
+    cpu_minutes: float | None = hyperparameter(
+        None, "stop after this many minutes of CPU time, summed over all training processes"
+    )
+    env_steps: int | None = hyperparameter(
+        None, "stop after this many environment steps (turns of single games)"
+    )
+    checkpoint_minutes: float = hyperparameter(1.0, "minutes between checkpoints")
+    num_env_runners: int | None = hyperparameter(
+        None,
+        "number of env runner processes; 0 samples in the driver (default: depends on the "
+        "algorithm and the CPUs)",
+        aliases=("num_workers",),
+    )
+    seed: int | None = hyperparameter(None, "random seed (default: none)")
+    allow_idle_instances: bool = hyperparameter(
+        False,
+        "let --dry-run and the preflight pass although more than half of the job's GPUs or "
+        "instances would be idle",
     )
 
 
@@ -155,8 +168,9 @@ def _write_report(folder: Path) -> str:
 
 
 _SHORT_HELP_FLAGS = (
-    *("--name", "--resume", "--check", "--experiment", "--algorithm", "--minutes", "--opponents"),
-    *("--num-agents", "--size", "--start-from", "--env-name", "--num-workers", "--hyperparameter"),
+    *("--name", "--resume", "--dry-run", "--experiment", "--algorithm", "--minutes", "--opponents"),
+    *("--num-snakes", "--board-size", "--start-from", "--env-name"),
+    *("--num-env-runners", "--hyperparameter"),
 )
 """The options that ``--help`` shows."""
 
@@ -302,12 +316,14 @@ class SageMakerRayLauncher:
             # On every instance, so that a mistake ends all of them at once.
             if settings.autoscale_minutes and None in (
                 settings.address,
-                settings.plain.num_workers,
+                settings.plain.num_env_runners,
             ):
-                raise HyperparameterError("--grow needs --address and --num-workers; give both")
+                raise HyperparameterError(
+                    "--autoscale-timeout needs --ray-address and --num-env-runners; give both"
+                )
             config = self._configure(settings)
             why = [settings.preset_message] if settings.preset_message else []
-            if arguments.check:
+            if arguments.dry_run:
                 self.checkpoint_identity(config)
                 for line in (*why, *self._check_instances(config, settings), _VALID_MESSAGE):
                     log_line(line)
@@ -355,48 +371,58 @@ class SageMakerRayLauncher:
             prog=prog, description=about, allow_abbrev=False, short_help_flags=_SHORT_HELP_FLAGS
         )
         add = parser.add_argument
-        add("--name", help="the run's name (default: made of what is trained)")
-        add("--runs", type=Path, default=Path("runs"), help="folder of runs")
+        add("--name", help="run name (default: derived from the experiment or algorithm)")
+        add("--runs-dir", type=Path, default=Path("runs"), metavar="DIR",
+            help="directory that holds all runs")  # fmt: skip
         add("--resume", action=argparse.BooleanOptionalAction, default=True,
-            help="go on from the newest checkpoint of this name, if there is one; --no-resume "
-            "deletes the run of this name first")  # fmt: skip
-        add("--trust", action="store_true", help="resume even from a checkpoint that holds more "
-            "than numbers: reading it may run a program of the person who made it")  # fmt: skip
-        add("--check", action="store_true", help="refuse what cannot be trained, or else do "
-            "nothing; CPUs and GPUs are not counted, so that a job can be checked "
-            "elsewhere")  # fmt: skip
-        add("--address", help="train on a Ray cluster that is running: HOST:PORT of its head, or "
-            "auto for the one that this machine belongs to (default: on this machine "
-            "alone)")  # fmt: skip
-        add("--grow", type=positive, metavar="MINUTES", help="with --address and --num-workers: "
-            "ask the cluster's autoscaler for their CPUs, and wait this long")  # fmt: skip
+            help="resume from the run's latest checkpoint; --no-resume deletes the run and "
+            "starts over")  # fmt: skip
+        add("--trust-checkpoint", action="store_true", help="unpickle the checkpoint even if it "
+            "contains code; only for checkpoints you made yourself")  # fmt: skip
+        add("--dry-run", action="store_true", help="validate the settings and exit; does not "
+            "check that enough CPUs and GPUs exist")  # fmt: skip
+        add("--ray-address", metavar="ADDRESS", help="connect to a running Ray cluster: HOST:PORT "
+            "of its head node, or auto (default: start Ray on this machine)")  # fmt: skip
+        add("--autoscale-timeout", type=positive, metavar="MINUTES", help="ask the cluster's "
+            "autoscaler for enough CPUs and wait up to MINUTES; needs --ray-address and "
+            "--num-env-runners")  # fmt: skip
         hyperparameters.add_flags(parser, self.hyperparameters_class)
         return parser
 
     def _read(self, arguments: argparse.Namespace, rest: list[str]) -> _RunSettings:
         """All hyperparameters, with known names and possible types."""
+        cls = self.hyperparameters_class
         given = self.translate_legacy_hyperparameters(
-            hyperparameters.collect(arguments, rest, os.environ)
+            hyperparameters.resolve_aliases(
+                hyperparameters.collect(arguments, rest, os.environ), cls
+            )
         )
         presets, why = self.experiment_defaults(given, _checkpoint_hyperparameters(arguments))
-        values = {**presets, **given}
+        values = {**hyperparameters.resolve_aliases(presets, cls), **given}
         plain, overrides = hyperparameters.split_rllib_overrides(
             values, self.hyperparameters_class, config_fields=_config_fields()
         )
-        ends = plain.num_iters, plain.minutes, plain.cpu_minutes, plain.timesteps
+        ends = plain.num_iters, plain.minutes, plain.cpu_minutes, plain.env_steps
         if all(end is None for end in ends):
             raise HyperparameterError(
-                "say when to stop: --num-iters N or --minutes M or --cpu-minutes M or --timesteps N"
+                "say when to stop: --num-iters N or --minutes M or --cpu-minutes M or --env-steps N"
             )
         if plain.cpu_minutes is not None:
             _check_cpu_minutes(plain.cpu_minutes, self.csv_columns)
         if "num_env_runners" in overrides:
             raise HyperparameterError(
-                f"{hyperparameters.CONFIG_PREFIX}num_env_runners is set by num_workers; give that"
+                f"{hyperparameters.CONFIG_PREFIX}num_env_runners is set by the hyperparameter num_env_runners; "
+                "give that"
             )
         membership = Membership.from_environment(plain)
         return _RunSettings(
-            values, plain, overrides, why, membership, arguments.address, arguments.grow
+            values,
+            plain,
+            overrides,
+            why,
+            membership,
+            arguments.ray_address,
+            arguments.autoscale_timeout,
         )
 
     def _configure(self, settings: _RunSettings) -> AlgorithmConfig:
@@ -407,18 +433,20 @@ class SageMakerRayLauncher:
         hyperparameters.apply_overrides(config, settings.overrides)
         # How many CPUs the others have is known when they have come; equal instances till then.
         instances = 1 + len(membership.workers)
-        config.num_env_runners = self._workers(config, plain.num_workers, local_cpus() * instances)
+        config.num_env_runners = self._workers(
+            config, plain.num_env_runners, local_cpus() * instances
+        )
         if not membership.is_single_instance and address is not None:
             raise HyperparameterError(
-                f"--address is {address}, but this job has {instances} instances, which make a "
-                "cluster of their own; leave --address out, or take one instance"
+                f"--ray-address is {address}, but this job has {instances} instances, which make a "
+                "cluster of their own; leave --ray-address out, or take one instance"
             )
         if not settings.alone and config.num_env_runners == 0:
             many = f"{instances} instances" if address is None else "the machines of a cluster"
             raise HyperparameterError(
-                f"there are {many}, but num_workers is 0, so that all but one would do nothing; "
+                f"there are {many}, but num_env_runners is 0, so that all but one would do nothing; "
                 "choose an algorithm for many processors (such as APEX), give "
-                "num_workers, or take one machine"
+                "num_env_runners, or take one machine"
             )
         config.validate()
         return config
@@ -431,15 +459,15 @@ class SageMakerRayLauncher:
         if not (groups := utilization.instance_capacities(os.environ)):
             return []
         plain, cpus = settings.plain, sum(group.instances * group.cpus for group in groups)
-        config.num_env_runners = self._workers(config, plain.num_workers, cpus)
+        config.num_env_runners = self._workers(config, plain.num_env_runners, cpus)
         if "num_gpus_per_learner" not in settings.overrides:
             config.num_gpus_per_learner = min(groups[0].gpus, 1)
         check_cpus(config, cpus)
         if plain.rl_cluster_type:  # the instances of the other job are not known here
             return []
-        runners_named = plain.num_workers is not None
+        runners_named = plain.num_env_runners is not None
         return utilization.utilization_report(
-            groups, self.expected_utilization(config), plain.allow_idle, runners_named
+            groups, self.expected_utilization(config), plain.allow_idle_instances, runners_named
         )
 
     def _make_run(
@@ -452,7 +480,7 @@ class SageMakerRayLauncher:
         """What to train, from where on, and until when; its folder is ``lock_stack`` from now on."""
         plain = settings.plain
         job = JobPaths.from_environment(
-            arguments.name or self.default_run_name(plain), arguments.runs
+            arguments.name or self.default_run_name(plain), arguments.runs_dir
         )
         facts = {
             "identity": self.checkpoint_identity(config),
@@ -468,11 +496,11 @@ class SageMakerRayLauncher:
             job=job,
             checkpoint_metadata=facts,
             checkpoint=checkpoint,
-            trust_checkpoint=arguments.trust,
+            trust_checkpoint=arguments.trust_checkpoint,
             num_iters=plain.num_iters,
             minutes=plain.minutes,
             cpu_minutes=plain.cpu_minutes,
-            timesteps=plain.timesteps,
+            env_steps=plain.env_steps,
             checkpoint_minutes=plain.checkpoint_minutes,
             csv_columns=self.csv_columns,
             main_curves=self.named_curves,
@@ -535,7 +563,7 @@ class SageMakerRayLauncher:
         all_here: bool = True,
     ) -> None:
         """Train with as many runners as a cluster's CPUs are good for, now and later."""
-        config, wanted = run.config, settings.plain.num_workers
+        config, wanted = run.config, settings.plain.num_env_runners
         self._use_remote_gpu(config, gpus, settings.overrides)
 
         def room(cpus: int) -> int:
@@ -575,13 +603,15 @@ class SageMakerRayLauncher:
         if run.job.in_sagemaker:
             fetch = f"fetch(estimator, Path('runs/{run.job.name}'))"
             where = "sagemaker_rl.job.source_files"
-            delivered = replace(delivered, next_command=f"{where}.{fetch} brings all of it to your machine")
+            delivered = replace(
+                delivered, next_command=f"{where}.{fetch} brings all of it to your machine"
+            )
         print_summary(result, delivered, run.job.output_dir)
 
 
 def _checkpoint_hyperparameters(arguments: argparse.Namespace) -> dict[str, Any]:
     """The hyperparameters in the checkpoint from which a named run, or a job, resumes."""
-    job = JobPaths.from_environment(arguments.name or "", arguments.runs)
+    job = JobPaths.from_environment(arguments.name or "", arguments.runs_dir)
     last = checkpoints.newest(job.checkpoint_dir) if arguments.resume else None
     return {} if last is None else dict(checkpoints.read_metadata(last)["hyperparameters"])
 
@@ -676,7 +706,7 @@ def autoscaled(
             if time.monotonic() > until:
                 raise ClusterError(
                     f"{wanted} CPUs are wanted and {cpus} have come in {minutes} minutes; raise "
-                    "the cluster's most machines, or --grow, or lower num_workers"
+                    "the cluster's most machines, or --autoscale-timeout, or lower num_env_runners"
                 )
             time.sleep(1)
         yield cpus, int(ray.cluster_resources().get("GPU", 0))

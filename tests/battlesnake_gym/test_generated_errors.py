@@ -31,20 +31,20 @@ GOOD = {
     "pack": "--snake hungry",
     "snakes check": "hungry",
     "snakes mcp": ".",
-    "train": "--minutes 1 --check",
+    "train": "--minutes 1 --dry-run",
     "evaluate": f"{SHIPPED} --games 1",
     "runs": "runs",
     "runs plot": "progress.csv",
     "runs export": "runs",
     "game watch": "game.jsonl",
-    "game analyse": "game.jsonl",
+    "game analyze": "game.jsonl",
     "game coach": "game.jsonl",
-    "game evaluation": "game.jsonl",
+    "game eval": "game.jsonl",
     "game puzzles": "game.jsonl",
     "game export": "-o game.gif game.jsonl",
     "aws deploy": "snake.zip",
-    "aws rehearse": f"train-mabs.py --source-dir {ROOT / 'rllib_src'}",
-    "procgen train": "--minutes 1 --check",
+    "aws simulate": f"train-mabs.py --source-dir {ROOT / 'rllib_src'}",
+    "procgen train": "--minutes 1 --dry-run",
     "procgen rollout": "runs",
 }
 """Words with which a command would work, but for the mistake."""
@@ -59,8 +59,8 @@ NAMES = ("--ruleset", "--map", "--snake", "--strategy", "--opponents", "--heuris
          "--algorithm", "--observation", "--rewards", "--action-mask", "--policies", "--env",
          "--env-name", "--columns", "--color", "--allow-addresses", "--levels")  # fmt: skip
 FOLDERS = ("--replays", "--folder", "--video-dir")
-VALUES = ("--num-iters", "--minutes", "--cpu-minutes", "--timesteps", "--checkpoint-minutes",
-          "--num-workers", "--num-agents", "--size", "--frames", "--rl-join-minutes",
+VALUES = ("--num-iters", "--minutes", "--cpu-minutes", "--env-steps", "--checkpoint-minutes",
+          "--num-env-runners", "--num-snakes", "--board-size", "--frame-stack", "--rl-join-timeout-minutes",
           "--seed")  # fmt: skip
 """Options of a training that are numbers, which its parser does not know."""
 

@@ -26,10 +26,10 @@ pytestmark = [
 ]
 
 SMALL = {
-    "num_agents": 2,
-    "map_size": 5,
+    "num_snakes": 2,
+    "board_size": 5,
     "num_iters": 1,
-    "rl.training.config.ladder_share": 0,
+    "rl.training.config.ladder_cpu_fraction": 0,
     "rl.training.config.min_time_s_per_iteration": 1,
 }
 MAY = [f"CAP_{word}" for word in ("CHOWN", "DAC_OVERRIDE", "FOWNER", "KILL", "SETGID", "SETUID")]
@@ -151,6 +151,6 @@ def test_a_stopped_one_delivers_too(network: Any, tmp_path: Path) -> None:
 
 def test_three_instances_are_one_cluster(network: Any, tmp_path: Path) -> None:
     hosts = ["algo-1", "algo-2", "algo-3"]
-    three = start(network, tmp_path, hosts, algorithm="APEX", num_workers=3)
+    three = start(network, tmp_path, hosts, algorithm="APEX", num_env_runners=3)
     assert [one.ends() for one in three] == [0, 0, 0], [one.log[-1500:] for one in three]
     assert (three[0].folder / "algo-1" / "model" / "policy.onnx").exists()

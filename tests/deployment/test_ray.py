@@ -189,7 +189,7 @@ def test_the_job_is_one_of_kuberay_s() -> None:
     assert volume["persistentVolumeClaim"]["claimName"] == claim["metadata"]["name"]
     (mount,) = head["containers"][0]["volumeMounts"]
     _, line = commands()
-    assert line[line.index("--runs") + 1] == mount["mountPath"]
+    assert line[line.index("--runs-dir") + 1] == mount["mountPath"]
 
 
 def test_both_train_as_the_page_does(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -197,13 +197,13 @@ def test_both_train_as_the_page_does(tmp_path: Path, capsys: pytest.CaptureFixtu
     from battlesnake_rl.commands.train_command import main
 
     for _, _, *options in commands():
-        address = options.index("--address")
+        address = options.index("--ray-address")
         assert options[address + 1] == "auto"
         del options[address : address + 2]
-        grow = options.index("--grow")
-        assert "--num-workers" in options
+        grow = options.index("--autoscale-timeout")
+        assert "--num-env-runners" in options
         del options[grow : grow + 2]
-        assert main([*options, "--runs", str(tmp_path), "--check"]) == 0
+        assert main([*options, "--runs-dir", str(tmp_path), "--dry-run"]) == 0
         assert capsys.readouterr().out == "the hyperparameters are fine\n"
 
 

@@ -145,7 +145,7 @@ def test_policy_training(workplace: Path) -> None:
 @runs_jobs
 def test_homogeneous(workplace: Path) -> None:
     said = execute(workplace / "3_homogeneous.ipynb", ("minutes = 0.5", "minutes = 0.1"))
-    assert "2 instances, but num_workers is 0" in said
+    assert "2 instances, but num_env_runners is 0" in said
     taken, again, goes_on = said.partition("the job goes on with new ones")
     assert "algo-1 | training_iteration=1 " in taken
     assert again
@@ -168,7 +168,7 @@ def test_heterogeneous(workplace: Path) -> None:
 @runs_jobs
 def test_hill_training(workplace: Path) -> None:
     said = execute(workplace / "6_hill_training.ipynb", ("minutes = 0.5", "minutes = 0.05"))
-    assert re.search(r"^forbidden +- +allowed +- +- *$", said, re.MULTILINE), said
+    assert re.search(r"^fatal +- +allowed +- +- *$", said, re.MULTILINE), said
     for label in ("vanilla", "mask", "fine-walls", "pay-kills"):
         assert re.search(rf"^{label} +\d+\.\d ± ", said, re.MULTILINE), said
     # The table is too wide, and shown in two parts: the first has the deaths at walls.

@@ -17,7 +17,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.rllib, pytest.mark.timeout(2400)]
 ROOT = Path(__file__).parents[2]
 
 SMALL = [
-    *("num_iters=1", "num_workers=1", "rl_join_minutes=9"),
+    *("num_iters=1", "num_env_runners=1", "rl_join_timeout_minutes=9"),
     "rl.training.config.train_batch_size_per_learner=128",
     "rl.training.config.minibatch_size=64",
     "rl.training.config.num_epochs=1",
@@ -29,7 +29,7 @@ SMALL = [
 def rehearse(folder: Path, *words: str) -> "subprocess.CompletedProcess[str]":
     pytest.importorskip("sagemaker_training", reason="needs the extra sagemaker-local")
     pytest.importorskip("ray", reason="needs the extra rllib")
-    command = (*COMMAND, "aws", "rehearse", "train-procgen.py", "--folder", folder)
+    command = (*COMMAND, "aws", "simulate", "train-procgen.py", "--folder", folder)
     return processes.run(*command, *words, cwd=ROOT)
 
 

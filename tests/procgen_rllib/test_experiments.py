@@ -29,7 +29,7 @@ def plan(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Plan:
             return 0
 
         monkeypatch.setattr(ProcgenLauncher, "_run", keep)
-        assert ProcgenLauncher.train_main([*arguments, "--runs", str(tmp_path)]) == 0
+        assert ProcgenLauncher.train_main([*arguments, "--runs-dir", str(tmp_path)]) == 0
         return planned[0]
 
     return make
@@ -169,7 +169,7 @@ def test_parts_of_gpus_are_counted_before_the_start(
     words = ["-f", "one-hour"] + [
         f"--rl.training.config.{name}={value}" for name, value in settings.items()
     ]
-    words += ["--num-workers", "3", "--runs", str(tmp_path)]
+    words += ["--num-env-runners", "3", "--runs-dir", str(tmp_path)]
     assert ProcgenLauncher.train_main(words) == 2
     assert (
         "3 GPUs are needed and there are 2: no process gets parts of two" in capsys.readouterr().err
@@ -200,7 +200,7 @@ def test_missing_experiments(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("-f", "one-hour", "--num-workers", "100"), "num_workers must be between 0 and"),
+        (("-f", "one-hour", "--num-env-runners", "100"), "num_env_runners must be between 0 and"),
         (
             ("--rl.training.config.num_gpus_per_learner", "3"),
             "3 GPUs are wanted in the driver",
@@ -245,7 +245,7 @@ def test_a_machine_without_the_games(
     from battlesnake_rl.procgen.procgen_launcher import ProcgenLauncher
 
     monkeypatch.setitem(sys.modules, "envpool", None)
-    assert ProcgenLauncher.train_main(["--runs", str(tmp_path)]) == 2
+    assert ProcgenLauncher.train_main(["--runs-dir", str(tmp_path)]) == 2
     message = capsys.readouterr().err
     assert "Procgen's games need the package envpool, as the extra procgen" in message
     assert "built from deployment/training/Dockerfile" in message

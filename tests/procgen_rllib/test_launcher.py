@@ -17,7 +17,7 @@ pytestmark = [
 ]
 
 SMALL = [
-    *("-f", "starter-example", "--num-workers", "0", "--seed", "3"),
+    *("-f", "starter-example", "--num-env-runners", "0", "--seed", "3"),
     *("--rl.training.config.train_batch_size_per_learner", "256"),
     *("--rl.training.config.minibatch_size", "64", "--rl.training.config.num_epochs", "1"),
     *("--rl.training.config.num_envs_per_env_runner", "8"),
@@ -29,7 +29,7 @@ SMALL = [
 def train(runs: Path, *arguments: str) -> int:
     from battlesnake_rl.procgen.procgen_launcher import ProcgenLauncher
 
-    return ProcgenLauncher.train_main([*arguments, "--runs", str(runs)])
+    return ProcgenLauncher.train_main([*arguments, "--runs-dir", str(runs)])
 
 
 @pytest.fixture(scope="module")
@@ -38,8 +38,8 @@ def trained(ray_session: None, tmp_path_factory: pytest.TempPathFactory) -> Path
     runs = tmp_path_factory.mktemp("runs")
     game = json.dumps({"env_name": "bossfight", "num_levels": 3})
     arguments = [*SMALL, "--hyperparameter", f"env_config={game}"]
-    assert train(runs, *arguments, "--timesteps", "250") == 0
-    assert train(runs, *arguments, "--timesteps", "700") == 0
+    assert train(runs, *arguments, "--env-steps", "250") == 0
+    assert train(runs, *arguments, "--env-steps", "700") == 0
     return runs / "starter-example-bossfight"
 
 
@@ -56,7 +56,7 @@ def test_a_run_leaves_a_curve_and_goes_on_from_its_checkpoint(trained: Path) -> 
 
 def test_it_ends_with_five_lines(trained: Path, capsys: pytest.CaptureFixture[str]) -> None:
     game = json.dumps({"env_name": "bossfight", "num_levels": 3})
-    again = [*SMALL, "--hyperparameter", f"env_config={game}", "--timesteps", "700"]
+    again = [*SMALL, "--hyperparameter", f"env_config={game}", "--env-steps", "700"]
     assert train(trained.parent, *again) == 0
     told = run_summary.told(capsys.readouterr().out, trained)
     assert told["result"].startswith("done: starter-example-bossfight, 3 iterations and ")
@@ -81,7 +81,7 @@ def test_the_network_learns(trained: Path) -> None:
 
 
 def test_another_game_is_another_run(trained: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    arguments = [*SMALL, "--name", trained.name, "--timesteps", "900"]
+    arguments = [*SMALL, "--name", trained.name, "--env-steps", "900"]
     assert train(trained.parent, *arguments, "--env-name", "maze") == 2
     assert "cannot resume from" in capsys.readouterr().err
 
@@ -190,7 +190,7 @@ def test_an_algorithm_of_users(
 
     arguments = ["-f", "random-agent", "--env-name", "bossfight", "--num-iters", "2"]
     arguments += ["--rl.training.config.train_batch_size_per_learner", "600"]
-    assert train(tmp_path, *arguments, "--num-workers", "0") == 0
+    assert train(tmp_path, *arguments, "--num-env-runners", "0") == 0
     run = tmp_path / "random-agent-bossfight"
     assert [float(row["episode_len_mean"]) > 0 for row in rows(run)] == [True, True]
     assert main([str(run), "--run", "RandomAgent", "--episodes", "3"]) == 0

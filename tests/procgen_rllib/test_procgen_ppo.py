@@ -280,7 +280,7 @@ def test_a_run_goes_on_where_it_was(ray_session: None, tmp_path: Path, workers: 
 
     arguments = [
         *("-f", "easy-small", "--env-name", "bossfight", "--seed", "3"),
-        *("--rl.training.config.games", "8", "--num-workers", str(workers)),
+        *("--rl.training.config.games", "8", "--num-env-runners", str(workers)),
         *("--rl.training.config.rollout_fragment_length", "64"),
         *("--rl.training.config.minibatch_size", "128"),
         *("--rl.training.config.evaluation_interval", "2"),
@@ -288,7 +288,7 @@ def test_a_run_goes_on_where_it_was(ray_session: None, tmp_path: Path, workers: 
     ]
     run = tmp_path / "easy-small-bossfight"
     for timesteps in (400, 900):
-        assert train(tmp_path, *arguments, "--timesteps", str(timesteps)) == 0
+        assert train(tmp_path, *arguments, "--env-steps", str(timesteps)) == 0
         table = rows(run)
         last = sorted((run / "checkpoints").glob("checkpoint_*"))[-1]
         state = checkpoints.load_numeric_pickle(last / "learner_group" / "learner" / "state.pkl")
@@ -331,8 +331,8 @@ def test_games_are_the_same_in_several_threads() -> None:
 @pytest.mark.parametrize(
     ("setting", "value", "message"),
     [
-        ("symmetries", True, "symmetries is not used"),
-        ("num_env_runners", 7, r"num_workers 7 cannot share 64 games .* 1, 2, 4, 8, 16"),
+        ("symmetry_augmentation", True, "symmetry_augmentation is not used"),
+        ("num_env_runners", 7, r"num_env_runners 7 cannot share 64 games .* 1, 2, 4, 8, 16"),
         ("num_envs_per_env_runner", 12, "num_envs_per_env_runner is 12, but the runners share"),
         ("callbacks_on_episode_end", print, "ProcgenPPO has no episode objects"),
         ("train_batch_size_per_learner", 256, "set minibatch_size, or rollout_fragment_length"),

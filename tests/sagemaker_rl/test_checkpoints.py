@@ -168,7 +168,7 @@ def test_the_copy_holds_no_constructors(tmp_path: Path) -> None:
         assert files == ["facts.json", "learner/state.pkl"]
     assert not copy.exists()
     doctor(state, ran)
-    refused(checkpoint, r"checkpoint_000001/learner/state\.pkl.*--trust")
+    refused(checkpoint, r"checkpoint_000001/learner/state\.pkl.*--trust-checkpoint")
     assert not ran.exists()
 
 
@@ -181,5 +181,5 @@ def test_torchs_own_files_hold_weights_or_are_refused(tmp_path: Path) -> None:
     with checkpoints.numbers_only_copy(checkpoint) as copy:
         assert torch.load(copy / "model.pt")["steps"] == 7
     doctor(model, ran)
-    refused(checkpoint, r"model\.pt holds more than weights.*--trust")
+    refused(checkpoint, r"model\.pt holds more than weights.*--trust-checkpoint")
     assert not ran.exists()

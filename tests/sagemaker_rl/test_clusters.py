@@ -21,11 +21,11 @@ pytestmark = [
 
 SMALL: dict[str, Any] = {
     "algorithm": "APEX",
-    "num_agents": 2,
-    "map_size": 5,
+    "num_snakes": 2,
+    "board_size": 5,
     "seed": 3,
     "checkpoint_minutes": 0.001,
-    "rl_join_minutes": 9,
+    "rl_join_timeout_minutes": 9,
     "rl.training.config.num_envs_per_env_runner": 4,
     "rl.training.config.rollout_fragment_length": 8,
     "rl.training.config.train_batch_size_per_learner": 32,

@@ -30,7 +30,7 @@ ENOUGH = "of what is paid for would idle"
 def check(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> Any:
-    """The status and the output of ``--check`` in a job of these instances."""
+    """The status and the output of ``--dry-run`` in a job of these instances."""
 
     def run(script: str, instance: str, count: int, **values: Any) -> tuple[int, str]:
         from battlesnake_rl.commands import procgen_train_command, train_command
@@ -45,7 +45,7 @@ def check(
             monkeypatch.setenv(name, json.dumps(value))
         monkeypatch.setenv("SM_CURRENT_HOST", "algo-1")
         monkeypatch.setenv("SAGEMAKER_BASE_DIR", str(tmp_path))
-        status = (train_command if script == "mabs" else procgen_train_command).main(["--check"])
+        status = (train_command if script == "mabs" else procgen_train_command).main(["--dry-run"])
         said = capsys.readouterr()
         return status, said.out + said.err
 
@@ -75,7 +75,7 @@ def test_what_would_idle_is_refused_unless_it_is_allowed(
     status, said = check("mabs", instance, count, **values)
     assert (status, ENOUGH in said) == (2, True), said
     assert line in said
-    status, said = check("mabs", instance, count, allow_idle=True, **values)
+    status, said = check("mabs", instance, count, allow_idle_instances=True, **values)
     assert (status, ENOUGH in said) == (0, False), said
     assert line in said
 
@@ -88,7 +88,7 @@ def test_what_would_idle_is_refused_unless_it_is_allowed(
         ("ml.c5.2xlarge", 3, {"algorithm": "RLLIB_PPO"}, "24.0 of 24 vCPUs would work (100%)"),
         ("ml.c5.2xlarge", 3, {"experiment": "champion"}, "24.0 of 24 vCPUs would work (100%)"),
         # The job named its runners, as the kits' listings do.
-        ("ml.c5.2xlarge", 3, {"algorithm": "APEX", "num_workers": 11}, "1 of 3 instances would do"),
+        ("ml.c5.2xlarge", 3, {"algorithm": "APEX", "num_env_runners": 11}, "1 of 3 instances would do"),
         # Its opponents may be what the runners spend their time on.
         ("ml.c5.2xlarge", 3, {"algorithm": "APEX", "opponents": {"tree": 0.5}}, "24.0 of 24"),
         # What learns is in another job.
@@ -99,7 +99,7 @@ def test_what_would_idle_is_refused_unless_it_is_allowed(
             | {"rl_cluster_type": "secondary"},
             "the hyperparameters are fine",
         ),
-        ("local", 3, {"algorithm": "APEX", "num_workers": 2}, "the hyperparameters are fine"),
+        ("local", 3, {"algorithm": "APEX", "num_env_runners": 2}, "the hyperparameters are fine"),
     ],
 )
 def test_what_would_work_is_said(
@@ -149,13 +149,13 @@ def test_the_learner_goes_to_the_machine_with_the_gpu(tmp_path: Path) -> None:
     host, port = own_address(socket.gethostname()), free_port()
     head = RayNode.head(host, port, 4)
     head._arguments.append("--num-gpus=1")
-    words = ["--algorithm", "APEX", "--num-agents", "2", "--size", "5", "--num-iters", "1"]
-    words += ["--rl.training.config.min_time_s_per_iteration", "1", "--num-workers", "1"]
-    words += ["--rl.training.config.ladder_share", "0", "--runs", str(tmp_path)]
+    words = ["--algorithm", "APEX", "--num-snakes", "2", "--board-size", "5", "--num-iters", "1"]
+    words += ["--rl.training.config.min_time_s_per_iteration", "1", "--num-env-runners", "1"]
+    words += ["--rl.training.config.ladder_cpu_fraction", "0", "--runs-dir", str(tmp_path)]
     with private_auth_token():
         try:
             head.start()
-            words += ["--address", f"{host}:{port}"]
+            words += ["--ray-address", f"{host}:{port}"]
             done = subprocess.run(
                 [sys.executable, "-m", "battlesnake_gym", "train", *words],
                 capture_output=True,

@@ -34,7 +34,7 @@ def job(sources: Path, **changes: Any) -> LocalJob:
         "entry_point": "train.py",
         "source_dir": sources / "src",
         "dependencies": [sources / "common" / "rl"],
-        "hyperparameters": {"num_agents": 4, "rl.training.config.lr": 5e-5, "name": "a b"},
+        "hyperparameters": {"num_snakes": 4, "rl.training.config.lr": 5e-5, "name": "a b"},
         "folder": sources / "job",
     }
     return LocalJob(**(arguments | changes))
@@ -131,7 +131,7 @@ def command(folder: Path, *words: str, **hyperparameters: Any) -> list[str]:
     pytest.importorskip("sagemaker_training", reason="needs the extra sagemaker-local")
     pytest.importorskip("ray", reason="needs the extra rllib")
     return [
-        *(sys.executable, "-m", "battlesnake_gym", "aws", "rehearse", "train-mabs.py"),
+        *(sys.executable, "-m", "battlesnake_gym", "aws", "simulate", "train-mabs.py"),
         *("--folder", str(folder), *words),
         *("--hyperparameters", json.dumps(SMALL | hyperparameters)),
     ]

@@ -81,7 +81,7 @@ def test_a_primary_job_may_have_several_instances() -> None:
         ({"s3_bucket": "s3://runs", "s3_prefix": "p"},
          "must be the name of a bucket, got 's3://runs'; leave out s3://"),
         ({"rl_num_instances_secondary": 2}, "but rl_cluster_type is not set"),
-        ({"rl_join_minutes": 0.0}, "rl_join_minutes must be more than 0"),
+        ({"rl_join_timeout_minutes": 0.0}, "rl_join_timeout_minutes must be more than 0"),
     ],
 )  # fmt: skip
 def test_contradictions_are_refused_by_name(settings: dict[str, Any], message: str) -> None:

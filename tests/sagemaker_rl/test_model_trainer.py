@@ -128,7 +128,7 @@ TRAINING = """
 import json, os, signal, sys, time
 from pathlib import Path
 
-if "--check" in sys.argv:
+if "--dry-run" in sys.argv:
     sys.exit(0)
 told = []
 signal.signal(signal.SIGTERM, lambda *_: told.append(1))

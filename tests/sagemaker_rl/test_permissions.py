@@ -23,7 +23,7 @@ from pathlib import Path
 
 from sagemaker_rl.cluster.membership import Bucket, ClusterRun
 
-if "--check" in sys.argv:
+if "--dry-run" in sys.argv:
     sys.exit(0)
 (Path(os.environ["SM_OUTPUT_INTERMEDIATE_DIR"]) / "curve").write_text("x")
 (Path(os.environ["SAGEMAKER_BASE_DIR"]) / "checkpoints" / "one").write_text("x")

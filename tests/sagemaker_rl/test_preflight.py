@@ -17,7 +17,7 @@ SCRIPT = """
 import json, os, sys
 import helping  # one of the dependencies
 
-assert sys.argv[1:] == ["--check"]
+assert sys.argv[1:] == ["--dry-run"]
 hosts = json.loads(os.environ["SM_HOSTS"])
 if "training" in json.loads(os.environ["SM_CHANNELS"]):
     sys.exit("nobody reads the data channel 'training'")

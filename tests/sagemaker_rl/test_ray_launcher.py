@@ -53,9 +53,9 @@ def job(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        ({"num_workers": 0}, "there are 3 instances, but num_workers is 0"),
+        ({"num_env_runners": 0}, "there are 3 instances, but num_env_runners is 0"),
         ({"num_itres": 1}, "unknown hyperparameter num_itres; did you mean num_iters?"),
-        ({"rl.training.config.num_env_runners": 4}, "is set by num_workers"),
+        ({"rl.training.config.num_env_runners": 4}, "is set by num_env_runners"),
         ({"rl.training.config.gamma": "high"}, "rl.training.config.gamma must be float"),
         ({"rl_cluster_type": "primary"}, "rl_cluster_type primary needs s3_bucket too"),
     ],
@@ -73,31 +73,31 @@ def test_a_check_starts_nothing_and_counts_no_processors(
     job: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(CartPole, "_run", lambda *_: pytest.fail("it has started"))
-    given = {"num_iters": 1, "num_workers": 1000, "rl.training.config.num_gpus_per_learner": 1}
+    given = {"num_iters": 1, "num_env_runners": 1000, "rl.training.config.num_gpus_per_learner": 1}
     monkeypatch.setenv("SM_HPS", json.dumps(given))
     for hosts in ('["algo-1", "algo-2"]', '["algo-1"]'):
         monkeypatch.setenv("SM_HOSTS", hosts)
-        assert CartPole.train_main(["--check"]) == 0
+        assert CartPole.train_main(["--dry-run"]) == 0
         assert "the hyperparameters are fine" in capsys.readouterr().out
     monkeypatch.setenv("SM_HPS", '{"num_itres": 1}')
-    assert CartPole.train_main(["--check"]) == 2
+    assert CartPole.train_main(["--dry-run"]) == 2
     assert not (job / "model").exists()
 
 
 def test_several_instances_are_a_cluster_of_their_own(
     job: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert CartPole.train_main(["--num-iters", "1", "--address", "10.0.0.1:6379"]) == 2
-    assert "--address is 10.0.0.1:6379, but this job has 3 instances" in capsys.readouterr().err
+    assert CartPole.train_main(["--num-iters", "1", "--ray-address", "10.0.0.1:6379"]) == 2
+    assert "--ray-address is 10.0.0.1:6379, but this job has 3 instances" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
     ("arguments", "status", "message"),
     [
-        (["--num-workers", "0", "--address", "127.0.0.1:1"], 2, "num_workers is 0"),
+        (["--num-env-runners", "0", "--ray-address", "127.0.0.1:1"], 2, "num_env_runners is 0"),
         # Nobody listens on this port.
-        (["--num-workers", "1", "--address", "127.0.0.1:1"], 1, "no Ray cluster at 127.0.0.1:1: "),
-        (["--num-workers", "1", "--address", "somewhere"], 1, "no Ray cluster at somewhere: "),
+        (["--num-env-runners", "1", "--ray-address", "127.0.0.1:1"], 1, "no Ray cluster at 127.0.0.1:1: "),
+        (["--num-env-runners", "1", "--ray-address", "somewhere"], 1, "no Ray cluster at somewhere: "),
     ],
 )
 def test_a_cluster_that_is_not_there_is_told_at_once(
@@ -107,7 +107,7 @@ def test_a_cluster_that_is_not_there_is_told_at_once(
     status: int,
     message: str,
 ) -> None:
-    runs = ["--runs", str(tmp_path / "runs")]
+    runs = ["--runs-dir", str(tmp_path / "runs")]
     assert CartPole.train_main(["--num-iters", "1", *runs, *arguments]) == status
     assert message in capsys.readouterr().err
     left = {path.name for path in (tmp_path / "runs").rglob("*") if path.is_file()}
@@ -252,5 +252,5 @@ def test_runners_that_all_fail_are_not_waited_for(ray_session: None, job: Path) 
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("SM_HOSTS", '["algo-1"]')
         with pytest.raises(RuntimeError, match="none of 1 runners started"):
-            Lonely.train_main(["--num-iters", "1", "--num-workers", "1"])
+            Lonely.train_main(["--num-iters", "1", "--num-env-runners", "1"])
     assert "RuntimeError: none of 1 runners" in (job / "output" / "failure").read_text()

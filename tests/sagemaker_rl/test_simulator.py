@@ -336,7 +336,7 @@ def test_a_job_of_instance_groups(estimator: Any, capsys: pytest.CaptureFixture[
         assert f"algo-{host} is ml.{kind} of {hosts}" in said
 
 
-OF_THE_LADDER = {"elo", "elo_low", "elo_high", "elo_best", "ladder_points"}
+OF_THE_LADDER = {"elo", "elo_low", "elo_high", "elo_best", "ladder_score"}
 """Metrics that there are after some seconds of CPU time at the earliest."""
 
 
@@ -359,9 +359,9 @@ def test_the_published_job_trains_and_gives_a_table(
             "rl.training.run": "DQN",
             "rl.training.stop.training_iteration": iterations,
             "rl.training.config.num_cpus": 1,
-            "map_size": 7,
-            "num_agents": 2,
-            "rl.training.config.ladder_share": 0.5,
+            "board_size": 7,
+            "num_snakes": 2,
+            "rl.training.config.ladder_cpu_fraction": 0.5,
         },
         metric_definitions=RLEstimator.default_metric_definitions(RLToolkit.RAY),
     )

@@ -66,7 +66,7 @@ def make(
     now = time.time()
     RunStatus(
         state, now - 60, None if state == "running" else now, why,
-        stop_conditions={"num_iters": None, "minutes": minutes, "timesteps": None},
+        stop_conditions={"num_iters": None, "minutes": minutes, "env_steps": None},
         settings=SETTINGS | {"minutes": minutes} | settings,
         identity={"algorithm": "DQN", "board size": [11, 11]},
         versions={"battlesnake-gym": "0.1.0"},

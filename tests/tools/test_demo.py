@@ -35,7 +35,7 @@ def test_the_pages_train_as_the_demonstration_does(monkeypatch: pytest.MonkeyPat
         demo.main()
     (words,) = typed
     assert words[:2] == [str(demo.COMMAND), "train"]
-    where = ["--runs", "demo", "--name", "run", "--no-resume"]
+    where = ["--runs-dir", "demo", "--name", "run", "--no-resume"]
     assert words[-len(where) :] == where
     settings = " ".join(words[2 : -len(where)])
     for page in PAGES:
@@ -70,7 +70,7 @@ def test_a_game_is_shown_before_what_training_needs_is_installed(
 def test_the_pages_give_one_figure_which_is_the_median_of_the_table() -> None:
     pattern = r"after three CPU minutes\s+it has (\d+) Elo"
     (figure,) = {tuple(re.findall(pattern, text(page), re.I)) for page in (*PAGES, NOTEBOOK)}
-    rows = re.findall(r"^\| `winner-distil` \| \d \| 3 \| (\d+) ", text("docs/training.md"), re.M)
+    rows = re.findall(r"^\| `duel-distil` \| \d \| 3 \| (\d+) ", text("docs/training.md"), re.M)
     assert figure == (sorted(rows)[1],)
     assert len(rows) == 3
 

@@ -41,7 +41,7 @@ class ClusterHyperparameters:
     )
     s3_prefix: str | None = hyperparameter(None, "folder in it, one of its own for every run")
     aws_region: str | None = hyperparameter(None, "the bucket's region")
-    rl_join_minutes: float = hyperparameter(15.0, "how long instances wait for each other")
+    rl_join_timeout_minutes: float = hyperparameter(15.0, "how long instances wait for each other")
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,9 +117,9 @@ def _master_first(environ: Mapping[str, str]) -> list[str]:
 
 def _check(settings: ClusterHyperparameters, instances: int) -> None:
     kind, secondary = settings.rl_cluster_type, settings.rl_num_instances_secondary
-    if settings.rl_join_minutes <= 0:
+    if settings.rl_join_timeout_minutes <= 0:
         raise HyperparameterError(
-            f"rl_join_minutes must be more than 0, got {settings.rl_join_minutes}"
+            f"rl_join_timeout_minutes must be more than 0, got {settings.rl_join_timeout_minutes}"
         )
     if settings.s3_bucket is not None and not _BUCKET_NAME.fullmatch(settings.s3_bucket):
         raise HyperparameterError(

@@ -88,7 +88,7 @@ def run_head(
         )
         node.start()
         master.open()
-        cpus += master.wait(60 * settings.rl_join_minutes, log_line)
+        cpus += master.wait(60 * settings.rl_join_timeout_minutes, log_line)
         connect(ray_address)
         gpus = int(ray.cluster_resources().get("GPU", 0))
         yield HeadContext(master, cpus, gpus, master.all_workers_ready)
@@ -118,7 +118,7 @@ def run_worker(membership: Membership, settings: ClusterHyperparameters) -> int:
         membership,
         _discovery(membership, settings),
         local_cpus(),
-        60 * settings.rl_join_minutes,
+        60 * settings.rl_join_timeout_minutes,
     )
     log_line(f"run {joined.run_id}: {membership.name} has joined {membership.head}")
     set_auth_token(joined.token, _token_path())

@@ -47,12 +47,15 @@ class HyperparameterError(ValueError):
     """A hyperparameter with an unknown name or an impossible value."""
 
 
-def hyperparameter(default: Any, help_text: str, flag: str = "") -> Any:
-    """A field of a hyperparameter dataclass, with its line in ``--help``.
+def hyperparameter(default: Any, help_text: str, aliases: tuple[str, ...] = ()) -> Any:
+    """Return a field of a hyperparameter dataclass.
 
-    Its ``flag`` is its name with dashes, unless another is given.
+    Args:
+        default: Default value.
+        help_text: Line in ``--help``.
+        aliases: Other accepted names, which ``--help`` does not show.
     """
-    return dataclasses.field(default=default, metadata={"help": help_text, "flag": flag})
+    return dataclasses.field(default=default, metadata={"help": help_text, "aliases": aliases})
 
 
 def add_flags(parser: argparse.ArgumentParser, cls: type[Any]) -> None:
@@ -61,13 +64,14 @@ def add_flags(parser: argparse.ArgumentParser, cls: type[Any]) -> None:
         "hyperparameters", "also read from the JSON object in the environment variable SM_HPS"
     )
     for field in dataclasses.fields(cls):
-        dashes = f"--{field.name.replace('_', '-')}"
-        shown = field.metadata["flag"] or dashes
-        add = functools.partial(group.add_argument, dest=f"hyperparameter.{field.name}",
-                                metavar="VALUE", default=argparse.SUPPRESS)  # fmt: skip
-        add(shown, help=_help(field).replace("%", "%%"))
-        for other in {dashes, f"--{field.name}"} - {shown}:
-            add(other, help=argparse.SUPPRESS)
+        for name in (field.name, *field.metadata["aliases"]):
+            add = functools.partial(group.add_argument, dest=f"hyperparameter.{name}",
+                                    metavar="VALUE", default=argparse.SUPPRESS)  # fmt: skip
+            dashes = f"--{name.replace('_', '-')}"
+            shown = _help(field).replace("%", "%%") if name == field.name else argparse.SUPPRESS
+            add(dashes, help=shown)
+            if dashes != f"--{name}":
+                add(f"--{name}", help=argparse.SUPPRESS)
     group.add_argument(
         "--hyperparameter",
         action="append",
@@ -114,6 +118,27 @@ def collect(
     }
     values |= dict(_pair(text, "--hyperparameter") for text in arguments.hyperparameter)
     return values | dict(_flags(rest))
+
+
+def resolve_aliases(values: Mapping[str, Any], cls: type[Any]) -> dict[str, Any]:
+    """Return ``values`` with the aliases of hyperparameters replaced by their names.
+
+    Raises:
+        HyperparameterError: If a hyperparameter is set under two names.
+    """
+    name_of = {alias: field.name for field in dataclasses.fields(cls) for alias in _aliases(field)}
+    resolved: dict[str, Any] = {}
+    for given, value in values.items():
+        name = name_of.get(given, given)
+        if name in resolved or (name != given and name in values):
+            raise HyperparameterError(f"{given} and {name} set the same value; give one of the two")
+        resolved[name] = value
+    return resolved
+
+
+def _aliases(field: dataclasses.Field[Any]) -> tuple[str, ...]:
+    aliases: tuple[str, ...] = field.metadata.get("aliases", ())
+    return aliases
 
 
 def parse(text: str) -> Any:

@@ -64,12 +64,12 @@ LOGGED_METRICS = (
     "transitions_per_s",
     "cpu_percent",
     "cpu_minutes",
-    "ladder_share",
+    "ladder_cpu_fraction",
     "elo",
     "elo_low",
     "elo_high",
     "elo_best",
-    "ladder_points",
+    "ladder_score",
 )
 """What the log's line for an iteration shows, as far as it is known; SageMaker takes 40 at most."""
 

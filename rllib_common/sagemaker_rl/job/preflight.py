@@ -364,7 +364,7 @@ def _script(estimator: Any, addresses: Mapping[str, str]) -> Iterator[str]:
     folders = [str(Path(folder).absolute().parent) for folder in estimator.dependencies]
     resources = _resources(groups)
     done = subprocess.run(
-        [sys.executable, script.name, "--check"],
+        [sys.executable, script.name, "--dry-run"],
         cwd=script.parent,
         env=os.environ
         | {

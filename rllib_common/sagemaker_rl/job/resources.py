@@ -21,7 +21,7 @@ def check_cpus(config: AlgorithmConfig, cpus: int) -> None:
     if not 0 <= config.num_env_runners <= most:
         also = f", {others} go to learners and evaluation" if others else ""
         raise HyperparameterError(
-            f"num_workers must be between 0 and {most}, got {config.num_env_runners}: "
+            f"num_env_runners must be between 0 and {most}, got {config.num_env_runners}: "
             f"there are {cpus} CPUs, and one is the driver's{also} "
             "(with 0 workers the driver plays the games itself)"
         )

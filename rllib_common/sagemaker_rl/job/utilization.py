@@ -64,6 +64,6 @@ def utilization_report(
     if idle and not allowed:
         raise HyperparameterError(
             f"more than half of what is paid for would idle: {' | '.join(idle)}; take fewer or "
-            "smaller instances, or allow it with allow_idle"
+            "smaller instances, or allow it with allow_idle_instances"
         )
     return lines

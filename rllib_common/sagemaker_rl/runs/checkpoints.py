@@ -224,5 +224,5 @@ def numbers_only_copy(checkpoint: Path) -> Iterator[Path]:
                 _load_weights(path) if path.suffix == ".pt" else load_numeric_pickle(path)
             except CheckpointError as error:
                 shown = str(error).replace(str(copy), str(checkpoint))
-                raise CheckpointError(f"{shown}; --trust reads it all the same") from error
+                raise CheckpointError(f"{shown}; --trust-checkpoint reads it all the same") from error
         yield copy

@@ -72,7 +72,7 @@ _LOSS = re.compile(r"learners/[^/]+/(total_loss|qf_loss)")
 MAIN_CURVES = {
     "reward": "env_runners/episode_return_mean",
     "length": "env_runners/episode_len_mean",
-    "turns_played": ENV_STEPS_RESULT,
+    "env_steps": ENV_STEPS_RESULT,
 }
 """What TensorBoard opens with, of every experiment."""
 
@@ -99,7 +99,7 @@ class TrainingRun:
     num_iters: int | None
     minutes: float | None
     cpu_minutes: float | None = None
-    timesteps: int | None = None
+    env_steps: int | None = None
     """When to stop, whichever comes first; earlier parts of a resumed run count."""
     csv_columns: Mapping[str, str] = field(default_factory=lambda: CSV_COLUMNS)
     main_curves: Mapping[str, str] = field(default_factory=lambda: MAIN_CURVES)
@@ -156,7 +156,7 @@ class TrainingRun:
                 "num_iters": self.num_iters,
                 "minutes": self.minutes,
                 "cpu_minutes": self.cpu_minutes,
-                "timesteps": self.timesteps,
+                "env_steps": self.env_steps,
             },
             settings=dict(self.settings),
             identity=self.checkpoint_metadata.get("identity", {}),
@@ -325,7 +325,7 @@ class TrainingRun:
         iterations = 1 - self._iterations / self.num_iters if self.num_iters else 1.0
         minutes = 1 - self._seconds / (60 * self.minutes) if self.minutes else 1.0
         spent = 1 - self._cpu_minutes / self.cpu_minutes if self.cpu_minutes else 1.0
-        steps = 1 - self._steps / self.timesteps if self.timesteps else 1.0
+        steps = 1 - self._steps / self.env_steps if self.env_steps else 1.0
         return min(iterations, minutes, spent, steps)
 
     def _percent(self) -> float:
@@ -393,7 +393,7 @@ def build(config: AlgorithmConfig) -> Algorithm:
     """
     none_started = RuntimeError(
         f"none of {config.num_env_runners} runners started; Ray's logs say why: "
-        "/tmp/ray*/session_latest/logs/worker-*.err. With num_workers 0 the driver plays the "
+        "/tmp/ray*/session_latest/logs/worker-*.err. With num_env_runners 0 the driver plays the "
         "games itself, and the reason is in the job's log"
     )
     try:

@@ -20,7 +20,7 @@ from sagemaker_rl.job.hyperparameters import CONFIG_PREFIX, LEGACY_RLLIB_NAMES
 _FOLDER = Path(__file__).with_name("experiment_files")
 
 _STOP = {
-    "timesteps_total": "timesteps",
+    "timesteps_total": "env_steps",
     "training_iteration": "num_iters",
     "time_total_s": "minutes",
 }
@@ -106,7 +106,7 @@ def _hyperparameters(body: Mapping[str, Any]) -> dict[str, Any]:
     values |= config.pop("model", {})
     for key, name in (
         *(("env_config", "env_config"), ("callbacks", "callbacks"), ("seed", "seed")),
-        ("num_env_runners", "num_workers"),
+        ("num_env_runners", "num_env_runners"),
     ):
         if key in config:
             values[name] = config.pop(key)

@@ -89,7 +89,7 @@ class ProcgenLauncher(SageMakerRayLauncher):
     ) -> tuple[Mapping[str, Any], str]:
         """The hyperparameters of the experiment; a stop condition that is given replaces all."""
         values = procgen_experiments.read(given.get("experiment", _DEFAULT_EXPERIMENT))
-        stops = ("num_iters", "minutes", "timesteps")
+        stops = ("num_iters", "minutes", "env_steps")
         if any(name in given for name in stops):
             values = {name: value for name, value in values.items() if name not in stops}
         _check_network(values | dict(given))

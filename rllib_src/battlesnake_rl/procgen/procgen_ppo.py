@@ -42,9 +42,9 @@ _STATE = "reward_normalization"
 """Under this key a learner's state has that of its `RewardNormalizer`."""
 
 _NOT_HERE = {
-    "symmetries": False,
+    "symmetry_augmentation": False,
     "start_from": None,
-    "ladder_share": DEFAULT_CPU_FRACTION,
+    "ladder_cpu_fraction": DEFAULT_CPU_FRACTION,
     "lag": False,
 }
 """Settings of the PPO for Battlesnake that mean nothing here, with their defaults."""
@@ -235,7 +235,7 @@ class ProcgenPPOConfig(PPOConfig):
         self.vf_clip_param = 0.2
         self.num_epochs = 3
         self.minibatch_size = 2048
-        self.start_coeff = 0.0
+        self.kickstart_coeff = 0.0
 
     def _check_environment(self) -> None:
         """Share the games among the runners; refuse what would do nothing here."""
@@ -262,7 +262,7 @@ class ProcgenPPOConfig(PPOConfig):
         if self.games % runners:
             fitting = ", ".join(str(n) for n in range(1, self.games + 1) if self.games % n == 0)
             raise ValueError(
-                f"num_workers {runners} cannot share {self.games} games evenly; give one of "
+                f"num_env_runners {runners} cannot share {self.games} games evenly; give one of "
                 f"{fitting}, or another number of games"
             )
         self._shared = self.num_envs_per_env_runner = self.games // runners

@@ -83,7 +83,7 @@ class Run:
         """Read what has been written since the last look."""
         # The lock first: a run that ends meanwhile has noted that before it lets go.
         self._held = run_dir.is_locked(self.path)
-        self._noted = RunStatus.of(self.path)
+        self._noted = RunStatus.load(self.path)
         self.progress.refresh()
 
     @property
@@ -148,7 +148,7 @@ class Run:
                 (self.iterations, plan.get("num_iters")),
                 (self.seconds / 60, plan.get("minutes")),
                 (self._last("cpu_minutes"), plan.get("cpu_minutes")),
-                (self.turns, plan.get("timesteps")),
+                (self.turns, plan.get("env_steps")),
             )
             if wanted
         ]
