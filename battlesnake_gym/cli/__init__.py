@@ -1,1 +1,1 @@
-"""The console command and the game's own subcommands; nothing imports this room."""
+"""The ``battlesnake-gym`` console command; no other package imports it."""

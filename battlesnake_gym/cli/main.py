@@ -1,4 +1,4 @@
-"""The console command ``battlesnake-gym``: subcommands, each loaded only when asked for."""
+"""The console command ``battlesnake-gym``; each subcommand is imported only when it is called."""
 
 from __future__ import annotations
 
@@ -20,9 +20,12 @@ _PROG = "battlesnake-gym"
 
 
 class Command(NamedTuple):
-    """A subcommand: its module has ``main(argv) -> exit status`` and ``parser()``.
+    """A subcommand, whose module defines ``main(argv) -> exit status`` and ``parser()``.
 
-    ``help`` is one line on what it does, ``extra`` what must be installed for it.
+    Attributes:
+        module: Name of the module.
+        help: One line of help.
+        extra: Extras that must be installed, separated by commas.
     """
 
     module: str
@@ -31,118 +34,117 @@ class Command(NamedTuple):
 
 
 COMMANDS = {
-    "play": Command(
-        "battlesnake_gym.commands.play_command", "play against snakes here in the terminal"
-    ),
+    "play": Command("battlesnake_gym.commands.play_command", "play against snakes in the terminal"),
     "arena": Command(
         "battlesnake_server.commands.arena_command",
-        "let snakes (names, files, policies, URLs) play",
+        "run games between snakes and print a table",
         "server",
     ),
     "ladder": Command(
         "battlesnake_server.commands.ladder_command",
-        "measure a snake's Elo against snakes of known Elo",
+        "measure a snake's Elo against opponents of fixed Elo",
         "server",
     ),
     "gauntlet": Command(
         "battlesnake_server.commands.gauntlet_command",
-        "a snake against rivals (URLs, programs), as a table with intervals",
+        "play one snake against many opponents and print scores with confidence intervals",
         "server",
     ),
     "league": Command(
         "battlesnake_server.commands.league_command",
-        "a standing league, around the clock",
+        "run a standing league with seasons and web pages",
         "server",
     ),
-    "snakes": Command("battlesnake_heuristics.commands.snakes_command", "list the named snakes"),
+    "snakes": Command("battlesnake_heuristics.commands.snakes_command", "list the built-in snakes"),
     "snakes check": Command(
         "battlesnake_server.commands.snakes_check_command",
-        "is a snake fit to be submitted, and no weaker than before?",
+        "check a snake: legal moves, speed, and no regression",
         "server",
     ),
     "snakes mcp": Command(
         "battlesnake_server.commands.snakes_mcp_command",
-        "tools for agents that write snakes",
+        "serve tools for LLM agents over the Model Context Protocol",
         "server,mcp",
     ),
-    "maps": Command(
-        "battlesnake_gym.commands.maps_command", "list the maps, with pictures in text"
-    ),
+    "maps": Command("battlesnake_gym.commands.maps_command", "list the maps, or draw them as text"),
     "serve": Command(
         "battlesnake_server.commands.serve_command",
-        "run a live snake for the Battlesnake API",
+        "serve a snake over the Battlesnake API",
         "server",
     ),
     "pack": Command(
         "battlesnake_server.commands.pack_command",
-        "your snake in one file: rules, network, looks",
+        "pack a snake into one file",
         "server",
     ),
     "train": Command(
         "battlesnake_rl.commands.train_command",
-        "train a policy on Ray RLlib, by games or a search",
+        "train a policy with Ray RLlib",
         "rllib",
     ),
     "evaluate": Command(
         "battlesnake_rl.commands.evaluate_command",
-        "measure a checkpoint against opponents",
+        "measure the Elo or win rate of a policy",
         "rllib",
     ),
     "runs": Command(
-        "battlesnake_server.commands.runs_command", "all training runs: a table, a page, a report"
+        "battlesnake_server.commands.runs_command", "list training runs; serve or write reports"
     ),
     "runs plot": Command(
         "battlesnake_rl.commands.runs_plot_command",
-        "draw the learning curves of several runs",
+        "plot learning curves",
         "rllib",
     ),
     "runs export": Command(
         "battlesnake_rl.commands.runs_export_command",
-        "a run or a checkpoint as policy.onnx",
+        "export a checkpoint as policy.onnx",
         "rllib",
     ),
     "game watch": Command(
         "battlesnake_server.commands.game_watch_command", "show replays in the browser", "server"
     ),
-    "game analyse": Command(
+    "game analyze": Command(
         "battlesnake_server.commands.game_analyze_command",
-        "show chances, mistakes and best moves",
+        "analyze a replay: win probabilities, best moves, mistakes",
         "server",
     ),
     "game coach": Command(
         "battlesnake_server.commands.game_coach_command",
-        "find the move that lost a game, and why",
+        "find the move that lost a game and test the snake on it",
         "server",
     ),
-    "game evaluation": Command(
+    "game eval": Command(
         "battlesnake_server.commands.game_eval_command",
-        "what each input of the learned evaluation is worth in a position",
+        "show each evaluation input's contribution in one position",
         "server",
     ),
     "game puzzles": Command(
         "battlesnake_server.commands.game_puzzles_command",
-        "positions with one saving move",
+        "find positions with only one good move",
         "server",
     ),
     "game scenarios": Command(
         "battlesnake_server.commands.game_scenarios_command",
-        "test a snake on given situations",
+        "test a snake on positions with known good moves",
         "server",
     ),
     "game export": Command(
-        "battlesnake_gym.commands.game_export_command", "a game as GIF, MP4, PNG, SVG or HTML"
+        "battlesnake_gym.commands.game_export_command",
+        "export a replay as GIF, MP4, PNG, SVG or HTML",
     ),
     "aws deploy": Command(
         "battlesnake_server.commands.aws_deploy_command",
-        "put a snake behind a URL on AWS Lambda",
+        "deploy a bundle to AWS Lambda",
         "server,aws",
     ),
     "aws undeploy": Command(
-        "battlesnake_server.commands.aws_undeploy_command", "remove it from AWS", "server,aws"
+        "battlesnake_server.commands.aws_undeploy_command",
+        "delete a deployed snake from AWS",
+        "server,aws",
     ),
-    "aws rehearse": Command(
+    "aws simulate": Command(
         "sagemaker_rl.commands.aws_simulate_command",
-        "rehearse a SageMaker training job here",
+        "simulate a SageMaker training job on this machine",
         "sagemaker-local",
     ),
     "procgen train": Command(
@@ -152,38 +154,28 @@ COMMANDS = {
     ),
     "procgen rollout": Command(
         "battlesnake_rl.commands.procgen_rollout_command",
-        "let a trained agent play Procgen",
+        "run a trained Procgen agent",
         "rllib,procgen",
     ),
     "doctor": Command(
         "battlesnake_gym.commands.doctor_command",
-        "what is installed, what is missing, how to fix it",
+        "show what is installed, what is missing and how to fix it",
     ),
 }
-"""A name of two words is of a group, which the first screen shows in one line."""
-
-RENAMED = {name.split()[-1]: name for name in COMMANDS if name.startswith(("game", "aws"))} | {
-    "plot": "runs plot",
-    "sagemaker-local": "aws rehearse",
-    "train-procgen": "procgen train",
-    "rollout": "procgen rollout",
-}
-"""What commands were called before; these names go with the next release."""
-
-_PICTURES = (".gif", ".mp4", ".png", ".svg", ".html")
-"""How words of ``export`` ended where it was of a game, and not of a checkpoint."""
+"""Subcommands by name; the overview shows a group of two-word names in one line."""
 
 
 def usage(group: str = "") -> str:
-    """Return the overview that ``--help`` prints: of all commands, or of those in a group."""
-    listed = _in_group(group) if group else _on_first_screen()
+    """Return the overview that ``--help`` prints, for all commands or for one group."""
+    listed = _commands_in_group(group) if group else _overview()
     width = max(map(len, listed))
     lines = [
-        f"  {colorize(f'{one:<{width}}', 'bold', sys.stdout)}  {listed[one]}" for one in listed
+        f"  {colorize(f'{name:<{width}}', 'bold', sys.stdout)}  {text}"
+        for name, text in listed.items()
     ]
     prog = f"{_PROG} {group}".strip()
-    first_games = [
-        "First games:",
+    examples = [
+        "Examples:",
         f"  {_PROG} play champion",
         f"  {_PROG} arena hungry cautious --games 4 --replays replays",
         f"  {_PROG} game watch replays",
@@ -192,37 +184,38 @@ def usage(group: str = "") -> str:
         [
             f"usage: {prog} COMMAND [options]",
             "",
-            "Battlesnake, learned and served: play, write, train and deploy snakes.",
+            "Play, write, train and deploy snakes for Battlesnake.",
             "",
             "commands:",
             *lines,
             "",
-            f"'{prog} COMMAND --help' explains one of them, '{_PROG} --version' what is installed.",
-            *([] if group else first_games),
+            f"Run '{prog} COMMAND --help' for the options of a command and '{_PROG} --version' for",
+            "the installed versions.",
+            *([] if group else examples),
             "",
         ]
     )
 
 
-def _on_first_screen() -> dict[str, str]:
-    """The commands and groups, with what each does or has in it."""
+def _overview() -> dict[str, str]:
+    """List the commands and groups with their help."""
     listed: dict[str, str] = {}
     for name, command in COMMANDS.items():
         first, _, second = name.partition(" ")
-        there = listed.get(first)
-        listed[first] = command.help if not second else f"{there}, {second}" if there else second
+        text = listed.get(first)
+        listed[first] = command.help if not second else f"{text}, {second}" if text else second
     return listed
 
 
-def _in_group(group: str) -> dict[str, str]:
+def _commands_in_group(group: str) -> dict[str, str]:
     start = f"{group} "
     return {k.removeprefix(start): v.help for k, v in COMMANDS.items() if k.startswith(start)}
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Run one subcommand and return its exit status (2 for a wrong call)."""
+    """Run one subcommand and return its exit status (2 for a usage error)."""
     arguments = sys.argv[1:] if argv is None else argv
-    name, rest = _named(arguments)
+    name, rest = _split_arguments(arguments)
     if name not in COMMANDS and (not rest or rest[0] in ("-h", "--help")):
         sys.stdout.write(usage(name))
         return 0 if rest else 2
@@ -232,60 +225,52 @@ def main(argv: list[str] | None = None) -> int:
         sys.stdout.write(versions.report() + "\n")
         return 0
     if name not in COMMANDS:
-        known = _in_group(name) or [*_on_first_screen(), *RENAMED, "--version", "--help"]
+        known = _commands_in_group(name) or [*_overview(), "--version", "--help"]
         close = nearest(rest[0], known)
-        close = RENAMED.get(close, close)
         hint = f"did you mean {close}?" if close else "--help lists the commands"
         return print_error(f"{_PROG} {name}".strip(), f"there is no command {rest[0]!r}; {hint}")
     try:
-        with _leaving_at_once(name):
+        with _exit_on_interrupt(name):
             module = load(name)
         return int(module.main(rest) or 0)
     except (MissingExtraError, ExtensionError) as error:
         if isinstance(error, MissingExtraError) and {"-h", "--help", "--help-all"} & {*rest}:
             sys.stdout.write(f"usage: {_PROG} {name} [options]\n\n{COMMANDS[name].help}\n\n"
-                             f"Its options are shown once it can run: {error}\n")  # fmt: skip
+                             f"Install its packages to see its options: {error}\n")  # fmt: skip
             return 0
         return print_error(f"{_PROG} {name}", error)
     except KeyboardInterrupt:
-        signal.signal(signal.SIGINT, signal.SIG_IGN)  # pressed again while this process ends
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # a second Ctrl-C must not interrupt the exit
         sys.stderr.write(f"{_PROG} {name}: interrupted\n")
         return 130
 
 
-def _named(arguments: list[str]) -> tuple[str, list[str]]:
-    """The command, or the group, or "", that the first words name; and the other words.
-
-    An old name is today's, which is said on stderr.
-    """
+def _split_arguments(arguments: list[str]) -> tuple[str, list[str]]:
+    """Split the arguments into a command name, a group name or "", and the remaining arguments."""
     for count in (2, 1):
         if (name := " ".join(arguments[:count])) in COMMANDS:
             return name, arguments[count:]
-    if name in RENAMED:
-        games = name != "export" or any(word.endswith(_PICTURES) for word in arguments)
-        today = RENAMED[name] if games else "runs export"
-        sys.stderr.write(f"{_PROG}: {name} is called {today} now; "
-                         "the old name goes with the next release\n")  # fmt: skip
-        return today, arguments[1:]
-    if _in_group(name):
+    if _commands_in_group(name):
         return name, arguments[1:]
     return "", arguments
 
 
 def load(name: str) -> ModuleType:
-    """The module of a command.
+    """Import the module of a command.
 
-    Raises `MissingExtraError` where packages of its extra are not installed.
+    Raises:
+        MissingExtraError: If packages of the command's extra are not installed.
     """
     command = COMMANDS[name]
     return load_module(command.module, command.extra)
 
 
 @contextlib.contextmanager
-def _leaving_at_once(name: str) -> Iterator[None]:
-    """Inside the block, Ctrl-C ends the process with one line: nothing can be lost yet.
+def _exit_on_interrupt(name: str) -> Iterator[None]:
+    """Exit with one line of output if Ctrl-C is pressed inside the block.
 
-    An exception would do harm: libraries being loaded would take it for an error of their own.
+    Imports run inside the block, so that no work can be lost. An exception would be harmful here:
+    libraries that are being imported could treat it as an import error.
     """
 
     def leave(number: int, frame: FrameType | None) -> None:

@@ -1,4 +1,4 @@
-"""What is installed here, for ``battlesnake-gym --version`` and reports of bugs."""
+"""Installed versions, for ``battlesnake-gym --version`` and bug reports."""
 
 from __future__ import annotations
 
@@ -17,43 +17,43 @@ PARTS = {
     "engine": ("battlesnake_gym.engine.engine", "battlesnake_gym.engine._engine"),
     "search": ("battlesnake_heuristics.search.search", "battlesnake_heuristics.search._search"),
 }
-"""Each compiled part: the module that loads it, and its own name."""
+"""Compiled extension modules by name: the module that imports it, and its own module name."""
 
 
 def report() -> str:
-    """Versions, compiled parts, the processor's code and the optional extras, one a line."""
+    """Return versions, compiled modules, the instruction set and the extras, one per line."""
     return "\n".join(_lines())
 
 
 def _lines() -> Iterator[str]:
-    yield f"{NAME} {version(NAME) or 'not installed: run from its sources'}"
+    yield f"{NAME} {version(NAME) or 'not installed (running from source)'}"
     yield f"python {platform.python_version()} on {platform.system()} {platform.machine()}"
     needed = required()
     for name in needed.pop("", []):
         yield f"{name} {version(name) or 'missing'}"
-    for part, (face, name) in PARTS.items():
-        yield f"{part}: {_part(face, name)}"
+    for part, (importer, name) in PARTS.items():
+        yield f"{part}: {_describe_module(importer, name)}"
     for extra, packages in sorted(needed.items()):
-        yield f"extra {extra}: {_extra(packages)}"
+        yield f"extra {extra}: {_describe_extra(packages)}"
 
 
-def compiled_part(face: str, name: str) -> ModuleType | None:
-    """The compiled module ``name`` that ``face`` plays with; None where there is none."""
+def compiled_part(importer: str, name: str) -> ModuleType | None:
+    """Return the compiled module ``name`` that ``importer`` uses, or None if it is missing."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # `build_check.why_not` gives the reason
-        importlib.import_module(face)
+        warnings.simplefilter("ignore")  # `build_check.missing_reason` returns the reason
+        importlib.import_module(importer)
         return build_check.load(name, "")
 
 
-def _part(face: str, name: str) -> str:
-    module = compiled_part(face, name)
+def _describe_module(importer: str, name: str) -> str:
+    module = compiled_part(importer, name)
     if module is None:
-        return f"missing: {build_check.missing_reason(name)}; to mend it: {build_check.BUILD_HINT}"
-    code = f", code for {module.observes_by()}" if hasattr(module, "observes_by") else ""
-    return f"compiled{code} ({module.__file__})"
+        return f"missing: {build_check.missing_reason(name)}; to fix it: {build_check.BUILD_HINT}"
+    isa = f", compiled for {module.observes_by()}" if hasattr(module, "observes_by") else ""
+    return f"compiled{isa} ({module.__file__})"
 
 
-def _extra(packages: list[str]) -> str:
+def _describe_extra(packages: list[str]) -> str:
     missing = [name for name in packages if version(name) is None]
     if missing:
         return f"missing {', '.join(missing)}"
@@ -61,7 +61,7 @@ def _extra(packages: list[str]) -> str:
 
 
 def required() -> dict[str, list[str]]:
-    """The packages that are needed by extra; those always needed under ""."""
+    """Return the required packages by extra; key "" holds those that are always required."""
     try:
         requirements = metadata.requires(NAME) or []
     except metadata.PackageNotFoundError:
@@ -76,7 +76,7 @@ def required() -> dict[str, list[str]]:
 
 
 def version(name: str) -> str | None:
-    """The installed version of a package, None where it is missing."""
+    """Return the installed version of a package, or None if it is not installed."""
     try:
         return metadata.version(name)
     except metadata.PackageNotFoundError:

@@ -1,4 +1,4 @@
-"""``battlesnake-gym doctor``: what is installed here, what is missing, how to mend it."""
+"""``battlesnake-gym doctor``: what is installed, what is missing and how to fix it."""
 
 from __future__ import annotations
 
@@ -23,21 +23,28 @@ from battlesnake_gym.engine import build_check
 _COMMAND = "battlesnake-gym doctor"
 
 _GOOD, _MISSING, _BROKEN = "good", "missing", "broken"
-"""What a part may be: ``missing`` is what some commands need, ``broken`` what all do."""
+"""States of a part: some commands need a missing part, all commands need a broken part."""
 
-_COLOURS = {_GOOD: "green", _MISSING: "yellow", _BROKEN: "red"}
+_COLORS = {_GOOD: "green", _MISSING: "yellow", _BROKEN: "red"}
 
 _PROGRAMS = {
     "cc": "compile the engine and the search",
-    "git": "keep the sources up to date",
-    "chromium": "test the pages in a browser",
+    "git": "update the sources",
+    "chromium": "test the web pages in a browser",
 }
-"""Programs of the system that some work needs."""
+"""System programs, and their purposes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One part: its name, its state, details, and how to mend it ("" if good)."""
+    """One part of the installation.
+
+    Attributes:
+        part: Name of the part.
+        state: "good", "missing" or "broken".
+        about: Details, such as a version or a path.
+        remedy: How to fix it; "" if the state is good.
+    """
 
     part: str
     state: str
@@ -46,43 +53,45 @@ class Finding:
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Print the findings; returns 1 where something is broken, else 0."""
+    """Print the findings; return 1 if a part is broken, else 0."""
     options = parser().parse_args(argv)
     found = list(findings())
     if options.json:
-        write_json([dataclasses.asdict(one) for one in found])
+        write_json([dataclasses.asdict(finding) for finding in found])
     else:
-        rows = align_columns([(one.state, one.part, one.about) for one in found]).splitlines()
-        for one, row in zip(found, rows, strict=True):
-            state = colorize(one.state, _COLOURS[one.state], sys.stdout)
-            sys.stdout.write(state + row[len(one.state) :] + "\n")
-            if one.remedy:
-                sys.stdout.write(f"{'':9}to mend it: {one.remedy}\n")
-    return int(any(one.state == _BROKEN for one in found))
+        rows = align_columns(
+            [(finding.state, finding.part, finding.about) for finding in found]
+        ).splitlines()
+        for finding, row in zip(found, rows, strict=True):
+            state = colorize(finding.state, _COLORS[finding.state], sys.stdout)
+            sys.stdout.write(state + row[len(finding.state) :] + "\n")
+            if finding.remedy:
+                sys.stdout.write(f"{'':9}to fix it: {finding.remedy}\n")
+    return int(any(finding.state == _BROKEN for finding in found))
 
 
 def parser() -> Parser:
-    """The command's options."""
+    """Return the parser of the command line."""
     parser = Parser(
         prog=_COMMAND,
-        description="Show what is installed and compiled here, which commands lack what, and how "
-        "to mend it.",
-        epilog="exit status: 0, or 1 where something is broken that every command needs",
+        description="Show what is installed and compiled, what is missing, which commands need it, "
+        "and how to fix it.",
+        epilog="exit status: 1 if a part that every command needs is broken, else 0",
     )
     add_json(parser)
     return parser
 
 
 def findings() -> Iterator[Finding]:
-    """All parts: Python, required packages, what is compiled, extras, programs."""
+    """Check Python, required packages, compiled modules, extras and programs."""
     version = ".".join(map(str, sys.version_info[:3]))
     old = sys.version_info < (3, 11)
     yield Finding("python", _BROKEN if old else _GOOD, version, "install 3.11 or later" * old)
     required = versions.required()
-    reinstall = "pip install '.' in a clone, or the wheel's file"
+    reinstall = "pip install '.' in a clone, or the wheel file"
     yield _packages("packages", required.pop("", [versions.NAME]), _BROKEN, reinstall)
-    for part, (face, name) in versions.PARTS.items():
-        module = versions.compiled_part(face, name)
+    for part, (importer, name) in versions.PARTS.items():
+        module = versions.compiled_part(importer, name)
         if module is None:
             yield Finding(part, _BROKEN, build_check.missing_reason(name), build_check.BUILD_HINT)
         else:
@@ -93,7 +102,7 @@ def findings() -> Iterator[Finding]:
         yield _packages(f"extra {extra}", packages, _MISSING, remedy, ", ".join(commands))
     for program, use in _PROGRAMS.items():
         path = shutil.which(program)
-        remedy = "" if path else f"install it with the system's packages, to {use}"
+        remedy = "" if path else f"install it with the system package manager to {use}"
         yield Finding(program, _GOOD if path else _MISSING, path or f"needed to {use}", remedy)
 
 
@@ -101,5 +110,5 @@ def _packages(part: str, names: list[str], bad: str, remedy: str, commands: str 
     missing = [name for name in names if versions.version(name) is None]
     use = f" (for {commands})" if commands else ""
     if missing:
-        return Finding(part, bad, f"without {', '.join(missing)}{use}", remedy)
+        return Finding(part, bad, f"missing {', '.join(missing)}{use}", remedy)
     return Finding(part, _GOOD, f"{len(names)} packages{use}")

@@ -1,7 +1,7 @@
-"""``battlesnake-gym game export``: a recorded game as a picture, a film or a page.
+"""``battlesnake-gym game export``: export a replay as an image, an animation or a web page.
 
-What is written follows from the file's name: ``.gif`` and ``.mp4`` move, ``.png`` and ``.svg`` show
-one turn, ``.html`` is a page that plays the game and needs nothing else.
+The suffix of the output file selects the format: ``.gif`` and ``.mp4`` are animations, ``.png`` and
+``.svg`` show one turn, ``.html`` is a self-contained page that plays the game.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ _COMMAND = "battlesnake-gym game export"
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Write the file that is named; the exit status is 2 for a wrong call."""
+    """Write the output file; return exit status 2 for a usage error."""
     options = parser().parse_args(argv)
     output: Path | None = options.output
     if output is None:
-        return print_error(_COMMAND, "there is nothing to write; name it with -o game.gif")
+        return print_error(_COMMAND, "no output file; name it with -o game.gif")
     if output.suffix not in _WRITERS:
         return print_error(_COMMAND, unknown_name_message("format", output.suffix, _WRITERS))
     try:
@@ -43,71 +43,70 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def parser() -> Parser:
-    """The command's options."""
+    """Return the parser of the command line."""
     parser = Parser(
         prog=_COMMAND,
-        description="Turn a recorded game into a GIF, an MP4, a PNG, an SVG or an HTML page. A "
-        "film of a game that was analysed has the bar of the snakes' chances. "
-        "`battlesnake-gym runs export` makes a policy of a checkpoint.",
+        description="Export a recorded game as GIF, MP4, PNG, SVG or HTML. GIF and MP4 files of an "
+        "analyzed game include a win probability bar.",
         epilog="example: battlesnake-gym game export replays/game.jsonl.gz -o game.gif",
     )
     add = parser.add_argument
     add("source", type=Path, metavar="GAME",
-        help="a replay, or a file of the official command line")  # fmt: skip
+        help="replay file, or an output file of the official CLI")  # fmt: skip
     add("-o", "--output", type=Path, metavar="FILE",
-        help=f"its name ends in one of {', '.join(_WRITERS)}")  # fmt: skip
-    add("--cell", type=bounded_number(int, 2, 200), default=animation.CELL, metavar="PIXELS",
-        help="side of a cell in pictures and films")  # fmt: skip
+        help="output file; the suffix selects the format: "
+        f"{', '.join([*_WRITERS][:-1])} or {[*_WRITERS][-1]}")  # fmt: skip
+    add("--cell-size", type=bounded_number(int, 2, 200), default=animation.CELL, metavar="PIXELS",
+        help="size of a cell, in pixels")  # fmt: skip
     add(
         "--turns-per-second",
         type=bounded_number(int, 1, 100),
         default=7,
         metavar="N",
-        help="speed of a film",
+        help="playback speed of GIF and MP4",
     )
     add(
         "--turn",
         type=natural,
         metavar="N",
-        help="which turn a PNG or SVG shows (default: the last)",
+        help="turn shown in PNG and SVG (default: the last)",
     )
     return parser
 
 
-# --- the formats --------------------------------------------------------------------------------
-
-
 def _gif(replay: Replay, output: Path, options: argparse.Namespace) -> None:
-    animation.save_gif(replay.boards(), output, *_how(options))
+    animation.save_gif(replay.boards(), output, *_animation_options(options))
 
 
 def _mp4(replay: Replay, output: Path, options: argparse.Namespace) -> None:
-    animation.save_mp4(replay.boards(), output, *_how(options))
+    animation.save_mp4(replay.boards(), output, *_animation_options(options))
 
 
-def _how(options: argparse.Namespace) -> tuple[int, float, animation.WinProbabilities]:
-    """How a film is made: with the bar of chances, where the game was analysed."""
+def _animation_options(
+    options: argparse.Namespace,
+) -> tuple[int, float, animation.WinProbabilities]:
+    """Return cell size, seconds per turn and, if the game was analyzed, win probabilities."""
     analyses = load_module("battlesnake_heuristics.analysis.game_analysis", "")
     analysis = analyses.known(options.source)
-    chances = analysis.chances if analysis else animation.unknown
-    return options.cell, 1 / options.turns_per_second, chances
+    win_probabilities = analysis.chances if analysis else animation.unknown
+    return options.cell_size, 1 / options.turns_per_second, win_probabilities
 
 
 def _png(replay: Replay, output: Path, options: argparse.Namespace) -> None:
-    drawing.save_png(_turn(replay, options), output, options.cell)
+    drawing.save_png(_turn(replay, options), output, options.cell_size)
 
 
 def _svg(replay: Replay, output: Path, options: argparse.Namespace) -> None:
-    text = drawing.svg(_turn(replay, options), options.cell)
+    text = drawing.svg(_turn(replay, options), options.cell_size)
     write_atomically(output, lambda part: part.write_text(text, "utf-8"))
 
 
 def _html(replay: Replay, output: Path, options: argparse.Namespace) -> None:
-    """One file with the game, the board's script and its styles in it."""
-    small_player = load_module("battlesnake_server.replay_viewer.embedded_player", "")
-    page = small_player.read("templates/export.html")
-    page = page.replace("@STYLE@", small_player.style(), 1)
-    page = page.replace("@PLAYER@", small_player.part(replay, options.turns_per_second), 1)
+    """Write one file with the game, the board script and its styles."""
+    embedded_player = load_module("battlesnake_server.replay_viewer.embedded_player", "")
+    page = embedded_player.read("templates/export.html")
+    page = page.replace("@STYLE@", embedded_player.style(), 1)
+    page = page.replace("@PLAYER@", embedded_player.part(replay, options.turns_per_second), 1)
     write_atomically(output, lambda part: part.write_text(page, "utf-8"))
 
 

@@ -1,4 +1,4 @@
-"""``battlesnake-gym maps``: the maps, as a table or as pictures in text."""
+"""``battlesnake-gym maps``: list the maps, or draw them as text."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _COMMAND = "battlesnake-gym maps"
 
 
 def main(argv: list[str] | None = None) -> int:
-    """List the maps, or draw those that are named; returns the exit status."""
+    """List the maps, or draw the named ones; return the exit status."""
     options = parser().parse_args(argv)
     maps = known_maps()
     for name in options.names:
@@ -31,67 +31,70 @@ def main(argv: list[str] | None = None) -> int:
             return print_error(_COMMAND, unknown_name_message("map", name, maps, _COMMAND))
     chosen = [maps[name] for name in options.names or maps]
     if options.json:
-        write_json([_facts(one) for one in chosen])
-    elif options.names or options.pictures:
-        for one in chosen:
-            sys.stdout.write(_drawn(one, options.turns) + "\n")
+        write_json([_to_json(game_map) for game_map in chosen])
+    elif options.names or options.draw_all:
+        for game_map in chosen:
+            sys.stdout.write(_draw_map(game_map, options.turns) + "\n")
     else:
-        rows = [(one.id, _players(one), _sizes(one), one.description) for one in chosen]
-        sys.stdout.write(align_columns([("map", "snakes", "sizes", "what it is"), *rows]))
+        rows = [
+            (game_map.id, _players(game_map), _sizes(game_map), game_map.description)
+            for game_map in chosen
+        ]
+        sys.stdout.write(align_columns([("map", "snakes", "sizes", "description"), *rows]))
     return 0
 
 
 def parser() -> Parser:
-    """The command's options."""
+    """Return the parser of the command line."""
     parser = Parser(
         prog=_COMMAND,
-        description="List the maps. Those that are named are drawn: a letter is a snake's head, "
-        "* food, and hazards are shaded.",
+        description="List the maps, or draw the named ones. Letters are snake heads, * is food, "
+        "and hazards are shaded.",
         epilog="example: battlesnake-gym maps royale hz_islands_bridges --turns 60",
     )
-    parser.add_argument("names", nargs="*", metavar="MAP", help="draw these")
-    parser.add_argument("--pictures", action="store_true", help="draw all")
+    parser.add_argument("names", nargs="*", metavar="MAP", help="maps to draw")
+    parser.add_argument("--draw-all", action="store_true", help="draw all maps")
     parser.add_argument(
-        "--turns", type=natural, default=0, metavar="N", help="play N turns first, as maps change"
+        "--turns", type=natural, default=0, metavar="N", help="play N turns before drawing"
     )
     add_json(parser)
     return parser
 
 
-def start(one: Map, snakes: int = 2) -> Board:
-    """A board on this map at its start: of a usual size, if the map allows it."""
-    width, height = next((size for size in one.sizes if min(size) >= 11), one.sizes[0])
-    count = max(one.players[0], min(one.players[1], snakes))
-    ruleset = {"royale": "royale", "solo_maze": "solo"}.get(one.id, "standard")
-    game = Game(ruleset, one.id, Settings(shrink_every_n_turns=15), seed=4)
+def start(game_map: Map, snakes: int = 2) -> Board:
+    """Return a new board on this map, with 11 or more cells per side if the map permits."""
+    width, height = next((size for size in game_map.sizes if min(size) >= 11), game_map.sizes[0])
+    count = max(game_map.players[0], min(game_map.players[1], snakes))
+    ruleset = {"royale": "royale", "solo_maze": "solo"}.get(game_map.id, "standard")
+    game = Game(ruleset, game_map.id, Settings(shrink_every_n_turns=15), seed=4)
     return Board.new(width, height, count, game=game)
 
 
-def _drawn(one: Map, turns: int) -> str:
-    board = start(one)
+def _draw_map(game_map: Map, turns: int) -> str:
+    board = start(game_map)
     for _ in range(turns):
         if board.is_over():
             break
         board.step({s.id: (board.safe_moves(s.id) or ["up"])[0] for s in board.living})
-    title = colorize(one.id, "bold", sys.stdout)
-    about = f"{title}  {board.width}x{board.height}, turn {board.turn}: {one.description}"
-    return f"{about}\n{picture(board, sys.stdout)}"
+    title = colorize(game_map.id, "bold", sys.stdout)
+    heading = f"{title}  {board.width}x{board.height}, turn {board.turn}: {game_map.description}"
+    return f"{heading}\n{picture(board, sys.stdout)}"
 
 
-def _facts(one: Map) -> dict[str, object]:
+def _to_json(game_map: Map) -> dict[str, object]:
     return {
-        "name": one.id,
-        "description": one.description,
-        "snakes": list(one.players),
-        "sizes": [list(size) for size in one.sizes],
+        "name": game_map.id,
+        "description": game_map.description,
+        "snakes": list(game_map.players),
+        "sizes": [list(size) for size in game_map.sizes],
     }
 
 
-def _players(one: Map) -> str:
-    least, most = one.players
-    return f"{least}" if least == most else f"{least} to {most}"
+def _players(game_map: Map) -> str:
+    minimum, maximum = game_map.players
+    return f"{minimum}" if minimum == maximum else f"{minimum} to {maximum}"
 
 
-def _sizes(one: Map) -> str:
-    sizes = [f"{width}x{height}" for width, height in one.sizes]
+def _sizes(game_map: Map) -> str:
+    sizes = [f"{width}x{height}" for width, height in game_map.sizes]
     return " ".join(sizes) if len(sizes) < 4 else f"{sizes[0]} to {sizes[-1]}"

@@ -1,6 +1,6 @@
-"""``battlesnake-gym play``: a game against named snakes, here in the terminal.
+"""``battlesnake-gym play``: play against built-in snakes in the terminal.
 
-In a terminal the arrow keys (or w, a, s, d) steer and q leaves; from a pipe each line is a move.
+In a terminal, the arrow keys (or w, a, s, d) steer and q quits. From a pipe, each line is a move.
 """
 
 from __future__ import annotations
@@ -31,31 +31,33 @@ KEYS = {
     "": "ahead",
     **dict.fromkeys(("q", "quit", "\x03", "\x04"), "quit"),
 }
-"""What may be pressed or typed, and what it means; Enter goes straight ahead."""
+"""Actions by key or typed word; Enter continues straight ahead."""
 
 _CLEAR = "\033[H\033[J"
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Play one game; returns 0 when it is over or left, 2 for a wrong call."""
+    """Play one game; return 0 when it is over or left, 2 for a usage error."""
     options = parser().parse_args(argv)
-    width, height = options.size
+    width, height = options.board_size
     try:
         game = Game(options.ruleset, options.map, seed=options.seed)
         if options.map not in known_maps():
             raise ValueError(
                 unknown_name_message("map", options.map, known_maps(), "battlesnake-gym maps")
             )
-        others = {f"{i}-{name}": snakes.make(name, i) for i, name in enumerate(options.snakes, 1)}
-        board = Board.new(width, height, [_YOU, *others], game=game)
+        opponents = {
+            f"{i}-{name}": snakes.make(name, i) for i, name in enumerate(options.snakes, 1)
+        }
+        board = Board.new(width, height, [_YOU, *opponents], game=game)
     except ValueError as error:
         return print_error(_COMMAND, error)
     for snake, name in zip(board.snakes, [_YOU, *options.snakes], strict=True):
         snake.name = name
     replay = Replay(board, info={"played": "in a terminal"})
     try:
-        with contextlib.closing(_pressed()) as pressed:
-            _play(replay, others, options.milliseconds / 1000, pressed)
+        with contextlib.closing(_keys()) as keys:
+            _play(replay, opponents, options.move_time / 1000, keys)
     finally:
         if options.replay is not None:
             replay.save(options.replay)
@@ -63,48 +65,48 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def parser() -> Parser:
-    """The command's options."""
+    """Return the parser of the command line."""
     parser = Parser(
         prog=_COMMAND,
-        description="Play against named snakes in the terminal. The arrow keys or w, a, s, d "
-        "steer, Enter goes straight ahead, q leaves; the others wait for you.",
-        epilog="example: battlesnake-gym play champion cautious --size 11 --map royale",
+        description="Play against built-in snakes in the terminal. The arrow keys or w, a, s, d "
+        "steer, Enter continues straight ahead, q quits. The game waits for your moves.",
+        epilog="example: battlesnake-gym play champion cautious --board-size 11 --map royale",
     )
     add = parser.add_argument
     add("snakes", nargs="*", metavar="SNAKE", default=["champion"],
-        help="who plays against you; `battlesnake-gym snakes` lists them (default: "
-        "champion)")  # fmt: skip
+        help="opponents; see `battlesnake-gym snakes` (default: champion)")  # fmt: skip
     add(
-        "--size",
+        "--board-size",
         type=size,
         default=str(DEFAULT_BOARD_SIZE),
-        help="of the board: N, or WIDTHxHEIGHT",
+        metavar="SIZE",
+        help="width and height of the board, in cells: N or WIDTHxHEIGHT",
     )
-    add("--ruleset", choices=sorted(RULESETS), default=Game().ruleset, help="by which rules")
-    add("--map", default=Game().map, metavar="MAP", help="`battlesnake-gym maps` lists them")
-    add("--seed", type=seed, default=1, help="the same seed, the same start and food")
-    add("--milliseconds", type=milliseconds, default=100, metavar="MS",
-        help="how long the others may think")  # fmt: skip
-    add("--replay", type=Path, metavar="FILE", help="keep the game, for watch and export")
+    add("--ruleset", choices=sorted(RULESETS), default=Game().ruleset, help="ruleset")
+    add("--map", default=Game().map, metavar="MAP", help="map name; see `battlesnake-gym maps`")
+    add("--seed", type=seed, default=1, help="random seed for start positions and food")
+    add("--move-time", type=milliseconds, default=100, metavar="MS",
+        help="thinking time of each opponent per move, in milliseconds")  # fmt: skip
+    add("--replay", type=Path, metavar="FILE", help="save the game to this file")
     return parser
 
 
 def _play(
-    replay: Replay, others: dict[str, snakes.Strategy], seconds: float, pressed: Iterator[str]
+    replay: Replay, opponents: dict[str, snakes.Strategy], seconds: float, keys: Iterator[str]
 ) -> None:
-    """Ask every snake and play, turn by turn, until the game is over or the person leaves."""
+    """Play turn by turn until the game is over or the user quits."""
     clear = _CLEAR if sys.stdout.isatty() else ""
     while not (board := replay.last).is_over():
         sys.stdout.write(f"{clear}{_title(board)}\n{picture(board, sys.stdout)}")
         sys.stdout.flush()
-        wanted = "ahead"
+        action = "ahead"
         if board.snake(_YOU).alive:
-            wanted = next((KEYS[key] for key in pressed if key in KEYS), "quit")
-        if wanted == "quit":
+            action = next((KEYS[key] for key in keys if key in KEYS), "quit")
+        if action == "quit":
             sys.stdout.write("you left the game\n")
             return
-        moves = {_YOU: default_move(board.snake(_YOU).body) if wanted == "ahead" else wanted}
-        decisions = snakes.decide(board.copy(), others, seconds)
+        moves = {_YOU: default_move(board.snake(_YOU).body) if action == "ahead" else action}
+        decisions = snakes.decide(board.copy(), opponents, seconds)
         moves |= {snake: decision.move for snake, decision in decisions.items()}
         replay.append(moves, decisions=decisions)
     board = replay.last
@@ -122,17 +124,17 @@ def _outcome(board: Board) -> str:
     return "you won" if winner.id == _YOU else f"{winner.name} won"
 
 
-def _pressed() -> Generator[str, None, None]:
-    """Keys of a terminal, or the lines of a pipe."""
+def _keys() -> Generator[str, None, None]:
+    """Yield the pressed keys of a terminal, or the lines of a pipe."""
     if not sys.stdin.isatty():
         yield from (line.strip().lower() for line in sys.stdin)
         return
     if sys.platform == "win32":
         import msvcrt
 
-        os.system("")  # has the console obey escape sequences, such as `_CLEAR`
+        os.system("")  # enables escape sequences, such as `_CLEAR`, in the Windows console
         while True:
-            key = msvcrt.getwch()  # of an arrow: that it is one, and then a letter
+            key = msvcrt.getwch()  # an arrow key is a prefix followed by a letter
             yield "\xe0" + msvcrt.getwch() if key in "\0\xe0" else key.lower().strip()
     import termios
     import tty

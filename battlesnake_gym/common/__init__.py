@@ -1,1 +1,1 @@
-"""What all packages use: nearest names, whole files, your own files, the command line."""
+"""Helpers for all packages: command line, files, extensions, suggestions and run directories."""

@@ -1,7 +1,7 @@
-"""What all commands share: one parser, one line for a mistake, colours, tables and JSON.
+"""Shared command-line code: parser, error messages, colors, tables and JSON.
 
-A mistake is answered on stderr in one line of at most `LONGEST_LINE` characters, which begins with
-the command's name, and with exit status 2 (`Parser.error`, `print_error`).
+A usage error prints one line of at most `MAX_LINE_CHARS` characters to stderr, starting with the
+command's name, and the command exits with status 2 (`Parser.error`, `print_error`).
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ from typing import IO, Any, NoReturn, TextIO, TypeVar
 from battlesnake_gym.common.suggestions import nearest, unknown_name_message
 
 MAX_LINE_CHARS = 200
-"""Characters of the line that answers a mistake."""
+"""Maximum length of an error message, in characters."""
 
 MAX_SHORT_HELP_FLAGS = 12
-"""Options that ``--help`` shows; ``--help-all`` shows the others too."""
+"""Number of options in ``--help``; ``--help-all`` shows all of them."""
 
 _MAX_MOVE_TIME_MS = 60_000
-"""Milliseconds of a search for one move."""
+"""Maximum search time per move, in milliseconds."""
 
-_LARGEST = 2**31 - 1
-"""The largest number that an option takes which has no other bound."""
+_MAX_INT = 2**31 - 1
+"""Upper bound of a number option that has no other bound."""
 
 _N = TypeVar("_N", int, float)
 
-_COLOURS = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "blue": "34"}
-"""The colours that `colorize` knows, and their numbers in a terminal."""
+_COLORS = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "blue": "34"}
+"""Color names for `colorize`, and their ANSI codes."""
 
 _TYPE_DESCRIPTIONS = {
     "int": "a whole number",
@@ -43,11 +43,11 @@ _TYPE_DESCRIPTIONS = {
     "named_number": "NAME=NUMBER",
     "loads": "JSON",
 }
-"""What a message calls the values of an option, by the name of the function that reads them."""
+"""Descriptions of option values in messages, by the name of the function that parses the value."""
 
 
 class Formatter(argparse.HelpFormatter):
-    """Shows the defaults that are worth showing, and leaves indented lines as they are."""
+    """Help formatter that appends useful defaults and keeps indented paragraphs unchanged."""
 
     def _get_help_string(self, action: argparse.Action) -> str:
         text = action.help or ""
@@ -60,7 +60,7 @@ class Formatter(argparse.HelpFormatter):
         return f"{text} (default: %(default)s)".lstrip()
 
     def _fill_text(self, text: str, width: int, indent: str) -> str:
-        """Wrap each paragraph, but for those that are indented: examples."""
+        """Wrap every paragraph except indented ones (examples)."""
         return "\n\n".join(
             textwrap.indent(part, indent)
             if part.startswith(" ")
@@ -70,30 +70,33 @@ class Formatter(argparse.HelpFormatter):
 
 
 class Parser(argparse.ArgumentParser):
-    """The parser of one command: wrong words are answered in one line, with the nearest right ones.
+    """Parser of one command that reports errors in one line and suggests similar options.
 
-    As `argparse.ArgumentParser`, which it is. ``first`` are the options that ``--help`` shows; none
-    named: the first `MAX_SHORT_HELP_FLAGS`.
+    Args:
+        *args: Arguments of `argparse.ArgumentParser`.
+        short_help_flags: Options that ``--help`` shows (default: the first
+            `MAX_SHORT_HELP_FLAGS` options).
+        **kwargs: Keyword arguments of `argparse.ArgumentParser`.
     """
 
     def __init__(self, *args: Any, short_help_flags: Sequence[str] = (), **kwargs: Any) -> None:
         kwargs.setdefault("formatter_class", Formatter)
-        self._first = short_help_flags
+        self._short_help_flags = short_help_flags
         super().__init__(*args, **kwargs)
         self.add_argument("--help-all", action=_HelpAll, nargs=0, help=argparse.SUPPRESS)
 
     def flags(self) -> list[argparse.Action]:
-        """The options, in their order, without those that show the help and those not shown."""
+        """Return the options in order, without help options and hidden options."""
         options = [action for action in self._actions if action.option_strings]
         return [one for one in options if one.help != argparse.SUPPRESS and one.dest != "help"]
 
-    def format_help(self, whole: bool = False) -> str:
-        """As `argparse.ArgumentParser.format_help`; the ``whole`` of it, or the first options."""
+    def format_help(self, full: bool = False) -> str:
+        """Return the help text with all options (``full``) or with the short selection."""
         flags = self.flags()
-        named = [one for one in flags if {*one.option_strings} & {*self._first}]
+        named = [one for one in flags if {*one.option_strings} & {*self._short_help_flags}]
         rest = (
             []
-            if whole
+            if full
             else [one for one in flags if one not in (named or flags[:MAX_SHORT_HELP_FLAGS])]
         )
         hidden = [(one, one.help) for one in rest]
@@ -105,7 +108,7 @@ class Parser(argparse.ArgumentParser):
         return text + (f"\n{len(rest)} more options: {self.prog} --help-all\n" if rest else "")
 
     def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
-        """As `argparse.ArgumentParser.parse_args`; of an unknown option the nearest is named."""
+        """Parse the arguments; errors about unknown options suggest the most similar option."""
         found, rest = self.parse_known_args(args, namespace)
         if rest:
             self.error(
@@ -114,24 +117,24 @@ class Parser(argparse.ArgumentParser):
         return found
 
     def unknown_argument_message(self, word: str) -> str:
-        """The message about a word that is neither an option nor an argument."""
+        """Return the error message for a word that is neither an option nor an argument."""
         if not word.startswith("-"):
-            return f"unexpected {word!r}; --help shows what may be given"
+            return f"unexpected argument {word!r}; --help shows the arguments"
         name = word.partition("=")[0]
         known = [option for option in self._option_string_actions if option.startswith("--")]
         close = nearest(name.lstrip("-"), [option.lstrip("-") for option in known])
-        hint = f"did you mean --{close}?" if close else "--help lists all there are"
+        hint = f"did you mean --{close}?" if close else "--help-all lists all options"
         return f"unknown option {name}; {hint}"
 
     def error(self, message: str) -> NoReturn:
-        """End with status 2 and one line about what was wrong."""
+        """Exit with status 2 and a one-line error message."""
         raise SystemExit(print_error(self.prog, _clean_argparse_message(message)))
 
-    def print_help(self, file: Any = None, whole: bool = False) -> None:
-        """As `argparse.ArgumentParser.print_help`, with bold headings in a terminal."""
+    def print_help(self, file: Any = None, full: bool = False) -> None:
+        """Print the help text, with bold headings if the output is a terminal."""
         out = file or sys.stdout
         heading = re.compile(r"^(usage:|[a-z][\w ,]*:$)", re.MULTILINE)
-        text = self.format_help(whole)
+        text = self.format_help(full)
         out.write(heading.sub(lambda found: colorize(found[0], "bold", out), text))
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
@@ -142,20 +145,20 @@ class Parser(argparse.ArgumentParser):
 
 
 class _HelpAll(argparse.Action):
-    """Prints the whole help, and ends."""
+    """Action that prints the help for all options and exits."""
 
     def __call__(self, parser: argparse.ArgumentParser, *rest: object) -> None:
         assert isinstance(parser, Parser)
-        parser.print_help(whole=True)
+        parser.print_help(full=True)
         parser.exit()
 
 
 def _clean_argparse_message(message: str) -> str:
-    """An error of argparse as a person would say it."""
+    """Rewrite an error message of argparse in this project's form."""
     message = re.sub(r"^argument (?:\S+/)?(\S+): ", r"\1: ", message)
     found = re.fullmatch(r"(\S+): invalid (\S+) value: (.*)", message, re.DOTALL)
     if found:
-        what = _TYPE_DESCRIPTIONS.get(found[2], "something else (--help says what)")
+        what = _TYPE_DESCRIPTIONS.get(found[2], "another value (see --help)")
         return f"{found[1]} must be {what}, got {found[3]}"
     message = re.sub(
         r"^(\S+): expected (?:one|at least one) argument$", r"\1 needs a value", message
@@ -166,7 +169,7 @@ def _clean_argparse_message(message: str) -> str:
 
 
 def print_error(prog: str, error: object) -> int:
-    """Answer a mistake in one line on stderr; returns the exit status, 2."""
+    """Print an error as one line on stderr and return exit status 2."""
     name = colorize(f"{prog}:", "bold", sys.stderr)
     if isinstance(error, OSError) and error.filename:
         error = f"{error.filename}: {(error.strerror or 'cannot be used').lower()}"
@@ -175,43 +178,48 @@ def print_error(prog: str, error: object) -> int:
     return 2
 
 
-def one_line(text: str, most: int) -> str:
-    """``text`` without line breaks and cut in its middle where it is longer than ``most``.
+def one_line(text: str, max_chars: int) -> str:
+    r"""Return ``text`` on one line, shortened in the middle to ``max_chars`` characters.
 
-    >>> one_line("no such\\nthing", 20), one_line("abcdefghij", 6)
+    >>> one_line("no such\nthing", 20), one_line("abcdefghij", 6)
     ('no such thing', 'abc…ij')
     """
     text = " ".join(text.split())
-    if len(text) <= most:
+    if len(text) <= max_chars:
         return text
-    end = (most - 1) // 2
-    return f"{text[: most - 1 - end]}…{text[len(text) - end :]}"
+    end = (max_chars - 1) // 2
+    return f"{text[: max_chars - 1 - end]}…{text[len(text) - end :]}"
 
 
-def colorize(text: str, colour: str, stream: IO[str]) -> str:
-    """``text`` in a colour of `_COLOURS`, if ``stream`` is a terminal that shows colours.
+def colorize(text: str, color: str, stream: IO[str]) -> str:
+    """Return ``text`` in a color if ``stream`` is a terminal that supports colors.
 
-    ``NO_COLOR`` and ``TERM=dumb`` turn colours off.
+    ``NO_COLOR`` and ``TERM=dumb`` turn colors off.
+
+    Args:
+        text: Text to color.
+        color: A key of `_COLORS`.
+        stream: Stream to which the text will be written.
     """
     if not stream.isatty() or os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb":
         return text
-    return f"\033[{_COLOURS[colour]}m{text}\033[0m"
+    return f"\033[{_COLORS[color]}m{text}\033[0m"
 
 
 def bounded_number(
-    kind: Callable[[str], _N], least: _N, most: _N | None = None
+    kind: Callable[[str], _N], minimum: _N, maximum: _N | None = None
 ) -> Callable[[str], _N]:
-    """What reads an option that is a number, ``least`` at least and ``most`` at most."""
+    """Return an argparse type for a number in [minimum, maximum]."""
 
-    def read(text: str) -> _N:
+    def parse(text: str) -> _N:
         value = kind(text)
-        if not least <= value <= (_LARGEST if most is None else most):
-            bounds = f"{least} or more" if most is None else f"between {least} and {most}"
+        if not minimum <= value <= (_MAX_INT if maximum is None else maximum):
+            bounds = f"{minimum} or more" if maximum is None else f"between {minimum} and {maximum}"
             raise argparse.ArgumentTypeError(f"must be {bounds}, got {text}")
         return value
 
-    read.__name__ = kind.__name__
-    return read
+    parse.__name__ = kind.__name__
+    return parse
 
 
 positive = bounded_number(int, 1)
@@ -221,29 +229,29 @@ seed = bounded_number(int, 0, 2**63 - 1)
 
 
 def size(text: str) -> tuple[int, int]:
-    """An option that is a board's width and height, or one number for both."""
+    """Parse a board size: one number, or WIDTHxHEIGHT."""
     width, _, height = text.partition("x")
     return int(width), int(height or width)
 
 
 def writable(text: str) -> Path:
-    """An option that is a folder to write into, which is made where it is missing."""
+    """Parse the path of an output directory, which may not exist yet."""
     if (path := Path(text)).is_file():
-        raise argparse.ArgumentTypeError(f"must be a folder, got the file {text}")
+        raise argparse.ArgumentTypeError(f"must be a directory, got the file {text}")
     return path
 
 
 def milliseconds(text: str) -> float:
-    """An option that is a search's time for a move, in milliseconds."""
+    """Parse a search time per move, in milliseconds."""
     value = float(text)
     if not 0 < value <= _MAX_MOVE_TIME_MS:
-        wanted = f"must be above 0 and at most {_MAX_MOVE_TIME_MS}"
+        wanted = f"must be greater than 0 and at most {_MAX_MOVE_TIME_MS}"
         raise argparse.ArgumentTypeError(f"{wanted}, got {text}")
     return value
 
 
 def add_json(parser: argparse.ArgumentParser) -> None:
-    """The option ``--json`` of a command that prints a table."""
+    """Add the option ``--json`` of commands that print a table."""
     parser.add_argument("--json", action="store_true", help="print the result as JSON")
 
 
@@ -253,10 +261,10 @@ def write_json(value: Any, out: TextIO | None = None) -> None:
 
 
 def align_columns(rows: Sequence[Sequence[str]]) -> str:
-    """Rows of text as lines with their columns below each other; the last is not filled up.
+    r"""Align rows of text in columns; the last column is not padded.
 
-    >>> columns([("a", "one"), ("bcd", "two")])
-    'a    one\\nbcd  two\\n'
+    >>> align_columns([("a", "one"), ("bcd", "two")])
+    'a    one\nbcd  two\n'
     """
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = (

@@ -1,8 +1,9 @@
-"""Your own files, which add maps, observations, rewards, masks and snakes from outside.
+"""Extensions: user files that register maps, observations, rewards, masks and snakes.
 
-`EXTENSIONS_VARIABLE` names Python files; an installed package names modules in its entry points of `_ENTRY_POINT_GROUP`.
-Each is run once, at the first look-up of a name, and registers what it has: see ``docs/own.md``.
-Anyone who sets this process's environment variables decides which files those are.
+The environment variable `EXTENSIONS_VARIABLE` lists Python files. Installed packages list modules
+as entry points of the group `_ENTRY_POINT_GROUP`. Each file and module is run once per process,
+when a name is first looked up, and registers its parts; see ``docs/own.md``. Whoever sets the
+environment variables of the process decides which files are run.
 """
 
 from __future__ import annotations
@@ -18,67 +19,85 @@ from typing import Any
 
 from battlesnake_gym.common.suggestions import unknown_name_message
 
-EXTENSIONS_VARIABLE = "BATTLESNAKE_GYM_FILES"
-"""Environment variable with the paths of the files, separated as in ``PATH``."""
+EXTENSIONS_VARIABLE = "BATTLESNAKE_GYM_EXTENSIONS"
+"""Environment variable that lists extension files, separated as in ``PATH``."""
 
 _ENTRY_POINT_GROUP = "battlesnake_gym"
-"""The group of entry points of a package that registers something when it is imported."""
+"""Group of entry points whose modules register something when they are imported."""
 
 _modules: dict[Path, ModuleType] = {}
 
 
 class ExtensionError(ValueError):
-    """A file of your own is missing, or is not a Python file; the message names it."""
+    """An extension file that is missing or is not a Python file; the message names it."""
 
 
 def load() -> None:
-    """Run all that were not run yet. Raises `ExtensionError` where the variable names no file."""
+    """Run all extensions that have not been run yet.
+
+    Raises:
+        ExtensionError: If the environment variable names a missing file.
+    """
     _load_packages()
     for path in filter(None, os.environ.get(EXTENSIONS_VARIABLE, "").split(os.pathsep)):
         module(Path(path), EXTENSIONS_VARIABLE)
 
 
 def module(path: Path, option_name: str) -> ModuleType:
-    """The module that a Python file makes; it is run once in a process.
+    """Return the module of a Python file, which is run once per process.
 
-    Raises `ExtensionError` that begins with ``option_name`` where it is no Python file.
+    Args:
+        path: Python file.
+        option_name: Option or variable that names the file; error messages start with it.
+
+    Raises:
+        ExtensionError: If ``path`` is not a Python file.
     """
     path = path.resolve()
     if path in _modules:
         return _modules[path]
     if not path.is_file():
-        raise ExtensionError(f"{option_name} names {path}, which is no file; correct or unset it")
+        raise ExtensionError(
+            f"{option_name} names {path}, which does not exist; correct or unset it"
+        )
     spec = importlib.util.spec_from_file_location(f"own_{path.stem}", path)
     if spec is None or spec.loader is None:
         raise ExtensionError(
-            f"{option_name} names {path}, which is no Python file; its name must end in .py"
+            f"{option_name} names {path}, which is not a Python file; its name must end in .py"
         )
-    made = importlib.util.module_from_spec(spec)
-    _modules[path] = made  # a file that looks up a name while it runs is not run again
-    sys.modules[spec.name] = made  # where dataclasses look for their module
+    loaded = importlib.util.module_from_spec(spec)
+    _modules[path] = loaded  # a file that looks up a name while it runs must not be run again
+    sys.modules[spec.name] = loaded  # dataclasses look up their module here
     try:
-        spec.loader.exec_module(made)
+        spec.loader.exec_module(loaded)
     except BaseException:
-        del _modules[path]  # a mended file may be tried again
+        del _modules[path]  # allow another try after the file was fixed
         raise
-    return made
+    return loaded
 
 
 def load_object(reference: str, option_name: str) -> Any:
-    """What ``FILE.py:NAME`` names. Raises ``ValueError`` that begins with ``option_name``.
+    """Return the object that ``FILE.py:NAME`` names.
 
-    >>> named("my_net.py", "network")
+    Args:
+        reference: ``FILE.py:NAME``.
+        option_name: Option that holds the reference; error messages start with it.
+
+    Raises:
+        ValueError: If the reference, the file or the name is invalid.
+
+    >>> load_object("my_net.py", "network")
     Traceback (most recent call last):
     ValueError: network must be FILE.py:NAME, got 'my_net.py'
     """
     file, colon, name = reference.rpartition(":")
     if not colon or not file.endswith(".py") or not name.isidentifier():
         raise ValueError(f"{option_name} must be FILE.py:NAME, got {reference!r}")
-    made = module(Path(file), option_name)
-    if not hasattr(made, name):
-        known = [one for one in vars(made) if not one.startswith("_")]
+    loaded = module(Path(file), option_name)
+    if not hasattr(loaded, name):
+        known = [other for other in vars(loaded) if not other.startswith("_")]
         raise ValueError(f"{file}: {unknown_name_message(option_name, name, known)}")
-    return getattr(made, name)
+    return getattr(loaded, name)
 
 
 @functools.cache

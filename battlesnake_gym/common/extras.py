@@ -1,4 +1,4 @@
-"""Modules that need the packages of an extra, and what to say where those are missing."""
+"""Imports of modules that need the packages of an extra."""
 
 from __future__ import annotations
 
@@ -8,13 +8,14 @@ from types import ModuleType
 
 
 class MissingExtraError(Exception):
-    """A command needs packages that are not installed; the message says how to get them."""
+    """A command needs packages that are not installed; the message says how to install them."""
 
 
 def load_module(module: str, extra: str) -> ModuleType:
-    """A module that needs the packages of ``extra`` ("" for none).
+    """Import a module that needs the packages of ``extra`` ("" for none).
 
-    Raises `MissingExtraError` where one of them is not installed, or cannot be on this system.
+    Raises:
+        MissingExtraError: If a package is not installed or not available on this system.
     """
     try:
         return importlib.import_module(module)
@@ -29,7 +30,7 @@ def load_module(module: str, extra: str) -> ModuleType:
 
 
 def install_remedy(extra: str) -> str:
-    """How to install what belongs to ``extra``.
+    """Return instructions for installing an extra.
 
     >>> install_remedy("server")
     "install it with pip install '.[server]' in a clone, or 'WHEEL[server]' from a wheel"

@@ -1,4 +1,4 @@
-"""Files that are written whole or not at all, and archives that are always the same."""
+"""Atomic file writes and reproducible archives."""
 
 from __future__ import annotations
 
@@ -15,46 +15,59 @@ if TYPE_CHECKING:
 
 
 def write_atomically(path: str | os.PathLike[str], write: Callable[[Path], object]) -> None:
-    """Let ``write`` fill a new file beside ``path``, then put it in its place.
+    """Write a temporary file beside ``path`` and move it to ``path``.
 
-    Where ``write`` fails, ``path`` is as it was before.
+    If ``write`` raises, ``path`` is unchanged.
+
+    Args:
+        path: Target file; its directory is created if it is missing.
+        write: Function that writes the file whose path it receives.
     """
     target = Path(path)
     target.parent.mkdir(parents=True, exist_ok=True)
-    part = target.with_name(f".{target.name}.{secrets.token_hex(4)}.part")
+    temporary = target.with_name(f".{target.name}.{secrets.token_hex(4)}.part")
     try:
-        write(part)
-        part.replace(target)
+        write(temporary)
+        temporary.replace(target)
     finally:
-        part.unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
 
 
 def save_arrays(path: str | os.PathLike[str], **arrays: NDArray[Any]) -> None:
-    """Write named arrays to ``path`` as ``numpy.load`` reads them, whole or not at all."""
-    import numpy as np  # here: a packed snake plays without it
+    """Save named arrays to ``path`` atomically, in the format of ``numpy.load``."""
+    import numpy as np  # imported here because bundles run without NumPy
 
-    def write(part: Path) -> None:
-        with part.open("wb") as file:  # of a name, numpy would change the ending
+    def write(temporary: Path) -> None:
+        with temporary.open("wb") as file:  # given a path, NumPy would append .npz
             np.savez(file, **arrays)  # type: ignore[arg-type]
 
     write_atomically(path, write)
 
 
-def read_bounded(path: Path, most: int) -> bytes:
-    """What is in a file; ``ValueError`` where that is more than ``most`` bytes."""
+def read_bounded(path: Path, max_bytes: int) -> bytes:
+    """Return the content of a file.
+
+    Raises:
+        ValueError: If the file has more than ``max_bytes`` bytes.
+    """
     with path.open("rb") as file:
-        data = file.read(most + 1)
-    if len(data) > most:
-        raise ValueError(f"{path}: more than {most} bytes")
+        data = file.read(max_bytes + 1)
+    if len(data) > max_bytes:
+        raise ValueError(f"{path}: more than {max_bytes} bytes")
     return data
 
 
 def zip_bytes(files: Iterable[tuple[str, bytes]], mode: int) -> bytes:
-    """An archive of named files with these permissions: the same files give the same bytes."""
+    """Return a ZIP archive of named files; the same files give the same bytes.
+
+    Args:
+        files: Pairs of name and content.
+        mode: Permissions of every file, such as 0o644.
+    """
     packed = io.BytesIO()
     with zipfile.ZipFile(packed, "w") as archive:
         for name, data in files:
-            info = zipfile.ZipInfo(name)  # dated 1980, whenever it is made
+            info = zipfile.ZipInfo(name)  # dated 1980, independent of the current time
             info.compress_type = zipfile.ZIP_DEFLATED
             info.external_attr = mode << 16
             archive.writestr(info, data)

@@ -1,6 +1,6 @@
-"""A run's folder: ``run.json``, the lock, ``progress.csv``, recorded games, the report.
+"""Run directories: ``run.json``, the lock, ``progress.csv``, recorded games and the report.
 
-Light, for those too who only look at runs, and again and again while they grow.
+This module imports no training code: the server reads growing runs repeatedly.
 """
 
 from __future__ import annotations
@@ -24,50 +24,67 @@ from typing import IO, Any
 from battlesnake_gym.common.files import write_atomically
 
 RUN_FILE = "run.json"
-"""What is trained, until when, and its state."""
+"""File with the settings, stop conditions and state of a run."""
 
 RUNNING, DONE, STOPPED, FAILED = "running", "done", "stopped", "failed"
-"""States of a run, as its process has noted them."""
+"""States of a run, as written by its process."""
 
 LOCK_FILE = ".lock"
-"""Shows who writes into the folder. The lock itself is the system's, and ends with the process,
-however that ends: a file that was left behind locks no one out."""
+"""File that names the process that writes into the directory.
 
-_ATTEMPTS, _PAUSE = 5, 0.05
-"""Who only looks (`is_locked`) has the lock for a moment: so often it is tried, and seconds apart."""
+The lock itself belongs to the operating system and ends with the process, even if the process is
+killed. A leftover file therefore locks nobody out.
+"""
+
+_ATTEMPTS, _RETRY_INTERVAL_S = 5, 0.05
+"""Attempts to take the lock, and seconds between them; `is_locked` also takes it briefly."""
 
 CSV_FILE = "progress.csv"
 ITERATION = "training_iteration"
-"""Its first column."""
+"""First column of the file."""
 
 GAMES_DIR = "games"
-"""Folder of the games that the run was shown in, one with a checkpoint; they outlive it."""
+"""Directory of recorded games, at most one per checkpoint; games outlive their checkpoints."""
 
 _RECORDING_TIME_FRACTION = 0.02
-"""The part of a run's time that playing and drawing games may take."""
+"""Maximum fraction of a run's time spent on recording games."""
 
 _ANIMATION_SPACING = 1.1
-"""A film is drawn at this many times the training time of the last one: some 70 in all."""
+"""Minimum ratio of the training times of two consecutive animations: about 70 per run."""
+
+_OLD_FIELDS = {
+    "began": "started_at",
+    "ended": "ended_at",
+    "why": "reason",
+    "plan": "stop_conditions",
+}
+"""Former field names in ``run.json``, and the current names; existing runs have the former."""
 
 RecordGame = Callable[[Any, Path, bool], bytes | None]
-"""Lets an algorithm play a game into a file; with True it returns the game as a GIF, too."""
+"""Records a game of the algorithm to a file; returns it as GIF bytes if the flag is True."""
 
 REPORT = "report.html"
 
 
 class LockedError(ValueError):
-    """Another process writes into the folder; says which."""
+    """Another process writes into the directory; the message names it."""
 
 
 @dataclass(frozen=True, slots=True)
 class RunStatus:
-    """What the file says.
+    """Content of ``run.json``.
 
-    ``state`` is as the run's process has written it: one that was killed leaves "running" behind
-    (`is_locked` knows). ``why`` is the reason why a run failed. ``settings`` are all
-    hyperparameters by name; of what RLlib has only those that were given. ``stop_conditions`` has
-    ``num_iters``, ``minutes``, ``cpu_minutes`` and ``timesteps``, or None for what does not end it.
-    ``started_at`` and ``ended_at`` are seconds since 1970 of the last process.
+    Attributes:
+        state: State as written by the run's process. A killed process leaves "running" behind;
+            `is_locked` detects that.
+        started_at: Start of the last process, in seconds since 1970.
+        ended_at: End of the last process, in seconds since 1970.
+        reason: Reason why the run failed.
+        stop_conditions: ``num_iters``, ``minutes``, ``cpu_minutes`` and ``env_steps``, or
+            None.
+        settings: All hyperparameters by name; RLlib options only if they were set.
+        identity: Settings that a resumed run cannot change.
+        versions: Package versions by name.
     """
 
     state: str
@@ -79,25 +96,37 @@ class RunStatus:
     identity: dict[str, Any] = field(default_factory=dict)
     versions: dict[str, str] = field(default_factory=dict)
 
-    def save(self, folder: Path) -> None:
-        """Write it, whole or not at all."""
+    def save(self, run_dir: Path) -> None:
+        """Write the file atomically."""
         text = json.dumps(asdict(self), indent=1, default=str) + "\n"
-        write_atomically(folder / RUN_FILE, lambda part: part.write_text(text))
+        write_atomically(run_dir / RUN_FILE, lambda part: part.write_text(text))
 
     @classmethod
-    def of(cls, folder: Path) -> RunStatus | None:
-        """That of a run; None where there is no such file, or it cannot be read."""
+    def load(cls, run_dir: Path) -> RunStatus | None:
+        """Return the status of a run, or None if the file is missing or unreadable."""
         try:
-            found = json.loads((folder / RUN_FILE).read_text())
+            found = _rename_old_fields(json.loads((run_dir / RUN_FILE).read_text()))
             return cls(**{name: found[name] for name in cls.__slots__ if name in found})
         except (OSError, ValueError, TypeError):
             return None
 
 
-def flatten_settings(settings: Mapping[str, Any]) -> dict[str, str]:
-    """Settings as text by dotted name, without those that are None.
+def _rename_old_fields(found: dict[str, Any]) -> dict[str, Any]:
+    """Return the content of ``run.json`` with the current field names."""
+    found = {_OLD_FIELDS.get(name, name): value for name, value in found.items()}
+    conditions = found.get("stop_conditions")
+    if isinstance(conditions, dict) and "timesteps" in conditions:
+        found["stop_conditions"] = {
+            "env_steps" if name == "timesteps" else name: value
+            for name, value in conditions.items()
+        }
+    return found
 
-    >>> plain({"lr": 0.5, "seed": None, "rl": {"n_step": 3}, "map": "royale"})
+
+def flatten_settings(settings: Mapping[str, Any]) -> dict[str, str]:
+    """Return settings as text by dotted name, without those that are None.
+
+    >>> flatten_settings({"lr": 0.5, "seed": None, "rl": {"n_step": 3}, "map": "royale"})
     {'lr': '0.5', 'rl.n_step': '3', 'map': 'royale'}
     """
     found: dict[str, str] = {}
@@ -110,23 +139,23 @@ def flatten_settings(settings: Mapping[str, Any]) -> dict[str, str]:
 
 
 @contextmanager
-def lock_run_dir(folder: Path) -> Iterator[None]:
-    """Keep ``folder`` (made where it is missing) for this process, for the time of the context.
+def lock_run_dir(run_dir: Path) -> Iterator[None]:
+    """Lock a run directory for this process; the directory is created if it is missing.
 
     Raises:
-        LockedError: another process has it.
+        LockedError: If another process holds the lock.
     """
-    folder.mkdir(parents=True, exist_ok=True)
-    with (folder / LOCK_FILE).open("a+") as file:
+    run_dir.mkdir(parents=True, exist_ok=True)
+    with (run_dir / LOCK_FILE).open("a+") as file:
         for _ in range(_ATTEMPTS):
             if _lock(file, fcntl.LOCK_EX):
                 break
-            time.sleep(_PAUSE)
+            time.sleep(_RETRY_INTERVAL_S)
         else:
             file.seek(0)
             owner = file.read().strip() or "another process"
             raise LockedError(
-                f"{folder} is being written by {owner}; wait for it, or train under another --name"
+                f"{run_dir} is being written by {owner}; wait for it, or choose another --name"
             )
         file.truncate(0)
         now = time.strftime("%Y-%m-%d %H:%M:%S %Z")
@@ -135,17 +164,17 @@ def lock_run_dir(folder: Path) -> Iterator[None]:
         yield
 
 
-def is_locked(folder: Path) -> bool:
-    """Whether a process writes into ``folder`` now."""
+def is_locked(run_dir: Path) -> bool:
+    """Return whether a process is writing into the directory."""
     try:
-        with (folder / LOCK_FILE).open() as file:
+        with (run_dir / LOCK_FILE).open() as file:
             return not _lock(file, fcntl.LOCK_SH)
     except OSError:
         return False
 
 
 def _lock(file: IO[str], kind: int) -> bool:
-    """Take the lock until the file is closed; False where another process has it."""
+    """Lock an open file until it is closed; return False if another process holds the lock."""
     with suppress(BlockingIOError):
         fcntl.flock(file, kind | fcntl.LOCK_NB)
         return True
@@ -153,9 +182,11 @@ def _lock(file: IO[str], kind: int) -> bool:
 
 
 def read_progress(path: Path) -> list[dict[str, float]]:
-    """The rows of a ``progress.csv``, NaN where a number is missing; none if there is no file.
+    """Return the rows of a ``progress.csv``.
 
-    A last line that has no end is left out: it is being written, or its writer was killed.
+    Missing numbers are NaN; a missing file has no rows.
+
+    An unfinished last line is skipped: it is being written, or its process was killed.
     """
     progress = ProgressTable(path)
     progress.refresh()
@@ -164,10 +195,10 @@ def read_progress(path: Path) -> list[dict[str, float]]:
 
 
 class ProgressTable:
-    """The columns of a ``progress.csv``, as far as it was written at the last `look`.
+    """Columns of a ``progress.csv`` as of the last `refresh`.
 
-    Only what was added is read; a file that was begun anew, as by a run that is resumed, is read
-    from its beginning. What is no number is NaN, as is what a row does not have.
+    `refresh` reads only the added rows. If the file was replaced, for example by a resumed run, it
+    is read from the start. Missing values and text become NaN.
     """
 
     def __init__(self, path: Path) -> None:
@@ -180,51 +211,53 @@ class ProgressTable:
         return len(next(iter(self.columns.values()), ()))
 
     def refresh(self) -> None:
-        """Read on to the last whole line; no file is as good as an empty one."""
+        """Read all complete new lines; a missing file counts as empty."""
         try:
             with self._path.open("rb") as file:
                 status = os.fstat(file.fileno())
-                this = status.st_dev, status.st_ino
-                if this != self._file or status.st_size < self._read:
-                    self.columns, self._file, self._read = {}, this, 0
+                identity = status.st_dev, status.st_ino
+                if identity != self._file or status.st_size < self._read:
+                    self.columns, self._file, self._read = {}, identity, 0
                 file.seek(self._read)
                 new = file.read()
         except FileNotFoundError:
             self.columns, self._file, self._read = {}, None, 0
             return
-        whole = new[: new.rfind(b"\n") + 1]
-        self._read += len(whole)
-        rows = csv.reader(io.StringIO(whole.decode("utf-8", "replace"), newline=""))
+        complete = new[: new.rfind(b"\n") + 1]
+        self._read += len(complete)
+        rows = csv.reader(io.StringIO(complete.decode("utf-8", "replace"), newline=""))
         for row in rows:
             if not self.columns:
                 self.columns = {name: array("d") for name in row}
                 continue
-            for place, column in enumerate(self.columns.values()):
-                column.append(_number(row[place]) if place < len(row) else math.nan)
+            for index, column in enumerate(self.columns.values()):
+                column.append(_number(row[index]) if index < len(row) else math.nan)
 
     def column(self, name: str) -> Sequence[float]:
-        """The numbers of one column, in each row; none where the run has no such column."""
+        """Return the values of a column, or an empty sequence if the run has no such column."""
         return self.columns.get(name, ())
 
     def last(self, name: str) -> float:
-        """The last number of a column that is not missing, or NaN."""
-        return next((one for one in reversed(self.column(name)) if not math.isnan(one)), math.nan)
+        """Return the last value of a column that is not missing, or NaN."""
+        return next(
+            (value for value in reversed(self.column(name)) if not math.isnan(value)), math.nan
+        )
 
 
 def smooth(values: Sequence[float], span: int) -> list[float]:
-    """Running mean over about ``span`` values, as many before as after, without missing ones (NaN).
+    """Return centered running means over about ``span`` values, skipping missing values (NaN).
 
-    Towards both ends fewer are taken, so that the curve begins and ends where the values do and
-    neither lags behind them nor looks ahead.
+    The window is symmetric and shrinks towards both ends. The curve therefore starts and ends at
+    the first and last values.
 
     >>> smooth([1.0, 3.0, float("nan"), 5.0, 9.0], 3)
     [1.0, 2.0, 4.0, 7.0, 9.0]
     """
     means = []
-    for place in range(len(values)):
-        reach = min(span // 2, place, len(values) - 1 - place)
-        around = values[place - reach : place + reach + 1]
-        window = [value for value in around if not math.isnan(value)]
+    for index in range(len(values)):
+        radius = min(span // 2, index, len(values) - 1 - index)
+        neighbors = values[index - radius : index + radius + 1]
+        window = [value for value in neighbors if not math.isnan(value)]
         means.append(sum(window) / len(window) if window else math.nan)
     return means
 
@@ -236,46 +269,58 @@ def _number(text: str) -> float:
         return math.nan
 
 
-def game_path(folder: Path, iteration: int) -> Path:
-    """The game of an iteration in a run's folder of games."""
-    return folder / f"iteration-{iteration:06d}.jsonl.gz"
+def game_path(games_dir: Path, iteration: int) -> Path:
+    """Return the path of an iteration's recorded game."""
+    return games_dir / f"iteration-{iteration:06d}.jsonl.gz"
 
 
-def recorded_games(folder: Path) -> dict[int, Path]:
-    """The games in a run's folder of games by iteration, the first one first."""
+def recorded_games(games_dir: Path) -> dict[int, Path]:
+    """Return the recorded games in a directory by iteration, in ascending order."""
     found = {}
-    for path in folder.glob("iteration-*.jsonl.gz"):
+    for path in games_dir.glob("iteration-*.jsonl.gz"):
         if number := re.fullmatch(r"iteration-(\d+)\.jsonl\.gz", path.name):
             found[int(number[1])] = path
     return dict(sorted(found.items()))
 
 
 class GameRecorder:
-    """Records games into ``folder`` within their `SHARE` of the time.
+    """Records games of a run, using at most `_RECORDING_TIME_FRACTION` of its time.
 
-    Those after iteration ``resumed_at`` are deleted first: no checkpoint has what they show.
+    Args:
+        games_dir: Directory of the recorded games.
+        record: Function that records a game, or None to record nothing.
+        resumed_at: Iteration of the checkpoint that the run resumes from; later games are deleted.
     """
 
-    def __init__(self, folder: Path, record: RecordGame | None, resumed_at: int) -> None:
-        self._folder, self._record = folder, record
-        self._spent = self._film_at = 0.0
-        for iteration, path in recorded_games(folder).items():
+    def __init__(self, games_dir: Path, record: RecordGame | None, resumed_at: int) -> None:
+        self._games_dir, self._record = games_dir, record
+        self._spent = self._animation_at = 0.0
+        for iteration, path in recorded_games(games_dir).items():
             if iteration > resumed_at:
                 path.unlink()
 
     def add(
-        self, algorithm: Any, iteration: int, seconds: float, *, last: bool = False
+        self, algorithm: Any, iteration: int, train_seconds: float, *, last: bool = False
     ) -> bytes | None:
-        """Play a game after ``seconds`` of training, if there is time or it is the ``last``.
+        """Record a game if the time budget permits it or if it is the last one.
 
-        Returns a film of it now and then.
+        Args:
+            algorithm: The algorithm that plays.
+            iteration: Current iteration.
+            train_seconds: Training time of the run, in seconds.
+            last: Whether the run ends.
+
+        Returns:
+            An animation of the game as GIF bytes, or None if none is due.
         """
-        if self._record is None or (self._spent > _RECORDING_TIME_FRACTION * seconds and not last):
+        if self._record is None or (
+            self._spent > _RECORDING_TIME_FRACTION * train_seconds and not last
+        ):
             return None
-        began = time.monotonic()
-        filmed = last or seconds >= _ANIMATION_SPACING * self._film_at
-        film = self._record(algorithm, game_path(self._folder, iteration), filmed)
-        if film is not None:
-            self._film_at = seconds
-        self._spent += time.monotonic() - began
-        return film
+        started = time.monotonic()
+        animate = last or train_seconds >= _ANIMATION_SPACING * self._animation_at
+        animation = self._record(algorithm, game_path(self._games_dir, iteration), animate)
+        if animation is not None:
+            self._animation_at = train_seconds
+        self._spent += time.monotonic() - started
+        return animation

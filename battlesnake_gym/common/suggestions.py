@@ -1,4 +1,4 @@
-"""The message about an unknown name: it suggests the nearest known one."""
+"""Error messages about unknown names, with the most similar known name."""
 
 from __future__ import annotations
 
@@ -6,23 +6,26 @@ import difflib
 from collections.abc import Iterable
 
 _MAX_LIST_CHARS = 90
-"""Characters of names that an error lists; for more it names the command that lists them."""
+"""Maximum length of a list of names in an error message, in characters."""
 
 
 def unknown_name_message(kind: str, name: object, known: Iterable[str], listed_by: str = "") -> str:
-    """The error for an unknown ``name``, in one line.
+    """Return a one-line error message about an unknown name.
 
-    ``kind`` is what it should name; ``listed_by`` is the command that lists all of them, where
-    there is one.
+    Args:
+        kind: Kind of thing that the name should denote.
+        name: The unknown name.
+        known: All known names.
+        listed_by: Command that lists the known names, or "".
 
-    >>> unknown("ruleset", "standrad", ["standard", "royale", "solo"])
-    "unknown ruleset 'standrad'; did you mean standard? There are standard, royale, solo"
+    >>> unknown_name_message("ruleset", "standrad", ["standard", "royale", "solo"])
+    "unknown ruleset 'standrad'; did you mean standard? Choose one of standard, royale, solo"
     """
     known = list(known)
     text = str(name)
     shown = repr(text if len(text) <= 40 else f"{text[:39]}…")
     close = nearest(text, known)
-    hint = f"did you mean {close}? There are" if close else "choose one of"
+    hint = f"did you mean {close}? Choose one of" if close else "choose one of"
     names = ", ".join(known)
     if len(names) > _MAX_LIST_CHARS and listed_by:
         rest = f"`{listed_by}` lists them"
@@ -35,19 +38,21 @@ def unknown_name_message(kind: str, name: object, known: Iterable[str], listed_b
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """The known name most like ``name``, "" where none is like it.
+    """Return the known name that is most similar to ``name``, or "".
 
-    A name that begins with ``name``, or ends with it after a dot or a dash, is like it too.
+    Names that start with ``name``, or end with it after a dot or dash, count as similar.
 
     >>> nearest("gmaes", ["games", "seed"]), nearest("lr", ["training.lr"]), nearest("x", ["games"])
     ('games', 'training.lr', '')
     """
     known = list(known)
     wanted = name.lower().replace("_", "-")
-    ends = {other: other.lower().replace("_", "-") for other in known}
-    for other, plain in ends.items():
-        if wanted and (plain == wanted or plain.endswith((f".{wanted}", f"-{wanted}"))):
+    normalized = {other: other.lower().replace("_", "-") for other in known}
+    for other, form in normalized.items():
+        if wanted and (form == wanted or form.endswith((f".{wanted}", f"-{wanted}"))):
             return other
-    close = difflib.get_close_matches(wanted, ends.values(), n=1, cutoff=0.6)
-    found = close or [plain for plain in ends.values() if wanted[2:] and plain.startswith(wanted)]
-    return next((other for other, plain in ends.items() if found and plain == found[0]), "")
+    close = difflib.get_close_matches(wanted, normalized.values(), n=1, cutoff=0.6)
+    found = close or [
+        form for form in normalized.values() if wanted[2:] and form.startswith(wanted)
+    ]
+    return next((other for other, form in normalized.items() if found and form == found[0]), "")
