@@ -1,14 +1,14 @@
-"""Battlesnake: the exact game, as boards and as environments for learning.
+"""Battlesnake: the exact game, as boards and as reinforcement learning environments.
 
-``gymnasium.make("battlesnake_gym:Battlesnake-v0")`` plays one learner against named snakes,
-`parallel_env` all snakes of a game (PettingZoo), `VectorBattlesnake` thousands of games at once;
-a `Board` is one position to look at and play with. Names are loaded when first used.
+``gymnasium.make("battlesnake_gym:Battlesnake-v0")`` creates an environment in which one learner
+plays against built-in snakes. `parallel_env` controls all snakes of a game (PettingZoo),
+`VectorBattlesnake` runs thousands of games at once, and a `Board` is one position to inspect and
+play. Names are imported when they are first used.
 """
 
 from __future__ import annotations
 
 import importlib
-import pkgutil
 from typing import TYPE_CHECKING, Any
 
 import gymnasium
@@ -21,9 +21,6 @@ if TYPE_CHECKING:
     from battlesnake_gym.env.vector_env import SelfPlayVectorEnv as SelfPlayVectorEnv
     from battlesnake_gym.rules import Game as Game
     from battlesnake_gym.rules import Settings as Settings
-
-# A SageMaker job brings these sources along, and its image the compiled part of an installation.
-__path__ = pkgutil.extend_path(__path__, __name__)
 
 __all__ = [
     "BattlesnakeEnv",

@@ -1,56 +1,56 @@
-"""What a training script imports, or a word on what to do where it is not there.
+"""Imports of a training script, with an explanation if one fails.
 
-It needs nothing but Python, and not the newest, so that it can speak in the wrong image.
+This module needs only the standard library and runs on older Python versions, so that it can report
+the failure in an unsuitable image.
 """
 
 import os
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 
-_OURS = ("sagemaker_rl", "battlesnake_gym", "battlesnake_heuristics", "battlesnake_rl")
-"""What a job brings along beside the script."""
+_PACKAGES = ("sagemaker_rl", "battlesnake_gym", "battlesnake_heuristics", "battlesnake_rl")
+"""Packages that SageMaker copies next to the script."""
 
 
 @contextmanager
 def explained() -> "Iterator[None]":
-    """Within, a failed import ends the process, with what to do about it as the job's failure."""
+    """End the process if an import in the block fails, and report the remedy as FailureReason."""
     try:
-        # In a job, this finds what was copied beside the script.
-        with suppress(ModuleNotFoundError):
-            import sagemaker_rl  # noqa: F401
-        # First of the rest, because it is what notices an old Python.
+        # First, because it rejects an old Python and finds the folders next to the script.
         import sagemaker_rl  # noqa: F401
 
         yield
     except ImportError as error:
-        _report(_what_to_do(error))
+        _report(_explanation(error))
         sys.exit(1)
 
 
-def _what_to_do(error: ImportError) -> str:
+def _explanation(error: ImportError) -> str:
+    """Return the error with its remedy."""
     if error.name is None:
-        return str(error)  # a complaint of our own
-    if error.name.partition(".")[0] in _OURS:
+        return str(error)  # raised by this project, with its remedy
+    if error.name.partition(".")[0] in _PACKAGES:
         remedy = (
-            "a job needs our packages beside its script: give the estimator "
+            "a job needs this project's packages next to its script: give the estimator "
             "**sagemaker_rl.job.source_files.copy_sources(source_dir='rllib_src', "
             "dependencies=['rllib_common/sagemaker_rl', 'battlesnake_gym', 'heuristics'])"
         )
     else:
         remedy = (
             "give the estimator the image_uri of an image built from deployment/training/"
-            "Dockerfile, or let SageMaker install requirements.txt, which must lie in source_dir; "
-            "on a machine of your own: pip install -c constraints.txt -e '.[rllib]'"
+            "Dockerfile, or have SageMaker install requirements.txt, which must be in source_dir; "
+            "on your own machine: pip install -c constraints.txt -e '.[rllib]'"
         )
     return f"{error} ({sys.executable}): {remedy}"
 
 
 def _report(reason: str) -> None:
+    """Write the reason to stderr and, in a job, to the file of its FailureReason."""
     sys.stderr.write(f"{reason}\n")
     if "SM_MODEL_DIR" in os.environ:
-        # Where SageMaker looks for the FailureReason; sagemaker_rl may be what is missing.
+        # `sagemaker_rl.job.job_environment` may be missing.
         file = Path(os.environ.get("SAGEMAKER_BASE_DIR", "/opt/ml")) / "output" / "failure"
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(reason)

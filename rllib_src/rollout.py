@@ -1,4 +1,4 @@
-"""Let a trained agent play Procgen; see ``--help``, or ``docs/procgen.md``."""
+"""Run a trained Procgen agent; see ``--help`` or ``docs/procgen.md``."""
 
 from battlesnake_rl.commands.procgen_rollout_command import main
 

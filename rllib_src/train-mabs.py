@@ -1,4 +1,4 @@
-"""Train a snake; see ``--help``, or ``docs/training.md``."""
+"""Train a Battlesnake policy; see ``--help`` or ``docs/training.md``."""
 
 from imports import explained
 

@@ -50,8 +50,10 @@ def load(name: str, cost: str) -> ModuleType | None:
         return sys.modules[name]
     package, _, leaf = name.rpartition(".")
     folders = [Path(folder) for folder in sys.modules[package].__path__]
+    # A SageMaker job has copies of the sources, and the compiled modules only in its image.
+    installed = [Path(folder, *package.split(".")) for folder in sys.path]
     reasons = []
-    for folder in folders:
+    for folder in dict.fromkeys([*folders, *installed]):
         found = _find(name, folder)
         if found is None:
             continue

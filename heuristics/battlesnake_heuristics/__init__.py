@@ -1,10 +1,5 @@
 """Snakes that think without learning, and the rules that they are made of."""
 
-import pkgutil
-
-# A SageMaker job brings these sources along, and its image the compiled part of an installation.
-__path__ = pkgutil.extend_path(__path__, __name__)
-
 from battlesnake_heuristics import builtin_snakes
 from battlesnake_heuristics.rule_based.filters import FILTERS, SAFE
 from battlesnake_heuristics.rule_based.pipeline import (

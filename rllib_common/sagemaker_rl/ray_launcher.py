@@ -38,6 +38,7 @@ from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
 from battlesnake_gym.common import run_dir
 from battlesnake_gym.common.command_line import Parser, positive
 from battlesnake_gym.common.run_dir import DONE, STOPPED
+from sagemaker_rl import process_environment
 from sagemaker_rl.cluster.membership import (
     ClusterHyperparameters,
     DiscoveryError,
@@ -66,6 +67,7 @@ from sagemaker_rl.job.job_environment import (
 from sagemaker_rl.job.resources import check_cpus, check_cuda_driver, check_gpus, max_env_runners
 from sagemaker_rl.job.stop_signals import PendingSignals, deferred_stop_signals
 from sagemaker_rl.job.utilization import Utilization
+from sagemaker_rl.process_environment import limit_torch_threads
 from sagemaker_rl.runs import checkpoints
 from sagemaker_rl.runs.checkpoints import CheckpointError
 from sagemaker_rl.runs.training_run import CPU_MINUTES, CSV_COLUMNS, MAIN_CURVES, TrainingRun
@@ -287,7 +289,10 @@ class SageMakerRayLauncher:
         checkpoint and exporting it; the same command resumes. In a cluster every instance calls
         this; all but the master only lend their processors, and end as the master does.
         """
-        # RLlib warns at length about choices that are ours.
+        # A script without a train command of its own has imported torch by now.
+        limit_torch_threads()
+        process_environment.set_defaults()
+        # RLlib warns at length about this project's choices.
         for name in ("ray", "ray.rllib"):
             logging.getLogger(name).setLevel(logging.ERROR)
         if signal.getsignal(signal.SIGTERM) is signal.SIG_IGN:

@@ -26,6 +26,7 @@ from ray._raylet import Config  # type: ignore[attr-defined]  # it is compiled
 
 from sagemaker_rl.cluster.rendezvous import ClusterError
 from sagemaker_rl.job.job_environment import log_line
+from sagemaker_rl.process_environment import actor_variables
 
 _START_ATTEMPTS = 3
 """Of starts that failed: one that is only slow is waited for."""
@@ -160,12 +161,17 @@ def _cpu_seconds(number: int) -> float:
     return seconds
 
 
-def connect(address: str, **options: Any) -> None:
+def connect(address: str, runtime_env: dict[str, Any] | None = None, **options: Any) -> None:
     """`ray.init`, but SIGTERM stays ours: Ray's handler ends the process without a checkpoint."""
     ours, set_handler = signal.getsignal(signal.SIGTERM), utils.set_sigterm_handler
     utils.set_sigterm_handler = lambda handler: None
     try:
-        ray.init(address=address, logging_level=logging.ERROR, **options)
+        ray.init(
+            address=address,
+            logging_level=logging.ERROR,
+            runtime_env={"env_vars": actor_variables(), **(runtime_env or {})},
+            **options,
+        )
     finally:
         utils.set_sigterm_handler = set_handler
         if threading.current_thread() is threading.main_thread():

@@ -5,23 +5,28 @@ from __future__ import annotations
 import os
 import warnings
 
-import torch
-
 from battlesnake_gym.common.command_line import Parser
-from battlesnake_rl.procgen.procgen_launcher import ProcgenLauncher
+from sagemaker_rl import process_environment
 
 _PROG = "battlesnake-gym procgen train"
 
 
 def parser() -> Parser:
-    """The command's options."""
+    """Return the command's parser."""
+    from battlesnake_rl.procgen.procgen_launcher import ProcgenLauncher
+
     return ProcgenLauncher().parser(_PROG)
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Train; the exit status is that of `SageMakerRayLauncher.train_main`."""
-    # RLlib makes one more environment for the test, under the same name.
+    """Train and return the exit status of `SageMakerRayLauncher.train_main`."""
+    process_environment.set_defaults()  # before torch and Ray are imported
+    import torch
+
+    from battlesnake_rl.procgen.procgen_launcher import ProcgenLauncher
+
+    # RLlib creates a second environment under the same name for the test levels.
     warnings.filterwarnings("ignore", message=".*rllib-single-agent-env-v0 already in registry")
-    # The learner in this process works while the runners wait, so that it may use every CPU.
+    # The learner in this process works while the env runners wait, so it can use every CPU.
     torch.set_num_threads(len(os.sched_getaffinity(0)))
     return ProcgenLauncher.train_main(argv, prog=_PROG)

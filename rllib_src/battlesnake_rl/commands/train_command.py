@@ -1,16 +1,21 @@
-"""``battlesnake-gym train`` and ``train-mabs.py``: train a snake."""
+"""``battlesnake-gym train`` and ``train-mabs.py``: train a Battlesnake policy."""
 
 from __future__ import annotations
 
 from battlesnake_gym.common.command_line import Parser
-from battlesnake_rl.mabs.battlesnake_launcher import BattlesnakeLauncher
+from sagemaker_rl import process_environment
 
 
 def parser() -> Parser:
-    """The command's options."""
+    """Return the command's parser."""
+    from battlesnake_rl.mabs.battlesnake_launcher import BattlesnakeLauncher
+
     return BattlesnakeLauncher().parser("battlesnake-gym train")
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Train; the exit status is that of `SageMakerRayLauncher.train_main`."""
+    """Train and return the exit status of `SageMakerRayLauncher.train_main`."""
+    process_environment.set_defaults()  # before torch and Ray are imported
+    from battlesnake_rl.mabs.battlesnake_launcher import BattlesnakeLauncher
+
     return BattlesnakeLauncher.train_main(argv, prog="battlesnake-gym train")
