@@ -1,4 +1,4 @@
-"""``python -m battlesnake_gym`` is the console command ``battlesnake-gym``."""
+"""Entry point of ``python -m battlesnake_gym``, the console command ``battlesnake-gym``."""
 
 import sys
 

@@ -1,1 +1,1 @@
-"""One game as an object, its JSON and text, and what is read off its cells."""
+"""Boards: one game as an object, its JSON and text formats, and sets of cells."""

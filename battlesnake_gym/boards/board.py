@@ -1,4 +1,4 @@
-"""One game as an object: look at it, play it, copy it, draw it, send it.
+"""One game as an object: inspect, play, copy, draw and send it.
 
     >>> from battlesnake_gym.boards.board import Board
     >>> board = Board.from_text('''
@@ -22,7 +22,7 @@
     B: id=b health=99
 
 A `Board` is a `State` of the rules (``turn``, ``width``, ``height``, ``snakes``, ``food``,
-``hazards``) that knows its ``game`` and which snake is ``you``.
+``hazards``) with the ``game`` it belongs to and the id of the snake that is ``you``.
 """
 
 from __future__ import annotations
@@ -43,32 +43,31 @@ from battlesnake_gym.rules.rulesets import wraps
 from battlesnake_gym.rules.state import MOVES, OFFSETS, Game, Point, Snake, State
 
 if TYPE_CHECKING:
-    from typing import Self  # a packed snake plays with Python 3.10, which lacks it
+    from typing import Self  # bundles run on Python 3.10, which lacks Self
 
 __all__ = ["UNKNOWN_SEED", "Board", "BoardError"]
 
 
 @dataclass(slots=True, eq=False, repr=False)
 class Board(State):
-    """One position of one game, as one snake or an onlooker sees it.
+    """One position of one game, from the view of one snake or of a spectator.
 
-    ``game`` holds what stays the same during a game: ruleset, map, settings, seed. ``you_id`` is
-    the id of the snake that is asked to move, or None for an onlooker.
+    A board's future depends only on its moves and on ``game.seed``. A board from a request has no
+    seed (``game.seed`` is `UNKNOWN_SEED`, 0), so its future food and hazards are unknown: `step`
+    then places no food and leaves the hazards unchanged. ``Board.from_api(request, seed=7)`` sets a
+    seed.
 
-    A board's future is decided by its moves and ``game.seed``. A board that came as a request has
-    no seed (``game.seed`` is `UNKNOWN_SEED`, 0). Such a board plays on without chance: `step`
-    places no new food and leaves the hazards as they are, because what will come is unknown.
-    ``Board.from_api(request, seed=7)`` gives it one.
+    Two boards are equal if the same game follows from both. Names, shouts, latencies and
+    customizations do not count, nor does the order of food and hazards. The hash depends on the
+    current position; do not change a board while a set or dictionary contains it.
 
-    Two boards are equal when the same game follows from both: names, shouts, latencies and looks
-    do not count, nor does the order of food and hazards. The hash is that of the present position;
-    do not change a board while a set or dictionary holds it.
+    Attributes:
+        game: Constants of the game: ruleset, map, settings and seed.
+        you_id: Id of the snake that must move, or None for a spectator.
     """
 
     game: Game = field(default_factory=Game)
     you_id: str | None = None
-
-    # --- making -------------------------------------------------------------------------------
 
     @classmethod
     def new(
@@ -79,11 +78,19 @@ class Board(State):
         *,
         game: Game = Game(),  # noqa: B008  (frozen)
     ) -> Self:
-        """Set up a new game as the reference does; the same ``game.seed``, the same start.
+        """Set up a new game like the official engine; equal ``game.seed`` give equal starts.
 
-        ``snakes`` are their ids, or their number (``snake_0``, ``snake_1``, ...). One
-        snake alone plays until it is out. Raises `rules.RulesError` where the map refuses the size
-        or the number of snakes.
+        A game that starts with one snake is a solo game, which lasts until that snake is
+        eliminated.
+
+        Args:
+            width: Width of the board, in cells.
+            height: Height of the board, in cells.
+            snakes: Ids of the snakes, or their number (``snake_0``, ``snake_1``, ...).
+            game: Ruleset, map, settings and seed.
+
+        Raises:
+            rules.RulesError: If the map does not support the board size or the number of snakes.
 
         >>> print(Board.new(7, 7, 2, game=Game(seed=3)))
         seed=3
@@ -104,7 +111,7 @@ class Board(State):
 
     @classmethod
     def from_state(cls, state: State, game: Game, you_id: str | None = None) -> Self:
-        """A new board with a copy of the position of ``state``."""
+        """Return a new board with a copy of the position of ``state``."""
         return cls(
             turn=state.turn,
             width=state.width,
@@ -122,16 +129,25 @@ class Board(State):
         cls,
         request: Mapping[str, Any],
         seed: int = UNKNOWN_SEED,
-        corpses: EliminationTracker | None = None,
+        tracker: EliminationTracker | None = None,
         errors: list[str] | None = None,
     ) -> Self:
         """Read the body of a ``/start``, ``/move`` or ``/end`` request.
 
-        Reading is tolerant: see `boards.board_json`. A snake that the position shows to be out is
-        out; ``corpses`` also knows those whose bodies have not moved since an earlier turn. A board
-        with fewer than two living snakes is taken for a solo game. Raises `BoardError` with the
-        JSON path of what cannot be read. With ``errors``, it is raised only for the board's size
-        and for ``you``; all other errors are added to that list and passed over.
+        Reading is tolerant; see `boards.board_json`. A board with fewer than two living snakes
+        counts as a solo game.
+
+        Args:
+            request: Body of the request.
+            seed: Seed of the game, which requests do not contain.
+            tracker: Earlier turns of the game. It detects eliminated snakes that the engine still
+                lists and whose bodies have not moved. Without one, only the position itself is
+                examined.
+            errors: If a list is passed, errors are appended to it and the affected parts are
+                skipped; only an unreadable board size or ``you`` raises.
+
+        Raises:
+            BoardError: If a field cannot be read; the message contains its JSON path.
 
         >>> snake = {"id": "a", "health": 54, "body": [{"x": 1, "y": 1}, {"x": 1, "y": 0}]}
         >>> request = {"board": {"width": 3, "height": 3, "snakes": [snake]}, "you": snake}
@@ -146,14 +162,15 @@ class Board(State):
         Traceback (most recent call last):
         battlesnake_gym.boards.json_fields.BoardError: board.snakes[0].body[0].x is missing; ...
         """
-        return cls._of(board_json.read(request, seed, corpses, errors))
+        return cls._of(board_json.read(request, seed, tracker, errors))
 
     @classmethod
     def from_text(cls, text: str) -> Self:
-        """Read a picture such as `str` draws; `boards.board_text` describes its alphabet.
+        """Parse a board as drawn by `str`; `boards.board_text` describes the format.
 
-        The seed is unknown unless the text has one, so that a drawn board plays on predictably;
-        a board with one snake is a solo game unless the text says ``solo=False``.
+        The seed is unknown unless the text contains one, so that a drawn board continues
+        deterministically. A board with one snake is a solo game unless the text contains
+        ``solo=False``.
 
         >>> board = Board.from_text("A < . *")
         >>> board.snakes[0].body, board.food
@@ -167,41 +184,47 @@ class Board(State):
         return cls.from_state(state, game, you_id)
 
     def copy(self) -> Self:
-        """An independent copy, made quickly enough for a search."""
+        """Return an independent copy, fast enough for a search."""
         return type(self).from_state(self, self.game, self.you_id)
 
     def without_seed(self) -> Self:
-        """A copy for a player or a search, which cannot know which food will come."""
+        """Return a copy without the seed, for players, which cannot know future food."""
         return type(self).from_state(
             self, dataclasses.replace(self.game, seed=UNKNOWN_SEED), self.you_id
         )
 
-    # --- looking ------------------------------------------------------------------------------
-
     @property
     def living(self) -> list[Snake]:
-        """The snakes that still play, in board order."""
+        """Living snakes, in board order."""
         return [snake for snake in self.snakes if not snake.eliminated_cause]
 
     @property
     def you(self) -> Snake:
-        """The snake that is asked to move; raises `BoardError` for an onlooker's board."""
+        """The snake that must move.
+
+        Raises:
+            BoardError: If the board has no ``you``.
+        """
         if self.you_id is None:
             raise BoardError("this board has no you; set board.you_id to the id of a snake")
         return self.snake(self.you_id)
 
     @property
     def winner(self) -> Snake | None:
-        """The last living snake of a game that is over; None before, after a draw or solo."""
+        """The last living snake of a finished game; None after a draw or in a solo game."""
         living = self.living
         return living[0] if len(living) == 1 and self.is_over() else None
 
     def is_over(self) -> bool:
-        """Whether the game has ended: one living snake left, or none in a solo game."""
+        """Return whether the game has ended: at most one living snake, or none in a solo game."""
         return rules.is_over(self.game, self)
 
     def snake(self, snake_id: str) -> Snake:
-        """The snake called ``snake_id``; raises `BoardError` with the known ids otherwise."""
+        """Return the snake with this id.
+
+        Raises:
+            BoardError: If no snake has this id; the message lists the known ids.
+        """
         for snake in self.snakes:
             if snake.id == snake_id:
                 return snake
@@ -209,8 +232,9 @@ class Board(State):
         raise BoardError(f"no snake has the id {format_value(snake_id)}; the board has {known}")
 
     def target(self, cell: Point, move: str) -> Point:
-        """Where ``move`` leads from ``cell``: over the edge where the ruleset wraps, else maybe
-        off the board.
+        """Return the cell that ``move`` leads to from ``cell``, which may be off the board.
+
+        In rulesets with wrapped edges, moves over an edge lead to the opposite side.
 
         >>> Board.from_text("A .").target((0, 0), "left")
         (-1, 0)
@@ -220,16 +244,19 @@ class Board(State):
         return (x % self.width, y % self.height) if wraps(self.game) else (x, y)
 
     def inside(self, cell: Point) -> bool:
-        """Whether ``cell`` lies on the board."""
+        """Return whether ``cell`` is on the board."""
         return 0 <= cell[0] < self.width and 0 <= cell[1] < self.height
 
     def safe_moves(self, snake_id: str | None = None) -> list[str]:
-        """The moves of a snake (default: ``you``) that are not certain death, in `MOVES` order.
+        """Return the moves of a snake that are not certainly fatal, in `MOVES` order.
 
-        Left out are moves off the board, onto a body cell that will still be taken (a tail moves
-        away unless segments are stacked on it), into starvation, and into hazards that take all
-        health; food in the cell saves from both. All other snakes are assumed to live on. A
-        head-to-head is never certain death. An eliminated snake has no moves.
+        Excluded are moves off the board, onto an occupied body cell (a tail cell becomes free
+        unless segments are stacked on it), to starvation, and into hazards that take all remaining
+        health. Food in the cell prevents the last two. All other snakes are assumed to survive. A
+        head-to-head collision is never certain. An eliminated snake has no moves.
+
+        Args:
+            snake_id: Id of the snake (default: ``you``).
 
         >>> board = Board.from_text('''
         ... turn=9
@@ -253,17 +280,19 @@ class Board(State):
         ]
 
     def _health_after(self, snake: Snake, cell: Point) -> int:
-        """The health of ``snake`` after entering ``cell`` next turn; 0 or less is death."""
+        """Return the health of ``snake`` after it enters ``cell``; 0 or less is fatal."""
         layers = self.hazards.count(cell)
         return rules.health_after(self.game, snake.health, food=cell in self.food, layers=layers)
 
-    # --- playing ------------------------------------------------------------------------------
-
     def step(self, moves: Mapping[str, str]) -> None:
-        """Play one turn, in place: ``moves`` maps the id of every living snake to its move.
+        """Play one turn in place.
 
-        Moves of eliminated snakes are ignored. Raises `BoardError`, before anything changes,
-        for an unknown snake, a missing one or a word that is no move.
+        Args:
+            moves: Move of every living snake by id; moves of eliminated snakes are ignored.
+
+        Raises:
+            BoardError: If a snake is unknown, a living snake has no move, or a move is invalid; the
+                board is then unchanged.
 
         >>> board = Board.from_text("A . . B")
         >>> board.step({"a": "right"})  # doctest: +ELLIPSIS
@@ -277,10 +306,12 @@ class Board(State):
         self.advance(moves)
 
     def advance(self, moves: Mapping[str, str]) -> None:
-        """Play one turn as `step` does, but any word that is no move means straight on.
+        """Play one turn like `step`, with invalid moves replaced by the default move.
 
-        For replaying what snakes have sent; raises `rules.RulesError` where a living snake has no
-        entry.
+        The default move continues straight ahead. Use this method to replay what snakes sent.
+
+        Raises:
+            rules.RulesError: If a living snake has no move.
         """
         known = self.game.seed != UNKNOWN_SEED
         rules.step(self.game if known else _without_randomness(self.game), self, moves)
@@ -290,18 +321,21 @@ class Board(State):
             snake = self.snake(snake_id)
             if move not in OFFSETS and not snake.eliminated_cause:
                 raise BoardError(
-                    f"the move of {snake_id!r} must be one of {', '.join(MOVES)}, got {format_value(move)}"
+                    f"the move of {snake_id!r} must be one of {', '.join(MOVES)}, "
+                    f"got {format_value(move)}"
                 )
         for snake in self.living:
             if snake.id not in moves:
                 raise BoardError(f"{snake.id!r} has no move; give one of {', '.join(MOVES)}")
 
-    # --- writing ------------------------------------------------------------------------------
-
     def to_api(self, you_id: str | None = None) -> dict[str, Any]:
-        """The request body that a snake is sent (default: ``you``; an onlooker's has no ``you``).
+        """Return the body of a request.
 
-        Only living snakes are on the board, as in the official engine's requests.
+        It lists only the living snakes, like the requests of the official engine.
+
+        Args:
+            you_id: Id of the snake that is ``you`` (default: ``self.you_id``; without it, the body
+                has no ``you``).
         """
         name = self.you_id if you_id is None else you_id
         return board_json.write(self.game, self, None if name is None else self.snake(name))
@@ -334,13 +368,15 @@ class Board(State):
         return f"<Board turn {self.turn}, {size}, {len(self.living)} of {len(self.snakes)} alive>"
 
     def _repr_svg_(self) -> str:
-        from battlesnake_gym.draw import drawing  # keeps the picture code out of a snake's start-up
+        from battlesnake_gym.draw import (
+            drawing,
+        )  # imported here to keep drawing code out of a snake's startup
 
         return drawing.svg(self)
 
 
 def _copy_snake(snake: Snake) -> Snake:
-    """A copy of a snake; it shares the customizations, which no rule changes."""
+    """Copy a snake; the copy shares the customizations, which never change."""
     return Snake(
         snake.id,
         snake.body[:],
@@ -357,6 +393,6 @@ def _copy_snake(snake: Snake) -> Snake:
 
 @functools.lru_cache(maxsize=256)
 def _without_randomness(game: Game) -> Game:
-    """``game`` without all that needs its seed: map hooks, and the shrinking of royale."""
+    """Return ``game`` without parts that need the seed: map updates and royale's shrinking."""
     ruleset = "standard" if game.ruleset == "royale" else game.ruleset
     return dataclasses.replace(game, map="", ruleset=ruleset, seed=1)

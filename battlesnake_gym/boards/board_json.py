@@ -1,12 +1,18 @@
-"""The Battlesnake API's JSON: reading and writing the body of ``/start``, ``/move`` and ``/end``.
+"""The Battlesnake API's JSON: the body of ``/start``, ``/move`` and ``/end`` requests.
 
-Engines differ in what they send, so reading is tolerant where nothing is lost: unknown fields are
-ignored, missing ones take the official command line's defaults, null lists are empty, a latency
-may be text or number, eliminated snakes may be listed or not (`boards.elimination_tracker`), ``you`` may be
-missing on the board, the map may be empty and the ruleset unknown (it is then played as standard).
-What would change the position (a cell without ``y``, a text where a number belongs, two snakes with
-one id) is refused with a `BoardError` naming the JSON path, the value and the remedy; or noted and
-passed over, for a snake that must answer whatever it is sent.
+Engines differ in what they send, so reading is tolerant if no information is lost:
+
+* Unknown fields are ignored.
+* Missing fields take the defaults of the official CLI, and null lists count as empty.
+* A latency may be text or a number.
+* Eliminated snakes may be listed or not (see `boards.elimination_tracker`).
+* ``you`` may be missing on the board.
+* The map may be empty.
+* An unknown ruleset is played as standard.
+
+Errors that would change the position (a cell without ``y``, text instead of a number, two snakes
+with the same id) raise a `BoardError` with the JSON path, the value and a remedy. A server, which
+must respond to any request, can collect these errors instead and skip the affected parts.
 """
 
 from __future__ import annotations
@@ -22,16 +28,16 @@ from battlesnake_gym.boards.json_fields import BoardError
 from battlesnake_gym.rules.state import MAX_HEALTH, Game, Point, Settings, Snake, State
 
 MAX_READABLE_BOARD_SIZE = 100
-"""The longest side that is read: enough for any game, and no request can ask for a huge board."""
+"""Maximum width and height of a board that is read; this bounds the memory of a request."""
 
 _MAX_SNAKES_READ = 64
-"""The most snakes that are read where errors are passed over; four times as many as in any game."""
+"""Maximum number of snakes read when errors are collected: four times the maximum of a game."""
 
 _MAX_INT = (1 << 31) - 1
-"""No game has larger numbers; they would overflow the arithmetic."""
+"""Maximum magnitude of numbers; larger ones could overflow the arithmetic."""
 
 UNKNOWN_SEED = 0
-"""``Game.seed`` of a board that came without one, as every request does."""
+"""``Game.seed`` of a board without a known seed; requests never contain it."""
 
 _T = TypeVar("_T")
 
@@ -39,33 +45,42 @@ _T = TypeVar("_T")
 def read(
     request: object,
     seed: int | None = None,
-    corpses: EliminationTracker | None = None,
-    unread: list[str] | None = None,
+    tracker: EliminationTracker | None = None,
+    errors: list[str] | None = None,
 ) -> tuple[Game, State, str | None]:
-    """The game, the position and the id of ``you`` (None where the request has no ``you``).
+    """Read a request.
 
-    ``seed`` is the game's seed where it is known; requests do not carry it. ``corpses`` is what was
-    seen of the game before. With ``unread``, only the board's size and ``you`` must be readable:
-    all other errors are added to it, and defaults played.
+    Args:
+        request: Body of the request.
+        seed: Seed of the game; None if unknown.
+        tracker: Eliminations observed on earlier turns of the game.
+        errors: If a list is passed, errors are appended to it and defaults are used; only the board
+            size and ``you`` must be readable.
+
+    Returns:
+        The game, the position and the id of ``you`` (None if the request has no ``you``).
+
+    Raises:
+        BoardError: If a required field cannot be read.
     """
-    reader = _Reader(unread)
+    reader = _Reader(errors)
     root = json_fields.mapping(request, "")
     board = json_fields.child(root, "board", "")
     if not board:
-        raise BoardError("board is missing; send the whole body of a /move request")
+        raise BoardError("board is missing; send the complete body of a /move request")
     state = State(
         turn=reader.at_least(0, root, "turn", "", 0),
-        width=_side(board, "width"),
-        height=_side(board, "height"),
+        width=_read_size(board, "width"),
+        height=_read_size(board, "height"),
         snakes=[],
         food=reader.points(board, "food", "board"),
         hazards=reader.points(board, "hazards", "board"),
     )
-    if unread is not None:
+    if errors is not None:
         state.food, state.hazards = _on_board(state.food, state), _on_board(state.hazards, state)
     reader.read_snakes(board, state)
     you_id, listed = reader.read_you(root, state)
-    (EliminationTracker() if corpses is None else corpses).update(state, you_id if listed else None)
+    (EliminationTracker() if tracker is None else tracker).update(state, you_id if listed else None)
     solo = sum(snake.alive for snake in state.snakes) < 2
     game = reader.read_game(
         reader.child(root, "game", ""), UNKNOWN_SEED if seed is None else seed, solo
@@ -74,7 +89,7 @@ def read(
 
 
 def write(game: Game, state: State, you: Snake | None) -> dict[str, Any]:
-    """The request body that ``you`` is sent; without ``you`` that key is left out."""
+    """Return the body of a request to ``you``; without ``you``, the key is omitted."""
     body: dict[str, Any] = {
         "game": write_game(game),
         "turn": state.turn,
@@ -92,7 +107,7 @@ def write(game: Game, state: State, you: Snake | None) -> dict[str, Any]:
 
 
 def write_game(game: Game) -> dict[str, Any]:
-    """The ``game`` object of a request, with all keys that the official command line writes."""
+    """Return the ``game`` object of a request, with all keys that the official CLI writes."""
     settings = game.settings
     return {
         "id": game.id,
@@ -121,8 +136,8 @@ def write_game(game: Game) -> dict[str, Any]:
 
 
 def write_snake(snake: Snake) -> dict[str, Any]:
-    """A snake as it is written in ``board.snakes`` and in ``you``."""
-    looks = snake.customizations
+    """Return a snake as written in ``board.snakes`` and ``you``."""
+    customizations = snake.customizations
     return {
         "id": snake.id,
         "name": snake.name,
@@ -133,29 +148,29 @@ def write_snake(snake: Snake) -> dict[str, Any]:
         "length": snake.length,
         "shout": snake.shout,
         "squad": "",
-        "customizations": {key: looks.get(key, "") for key in ("color", "head", "tail")},
+        "customizations": {key: customizations.get(key, "") for key in ("color", "head", "tail")},
     }
 
 
 def read_game(game: Mapping[str, Any], seed: int, solo: bool) -> Game:
-    """The ``game`` object of a request or of the first line of a recorded game."""
+    """Read the ``game`` object of a request or of the first line of a recorded game."""
     return _Reader(None).read_game(game, seed, solo)
 
 
 class _Reader:
-    """Reads the parts of a request: errors are raised, or noted in ``unread`` and passed over."""
+    """Reader of the parts of a request, which raises errors or collects them in ``errors``."""
 
-    def __init__(self, unread: list[str] | None) -> None:
-        self._unread = unread
+    def __init__(self, errors: list[str] | None) -> None:
+        self._errors = errors
 
     def record_error(self, error: BoardError) -> None:
-        """Note ``error``; raise it where every one counts."""
-        if self._unread is None:
+        """Append ``error`` to the list, or raise it if no list was passed."""
+        if self._errors is None:
             raise error
-        self._unread.append(str(error))
+        self._errors.append(str(error))
 
     def attempt(self, read: Callable[[], _T], otherwise: _T) -> _T:
-        """What ``read`` returns, or ``otherwise`` where it fails."""
+        """Return the result of ``read``, or ``otherwise`` if it raises."""
         try:
             return read()
         except BoardError as error:
@@ -169,21 +184,21 @@ class _Reader:
         return self.attempt(lambda: json_fields.string(parent, key, path, ""), "")
 
     def integer(self, parent: Mapping[str, Any], key: str, path: str, default: int) -> int:
-        return self.attempt(lambda: _sane(parent, key, path, default), default)
+        return self.attempt(lambda: _bounded_integer(parent, key, path, default), default)
 
     def at_least(
-        self, least: int, parent: Mapping[str, Any], key: str, path: str, default: int
+        self, minimum: int, parent: Mapping[str, Any], key: str, path: str, default: int
     ) -> int:
         value = self.integer(parent, key, path, default)
-        if value < least:
+        if value < minimum:
             self.record_error(
-                BoardError(f"{json_fields.join(path, key)} must be {least} or more, got {value}")
+                BoardError(f"{json_fields.join(path, key)} must be {minimum} or more, got {value}")
             )
             return default
         return value
 
     def points(self, parent: Mapping[str, Any], key: str, path: str) -> list[Point]:
-        """The cells under ``key``; of an unreadable list those that are readable."""
+        """Return the cells under ``key``; skip unreadable cells of a bad list."""
         try:
             return json_fields.points(parent, key, path)
         except BoardError as error:
@@ -202,21 +217,21 @@ class _Reader:
         path = "game.ruleset.settings"
         settings = self.child(ruleset, "settings", "game.ruleset")
         royale = self.child(settings, "royale", path)
-        usual = Settings()
+        defaults = Settings()
         name = self.text(ruleset, "name", "game.ruleset") or "standard"
         return Game(
             ruleset=name,
             map=self.text(game, "map", "game"),
             settings=Settings(
                 food_spawn_chance=self.integer(
-                    settings, "foodSpawnChance", path, usual.food_spawn_chance
+                    settings, "foodSpawnChance", path, defaults.food_spawn_chance
                 ),
-                minimum_food=self.integer(settings, "minimumFood", path, usual.minimum_food),
+                minimum_food=self.integer(settings, "minimumFood", path, defaults.minimum_food),
                 hazard_damage_per_turn=self.integer(
-                    settings, "hazardDamagePerTurn", path, usual.hazard_damage_per_turn
+                    settings, "hazardDamagePerTurn", path, defaults.hazard_damage_per_turn
                 ),
                 shrink_every_n_turns=self.integer(
-                    royale, "shrinkEveryNTurns", f"{path}.royale", usual.shrink_every_n_turns
+                    royale, "shrinkEveryNTurns", f"{path}.royale", defaults.shrink_every_n_turns
                 ),
             ),
             seed=seed,
@@ -227,13 +242,15 @@ class _Reader:
         )
 
     def read_snakes(self, board: Mapping[str, Any], state: State) -> None:
-        """The snakes of the board."""
+        """Read the snakes on the board."""
         seen: dict[str, int] = {}
         none: Sequence[Any] = ()
         values = self.attempt(lambda: json_fields.items(board, "snakes", "board"), none)
-        if self._unread is not None and len(values) > _MAX_SNAKES_READ:
+        if self._errors is not None and len(values) > _MAX_SNAKES_READ:
             self.record_error(
-                BoardError(f"board.snakes has {len(values)} snakes; {_MAX_SNAKES_READ} are read")
+                BoardError(
+                    f"board.snakes has {len(values)} snakes; the first {_MAX_SNAKES_READ} are read"
+                )
             )
             values = values[:_MAX_SNAKES_READ]
         for i, value in enumerate(values):
@@ -245,7 +262,7 @@ class _Reader:
                 self.record_error(
                     BoardError(
                         f"{path}.id {json_fields.format_value(snake.id)} is also the id of "
-                        f"board.snakes[{seen[snake.id]}]; give every snake an id of its own"
+                        f"board.snakes[{seen[snake.id]}]; give every snake a different id"
                     )
                 )
                 snake.id = path
@@ -253,14 +270,14 @@ class _Reader:
             state.snakes.append(snake)
 
     def read_you(self, root: Mapping[str, Any], state: State) -> tuple[str | None, bool]:
-        """The id of ``you``, and whether the board lists it; where not, it is added."""
+        """Return the id of ``you``, and whether the board lists it; add it if it does not."""
         you = json_fields.child(root, "you", "")
         if not you:
             return None, False
         you_id = json_fields.string(you, "id", "you")
         listed = any(snake.id == you_id for snake in state.snakes)
-        if self._unread is not None:
-            self._read_asked(you, you_id, state)
+        if self._errors is not None:
+            self._read_living_you(you, you_id, state)
             return you_id, True
         if listed:
             return you_id, True
@@ -268,19 +285,19 @@ class _Reader:
         if snake is None:
             return None, False
         if snake.alive:
-            _eliminate_if_bitten(snake, state)
+            _eliminate_if_colliding(snake, state)
         state.snakes.append(snake)
         return you_id, False
 
-    def _read_asked(self, you: Mapping[str, Any], you_id: str, state: State) -> None:
-        """The snake asked for a move lives and is where ``you`` says, whatever the board says."""
+    def _read_living_you(self, you: Mapping[str, Any], you_id: str, state: State) -> None:
+        """Read ``you`` as a living snake, even if the board lists it as eliminated or elsewhere."""
         sent = json_fields.points(you, "body", "you")
         body = _on_board(sent, state)
         if not body:
             raise BoardError("you.body has no cell on the board; list its cells, head first")
         if len(body) < len(sent):
-            self.record_error(BoardError("you.body leaves the board; its other cells are read"))
-        snake = self._read_looks(you, "you", you_id, body)
+            self.record_error(BoardError("you.body has cells off the board; they are ignored"))
+        snake = self._read_attributes(you, "you", you_id, body)
         snake.health = max(1, min(snake.health, MAX_HEALTH))
         for seat, other in enumerate(state.snakes):
             if other.id == you_id:
@@ -289,7 +306,7 @@ class _Reader:
         state.snakes.append(snake)
 
     def _read_snake(self, value: object, path: str, state: State) -> Snake | None:
-        """One snake; None for one that is out and has no body left to show."""
+        """Read a snake; return None for an eliminated snake without a body."""
         if not isinstance(value, Mapping):
             raise BoardError(f"{path} must be a JSON object, got {json_fields.format_value(value)}")
         health = self.integer(value, "health", path, MAX_HEALTH)
@@ -299,7 +316,7 @@ class _Reader:
                 return None
             raise BoardError(f"{path}.body is missing or empty; list its cells, head first")
         snake_id = self.attempt(lambda: json_fields.string(value, "id", path), path)
-        snake = self._read_looks(value, path, snake_id, body)
+        snake = self._read_attributes(value, path, snake_id, body)
         snake.health = min(health, MAX_HEALTH)
         if health <= 0:
             _eliminate(snake, state, "out-of-health")
@@ -307,7 +324,7 @@ class _Reader:
             _eliminate(snake, state, "wall-collision")
         return snake
 
-    def _read_looks(
+    def _read_attributes(
         self, value: Mapping[str, Any], path: str, snake_id: str, body: list[Point]
     ) -> Snake:
         return Snake(
@@ -321,24 +338,25 @@ class _Reader:
         )
 
 
-def _sane(parent: Mapping[str, Any], key: str, path: str, default: int) -> int:
-    """A whole number of at most 32 bits: no game has larger ones, and they would overflow."""
+def _bounded_integer(parent: Mapping[str, Any], key: str, path: str, default: int) -> int:
+    """Return an integer of at most 32 bits."""
     value = json_fields.integer(parent, key, path, default)
     if abs(value) > _MAX_INT:
         raise BoardError(
-            f"{json_fields.join(path, key)} must be smaller, got {json_fields.format_value(value)}"
+            f"{json_fields.join(path, key)} must be between -{_MAX_INT} and {_MAX_INT}, "
+            f"got {json_fields.format_value(value)}"
         )
     return value
 
 
 def _read_latency(value: Mapping[str, Any], path: str) -> str:
-    """Milliseconds as text, however they were sent; unknown is the empty text."""
+    """Return the latency in milliseconds as text; "" if unknown."""
     latency = value.get("latency")
     if latency is None:
         return ""
     if isinstance(latency, bool) or not isinstance(latency, str | int | float):
         raise BoardError(
-            f"{path}.latency must be a text or a number, got {json_fields.format_value(latency)}"
+            f"{path}.latency must be text or a number, got {json_fields.format_value(latency)}"
         )
     if isinstance(latency, str):
         return latency
@@ -346,12 +364,12 @@ def _read_latency(value: Mapping[str, Any], path: str) -> str:
 
 
 def _read_customizations(value: Mapping[str, Any], path: str) -> dict[str, str]:
-    looks = json_fields.child(value, "customizations", path)
-    return {key: text for key, text in looks.items() if isinstance(text, str) and text}
+    customizations = json_fields.child(value, "customizations", path)
+    return {key: text for key, text in customizations.items() if isinstance(text, str) and text}
 
 
-def _eliminate_if_bitten(snake: Snake, state: State) -> None:
-    """An unlisted snake whose head lies on a body, its own or another's, is out."""
+def _eliminate_if_colliding(snake: Snake, state: State) -> None:
+    """Eliminate an unlisted snake whose head is on a body, its own or another one."""
     if snake.head in snake.body[1:] and len(set(snake.body)) > 1:
         _eliminate(snake, state, "snake-self-collision")
         return
@@ -372,11 +390,11 @@ def _on_board(cells: list[Point], state: State) -> list[Point]:
     return [(x, y) for x, y in cells if 0 <= x < state.width and 0 <= y < state.height]
 
 
-def _side(board: Mapping[str, Any], key: str) -> int:
-    side = json_fields.integer(board, key, "board")
-    if not 1 <= side <= MAX_READABLE_BOARD_SIZE:
-        raise BoardError(f"board.{key} must be between 1 and {MAX_READABLE_BOARD_SIZE}, got {side}")
-    return side
+def _read_size(board: Mapping[str, Any], key: str) -> int:
+    size = json_fields.integer(board, key, "board")
+    if not 1 <= size <= MAX_READABLE_BOARD_SIZE:
+        raise BoardError(f"board.{key} must be between 1 and {MAX_READABLE_BOARD_SIZE}, got {size}")
+    return size
 
 
 def _write_points(cells: list[Point]) -> list[dict[str, int]]:

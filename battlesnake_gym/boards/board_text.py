@@ -1,7 +1,7 @@
-"""Boards as text that a person reads and writes: what ``str(board)`` gives and ``from_text`` takes.
+"""Boards as readable text, written by ``str(board)`` and parsed by ``Board.from_text``.
 
-A board is a grid of cells, top row first, with a line of facts above it and a line for each snake
-below it where there is something to say::
+A board is a grid of cells, top row first. A line of attributes may precede it, and a line for each
+snake may follow::
 
     turn=12 ruleset=wrapped
     . . .~.~
@@ -11,25 +11,25 @@ below it where there is something to say::
     A: id=me health=90 length=5 you
     B: id=other
 
-A character says what is on a cell:
+Each cell is one character:
 
 ===========  ==============================================================================
-``.``        nothing
+``.``        empty
 ``*``        food
 ``A``-``Z``  the head of a snake
-``< > ^ v``  a body segment, pointing at the segment before it, on the way to the head
+``< > ^ v``  a body segment, pointing at the next segment towards the head
 ===========  ==============================================================================
 
-A ``~`` right after it is a hazard there, ``2`` to ``9`` a stack of them. Spaces are for the eye.
-A snake is as long as it is drawn, but three segments at least; segments that are not drawn lie
-stacked on its last cell, and ``length=`` gives its true length.
+A ``~`` directly after the character is a hazard; ``2`` to ``9`` is the number of hazard layers.
+Spaces are ignored. A snake has at least three segments: segments that are not drawn are stacked on
+its last cell. ``length=`` sets another length.
 
-The facts above the grid are ``key=value`` pairs: ``turn``, ``ruleset``, ``map``, ``seed``,
-``solo``, ``id``, ``timeout``, ``source`` and the settings by their names in `Settings`. Below the
-grid, ``A:`` begins the facts of the snake A: ``id`` (else its letter in lower case), ``name``,
-``health`` (else 100), ``length``, ``you`` (this one is ``board.you``), ``at=x,y/x,y/...`` (its
-body, for what arrows cannot draw) and, of an eliminated snake, ``cause``, ``by`` and ``on``.
-``food:`` and ``hazards:`` list further cells, ``x,y`` each. Values with spaces are in quotes.
+Attributes above the grid are ``key=value`` pairs: ``turn``, ``ruleset``, ``map``, ``seed``,
+``solo``, ``id``, ``timeout``, ``source`` and the fields of `Settings`. Below the grid, ``A:``
+starts the attributes of snake A: ``id`` (default: its letter in lower case), ``name``, ``health``
+(default: 100), ``length``, ``you`` (marks ``board.you``) and ``at=x,y/x,y/...`` (a body that arrows
+cannot draw). Eliminated snakes also have ``cause``, ``by`` and ``on``. ``food:`` and ``hazards:``
+list further cells as ``x,y``. Quote values that contain spaces.
 """
 
 from __future__ import annotations
@@ -61,16 +61,13 @@ _ARROWS = {"^": "up", "v": "down", "<": "left", ">": "right"}
 _LAYERS = {"": 0, "~": 1, **{str(k): k for k in range(2, 10)}}
 _MARKS = {count: mark for mark, count in _LAYERS.items()}
 _CELL = re.compile(r"\S[~2-9]?")
-_USUAL = Game(seed=UNKNOWN_SEED)
+_DEFAULT_GAME = Game(seed=UNKNOWN_SEED)
 
-_Facts = dict[str, str]
-
-
-# --- writing ------------------------------------------------------------------------------------
+_Attributes = dict[str, str]
 
 
 def write(game: Game, state: State, you_id: str | None) -> str:
-    """The text of a board."""
+    """Return a board as text."""
     picture: dict[Point, str] = {}
     legend = [
         _write_snake(snake, letter(i), game, state, picture, snake.id == you_id)
@@ -82,10 +79,10 @@ def write(game: Game, state: State, you_id: str | None) -> str:
             hidden_food.append(cell)
         else:
             picture[cell] = "*"
-    depths, hidden_hazards = _write_hazards(state)
+    layers, hidden_hazards = _write_hazards(state)
     rows = [
         "".join(
-            f"{picture.get((x, y), '.')}{_MARKS[depths[(x, y)]]:1}" for x in range(state.width)
+            f"{picture.get((x, y), '.')}{_MARKS[layers[(x, y)]]:1}" for x in range(state.width)
         ).rstrip()
         for y in reversed(range(state.height))
     ]
@@ -94,59 +91,59 @@ def write(game: Game, state: State, you_id: str | None) -> str:
         for name, cells in (("food", hidden_food), ("hazards", hidden_hazards))
         if cells
     ]
-    facts = _write_facts(game, state)
-    return "\n".join([*([facts] if facts else []), *rows, *legend, *extra])
+    attributes = _write_attributes(game, state)
+    return "\n".join([*([attributes] if attributes else []), *rows, *legend, *extra])
 
 
 def letter(index: int) -> str:
-    """The letter of the snake at ``index``: A to Z, then accented capitals."""
+    """Return the letter of the snake at ``index``: A to Z, then accented capitals."""
     return chr(ord("A") + index) if index < 26 else chr(0x100 + 2 * (index - 26))
 
 
-def _write_facts(game: Game, state: State) -> str:
-    values = {"turn": state.turn, **_flat(game)}
-    usual = {"turn": 0, **_flat(_USUAL), "solo": len(state.snakes) < 2}
-    return _write_pairs({key: value for key, value in values.items() if value != usual[key]})
+def _write_attributes(game: Game, state: State) -> str:
+    values = {"turn": state.turn, **_game_fields(game)}
+    defaults = {"turn": 0, **_game_fields(_DEFAULT_GAME), "solo": len(state.snakes) < 2}
+    return _write_pairs({key: value for key, value in values.items() if value != defaults[key]})
 
 
-def _flat(game: Game) -> dict[str, object]:
-    """All fields of a game by name, its settings included."""
+def _game_fields(game: Game) -> dict[str, object]:
+    """Return all fields of a game by name, including its settings."""
     values = {**dataclasses.asdict(game), **dataclasses.asdict(game.settings)}
     del values["settings"]
     return values
 
 
-def _write_pairs(facts: dict[str, object]) -> str:
-    return " ".join(f"{key}={shlex.quote(str(value))}" for key, value in facts.items())
+def _write_pairs(attributes: dict[str, object]) -> str:
+    return " ".join(f"{key}={shlex.quote(str(value))}" for key, value in attributes.items())
 
 
 def _write_snake(
     snake: Snake, mark: str, game: Game, state: State, picture: dict[Point, str], you: bool
 ) -> str:
     """Draw a living snake into ``picture`` and return its line of the legend."""
-    facts: dict[str, object] = {"id": snake.id}
+    attributes: dict[str, object] = {"id": snake.id}
     if snake.name not in ("", snake.id):
-        facts["name"] = snake.name
-    facts["health"] = snake.health
+        attributes["name"] = snake.name
+    attributes["health"] = snake.health
     drawn = _draw(snake, mark, game, state) if snake.alive else None
     if drawn is not None and not any(cell in picture for cell in drawn):
         picture.update(drawn)
         if snake.length != max(len(drawn), START_LENGTH):
-            facts["length"] = snake.length
+            attributes["length"] = snake.length
     else:
-        facts["at"] = "/".join(f"{x},{y}" for x, y in snake.body)
+        attributes["at"] = "/".join(f"{x},{y}" for x, y in snake.body)
         if snake.alive and _inside(snake.head, state):
             picture.setdefault(snake.head, mark)
     if not snake.alive:
-        facts["cause"] = snake.eliminated_cause
+        attributes["cause"] = snake.eliminated_cause
         if snake.eliminated_by:
-            facts["by"] = snake.eliminated_by
-        facts["on"] = snake.eliminated_on
-    return f"{mark}: {_write_pairs(facts)}" + (" you" if you else "")
+            attributes["by"] = snake.eliminated_by
+        attributes["on"] = snake.eliminated_on
+    return f"{mark}: {_write_pairs(attributes)}" + (" you" if you else "")
 
 
 def _draw(snake: Snake, mark: str, game: Game, state: State) -> dict[Point, str] | None:
-    """The cells of a snake with their characters; None where arrows cannot show its body."""
+    """Return the characters of a snake by cell, or None if arrows cannot show its body."""
     body = snake.body
     end = len(body)
     while end > 1 and body[end - 1] == body[end - 2]:
@@ -164,41 +161,47 @@ def _draw(snake: Snake, mark: str, game: Game, state: State) -> dict[Point, str]
 
 
 def _write_hazards(state: State) -> tuple[Counter[Point], list[Point]]:
-    """Hazards a cell that the grid can show, and the ones that it cannot."""
-    depths: Counter[Point] = Counter()
+    """Return the hazard layers that the grid can show, and the remaining hazards."""
+    layers: Counter[Point] = Counter()
     hidden = []
     for cell in state.hazards:
-        if _inside(cell, state) and depths[cell] + 1 in _MARKS:
-            depths[cell] += 1
+        if _inside(cell, state) and layers[cell] + 1 in _MARKS:
+            layers[cell] += 1
         else:
             hidden.append(cell)
-    return depths, hidden
+    return layers, hidden
 
 
-# --- reading ------------------------------------------------------------------------------------
-
-_SNAKE_FACTS = ("id", "name", "health", "length", "at", "cause", "by", "on")
+_SNAKE_ATTRIBUTES = ("id", "name", "health", "length", "at", "cause", "by", "on")
 
 
 def read(text: str) -> tuple[Game, State, str | None]:
-    """The game, the position and the id of ``you`` (None where no snake is marked ``you``)."""
-    facts, grid, legend = _sort_lines(text)
+    """Parse a board.
+
+    Returns:
+        The game, the position and the id of ``you`` (None if no snake is marked ``you``).
+
+    Raises:
+        BoardError: If the text cannot be parsed.
+    """
+    attributes, grid, legend = _sort_lines(text)
     width = max(len(words) for words in grid)
     state = State(turn=0, width=width, height=len(grid), snakes=[])
     food, hazards = legend.pop("food", []), legend.pop("hazards", [])
     heads, arrows = _read_cells(grid, state)
     marks = sorted({*heads, *legend})
-    game = _read_facts(facts, state, alone=len(marks) < 2)
+    game = _read_attributes(attributes, state, alone=len(marks) < 2)
     state.food += [_read_point(token, "food") for token in food]
     state.hazards += [_read_point(token, "hazards") for token in hazards]
     you = []
     for mark in marks:
         tokens = legend.get(mark, [])
-        snake_facts = _read_pairs([token for token in tokens if token != "you"], mark)
-        snake = _read_snake(mark, snake_facts, heads, arrows, game, state)
+        snake_attributes = _read_pairs([token for token in tokens if token != "you"], mark)
+        snake = _read_snake(mark, snake_attributes, heads, arrows, game, state)
         if any(snake.id == other.id for other in state.snakes):
             raise BoardError(
-                f"{mark}: id {format_value(snake.id)} is taken; give every snake its own"
+                f"{mark}: id {format_value(snake.id)} is also the id of another snake; "
+                "give every snake a different id"
             )
         state.snakes.append(snake)
         you += [snake.id] if "you" in tokens else []
@@ -206,15 +209,15 @@ def read(text: str) -> tuple[Game, State, str | None]:
         raise BoardError(f"only one snake can be you, got {', '.join(you)}")
     for cell, arrow in arrows.items():
         raise BoardError(
-            f"the segment {arrow!r} at {cell} belongs to no snake; arrows must lead to a capital "
-            "letter, the head"
+            f"the segment {arrow!r} at {cell} does not belong to a snake; arrows must lead to a "
+            "head, a capital letter"
         )
     return game, state, you[0] if you else None
 
 
 def _sort_lines(text: str) -> tuple[list[str], list[list[str]], dict[str, list[str]]]:
-    """The facts above, the cells of the grid by row, the words of each line below by its name."""
-    facts: list[str] = []
+    """Split a text into the attributes above the grid, its rows of cells, and the lines below."""
+    attributes: list[str] = []
     grid: list[list[str]] = []
     legend: dict[str, list[str]] = {}
     for line in textwrap.dedent(text).splitlines():
@@ -224,12 +227,12 @@ def _sort_lines(text: str) -> tuple[list[str], list[list[str]], dict[str, list[s
         if colon and "=" not in name:
             legend[_read_name(name.strip())] = _words(rest)
         elif "=" in line:
-            facts += _words(line)
+            attributes += _words(line)
         else:
             grid.append(_CELL.findall(line))
     if not grid:
         raise BoardError("a board needs at least one row of cells, like '. . A < .'")
-    return facts, grid, legend
+    return attributes, grid, legend
 
 
 def _words(line: str) -> list[str]:
@@ -243,7 +246,7 @@ def _read_name(name: str) -> str:
     if name in ("food", "hazards") or _is_head(name):
         return name
     raise BoardError(
-        f"a line below the grid begins with the letter of a snake, food: or hazards:, got {name!r}"
+        f"a line below the grid must start with a snake's letter, food: or hazards:, got {name!r}"
     )
 
 
@@ -251,44 +254,46 @@ def _is_head(symbol: str) -> bool:
     return len(symbol) == 1 and symbol.isalpha() and symbol.isupper()
 
 
-def _read_pairs(tokens: list[str], place: str) -> _Facts:
-    facts = {}
+def _read_pairs(tokens: list[str], place: str) -> _Attributes:
+    attributes = {}
     for token in tokens:
         key, equals, value = token.partition("=")
         if not equals:
-            raise BoardError(f"{place}: {token!r} is not a fact; write key=value")
-        facts[key] = value
-    return facts
+            raise BoardError(f"{place}: {token!r} is not an attribute; write key=value")
+        attributes[key] = value
+    return attributes
 
 
-def _read_facts(tokens: list[str], state: State, alone: bool) -> Game:
-    """The game (``alone``: one snake at most); the turn goes into ``state``."""
-    facts = _read_pairs(tokens, "facts")
-    state.turn = _read_number(facts.pop("turn", "0"), "turn")
-    usual = _flat(_USUAL)
+def _read_attributes(tokens: list[str], state: State, alone: bool) -> Game:
+    """Return the game (``alone``: at most one snake); the turn is stored in ``state``."""
+    attributes = _read_pairs(tokens, "attributes")
+    state.turn = _read_number(attributes.pop("turn", "0"), "turn")
+    defaults = _game_fields(_DEFAULT_GAME)
     values: dict[str, Any] = {}
-    for key, text in facts.items():
-        if key not in usual:
-            raise BoardError(f"unknown fact {key!r}; choose from turn, {', '.join(usual)}")
-        if isinstance(usual[key], bool):
+    for key, text in attributes.items():
+        if key not in defaults:
+            raise BoardError(
+                f"unknown attribute {key!r}; choose one of turn, {', '.join(defaults)}"
+            )
+        if isinstance(defaults[key], bool):
             values[key] = text == "True"
         else:
-            values[key] = _read_number(text, key) if isinstance(usual[key], int) else text
+            values[key] = _read_number(text, key) if isinstance(defaults[key], int) else text
     values.setdefault("solo", alone)
-    own = {field.name for field in dataclasses.fields(Settings)}
-    settings = Settings(**{key: value for key, value in values.items() if key in own})
-    rest = {key: value for key, value in values.items() if key not in own}
-    return dataclasses.replace(_USUAL, settings=settings, **rest)
+    setting_names = {field.name for field in dataclasses.fields(Settings)}
+    settings = Settings(**{key: value for key, value in values.items() if key in setting_names})
+    rest = {key: value for key, value in values.items() if key not in setting_names}
+    return dataclasses.replace(_DEFAULT_GAME, settings=settings, **rest)
 
 
 def _read_cells(grid: list[list[str]], state: State) -> tuple[dict[str, Point], dict[Point, str]]:
-    """Heads by letter and arrows by cell; food and hazards go into ``state``."""
+    """Return heads by letter and arrows by cell; food and hazards are stored in ``state``."""
     heads: dict[str, Point] = {}
     arrows: dict[Point, str] = {}
     for row, words in enumerate(grid):
         if len(words) != state.width:
             raise BoardError(
-                f"row {row + 1} of the grid has {len(words)} cells, others {state.width}"
+                f"row {row + 1} of the grid has {len(words)} cells, the others have {state.width}"
             )
         for x, word in enumerate(words):
             cell = (x, state.height - 1 - row)
@@ -305,50 +310,52 @@ def _read_cells(grid: list[list[str]], state: State) -> tuple[dict[str, Point], 
             elif symbol != ".":
                 raise BoardError(
                     f"row {row + 1}, cell {x + 1}: {symbol!r} is unknown; use . * A-Z < > ^ v, "
-                    "and after one of them ~ or 2 to 9 for hazards"
+                    "followed by ~ or 2 to 9 for hazards"
                 )
     return heads, arrows
 
 
 def _read_snake(
     mark: str,
-    facts: _Facts,
+    attributes: _Attributes,
     heads: dict[str, Point],
     arrows: dict[Point, str],
     game: Game,
     state: State,
 ) -> Snake:
-    """One snake; the arrows of its body are taken out of ``arrows``."""
-    for key in facts:
-        if key not in _SNAKE_FACTS:
-            raise BoardError(f"{mark}: unknown fact {key!r}; use {', '.join(_SNAKE_FACTS)}, you")
-    if "at" in facts:
-        body = [_read_point(token, f"{mark}: at") for token in facts["at"].split("/")]
+    """Read a snake and remove the arrows of its body from ``arrows``."""
+    for key in attributes:
+        if key not in _SNAKE_ATTRIBUTES:
+            raise BoardError(
+                f"{mark}: unknown attribute {key!r}; use {', '.join(_SNAKE_ATTRIBUTES)}, you"
+            )
+    if "at" in attributes:
+        body = [_read_point(token, f"{mark}: at") for token in attributes["at"].split("/")]
     elif mark in heads:
         body = _follow(heads[mark], arrows, game, state)
-        length = _read_number(facts.get("length", str(max(len(body), START_LENGTH))), "length")
+        length = _read_number(attributes.get("length", str(max(len(body), START_LENGTH))), "length")
         if length < len(body):
             raise BoardError(f"{mark}: length={length} but {len(body)} segments are drawn")
         body += [body[-1]] * (length - len(body))
     else:
         raise BoardError(f"{mark}: the grid has no head {mark}; draw it, or give at=x,y/x,y/...")
-    cause = facts.get("cause", "")
+    cause = attributes.get("cause", "")
     if cause not in CAUSES:
         raise BoardError(f"{mark}: cause={cause} is unknown; use one of {', '.join(CAUSES[1:])}")
-    snake_id = facts.get("id", mark.lower())
+    snake_id = attributes.get("id", mark.lower())
     return Snake(
         id=snake_id,
         body=body,
-        health=_read_number(facts.get("health", str(MAX_HEALTH)), f"{mark}: health"),
+        health=_read_number(attributes.get("health", str(MAX_HEALTH)), f"{mark}: health"),
         eliminated_cause=cause,
-        eliminated_by=facts.get("by", ""),
-        eliminated_on=_read_number(facts.get("on", "0"), f"{mark}: on"),
-        name=facts.get("name", snake_id),
+        eliminated_by=attributes.get("by", ""),
+        eliminated_on=_read_number(attributes.get("on", "0"), f"{mark}: on"),
+        name=attributes.get("name", snake_id),
     )
 
 
 def _follow(head: Point, arrows: dict[Point, str], game: Game, state: State) -> list[Point]:
-    """The body drawn behind ``head``, cell by cell; its arrows are taken out of ``arrows``."""
+    """Return the body behind ``head``, cell by cell, and remove its arrows from ``arrows``."""
     body = [head]
     while True:
         behind = [
@@ -372,11 +379,8 @@ def _read_number(text: str, place: str) -> int:
 def _read_point(text: str, place: str) -> Point:
     x, comma, y = text.partition(",")
     if not comma:
-        raise BoardError(f"{place}: a cell is written x,y, got {format_value(text)}")
+        raise BoardError(f"{place}: a cell must be x,y, got {format_value(text)}")
     return _read_number(x, place), _read_number(y, place)
-
-
-# --- both ---------------------------------------------------------------------------------------
 
 
 def _inside(cell: Point, state: State) -> bool:
@@ -384,7 +388,7 @@ def _inside(cell: Point, state: State) -> bool:
 
 
 def _target(cell: Point, arrow: str, game: Game, state: State) -> Point:
-    """The cell that an arrow points at."""
+    """Return the cell that an arrow points at."""
     dx, dy = OFFSETS[_ARROWS[arrow]]
     x, y = cell[0] + dx, cell[1] + dy
     return (x % state.width, y % state.height) if wraps(game) else (x, y)

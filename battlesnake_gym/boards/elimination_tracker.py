@@ -1,18 +1,21 @@
-"""Which of the snakes that a request lists are out, where the engine does not say.
+"""Detects eliminated snakes in requests of engines that do not mark them.
 
-The official engine lists living snakes only. Other engines list all snakes until the game ends, the
-dead ones with the health and body they died with, and without a flag. Taken for alive, they would
-be walls and rivals that are not there.
+The official engine lists only living snakes. Other engines list all snakes until the end of the
+game, and eliminated snakes keep their last health and body, without a flag. If they counted as
+living, they would be walls and opponents that do not exist.
 
-Two things give them away. The first is the position itself, as the rules read it: a head in another
-body or its own, on the head of a snake as long or longer, off the board, no health left. That holds
-until the snake that killed it has moved on. The second is the turns before: a living snake moves,
-so a body that is the same on a later turn is a corpse.
+Two observations identify them:
 
-On the first turn seen of a game under way (after a restart of the server) there are no turns
-before, and a corpse whose killer has moved on passes for alive until the next turn. Nothing else in
-a request gives it away: health and body are those of its last turn, latency is 0 for all. Where the
-bodies of two rivals overlap, one of them is out, but the position does not show which.
+* The position itself, by the rules: a head in its own or another body, on the head of a snake of
+  equal or greater length, or off the board, or no health. This works until the snake that
+  eliminated it has moved on.
+* Earlier turns: a living snake moves, so a snake with the same body on a later turn is eliminated.
+
+On the first turn seen of a running game (after a server restart), no earlier turns are known. An
+eliminated snake whose opponent has moved on then counts as living until the next turn. No other
+field of a request identifies it: its health and body are those of its last turn, and all latencies
+are 0. If the bodies of two opponents overlap, one of them is eliminated, but the position does not
+show which one.
 """
 
 from __future__ import annotations
@@ -21,51 +24,54 @@ from battlesnake_gym.rules.stages import collision, eliminate
 from battlesnake_gym.rules.state import State
 
 _MAX_COMPARED_SNAKES = 64
-"""Snakes that are compared with each other: four times as many as in any game."""
+"""Maximum number of snakes that are compared: four times the maximum of a game."""
 
 _ASSUMED_CAUSE = "snake-collision"
-"""The cause reported for a death that no position shows: the most frequent one."""
+"""Cause assigned to an elimination that no position shows: the most frequent cause."""
 
 
 _MIN_LOOP_LENGTH = 4
-"""Turns after which a living snake may lie on the same cells as before."""
+"""Minimum number of turns after which a living snake can occupy the same cells again."""
 
 
 class EliminationTracker:
-    """What one snake has seen of one game: enough to tell who is out.
+    """Observations of one game, sufficient to detect eliminated snakes.
 
-    A new one has seen nothing and knows the position alone. Hashes are kept, not ids and bodies, so
-    it stays below 10 kB whatever it is shown.
+    A new tracker has no observations and uses the position alone. It stores hashes instead of ids
+    and bodies, so it uses less than 10 kB for any input.
     """
 
-    __slots__ = ("_out", "_seen", "_turn")
+    __slots__ = ("_eliminated", "_seen", "_turn")
 
     def __init__(self) -> None:
         self._turn = 0
         self._seen: dict[int, tuple[int, int]] = {}
-        self._out: set[int] = set()
+        self._eliminated: set[int] = set()
 
     def update(self, state: State, you_id: str | None) -> None:
-        """Eliminate, in place, the snakes of ``state`` that are out.
+        """Eliminate, in place, the snakes of ``state`` that are detected as eliminated.
 
-        ``you_id`` is the snake asked for a move, so it is alive. A turn older than those seen is
-        of another game; the same turn again adds nothing.
+        A turn older than the observed ones starts a new game; repeating a turn adds nothing.
+
+        Args:
+            state: Current position.
+            you_id: Id of the snake that must move, which is therefore living.
         """
         self._remember(state, you_id)
         for snake in state.snakes:
-            if snake.alive and hash(snake.id) in self._out:
+            if snake.alive and hash(snake.id) in self._eliminated:
                 eliminate(snake, _ASSUMED_CAUSE, state.turn)
         if len(state.snakes) <= _MAX_COMPARED_SNAKES:
             _mark_collisions(state, you_id)
 
     def _remember(self, state: State, you_id: str | None) -> None:
-        """Note where each snake lies, and which have not moved since.
+        """Record the body of each snake and which snakes have not moved.
 
-        A living snake that moves in a circle lies as before, but with less health.
+        A living snake that moves in a loop can have the same body again, but with less health.
         """
         passed = state.turn - self._turn
         if passed < 0:
-            self._seen, self._out = {}, set()
+            self._seen, self._eliminated = {}, set()
         seen = {
             hash(snake.id): (hash(tuple(snake.body)), snake.health)
             for snake in state.snakes[:_MAX_COMPARED_SNAKES]
@@ -78,15 +84,15 @@ class EliminationTracker:
             and body == before[0]
             and (passed < _MIN_LOOP_LENGTH or health == before[1])
         }
-        self._out = unmoved if passed > 0 else unmoved & self._out
+        self._eliminated = unmoved if passed > 0 else unmoved & self._eliminated
         self._turn, self._seen = state.turn, seen
 
 
 def _mark_collisions(state: State, you_id: str | None) -> None:
-    """Eliminate whom the position itself shows to be out.
+    """Eliminate the snakes that the position itself shows as eliminated.
 
-    No living head is in the body of ``you``, nor is the head of ``you`` in a living body: a snake
-    that shares a cell with ``you`` is out.
+    No living head is in the body of ``you``, and the head of ``you`` is in no living body. A snake
+    that shares a cell with ``you`` is therefore eliminated.
     """
     players = [snake for snake in state.snakes if snake.alive]
     yours = {cell for snake in players if snake.id == you_id for cell in snake.body}

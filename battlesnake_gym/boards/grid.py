@@ -1,8 +1,7 @@
-"""Sets of cells as the bits of one integer: flooding a whole board takes microseconds.
+"""Sets of cells as bits of one integer, for flood fills in microseconds.
 
-Cell ``(x, y)`` of a board is bit ``y * width + x``. Set operations are then ``|``, ``&`` and
-``& ~``; counting is ``int.bit_count``; and `Grid.spread` grows a set by one step in all directions
-at once, which makes a flood fill a short loop.
+Cell ``(x, y)`` is bit ``y * width + x``. Set operations are ``|``, ``&`` and ``& ~``, and
+``int.bit_count`` counts cells. `Grid.spread` expands a set by one step in all directions at once.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from battlesnake_gym.rules.state import OFFSETS, Point
 
 @dataclass(frozen=True, slots=True)
 class Grid:
-    """The shape of a board: its size, and whether its edges are joined (the wrapped rulesets)."""
+    """Size of a board, and whether its edges are connected (wrapped rulesets)."""
 
     width: int
     height: int
@@ -32,7 +31,7 @@ class Grid:
         object.__setattr__(self, "east", column << self.width - 1)
 
     def bit(self, cell: Point | None) -> int:
-        """The set of that one cell; empty (0) for None and for cells off the board."""
+        """Return the set with this cell; 0 (empty) for None and for cells off the board."""
         if cell is None:
             return 0
         x, y = cell
@@ -40,14 +39,14 @@ class Grid:
         return 1 << y * self.width + x if inside else 0
 
     def bits(self, cells: Iterable[Point]) -> int:
-        """The set of those cells, without the ones off the board."""
+        """Return the set of these cells, without those off the board."""
         union = 0
         for cell in cells:
             union |= self.bit(cell)
         return union
 
     def spread(self, cells: int) -> int:
-        """All cells one step away from any of ``cells``."""
+        """Return all cells that are one step away from a cell of the set."""
         steps = (
             cells << self.width
             | cells >> self.width
@@ -62,7 +61,7 @@ class Grid:
         return steps & self.everything
 
     def step(self, cell: Point, move: str) -> Point | None:
-        """The cell that ``move`` leads to from ``cell``; None where it leaves the board.
+        """Return the cell that ``move`` leads to from ``cell``, or None if it leaves the board.
 
         >>> Grid(11, 11).step((0, 5), "left"), Grid(11, 11, wrapped=True).step((0, 5), "left")
         (None, (10, 5))
@@ -73,7 +72,7 @@ class Grid:
         return (x, y) if 0 <= x < self.width and 0 <= y < self.height else None
 
     def distance(self, a: Point, b: Point) -> int:
-        """The number of moves from ``a`` to ``b`` on an empty board.
+        """Return the number of moves from ``a`` to ``b`` on an empty board.
 
         >>> Grid(11, 11).distance((0, 0), (10, 3)), Grid(11, 11, True).distance((0, 0), (10, 3))
         (13, 4)
@@ -86,21 +85,32 @@ class Grid:
 
 @lru_cache(maxsize=64)
 def grid(width: int, height: int, wrapped: bool = False) -> Grid:
-    """The one `Grid` of that shape."""
+    """Return the cached `Grid` of this size."""
     return Grid(width, height, wrapped)
 
 
 def first_reached_by_turn(
     grid: Grid, fronts: Sequence[int], lengths: Sequence[int], taken: Callable[[int], int]
 ) -> Iterator[list[int]]:
-    """What snakes that spread at once reach first: for each turn from now, the new cells of each.
+    """Yield, for each future turn, the cells that each snake reaches first.
 
-    ``fronts`` are the cells that each may enter on the coming turn, ``taken(turns)`` those that
-    are still blocked that many turns from now. A cell reached at the same time goes to the longer
-    snake, and to neither if they are equally long.
+    All snakes expand simultaneously. A cell reached on the same turn belongs to the longest snake,
+    or to none if the longest snakes have equal length.
+
+    Args:
+        grid: Size of the board.
+        fronts: Cells that each snake can enter on the next turn.
+        lengths: Length of each snake.
+        taken: Returns the cells that are still blocked the given number of turns from now.
+
+    Yields:
+        The cells that each snake newly reaches on that turn.
 
     >>> row = Grid(6, 1)
-    >>> [list(map(bin, cells)) for cells in claims(row, [0b10, 0b10000], [3, 3], lambda turns: 0)]
+    >>> [
+    ...     list(map(bin, cells))
+    ...     for cells in first_reached_by_turn(row, [0b10, 0b10000], [3, 3], lambda turns: 0)
+    ... ]
     [['0b10', '0b10000'], ['0b101', '0b101000']]
     """
     fronts = list(fronts)

@@ -1,7 +1,7 @@
-"""Reading JSON that others wrote: typed access to fields, with errors that name the place.
+"""Typed access to fields of untrusted JSON; errors contain the JSON path.
 
-Missing and null fields take their default; a field of the wrong kind is an error, because guessing
-there would play a wrong move silently.
+Missing and null fields take their default. A field of the wrong type is an error, because a guess
+could silently lead to a wrong move.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from typing import Any
 from battlesnake_gym.rules.state import Point
 
 MAX_JSON_BYTES = 1 << 16
-"""Bytes of a file of JSON or YAML that says how a snake or a league is; the largest has 4,000."""
+"""Maximum size of a JSON or YAML file that describes a snake or a league, in bytes."""
 
 
 class BoardError(ValueError):
-    """A board, request or text that cannot be read or played; the message says where and why."""
+    """A board, request or text that cannot be read or played; the message gives the reason."""
 
 
 _BOUNDED = reprlib.Repr()
@@ -27,20 +27,24 @@ _BOUNDED.maxlist = _BOUNDED.maxdict = 20
 
 
 def format_value(value: object) -> str:
-    """``value`` as an error message shows it: short, whatever was sent.
+    """Return ``value`` for an error message, limited to 60 characters.
 
-    >>> shown("x" * 1000)[:10], len(shown("x" * 1000))
+    >>> format_value("x" * 1000)[:10], len(format_value("x" * 1000))
     ("'xxxxxxxxx", 60)
-    >>> shown([[[[[[[[1]]]]]]]])
+    >>> format_value([[[[[[[[1]]]]]]]])
     '[[[[[[[...]]]]]]]'
     """
-    # A text is cut before it is quoted, and a list or an object is not followed into its depths.
+    # Text is cut before it is quoted, and lists and objects are only followed to a limited depth.
     text = repr(value[:60]) if isinstance(value, str) else _BOUNDED.repr(value)
     return text if len(text) <= 60 else text[:57] + "..."
 
 
 def parse(data: bytes) -> Any:
-    """What a short file of JSON holds; ``ValueError`` for what is too long, too deep or no JSON."""
+    """Parse a small JSON file.
+
+    Raises:
+        ValueError: If the data is too long, nested too deeply or not JSON.
+    """
     if len(data) > MAX_JSON_BYTES:
         raise BoardError(f"more than {MAX_JSON_BYTES} bytes")
     try:
@@ -50,12 +54,12 @@ def parse(data: bytes) -> Any:
 
 
 def join(path: str, key: str) -> str:
-    """The JSON path of ``key`` below ``path``; the root's path is empty."""
+    """Return the JSON path of ``key`` below ``path``; the path of the root is empty."""
     return f"{path}.{key}" if path else key
 
 
 def mapping(value: object, path: str) -> Mapping[str, Any]:
-    """``value`` as a JSON object; null counts as empty."""
+    """Return ``value`` as a JSON object; null counts as empty."""
     if value is None:
         return {}
     if not isinstance(value, Mapping):
@@ -64,12 +68,12 @@ def mapping(value: object, path: str) -> Mapping[str, Any]:
 
 
 def child(parent: Mapping[str, Any], key: str, path: str) -> Mapping[str, Any]:
-    """The object under ``key``, empty where missing."""
+    """Return the object under ``key``; empty if it is missing."""
     return mapping(parent.get(key), join(path, key))
 
 
 def items(parent: Mapping[str, Any], key: str, path: str) -> Sequence[Any]:
-    """The list under ``key``, empty where missing or null."""
+    """Return the list under ``key``; empty if it is missing or null."""
     value = parent.get(key)
     if value is None:
         return ()
@@ -79,7 +83,7 @@ def items(parent: Mapping[str, Any], key: str, path: str) -> Sequence[Any]:
 
 
 def integer(parent: Mapping[str, Any], key: str, path: str, default: int | None = None) -> int:
-    """The whole number under ``key``; without a default it must be there.
+    """Return the integer under ``key``; it is required if there is no default.
 
     >>> integer({"turn": 3}, "turn", "")
     3
@@ -100,19 +104,19 @@ def integer(parent: Mapping[str, Any], key: str, path: str, default: int | None 
 
 
 def string(parent: Mapping[str, Any], key: str, path: str, default: str | None = None) -> str:
-    """The text under ``key``; without a default it must be there and not be empty."""
+    """Return the text under ``key``; without a default, it is required and must not be empty."""
     value = parent.get(key)
     if value is None and default is not None:
         return default
     if not isinstance(value, str) or (default is None and not value):
         got = "nothing" if value is None else format_value(value)
-        raise BoardError(f"{join(path, key)} must be a text, got {got}")
+        raise BoardError(f"{join(path, key)} must be text, got {got}")
     return value
 
 
 def point(value: object, path: str) -> Point:
-    """A cell ``{"x": ..., "y": ...}``."""
-    if type(value) is dict:  # cells are most of a request, and nearly all of them are in order
+    """Return a cell ``{"x": ..., "y": ...}``."""
+    if type(value) is dict:  # fast path: a request consists mostly of valid cells
         x, y = value.get("x"), value.get("y")
         if type(x) is int and type(y) is int:
             return x, y
@@ -124,15 +128,17 @@ def point(value: object, path: str) -> Point:
 
 
 def points(parent: Mapping[str, Any], key: str, path: str) -> list[Point]:
-    """The cells under ``key``, none where missing."""
+    """Return the cells under ``key``; empty if it is missing."""
     place = join(path, key)
     return [point(cell, f"{place}[{i}]") for i, cell in enumerate(items(parent, key, path))]
 
 
-def sanitize_text(text: str, longest: int) -> str:
-    """What can be shown of a stranger's text: no controls, no lone surrogates, not too long.
+def sanitize_text(text: str, max_chars: int) -> str:
+    r"""Return printable text of at most ``max_chars`` characters.
 
-    >>> plain("a\\x1b[31mb\\ud800c", 6)
+    Control characters and lone surrogates are removed.
+
+    >>> sanitize_text("a\x1b[31mb\ud800c", 6)
     'a[31mb'
     """
-    return "".join(character for character in text if character.isprintable())[:longest]
+    return "".join(character for character in text if character.isprintable())[:max_chars]

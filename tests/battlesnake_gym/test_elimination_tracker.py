@@ -73,12 +73,12 @@ def test_a_start_is_no_collision() -> None:
 
 
 def test_a_body_that_does_not_move_is_a_corpse() -> None:
-    corpses, dead = EliminationTracker(), snake("dead", (6, 3), (6, 2), (6, 1))
+    tracker, dead = EliminationTracker(), snake("dead", (6, 3), (6, 2), (6, 1))
     moved = snake("rival", (3, 4), (3, 3), (3, 2), (3, 1))
     through = snake("rival", (6, 2), (5, 2), (4, 2), (3, 2))
 
     def living(turn: int, *others: dict[str, Any]) -> list[str]:
-        return [s.id for s in Board.from_api(request(turn, YOU, *others), corpses=corpses).living]
+        return [s.id for s in Board.from_api(request(turn, YOU, *others), tracker=tracker).living]
 
     assert living(8, RIVAL, dead) == ["you", "rival", "dead"], "nobody can tell yet"
     assert living(8, RIVAL, dead) == ["you", "rival", "dead"], "asked twice about one turn"
@@ -89,10 +89,10 @@ def test_a_body_that_does_not_move_is_a_corpse() -> None:
 
 
 def test_going_round_in_circles_is_living() -> None:
-    corpses = EliminationTracker()
+    tracker = EliminationTracker()
     for turn, health in ((8, 90), (12, 86)):
         circling = snake("circling", (3, 3), (3, 4), (4, 4), (4, 3), health=health)
-        board = Board.from_api(request(turn, YOU, circling), corpses=corpses)
+        board = Board.from_api(request(turn, YOU, circling), tracker=tracker)
         assert len(board.living) == 2
 
 
@@ -125,18 +125,18 @@ def test_whole_games_look_the_same_in_both_forms() -> None:
     for ruleset, seed in itertools.product(RULESETS, (3, 4, 5)):
         dead_before = dead
         for told in told_in_both_forms(ruleset, seed):
-            corpses, restarted, turn = EliminationTracker(), EliminationTracker(), -1
+            tracker, restarted, turn = EliminationTracker(), EliminationTracker(), -1
             for official, listing in told:
-                expected, seen = Board.from_api(official), Board.from_api(listing, corpses=corpses)
+                expected, seen = Board.from_api(official), Board.from_api(listing, tracker=tracker)
                 living = [(s.id, s.body, s.health) for s in expected.living]
                 assert [(s.id, s.body, s.health) for s in seen.living] == living
                 assert len(seen.snakes) == 6
                 dead += len(seen.snakes) - len(seen.living)
                 if 0 <= turn < expected.turn:
-                    second = Board.from_api(listing, corpses=restarted)
+                    second = Board.from_api(listing, tracker=restarted)
                     assert [(s.id, s.body, s.health) for s in second.living] == living
                 restarted, turn = EliminationTracker(), expected.turn
-                first = {s.id for s in Board.from_api(listing, corpses=restarted).living}
+                first = {s.id for s in Board.from_api(listing, tracker=restarted).living}
                 assert official["you"]["id"] in first
                 unseen += len(first - {s.id for s in expected.living})
         assert dead > dead_before + 5

@@ -1,4 +1,4 @@
-"""The live snake behind the web application: its sessions, its thinking, its counters."""
+"""The live snake behind the web application: sessions, move runner, metrics."""
 
 from __future__ import annotations
 
@@ -23,73 +23,86 @@ from battlesnake_server.live.sessions import Key, Sessions
 from battlesnake_server.strategy_loader import is_instant
 
 _MAX_TIMEOUT_MS = 10_000
-"""Milliseconds; no engine waits for longer, and who says so only wants to keep us busy."""
+"""No engine waits longer; a larger timeout would only keep the server busy."""
 
 log = logging.getLogger(__name__)
 
 
 class LiveSnake:
-    """Plays any number of games at once; every public method may be called from any thread.
+    """Plays any number of games concurrently; all public methods are thread-safe.
 
-    ``is_instant`` says whether its strategies answer as soon as they can, in milliseconds. If
-    it ``ponders``, it thinks on while it waits.
+    Args:
+        factory: Builds a strategy per session.
+        ponders: Whether the search continues while the snake waits for the next move.
 
-    Raises ``ValueError`` where it ``ponders`` and does not search.
+    Attributes:
+        is_instant: Whether the strategies move within milliseconds.
+
+    Raises:
+        ValueError: If ``ponders`` is set for a strategy that is not a search.
     """
 
     def __init__(self, factory: Factory, *, ponders: bool = False) -> None:
         self._ponders = ponders
-        one = factory(0)
-        if ponders and not isinstance(one, Search):
+        example = factory(0)
+        if ponders and not isinstance(example, Search):
             raise ValueError(
-                "only a search against the clock can ponder, like champion; leave --ponder "
-                "(BATTLESNAKE_PONDER) out"
+                "only a search with a time budget can ponder, like champion; omit --ponder "
+                "(BATTLESNAKE_PONDER)"
             )
-        self.is_instant = is_instant(one)
+        self.is_instant = is_instant(example)
         self.sessions = Sessions(factory)
-        self.showcase = FeaturedGame(factory)
-        self.metrics = Metrics(games_alive=self.sessions.count_games)
-        self._thinker = MoveRunner(self.metrics, is_instant=self.is_instant, low_priority=True)
+        self.featured_game = FeaturedGame(factory)
+        self.metrics = Metrics(active_games=self.sessions.count_games)
+        self._move_runner = MoveRunner(self.metrics, is_instant=self.is_instant, low_priority=True)
         self._ponderer = Ponderer()
         search.SEARCH_CORES.use(NUM_CORES, AVAILABLE_CORES)
 
     def start(self, key: Key) -> None:
-        """A game begins: build its strategy before the first move asks for it."""
+        """Create the session of a game, so that its strategy is ready for the first move."""
         self.sessions.get(key)
 
     def move(
         self, key: Key, body: Mapping[str, Any], arrived: float, client: ClientState | None = None
     ) -> Decision:
-        """Answer a move that was asked for at ``arrived`` (`time.perf_counter`) by ``client``.
+        """Choose a move.
 
-        Raises `BoardError` where the board's size or ``you`` cannot be read. All else that cannot
-        is ignored: counted, and logged once a game.
+        Fields that cannot be read are ignored, counted, and logged once per game.
+
+        Args:
+            key: Game id and snake id.
+            body: JSON object of the request.
+            arrived: When the request arrived (`time.perf_counter`).
+            client: State of the client; a search stops if the client disconnects.
+
+        Raises:
+            BoardError: If the board's size or ``you`` cannot be read.
         """
         session = self.sessions.get(key)
-        unread: list[str] = []
+        ignored: list[str] = []
         with session.lock:
-            board = Board.from_api(body, corpses=session.eliminations, errors=unread)
-            first = bool(unread) and not session.warned_of_bad_fields
+            board = Board.from_api(body, tracker=session.eliminations, errors=ignored)
+            first = bool(ignored) and not session.warned_of_bad_fields
             session.warned_of_bad_fields |= first
         if board.game.timeout > _MAX_TIMEOUT_MS:
             board.game = replace(board.game, timeout=_MAX_TIMEOUT_MS)
-        self.metrics.unread_fields.inc(len(unread))
+        self.metrics.ignored_fields.inc(len(ignored))
         if first:
-            log.warning("%s: %s, and maybe more; played without", session.name, unread[0])
+            log.warning("%s: %s; this and other unreadable fields are ignored", session.name, ignored[0])
         with self._ponderer.paused():
-            decision = self._thinker.decide(session, board, arrived, client or ClientState())
-        # On a larger board than games have, it is not known how soon a search stops.
+            decision = self._move_runner.decide(session, board, arrived, client or ClientState())
+        # On oversized boards, nobody knows how long a search takes to stop.
         if self._ponders and isinstance(session.strategy, Search) and is_normal_size(board):
             self._ponderer.ponder(session.strategy, board, decision)
-        self.showcase.record(key, board, decision)
+        self.featured_game.record(key, board, decision)
         return decision
 
     def end(self, key: Key, body: Mapping[str, Any]) -> None:
-        """A game is over: forget it, except for what the snake's page shows."""
-        if self.showcase.key == key:
+        """Delete the session of a finished game; the featured game remains for the page."""
+        if self.featured_game.key == key:
             session, last = self.sessions.get(key), None
             with session.lock, contextlib.suppress(BoardError):
-                last = Board.from_api(body, corpses=session.eliminations, errors=[])
-            self.showcase.end(key, last)
+                last = Board.from_api(body, tracker=session.eliminations, errors=[])
+            self.featured_game.end(key, last)
         self.sessions.drop(key)
         self._ponderer.stop()
