@@ -53,7 +53,7 @@ class EnvConfig:
     """How many turns an observation stacks, 1 to 8; None: what ``observation`` says, or 1."""
     rewards: Scheme | Sequence[Scheme] = "survival"
     """A preset's name or weights by event, or a list of such, one for each seat (`rewards.get`)."""
-    action_mask: str = "forbidden"
+    action_mask: str = "fatal"
     """A kind of mask, or several joined with ``+`` (`masks.KINDS`)."""
     max_turns: int | None = None
     """Truncates a game at this turn; None: never."""
@@ -82,22 +82,30 @@ class EnvConfig:
     def observation_encoder(self) -> observations.Observation:
         """The observation, with ``frames``."""
         encoder = observations.get(self.observation)
-        return encoder if self.frame_stack is None else replace(encoder, frames=self.frame_stack)
+        return (
+            encoder if self.frame_stack is None else replace(encoder, frame_stack=self.frame_stack)
+        )
 
     @property
     def start_state(self) -> State | None:
         """The position that all games begin with, if it is given. Raises ``ValueError``."""
         if self.start_positions is None:
             if self.food_positions is not None:
-                raise ValueError("food_at needs starts; give the snakes' first cells too")
+                raise ValueError(
+                    "food_positions needs start_positions; give the snakes' start cells too"
+                )
             return None
         sizes = self.num_snakes, self.width, self.height
         if not all(isinstance(size, int) for size in sizes):
-            raise ValueError("starts needs boards of one size, with as many snakes on each")
+            raise ValueError(
+                "start_positions needs boards of one size, with as many snakes on each"
+            )
         count, width, height = (int(np.max(size)) for size in sizes)
-        heads = _cells("starts", self.start_positions, width, height)
+        heads = _cells("start_positions", self.start_positions, width, height)
         if len(heads) != count:
-            raise ValueError(f"starts has {len(heads)} cells for {count} snakes; give one for each")
+            raise ValueError(
+                f"start_positions has {len(heads)} cells for {count} snakes; give one for each"
+            )
         game = replace(self.game, seed=1)
         state = start(game, width, height, [f"snake_{seat}" for seat in range(count)])
         for snake, head in zip(state.snakes, heads, strict=True):
@@ -105,9 +113,9 @@ class EnvConfig:
         if self.food_positions is None:
             state.food = [cell for cell in state.food if cell not in heads]
         else:
-            state.food = _cells("food_at", self.food_positions, width, height)
+            state.food = _cells("food_positions", self.food_positions, width, height)
             if both := sorted(set(state.food) & set(heads)):
-                raise ValueError(f"food_at has {both[0]}, where a snake begins")
+                raise ValueError(f"food_positions has {both[0]}, where a snake starts")
         return state
 
 

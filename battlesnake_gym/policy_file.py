@@ -17,8 +17,18 @@ from battlesnake_gym.boards.json_fields import format_value, parse
 from battlesnake_gym.common.files import read_bounded, write_atomically
 from battlesnake_gym.rules import MOVES
 
-_FORMAT = 1
-"""The version of the JSON file's form."""
+_FORMAT = 2
+"""Version of the JSON file's format. Format 1 had other names of observations and options."""
+
+_OBSERVATION_NAMES = {"reach": "territory", "centred": "centered"}
+_OPTION_NAMES = {
+    "frames": "frame_stack",
+    "food": "food_rng",
+    "starts": "start_positions",
+    "food_at": "food_positions",
+}
+_MASK_NAMES = {"forbidden": "fatal"}
+_FOOD_RNG_NAMES = {"seeded": "official"}
 
 _MAX_MODEL_BYTES = 256 << 20
 """Bytes of a network; those that are trained here have two million."""
@@ -99,9 +109,10 @@ def _read_metadata(text: bytes, path: Path) -> dict[str, Any]:
         raise PolicyError(f"{path}: not JSON ({error}); export the policy again") from error
     if not isinstance(metadata, dict):
         raise PolicyError(f"{path}: must hold a JSON object; export the policy again")
-    if metadata.get("format") != _FORMAT:
+    version = metadata.get("format")
+    if type(version) is not int or version not in (1, _FORMAT):
         raise PolicyError(
-            f"{path}: format is {format_value(metadata.get('format'))}, this version reads {_FORMAT}; "
+            f"{path}: format is {format_value(version)}, this version reads 1 and {_FORMAT}; "
             "export the policy again"
         )
     if metadata.get("actions") != list(MOVES):
@@ -109,4 +120,64 @@ def _read_metadata(text: bytes, path: Path) -> dict[str, Any]:
             f"{path}: actions must be {list(MOVES)}, got {format_value(metadata.get('actions'))}; "
             "export the policy again"
         )
-    return metadata
+    return _convert_format_1(metadata) if version == 1 else metadata
+
+
+def _convert_format_1(metadata: dict[str, Any]) -> dict[str, Any]:
+    """Convert the metadata of format 1 to the current names."""
+    converted = metadata | {"format": _FORMAT}
+    if "observation" in converted:
+        converted["observation"] = convert_observation(converted["observation"])
+    training = converted.get("training")
+    if isinstance(training, dict) and isinstance(training.get("env_config"), dict):
+        env_config = convert_env_config(training["env_config"])
+        converted["training"] = training | {"env_config": env_config}
+    return converted
+
+
+def convert_observation(observation: Any) -> Any:
+    """Convert an observation stored by version 0.1 to the current names.
+
+    Args:
+        observation: The name or dictionary that was stored; any other value stays as it is.
+
+    Returns:
+        A name or dictionary for `observations.get`.
+    """
+    if isinstance(observation, str):
+        return _OBSERVATION_NAMES.get(observation, observation)
+    if not isinstance(observation, Mapping):
+        return observation
+    converted = _rename_keys(observation)
+    old_name = converted.get("name")
+    if isinstance(old_name, str) and old_name in _OBSERVATION_NAMES:
+        converted["name"] = _OBSERVATION_NAMES[old_name]
+        if isinstance(planes := converted.get("planes"), list):
+            converted["planes"] = [
+                plane.replace("_reach", "_territory") if isinstance(plane, str) else plane
+                for plane in planes
+            ]
+    return converted
+
+
+def convert_env_config(env_config: Mapping[str, Any]) -> dict[str, Any]:
+    """Convert the environment options stored by version 0.1 to the current names and values.
+
+    Args:
+        env_config: The stored options. Options with current names stay as they are.
+
+    Returns:
+        A new dictionary.
+    """
+    converted = _rename_keys(env_config)
+    if "observation" in converted:
+        converted["observation"] = convert_observation(converted["observation"])
+    if isinstance(kind := converted.get("action_mask"), str):
+        converted["action_mask"] = "+".join(_MASK_NAMES.get(name, name) for name in kind.split("+"))
+    if isinstance(food_rng := converted.get("food_rng"), str):
+        converted["food_rng"] = _FOOD_RNG_NAMES.get(food_rng, food_rng)
+    return converted
+
+
+def _rename_keys(options: Mapping[str, Any]) -> dict[str, Any]:
+    return {_OPTION_NAMES.get(name, name): value for name, value in options.items()}

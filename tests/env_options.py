@@ -17,15 +17,15 @@ CASES: list[tuple[str, dict[str, Any]]] = [
     ("ruleset", {"ruleset": "wrapped"}),
     ("map", {"map": "royale"}),
     ("settings", {"settings": {"minimum_food": 5}}),
-    ("observation", {"observation": "reach"}),
-    ("frames", {"frames": 2}),
+    ("observation", {"observation": "territory"}),
+    ("frame_stack", {"frame_stack": 2}),
     ("rewards", {"rewards": {"ate_food": 2.0}}),
     ("action_mask", {"action_mask": "wall"}),
     ("max_turns", {"max_turns": 9}),
-    ("food", {"food": "fast"}),
-    ("food", {"food": "seeded"}),
-    ("starts", {"starts": STARTS}),
-    ("food_at", {"starts": STARTS, "food_at": FOOD_AT}),
+    ("food_rng", {"food_rng": "fast"}),
+    ("food_rng", {"food_rng": "official"}),
+    ("start_positions", {"start_positions": STARTS}),
+    ("food_positions", {"start_positions": STARTS, "food_positions": FOOD_AT}),
 ]
 """The field that is tried, and the options with which it is."""
 
@@ -37,15 +37,15 @@ _IN_GAMES: dict[str, Callable[[VectorBattlesnake], Any]] = {
     "map": lambda games: games.game.map,
     "settings": lambda games: {"minimum_food": games.game.settings.minimum_food},
     "observation": lambda games: games.observation.name,
-    "frames": lambda games: (
+    "frame_stack": lambda games: (
         games.single_observation_space.shape[0] // len(games.observation.planes)
     ),
     "rewards": lambda games: dict(games.rewards.weights),  # type: ignore[union-attr]
     "action_mask": lambda games: games.action_mask_kind,
     "max_turns": lambda games: games.max_turns,
-    "food": lambda games: games.games.food,
-    "starts": lambda games: [list(snake.head) for snake in _first(games).snakes],
-    "food_at": lambda games: [list(cell) for cell in _first(games).food],
+    "food_rng": lambda games: games.games.food_rng,
+    "start_positions": lambda games: [list(snake.head) for snake in _first(games).snakes],
+    "food_positions": lambda games: [list(cell) for cell in _first(games).food],
 }
 
 

@@ -17,7 +17,7 @@ from battlesnake_gym.rules.rulesets import ruleset_name
 NO_MOVE = 4
 """The action of a snake that gave no valid move: it goes straight on."""
 
-FOOD_RNGS = ("fast", "seeded")
+FOOD_RNGS = ("fast", "official")
 """Where the food of a turn comes from."""
 
 _LIMITS = {"width": MAX_SIZE, "height": MAX_SIZE, "num_snakes": MAX_SNAKES}
@@ -52,23 +52,29 @@ class GameArrays:
     facing: NDArray[np.uint8]
 
     def _describe(
-        self, num_games: int, width: Sizes, height: Sizes, num_snakes: Sizes, game: Game, food: str
+        self,
+        num_games: int,
+        width: Sizes,
+        height: Sizes,
+        num_snakes: Sizes,
+        game: Game,
+        food_rng: str,
     ) -> None:
         self.num_games = num_games
         self.game = game
-        self.food = food
+        self.food_rng = food_rng
         self.num_snakes = int(np.max(num_snakes))
         self._largest = int(np.max(width)), int(np.max(height)), self.num_snakes
 
 
 def check_games(
-    num_games: int, width: Sizes, height: Sizes, num_snakes: Sizes, game: Game, food: str
+    num_games: int, width: Sizes, height: Sizes, num_snakes: Sizes, game: Game, food_rng: str
 ) -> tuple[NDArray[np.int32], tuple[Any, ...]]:
     """Check all that games are made from; `game_sizes` and `rule_numbers` of them."""
-    if food not in FOOD_RNGS:
-        raise ValueError(f"food must be one of {', '.join(FOOD_RNGS)}, got {food!r}")
+    if food_rng not in FOOD_RNGS:
+        raise ValueError(f"food_rng must be one of {', '.join(FOOD_RNGS)}, got {food_rng!r}")
     sizes = game_sizes(num_games, width=width, height=height, num_snakes=num_snakes)
-    numbers = rule_numbers(game, food)
+    numbers = rule_numbers(game, food_rng)
     check_starts(game, sizes)
     return sizes, numbers
 
@@ -129,7 +135,7 @@ def comparable(game: Game) -> tuple[Any, ...]:
     return ruleset_name(game.ruleset), game.map, game.settings, game.solo
 
 
-def rule_numbers(game: Game, food: str) -> tuple[Any, ...]:
+def rule_numbers(game: Game, food_rng: str) -> tuple[Any, ...]:
     """What the compiled part needs to know of the game, in its order."""
     ruleset = ruleset_name(game.ruleset)
     settings = game.settings
@@ -147,7 +153,7 @@ def rule_numbers(game: Game, food: str) -> tuple[Any, ...]:
         ruleset.endswith("constrictor"),
         ruleset == "royale",
         game.solo or ruleset == "solo",
-        food == "seeded",
+        food_rng == "official",
         *numbers.values(),
     )
 

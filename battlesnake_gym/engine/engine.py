@@ -101,14 +101,14 @@ class EngineGames(Batch, GameArrays):
         height: Sizes = EnvConfig.height,
         num_snakes: Sizes = EnvConfig.num_snakes,
         game: Game = STANDARD_GAME,
-        food: str = EnvConfig.food_rng,
+        food_rng: str = EnvConfig.food_rng,
     ) -> EngineGames:
         """Check everything, then make the games."""
         sizes, numbers = argument_checks.check_games(
-            num_games, width, height, num_snakes, game, food
+            num_games, width, height, num_snakes, game, food_rng
         )
         games = super().__new__(cls, num_games, sizes, numbers, game.map)
-        games._describe(num_games, width, height, num_snakes, game, food)
+        games._describe(num_games, width, height, num_snakes, game, food_rng)
         games._ids = {}
         games._given = {"width": width, "height": height, "num_snakes": num_snakes}
         for name, view in _views(games, num_games, games.num_snakes).items():
@@ -139,7 +139,7 @@ class EngineGames(Batch, GameArrays):
             "num_games": self.num_games,
             **{name: np.asarray(sizes).tolist() for name, sizes in self._given.items()},
             "game": self.game,
-            "food": self.food,
+            "food_rng": self.food_rng,
         }
         return _copy, (recipe, _engine.SOURCES, self.dump(), self._ids)
 
@@ -170,7 +170,7 @@ class EngineGames(Batch, GameArrays):
         self,
         observation: Observation,
         out: NDArray[np.uint8],
-        place: int = 0,
+        slot: int = 0,
         shape: tuple[int, int, int] | None = None,
     ) -> None:
         """Keep what every snake sees in ``out``, uint8 [N, S, C, H, W], from now on.
@@ -185,7 +185,7 @@ class EngineGames(Batch, GameArrays):
         this call, or since the game's last `reset` or `load`; older ones are zero.
         """
         shape = shape or observation.shape(*self._largest[:2])
-        self.observe_into(place, *observation.codes, observation.frames, *shape[1:], out)
+        self.observe_into(slot, *observation.codes, observation.frame_stack, *shape[1:], out)
 
     def action_mask(self, kind: str, out: NDArray[np.bool_]) -> None:
         """Write the moves that ``kind`` (see `masks`) leaves into ``out``, bool [N, S, 4]."""
@@ -225,7 +225,7 @@ def _views(batch: Any, num_games: int, seats: int) -> dict[str, NDArray[Any]]:
 
 
 def make_games(
-    num_games: int, *, width: Sizes, height: Sizes, num_snakes: Sizes, game: Game, food: str
+    num_games: int, *, width: Sizes, height: Sizes, num_snakes: Sizes, game: Game, food_rng: str
 ) -> EngineGames:
     """`Games`; on a map that only the Python rules know `PythonGames`, and a warning says so."""
     if COMPILED and game.map not in ("", *ENGINE_MAPS):
@@ -238,7 +238,7 @@ def make_games(
     else:
         games = Games
     made: EngineGames = games(
-        num_games, width=width, height=height, num_snakes=num_snakes, game=game, food=food
+        num_games, width=width, height=height, num_snakes=num_snakes, game=game, food_rng=food_rng
     )
     return made
 

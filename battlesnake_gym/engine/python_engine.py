@@ -31,18 +31,18 @@ class PythonGames(GameArrays):
         height: Sizes = EnvConfig.height,
         num_snakes: Sizes = EnvConfig.num_snakes,
         game: Game = STANDARD_GAME,
-        food: str = EnvConfig.food_rng,
+        food_rng: str = EnvConfig.food_rng,
     ) -> None:
-        sizes, _ = argument_checks.check_games(num_games, width, height, num_snakes, game, food)
-        self._describe(num_games, width, height, num_snakes, game, food)
+        sizes, _ = argument_checks.check_games(num_games, width, height, num_snakes, game, food_rng)
+        self._describe(num_games, width, height, num_snakes, game, food_rng)
         self._sizes = sizes.tolist()
         self._games = [game] * num_games
         self._states = [State(0, width, height, []) for width, height, _ in self._sizes]
-        self._seen: dict[int, tuple[Observation, NDArray[np.uint8]]] = {}
+        self._observers: dict[int, tuple[Observation, NDArray[np.uint8]]] = {}
         self._make_arrays()
 
     def reset(self, seeds: NDArray[np.int64], which: NDArray[np.bool_] | None = None) -> None:
-        """Begin the games anew; see `engine.EngineGames.reset`."""
+        """Begin the games restart; see `engine.EngineGames.reset`."""
         _check_array("seeds", seeds, np.int64, (self.num_games,))
         chosen = self._chosen(which)
         if not self.game.map:
@@ -58,7 +58,7 @@ class PythonGames(GameArrays):
             ids = argument_checks.seat_names(num_snakes)
             self._states[i] = start(self._games[i], width, height, ids)
             self._show(i, ate=[])
-            self._paint(i, anew=True)
+            self._encode(i, restart=True)
 
     def step(self, actions: NDArray[np.uint8], which: NDArray[np.bool_] | None = None) -> None:
         """Play one turn of the games that are not over; see `engine.EngineGames`."""
@@ -82,7 +82,7 @@ class PythonGames(GameArrays):
             }
             step(self._games[i], state, moves)
             self._show(i, ate=[snake.head in food for snake in state.snakes])
-            self._paint(i)
+            self._encode(i)
 
     def state(self, game: int) -> State:
         """The position of one game; see `engine.EngineGames.state`."""
@@ -97,21 +97,21 @@ class PythonGames(GameArrays):
         self._games[game] = self._rules(rules.seed)
         self._states[game] = deepcopy(state)
         self._show(game, ate=[])
-        self._paint(game, anew=True)
+        self._encode(game, restart=True)
 
     def observe(
         self,
         observation: Observation,
         out: NDArray[np.uint8],
-        place: int = 0,
+        slot: int = 0,
         shape: tuple[int, int, int] | None = None,
     ) -> None:
         """Keep what every snake sees in ``out``; see `engine.EngineGames.observe`."""
         shape = shape or observation.shape(*self._largest[:2])
         _check_array("out", out, np.uint8, (self.num_games, self.num_snakes, *shape))
-        self._seen[place] = observation, out
+        self._observers[slot] = observation, out
         for i in range(self.num_games):
-            self._paint(i, anew=True)
+            self._encode(i, restart=True)
 
     def action_mask(self, kind: str, out: NDArray[np.bool_]) -> None:
         """Write the moves that ``kind`` leaves into ``out``; see `engine.EngineGames.action_mask`."""
@@ -122,10 +122,10 @@ class PythonGames(GameArrays):
             for seat, snake in enumerate(state.snakes):
                 out[i, seat] = masks.action_mask(self._games[i], state, snake.id, kind)
 
-    def _paint(self, i: int, anew: bool = False) -> None:
-        """Bring the observations of one game up to date; ``anew`` begins their history."""
-        for observation, out in self._seen.values():
-            if anew:
+    def _encode(self, i: int, restart: bool = False) -> None:
+        """Bring the observations of one game up to date; ``restart`` begins their history."""
+        for observation, out in self._observers.values():
+            if restart:
                 out[i] = 0
             for seat, snake in enumerate(self._states[i].snakes):
                 observation.encode(self._states[i], snake.id, out[i, seat])
@@ -146,7 +146,9 @@ class PythonGames(GameArrays):
 
     def __getstate__(self) -> dict[str, Any]:
         """All but the arrays that are shown, and what `observe` was given."""
-        return {k: v for k, v in self.__dict__.items() if k not in self._arrays} | {"_seen": {}}
+        return {k: v for k, v in self.__dict__.items() if k not in self._arrays} | {
+            "_observers": {}
+        }
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)

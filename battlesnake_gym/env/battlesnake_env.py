@@ -73,18 +73,18 @@ class BattlesnakeEnv(gymnasium.Env[npt.NDArray[np.uint8], np.int64]):
         seats = seat_count(self.opponents, num_snakes)
         sizes = {"num_snakes": seats, "width": width, "height": height}
         self._game = OneGame(sizes | options, render_mode, "opponents")
-        self._rivals = SeatedOpponents(self._game.vector)
-        self._rivals.load_policies(self.opponents)
+        self._seated_opponents = SeatedOpponents(self._game.vector)
+        self._seated_opponents.load_policies(self.opponents)
         self.render_mode = render_mode
         self.observation = self._game.vector.observation
         self.observation_space = self._game.vector.single_observation_space
         self.action_space = Discrete(len(MOVES))
         self.seat = 0
 
-    def remember(self, policy: ActFn) -> None:
+    def add_past_self(self, policy: ActFn) -> None:
         """As `vector_env.BattlesnakeVectorEnv.remember`; ``env.unwrapped`` of `make` has it."""
         check_past(self.opponents)
-        self._rivals.remember(policy)
+        self._seated_opponents.add_past_self(policy)
 
     def reset(
         self, *, seed: int | None = None, options: Mapping[str, Any] | None = None
@@ -96,7 +96,7 @@ class BattlesnakeEnv(gymnasium.Env[npt.NDArray[np.uint8], np.int64]):
         plays the board's ``you`` where it has a living one. The option holds for this game only.
         """
         super().reset(seed=seed)
-        self._deal(self._game.reset(self.np_random, options or {}))
+        self._assign_seats(self._game.reset(self.np_random, options or {}))
         return self._view()
 
     def step(
@@ -109,7 +109,7 @@ class BattlesnakeEnv(gymnasium.Env[npt.NDArray[np.uint8], np.int64]):
         """
         self._game.check_playing(self.seat)
         actions = np.zeros(self._game.vector.num_snakes, np.uint8)
-        self._rivals.move(actions[None], self._game.infos["alive"])
+        self._seated_opponents.move(actions[None], self._game.infos["alive"])
         actions[self.seat] = action_index(action, "action")
         self._game.step(actions)
         reward = float(self._game.rewards[0, self.seat])
@@ -131,7 +131,7 @@ class BattlesnakeEnv(gymnasium.Env[npt.NDArray[np.uint8], np.int64]):
         """Refuse further work; closing twice does no harm."""
         self._game.vector.close()
 
-    def _deal(self, start: State | None) -> None:
+    def _assign_seats(self, start: State | None) -> None:
         """Seat the learner and its opponents on the snakes that are alive."""
         living = np.flatnonzero(self._game.infos["alive"][0]).tolist()
         you = start.you_id if isinstance(start, Board) else None
@@ -141,9 +141,11 @@ class BattlesnakeEnv(gymnasium.Env[npt.NDArray[np.uint8], np.int64]):
         else:
             self.seat = int(self.np_random.choice(living))
         living.remove(self.seat)
-        self._rivals.clear(np.ones(1, np.bool_))
+        self._seated_opponents.clear(np.ones(1, np.bool_))
         for seat, opponent in zip(living, self._draw_opponents(), strict=False):
-            self._rivals.assign(0, seat, opponent, seed=int(self.np_random.integers(2**31)))
+            self._seated_opponents.assign(
+                0, seat, opponent, seed=int(self.np_random.integers(2**31))
+            )
 
     def _draw_opponents(self) -> list[Opponent]:
         if not self.opponents:

@@ -73,8 +73,8 @@ class ParallelBattlesnake(ParallelEnv):  # type: ignore[misc]
         sizes = {"num_snakes": num_snakes, "width": width, "height": height}
         self.opponents = check_opponents(opponents)
         self._game = OneGame(sizes | options, render_mode, "opponents")
-        self._rivals = SeatedOpponents(self._game.vector)
-        self._rivals.load_policies(self.opponents)
+        self._seated_opponents = SeatedOpponents(self._game.vector)
+        self._seated_opponents.load_policies(self.opponents)
         self.render_mode = render_mode
         seats = self._game.vector.num_snakes
         if len(opponents) >= seats:
@@ -98,10 +98,10 @@ class ParallelBattlesnake(ParallelEnv):  # type: ignore[misc]
         """The position as a `Board`, without the seed that decides the food to come."""
         return self._game.board()
 
-    def remember(self, policy: ActFn) -> None:
+    def add_past_self(self, policy: ActFn) -> None:
         """As `vector_env.BattlesnakeVectorEnv.remember`."""
         check_past(self.opponents)
-        self._rivals.remember(policy)
+        self._seated_opponents.add_past_self(policy)
 
     def observation_space(self, agent: str) -> Box:
         """The space of the agent's observations."""
@@ -125,10 +125,10 @@ class ParallelBattlesnake(ParallelEnv):  # type: ignore[misc]
         states = (options or {}).get("states")
         self._game.reset(self._random, {"states": states})
         living = self._game.infos["alive"][0]
-        self._rivals.clear(np.ones(1, np.bool_))
+        self._seated_opponents.clear(np.ones(1, np.bool_))
         for seat, opponent in enumerate(self.opponents, len(self.possible_agents)):
             if living[seat]:
-                self._rivals.assign(0, seat, opponent, int(self._random.integers(2**31)))
+                self._seated_opponents.assign(0, seat, opponent, int(self._random.integers(2**31)))
         self.agents = [a for a in self.possible_agents if living[self._seat(a)]]
         if self.render_mode == "human":
             self.render()
@@ -172,7 +172,7 @@ class ParallelBattlesnake(ParallelEnv):  # type: ignore[misc]
                     f"give actions for {', '.join(self.agents)}"
                 )
         taken = np.zeros(self._game.vector.num_snakes, np.uint8)
-        self._rivals.move(taken[None], self._game.infos["alive"])
+        self._seated_opponents.move(taken[None], self._game.infos["alive"])
         for agent in self.agents:
             if agent not in actions:
                 raise ValueError(f"actions has none for {agent!r}; give one to every living agent")

@@ -25,6 +25,14 @@ _PFSP_EXPONENT = 2.0
 _RESULT_DECAY = 0.99
 """What a result counts after each further one: the learner changes."""
 
+_OLD_STATE_KEYS = {
+    "outlived": "wins",
+    "met": "num_results",
+    "heard": "num_offered",
+    "every": "keep_interval",
+}
+"""Keys of `PastSelves.get_state` in checkpoints of version 0.1, and their current names."""
+
 
 class PastSelves:
     """Past selves and how the learner does against them.
@@ -35,7 +43,7 @@ class PastSelves:
     def __init__(self, build: Callable[[Any], Callable[..., Any]]) -> None:
         self._build = build
         self._weights: list[Any] = []
-        self._values: list[Callable[..., Any]] = []
+        self._act_fns: list[Callable[..., Any]] = []
         self._wins: list[float] = []
         self._num_results: list[float] = []
         self._numbers: list[int] = []
@@ -57,63 +65,73 @@ class PastSelves:
             return
         if len(self) == MAX_PAST_SELVES:
             self._keep_interval *= 2
-            for part in (self._weights, self._values, self._wins, self._num_results, self._numbers):
+            for part in (
+                self._weights,
+                self._act_fns,
+                self._wins,
+                self._num_results,
+                self._numbers,
+            ):
                 del part[1::2]
             if (self._num_offered - 1) % self._keep_interval:
                 return
         self._keep(weights, self._num_offered, 0.0, 0.0)
 
-    def _keep(self, weights: Any, number: int, outlived: float, met: float) -> None:
+    def _keep(self, weights: Any, number: int, wins: float, num_results: float) -> None:
         self._weights.append(weights)
-        self._values.append(self._build(weights))
+        self._act_fns.append(self._build(weights))
         self._numbers.append(number)
-        self._wins.append(outlived)
-        self._num_results.append(met)
+        self._wins.append(wins)
+        self._num_results.append(num_results)
 
     def sampling_probabilities(self) -> NDArray[np.float64]:
         """The chance of each to be drawn."""
         # Who was not met yet counts as one that wins half of the time.
-        outlived = (np.array(self._wins) + 1) / (np.array(self._num_results) + 2)
-        hardness = (1 - outlived) ** _PFSP_EXPONENT
-        chances: NDArray[np.float64] = hardness / hardness.sum()
-        return chances
+        win_rates = (np.array(self._wins) + 1) / (np.array(self._num_results) + 2)
+        hardness = (1 - win_rates) ** _PFSP_EXPONENT
+        probabilities: NDArray[np.float64] = hardness / hardness.sum()
+        return probabilities
 
     def draw(self, random: np.random.Generator, playing: set[int]) -> int:
         """The number of one for a game that begins, while those in ``playing`` play in others."""
-        chances = self.sampling_probabilities()
+        probabilities = self.sampling_probabilities()
         in_play = np.isin(self._numbers, list(playing))
         if in_play.sum() >= _MAX_ACTIVE:
-            chances = np.where(in_play, chances, 0.0)
-        return self._numbers[random.choice(len(self), p=chances / chances.sum())]
+            probabilities = np.where(in_play, probabilities, 0.0)
+        return self._numbers[random.choice(len(self), p=probabilities / probabilities.sum())]
 
-    def record_result(self, number: int, outlived: float) -> None:
+    def record_result(self, number: int, score: float) -> None:
         """The learner has outlived ``number`` (1), has not (0), or both died at once (1/2)."""
         if number in self._numbers:
             index = self._numbers.index(number)
-            self._wins[index] = _RESULT_DECAY * self._wins[index] + outlived
+            self._wins[index] = _RESULT_DECAY * self._wins[index] + score
             self._num_results[index] = _RESULT_DECAY * self._num_results[index] + 1
 
-    def act(self, number: int, *seen: NDArray[Any]) -> Any:
+    def act(self, number: int, *inputs: NDArray[Any]) -> Any:
         """What one of them answers to ``seen``; for one given up, the next older one answers."""
         kept = max((n for n in self._numbers if n <= number), default=self._numbers[0])
-        return self._values[self._numbers.index(kept)](*seen)
+        return self._act_fns[self._numbers.index(kept)](*inputs)
 
     def get_state(self) -> dict[str, Any]:
         """Everything, in numbers."""
         return {
             "weights": list(self._weights),
             "numbers": list(self._numbers),
-            "outlived": list(self._wins),
-            "met": list(self._num_results),
-            "heard": self._num_offered,
-            "every": self._keep_interval,
+            "wins": list(self._wins),
+            "num_results": list(self._num_results),
+            "num_offered": self._num_offered,
+            "keep_interval": self._keep_interval,
         }
 
     def set_state(self, state: dict[str, Any]) -> None:
         """Take over what `get_state` gave."""
-        for part in (self._weights, self._values, self._wins, self._num_results, self._numbers):
+        state = {_OLD_STATE_KEYS.get(name, name): value for name, value in state.items()}
+        for part in (self._weights, self._act_fns, self._wins, self._num_results, self._numbers):
             part.clear()
-        columns = (state[name] for name in ("weights", "numbers", "outlived", "met"))
+        columns = (state[name] for name in ("weights", "numbers", "wins", "num_results"))
         for one in zip(*columns, strict=True):
             self._keep(*one)
-        self._num_offered, self._keep_interval = state["heard"], state["every"]
+        self._num_offered, self._keep_interval = (
+            state["num_offered"],
+            state["keep_interval"],
+        )

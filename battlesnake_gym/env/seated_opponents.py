@@ -46,19 +46,19 @@ class SeatedOpponents:
         self._codes = np.zeros(seats, np.uint8)
         self._moves = np.zeros(seats, np.uint8)
         self._strategies: dict[int, dict[int, Strategy]] = {}
-        self._learned: dict[str, SeatedPolicy | None] = {}
-        self._learned_at: dict[str, NDArray[np.bool_]] = {}
-        self._past = PastSelves(_unchanged)
-        self._past_at = np.zeros(seats, np.int64)
+        self._policies: dict[str, SeatedPolicy | None] = {}
+        self._policy_seats: dict[str, NDArray[np.bool_]] = {}
+        self._past_selves = PastSelves(_unchanged)
+        self._past_self_at = np.zeros(seats, np.int64)
 
-    def remember(self, chooses: ActFn) -> None:
+    def add_past_self(self, policy: ActFn) -> None:
         """Let `PAST` play by ``chooses``, in some of the games that begin from now on."""
-        self._past.add(chooses)
+        self._past_selves.add(policy)
 
     def clear(self, games: NDArray[np.bool_]) -> None:
         """Empty the seats of ``games`` (bool [N])."""
-        self._codes[games] = self._past_at[games] = 0
-        for seats in self._learned_at.values():
+        self._codes[games] = self._past_self_at[games] = 0
+        for seats in self._policy_seats.values():
             seats[games] = False
         for game in [game for game in self._strategies if games[game]]:
             del self._strategies[game]
@@ -69,15 +69,17 @@ class SeatedOpponents:
         What the engine plays draws by the game's own seed instead. As long as nothing is
         remembered, `PAST` is the snake `_DEFAULT_PAST_SELF`.
         """
-        if opponent == PAST and len(self._past):
-            playing = set(np.unique(self._past_at[self._past_at > 0]).tolist())
-            self._past_at[game, seat] = self._past.draw(np.random.default_rng(seed), playing)
+        if opponent == PAST and len(self._past_selves):
+            playing = set(np.unique(self._past_self_at[self._past_self_at > 0]).tolist())
+            self._past_self_at[game, seat] = self._past_selves.draw(
+                np.random.default_rng(seed), playing
+            )
             return
         opponent = _DEFAULT_PAST_SELF if opponent == PAST else opponent
         if code := engine_code(opponent, self._vector):
             self._codes[game, seat] = code
         elif isinstance(opponent, str) and self.seated_policy(opponent):
-            self._learned_at[opponent][game, seat] = True
+            self._policy_seats[opponent][game, seat] = True
         else:
             strategy = snakes.make(opponent, seed) if isinstance(opponent, str) else opponent
             self._strategies.setdefault(game, {})[seat] = strategy
@@ -93,11 +95,11 @@ class SeatedOpponents:
 
         Raises ``ValueError`` where it cannot play them.
         """
-        if name not in self._learned:
+        if name not in self._policies:
             policy = snakes.batch_policy(name)
-            self._learned[name] = SeatedPolicy(name, policy, self._vector) if policy else None
-            self._learned_at[name] = np.zeros_like(self._codes, np.bool_)
-        return self._learned[name]
+            self._policies[name] = SeatedPolicy(name, policy, self._vector) if policy else None
+            self._policy_seats[name] = np.zeros_like(self._codes, np.bool_)
+        return self._policies[name]
 
     def assign_engine_snakes(
         self, games: NDArray[np.intp], seats: NDArray[np.intp], codes: NDArray[np.uint8]
@@ -117,20 +119,20 @@ class SeatedOpponents:
             assert isinstance(games, engine.EngineGames)
             games.named_moves(self._codes, self._moves)
             actions[played] = self._to_relative(self._moves, games.facing)[played]
-        for name, at in self._learned_at.items():
-            if (player := self._learned[name]) and (seats := alive & at).any():
+        for name, at in self._policy_seats.items():
+            if (player := self._policies[name]) and (seats := alive & at).any():
                 moves = player.moves(seats)
                 actions[seats] = self._to_relative(moves, games.facing[seats])
-        for number in np.unique(self._past_at[alive & (self._past_at > 0)]).tolist():
-            seats = alive & (self._past_at == number)
+        for number in np.unique(self._past_self_at[alive & (self._past_self_at > 0)]).tolist():
+            seats = alive & (self._past_self_at == number)
             seen, mask = self._vector.observations[seats], self._vector.last_action_mask[seats]
-            actions[seats] = np.asarray(self._past.act(number, seen, mask))
+            actions[seats] = np.asarray(self._past_selves.act(number, seen, mask))
         for game, strategies in self._strategies.items():
             living = [seat for seat in strategies if alive[game, seat]]
             if living:
-                self._ask(game, living, actions)
+                self._move_strategies(game, living, actions)
 
-    def _ask(self, game: int, seats: list[int], actions: NDArray[np.uint8]) -> None:
+    def _move_strategies(self, game: int, seats: list[int], actions: NDArray[np.uint8]) -> None:
         games = self._vector.games
         # The board does not know the seed, so no strategy can look up the food to come.
         rules = replace(self._vector.game, seed=UNKNOWN_SEED)
@@ -198,8 +200,8 @@ def _check_name(name: str) -> None:
         snakes.make(name)  # "hungry@400" says itself that it does not search
 
 
-def _unchanged(chooses: ActFn) -> ActFn:
-    return chooses
+def _unchanged(policy: ActFn) -> ActFn:
+    return policy
 
 
 def _strategy_move(strategy: Strategy, board: Board) -> int:

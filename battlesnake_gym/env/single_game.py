@@ -37,7 +37,9 @@ class OneGame:
     """
 
     def __init__(self, options: Mapping[str, Any], render_mode: str | None, *others: str) -> None:
-        config = EnvConfig.from_options({"food": "seeded", **options}, ("render_mode", *others))
+        config = EnvConfig.from_options(
+            {"food_rng": "official", **options}, ("render_mode", *others)
+        )
         if render_mode is not None and render_mode not in RENDER_MODES:
             raise UnsupportedMode(
                 f"render_mode must be None or one of {', '.join(RENDER_MODES)}, got {render_mode!r}"

@@ -75,7 +75,7 @@ class VectorBattlesnake:
         if start is None:
             start = config.start_state
         else:
-            _check_exclusive("start", options, ("starts", "food_at"))
+            _check_exclusive("start", options, ("start_positions", "food_positions"))
         max_turns = config.max_turns
         _check_game(game)
         if max_turns is not None and (not isinstance(max_turns, int) or max_turns < 1):
@@ -101,7 +101,7 @@ class VectorBattlesnake:
             height=height,
             num_snakes=num_snakes,
             game=game,
-            food=config.food_rng,
+            food_rng=config.food_rng,
         )
         self.num_games = num_games
         self.num_snakes = int(np.max(num_snakes))
@@ -325,9 +325,9 @@ class VectorBattlesnake:
         seen = self._obs.copy()
         self._register_observations()
         self._obs[:] = seen  # older frames too, which the engine does not know
-        for place, ((observation, shape), other) in enumerate(self._extra_obs.items(), 1):
+        for slot, ((observation, shape), other) in enumerate(self._extra_obs.items(), 1):
             seen = other.copy()
-            self.games.observe(observation, other, place, shape)
+            self.games.observe(observation, other, slot, shape)
             other[:] = seen
 
     def _register_observations(self) -> None:

@@ -170,10 +170,10 @@ class BattlesnakeVectorEnv(_VectorEnv):
         config = EnvConfig.from_options({"num_snakes": num_snakes, **options}, others)
         games = VectorBattlesnake.from_config(config, num_envs)
         super().__init__(num_envs, games, autoreset_mode, render_mode)
-        self._rivals = SeatedOpponents(self.games)
+        self._seated_opponents = SeatedOpponents(self.games)
         codes = [engine_code(one, self.games) for one in self.opponents]
         self._engine_codes = np.array(codes, np.uint8)
-        self._rivals.load_policies(self.opponents)
+        self._seated_opponents.load_policies(self.opponents)
         self._numbers = np.arange(num_envs)
         self._seats = np.zeros(num_envs, np.intp)
         self._actions = np.zeros((num_envs, num_snakes), np.uint8)
@@ -186,7 +186,7 @@ class BattlesnakeVectorEnv(_VectorEnv):
         all of training. Raises ``ValueError`` where "past" is no opponent.
         """
         check_past(self.opponents)
-        self._rivals.remember(policy)
+        self._seated_opponents.add_past_self(policy)
 
     def reset(
         self, *, seed: int | None = None, options: Mapping[str, Any] | None = None
@@ -213,7 +213,7 @@ class BattlesnakeVectorEnv(_VectorEnv):
         if (actions >> 2).any():
             wrong = actions[(actions >> 2) != 0][0]
             raise ValueError(f"actions must be between 0 and 3, got {wrong}")
-        self._rivals.move(self._actions, self.games.alive)
+        self._seated_opponents.move(self._actions, self.games.alive)
         self._actions[self._numbers, self._seats] = actions
         _, rewards, terminations, truncations, infos = self.games.step(self._actions)
         if infos["reset"].any():
@@ -229,7 +229,7 @@ class BattlesnakeVectorEnv(_VectorEnv):
         """Seat learners and opponents in the games that begin."""
         begun: Flags = infos["reset"]
         games = np.flatnonzero(begun)
-        self._rivals.clear(begun)
+        self._seated_opponents.clear(begun)
         alive = infos["alive"][games]
         # A random order of the living seats for each game: the learner takes the first of them.
         order = _hash_uniform(infos["seed"][games], alive.shape[1], 1)
@@ -263,13 +263,13 @@ class BattlesnakeVectorEnv(_VectorEnv):
         sits = np.arange(seats.shape[1]) < counts[:, None]
         in_engine = sits & (self._engine_codes[who] > 0)
         rows, columns = np.nonzero(in_engine)
-        self._rivals.assign_engine_snakes(
+        self._seated_opponents.assign_engine_snakes(
             games[rows], seats[rows, columns], self._engine_codes[who[rows, columns]]
         )
         for row, column in np.argwhere(sits & ~in_engine).tolist():
             opponent = self.opponents[who[row, column]]
             seed = int(draws[row, column] * 2**31)
-            self._rivals.assign(int(games[row]), int(seats[row, column]), opponent, seed)
+            self._seated_opponents.assign(int(games[row]), int(seats[row, column]), opponent, seed)
 
     def _after_reset(self, infos: Infos) -> Infos:
         self._assign_seats(infos)
@@ -374,10 +374,10 @@ def _hash_uniform(
 
 
 def win_rate(
-    choose: ActFn,
+    policy: ActFn,
     opponents: Sequence[Opponent] = ("safe-random",),
     *,
-    past: ActFn | None = None,
+    past_self: ActFn | None = None,
     games: int = 200,
     seed: int = 0,
     **options: Any,
@@ -392,12 +392,12 @@ def win_rate(
     envs = BattlesnakeVectorEnv(
         games, opponents, **{"max_turns": TRAINING_DEFAULTS.max_turns, **options}
     )
-    if past is not None:
-        envs.add_past_self(past)
+    if past_self is not None:
+        envs.add_past_self(past_self)
     observations, infos = envs.reset(seed=seed)
     won, playing = np.zeros(games, np.bool_), np.ones(games, np.bool_)
     while playing.any():
-        actions = np.asarray(choose(observations, infos["action_mask"]))
+        actions = np.asarray(policy(observations, infos["action_mask"]))
         observations, _, out, cut, infos = envs.step(actions)
         won |= playing & out & (infos["cause"] == 0)
         playing &= ~(out | cut)

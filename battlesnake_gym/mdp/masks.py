@@ -15,11 +15,11 @@ snakes at once (``Games.action_mask``). Kinds:
   unless by a head-to-head.
 
 Kinds are joined with ``+`` and applied from left to right. One that would leave no move at all is
-passed over, so a mask is never all False: with ``forbidden+head`` a snake whose every safe move
+passed over, so a mask is never all False: with ``fatal+head`` a snake whose every safe move
 risks a head-to-head may still take one. Snakes that are out may choose every move.
 
->>> check("forbidden+head")
-'forbidden+head'
+>>> check("fatal+head")
+'fatal+head'
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _BITS = {
     "body": BODY,
     "health": HEALTH,
     "head": HEAD,
-    "forbidden": WALL | BODY | HEALTH,
+    "fatal": WALL | BODY | HEALTH,
 }
 
 KINDS = tuple(_BITS)
@@ -59,7 +59,7 @@ MaskFn = Callable[[Game, State, str], Sequence[bool]]
 _custom: dict[str, MaskFn] = {}
 
 
-def register(kind: str, allows: MaskFn) -> None:
+def register(kind: str, mask_fn: MaskFn) -> None:
     """Register your own kind, to be named and joined with ``+`` like all others.
 
     The engine does not know it: environments ask ``allows`` for every snake in every turn, in
@@ -68,7 +68,7 @@ def register(kind: str, allows: MaskFn) -> None:
     """
     if kind in _BITS or "+" in kind:
         raise ValueError(f"a mask cannot be called {kind!r}; give it another name, without '+'")
-    _custom[kind] = allows
+    _custom[kind] = mask_fn
 
 
 def in_engine(kind: str) -> bool:

@@ -7,7 +7,7 @@ games and snakes at once (``Games.observe``). Networks divide by 255.
 An encoder is two choices and a number:
 
 * *values*: which planes there are and what their bytes mean (``PLANES``, with or without
-  ``_REACH_PLANES``, and ``_STARTER_PLANES``);
+  ``_TERRITORY_PLANES``, and ``_STARTER_PLANES``);
 * *view*: where the board is in the planes (whole board in the middle of the buffer, own head
   in the middle, or the same turned so that the snake faces up);
 * ``frames``: how many turns are stacked, newest first.
@@ -17,7 +17,7 @@ An encoder is two choices and a number:
 >>> observation = get("planes")
 >>> observation.shape(11, 11)
 (10, 11, 11)
->>> get({"name": "planes", "frames": 2}).shape(11, 11)
+>>> get({"name": "planes", "frame_stack": 2}).shape(11, 11)
 (20, 11, 11)
 """
 
@@ -56,7 +56,14 @@ PLANES = (
 )
 """The planes of "planes", "centred" and "facing", in order."""
 
-_REACH_PLANES = ("own_reach", "other_reach", "up_reach", "down_reach", "left_reach", "right_reach")
+_TERRITORY_PLANES = (
+    "own_territory",
+    "other_territory",
+    "up_territory",
+    "down_territory",
+    "left_territory",
+    "right_territory",
+)
 """The planes that "reach" has after those of "planes", in order."""
 
 _STARTER_PLANES = ("food", "own_snake", "other_snakes", "hazards", "health", "length", "turn")
@@ -66,7 +73,7 @@ _STARTER_PLANES = ("food", "own_snake", "other_snakes", "hazards", "health", "le
 # blocked, plus 4 for each turn until it is free, and the most of these; the head.
 _FREE_NEXT_TURN_VALUE, _BLOCKED_VALUE, _MAX_BLOCKED_VALUE, _HEAD_VALUE = 32, 128, 224, 255
 
-# What `_REACH_PLANES` show on a cell: `_TERRITORY_MAX` where it is reached on the coming turn, less for
+# What `_TERRITORY_PLANES` show on a cell: `_TERRITORY_MAX` where it is reached on the coming turn, less for
 # each turn later.
 _TERRITORY_MAX, _TERRITORY_STEP, _TERRITORY_MIN = 255, 8, 15
 
@@ -78,14 +85,14 @@ MAX_BORDERED = 21
 
 # view -> number, and values -> number: what the C code is handed (engine/csrc/observe.h).
 _VIEWS = {"board": 0, "head": 1, "facing": 2}
-_VALUES = {"planes": 0, "51s": 1, "num": 2, "reach": 3}
+_VALUES = {"planes": 0, "51s": 1, "num": 2, "territory": 3}
 
 # name -> (values, view)
 _ENCODERS = {
     "planes": ("planes", "board"),
-    "centred": ("planes", "head"),
+    "centered": ("planes", "head"),
     "facing": ("planes", "facing"),
-    "reach": ("reach", "board"),
+    "territory": ("territory", "board"),
     "flat-51s": ("51s", "board"),
     "bordered-51s": ("51s", "board"),
     "max-bordered-51s": ("51s", "board"),
@@ -98,13 +105,13 @@ _PLANES_OF = {
     "planes": PLANES,
     "51s": _STARTER_PLANES,
     "num": _STARTER_PLANES,
-    "reach": PLANES + _REACH_PLANES,
+    "territory": PLANES + _TERRITORY_PLANES,
 }
 
 NAMES = tuple(_ENCODERS)
 """The encoders there are."""
 
-_MAX_FRAMES = 8
+_MAX_FRAME_STACK = 8
 
 Encode = Callable[[State, str], NDArray[np.uint8]]
 """What the snake of this id, which lives, sees: uint8 [planes, rows, columns]."""
@@ -120,7 +127,7 @@ class _CustomEncoder:
     version: int
 
 
-_own: dict[str, _CustomEncoder] = {}
+_custom_encoders: dict[str, _CustomEncoder] = {}
 
 
 def register(
@@ -144,7 +151,7 @@ def register(
     """
     if name in _ENCODERS:
         raise ValueError(f"the observation {name!r} is built in; give yours another name")
-    _own[name] = _CustomEncoder(tuple(planes), encode, size, version)
+    _custom_encoders[name] = _CustomEncoder(tuple(planes), encode, size, version)
 
 
 RELATIVE_TO_ABSOLUTE: NDArray[np.uint8] = np.array(
@@ -168,7 +175,7 @@ class Observation:
     """
 
     name: str = DEFAULT
-    frames: int = 1
+    frame_stack: int = 1
 
     def __post_init__(self) -> None:
         if type(self) is not Observation:
@@ -176,20 +183,22 @@ class Observation:
                 f"{type(self).__name__} is a subclass of Observation, which the engine would not "
                 "ask: it goes by names; register yours with observations.register"
             )
-        if self.name not in _ENCODERS and self.name not in _own:
+        if self.name not in _ENCODERS and self.name not in _custom_encoders:
             extensions.load()
-        if self.name not in _ENCODERS and self.name not in _own:
-            raise ValueError(unknown_name_message("observation", self.name, [*NAMES, *_own]))
-        if type(self.frames) is not int or not 1 <= self.frames <= _MAX_FRAMES:
+        if self.name not in _ENCODERS and self.name not in _custom_encoders:
             raise ValueError(
-                f"frames must be an integer between 1 and {_MAX_FRAMES}, got {self.frames!r}"
+                unknown_name_message("observation", self.name, [*NAMES, *_custom_encoders])
+            )
+        if type(self.frame_stack) is not int or not 1 <= self.frame_stack <= _MAX_FRAME_STACK:
+            raise ValueError(
+                f"frame_stack must be an integer between 1 and {_MAX_FRAME_STACK}, got {self.frame_stack!r}"
             )
 
     @property
     def planes(self) -> tuple[str, ...]:
         """The names of the planes of one frame, in order."""
         if not self.in_engine:
-            return _own[self.name].planes
+            return _custom_encoders[self.name].planes
         return _PLANES_OF[self._values]
 
     @property
@@ -230,7 +239,7 @@ class Observation:
                 raise ValueError(f"{field} must be at least 1, got {value}")
         rows, columns = height, width
         if not self.in_engine:
-            rows, columns = _own[self.name].size(width, height)
+            rows, columns = _custom_encoders[self.name].size(width, height)
         elif self.name.startswith("bordered"):
             rows, columns = height + 2, width + 2
         elif self.name.startswith("max-bordered"):
@@ -244,7 +253,7 @@ class Observation:
             rows, columns = 2 * height - 1, 2 * width - 1
         elif self._view == "facing":
             rows = columns = 2 * max(width, height) - 1
-        return len(self.planes) * self.frames, rows, columns
+        return len(self.planes) * self.frame_stack, rows, columns
 
     def space(self, width: int, height: int) -> gymnasium.spaces.Box:
         """The Gymnasium space of one snake's observation."""
@@ -292,8 +301,8 @@ class Observation:
 
     def _own_planes(self, state: State, snake_id: str) -> Bytes:
         """What the registered function shows, if it is what it said it would be."""
-        planes = np.asarray(_own[self.name].encode(state, snake_id))
-        wanted = (len(self.planes), *_own[self.name].size(state.width, state.height))
+        planes = np.asarray(_custom_encoders[self.name].encode(state, snake_id))
+        wanted = (len(self.planes), *_custom_encoders[self.name].size(state.width, state.height))
         if planes.dtype != np.uint8 or planes.shape != wanted:
             raise ValueError(
                 f"observation {self.name!r} must give uint8 of shape {wanted}, "
@@ -324,8 +333,8 @@ class Observation:
 
     def to_dict(self) -> dict[str, Any]:
         """What a policy file stores; `get` builds the encoder from it again."""
-        facts = {"name": self.name, "frames": self.frames, "planes": list(self.planes)}
-        return facts if self.in_engine else facts | {"version": _own[self.name].version}
+        facts = {"name": self.name, "frame_stack": self.frame_stack, "planes": list(self.planes)}
+        return facts if self.in_engine else facts | {"version": _custom_encoders[self.name].version}
 
 
 def get(observation: str | Mapping[str, Any] | Observation) -> Observation:
@@ -338,20 +347,20 @@ def get(observation: str | Mapping[str, Any] | Observation) -> Observation:
         return observation
     if isinstance(observation, str):
         return Observation(observation)
-    unknown = sorted(set(observation) - {"name", "frames", "planes", "version"})
+    unknown = sorted(set(observation) - {"name", "frame_stack", "planes", "version"})
     if unknown:
         raise ValueError(
             f"unknown field of an observation: {unknown[0]!r}; "
-            "known are name, frames, planes, version"
+            "known are name, frame_stack, planes, version"
         )
-    found = Observation(observation.get("name", DEFAULT), observation.get("frames", 1))
+    found = Observation(observation.get("name", DEFAULT), observation.get("frame_stack", 1))
     planes = observation.get("planes", found.planes)
     if tuple(planes) != found.planes:
         raise ValueError(
             f"observation {found.name!r} has the planes {', '.join(found.planes)}, "
             f"got {', '.join(map(str, planes))}; it was stored by another version"
         )
-    version = 1 if found.in_engine else _own[found.name].version
+    version = 1 if found.in_engine else _custom_encoders[found.name].version
     if observation.get("version", version) != version:
         raise ValueError(
             f"observation {found.name!r} is of version {version} here, got "
@@ -416,12 +425,14 @@ def _planes(state: State, own: Snake) -> tuple[Bytes, Bytes]:
     return board, outside
 
 
-def _with_reach(state: State, own: Snake) -> tuple[Bytes, Bytes]:
+def _territory_observation(state: State, own: Snake) -> tuple[Bytes, Bytes]:
     board, outside = _planes(state, own)
-    return np.concatenate([board, _reach(state, own)]), np.pad(outside, (0, len(_REACH_PLANES)))
+    return np.concatenate([board, _territory_planes(state, own)]), np.pad(
+        outside, (0, len(_TERRITORY_PLANES))
+    )
 
 
-def _reach(state: State, own: Snake) -> Bytes:
+def _territory_planes(state: State, own: Snake) -> Bytes:
     """Who reaches which cells first, and when: all snakes spread at once, a cell a turn."""
     shape = grid(state.width, state.height)
     snakes = [own, *(snake for snake in living(state) if snake is not own)]
@@ -433,21 +444,21 @@ def _reach(state: State, own: Snake) -> Bytes:
         return reduce(or_, (body[max(0, len(body) - 1 - turns)] for body in bodies))
 
     exits = [shape.spread(shape.bit(snake.head)) & ~taken(1) for snake in snakes]
-    planes = np.zeros((len(_REACH_PLANES), state.height * state.width), np.uint8)
+    planes = np.zeros((len(_TERRITORY_PLANES), state.height * state.width), np.uint8)
     for turn, won in enumerate(first_reached_by_turn(shape, exits, lengths, taken)):
-        planes[0][_cells(won[0])] = _reached_after(turn)
-        planes[1][_cells(reduce(or_, won[1:], 0))] = _reached_after(turn)
+        planes[0][_cells(won[0])] = _territory_value(turn)
+        planes[1][_cells(reduce(or_, won[1:], 0))] = _territory_value(turn)
     for move, plane in zip(MOVES, planes[2:], strict=True):
         target = shape.step(own.head, move)
         if not shape.bit(target) & exits[0]:
             continue
         fronts = [shape.bit(target), *exits[1:]]
         for turn, won in enumerate(first_reached_by_turn(shape, fronts, lengths, taken)):
-            plane[_cells(won[0])] = _reached_after(turn)
+            plane[_cells(won[0])] = _territory_value(turn)
     return planes.reshape(-1, state.height, state.width)
 
 
-def _reached_after(turns: int) -> int:
+def _territory_value(turns: int) -> int:
     return max(_TERRITORY_MIN, _TERRITORY_MAX - _TERRITORY_STEP * turns)
 
 
@@ -485,7 +496,7 @@ def _starter_planes(state: State, own: Snake, numbered: bool) -> tuple[Bytes, By
 
 _VALUE_FUNCTIONS: dict[str, Callable[[State, Snake], tuple[Bytes, Bytes]]] = {
     "planes": _planes,
-    "reach": _with_reach,
+    "territory": _territory_observation,
     "51s": lambda state, own: _starter_planes(state, own, numbered=False),
     "num": lambda state, own: _starter_planes(state, own, numbered=True),
 }

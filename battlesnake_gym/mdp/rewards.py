@@ -64,11 +64,11 @@ class TurnBatch:
     health: NDArray[np.int16] | None = None
 
     @classmethod
-    def of(cls, games: _Games, acted: Flags, reversed_: Flags) -> TurnBatch:
+    def from_games(cls, games: _Games, acted: Flags, reversed_: Flags) -> TurnBatch:
         """Read the turn that ``games`` just played; seats that did not act have no events."""
         return cls(acted, reversed_, games.over, games.alive, games.ate, games.cause, games.killer)
 
-    def only(self, which: Flags) -> TurnBatch:
+    def select(self, which: Flags) -> TurnBatch:
         """The same turn of some games; ``which`` is bool [N]."""
         arrays: list[Any] = [getattr(self, field.name) for field in fields(self)]
         chosen: list[Any] = [None if array is None else array[which] for array in arrays]
@@ -257,7 +257,7 @@ def get(rewards: Scheme) -> Rewards:
 def count_metrics(turn: TurnBatch) -> dict[str, int]:
     """How often each of `METRICS` happened in a turn, over all games and seats."""
     deadly: Flags = np.any(turn.died, axis=1)
-    turn = turn.only(deadly)
+    turn = turn.select(deadly)
     return {
         metric: int(sum(np.sum(EVENTS[event](turn)) for event in events))
         for metric, events in METRICS.items()

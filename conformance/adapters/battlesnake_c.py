@@ -16,7 +16,7 @@ class Compiled:
         self.header, self.game = header, game_of(header)
         size = {"width": header["w"], "height": header["h"], "num_snakes": len(header["snakes"])}
         try:
-            self.games = engine.Games(1, **size, game=self.game, food="seeded")
+            self.games = engine.Games(1, **size, game=self.game, food_rng="official")
         except ValueError as error:
             raise RefusedError(str(error)) from error
 

@@ -35,7 +35,7 @@ Actions = NDArray[np.uint8]
 def random_actions(games: Any, rand: np.random.Generator) -> Actions:
     """Random among the moves that do not lose at once."""
     mask = np.zeros((games.num_games, games.num_snakes, 4), np.bool_)
-    games.action_mask("forbidden", mask)
+    games.action_mask("fatal", mask)
     chosen: Actions = np.where(mask, rand.random(mask.shape), -1).argmax(-1).astype(np.uint8)
     return chosen
 
@@ -98,8 +98,8 @@ def test_arrays_have_their_types_and_cannot_be_written(games_type: Any) -> None:
 @pytest.mark.parametrize("map_id", ["standard", "hz_islands_bridges"])
 def test_the_python_stand_in_shows_the_same(map_id: str) -> None:
     game = Game(map=map_id)
-    fast = EngineGames(3, game=game, food="seeded")
-    slow = PythonGames(3, game=game, food="seeded")
+    fast = EngineGames(3, game=game, food_rng="official")
+    slow = PythonGames(3, game=game, food_rng="official")
     seeds = np.array([5, -6, 7], np.int64)
     rand = np.random.default_rng(1)
     observation = observations.get("planes")
@@ -195,11 +195,11 @@ def around(head: tuple[int, int], end: int) -> str:
 
 
 @needs_compiled
-@pytest.mark.parametrize("food", ["fast", "seeded"])
-def test_food_appears_as_often_as_it_should(food: str) -> None:
+@pytest.mark.parametrize("food_rng", ["fast", "official"])
+def test_food_appears_as_often_as_it_should(food_rng: str) -> None:
     """Chance 15 passes in 14 of 100 turns: 40000 rolls stay within 5 standard deviations."""
     game = Game(ruleset="solo", settings=Settings(food_spawn_chance=15, minimum_food=0))
-    games = engine.Games(4000, num_snakes=1, game=game, food=food)
+    games = engine.Games(4000, num_snakes=1, game=game, food_rng=food_rng)
     games.reset(np.random.default_rng(0).integers(1, 2**62, 4000))
     up_and_down = (0, 3, 1, 3, 0, 3, 1, 3, 0, 3)
     spawned = rolls = 0
@@ -403,7 +403,7 @@ def test_states_and_rules_that_do_not_suit_the_games_are_refused(games_type: Any
         ({"num_snakes": 17}, "num_snakes must be between 1 and 16"),
         ({"num_snakes": [1, 2, 3]}, "one integer or 2 of them"),
         ({"width": 7.5}, "width must be one integer"),
-        ({"food": "slow"}, "food must be one of fast, seeded, got 'slow'"),
+        ({"food_rng": "slow"}, "food_rng must be one of fast, official, got 'slow'"),
         ({"game": Game(map="nowhere")}, "unknown map 'nowhere'"),
         ({"game": Game("royale", settings=Settings(shrink_every_n_turns=0))}, "shrink_every"),
         ({"game": Game(settings=Settings(minimum_food=2**31))}, "minimum_food must fit"),

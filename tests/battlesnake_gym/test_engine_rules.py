@@ -186,7 +186,7 @@ def make(game: Game, board: Board, num_games: int = 1) -> Games:
         height=board.height,
         num_snakes=board.count,
         game=game,
-        food="seeded",
+        food_rng="official",
     )
 
 

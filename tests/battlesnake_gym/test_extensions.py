@@ -98,9 +98,9 @@ def test_commands_know_its_names(own: Path) -> None:
         assert ("corners" if "maps" in command else "mine") in done.stdout, command
 
 
-@pytest.mark.parametrize("frames", [1, 2])
-def test_many_games_give_what_the_definitions_say(own: Path, frames: int) -> None:
-    observation = {"name": "heads-and-food", "frames": frames}
+@pytest.mark.parametrize("frame_stack", [1, 2])
+def test_many_games_give_what_the_definitions_say(own: Path, frame_stack: int) -> None:
+    observation = {"name": "heads-and-food", "frame_stack": frame_stack}
     env = VectorBattlesnake(
         6,
         [2, 2, 2, 3, 3, 3],
@@ -108,7 +108,7 @@ def test_many_games_give_what_the_definitions_say(own: Path, frames: int) -> Non
         7,
         observation=observation,
         rewards={"climbed": 2.0, "died": -1},
-        action_mask="forbidden+low",
+        action_mask="fatal+low",
     )
     encoder = env.observation
     seen, infos = env.reset(seed=2)
@@ -131,7 +131,7 @@ def test_many_games_give_what_the_definitions_say(own: Path, frames: int) -> Non
                 assert rewards[i, seat] == 2.0 * up - (not snake.alive)
                 climbed += up
                 died += not snake.alive
-                mask = masks.action_mask(env.game, state, snake.id, "forbidden+low")
+                mask = masks.action_mask(env.game, state, snake.id, "fatal+low")
                 if snake.alive:
                     np.testing.assert_array_equal(infos["action_mask"][i, seat], mask)
                     low += not mask[0] and masks.action_mask(env.game, state, snake.id, "wall")[0]

@@ -39,7 +39,7 @@ def test_kinds_by_hand() -> None:
     assert moves("neck", state) == ["down", "left", "right"]
     # To the right lies the own tail, which leaves.
     assert moves("body", state) == ["down", "left", "right"]
-    assert moves("forbidden", state) == ["right"]
+    assert moves("fatal", state) == ["right"]
     assert moves("head", state) == ["up", "down", "left"]
 
 
@@ -51,10 +51,10 @@ def test_stacked_tails_stay() -> None:
 
 def test_a_part_that_leaves_nothing_is_passed_over() -> None:
     state = corner()
-    assert moves("forbidden+head", state) == ["right"]
-    assert moves("head+forbidden", state) == ["up", "down", "left"]
+    assert moves("fatal+head", state) == ["right"]
+    assert moves("head+fatal", state) == ["up", "down", "left"]
     state.snakes[0].body.append((1, 0))
-    assert moves("forbidden", state) == list(MOVES)
+    assert moves("fatal", state) == list(MOVES)
     assert moves("wall+body", state) == ["up", "right"]
 
 
@@ -79,7 +79,7 @@ def test_equal_lengths_contest_and_shorter_do_not() -> None:
 def test_the_dead_may_do_anything() -> None:
     state = corner()
     state.snakes[0].eliminated_cause = "wall-collision"
-    assert moves("forbidden+head", state) == list(MOVES)
+    assert moves("fatal+head", state) == list(MOVES)
 
 
 @settings(max_examples=200)

@@ -179,7 +179,7 @@ def test_max_bordered_refuses_larger_boards() -> None:
         get("max-bordered-num").shape(25, 25)
 
 
-@pytest.mark.parametrize("name", ["centred", "facing"])
+@pytest.mark.parametrize("name", ["centered", "facing"])
 def test_own_head_is_in_the_middle(name: str) -> None:
     seen = get(name).encode(state(), "me")
     rows, columns = seen.shape[1:]
@@ -236,7 +236,7 @@ def test_a_dead_snake_sees_nothing() -> None:
 
 
 def test_frames_are_newest_first_and_begin_with_turn_0() -> None:
-    one, two = get("planes"), Observation("planes", frames=2)
+    one, two = get("planes"), Observation("planes", frame_stack=2)
     out = np.full(two.shape(5, 4), 7, np.uint8)
     begin, later = state(turn=0), state(turn=1, food=[])
     two.encode(begin, "me", out)
@@ -403,24 +403,26 @@ def test_reach_shows_who_is_first_and_what_each_move_leaves() -> None:
     others = Snake("you", [(6, 0), (7, 0), (7, 0)])
     me = Snake("me", [(2, 0), (1, 0), (0, 0)])
     board = State(turn=5, width=8, height=2, snakes=[me, others])
-    encoded = get("reach").encode(board, "me")
-    seen = {name: plane.tolist() for name, plane in zip(get("reach").planes, encoded, strict=True)}
+    encoded = get("territory").encode(board, "me")
+    seen = {
+        name: plane.tolist() for name, plane in zip(get("territory").planes, encoded, strict=True)
+    }
     # 255 on the coming turn, 8 less for each later one; what both reach at once shows for nobody
-    assert seen["own_reach"] == [
+    assert seen["own_territory"] == [
         [231, 239, 231, 255, 0, 0, 0, 0],
         [239, 247, 255, 247, 0, 0, 0, 0],
     ]
-    assert seen["other_reach"] == [
+    assert seen["other_territory"] == [
         [0, 0, 0, 0, 0, 255, 231, 239],
         [0, 0, 0, 0, 0, 247, 255, 247],
     ]
-    assert seen["right_reach"] == [
+    assert seen["right_territory"] == [
         [215, 223, 231, 255, 0, 0, 0, 0],
         [223, 231, 239, 247, 0, 0, 0, 0],
     ]
-    assert seen["up_reach"][1][2] == 255
+    assert seen["up_territory"][1][2] == 255
     nothing = [[0] * 8] * 2
-    assert seen["down_reach"] == seen["left_reach"] == nothing
+    assert seen["down_territory"] == seen["left_territory"] == nothing
 
 
 # -- names, spaces, errors -------------------------------------------------------------------------
@@ -428,7 +430,7 @@ def test_reach_shows_who_is_first_and_what_each_move_leaves() -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_space_contains_what_is_encoded(name: str) -> None:
-    observation = Observation(name, frames=2)
+    observation = Observation(name, frame_stack=2)
     space = observation.space(5, 4)
     assert isinstance(space, gymnasium.spaces.Box)
     assert space.contains(observation.encode(state(), "me"))
@@ -444,8 +446,11 @@ def test_dictionary_round_trip(observation: Observation) -> None:
     ("wrong", "message"),
     [
         ("plains", "unknown observation 'plains'; did you mean planes?"),
-        ({"name": "planes", "frames": 0}, "frames must be an integer between 1 and 8, got 0"),
-        ({"name": "planes", "frames": True}, "frames must be an integer"),
+        (
+            {"name": "planes", "frame_stack": 0},
+            "frame_stack must be an integer between 1 and 8, got 0",
+        ),
+        ({"name": "planes", "frame_stack": True}, "frame_stack must be an integer"),
         ({"name": "planes", "size": 3}, "unknown field of an observation: 'size'"),
         ({"name": "planes", "planes": ["food"]}, "got food; it was stored by another version"),
     ],

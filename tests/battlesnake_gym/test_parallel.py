@@ -73,7 +73,7 @@ def test_every_game_is_the_game_of_the_rules(ruleset: str) -> None:
                 np.testing.assert_array_equal(
                     observation, env._game.vector.observation.encode(by_rules, agent)
                 )
-                expected = masks.action_mask(game, by_rules, agent, "forbidden")
+                expected = masks.action_mask(game, by_rules, agent, "fatal")
                 np.testing.assert_array_equal(infos[agent]["action_mask"], expected)
                 assert CAUSES[infos[agent]["cause"]] == snake.eliminated_cause
                 killer = infos[agent]["killer"]

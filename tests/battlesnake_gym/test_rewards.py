@@ -35,7 +35,7 @@ def play_turn(games: Games, actions: np.ndarray) -> TurnBatch:
     acted = games.alive & ~games.over[:, None]
     reversed_ = reversals(actions, games.facing)
     games.step(actions)
-    return TurnBatch.of(games, acted, reversed_)
+    return TurnBatch.from_games(games, acted, reversed_)
 
 
 def events_of(
@@ -196,7 +196,7 @@ def test_weights_add_up() -> None:
     assert rewards.dtype == np.float32
     assert rewards.tolist() == [[1.5, 1.5]] * 2
     assert get("survival").compute(turn).tolist() == [[1.0, 1.0]] * 2
-    idle = TurnBatch.of(games, np.zeros((2, 2), np.bool_), turn.reversed)
+    idle = TurnBatch.from_games(games, np.zeros((2, 2), np.bool_), turn.reversed)
     assert not get("survival").compute(idle).any()
 
 

@@ -46,7 +46,7 @@ def last_allowed(seen: NDArray[np.uint8], mask: NDArray[np.bool_]) -> NDArray[np
 
 
 def test_other_observations_of_the_same_games_are_kept_up_to_date() -> None:
-    other = observations.Observation("centred", 3)
+    other = observations.Observation("centered", 3)
     games = VectorBattlesnake(30, num_snakes=3, width=7, height=7, max_turns=20)
     shown = VectorBattlesnake(30, 3, 7, 7, max_turns=20, observation=other)
     shape = other.shape(7, 7)
@@ -68,18 +68,18 @@ def test_a_policy_is_shown_its_own_observation_and_takes_its_best_move(observati
     games = VectorBattlesnake(12, num_snakes=2, observation=observation)
     policy = snakes.batch_policy("shipped")
     assert policy is not None
-    rivals, random = SeatedOpponents(games), np.random.default_rng(0)
+    opponents, random = SeatedOpponents(games), np.random.default_rng(0)
     _, infos = games.reset(seed=3)
     for game in range(12):
-        rivals.assign(game, 1, "shipped", seed=0)
+        opponents.assign(game, 1, "shipped", seed=0)
     for _ in range(15):
         alive = infos["alive"]
         actions = some(infos["action_mask"], random).astype(np.uint8)
-        rivals.move(actions, alive)
+        opponents.move(actions, alive)
         for game in np.flatnonzero(alive[:, 1]).tolist():
             state = games.games.state(game)
-            seen = observations.get("reach").encode(state, "snake_1")
-            mask = masks.action_mask(games.game, state, "snake_1", "forbidden+head")
+            seen = observations.get("territory").encode(state, "snake_1")
+            mask = masks.action_mask(games.game, state, "snake_1", "fatal+head")
             move = int(np.where(mask, policy.action_scores(seen[None])[0], -np.inf).argmax())
             facing = games.games.facing[game, 1]
             turn = games.observation.absolute_actions(actions[game, 1], facing)
@@ -103,26 +103,26 @@ def test_copies_play_on_in_the_same_way(form: str) -> None:
 
 
 def test_past_plays_what_is_remembered_in_games_that_begin_then() -> None:
-    rivals = SeatedOpponents(games := VectorBattlesnake(9, 2, 7, 7, max_turns=3))
+    opponents = SeatedOpponents(games := VectorBattlesnake(9, 2, 7, 7, max_turns=3))
     _, infos = games.reset(seed=1)
     for remembered in (False, True):
-        rivals.clear(np.ones(9, np.bool_))
+        opponents.clear(np.ones(9, np.bool_))
         if remembered:
-            rivals.remember(last_allowed)
+            opponents.add_past_self(last_allowed)
         for game in range(9):
-            rivals.assign(game, 1, "past", seed=game)
+            opponents.assign(game, 1, "past", seed=game)
         actions = np.full((9, 2), 9, np.uint8)
-        rivals.move(actions, infos["alive"])
+        opponents.move(actions, infos["alive"])
         last = last_allowed(games.observations[:, 1], infos["action_mask"][:, 1])
         assert (actions[:, 1] == last).all() == remembered
         assert (actions[:, 0] == 9).all()
-    first = win_rate(last_allowed, ["past"], past=last_allowed, width=7, height=7, games=40)
+    first = win_rate(last_allowed, ["past"], past_self=last_allowed, width=7, height=7, games=40)
     assert 0 < first < 1  # both sides play
 
 
 def test_one_game_and_pettingzoo_have_them_too(left: str) -> None:
     env = BattlesnakeEnv([left, "past"], 7, 7)
-    env.remember(last_allowed)
+    env.add_past_self(last_allowed)
     agents = parallel_env(3, opponents=[left, "hungry"], width=7, height=7)
     lefts = 0
     for seed in range(5):
@@ -171,13 +171,13 @@ def test_a_file_a_run_and_a_bundle_of_a_policy_alone_are_policies(left: str, for
     files = {one: path.with_name(one).read_bytes() for one in ("policy.onnx", "policy.json")}
     packed.write_bytes(bundle.write(facts, files))
     name = {"run": path.parents[1], "file": path, "bundle": packed}[form]
-    rivals = SeatedOpponents(games := VectorBattlesnake(5, 2, 7, 7))
+    opponents = SeatedOpponents(games := VectorBattlesnake(5, 2, 7, 7))
     _, infos = games.reset(seed=1)
-    assert rivals.seated_policy(str(name))
+    assert opponents.seated_policy(str(name))
     for game in range(5):
-        rivals.assign(game, 1, str(name), seed=0)
+        opponents.assign(game, 1, str(name), seed=0)
     actions = np.zeros((5, 2), np.uint8)
-    rivals.move(actions, infos["alive"])
+    opponents.move(actions, infos["alive"])
     may = infos["action_mask"][:, 1, LEFT]
     assert may.any()
     assert (actions[may, 1] == LEFT).all()

@@ -57,11 +57,11 @@ def test_check_env_by_default_and_alone(capsys: pytest.CaptureFixture[str]) -> N
     check_env(gymnasium.make(NAME, opponents=[]).unwrapped)
 
 
-@pytest.mark.parametrize("observation", ["centred", "facing", "bordered-num"])
+@pytest.mark.parametrize("observation", ["centered", "facing", "bordered-num"])
 def test_check_env_with_other_observations(
     observation: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    check_env(make(observation={"name": observation, "frames": 2}).unwrapped)
+    check_env(make(observation={"name": observation, "frame_stack": 2}).unwrapped)
 
 
 @pytest.mark.parametrize("observation", ["planes", "facing"])
@@ -98,7 +98,7 @@ def test_every_game_is_the_game_of_the_rules(observation: str) -> None:
             assert reward == (1.0 if you.alive else 0.0)
             assert info["cause"] == you.eliminated_cause
             np.testing.assert_array_equal(seen, definition.encode(by_rules, learner))
-            allowed = masks.action_mask(by_rules.game, by_rules, learner, "forbidden")
+            allowed = masks.action_mask(by_rules.game, by_rules, learner, "fatal")
             mask = definition.relative_mask(
                 allowed, np.array(observations.facing(by_rules, learner))
             )
@@ -349,9 +349,11 @@ def test_order_of_calls() -> None:
             call()
 
 
-@pytest.mark.parametrize("frames", [1, 3])
-def test_copies_and_pickles_go_on_in_the_same_way(frames: int) -> None:
-    env = gymnasium.make(NAME, opponents=["hungry", "tree"], width=7, height=7, frames=frames)
+@pytest.mark.parametrize("frame_stack", [1, 3])
+def test_copies_and_pickles_go_on_in_the_same_way(frame_stack: int) -> None:
+    env = gymnasium.make(
+        NAME, opponents=["hungry", "tree"], width=7, height=7, frame_stack=frame_stack
+    )
     _, info = env.reset(seed=3)
     for _ in range(5):
         *_, info = env.step(int(info["action_mask"].argmax()))

@@ -52,7 +52,9 @@ def copied(infos: Infos) -> Infos:
 
 @pytest.mark.parametrize("ruleset", rules.RULESETS)
 def test_every_game_is_the_game_of_the_rules(ruleset: str) -> None:
-    env = VectorBattlesnake(5, 3, 7, 7, game=Game(ruleset=ruleset), max_turns=15, food="seeded")
+    env = VectorBattlesnake(
+        5, 3, 7, 7, game=Game(ruleset=ruleset), max_turns=15, food_rng="official"
+    )
     assert env.max_turns is not None
     ids = [f"snake_{s}" for s in range(3)]
     games, states = {}, {}
@@ -103,7 +105,7 @@ def check_against(
 
 def test_the_python_rules_serve_where_nothing_was_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
     def trace() -> list[Step]:
-        env = VectorBattlesnake(3, [2, 3, 3], [7, 9, 9], 7, food="seeded", max_turns=20)
+        env = VectorBattlesnake(3, [2, 3, 3], [7, 9, 9], 7, food_rng="official", max_turns=20)
         return play(env, 50, seed=8)
 
     fast = trace()
@@ -187,7 +189,7 @@ def test_mixed_sizes_and_snake_counts() -> None:
     widths, heights, counts = [7, 11, 9, 11], [7, 11, 11, 9], [2, 4, 3, 1]
     with pytest.raises(ValueError, match="solo"):
         VectorBattlesnake(4, counts, widths, heights)
-    env = VectorBattlesnake(4, counts, widths, heights, game=Game(solo=True), food="seeded")
+    env = VectorBattlesnake(4, counts, widths, heights, game=Game(solo=True), food_rng="official")
     observation, infos = env.reset(seed=2)
     assert observation.shape[-2:] == (11, 11)
     np.testing.assert_array_equal(infos["alive"].sum(axis=1), counts)
@@ -234,7 +236,7 @@ def test_start_from_positions() -> None:
     for _ in range(3):
         second.step({snake.id: "up" for snake in second.living})
     request = Board.from_text(POSITION).to_api("a")
-    env = VectorBattlesnake(5, 3, 11, 11, food="seeded", max_turns=45)
+    env = VectorBattlesnake(5, 3, 11, 11, food_rng="official", max_turns=45)
     observation, infos = env.reset(seed=1, options={"states": [first, second, request]})
     np.testing.assert_array_equal(infos["turn"], [40, 3, 40, 40, 3])
     assert not infos["alive"][:, 2].any()

@@ -78,7 +78,7 @@ def test_every_step_is_the_learners_part_of_the_games(observation: str) -> None:
             snake = state.snakes[infos["seat"][i]]
             np.testing.assert_array_equal(seen[i], definition.encode(state, snake.id))
             if infos["alive"][i]:
-                mask = masks.action_mask(envs.games.game, state, snake.id, "forbidden")
+                mask = masks.action_mask(envs.games.game, state, snake.id, "fatal")
                 facing = np.array(observations.facing(state, snake.id))
                 mask = definition.relative_mask(mask, facing)
                 np.testing.assert_array_equal(infos["action_mask"][i], mask)
@@ -164,10 +164,10 @@ def test_opponents_in_python_play_beside_those_of_the_engine() -> None:
 def test_opponents_are_drawn_where_num_snakes_says_so() -> None:
     envs = make(200, opponents=["hungry", "random", "tail-chaser"], num_snakes=2)
     envs.reset(seed=1)
-    drawn = np.bincount(envs._rivals._codes.max(axis=1), minlength=4)
+    drawn = np.bincount(envs._seated_opponents._codes.max(axis=1), minlength=4)
     assert drawn[3] > 40  # hungry
     assert drawn[1] > 40  # random
-    assert len(envs._rivals._strategies) == drawn[0] > 40  # in Python
+    assert len(envs._seated_opponents._strategies) == drawn[0] > 40  # in Python
 
 
 def test_the_learner_plays_the_you_of_a_start_position() -> None:
@@ -179,9 +179,9 @@ def test_the_learner_plays_the_you_of_a_start_position() -> None:
 
 
 @pytest.mark.parametrize("form", ["learner", "seats"])
-@pytest.mark.parametrize("frames", [1, 3])
-def test_copies_and_pickles_go_on_in_the_same_way(form: str, frames: int) -> None:
-    observation = {"name": "planes", "frames": frames}
+@pytest.mark.parametrize("frame_stack", [1, 3])
+def test_copies_and_pickles_go_on_in_the_same_way(form: str, frame_stack: int) -> None:
+    observation = {"name": "planes", "frame_stack": frame_stack}
     envs: Any = (
         make(4, opponents=["hungry", "tail-chaser"], observation=observation)
         if form == "learner"

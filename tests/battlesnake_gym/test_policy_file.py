@@ -1,0 +1,69 @@
+"""Policies that version 0.1 wrote are read under the current names."""
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from battlesnake_gym import Board, policy_file, snakes
+from battlesnake_gym.config import EnvConfig
+from battlesnake_gym.mdp import masks, observations
+from battlesnake_gym.rules import MOVES, Game, start
+
+FORMAT_1 = Path(__file__).parents[1] / "data" / "formats" / "policy_1" / "policy.onnx"
+
+
+def test_format_1_is_read_under_the_current_names() -> None:
+    _, metadata = policy_file.read(FORMAT_1)
+    assert observations.get(metadata["observation"]).to_dict() == {
+        "name": "territory",
+        "frame_stack": 1,
+        "planes": list(observations.get("territory").planes),
+    }
+    env_config = metadata["training"]["env_config"]
+    assert masks.check(env_config["action_mask"]) == "fatal+head"
+    names = set(EnvConfig.__dataclass_fields__)
+    config = EnvConfig(**{name: value for name, value in env_config.items() if name in names})
+    assert (config.food_rng, config.start_positions, config.food_positions) == ("fast", None, None)
+    assert config.observation_encoder == observations.Observation("territory", 1)
+    assert set(env_config) - names == {
+        "curriculum", "iterate_map_size", "clip_rewards", "opponents",
+    }  # fmt: skip
+
+
+def test_a_policy_of_format_1_plays() -> None:
+    pytest.importorskip("onnxruntime", reason="needs the extra server")
+    game = Game(seed=1)
+    board = Board.from_state(start(game, 7, 7, ["a", "b"]), game)
+    board.you_id = "a"
+    assert snakes.make(str(FORMAT_1))(board).move in MOVES
+
+
+def test_written_again_it_has_the_current_format(tmp_path: Path) -> None:
+    copy = shutil.copy(FORMAT_1, tmp_path / "policy.onnx")
+    _, metadata = policy_file.read(FORMAT_1)
+    policy_file.write_metadata(copy, {"observation": metadata["observation"]})
+    written = json.loads(copy.with_suffix(".json").read_text())
+    assert (written["format"], written["observation"]) == (2, metadata["observation"])
+    assert policy_file.read(copy)[1] == written
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ({"food": "seeded"}, {"food_rng": "official"}),
+        (
+            {"starts": [[1, 1]], "food_at": None},
+            {"start_positions": [[1, 1]], "food_positions": None},
+        ),
+        ({"observation": "reach", "frames": 2}, {"observation": "territory", "frame_stack": 2}),
+        ({"observation": {"name": "centred"}}, {"observation": {"name": "centered"}}),
+        ({"action_mask": "forbidden+head+mine"}, {"action_mask": "fatal+head+mine"}),
+        ({"observation": 3, "action_mask": None}, {"observation": 3, "action_mask": None}),
+    ],
+)
+def test_stored_options_are_converted(old: dict[str, Any], new: dict[str, Any]) -> None:
+    assert policy_file.convert_env_config(old) == new
+    assert policy_file.convert_env_config(new) == new
