@@ -1,6 +1,6 @@
 """How fast the engine plays: CPU time per board-turn, one thread.
 
-Games of 4 snakes on 11x11 whose moves are random among those that the engine's mask ``forbidden``
+Games of 4 snakes on 11x11 whose moves are random among those that the engine's mask ``fatal``
 leaves. They are played once to write down the moves; what is timed is playing the same games again
 from the same seeds: the steps and the resets of the games that ended, in one loop of Python, so
 that a batch of 1 pays the price of the call. Each figure is the median of several repetitions.
@@ -44,7 +44,7 @@ _OBSERVATION = "planes"
 
 _STANDARD = {
     "standard, fast food": (Game(), "fast"),
-    "standard, seeded food": (Game(), "seeded"),
+    "standard, official food": (Game(), "official"),
 }
 
 
@@ -53,7 +53,7 @@ class Plan:
     """Moves and resets of games played before: entry t belongs to turn t of all games."""
 
     game: Game
-    food: str
+    food_rng: str
     seeds: NDArray[np.int64]
     actions: list[NDArray[np.uint8]]
     resets: list[tuple[NDArray[np.int64], NDArray[np.bool_]] | None]
@@ -71,12 +71,12 @@ class Plan:
         return games
 
 
-def make(num_games: int, game: Game, food: str) -> Games:
+def make(num_games: int, game: Game, food_rng: str) -> Games:
     """Games of the size that is measured."""
-    return Games(num_games, width=_SIZE, height=_SIZE, num_snakes=_SNAKES, game=game, food=food)
+    return Games(num_games, width=_SIZE, height=_SIZE, num_snakes=_SNAKES, game=game, food_rng=food_rng)
 
 
-def prepare(num_games: int, turns: int, game: Game, food: str) -> Plan:
+def prepare(num_games: int, turns: int, game: Game, food_rng: str) -> Plan:
     """Play games to write down what happens in them."""
     rand = np.random.default_rng(7)
     games = make(num_games, game, food)
@@ -85,7 +85,7 @@ def prepare(num_games: int, turns: int, game: Game, food: str) -> Plan:
     games.reset(seeds)
     mask = np.zeros((num_games, _SNAKES, 4), np.bool_)
     for _ in range(turns):
-        games.action_mask("forbidden", mask)
+        games.action_mask("fatal", mask)
         actions = np.where(mask, rand.random(mask.shape), -1).argmax(-1).astype(np.uint8)
         plan.actions.append(actions)
         games.step(actions)

@@ -25,7 +25,7 @@ import random_searches  # noqa: E402
 from battlesnake_gym.engine.engine import Games  # noqa: E402
 from battlesnake_heuristics.search import _search  # noqa: E402
 
-assert Games.__name__ == "FastGames", "the engine was not compiled"
+assert Games.__name__ == "EngineGames", "the engine was not compiled"
 
 
 class Drawn(random.Random):

@@ -165,7 +165,7 @@ class Copy:
     def _compile(self, csrc: Path, changed: str) -> bool:
         """Compile what includes the changed file; all the first time."""
         check = self.folder / _CHECK
-        sources = runpy.run_path(str(check))["hash_of_sources"](csrc)
+        sources = runpy.run_path(str(check))["sources_hash"](csrc)
         flags = ["-std=gnu11", "-O1", "-ffp-contract=off", "-fPIC", "-w", "-MMD", "-c"]
         flags += ["-DPy_LIMITED_API=0x030B0000", f'-DSOURCES="{sources}"']
         flags += [f"-I{sysconfig.get_path('include')}", f"-I{check.parent / 'csrc'}"]

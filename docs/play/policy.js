@@ -1,7 +1,7 @@
 // The shipped policy's network, from numbers that tools/build_site.py has rounded.
 //
 //   const policy = await Policy.load();
-//   policy.values(planes, width, height);   // what it says of up, down, left, right; planes: reach
+//   policy.values(planes, width, height);   // what it says of up, down, left, right; planes: territory
 
 import { LAYERS } from "./facts.js";
 

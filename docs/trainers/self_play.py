@@ -60,5 +60,5 @@ while (minutes := time.process_time() / 60) < MINUTES:
         adam.step()
         adam.zero_grad()
 
-rate = win_rate(frozen(), ["past"], past=past[-5:][0], games=1000, **GAME)
+rate = win_rate(frozen(), ["past"], past_self=past[-5:][0], games=1000, **GAME)
 print(f"win rate {rate:.2f} against itself of five CPU minutes before")

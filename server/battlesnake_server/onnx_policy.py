@@ -1,9 +1,8 @@
-"""A trained policy: ``policy.onnx`` and, beside it, ``policy.json`` that says how to ask it.
+"""A trained policy: ``policy.onnx`` and its metadata in ``policy.json``.
 
-The network takes ``observations`` uint8 ``[B, C, H, W]`` and answers ``q_values`` float32
-``[B, 4]``. The JSON file has the observation's encoder, the board sizes it was trained on, the
-order of the actions, and the SHA-256 of the ONNX file, so that neither is used with the wrong
-other one.
+The network maps ``observations`` uint8 ``[B, C, H, W]`` to ``q_values`` float32 ``[B, 4]``. The
+JSON file contains the observation, the board sizes of the training, the order of the actions, and
+the SHA-256 of the ONNX file, so that mismatched files are rejected.
 """
 
 from __future__ import annotations
@@ -34,9 +33,13 @@ _INPUT, _OUTPUT = "observations", "q_values"
 
 @dataclass(frozen=True)
 class OnnxPolicy:
-    """A loaded policy, free of memory: one serves any number of games and threads.
+    """A loaded policy; stateless, so one object serves any number of games and threads.
 
-    ``board_sizes`` are the (width, height) it plays, ``rulesets`` by which rules.
+    Attributes:
+        observation: Observation that the network takes.
+        board_sizes: Pairs (width, height) that the policy plays.
+        session: Session of onnxruntime.
+        metadata: Content of the JSON file.
     """
 
     observation: Observation
@@ -46,17 +49,20 @@ class OnnxPolicy:
 
     @classmethod
     def load(cls, path: str | Path) -> OnnxPolicy:
-        """Load ``path`` (the ONNX file) with the JSON file of the same name beside it.
+        """Load a policy.
 
-        Raises `PolicyError` before anything is played where the two do not fit each other or this
-        version.
+        Args:
+            path: ONNX file; the JSON file has the same name.
+
+        Raises:
+            PolicyError: If the files do not match each other or this version.
         """
         onnx_path = Path(path)
         return cls.build(*policy_file.read(onnx_path), onnx_path)
 
     @classmethod
     def build(cls, model: bytes, metadata: Mapping[str, Any], onnx_path: Path) -> OnnxPolicy:
-        """As `load`, of what `policy_file` has read and checked; errors name ``onnx_path``."""
+        """Build a policy from files that `policy_file` has read; errors name ``onnx_path``."""
         json_path = onnx_path.with_suffix(".json")
         policy = cls(
             observation=_read_observation(metadata, json_path),
@@ -69,32 +75,32 @@ class OnnxPolicy:
 
     @property
     def rulesets(self) -> tuple[str, ...]:
-        """The rulesets it was trained for."""
+        """Rulesets that the policy was trained for."""
         names = self.metadata.get("rulesets", [self.metadata["training"]["env_config"]["ruleset"]])
         return tuple(names)
 
     @property
     def action_mask(self) -> str:
-        """The kind of mask it was trained with."""
+        """Kind of the action mask in training."""
         trained = self.metadata.get("training", {}).get("env_config", {})
         return str(trained.get("action_mask", EnvConfig.action_mask))
 
     def shape(self, width: int, height: int) -> tuple[int, int, int]:
-        """(C, H, W) of one observation of a board.
+        """Return the shape (C, H, W) of one observation of a board.
 
-        It has room for the largest of the board sizes, unless the network takes any size.
+        Unless the network accepts any size, the shape is that of the largest board size.
         """
         if not self.metadata.get("any_size", False):
             width, height = (max(sides) for sides in zip(*self.board_sizes, strict=True))
         return self.observation.shape(width, height)
 
-    def q_values(self, batch: NDArray[np.uint8]) -> NDArray[np.float32]:
-        """The value of every move, float32 [B, 4], for observations uint8 [B, C, H, W]."""
+    def action_scores(self, batch: NDArray[np.uint8]) -> NDArray[np.float32]:
+        """Return the values of the moves, float32 [B, 4], for observations uint8 [B, C, H, W]."""
         (values,) = self.session.run([_OUTPUT], {_INPUT: batch})
         return np.asarray(values, np.float32)
 
     def check_size(self, width: int, height: int) -> None:
-        """Raise `PolicyError` where the policy was not trained for boards of this size."""
+        """Raise `PolicyError` if the policy was not trained for boards of this size."""
         if (width, height) not in self.board_sizes:
             known = ", ".join(f"{x}x{y}" for x, y in sorted(self.board_sizes))
             raise PolicyError(
@@ -102,9 +108,9 @@ class OnnxPolicy:
             )
 
     def check_game(self, board: Board) -> None:
-        """Raise `PolicyError` where the policy was trained on other boards, rules or maps.
+        """Raise `PolicyError` if the policy was trained for another board size, ruleset or map.
 
-        Engines that know of no maps send none; theirs is the standard one.
+        An empty map, sent by engines without maps, counts as the standard map.
         """
         self.check_size(board.width, board.height)
         trained, game = self.metadata["training"]["env_config"], board.game
@@ -116,11 +122,11 @@ class OnnxPolicy:
             )
 
     def _check_answer(self, path: Path) -> None:
-        """Ask once for each size, which also warms the session up."""
+        """Run the network once per size, which also warms up the session."""
         for shape in sorted({(1, *self.shape(*size)) for size in self.board_sizes}):
             try:
-                values = self.q_values(np.zeros(shape, np.uint8))
-            except Exception as error:  # onnxruntime's exceptions have no common base
+                values = self.action_scores(np.zeros(shape, np.uint8))
+            except Exception as error:  # onnxruntime's exceptions have no common base.
                 raise PolicyError(
                     f"{path}: does not take {_INPUT!r} of shape {shape}: {error}"
                 ) from error

@@ -1,4 +1,4 @@
-"""What can play here: named snakes, and policies with move filters to overrule them."""
+"""Loads strategies: built-in snakes, and policies with move filters and policy rules."""
 
 from __future__ import annotations
 
@@ -31,33 +31,38 @@ from battlesnake_heuristics.search import search
 from battlesnake_server.onnx_policy import OnnxPolicy, PolicyError
 
 DEFAULT_SNAKE = "champion" if search.COMPILED else "lookahead"
-"""The strongest named snake there is: it plays where no other is named."""
+"""The strongest built-in snake available; it plays by default."""
 
 DEFAULT_POLICY_PATH = (
     Path(str(resources.files("battlesnake_server"))) / "default_policy" / "policy.onnx"
 )
-"""The policy that comes with the package and answers to `DEFAULT_POLICY_NAME`; its card lies beside it."""
+"""Path of the bundled policy, named `DEFAULT_POLICY_NAME`; its model card is next to it."""
 
 DEFAULT_POLICY_NAME = snakes.BUILTIN_POLICY
 
 SAFE_FILTER_NAMES = tuple(rule.name for rule in SAFE)
-"""The filters of a careful snake: those of ``--heuristics`` without names."""
+"""Names of the safe filters: those of ``--filters`` without names."""
 
 _DEFAULT_POLICY_FALLBACK_S = 0.02
-"""Time of `DEFAULT_SNAKE` in games that the shipped policy was not trained for: a policy is chosen for
-quick answers."""
+"""Seconds per move of `DEFAULT_SNAKE` in games that the bundled policy was not trained for: users
+choose a policy for fast moves.
+"""
 
 log = logging.getLogger(__name__)
 
 
 class PolicySnake:
-    """A strategy that takes the policy's best move among those that the filters leave.
+    """Strategy that plays the policy's best move among those that the filters leave.
 
-    The filters ``ALIVE`` always come first: they are the action mask of training, and what the
-    policy says of moves that it never could take means nothing.
+    The filters ``ALIVE`` always come first. They are the action mask of training; the policy's values
+    of masked moves are meaningless. The user's policy rules come next
+    (`battlesnake_heuristics.rule_based.policy_rules`). One object plays one snake in one game, because
+    a frame stack contains earlier turns.
 
-    The user's own ``rules`` (`battlesnake_heuristics.rule_based.policy_rules`) come next. One object
-    plays one snake in one game: with several frames it remembers the turns before.
+    Args:
+        policy: Policy.
+        filters: Further filters, in order.
+        rules: Policy rules.
     """
 
     def __init__(
@@ -66,17 +71,21 @@ class PolicySnake:
         self._policy = policy
         self._rules = rules
         self._filters = tuple(dict.fromkeys((*ALIVE, *filters)))
-        self._frames = np.zeros((0, 0, 0), np.uint8)
+        self._frame_stack = np.zeros((0, 0, 0), np.uint8)
 
     def __call__(self, board: Board, seconds: float | None = None) -> Decision:
-        """Choose a move for ``board.you``; raises `PolicyError` on a board of another size."""
+        """Choose a move for ``board.you``.
+
+        Raises:
+            PolicyError: If the policy was not trained for boards of this size.
+        """
         policy = self._policy
         policy.check_size(board.width, board.height)
         you = board.you
-        if not self._frames.size:
-            self._frames = np.zeros(policy.shape(board.width, board.height), np.uint8)
-        policy.observation.encode(board, you.id, out=self._frames)
-        values = policy.q_values(self._frames[np.newaxis])[0]
+        if not self._frame_stack.size:
+            self._frame_stack = np.zeros(policy.shape(board.width, board.height), np.uint8)
+        policy.observation.encode(board, you.id, out=self._frame_stack)
+        values = policy.action_scores(self._frame_stack[np.newaxis])[0]
         actions = policy.observation.absolute_actions(
             np.arange(len(MOVES)), np.full(len(MOVES), facing(board, you.id))
         )
@@ -88,26 +97,27 @@ class PolicySnake:
 
 @dataclass(frozen=True)
 class PolicyFactory:
-    """Builds the snakes of a ``policy`` alone, which many games may ask for all at once instead."""
+    """Factory of snakes that play a ``policy`` alone; callers may batch the games' observations."""
 
     policy: OnnxPolicy
 
     def __call__(self, seed: int) -> PolicySnake:
-        """A snake for one game."""
+        """Return a snake for one game."""
         return PolicySnake(self.policy)
 
 
 def open_factory(path: str) -> PolicyFactory:
-    """What plays a policy's file, or as `DEFAULT_POLICY_NAME`; one that has not changed is loaded once."""
+    """Return the factory of a policy file or of `DEFAULT_POLICY_NAME`; unchanged files load once.
+    """
     return _loaded(*file_state(str(DEFAULT_POLICY_PATH) if path == DEFAULT_POLICY_NAME else path))
 
 
 def file_state(path: str) -> tuple[str, int, int]:
-    """The file, and what differs once it has changed."""
+    """Return the file's path, modification time in ns and size in bytes, as a cache key."""
     try:
         state = Path(path).stat()
     except OSError:
-        return path, 0, 0  # whoever opens it says what is wrong
+        return path, 0, 0  # The code that opens the file reports the error.
     return str(Path(path).resolve()), state.st_mtime_ns, state.st_size
 
 
@@ -117,9 +127,9 @@ def _loaded(path: str, *state: int) -> PolicyFactory:
 
 
 class DefaultPolicySnake:
-    """A policy in the games that it was trained for, and the snake `DEFAULT_SNAKE` in all others.
+    """A policy in the games that it was trained for, and `DEFAULT_SNAKE` in all other games.
 
-    Each game that is played elsewhere is logged, with the reason.
+    Every game that `DEFAULT_SNAKE` plays is logged, with the reason.
     """
 
     def __init__(
@@ -130,24 +140,24 @@ class DefaultPolicySnake:
         rules: Sequence[PipelineStep] = (),
     ) -> None:
         self._policy = policy
-        self._learned = PolicySnake(policy, filters, rules)
-        self._elsewhere = snakes.make(DEFAULT_SNAKE, seed)
-        self._told = False
+        self._policy_snake = PolicySnake(policy, filters, rules)
+        self._fallback_snake = snakes.make(DEFAULT_SNAKE, seed)
+        self._logged = False
 
     def __call__(self, board: Board, seconds: float | None = None) -> Decision:
         """Choose a move for ``board.you``."""
         try:
             self._policy.check_game(board)
         except PolicyError as error:
-            if not self._told:
+            if not self._logged:
                 log.warning(
                     "%s plays game %s: %s", DEFAULT_SNAKE, format_value(board.game.id), error
                 )
-            self._told = True
-            return self._elsewhere(
+            self._logged = True
+            return self._fallback_snake(
                 board, min(seconds or _DEFAULT_POLICY_FALLBACK_S, _DEFAULT_POLICY_FALLBACK_S)
             )
-        return self._learned(board, seconds)
+        return self._policy_snake(board, seconds)
 
 
 def strategy_factory(
@@ -157,13 +167,17 @@ def strategy_factory(
     filters: Sequence[str] = (),
     rules: str | Path | None = None,
 ) -> Factory:
-    """Build the factory of a named snake, or of a policy with filters (by name) and own rules.
+    """Build the factory of a built-in snake, or of a policy with filters and policy rules.
 
-    ``rules`` is a file (`battlesnake_heuristics.rule_based.policy_rules`); ``POLICY.onnx+RULES.py``
-    names both in one. With neither it is the snake `DEFAULT_SNAKE`. The policy `DEFAULT_POLICY_NAME` makes a
-    `DefaultPolicySnake`, which plays with the filters of a careful snake unless others are named.
+    Args:
+        snake: Name of a built-in snake, or path of a bundle; the default is `DEFAULT_SNAKE`.
+        policy: Path of a policy, ``POLICY.onnx+RULES.py``, or `DEFAULT_POLICY_NAME`. The last makes
+            a `DefaultPolicySnake`, which uses the safe filters by default. Excludes ``snake``.
+        filters: Names of move filters applied to the policy, in order.
+        rules: File of policy rules (`battlesnake_heuristics.rule_based.policy_rules`).
 
-    Raises ``ValueError`` naming what is unknown or does not go together, before anything is played.
+    Raises:
+        ValueError: If a name is unknown, or arguments exclude each other.
     """
     if snake is not None and policy is not None:
         raise ValueError(f"give either a snake or a policy, got {snake!r} and {policy!r}")
@@ -172,36 +186,36 @@ def strategy_factory(
         name = snake or DEFAULT_SNAKE
         if rules is not None:
             raise ValueError(
-                f"the rules in {rules} speak over a policy, and {name!r} is not one; name one: a "
-                f"file, or {DEFAULT_POLICY_NAME!r}. A snake of rules alone is registered (docs/own.md)"
+                f"the policy rules in {rules} need a policy, and {name!r} is not one; give a file or "
+                f"{DEFAULT_POLICY_NAME!r}. Register a snake of rules instead (docs/own.md)"
             )
         if filters:
             raise ValueError(
                 f"filters {', '.join(filters)} need a policy; {name!r} has its own. "
-                f"Name a policy too: a file, or {DEFAULT_POLICY_NAME!r}"
+                f"Give a policy too: a file, or {DEFAULT_POLICY_NAME!r}"
             )
         factory = snakes.factory(name)
         try:
-            factory(0)  # what cannot play is refused now, not in the first game
+            factory(0)  # Reject a snake that cannot play now rather than in its first game.
         except RuntimeError as error:
-            raise ValueError(f"{name} cannot play here: {error}") from error
+            raise ValueError(f"{name} cannot play on this machine: {error}") from error
         return factory
     policy, named_with_it = split_policy_and_rules(str(policy))
     if rules is not None and named_with_it is not None:
-        raise ValueError(f"give either the rules {rules} or {named_with_it}")
+        raise ValueError(f"give either the policy rules {rules} or {named_with_it}")
     file = rules or named_with_it
-    nodes = policy_rules.load(file) if file is not None else ()
+    steps = policy_rules.load(file) if file is not None else ()
     if policy == DEFAULT_POLICY_NAME:
         shipped = OnnxPolicy.load(DEFAULT_POLICY_PATH)
-        return lambda seed: DefaultPolicySnake(shipped, chosen or SAFE, seed, nodes)
+        return lambda seed: DefaultPolicySnake(shipped, chosen or SAFE, seed, steps)
     loaded = OnnxPolicy.load(policy)
-    return lambda seed: PolicySnake(loaded, chosen, nodes)
+    return lambda seed: PolicySnake(loaded, chosen, steps)
 
 
 def split_policy_and_rules(source: str) -> tuple[str, str | None]:
-    """A policy's path and the file of rules that is named with it, if one is.
+    """Split a policy's source into its path and the file of policy rules, if there is one.
 
-    >>> split_rules("policy.onnx+my_rules.py"), split_rules("policy.onnx")
+    >>> split_policy_and_rules("policy.onnx+my_rules.py"), split_policy_and_rules("policy.onnx")
     (('policy.onnx', 'my_rules.py'), ('policy.onnx', None))
     """
     policy, plus, rules = source.rpartition("+")
@@ -215,12 +229,16 @@ def split_policy_and_rules(source: str) -> tuple[str, str | None]:
 
 
 def is_instant(strategy: Strategy) -> bool:
-    """Whether ``strategy`` is known to answer in milliseconds, whatever time it is given."""
+    """Return whether ``strategy`` always moves within milliseconds, whatever time it is given."""
     return isinstance(strategy, Pipeline | PolicySnake | DefaultPolicySnake)
 
 
 def filter_by_name(name: str) -> Filter:
-    """The filter of this name; raises ``ValueError`` with the nearest where there is none."""
+    """Return the filter ``name``.
+
+    Raises:
+        ValueError: If the name is unknown; the message suggests the nearest name.
+    """
     extensions.load()
     if name not in FILTERS:
         raise ValueError(unknown_name_message("filter", name, FILTERS))

@@ -49,10 +49,10 @@ def test_filters_agree_with_the_action_masks_of_training(played: list[Board], ki
     assert some_were_masked or kind in ("none", "wall")  # wrapped boards have no walls
 
 
-def test_forbidden_is_alive_where_a_move_is_left(played: list[Board]) -> None:
+def test_fatal_is_alive_where_a_move_is_left(played: list[Board]) -> None:
     for board in played:
         if board.safe_moves():
-            expected = action_mask(board.game, board, board.you.id, "forbidden")
+            expected = action_mask(board.game, board, board.you.id, "fatal")
             assert filter_mask(board, ALIVE).tolist() == expected.tolist()
 
 

@@ -87,7 +87,7 @@ def test_the_rules_of_a_file_are_a_training_mask_too(tmp_path: Path) -> None:
     file.write_text(FILE)
     (rule,) = policy_rules.load(file)
     assert policy_rules.load(str(file)) == (rule,)
-    games = VectorBattlesnake(3, 2, 7, 7, action_mask="forbidden+not-down")
+    games = VectorBattlesnake(3, 2, 7, 7, action_mask="fatal+not-down")
     _, infos = games.reset(seed=1)
     for _ in range(20):
         down = infos["action_mask"][infos["alive"]][:, 1]

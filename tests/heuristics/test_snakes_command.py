@@ -34,7 +34,7 @@ def test_own_files_are_listed_too(
             "    return Pipeline(*SAFE, seed=seed)\n"
             "snakes.register('mine', mine)\n"
         )
-    monkeypatch.setenv("BATTLESNAKE_GYM_FILES", str(path))
+    monkeypatch.setenv("BATTLESNAKE_GYM_EXTENSIONS", str(path))
     done = run(*COMMAND, "snakes", "mine")
     if as_file:
         assert done.stdout == "mine  My own.\n"

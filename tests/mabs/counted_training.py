@@ -1,4 +1,4 @@
-"""``train-mabs.py --address`` that also notes of APEX, apart from all metrics, what it really did.
+"""``train-mabs.py --ray-address`` that also notes of APEX, apart from all metrics, what it really did.
 
 In the folder ``COUNTS`` every process leaves a file ``KIND-ADDRESS-PID`` with a line of JSON for
 each fragment that it played (``played``) or stored in a replay (``stored``), and for each batch
@@ -70,4 +70,4 @@ class Launcher(BattlesnakeLauncher):
 if __name__ == "__main__":
     # The driver makes the shards.
     apex.ReplayBufferShard = CountedShard  # type: ignore[attr-defined]
-    sys.exit(Launcher.train_main(["--address", os.environ["CLUSTER"]]))
+    sys.exit(Launcher.train_main(["--ray-address", os.environ["CLUSTER"]]))

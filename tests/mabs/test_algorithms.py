@@ -71,7 +71,7 @@ def test_a_whole_game_is_cut_at_max_turns(ray_with_games: None) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "action_mask"),
-    [("RLLIB_PPO", "forbidden"), ("RLLIB_PPO", "none")],
+    [("RLLIB_PPO", "fatal"), ("RLLIB_PPO", "none")],
 )
 def test_rllib_trains_on_it(ray_with_games: None, name: str, action_mask: str) -> None:
     from battlesnake_rl.mabs import algorithms
@@ -102,9 +102,9 @@ def test_one_policy_for_each_snake_is_a_setting(
     from sagemaker_rl.runs import checkpoints
 
     command = [
-        *("--experiment", "hill-ppo", "--num-agents", "2", "--map-size", "5", "--num-workers", "0"),
+        *("--experiment", "hill-ppo", "--num-snakes", "2", "--board-size", "5", "--num-env-runners", "0"),
         *("--rl.training.config.train_batch_size_per_learner", "64"),
-        *("--rl.training.config.minibatch_size", "32", "--runs", str(run_folder)),
+        *("--rl.training.config.minibatch_size", "32", "--runs-dir", str(run_folder)),
     ]
     assert main([*command, "--num-iters", "1"]) == 0
     newest = checkpoints.find(run_folder / "hill-ppo")

@@ -132,12 +132,12 @@ def test_the_policy_plays_all_of_its_boards(ray_session: None, tmp_path: Path) -
 
     settings = [
         *("--algorithm", "DQN"),
-        *("--num-agents", "2", "--map-size", "7", "--curriculum", "[[0, 5], [300, 7]]"),
-        *("--num-iters", "1", "--seed", "3", "--num-workers", "0"),
+        *("--num-snakes", "2", "--board-size", "7", "--curriculum", "[[0, 5], [300, 7]]"),
+        *("--num-iters", "1", "--seed", "3", "--num-env-runners", "0"),
         *("--rl.training.config.num_envs_per_env_runner", "4"),
         *("--rl.training.config.min_sample_timesteps_per_iteration", "128"),
     ]
-    assert main([*settings, "--runs", str(tmp_path), "--name", "run"]) == 0
+    assert main([*settings, "--runs-dir", str(tmp_path), "--name", "run"]) == 0
     policy = OnnxPolicy.load(tmp_path / "run" / "model" / "policy.onnx")
     assert policy.board_sizes == {(5, 5), (7, 7)}
     for side in (5, 7):

@@ -26,14 +26,14 @@ def made(ray_with_games: None) -> Callable[..., Any]:
 
     def make(name: str = "DISTIL", **env_config: Any) -> Any:
         games = {key: value for key, value in SMALL.items() if key != "rewards"}
-        config = algorithms.configure(name, games | {"observation": "reach"} | env_config)
+        config = algorithms.configure(name, games | {"observation": "territory"} | env_config)
         config.env_runners(num_envs_per_env_runner=8, rollout_fragment_length=8)
         config.training(minibatch_size=32)
         if name == "DISTIL":
             config.training(positions=30, in_memory=500)
         config.reporting(min_time_s_per_iteration=0)
         config.rl_module(model_config=config.model_config | TINY)
-        config.ladder_share = 0.0
+        config.ladder_cpu_fraction = 0.0
         return config.debugging(seed=7, log_level="ERROR")
 
     return make
@@ -47,9 +47,9 @@ def test_labels_are_what_the_search_says_of_each_position(made: Any, snakes: Any
     from battlesnake_heuristics.search.search import Search
     from battlesnake_rl.mabs.distil.distil import MAX_REGRET
 
-    config = made(action_mask="forbidden", num_snakes=snakes)
+    config = made(action_mask="fatal", num_snakes=snakes)
     config.env_runners(rollout_fragment_length=1)
-    config.led_by_search = 0.0
+    config.expert_action_fraction = 0.0
     search = Search(evaluation=load_builtin(), nodes=30, exact=True)
     with built(config) as algorithm:
         runner = algorithm.env_runner
@@ -87,7 +87,7 @@ def test_labels_are_what_the_search_says_of_each_position(made: Any, snakes: Any
 
 def test_in_games_that_the_search_leads_its_best_move_is_played(made: Any) -> None:
     config = made().env_runners(rollout_fragment_length=1)
-    config.led_by_search = 0.5
+    config.expert_action_fraction = 0.5
     with built(config) as algorithm:
         runner, played = algorithm.env_runner, []
         step = runner._step
@@ -225,15 +225,15 @@ def test_an_iteration_waits_for_a_slow_runner_and_says_so(
     [
         (lambda c: c.training(positions=0), "positions must be a positive integer, got 0"),
         (
-            lambda c: c.training(led_by_search=2),
-            "led_by_search must be a number from 0 to 1, got 2",
+            lambda c: c.training(expert_action_fraction=2),
+            "expert_action_fraction must be a number from 0 to 1, got 2",
         ),
         (lambda c: c.training(epochs="x"), "epochs must be a number from 0 to inf, got 'x'"),
         (lambda c: c.training(gamma=0.9), "gamma is not used"),
         (lambda c: c.environment(env_config={"rewards": "survival"}), "rewards is 'survival', but"),
-        (lambda c: c.environment(env_config={"width": 26, "height": 26}), "map_size is 26, but"),
+        (lambda c: c.environment(env_config={"width": 26, "height": 26}), "board_size is 26, but"),
         (lambda c: c.learners(num_learners=2), "DISTIL has one learner, got num_learners=2"),
-        (lambda c: c.environment(env_config={"width": 7, "height": 9}), "symmetries needs square"),
+        (lambda c: c.environment(env_config={"width": 7, "height": 9}), "symmetry_augmentation needs square"),
     ],
 )
 def test_what_is_not_honoured_is_refused(made: Any, change: Any, message: str) -> None:
@@ -256,7 +256,7 @@ def test_ppo_goes_on_from_it_with_policy_and_value_and_stays_near_at_first(
         value = {name: one.clone() for name, one in module.value.state_dict().items()}
         policy = algorithm._weights_to_export()
     weights = policy | {f"value.{name}": one.numpy() for name, one in value.items()}
-    config = made("PPO").training(start_coeff=[[0, 0.5], [100, 0.0]])
+    config = made("PPO").training(kickstart_coeff=[[0, 0.5], [100, 0.0]])
     config.start_from = str(tmp_path)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(warm_start, "read_weights", lambda path: weights)

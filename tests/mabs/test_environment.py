@@ -27,7 +27,7 @@ from tests.env_options import BASE, CASES, seen
 
 pytestmark = [pytest.mark.rllib, pytest.mark.filterwarnings("default")]
 
-AS_THE_LAUNCHER_SAYS = {"num_snakes": "num_agents", "width": "map_size", "height": "map_size"}
+AS_THE_LAUNCHER_SAYS = {"num_snakes": "num_snakes", "width": "board_size", "height": "board_size"}
 
 
 def launched(**options: Any) -> dict[str, Any]:
@@ -68,17 +68,17 @@ def test_a_wrong_name_is_refused_with_the_nearest(trainer: str) -> None:
 
 
 def test_a_learner_is_told_of_the_stacked_turns() -> None:
-    given = {"observation": "reach", "frames": 3}
-    assert with_defaults(given)["observation"] == {"name": "reach", "frames": 3}
-    assert env_options(given).observation_encoder.frames == 3
-    assert head_plane(given) == head_plane({"observation": "reach"}) is not None
+    given = {"observation": "territory", "frame_stack": 3}
+    assert with_defaults(given)["observation"] == {"name": "territory", "frame_stack": 3}
+    assert env_options(given).observation_encoder.frame_stack == 3
+    assert head_plane(given) == head_plane({"observation": "territory"}) is not None
     config = algorithms.configure("DQN", given)
     assert config.model_config["head_plane"] == head_plane(given)
 
 
 def test_the_launchers_defaults_are_the_environments() -> None:
     assert launched() == ENV_CONFIG_DEFAULTS == with_defaults({})
-    assert set(ENV_CONFIG_DEFAULTS) == {one.name for one in fields(EnvConfig)} - {"frames"} | {
+    assert set(ENV_CONFIG_DEFAULTS) == {one.name for one in fields(EnvConfig)} - {"frame_stack"} | {
         "curriculum",
         "iterate_map_size",
         "clip_rewards",
@@ -90,5 +90,5 @@ def test_the_launchers_defaults_are_the_environments() -> None:
 def test_lists_of_snakes_are_refused_where_no_games_take_turns(
     name: str, counts: list[int]
 ) -> None:
-    with pytest.raises(ValueError, match="num_agents must be a number, or with PPO, DISTIL"):
+    with pytest.raises(ValueError, match="num_snakes must be a number, or with PPO, DISTIL"):
         algorithms.configure(name, {"num_snakes": counts})

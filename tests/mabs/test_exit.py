@@ -22,19 +22,19 @@ pytest.importorskip("battlesnake_heuristics.search._search")
 pytestmark = [pytest.mark.rllib, pytest.mark.filterwarnings("default")]
 
 SMALL = [
-    *("--algorithm", "EXIT", "--seed", "3", "--num-workers", "2"),
+    *("--algorithm", "EXIT", "--seed", "3", "--num-env-runners", "2"),
     *("--rl.training.config.moves", "6000", "--rl.training.config.fragment", "1000"),
-    *("--rl.training.config.match_pairs", "4", "--rl.training.config.match_positions", "20"),
-    *("--rl.training.config.first_epochs", "30"),
+    *("--rl.training.config.match_pairs", "4", "--rl.training.config.match_nodes", "20"),
+    *("--rl.training.config.bootstrap_epochs", "30"),
     *("--rl.training.config.in_memory", "3", "--rl.training.config.elo0", "-2000"),
-    *("--rl.training.config.elo1", "-1000", "--rl.training.config.ladder_share", "0.2"),
+    *("--rl.training.config.elo1", "-1000", "--rl.training.config.ladder_cpu_fraction", "0.2"),
 ]
 
 
 def train(runs: Path, *arguments: str) -> int:
     from battlesnake_rl.commands.train_command import main
 
-    return main([*SMALL, "--runs", str(runs), *arguments])
+    return main([*SMALL, "--runs-dir", str(runs), *arguments])
 
 
 @pytest.fixture(scope="module")
@@ -84,7 +84,7 @@ def test_a_doctored_checkpoint_runs_nothing(
     doctor(newest / "model.pt", ran)
     mark_whole(newest)
     assert train(runs, "--num-iters", "4") == 1
-    assert "--trust" in capsys.readouterr().err
+    assert "--trust-checkpoint" in capsys.readouterr().err
     doctor(newest / "samples-000.npz", ran)
     with pytest.raises(ValueError, match="pickled"):
         Samples.load(newest / "samples-000.npz")
@@ -182,7 +182,7 @@ def test_a_runner_that_dies_is_replaced(ray_with_games: None) -> None:
 
     config = EXITConfig()
     config.num_env_runners = 2
-    config.update_from_dict({"moves": 2000, "fragment": 500, "match_pairs": 2, "ladder_share": 0.0})
+    config.update_from_dict({"moves": 2000, "fragment": 500, "match_pairs": 2, "ladder_cpu_fraction": 0.0})
     with built(config) as algorithm:
         algorithm.train()
         ray.kill(algorithm._runners[0], no_restart=False)
@@ -203,8 +203,8 @@ def test_without_matches_every_network_takes_over_and_games_grow_deep(
     monkeypatch.setattr(exit, "DEEP_NODE_CHOICES", (31,))
     config = exit.EXITConfig()
     config.update_from_dict(
-        {"moves": 3000, "match_pairs": 0, "deep_from": 5000, "in_memory": 3, "first_in_memory": 2}
-        | {"fragment": 1000, "first_epochs": 1.0, "ladder_share": 0.0, "elo0": 0.0, "elo1": 20.0}
+        {"moves": 3000, "match_pairs": 0, "deep_search_after_moves": 5000, "in_memory": 3, "bootstrap_buffer_iterations": 2}
+        | {"fragment": 1000, "bootstrap_epochs": 1.0, "ladder_cpu_fraction": 0.0, "elo0": 0.0, "elo1": 20.0}
     )
     with built(config) as algorithm:
         assert algorithm.game().last.turn > 0  # of a run that is stopped in its first iteration
@@ -239,7 +239,7 @@ def test_without_matches_every_network_takes_over_and_games_grow_deep(
     assert known["trained_for"]["snakes"] == [2, 3]
     assert known["trained_for"]["maps"] == ["standard"]
     assert known["moves"] >= 9000
-    assert known["settings"]["deep_from"] == 5000
+    assert known["settings"]["deep_search_after_moves"] == 5000
 
 
 def test_a_placement_is_kept_and_paid_for(ray_with_games: None) -> None:
@@ -247,7 +247,7 @@ def test_a_placement_is_kept_and_paid_for(ray_with_games: None) -> None:
     from battlesnake_rl.mabs.exit.exit import EXITConfig
 
     config = EXITConfig()
-    config.update_from_dict({"ladder_share": 0.1, "ladder_positions": 10})
+    config.update_from_dict({"ladder_cpu_fraction": 0.1, "ladder_nodes": 10})
     with built(config) as algorithm:
         algorithm.progress.cpu_seconds = 15.0
         algorithm._measure(least=1.0)
@@ -270,11 +270,11 @@ def test_a_placement_is_kept_and_paid_for(ray_with_games: None) -> None:
 @pytest.mark.parametrize(
     ("call", "why"),
     [
-        (["--num-agents", "2"], "num_snakes is 2, but EXIT plays a family of games"),
+        (["--num-snakes", "2"], "num_snakes is 2, but EXIT plays a family of games"),
         (["--rewards", "survival"], "leave the option out"),
-        (["--starts", "[[1, 1], [5, 5], [9, 9], [1, 9]]"], "starts is [[1, 1], [5, 5]"),
-        (["--food-at", "[[3, 3]]"], "food_at is [[3, 3]], but EXIT plays"),
-        (["--frames", "2"], "observation is {'name': 'planes', 'frames': 2}, but EXIT plays"),
+        (["--starts", "[[1, 1], [5, 5], [9, 9], [1, 9]]"], "start_positions is [[1, 1], [5, 5]"),
+        (["--food-at", "[[3, 3]]"], "food_positions is [[3, 3]], but EXIT plays"),
+        (["--frames", "2"], "observation is {'name': 'planes', 'frame_stack': 2}, but EXIT plays"),
         (["--rl.training.config.env_config.max_turns", "50"], "max_turns is 50, but EXIT plays"),
         (
             ["--rl.training.config.env_config.settings.food_spawn_chance", "5"],
@@ -282,8 +282,8 @@ def test_a_placement_is_kept_and_paid_for(ray_with_games: None) -> None:
         ),
         (["--rl.training.config.moves", "null"], "moves must be a number such as 100000, got None"),
         (["--rl.training.config.match_pairs", "2.5"], "match_pairs must be a number such as 40"),
-        (["--rl.training.config.deep_from", "-1"], "deep_from must be at least 0"),
-        (["--num-workers", "0"], "at least one runner"),
+        (["--rl.training.config.deep_search_after_moves", "-1"], "deep_search_after_moves must be at least 0"),
+        (["--num-env-runners", "0"], "at least one runner"),
         (["--rl.training.config.moves", "0"], "moves must be positive"),
         (["--rl.training.config.elo0", "5", "--rl.training.config.elo1", "0"], "below the second"),
         (["--opponents", '{"past": 0.3}'], "opponents needs PPO, DISTIL, DQN or APEX"),

@@ -53,7 +53,7 @@ def test_an_experiment_sets_rewards_masks_and_rllib() -> None:
 
 def test_flags_win_over_the_experiment() -> None:
     _, config = configured(
-        *("--experiment", "hill-vanilla", "--num-agents", "3"),
+        *("--experiment", "hill-vanilla", "--num-snakes", "3"),
         *("--rewards", '{"won": 1}', "--rl.training.config.reward_scale", "0.5"),
     )
     assert config.env_config["num_snakes"] == 3
@@ -66,7 +66,7 @@ def test_flags_win_over_the_experiment() -> None:
     ("name", "line"),
     [
         ("hill-vanila", "unknown experiment 'hill-vanila'; did you mean hill-vanilla"),
-        ("winner-demonstrations", "is not here any more; take winner-distil"),
+        ("winner-demonstrations", "is not here any more; take duel-distil"),
     ],
 )
 def test_an_unknown_experiment_is_refused(
@@ -79,7 +79,7 @@ def test_an_unknown_experiment_is_refused(
 
 
 def test_ppo_learns_the_game_that_winner_learns() -> None:
-    (_, winner), (_, ppo) = (configured("--experiment", name) for name in ("winner", "winner-ppo"))
+    (_, winner), (_, ppo) = (configured("--experiment", name) for name in ("winner", "duel-ppo"))
     assert winner.env_config | {"opponents": {}} == ppo.env_config
 
 
@@ -95,7 +95,7 @@ def test_with_nothing_named_it_trains_by_the_default_experiment() -> None:
     assert settings(plain) == settings(named)
     assert name == "DISTIL-11x11-2"
     assert f"the experiment {DEFAULT_EXPERIMENT}" in str(BattlesnakeLauncher.__doc__)
-    name, four = configured("--num-agents", "4", "--map-size", "7", "--ruleset", "wrapped")
+    name, four = configured("--num-snakes", "4", "--board-size", "7", "--ruleset", "wrapped")
     assert name == "DISTIL-7x7-4"
     changed = {"num_snakes": 4, "width": 7, "height": 7, "ruleset": "wrapped"}
     assert four.env_config == named.env_config | changed
@@ -104,18 +104,18 @@ def test_with_nothing_named_it_trains_by_the_default_experiment() -> None:
 @pytest.mark.parametrize(
     ("given", "before", "algorithm", "line"),
     [
-        ({}, {}, "DISTIL", "the experiment winner-distil: no algorithm is named$"),
-        ({"rl.training.config.lr": 1e-4, "num_agents": 4}, {}, "DISTIL", "winner-distil"),
+        ({}, {}, "DISTIL", "the experiment duel-distil: no algorithm is named$"),
+        ({"rl.training.config.lr": 1e-4, "num_snakes": 4}, {}, "DISTIL", "duel-distil"),
         ({"rl.training.config.gamma": 0.9}, {}, "PPO", "and DISTIL has no rl.*gamma$"),
-        ({"rewards": "survival"}, {}, "PPO", "winner-ppo: .* DISTIL has no rewards$"),
+        ({"rewards": "survival"}, {}, "PPO", "duel-ppo: .* DISTIL has no rewards$"),
         ({"algorithm": "APEX"}, {}, None, "^$"),
         ({"rl.training.config.n_step": 5}, {}, "DQN", r"only DQN and APEX have .*config\.n_step$"),
         ({"rl.training.config.replay_buffer_config.capacity": 9}, {}, "DQN", "have .*capacity$"),
-        ({"rl.training.config.symmetries": False}, {}, "DISTIL", "winner-distil"),
-        ({}, {"num_agents": 4}, "DQN", "the run that is resumed is one of DQN"),
+        ({"rl.training.config.symmetry_augmentation": False}, {}, "DISTIL", "duel-distil"),
+        ({}, {"num_snakes": 4}, "DQN", "the run that is resumed is one of DQN"),
         ({}, {"algorithm": "DQN"}, "DQN", "the run that is resumed is one of DQN"),
-        ({}, {"algorithm": "PPO"}, "PPO", "winner-ppo: .* is one of PPO$"),
-        ({}, {"algorithm": "DISTIL"}, "DISTIL", "winner-distil"),
+        ({}, {"algorithm": "PPO"}, "PPO", "duel-ppo: .* is one of PPO$"),
+        ({}, {"algorithm": "DISTIL"}, "DISTIL", "duel-distil"),
     ],
 )
 def test_what_is_given_decides_what_is_trained(

@@ -78,7 +78,7 @@ def learner_of(name: str, **settings: Any) -> Any:
     from battlesnake_rl.mabs.policy.q_network import split_observation
 
     games = {key: value for key, value in SMALL.items() if key != "rewards"}
-    config = algorithms.configure(name, games | {"observation": "reach"})
+    config = algorithms.configure(name, games | {"observation": "territory"})
     # A schedule's value is put where it is by a way that the stand-in does not know.
     config.training(grad_clip=0.5, lr=5e-4, **settings)
     config.rl_module(model_config={"channels": (8,), "strides": (2,), "width": 16})

@@ -1,4 +1,4 @@
-"""``--grow``: a cluster's own autoscaler starts machines for the runners, and ends idle ones."""
+"""``--autoscale-timeout``: a cluster's own autoscaler starts machines for the runners, and ends idle ones."""
 
 import json
 import os
@@ -65,13 +65,13 @@ def test_machines_come_for_the_runners_and_go_again(
             return probe.connect_ex((host, int(port))) == 0
 
     until(listens)
-    words = ["--algorithm", "APEX", "--num-agents", "2", "--size", "5", "--num-iters", "1"]
-    words += ["--runs", str(tmp_path), "--rl.training.config.min_time_s_per_iteration", "1"]
-    words += ["--rl.training.config.ladder_share", "0", "--name", "grown", "--grow", "3"]
-    assert main([*words, "--num-workers", "2"]) == 2
-    assert "--grow needs --address and --num-workers" in capsys.readouterr().err
-    assert main([*words, "--num-workers", "2", "--address", address]) == 0
-    words += ["--num-workers", "7", "--address", address, "--grow", "1"]
+    words = ["--algorithm", "APEX", "--num-snakes", "2", "--board-size", "5", "--num-iters", "1"]
+    words += ["--runs-dir", str(tmp_path), "--rl.training.config.min_time_s_per_iteration", "1"]
+    words += ["--rl.training.config.ladder_cpu_fraction", "0", "--name", "grown", "--autoscale-timeout", "3"]
+    assert main([*words, "--num-env-runners", "2"]) == 2
+    assert "--autoscale-timeout needs --ray-address and --num-env-runners" in capsys.readouterr().err
+    assert main([*words, "--num-env-runners", "2", "--ray-address", address]) == 0
+    words += ["--num-env-runners", "7", "--ray-address", address, "--autoscale-timeout", "1"]
     assert main([*words, "--name", "more"]) == 1
     assert "8 CPUs are wanted and 4 have come in 1 minutes" in capsys.readouterr().err
     ray.init(address=address)

@@ -27,7 +27,7 @@ from tests.sagemaker_rl.malicious_checkpoints import doctor, mark_whole
 pytestmark = [pytest.mark.rllib, pytest.mark.filterwarnings("default")]
 
 SMALL = [
-    *("--num-agents", "2", "--map-size", "5", "--seed", "3", "--num-workers", "0"),
+    *("--num-snakes", "2", "--board-size", "5", "--seed", "3", "--num-env-runners", "0"),
     *("--algorithm", "DQN"),
     *("--rl.training.config.num_envs_per_env_runner", "4"),
     *("--rl.training.config.rollout_fragment_length", "8"),
@@ -43,7 +43,7 @@ SMALL = [
 def train(runs: Path, *arguments: str) -> int:
     from battlesnake_rl.commands.train_command import main
 
-    return main([*SMALL, "--runs", str(runs), *arguments])
+    return main([*SMALL, "--runs-dir", str(runs), *arguments])
 
 
 @pytest.fixture(scope="module")
@@ -91,7 +91,7 @@ def test_a_run_leaves_what_it_was_its_games_and_a_report(trained: Path) -> None:
     run = Run(trained)
     assert run.state == "done"
     assert run.progress_fraction == 1
-    assert run.settings["map_size"] == "5"
+    assert run.settings["board_size"] == "5"
     assert run.settings["observation"] == "planes"
     assert run.settings["rl.training.config.rollout_fragment_length"] == "8"
     assert run.identity["algorithm"] == "DQN"
@@ -113,8 +113,8 @@ def test_a_run_leaves_what_it_was_its_games_and_a_report(trained: Path) -> None:
     ("words", "line"),
     [
         (["--name", "DQN-5x5-2"], "trains DQN: no algorithm is named, and the run that is resumed"),
-        (["--name", "DQN-5x5-2", "--no-resume"], "trains by the experiment winner-distil"),
-        ([], "trains by the experiment winner-distil"),
+        (["--name", "DQN-5x5-2", "--no-resume"], "trains by the experiment duel-distil"),
+        ([], "trains by the experiment duel-distil"),
     ],
 )
 def test_a_run_is_resumed_as_what_it_is_and_the_command_says_so(
@@ -122,7 +122,7 @@ def test_a_run_is_resumed_as_what_it_is_and_the_command_says_so(
 ) -> None:
     from battlesnake_rl.commands.train_command import main
 
-    assert main(["--check", "--num-iters", "5", "--runs", str(trained.parent), *words]) == 0
+    assert main(["--dry-run", "--num-iters", "5", "--runs-dir", str(trained.parent), *words]) == 0
     assert line in capsys.readouterr().out
 
 
@@ -136,7 +136,7 @@ def test_policy_equals_the_network(trained: Path) -> None:
 
     onnx = trained / "model" / "policy.onnx"
     metadata = json.loads(onnx.with_suffix(".json").read_text())
-    assert metadata["format"] == 1
+    assert metadata["format"] == 2
     assert metadata["board_sizes"] == [[5, 5]]
     assert metadata["actions"] == ["up", "down", "left", "right"]
     assert metadata["observation"]["name"] == "planes"
@@ -194,10 +194,10 @@ def test_a_resumed_checkpoint_that_holds_a_program_is_refused_unless_trusted(
     doctor(copy / "checkpoints" / "checkpoint_000004" / "algorithm_state.pkl", ran)
     mark_whole(copy / "checkpoints" / "checkpoint_000004")
     assert train(tmp_path, "--num-iters", "5") == 1
-    assert "--trust" in capsys.readouterr().err
+    assert "--trust-checkpoint" in capsys.readouterr().err
     assert not ran.exists()
     with pytest.raises(Exception):  # noqa: B017, PT011  (what comes of it is no state)
-        train(tmp_path, "--num-iters", "5", "--trust")
+        train(tmp_path, "--num-iters", "5", "--trust-checkpoint")
     assert ran.exists()
 
 
@@ -254,9 +254,9 @@ def test_command_export_evaluate_and_plot(
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--map-size", "7", "--name", "DQN-5x5-2"], "board size is [7, 7] but was [5, 5]"),
-        (["--observation", "centred"], '"name": "centred"'),
-        (["--algorithm", "APEX", "--num-workers", "1", "--name", "DQN-5x5-2"],
+        (["--board-size", "7", "--name", "DQN-5x5-2"], "board size is [7, 7] but was [5, 5]"),
+        (["--observation", "centered"], '"name": "centered"'),
+        (["--algorithm", "APEX", "--num-env-runners", "1", "--name", "DQN-5x5-2"],
          'algorithm is "APEX" but was "DQN"'),
         (["--rl.training.config.model_config.width", "8"], 'network is {"channels": [8]'),
     ],
@@ -274,17 +274,17 @@ def test_a_checkpoint_of_something_else_is_refused_by_name(
     ("arguments", "message"),
     [
         (["--algorithm", "DQM"], "unknown algorithm 'DQM'; did you mean DQN"),
-        (["--map-size", "eleven"], "hyperparameter map_size must be int, got 'eleven'"),
+        (["--board-size", "eleven"], "hyperparameter map_size must be int, got 'eleven'"),
         (["--map-sise", "11"], "unknown hyperparameter map-sise; did you mean map_size?"),
-        (["--map-size", "40"], "40"),
+        (["--board-size", "40"], "40"),
         (["--rewards", "surviving"], "surviving"),
         (["--rl.training.config.gama", "0.9"], "did you mean rl.training.config.gamma?"),
         (["--rl.training.config.lr", "quick"], "rl.training.config.lr must be float"),
         (["--rl.training.config.replay_buffer_config.size", "9"],
          "unknown hyperparameter rl.training.config.replay_buffer_config.size"),
-        (["--num-workers", "999"], "num_workers must be between 0 and"),
+        (["--num-env-runners", "999"], "num_env_runners must be between 0 and"),
         (["--rl.training.config.n_step", "0"], "n_step must be"),
-        (["--rl.training.config.ladder_share", "0.9"], "ladder_share must be between"),
+        (["--rl.training.config.ladder_cpu_fraction", "0.9"], "ladder_cpu_fraction must be between"),
         (["--opponents", '{"policy:nowhere.onnx": 0.5}'], "nowhere"),
     ],
 )  # fmt: skip
@@ -307,16 +307,16 @@ def test_the_python_rules_are_refused_unless_they_are_allowed(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.setattr("battlesnake_gym.engine.engine.COMPILED", False)
-    monkeypatch.setattr("battlesnake_gym.engine.build_check.why_not", "{} lies in ruins".format)
+    monkeypatch.setattr("battlesnake_gym.engine.build_check.missing_reason", "{} lies in ruins".format)
     why = "the compiled engine is missing (battlesnake_gym.engine._engine lies in ruins)"
     assert train(run_folder, "--num-iters", "1") == 2
     told = capsys.readouterr().err
     assert why in told
     assert "many times slower" in told
     assert "make build" in told
-    assert "allow_slow_rules" in told
+    assert "allow_python_engine" in told
     assert not run_folder.exists()
-    assert train(run_folder, "--num-iters", "1", "--allow-slow-rules", "true") == 0
+    assert train(run_folder, "--num-iters", "1", "--allow-python-engine", "true") == 0
     assert f"{why}; games run on the Python rules" in capsys.readouterr().out
 
 
@@ -356,7 +356,7 @@ def words() -> list[str]:
 def command(run_folder: Path, words: list[str]) -> Iterator[subprocess.Popen[str]]:
     """A training that does not end by itself, in a process group of its own as in a terminal."""
     process = subprocess.Popen(
-        [sys.executable, "-m", "battlesnake_gym", "train", *words, "--runs", str(run_folder),
+        [sys.executable, "-m", "battlesnake_gym", "train", *words, "--runs-dir", str(run_folder),
          "--num-iters", "100000"],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
     )  # fmt: skip
@@ -367,11 +367,11 @@ def command(run_folder: Path, words: list[str]) -> Iterator[subprocess.Popen[str
 
 
 SMALL_EXIT = [
-    *("--algorithm", "EXIT", "--seed", "3", "--num-workers", "1"),
+    *("--algorithm", "EXIT", "--seed", "3", "--num-env-runners", "1"),
     *("--rl.training.config.moves", "3000", "--rl.training.config.fragment", "500"),
-    *("--rl.training.config.match_pairs", "2", "--rl.training.config.first_epochs", "5"),
+    *("--rl.training.config.match_pairs", "2", "--rl.training.config.bootstrap_epochs", "5"),
 ]
-GAMES = ["--num-agents", "2", "--map-size", "7", "--seed", "3", "--num-workers", "1"]
+GAMES = ["--num-snakes", "2", "--board-size", "7", "--seed", "3", "--num-env-runners", "1"]
 
 
 @pytest.mark.parametrize(
@@ -445,7 +445,7 @@ def test_a_full_disk_ends_a_run_with_one_line_and_a_whole_checkpoint(
     own = ["unshare", "--user", "--map-root-user", "--mount"]
     if run(*own, "true").returncode:
         pytest.skip("needs root")
-    endless = ("--runs", "small/runs", "--num-iters", "100000", "--checkpoint-minutes", "0")
+    endless = ("--runs-dir", "small/runs", "--num-iters", "100000", "--checkpoint-minutes", "0")
     small = shlex.join([*COMMAND, "train", *SMALL, *endless])
     (one,) = trained.glob("checkpoints/checkpoint_000004")
     size = sum(path.stat().st_size for path in one.rglob("*") if path.is_file())
@@ -476,7 +476,7 @@ def test_the_script_alone_as_sagemaker_calls_it(tmp_path: Path) -> None:
         "SM_OUTPUT_DATA_DIR": str(tmp_path / "output" / "data"),
         "SAGEMAKER_BASE_DIR": str(tmp_path),
         "SM_HPS": json.dumps(
-            {"num_agents": "2", "map_size": 5, "num_iters": 2, "rl.training.config.lr": 5e-5}
+            {"num_snakes": "2", "board_size": 5, "num_iters": 2, "rl.training.config.lr": 5e-5}
         ),
     }
     words = ("--num_agents", "2", "--num_iters", "2", *SMALL[2:])
@@ -484,6 +484,6 @@ def test_the_script_alone_as_sagemaker_calls_it(tmp_path: Path) -> None:
     assert process.returncode == 0, process.stderr
     assert re.search(r"^training_iteration=2 .* episode_reward_mean=", process.stdout, re.M)
     assert (tmp_path / "model" / "policy.onnx").is_file()
-    assert (tmp_path / "checkpoints" / "checkpoint_000002" / "facts.json").is_file()
+    assert (tmp_path / "checkpoints" / "checkpoint_000002" / "metadata.json").is_file()
     assert (tmp_path / "output" / "data" / "progress.csv").is_file()
     assert not (tmp_path / "runs").exists()

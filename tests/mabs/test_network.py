@@ -88,7 +88,7 @@ def test_several_networks_over_the_same_boards_say_what_each_says_alone(module: 
             torch.testing.assert_close(q_values, network(boards))
 
 
-@pytest.mark.parametrize("observation", ["planes", "facing", {"name": "planes", "frames": 2}])
+@pytest.mark.parametrize("observation", ["planes", "facing", {"name": "planes", "frame_stack": 2}])
 def test_the_head_plane_is_brightest_at_the_own_head(observation: Any) -> None:
     from battlesnake_rl.mabs.envs.env_factory import head_plane
 

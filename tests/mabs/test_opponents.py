@@ -120,9 +120,9 @@ def test_a_past_self_keeps_its_seats_until_the_game_is_over_and_hears_how_it_wen
     over[with_past] = True
     opponents.follow({"reset": over, "cause": alive, "turn": np.zeros(30, int)})
     state = past.get_state()
-    assert state["met"][:3] == [1, 1, 1]
-    assert state["outlived"][:3] == [0, 1, 0.5]
-    chances = past.chances()
+    assert state["num_results"][:3] == [1, 1, 1]
+    assert state["wins"][:3] == [0, 1, 0.5]
+    chances = past.sampling_probabilities()
     assert chances[0] > chances[2] > chances[1]
 
 
@@ -211,7 +211,7 @@ def test_a_list_of_opponents_shares_the_seats_evenly_and_policies_see_their_own(
     np.testing.assert_array_equal(actions == unset, opponents.learning)
 
 
-@pytest.mark.parametrize("other", [{"width": 5}, {"observation": "centred"}])
+@pytest.mark.parametrize("other", [{"width": 5}, {"observation": "centered"}])
 def test_a_policy_for_other_games_is_refused(
     frozen: Callable[..., str], other: dict[str, Any]
 ) -> None:
@@ -224,7 +224,7 @@ def runner(small_config: Any) -> Any:
     from battlesnake_rl.mabs.dqn.dqn_env_runner import DQNEnvRunner
 
     config = small_config("DQN", num_snakes=3, opponents=SHARES)
-    one = DQNEnvRunner(config=config, worker_index=0, num_workers=0)
+    one = DQNEnvRunner(config=config, worker_index=0, num_env_runners=0)
     one.add_past_self(one.module.get_state())
     return one
 
@@ -300,7 +300,7 @@ def values_of_runners(algorithm: Any) -> list[dict[str, Any]]:
             "past": [values(weights) for weights in runner._past_selves.get_state()["weights"]],
             "numbers": runner._past_selves.numbers,
             "playing": {
-                number: runner._past_selves.values(number, boards)
+                number: runner._past_selves.act(number, boards)
                 for number in runner._past_selves.numbers
             },
         }

@@ -63,9 +63,9 @@ map: corners
 observation: heads-and-food
 frames: 2
 rewards: {climbed: 1.0, died: -1.0}
-action_mask: forbidden+low
-num_agents: 2
-map_size: 5
+action_mask: fatal+low
+num_snakes: 2
+board_size: 5
 """
 
 
@@ -85,7 +85,7 @@ map_size: 5
         (["--algorithm", "DQM"], "did you mean DQN.*or give FILE.py:NAME"),
         (["--experiment", "absent.yaml"], "there is no experiment file absent.yaml"),
         (["--experiment", "{file}.yaml"], "must be a table of hyperparameters"),
-        (["--starts", "[[1, 1]]"], "starts has 1 cells for 4 snakes"),
+        (["--starts", "[[1, 1]]"], "start_positions has 1 cells for 4 snakes"),
         (["--rewards", '["survival"]'], "1 schemes for 4 seats"),
         (["--frames", "9"], "frames"),
     ],
@@ -99,15 +99,15 @@ def test_the_check_finds_it_before_anything_starts(
 
     Path(f"{file}.yaml").write_text("[1, 2]")
     given = [argument.replace("{file}", str(file)) for argument in arguments]
-    assert main(["--check", "--num-iters", "1", "--algorithm", "DQN", *given]) == 2
+    assert main(["--dry-run", "--num-iters", "1", "--algorithm", "DQN", *given]) == 2
     assert re.search(message, capsys.readouterr().err)
 
 
 def test_what_is_fine_passes_the_check(file: Path) -> None:
     from battlesnake_rl.commands.train_command import main
 
-    seats = ["--num-agents", "2", "--starts", "[[1, 1], [5, 5]]", "--food-at", "[[1, 2], [5, 4]]"]
+    seats = ["--num-snakes", "2", "--starts", "[[1, 1], [5, 5]]", "--food-at", "[[1, 2], [5, 4]]"]
     rewards = ["--rewards", '["survival", {"won": 1}]', "--frames", "2"]
     for algorithm in ("DQN", f"{file}:OwnDQN"):
-        check = ["--check", "--num-iters", "1", "--algorithm", algorithm]
+        check = ["--dry-run", "--num-iters", "1", "--algorithm", algorithm]
         assert main([*check, *seats, *rewards]) == 0

@@ -26,7 +26,7 @@ def ppo(ray_with_games: None) -> Callable[..., Any]:
         config.reporting(min_time_s_per_iteration=0)
         config.rl_module(model_config={"channels": (8,), "strides": (2,), "width": 16})
         config.fault_tolerance(restart_failed_env_runners=False)
-        config.ladder_share = 0.0
+        config.ladder_cpu_fraction = 0.0
         return config.debugging(seed=7, log_level="ERROR")
 
     return make
@@ -119,7 +119,7 @@ def test_a_turned_board_is_played_as_it_lies(ppo: Any, way: int) -> None:
     """A snake that plays by what it sees makes, in the game, the moves that it would unturned."""
     from battlesnake_rl.mabs.policy import symmetry_transforms
 
-    with built(ppo(observation="reach", action_mask="forbidden")) as algorithm:
+    with built(ppo(observation="territory", action_mask="fatal")) as algorithm:
         runner = algorithm.env_runner
         runner.sample()
         seen = runner._position[2]
@@ -273,8 +273,8 @@ def test_of_moves_by_older_weights_the_learner_takes_its_own_view(ppo: Any) -> N
         (lambda c: c.training(lag=True), "lag needs runner processes"),
         (lambda c: c.training(entropy_coeff=[[5, 0.1], [9, 0.2]]), "entropy"),
         (lambda c: c.learners(num_learners=2), "PPO has one learner, got num_learners=2"),
-        (lambda c: turned(c, {"width": 7, "height": 9}), "symmetries needs square"),
-        (lambda c: turned(c, {"observation": "facing"}), "symmetries needs square"),
+        (lambda c: turned(c, {"width": 7, "height": 9}), "symmetry_augmentation needs square"),
+        (lambda c: turned(c, {"observation": "facing"}), "symmetry_augmentation needs square"),
     ],
 )
 def test_what_is_not_honoured_is_refused(ppo: Any, change: Any, message: str) -> None:

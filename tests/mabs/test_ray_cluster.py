@@ -1,4 +1,4 @@
-"""``--address``: APEX and EXIT on three Ray nodes, of whose processes some are killed meanwhile."""
+"""``--ray-address``: APEX and EXIT on three Ray nodes, of whose processes some are killed meanwhile."""
 
 import csv
 import json
@@ -33,17 +33,17 @@ RUNNERS, IN_FLIGHT = 3, 2
 OF_RLLIB = "rl.training.config."
 # By these bounds the first network becomes the champion, unless it loses every game.
 EXPERT_ITERATION = {
-    key: SMALL[key] for key in ("seed", "checkpoint_minutes", "rl_join_minutes")
+    key: SMALL[key] for key in ("seed", "checkpoint_minutes", "rl_join_timeout_minutes")
 } | {
     "algorithm": "EXIT",
     f"{OF_RLLIB}moves": 1000,
     f"{OF_RLLIB}fragment": 500,
-    f"{OF_RLLIB}first_epochs": 2,
+    f"{OF_RLLIB}bootstrap_epochs": 2,
     f"{OF_RLLIB}match_pairs": 2,
-    f"{OF_RLLIB}match_positions": 10,
+    f"{OF_RLLIB}match_nodes": 10,
     f"{OF_RLLIB}elo0": -2000,
     f"{OF_RLLIB}elo1": -1000,
-    f"{OF_RLLIB}ladder_share": 0.0,
+    f"{OF_RLLIB}ladder_cpu_fraction": 0.0,
 }
 BATCH = SMALL["rl.training.config.train_batch_size_per_learner"]
 PATIENCE = 500
@@ -146,7 +146,7 @@ def cluster(tmp_path: Path) -> Iterator[Cluster]:
 
 def test_training_survives_a_runner_and_a_node(cluster: Cluster) -> None:
     trainer = cluster.trainer
-    cluster.train(SMALL, num_workers=RUNNERS, num_iters=ENDLESS)
+    cluster.train(SMALL, num_env_runners=RUNNERS, num_iters=ENDLESS)
     until(
         lambda: trainer.iterations >= 3 and len(cluster.players()) == RUNNERS,
         PATIENCE,
@@ -181,7 +181,7 @@ def test_training_survives_a_runner_and_a_node(cluster: Cluster) -> None:
 def test_expert_iteration_survives_a_node(cluster: Cluster) -> None:
     trainer = cluster.trainer
     # Half a CPU each: four have room on the first node.
-    cluster.train(EXPERT_ITERATION, num_workers=6, num_iters=ENDLESS)
+    cluster.train(EXPERT_ITERATION, num_env_runners=6, num_iters=ENDLESS)
 
     def far() -> list[Instance]:
         return [node for node in cluster.nodes[1:] if node.works("Runner")]
@@ -238,7 +238,7 @@ def check_resumes(cluster: Cluster) -> None:
     assert checkpoints.read_metadata(last)["env_steps"] == before[-1]["env_steps"]
     load_network(last)
     # With a node less there is room for a runner less.
-    cluster.train(SMALL, num_iters=len(before) + 2, num_workers=RUNNERS - 1)
+    cluster.train(SMALL, num_iters=len(before) + 2, num_env_runners=RUNNERS - 1)
     assert cluster.trainer.wait(PATIENCE) == 0, cluster.trainer.log
     assert f"resuming from {last}" in cluster.trainer.log
     check_curve(cluster.curve())

@@ -12,7 +12,7 @@ pytestmark = [pytest.mark.rllib, pytest.mark.filterwarnings("default")]
 def runner(small_config: Any) -> Any:
     from battlesnake_rl.mabs.dqn.dqn_env_runner import DQNEnvRunner
 
-    return DQNEnvRunner(config=small_config("DQN"), worker_index=0, num_workers=0)
+    return DQNEnvRunner(config=small_config("DQN"), worker_index=0, num_env_runners=0)
 
 
 def test_moves_are_the_best_allowed_or_any_allowed(ray_session: None) -> None:

@@ -70,11 +70,11 @@ def test_the_command_takes_them(
     from battlesnake_rl.commands.train_command import main
 
     monkeypatch.setenv("SM_HPS", json.dumps(PUBLISHED))
-    status = main(["--check"])
+    status = main(["--dry-run"])
     told = capsys.readouterr()
     assert status == 0, told.err
     assert "rl.training.config.num_cpus is num_workers today: 1" in told.out + told.err
-    assert main(["--check", "--rl.training.config.num_workers", "1"]) == 2
+    assert main(["--dry-run", "--rl.training.config.num_workers", "1"]) == 2
     assert "says what num_workers says" in capsys.readouterr().err
 
 

@@ -127,7 +127,7 @@ def test_games_take_their_share_of_the_cpu_time_and_no_more(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     bench = Bench(monkeypatch)
-    shares = [bench.iterate(seconds=7.0, elo=1000)["ladder_share"] for _ in range(500)]
+    shares = [bench.iterate(seconds=7.0, elo=1000)["ladder_cpu_fraction"] for _ in range(500)]
     assert max(shares) <= 0.035  # the rest is for the end
     assert shares[-1] > 0.025
     assert shares[5] == 0  # nothing, as long as it is not worth it
@@ -148,7 +148,7 @@ def test_the_end_spends_what_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
     before = len(bench.asked)
     results = bench.iterate(seconds=1e4, elo=1100, at_end=True)
     assert results["elo"] == 1100
-    assert 0.045 < results["ladder_share"] <= 0.05
+    assert 0.045 < results["ladder_cpu_fraction"] <= 0.05
     # The strongest so far and the last play the same games for as long.
     again, last = bench.asked[before:]
     assert again["seed"] == last["seed"]
@@ -190,7 +190,7 @@ def test_no_share_no_games_and_no_measurement_no_table(monkeypatch: pytest.Monke
     assert not bench.asked
     assert "not measured" in bench.strength.record.table()
     for wrong in (-0.1, 0.6, True, "much"):
-        with pytest.raises(ValueError, match=r"ladder_share must be between 0 .* and 0\.5"):
+        with pytest.raises(ValueError, match=r"ladder_cpu_fraction must be between 0 .* and 0\.5"):
             ladder_evaluator.check_share(wrong)
 
 

@@ -62,7 +62,7 @@ def test_there_are_eight() -> None:
 def test_planes_about_moves_are_about_the_turned_moves(way: int) -> None:
     """Cells that one moves to at first are the head's neighbours in that direction."""
     vector = make_vector(
-        20, ENV_CONFIG_DEFAULTS | {"num_snakes": 2, "observation": {"name": "reach", "frames": 2}}
+        20, ENV_CONFIG_DEFAULTS | {"num_snakes": 2, "observation": {"name": "territory", "frame_stack": 2}}
     )
     frames, _ = vector.reset(seed=5)
     for _ in range(6):
@@ -75,7 +75,7 @@ def test_planes_about_moves_are_about_the_turned_moves(way: int) -> None:
         for begin in (0, len(names)):
             head = np.argwhere(seen[begin + names.index("own_body")] == 255)
             for move, step in steps.items():
-                first = np.argwhere(seen[begin + names.index(f"{move}_reach")] == 255)
+                first = np.argwhere(seen[begin + names.index(f"{move}_territory")] == 255)
                 if len(head) and len(first):
                     np.testing.assert_array_equal(first[0] - head[0], step)
                     found += 1

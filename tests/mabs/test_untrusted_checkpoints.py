@@ -11,16 +11,16 @@ pytestmark = [pytest.mark.rllib, pytest.mark.slow, pytest.mark.filterwarnings("d
 
 CONFIG = "--rl.training.config."
 GAME = [
-    *("--num-agents", "2", "--map-size", "5"),
+    *("--num-snakes", "2", "--board-size", "5"),
     *("--hyperparameter", "rl.training.config.model_config.channels=[8]"),
     *("--hyperparameter", "rl.training.config.model_config.strides=[2]"),
 ]
 EARLY = [f"{CONFIG}num_steps_sampled_before_learning_starts", "64"]
 BATCH = [f"{CONFIG}train_batch_size_per_learner", "64"]
 SETTINGS = {
-    "DQN": [*GAME, *EARLY, "--num-workers", "0"],
-    "APEX": [*GAME, *EARLY, "--num-workers", "1"],
-    "PPO": [*GAME, "--num-workers", "0"],
+    "DQN": [*GAME, *EARLY, "--num-env-runners", "0"],
+    "APEX": [*GAME, *EARLY, "--num-env-runners", "1"],
+    "PPO": [*GAME, "--num-env-runners", "0"],
     "RLLIB_PPO": [*GAME, *BATCH, f"{CONFIG}minibatch_size", "32", f"{CONFIG}num_epochs", "1"],
 }
 """What RLlib saves for the launcher's algorithms, and what makes an iteration short."""
@@ -29,7 +29,7 @@ SETTINGS = {
 def train(runs: Path, name: str, iterations: int) -> int:
     from battlesnake_rl.commands.train_command import main
 
-    common = ["--algorithm", name, "--name", "it", "--seed", "3", "--runs", str(runs)]
+    common = ["--algorithm", name, "--name", "it", "--seed", "3", "--runs-dir", str(runs)]
     return main([*common, *SETTINGS[name], "--num-iters", str(iterations)])
 
 
@@ -61,7 +61,7 @@ def test_no_algorithm_runs_what_a_checkpoint_holds(
     for path in pickles:
         kept = path.read_bytes()
         doctor(path, ran)
-        with pytest.raises(CheckpointError, match="--trust"), checkpoints.numbers_only_copy(pure):
+        with pytest.raises(CheckpointError, match="--trust-checkpoint"), checkpoints.numbers_only_copy(pure):
             pass
         path.write_bytes(kept)
 
@@ -73,7 +73,7 @@ def test_no_algorithm_runs_what_a_checkpoint_holds(
         doctor(doctored / path.relative_to(pure), ran)
     mark_whole(doctored)
     assert train(tmp_path, name, 3) == 1
-    assert "--trust" in capsys.readouterr().err
+    assert "--trust-checkpoint" in capsys.readouterr().err
     with pytest.raises(SystemExit, match="2"):
         runs_export_command.main([str(doctored), "-o", str(tmp_path / "policy.onnx")])
     assert not ran.exists()

@@ -14,7 +14,7 @@ pytestmark = pytest.mark.rllib
 
 GAMES = {"num_snakes": 2, "width": 5, "height": 5}
 TINY = [
-    *("--algorithm", "DQN", "--num-agents", "2", "--map-size", "5", "--num-iters", "1", "--check")
+    *("--algorithm", "DQN", "--num-snakes", "2", "--board-size", "5", "--num-iters", "1", "--dry-run")
 ]
 
 
@@ -81,7 +81,7 @@ def test_everybody_begins_with_its_weights(
     [
         (["--algorithm", "DQN"], ""),
         (["--algorithm", "PPO"], "was trained on another board or with another model_config"),
-        (["--map-size", "11"], "was trained on another board or with another model_config"),
+        (["--board-size", "11"], "was trained on another board or with another model_config"),
         (["--frames", "2"], "give the observation that it was trained on"),
         (["--start-from", "nowhere"], "nowhere is neither a checkpoint nor a folder with one"),
     ],
@@ -102,7 +102,7 @@ def test_what_does_not_fit_is_refused_before_anything_starts(
 def test_expert_iteration_begins_with_no_policy(capsys: pytest.CaptureFixture[str]) -> None:
     from battlesnake_rl.commands.train_command import main
 
-    wanted = ["--algorithm", "EXIT", "--start-from", "policy.onnx", "--num-iters", "1", "--check"]
+    wanted = ["--algorithm", "EXIT", "--start-from", "policy.onnx", "--num-iters", "1", "--dry-run"]
     assert main(wanted) == 2
     error = capsys.readouterr().err
     assert "start_from needs PPO, DISTIL, DQN, APEX or RLLIB_PPO, got EXIT" in error
@@ -186,10 +186,10 @@ def test_bundles_take_seats(small_config: Any, tmp_path: Path) -> None:
     bundle = tmp_path / "mine.zip"
     assert pack(["--snake", "hungry", "-o", str(bundle)]) == 0
     config = small_config("DQN", num_snakes=3, opponents={str(bundle): 0.5})
-    runner = DQNEnvRunner(config=config, worker_index=0, num_workers=0)
+    runner = DQNEnvRunner(config=config, worker_index=0, num_env_runners=0)
     (fragment,) = runner.sample()
     assert fragment.num_agent_steps > 0
     assert not runner._opponents.learner_seats.all()
     bundle.write_bytes(b"damaged")
     with pytest.raises(ValueError, match=r"mine\.zip: no zip, or a damaged one"):
-        DQNEnvRunner(config=config, worker_index=0, num_workers=0)
+        DQNEnvRunner(config=config, worker_index=0, num_env_runners=0)

@@ -83,7 +83,7 @@ def write_policy(
     path = folder / "policy.onnx"
     onnx.save(model, path)
     metadata = {
-        "format": 1,
+        "format": 2,
         "observation": encoder.to_dict(),
         "board_sizes": [list(size) for size in sizes],
         "actions": list(MOVES),

@@ -18,7 +18,7 @@ MakePolicy = Callable[..., Path]
 def test_a_policy_is_loaded_and_asked(policy_file: Path) -> None:
     policy = OnnxPolicy.load(policy_file)
     assert policy.shape(11, 11) == policy.observation.shape(11, 11)
-    values = policy.q_values(np.zeros((3, *policy.shape(11, 11)), np.uint8))
+    values = policy.action_scores(np.zeros((3, *policy.shape(11, 11)), np.uint8))
     assert values.dtype == np.float32
     np.testing.assert_array_equal(values, [[-1, -2, -3, -4]] * 3)
 
@@ -27,7 +27,7 @@ def test_a_policy_is_loaded_and_asked(policy_file: Path) -> None:
     ("changes", "words"),
     [
         ({"sha256": "0" * 64}, "sha256"),
-        ({"format": 2}, "format is 2"),
+        ({"format": 3}, "format is 3"),
         ({"actions": ["left", "right", "up", "down"]}, "actions must be"),
         ({"observation": {"name": "unheard"}}, "unknown observation 'unheard'"),
         ({"observation": None}, "observation"),

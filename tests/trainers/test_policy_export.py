@@ -53,7 +53,7 @@ def test_a_torch_module(tmp_path: Path) -> None:
     assert network.training, "it is left as it was"
     with torch.no_grad():
         wanted = network.eval()(planes()).numpy()
-    np.testing.assert_allclose(policy.q_values(planes().numpy()), wanted, atol=1e-4)
+    np.testing.assert_allclose(policy.action_scores(planes().numpy()), wanted, atol=1e-4)
     assert policy.metadata["training"]["algorithm"] == "torch Sequential"
     floats = exported(torch_network(scaled=False), tmp_path, scale=1 / 255)
     assert floats.board_sizes == {(7, 7)}
@@ -106,7 +106,7 @@ def test_a_model_of_stable_baselines(name: str, tmp_path: Path) -> None:
         else:
             wanted = model.policy.get_distribution(pictures).distribution.logits
     wanted = wanted.numpy()
-    got = policy.q_values(seen.numpy())
+    got = policy.action_scores(seen.numpy())
     if name != "DQN":  # logits are known but for a constant
         wanted, got = (x - x.mean(1, keepdims=True) for x in (wanted, got))
     np.testing.assert_allclose(got, wanted, atol=1e-4)
@@ -133,11 +133,11 @@ def test_a_module_and_a_checkpoint_of_rllib(tmp_path: Path) -> None:
         module.network.advantage.bias += 1.0  # the last weights are not the mean
         wanted = module.mean.module(planes()).numpy()
     policy = exported(module, tmp_path)
-    np.testing.assert_allclose(policy.q_values(planes().numpy()), wanted, atol=1e-4)
+    np.testing.assert_allclose(policy.action_scores(planes().numpy()), wanted, atol=1e-4)
     folder = tmp_path / "checkpoint"
     module.save_to_path(str(folder))
     policy = exported(folder, tmp_path)
-    np.testing.assert_allclose(policy.q_values(planes().numpy()), wanted, atol=1e-4)
+    np.testing.assert_allclose(policy.action_scores(planes().numpy()), wanted, atol=1e-4)
 
 
 def test_an_onnx_file_and_a_session(tmp_path: Path) -> None:
@@ -161,7 +161,7 @@ def test_an_onnx_file_and_a_session(tmp_path: Path) -> None:
     session = onnxruntime.InferenceSession(str(foreign), providers=["CPUExecutionProvider"])
     for given in (foreign, session):
         policy = exported(given, tmp_path, scale=1 / 255)
-        np.testing.assert_allclose(policy.q_values(planes().numpy()), wanted, atol=1e-4)
+        np.testing.assert_allclose(policy.action_scores(planes().numpy()), wanted, atol=1e-4)
     with pytest.raises(PolicyError, match="input is FLOAT; give scale"):
         exported(foreign, tmp_path)
 

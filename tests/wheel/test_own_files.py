@@ -32,8 +32,8 @@ from battlesnake_gym import Board, parallel_env
 from battlesnake_gym.rules import Game
 
 warnings.simplefilter("ignore", RuntimeWarning)  # the map is played by the Python rules
-GAME = dict(width=5, height=5, map="corners", observation="heads-and-food", frames=2,
-            rewards={"climbed": 1.0, "died": -1.0}, action_mask="forbidden+low")
+GAME = dict(width=5, height=5, map="corners", observation="heads-and-food", frame_stack=2,
+            rewards={"climbed": 1.0, "died": -1.0}, action_mask="fatal+low")
 name = "battlesnake_gym:Battlesnake-v0"
 
 assert {(0, 0), (4, 4)} <= set(Board.new(5, 5, 2, game=Game(map="corners", seed=1)).food)
@@ -113,7 +113,7 @@ BOARD = ["--width", "5", "--height", "5", "--map", "corners", "--max-turns", "20
 def test_the_commands_train_measure_and_play_with_it(mine: Workplace, policy: str) -> None:
     facts = json.loads((mine.folder / policy).with_suffix(".json").read_text())
     assert facts["observation"]["name"] == "heads-and-food"
-    assert facts["observation"]["frames"] == 2
+    assert facts["observation"]["frame_stack"] == 2
     assert facts["training"]["algorithm"] == "OwnDQN"
     against = ["--opponents", "random", "--games", "2", "--rules", "mine.py", "--json"]
     for source in (policy, "runs/my-experiment"):

@@ -66,7 +66,7 @@ def hazards(view: View, move: str) -> float:
 
 
 ALIVE = (walls, neck, starvation, bodies)
-"""What loses at once: together the action mask ``forbidden``."""
+"""What loses at once: together the action mask ``fatal``."""
 
 SAFE = (*ALIVE, head_to_heads, dead_ends)
 """The filters of a careful snake, worst first."""

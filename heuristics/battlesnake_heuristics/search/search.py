@@ -309,8 +309,8 @@ class Search:
         self._elsewhere: Strategy | None = None
 
     def set_nodes(self, positions: int) -> None:
-        """Look at ``positions`` positions for a move without a clock."""
-        self.nodes = positions
+        """Set the node limit of searches without a time budget."""
+        self.nodes = nodes
 
     def __call__(self, board: Board, seconds: float | None = None) -> Decision:
         """Search for the best move of ``board.you``; `_UNSUPPORTED_BOARD_SNAKE` chooses where none can be held."""
@@ -409,9 +409,9 @@ class FrozenSearch:
             raise RuntimeError(NOT_COMPILED_MESSAGE)
         self.nodes = nodes
 
-    def set_positions(self, positions: int) -> None:
-        """Look at ``positions`` positions for a move without a clock."""
-        self.nodes = positions
+    def set_nodes(self, nodes: int) -> None:
+        """Set the node limit of searches without a time budget."""
+        self.nodes = nodes
 
     def __call__(self, board: Board, seconds: float | None = None) -> Decision:
         """Search for the best move of ``board.you``; its score is exact, the others are bounds."""

@@ -18,6 +18,7 @@ from battlesnake_heuristics.search.search import COMPILED
 from battlesnake_rl.mabs import algorithms, experiments, starter_pack
 from battlesnake_rl.mabs.base import supported_settings
 from battlesnake_rl.mabs.base.game_metrics import GAME_METRICS
+from battlesnake_rl.mabs.checkpoint_export import export_checkpoint
 from battlesnake_rl.mabs.distil.distil import DISTILConfig
 from battlesnake_rl.mabs.dqn.apex import APEX
 from battlesnake_rl.mabs.dqn.dqn import DQN, DQNConfig
@@ -36,7 +37,6 @@ from battlesnake_rl.mabs.envs.training_opponents import (
 )
 from battlesnake_rl.mabs.policy import warm_start
 from battlesnake_rl.mabs.policy.actor_critic import PolicyNetwork
-from battlesnake_rl.mabs.checkpoint_export import export_checkpoint
 from battlesnake_rl.mabs.policy.q_network import DuelingQNetwork, build, network_settings
 from battlesnake_rl.mabs.policy.q_network import check as check_network
 from battlesnake_rl.mabs.ppo.ppo import PPO, PPOConfig
@@ -52,7 +52,7 @@ from sagemaker_rl.runs.training_run import CSV_COLUMNS
 _POLICY, _OPPONENTS = "policy", "opponents"
 """Data channels of a job: what to go on from, the frozen policies and bundles to play with."""
 
-DEFAULT_EXPERIMENT, _PPO_EXPERIMENT = "winner-distil", "winner-ppo"
+DEFAULT_EXPERIMENT, _PPO_EXPERIMENT = "duel-distil", "duel-ppo"
 """What is trained where neither an experiment nor an algorithm is named."""
 
 
@@ -61,76 +61,95 @@ class BattlesnakeHyperparameters(Hyperparameters):
     """What to play and how to learn; see the options' help."""
 
     algorithm: str = hyperparameter(
-        "DQN", "what to train with, where an experiment does not say so"
+        "DQN", "training algorithm: DISTIL, PPO, DQN, APEX, RLLIB_PPO, EXIT, or FILE.py:NAME"
     )
     experiment: str | None = hyperparameter(
-        None, "a named experiment, or a .yaml file: hyperparameters from a file"
+        None,
+        "load hyperparameters from a named experiment or a .yaml file; command-line options "
+        f"override them (default: {DEFAULT_EXPERIMENT})",
     )
     network: str | None = hyperparameter(
-        None, "a network of your own, FILE.py:CLASS: a torch module made of (shape, actions)"
+        None,
+        "custom network, FILE.py:CLASS: a torch.nn.Module constructed with (observation_shape, "
+        "num_actions)",
     )
-    num_agents: int | list[int] = hyperparameter(  # noqa: RUF009  (it makes a field)
+    num_snakes: int | list[int] = hyperparameter(  # noqa: RUF009  (it makes a field)
         ENV_CONFIG_DEFAULTS["num_snakes"],
-        "snakes in a game; a list, like [2, 4]: in one game after another",
+        "snakes per game; a list such as [2, 4] cycles through the values",
+        aliases=("num_agents",),
     )
-    map_size: int = hyperparameter(
-        ENV_CONFIG_DEFAULTS["width"], "width and height of the board", "--size"
+    board_size: int = hyperparameter(
+        ENV_CONFIG_DEFAULTS["width"],
+        "width and height of the board, in cells",
+        aliases=("map_size", "map_height"),
     )
     curriculum: list[list[int]] | None = hyperparameter(  # noqa: RUF009  (it makes a field)
-        None, "smaller boards at first: [[env_steps, side], ...], up to the map size"
+        None,
+        "board size schedule: [[env_steps, size], ...], starting at 0 and ending at most at "
+        "--board-size",
     )
     iterate_map_size: bool = hyperparameter(
-        False, "boards of 7, 11 and 19 in turn, ten iterations each, as the starter pack had"
+        False, "cycle through board sizes 7, 11 and 19, ten iterations each (starter pack)"
     )
     opponents: dict[str, float] | list[str] | None = hyperparameter(  # noqa: RUF009  (it makes a field)
         None,
-        'parts of the seats for others, like {"past": 0.3, "runs/mine": 0.2}, or a list, '
-        'like ["shipped", "my.onnx"]: each as often as the learner',
+        'fraction of seats for opponents, e.g. {"past": 0.3, "runs/mine": 0.2}; or a list, e.g. '
+        '["shipped", "my.onnx"], in which each gets as many seats as the learner',
     )
     start_from: str | None = hyperparameter(
         None,
-        "begin with the weights of this policy: a .onnx file, a run, or what a job delivered; "
-        "a job's channel `policy` is one",
+        "initialize the weights from a policy: a .onnx file, a run, or a job's model artifacts "
+        '(SageMaker: the channel "policy")',
     )
-    ruleset: str = hyperparameter(ENV_CONFIG_DEFAULTS["ruleset"], "the game's ruleset")
-    map: str = hyperparameter(ENV_CONFIG_DEFAULTS["map"], "the game's map")
+    ruleset: str = hyperparameter(
+        ENV_CONFIG_DEFAULTS["ruleset"],
+        "ruleset: standard, solo, royale, wrapped, constrictor or wrapped_constrictor",
+    )
+    map: str = hyperparameter(ENV_CONFIG_DEFAULTS["map"], "map name; see `battlesnake-gym maps`")
     observation: str = hyperparameter(
-        ENV_CONFIG_DEFAULTS["observation"], "what a snake sees (battlesnake_gym.mdp.observations)"
+        ENV_CONFIG_DEFAULTS["observation"], "observation type; see docs/observations.md"
     )
-    frames: int | None = hyperparameter(None, "how many turns an observation stacks, 1 to 8")
+    frame_stack: int | None = hyperparameter(
+        None, "number of turns stacked in one observation, 1 to 8 (default: 1)"
+    )
     rewards: str | dict[str, float] | list[Any] = hyperparameter(  # noqa: RUF009  (it makes a field)
         ENV_CONFIG_DEFAULTS["rewards"],
-        "what it is rewarded for: a name or weights (battlesnake_gym.mdp.rewards), or a list of "
-        "such, one for each seat",
+        "reward preset, or weights by event, or a list with one of these per seat; see "
+        "docs/observations.md#rewards",
     )
-    starts: list[list[int]] | None = hyperparameter(  # noqa: RUF009
-        None, "where the snakes begin, [x, y] for each seat; null: where the map puts them"
+    start_positions: list[list[int]] | None = hyperparameter(  # noqa: RUF009
+        None, "start cell [x, y] of each snake (default: chosen by the map)"
     )
-    food_at: list[list[int]] | None = hyperparameter(  # noqa: RUF009
-        None, "where food is at first, with starts; null: where the map puts it"
+    food_positions: list[list[int]] | None = hyperparameter(  # noqa: RUF009
+        None, "initial food cells [x, y]; needs --start-positions (default: chosen by the map)"
     )
-    policies: str = hyperparameter("shared", "shared by all snakes, or one for each (RLLIB_PPO)")
+    policy_sharing: str = hyperparameter(
+        "shared",
+        "one policy for all snakes (shared), or one per seat (per_seat needs RLLIB_PPO)",
+    )
     action_mask: str = hyperparameter(
         ENV_CONFIG_DEFAULTS["action_mask"],
-        "moves it never makes (battlesnake_gym.mdp.masks), or none",
+        "action mask: none, wall, neck, body, health, head, fatal, or several joined with +",
     )
-    allow_slow_rules: bool = hyperparameter(
-        False, "train though the compiled engine is missing, on the Python rules"
+    allow_python_engine: bool = hyperparameter(
+        False, "train even if the C engine is not compiled (many times slower)"
     )
 
 
 class BattlesnakeLauncher(SageMakerRayLauncher):
-    """Train a snake: all snakes of a game share one policy and learn from each other.
+    """Train a Battlesnake policy with Ray RLlib.
 
-    With neither --experiment nor --algorithm it trains by the experiment winner-distil, whose
-    values replace the defaults below: a policy learns, in duels, what the champion's search
-    prefers. Where a setting is given that only PPO or DQN has, it trains by winner-ppo or by DQN.
+    All snakes in a game share one policy unless --policy-sharing says otherwise. Without
+    --experiment and --algorithm, trains the experiment duel-distil (two snakes; a policy learns to
+    imitate the champion's search). If you set an option that only PPO or DQN has, trains the
+    experiment duel-ppo or DQN instead. Needs a stop condition: --minutes, --cpu-minutes,
+    --num-iters or --env-steps.
 
-    The run goes to RUNS/NAME: progress.csv, tensorboard/, checkpoints/, and at the end
-    model/policy.onnx with policy.json. Give --num-iters or --minutes. Examples:
+    Writes to RUNS/NAME: progress.csv, tensorboard/, checkpoints/, and at the end
+    model/policy.onnx with policy.json. Examples:
 
       train --minutes 3
-      train --algorithm APEX --size 7 --num-agents 2 --num-iters 50 --name small
+      train --algorithm APEX --board-size 7 --num-snakes 2 --num-iters 50 --name small
       train --experiment hill-vanilla --minutes 60
       train --minutes 10 --rl.training.config.lr 1e-4
     """
@@ -146,22 +165,22 @@ class BattlesnakeLauncher(SageMakerRayLauncher):
         "qf_mean": "learners/default_policy/qf_mean",
         "entropy": "learners/default_policy/entropy",
         "vf_loss": "learners/default_policy/vf_loss",
-        "promoted": "promoted",
+        "promotions": "promotions",
     } | ladder_evaluator.CSV_COLUMNS  # fmt: skip
 
     named_curves = {  # noqa: RUF012  (a ClassVar of the base)
         "elo": "elo",
-        "elo_of_kept_weights": "elo_best",
+        "elo_best": "elo_best",
         "reward": "env_runners/episode_return_mean",
         "length": "env_runners/episode_len_mean",
         "longest_snake": "env_runners/Longest_snake",
         "kills": "env_runners/Killed_another_snake",
-        "hit_a_wall": "env_runners/Snake_hit_wall",
-        "ran_into_a_body": "env_runners/Snake_hit_body",
-        "lost_head_to_head": "env_runners/Snake_was_eaten",
-        "starved": "env_runners/Starved",
-        "loss_of_q_values": "learners/default_policy/qf_loss",
-        "turns_played": ENV_STEPS_RESULT,
+        "deaths_wall_collision": "env_runners/Snake_hit_wall",
+        "deaths_body_collision": "env_runners/Snake_hit_body",
+        "deaths_head_collision": "env_runners/Snake_was_eaten",
+        "deaths_out_of_health": "env_runners/Starved",
+        "q_loss": "learners/default_policy/qf_loss",
+        "env_steps": ENV_STEPS_RESULT,
     }
 
     def register_env_creator(self) -> None:
@@ -175,22 +194,22 @@ class BattlesnakeLauncher(SageMakerRayLauncher):
         config = algorithms.configure(
             hyperparameters.algorithm,
             {
-                "num_snakes": hyperparameters.num_agents,
-                "width": hyperparameters.map_size,
-                "height": hyperparameters.map_size,
+                "num_snakes": hyperparameters.num_snakes,
+                "width": hyperparameters.board_size,
+                "height": hyperparameters.board_size,
                 "curriculum": hyperparameters.curriculum or [],
                 "iterate_map_size": hyperparameters.iterate_map_size,
                 "opponents": _opponents(seat_fractions(hyperparameters.opponents or {})),
                 "ruleset": hyperparameters.ruleset,
                 "map": hyperparameters.map,
                 "observation": hyperparameters.observation,
-                "frames": hyperparameters.frames,
+                "frame_stack": hyperparameters.frame_stack,
                 "rewards": hyperparameters.rewards,
                 "action_mask": hyperparameters.action_mask,
-                "starts": hyperparameters.starts,
-                "food_at": hyperparameters.food_at,
+                "start_positions": hyperparameters.starts,
+                "food_positions": hyperparameters.food_at,
             },
-            hyperparameters.policies,
+            hyperparameters.policy_sharing,
         )
         if hyperparameters.network is not None:
             algorithms.use_custom_network(config, hyperparameters.network)
@@ -240,16 +259,16 @@ class BattlesnakeLauncher(SageMakerRayLauncher):
             return Path(hyperparameters.experiment).stem
         if hyperparameters.algorithm == "EXIT":
             return "EXIT"
-        size = hyperparameters.map_size
+        size = hyperparameters.board_size
         algorithm = hyperparameters.algorithm.rpartition(":")[2]
-        snakes = "-".join(map(str, np.atleast_1d(hyperparameters.num_agents)))
+        snakes = "-".join(map(str, np.atleast_1d(hyperparameters.num_snakes)))
         return f"{algorithm}-{size}x{size}-{snakes}"
 
     def checkpoint_identity(self, config: AlgorithmConfig) -> dict[str, Any]:
         """What decides whether weights fit: algorithm, board, observation, actions, network."""
         if config.algo_class.__name__ == "EXIT":
             return {"algorithm": "EXIT", "games": config.games}
-        ladder_evaluator.check_share(config.ladder_share)
+        ladder_evaluator.check_share(config.ladder_cpu_fraction)
         environment = make_vector(1, config.env_config)
         if config.model_config.get("head_plane") not in (None, head_plane(config.env_config)):
             raise HyperparameterError(
@@ -269,9 +288,9 @@ class BattlesnakeLauncher(SageMakerRayLauncher):
         )
         return {
             "algorithm": config.algo_class.__name__,
-            "board size": [config.env_config["width"], config.env_config["height"]],
+            "board_size": [config.env_config["width"], config.env_config["height"]],
             "observation": environment.observation.to_dict(),
-            "observation shape": list(environment.single_observation_space.shape),
+            "observation_shape": list(environment.single_observation_space.shape),
             "actions": list(MOVES),
             "network": network_settings(config.model_config),
             **({"policies": sorted(config.policies)} if len(config.policies) > 1 else {}),
@@ -375,9 +394,9 @@ def _opponents(shares: Mapping[str, float]) -> dict[str, float]:
 def _check_engine_compiled(hyperparameters: BattlesnakeHyperparameters) -> None:
     """Refuse to train without the engine; where it is allowed, the log says what it costs."""
     why = f"the compiled engine is missing ({build_check.missing_reason('battlesnake_gym.engine._engine')})"
-    if not hyperparameters.allow_slow_rules:
+    if not hyperparameters.allow_python_engine:
         raise HyperparameterError(
             f"{why}; {engine.SLOW_RULES_WARNING}; to mend it: {build_check.BUILD_HINT} (of a job: build its image "
-            "again from these sources), or allow it with allow_slow_rules"
+            "again from these sources), or allow it with allow_python_engine"
         )
-    log_line(f"{why}; {engine.SLOW_RULES_WARNING}, as allow_slow_rules allows")
+    log_line(f"{why}; {engine.SLOW_RULES_WARNING}, as allow_python_engine allows")

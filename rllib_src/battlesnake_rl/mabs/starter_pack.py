@@ -20,16 +20,15 @@ _NUM_ENVS_KEY = CONFIG_PREFIX + "num_envs_per_env_runner"
 RENAMED_HYPERPARAMETERS = {
     "rl.training.run": "algorithm",
     "rl.training.stop.training_iteration": "num_iters",
-    "rl.training.stop.timesteps_total": "timesteps",
+    "rl.training.stop.timesteps_total": "env_steps",
     **{CONFIG_PREFIX + old: CONFIG_PREFIX + new for old, new in LEGACY_RLLIB_NAMES.items()},
-    CONFIG_PREFIX + "num_workers": "num_workers",
-    CONFIG_PREFIX + "num_cpus": "num_workers",
+    CONFIG_PREFIX + "num_workers": "num_env_runners",
+    CONFIG_PREFIX + "num_cpus": "num_env_runners",
     CONFIG_PREFIX + "horizon": CONFIG_PREFIX + "env_config.max_turns",
     CONFIG_PREFIX + "seed": "seed",
     CONFIG_PREFIX + "clip_rewards": CONFIG_PREFIX + "env_config.clip_rewards",
     "use_heuristics_action_masks": "action_mask",
     "heuristics": "action_mask",
-    "map_height": "map_size",
 }
 """Names there, and the same here."""
 
@@ -43,7 +42,7 @@ UNSUPPORTED_HINTS = {
     CONFIG_PREFIX + "framework": "everything is PyTorch; leave it out",
     CONFIG_PREFIX + "eager": "everything is PyTorch; leave it out",
     CONFIG_PREFIX + "model": f"set {CONFIG_PREFIX}model_config, or give --network FILE:CLASS",
-    CONFIG_PREFIX + "multiagent": "set policies to each or shared",
+    CONFIG_PREFIX + "multiagent": "set policy_sharing to per_seat or shared",
     CONFIG_PREFIX + "monitor": "the arena and `play --replay` record games; leave it out",
 }
 """Names without a counterpart, and what to do."""
@@ -55,7 +54,7 @@ def translate_hyperparameters(given: Mapping[str, Any]) -> tuple[dict[str, Any],
     Raises:
         HyperparameterError: a name without a counterpart, or two names of the same.
 
-    >>> translated({"rl.training.config.num_sgd_iter": 3})[0]
+    >>> translate_hyperparameters({"rl.training.config.num_sgd_iter": 3})[0]
     {'rl.training.config.num_epochs': 3}
     """
     values = {name: value for name, value in given.items() if name != _ADDITIONAL_CONFIGS}
@@ -102,7 +101,7 @@ def _value(name: str, value: Any) -> Any:
             raise HyperparameterError(f"{name} must be a number of CPUs, got {value!r}")
         return value - 1  # one is the driver's, as it was there
     if name == "use_heuristics_action_masks":
-        return "forbidden" if value else "none"
+        return "fatal" if value else "none"
     if name == "heuristics":
         return "+".join(_MASK_NAMES.get(one, one) for one in value) or "none"
     return value

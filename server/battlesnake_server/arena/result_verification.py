@@ -1,4 +1,4 @@
-"""Results from other machines, held to their moves: the rules play these again from the seed."""
+"""Verification of results from other machines: replay their moves from the seed."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ _CODES = {move[0]: code for code, move in enumerate(MOVES)}
 
 
 class ResultMismatchError(OSError):
-    """A machine sent a result that is not what its moves lead to."""
+    """Error for a result that does not follow from its moves."""
 
 
 def verify_result(setup: TournamentSettings, result: GameResult) -> None:
-    """Raise `ResultMismatchError` where ``result`` is not what its moves lead to in its fixture.
+    """Raise `ResultMismatchError` if ``result`` does not follow from its moves and its start.
 
-    Latencies and problems follow from no rule; whether the snakes would make these moves is not
-    asked.
+    Latencies and problems cannot be verified, and neither can whether the snakes would choose
+    these moves.
     """
     last, finished = play_moves(setup, result.scheduled, result.moves)
     expected = replace(
@@ -32,34 +32,40 @@ def verify_result(setup: TournamentSettings, result: GameResult) -> None:
         finished=finished,
         winner=winner_of(last, finished),
         seats=[
-            replace(seat, latencies=asked.latencies, problems=asked.problems)
-            for seat, asked in zip(seat_records(last, result.moves), result.seats, strict=True)
+            replace(seat, latencies=received.latencies, problems=received.problems)
+            for seat, received in zip(seat_records(last, result.moves), result.seats, strict=True)
         ],
     )
     if result != expected or not (finished or last.turn == setup.max_turns):
         raise ResultMismatchError(
-            f"game {result.scheduled.number} of a machine at --address does not follow from its "
+            f"game {result.scheduled.number} of a machine at --ray-address does not follow from its "
             "moves; install one version everywhere"
         )
 
 
 def play_moves(
-    setup: TournamentSettings, fixture: ScheduledGame, moves: Sequence[str]
+    setup: TournamentSettings, scheduled: ScheduledGame, moves: Sequence[str]
 ) -> tuple[State, bool]:
-    """The last position of the game that begins as ``fixture``, and whether the rules ended it.
+    """Replay a game from its moves.
 
-    ``moves`` are the first letters of each seat's moves.
+    Args:
+        setup: The tournament's settings.
+        scheduled: The game's seed and seats.
+        moves: First letters of each seat's moves.
+
+    Returns:
+        The last position, and whether the rules ended the game.
     """
-    snakes = len(fixture.seats)
+    snakes = len(scheduled.seats)
     games = make_games(
         1,
         width=setup.width,
         height=setup.height,
         num_snakes=snakes,
         game=Game(setup.ruleset, setup.map, setup.settings, solo=snakes < 2),
-        food="seeded",
+        food_rng="official",
     )
-    games.reset(np.array([fixture.seed]))
+    games.reset(np.array([scheduled.seed]))
     actions = np.full((max(map(len, moves)), 1, snakes), NO_MOVE, np.uint8)
     for seat, letters in enumerate(moves):
         actions[: len(letters), 0, seat] = [_CODES[letter] for letter in letters]

@@ -19,7 +19,7 @@ ENV_NAME = "battlesnake"
 """Under this name the environment is registered with RLlib."""
 
 ENV_CONFIG_DEFAULTS: dict[str, Any] = {
-    **{name: value for name, value in vars(TRAINING_DEFAULTS).items() if name != "frames"},
+    **{name: value for name, value in vars(TRAINING_DEFAULTS).items() if name != "frame_stack"},
     "settings": {},
     "curriculum": [],
     "iterate_map_size": False,
@@ -28,7 +28,7 @@ ENV_CONFIG_DEFAULTS: dict[str, Any] = {
 }
 """Every key of an ``env_config`` and its default: the fields of `EnvConfig`, and four more.
 
-``frames`` may be given too, and becomes a part of ``observation`` (`with_defaults`).
+``frame_stack`` may be given too, and becomes a part of ``observation`` (`with_defaults`).
 
 ``curriculum``: ``[[env_steps, side], ...]``, from how many turns of training on games are played on
 which square boards; none: always on ``width`` x ``height``. ``iterate_map_size``: on boards of 7,
@@ -70,20 +70,20 @@ def cycle_num_snakes(counts: Sizes, num_games: int) -> Sizes:
 
 
 def with_defaults(env_config: Mapping[str, Any]) -> dict[str, Any]:
-    """``env_config`` with `ENV_CONFIG_DEFAULTS` for what it lacks, and its ``frames`` in ``observation``.
+    """``env_config`` with `ENV_CONFIG_DEFAULTS` for what it lacks, and its ``frame_stack`` in ``observation``.
 
-    >>> whole({"frames": 2})["observation"]
-    {'name': 'planes', 'frames': 2}
+    >>> whole({"frame_stack": 2})["observation"]
+    {'name': 'planes', 'frame_stack': 2}
 
     Raises ``ValueError`` for an unknown key.
     """
     check_names(env_config, ENV_CONFIG_DEFAULTS)
     values = ENV_CONFIG_DEFAULTS | dict(env_config)
     values["opponents"] = seat_fractions(values["opponents"])
-    frames, seen = values.pop("frames", None), values["observation"]
-    if frames is not None:
+    frame_stack, seen = values.pop("frame_stack", None), values["observation"]
+    if frame_stack is not None:
         named = {"name": seen} if isinstance(seen, str) else observations.get(seen).to_dict()
-        values["observation"] = named | {"frames": frames}
+        values["observation"] = named | {"frame_stack": frame_stack}
     return values
 
 

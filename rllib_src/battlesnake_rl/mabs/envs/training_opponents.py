@@ -157,7 +157,7 @@ def _frozen(name: str, vector: VectorBattlesnake) -> ScoreFn:
     path = Path(path_of(name))
     values, games = policy_loader.load_score_fn(path)
     observation = EnvConfig(
-        observation=games["observation"], frame_stack=games.get("frames")
+        observation=games["observation"], frame_stack=games.get("frame_stack")
     ).observation_encoder
     shape = observation.shape(games["width"], games["height"])
     if (

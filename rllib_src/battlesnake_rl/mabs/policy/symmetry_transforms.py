@@ -68,7 +68,7 @@ def transform_observations(
     A plane that is about a move is then about that move's new name.
     """
     one = _plane_order(way, tuple(observation.planes))
-    order = [frame * len(one) + plane for frame in range(observation.frames) for plane in one]
+    order = [frame * len(one) + plane for frame in range(observation.frame_stack) for plane in one]
     boards = transform_boards(frames, way)
     return boards if order == sorted(order) else boards[..., order, :, :]
 
