@@ -44,8 +44,8 @@ class MatchSettings:
 
     def __post_init__(self) -> None:
         if self.nodes is not None and self.move_time_ms is not None:
-            raise ValueError("give positions or milliseconds a move, not both")
-        for name in ("positions", "milliseconds"):
+            raise ValueError("give nodes or move_time_ms, not both")
+        for name in ("nodes", "move_time_ms"):
             value = getattr(self, name)
             if value is not None and not value > 0:
                 raise ValueError(f"{name} must be above 0, got {value}")
