@@ -21,6 +21,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import IO, Any
 
+from battlesnake_gym.common import old_runs
 from battlesnake_gym.common.files import write_atomically
 
 RUN_FILE = "run.json"
@@ -120,6 +121,12 @@ def _rename_old_fields(found: dict[str, Any]) -> dict[str, Any]:
             "env_steps" if name == "timesteps" else name: value
             for name, value in conditions.items()
         }
+    for name, convert in (
+        ("settings", old_runs.convert_hyperparameters),
+        ("identity", old_runs.convert_identity),
+    ):
+        if isinstance(found.get(name), dict):
+            found[name] = convert(found[name])
     return found
 
 
@@ -228,7 +235,7 @@ class ProgressTable:
         rows = csv.reader(io.StringIO(complete.decode("utf-8", "replace"), newline=""))
         for row in rows:
             if not self.columns:
-                self.columns = {name: array("d") for name in row}
+                self.columns = {old_runs.convert_csv_column(name): array("d") for name in row}
                 continue
             for index, column in enumerate(self.columns.values()):
                 column.append(_number(row[index]) if index < len(row) else math.nan)

@@ -299,7 +299,7 @@ def _of_rllib(module: Any, scale: float | None) -> Any:
     import torch
     from ray.rllib.core.columns import Columns
 
-    if isinstance(played := getattr(module, "played", None), torch.nn.Module):
+    if isinstance(played := getattr(module, "inference_network", None), torch.nn.Module):
         return _Scaled(played, scale)  # our own, without what its processor would make of it
 
     class OfModule(torch.nn.Module):

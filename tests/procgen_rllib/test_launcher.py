@@ -63,7 +63,7 @@ def test_it_ends_with_five_lines(trained: Path, capsys: pytest.CaptureFixture[st
     checkpoint = f"{trained}/checkpoints/checkpoint_000003"
     assert told["model"].startswith(checkpoint)
     assert told["next"] == f"battlesnake-gym procgen rollout {checkpoint}"
-    assert tensorboard_cards.check(trained / "tensorboard") == ["length", "reward", "turns_played"]
+    assert tensorboard_cards.check(trained / "tensorboard") == ["length", "reward", "env_steps"]
 
 
 def test_the_network_learns(trained: Path) -> None:

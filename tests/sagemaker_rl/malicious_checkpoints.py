@@ -24,7 +24,7 @@ def doctor(path: Path, ran: Path) -> None:
 
 def mark_whole(checkpoint: Path) -> None:
     """Write the sizes of its files anew, as whoever doctors them would."""
-    path = checkpoint / "facts.json"
+    path = checkpoint / "metadata.json"
     facts = json.loads(path.read_text())
     facts["files"] = {name: (checkpoint / name).stat().st_size for name in facts["files"]}
     path.write_text(json.dumps(facts))

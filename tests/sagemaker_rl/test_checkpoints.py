@@ -27,7 +27,7 @@ class Algorithm:
             raise OSError("disk full")
 
 
-FACTS = {"identity": {"board size": [11, 11], "actions": ["up"]}}
+FACTS = {"identity": {"board_size": [11, 11], "actions": ["up"]}}
 
 NUMBERS = collections.OrderedDict(
     weights=np.arange(6, dtype=np.float32).reshape(2, 3),
@@ -89,11 +89,11 @@ def test_deleting_spares_other_files(tmp_path: Path) -> None:
 def test_every_difference_is_named(tmp_path: Path) -> None:
     checkpoint = checkpoints.save(Algorithm(1), tmp_path, FACTS)
     checkpoints.check_compatible(checkpoint, FACTS)
-    other = {"identity": {"board size": [7, 7], "network": 3, "actions": ["up"]}}
+    other = {"identity": {"board_size": [7, 7], "network": 3, "actions": ["up"]}}
     with pytest.raises(CheckpointError) as error:
         checkpoints.check_compatible(checkpoint, other)
     text = str(error.value)
-    assert "board size is [7, 7] but was [11, 11]" in text
+    assert "board_size is [7, 7] but was [11, 11]" in text
     assert "network is 3 but was null" in text
     assert "actions" not in text
     assert "--no-resume" in text
@@ -161,11 +161,11 @@ def test_the_copy_holds_no_constructors(tmp_path: Path) -> None:
     state.write_bytes(pickle.dumps(NUMBERS))
     doctor(checkpoint / "learner" / "class_and_ctor_args.pkl", ran)
     (checkpoint / "state.msgpack").write_bytes(b"x")
-    (checkpoint / "facts.json").write_text("{}")
+    (checkpoint / "metadata.json").write_text("{}")
     with checkpoints.numbers_only_copy(checkpoint) as copy:
         assert copy.name == checkpoint.name
         files = sorted(str(path.relative_to(copy)) for path in copy.rglob("*") if path.is_file())
-        assert files == ["facts.json", "learner/state.pkl"]
+        assert files == ["learner/state.pkl", "metadata.json"]
     assert not copy.exists()
     doctor(state, ran)
     refused(checkpoint, r"checkpoint_000001/learner/state\.pkl.*--trust-checkpoint")

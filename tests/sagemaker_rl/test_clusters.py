@@ -59,7 +59,7 @@ def network() -> Iterator[Network]:
 
 @pytest.fixture(scope="module")
 def s3(network: Network) -> dict[str, str]:
-    pytest.importorskip("moto", reason="needs the extra sagemaker-local")
+    pytest.importorskip("moto", reason="needs the extra sagemaker-simulator")
     return network.start_s3()
 
 
@@ -217,7 +217,7 @@ def delivered(cluster: Cluster) -> None:
         assert one.wait(STARTED) == 0, one.log
         assert not one.failure
     model = cluster.instances[0].folder / "model"
-    for name in ("policy.onnx", "policy.json", "params.json", "checkpoint/facts.json"):
+    for name in ("policy.onnx", "policy.json", "params.json", "checkpoint/metadata.json"):
         assert (model / name).is_file(), name
     params = (model / "params.json").read_text()
     assert '"algorithm": "APEX"' in params

@@ -55,7 +55,7 @@ def test_tensorboard_opens_with_the_named_curves_alone(tmp_path: Path) -> None:
     run.close()
     board = EventAccumulator(str(tmp_path / "tensorboard")).Reload()
     assert sorted(board.Tags()["scalars"]) == [
-        "curves/reward", "progress/turns_played",
+        "curves/reward", "progress/env_steps",
         "rllib/learners/loss", "rllib/training_iteration",
     ]  # fmt: skip
     assert tensorboard_cards.check(tmp_path / "tensorboard") == ["reward"]
@@ -71,7 +71,7 @@ def test_tensorboard_opens_with_the_named_curves_alone(tmp_path: Path) -> None:
     assert told["clip"].string_value == "Infinity"
     experiment = HParamsPluginData.FromString(found["_hparams_/experiment"]).experiment
     assert sorted(one.name.tag for one in experiment.metric_infos) == [
-        "curves/reward", "progress/turns_played"
+        "curves/reward", "progress/env_steps"
     ]  # fmt: skip
     with pytest.raises(ValueError, match="13 curves are named"):
         curves.Curves(tmp_path, COLUMNS, 0, named={str(n): str(n) for n in range(12)})
@@ -104,7 +104,7 @@ def test_where_no_game_is_filmed_tensorboard_opens_with_the_turns_too(tmp_path: 
     run = curves.Curves(tmp_path, COLUMNS, 0, named={"reward": "env_runners/mean"})
     run.add({"training_iteration": 1, "env_runners": {"mean": 0.5, "max": 1.0} | PLAYED})
     run.close()
-    assert tensorboard_cards.check(tmp_path / "tensorboard") == ["reward", "turns_played"]
+    assert tensorboard_cards.check(tmp_path / "tensorboard") == ["reward", "env_steps"]
 
 
 def test_what_is_uploaded_is_copied_now_and_then(

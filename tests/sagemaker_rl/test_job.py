@@ -57,13 +57,13 @@ def environment(path: Path) -> dict[str, str]:
 def test_what_is_packed_is_unpacked_beside_itself(tmp_path: Path) -> None:
     assert channel_folder("policy", {"SM_CHANNELS": '["policy"]'}) is None  # a preflight
     with tarfile.open(tmp_path / "model.tar.gz", "w:gz") as archive:
-        info = tarfile.TarInfo("./checkpoint/facts.json")
+        info = tarfile.TarInfo("./checkpoint/metadata.json")
         info.size = 2
         archive.addfile(info, io.BytesIO(b"{}"))
     for _ in range(2):  # the first attempt may have been interrupted
         folder = channel_folder("policy", environment(tmp_path))
         assert folder is not None
-        assert (folder / "model" / "checkpoint" / "facts.json").read_text() == "{}"
+        assert (folder / "model" / "checkpoint" / "metadata.json").read_text() == "{}"
 
 
 def test_what_is_empty_or_damaged_is_refused(tmp_path: Path) -> None:

@@ -26,7 +26,7 @@ def folder(tmp_path: Path) -> Path:
     """A run that is done, one that was stopped, one that failed, one that was killed."""
     runs = tmp_path / "runs"
     training_runs.make(runs, "done", 18, games=(6, 18))
-    training_runs.make(runs, "stopped", 6, "stopped", map_size=7)
+    training_runs.make(runs, "stopped", 6, "stopped", board_size=7)
     training_runs.make(runs, "failed", 2, "failed", why="RuntimeError: no <runner>", lr=1e-4)
     training_runs.make(runs, "killed", 4, "running")
     return runs
@@ -40,11 +40,11 @@ def test_the_table_tells_how_runs_stand_and_what_differs(
     out = capsys.readouterr().out
     lines = {line.split()[0]: line for line in out.splitlines()[1:6]}
     assert re.search(
-        r"done +- +3\.0 +18,000 +1060 \(1010 to 1120\) +map_size=11, lr=-", lines["done"]
+        r"done +- +3\.0 +18,000 +1060 \(1010 to 1120\) +board_size=11, lr=-", lines["done"]
     )
     assert "running 33 %  2 min" in lines["on"]
     assert "lr=0.0002" in lines["on"]
-    assert re.search(r"stopped 33 % +- .* map_size=7", lines["stopped"])
+    assert re.search(r"stopped 33 % +- .* board_size=7", lines["stopped"])
     assert "died 11 %" in lines["failed"]
     assert "failed died: RuntimeError: no <runner>" in out
     assert "killed died: its process was killed" in out
@@ -60,7 +60,7 @@ def test_the_table_as_json(folder: Path, capsys: pytest.CaptureFixture[str]) -> 
     assert told["part"] == 1
     assert told["seconds_left"] is None
     assert told["strength"] == {"elo": 1060, "low": 1010, "high": 1120, "games": 16}
-    assert told["settings"] == {"algorithm": "DQN", "map_size": "11", "minutes": "3.0"}
+    assert told["settings"] == {"algorithm": "DQN", "board_size": "11", "minutes": "3.0"}
 
 
 def test_the_strength_is_that_of_the_weights_that_are_kept(tmp_path: Path) -> None:
@@ -195,7 +195,7 @@ def test_reports_of_runs_with_and_without_games_or_curves(folder: Path) -> None:
     whole = (folder / "done" / "report.html").read_text()
     assert "after iteration 18" in whole
     assert "<b>1060 Elo</b>" in whole
-    assert '<th scope="row">map_size</th><td>11</td>' in whole
+    assert '<th scope="row">board_size</th><td>11</td>' in whole
     assert "none was recorded" in (folder / "stopped" / "report.html").read_text()
     text = (folder / "failed" / "report.html").read_text()
     assert "RuntimeError: no &lt;runner&gt;" in text

@@ -19,10 +19,10 @@ COLUMNS = (
     *("training_iteration", "time_total_s", "env_steps", "episode_reward_mean"),
     *("episode_len_mean", "Snake_hit_wall", "Snake_hit_body", "Starved", "cpu_minutes"),
     *("elo", "elo_low", "elo_high", "elo_games", "elo_best"),
-    *("win_rate_hungry", "win_rate_hungry_low", "win_rate_hungry_high"),
+    *("score_hungry", "score_hungry_low", "score_hungry_high"),
 )
 
-SETTINGS: dict[str, Any] = {"algorithm": "DQN", "map_size": 11, "minutes": 3.0, "seed": None}
+SETTINGS: dict[str, Any] = {"algorithm": "DQN", "board_size": 11, "minutes": 3.0, "seed": None}
 
 
 def row(iteration: int) -> list[float]:
@@ -68,7 +68,7 @@ def make(
         state, now - 60, None if state == "running" else now, why,
         stop_conditions={"num_iters": None, "minutes": minutes, "env_steps": None},
         settings=SETTINGS | {"minutes": minutes} | settings,
-        identity={"algorithm": "DQN", "board size": [11, 11]},
+        identity={"algorithm": "DQN", "board_size": [11, 11]},
         versions={"battlesnake-gym": "0.1.0"},
     ).save(run)  # fmt: skip
     for iteration in games:

@@ -17,8 +17,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-CHECKPOINT_METADATA_FILE = "facts.json"
-"""In every checkpoint: what it was trained on and how far (the launcher's ``describe``)."""
+from battlesnake_gym.common import old_runs
+
+CHECKPOINT_METADATA_FILE = "metadata.json"
+"""File of every checkpoint: identity, environment options, hyperparameters and progress."""
+
+_OLD_METADATA_FILE = "facts.json"
+"""Name of `CHECKPOINT_METADATA_FILE` in checkpoints of version 0.1."""
 
 _FILES = "files"
 """Entry in the facts: the checkpoint's files and their sizes, which show whether it is whole."""
@@ -102,7 +107,7 @@ def find(path: Path) -> Path:
     Raises:
         CheckpointError: there is none.
     """
-    if (path / CHECKPOINT_METADATA_FILE).is_file():
+    if _metadata(path) is not None:
         return path
     found = newest(path / "checkpoints") or newest(path)
     if found is None:
@@ -114,10 +119,33 @@ def find(path: Path) -> Path:
 
 
 def read_metadata(checkpoint: Path) -> dict[str, Any]:
-    """The facts that `save` was given about the checkpoint."""
-    facts: dict[str, Any] = json.loads((checkpoint / CHECKPOINT_METADATA_FILE).read_text())
-    facts.pop(_FILES, None)
-    return facts
+    """Return the metadata that `save` wrote, with the current names.
+
+    Raises:
+        CheckpointError: If the directory is not a checkpoint.
+    """
+    metadata = _metadata(checkpoint)
+    if metadata is None:
+        raise CheckpointError(
+            f"{checkpoint} is not a checkpoint: it has no {CHECKPOINT_METADATA_FILE}"
+        )
+    metadata.pop(_FILES, None)
+    return old_runs.convert_checkpoint_metadata(metadata)
+
+
+def _metadata(checkpoint: Path) -> dict[str, Any] | None:
+    """Return the content of the metadata file, or None if the directory has none.
+
+    RLlib's components have files of the same name, with a checkpoint version.
+    """
+    for name in (CHECKPOINT_METADATA_FILE, _OLD_METADATA_FILE):
+        try:
+            found = json.loads((checkpoint / name).read_text())
+        except (OSError, ValueError):
+            continue
+        if isinstance(found, dict) and "checkpoint_version" not in found:
+            return found
+    return None
 
 
 def check_compatible(checkpoint: Path, now: Mapping[str, Any]) -> None:
@@ -151,11 +179,10 @@ def _sizes(checkpoint: Path) -> dict[str, int]:
 
 
 def _is_whole(checkpoint: Path) -> bool:
-    try:
-        wanted = json.loads((checkpoint / CHECKPOINT_METADATA_FILE).read_text()).get(_FILES, {})
-    except (OSError, ValueError):
+    metadata = _metadata(checkpoint)
+    if metadata is None:
         return False
-    sizes = _sizes(checkpoint)
+    wanted, sizes = metadata.get(_FILES, {}), _sizes(checkpoint)
     return all(sizes.get(name) == size for name, size in wanted.items())
 
 
@@ -224,5 +251,7 @@ def numbers_only_copy(checkpoint: Path) -> Iterator[Path]:
                 _load_weights(path) if path.suffix == ".pt" else load_numeric_pickle(path)
             except CheckpointError as error:
                 shown = str(error).replace(str(copy), str(checkpoint))
-                raise CheckpointError(f"{shown}; --trust-checkpoint reads it all the same") from error
+                raise CheckpointError(
+                    f"{shown}; --trust-checkpoint reads it all the same"
+                ) from error
         yield copy

@@ -80,7 +80,7 @@ class Curves:
         settings: Mapping[str, Any] | None = None,
         intermediate: Path | None = None,
     ) -> None:
-        self._tags = {ENV_STEPS_RESULT: f"{_PROGRESS_TAG}/turns_played"} | {
+        self._tags = {ENV_STEPS_RESULT: f"{_PROGRESS_TAG}/env_steps"} | {
             key: f"{_MAIN_TAG}/{name}"
             for name, key in (named or {}).items()
             if key != ENV_STEPS_RESULT

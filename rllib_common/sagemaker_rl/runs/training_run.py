@@ -203,8 +203,8 @@ class TrainingRun:
         There is none before the first iteration, when a signal raises `StoppedBeforeTrainingError`.
         """
         algorithm = build(self.config)
-        if hasattr(algorithm, "told_to_stop"):  # it can break off its iterations, which may be long
-            algorithm.told_to_stop = lambda: bool(caught)
+        if hasattr(algorithm, "should_stop"):  # it can break off its iterations, which may be long
+            algorithm.should_stop = lambda: bool(caught)
         try:
             if self.checkpoint is not None:
                 log_line(f"resuming from {self.checkpoint}")
@@ -282,7 +282,7 @@ class TrainingRun:
         room = self.max_env_runners()
         group = algorithm.env_runner_group
         if group is None:
-            algorithm.grow(room)
+            algorithm.set_num_runners(room)
         elif (more := room - group.num_remote_env_runners()) > 0:
             log_line(f"there is room for {more} more runners, {room} in all")
             add_env_runners(group, more)

@@ -34,7 +34,7 @@ from battlesnake_rl.mabs.ppo.rllib_ppo import RLlibPPOConfig
 SHARED_MODULE_ID = "snake"
 """The one policy that all snakes share. RLlib takes its default name for "a single agent"."""
 
-_SHARED, _PER_SEAT = "shared", "each"
+_SHARED, _PER_SEAT = "shared", "per_seat"
 """Who has a policy: all snakes of a game together, or each seat one of its own."""
 
 
@@ -101,17 +101,19 @@ _ALGORITHMS: dict[str, Callable[[], AlgorithmConfig]] = {
 
 _SATURATING_ENV_RUNNERS: dict[str, Callable[[Any], float]] = {
     "APEX": lambda config: 0.28 / config.training_intensity,
-    "DISTIL": lambda config: 3.7 * config.positions / 500,
+    "DISTIL": lambda config: 3.7 * config.expert_nodes / 500,
     # Six times as much is thought about each move of late games.
     "EXIT": lambda config: (
-        (228 if config.settings.deep_from else 38)
-        / (config.settings.in_memory * config.settings.epochs)
+        (228 if config.settings.deep_search_after_moves else 38)
+        / (config.settings.buffer_iterations * config.settings.epochs)
     ),
 }
 """Runners that one learner on a CPU keeps up with, by the settings that move it."""
 
 
-def configure(name: str, env_config: Mapping[str, Any], policies: str = _SHARED) -> AlgorithmConfig:
+def configure(
+    name: str, env_config: Mapping[str, Any], policy_sharing: str = _SHARED
+) -> AlgorithmConfig:
     """The configuration of an algorithm on games that ``env_config`` describes.
 
     ``policies`` are `_SHARED` or, with RLLIB_PPO, `_PER_SEAT`; of these that of the first seat
@@ -127,7 +129,7 @@ def configure(name: str, env_config: Mapping[str, Any], policies: str = _SHARED)
     counts = env_config.get("num_snakes")
     if isinstance(counts, list) and not (counts and isinstance(begun, BatchedAlgorithmConfig)):
         raise ValueError(
-            "num_agents must be a number, or with PPO, DISTIL, DQN or APEX a list of such, "
+            "num_snakes must be a number, or with PPO, DISTIL, DQN or APEX a list of such, "
             f"got {counts} with {name}"
         )
     config = begun.environment(ENV_NAME, env_config=with_defaults(env_config)).learners(
@@ -139,14 +141,16 @@ def configure(name: str, env_config: Mapping[str, Any], policies: str = _SHARED)
             on_checkpoint_loaded=advance_board_size,
             on_env_runners_recreated=advance_board_size,
         )
-    if policies == _PER_SEAT:
+    if policy_sharing == _PER_SEAT:
         if name != "RLLIB_PPO":
             raise ValueError(f"one policy for each snake needs RLLIB_PPO, got {name}")
         seats = range(int(np.max(config.env_config["num_snakes"])))
         config = _with_policies(config, [f"snake_{seat}" for seat in seats], _own)
-    elif policies != _SHARED:
-        raise ValueError(f"policies must be {_SHARED!r} or {_PER_SEAT!r}, got {policies!r}")
-    if "glimpse" in config.model_config:
+    elif policy_sharing != _SHARED:
+        raise ValueError(
+            f"policy_sharing must be {_SHARED!r} or {_PER_SEAT!r}, got {policy_sharing!r}"
+        )
+    if "head_crop" in config.model_config:
         where = {"head_plane": head_plane(config.env_config)}
         config.rl_module(model_config=config.model_config | where)
     return config
@@ -171,7 +175,7 @@ def _begin(name: str) -> AlgorithmConfig:
         return _ALGORITHMS[name]()
     if name == "IMPALA":
         raise ValueError(
-            "algorithm IMPALA is not here any more; take PPO with rl.training.config.lag true, "
+            "algorithm IMPALA is not here any more; take PPO with rl.training.config.async_sampling true, "
             "which learns by V-trace while its runners play"
         )
     if ".py:" not in name:

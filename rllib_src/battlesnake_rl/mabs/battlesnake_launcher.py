@@ -206,8 +206,8 @@ class BattlesnakeLauncher(SageMakerRayLauncher):
                 "frame_stack": hyperparameters.frame_stack,
                 "rewards": hyperparameters.rewards,
                 "action_mask": hyperparameters.action_mask,
-                "start_positions": hyperparameters.starts,
-                "food_positions": hyperparameters.food_at,
+                "start_positions": hyperparameters.start_positions,
+                "food_positions": hyperparameters.food_positions,
             },
             hyperparameters.policy_sharing,
         )

@@ -44,6 +44,6 @@ def export_checkpoint(checkpoint: Path, target: Path, last: bool = False) -> Pat
 
 def _write(checkpoint: Path, identity: Mapping[str, Any], path: Path, last: bool) -> dict[str, str]:
     """Write the ONNX file; returns the versions of what wrote it."""
-    shape = identity["observation shape"]
+    shape = identity["observation_shape"]
     write_onnx(load_network(checkpoint, last), shape, path)
     return {name: version(name) for name in ("ray", "torch", "onnx")}

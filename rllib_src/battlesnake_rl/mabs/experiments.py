@@ -24,7 +24,7 @@ def read(name: str) -> dict[str, Any]:
         ValueError: there is no such experiment, or it is no table of hyperparameters.
     """
     if name == "winner-demonstrations":
-        raise ValueError(f"experiment {name} is not here any more; take winner-distil")
+        raise ValueError(f"experiment {name} is not here any more; take duel-distil")
     path = Path(name) if name.endswith((".yaml", ".yml")) else _FOLDER / f"{name}.yaml"
     if not path.is_file():
         if path.parent == _FOLDER:

@@ -184,7 +184,7 @@ class Run:
             return []
         found = []
         for name, numbers in self.progress.columns.items():
-            rung = name.removeprefix("win_rate_")
+            rung = name.removeprefix("score_")
             if rung == name or rung.endswith(("_low", "_high")) or math.isnan(numbers[row]):
                 continue
             low, high = (self.progress.column(name + end)[row] for end in ("_low", "_high"))

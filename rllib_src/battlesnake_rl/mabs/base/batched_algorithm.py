@@ -57,9 +57,9 @@ _PAST_SELF_INTERVAL = 50_000
 class BatchedAlgorithmConfig:
     """Goes before the class of a configuration of RLlib's among a class's bases.
 
-    All steps are env steps, turns of single games. ``ladder_share`` is the part of the CPU time for
+    All steps are env steps, turns of single games. ``ladder_cpu_fraction`` is the part of the CPU time for
     games on the ladder (`strength`); ``start_from`` is a policy whose weights training begins with
-    (`warm_start`); ``symmetries`` shows positions in the eight ways that a square board can lie in.
+    (`warm_start`); ``symmetry_augmentation`` shows positions in the eight ways that a square board can lie in.
     """
 
     env_runner_class: ClassVar[type[BatchedEnvRunner]]
@@ -76,19 +76,19 @@ class BatchedAlgorithmConfig:
 
     def _set_base_defaults(self: Any) -> None:
         """Our runner, network and defaults."""
-        self.env_runner_cls = self.runner_base
+        self.env_runner_cls = self.env_runner_class
         self.num_env_runners = 0
         # Runners have no connectors. RLlib else waits for all of them after each iteration.
         self.merge_env_runner_states = False
         # RLlib else asks every gradient twice whether it is finite: a thirtieth of an update.
         self.torch_skip_nan_gradients = True
-        self.ladder_share = DEFAULT_CPU_FRACTION
+        self.ladder_cpu_fraction = DEFAULT_CPU_FRACTION
         self.start_from: str | None = None
-        self.symmetries = False
+        self.symmetry_augmentation = False
 
     def training(self: Any, **settings: Any) -> Any:
         """As RLlib's, with what is ``extra_settings``."""
-        for name in set(self.own) & set(settings):
+        for name in set(self.extra_settings) & set(settings):
             setattr(self, name, settings.pop(name))
         return super().training(**settings)  # type: ignore[misc]
 
@@ -98,8 +98,8 @@ class BatchedAlgorithmConfig:
         supported_settings.check(self)
         self._check_classes()
         super().validate()  # type: ignore[misc]
-        if self.symmetries:
-            self._check_that_boards_can_be_turned()
+        if self.symmetry_augmentation:
+            self._check_symmetry_augmentation()
 
     def get_default_learner_class(self) -> type:
         """Our learner."""
@@ -107,7 +107,7 @@ class BatchedAlgorithmConfig:
 
     def get_default_rl_module_spec(self: Any) -> RLModuleSpec:
         """Our network."""
-        return RLModuleSpec(module_class=self.module_base, model_config=self.model_config)
+        return RLModuleSpec(module_class=self.rl_module_class, model_config=self.model_config)
 
     def _check_environment(self: Any) -> None:
         if self.env != ENV_NAME:
@@ -121,8 +121,8 @@ class BatchedAlgorithmConfig:
     def _check_classes(self: Any) -> None:
         """Your own classes must subclass ours: the loops between them are ours."""
         for name, given, base in (
-            ("env_runner_cls", self.env_runner_cls, self.runner_base),
-            ("learner_class", self.learner_class, self.learner_base),
+            ("env_runner_cls", self.env_runner_cls, self.env_runner_class),
+            ("learner_class", self.learner_class, self.learner_class_base),
         ):
             if not (isinstance(given, type) and issubclass(given, base)):
                 raise ValueError(f"{name} must be a subclass of {base.__name__}, got {given!r}")
@@ -139,8 +139,8 @@ class BatchedAlgorithmConfig:
         if missing:
             raise ValueError(
                 f"rl_module_spec's {given.__name__} lacks {' and '.join(missing)} "
-                f"(ray.rllib.core.rl_module.apis); a subclass of {self.module_base.__module__}."
-                f"{self.module_base.__name__} has them"
+                f"(ray.rllib.core.rl_module.apis); a subclass of {self.rl_module_class.__module__}."
+                f"{self.rl_module_class.__name__} has them"
             )
 
     def _check_symmetry_augmentation(self: Any) -> None:
@@ -148,7 +148,7 @@ class BatchedAlgorithmConfig:
         seen = games.observation_encoder
         if games.width != games.height or seen.relative:
             raise ValueError(
-                "symmetries needs square boards and moves that do not depend on where a snake "
+                "symmetry_augmentation needs square boards and moves that do not depend on where a snake "
                 f"faces, got {games.width}x{games.height} and {seen.name!r}; set it to false"
             )
 
@@ -199,7 +199,7 @@ class TrainingLoopMixin:
         """Give the learner's weights to all runners."""
         if self.config.num_env_runners == 0:
             # RLlib's would put them into Ray's object store as well.
-            self.env_runner.set_state(self._weights())
+            self.env_runner.set_state(self._inference_weights())
             return
         self.env_runner_group.sync_weights(
             from_worker_or_learner_group=self.learner_group,
@@ -220,19 +220,19 @@ class BatchedAlgorithm(TrainingLoopMixin, LadderEvaluationMixin):
 
     def setup(self: Any, config: AlgorithmConfig) -> None:
         """Build runners and learner as RLlib does."""
-        self._asked_whether_back = -math.inf
-        self._heard = time.monotonic()
+        self._last_restore_at = -math.inf
+        self._last_fragment_at = time.monotonic()
         super().setup(config)
         self._recent_games = RecentGames(self.config.metrics_num_episodes_for_smoothing)
         self._next_past_self = 0
-        self._remember_past_self()
+        self._add_past_self()
 
     def _collect_fragments(self: Any) -> list[Any]:
         """What runners have finished, at least one of them; they have been asked for more."""
         group = self.env_runner_group
         with self.metrics.log_time((TIMERS, ENV_RUNNER_SAMPLING_TIMER)):
             done: list[Any] = []
-            self._note(True)
+            self._warn_if_stalled(True)
             while not done and group.num_healthy_remote_workers():
                 # With a tag, since new weights are asynchronous requests too.
                 done = group.fetch_ready_async_reqs(
@@ -245,7 +245,7 @@ class BatchedAlgorithm(TrainingLoopMixin, LadderEvaluationMixin):
                 if not done:  # RLlib would wait for all that was asked for, not for the first
                     asked, _, _ = group._worker_manager._filter_calls_by_tag("fragment")
                     ray.wait(asked, timeout=_WAIT_TIMEOUT_S)
-                    self._note(False)
+                    self._warn_if_stalled(False)
         fragments, infos = zip(*(one for _, one in done), strict=True) if done else ((), ())
         if infos:
             self.metrics.aggregate([one["metrics"] for one in infos], key=ENV_RUNNER_RESULTS)
@@ -254,9 +254,9 @@ class BatchedAlgorithm(TrainingLoopMixin, LadderEvaluationMixin):
     def _warn_if_stalled(self: Any, heard: bool) -> None:
         """Say so where runners have brought nothing for ``sample_timeout_s``, each time anew."""
         now, longest = time.monotonic(), self.config.sample_timeout_s
-        if not heard and now <= self._heard + longest:
+        if not heard and now <= self._last_fragment_at + longest:
             return
-        self._heard = now
+        self._last_fragment_at = now
         if not heard:
             logging.getLogger(__name__).warning(
                 "no runner has finished a fragment for %g s (sample_timeout_s); the learner waits",
@@ -284,7 +284,7 @@ class BatchedAlgorithm(TrainingLoopMixin, LadderEvaluationMixin):
         module = self._module_with(weights)
         if isinstance(module, WeightAveragingMixin):
             return as_score_fn(module.network)
-        return functools.partial(self.env_runner.preferences, module)
+        return functools.partial(self.env_runner.action_scores, module)
 
     def _add_past_self(self: Any) -> None:
         """Make the present weights a past self of all runners, if it is time for another."""
@@ -293,11 +293,11 @@ class BatchedAlgorithm(TrainingLoopMixin, LadderEvaluationMixin):
             return
         self._next_past_self = steps + _PAST_SELF_INTERVAL
         # A copy: the learner goes on in its own.
-        weights = ray.put(self._weights()[COMPONENT_RL_MODULE])
+        weights = ray.put(self._inference_weights()[COMPONENT_RL_MODULE])
         for group in (self.env_runner_group, self.eval_env_runner_group):
             if group is not None:
                 group.foreach_env_runner(
-                    lambda runner: runner.remember(weights), timeout_seconds=0.0
+                    lambda runner: runner.add_past_self(weights), timeout_seconds=0.0
                 )
 
     def restore_env_runners(self: Any, env_runner_group: Any) -> list[int]:
@@ -309,9 +309,9 @@ class BatchedAlgorithm(TrainingLoopMixin, LadderEvaluationMixin):
         if self.config.num_env_runners > 0 and env_runner_group is self.env_runner_group:
             manager = env_runner_group._worker_manager
             if manager.num_healthy_actors() < manager.num_actors():
-                if time.monotonic() < self._asked_whether_back + HEALTH_CHECK_INTERVAL_S:
+                if time.monotonic() < self._last_restore_at + HEALTH_CHECK_INTERVAL_S:
                     return []
-                self._asked_whether_back = time.monotonic()
+                self._last_restore_at = time.monotonic()
             self.env_runner.set_state({NUM_ENV_STEPS_SAMPLED_LIFETIME: self.num_env_steps_sampled})
         restored: list[int] = super().restore_env_runners(  # type: ignore[misc]
             env_runner_group
@@ -321,7 +321,7 @@ class BatchedAlgorithm(TrainingLoopMixin, LadderEvaluationMixin):
     def step(self: Any) -> dict[str, Any]:
         """One iteration; the games' sums of all runners become means."""
         results: dict[str, Any] = super().step()
-        self._remember_past_self()
+        self._add_past_self()
         self._recent_games.average(results.setdefault(ENV_RUNNER_RESULTS, {}))
         if EVALUATION_RESULTS in results:
             average_games(results[EVALUATION_RESULTS][ENV_RUNNER_RESULTS])

@@ -43,6 +43,7 @@ from battlesnake_rl.mabs.base.rllib_episodes import (
 from battlesnake_rl.mabs.envs.env_factory import curriculum_board_size, make_vector
 from battlesnake_rl.mabs.envs.training_opponents import TrainingOpponents
 from battlesnake_rl.mabs.policy.policy_loader import ScoreFn
+from sagemaker_rl.process_environment import limit_torch_threads
 
 PAST_SELVES = "past_selves"
 """Part of the state: `battlesnake_gym.env.past_selves.PastSelves`."""
@@ -66,6 +67,7 @@ class BatchedEnvRunner(EnvRunner, Checkpointable):  # type: ignore[misc]
 
     def __init__(self, *, config: Any, **kwargs: Any) -> None:
         super().__init__(config=config, **kwargs)
+        limit_torch_threads()
         keep_freed_memory()
         leave_new_memory_unfilled()
         self.spaces = kwargs.get("spaces")

@@ -21,32 +21,34 @@ from battlesnake_rl.mabs.policy.policy_loader import (
 )
 from battlesnake_rl.mabs.policy.q_network import network_settings
 from battlesnake_rl.mabs.strength import sample_game
-from battlesnake_rl.mabs.strength.ladder_evaluator import LadderEvaluator
 from battlesnake_rl.mabs.strength.cpu_clock import ProcessTreeCpuClock
+from battlesnake_rl.mabs.strength.ladder_evaluator import LadderEvaluator
+from sagemaker_rl.process_environment import limit_torch_threads
 
 
 class LadderEvaluationMixin:
     """Goes before the class of an algorithm among a class's bases.
 
     The algorithm's results get what `strength.Record.results` says, and its checkpoints the
-    measurements and the strongest weights. ``config.ladder_share`` bounds the CPU time of it. Of
+    measurements and the strongest weights. ``config.ladder_cpu_fraction`` bounds the CPU time of it. Of
     several policies the first by name is measured. ``config.start_from`` is the policy whose
     weights it begins with, or None.
     """
 
     def setup(self: Any, config: Any) -> None:
         """Build the algorithm, and what measures it."""
+        limit_torch_threads()
         super().setup(config)  # type: ignore[misc]
         self.strength = LadderEvaluator(
             self.config.env_config,
             ProcessTreeCpuClock(),
-            share=self.config.ladder_share,
+            share=self.config.ladder_cpu_fraction,
             seed=self.config.seed,
         )
         if self.config.start_from is not None:
-            self._begin_with(Path(self.config.start_from))
+            self._load_start_from(Path(self.config.start_from))
 
-    def _begin_with(self: Any, path: Path) -> None:
+    def _load_start_from(self: Any, path: Path) -> None:
         begin = functools.partial(
             warm_start.load_into_learner, weights=warm_start.read_weights(path), path=path
         )
@@ -58,17 +60,19 @@ class LadderEvaluationMixin:
     def step(self: Any) -> dict[str, Any]:
         """One iteration, and games on the ladder, if it is time for them."""
         results: dict[str, Any] = super().step()  # type: ignore[misc]
-        results |= self.strength.follow(self._weights_to_export, self._player)
+        results |= self.strength.after_iteration(self._weights_to_export, self._policy_from_weights)
         return results
 
     def conclude(self: Any, results: dict[str, Any]) -> None:
         """After the last iteration: measure what came of it, and mend its ``results``."""
-        results |= self.strength.follow(self._weights_to_export, self._player, at_end=True)
+        results |= self.strength.after_iteration(
+            self._weights_to_export, self._policy_from_weights, at_end=True
+        )
 
     def game(self: Any) -> Replay:
         """A game of what would be exported now, in all seats, to look at."""
         seed = (self.config.seed or 0) + self.training_iteration
-        values = self._player(self._weights_to_export())
+        values = self._policy_from_weights(self._weights_to_export())
         return sample_game.play_sample_game(values, self.config.env_config, seed)
 
     def _weights_to_export(self: Any) -> Weights:

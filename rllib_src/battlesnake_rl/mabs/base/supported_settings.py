@@ -13,7 +13,7 @@ from ray.tune.result import STDERR_FILE, STDOUT_FILE, TRIAL_INFO
 
 from battlesnake_gym.common.suggestions import unknown_name_message
 
-_HONOURED = """
+_SUPPORTED = """
     algo_class callbacks_class callbacks_on_algorithm_init callbacks_on_checkpoint_loaded
     callbacks_on_env_runners_recreated callbacks_on_environment_created
     callbacks_on_episode_created callbacks_on_episode_end callbacks_on_episode_start
@@ -41,7 +41,7 @@ _HONOURED = """
     log_level log_sys_usage seed
 """
 
-SUPPORTED_FIELDS = frozenset(_HONOURED.split())
+SUPPORTED_FIELDS = frozenset(_SUPPORTED.split())
 """The fields of RLlib's configuration that do what RLlib says they do."""
 
 DQN_FIELDS = """
@@ -74,8 +74,8 @@ _FIXED_VALUES = {"merge_env_runner_states": False}
 
 _HINTS = {
     "num_atoms": "values are not distributed here",
-    "noisy": "explore by epsilon or epsilon_ladder",
-    "hiddens": "set model_config's width",
+    "noisy": "explore by epsilon or epsilon_per_game",
+    "hiddens": "set model_config's hidden_size",
     "model": "set model_config",
     "train_batch_size": "set train_batch_size_per_learner, or PPO's minibatch_size",
     "train_batch_size_per_learner": "set minibatch_size, or rollout_fragment_length",
@@ -124,9 +124,13 @@ def fields(config: AlgorithmConfig) -> dict[str, Any]:
 
 def supported_fields(config: AlgorithmConfig) -> frozenset[str]:
     """The fields that a configuration of ours goes by: RLlib's, and its own."""
-    own = fields(type(config)()).keys() - fields(config.rllibs()).keys() - _FIXED_VALUES.keys()
-    return (SUPPORTED_FIELDS | set(config.also_honoured.split()) | own) - set(
-        config.passed_over.split()
+    own = (
+        fields(type(config)()).keys()
+        - fields(config.rllib_config_class()).keys()
+        - _FIXED_VALUES.keys()
+    )
+    return (SUPPORTED_FIELDS | set(config.extra_supported_fields.split()) | own) - set(
+        config.unsupported_fields.split()
     )
 
 
@@ -138,7 +142,7 @@ def check(config: AlgorithmConfig) -> None:
     """
     if config.in_evaluation:
         return  # made by RLlib of the other one, which was checked
-    plain = fields(config.rllibs()) | _FIXED_VALUES
+    plain = fields(config.rllib_config_class()) | _FIXED_VALUES
     known = supported_fields(config)
     passed_over = known | INTERNAL_FIELDS | _TUNE_FIELDS
     faults = []

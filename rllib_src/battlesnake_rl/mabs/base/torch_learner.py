@@ -24,6 +24,8 @@ from ray.rllib.utils.metrics import (
 from torch import Tensor
 from torch.nn.utils import clip_grads_with_norm_, get_total_norm
 
+from sagemaker_rl.process_environment import limit_torch_threads
+
 
 def copy_to_cpu_async(tensor: Tensor) -> Callable[[], NDArray[Any]]:
     """Begin to copy ``tensor`` to the CPU; what is returned waits for that and gives it.
@@ -52,6 +54,7 @@ class FastTorchLearnerMixin:
 
     def build(self: Any) -> None:
         """Module and optimizer."""
+        limit_torch_threads()
         super().build()  # type: ignore[misc]
         self._norms: list[Tensor] = []
         self._random = np.random.default_rng(self.config.seed)

@@ -43,15 +43,15 @@ from battlesnake_rl.mabs.policy.q_network import ACTION_MASK, TRUNK_DEFAULTS
 from battlesnake_rl.mabs.ppo.ppo import PPOEnvRunner
 
 _TEMPERATURE_CELLS = 1.0
-"""Cells (a tenth of a logit) by which a move is worse that is wanted e times less often."""
+"""Cells (a tenth of a logit) by which a move is regrets that is wanted e times less often."""
 
 MAX_REGRET = 60.0
-"""No move counts as worse than the best by more cells."""
+"""No move counts as regrets than the best by more cells."""
 
-_REGRETS, _VALUE_TARGETS = "worse", "chance"
+_REGRETS, _VALUE_TARGETS = "regrets", "value_targets"
 """Columns of a batch, as in `ExpertLabels`."""
 
-_LOSSES = ("total_loss", "policy_loss", "vf_loss", "best_moves")
+_LOSSES = ("total_loss", "policy_loss", "vf_loss", "expert_agreement")
 """What is reported of the updates; the last is how often the policy's best move is the search's."""
 
 
@@ -60,11 +60,11 @@ class ExpertLabels:
     """Positions as the policy sees them, and what the search says about each move.
 
     ``frames`` uint8 (M, C, H, W); ``action_mask`` bool (M, 4); ``regrets`` float16 (M, 4): by how
-    many cells a move is worse than the best (0), up to `MAX_REGRET`, as which forbidden ones count;
+    many cells a move is regrets than the best (0), up to `MAX_REGRET`, as which forbidden ones count;
     ``chance`` float32 (M,): of a win, from -1 to 1.
     """
 
-    frames: NDArray[np.uint8]
+    obs: NDArray[np.uint8]
     action_mask: NDArray[np.bool_]
     regrets: NDArray[np.float16]
     value_targets: NDArray[np.float32]
@@ -72,13 +72,13 @@ class ExpertLabels:
     """Turns of games that were played for them."""
 
     num_env_steps = property(lambda self: self.env_steps)
-    num_agent_steps = property(lambda self: len(self.worse))
+    num_agent_steps = property(lambda self: len(self.regrets))
 
     @property
     def arrays(self) -> dict[str, NDArray[Any]]:
         """All arrays, as columns of a batch."""
         return {
-            Columns.OBS: self.frames,
+            Columns.OBS: self.obs,
             ACTION_MASK: self.action_mask,
             _REGRETS: self.regrets,
             _VALUE_TARGETS: self.value_targets,
@@ -86,19 +86,19 @@ class ExpertLabels:
 
 
 class DistilEnvRunner(PPOEnvRunner):
-    """Plays by chance, as the policy says, and asks the search about every position."""
+    """Plays by chance, as the policy says, and query_expert the search about every position."""
 
     def make_env(self) -> None:
         """Build the games and the search."""
         super().make_env()
-        self._search = Search(evaluation=load_builtin(), nodes=self.config.positions, exact=True)
+        self._search = Search(evaluation=load_builtin(), nodes=self.config.expert_nodes, exact=True)
 
     def _play(self, num_turns: int, epsilon: NDArray[np.float64]) -> Any:
         """Play ``num_turns`` turns of all games; with an ``epsilon`` of 0 greedily, unasked."""
         assert self.env is not None
-        asks = bool(epsilon.any())
+        query_expert = bool(epsilon.any())
         expert_plays = (
-            np.arange(self.env.num_games) < self.config.led_by_search * self.env.num_games
+            np.arange(self.env.num_games) < self.config.expert_action_fraction * self.env.num_games
         )
         parts: list[tuple[NDArray[Any], ...]] = []
         steps = 0
@@ -107,13 +107,15 @@ class DistilEnvRunner(PPOEnvRunner):
             acts = alive & self._opponents.learner_seats
             frames, mask = observations[acts], action_mask[acts]
             preferred = np.where(mask, self.action_scores(self._module, frames), -np.inf)
-            if asks:
+            if query_expert:
                 preferred += self._random.gumbel(size=preferred.shape)
             moves = preferred.argmax(-1)
-            if asks:
-                worse, chances, known = self._query_expert(np.argwhere(acts), mask)
-                moves = np.where(expert_plays[np.nonzero(acts)[0]] & known, worse.argmin(-1), moves)
-                parts.append((frames[known], mask[known], worse[known], chances[known]))
+            if query_expert:
+                regrets, value_targets, known = self._query_expert(np.argwhere(acts), mask)
+                moves = np.where(
+                    expert_plays[np.nonzero(acts)[0]] & known, regrets.argmin(-1), moves
+                )
+                parts.append((frames[known], mask[known], regrets[known], value_targets[known]))
             actions = np.zeros(alive.shape, np.uint8)
             actions[acts] = moves
             steps += int(self._step(actions).acted.any(-1).sum())
@@ -129,8 +131,8 @@ class DistilEnvRunner(PPOEnvRunner):
         """What the search says of the moves of ``seats`` (game and seat, (M, 2)), and of which."""
         assert self.env is not None
         rules = replace(self.env.game, seed=UNKNOWN_SEED)
-        worse = np.full(allowed.shape, MAX_REGRET, np.float16)
-        chances, known = np.zeros(len(seats), np.float32), np.zeros(len(seats), np.bool_)
+        regrets = np.full(allowed.shape, MAX_REGRET, np.float16)
+        value_targets, known = np.zeros(len(seats), np.float32), np.zeros(len(seats), np.bool_)
         board, of_game = None, -1
         for row, (game, seat) in enumerate(seats.tolist()):
             if of_game != game:
@@ -143,9 +145,9 @@ class DistilEnvRunner(PPOEnvRunner):
             best = values.max()
             known[row] = np.isfinite(best)
             if known[row]:
-                worse[row] = np.minimum(best - values, MAX_REGRET)
-                chances[row] = 2 * score_to_probability(best) - 1
-        return worse, chances, known
+                regrets[row] = np.minimum(best - values, MAX_REGRET)
+                value_targets[row] = 2 * score_to_probability(best) - 1
+        return regrets, value_targets, known
 
     @property
     def _module(self) -> Any:
@@ -158,7 +160,7 @@ class DistilLearner(FastTorchLearnerMixin, TorchLearner):  # type: ignore[misc]
     def build(self) -> None:
         """Module, optimizer and an empty memory, which no checkpoint keeps."""
         super().build()
-        self._unreported: list[Tensor] = []
+        self._pending_metrics: list[Tensor] = []
         self._label_buffer: dict[str, NDArray[Any]] = {}
         self._num_added = 0
         self._updates_due = 0.0
@@ -174,9 +176,9 @@ class DistilLearner(FastTorchLearnerMixin, TorchLearner):  # type: ignore[misc]
         for one in labels:
             self._add(one.arrays)
         new = sum(len(one.regrets) for one in labels) / len(labels)
-        self._updates_due += self.config.epochs * new / self.config.minibatch_size
-        known = min(self._num_added, self.config.in_memory)
-        while self._updates_due >= 1 or not self._unreported:
+        self._updates_due += self.config.replay_ratio * new / self.config.minibatch_size
+        known = min(self._num_added, self.config.label_buffer_size)
+        while self._updates_due >= 1 or not self._pending_metrics:
             self._updates_due -= 1
             rows = self._random.integers(known, size=self.config.minibatch_size)
             batch = {name: column[rows] for name, column in self._label_buffer.items()}
@@ -186,11 +188,11 @@ class DistilLearner(FastTorchLearnerMixin, TorchLearner):  # type: ignore[misc]
         self.after_gradient_based_update(
             timesteps={NUM_ENV_STEPS_SAMPLED_LIFETIME: self._weights_seq_no * turns}
         )
-        self.module[DEFAULT_MODULE_ID].unwrapped().update_mean()
+        self.module[DEFAULT_MODULE_ID].unwrapped().update_average()
 
     def _add(self, columns: dict[str, NDArray[Any]]) -> None:
         """Put positions in place of the oldest."""
-        size = self.config.in_memory
+        size = self.config.label_buffer_size
         if not self._label_buffer:
             self._label_buffer = {
                 name: np.empty((size, *one.shape[1:]), one.dtype) for name, one in columns.items()
@@ -202,7 +204,7 @@ class DistilLearner(FastTorchLearnerMixin, TorchLearner):  # type: ignore[misc]
 
     def _update(self, batch: dict[str, NDArray[Any]]) -> None:
         """One step on one batch, its boards lying in one of the eight ways."""
-        if self.config.symmetries:
+        if self.config.symmetry_augmentation:
             way = int(self._random.integers(symmetry_transforms.NUM_SYMMETRIES))
             back = np.argsort(symmetry_transforms.ACTION_MAP[way])
             batch[Columns.OBS] = symmetry_transforms.transform_observations(
@@ -227,34 +229,34 @@ class DistilLearner(FastTorchLearnerMixin, TorchLearner):  # type: ignore[misc]
         vf_loss = mse_loss(fwd_out[Columns.VF_PREDS], batch[_VALUE_TARGETS])
         loss: Tensor = policy_loss + config.vf_loss_coeff * vf_loss
         best = (batch[_REGRETS].gather(-1, logits.argmax(-1, keepdim=True)) == 0).float().mean()
-        self._unreported.append(torch.stack((loss, policy_loss, vf_loss, best)).detach())
+        self._pending_metrics.append(torch.stack((loss, policy_loss, vf_loss, best)).detach())
         return loss
 
     def report(self) -> Any:
         """Counts, and means over all updates since the last report, at least one."""
-        means = torch.stack(self._unreported).mean(0)
+        means = torch.stack(self._pending_metrics).mean(0)
         seen = dict(zip(_LOSSES, means.unbind(), strict=True))
         self.metrics.log_dict(seen, key=DEFAULT_MODULE_ID, window=1)
         self._log_norms()
-        updates = len(self._unreported)
+        updates = len(self._pending_metrics)
         self._log_counts(updates, updates * self.config.minibatch_size)
-        self._unreported.clear()
+        self._pending_metrics.clear()
         return self.metrics.reduce()
 
 
-def expert_policy(worse: Tensor) -> Tensor:
-    """How often each move is wanted, float [B, 4], from by how much it is worse (`ExpertLabels`).
+def expert_policy(regrets: Tensor) -> Tensor:
+    """How often each move is wanted, float [B, 4], from by how much it is regrets (`ExpertLabels`).
 
     >>> wanted(torch.tensor([[0.0, 1.0, 60.0, 60.0]])).round(decimals=2).tolist()
     [[0.7300000190734863, 0.27000001072883606, 0.0, 0.0]]
     """
-    return torch.softmax(-worse.float() / _TEMPERATURE_CELLS, -1)
+    return torch.softmax(-regrets.float() / _TEMPERATURE_CELLS, -1)
 
 
 class DISTILConfig(BatchedAlgorithmConfig, AlgorithmConfig):  # type: ignore[misc]
     """RLlib's configuration with our runner, learner and network, and DISTIL's settings.
 
-    The search looks at ``positions`` positions for each label and plays a ``led_by_search`` part of
+    The search looks at ``positions`` positions for each label and plays a ``expert_action_fraction`` part of
     the games itself. The learner keeps the newest ``in_memory`` labels, and learns from ``epochs``
     times as many as come in (of more runners than it keeps up with: from each less often), in
     batches of ``minibatch_size``; ``vf_loss_coeff`` weighs the value.
@@ -268,8 +270,14 @@ class DISTILConfig(BatchedAlgorithmConfig, AlgorithmConfig):  # type: ignore[mis
     extra_supported_fields = "minibatch_size"
     unsupported_fields = "gamma"
     extra_settings = (
-        *("positions", "led_by_search", "in_memory", "epochs", "vf_loss_coeff"),
-        *("minibatch_size", "adam_epsilon", "symmetries"),
+        *(
+            "expert_nodes",
+            "expert_action_fraction",
+            "label_buffer_size",
+            "replay_ratio",
+            "vf_loss_coeff",
+        ),
+        *("minibatch_size", "adam_epsilon", "symmetry_augmentation"),
     )
 
     def __init__(self, algo_class: type | None = None) -> None:
@@ -283,13 +291,13 @@ class DISTILConfig(BatchedAlgorithmConfig, AlgorithmConfig):  # type: ignore[mis
         self.lr: Any = [[0, 1e-3], [400_000, 1e-4]]
         self.adam_epsilon = 1e-5
         self.grad_clip = 0.5
-        self.positions = 500
-        self.led_by_search = 0.2
-        self.in_memory = 300_000
-        self.epochs = 16.0
+        self.expert_nodes = 500
+        self.expert_action_fraction = 0.2
+        self.label_buffer_size = 300_000
+        self.replay_ratio = 16.0
         self.vf_loss_coeff = 0.5
         self.minibatch_size = 1024
-        self.symmetries = True
+        self.symmetry_augmentation = True
 
     def validate(self) -> None:
         """Refuse what this algorithm cannot do, before anything starts."""
@@ -305,12 +313,16 @@ class DISTILConfig(BatchedAlgorithmConfig, AlgorithmConfig):  # type: ignore[mis
             side := max(self.env_config["width"], self.env_config["height"])
         ) > MAX_SEARCH_BOARD_SIZE:
             raise ValueError(
-                f"map_size is {side}, but DISTIL's search holds {MAX_SEARCH_BOARD_SIZE} at most; take PPO"
+                f"board_size is {side}, but DISTIL's search holds {MAX_SEARCH_BOARD_SIZE} at most; take PPO"
             )
-        for name in ("positions", "in_memory", "minibatch_size"):
+        for name in ("expert_nodes", "label_buffer_size", "minibatch_size"):
             if type(value := getattr(self, name)) is not int or value < 1:
                 raise ValueError(f"{name} must be a positive integer, got {value!r}")
-        for name, most in (("led_by_search", 1.0), ("epochs", math.inf), ("vf_loss_coeff", 1e6)):
+        for name, most in (
+            ("expert_action_fraction", 1.0),
+            ("replay_ratio", math.inf),
+            ("vf_loss_coeff", 1e6),
+        ):
             if type(value := getattr(self, name)) not in (int, float) or not 0 <= value <= most:
                 raise ValueError(f"{name} must be a number from 0 to {most:g}, got {value!r}")
         if self.num_learners > 1:

@@ -57,7 +57,7 @@ class APEXConfig(DQNConfig):
     def __init__(self, algo_class: type | None = None) -> None:
         super().__init__(algo_class=algo_class or APEX)
         self.num_env_runners = 1
-        self.epsilon_ladder = (0.4, 7.0)
+        self.epsilon_per_game = (0.4, 7.0)
         self.max_requests_in_flight_per_env_runner = 2
         self.num_replay_shards: int | None = None
         self.broadcast_interval = 10
@@ -278,14 +278,14 @@ class APEX(DQN):
         if batch is None:
             return False
         self._prefetch_batches(shard)
-        self._shards[shard].update_priorities.remote(batch.rows, self._learn(batch))
+        self._shards[shard].update_priorities.remote(batch.indices, self._learn(batch))
         return True
 
     # Replay shards in results, checkpoints and at the end
 
     def _replay_results(self) -> dict[str, int]:
         total: dict[str, int] = {}
-        for results in self._foreach_shard("results"):
+        for results in self._foreach_shard("stats"):
             for key, value in results.items():
                 total[key] = total.get(key, 0) + value
         return total

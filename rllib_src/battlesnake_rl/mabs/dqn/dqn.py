@@ -49,7 +49,7 @@ class DQNConfig(BatchedAlgorithmConfig, rllib_dqn.DQNConfig):  # type: ignore[mi
 
     What means something else here: ``replay_buffer_config`` has the keys ``capacity`` (frames),
     ``alpha`` and ``beta`` only; ``training_intensity`` is the number of transitions trained on for
-    each that is sampled; all steps are env steps, turns of single games. New: ``epsilon_ladder``,
+    each that is sampled; all steps are env steps, turns of single games. New: ``epsilon_per_game``,
     ``(base, exponent)``, gives each game a fixed epsilon instead of the schedule ``epsilon``;
     ``reward_scale`` multiplies the rewards that are learned from (not those reported), so that TD
     errors stay below 1: above, the Huber loss learns the median, which ignores rare deaths.
@@ -61,7 +61,11 @@ class DQNConfig(BatchedAlgorithmConfig, rllib_dqn.DQNConfig):  # type: ignore[mi
     module_apis = MODULE_APIS
     rllib_config_class = rllib_dqn.DQNConfig
     extra_supported_fields = supported_settings.DQN_FIELDS
-    extra_settings: ClassVar[tuple[str, ...]] = ("epsilon_ladder", "reward_scale", "symmetries")
+    extra_settings: ClassVar[tuple[str, ...]] = (
+        "epsilon_per_game",
+        "reward_scale",
+        "symmetry_augmentation",
+    )
 
     def __init__(self, algo_class: type | None = None) -> None:
         super().__init__(algo_class=algo_class or DQN)
@@ -71,7 +75,7 @@ class DQNConfig(BatchedAlgorithmConfig, rllib_dqn.DQNConfig):  # type: ignore[mi
         # Runners have no connectors. RLlib else waits for all of them after each iteration.
         self.merge_env_runner_states = False
         self.epsilon = [(0, 1.0), (40_000, 0.05)]
-        self.epsilon_ladder: tuple[float, float] | None = None
+        self.epsilon_per_game: tuple[float, float] | None = None
 
         self.rl_module(model_config=TRUNK_DEFAULTS | {"bfloat16": "auto"})
         self.gamma = 0.97

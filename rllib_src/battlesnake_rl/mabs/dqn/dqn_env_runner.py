@@ -47,9 +47,9 @@ class DQNEnvRunner(BatchedEnvRunner):
     def _store_observations(self, turns: TurnBuffer, t: int) -> None:
         """Keep the position, and the values of it for all whose future counts."""
         frames, action_mask, alive, cut_off = self._position
-        turns.frames[t], turns.action_mask[t] = frames, action_mask
+        turns.obs[t], turns.action_mask[t] = frames, action_mask
         seen = alive | cut_off
-        turns.q_values[t][seen] = self._q_values(turns.frames[t][seen])
+        turns.q_values[t][seen] = self._q_values(turns.obs[t][seen])
 
     def _q_values(self, frames: NDArray[np.uint8]) -> NDArray[np.float32]:
         if not len(frames):
@@ -69,12 +69,12 @@ class DQNEnvRunner(BatchedEnvRunner):
         """
         assert self.env is not None
         games = self.env.num_games
-        if self.config.epsilon_ladder is None:
+        if self.config.epsilon_per_game is None:
             schedule = self.config.epsilon
             points = [(0, schedule)] if isinstance(schedule, int | float) else schedule
             steps, values = zip(*points, strict=True)
             return np.full(games, np.interp(self.num_env_steps_sampled_lifetime, steps, values))
-        base, exponent = self.config.epsilon_ladder
+        base, exponent = self.config.epsilon_per_game
         runners = max(self.config.num_env_runners, 1)
         rung = np.arange(games) * runners + max(self.worker_index - 1, 0)
         height = rung / max(games * runners - 1, 1)

@@ -51,7 +51,7 @@ class SnakeDQNLearner(FastTorchLearnerMixin, DQNTorchLearner):  # type: ignore[m
         """One step on one batch; returns the absolute TD errors in the batch's order."""
         self._weights_seq_no += 1
         columns = training_data.batch[DEFAULT_MODULE_ID]
-        if self.config.symmetries:
+        if self.config.symmetry_augmentation:
             way = int(self._random.integers(symmetry_transforms.NUM_SYMMETRIES))
             columns = symmetry_transforms.transform_batch(
                 columns, way, NEW_ACTION_MASK, self._observation

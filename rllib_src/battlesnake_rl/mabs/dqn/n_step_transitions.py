@@ -18,7 +18,7 @@ class TurnBuffer:
     Make one with `empty` and fill it turn by turn.
     """
 
-    frames: NDArray[np.uint8]
+    obs: NDArray[np.uint8]
     """(T + 1, N, S, C, H, W)"""
     action_mask: NDArray[np.bool_]
     """(T + 1, N, S, 4)"""
@@ -40,7 +40,7 @@ class TurnBuffer:
         """Zeros for ``turns`` turns."""
         now, upto = (turns, games, seats), (turns + 1, games, seats)
         return cls(
-            frames=np.zeros((*upto, *frame), dtype=np.uint8),
+            obs=np.zeros((*upto, *frame), dtype=np.uint8),
             action_mask=np.zeros((*upto, 4), dtype=np.bool_),
             q_values=np.zeros((*upto, 4), dtype=np.float32),
             actions=np.zeros(now, dtype=np.uint8),
@@ -84,7 +84,7 @@ def build_fragment(turns: TurnBuffer, *, n_step: int, gamma: float) -> Fragment:
     end = (start[0] + steps[start], start[1], start[2])
     final = terminateds[start]
 
-    needed = np.zeros(turns.frames.shape[:3], dtype=np.bool_)
+    needed = np.zeros(turns.obs.shape[:3], dtype=np.bool_)
     needed[start] = True
     needed[tuple(axis[~final] for axis in end)] = True
     row = (np.cumsum(needed) - 1).reshape(needed.shape)
@@ -100,7 +100,7 @@ def build_fragment(turns: TurnBuffer, *, n_step: int, gamma: float) -> Fragment:
         return column
 
     return Fragment(
-        obs=turns.frames[needed],
+        obs=turns.obs[needed],
         action_mask=turns.action_mask[needed],
         next_offset=rows(np.where(final, 0, row[end] - begin), np.int32),
         actions=rows(turns.actions[start], np.uint8),

@@ -14,28 +14,28 @@ class ReplayBufferShard:
     """A `ReplayBuffer` that answers None instead of failing while it is empty."""
 
     def __init__(self, **replay_arguments: Any) -> None:
-        self._replay = ReplayBuffer(**replay_arguments)
+        self._buffer = ReplayBuffer(**replay_arguments)
 
     def add(self, fragment: Fragment) -> None:
         """See `ReplayBuffer.add`."""
-        self._replay.add(fragment)
+        self._buffer.add(fragment)
 
     def sample(self, batch_size: int) -> Batch | None:
         """See `ReplayBuffer.sample`; None while nothing is there."""
-        return self._replay.sample(batch_size) if len(self._replay) else None
+        return self._buffer.sample(batch_size) if len(self._buffer) else None
 
     def update_priorities(self, rows: NDArray[np.int64], td_errors: NDArray[np.float32]) -> None:
         """See `ReplayBuffer.update_priorities`."""
-        self._replay.update_priorities(rows, td_errors)
+        self._buffer.update_priorities(rows, td_errors)
 
     def stats(self) -> dict[str, int]:
         """How full the shard is."""
-        return self._replay.stats()
+        return self._buffer.stats()
 
     def get_state(self) -> dict[str, Any]:
         """See `ReplayBuffer.get_state`."""
-        return self._replay.get_state()
+        return self._buffer.get_state()
 
     def set_state(self, state: dict[str, Any]) -> None:
         """See `ReplayBuffer.set_state`."""
-        self._replay.set_state(state)
+        self._buffer.set_state(state)

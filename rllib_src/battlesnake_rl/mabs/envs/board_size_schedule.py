@@ -11,9 +11,9 @@ OBSERVATION = "max-bordered-51s"
 
 
 def board_size_after(iteration: int) -> int:
-    """The side of the boards once so many iterations are over; the first is on ``map_size``.
+    """The side of the boards once so many iterations are over; the first is on ``board_size``.
 
-    >>> [side_after(count) for count in (1, 10, 11, 20, 21, 29, 30, 31, 41)]
+    >>> [board_size_after(count) for count in (1, 10, 11, 20, 21, 29, 30, 31, 41)]
     [7, 7, 11, 11, 19, 19, 7, 7, 11]
     """
     return MAP_SIZES[max(iteration % 30 - 1, 0) // 10]
@@ -21,12 +21,16 @@ def board_size_after(iteration: int) -> int:
 
 def advance_board_size(*, algorithm: Any, **_: Any) -> None:
     """Let all runners play on the boards of the next iteration; one of RLlib's callbacks."""
-    side = board_size_after(algorithm.training_iteration)
-    algorithm.env_runner_group.foreach_env_runner(functools.partial(_play_on, side=side))
+    board_size = board_size_after(algorithm.training_iteration)
+    algorithm.env_runner_group.foreach_env_runner(
+        functools.partial(_play_on, board_size=board_size)
+    )
 
 
-def _play_on(runner: Any, side: int) -> None:
+def _play_on(runner: Any, board_size: int) -> None:
     """Of our runners all games begin anew, of RLlib's each when the one before it is over."""
-    games = [runner] if hasattr(runner, "side") else [env.unwrapped for env in runner.env.envs]
+    games = (
+        [runner] if hasattr(runner, "board_size") else [env.unwrapped for env in runner.env.envs]
+    )
     for one in games:
-        one.side = side
+        one.board_size = board_size

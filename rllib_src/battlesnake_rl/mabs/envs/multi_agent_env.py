@@ -26,7 +26,7 @@ class BattlesnakeMultiAgentEnv(MultiAgentEnv):  # type: ignore[misc]
         values = with_defaults(env_config or {})
         self._values = values
         self._games = make_vector(1, values)
-        self.side: int | None = None
+        self.board_size: int | None = None
         """That of the board of the next game; None: as ``env_config`` says."""
         self._masked = values["action_mask"] != "none"
         space: Any = self._games.single_observation_space
@@ -42,9 +42,9 @@ class BattlesnakeMultiAgentEnv(MultiAgentEnv):  # type: ignore[misc]
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[dict[str, Any], dict[str, Any]]:
         """Begin a game; observations and infos of all snakes."""
-        if self.side is not None:
-            sides = {"width": self.side, "height": self.side}
-            self._games, self.side = make_vector(1, self._values | sides), None
+        if self.board_size is not None:
+            sides = {"width": self.board_size, "height": self.board_size}
+            self._games, self.board_size = make_vector(1, self._values | sides), None
         observations, infos = self._games.reset(seed=seed)
         seats = np.flatnonzero(infos["alive"][0])
         agents = [self.possible_agents[seat] for seat in seats]

@@ -65,9 +65,9 @@ from battlesnake_rl.mabs.strength.ladder_evaluator import Measurement, StrengthH
 
 CHAMPION = "champion.evaluation"
 _MODEL, _STATE = "model.pt", "state.json"
-_LOSSES = ("loss_duels", "loss_three", "loss_more", "loss_rounded")
+_LOSSES = ("loss_2_snakes", "loss_3_snakes", "loss_4plus_snakes", "loss_quantized")
 """Of each stack at its fit's end, and of the rounded network on the iteration's own samples."""
-_NON_NEGATIVE_SETTINGS = ("match_pairs", "deep_from", "ladder_share")
+_NON_NEGATIVE_SETTINGS = ("match_pairs", "deep_search_after_moves", "ladder_cpu_fraction")
 """ExitSettings; all others are positive, but for the bounds in Elo."""
 _STOP_POLL_INTERVAL_S = 1.0
 """How often is looked, in an iteration that may take many minutes, whether the run is to stop."""
@@ -85,33 +85,33 @@ _MIN_LADDER_CPU_S = 5.0
 class ExitSettings:
     """How it learns.
 
-    An iteration plays ``moves`` searched moves, fits ``epochs`` (``first_epochs`` until there is a
+    An iteration plays ``moves`` searched moves, fits ``epochs`` (``bootstrap_epochs`` until there is a
     champion) over the last ``in_memory`` iterations, and lets the candidate play the champion: up
-    to ``match_pairs`` pairs of games (0: it wins unplayed) with ``match_positions`` positions a
+    to ``match_pairs`` pairs of games (0: it wins unplayed) with ``match_nodes`` positions a
     move, half of them duels and half games of four, between the bounds ``elo0`` and ``elo1``. The
-    champion's place on the ladder of duels is measured for ``ladder_share`` of the CPU time, with
-    ``ladder_positions`` positions a move.
+    champion's place on the ladder of duels is measured for ``ladder_cpu_fraction`` of the CPU time, with
+    ``ladder_nodes`` positions a move.
 
     The first iteration's moves, which the hand-set weights searched, are learned from in
-    ``first_in_memory`` iterations. After ``deep_from`` searched moves (0: never) games are of
+    ``bootstrap_buffer_iterations`` iterations. After ``deep_search_after_moves`` searched moves (0: never) games are of
     `DEEP_NODE_CHOICES`.
     """
 
-    moves: int = 100_000
-    fragment: int = 6_000
-    deep_from: int = 0
+    moves_per_iteration: int = 100_000
+    moves_per_fragment: int = 6_000
+    deep_search_after_moves: int = 0
     epochs: float = 1.0
-    first_epochs: float = 4.0
+    bootstrap_epochs: float = 4.0
     lr: float = 1.5e-3
-    first_lr: float = 3e-3
-    in_memory: int = 16
-    first_in_memory: int = 16
+    bootstrap_lr: float = 3e-3
+    buffer_iterations: int = 16
+    bootstrap_buffer_iterations: int = 16
     match_pairs: int = 40
-    match_positions: int = 100
+    match_nodes: int = 100
     elo0: float = -30.0
     elo1: float = 10.0
-    ladder_share: float = 0.04
-    ladder_positions: int = 100
+    ladder_cpu_fraction: float = 0.04
+    ladder_nodes: int = 100
 
 
 class EXITConfig(AlgorithmConfig):  # type: ignore[misc]
@@ -147,7 +147,7 @@ class EXITConfig(AlgorithmConfig):  # type: ignore[misc]
         """
         if self.num_env_runners < 1:
             raise ValueError(
-                f"EXIT needs at least one runner process, got num_workers={self.num_env_runners}"
+                f"EXIT needs at least one runner process, got num_env_runners={self.num_env_runners}"
             )
         for name, usual in asdict(ExitSettings()).items():
             value = getattr(self.settings, name)
@@ -157,9 +157,9 @@ class EXITConfig(AlgorithmConfig):  # type: ignore[misc]
                 raise ValueError(f"{name} must be at least 0, got {value!r}")
             if name not in (*_NON_NEGATIVE_SETTINGS, "elo0", "elo1") and not value > 0:
                 raise ValueError(f"{name} must be positive, got {value!r}")
-        if not 0 <= self.settings.ladder_share < 1:
+        if not 0 <= self.settings.ladder_cpu_fraction < 1:
             raise ValueError(
-                f"ladder_share must be at least 0 and below 1, got {self.settings.ladder_share!r}"
+                f"ladder_cpu_fraction must be at least 0 and below 1, got {self.settings.ladder_cpu_fraction!r}"
             )
         Sprt(self.settings.elo0, self.settings.elo1)
 
@@ -263,12 +263,14 @@ class EXIT:
         self.model = EvaluationModel()
         self.champion: Evaluation | None = None
         self.sample_buffer: list[Samples] = []
-        self.promoted = 0
+        self.promotions = 0
         self.strength = StrengthHistory()
         self._schedule = GameMixSchedule()
         # All that the runners have been asked for at once is an iteration's moves at most.
-        share = math.ceil(self.settings.moves / (_FRAGMENTS_AHEAD * config.num_env_runners))
-        self._fragment = min(self.settings.fragment, share)
+        share = math.ceil(
+            self.settings.moves_per_iteration / (_FRAGMENTS_AHEAD * config.num_env_runners)
+        )
+        self._moves_per_fragment = min(self.settings.moves_per_fragment, share)
         self._fragments: dict[ray.ObjectRef, _Asked] = {}
         self._folder = Path(tempfile.mkdtemp(prefix="exit-"))
         torch.set_num_threads(1)
@@ -313,16 +315,18 @@ class EXIT:
     def _buffer_samples(self, fresh: Samples) -> None:
         """Keep the last iterations' samples, without the first where it has had its time."""
         number = self.progress.iterations
-        later = number if number >= self.settings.first_in_memory else number + 1
-        self.sample_buffer = [*self.sample_buffer, fresh][-min(self.settings.in_memory, later) :]
+        later = number if number >= self.settings.bootstrap_buffer_iterations else number + 1
+        self.sample_buffer = [*self.sample_buffer, fresh][
+            -min(self.settings.buffer_iterations, later) :
+        ]
 
     def _fit(self) -> list[float]:
         before = copy.deepcopy(self.model.state())
         try:
             return self.model.fit(
                 Samples.joined(self.sample_buffer),
-                self.settings.epochs if self.champion else self.settings.first_epochs,
-                self.settings.lr if self.champion else self.settings.first_lr,
+                self.settings.epochs if self.champion else self.settings.bootstrap_epochs,
+                self.settings.lr if self.champion else self.settings.bootstrap_lr,
                 seed=self.progress.iterations,
                 after_step=self._check_stop,
             )
@@ -370,8 +374,8 @@ class EXIT:
         self.progress.save(folder)
         state = {
             "training_iteration": self.training_iteration,
-            "promoted": self.promoted,
-            "memory": len(self.sample_buffer),
+            "promotions": self.promotions,
+            "sample_buffer": len(self.sample_buffer),
         }
         (folder / _STATE).write_text(json.dumps(state, indent=1) + "\n")
         self.strength.save(folder)
@@ -387,7 +391,7 @@ class EXIT:
         folder = Path(path)
         state = json.loads((folder / _STATE).read_text())
         self.training_iteration = state["training_iteration"]
-        self.promoted = state["promoted"]
+        self.promotions = state["promotions"]
         self.strength = StrengthHistory.of(folder)
         self.progress = ExitProgress.of(folder)
         self.model.restore(torch.load(folder / _MODEL))
@@ -396,7 +400,8 @@ class EXIT:
         for network in folder.glob("network-*.evaluation"):
             shutil.copy(network, self._folder)
         self.sample_buffer = [
-            Samples.load(folder / f"samples-{number:03}.npz") for number in range(state["memory"])
+            Samples.load(folder / f"samples-{number:03}.npz")
+            for number in range(state["sample_buffer"])
         ]
 
     def stop(self) -> None:
@@ -410,13 +415,13 @@ class EXIT:
     def _play(self) -> Iterator[SelfPlayFragment]:
         """Fragments as they come, until there are enough moves; every runner stays busy."""
         played = 0
-        while played < self.settings.moves:
+        while played < self.settings.moves_per_iteration:
             self._ask_runners()
             done = self._wait_for(list(self._fragments))
             asked = self._fragments.pop(done)
             fragment = replace(ray.get(done), champion=asked.champion)
             searched = int((fragment.games.rows["kind"] != ROW_RANDOM).sum())
-            self._schedule.played(asked.kind, searched - self._fragment)
+            self._schedule.played(asked.kind, searched - self._moves_per_fragment)
             self.progress.games += len(fragment.games.points)
             self.progress.moves += searched
             self.progress.cpu_seconds += fragment.cpu_seconds
@@ -432,16 +437,16 @@ class EXIT:
                 # Far apart, for a fragment counts up from its seed.
                 self.progress.seed += 10_000
                 reference = runner.fragment.remote(
-                    self.progress.seed, setup, players, learned, self._fragment
+                    self.progress.seed, setup, players, learned, self._moves_per_fragment
                 )
-                self._fragments[reference] = _Asked(number, kind, self.promoted)
+                self._fragments[reference] = _Asked(number, kind, self.promotions)
 
     def _choose_game(self) -> tuple[int, SelfPlaySettings, list[SearchPlayer], list[int]]:
         """The game that is most behind its share, and who sits in it."""
         random = np.random.default_rng(self.progress.seed)
         kind = self._schedule.next()
-        self._schedule.played(kind, self._fragment)
-        deep = 0 < self.settings.deep_from <= self.progress.moves
+        self._schedule.played(kind, self._moves_per_fragment)
+        deep = 0 < self.settings.deep_search_after_moves <= self.progress.moves
         positions = int(random.choice(DEEP_NODE_CHOICES if deep else NODE_CHOICES))
         player = SearchPlayer(self.champion, nodes=positions)
         players, learned = SearchOpponents(self._folder, random).seats(
@@ -453,8 +458,8 @@ class EXIT:
 
     def _play_match(self, candidate: Evaluation) -> dict[str, Any]:
         """The candidate against the champion (or the hand-made weights), all runners at once."""
-        one = SearchPlayer(candidate, nodes=self.settings.match_positions)
-        other = SearchPlayer(self.champion, nodes=self.settings.match_positions)
+        one = SearchPlayer(candidate, nodes=self.settings.match_nodes)
+        other = SearchPlayer(self.champion, nodes=self.settings.match_nodes)
         sprt = Sprt(self.settings.elo0, self.settings.elo1)
         pairs = [0] * 5
         for outcome in self._outcomes(one, other):
@@ -483,17 +488,20 @@ class EXIT:
 
     def _promote(self, candidate: Evaluation) -> None:
         self.champion = candidate
-        self.promoted += 1
-        candidate.save(self._folder / f"network-{self.promoted:04}.evaluation")
+        self.promotions += 1
+        candidate.save(self._folder / f"network-{self.promotions:04}.evaluation")
 
     def _place_champion(self, least: float) -> None:
         """Place the champion on the ladder, if there are ``least`` CPU seconds for it."""
         self.strength.training_seconds = self.progress.cpu_seconds
-        owed = self.settings.ladder_share * self.progress.cpu_seconds - self.strength.ladder_seconds
+        owed = (
+            self.settings.ladder_cpu_fraction * self.progress.cpu_seconds
+            - self.strength.ladder_seconds
+        )
         if self.champion is None or owed < least:
             return
         placing = self._runners[0].elo.remote(
-            self.champion, self.settings.ladder_positions, owed, self.progress.iterations
+            self.champion, self.settings.ladder_nodes, owed, self.progress.iterations
         )
         self._ask_runners()  # the others do not wait for it
         placement, seconds = ray.get(self._wait_for([placing]))
@@ -521,7 +529,7 @@ class EXIT:
             },
             "learners": dict(zip(_LOSSES, losses, strict=True)),
             "match": dict(match),
-            "promoted": self.promoted,
+            "promotions": self.promotions,
             **self.strength.results(),
         }
 

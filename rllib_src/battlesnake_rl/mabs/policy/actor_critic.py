@@ -33,7 +33,7 @@ class PolicyNetwork(nn.Module):
     def __init__(self, shape: tuple[int, int, int], num_actions: int, **trunk: Any) -> None:
         super().__init__()
         self.trunk = ConvTrunk(shape, **trunk)
-        self.policy = nn.Linear(self.trunk.width, num_actions)
+        self.policy = nn.Linear(self.trunk.hidden_size, num_actions)
 
     def forward(self, planes: Tensor) -> Tensor:
         """The logits; a server plays the highest."""
@@ -53,7 +53,7 @@ class SnakeActorCritic(TorchRLModule, ValueFunctionAPI):  # type: ignore[misc]
         self.network = PolicyNetwork(
             planes.shape, int(self.action_space.n), **trunk_settings(self.model_config)
         )
-        self.value: nn.Module = nn.Linear(self.network.trunk.width, 1)
+        self.value: nn.Module = nn.Linear(self.network.trunk.hidden_size, 1)
 
     def _forward(self, batch: dict[str, Any], **kwargs: Any) -> dict[str, Tensor]:
         planes, mask = split_observation(batch[Columns.OBS])
@@ -86,7 +86,7 @@ class SnakeActor(WeightAveragingMixin, SnakeActorCritic):  # type: ignore[misc]
         settings = network_settings(self.model_config)
         self.network = build(PolicyNetwork, shape, int(self.action_space.n), settings)
         self.value: nn.Module = (
-            nn.Linear(self.network.trunk.width, 1)
+            nn.Linear(self.network.trunk.hidden_size, 1)
             if isinstance(self.network, PolicyNetwork)
             else build(PolicyNetwork, shape, 1, settings)
         )
@@ -132,7 +132,7 @@ def logits_and_values_numpy(
     if not len(frames):
         return np.zeros((0, 4), np.float32), np.zeros(0, np.float32)
     with torch.inference_mode():
-        return tuple(one.numpy() for one in module.judge(torch.from_numpy(frames)))
+        return tuple(one.numpy() for one in module.logits_and_values(torch.from_numpy(frames)))
 
 
 def _masked(logits: Tensor, mask: Tensor | None) -> Tensor:

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from battlesnake_gym import policy_file
+from sagemaker_rl.process_environment import limit_torch_threads
 from sagemaker_rl.runs import checkpoints
 from sagemaker_rl.runs.checkpoints import CheckpointError
 
@@ -88,13 +89,14 @@ def load_network(checkpoint: Path, last: bool = False) -> nn.Module:
     Raises:
         CheckpointError: there are no such weights, or more than weights.
     """
+    limit_torch_threads()
     identity = policy_identity(checkpoint)
     try:
         weights = None if last else read_best(checkpoint)
         if weights is None:
             weights = inference_weights(_read_weights(checkpoint))
         return build_network(
-            weights, identity["observation shape"], len(identity["actions"]), identity["network"]
+            weights, identity["observation_shape"], len(identity["actions"]), identity["network"]
         )
     except CheckpointError:
         raise
@@ -158,7 +160,7 @@ def policy_identity(checkpoint: Path) -> dict[str, Any]:
         CheckpointError: no policy was trained there.
     """
     identity: dict[str, Any] = checkpoints.read_metadata(checkpoint)["identity"]
-    if "observation shape" not in identity:
+    if "observation_shape" not in identity:
         raise CheckpointError(
             f"{checkpoint} holds no policy: {identity['algorithm']} trains an evaluation for the "
             "search, which is the run's model/champion.evaluation"

@@ -49,8 +49,8 @@ def split_observation(observation: Any) -> tuple[Any, Any]:
 TRUNK_DEFAULTS = {
     "channels": (32, 64, 64),
     "strides": (2, 2, 1),
-    "width": 256,
-    "glimpse": 7,
+    "hidden_size": 256,
+    "head_crop": 7,
     "head_plane": None,
 }
 """A ``model_config``'s part that is about the trunk, with the defaults."""
@@ -161,8 +161,8 @@ class ConvTrunk(nn.Module):
         shape: tuple[int, int, int],
         channels: Sequence[int],
         strides: Sequence[int],
-        width: int,
-        glimpse: int,
+        hidden_size: int,
+        head_crop: int,
         head_plane: int | None,
     ) -> None:
         super().__init__()
@@ -171,11 +171,11 @@ class ConvTrunk(nn.Module):
                 "channels and strides must have a number for each convolution, "
                 f"got {channels} and {strides}"
             )
-        if glimpse and glimpse % 2 == 0:
-            raise ValueError(f"glimpse must be an odd number, or 0 for none, got {glimpse}")
-        self.width = width
+        if head_crop and head_crop % 2 == 0:
+            raise ValueError(f"head_crop must be an odd number, or 0 for none, got {head_crop}")
+        self.hidden_size = hidden_size
         self.head_plane = head_plane
-        self.glimpse = 0 if head_plane is None else glimpse
+        self.head_crop = 0 if head_plane is None else head_crop
         previous, *sides = shape
         layers: list[nn.Module] = []
         for count, stride in zip(channels, strides, strict=True):
@@ -183,8 +183,8 @@ class ConvTrunk(nn.Module):
             previous = count
             sides = [(side - 1) // stride + 1 for side in sides]
         self.convolutions = nn.Sequential(*layers, _Flatten())
-        far, near = previous * sides[0] * sides[1], shape[0] * self.glimpse**2
-        self.dense = nn.Linear(far + near, width)
+        far, near = previous * sides[0] * sides[1], shape[0] * self.head_crop**2
+        self.dense = nn.Linear(far + near, hidden_size)
         # On CPUs this order of the channels makes bfloat16 convolutions a fifth faster.
         self.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
 
@@ -198,12 +198,12 @@ class ConvTrunk(nn.Module):
         half = torch.is_autocast_enabled(device)
         scaled = planes.to(torch.get_autocast_dtype(device) if half else torch.float32) / 255
         scaled = scaled.contiguous(memory_format=torch.channels_last)
-        if not self.glimpse:
+        if not self.head_crop:
             return scaled, None
         # Bytes are compared three times as fast as what they are scaled to.
         heads = planes[:, self.head_plane].flatten(1).argmax(1)
         width = planes.shape[3]
-        return scaled, crop_around(scaled, heads // width, heads % width, self.glimpse)
+        return scaled, crop_around(scaled, heads // width, heads % width, self.head_crop)
 
     def features_from(self, scaled: Tensor, near: Tensor | None) -> Tensor:
         """Features of what `look` saw."""
@@ -226,8 +226,8 @@ class DuelingQNetwork(nn.Module):
     ) -> None:
         super().__init__()
         self.trunk = ConvTrunk(shape, **trunk)
-        self.value = nn.Linear(self.trunk.width, 1) if dueling else None
-        self.advantage = nn.Linear(self.trunk.width, num_actions)
+        self.value = nn.Linear(self.trunk.hidden_size, 1) if dueling else None
+        self.advantage = nn.Linear(self.trunk.hidden_size, num_actions)
 
     def forward(self, planes: Tensor) -> Tensor:
         """Value of the position plus what each move is better or worse than their mean."""

@@ -32,9 +32,9 @@ from battlesnake_rl.mabs.policy import symmetry_transforms, warm_start
 from battlesnake_rl.mabs.policy.actor_critic import SnakeActor, logits_and_values_numpy
 from battlesnake_rl.mabs.policy.q_network import ACTION_MASK, TRUNK_DEFAULTS, WeightAveragingMixin
 
-_OLD_LOG_PROBS, ADVANTAGES, VALUE_TARGETS = "old_log_chances", "advantages", "targets"
+_OLD_LOG_PROBS, ADVANTAGES, VALUE_TARGETS = "old_log_probs", "advantages", "value_targets"
 """Columns (B,) of a batch: of the moves made, and the value's target."""
-KICKSTART_PROBS = "start"
+KICKSTART_PROBS = "kickstart_probs"
 """Column (B, 4) of a batch: how likely each move is by the policy that training began with."""
 
 _LOSSES = ("total_loss", "policy_loss", "vf_loss", "entropy", "mean_kl_loss")
@@ -48,7 +48,7 @@ class Rollout:
     The moves are in the order of turns, games and seats.
     """
 
-    frames: NDArray[np.uint8]
+    obs: NDArray[np.uint8]
     """(M, C, H, W) observations, as their boards were turned."""
     action_mask: NDArray[np.bool_]
     """(M, 4) the moves allowed."""
@@ -88,7 +88,7 @@ def compute_advantages(
 ) -> NDArray[np.float32]:
     """By how much each move was better than the value said: (T, N, S), 0 where none was made.
 
-    Generalised advantages, where the present policy played. Where another did, ``trust`` (T, N, S)
+    Generalised advantages, where the present policy played. Where another did, ``importance_ratios`` (T, N, S)
     is how likely the move is by the present policy beside that one, at most 1: V-trace.
     """
     found = np.zeros_like(rollout.rewards)
@@ -119,7 +119,7 @@ class PPOEnvRunner(BatchedEnvRunner):
             weights_seq_no=self._weights_seq_no,
         )
         ways = self._random.permutation(shape[1]) % (
-            symmetry_transforms.NUM_SYMMETRIES if self.config.symmetries else 1
+            symmetry_transforms.NUM_SYMMETRIES if self.config.symmetry_augmentation else 1
         )
         moves = []
         for t in range(num_turns):
@@ -130,7 +130,7 @@ class PPOEnvRunner(BatchedEnvRunner):
             rollout.terminateds[t], rollout.truncateds[t] = stepped[2:]
         self._sample_actions(rollout.values[num_turns], ways, epsilon > 0)
         columns = list(zip(*moves, strict=True))[:4]
-        rollout.frames, rollout.action_mask, rollout.actions, rollout.log_probs = map(
+        rollout.obs, rollout.action_mask, rollout.actions, rollout.log_probs = map(
             np.concatenate, columns
         )
         self._log_steps(rollout)
@@ -142,7 +142,7 @@ class PPOEnvRunner(BatchedEnvRunner):
         """Fill in what is hoped for, and choose moves.
 
         Returns frames, masks, moves and log chances of the learner's snakes (four columns of a
-        `Rollout`, boards lying as ``symmetries`` (N,) say), all moves as the game takes them, and whose
+        `Rollout`, boards lying as ``symmetry_augmentation`` (N,) say), all moves as the game takes them, and whose
         they are (N, S).
         """
         observations, action_mask, alive, cut_off = self._position
@@ -168,10 +168,10 @@ class PPOEnvRunner(BatchedEnvRunner):
         chance = explore[np.nonzero(alive & learning)[0], None]
         gumbel_noise = self._random.gumbel(size=logits.shape).astype(np.float32)
         moves = (logits + gumbel_noise * chance).argmax(-1)
-        log_chances = logits[np.arange(len(moves)), moves] - np.logaddexp.reduce(logits, axis=-1)
+        log_probs = logits[np.arange(len(moves)), moves] - np.logaddexp.reduce(logits, axis=-1)
         actions = np.zeros(alive.shape, dtype=np.uint8)
         actions[alive & learning] = _INVERSE_ACTION_MAP[symmetry, moves]
-        return frames, mask, moves, log_chances, actions, alive & learning
+        return frames, mask, moves, log_probs, actions, alive & learning
 
     @staticmethod
     def action_scores(module: Any, frames: NDArray[np.uint8]) -> NDArray[np.float32]:
@@ -194,18 +194,18 @@ class PPOLearner(FastTorchLearnerMixin, TorchLearner):  # type: ignore[misc]
     def build(self) -> None:
         """Module and optimizer."""
         super().build()
-        self._unreported: list[Tensor] = []
-        self._moves_learned = 0
-        self._start: Any = None
-        self._entropy_coeff, self._start_coeff = (
+        self._pending_metrics: list[Tensor] = []
+        self._num_moves_trained = 0
+        self._start_module: Any = None
+        self._entropy_coeff, self._kickstart_coeff = (
             Scheduler(fixed_value_or_schedule=one, framework="torch")
-            for one in (self.config.entropy_coeff, self.config.start_coeff)
+            for one in (self.config.entropy_coeff, self.config.kickstart_coeff)
         )
 
     def learn(self, rollouts: list[Rollout], env_steps: int) -> None:
         """``num_epochs`` over all moves of ``rollouts`` in batches of about ``minibatch_size``."""
         self._entropy_coeff.update(timestep=env_steps)
-        self._start_coeff.update(timestep=env_steps)
+        self._kickstart_coeff.update(timestep=env_steps)
         parts = [self._to_batch(rollout) for rollout in rollouts]
         columns = {name: torch.cat([part[name] for part in parts]) for name in parts[0]}
         advantages = columns[ADVANTAGES]
@@ -224,7 +224,7 @@ class PPOLearner(FastTorchLearnerMixin, TorchLearner):  # type: ignore[misc]
                 )
                 gradients = self.compute_gradients({DEFAULT_MODULE_ID: loss})
                 self.apply_gradients(self.postprocess_gradients(gradients))
-            self._moves_learned += moves
+            self._num_moves_trained += moves
         self._weights_seq_no += 1
         self.after_gradient_based_update(timesteps={NUM_ENV_STEPS_SAMPLED_LIFETIME: env_steps})
         if isinstance(module := self.module[DEFAULT_MODULE_ID].unwrapped(), WeightAveragingMixin):
@@ -233,17 +233,19 @@ class PPOLearner(FastTorchLearnerMixin, TorchLearner):  # type: ignore[misc]
     def _to_batch(self, rollout: Rollout) -> dict[str, Tensor]:
         """A rollout as columns of M moves, with advantages by the present policy and values."""
         columns = {
-            Columns.OBS: self._to_device(rollout.frames),
+            Columns.OBS: self._to_device(rollout.obs),
             ACTION_MASK: self._to_device(rollout.action_mask),
             Columns.ACTIONS: self._to_device(rollout.actions),
             _OLD_LOG_PROBS: self._to_device(rollout.log_probs),
         }
-        trust: NDArray[np.float32] | float = 1.0
+        importance_ratios: NDArray[np.float32] | float = 1.0
         if rollout.weights_seq_no < self._weights_seq_no:
-            trust = self._recompute_with_current_policy(rollout, columns)
-        if self.config.start_from is not None and self._start_coeff.get_current_value() > 0:
+            importance_ratios = self._recompute_with_current_policy(rollout, columns)
+        if self.config.start_from is not None and self._kickstart_coeff.get_current_value() > 0:
             columns[KICKSTART_PROBS] = self._kickstart_probs(columns)
-        advantages = compute_advantages(rollout, self.config.gamma, self.config.lambda_, trust)
+        advantages = compute_advantages(
+            rollout, self.config.gamma, self.config.lambda_, importance_ratios
+        )
         made = rollout.acted
         columns[ADVANTAGES] = self._to_device(advantages[made])
         columns[VALUE_TARGETS] = self._to_device((advantages + rollout.values[:-1])[made])
@@ -252,7 +254,7 @@ class PPOLearner(FastTorchLearnerMixin, TorchLearner):  # type: ignore[misc]
     def _recompute_with_current_policy(
         self, rollout: Rollout, columns: dict[str, Tensor]
     ) -> NDArray[np.float32]:
-        """Put the present policy and values in place of those that played; returns the trust."""
+        """Put the present policy and values in place of those that played; returns the importance_ratios."""
         with torch.no_grad():
             pieces = zip(
                 *(torch.split(one, self.config.minibatch_size) for one in columns.values()),
@@ -266,19 +268,19 @@ class PPOLearner(FastTorchLearnerMixin, TorchLearner):  # type: ignore[misc]
         rollout.values = rollout.values.copy()  # what comes through Ray must not be written to
         rollout.values[:-1][rollout.acted] = values.cpu().numpy()
         columns[_OLD_LOG_PROBS] = now
-        trust = np.ones(rollout.acted.shape, np.float32)
-        trust[rollout.acted] = ratio.cpu().numpy()
-        return trust
+        importance_ratios = np.ones(rollout.acted.shape, np.float32)
+        importance_ratios[rollout.acted] = ratio.cpu().numpy()
+        return importance_ratios
 
     def _kickstart_probs(self, columns: dict[str, Tensor]) -> Tensor:
         """The policy (M, 4) of the network that training began with."""
-        if self._start is None:
-            self._start = copy.deepcopy(self.module[DEFAULT_MODULE_ID].unwrapped())
+        if self._start_module is None:
+            self._start_module = copy.deepcopy(self.module[DEFAULT_MODULE_ID].unwrapped())
             path = Path(self.config.start_from)
-            warm_start.load_into(self._start.network, warm_start.read_weights(path), path)
+            warm_start.load_into(self._start_module.network, warm_start.read_weights(path), path)
         with torch.no_grad():
             pieces = torch.split(columns[Columns.OBS], self.config.minibatch_size)
-            logits = torch.cat([self._start.judge(piece)[0] for piece in pieces])
+            logits = torch.cat([self._start_module.logits_and_values(piece)[0] for piece in pieces])
         return logits.masked_fill(~columns[ACTION_MASK], -torch.inf).softmax(-1)
 
     def _forward(self, batch: dict[str, Tensor]) -> dict[str, Tensor]:
@@ -306,9 +308,11 @@ class PPOLearner(FastTorchLearnerMixin, TorchLearner):  # type: ignore[misc]
         loss: Tensor = policy_loss + config.vf_loss_coeff * vf_loss - coefficient * entropy
         if KICKSTART_PROBS in batch:
             kickstart_loss = -(batch[KICKSTART_PROBS] * log_all).sum(-1).mean()
-            loss = loss + self._start_coeff.get_current_value() * kickstart_loss
+            loss = loss + self._kickstart_coeff.get_current_value() * kickstart_loss
         kl = (ratio - 1 - log_ratio).mean()
-        self._unreported.append(torch.stack((loss, policy_loss, vf_loss, entropy, kl)).detach())
+        self._pending_metrics.append(
+            torch.stack((loss, policy_loss, vf_loss, entropy, kl)).detach()
+        )
         return loss
 
     def vf_loss(self, values: Tensor, batch: dict[str, Tensor]) -> Tensor:
@@ -317,13 +321,13 @@ class PPOLearner(FastTorchLearnerMixin, TorchLearner):  # type: ignore[misc]
 
     def report(self) -> Any:
         """Counts, and means over all updates since the last report, at least one."""
-        means = torch.stack(self._unreported).mean(0)
+        means = torch.stack(self._pending_metrics).mean(0)
         seen = dict(zip(_LOSSES, means.unbind(), strict=True))
         self.metrics.log_dict(seen, key=DEFAULT_MODULE_ID, window=1)
         self._log_norms()
-        self._log_counts(len(self._unreported), self._moves_learned)
-        self._unreported.clear()
-        self._moves_learned = 0
+        self._log_counts(len(self._pending_metrics), self._num_moves_trained)
+        self._pending_metrics.clear()
+        self._num_moves_trained = 0
         return self.metrics.reduce()
 
 
@@ -337,7 +341,7 @@ class PPOConfig(BatchedAlgorithmConfig, AlgorithmConfig):  # type: ignore[misc]
     A rollout is ``rollout_fragment_length`` turns of ``num_envs_per_env_runner`` games, of every
     runner; all of it is learned from ``num_epochs`` times, in batches of about ``minibatch_size``
     moves. ``clip_param``, ``lambda_``, ``vf_loss_coeff``, ``entropy_coeff`` (a number, or a
-    schedule like ``lr``'s) are RLlib's. ``start_coeff``, another one, keeps the policy near that of
+    schedule like ``lr``'s) are RLlib's. ``kickstart_coeff``, another one, keeps the policy near that of
     ``start_from``. With ``lag`` runners do not wait for the learner.
     """
 
@@ -349,7 +353,13 @@ class PPOConfig(BatchedAlgorithmConfig, AlgorithmConfig):  # type: ignore[misc]
     extra_supported_fields = "num_epochs minibatch_size"
     extra_settings: ClassVar[tuple[str, ...]] = (
         *("lambda_", "clip_param", "vf_loss_coeff", "entropy_coeff", "num_epochs"),
-        *("minibatch_size", "adam_epsilon", "symmetries", "lag", "start_coeff"),
+        *(
+            "minibatch_size",
+            "adam_epsilon",
+            "symmetry_augmentation",
+            "async_sampling",
+            "kickstart_coeff",
+        ),
     )
 
     def __init__(self, algo_class: type | None = None) -> None:
@@ -368,8 +378,8 @@ class PPOConfig(BatchedAlgorithmConfig, AlgorithmConfig):  # type: ignore[misc]
         self.entropy_coeff: Any = [[0, 0.02], [2_000_000, 0.01], [6_000_000, 0.002]]
         self.num_epochs = 2
         self.minibatch_size = 1024
-        self.lag = False
-        self.start_coeff: Any = [[0, 0.5], [500_000, 0.0]]
+        self.async_sampling = False
+        self.kickstart_coeff: Any = [[0, 0.5], [500_000, 0.0]]
 
     def validate(self) -> None:
         """Refuse what this algorithm cannot do, before anything starts."""
@@ -380,14 +390,16 @@ class PPOConfig(BatchedAlgorithmConfig, AlgorithmConfig):  # type: ignore[misc]
         for name, most in (("lambda_", 1), ("clip_param", 1), ("vf_loss_coeff", np.inf)):
             if not isinstance(value := getattr(self, name), int | float) or not 0 <= value <= most:
                 raise ValueError(f"{name} must be a number from 0 to {most}, got {value!r}")
-        for name in ("entropy_coeff", "start_coeff"):
+        for name in ("entropy_coeff", "kickstart_coeff"):
             Scheduler.validate(
                 fixed_value_or_schedule=getattr(self, name), setting_name=name, description=name
             )
         if self.num_learners > 1:
             raise ValueError(f"PPO has one learner, got num_learners={self.num_learners}")
-        if self.lag and not self.num_env_runners and not self.in_evaluation:
-            raise ValueError("lag needs runner processes, got num_env_runners=0; leave it out")
+        if self.async_sampling and not self.num_env_runners and not self.in_evaluation:
+            raise ValueError(
+                "async_sampling needs runner processes, got num_env_runners=0; leave it out"
+            )
 
 
 class PPO(BatchedAlgorithm, Algorithm):  # type: ignore[misc]
@@ -402,4 +414,6 @@ class PPO(BatchedAlgorithm, Algorithm):  # type: ignore[misc]
 
     def training_step(self) -> None:
         """Learn from what has been played."""
-        self._learn_from(self._collect_fragments() if self.config.lag else self._sample())
+        self._learn_from(
+            self._collect_fragments() if self.config.async_sampling else self._sample()
+        )

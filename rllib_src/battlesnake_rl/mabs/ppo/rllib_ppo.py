@@ -10,11 +10,11 @@ from battlesnake_rl.mabs.strength.ladder_evaluator import DEFAULT_CPU_FRACTION
 
 
 class RLlibPPOConfig(ppo.PPOConfig):  # type: ignore[misc]
-    """RLlib's, ``ladder_share`` (`strength.SHARE`) and ``start_from`` (a policy to begin with)."""
+    """RLlib's, ``ladder_cpu_fraction`` (`strength.SHARE`) and ``start_from`` (a policy to begin with)."""
 
     def __init__(self, algo_class: type | None = None) -> None:
         super().__init__(algo_class=algo_class or RLlibPPO)
-        self.ladder_share = DEFAULT_CPU_FRACTION
+        self.ladder_cpu_fraction = DEFAULT_CPU_FRACTION
         self.start_from: str | None = None
 
 

@@ -55,7 +55,12 @@ def play_games_batched(
     """
     games, seats = len(opponents), len(opponents[0]) + 1
     # Who may be fewer or others than in training, and begin elsewhere.
-    others = {"num_snakes": seats, "rewards": EnvConfig.rewards, "start_positions": None, "food_positions": None}
+    others = {
+        "num_snakes": seats,
+        "rewards": EnvConfig.rewards,
+        "start_positions": None,
+        "food_positions": None,
+    }
     vector = make_vector(games, {**env_config, **others})
     random = np.random.default_rng(seed)
     rivals = SeatedOpponents(vector)

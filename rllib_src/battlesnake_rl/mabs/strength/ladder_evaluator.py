@@ -19,6 +19,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from battlesnake_gym.common import old_runs
 from battlesnake_gym.common.files import save_arrays
 from battlesnake_heuristics.rating import ladder, sprt
 from battlesnake_heuristics.rating.ladder import (
@@ -75,7 +76,7 @@ class Measurement:
     low: float
     high: float
     games: int
-    beyond: str
+    out_of_range: str
     pairs: dict[str, list[int]]
 
     @classmethod
@@ -91,13 +92,13 @@ class Measurement:
     def placement(self) -> Placement:
         """As the ladder has it."""
         met = tuple(PairResults("", rung, tuple(pairs)) for rung, pairs in self.pairs.items())
-        return Placement(self.elo, self.low, self.high, self.games, self.beyond, met)
+        return Placement(self.elo, self.low, self.high, self.games, self.out_of_range, met)
 
-    def win_rates(self) -> dict[str, tuple[float, float, float]]:
+    def scores(self) -> dict[str, tuple[float, float, float]]:
         """By rung, the share of the points (a draw is half a win) and its 95 % interval."""
         return {rung: score_with_interval(pairs) for rung, pairs in self.pairs.items()}
 
-    def points(self) -> float:
+    def score(self) -> float:
         """The share of the points against all rungs together."""
         return score_with_interval(
             [sum(pairs) for pairs in zip(*self.pairs.values(), strict=True)]
@@ -105,17 +106,17 @@ class Measurement:
 
     def results(self) -> dict[str, Any]:
         """As training reports it."""
-        rates = self.win_rates()
+        scores = self.scores()
         return {
             "elo": self.elo,
             "elo_low": self.low,
             "elo_high": self.high,
             "elo_games": self.games,
-            "ladder_points": self.points(),
+            "ladder_score": self.score(),
             "elo_cpu_minutes": self.cpu_minutes,
-            "win_rate": {rung: rate for rung, (rate, _, _) in rates.items()},
-            "win_rate_low": {rung: low for rung, (_, low, _) in rates.items()},
-            "win_rate_high": {rung: high for rung, (_, _, high) in rates.items()},
+            "score": {rung: score for rung, (score, _, _) in scores.items()},
+            "score_low": {rung: low for rung, (_, low, _) in scores.items()},
+            "score_high": {rung: high for rung, (_, _, high) in scores.items()},
         }
 
 
@@ -126,16 +127,16 @@ _NO_MEASUREMENT = {
     "elo_games": math.nan,
     "elo_cpu_minutes": math.nan,
     "elo_best": math.nan,
-    "ladder_points": math.nan,
+    "ladder_score": math.nan,
 }
 """What is reported before the first measurement."""
 
 CSV_COLUMNS = {
     "cpu_minutes": "cpu_minutes",
     **{name: name for name in _NO_MEASUREMENT},
-    "ladder_share": "ladder_share",
+    "ladder_cpu_fraction": "ladder_cpu_fraction",
     **{
-        f"win_rate_{rung}{end}": f"win_rate{end}/{rung}"
+        f"score_{rung}{end}": f"score{end}/{rung}"
         for rung in ladder.RUNG_NAMES
         for end in ("", "_low", "_high")
     },
@@ -171,7 +172,7 @@ class StrengthHistory:
             results |= self.measurements[-1].results()
             results["elo_best"] = self.measurements[self.best].elo
         share = self.ladder_seconds / max(self.training_seconds, 1e-9)
-        return results | {"cpu_minutes": self.training_seconds / 60, "ladder_share": share}
+        return results | {"cpu_minutes": self.training_seconds / 60, "ladder_cpu_fraction": share}
 
     def save(self, folder: Path) -> None:
         """Write it into a checkpoint."""
@@ -184,7 +185,9 @@ class StrengthHistory:
         if not path.is_file():
             return cls()
         kept = json.loads(path.read_text())
-        measurements = [Measurement(**one) for one in kept.pop("measurements")]
+        measurements = [
+            Measurement(**old_runs.convert_measurement(one)) for one in kept.pop("measurements")
+        ]
         return cls(measurements=measurements, **kept)
 
     def line(self) -> str:
@@ -214,7 +217,7 @@ class StrengthHistory:
 def score_with_interval(pairs: Sequence[int]) -> tuple[float, float, float]:
     """The share of the points (a draw is half a win) and the ends of its 95 % interval.
 
-    >>> win_rate([0, 1, 2, 5, 12])
+    >>> score_with_interval([0, 1, 2, 5, 12])
     (0.85, 0.704, 0.933)
     """
     seen = sprt.estimate(pairs)
@@ -246,17 +249,19 @@ def as_json(placement: Placement) -> dict[str, Any]:
     """What `rung_table` shows, for JSON."""
     return {
         "elo": placement.elo,
-        "low": placement.low,
-        "high": placement.high,
-        "beyond": placement.out_of_range,
+        "ci_low": placement.low,
+        "ci_high": placement.high,
+        "out_of_range": placement.out_of_range,
         "games": placement.games,
         "rungs": [
             {
-                "rung": meeting.other,
+                "name": meeting.other,
                 "games": 2 * sum(meeting.pairs),
                 **dict(
                     zip(
-                        ("win_rate", "low", "high"), score_with_interval(meeting.pairs), strict=True
+                        ("score", "ci_low", "ci_high"),
+                        score_with_interval(meeting.pairs),
+                        strict=True,
                     )
                 ),
             }
@@ -273,7 +278,7 @@ def check_share(share: Any) -> None:
     """
     if isinstance(share, bool) or not isinstance(share, int | float) or not 0 <= share <= 0.5:
         raise ValueError(
-            f"ladder_share must be between 0 (no games) and 0.5 of the CPU time, got {share!r}; "
+            f"ladder_cpu_fraction must be between 0 (no games) and 0.5 of the CPU time, got {share!r}; "
             f"the default is {DEFAULT_CPU_FRACTION}"
         )
 

@@ -1,0 +1,148 @@
+"""Current names for the names that version 0.1 wrote into run directories and checkpoints.
+
+Each function takes the content of a file and returns it with the current names. Content that already
+has the current names is returned unchanged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from battlesnake_gym.policy_file import convert_env_config, convert_observation
+
+_CONFIG_PREFIX = "rl.training.config."
+
+_HYPERPARAMETERS = {
+    "num_agents": "num_snakes",
+    "map_size": "board_size",
+    "num_workers": "num_env_runners",
+    "timesteps": "env_steps",
+    "allow_idle": "allow_idle_instances",
+    "allow_slow_rules": "allow_python_engine",
+    "rl_join_minutes": "rl_join_timeout_minutes",
+    "policies": "policy_sharing",
+}
+
+_ALGORITHM_OPTIONS = {
+    "symmetries": "symmetry_augmentation",
+    "ladder_share": "ladder_cpu_fraction",
+    "epsilon_ladder": "epsilon_per_game",
+    "lag": "async_sampling",
+    "start_coeff": "kickstart_coeff",
+    "model_config.glimpse": "model_config.head_crop",
+    "model_config.width": "model_config.hidden_size",
+}
+
+_DISTIL_OPTIONS = {
+    "positions": "expert_nodes",
+    "led_by_search": "expert_action_fraction",
+    "in_memory": "label_buffer_size",
+    "epochs": "replay_ratio",
+}
+
+_EXIT_OPTIONS = {
+    "moves": "moves_per_iteration",
+    "fragment": "moves_per_fragment",
+    "deep_from": "deep_search_after_moves",
+    "in_memory": "buffer_iterations",
+    "first_in_memory": "bootstrap_buffer_iterations",
+    "first_epochs": "bootstrap_epochs",
+    "first_lr": "bootstrap_lr",
+    "match_positions": "match_nodes",
+    "ladder_positions": "ladder_nodes",
+}
+
+_NETWORK_SETTINGS = {"width": "hidden_size", "glimpse": "head_crop"}
+
+_IDENTITY = {"board size": "board_size", "observation shape": "observation_shape"}
+
+_SELF_PLAY_FIELDS = (
+    ("SelfPlaySetup(", "SelfPlaySettings("),
+    (" snakes=", " num_snakes="),
+    (" opening=", " random_opening_turns="),
+    (" random_moves=", " random_move_fraction="),
+)
+
+_STRENGTH = {"beyond": "out_of_range"}
+
+_CSV_COLUMNS = {
+    "ladder_points": "ladder_score",
+    "ladder_share": "ladder_cpu_fraction",
+    "promoted": "promotions",
+}
+
+
+def convert_hyperparameters(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Convert hyperparameters by name, as in checkpoints, ``run.json`` and experiment files."""
+    options = dict(_ALGORITHM_OPTIONS)
+    if values.get("algorithm") == "DISTIL":
+        options |= _DISTIL_OPTIONS
+    elif values.get("algorithm") == "EXIT":
+        options |= _EXIT_OPTIONS
+    plain: dict[str, Any] = {}
+    config: dict[str, Any] = {}
+    for name, value in values.items():
+        if not name.startswith(_CONFIG_PREFIX):
+            plain[_HYPERPARAMETERS.get(name, name)] = value
+            continue
+        option = name.removeprefix(_CONFIG_PREFIX)
+        if option.startswith("env_config."):
+            ((key, value),) = convert_env_config({option.partition(".")[2]: value}).items()
+            option = f"env_config.{key}"
+        config[_CONFIG_PREFIX + options.get(option, option)] = value
+    if plain.get("policy_sharing") == "each":
+        plain["policy_sharing"] = "per_seat"
+    return {**convert_env_config(plain), **config}
+
+
+def convert_identity(identity: Mapping[str, Any]) -> dict[str, Any]:
+    """Convert the facts that a checkpoint shares with the run that resumes from it."""
+    converted = {_IDENTITY.get(name, name): value for name, value in identity.items()}
+    if "observation" in converted:
+        converted["observation"] = convert_observation(converted["observation"])
+    if isinstance(network := converted.get("network"), Mapping):
+        converted["network"] = convert_network_settings(network)
+    if converted.get("algorithm") == "EXIT" and "games" in converted:
+        converted["games"] = [_convert_self_play(game) for game in converted["games"]]
+    return converted
+
+
+def convert_network_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Convert the settings of a network, as in ``model_config``."""
+    return {_NETWORK_SETTINGS.get(name, name): value for name, value in settings.items()}
+
+
+def convert_checkpoint_metadata(metadata: Mapping[str, Any]) -> dict[str, Any]:
+    """Convert the metadata file of a checkpoint."""
+    converted = dict(metadata)
+    for name, convert in (
+        ("identity", convert_identity),
+        ("env_config", convert_env_config),
+        ("hyperparameters", convert_hyperparameters),
+    ):
+        if isinstance(value := converted.get(name), Mapping):
+            converted[name] = convert(value)
+    return converted
+
+
+def convert_measurement(measurement: Mapping[str, Any]) -> dict[str, Any]:
+    """Convert one measurement of ``strength.json``."""
+    return {_STRENGTH.get(name, name): value for name, value in measurement.items()}
+
+
+def convert_csv_column(name: str) -> str:
+    """Convert a column name of ``progress.csv``.
+
+    >>> convert_csv_column("win_rate_hungry_low"), convert_csv_column("elo")
+    ('score_hungry_low', 'elo')
+    """
+    if name.startswith("win_rate_"):
+        return "score_" + name.removeprefix("win_rate_")
+    return _CSV_COLUMNS.get(name, name)
+
+
+def _convert_self_play(game: str) -> str:
+    for old, new in _SELF_PLAY_FIELDS:
+        game = game.replace(old, new)
+    return game
