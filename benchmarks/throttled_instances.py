@@ -27,7 +27,7 @@ _TRAIN = """
 import sys
 from battlesnake_gym.cli.main import main
 from sagemaker_rl import ray_launcher
-ray_launcher.own_cpus = lambda: 64
+ray_launcher.local_cpus = lambda: 64
 sys.exit(main())
 """
 """As if there were a CPU for each runner."""

@@ -1,4 +1,4 @@
-"""Who is in the cluster: SM_HOSTS, hyperparameters, and what contradicts itself."""
+"""Membership from SM_HOSTS and hyperparameters, and contradictions between them."""
 
 import json
 from typing import Any
@@ -23,14 +23,14 @@ def member(hosts: list[str] | None, current: str | None, **settings: Any) -> Mem
     return Membership.from_environment(ClusterHyperparameters(**settings), environ)
 
 
-def test_a_laptop_is_alone() -> None:
+def test_a_laptop_is_a_single_instance() -> None:
     me = member(None, None)
     assert me.is_single_instance
     assert me.is_head
     assert member(["algo-1"], "algo-1").is_single_instance
 
 
-def test_equal_instances_agree_on_the_master() -> None:
+def test_equal_instances_agree_on_the_head() -> None:
     hosts = ["algo-2", "algo-1", "algo-10"]
     members = [member(hosts, host) for host in hosts]
     assert [one.is_head for one in members] == [False, True, False]
@@ -69,11 +69,11 @@ def test_a_primary_job_may_have_several_instances() -> None:
     ("settings", "message"),
     [
         ({"rl_cluster_type": "first"}, "must be primary or secondary, got 'first'"),
-        ({"rl_cluster_type": "primary"}, "needs s3_bucket too"),
-        ({"rl_cluster_type": "secondary", "s3_bucket": "runs"}, "needs s3_prefix too"),
-        ({"s3_bucket": "runs"}, "s3_bucket needs s3_prefix too"),
+        ({"rl_cluster_type": "primary"}, "needs s3_bucket, too"),
+        ({"rl_cluster_type": "secondary", "s3_bucket": "runs"}, "needs s3_prefix, too"),
+        ({"s3_bucket": "runs"}, "s3_bucket needs s3_prefix, too"),
         ({"rl_cluster_type": "primary", "s3_bucket": "runs", "s3_prefix": "p"},
-         "needs rl_num_instances_secondary too"),
+         "needs rl_num_instances_secondary, too"),
         ({"rl_cluster_type": "primary"} | TWO_JOBS | {"rl_num_instances_secondary": 0},
          "rl_num_instances_secondary must be at least 1, got 0"),
         ({"rl_cluster_type": "secondary"} | TWO_JOBS | {"rl_num_instances_secondary": 3},
@@ -84,14 +84,14 @@ def test_a_primary_job_may_have_several_instances() -> None:
         ({"rl_join_timeout_minutes": 0.0}, "rl_join_timeout_minutes must be more than 0"),
     ],
 )  # fmt: skip
-def test_contradictions_are_refused_by_name(settings: dict[str, Any], message: str) -> None:
+def test_contradictions_are_rejected_by_name(settings: dict[str, Any], message: str) -> None:
     with pytest.raises(HyperparameterError) as error:
         member(["algo-1"], "algo-1", **settings)
     assert message in str(error.value)
 
 
 def grouped(*groups: tuple[str, list[str]]) -> dict[str, str]:
-    """What SageMaker tells of a job of these instance types and hosts."""
+    """Return SageMaker's variables for a job with these instance types and hosts."""
     return {
         "SM_HOSTS": json.dumps([host for _, hosts in groups for host in hosts]),
         "SM_RESOURCE_CONFIG": json.dumps(
@@ -106,7 +106,7 @@ def grouped(*groups: tuple[str, list[str]]) -> dict[str, str]:
 
 
 @pytest.mark.parametrize(
-    ("groups", "master"),
+    ("groups", "head"),
     [
         ([("ml.c5.4xlarge", ["algo-1", "algo-2"]), ("ml.g5.xlarge", ["algo-4", "algo-3"])], 3),
         ([("ml.g5.xlarge", ["algo-2"]), ("ml.c5.4xlarge", ["algo-1"])], 2),
@@ -115,14 +115,12 @@ def grouped(*groups: tuple[str, list[str]]) -> dict[str, str]:
         ([("ml.c5.4xlarge", ["algo-2", "algo-1"])], 1),
     ],
 )
-def test_the_master_is_of_the_group_with_gpus(
-    groups: list[tuple[str, list[str]]], master: int
-) -> None:
+def test_the_head_is_of_the_group_with_gpus(groups: list[tuple[str, list[str]]], head: int) -> None:
     environ = grouped(*groups)
     hosts = json.loads(environ["SM_HOSTS"])
     for host in hosts:
         me = Membership.from_environment(
             ClusterHyperparameters(), environ | {"SM_CURRENT_HOST": host}
         )
-        assert me.head == me.head_host == f"algo-{master}"
+        assert me.head == me.head_host == f"algo-{head}"
         assert sorted([me.head, *me.workers]) == sorted(hosts)

@@ -1,4 +1,4 @@
-"""Instances meet, refuse strangers, wait by name, notice a loss; without Ray, in one process."""
+"""Control connections of a cluster, without Ray and in one process."""
 
 import socket
 import threading
@@ -35,8 +35,8 @@ PAIR = ["algo-2", "algo-3"]
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rendezvous, "HEAD_POLL_INTERVAL_S", 0.05)
-    monkeypatch.setattr(rendezvous, "HEARTBEAT_INTERVAL_S", 0.05)
+    monkeypatch.setattr(rendezvous, "_HEAD_POLL_INTERVAL_S", 0.05)
+    monkeypatch.setattr(rendezvous, "_HEARTBEAT_INTERVAL_S", 0.05)
 
 
 @pytest.fixture
@@ -45,19 +45,19 @@ def names() -> HostNameDiscovery:
 
 
 class Meeting:
-    """Masters and workers that are all closed at the end of a test."""
+    """Heads and workers, closed at the end of a test."""
 
     def __init__(self) -> None:
-        self.masters: list[ClusterHead] = []
+        self.heads: list[ClusterHead] = []
         self.links: list[JsonConnection] = []
         self._pool = ThreadPoolExecutor(8)
 
-    def master(self, others: list[str], discovery: Discovery, opened: bool = True) -> ClusterHead:
-        master = ClusterHead(others, discovery, "127.0.0.1", RAY)
-        self.masters.append(master)
+    def head(self, workers: list[str], discovery: Discovery, opened: bool = True) -> ClusterHead:
+        head = ClusterHead(workers, discovery, "127.0.0.1", RAY)
+        self.heads.append(head)
         if opened:
-            master.open()
-        return master
+            head.open()
+        return head
 
     def joining(
         self,
@@ -65,10 +65,10 @@ class Meeting:
         discovery: Discovery,
         seconds: float = PATIENCE,
         host: str = "localhost",
-        others: Sequence[str] = (),
+        workers: Sequence[str] = (),
     ) -> "Future[ClusterWorker]":
-        """``others`` are all of the job but the master: ``name`` alone unless given."""
-        me = Membership(name, host, "algo-1", "localhost", tuple(others) or (name,))
+        """Join in a thread; ``workers`` defaults to ``name`` alone."""
+        me = Membership(name, host, "algo-1", "localhost", tuple(workers) or (name,))
         return self._pool.submit(self._join, me, discovery, seconds)
 
     def _join(self, me: Membership, discovery: Discovery, seconds: float) -> ClusterWorker:
@@ -77,8 +77,8 @@ class Meeting:
         return joined
 
     def close(self) -> None:
-        for master in self.masters:
-            master.end(0, "the test is over")
+        for head in self.heads:
+            head.end(0, "the test is over")
         for link in self.links:
             link.close()
         self._pool.shutdown()
@@ -92,67 +92,63 @@ def meeting() -> Iterator[Meeting]:
 
 
 def formed(
-    meeting: Meeting, discovery: Discovery, others: list[str], shown: list[str]
+    meeting: Meeting, discovery: Discovery, workers: list[str], shown: list[str]
 ) -> tuple[ClusterHead, dict[str, ClusterWorker]]:
-    """A cluster in which everybody is ready; ``shown`` gets what the master says from then on."""
-    master = meeting.master(others, discovery)
-    joined = {name: meeting.joining(name, discovery, others=others) for name in others}
+    """Form a cluster with all workers ready; ``shown`` receives later lines of the head."""
+    head = meeting.head(workers, discovery)
+    joined = {name: meeting.joining(name, discovery, workers=workers) for name in workers}
     for one in joined.values():
         one.result().link.send({"ready": True})
-    assert master.wait(PATIENCE, shown.append) == 4 * len(others)
-    return master, {name: one.result() for name, one in joined.items()}
+    assert head.wait(PATIENCE, shown.append) == 4 * len(workers)
+    return head, {name: one.result() for name, one in joined.items()}
 
 
-def test_all_meet_and_learn_the_same(meeting: Meeting, names: HostNameDiscovery) -> None:
-    early = meeting.joining("algo-2", names, others=PAIR)
+def test_workers_receive_the_run_of_the_head(meeting: Meeting, names: HostNameDiscovery) -> None:
+    early = meeting.joining("algo-2", names, workers=PAIR)
     until(early.running)
     shown: list[str] = []
-    master = meeting.master(PAIR, names)
-    late = meeting.joining("algo-3", names, others=PAIR)
+    head = meeting.head(PAIR, names)
+    late = meeting.joining("algo-3", names, workers=PAIR)
     for one in (early, late):
         joined = one.result()
-        assert (joined.run_id, joined.token) == (master.run.run_id, master.run.token)
+        assert (joined.run_id, joined.token) == (head.run.run_id, head.run.token)
         assert joined.ray_address == RAY
         joined.link.send({"ready": True})
-    assert master.wait(PATIENCE, shown.append) == 8
-    assert shown[-1] == "2 of 2 other instances are ready"
-    master.end(0, "done")
+    assert head.wait(PATIENCE, shown.append) == 8
+    assert shown[-1] == "2 of 2 workers are ready"
+    head.end(0, "done")
     for one in (early, late):
-        assert one.result().link.receive() == {"end": 0, "reason": "done"}
+        assert one.result().link.receive() == {"shutdown": 0, "reason": "done"}
 
 
-def test_a_timeout_names_who_is_missing(meeting: Meeting, names: HostNameDiscovery) -> None:
-    master = meeting.master(PAIR, names)
-    meeting.joining("algo-3", names, others=PAIR).result()
-    until(lambda: master._peers)
+def test_a_timeout_names_the_missing_workers(meeting: Meeting, names: HostNameDiscovery) -> None:
+    head = meeting.head(PAIR, names)
+    meeting.joining("algo-3", names, workers=PAIR).result()
+    until(lambda: head._joined)
     with pytest.raises(ClusterError) as error:
-        master.wait(0.5)
-    assert "algo-2 did not come" in str(error.value)
-    assert "algo-3 came but did not start Ray" in str(error.value)
+        head.wait(0.5)
+    assert "algo-2 did not join" in str(error.value)
+    assert "algo-3 joined but did not start Ray" in str(error.value)
 
 
-def test_who_is_late_is_named_and_joins_all_the_same(
-    meeting: Meeting, names: HostNameDiscovery
-) -> None:
+def test_a_late_worker_is_named_and_joins_later(meeting: Meeting, names: HostNameDiscovery) -> None:
     everybody = ["algo-10", *PAIR]
-    master = meeting.master(everybody, names)
-    late = meeting.joining("algo-10", names, others=everybody).result().link
-    meeting.joining("algo-3", names, others=everybody).result().link.send({"ready": True})
-    until(lambda: len(master._peers) == 2 and master._peers["algo-3"].ready)
+    head = meeting.head(everybody, names)
+    late = meeting.joining("algo-10", names, workers=everybody).result().link
+    meeting.joining("algo-3", names, workers=everybody).result().link.send({"ready": True})
+    until(lambda: len(head._joined) == 2 and head._joined["algo-3"].ready)
     shown: list[str] = []
-    assert master.wait(0.5, shown.append) == 4
-    assert not master.all_workers_ready
-    assert "algo-2 did not come; algo-10 came but did not start Ray; beginning" in shown[-1]
+    assert head.wait(0.5, shown.append) == 4
+    assert not head.all_workers_ready
+    assert "algo-2 did not join; algo-10 joined but did not start Ray; starting" in shown[-1]
     late.send({"ready": True})
-    meeting.joining("algo-2", names, others=everybody).result().link.send({"ready": True})
-    until(lambda: master.all_workers_ready)
-    until(lambda: shown[-1].endswith("is ready: 3 of 3 other instances are ready"))
+    meeting.joining("algo-2", names, workers=everybody).result().link.send({"ready": True})
+    until(lambda: head.all_workers_ready)
+    until(lambda: shown[-1].endswith("is ready: 3 of 3 workers are ready"))
 
 
-def test_a_worker_waits_only_so_long_for_the_master(
-    meeting: Meeting, names: HostNameDiscovery
-) -> None:
-    with pytest.raises(ClusterError, match=r"algo-1 did not come within 0.3 s.*refused"):
+def test_a_worker_stops_waiting_for_the_head(meeting: Meeting, names: HostNameDiscovery) -> None:
+    with pytest.raises(ClusterError, match=r"algo-1 did not respond within 0.3 s.*refused"):
         meeting.joining("algo-2", names, 0.3).result()
     with pytest.raises(ClusterError, match=r"host name no-such-host.invalid does not resolve"):
         meeting.joining("algo-2", HostNameDiscovery("no-such-host.invalid"), 0.3).result()
@@ -165,87 +161,89 @@ def test_a_worker_waits_only_so_long_for_the_master(
         ("algo-2", "no-such-host.invalid", "does not resolve"),
     ],
 )
-def test_strangers_are_refused(
+def test_unknown_addresses_are_rejected(
     meeting: Meeting, names: HostNameDiscovery, name: str, host: str, message: str
 ) -> None:
-    master = meeting.master(["algo-2"], names)
+    head = meeting.head(["algo-2"], names)
     with pytest.raises(ClusterError, match=message):
         meeting.joining(name, names, 0.2, host).result()
     with pytest.raises(ClusterError) as error:
-        master.wait(0.1)
-    assert f"refused {name}: " in str(error.value)
+        head.wait(0.1)
+    assert f"rejected {name}: " in str(error.value)
     assert message in str(error.value)
 
 
-def test_a_second_one_of_a_name_is_refused(meeting: Meeting, names: HostNameDiscovery) -> None:
-    master = meeting.master(["algo-2"], names)
+def test_a_second_worker_of_one_name_is_rejected(
+    meeting: Meeting, names: HostNameDiscovery
+) -> None:
+    head = meeting.head(["algo-2"], names)
     meeting.joining("algo-2", names).result()
-    until(lambda: master._peers)  # the worker may know before the master does
-    with pytest.raises(ClusterError, match="algo-2 is here already"):
+    until(lambda: head._joined)  # the worker may return before the head has noted it
+    with pytest.raises(ClusterError, match="algo-2 has joined already"):
         meeting.joining("algo-2", names, 0.2).result()
 
 
-def test_noise_on_the_port_disturbs_nobody(meeting: Meeting, names: HostNameDiscovery) -> None:
-    master = meeting.master(["algo-2"], names)
+def test_noise_on_the_port_has_no_effect(meeting: Meeting, names: HostNameDiscovery) -> None:
+    head = meeting.head(["algo-2"], names)
     noises = (b"", b"GET / HTTP/1.1\r\n\r\n", b"[1]\n", b'{"name": 1}\n', b"x" * 100_000)
     for noise in noises:
         with socket.create_connection(("localhost", names.port)) as connection, suppress(OSError):
             connection.sendall(noise)
     silent = socket.create_connection(("localhost", names.port))
     meeting.joining("algo-2", names).result().link.send({"ready": True})
-    assert master.wait(PATIENCE) == 4
+    assert head.wait(PATIENCE) == 4
     silent.close()
 
 
-def test_workers_notice_at_once_when_the_master_ends(
+def test_workers_notice_immediately_when_the_head_ends(
     meeting: Meeting, names: HostNameDiscovery
 ) -> None:
-    master, joined = formed(meeting, names, PAIR, [])
-    for peer in list(master._peers.values()):
+    head, joined = formed(meeting, names, PAIR, [])
+    for peer in list(head._joined.values()):
         peer.link.close()
     for one in joined.values():
-        with pytest.raises(ConnectionLostError, match="closed the connection without a word"):
+        with pytest.raises(ConnectionLostError, match="closed the connection without a message"):
             one.link.receive()
 
 
-def test_the_master_notices_at_once_when_a_worker_ends(
+def test_the_head_notices_immediately_when_a_worker_ends(
     meeting: Meeting, names: HostNameDiscovery
 ) -> None:
     shown: list[str] = []
-    master, joined = formed(meeting, names, PAIR, shown)
+    head, joined = formed(meeting, names, PAIR, shown)
     joined["algo-3"].link.close()
     until(lambda: "algo-3 was lost: " in shown[-1])
-    assert "it may come again. 1 of 2 other instances are ready" in shown[-1]
-    assert "it has said nothing" not in shown[-1], "it was not the silence that told"
-    again = meeting.joining("algo-3", names, others=PAIR).result()
+    assert "it may rejoin. 1 of 2 workers are ready" in shown[-1]
+    assert "it has sent nothing" not in shown[-1], "the closed socket is noticed, not the silence"
+    again = meeting.joining("algo-3", names, workers=PAIR).result()
     again.link.send({"ready": True})
-    until(lambda: shown[-1] == "algo-3 is ready: 2 of 2 other instances are ready")
-    master.end(0, "done")
+    until(lambda: shown[-1] == "algo-3 is ready: 2 of 2 workers are ready")
+    head.end(0, "done")
     for one in (joined["algo-2"], again):
-        assert one.link.receive() == {"end": 0, "reason": "done"}
+        assert one.link.receive() == {"shutdown": 0, "reason": "done"}
 
 
-def test_who_is_lost_before_all_are_ready_may_come_again(
+def test_a_worker_lost_before_the_start_may_rejoin(
     meeting: Meeting, names: HostNameDiscovery
 ) -> None:
-    master = meeting.master(PAIR, names)
-    meeting.joining("algo-3", names, others=PAIR).result().link.send({"ready": True})
-    meeting.joining("algo-2", names, others=PAIR).result().link.close()
-    until(lambda: master._lost)
+    head = meeting.head(PAIR, names)
+    meeting.joining("algo-3", names, workers=PAIR).result().link.send({"ready": True})
+    meeting.joining("algo-2", names, workers=PAIR).result().link.close()
+    until(lambda: head._lost)
     shown: list[str] = []
-    assert master.wait(0.1, shown.append) == 4
-    assert "algo-2 did not come; algo-2 was lost: " in shown[-1]
-    meeting.joining("algo-2", names, others=PAIR).result().link.send({"ready": True})
-    until(lambda: master.all_workers_ready)
-    assert not master._lost
+    assert head.wait(0.1, shown.append) == 4
+    assert "algo-2 did not join; algo-2 was lost: " in shown[-1]
+    meeting.joining("algo-2", names, workers=PAIR).result().link.send({"ready": True})
+    until(lambda: head.all_workers_ready)
+    assert not head._lost
 
 
-def test_a_worker_says_that_it_leaves(meeting: Meeting, names: HostNameDiscovery) -> None:
-    master = meeting.master(["algo-2"], names)
+def test_the_head_shows_that_a_worker_leaves(meeting: Meeting, names: HostNameDiscovery) -> None:
+    head = meeting.head(["algo-2"], names)
     link = meeting.joining("algo-2", names).result().link
     link.send({"ready": True})
     shown: list[str] = []
-    master.wait(PATIENCE, shown.append)
+    head.wait(PATIENCE, shown.append)
     link.send({"leaving": "it was asked to stop"})
     until(lambda: shown[-1] == "algo-2 leaves: it was asked to stop")
 
@@ -254,23 +252,20 @@ def test_silence_is_a_loss_and_heartbeats_are_not() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         theirs = socket.create_connection(server.getsockname())
         ours, _ = server.accept()
-    listening, beating = JsonConnection(ours, silence=6), JsonConnection(theirs)
+    listening, beating = JsonConnection(ours, timeout_s=6), JsonConnection(theirs)
     beating.start_heartbeat()
     threading.Timer(8, beating.send, [{"hello": 1}]).start()
     assert listening.receive() == {"hello": 1}
     beating._closed.set()
-    with pytest.raises(ConnectionLostError, match=r"it has said nothing for 6 s"):
+    with pytest.raises(ConnectionLostError, match=r"it has sent nothing for 6 s"):
         listening.receive()
     listening.close()
     beating.close()
 
 
-# Through S3
-
-
 @pytest.fixture
 def bucket(monkeypatch: pytest.MonkeyPatch) -> Iterator[S3Discovery]:
-    moto = pytest.importorskip("moto", reason="needs the extra sagemaker-local")
+    moto = pytest.importorskip("moto", reason="needs the extra sagemaker-simulator")
     import boto3
 
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
@@ -281,36 +276,36 @@ def bucket(monkeypatch: pytest.MonkeyPatch) -> Iterator[S3Discovery]:
         yield S3Discovery("runs", "/run-7/", "us-east-1")
 
 
-def test_two_jobs_meet_through_a_note(meeting: Meeting, bucket: S3Discovery) -> None:
+def test_two_jobs_meet_through_s3(meeting: Meeting, bucket: S3Discovery) -> None:
     early = meeting.joining("secondary/algo-1", bucket)
     until(early.running)
-    master = meeting.master(["secondary/algo-1"], bucket)
-    assert early.result().run_id == master.run.run_id
+    head = meeting.head(["secondary/algo-1"], bucket)
+    assert early.result().run_id == head.run.run_id
     early.result().link.send({"ready": True})
-    assert master.wait(PATIENCE) == 4
-    master.end(0, "done")
+    assert head.wait(PATIENCE) == 4
+    head.end(0, "done")
     with pytest.raises(DiscoveryError, match=r"there is no s3://runs/run-7/cluster.json yet"):
         bucket.find()
 
 
-def test_notes_of_earlier_runs_are_ignored(meeting: Meeting, bucket: S3Discovery) -> None:
+def test_announcements_of_earlier_runs_are_ignored(meeting: Meeting, bucket: S3Discovery) -> None:
     nobody = ClusterRun("old", "secret", "127.0.0.1", free_port())
     bucket.announce(nobody)
     joining = meeting.joining("secondary/algo-1", bucket)
     until(joining.running)
-    master = meeting.master(["secondary/algo-1"], bucket)
-    assert joining.result().run_id == master.run.run_id
+    head = meeting.head(["secondary/algo-1"], bucket)
+    assert joining.result().run_id == head.run.run_id
 
 
-def test_another_run_at_the_address_of_a_note_is_not_joined(
+def test_another_run_at_the_announced_address_is_not_joined(
     meeting: Meeting, bucket: S3Discovery
 ) -> None:
-    other = meeting.master(["secondary/algo-1"], bucket)
+    other = meeting.head(["secondary/algo-1"], bucket)
     for changed in ({"run_id": "old"}, {"token": "guessed"}):
         note = {"run_id": other.run.run_id, "token": other.run.token} | changed
         bucket.announce(ClusterRun(**note, address="127.0.0.1", port=other.run.port))
         joining = meeting.joining("secondary/algo-1", bucket, 0.3)
-        with pytest.raises(ClusterError, match=r"it looks for run old|does not know the secret"):
+        with pytest.raises(ClusterError, match=r"it belongs to run old|does not have the secret"):
             joining.result()
 
 
@@ -319,55 +314,57 @@ def secondary(number: int) -> list[str]:
 
 
 @pytest.mark.parametrize(("agreed", "are"), [(3, 2), (2, 3)])
-def test_a_secondary_job_of_another_size_ends_both_at_once(
+def test_a_secondary_job_of_another_size_ends_both_jobs(
     meeting: Meeting, bucket: S3Discovery, agreed: int, are: int
 ) -> None:
-    master = meeting.master(secondary(agreed), bucket)
-    message = f"is one of {are}, and the master waits for secondary/algo-1, .*"
+    head = meeting.head(secondary(agreed), bucket)
+    message = f"is one of {are} instances, and the head waits for secondary/algo-1, .*"
     message += "rl_num_instances_secondary"
-    last = meeting.joining(secondary(are)[-1], bucket, 2 * PATIENCE, others=secondary(are))
+    last = meeting.joining(secondary(are)[-1], bucket, 2 * PATIENCE, workers=secondary(are))
     with pytest.raises(ClusterError, match=message):
         last.result(PATIENCE)
     with pytest.raises(ClusterError, match=message):
-        master.wait(PATIENCE)
+        head.wait(PATIENCE)
 
 
-def test_nobody_joins_a_cluster_that_has_ended(meeting: Meeting, names: HostNameDiscovery) -> None:
-    master = meeting.master(["algo-2"], names)
-    master.end(0, "done")
+def test_a_cluster_that_has_ended_accepts_no_worker(
+    meeting: Meeting, names: HostNameDiscovery
+) -> None:
+    head = meeting.head(["algo-2"], names)
+    head.end(0, "done")
     with pytest.raises(ConnectionRefusedError):
         socket.create_connection(("localhost", names.port), PATIENCE)
-    # Nor one that ends between its first word and its last.
+    # The same applies to a cluster that ends during the handshake.
     address = ("localhost", names.port)
-    master = meeting.master(["algo-2"], names)
-    hello = {"name": "algo-2", "host": "localhost", "others": ["algo-2"], "cpus": 1}
+    head = meeting.head(["algo-2"], names)
+    hello = {"name": "algo-2", "host": "localhost", "workers": ["algo-2"], "cpus": 1}
     link = JsonConnection(socket.create_connection(address, PATIENCE))
     link.send(hello)
     assert "run_id" in link.receive()
-    master.end(0, "done")
+    head.end(0, "done")
     link.send({"joined": True})
     with pytest.raises(ConnectionLostError, match="closed the connection"):
         link.receive()
     link.close()
 
 
-def test_a_newer_note_is_left_alone(meeting: Meeting, bucket: S3Discovery) -> None:
-    old = meeting.master(["secondary/algo-1"], bucket)
-    new = meeting.master(["secondary/algo-1"], bucket)
+def test_a_newer_announcement_is_kept(meeting: Meeting, bucket: S3Discovery) -> None:
+    old = meeting.head(["secondary/algo-1"], bucket)
+    new = meeting.head(["secondary/algo-1"], bucket)
     old.end(0, "done")
     assert bucket.find() == new.run
 
 
-def test_what_is_wrong_with_the_bucket_is_told(bucket: S3Discovery) -> None:
+def test_bucket_errors_name_the_cause(bucket: S3Discovery) -> None:
     run = ClusterRun("a", "b", "127.0.0.1", 1)
     with pytest.raises(BucketError, match="there is no bucket nowhere; check s3_bucket"):
         S3Discovery("nowhere", "run-7", "us-east-1").announce(run)
     bucket._call("put_object", Body=b"[1, 2]")
-    with pytest.raises(DiscoveryError, match="not a note of ours; use an s3_prefix of its own"):
+    with pytest.raises(DiscoveryError, match="not a head node's address; use a unique s3_prefix"):
         bucket.find()
 
 
-def test_nobody_waits_for_a_bucket_that_is_not_there(meeting: Meeting, bucket: S3Discovery) -> None:
+def test_a_worker_does_not_wait_for_a_missing_bucket(meeting: Meeting, bucket: S3Discovery) -> None:
     nowhere = S3Discovery("nowhere", "run-7", "us-east-1")
     joining = meeting.joining("algo-2", nowhere, 2 * PATIENCE)
     with pytest.raises(BucketError, match="there is no bucket nowhere"):
@@ -381,7 +378,7 @@ def test_nobody_waits_for_a_bucket_that_is_not_there(meeting: Meeting, bucket: S
         ("PermanentRedirect", r"aws_region \(now us-east-1\) must be the region of runs"),
     ],
 )
-def test_what_waiting_cannot_mend(bucket: S3Discovery, code: str, message: str) -> None:
+def test_permanent_bucket_errors(bucket: S3Discovery, code: str, message: str) -> None:
     from botocore.stub import Stubber
 
     with Stubber(bucket._s3) as stubber:
@@ -390,7 +387,7 @@ def test_what_waiting_cannot_mend(bucket: S3Discovery, code: str, message: str) 
             bucket.find()
 
 
-def test_what_waiting_may_mend(meeting: Meeting, bucket: S3Discovery) -> None:
+def test_temporary_bucket_errors(meeting: Meeting, bucket: S3Discovery) -> None:
     from botocore.stub import Stubber
 
     with Stubber(bucket._s3) as stubber:

@@ -1,4 +1,4 @@
-"""Who belongs to the cluster of a job, which of them this instance is, and where the master is."""
+"""Membership of an instance in its cluster, and discovery of the head node."""
 
 from __future__ import annotations
 
@@ -20,46 +20,49 @@ SECONDARY = "secondary"
 _BUCKET_NAME = re.compile("[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")
 
 _CONTROL_PORT = 6378
-"""Where the master listens if its host name is all that is known (Ray's own port is 6379)."""
+"""Port on which the head listens if only its host name is known (Ray's own port is 6379)."""
 
 _ANNOUNCEMENT_KEY = "cluster.json"
 
 
-# The instances of a cluster
-
-
 @dataclass(frozen=True)
 class ClusterHyperparameters:
-    """How the instances of one job, or of two, find each other."""
+    """Settings with which the instances of one job, or of two jobs, find each other."""
 
     rl_cluster_type: str | None = hyperparameter(
-        None, "primary (learns) or secondary (plays for it), where two jobs make one cluster"
+        None,
+        "role of this job when two SageMaker jobs form one cluster: primary (learner) or secondary "
+        "(env runners only)",
     )
-    rl_num_instances_secondary: int | None = hyperparameter(None, "instances of the secondary job")
+    rl_num_instances_secondary: int | None = hyperparameter(
+        None, "number of instances in the secondary job"
+    )
     s3_bucket: str | None = hyperparameter(
-        None, "bucket through which the instances find each other"
+        None, "S3 bucket in which the head node publishes its address"
     )
-    s3_prefix: str | None = hyperparameter(None, "folder in it, one of its own for every run")
-    aws_region: str | None = hyperparameter(None, "the bucket's region")
-    rl_join_timeout_minutes: float = hyperparameter(15.0, "how long instances wait for each other")
+    s3_prefix: str | None = hyperparameter(
+        None, "S3 key prefix for that address; must be unique per run"
+    )
+    aws_region: str | None = hyperparameter(None, "AWS region of the bucket")
+    rl_join_timeout_minutes: float = hyperparameter(15.0, "minutes to wait for the other instances")
 
 
 @dataclass(frozen=True, slots=True)
 class Membership:
     """One instance of a cluster.
 
-    Instances are named as SageMaker names them (``algo-2``); where two jobs make one cluster, the
-    job comes first (``secondary/algo-2``). The master runs the training script, and the others
-    lend it their processors.
+    Instances have SageMaker's names (``algo-2``). If two jobs form one cluster, the role of the job
+    comes first (``secondary/algo-2``). The head runs the training script; the workers provide their
+    CPUs and GPUs.
     """
 
     name: str
     host: str
-    """This instance's host name within its job."""
+    """Host name of this instance within its job."""
     head: str
     head_host: str
     workers: tuple[str, ...]
-    """Everybody but the master; a secondary job's instances know of themselves alone."""
+    """All instances except the head; an instance of a secondary job lists only its own job."""
 
     @property
     def is_head(self) -> bool:
@@ -75,15 +78,15 @@ class Membership:
     def from_environment(
         cls, settings: ClusterHyperparameters, environ: Mapping[str, str] = os.environ
     ) -> Membership:
-        """From SageMaker's environment and the hyperparameters; alone without them.
+        """Read the membership from SageMaker's environment variables and the hyperparameters.
 
-        ``SM_HOSTS`` names the instances of all instance groups of a job, ``SM_RESOURCE_CONFIG``
-        the groups. The master is of the first group with GPUs, so that these learn.
+        ``SM_HOSTS`` names the instances of all instance groups of a job, and ``SM_RESOURCE_CONFIG``
+        the groups. The head is in the first group that has GPUs, because the head learns.
 
         Raises:
-            HyperparameterError: they contradict each other, or one is missing.
+            HyperparameterError: If the settings contradict each other, or one is missing.
         """
-        hosts = _master_first(environ)
+        hosts = _head_first(environ)
         host = environ.get("SM_CURRENT_HOST") or hosts[0]
         if host not in hosts:
             raise HyperparameterError(
@@ -97,7 +100,7 @@ class Membership:
         mine = [f"{kind}/{name}" for name in hosts]
         me = f"{kind}/{host}"
         if kind == SECONDARY:
-            # SageMaker numbers the instances of every job from 1.
+            # SageMaker numbers the instances of each job from 1.
             return cls(me, host, f"{PRIMARY}/algo-1", "algo-1", tuple(mine))
         assert settings.rl_num_instances_secondary is not None
         secondary = [
@@ -106,13 +109,13 @@ class Membership:
         return cls(me, host, mine[0], hosts[0], (*mine[1:], *secondary))
 
 
-def _master_first(environ: Mapping[str, str]) -> list[str]:
+def _head_first(environ: Mapping[str, str]) -> list[str]:
     hosts = sorted(json.loads(environ.get("SM_HOSTS") or '["localhost"]'))
     learning = [group for group in instance_groups(environ) if gpus(group["instance_type"])]
     if not learning:
         return hosts
-    master = min(learning[0]["hosts"])
-    return [master, *(host for host in hosts if host != master)]
+    head = min(learning[0]["hosts"])
+    return [head, *(host for host in hosts if host != head)]
 
 
 def _check(settings: ClusterHyperparameters, instances: int) -> None:
@@ -124,17 +127,17 @@ def _check(settings: ClusterHyperparameters, instances: int) -> None:
     if settings.s3_bucket is not None and not _BUCKET_NAME.fullmatch(settings.s3_bucket):
         raise HyperparameterError(
             f"s3_bucket must be the name of a bucket, got {settings.s3_bucket!r}; leave out s3:// "
-            "and give the folder as s3_prefix"
+            "and pass the key prefix as s3_prefix"
         )
     if settings.s3_bucket is not None and not settings.s3_prefix:
         raise HyperparameterError(
-            "s3_bucket needs s3_prefix too: a folder in the bucket, one of its own for every run"
+            "s3_bucket needs s3_prefix, too: a key prefix that is unique for every run"
         )
     if kind is None:
         if secondary is not None:
             raise HyperparameterError(
                 f"rl_num_instances_secondary is {secondary}, but rl_cluster_type is not set; set "
-                "it to primary in the one job and to secondary in the other"
+                "it to primary in one job and to secondary in the other"
             )
         return
     if kind not in (PRIMARY, SECONDARY):
@@ -142,13 +145,13 @@ def _check(settings: ClusterHyperparameters, instances: int) -> None:
     for name in ("s3_bucket", "s3_prefix", "rl_num_instances_secondary"):
         if getattr(settings, name) is None and not (kind == SECONDARY and name.startswith("rl")):
             raise HyperparameterError(
-                f"rl_cluster_type {kind} needs {name} too; give both jobs the same s3_bucket, "
+                f"rl_cluster_type {kind} needs {name}, too; give both jobs the same s3_bucket, "
                 "s3_prefix, aws_region and rl_num_instances_secondary"
             )
     if secondary is not None and secondary < 1:
         raise HyperparameterError(
-            f"rl_num_instances_secondary must be at least 1, got {secondary}; for a primary job "
-            "alone leave out rl_cluster_type"
+            f"rl_num_instances_secondary must be at least 1, got {secondary}; for a single "
+            "job, leave out rl_cluster_type"
         )
     if kind == SECONDARY and secondary not in (None, instances):
         raise HyperparameterError(
@@ -157,76 +160,77 @@ def _check(settings: ClusterHyperparameters, instances: int) -> None:
         )
 
 
-# The master is found by its host name, or by a note that it leaves in S3
-
-
 class DiscoveryError(RuntimeError):
-    """The master cannot be found, or cannot be announced; the message says what to do."""
+    """The head cannot be found or announced; the message names the remedy."""
 
 
 class BucketError(DiscoveryError):
-    """The bucket cannot be used, and waiting will not change that."""
+    """The bucket cannot be used, and waiting does not help."""
 
 
 @dataclass(frozen=True, slots=True)
 class ClusterRun:
-    """One run of a cluster: where its master listens, and what proves that a peer belongs to it."""
+    """Address of a cluster's head, and the secret that its workers must present."""
 
     run_id: str
     token: str
-    """Secret of the run, also Ray's authentication token."""
+    """Secret of the run, which is also Ray's authentication token."""
     address: str
     port: int
 
     @classmethod
     def new(cls, address: str, port: int) -> ClusterRun:
-        """A run like no other."""
+        """Create a run with a random id and secret."""
         return cls(secrets.token_hex(8), secrets.token_hex(32), address, port)
 
 
 class Discovery(Protocol):
-    """A way to find the master."""
+    """Way to find the head."""
 
     @property
     def port(self) -> int:
-        """Where the master must listen; 0 for anywhere."""
+        """Port on which the head must listen; 0 for any free port."""
 
     def announce(self, run: ClusterRun) -> None:
-        """Called by the master, which listens now."""
+        """Publish the address of the head, which is listening."""
 
     def withdraw(self, run: ClusterRun) -> None:
-        """Called by the master at the end."""
+        """Remove the published address at the end of the run."""
 
     def find(self) -> ClusterRun:
-        """The master that is announced, alive or not; or DiscoveryError with the reason."""
+        """Return the announced head, whether it is alive or not.
+
+        Raises:
+            DiscoveryError: If no head is announced.
+        """
 
     def rejection_reason(self, run: ClusterRun, hello: Mapping[str, Any], address: str) -> str:
-        """Why a peer at ``address`` that says ``hello`` is not of the run; "" if it is."""
+        """Return why a worker at ``address`` that sent ``hello`` is not part of the run, or ""."""
 
 
 @dataclass(frozen=True, slots=True)
 class HostNameDiscovery:
-    """One job: every instance knows the others' host names.
+    """Discovery within one job, whose instances know each other's host names.
 
-    Peers prove that they belong here by coming from the address that their name resolves to;
-    no other packets reach the instances of a job.
+    A worker is accepted if it connects from the address to which its name resolves. No other
+    packets reach the instances of a job.
     """
 
-    master_host: str
+    head_host: str
     port: int = _CONTROL_PORT
 
     def announce(self, run: ClusterRun) -> None:
-        """Nothing to do: the name says it all."""
+        """Do nothing: the host name is enough."""
 
     def withdraw(self, run: ClusterRun) -> None:
-        """Nothing to do."""
+        """Do nothing."""
 
     def find(self) -> ClusterRun:
-        """The master's address; run id and token come with its answer."""
-        return ClusterRun("", "", _resolve(self.master_host), self.port)
+        """Return the head's address; its response contains the run id and the token."""
+        return ClusterRun("", "", _resolve(self.head_host), self.port)
 
     def rejection_reason(self, run: ClusterRun, hello: Mapping[str, Any], address: str) -> str:
-        """Compare addresses."""
+        """Compare the worker's address with the address of its host name."""
         try:
             expected = _resolve(str(hello.get("host")))
         except DiscoveryError as error:
@@ -235,10 +239,11 @@ class HostNameDiscovery:
 
 
 class S3Discovery:
-    """Two jobs, or one whose host names say nothing: the master leaves a note in S3.
+    """Discovery through an object in S3, for two jobs or for host names that do not resolve.
 
-    The note holds the run's id and secret, so anyone who may read it belongs to the run. A note of
-    an earlier run leads nowhere: no one answers at its address, or a process with another id.
+    The announcement contains the id and the secret of the run, so read access to it authorizes a
+    worker. An announcement of an earlier run has no effect: nothing listens at its address, or a
+    process with another run id.
     """
 
     port: int = 0
@@ -258,34 +263,34 @@ class S3Discovery:
 
     @property
     def place(self) -> str:
-        """Address of the note."""
+        """S3 URI of the announcement."""
         return f"s3://{self._bucket}/{self._key}"
 
     def announce(self, run: ClusterRun) -> None:
-        """Write the note, over that of an earlier run."""
+        """Write the announcement, replacing that of an earlier run."""
         self._call("put_object", Body=json.dumps(asdict(run)).encode())
 
     def withdraw(self, run: ClusterRun) -> None:
-        """Delete the note, if it is still ours."""
+        """Delete the announcement if it still belongs to this run."""
         if self.find() == run:
             self._call("delete_object")
 
     def find(self) -> ClusterRun:
-        """Read the note."""
+        """Read the announcement."""
         body = self._call("get_object")["Body"].read()
         try:
             return ClusterRun(**json.loads(body))
         except (TypeError, ValueError):
             raise DiscoveryError(
-                f"{self.place} is not a note of ours; use an s3_prefix of its own for every run"
+                f"{self.place} is not a head node's address; use a unique s3_prefix for every run"
             ) from None
 
     def rejection_reason(self, run: ClusterRun, hello: Mapping[str, Any], address: str) -> str:
-        """Compare run id and secret."""
+        """Compare the run id and the secret."""
         if hello.get("run_id") != run.run_id:
-            return f"it looks for run {hello.get('run_id')}"
+            return f"it belongs to run {hello.get('run_id')}"
         known = secrets.compare_digest(str(hello.get("token")), run.token)
-        return "" if known else "it does not know the secret of the run"
+        return "" if known else "it does not have the secret of the run"
 
     def _call(self, operation: str, **arguments: Any) -> Any:
         from botocore.exceptions import BotoCoreError, ClientError
@@ -298,8 +303,8 @@ class S3Discovery:
         except BotoCoreError as error:
             raise DiscoveryError(
                 f"{operation} of {self.place} failed: {error}; the instances need credentials "
-                "(the job's role) and a way to S3 (in a VPC: an S3 endpoint), and aws_region "
-                f"(now {self._region}) must be the bucket's"
+                "(the job's role) and access to S3 (in a VPC: an S3 endpoint), and aws_region "
+                f"(now {self._region}) must be the bucket's region"
             ) from None
 
     def _explain(self, operation: str, response: Any) -> DiscoveryError:
@@ -322,17 +327,17 @@ class S3Discovery:
 
 
 def own_address(host: str) -> str:
-    """The address under which other instances reach this one, whose host name is ``host``."""
+    """Return the address at which other instances reach this one, whose host name is ``host``."""
     try:
         address = socket.gethostbyname(host)
     except OSError:
         address = "127.0.0.1"
     if not ipaddress.ip_address(address).is_loopback:
         return address
-    # No such name, as on a laptop: the address that leads to the world.
+    # The host name does not resolve, as on a laptop: use the address of the default route.
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         try:
-            probe.connect(("192.0.2.1", 9))  # nothing is sent
+            probe.connect(("192.0.2.1", 9))  # UDP sends nothing here
         except OSError:
             return address
         return str(probe.getsockname()[0])

@@ -1,4 +1,4 @@
-"""A pool of a Ray cluster's processes, with the face of ``game_queue.Pool``."""
+"""Process pool on a Ray cluster, with the interface of ``game_queue.Pool``."""
 
 from __future__ import annotations
 
@@ -18,17 +18,22 @@ from sagemaker_rl.cluster.ray_node import connected_ray
 from sagemaker_rl.cluster.rendezvous import ClusterError
 
 _TASKS_PER_CPU = 2
-"""Tasks for each CPU, so that none waits for the next one's way."""
+"""Number of tasks submitted per CPU, so that no CPU waits for the next task."""
 
 _CPU_COUNT_INTERVAL_S = 1.0
-"""Seconds after which CPUs are counted again: the answer takes longer than to hand out a task."""
+"""Interval between two counts of the cluster's CPUs; a count takes longer than submitting a task.
+"""
 
 
 class RayPool:
-    """All CPUs of the cluster at ``address``; ``files`` with relative paths are there too.
+    """All CPUs of a Ray cluster; Ray repeats tasks that were lost with their process or machine.
 
-    Ray begins anew what was lost with its process or machine. Raises ``OSError`` where there is no
-    cluster.
+    Args:
+        address: ``HOST:PORT`` of the head node, or ``auto``.
+        files: Files with relative paths, which the tasks find under the same paths.
+
+    Raises:
+        OSError: If there is no cluster at this address.
     """
 
     def __init__(self, address: str, files: Iterable[Path]) -> None:
@@ -42,28 +47,28 @@ class RayPool:
         except ClusterError as error:
             self._open.close()
             raise ConnectionError(error) from None
-        self.jobs, self._counted = _TASKS_PER_CPU * cpus, time.monotonic()
+        self.jobs, self._counted_at = _TASKS_PER_CPU * cpus, time.monotonic()
         self._call = ray.remote(max_retries=-1)(_call)
-        self._going: dict[Future[Any], ray.ObjectRef[Any]] = {}
+        self._running: dict[Future[Any], ray.ObjectRef[Any]] = {}
 
     def submit(self, work: Callable[..., Any], /, *arguments: Any) -> Future[Any]:
-        """Begin a task; machines that have come or gone count within `_CPU_COUNT_INTERVAL_S` seconds."""
-        if time.monotonic() > self._counted + _CPU_COUNT_INTERVAL_S:
-            self._counted = time.monotonic()
+        """Start a task; changed CPU numbers count after `_CPU_COUNT_INTERVAL_S` seconds."""
+        if time.monotonic() > self._counted_at + _CPU_COUNT_INTERVAL_S:
+            self._counted_at = time.monotonic()
             self.jobs = _TASKS_PER_CPU * max(1, int(ray.cluster_resources().get("CPU", 0)))
         task = self._call.remote(work, *arguments)
         future: Future[Any] = task.future()
-        self._going[future] = task
-        future.add_done_callback(self._going.pop)
+        self._running[future] = task
+        future.add_done_callback(self._running.pop)
         return future
 
     def abandon(self) -> None:
-        """End the games that are on."""
-        for task in list(self._going.values()):
+        """Cancel the running games."""
+        for task in list(self._running.values()):
             ray.cancel(task, force=True)
 
     def __enter__(self) -> Self:
-        # Where Ray says what was lost; stdout is for results.
+        # Ray reports lost processes on stdout, which is for results.
         self._open.enter_context(contextlib.redirect_stdout(sys.stderr))
         return self
 

@@ -1,4 +1,4 @@
-"""Many instances, one Ray: the master leads, the others lend their processors."""
+"""Roles of the instances of a cluster: the head trains, and the workers run Ray nodes for it."""
 
 from __future__ import annotations
 
@@ -32,88 +32,92 @@ from sagemaker_rl.cluster.rendezvous import (
 from sagemaker_rl.job.job_environment import base_folder, log_line
 
 STOPPED_EXIT_STATUS = 128 + signal.SIGTERM
-"""Exit status of a job that was asked to stop and did so in order."""
+"""Exit status of a job that was asked to stop and shut down in order."""
 
 _LEAVE_TIMEOUT_S = 90.0
-"""How long an instance that was asked to stop still helps; SageMaker ends it after 120."""
+"""Time for which a stopped instance continues to work; SageMaker kills it after 120 s."""
 
 _NODE_POLL_INTERVAL_S = 1.0
-"""How often an instance looks after its Ray node."""
+"""Interval between two checks of an instance's Ray node."""
 
 
 def local_cpus() -> int:
-    """CPUs of this instance."""
+    """Return the number of CPUs that this process may use."""
     return len(os.sched_getaffinity(0))
 
 
 class HeadContext:
-    """The master's cluster, up and running."""
+    """A running cluster, as seen from its head."""
 
-    def __init__(self, master: ClusterHead, cpus: int, gpus: int, all_here: bool) -> None:
-        self._master = master
+    def __init__(self, server: ClusterHead, cpus: int, gpus: int, all_ready: bool) -> None:
+        self._server = server
         self.cpus = cpus
-        """CPUs of all instances together that are there at the beginning."""
+        """CPUs of all instances that were ready at the start."""
         self.gpus = gpus
-        """GPUs of all instances together."""
-        self.all_here = all_here
-        """Whether all instances were there at the beginning."""
+        """GPUs of all instances."""
+        self.all_ready = all_ready
+        """Whether all instances were ready at the start."""
 
     def stopped(self) -> None:
-        """Report to the others that the job was asked to stop."""
-        self._master.end(STOPPED_EXIT_STATUS, "it was asked to stop")
+        """Report to the workers that the job was asked to stop."""
+        self._server.end(STOPPED_EXIT_STATUS, "it was asked to stop")
 
 
 @contextmanager
 def run_head(
     membership: Membership, settings: ClusterHyperparameters, caught: Sequence[int] = ()
 ) -> Iterator[HeadContext]:
-    """Ray on all instances, with this process connected to it.
+    """Start Ray on all instances and connect this process to it.
 
-    Where this breaks off after a signal was ``caught``, the others hear that the job was stopped.
+    Args:
+        membership: This instance, which is the head.
+        settings: How the instances find each other.
+        caught: Stop signals received so far. If the block raises after a signal, the
+            workers receive the status of a stopped job.
 
     Raises:
-        ClusterError: no instance came in time, or one can never join.
-        DiscoveryError: the master's address cannot be passed on to the others.
-        RayNodeError: Ray does not start here.
+        ClusterError: If no worker joined in time, or one can never join.
+        DiscoveryError: If the head's address cannot be announced.
+        RayNodeError: If Ray does not start on this instance.
     """
     address = own_address(membership.host)
     ray_address = f"{address}:{free_port()}"
-    master = ClusterHead(membership.workers, _discovery(membership, settings), address, ray_address)
-    set_auth_token(master.run.token, _token_path())
+    server = ClusterHead(membership.workers, _discovery(membership, settings), address, ray_address)
+    set_auth_token(server.run.token, _token_path())
     cpus = local_cpus()
     node = RayNode.head(address, int(ray_address.rpartition(":")[2]), cpus)
     try:
         log_line(
-            f"run {master.run.run_id}: {membership.name} waits for {', '.join(membership.workers)}"
+            f"run {server.run.run_id}: {membership.name} waits for {', '.join(membership.workers)}"
         )
         node.start()
-        master.open()
-        cpus += master.wait(60 * settings.rl_join_timeout_minutes, log_line)
+        server.open()
+        cpus += server.wait(60 * settings.rl_join_timeout_minutes, log_line)
         connect(ray_address)
         gpus = int(ray.cluster_resources().get("GPU", 0))
-        yield HeadContext(master, cpus, gpus, master.all_workers_ready)
+        yield HeadContext(server, cpus, gpus, server.all_workers_ready)
     except BaseException as error:
         if caught:
-            master.end(STOPPED_EXIT_STATUS, "it was asked to stop")
+            server.end(STOPPED_EXIT_STATUS, "it was asked to stop")
         else:
-            master.end(1, str(error) or type(error).__name__)
+            server.end(1, str(error) or type(error).__name__)
         raise
     else:
-        master.end(0, "training is done")
+        server.end(0, "training is done")
     finally:
         ray.shutdown()
         node.stop()
 
 
 def run_worker(membership: Membership, settings: ClusterHyperparameters) -> int:
-    """Join the master's cluster and serve it to its end; returns the exit status.
+    """Join the cluster, run a Ray node until its end, and return the exit status.
 
     Raises:
-        ClusterError: the master did not come in time, was lost, or has failed.
-        BucketError: the note about the master cannot be read.
-        RayNodeError: Ray does not start here.
+        ClusterError: If the head did not respond in time, was lost, or has failed.
+        BucketError: If the announcement of the head cannot be read.
+        RayNodeError: If Ray does not start on this instance.
     """
-    log_line(f"{membership.name} looks for {membership.head}")
+    log_line(f"{membership.name} is looking for {membership.head}")
     joined = join_cluster(
         membership,
         _discovery(membership, settings),
@@ -131,79 +135,80 @@ def run_worker(membership: Membership, settings: ClusterHyperparameters) -> int:
 
 
 def _serve(membership: Membership, link: JsonConnection, node: RayNode) -> int:
-    """Keep a Ray node until the master's last word, or until it is time to leave."""
-    last_word = _ShutdownMessage(link)
-    last_word.start()
-    with _graceful_leave(link, last_word):
-        while not last_word.has_come():
-            node.start(give_up=last_word.has_come)
-            if not last_word.has_come():
-                with suppress(ConnectionLostError):  # then that is the last word
+    """Run a Ray node until the shutdown message, or until this instance must leave."""
+    shutdown_message = _ShutdownMessage(link)
+    shutdown_message.start()
+    with _graceful_leave(link, shutdown_message):
+        while not shutdown_message.has_arrived():
+            node.start(give_up=shutdown_message.has_arrived)
+            if not shutdown_message.has_arrived():
+                with suppress(ConnectionLostError):  # the receiving thread reports the loss
                     link.send({"ready": True})
-            while node.running and not last_word.has_come():
-                last_word.wait(_NODE_POLL_INTERVAL_S)
-            if not last_word.has_come():
-                log_line(f"the Ray node of {membership.name} has ended; starting it again")
+            while node.running and not shutdown_message.has_arrived():
+                shutdown_message.wait(_NODE_POLL_INTERVAL_S)
+            if not shutdown_message.has_arrived():
+                log_line(f"the Ray node of {membership.name} has ended; restarting it")
                 node.stop()
     try:
-        end = last_word.word()
+        end = shutdown_message.message()
     except ConnectionLostError as error:
-        raise ClusterError(f"the master {membership.head} was lost: {error}") from None
-    status = int(end.get("end", 1))
+        raise ClusterError(f"the head {membership.head} was lost: {error}") from None
+    status = int(end.get("shutdown", 1))
     if status not in (0, STOPPED_EXIT_STATUS):
-        raise ClusterError(f"the master {membership.head} has failed: {end.get('reason')}")
+        raise ClusterError(f"the head {membership.head} has failed: {end.get('reason')}")
     log_line(f"{membership.name} ends: {end.get('reason')}")
     return status
 
 
 class _ShutdownMessage(threading.Thread):
-    """Waits for the master's last word, also while Ray is started."""
+    """Thread that waits for the head's shutdown message, even while Ray starts."""
 
     def __init__(self, link: JsonConnection) -> None:
         super().__init__(daemon=True)
         self._link = link
-        self._come = threading.Event()
-        self._word: dict[str, Any] | ConnectionLostError = {}
+        self._arrived = threading.Event()
+        self._message: dict[str, Any] | ConnectionLostError = {}
 
     def run(self) -> None:
         try:
-            self.say(self._link.receive())
+            self.set(self._link.receive())
         except ConnectionLostError as error:
-            self.say(error)
+            self.set(error)
 
-    def say(self, word: dict[str, Any] | ConnectionLostError) -> None:
-        """This is it, unless there was one."""
-        if not self._come.is_set():
-            self._word = word
-        self._come.set()
+    def set(self, message: dict[str, Any] | ConnectionLostError) -> None:
+        """Set the message unless there is one already."""
+        if not self._arrived.is_set():
+            self._message = message
+        self._arrived.set()
 
-    def has_come(self) -> bool:
-        """Whether there is nothing to wait for any more."""
-        return self._come.is_set()
+    def has_arrived(self) -> bool:
+        """Whether the message has arrived."""
+        return self._arrived.is_set()
 
     def wait(self, seconds: float) -> None:
-        """Wait for it, at most this many seconds."""
-        self._come.wait(seconds)
+        """Wait for the message, at most this many seconds."""
+        self._arrived.wait(seconds)
 
-    def word(self) -> dict[str, Any]:
-        """The message, or LinkError if the master was lost."""
-        if isinstance(self._word, ConnectionLostError):
-            raise self._word
-        return self._word
+    def message(self) -> dict[str, Any]:
+        """Return the message, or raise ConnectionLostError if the head was lost."""
+        if isinstance(self._message, ConnectionLostError):
+            raise self._message
+        return self._message
 
 
 @contextmanager
-def _graceful_leave(link: JsonConnection, last_word: _ShutdownMessage) -> Iterator[None]:
-    """Within, after a SIGTERM this instance stays for `_LEAVE_TIMEOUT_S` at most, then leaves alone.
+def _graceful_leave(link: JsonConnection, shutdown_message: _ShutdownMessage) -> Iterator[None]:
+    """Leave at most `_LEAVE_TIMEOUT_S` after SIGTERM.
 
-    If all are asked to stop, the master ends them before, with a checkpoint that needs their help;
-    if the machine is taken away, training goes on without it. A second one ends this process.
+    If SageMaker stops all instances, the head ends them earlier, after a checkpoint that needs
+    their env runners. If only this machine is taken away, training continues without it. A second
+    SIGTERM ends this process.
     """
 
     def leave(number: int, frame: FrameType | None) -> None:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
-        # In a thread of its own: this one may be sending.
-        threading.Thread(target=_announce_leave, args=(link, last_word), daemon=True).start()
+        # In another thread, because this one may be sending.
+        threading.Thread(target=_announce_leave, args=(link, shutdown_message), daemon=True).start()
 
     before = signal.signal(signal.SIGTERM, leave)
     try:
@@ -212,13 +217,11 @@ def _graceful_leave(link: JsonConnection, last_word: _ShutdownMessage) -> Iterat
         signal.signal(signal.SIGTERM, before)
 
 
-def _announce_leave(link: JsonConnection, last_word: _ShutdownMessage) -> None:
+def _announce_leave(link: JsonConnection, shutdown_message: _ShutdownMessage) -> None:
     with suppress(ConnectionLostError):
-        link.send(
-            {"leaving": f"it was asked to stop, and stays for {_LEAVE_TIMEOUT_S:g} s at most"}
-        )
-    last_word.wait(_LEAVE_TIMEOUT_S)
-    last_word.say({"end": STOPPED_EXIT_STATUS, "reason": "it was asked to stop"})
+        link.send({"leaving": f"it was asked to stop, and leaves within {_LEAVE_TIMEOUT_S:g} s"})
+    shutdown_message.wait(_LEAVE_TIMEOUT_S)
+    shutdown_message.set({"shutdown": STOPPED_EXIT_STATUS, "reason": "it was asked to stop"})
 
 
 def _discovery(membership: Membership, settings: ClusterHyperparameters) -> Discovery:
