@@ -46,7 +46,7 @@ def extension(name: str) -> Extension:
             ("Py_LIMITED_API", "0x030B0000"),
             # Stored in the module and compared when it is imported, so that stale builds are
             # rejected.
-            ("SOURCES", f'"{build_check["sources_hash"](folder)}"'),
+            ("SOURCES_HASH", f'"{build_check["sources_hash"](folder)}"'),
         ],
         py_limited_api=True,
         # Without a compiler, the game runs on the Python rules.

@@ -45,10 +45,10 @@ _FOR_ALL = {
 }
 """What Sphinx and its theme write that keyboards and screen readers miss, and what they need."""
 
-_LEFT_OUT = ("batch.c", "module.c", "tables.c")
+_LEFT_OUT = ("batch.c", "module.c", "map_layouts.c")
 """Sources of the engine that the page does without: they speak to Python."""
 
-_BY_SIZE = ("{}_plain", "named_choices_{}", "reach_planes_{}")
+_BY_SIZE = ("{}_plain", "builtin_choices_{}", "territory_planes_{}")
 """What C has for each size of boards: the page's boards are not the largest."""
 
 _LARGE, _FEW, _MANY = 100_000, 5, 127
@@ -182,7 +182,7 @@ def compile_game(target: Path, evaluation: Evaluation) -> None:
     options += [f"-D{name.format('large')}={name.format('medium')}" for name in _BY_SIZE]
     with tempfile.TemporaryDirectory() as folder:
         (Path(folder) / "numbers").write_bytes(evaluation.network_bytes)
-        filled = Path(folder) / "tables.c"
+        filled = Path(folder) / "map_layouts.c"
         filled.write_text(filled_tables(engine))
         for level, sources in (
             ("-Oz", [filled, *(p for p in sorted(engine.glob("*.c")) if p.name not in _LEFT_OUT)]),
@@ -200,15 +200,15 @@ def compile_game(target: Path, evaluation: Evaluation) -> None:
 
 def filled_tables(engine: Path) -> str:
     """C with what Python hands over to the engine elsewhere: a page has none."""
-    lines = [f'#include "{engine / name}"' for name in ("rand.h", "tables.h")]
+    lines = [f'#include "{engine / name}"' for name in ("rand.h", "map_layouts.h")]
     for name, content in {"RANDOM": tables.RANDOM, **tables.LAYOUTS}.items():
         numbers = ",".join(map(str, content))
         lines.append(f"_Alignas(8) static const unsigned char {name}_BYTES[] = {{{numbers}}};")
     for name in tables.LAYOUTS:
         whole = f"sizeof {name}_BYTES / sizeof(Point)"
-        lines.append(f"Places {name} = {{(const Point *){name}_BYTES, {whole}}};")
+        lines.append(f"PointList {name} = {{(const Point *){name}_BYTES, {whole}}};")
     body = "return rand_init((const char *)RANDOM_BYTES, sizeof RANDOM_BYTES);"
-    lines.append(f"int tables_init(void) {{ {body} }}")
+    lines.append(f"int map_layouts_init(void) {{ {body} }}")
     return "\n".join(lines) + "\n"
 
 

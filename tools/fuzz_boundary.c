@@ -1,5 +1,6 @@
-/* libFuzzer's bytes for `one` of fuzz_boundary.py: an interpreter in which both compiled parts, built
- * with sanitizers and counters of branches, are called as from Python. */
+/* LibFuzzer entry points for `one` of fuzz_boundary.py: starts an interpreter that loads both
+ * compiled modules, built with sanitizers and coverage counters, and passes the fuzzer's bytes to
+ * it. */
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 #include <stdint.h>

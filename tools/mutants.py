@@ -41,18 +41,19 @@ _WANTED = 0.95
 _MOST = 12
 """Mutants of a module."""
 
-_FOLDERS = (".", "heuristics", "server", "rllib_src", "rllib_common/sagemaker_rl")
+_FOLDERS = (".", "heuristics", "server", "rllib_src", "rllib_common")
 _COMPILED = {
     "battlesnake_gym/engine/csrc": "_engine.abi3.so",
     "heuristics/battlesnake_heuristics/search/csrc": "_search.abi3.so",
 }
 _CHECK = "battlesnake_gym/engine/build_check.py"
-_SHARED = {path.name for path in runpy.run_path(str(_ROOT / _CHECK))["SHARED"]}
+_SHARED = {path.name for path in runpy.run_path(str(_ROOT / _CHECK))["SHARED_SOURCES"]}
 _SWAPS = {
     "<": "<=", "<=": "<", ">": ">=", ">=": ">", "==": "!=", "!=": "==", "+": "-", "-": "+",
     "+=": "-=", "-=": "+=", "*": "+", "//": "*", "/": "*", "%": "+", "and": "or", "or": "and",
     "&&": "||", "||": "&&", "min": "max", "max": "min", "any": "all", "all": "any",
-    "smallest": "largest", "largest": "smallest", "True": "False", "False": "True",
+    "True": "False", "False": "True",
+    "min_int": "max_int", "max_int": "min_int",
     "true": "false", "false": "true", "is": "is not", "in": "not in", "not": "", "break": "pass",
     "continue": "pass", "if": "if not", "while": "while not", "!": "",
 }  # fmt: skip
@@ -64,16 +65,16 @@ _PYTHON = (
     re.compile(r"^( *)(raise\b.*|[a-z_][\w.]*(\[.*\])?(\(.*\)| ([-+*/|&]|//)= .*))$"),
     re.compile(
         r"(?<= )(?:[<>]=?|[=!]=|[-+]=?|[*%]|//?|and|or|is(?! not)|(?<!not )in)(?= )"
-        r"|(?<![.\w])(?:any|all|min|max|smallest|largest)(?=\()|\b(?:True|False|break|continue)\b"
+        r"|(?<![.\w])(?:any|all|min|max)(?=\()|\b(?:True|False|break|continue)\b"
         r"|\bnot\b|(?<= {4})(?:if|while)(?= (?!not|.* (?:and|or|in|is|[<>=!]=|[<>]) ))"
         r"|(?<![\w.])(?<!e-)\d+\b(?!\.)"
     ),
 )
 _C = (
-    re.compile(r'^\s*(for \(|static |[a-z]\w* \**\w+\[|extern|PyErr|return REFUSE|.* = \{)|.*"'),
+    re.compile(r'^\s*(for \(|static |[a-z]\w* \**\w+\[|extern|PyErr|return FAIL|.* = \{)|.*"'),
     re.compile(r"^( +)[a-z_][\w>.\[\]*-]*(\(.*\)| [-+*/|&^]?= .*);$"),
     re.compile(
-        r"(?<= )(?:[<>]=?|[=!]=|[-+]=?|&&|\|\|)(?= )|\b(?:smallest|largest|true|false)\b"
+        r"(?<= )(?:[<>]=?|[=!]=|[-+]=?|&&|\|\|)(?= )|\b(?:min_int|max_int|true|false)\b"
         r"|(?<![\w.\[])\d+\b(?![.x])|!(?=[a-z(])"
     ),
 )
@@ -167,11 +168,11 @@ class Copy:
         check = self.folder / _CHECK
         sources = runpy.run_path(str(check))["sources_hash"](csrc)
         flags = ["-std=gnu11", "-O1", "-ffp-contract=off", "-fPIC", "-w", "-MMD", "-c"]
-        flags += ["-DPy_LIMITED_API=0x030B0000", f'-DSOURCES="{sources}"']
+        flags += ["-DPy_LIMITED_API=0x030B0000", f'-DSOURCES_HASH="{sources}"']
         flags += [f"-I{sysconfig.get_path('include')}", f"-I{check.parent / 'csrc'}"]
         for source in csrc.glob("*.c"):
             needs = self._needs.get(source, [changed])
-            if changed not in needs and not source.name.endswith("module.c"):
+            if changed not in needs and not source.name.endswith(("module.c", "search_bindings.c")):
                 continue
             made = source.with_suffix(".o")
             if subprocess.run(["gcc", *flags, source, "-o", made], capture_output=True).returncode:

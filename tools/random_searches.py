@@ -76,13 +76,13 @@ def think(search: ModuleType, rand: random.Random, position: dict[str, Any]) -> 
         "network": load_builtin().network_bytes if rand.random() < 0.3 else b"",
         "exact": rand.random() < 0.3,
         "decoupled": rand.random() < 0.5,
-        "of_2026": rand.random() < 0.3,
+        "frozen": rand.random() < 0.3,
         "first_depth": rand.choice((1, 1, 2)),
-        "stop": rand.choice((None, lambda: False)),
+        "should_stop": rand.choice((None, lambda: False)),
     }
     if rand.random() < 0.02:
         limits["seconds"] = 0.001
-    ask(search.think, rand, head | {"solo": rand.random() < 0.2} | rest | limits)
+    ask(search.search, rand, head | {"solo": rand.random() < 0.2} | rest | limits)
 
 
 def play(search: ModuleType, rand: random.Random, position: dict[str, Any]) -> None:
@@ -90,7 +90,7 @@ def play(search: ModuleType, rand: random.Random, position: dict[str, Any]) -> N
     turns, snakes = rand.choice((0, 1, 30, 120)), len(position["lengths"])
     moves = bytes(rand.randrange(4) for _ in range(turns * snakes))
     dead = position["health"] * np.array([rand.random() < 0.9 for _ in range(snakes)])
-    ask(search.play, rand, position | {"health": dead.astype(np.int32), "moves": moves})
+    ask(search.play_turns, rand, position | {"health": dead.astype(np.int32), "moves": moves})
 
 
 def ask(function: Any, rand: random.Random, fields: dict[str, Any]) -> None:

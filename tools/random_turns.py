@@ -126,7 +126,7 @@ class Player:
                 except ValueError:  # boards too large for this one
                     continue
                 out = np.zeros((games.num_games, games.num_snakes, *shape), np.uint8)
-                _engine.observe_by(str(self.rand.choice(("plain", "best"))))
+                _engine.set_observation_isa(str(self.rand.choice(("plain", "best"))))
                 games.observe(observation, out)
         for kind in masks.KINDS:
             games.action_mask(kind, self.mask)

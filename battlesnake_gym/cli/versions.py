@@ -49,7 +49,8 @@ def _describe_module(importer: str, name: str) -> str:
     module = compiled_part(importer, name)
     if module is None:
         return f"missing: {build_check.missing_reason(name)}; to fix it: {build_check.BUILD_HINT}"
-    isa = f", compiled for {module.observes_by()}" if hasattr(module, "observes_by") else ""
+    has_isa = hasattr(module, "get_observation_isa")
+    isa = f", compiled for {module.get_observation_isa()}" if has_isa else ""
     return f"compiled{isa} ({module.__file__})"
 
 

@@ -5,17 +5,19 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-def observe_by(vectors: str, /) -> None:
-    """Choose the code that makes observations: "plain", "avx2", "avx512", or the "best" there is.
+def set_observation_isa(isa: str, /) -> None:
+    """Select the instruction set that encodes observations: "plain", "avx2", "avx512" or "best".
 
-    All make the same bytes; tests compare them. Raises ``ValueError`` for others, and for those
-    that this processor does not have.
+    All produce the same bytes.
+
+    Raises:
+        ValueError: If ``isa`` is unknown or the processor does not have it.
     """
 
-def observes_by() -> str:
-    """The name of the code that makes observations: "plain", "avx2" or "avx512"."""
+def get_observation_isa() -> str:
+    """Return the instruction set that encodes observations: "plain", "avx2" or "avx512"."""
 
-SOURCES: str
+SOURCES_HASH: str
 """The hash of the C files that it was compiled from (`build_check.hash_of_sources`)."""
 
 class Batch:
@@ -26,8 +28,8 @@ class Batch:
         """Play one turn of the games that are not over, or only of those in ``which`` bool [N].
 
         ``actions``: uint8 [N, S], indices into `rules.MOVES`, or 4 for no valid move; those of
-        dead snakes and games that are over are not looked at. Raises ``ValueError`` for another
-        dtype, shape or value, and `RulesError` where a map cannot go on.
+        eliminated snakes and of finished games are ignored. Raises ``ValueError`` for a wrong
+        dtype, shape or value, and `RulesError` if a map cannot continue.
         """
     def reset(self, seeds: NDArray[np.int64], which: NDArray[np.bool_] | None = None) -> None: ...
     def export_words(self, game: int) -> bytes: ...
@@ -44,17 +46,17 @@ class Batch:
         out: NDArray[np.uint8],
     ) -> None: ...
     def action_mask_into(self, parts: bytes, out: NDArray[np.bool_]) -> None: ...
-    def named_choices(self, kinds: NDArray[np.uint8], out: NDArray[np.uint8], /) -> None:
-        """Write the best moves of named snakes into ``out`` uint8 [N, S]: bit i is ``MOVES[i]``.
+    def builtin_choices(self, kinds: NDArray[np.uint8], out: NDArray[np.uint8], /) -> None:
+        """Write the best moves of built-in snakes to ``out`` uint8 [N, S]: bit i is ``MOVES[i]``.
 
-        ``kinds`` uint8 [N, S] says which snake plays each seat (`snakes.engine_code`, 0 for none).
-        Seats with none, of dead snakes and of games that are over keep what is in ``out``.
+        ``kinds`` uint8 [N, S] names the snake of each seat (`snakes.engine_code`, 0 for none).
+        Seats without a built-in snake, of eliminated snakes and of finished games are unchanged.
         """
-    def named_moves(self, kinds: NDArray[np.uint8], out: NDArray[np.uint8], /) -> None:
-        """As `named_choices`, with one of the best moves drawn: its index into `rules.MOVES`.
+    def builtin_moves(self, kinds: NDArray[np.uint8], out: NDArray[np.uint8], /) -> None:
+        """Write one of the best moves of built-in snakes to ``out``, as an index of `rules.MOVES`.
 
-        The draw follows from the game's seed, its turn and the seat.
+        The random choice depends only on the game's seed, its turn and the seat.
         """
     def dump(self) -> bytes:
-        """All games, as they lie in memory; for a batch made in the same way by the same code."""
+        """Return the memory of all games; `restore` needs a batch made with the same arguments."""
     def restore(self, dump: bytes, /) -> None: ...

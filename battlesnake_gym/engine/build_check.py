@@ -21,7 +21,8 @@ _SUFFIXES = (".so", ".pyd", ".dylib")
 """How compiled modules end, on any platform."""
 
 SHARED_SOURCES = [
-    Path(__file__).parent / "csrc" / name for name in ("bits.h", "words.h", "processor.h")
+    Path(__file__).parent / "csrc" / name
+    for name in ("bitset.h", "bitset_template.h", "cpu_features.h")
 ]
 """What all C files may include, those of other packages too."""
 
@@ -98,6 +99,6 @@ def _try(spec: importlib.machinery.ModuleSpec, csrc: Path) -> ModuleType | str:
     except ImportError as error:
         return f"{spec.origin} cannot be loaded ({error})"
     wanted = sources_hash(csrc)
-    if wanted and getattr(module, "SOURCES", "") != wanted:
+    if wanted and getattr(module, "SOURCES_HASH", "") != wanted:
         return f"{spec.origin} was compiled from other C sources than those in {csrc}"
     return module

@@ -141,7 +141,7 @@ class EngineGames(Batch, GameArrays):
             "game": self.game,
             "food_rng": self.food_rng,
         }
-        return _copy, (recipe, _engine.SOURCES, self.dump(), self._ids)
+        return _copy, (recipe, _engine.SOURCES_HASH, self.dump(), self._ids)
 
     def state(self, game: int) -> State:
         """The position of one game, for the Python rules.
@@ -194,7 +194,7 @@ class EngineGames(Batch, GameArrays):
 
 def _copy(recipe: dict[str, Any], sources: str, dump: bytes, ids: dict[int, list[str]]) -> Any:
     """The games that were pickled or copied."""
-    if sources != getattr(_engine, "SOURCES", None):
+    if sources != getattr(_engine, "SOURCES_HASH", None):
         raise ValueError(
             "these games were pickled by another version of the compiled engine, whose memory this "
             "one cannot read; make them anew and load() their positions"

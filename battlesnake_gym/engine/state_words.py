@@ -1,6 +1,6 @@
 """A `State` as a list of 32-bit words: how positions go into the compiled engine and come out.
 
-The order is that of ``csrc/convert.c``.
+The order is that of ``csrc/state_words.c``.
 """
 
 from __future__ import annotations

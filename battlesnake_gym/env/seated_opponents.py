@@ -117,7 +117,7 @@ class SeatedOpponents:
         played = alive & (self._codes > 0)
         if played.any():
             assert isinstance(games, engine.EngineGames)
-            games.named_moves(self._codes, self._moves)
+            games.builtin_moves(self._codes, self._moves)
             actions[played] = self._to_relative(self._moves, games.facing)[played]
         for name, at in self._policy_seats.items():
             if (player := self._policies[name]) and (seats := alive & at).any():

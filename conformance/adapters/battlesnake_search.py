@@ -49,7 +49,7 @@ class Search:
             *(np.array(numbers, np.uint16), self._layers(self.state["f"])),
             self._layers(self.state["hz"]),
         )
-        held = _search.play(*question, bytes(MOVES.index(m) if m else 0 for m in moves))[0]
+        held = _search.play_turns(*question, bytes(MOVES.index(m) if m else 0 for m in moves))[0]
         at = list(self.cell)
         bodies = [one and flat(at[i] for i in np.frombuffer(one[1], np.uint16)) for one in held]
         return {"s": [one and {"hp": one[0], "b": b} for one, b in zip(held, bodies, strict=True)]}

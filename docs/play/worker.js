@@ -65,7 +65,7 @@ function start({ width, height, snakes, seed, ruleset, map }) {
   if (!begun) throw new Error(`the map ${map} is not made for ${snakes} snakes on ${width}x${height}`);
 }
 
-/** How long the list of numbers is: see battlesnake_gym/engine/csrc/convert.c. */
+/** How long the list of numbers is: see battlesnake_gym/engine/csrc/state_words.c. */
 function gameWords() {
   const at = module.words_at();
   const all = numbers(at, (module.memory.buffer.byteLength - at) >> 2);

@@ -125,6 +125,6 @@ def test_version_tells_what_is_installed(job: Path) -> None:
     assert any(line.startswith("python 3.") for line in lines)
     assert any(line.startswith("numpy ") for line in lines)
     (told,) = [line for line in lines if line.startswith("engine: ")]
-    assert told.startswith(f"engine: compiled, code for {_engine.observes_by()} (")
+    assert told.startswith(f"engine: compiled, code for {_engine.get_observation_isa()} (")
     assert "search: missing: it was not compiled here; to mend it: " + BUILD_HINT in lines
     assert any(line.startswith("extra server: ") for line in lines)

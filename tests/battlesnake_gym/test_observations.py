@@ -256,20 +256,20 @@ def vectors(request: pytest.FixtureRequest) -> Iterator[None]:
     """The codes that the engine may observe by."""
     _engine = pytest.importorskip("battlesnake_gym.engine._engine")
     try:
-        _engine.observe_by(request.param)
+        _engine.set_observation_isa(request.param)
     except ValueError:
         pytest.skip(f"this processor has no {request.param}")
-    assert _engine.observes_by() == request.param
+    assert _engine.get_observation_isa() == request.param
     yield
-    _engine.observe_by("best")
+    _engine.set_observation_isa("best")
 
 
 def test_code_that_is_not_there_is_refused() -> None:
     _engine = pytest.importorskip("battlesnake_gym.engine._engine")
     with pytest.raises(ValueError, match="plain, best, or avx2 or avx512"):
-        _engine.observe_by("sse9")
+        _engine.set_observation_isa("sse9")
     with pytest.raises(TypeError):
-        _engine.observe_by(9)
+        _engine.set_observation_isa(9)
 
 
 @pytest.mark.usefixtures("vectors")

@@ -81,7 +81,9 @@ class Tree:
         total = np.float32(0)
         for name in (name for name in self.ids if name in living):
             row = network_inputs(dataclasses.replace(board, you_id=name)).tobytes()
-            value = np.frombuffer(_search.values_by(0, self.numbers, row, len(living)) or b"", "i4")
+            value = np.frombuffer(
+                _search.evaluate_batch(0, self.numbers, row, len(living)) or b"", "i4"
+            )
             odds = ONE + np.float32(np.clip(value[0], -8 * LOGIT, 8 * LOGIT)) / np.float32(
                 1024 * LOGIT
             )

@@ -43,7 +43,7 @@ def visits(board: Board, nodes: int, first_depth: int = 1) -> tuple[int, ...]:
         board, _you_first(board), champion().weights, None, nodes, 120, load_builtin().network_bytes,
         decoupled=True,
     )  # fmt: skip
-    tried: tuple[int, ...] = _search.think(*question, first_depth, None)[-1]
+    tried: tuple[int, ...] = _search.search(*question, first_depth, None)[-1]
     return tried
 
 
@@ -60,10 +60,10 @@ def test_every_code_tries_the_same(four: Board) -> None:
     tried = []
     try:
         for name in ("plain", "best"):
-            _search.think_by(name)
+            _search.set_isa(name)
             tried.append(visits(four, 3000))
     finally:
-        _search.think_by("best")
+        _search.set_isa("best")
     assert tried[0] == tried[1]
     assert sum(tried[0]) > 1000
 

@@ -67,7 +67,9 @@ def test_every_processor_computes_what_the_definition_says(
     stack = np.frombuffer(evaluation.network_bytes, LAYERS)[min(living - 2, STACKS - 1)]
     used = NUM_DUEL_INPUTS if living == 2 else NUM_INPUTS
     expected = [value_by_definition(stack, row[:used]) for row in rows]
-    answers = [_search.values_by(code, evaluation.network_bytes, rows, living) for code in range(2)]
+    answers = [
+        _search.evaluate_batch(code, evaluation.network_bytes, rows, living) for code in range(2)
+    ]
     assert answers[0] is not None
     for answer in answers:
         if answer is not None:  # not every processor has them all
@@ -76,14 +78,16 @@ def test_every_processor_computes_what_the_definition_says(
 
 def test_the_network_has_vectors_where_the_search_has_them() -> None:
     try:
-        _search.think_by("avx2")
+        _search.set_isa("avx2")
         vectors = True
     except ValueError:
         vectors = False
     finally:
-        _search.think_by("best")
+        _search.set_isa("best")
     row = np.zeros(NUM_INPUTS, np.int16)
-    assert (_search.values_by(1, random_evaluation(1).network_bytes, row, 2) is not None) == vectors
+    assert (
+        _search.evaluate_batch(1, random_evaluation(1).network_bytes, row, 2) is not None
+    ) == vectors
 
 
 def test_weights_are_rounded_to_their_places() -> None:
@@ -98,7 +102,7 @@ def test_weights_are_rounded_to_their_places() -> None:
     }
     evaluation = Evaluation(quantize([floats] * STACKS), TRAINED)
     rows = rng.integers(-512, 512, (20, NUM_INPUTS)).astype(np.int16)
-    values = np.frombuffer(_search.values_by(0, evaluation.network_bytes, rows, 4), np.int32)
+    values = np.frombuffer(_search.evaluate_batch(0, evaluation.network_bytes, rows, 4), np.int32)
     top = MAX_ACTIVATION / INPUT_UNIT
     hidden = np.clip(rows / INPUT_UNIT @ floats["first"].T + floats["first_bias"], 0, top)
     second = np.clip(hidden @ floats["second"].T + floats["second_bias"], 0, top)
@@ -185,10 +189,10 @@ def test_what_is_no_network_is_refused() -> None:
             layers = np.frombuffer(numbers, LAYERS).copy()
             layers[name].flat[-1] = value
             if abs(value) == most:
-                assert _search.values_by(0, layers.tobytes(), row, 2) is not None
+                assert _search.evaluate_batch(0, layers.tobytes(), row, 2) is not None
                 continue
             with pytest.raises(ValueError, match="network must have weights within bounds"):
-                _search.values_by(0, layers.tobytes(), row, 2)
+                _search.evaluate_batch(0, layers.tobytes(), row, 2)
     for arguments, what in (
         ((0, numbers[1:], row, 2), "network"),
         ((0, b"", row, 2), "network"),
@@ -197,7 +201,7 @@ def test_what_is_no_network_is_refused() -> None:
         ((2, numbers, row, 2), "code"),
     ):
         with pytest.raises(ValueError, match=what):
-            _search.values_by(*arguments)
+            _search.evaluate_batch(*arguments)
 
 
 @pytest.mark.parametrize("snakes", [2, 4, 8])

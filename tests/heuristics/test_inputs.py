@@ -118,7 +118,7 @@ def test_a_file_of_fewer_inputs_and_hidden_values_means_what_it_says(tmp_path: P
     rows = rng.integers(-MAX_ACTIVATION, MAX_ACTIVATION, (50, NUM_INPUTS), np.int16)
     for living in (3, 4):
         values = np.frombuffer(
-            _search.values_by(0, narrow.network_bytes, rows, living) or b"", np.int32
+            _search.evaluate_batch(0, narrow.network_bytes, rows, living) or b"", np.int32
         )
         stack = stacks[living - 2]
         assert values.tolist() == [value_by_definition(stack, row[places]) for row in rows]

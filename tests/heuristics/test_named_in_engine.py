@@ -34,7 +34,7 @@ def compare(games: EngineGames) -> int:
     choices = np.zeros((games.num_games, games.num_snakes), np.uint8)
     for code, name in enumerate(snakes.ENGINE_SNAKES, start=1):
         choices[:] = 99
-        games.named_choices(np.full_like(choices, code), choices)
+        games.builtin_choices(np.full_like(choices, code), choices)
         for i in np.flatnonzero(~games.over).tolist():
             board = Board.from_state(games.state(i), games.game)
             for seat, snake in enumerate(board.snakes):
@@ -70,7 +70,7 @@ def test_they_choose_among_the_same_moves_in_their_own_games() -> None:
         kinds = np.random.default_rng(1).integers(2, 7, (24, 4)).astype(np.uint8)
         actions = np.zeros((24, 4), np.uint8)
         for turn in range(120):
-            games.named_moves(kinds, actions)
+            games.builtin_moves(kinds, actions)
             games.step(actions)
             if turn in (19, 39, 68, 69, 70, 99, 119):  # who ate nothing gets hungry around 70
                 compared += compare(games)
@@ -83,12 +83,12 @@ def test_a_draw_is_one_of_the_choices_and_each_comes_up() -> None:
     games.reset(np.arange(1, 513))
     kinds = np.full((512, 2), snakes.engine_code("safe-random"), np.uint8)
     choices, moves = np.zeros_like(kinds), np.zeros_like(kinds)
-    games.named_choices(kinds, choices)
-    games.named_moves(kinds, moves)
+    games.builtin_choices(kinds, choices)
+    games.builtin_moves(kinds, moves)
     assert (choices >> moves & 1).all()
     assert (np.bincount(moves[choices == 15].ravel(), minlength=4) > 100).all()
     again = np.zeros_like(kinds)
-    games.named_moves(kinds, again)
+    games.builtin_moves(kinds, again)
     np.testing.assert_array_equal(again, moves)
 
 
@@ -97,13 +97,13 @@ def test_seats_of_nobody_are_left_alone_and_unknown_kinds_are_refused() -> None:
     assert isinstance(games, EngineGames)
     games.reset(np.array([1, 2]))
     out = np.full((2, 2), 7, np.uint8)
-    games.named_moves(np.array([[0, 1], [0, 0]], np.uint8), out)
+    games.builtin_moves(np.array([[0, 1], [0, 0]], np.uint8), out)
     assert out[0, 0] == out[1, 0] == out[1, 1] == 7
     assert out[0, 1] < 4
     with pytest.raises(ValueError, match="kinds must be below 7"):
-        games.named_moves(np.full((2, 2), 7, np.uint8), out)
+        games.builtin_moves(np.full((2, 2), 7, np.uint8), out)
     with pytest.raises(ValueError, match=r"out must be a writable.*\(2, 2\)"):
-        games.named_moves(np.zeros((2, 2), np.uint8), np.zeros((2, 3), np.uint8))
+        games.builtin_moves(np.zeros((2, 2), np.uint8), np.zeros((2, 3), np.uint8))
 
 
 def test_somebodys_own_snake_of_the_name_is_not_the_engines(

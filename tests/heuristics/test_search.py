@@ -256,7 +256,7 @@ def test_the_compiled_part_trusts_nothing() -> None:
 
     from battlesnake_heuristics.search import _search
 
-    def think(ask: Callable[..., Any] = _search.think, /, **changed: Any) -> Any:
+    def think(ask: Callable[..., Any] = _search.search, /, **changed: Any) -> Any:
         arguments: dict[str, Any] = {
             "width": 3,
             "height": 3,
@@ -309,7 +309,7 @@ def test_the_compiled_part_trusts_nothing() -> None:
         think(_search.inputs)
     with pytest.raises(ValueError, match="width"):
         think(_search.inputs, width=26)
-    for name in ("use_pace", "play", "think_by", "use_cpu_clock"):
+    for name in ("set_throttle", "play_turns", "set_isa", "use_cpu_clock"):
         wrong: Any = getattr(_search, name)
         with pytest.raises(TypeError):
             wrong(3, 3)
@@ -432,8 +432,8 @@ def code() -> Iterator[Callable[[str], str]]:
     """Chooses the code that thinks; the best one afterwards."""
     from battlesnake_heuristics.search import _search
 
-    yield _search.think_by
-    _search.think_by("best")
+    yield _search.set_isa
+    _search.set_isa("best")
 
 
 @pytest.mark.parametrize("size", [7, 11, 19, 25])

@@ -39,14 +39,14 @@ MUTANTS = [
         "position.h": [
             ("nobody hungers", "    health--;\n    if (bits_has", "    if (bits_has"),
             ("food comes a turn late", "return 100;", "return 99;"),
-            ("food in hazards does not save", "(bits_has(&at->food, cell)) return", "(0) return"),
+            ("food in hazards does not save", "(bits_has(&pos->food, cell)) return", "(0) return"),
             ("one layer of hazard is as many", "layer > 0; layer--", "layer > 0; layer = 0"),
             ("healing goes beyond 100", "if (health > 100) health = 100;", ""),
             ("stacks stay", "        body->stacked--;\n", ""),
             ("tails stay", "        body->tail++;\n", ""),
             (
                 "tails stay on the board",
-                "leave(search, at, s, segment(search, s, body->tail));",
+                "vacate_cell(search, pos, s, segment(search, s, body->tail));",
                 ";",
             ),
             (
@@ -59,29 +59,33 @@ MUTANTS = [
                 "            body->stacked++;\n            body",
                 "            body",
             ),
-            ("food stays", "            bits_drop(&at->food, target[s]);\n", ""),
-            ("eaten food stays in the key", "at->hash ^= search->food_key[target[s]];", ";"),
+            ("food stays", "            bits_remove(&pos->food, targets[s]);\n", ""),
+            ("eaten food stays in the key", "pos->hash ^= search->food_key[targets[s]];", ";"),
             (
                 "the starved block others",
-                "target[s] == OFF_BOARD) eliminate(search, to, s);",
+                "targets[s] == OFF_BOARD) eliminate(search, to, s);",
                 "0) ;",
             ),
-            ("nobody dies in a body", "if (bits_has(&at->occupied, target[s])) return true;", ""),
+            ("nobody dies in a body", "if (bits_has(&pos->occupied, targets[s])) return true;", ""),
             (
                 "heads of one length pass",
-                "at->snake[o].length >= at->snake[s].length",
-                "at->snake[o].length > at->snake[s].length",
+                "pos->snake[o].length >= pos->snake[s].length",
+                "pos->snake[o].length > pos->snake[s].length",
             ),
-            ("the longer dies, too", "at->snake[o].length >= at->snake[s].length", "1"),
+            ("the longer dies, too", "pos->snake[o].length >= pos->snake[s].length", "1"),
             (
                 "collisions one after the other",
-                "dies[s] = collides(search, to, s, target);",
-                "if (collides(search, to, s, target)) eliminate(search, to, s);",
+                "dies[s] = collides(search, to, s, targets);",
+                "if (collides(search, to, s, targets)) eliminate(search, to, s);",
             ),
-            ("the dead still lie there", "leave(search, at, s, segment(search, s, i));", ";"),
+            (
+                "the dead still lie there",
+                "vacate_cell(search, pos, s, segment(search, s, i));",
+                ";",
+            ),
             (
                 "heads of the dead stay in the key",
-                "at->hash ^= search->head_key[s][segment(search, s, body->head)];",
+                "pos->hash ^= search->head_key[s][segment(search, s, body->head)];",
                 ";",
             ),
             ("constrictors hunger", "        body->health = 100;\n", ""),
@@ -91,9 +95,13 @@ MUTANTS = [
                 "body->stacked = 1;\n            body->length++;",
                 "body->stacked = 1;",
             ),
-            ("constrictors keep their food", "bits_any(to->food)) wipe_food(search, to);", "0) ;"),
+            (
+                "constrictors keep their food",
+                "bits_any(to->food)) remove_all_food(search, to);",
+                "0) ;",
+            ),
         ],
-        "search_body.h": [
+        "search_kernel.h": [
             ("up does not wrap", "cell + width : wrap ? x : OFF_BOARD", "cell + width : OFF_BOARD"),
             (
                 "down wraps a row too high",
@@ -102,7 +110,7 @@ MUTANTS = [
             ),
             ("walls are open on the left", "x > 0 ? cell - 1 :", "cell > 0 ? cell - 1 :"),
             ("stacks are not seen", "        stacked++;\n", "        break;\n"),
-            ("bodies are set up as long as they look", ".length = length", ".length = kept"),
+            ("bodies are set up as long as they look", ".length = length", ".length = num_cells"),
         ],
     }.items()
     for rule, *change in changes

@@ -1,3 +1,4 @@
+/* The Python type Batch: argument parsing, memory, and loops over all games. */
 #include "batch.h"
 
 #include <stdlib.h>
@@ -6,9 +7,7 @@
 #include <sys/mman.h>
 #endif
 
-#include "named.h"
-
-/* ---- arrays ---- */
+#include "builtin_snakes.h"
 
 static bool same_format(const char *format, char wanted) {
     if (!format) format = "B";
@@ -26,8 +25,8 @@ static bool fits(const Py_buffer *view, const ArraySpec *spec) {
     return true;
 }
 
-/* Python has the words for it, as for its own engine. */
-static void refuse_array(PyObject *object, const ArraySpec *spec) {
+/* Raises the error through Python, where the message is shared with the Python engine. */
+static void raise_array_error(PyObject *object, const ArraySpec *spec) {
     PyObject *module = PyImport_ImportModule("battlesnake_gym.engine.python_engine");
     PyObject *shape = PyTuple_New(spec->ndim), *none = NULL;
     for (int i = 0; shape && i < spec->ndim; i++)
@@ -47,27 +46,25 @@ int get_array(PyObject *object, const ArraySpec *spec, Py_buffer *view) {
         PyBuffer_Release(view);
     }
     PyErr_Clear();
-    refuse_array(object, spec);
+    raise_array_error(object, spec);
     return -1;
 }
 
-static void let_go(KeptArray *kept) {
-    if (!kept->object) return;
-    PyBuffer_Release(&kept->view);
-    Py_CLEAR(kept->object);
+static void release_cached_buffer(CachedBuffer *cached) {
+    if (!cached->object) return;
+    PyBuffer_Release(&cached->view);
+    Py_CLEAR(cached->object);
 }
 
-void *get_kept_array(KeptArray *kept, PyObject *object, const ArraySpec *spec) {
-    if (kept->object == object && fits(&kept->view, spec)) return kept->view.buf;
-    let_go(kept);
-    if (get_array(object, spec, &kept->view) < 0) return NULL;
-    kept->object = Py_NewRef(object);
-    return kept->view.buf;
+void *get_cached_buffer(CachedBuffer *cached, PyObject *object, const ArraySpec *spec) {
+    if (cached->object == object && fits(&cached->view, spec)) return cached->view.buf;
+    release_cached_buffer(cached);
+    if (get_array(object, spec, &cached->view) < 0) return NULL;
+    cached->object = Py_NewRef(object);
+    return cached->view.buf;
 }
 
-/* ---- work ---- */
-
-enum { FEW_GAMES = 32 }; /* this few are played faster than other threads could be woken */
+enum { FEW_GAMES = 32 }; /* so few games are played faster than another thread could be woken */
 
 int begin_work(Batch *batch, PyThreadState **thread) {
     if (batch->busy) {
@@ -88,8 +85,6 @@ void end_work(Batch *batch, PyThreadState *thread) {
     PyEval_RestoreThread(thread);
     batch->busy = 0;
 }
-
-/* ---- life ---- */
 
 static Rules *read_rules(Rules *rules, PyObject *numbers, const char *map) {
     int flags[5], chance, minimum, damage, every;
@@ -130,12 +125,13 @@ static int check_sizes(const int32_t (*sizes)[3], Py_ssize_t num_games, int32_t 
 
 static void free_memory(PyObject *memory) { free(PyCapsule_GetPointer(memory, NULL)); }
 
-/* Large batches are in large pages: with a game or so a page, looking up pages took a tenth of the
- * time. From calloc: of a small batch, what no game ever uses of the cold blocks takes no memory. */
+/* Allocates all games in one block. Large batches use huge pages: with about one game per page,
+ * page-table lookups took a tenth of the time. calloc, so that unused side data of small batches
+ * takes no memory. */
 static int allocate(Batch *batch) {
     enum { LINE = 64, LARGE_PAGE = 1 << 21 };
     size_t games = (size_t)batch->num_games;
-    size_t each = batch->layout.record_size + batch->layout.cold_size;
+    size_t each = batch->layout.record_size + batch->layout.side_data_size;
     if (games > (PY_SSIZE_T_MAX - 2 * LARGE_PAGE) / (each + sizeof *batch->sizes)) {
         PyErr_NoMemory();
         return -1;
@@ -151,9 +147,9 @@ static int allocate(Batch *batch) {
         return -1;
     }
     batch->records = (char *)(((uintptr_t)memory + unit - 1) / unit * unit);
-    batch->colds = batch->records + games * batch->layout.record_size;
+    batch->side_data = batch->records + games * batch->layout.record_size;
 #ifdef MADV_HUGEPAGE
-    if (unit == LARGE_PAGE) madvise(batch->records, size, MADV_HUGEPAGE); /* only advice */
+    if (unit == LARGE_PAGE) madvise(batch->records, size, MADV_HUGEPAGE); /* only a hint */
 #endif
     return 0;
 }
@@ -173,10 +169,10 @@ static void poison_redzone(void *block, size_t size) {
 static void make_empty_games(Batch *batch) {
     for (Py_ssize_t i = 0; i < batch->num_games; i++) {
         Game game = batch_game(batch, i);
-        cold_init(&batch->layout, game.cold);
+        side_data_init(&batch->layout, game.side);
         clear_game(&game, batch->sizes[i][0], batch->sizes[i][1], 0, 0);
         poison_redzone(game.record, batch->layout.record_size);
-        poison_redzone(game.cold, batch->layout.cold_size);
+        poison_redzone(game.side, batch->layout.side_data_size);
     }
 }
 
@@ -220,8 +216,8 @@ static PyObject *batch_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 static void batch_dealloc(PyObject *self) {
     Batch *batch = (Batch *)self;
     PyTypeObject *type = Py_TYPE(self);
-    let_go(&batch->actions);
-    for (int i = 0; i < MAX_SHOWN; i++) let_go(&batch->shown[i].out);
+    release_cached_buffer(&batch->actions);
+    for (int i = 0; i < MAX_OBSERVATIONS; i++) release_cached_buffer(&batch->observations[i].out);
     Py_XDECREF(batch->memory);
     free(batch->sizes);
     freefunc free_object = (freefunc)PyType_GetSlot(type, Py_tp_free);
@@ -229,17 +225,15 @@ static void batch_dealloc(PyObject *self) {
     Py_DECREF(type);
 }
 
-/* The records, for numpy to look at. Arrays keep the memory, not the batch, which keeps them: numpy
- * does not show its arrays to the collector, and neither would ever be freed. */
+/* Exposes the records to numpy. Arrays keep the memory alive, not the batch, because the batch
+ * keeps the arrays and numpy arrays are not garbage-collected: a cycle would never be freed. */
 static int batch_getbuffer(PyObject *self, Py_buffer *view, int flags) {
     Batch *batch = (Batch *)self;
     Py_ssize_t size = batch->num_games * (Py_ssize_t)batch->layout.record_size;
     return PyBuffer_FillInfo(view, batch->memory, batch->records, size, 1, flags);
 }
 
-/* ---- playing ---- */
-
-/* Reads an optional bool[num_games]; *which is NULL where all games are meant. */
+/* Reads the optional bool[num_games] `which`; *which is NULL if all games are selected. */
 static int get_which(const Batch *batch, PyObject *object, Py_buffer *view, const bool **which) {
     *which = NULL;
     view->obj = NULL;
@@ -250,7 +244,7 @@ static int get_which(const Batch *batch, PyObject *object, Py_buffer *view, cons
     return 0;
 }
 
-/* One array and the optional `which`, by place or by name. */
+/* Reads one array and the optional `which`, positional or by keyword. */
 static int get_arguments(const char *function, const char *first, PyObject *const *args,
                          Py_ssize_t nargs, PyObject *names, PyObject *found[2]) {
     Py_ssize_t named = names ? PyTuple_Size(names) : 0;
@@ -297,37 +291,37 @@ static PyObject *raise_halt(const Batch *batch, Py_ssize_t game) {
     return NULL;
 }
 
-/* ---- what the snakes see ---- */
-
-/* Where the observations of a game are kept. */
-static uint8_t *shown_at(const Batch *batch, const Shown *shown, Py_ssize_t game) {
-    size_t size = observation_size(&shown->observation) * (size_t)batch->layout.max_snakes;
-    return (uint8_t *)shown->out.view.buf + (size_t)game * size;
+/* Returns the memory of a game's observations. */
+static uint8_t *observation_at(const Batch *batch, const RegisteredObservation *registered,
+                               Py_ssize_t game) {
+    size_t size = observation_size(&registered->observation) * (size_t)batch->layout.max_snakes;
+    return (uint8_t *)registered->out.view.buf + (size_t)game * size;
 }
 
-/* Writes all, or with `before`, the record of a turn ago, what is new. */
-static void show_game(const Batch *batch, const Record *before, Py_ssize_t game) {
-    for (const Shown *shown = batch->shown; shown < batch->shown + MAX_SHOWN; shown++)
-        if (shown->out.object)
-            observe_game(&shown->observation, &batch->layout, before, batch_record(batch, game),
-                         shown_at(batch, shown, game));
+/* Writes all observations of a game. With `before`, the record of the previous turn, writes only
+ * what changed. */
+static void write_observations(const Batch *batch, const Record *before, Py_ssize_t game) {
+    for (const RegisteredObservation *registered = batch->observations;
+         registered < batch->observations + MAX_OBSERVATIONS; registered++)
+        if (registered->out.object)
+            observe_game(&registered->observation, &batch->layout, before,
+                         batch_record(batch, game), observation_at(batch, registered, game));
 }
 
-/* ---- play ---- */
-
-/* Asks for memory of later games that is used now and then and so is rarely at hand: their lists of
- * food, and planes. All else a processor fetches by itself: records are in order. */
-static void fetch_ahead(const Batch *batch, Py_ssize_t game) {
+/* Prefetches memory of later games that is used rarely and is therefore seldom in the cache: their
+ * food lists and observation planes. The processor prefetches the records itself, because they are
+ * accessed in order. */
+static void prefetch_ahead(const Batch *batch, Py_ssize_t game) {
     enum { AHEAD = 8, PLANES_AHEAD = 1, CACHE = 1 << 20 };
     if (game + AHEAD < batch->num_games)
-        __builtin_prefetch(cold_food(batch_cold(batch, game + AHEAD)), 1);
-    const Shown *first = batch->shown;
+        __builtin_prefetch(side_food(batch_side_data(batch, game + AHEAD)), 1);
+    const RegisteredObservation *first = batch->observations;
     if (first->out.object && first->out.view.len > CACHE && game + PLANES_AHEAD < batch->num_games)
-        fetch_planes(&first->observation, batch_record(batch, game + PLANES_AHEAD),
-                     shown_at(batch, first, game + PLANES_AHEAD));
+        prefetch_planes(&first->observation, batch_record(batch, game + PLANES_AHEAD),
+                        observation_at(batch, first, game + PLANES_AHEAD));
 }
 
-/* One turn of a game, and what its snakes see then, while the record is at hand. */
+/* Plays one turn of a game and updates its observations while the record is in the cache. */
 static void step_one(const Batch *batch, Py_ssize_t game, const uint8_t *actions) {
     const Layout *layout = &batch->layout;
     Record *record = batch_record(batch, game);
@@ -335,13 +329,13 @@ static void step_one(const Batch *batch, Py_ssize_t game, const uint8_t *actions
         Record record;
         char bytes[sizeof(Record) + MAX_SNAKES * sizeof(Snake)];
     } before;
-    fetch_ahead(batch, game);
-    memcpy(&before, record, layout->marks); /* all that is before the planes */
-    step_game(layout, &batch->rules, record, batch_cold(batch, game), actions);
-    show_game(batch, &before.record, game);
+    prefetch_ahead(batch, game);
+    memcpy(&before, record, layout->marks); /* everything in front of the planes */
+    step_game(layout, &batch->rules, record, batch_side_data(batch, game), actions);
+    write_observations(batch, &before.record, game);
 }
 
-/* The first action above NO_MOVE of a snake that is to move, as its index, or -1. */
+/* Returns the index of the first action above NO_MOVE of a snake that moves, or -1. */
 static Py_ssize_t bad_action(const Batch *batch, const uint8_t *actions, const bool *which) {
     Py_ssize_t seats = batch->layout.max_snakes, all = batch->num_games * seats;
     uint8_t largest = 0;
@@ -357,7 +351,7 @@ static Py_ssize_t bad_action(const Batch *batch, const uint8_t *actions, const b
     return -1;
 }
 
-/* Returns the first game that cannot go on, or -1. */
+/* Plays a turn of the selected games; returns the first game that cannot continue, or -1. */
 static Py_ssize_t step_all(Batch *batch, const uint8_t *actions, const bool *which) {
     Py_ssize_t halted = -1;
     for (Py_ssize_t i = 0; i < batch->num_games; i++) {
@@ -377,7 +371,7 @@ static PyObject *batch_step(PyObject *self, PyObject *const *args, Py_ssize_t na
     if (get_arguments("step", "actions", args, nargs, names, found) < 0) return NULL;
     if (batch->busy) return begin_work(batch, NULL), NULL;
     ArraySpec spec = {"actions", "uint8", 'B', 0, 2, {batch->num_games, batch->layout.max_snakes}};
-    const uint8_t *actions = get_kept_array(&batch->actions, found[0], &spec);
+    const uint8_t *actions = get_cached_buffer(&batch->actions, found[0], &spec);
     if (!actions || get_which(batch, found[1], &which_view, &which) < 0) return NULL;
     Py_ssize_t bad = bad_action(batch, actions, which), halted = -1;
     PyThreadState *thread;
@@ -430,7 +424,7 @@ static PyObject *batch_reset(PyObject *self, PyObject *const *args, Py_ssize_t n
             Game game = batch_game(batch, i);
             const int32_t *size = batch->sizes[i];
             if (start_game(&game, size[0], size[1], size[2], seeds[i]) < 0 && failed < 0) failed = i;
-            show_game(batch, NULL, i);
+            write_observations(batch, NULL, i);
         }
         end_work(batch, thread);
     }
@@ -447,8 +441,6 @@ static PyObject *batch_reset(PyObject *self, PyObject *const *args, Py_ssize_t n
     }
     Py_RETURN_NONE;
 }
-
-/* ---- one game in and out ---- */
 
 static int check_game(const Batch *batch, Py_ssize_t game) {
     if (game >= 0 && game < batch->num_games) return 0;
@@ -469,24 +461,25 @@ static PyObject *batch_export(PyObject *self, PyObject *args) {
     return bytes;
 }
 
-/* Reads the words into a game of its own, so that a state that is refused changes nothing. */
+/* Reads the words into a temporary game, so that rejected words change nothing. Returns NULL or the
+ * reason for the rejection. */
 static const char *load_words(Batch *batch, Py_ssize_t index, int64_t seed, const int32_t *words,
                               size_t count, char *message, size_t message_size) {
     size_t record_size = batch->layout.record_size - REDZONE;
-    size_t cold_size = batch->layout.cold_size - REDZONE;
-    char *memory = calloc(1, record_size + cold_size);
+    size_t side_data_size = batch->layout.side_data_size - REDZONE;
+    char *memory = calloc(1, record_size + side_data_size);
     if (!memory) return "out of memory";
-    Game game = {&batch->layout, &batch->rules, (Record *)memory, (Cold *)(memory + record_size)};
-    cold_init(&batch->layout, game.cold);
-    const char *refusal =
-        import_game(&game, seed, words, count, message, message_size);
-    if (!refusal) {
+    Game game = {&batch->layout, &batch->rules, (Record *)memory,
+                 (SideData *)(memory + record_size)};
+    side_data_init(&batch->layout, game.side);
+    const char *error = import_game(&game, seed, words, count, message, message_size);
+    if (!error) {
         memcpy(batch_record(batch, index), game.record, record_size);
-        memcpy(batch_cold(batch, index), game.cold, cold_size);
-        show_game(batch, NULL, index);
+        memcpy(batch_side_data(batch, index), game.side, side_data_size);
+        write_observations(batch, NULL, index);
     }
     free(memory);
-    return refusal;
+    return error;
 }
 
 static PyObject *batch_import(PyObject *self, PyObject *args) {
@@ -498,19 +491,19 @@ static PyObject *batch_import(PyObject *self, PyObject *args) {
     if (check_game(batch, index) < 0) return NULL;
     if (batch->busy) return begin_work(batch, NULL), NULL;
     size_t count = (size_t)size / sizeof(int32_t);
-    int32_t *words = malloc((size_t)size + sizeof(int32_t)); /* bytes may not be aligned */
+    int32_t *words = malloc((size_t)size + sizeof(int32_t)); /* `bytes` may be unaligned */
     if (!words) return PyErr_NoMemory();
     memcpy(words, bytes, (size_t)size);
     char message[256];
-    const char *refusal = load_words(batch, index, seed, words, count, message, sizeof message);
+    const char *error = load_words(batch, index, seed, words, count, message, sizeof message);
     free(words);
-    if (refusal) return PyErr_Format(PyExc_ValueError, "state cannot be held: %s", refusal);
+    if (error) return PyErr_Format(PyExc_ValueError, "state cannot be held: %s", error);
     Py_RETURN_NONE;
 }
 
 #define AT(type, field) (Py_ssize_t)offsetof(type, field)
 
-/* The sizes of a record and of a snake, and where in them the fields lie that are shown as arrays. */
+/* Returns the sizes of a record and of a snake, and the offsets of the fields that numpy views. */
 static PyObject *batch_layout(PyObject *self, PyObject *unused) {
     (void)unused;
     return Py_BuildValue(
@@ -541,9 +534,9 @@ static PyObject *batch_observe(PyObject *self, PyObject *args) {
         PyErr_SetString(PyExc_ValueError, "observation does not fit the boards of these games");
         return NULL;
     }
-    if (place < 0 || place >= MAX_SHOWN) {
+    if (place < 0 || place >= MAX_OBSERVATIONS) {
         return PyErr_Format(PyExc_ValueError, "place must be between 0 and %d, got %d",
-                            MAX_SHOWN - 1, place);
+                            MAX_OBSERVATIONS - 1, place);
     }
     if (batch->busy) return begin_work(batch, NULL), NULL;
     Py_ssize_t seats = batch->layout.max_snakes;
@@ -551,13 +544,14 @@ static PyObject *batch_observe(PyObject *self, PyObject *args) {
                       {batch->num_games, seats,
                        observation_planes(observation.values) * observation.frames,
                        observation.rows, observation.columns}};
-    KeptArray out = {0};
-    if (!get_kept_array(&out, out_object, &spec)) return NULL; /* and the last one is still kept */
-    let_go(&batch->shown[place].out);
-    batch->shown[place] = (Shown){out, observation};
+    CachedBuffer out = {0};
+    if (!get_cached_buffer(&out, out_object, &spec))
+        return NULL; /* the registered output stays valid */
+    release_cached_buffer(&batch->observations[place].out);
+    batch->observations[place] = (RegisteredObservation){out, observation};
     PyThreadState *thread;
     if (begin_work(batch, &thread) < 0) return NULL;
-    for (Py_ssize_t i = 0; i < batch->num_games; i++) show_game(batch, NULL, i);
+    for (Py_ssize_t i = 0; i < batch->num_games; i++) write_observations(batch, NULL, i);
     end_work(batch, thread);
     Py_RETURN_NONE;
 }
@@ -591,10 +585,8 @@ static PyObject *batch_action_mask(PyObject *self, PyObject *args) {
     Py_RETURN_NONE;
 }
 
-/* ---- snakes that need no strategy in Python ---- */
-
-/* kinds and out are uint8[num_games, seats]. */
-static PyObject *ask_named(Batch *batch, PyObject *args, NamedFunction *ask) {
+/* Calls a built-in function for all games; kinds and out are uint8[num_games, seats]. */
+static PyObject *run_builtin(Batch *batch, PyObject *args, BuiltinFunction *ask) {
     PyObject *kinds_object, *out_object;
     if (!PyArg_ParseTuple(args, "OO", &kinds_object, &out_object)) return NULL;
     if (batch->busy) return begin_work(batch, NULL), NULL;
@@ -611,8 +603,8 @@ static PyObject *ask_named(Batch *batch, PyObject *args, NamedFunction *ask) {
     const uint8_t *kinds = kinds_view.buf;
     uint8_t *out = out_view.buf;
     bool known = true;
-    for (Py_ssize_t i = 0; i < all; i++) known &= kinds[i] < NUM_NAMED;
-    if (!known) PyErr_Format(PyExc_ValueError, "kinds must be below %d", (int)NUM_NAMED);
+    for (Py_ssize_t i = 0; i < all; i++) known &= kinds[i] < NUM_BUILTIN;
+    if (!known) PyErr_Format(PyExc_ValueError, "kinds must be below %d", (int)NUM_BUILTIN);
     PyThreadState *thread;
     bool ok = known && begin_work(batch, &thread) == 0;
     if (ok) {
@@ -629,19 +621,17 @@ static PyObject *ask_named(Batch *batch, PyObject *args, NamedFunction *ask) {
     Py_RETURN_NONE;
 }
 
-static PyObject *batch_named_choices(PyObject *self, PyObject *args) {
-    return ask_named((Batch *)self, args, named_choices);
+static PyObject *batch_builtin_choices(PyObject *self, PyObject *args) {
+    return run_builtin((Batch *)self, args, builtin_choices);
 }
 
-static PyObject *batch_named_moves(PyObject *self, PyObject *args) {
-    return ask_named((Batch *)self, args, named_moves);
+static PyObject *batch_builtin_moves(PyObject *self, PyObject *args) {
+    return run_builtin((Batch *)self, args, builtin_moves);
 }
 
-/* ---- copies ---- */
-
-/* All games as they lie in memory: for batches made in the same way, by the same code. */
+/* Returns the size of all games in bytes, as dump() and restore() use it. */
 static size_t memory_size(const Batch *batch) {
-    return (size_t)batch->num_games * (batch->layout.record_size + batch->layout.cold_size);
+    return (size_t)batch->num_games * (batch->layout.record_size + batch->layout.side_data_size);
 }
 
 static PyObject *batch_dump(PyObject *self, PyObject *unused) {
@@ -650,12 +640,12 @@ static PyObject *batch_dump(PyObject *self, PyObject *unused) {
     if (batch->busy) return begin_work(batch, NULL), NULL;
     PyObject *bytes = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)memory_size(batch));
     if (!bytes) return NULL;
-    size_t record_size = batch->layout.record_size, cold_size = batch->layout.cold_size;
+    size_t record_size = batch->layout.record_size, side_data_size = batch->layout.side_data_size;
     char *to = PyBytes_AsString(bytes);
     memset(to, 0, memory_size(batch));
-    for (Py_ssize_t i = 0; i < batch->num_games; i++, to += record_size + cold_size) {
+    for (Py_ssize_t i = 0; i < batch->num_games; i++, to += record_size + side_data_size) {
         memcpy(to, batch_record(batch, i), record_size - REDZONE);
-        memcpy(to + record_size, batch_cold(batch, i), cold_size - REDZONE);
+        memcpy(to + record_size, batch_side_data(batch, i), side_data_size - REDZONE);
     }
     return bytes;
 }
@@ -670,11 +660,11 @@ static PyObject *batch_restore(PyObject *self, PyObject *args) {
         return PyErr_Format(PyExc_ValueError, "dump must have %zu bytes, got %zd",
                             memory_size(batch), size);
     }
-    size_t record_size = batch->layout.record_size, cold_size = batch->layout.cold_size;
-    for (Py_ssize_t i = 0; i < batch->num_games; i++, from += record_size + cold_size) {
+    size_t record_size = batch->layout.record_size, side_data_size = batch->layout.side_data_size;
+    for (Py_ssize_t i = 0; i < batch->num_games; i++, from += record_size + side_data_size) {
         memcpy(batch_record(batch, i), from, record_size - REDZONE);
-        memcpy(batch_cold(batch, i), from + record_size, cold_size - REDZONE);
-        show_game(batch, NULL, i);
+        memcpy(batch_side_data(batch, i), from + record_size, side_data_size - REDZONE);
+        write_observations(batch, NULL, i);
     }
     Py_RETURN_NONE;
 }
@@ -688,10 +678,10 @@ static PyMethodDef METHODS[] = {
     {"import_words", batch_import, METH_VARARGS, "import_words(game, seed, words)"},
     {"layout", batch_layout, METH_NOARGS, "layout() -> dict of byte offsets"},
     {"observe_into", batch_observe, METH_VARARGS,
-     "observe_into(place, values, view, frames, rows, columns, out): now and after every call"},
+     "observe_into(place, values, view, frames, rows, columns, out); updated by later calls"},
     {"action_mask_into", batch_action_mask, METH_VARARGS, "action_mask_into(parts, out)"},
-    {"named_choices", batch_named_choices, METH_VARARGS, "named_choices(kinds, out)"},
-    {"named_moves", batch_named_moves, METH_VARARGS, "named_moves(kinds, out)"},
+    {"builtin_choices", batch_builtin_choices, METH_VARARGS, "builtin_choices(kinds, out)"},
+    {"builtin_moves", batch_builtin_moves, METH_VARARGS, "builtin_moves(kinds, out)"},
     {"dump", batch_dump, METH_NOARGS, "dump() -> bytes"},
     {"restore", batch_restore, METH_VARARGS, "restore(dump)"},
     {NULL, NULL, 0, NULL},

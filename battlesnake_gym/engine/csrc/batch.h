@@ -1,4 +1,4 @@
-/* The Python type `Batch`: many games in one block of memory, and how arrays are handed to it. */
+/* The Python type Batch: many games in one block of memory, and the arrays passed to it. */
 #ifndef BATTLESNAKE_BATCH_H
 #define BATTLESNAKE_BATCH_H
 
@@ -9,21 +9,21 @@
 #include "masks.h"
 #include "observe.h"
 
-/* A caller's array, kept between calls: stepping one game from Python is mostly the cost of asking
- * numpy for its memory, and callers pass the same array turn after turn. */
+/* A caller's array, cached between calls: the cost of stepping one game from Python is mostly the
+ * buffer request to numpy, and callers pass the same array every turn. */
 typedef struct {
-    PyObject *object; /* NULL: nothing kept */
+    PyObject *object; /* owned reference; NULL: empty */
     Py_buffer view;
-} KeptArray;
+} CachedBuffer;
 
-/* What the snakes see, and how they see it; nothing where nothing is kept. */
+/* A registered output that every call keeps up to date, and its encoder. Empty if the buffer is. */
 typedef struct {
-    KeptArray out;
+    CachedBuffer out;
     Observation observation;
-} Shown;
+} RegisteredObservation;
 
-/* Trainers show one; policies that sit opposite may want others. */
-enum { MAX_SHOWN = 8 };
+/* Maximum number of registered outputs. Trainers use one; opponents' policies may need others. */
+enum { MAX_OBSERVATIONS = 8 };
 
 typedef struct {
     PyObject_HEAD
@@ -31,44 +31,49 @@ typedef struct {
     Rules rules;
     Py_ssize_t num_games;
     int32_t (*sizes)[3]; /* width, height and number of snakes of each game */
-    PyObject *memory;    /* a capsule of it as allocated; records are aligned within it */
-    char *records; /* num_games * layout.record_size bytes */
-    char *colds;   /* num_games * layout.cold_size bytes */
-    int busy;      /* set while a call works without the GIL */
-    KeptArray actions;
-    Shown shown[MAX_SHOWN]; /* what is shown of the games, up to date after every call */
+    PyObject *memory;    /* owned capsule of the allocation; the records are aligned within it */
+    char *records;       /* num_games * layout.record_size bytes */
+    char *side_data;     /* num_games * layout.side_data_size bytes */
+    int busy;            /* 1 while a call runs without the GIL */
+    CachedBuffer actions;
+    RegisteredObservation observations[MAX_OBSERVATIONS]; /* registered outputs */
 } Batch;
 
+/* Returns the record of a game. */
 static inline Record *batch_record(const Batch *batch, Py_ssize_t game) {
     return (Record *)(batch->records + (size_t)game * batch->layout.record_size);
 }
-static inline Cold *batch_cold(const Batch *batch, Py_ssize_t game) {
-    return (Cold *)(batch->colds + (size_t)game * batch->layout.cold_size);
+/* Returns the side data of a game. */
+static inline SideData *batch_side_data(const Batch *batch, Py_ssize_t game) {
+    return (SideData *)(batch->side_data + (size_t)game * batch->layout.side_data_size);
 }
+/* Returns a game of the batch as the rules see it. */
 static inline Game batch_game(const Batch *batch, Py_ssize_t game) {
     return (Game){&batch->layout, &batch->rules, batch_record(batch, game),
-                  batch_cold(batch, game)};
+                  batch_side_data(batch, game)};
 }
 
-/* What an array handed to the engine must look like. The rank is at most 5. */
+/* The required form of an array argument. At most 5 dimensions. */
 typedef struct {
     const char *name;  /* of the argument, for messages */
     const char *dtype; /* numpy's name, for messages */
-    char format;       /* of the struct module: 'B' uint8, '?' bool, 'l' int64, 'i' int32 */
+    char format;       /* struct module code: 'B' uint8, '?' bool, 'l' int64, 'i' int32 */
     int writable;
     int ndim;
     Py_ssize_t shape[5];
 } ArraySpec;
 
-/* Fills `view` with the C-contiguous memory of `object`, or sets a ValueError or TypeError that
- * names the argument, what it is and what it must be, and returns -1. Release the view after use. */
+/* Fills `view` with the C-contiguous memory of `object`. Returns 0, or -1 with a ValueError or
+ * TypeError that names the argument, its form and the required form. The caller releases the
+ * view. */
 int get_array(PyObject *object, const ArraySpec *spec, Py_buffer *view);
 
-/* The same through a kept view; returns the memory, or NULL with the error set. */
-void *get_kept_array(KeptArray *kept, PyObject *object, const ArraySpec *spec);
+/* Gets the memory of `object` through a cached view, which stays owned by `cached`. Returns NULL
+ * with an exception set on failure. */
+void *get_cached_buffer(CachedBuffer *cached, PyObject *object, const ArraySpec *spec);
 
-/* Call around work on all games: marks the batch as busy (another thread that comes meanwhile gets
- * a RuntimeError, and -1 is returned here) and, for large batches, lets other threads run.
+/* Starts work on all games: marks the batch as busy and, for large batches, releases the GIL.
+ * Returns 0, or -1 with a RuntimeError if another thread is at work.
  *
  *     PyThreadState *thread;
  *     if (begin_work(batch, &thread) < 0) return NULL;
@@ -76,8 +81,10 @@ void *get_kept_array(KeptArray *kept, PyObject *object, const ArraySpec *spec);
  *     end_work(batch, thread);
  */
 int begin_work(Batch *batch, PyThreadState **thread);
+/* Ends the work: reacquires the GIL if it was released. */
 void end_work(Batch *batch, PyThreadState *thread);
 
+/* The specification of the type. */
 extern PyType_Spec batch_spec;
 
 #endif

@@ -1,10 +1,11 @@
+/* Food: its list and plane, and where it appears. */
 #include <string.h>
 
 #include "game.h"
 
 void add_food(Game *game, int cell) {
     record_food(game->layout, game->record)[cell]++;
-    cold_food(game->cold)[game->record->num_food++] = (int16_t)cell;
+    side_food(game->side)[game->record->num_food++] = (int16_t)cell;
     game->record->food_changes++;
 }
 
@@ -13,7 +14,7 @@ void remove_food(Game *game, int cell) {
     if (!food[cell]) return;
     int left = game->record->num_food - food[cell];
     food[cell] = 0;
-    int16_t *list = cold_food(game->cold);
+    int16_t *list = side_food(game->side);
     for (int from = 0, to = 0; from < game->record->num_food; from++) {
         if (list[from] != cell) list[to++] = list[from];
     }
@@ -31,7 +32,7 @@ void clear_food(Game *game) {
 
 void game_rand(const Game *game, Rand *rand) { rand_seeded(rand, game->record->seed); }
 
-/* taken[cell] != 0 where no food may come: food, living bodies, neighbours of living heads. */
+/* Marks the cells where no food may appear: food, living bodies and neighbors of living heads. */
 static void taken_cells(const Game *game, bool spare_hazards, uint8_t *restrict taken) {
     const Record *record = game->record;
     int cells = record->width * record->height;
@@ -84,8 +85,8 @@ static bool is_free(const Game *game, bool spare_hazards, int cell) {
     return true;
 }
 
-/* One food by drawing cells until a free one comes: every free cell is equally likely, as in the
- * shuffle. On a crowded board it gives up, and the list of free cells is made. */
+/* Adds one food by rejection sampling: every free cell is equally likely, as with the shuffle.
+ * Returns false on crowded boards, where the list of free cells is faster. */
 static bool place_one_fast(Game *game, Rand *rand, bool spare_hazards) {
     uint32_t cells = (uint32_t)(game->record->width * game->record->height);
     for (int tries = 0; tries < 16; tries++) {

@@ -1,15 +1,15 @@
+/* Hazards: their list and plane, and the shrinking board of the royale rules. */
 #include <string.h>
 
 #include "game.h"
 
 void add_hazard(Game *game, int x, int y, int count) {
-    Cold *cold = game->cold;
-    HazardRun *runs = cold_runs(cold), *last = &runs[cold->num_runs - 1];
-    if (cold->num_runs && last->at.x == x && last->at.y == y &&
-        last->count + count <= UINT16_MAX) {
+    SideData *side = game->side;
+    HazardRun *runs = side_hazard_runs(side), *last = &runs[side->num_runs - 1];
+    if (side->num_runs && last->at.x == x && last->at.y == y && last->count + count <= UINT16_MAX) {
         last->count = (uint16_t)(last->count + count);
-    } else if ((uint32_t)cold->num_runs < cold->max_runs && count <= UINT16_MAX) {
-        runs[cold->num_runs++] = (HazardRun){{(int8_t)x, (int8_t)y}, (uint16_t)count};
+    } else if ((uint32_t)side->num_runs < side->max_runs && count <= UINT16_MAX) {
+        runs[side->num_runs++] = (HazardRun){{(int8_t)x, (int8_t)y}, (uint16_t)count};
     } else {
         game->record->halt = HALT_HAZARD_LIST;
         return;
@@ -17,10 +17,10 @@ void add_hazard(Game *game, int x, int y, int count) {
     game->record->any_hazards = 1;
     if (on_board(game->record, x, y)) {
         uint8_t *layers = record_hazards(game->layout, game->record) + cell_at(game->record, x, y);
-        *layers = (uint8_t)smallest(UINT8_MAX, *layers + count);
+        *layers = (uint8_t)min_int(UINT8_MAX, *layers + count);
         game->record->hazard_changes++;
     } else {
-        cold->off_board += count;
+        side->off_board += count;
     }
 }
 
@@ -28,38 +28,38 @@ void clear_hazards(Game *game) {
     if (!game->record->any_hazards) return;
     memset(record_hazards(game->layout, game->record), 0,
            (size_t)(game->record->width * game->record->height));
-    game->cold->num_runs = 0;
-    game->cold->off_board = 0;
+    game->side->num_runs = 0;
+    game->side->off_board = 0;
     game->record->any_hazards = 0;
     game->record->hazard_changes++;
 }
 
 int count_hazards(const Game *game) {
-    const HazardRun *runs = cold_runs(game->cold);
+    const HazardRun *runs = side_hazard_runs(game->side);
     int count = 0;
-    for (int i = 0; i < game->cold->num_runs; i++) count += runs[i].count;
+    for (int i = 0; i < game->side->num_runs; i++) count += runs[i].count;
     return count;
 }
 
 int hazards_at(const Game *game, int x, int y) {
-    const HazardRun *runs = cold_runs(game->cold);
+    const HazardRun *runs = side_hazard_runs(game->side);
     int count = 0;
-    for (int i = 0; i < game->cold->num_runs; i++) {
+    for (int i = 0; i < game->side->num_runs; i++) {
         if (runs[i].at.x == x && runs[i].at.y == y) count += runs[i].count;
     }
     return count;
 }
 
-/* Only few cells are ever removed so: the list is written out and read back. */
+/* Writes the list out and reads it back; it is short whenever this is used. */
 void swap_out_hazard(Game *game, int index) {
     HazardRun runs[MAX_CELLS];
     Point entries[MAX_CELLS];
-    int num_runs = game->cold->num_runs, count = 0;
+    int num_runs = game->side->num_runs, count = 0;
     if (num_runs > MAX_CELLS || count_hazards(game) > MAX_CELLS) {
         game->record->halt = HALT_HAZARD_LIST;
         return;
     }
-    memcpy(runs, cold_runs(game->cold), sizeof(HazardRun) * (size_t)num_runs);
+    memcpy(runs, side_hazard_runs(game->side), sizeof(HazardRun) * (size_t)num_runs);
     for (int i = 0; i < num_runs; i++) {
         for (int k = 0; k < runs[i].count; k++) entries[count++] = runs[i].at;
     }
@@ -68,8 +68,7 @@ void swap_out_hazard(Game *game, int index) {
     for (int i = 0; i < count; i++) add_hazard(game, entries[i].x, entries[i].y, 1);
 }
 
-/* Draws the sides that the rectangle has lost after `shrinks` shrinks: always the same first ones
- * of the game's stream. */
+/* Draws the rectangle after `shrinks` shrinks: always the first outputs of the game's stream. */
 static void shrink_rectangle(Game *game, int shrinks, Point *low, Point *high) {
     Rand rand;
     game_rand(game, &rand);
@@ -80,7 +79,7 @@ static void shrink_rectangle(Game *game, int shrinks, Point *low, Point *high) {
         right -= side == 1;
         bottom += side == 2;
         top -= side == 3;
-        if (left > right || bottom > top) break; /* nothing is left: more changes nothing */
+        if (left > right || bottom > top) break; /* nothing is left */
     }
     *low = (Point){(int8_t)left, (int8_t)bottom};
     *high = (Point){(int8_t)right, (int8_t)top};
@@ -90,8 +89,8 @@ void royale_hazards(Game *game) {
     Record *record = game->record;
     int shrinks = (record->turn + 1) / game->rules->shrink_every;
     bool map_interferes = game->rules->map && game->rules->map->moves_hazards;
-    if (shrinks == game->cold->shrunk && !map_interferes) return;
-    game->cold->shrunk = shrinks;
+    if (shrinks == game->side->shrunk && !map_interferes) return;
+    game->side->shrunk = shrinks;
     clear_hazards(game);
     if (!shrinks) return;
     Point low, high;

@@ -1,9 +1,10 @@
+/* Maps whose hazards depend on the turn or on the snakes' tails. */
 #include <string.h>
 
 #include "maps.h"
-#include "tables.h"
+#include "map_layouts.h"
 
-/* A disc in the centre that gets one layer more, and one cell wider, with every ring. */
+/* Sinkholes: a disc in the center that gains one layer and one cell of radius at a time. */
 static void update_sinkholes(Game *game) {
     const Record *record = game->record;
     int every = game->rules->shrink_every > 0 ? game->rules->shrink_every : 10;
@@ -20,11 +21,13 @@ static void update_sinkholes(Game *game) {
     }
 }
 
+/* One set of pools; a game uses one set. */
 typedef struct {
     int count;
     Point pools[4];
 } PoolSet;
 
+/* Stores the pool sets for a board width; returns their number. */
 static int pool_sets(int width, const PoolSet **sets) {
     static const PoolSet SMALL[] = {{1, {{3, 3}}}};
     static const PoolSet MIDDLE[] = {
@@ -48,16 +51,16 @@ static int setup_pools(Game *game) {
     return 0;
 }
 
-/* Every N turns a random pool dries up. The reference draws from one generator that goes on for
- * the whole game, so the outputs that were used are counted. */
+/* Healing pools: removes a random pool every shrink_every turns. The official engine draws from one
+ * generator for the whole game, so the number of used outputs is stored. */
 static void update_pools(Game *game) {
     int every = game->rules->shrink_every, count = count_hazards(game);
     if (every <= 0 || game->record->turn <= 0 || game->record->turn % every || !count) return;
     Rand rand;
     game_rand(game, &rand);
-    for (int i = 0; i < game->cold->pools_drawn; i++) rand_next(&rand);
+    for (int i = 0; i < game->side->pools_drawn; i++) rand_next(&rand);
     swap_out_hazard(game, rand_intn(&rand, count));
-    game->cold->pools_drawn = (int32_t)rand.used;
+    game->side->pools_drawn = (int32_t)rand.used;
 }
 
 static int setup_pits(Game *game) {
@@ -83,11 +86,13 @@ static void update_pits(Game *game) {
     }
 }
 
+/* Rejects a shrink_every that the map cannot use. */
 static int check_pits(const Game *game) {
     return game->rules->shrink_every < 1 ? HALT_PITS_EVERY : 0;
 }
 
-/* The sum of all runs at the point of run `first`; 0 if an earlier run is there too. */
+/* Returns the sum of all runs at the point of run `first`; 0 if an earlier run is at the same
+ * point. */
 static int count_once(const HazardRun *runs, int num_runs, int first) {
     Point at = runs[first].at;
     int count = 0;
@@ -99,8 +104,8 @@ static int count_once(const HazardRun *runs, int num_runs, int first) {
     return count;
 }
 
-/* All hazards below the upper border, each cell once and in the order of the list, one layer less.
- * Few can lie beside the board (only if a loaded position had them), so those may take longer. */
+/* Snail mode: removes one layer of all hazards below the upper border; each cell once, in list
+ * order. Hazards beside the board, possible only in imported games, take a slower path. */
 static void fade(Game *game, const HazardRun *runs, int num_runs) {
     const Record *record = game->record;
     int total[MAX_CELLS];
@@ -122,6 +127,7 @@ static void fade(Game *game, const HazardRun *runs, int num_runs) {
     }
 }
 
+/* Returns the tail cell of a snake. */
 static int oldest_cell(const Game *game, int seat) {
     const Record *record = game->record;
     const uint16_t *marks = record_marks(game->layout, record);
@@ -132,20 +138,20 @@ static int oldest_cell(const Game *game, int seat) {
     return cell;
 }
 
-/* Trails fade by one layer, new ones are laid, and those laid in the turn before appear. A new
- * trail waits for one turn above the board, at y + height. */
+/* Snail mode: trails lose a layer, those laid on the previous turn appear, and new ones are laid. A
+ * new trail waits for one turn above the board, at y + height. */
 static void update_snail(Game *game) {
     const Record *record = game->record;
-    int height = record->height, num_runs = game->cold->num_runs;
+    int height = record->height, num_runs = game->side->num_runs;
     HazardRun runs[2 * MAX_CELLS + 800];
-    memcpy(runs, cold_runs(game->cold), sizeof *runs * (size_t)num_runs);
+    memcpy(runs, side_hazard_runs(game->side), sizeof *runs * (size_t)num_runs);
     clear_hazards(game);
     fade(game, runs, num_runs);
     unsigned rest;
     for (rest = record->alive_mask; rest; rest &= rest - 1) {
         int seat = __builtin_ctz(rest);
         const Snake *snake = &record->snakes[seat];
-        if (snake->extent < snake->length) continue; /* the last two segments coincide */
+        if (snake->extent < snake->length) continue; /* the tail is stacked and stays */
         int tail = oldest_cell(game, seat);
         add_hazard(game, tail % record->width, tail / record->width + height, snake->length);
     }
@@ -156,9 +162,9 @@ static void update_snail(Game *game) {
 }
 
 const Map CLOCKED_MAPS[] = {
-    {"snail_mode", FOOD, true, setup_standard, update_snail},
-    {"sinkholes", FOOD, true, setup_standard, update_sinkholes},
-    {"healing_pools", FOOD, true, setup_pools, update_pools},
-    {"hz_hazard_pits", FOOD, true, setup_pits, update_pits, check_pits},
+    {"snail_mode", STANDARD_FOOD, true, setup_standard, update_snail},
+    {"sinkholes", STANDARD_FOOD, true, setup_standard, update_sinkholes},
+    {"healing_pools", STANDARD_FOOD, true, setup_pools, update_pools},
+    {"hz_hazard_pits", STANDARD_FOOD, true, setup_pits, update_pits, check_pits},
     {0},
 };

@@ -1,21 +1,23 @@
+/* Maps with fixed boards: castles, rivers, islands and the arcade maze. */
 #include <string.h>
 
 #include "maps.h"
-#include "tables.h"
+#include "map_layouts.h"
 
-static void add_hazards(Game *game, const Places *places) {
+static void add_hazards(Game *game, const PointList *places) {
     for (int i = 0; i < places->count; i++) {
         add_hazard(game, places->at[i].x, places->at[i].y, 1);
     }
 }
 
-/* ---- cells that food avoids here: all bodies, dead ones included ---- */
+/* Marks a cell as taken. Food on these maps avoids all bodies, those of eliminated snakes
+ * included. */
 
 static void take_point(const Record *record, uint8_t *taken, int x, int y) {
     if (on_board(record, x, y)) taken[cell_at(record, x, y)] = 1;
 }
 
-static void take_neighbours(const Record *record, uint8_t *taken, int x, int y) {
+static void take_neighbors(const Record *record, uint8_t *taken, int x, int y) {
     take_point(record, taken, x - 1, y);
     take_point(record, taken, x + 1, y);
     take_point(record, taken, x, y - 1);
@@ -30,14 +32,14 @@ static void take_food_and_bodies(const Game *game, uint8_t *taken) {
     for (int cell = 0; cell < cells; cell++) taken[cell] |= mark_owner(record, marks[cell]) >= 0;
     for (int seat = 0; seat < record->num_snakes; seat++) {
         if (record->snakes[seat].alive) continue;
-        const Point *dead = cold_dead(game->cold, seat);
-        for (int i = 0; i < game->cold->graves[seat].cells; i++) {
+        const Point *dead = side_dead_bodies(game->side, seat);
+        for (int i = 0; i < game->side->dead_bodies[seat].cells; i++) {
             take_point(record, taken, dead[i].x, dead[i].y);
         }
     }
 }
 
-/* Food on the first of these points that is not taken. */
+/* Adds food on the first of these points that is free. */
 static void feed_first_free(Game *game, const uint8_t *taken, const Point *points, int count) {
     for (int i = 0; i < count; i++) {
         int cell = cell_at(game->record, points[i].x, points[i].y);
@@ -47,17 +49,17 @@ static void feed_first_free(Game *game, const uint8_t *taken, const Point *point
     }
 }
 
-/* ---- castles ---- */
+/* The parameters of a castle map. */
 
 typedef struct {
-    const Places *hazards, *starts, *gates;
+    const PointList *hazards, *starts, *gates;
     int most_food;
 } Castle;
 
 static int setup_castle(Game *game) {
     const Castle *castle = game->rules->map->plan;
     Point starts[MAX_SNAKES];
-    int needed = (game->record->num_snakes + 3) / 4 * 4; /* start places come in groups of four */
+    int needed = (game->record->num_snakes + 3) / 4 * 4; /* start points come in groups of four */
     if (needed > castle->starts->count) return -1;
     memcpy(starts, castle->starts->at, sizeof *starts * (size_t)needed);
     Rand rand;
@@ -67,38 +69,38 @@ static int setup_castle(Game *game) {
     return 0;
 }
 
-/* Food in a gate that has no snake, head or food beside it, whatever the settings say. The list of
- * gates stays as it was shuffled. */
+/* Adds food in a gate that has no snake, head or food beside it, regardless of the food settings.
+ * The shuffled order of the gates persists. */
 static void update_castle(Game *game) {
     enum { FIRST_FOOD_TURN = 10 };
     const Castle *castle = game->rules->map->plan;
     const Record *record = game->record;
-    Cold *cold = game->cold;
+    SideData *side = game->side;
     if (record->turn < FIRST_FOOD_TURN || record->num_food == castle->most_food) return;
-    if (!cold->num_gates) {
-        cold->num_gates = castle->gates->count;
-        memcpy(cold->gates, castle->gates->at, sizeof(Point) * (size_t)cold->num_gates);
+    if (!side->num_gates) {
+        side->num_gates = castle->gates->count;
+        memcpy(side->gates, castle->gates->at, sizeof(Point) * (size_t)side->num_gates);
     }
     Rand rand;
     turn_rand(game, &rand);
-    shuffle_points(&rand, cold->gates, cold->num_gates);
+    shuffle_points(&rand, side->gates, side->num_gates);
     uint8_t taken[MAX_CELLS];
     take_food_and_bodies(game, taken);
     for (int i = 0; i < record->num_food; i++) {
-        int cell = cold_food(cold)[i];
-        take_neighbours(record, taken, cell % record->width, cell / record->width);
+        int cell = side_food(side)[i];
+        take_neighbors(record, taken, cell % record->width, cell / record->width);
     }
     for (int seat = 0; seat < record->num_snakes; seat++) {
-        take_neighbours(record, taken, record->snakes[seat].x, record->snakes[seat].y);
+        take_neighbors(record, taken, record->snakes[seat].x, record->snakes[seat].y);
     }
-    feed_first_free(game, taken, cold->gates, cold->num_gates);
+    feed_first_free(game, taken, side->gates, side->num_gates);
 }
 
-/* ---- rivers and islands ---- */
+/* The parameters of a river or island map. */
 
 typedef struct {
-    const Places *hazards, *starts;
-    int places; /* in a quadrant */
+    const PointList *hazards, *starts;
+    int places; /* start points per quadrant */
 } Rivers;
 
 static int setup_rivers(Game *game) {
@@ -111,7 +113,7 @@ static int setup_rivers(Game *game) {
     return food_beside_snakes(game, &rand, true);
 }
 
-/* ---- arcade ---- */
+/* The arcade maze. */
 
 static int setup_arcade(Game *game) {
     enum { FIRST_FOOD_X = 9, FIRST_FOOD_Y = 11 };
@@ -133,7 +135,7 @@ static int setup_arcade(Game *game) {
     return 0;
 }
 
-/* Perhaps one food on a fixed place that is free; here chance + 1 of 100 rolls pass. */
+/* May add one food on a free fixed point; chance + 1 of 100 rolls pass. */
 static void update_arcade(Game *game) {
     int chance = game->rules->food_spawn_chance;
     if (!chance) return;
@@ -153,14 +155,20 @@ static void update_arcade(Game *game) {
 #define RIVERS_OF(name, places) &(const Rivers){&name##_HAZARDS, &name##_STARTS, places}
 
 const Map FIXED_MAPS[] = {
-    {"hz_castle_wall", OWN_FOOD, false, setup_castle, update_castle, NULL, CASTLE_OF(CASTLE, 2)},
-    {"hz_castle_wall_lg", OWN_FOOD, false, setup_castle, update_castle, NULL, CASTLE_OF(CASTLE_LG, 2)},
-    {"hz_castle_wall_xl", OWN_FOOD, false, setup_castle, update_castle, NULL, CASTLE_OF(CASTLE_XL, 4)},
-    {"hz_rivers_bridges", DRY_FOOD, false, setup_rivers, NULL, NULL, RIVERS_OF(RIVERS, 2)},
-    {"hz_rivers_bridges_lg", DRY_FOOD, false, setup_rivers, NULL, NULL, RIVERS_OF(RIVERS_LG, 4)},
-    {"hz_rivers_bridges_xl", DRY_FOOD, false, setup_rivers, NULL, NULL, RIVERS_OF(RIVERS_XL, 4)},
-    {"hz_islands_bridges", DRY_FOOD, false, setup_rivers, NULL, NULL, RIVERS_OF(ISLANDS, 2)},
-    {"hz_islands_bridges_lg", DRY_FOOD, false, setup_rivers, NULL, NULL, RIVERS_OF(ISLANDS_LG, 4)},
-    {"arcade_maze", OWN_FOOD, false, setup_arcade, update_arcade},
+    {"hz_castle_wall", MAP_FOOD, false, setup_castle, update_castle, NULL, CASTLE_OF(CASTLE, 2)},
+    {"hz_castle_wall_lg", MAP_FOOD, false, setup_castle, update_castle, NULL,
+     CASTLE_OF(CASTLE_LG, 2)},
+    {"hz_castle_wall_xl", MAP_FOOD, false, setup_castle, update_castle, NULL,
+     CASTLE_OF(CASTLE_XL, 4)},
+    {"hz_rivers_bridges", FOOD_OFF_HAZARDS, false, setup_rivers, NULL, NULL, RIVERS_OF(RIVERS, 2)},
+    {"hz_rivers_bridges_lg", FOOD_OFF_HAZARDS, false, setup_rivers, NULL, NULL,
+     RIVERS_OF(RIVERS_LG, 4)},
+    {"hz_rivers_bridges_xl", FOOD_OFF_HAZARDS, false, setup_rivers, NULL, NULL,
+     RIVERS_OF(RIVERS_XL, 4)},
+    {"hz_islands_bridges", FOOD_OFF_HAZARDS, false, setup_rivers, NULL, NULL,
+     RIVERS_OF(ISLANDS, 2)},
+    {"hz_islands_bridges_lg", FOOD_OFF_HAZARDS, false, setup_rivers, NULL, NULL,
+     RIVERS_OF(ISLANDS_LG, 4)},
+    {"arcade_maze", MAP_FOOD, false, setup_arcade, update_arcade},
     {0},
 };

@@ -1,6 +1,6 @@
-/* The map solo_maze: one snake, one food, and a larger maze with every food eaten. The level is
- * remembered on the board itself, as a binary number in the hazards of the bottom row. All its
- * random numbers are the reference's, whatever the food of the other maps. */
+/* The map solo_maze: one snake, one food, and a larger maze after every food. The level is stored
+ * on the board, as a binary number in the hazards of the bottom row. All random numbers come from
+ * the official stream, whatever the food setting. */
 #include <string.h>
 
 #include "maps.h"
@@ -17,10 +17,8 @@ static int cells_apart(int x, int y, int other_x, int other_y) {
     return distance(x, other_x, 0, false) + distance(y, other_y, 0, false);
 }
 
-/* The bottom and top row stay free. */
-static int largest_size(const Record *record) {
-    return smallest(record->width, record->height - 2);
-}
+/* Returns the largest maze size; the bottom and top rows stay free. */
+static int largest_size(const Record *record) { return min_int(record->width, record->height - 2); }
 
 typedef struct {
     int size;
@@ -28,11 +26,11 @@ typedef struct {
 } Square;
 
 static Square maze_square(const Record *record, int level) {
-    int size = smallest(FIRST_SIZE + level, largest_size(record));
+    int size = min_int(FIRST_SIZE + level, largest_size(record));
     return (Square){size, (record->width - size) / 2, (record->height - size) / 2};
 }
 
-/* The leftmost cell of the bottom row is the highest bit. */
+/* Returns the level; the leftmost cell of the bottom row is the highest bit. */
 static int read_level(const Game *game) {
     const uint8_t *hazards = record_hazards(game->layout, game->record);
     int level = 0;
@@ -45,7 +43,8 @@ static void maze_rand(const Game *game, int32_t offset, Rand *rand) {
                                 (uint64_t)(int64_t)(game->record->turn + offset)));
 }
 
-/* ---- the walls: a room is cut by walls with holes, then so is every part ---- */
+/* The state of the maze generator (recursive division): a room is divided by walls with holes, then
+ * each part is divided. */
 
 typedef struct {
     Rand rand;
@@ -68,7 +67,7 @@ static void build(Division *division, const Wall *wall) {
     }
 }
 
-/* A place for a wall across the room first .. last, or -1. */
+/* Returns a random position for a wall across the room first .. last, or -1 if there is none. */
 static int choose(Division *division, int first, int last, uint32_t refused) {
     int places[MAX_SIDE], count = 0;
     for (int place = first + 1; place < last - 1; place++) {
@@ -77,7 +76,8 @@ static int choose(Division *division, int first, int last, uint32_t refused) {
     return count ? places[rand_intn(&division->rand, count)] : -1;
 }
 
-/* Takes a random one of the wall's cells start .. stop - 1 out; the last cell takes its place. */
+/* Removes a random one of the wall's cells start .. stop - 1 and returns it; the last cell takes
+ * its place. */
 static Point make_hole(Division *division, Wall *wall, int start, int stop) {
     int index = start + rand_intn(&division->rand, stop - start);
     Point hole = wall->cells[index];
@@ -85,8 +85,8 @@ static Point make_hole(Division *division, Wall *wall, int start, int stop) {
     return hole;
 }
 
-/* Adds the walls of the room (x0, y0) .. (x1, y1). No wall may be in an open row or column: it
- * would close a hole. A wall belongs to the part left of it or below it. */
+/* Adds the walls of the room (x0, y0) .. (x1, y1). No wall may be in an open row or column, where
+ * it would close a hole. A wall belongs to the part left of it or below it. */
 static void divide(Division *division, int x0, int y0, int x1, int y1, uint32_t open_rows,
                    uint32_t open_columns) {
     if (x1 - x0 <= 2 && y1 - y0 <= 2) return;
@@ -123,10 +123,8 @@ static void divide(Division *division, int x0, int y0, int x1, int y1, uint32_t 
     }
 }
 
-/* ---- levels ---- */
-
-/* A level with more binary digits than the board is wide begins at the left border too, and its
- * last digits lie off the board. */
+/* Writes the level. If it has more binary digits than the board is wide, it starts at the left
+ * border and its last digits are off the board. */
 static void write_level(Game *game, int level) {
     int digits = game->record->width;
     while (level >> digits) digits++;
@@ -155,8 +153,7 @@ static void add_level_hazards(Game *game, int level, Square square) {
     }
 }
 
-/* The head at the lower left of the maze, all other segments stacked below it. A snake that has
- * just died is moved too. */
+/* Places the snake: head at the lower left of the maze, all other segments on the cell below it. */
 static void put_maze_snake(Game *game, int level, Square square) {
     Record *record = game->record;
     Snake *snake = &record->snakes[0];
@@ -166,9 +163,9 @@ static void put_maze_snake(Game *game, int level, Square square) {
     snake->health = MAX_HEALTH;
     record->facing[0] = UP;
     if (!snake->alive) {
-        game->cold->graves[0].length = level + START_LENGTH;
-        game->cold->graves[0].cells = 2;
-        memcpy(cold_dead(game->cold, 0), body, sizeof body);
+        game->side->dead_bodies[0].length = level + START_LENGTH;
+        game->side->dead_bodies[0].cells = 2;
+        memcpy(side_dead_bodies(game->side, 0), body, sizeof body);
         return;
     }
     snake->length = level + START_LENGTH;
@@ -179,19 +176,19 @@ static void put_maze_snake(Game *game, int level, Square square) {
     marks[cell_at(record, body[1].x, body[1].y)] = (uint16_t)(record->clock - 1);
 }
 
-/* One food in the maze, not too near, on no wall (walls[cell] != 0) and not on the snake; every
- * attempt has a generator of its own. */
+/* Adds one food in the maze, not near the head, not on a wall (walls[cell] != 0) and not on the
+ * snake. Every attempt has its own generator. */
 static void feed_maze(Game *game, Square square, const uint8_t *walls) {
     const Record *record = game->record;
     Point body[MAX_CELLS + 2];
-    int cells = game->cold->graves[0].cells;
+    int cells = game->side->dead_bodies[0].cells;
     if (record->snakes[0].alive) {
         cells = record->snakes[0].extent;
         body_points(game->layout, record, 0, body);
     } else {
-        memcpy(body, cold_dead(game->cold, 0), sizeof *body * (size_t)cells);
+        memcpy(body, side_dead_bodies(game->side, 0), sizeof *body * (size_t)cells);
     }
-    int near = smallest(FAR, square.size / 2);
+    int near = min_int(FAR, square.size / 2);
     for (int attempt = 1; attempt <= FOOD_ATTEMPTS; attempt++) {
         Rand rand;
         maze_rand(game, attempt, &rand);
@@ -213,7 +210,7 @@ static void build_level(Game *game, int level) {
     int cells = game->record->width * game->record->height;
     Square square = maze_square(game->record, level);
     const uint8_t *hazards = record_hazards(game->layout, game->record);
-    uint8_t walls[MAX_CELLS]; /* of the maze before and of the new one */
+    uint8_t walls[MAX_CELLS]; /* of the previous and the new maze */
     memcpy(walls, hazards, (size_t)cells);
     clear_hazards(game);
     add_level_hazards(game, level, square);
@@ -230,7 +227,8 @@ static int setup_maze(Game *game) {
     return 0;
 }
 
-/* The next level when the food is eaten; near the end the food flees from the snake. */
+/* Starts the next level when the food is eaten. On the last levels, food moves away from the
+ * snake. */
 static void update_maze(Game *game) {
     const Record *record = game->record;
     int level = read_level(game);
@@ -239,7 +237,7 @@ static void update_maze(Game *game) {
         return;
     }
     if (level - LEVELS_AFTER_FULL_SIZE <= largest_size(record) - FIRST_SIZE) return;
-    int food = cold_food(game->cold)[0];
+    int food = side_food(game->side)[0];
     int away = cells_apart(record->snakes[0].x, record->snakes[0].y, food % record->width,
                         food / record->width);
     if (away >= FAR) return;
@@ -252,6 +250,6 @@ static int check_maze(const Game *game) {
 }
 
 const Map MAZE_MAPS[] = {
-    {"solo_maze", OWN_FOOD, true, setup_maze, update_maze, check_maze},
+    {"solo_maze", MAP_FOOD, true, setup_maze, update_maze, check_maze},
     {0},
 };

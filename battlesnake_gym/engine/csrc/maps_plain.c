@@ -1,3 +1,4 @@
+/* Maps without hazards, or with fixed ones. */
 #include "maps.h"
 
 int setup_standard(Game *game) {
@@ -12,7 +13,7 @@ static int setup_empty(Game *game) {
     return place_snakes(game, &rand);
 }
 
-/* The rectangle that leaves number - 1 cells free to the border on all sides. */
+/* Adds the rectangle with number - 1 free cells to the border on all sides. */
 static int add_ring(Game *game, int number) {
     int width = game->record->width, height = game->record->height;
     if (number >= (width < height ? width : height) - 1) return -1;
@@ -49,10 +50,10 @@ static int setup_columns(Game *game) {
 }
 
 const Map PLAIN_MAPS[] = {
-    {"standard", FOOD, false, setup_standard},
-    {"empty", OWN_FOOD, false, setup_empty},
-    {"hz_inner_wall", FOOD, false, setup_inner_wall},
-    {"hz_rings", FOOD, false, setup_rings},
-    {"hz_columns", FOOD, false, setup_columns},
+    {"standard", STANDARD_FOOD, false, setup_standard},
+    {"empty", MAP_FOOD, false, setup_empty},
+    {"hz_inner_wall", STANDARD_FOOD, false, setup_inner_wall},
+    {"hz_rings", STANDARD_FOOD, false, setup_rings},
+    {"hz_columns", STANDARD_FOOD, false, setup_columns},
     {0},
 };

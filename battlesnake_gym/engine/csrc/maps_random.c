@@ -1,16 +1,18 @@
+/* Maps with random hazards. */
 #include "maps.h"
 
 static void update_royale(Game *game) {
     if (game->record->turn + 1 >= game->rules->shrink_every) royale_hazards(game);
 }
 
-/* How far rings around a cell go; a little more than needed, as in the reference. */
+/* Returns an upper bound of the ring radius around a cell, as in the official engine. */
 static int largest_radius(const Record *record, int x, int y) {
-    return largest(largest(x, y), largest(record->width - x, record->height - y));
+    return max_int(max_int(x, y), max_int(record->width - x, record->height - y));
 }
 
-/* Where a clockwise walk around (x, y) is after `step` steps: rings of radius 1, 2, ..., each from
- * right of its upper left corner to that corner. False beyond the last ring. */
+/* Moves (x, y) to the position after `step` steps of a clockwise spiral around it: rings of radius
+ * 1, 2, ..., each from right of its upper left corner to that corner. Returns false beyond the last
+ * ring. */
 static bool spiral_step(int step, int rings, int *x, int *y) {
     static const int STEP_X[] = {1, 0, -1, 0}, STEP_Y[] = {0, -1, 0, 1};
     int radius = 1;
@@ -19,7 +21,7 @@ static bool spiral_step(int step, int rings, int *x, int *y) {
     *x -= radius;
     *y += radius;
     for (int side = 0; side < 4; side++) {
-        int steps = smallest(step, 2 * radius);
+        int steps = min_int(step, 2 * radius);
         *x += STEP_X[side] * steps;
         *y += STEP_Y[side] * steps;
         step -= steps;
@@ -55,13 +57,14 @@ static void update_scatter(Game *game) {
     add_hazard(game, chosen / record->height, chosen % record->height, 1);
 }
 
-/* The reference crashes where no cell is left. */
+/* The official engine crashes if no cell is left. */
 static int check_scatter(const Game *game) {
     int turn = game->record->turn + 1, cells = game->record->width * game->record->height;
     return turn % SCATTER_EVERY == 0 && turn / SCATTER_EVERY > cells ? HALT_SCATTER_FULL : 0;
 }
 
-/* Whether hazards appear now: on turns 1, 1 + every, ... until there are as many as cells. */
+/* Returns whether hazards appear now: on turns 1, 1 + every, ... until there are as many as
+ * cells. */
 static bool is_due(const Game *game, int every) {
     const Record *record = game->record;
     return record->turn % every == 0 && count_hazards(game) != record->width * record->height;
@@ -71,8 +74,8 @@ typedef struct {
     int left, right, bottom, top;
 } Box;
 
-/* The box grows by one random side that is not yet at the border, and `added` becomes what it got
- * there; false where no side is left. */
+/* Grows the box by one random side that is not yet at the border; `added` becomes the new cells.
+ * Returns false if no side is left. */
 static bool grow(const Record *record, Rand *rand, Box *box, Box *added) {
     bool room[] = {box->left > 0, box->top < record->height - 1, box->right < record->width - 1,
                    box->bottom > 0};
@@ -108,11 +111,11 @@ static void update_grow_box(Game *game) {
     }
 }
 
-/* The cells of the board at Chebyshev distance `radius`, column by column. */
+/* Lists the cells of the board at Chebyshev distance `radius`, column by column. */
 static int square_ring(const Record *record, int x, int y, int radius, Point *cells) {
     int count = 0;
-    for (int i = largest(x - radius, 0); i <= smallest(x + radius, record->width - 1); i++) {
-        for (int j = largest(y - radius, 0); j <= smallest(y + radius, record->height - 1); j++) {
+    for (int i = max_int(x - radius, 0); i <= min_int(x + radius, record->width - 1); i++) {
+        for (int j = max_int(y - radius, 0); j <= min_int(y + radius, record->height - 1); j++) {
             if (i == x - radius || i == x + radius || j == y - radius || j == y + radius) {
                 cells[count++] = (Point){(int8_t)i, (int8_t)j};
             }
@@ -128,7 +131,8 @@ static void update_expand_box(Game *game) {
     Rand rand;
     game_rand(game, &rand);
     int x = rand_range(&rand, 2, record->width - 2);
-    int y = rand_range(&rand, 2, record->width - 2); /* the width here too, as in the reference */
+    /* The width here too, as in the official engine. */
+    int y = rand_range(&rand, 2, record->width - 2);
     int radius = record->turn / EVERY;
     if (!radius) {
         add_hazard(game, x, y, 1);
@@ -155,7 +159,7 @@ static void update_expand_scatter(Game *game) {
     for (int radius = 1; radius <= largest_radius(record, x, y); radius++) {
         Point cells[MAX_CELLS];
         int count = square_ring(record, x, y, radius, cells);
-        int chosen = rand_shuffled(&rand, count, smallest(index, count - 1));
+        int chosen = rand_shuffled(&rand, count, min_int(index, count - 1));
         if (index < count) {
             add_hazard(game, cells[chosen].x, cells[chosen].y, 1);
             return;
@@ -165,11 +169,11 @@ static void update_expand_scatter(Game *game) {
 }
 
 const Map RANDOM_MAPS[] = {
-    {"royale", FOOD, false, setup_standard, update_royale},
-    {"hz_spiral", FOOD, true, setup_standard, update_spiral},
-    {"hz_scatter", FOOD, true, setup_standard, update_scatter, check_scatter},
-    {"hz_grow_box", FOOD, true, setup_standard, update_grow_box},
-    {"hz_expand_box", FOOD, true, setup_standard, update_expand_box},
-    {"hz_expand_scatter", FOOD, true, setup_standard, update_expand_scatter},
+    {"royale", STANDARD_FOOD, false, setup_standard, update_royale},
+    {"hz_spiral", STANDARD_FOOD, true, setup_standard, update_spiral},
+    {"hz_scatter", STANDARD_FOOD, true, setup_standard, update_scatter, check_scatter},
+    {"hz_grow_box", STANDARD_FOOD, true, setup_standard, update_grow_box},
+    {"hz_expand_box", STANDARD_FOOD, true, setup_standard, update_expand_box},
+    {"hz_expand_scatter", STANDARD_FOOD, true, setup_standard, update_expand_scatter},
     {0},
 };

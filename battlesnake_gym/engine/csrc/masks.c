@@ -1,14 +1,14 @@
-/* The definition is in masks.py. Whether a cell is taken, or a part fails, is a coin toss to the
- * processor: so this is arithmetic rather than branches wherever it can be. */
+/* Action masks, as defined in battlesnake_gym/mdp/masks.py. Whether a cell is taken or a part fails
+ * is unpredictable for the processor, so the code avoids branches. */
 #include "masks.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* Whether the head of another snake, at least as long as `own`, is `least` to `most` moves away from
- * (x, y). */
-static bool has_rival(const Rules *rules, const Record *record, int own, int x, int y, int least,
-                      int most) {
+/* Returns whether the head of an opponent at least as long as `own` is `least` to `most` steps away
+ * from (x, y). */
+static bool has_opponent_head(const Rules *rules, const Record *record, int own, int x, int y,
+                              int least, int most) {
     bool found = false;
     for (int seat = 0; seat < record->num_snakes; seat++) {
         const Snake *other = &record->snakes[seat];
@@ -20,7 +20,7 @@ static bool has_rival(const Rules *rules, const Record *record, int own, int x, 
     return found;
 }
 
-/* All that is wrong with moving to a cell of the board, except for contested ones. */
+/* Returns the faults of moving to a cell of the board, except contested cells. */
 static int faults_on(const Layout *layout, const Rules *rules, const Record *record, int own,
                      int cell) {
     uint16_t mark = record_marks(layout, record)[cell];
@@ -29,13 +29,13 @@ static int faults_on(const Layout *layout, const Rules *rules, const Record *rec
     bool taken = age < owner->extent;
     bool neck = taken & (seat == own) & (age == 1);
     bool stays = taken & (owner->length - age > 1);
-    bool fatal = health_on(layout, rules, record, record->snakes[own].health, cell) <= 0;
+    bool fatal = health_after_turn(layout, rules, record, record->snakes[own].health, cell) <= 0;
     return neck * FAULT_NECK | stays * FAULT_BODY | fatal * FAULT_HEALTH;
 }
 
-/* All that is wrong with moving to (x, y); contested cells only where there is a rival near. */
-static int faults_at(const Layout *layout, const Rules *rules, const Record *record, int own,
-                     int x, int y, bool rival_near) {
+/* Returns the faults of moving to (x, y); checks for contested cells only if `opponent_near`. */
+static int faults_at(const Layout *layout, const Rules *rules, const Record *record, int own, int x,
+                     int y, bool opponent_near) {
     int width = record->width, height = record->height;
     if (rules->wrapped) {
         x = wrap(x, width);
@@ -43,11 +43,11 @@ static int faults_at(const Layout *layout, const Rules *rules, const Record *rec
     }
     bool within = ((unsigned)x < (unsigned)width) & ((unsigned)y < (unsigned)height);
     int faults = faults_on(layout, rules, record, own, within ? y * width + x : 0);
-    if (rival_near && has_rival(rules, record, own, x, y, 1, 1)) faults |= FAULT_HEAD;
+    if (opponent_near && has_opponent_head(rules, record, own, x, y, 1, 1)) faults |= FAULT_HEAD;
     return within ? faults : FAULT_WALL;
 }
 
-/* The allowed moves as bits. */
+/* Returns the allowed moves as bits. */
 static int allowed(const int faults[4], const uint8_t *parts, int num_parts) {
     int moves = 15;
     for (int part = 0; part < num_parts; part++) {
@@ -60,12 +60,12 @@ static int allowed(const int faults[4], const uint8_t *parts, int num_parts) {
 }
 
 int allowed_moves(const Layout *layout, const Rules *rules, const Record *record, int seat,
-                  const uint8_t *parts, int num_parts, bool rival_near) {
+                  const uint8_t *parts, int num_parts, bool opponent_near) {
     const Snake *snake = &record->snakes[seat];
     int faults[4];
     for (int move = 0; move < 4; move++)
         faults[move] = faults_at(layout, rules, record, seat, snake->x + DX[move],
-                                 snake->y + DY[move], rival_near);
+                                 snake->y + DY[move], opponent_near);
     return allowed(faults, parts, num_parts);
 }
 
@@ -77,9 +77,9 @@ void mask_game(const Layout *layout, const Rules *rules, const Record *record,
         memset(out, true, 4);
         if (seat >= record->num_snakes || !record->snakes[seat].alive || !wanted) continue;
         const Snake *snake = &record->snakes[seat];
-        bool rival_near = wanted & FAULT_HEAD &&
-                          has_rival(rules, record, seat, snake->x, snake->y, 0, 2);
-        int moves = allowed_moves(layout, rules, record, seat, parts, num_parts, rival_near);
+        bool opponent_near =
+            wanted & FAULT_HEAD && has_opponent_head(rules, record, seat, snake->x, snake->y, 0, 2);
+        int moves = allowed_moves(layout, rules, record, seat, parts, num_parts, opponent_near);
         for (int move = 0; move < 4; move++) out[move] = moves >> move & 1;
     }
 }

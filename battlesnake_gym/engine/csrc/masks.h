@@ -1,21 +1,20 @@
-/* Which moves a snake may choose: the kinds that battlesnake_gym/see/masks.py defines. */
+/* Action masks: the mask kinds that battlesnake_gym/mdp/masks.py defines. */
 #ifndef BATTLESNAKE_MASKS_H
 #define BATTLESNAKE_MASKS_H
 
 #include "engine.h"
 
-/* What can be wrong with a move, as bits; the numbers of masks.py. */
+/* Faults of a move, as bits; numbered as in masks.py. */
 enum { FAULT_WALL = 1, FAULT_NECK = 2, FAULT_BODY = 4, FAULT_HEALTH = 8, FAULT_HEAD = 16 };
 
-/* Writes out[seat][move] for all seats of one game. The kind is given as the bits of its parts,
- * applied in order; a part that would leave no move is passed over. Seats that are out may choose
- * every move. */
+/* Writes out[seat][move] for all seats of one game. A mask kind is a list of parts, applied in
+ * order; a part that would leave no move is skipped. Eliminated seats may choose every move. */
 void mask_game(const Layout *layout, const Rules *rules, const Record *record,
                const uint8_t *parts, int num_parts, bool *out);
 
-/* The moves, as bits, that the kind leaves to a living snake; contested cells are looked for only where
- * `rival_near`. */
+/* Returns the allowed moves of a living snake as bits. Contested cells are checked only if
+ * `opponent_near`. */
 int allowed_moves(const Layout *layout, const Rules *rules, const Record *record, int seat,
-                  const uint8_t *parts, int num_parts, bool rival_near);
+                  const uint8_t *parts, int num_parts, bool opponent_near);
 
 #endif

@@ -1,18 +1,19 @@
 /* The Python module battlesnake_gym.engine._engine. */
 #include "batch.h"
-#include "named.h"
+#include "builtin_snakes.h"
 #include "observe.h"
-#include "tables.h"
+#include "map_layouts.h"
 
-/* For tests: all give the same bytes. */
-static PyObject *module_observe_by(PyObject *module, PyObject *vectors) {
+/* For tests: all instruction sets produce the same bytes. */
+static PyObject *module_set_observation_isa(PyObject *module, PyObject *isa) {
     (void)module;
-    PyObject *ascii = PyUnicode_AsASCIIString(vectors);
+    PyObject *ascii = PyUnicode_AsASCIIString(isa);
     const char *name = ascii ? PyBytes_AsString(ascii) : NULL;
-    if (name && !observe_by(name)) {
+    if (name && !set_observation_isa(name)) {
         PyErr_Format(PyExc_ValueError,
-                     "vectors must be plain, best, or avx2 or avx512 where the processor has them, "
-                     "got '%s'", name);
+                     "isa must be plain, best, or avx2 or avx512 where the processor has them, "
+                     "got '%s'",
+                     name);
         Py_CLEAR(ascii);
     }
     if (!ascii) return NULL;
@@ -20,29 +21,31 @@ static PyObject *module_observe_by(PyObject *module, PyObject *vectors) {
     Py_RETURN_NONE;
 }
 
-static PyObject *module_observes_by(PyObject *module, PyObject *none) {
+static PyObject *module_get_observation_isa(PyObject *module, PyObject *none) {
     (void)module, (void)none;
-    return PyUnicode_FromString(observes_by());
+    return PyUnicode_FromString(get_observation_isa());
 }
 
 static PyMethodDef METHODS[] = {
-    {"observe_by", module_observe_by, METH_O, "Choose the code that makes observations."},
-    {"observes_by", module_observes_by, METH_NOARGS, "The code that makes observations."},
+    {"set_observation_isa", module_set_observation_isa, METH_O,
+     "Choose the instruction set that encodes observations."},
+    {"get_observation_isa", module_get_observation_isa, METH_NOARGS,
+     "Return the instruction set that encodes observations."},
     {NULL, NULL, 0, NULL},
 };
 
-#ifndef SOURCES /* setup.py hands it over: the hash of the files here */
-#define SOURCES ""
+#ifndef SOURCES_HASH /* set by setup.py to the hash of the sources */
+#define SOURCES_HASH ""
 #endif
 
 static int execute(PyObject *module) {
-    if (tables_init()) return -1;
-    named_init();
-    observe_by("best");
+    if (map_layouts_init()) return -1;
+    builtin_init();
+    set_observation_isa("best");
     PyObject *type = PyType_FromSpec(&batch_spec);
     if (!type) return -1;
     int result = PyModule_AddObjectRef(module, "Batch", type);
-    if (!result) result = PyModule_AddStringConstant(module, "SOURCES", SOURCES);
+    if (!result) result = PyModule_AddStringConstant(module, "SOURCES_HASH", SOURCES_HASH);
     Py_DECREF(type);
     return result;
 }
@@ -50,7 +53,7 @@ static int execute(PyObject *module) {
 static PyModuleDef_Slot SLOTS[] = {{Py_mod_exec, (void *)execute}, {0, NULL}};
 
 static struct PyModuleDef MODULE = {
-    PyModuleDef_HEAD_INIT, "_engine", "The game engine in C; engine.py is its face.", 0, METHODS,
+    PyModuleDef_HEAD_INIT, "_engine", "The game engine in C; use it through engine.py.", 0, METHODS,
     SLOTS, NULL, NULL, NULL,
 };
 

@@ -1,11 +1,11 @@
-/* The definition is in observations.py. Here planes are made by loops that the compiler turns
- * into vector code; and after a turn only those are written that it has changed, because writing
- * takes longer than anything else once the observations of all games outgrow the caches. */
+/* Observation planes, as defined in battlesnake_gym/mdp/observations.py. The planes are made by
+ * loops that compilers vectorize. After a turn only changed planes are written, because memory
+ * writes dominate the cost once the observations of all games exceed the caches. */
 #include "observe.h"
 
 #include <string.h>
 
-#include "reach.h"
+#include "territory.h"
 
 #if defined(__GNUC__)
 #define INLINE static inline __attribute__((always_inline))
@@ -23,28 +23,28 @@ enum {
     STARTER_TURN,
     STARTER_PLANES,
 };
-enum { OUTSIDE = 255, MAX_PLANES = PLANES + REACH_PLANES };
+enum { OUTSIDE = 255, MAX_PLANES = PLANES + NUM_TERRITORY_PLANES };
 
-/* What a game shares is made in whole blocks of cells: so the planes of its record are read up to
- * BLOCK - 1 entries too far (there is room: PLANE_SLACK). What a snake sees is written to the byte:
- * the last block of a plane overlaps the one before. */
+/* Shared data is computed in whole blocks of cells, so up to BLOCK - 1 entries behind the planes of
+ * a record are read (PLANE_SLACK). Observations are written exactly: the last block of a plane
+ * overlaps the previous one. */
 enum { BLOCK = 64 };
 _Static_assert((int)BLOCK <= (int)PLANE_SLACK, "a block may reach beyond a record");
 typedef uint8_t Block __attribute__((vector_size(BLOCK)));
-/* The same anywhere in memory. memcpy would move it in parts. */
+/* Unaligned Block; memcpy would compile to several smaller stores. */
 typedef uint8_t LooseBlock __attribute__((vector_size(BLOCK), aligned(1), may_alias));
 
-/* The number of cells in whole blocks. */
+/* Returns a number of cells, rounded up to whole blocks. */
 INLINE int span_of(int cells) { return (cells + BLOCK - 1) & -BLOCK; }
 
-static Vectors reach_by = WITHOUT_VECTORS; /* as the code chosen at the end of this file */
+static Isa territory_isa = ISA_PLAIN; /* kept equal to the instruction set selected below */
 
-static void reach_planes(const Layout *layout, const Record *record, size_t stride, int size,
-                         uint8_t *out) {
+static void territory_planes(const Layout *layout, const Record *record, size_t stride, int size,
+                             uint8_t *out) {
     int cells = record->width * record->height;
-    (cells <= 128   ? reach_planes_small
-     : cells <= 384 ? reach_planes_medium
-                    : reach_planes_large)(reach_by, layout, record, stride, size, out);
+    (cells <= 128   ? territory_planes_small
+     : cells <= 384 ? territory_planes_medium
+                    : territory_planes_large)(territory_isa, layout, record, stride, size, out);
 }
 
 /* One plane of a game, as large as its board. */
@@ -52,21 +52,22 @@ typedef struct {
     _Alignas(BLOCK) uint8_t cells[MAX_CELLS + BLOCK];
 } Plane;
 
-/* What the observations of a game's snakes are made from. */
+/* Data shared by the observations of all snakes of a game. */
 typedef struct {
-    int cells, span; /* of the board; span: in whole blocks */
+    int cells, span; /* cells of the board; rounded up to whole blocks */
     Plane food, hazards, all_bodies;
-    Plane bodies[MAX_SNAKES]; /* of the living */
-    uint8_t reach[MAX_SNAKES * REACH_PLANES * (MAX_CELLS + BLOCK)]; /* planes of `span` */
+    Plane bodies[MAX_SNAKES]; /* of living snakes */
+    /* Planes of `span` bytes. */
+    uint8_t territory[MAX_SNAKES * NUM_TERRITORY_PLANES * (MAX_CELLS + BLOCK)];
 } Scene;
 
-/* Where the board's cell (x, y) goes in a plane: base + y * step_y + x * step_x. */
+/* The position of the board's cell (x, y) in a plane: base + y * step_y + x * step_x. */
 typedef struct {
     int base, step_x, step_y;
 } Placement;
 
 int observation_planes(int values) {
-    if (values == VALUES_REACH) return PLANES + REACH_PLANES;
+    if (values == VALUES_TERRITORY) return PLANES + NUM_TERRITORY_PLANES;
     return values == VALUES_PLANES ? PLANES : STARTER_PLANES;
 }
 
@@ -77,29 +78,26 @@ bool observation_fits(const Observation *observation, const Layout *layout) {
     int rows = observation->rows, columns = observation->columns;
     if (observation->view == VIEW_BOARD) return rows >= height && columns >= width;
     if (observation->view == VIEW_HEAD) return rows >= 2 * height - 1 && columns >= 2 * width - 1;
-    return rows == columns && rows % 2 == 1 && rows >= 2 * largest(width, height) - 1;
+    return rows == columns && rows % 2 == 1 && rows >= 2 * max_int(width, height) - 1;
 }
 
-/* -- what a turn changed ---------------------------------------------------------------------- */
-
-/* The planes that a turn may leave as they are. All others are new with every turn. */
+/* The planes that may be unchanged after a turn. All others are rewritten every turn. */
 enum { NEW_FOOD = 1, NEW_HAZARDS = 2, NEW_BOARD = 4, ALL_NEW = 7 };
 
+/* Returns the NEW_... planes that changed since `before`. */
 INLINE int news_of(const Record *before, const Record *record) {
     if (!before) return ALL_NEW;
     return NEW_FOOD * (before->food_changes != record->food_changes) |
            NEW_HAZARDS * (before->hazard_changes != record->hazard_changes);
 }
 
-/* -- what all snakes of a game share ---------------------------------------------------------- */
-
-/* How a body is shown. Its cells are counted 1, 2, ... up to `most`, from the tail for `planes`, else
- * from the head, and show base + slope * count. */
+/* The encoding of a body. Its cells are counted 1, 2, ..., at most `most`, from the tail for
+ * `planes` and from the head otherwise, and get the value base + slope * count. */
 typedef struct {
-    uint16_t mark; /* of the cell that is 1 */
+    uint16_t mark; /* mark of the cell that counts 1 */
     uint16_t extent, most;
     uint8_t base;
-    uint8_t leaving; /* the count that shows LEAVING instead; 0: none does */
+    uint8_t leaving; /* count encoded as FREE_NEXT_TURN_VALUE; 0: none */
 } Count;
 
 INLINE int slope_of(int values) {
@@ -111,17 +109,17 @@ INLINE Count count_of(int values, const Record *record, int seat) {
     uint16_t extent = snake->extent, head = (uint16_t)((seat << CLOCK_BITS) + record->clock);
     if (is_starter(values))
         return (Count){head, extent, values == VALUES_NUM ? 50 : 1, 0, 0};
-    int stacked = smallest(snake->length - extent, FAR - 1);
-    return (Count){(uint16_t)(head - extent + 1), extent, (uint16_t)(FAR - stacked),
-                   (uint8_t)(BLOCKED + 4 * stacked), stacked == 0};
+    int stacked = min_int(snake->length - extent, MAX_BLOCKED_TURNS - 1);
+    return (Count){(uint16_t)(head - extent + 1), extent, (uint16_t)(MAX_BLOCKED_TURNS - stacked),
+                   (uint8_t)(BLOCKED_VALUE + 4 * stacked), stacked == 0};
 }
 
-/* Counts the cells of one body within a block; 0 elsewhere. */
+/* Writes the counts of one body's cells in a block; 0 elsewhere. */
 INLINE void count_block(int values, const uint16_t *restrict marks, Count body,
                         uint8_t *restrict counts) {
     uint16_t last = (uint16_t)(body.most - 1);
     for (int cell = 0; cell < BLOCK; cell++) {
-        /* Marks of other snakes differ in the high bits, so the distance is large. */
+        /* Marks of other snakes differ in the high bits, which makes the distance large. */
         uint16_t distance = (uint16_t)(is_starter(values) ? body.mark - marks[cell]
                                                           : marks[cell] - body.mark);
         uint16_t near = distance < last ? distance : last;
@@ -130,7 +128,7 @@ INLINE void count_block(int values, const uint16_t *restrict marks, Count body,
     }
 }
 
-/* The plane of one body, and its cells in the plane of all: no two bodies share a cell. */
+/* Writes the plane of one body, and its cells in the plane of all bodies; bodies do not overlap. */
 INLINE void make_body(int values, const uint16_t *restrict marks, int span, Count body,
                       uint8_t *restrict own, uint8_t *restrict all) {
     for (int start = 0; start < span; start += BLOCK, own += BLOCK, all += BLOCK) {
@@ -139,7 +137,7 @@ INLINE void make_body(int values, const uint16_t *restrict marks, int span, Coun
         for (int cell = 0; cell < BLOCK; cell++) {
             uint8_t count = counts[cell];
             uint8_t value = (uint8_t)(body.base + slope_of(values) * count);
-            if (!is_starter(values)) value = count == body.leaving ? LEAVING : value;
+            if (!is_starter(values)) value = count == body.leaving ? FREE_NEXT_TURN_VALUE : value;
             value = count ? value : 0;
             own[cell] = value;
             all[cell] |= value;
@@ -147,6 +145,7 @@ INLINE void make_body(int values, const uint16_t *restrict marks, int span, Coun
     }
 }
 
+/* Writes min(layers, most) * step for every cell. */
 INLINE void make_layers(const uint8_t *restrict layers, int span, uint8_t most, uint8_t step,
                         uint8_t *restrict out) {
     for (int cell = 0; cell < span; cell++) {
@@ -155,6 +154,7 @@ INLINE void make_layers(const uint8_t *restrict layers, int span, uint8_t most, 
     }
 }
 
+/* Writes the planes of all living bodies. */
 INLINE void make_bodies(int values, const Layout *layout, const Record *record, Scene *scene) {
     uint8_t *all = scene->all_bodies.cells;
     memset(all, 0, (size_t)scene->span);
@@ -164,11 +164,12 @@ INLINE void make_bodies(int values, const Layout *layout, const Record *record, 
         make_body(values, record_marks(layout, record), scene->span,
                   count_of(values, record, seat), own, all);
         int head = cell_at(record, record->snakes[seat].x, record->snakes[seat].y);
-        if (!is_starter(values)) own[head] = all[head] = A_HEAD;
+        if (!is_starter(values)) own[head] = all[head] = HEAD_VALUE;
         if (values == VALUES_51S) own[head] = all[head] = 250;
     }
 }
 
+/* Computes the shared data that changed. */
 INLINE void make_scene(int values, const Layout *layout, const Record *record, int news,
                        Scene *scene) {
     scene->cells = record->width * record->height;
@@ -176,25 +177,24 @@ INLINE void make_scene(int values, const Layout *layout, const Record *record, i
     bool starter = is_starter(values);
     make_bodies(values, layout, record, scene);
     if (news & NEW_FOOD)
-        make_layers(record_food(layout, record), scene->span, 1, starter ? 250 : A_FOOD,
+        make_layers(record_food(layout, record), scene->span, 1, starter ? 250 : FOOD_VALUE,
                     scene->food.cells);
     if (news & NEW_HAZARDS)
         make_layers(record_hazards(layout, record), scene->span, MAX_LAYERS,
-                    starter ? 50 : A_LAYER, scene->hazards.cells);
+                    starter ? 50 : HAZARD_LAYER_VALUE, scene->hazards.cells);
 }
 
-/* -- one snake -------------------------------------------------------------------------------- */
-
-/* `size` bytes, at least BLOCK of them; so in the next two. */
+/* Fills `size` bytes, at least BLOCK. */
 INLINE void fill_plane(uint8_t value, int size, uint8_t *to) {
     Block block = (Block){0} + value;
     for (int start = 0; start < size - BLOCK; start += BLOCK) *(LooseBlock *)(to + start) = block;
     *(LooseBlock *)(to + size - BLOCK) = block;
 }
 
-/* Not a function: 32 bytes as a return value need another convention for calls. */
+/* A macro, because returning 32 bytes by value requires another calling convention. */
 #define BLOCK_AT(cells) (*(const LooseBlock *)(cells))
 
+/* Copies a plane of `size` bytes, at least BLOCK. */
 INLINE void copy_plane(const Plane *plane, int size, uint8_t *to) {
     const uint8_t *from = plane->cells;
     int last = size - BLOCK;
@@ -203,7 +203,7 @@ INLINE void copy_plane(const Plane *plane, int size, uint8_t *to) {
     *(LooseBlock *)(to + last) = BLOCK_AT(from + last);
 }
 
-/* The bodies of all but the seat's own: no two bodies share a cell. */
+/* Writes the bodies of all other snakes: the exclusive or, because bodies do not overlap. */
 INLINE void others_plane(const Plane *all, const Plane *own, int size, uint8_t *to) {
     int last = size - BLOCK;
     for (int start = 0; start < last; start += BLOCK)
@@ -211,8 +211,8 @@ INLINE void others_plane(const Plane *all, const Plane *own, int size, uint8_t *
     *(LooseBlock *)(to + last) = BLOCK_AT(all->cells + last) ^ BLOCK_AT(own->cells + last);
 }
 
-/* The planes that are new with every turn. They lie side by side and are written in order: most of
- * what this costs is memory that must be read first because only a part of it is written. */
+/* Writes the planes that change every turn. They are adjacent and written in order, because most of
+ * the cost is reading cache lines that are only partly overwritten. */
 INLINE void paint_snakes(const Record *record, const Scene *scene, int own, int size,
                          uint8_t *planes) {
     uint8_t *longer_heads = planes + LONGER_HEADS_PLANE * size;
@@ -224,12 +224,13 @@ INLINE void paint_snakes(const Record *record, const Scene *scene, int own, int 
         const Snake *other = &record->snakes[__builtin_ctz(rest)];
         int lead = other->length - record->snakes[own].length;
         uint8_t *heads = lead < 0 ? shorter_heads : longer_heads;
-        int shown = AS_LONG + ((lead < 0 ? -lead : lead) << A_SEGMENT_BITS);
-        heads[cell_at(record, other->x, other->y)] = (uint8_t)smallest(255, shown);
+        int shown = EQUAL_LENGTH_VALUE + ((lead < 0 ? -lead : lead) << SEGMENT_SHIFT);
+        heads[cell_at(record, other->x, other->y)] = (uint8_t)min_int(255, shown);
     }
 }
 
-/* Planes of `size` bytes each. Those that are not new hold what they are to hold. */
+/* Writes the changed planes of one snake, `size` bytes each; unchanged planes must already be
+ * there. */
 INLINE void paint_planes(const Record *before, const Record *record, const Scene *scene, int news,
                          int own, int size, uint8_t *planes) {
     const Snake *snake = &record->snakes[own], *was = before ? &before->snakes[own] : snake;
@@ -243,7 +244,7 @@ INLINE void paint_planes(const Record *before, const Record *record, const Scene
     if (news & NEW_HAZARDS) copy_plane(&scene->hazards, size, planes + HAZARDS_PLANE * size);
     if (new_board || turn != turn_value(before->turn))
         fill_plane(turn, size, planes + TURN_PLANE * size);
-    fill_plane(health, size, either(new_health, planes + HEALTH_PLANE * size, nowhere));
+    fill_plane(health, size, select_branchless(new_health, planes + HEALTH_PLANE * size, nowhere));
     if (new_board || length != length_value(was->length))
         fill_plane(length, size, planes + LENGTH_PLANE * size);
     paint_snakes(record, scene, own, size, planes);
@@ -253,9 +254,9 @@ INLINE void paint_starter_planes(const Record *record, const Scene *scene, int n
                                  int size, uint8_t *planes) {
     const Snake *snake = &record->snakes[own];
     const Plane *body = &scene->bodies[own];
-    uint8_t health = (uint8_t)(smallest(MAX_HEALTH, largest(0, snake->health)) * 255 / MAX_HEALTH);
-    uint8_t length = (uint8_t)(5 * smallest(50, snake->length));
-    uint8_t turn = (uint8_t)smallest(255, record->turn / 4);
+    uint8_t health = (uint8_t)(min_int(MAX_HEALTH, max_int(0, snake->health)) * 255 / MAX_HEALTH);
+    uint8_t length = (uint8_t)(5 * min_int(50, snake->length));
+    uint8_t turn = (uint8_t)min_int(255, record->turn / 4);
     if (news & NEW_FOOD) copy_plane(&scene->food, size, planes + STARTER_FOOD * size);
     copy_plane(body, size, planes + STARTER_OWN * size);
     others_plane(&scene->all_bodies, body, size, planes + STARTER_OTHERS * size);
@@ -265,7 +266,7 @@ INLINE void paint_starter_planes(const Record *record, const Scene *scene, int n
     fill_plane(turn, size, planes + STARTER_TURN * size);
 }
 
-/* -- the view --------------------------------------------------------------------------------- */
+/* Returns the placement of the board in the planes of a snake. */
 
 static Placement placement_of(const Observation *observation, const Record *record, int seat) {
     int rows = observation->rows, columns = observation->columns;
@@ -273,7 +274,7 @@ static Placement placement_of(const Observation *observation, const Record *reco
         int below = (rows - record->height) / 2, left = (columns - record->width) / 2;
         return (Placement){below * columns + left, 1, columns};
     }
-    /* Turning the board makes "right" and "up" other directions in the planes. */
+    /* Turning the board changes the directions of "right" and "up". */
     const int steps[4][2] = {{1, columns}, {-1, -columns}, {-columns, 1}, {columns, -1}};
     int facing = observation->view == VIEW_FACING ? record->facing[seat] : UP;
     const Snake *snake = &record->snakes[seat];
@@ -283,13 +284,13 @@ static Placement placement_of(const Observation *observation, const Record *reco
     return placement;
 }
 
-/* Whether a plane is the same all over, outside the board too. */
+/* Returns whether a plane has one value everywhere, outside the board too. */
 INLINE bool is_constant(int values, int plane) {
     if (!is_starter(values)) return plane >= TURN_PLANE && plane <= LENGTH_PLANE;
     return plane >= STARTER_HEALTH;
 }
 
-/* Copies of a size that the compiler knows, the second overlapping the first, cost a tenth. */
+/* Copies a row with fixed-size copies, the second overlapping the first: ten times as fast. */
 INLINE void copy_row(uint8_t *to, const uint8_t *from, int width) {
     if (width >= 16) {
         memcpy(to, from, 16);
@@ -322,20 +323,21 @@ INLINE void paint(int values, const Record *before, const Record *record, const 
         paint_planes(before, record, scene, news, seat, size, planes);
 }
 
-/* Whether the planes of a game are those of its board, unchanged. */
+/* Returns whether the planes show exactly the board. */
 INLINE bool is_whole(const Observation *observation, const Record *record) {
     return observation->view == VIEW_BOARD && observation->rows == record->height &&
            observation->columns == record->width && record->width * record->height >= BLOCK;
 }
 
-/* Paints the board beside, and sets it into the planes. */
+/* Paints the planes of the board into a buffer, then copies them into the view. */
 INLINE void paint_view(int values, const Observation *observation, const Record *record,
                        const Scene *scene, int seat, uint8_t *out) {
     uint8_t board[MAX_PLANES * (MAX_CELLS + BLOCK)];
     paint(values, NULL, record, scene, ALL_NEW, seat, scene->span, board);
-    if (values == VALUES_REACH) {
-        int reach = REACH_PLANES * scene->span;
-        memcpy(board + PLANES * scene->span, scene->reach + seat * reach, (size_t)reach);
+    if (values == VALUES_TERRITORY) {
+        int territory_bytes = NUM_TERRITORY_PLANES * scene->span;
+        memcpy(board + PLANES * scene->span, scene->territory + seat * territory_bytes,
+               (size_t)territory_bytes);
     }
     Placement placement = placement_of(observation, record, seat);
     int size = observation->rows * observation->columns;
@@ -349,7 +351,8 @@ INLINE void paint_view(int values, const Observation *observation, const Record 
     }
 }
 
-/* Zeros for the seats that died in this turn; without a turn before, for all dead seats. */
+/* Writes zeros for the seats eliminated on this turn, or for all eliminated seats without
+ * `before`. */
 INLINE void clear_the_dead(const Layout *layout, const Record *before, const Record *record,
                            size_t size, uint8_t *out) {
     unsigned shown = before ? before->alive_mask : (1u << layout->max_snakes) - 1;
@@ -366,9 +369,9 @@ INLINE void observe_values(int values, const Observation *observation, const Lay
     Scene scene;
     make_scene(values, layout, record, news, &scene);
     clear_the_dead(layout, before, record, size, out);
-    if (values == VALUES_REACH && !whole)
-        reach_planes(layout, record, (size_t)(REACH_PLANES * scene.span), scene.span,
-                     scene.reach);
+    if (values == VALUES_TERRITORY && !whole)
+        territory_planes(layout, record, (size_t)(NUM_TERRITORY_PLANES * scene.span), scene.span,
+                         scene.territory);
     for (unsigned rest = record->alive_mask; rest; rest &= rest - 1) {
         int seat = __builtin_ctz(rest);
         uint8_t *seen = out + size * (size_t)seat;
@@ -381,21 +384,19 @@ INLINE void observe_values(int values, const Observation *observation, const Lay
         else
             paint_view(values, observation, record, &scene, seat, seen);
     }
-    if (values == VALUES_REACH && whole)
-        reach_planes(layout, record, size, scene.cells, out + PLANES * scene.cells);
+    if (values == VALUES_TERRITORY && whole)
+        territory_planes(layout, record, size, scene.cells, out + PLANES * scene.cells);
 }
 
-/* -- memory ----------------------------------------------------------------------------------- */
-
-/* Its first lines and its last: what lies between them on large boards follows by itself. */
-INLINE void fetch_plane(const uint8_t *plane, int size) {
+/* Prefetches the first lines of a plane and its last; the processor prefetches those between. */
+INLINE void prefetch_plane(const uint8_t *plane, int size) {
     enum { LINE = 64 };
     __builtin_prefetch(plane, 1);
     __builtin_prefetch(plane + LINE, 1);
     __builtin_prefetch(plane + size - 1, 1);
 }
 
-void fetch_planes(const Observation *observation, const Record *record, uint8_t *out) {
+void prefetch_planes(const Observation *observation, const Record *record, uint8_t *out) {
     if (observation->values != VALUES_PLANES || observation->view != VIEW_BOARD) return;
     int size = observation->rows * observation->columns;
     size_t stride = (size_t)(PLANES * size * observation->frames);
@@ -404,21 +405,20 @@ void fetch_planes(const Observation *observation, const Record *record, uint8_t 
         int seat = __builtin_ctz(rest);
         uint8_t *planes = out + stride * (size_t)seat;
         bool new_health = health_will_change(record->snakes[seat].health);
-        if (new_turn) fetch_plane(planes + TURN_PLANE * size, size);
-        fetch_plane(either(new_health, planes + HEALTH_PLANE * size, planes + OWN_BODY_PLANE * size),
-                    size);
+        if (new_turn) prefetch_plane(planes + TURN_PLANE * size, size);
+        prefetch_plane(select_branchless(new_health, planes + HEALTH_PLANE * size,
+                                         planes + OWN_BODY_PLANE * size),
+                       size);
     }
 }
 
-/* -- the code that the processor has ---------------------------------------------------------- */
-
-/* Code of its own for each kind of values. */
+/* Specialized code for each kind of planes. */
 INLINE void observe(const Observation *observation, const Layout *layout, const Record *before,
                     const Record *record, uint8_t *out) {
     if (observation->values == VALUES_PLANES)
         observe_values(VALUES_PLANES, observation, layout, before, record, out);
-    else if (observation->values == VALUES_REACH)
-        observe_values(VALUES_REACH, observation, layout, before, record, out);
+    else if (observation->values == VALUES_TERRITORY)
+        observe_values(VALUES_TERRITORY, observation, layout, before, record, out);
     else if (observation->values == VALUES_51S)
         observe_values(VALUES_51S, observation, layout, before, record, out);
     else
@@ -428,8 +428,8 @@ INLINE void observe(const Observation *observation, const Layout *layout, const 
 typedef void Observe(const Observation *observation, const Layout *layout, const Record *before,
                      const Record *record, uint8_t *out);
 
-/* x86-64 promises vectors of 16 bytes; nearly every such processor has 32, many have 64, and the
- * loops above make good use of them. So they are compiled for each, and the processor is asked. */
+/* X86-64 guarantees vectors of 16 bytes; nearly all processors have 32 and many have 64. The loops
+ * above are compiled for each, and the processor's best is selected at import. */
 static void observe_plain(const Observation *observation, const Layout *layout,
                           const Record *before, const Record *record, uint8_t *out) {
     observe(observation, layout, before, record, out);
@@ -453,34 +453,34 @@ WIDE static void observe_avx512(const Observation *observation, const Layout *la
 }
 #endif
 
-static Observe *chosen = observe_plain;
+static Observe *selected = observe_plain;
 
-bool observe_by(const char *vectors) {
-    bool best = !strcmp(vectors, "best");
-    Observe *found = best || !strcmp(vectors, "plain") ? observe_plain : NULL;
+bool set_observation_isa(const char *isa) {
+    bool best = !strcmp(isa, "best");
+    Observe *found = best || !strcmp(isa, "plain") ? observe_plain : NULL;
 #ifdef X86_VECTORS
-    if (processor_has(HAS_AVX2) && (best || !strcmp(vectors, "avx2"))) found = observe_avx2;
-    if (processor_has(HAS_AVX512) && (best || !strcmp(vectors, "avx512"))) found = observe_avx512;
+    if (cpu_has(HAS_AVX2) && (best || !strcmp(isa, "avx2"))) found = observe_avx2;
+    if (cpu_has(HAS_AVX512) && (best || !strcmp(isa, "avx512"))) found = observe_avx512;
 #endif
-    if (found) chosen = found;
+    if (found) selected = found;
 #ifdef X86_VECTORS
-    reach_by = chosen == observe_avx512 ? WITH_AVX512
-              : chosen == observe_avx2 ? WITH_AVX2
-                                       : WITHOUT_VECTORS;
+    territory_isa = selected == observe_avx512 ? ISA_AVX512
+                    : selected == observe_avx2 ? ISA_AVX2
+                                               : ISA_PLAIN;
 #endif
     return found;
 }
 
-const char *observes_by(void) {
+const char *get_observation_isa(void) {
 #ifdef X86_VECTORS
-    if (chosen == observe_avx512) return "avx512";
-    if (chosen == observe_avx2) return "avx2";
+    if (selected == observe_avx512) return "avx512";
+    if (selected == observe_avx2) return "avx2";
 #endif
     return "plain";
 }
 
 void observe_game(const Observation *observation, const Layout *layout, const Record *before,
                   const Record *record, uint8_t *out) {
-    if (before && before->turn == record->turn) return; /* nothing was played */
-    chosen(observation, layout, before, record, out);
+    if (before && before->turn == record->turn) return; /* no turn was played */
+    selected(observation, layout, before, record, out);
 }

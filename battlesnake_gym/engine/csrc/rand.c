@@ -1,14 +1,15 @@
+/* Go's math/rand: an additive lagged Fibonacci generator (607, 273), computed on demand. */
 #include "rand.h"
-#include "processor.h"
+#include "cpu_features.h"
 
 #include <stddef.h>
 #include <string.h>
 
 enum { WORDS = 607, TAP_LAG = 273, MODULUS = 2147483647, MULTIPLIER = 48271 };
 
-/* The seeded state has 607 words, each made of three values of a linear congruential generator and
+/* The initial state has 607 words, each made of three values of a linear congruential generator and
  * a constant. They are used from the last to the first, so the tables are in that order: word j
- * here is word 606 - j of the reference. FACTORS[t][j] times the seed gives value t of word j. */
+ * here is word 606 - j of Go. FACTORS[t][j] times the seed gives value t of word j. */
 static uint32_t FACTORS[3][WORDS];
 static uint64_t CONSTANTS[WORDS];
 
@@ -35,9 +36,10 @@ void rand_seeded(Rand *rand, int64_t seed) {
     rand->used = rand->filled = 0;
 }
 
-/* seed * factor modulo 2^31 - 1. The product is not a multiple of it, so two folds suffice. */
+/* Returns seed * factor modulo 2^31 - 1. The product is not a multiple of it, so two folds
+ * suffice. */
 static inline uint64_t lcg_value(uint64_t seed, uint64_t factor) {
-    uint64_t product = seed * factor; /* both of 31 bits */
+    uint64_t product = seed * factor; /* both have 31 bits */
     product = (product & MODULUS) + (product >> 31);
     return (product & MODULUS) + (product >> 31);
 }
@@ -47,15 +49,14 @@ static inline uint64_t seeded_word(uint64_t seed, size_t j) {
            lcg_value(seed, FACTORS[2][j]) ^ CONSTANTS[j];
 }
 
-/* `count` outputs from number j + 1 on, all at most 273: the sum of two seeded words each. Written
- * so that the compiled loop works on several at once. */
+/* Writes `count` outputs from number j + 1 on, all at most 273: each the sum of two state words.
+ * Written so that compilers vectorize the loop. */
 static inline void sum_words(uint64_t seed, size_t j, size_t count, uint64_t *restrict outputs) {
     for (size_t i = 0; i < count; i++)
         outputs[i] = seeded_word(seed, j + i) + seeded_word(seed, j + i + TAP_LAG);
 }
 
-/* The shuffle for a food needs about a hundred of them: twice as fast with registers twice as wide,
- * where the processor has them. */
+/* Shuffling for one food needs about a hundred outputs; AVX2 computes them twice as fast. */
 #ifdef X86_VECTORS
 __attribute__((target("avx2"))) static void sum_words_avx2(uint64_t seed, size_t j, size_t count,
                                                            uint64_t *restrict outputs) {
@@ -66,7 +67,7 @@ __attribute__((target("avx2"))) static void sum_words_avx2(uint64_t seed, size_t
 static void early_outputs(uint32_t seed, uint32_t first, uint32_t last, uint64_t *ring) {
     size_t j = first - 1, count = last - first + 1;
 #ifdef X86_VECTORS
-    if (count >= 8 && processor_has(HAS_AVX2)) {
+    if (count >= 8 && cpu_has(HAS_AVX2)) {
         sum_words_avx2(seed, j, count, ring + first);
         return;
     }
@@ -91,13 +92,13 @@ static void fill(Rand *rand, uint32_t last) {
     rand->filled = last;
 }
 
-/* Makes sure that the next `count` outputs are there; count is at most 400, so none is lost. */
+/* Computes the next `count` outputs; at most 400, so that none is overwritten. */
 static inline void prepare(Rand *rand, uint32_t count) {
     if (rand->used + count > rand->filled) fill(rand, rand->used + count);
 }
 
 uint64_t rand_seeded_next(Rand *rand) {
-    if (!rand->filled) { /* most turns need only one */
+    if (!rand->filled) { /* most turns need only one output */
         rand->ring[1] = seeded_word(rand->seed, 0) + seeded_word(rand->seed, TAP_LAG);
         rand->filled = 1;
     }
@@ -106,7 +107,7 @@ uint64_t rand_seeded_next(Rand *rand) {
 }
 
 int32_t rand_intn(Rand *rand, int32_t n) {
-    if (n < 1) return 0; /* only on boards that the map refuses */
+    if (n < 1) return 0; /* only on boards that the map rejects */
     if ((n & (n - 1)) == 0) return (int32_t)(rand_next(rand) >> 32) & (n - 1);
     int32_t largest = (int32_t)(INT32_MAX - (1u << 31) % (uint32_t)n);
     int32_t value;
@@ -125,7 +126,7 @@ void rand_shuffle(Rand *rand, int16_t *items, int n) {
     }
 }
 
-/* The plain way to the answer of rand_shuffled, for draws that had to be repeated. */
+/* Computes rand_shuffled with the whole list, for draws that had to be repeated. */
 static int shuffled_slowly(Rand *rand, int n, int position) {
     int16_t items[1024];
     for (int i = 0; i < n; i++) items[i] = (int16_t)i;
@@ -133,8 +134,8 @@ static int shuffled_slowly(Rand *rand, int n, int position) {
     return items[position];
 }
 
-/* One position is followed back from the last swap to the first, without the list. The draws are
- * those of rand_bounded; one that it would repeat (once in millions) is left to the plain way. */
+/* Follows one position back from the last swap to the first, without the list. The draws are those
+ * of rand_bounded; if one had to be repeated (one in millions), uses the whole list instead. */
 int rand_shuffled(Rand *rand, int n, int position) {
     if (rand->fast || n > 400) return shuffled_slowly(rand, n, position);
     if (n < 2) return position;

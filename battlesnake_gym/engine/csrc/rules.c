@@ -1,10 +1,10 @@
-/* The stages of a turn. */
+/* The stages of a turn, in the order of the official rules. */
 #include <string.h>
 
 #include "game.h"
 
 bool is_over(const Rules *rules, const Record *record) {
-    return record->living < (rules->alone ? 1 : 2);
+    return record->living < (rules->solo ? 1 : 2);
 }
 
 static size_t round_up(size_t size) { return (size + 63) & ~(size_t)63; }
@@ -15,28 +15,30 @@ Layout make_layout(int max_width, int max_height, int max_snakes) {
     layout.marks = sizeof(Record) + sizeof(Snake) * (size_t)max_snakes;
     layout.food = layout.marks + sizeof(uint16_t) * cells;
     layout.hazards = layout.food + cells;
-    /* On small boards the marks' slack, of two bytes each, reaches further than that of hazards. */
+    /* On small boards, the marks' slack of two bytes per entry reaches further than that of the
+     * hazards. */
     size_t end_of_marks = layout.marks + sizeof(uint16_t) * (cells + PLANE_SLACK);
     size_t end_of_hazards = layout.hazards + cells + PLANE_SLACK;
     layout.record_size =
         round_up(end_of_marks > end_of_hazards ? end_of_marks : end_of_hazards) + REDZONE;
-    Cold cold;
-    cold_init(&layout, &cold);
-    layout.cold_size =
-        round_up(cold.graves_at + sizeof(Point) * cold.grave_points * (size_t)max_snakes) + REDZONE;
+    SideData side;
+    side_data_init(&layout, &side);
+    size_t dead_points = sizeof(Point) * side.max_dead_points * (size_t)max_snakes;
+    layout.side_data_size = round_up(side.dead_points_offset + dead_points) + REDZONE;
     return layout;
 }
 
-void cold_init(const Layout *layout, Cold *cold) {
+void side_data_init(const Layout *layout, SideData *side) {
     uint32_t cells = (uint32_t)layout->max_cells;
-    cold->runs_at = sizeof(Cold) + ((sizeof(int16_t) * 2 * cells + 3) & ~3u);
-    cold->max_runs = 2 * cells + 800; /* layers of sinkholes and pits take several runs a cell */
-    cold->graves_at = cold->runs_at + (uint32_t)sizeof(HazardRun) * cold->max_runs;
-    cold->grave_points = cells + 2;
+    side->runs_offset = sizeof(SideData) + ((sizeof(int16_t) * 2 * cells + 3) & ~3u);
+    /* Layered hazards of sinkholes and pits take several runs per cell. */
+    side->max_runs = 2 * cells + 800;
+    side->dead_points_offset = side->runs_offset + (uint32_t)sizeof(HazardRun) * side->max_runs;
+    side->max_dead_points = cells + 2;
 }
 
-/* Starts the clock anew before its bits run out. */
-static void turn_back_clock(const Layout *layout, Record *record) {
+/* Restarts the clock before its bits overflow. */
+static void reset_clock(const Layout *layout, Record *record) {
     uint16_t *marks = record_marks(layout, record);
     int cells = record->width * record->height;
     for (int cell = 0; cell < cells; cell++) {
@@ -47,7 +49,7 @@ static void turn_back_clock(const Layout *layout, Record *record) {
     record->clock = CLOCK_START;
 }
 
-int straight_on(int x, int y, int neck_x, int neck_y) {
+int straight_move(int x, int y, int neck_x, int neck_y) {
     for (int move = UP; move <= RIGHT; move++) {
         if (x - neck_x == DX[move] && y - neck_y == DY[move]) return move;
     }
@@ -58,32 +60,31 @@ int straight_on(int x, int y, int neck_x, int neck_y) {
     return UP;
 }
 
-/* What the stages of one turn pass to each other, by seat. */
+/* Data that the stages of one turn share, by seat. */
 typedef struct {
-    int cell[MAX_SNAKES]; /* of the new head; -1 off the board */
-    unsigned ate;         /* bit s: seat s is on food that it eats */
-    unsigned dead;        /* bit s: seat s leaves in this turn; only then the next two are set */
+    int cell[MAX_SNAKES]; /* cell of the new head; -1 off the board */
+    unsigned ate;         /* bit s: seat s eats on this turn */
+    unsigned dead;        /* bit s: seat s is eliminated on this turn; sets the next two fields */
     uint8_t cause[MAX_SNAKES];
     int8_t killer[MAX_SNAKES];
 } Turn;
 
-static void lose(Turn *turn, int seat, int cause, int killer) {
+static void mark_eliminated(Turn *turn, int seat, int cause, int killer) {
     turn->dead |= 1u << seat;
     turn->cause[seat] = (uint8_t)cause;
     turn->killer[seat] = (int8_t)killer;
 }
 
-/* The hazards that a head off the board meets, as a record counts them: maps may remember things
- * there. */
-static int layers_off_board(const Layout *layout, Record *record, Cold *cold, int x, int y) {
-    Game game = {layout, NULL, record, cold};
-    return cold->off_board ? smallest(UINT8_MAX, hazards_at(&game, x, y)) : 0;
+/* Returns the hazard layers at a point off the board, where maps may store hazards. */
+static int layers_off_board(const Layout *layout, Record *record, SideData *side, int x, int y) {
+    Game game = {layout, NULL, record, side};
+    return side->off_board ? min_int(UINT8_MAX, hazards_at(&game, x, y)) : 0;
 }
 
-/* Move, starve, hazard, feed, and the first part of the elimination, for one snake: none of them
- * looks at other snakes, and all heads see the food and hazards of the position before the turn. */
-static inline void advance(const Layout *layout, const Rules *rules, Record *record, Cold *cold,
-                           int seat, int action, Turn *turn) {
+/* Moves, hunger, hazards, feeding and eliminations by wall, hunger and hazard for one snake. These
+ * stages ignore other snakes, and all heads see the food and hazards of the previous position. */
+static inline void advance_snake(const Layout *layout, const Rules *rules, Record *record,
+                                 SideData *side, int seat, int action, Turn *turn) {
     Snake *snake = &record->snakes[seat];
     int move = action < NO_MOVE ? action : record->facing[seat];
     int x = snake->x + DX[move], y = snake->y + DY[move];
@@ -92,7 +93,7 @@ static inline void advance(const Layout *layout, const Rules *rules, Record *rec
         x = wrap(x, record->width);
         y = wrap(y, record->height);
         inside = true;
-        move = straight_on(x, y, snake->x, snake->y); /* differs on boards 1 or 2 cells wide */
+        move = straight_move(x, y, snake->x, snake->y); /* differs on boards 1 or 2 cells wide */
     }
     snake->x = (int16_t)x;
     snake->y = (int16_t)y;
@@ -105,11 +106,12 @@ static inline void advance(const Layout *layout, const Rules *rules, Record *rec
     turn->cell[seat] = cell;
     if (record->any_hazards && !food) {
         int layers = inside ? record_hazards(layout, record)[cell]
-                            : layers_off_board(layout, record, cold, x, y);
+                            : layers_off_board(layout, record, side, x, y);
         if (layers)
-            snake->health = (int16_t)largest(0, damaged(snake->health, layers, rules->hazard_damage));
+            snake->health = (int16_t)max_int(
+                0, health_after_layers(snake->health, layers, rules->hazard_damage));
         if (layers && !snake->health) {
-            lose(turn, seat, HAZARD, -1);
+            mark_eliminated(turn, seat, CAUSE_HAZARD, -1);
             return;
         }
     }
@@ -119,15 +121,15 @@ static inline void advance(const Layout *layout, const Rules *rules, Record *rec
         snake->ate = 1;
         turn->ate |= 1u << seat;
     } else if (snake->health <= 0) {
-        lose(turn, seat, STARVED, -1);
+        mark_eliminated(turn, seat, CAUSE_HEALTH, -1);
     } else if (!inside) {
-        lose(turn, seat, WALL, -1);
+        mark_eliminated(turn, seat, CAUSE_WALL, -1);
     }
 }
 
-/* Heads that ran into bodies; and every other head puts its mark down, if no earlier one of this
- * turn has entered the same cell. Returns whether any had. Bodies of `players` alone count: those
- * who died before are buried already, so that marks may be put on their cells. */
+/* Eliminates heads that ran into bodies. Every other head writes its mark, unless another head has
+ * entered the same cell; returns whether any has. Only bodies of `players` count: those of earlier
+ * deaths are saved already, so marks may overwrite their cells. */
 static inline bool collide_with_bodies(const Layout *layout, const Record *record,
                                        unsigned players, Turn *turn) {
     uint16_t *marks = record_marks(layout, record);
@@ -139,7 +141,7 @@ static inline bool collide_with_bodies(const Layout *layout, const Record *recor
         if ((*mark & CLOCK_MASK) == record->clock) {
             heads_met = true;
         } else if (owner >= 0 && (players >> owner & 1)) {
-            lose(turn, seat, owner == seat ? SELF : BODY, owner);
+            mark_eliminated(turn, seat, owner == seat ? CAUSE_SELF : CAUSE_BODY, owner);
         } else {
             *mark = (uint16_t)(seat << CLOCK_BITS | record->clock);
         }
@@ -147,8 +149,8 @@ static inline bool collide_with_bodies(const Layout *layout, const Record *recor
     return heads_met;
 }
 
-/* The other snake that this one loses to head against head: the longest of those that entered the
- * same cell and are not shorter, the first of equals; or -1. */
+/* Returns the snake that wins head to head against `seat`: the longest of those on the same cell
+ * that are not shorter, the first of equals; or -1. */
 static int head_winner(const Record *record, const Turn *turn, unsigned players, int seat) {
     int winner = -1, longest = record->snakes[seat].length;
     for (unsigned rest = players & ~(1u << seat); rest; rest &= rest - 1) {
@@ -162,24 +164,24 @@ static int head_winner(const Record *record, const Turn *turn, unsigned players,
     return winner;
 }
 
-/* Of several heads on one cell, where no body is, only a longest one can stay. */
+/* Resolves several heads on one cell without a body: only the strictly longest survives. */
 static void collide_with_heads(const Layout *layout, const Record *record, unsigned players,
                                Turn *turn) {
     uint16_t *marks = record_marks(layout, record);
-    unsigned hit_bodies = turn->dead; /* theirs are other cells */
+    unsigned hit_bodies = turn->dead; /* these are on other cells */
     for (unsigned rest = players & ~hit_bodies; rest; rest &= rest - 1) {
         int seat = __builtin_ctz(rest);
         int winner = head_winner(record, turn, players, seat);
         if (winner >= 0) {
-            lose(turn, seat, HEAD, winner);
+            mark_eliminated(turn, seat, CAUSE_HEAD, winner);
         } else {
             marks[turn->cell[seat]] = (uint16_t)(seat << CLOCK_BITS | record->clock);
         }
     }
 }
 
-/* A cell belongs to a snake by its mark only, so the body is found by looking at all of them. The
- * head has its own place: a snake that just died may have left no mark there. */
+/* A cell belongs to a snake by its mark, so all cells are searched. The head is set separately,
+ * because a snake that just died may have left no mark. */
 void body_points(const Layout *layout, const Record *record, int seat, Point *points) {
     const uint16_t *mark = record_marks(layout, record);
     const Snake *snake = &record->snakes[seat];
@@ -194,20 +196,22 @@ void body_points(const Layout *layout, const Record *record, int seat, Point *po
     points[0] = (Point){(int8_t)snake->x, (int8_t)snake->y};
 }
 
-/* Keeps the body of a snake that dies in this turn. */
-static void bury(const Layout *layout, const Record *record, Cold *cold, int seat) {
-    Grave *grave = &cold->graves[seat];
-    grave->eliminated_on = record->turn + 1;
-    grave->length = record->snakes[seat].length;
-    grave->cells = record->snakes[seat].extent;
-    Point *dead = cold_dead(cold, seat);
+/* Saves the body of a snake that dies on this turn. */
+static void save_dead_body(const Layout *layout, const Record *record, SideData *side, int seat) {
+    DeadBody *dead_body = &side->dead_bodies[seat];
+    dead_body->eliminated_on = record->turn + 1;
+    dead_body->length = record->snakes[seat].length;
+    dead_body->cells = record->snakes[seat].extent;
+    Point *dead = side_dead_bodies(side, seat);
     body_points(layout, record, seat, dead);
     /* A head that ran into its own neck: only with two segments are these the last two. */
-    if (grave->cells == 2 && dead[0].x == dead[1].x && dead[0].y == dead[1].y) grave->cells = 1;
+    if (dead_body->cells == 2 && dead[0].x == dead[1].x && dead[0].y == dead[1].y)
+        dead_body->cells = 1;
 }
 
-static void bury_all(const Layout *layout, const Record *record, Cold *cold, unsigned dead) {
-    for (; dead; dead &= dead - 1) bury(layout, record, cold, __builtin_ctz(dead));
+static void save_dead_bodies(const Layout *layout, const Record *record, SideData *side,
+                             unsigned dead) {
+    for (; dead; dead &= dead - 1) save_dead_body(layout, record, side, __builtin_ctz(dead));
 }
 
 static void apply_eliminations(Record *record, const Turn *turn) {
@@ -225,66 +229,67 @@ static void apply_eliminations(Record *record, const Turn *turn) {
     record->alive_mask &= (uint16_t)~turn->dead;
 }
 
-static void eat(const Layout *layout, Record *record, Cold *cold, const Turn *turn) {
-    Game game = {layout, NULL, record, cold};
+static void eat(const Layout *layout, Record *record, SideData *side, const Turn *turn) {
+    Game game = {layout, NULL, record, side};
     for (unsigned rest = turn->ate; rest; rest &= rest - 1) {
         remove_food(&game, turn->cell[__builtin_ctz(rest)]);
     }
 }
 
-/* Full health and one segment more for all, dead ones included, unless the last two coincide. */
-static void always_grow(Record *record, Cold *cold) {
+/* Constrictor: restores health and grows all snakes, eliminated ones included, unless the tail is
+ * already stacked. */
+static void always_grow(Record *record, SideData *side) {
     for (int seat = 0; seat < record->num_snakes; seat++) {
         Snake *snake = &record->snakes[seat];
         snake->health = MAX_HEALTH;
         if (snake->alive) {
             snake->length += snake->extent == snake->length;
         } else {
-            Grave *grave = &cold->graves[seat];
-            grave->length += grave->cells == grave->length;
+            DeadBody *dead_body = &side->dead_bodies[seat];
+            dead_body->length += dead_body->cells == dead_body->length;
         }
     }
 }
 
-static inline void play_turn(const Layout *layout, const Rules *rules, Record *record, Cold *cold,
-                             const uint8_t *actions) {
+static inline void play_turn(const Layout *layout, const Rules *rules, Record *record,
+                             SideData *side, const uint8_t *actions) {
     Turn turn;
     turn.dead = turn.ate = 0;
     unsigned players = record->alive_mask;
-    if (record->clock == CLOCK_MASK) turn_back_clock(layout, record);
+    if (record->clock == CLOCK_MASK) reset_clock(layout, record);
     record->clock++;
     for (unsigned rest = players; rest; rest &= rest - 1) {
         int seat = __builtin_ctz(rest);
-        advance(layout, rules, record, cold, seat, actions[seat], &turn);
+        advance_snake(layout, rules, record, side, seat, actions[seat], &turn);
     }
-    if (turn.ate) eat(layout, record, cold, &turn);
-    if (turn.dead) bury_all(layout, record, cold, turn.dead);
+    if (turn.ate) eat(layout, record, side, &turn);
+    if (turn.dead) save_dead_bodies(layout, record, side, turn.dead);
     unsigned out_before = turn.dead;
     players &= ~out_before;
     bool heads_met = collide_with_bodies(layout, record, players, &turn);
     if (heads_met) collide_with_heads(layout, record, players, &turn);
     if (turn.dead) {
-        bury_all(layout, record, cold, turn.dead & ~out_before);
+        save_dead_bodies(layout, record, side, turn.dead & ~out_before);
         apply_eliminations(record, &turn);
     }
     if (rules->constrictor) {
-        Game game = {layout, rules, record, cold};
+        Game game = {layout, rules, record, side};
         clear_food(&game);
-        always_grow(record, cold);
+        always_grow(record, side);
     }
 }
 
-void step_game(const Layout *layout, const Rules *rules, Record *record, Cold *cold,
+void step_game(const Layout *layout, const Rules *rules, Record *record, SideData *side,
                const uint8_t *actions) {
     if (record->over) return;
-    Game game = {layout, rules, record, cold};
+    Game game = {layout, rules, record, side};
     if (rules->map && rules->map->check_turn) {
         record->halt = (uint8_t)rules->map->check_turn(&game);
         if (record->halt) return;
     }
-    play_turn(layout, rules, record, cold, actions);
+    play_turn(layout, rules, record, side, actions);
     if (rules->royale) royale_hazards(&game);
-    if (rules->map && rules->map->food) standard_food(&game, rules->map->food == DRY_FOOD);
+    if (rules->map && rules->map->food) standard_food(&game, rules->map->food == FOOD_OFF_HAZARDS);
     if (rules->map && rules->map->update) rules->map->update(&game);
     record->turn++;
     record->over = is_over(rules, record);

@@ -1,14 +1,14 @@
-/* Where snakes and food are placed when a game starts. */
+/* Start positions of snakes and food, in the order of the official engine's random draws. */
 #include <string.h>
 
 #include "game.h"
 
 enum {
     CORNER_AND_SIDE_STARTS = 8,
-    SMALLEST_FIXED = 7, /* boards below this width get random starts */
+    SMALLEST_FIXED = 7, /* narrower boards get random starts */
     SMALLEST_QUADRANTS = 11,
-    FEW_SNAKES = 4, /* this many get food beside them on every board */
-    LARGE_AREA = 121, /* and all do on boards of at least this many cells */
+    FEW_SNAKES = 4,   /* up to this many snakes get food beside them on every board */
+    LARGE_AREA = 121, /* on boards of at least this many cells, all do */
 };
 
 void clear_game(Game *game, int width, int height, int num_snakes, int64_t seed) {
@@ -21,13 +21,13 @@ void clear_game(Game *game, int width, int height, int num_snakes, int64_t seed)
     record->seed = seed;
     record->over = 1;
     for (int seat = 0; seat < game->layout->max_snakes; seat++) record->snakes[seat].killer = -1;
-    Cold *cold = game->cold;
-    cold->num_runs = 0;
-    cold->off_board = 0;
-    cold->shrunk = -1;
-    cold->num_gates = 0;
-    cold->pools_drawn = 0;
-    memset(cold->graves, 0, sizeof cold->graves);
+    SideData *side = game->side;
+    side->num_runs = 0;
+    side->off_board = 0;
+    side->shrunk = -1;
+    side->num_gates = 0;
+    side->pools_drawn = 0;
+    memset(side->dead_bodies, 0, sizeof side->dead_bodies);
 }
 
 void put_snake(Game *game, int seat, int x, int y) {
@@ -105,7 +105,7 @@ static int place_in_standard_quadrants(Game *game, Rand *rand) {
     return place_in_quadrants(game, rand, (const Point(*)[4])quadrants, 4);
 }
 
-static Point centre(const Record *record) {
+static Point center(const Record *record) {
     return (Point){(int8_t)((record->width - 1) / 2), (int8_t)((record->height - 1) / 2)};
 }
 
@@ -117,10 +117,10 @@ bool is_living_head(const Record *record, int x, int y) {
     return false;
 }
 
-/* Each snake on a random cell with even x + y, so that heads can meet. */
+/* Places each snake on a random cell with even x + y, so that heads can meet. */
 static int place_on_random_cells(Game *game, Rand *rand) {
     const Record *record = game->record;
-    Point middle = centre(record);
+    Point middle = center(record);
     for (int seat = 0; seat < record->num_snakes; seat++) {
         Point cells[MAX_CELLS];
         int count = 0;
@@ -150,9 +150,9 @@ int place_snakes(Game *game, Rand *rand) {
     return place_on_random_cells(game, rand);
 }
 
-/* The diagonal neighbours of a head that lie away from the centre and in no corner of the board. */
+/* Lists the diagonal neighbors of a head that are away from the center and not in a corner. */
 static int diagonal_cells(const Record *record, int head_x, int head_y, Point *cells) {
-    Point middle = centre(record);
+    Point middle = center(record);
     int count = 0;
     for (int i = 0; i < 4; i++) {
         int x = head_x + (i < 2 ? -1 : 1), y = head_y + (i % 2 ? 1 : -1);
@@ -204,7 +204,7 @@ int start_food(Game *game, Rand *rand) {
         food_beside_snakes(game, rand, false) < 0) {
         return -1;
     }
-    Point middle = centre(record);
+    Point middle = center(record);
     if (is_living_head(record, middle.x, middle.y)) return -1;
     add_food(game, cell_at(record, middle.x, middle.y));
     return 0;
@@ -222,6 +222,7 @@ int start_game(Game *game, int width, int height, int num_snakes, int64_t seed) 
     }
     Record *record = game->record;
     record->over = is_over(game->rules, record);
-    if (game->rules->constrictor && !record->over) clear_food(game); /* no snake can grow yet */
+    /* Prevents growth on the first turn. */
+    if (game->rules->constrictor && !record->over) clear_food(game);
     return 0;
 }

@@ -66,7 +66,7 @@ def static_win_probability(evaluation: Evaluation, board: Board) -> float:
 
 
 def _chances(evaluation: Evaluation, rows: np.ndarray, living: int) -> np.ndarray:
-    values = _search.values_by(0, evaluation.network_bytes, np.ascontiguousarray(rows), living)
+    values = _search.evaluate_batch(0, evaluation.network_bytes, np.ascontiguousarray(rows), living)
     assert values is not None  # plain code runs everywhere
     return np.array(
         [score_to_probability(value / 1000) for value in np.frombuffer(values, np.int32)]

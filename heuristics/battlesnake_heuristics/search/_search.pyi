@@ -1,13 +1,19 @@
+"""The compiled search; `search.py` and `selfplay.py` are its users.
+
+Positions are passed as buffers: ``lengths`` and ``health`` int32 [S], ``bodies`` uint16 cells
+(y * width + x, head first, one snake after the other), ``food`` and ``hazards`` uint8 [cells].
+"""
+
 from array import array
 from collections.abc import Callable
 from typing import Any
 
 from numpy.typing import NDArray
 
-SOURCES: str
+SOURCES_HASH: str
 """The hash of the C files that it was compiled from (`build_check.hash_of_sources`)."""
 
-def think(
+def search(
     width: int,
     height: int,
     wrapped: bool,
@@ -26,12 +32,35 @@ def think(
     network: bytes,
     exact: bool,
     decoupled: bool,
-    of_2026: bool,
+    frozen: bool,
     first_depth: int,
-    stop: Callable[[], object] | None,
+    should_stop: Callable[[], object] | None,
     /,
-) -> tuple[int, int, int, int, int, dict[int, int], list[bytes], tuple[int, int, int, int]]: ...
-def inputs(*question: Any) -> bytes: ...
+) -> tuple[int, int, int, int, int, dict[int, int], list[bytes], tuple[int, int, int, int]]:
+    """Search for the best move of snake 0.
+
+    Args:
+        seconds: Time limit; 0 for none.
+        nodes: Maximum number of nodes; 0 for no limit.
+        network: Bytes of a learned evaluation; empty for the handcrafted evaluation.
+        exact: Return exact scores for all moves, not only for the best move.
+        decoupled: Use decoupled MCTS if three or more snakes live and ``network`` is given.
+        frozen: Use the frozen search, which ignores ``network`` and ``decoupled``.
+        first_depth: First depth of iterative deepening; above 1 for a helper thread.
+        should_stop: Polled callback; the search stops when it returns a true value.
+
+    Returns:
+        (move, depth, proven, leaf_evals, nodes, score by move, line as bytes per turn, visits of
+        the four moves in a decoupled search or zeros). Scores count 1/1000 cell of territory.
+
+    Raises:
+        ValueError: If an argument is outside the limits of the search.
+        InterruptedError: If ``should_stop`` returned a true value.
+    """
+
+def inputs(*request: Any) -> bytes:
+    """Return the network inputs of a position, int16; takes the arguments of `search`."""
+
 def play_game(
     width: int,
     height: int,
@@ -48,17 +77,26 @@ def play_game(
     players: tuple[tuple[array[int], bytes, int, float, bool], ...],
     seed: int,
     turn: int,
-    opening: int,
-    careful: int,
-    random_share: int,
+    random_opening_turns: int,
+    node_doublings: int,
+    random_move_fraction: int,
     max_turns: int,
     /,
-) -> tuple[bytes, tuple[float, ...], int, int, int]: ...
-def values_by(
-    code: int, network: bytes, inputs: bytes | NDArray[Any], living: int, /
-) -> bytes | None: ...
-def think_by(name: str, /) -> str: ...
-def play(
+) -> tuple[bytes, tuple[float, ...], int, int, int]:
+    """Play a self-play game; returns (rows, points by seat, turns, finished, nodes)."""
+
+def evaluate_batch(
+    kernel: int, network: bytes, inputs: bytes | NDArray[Any], living: int, /
+) -> bytes | None:
+    """Evaluate network inputs int16 [N, NUM_INPUTS]; returns int32 [N] in 1/1000 cell.
+
+    ``kernel`` is 0 (plain) or 1 (AVX2); the result is None if the processor lacks AVX2.
+    """
+
+def set_isa(name: str, /) -> str:
+    """Select the instruction set: "plain", "avx2" or "best"; returns the selected one."""
+
+def play_turns(
     width: int,
     height: int,
     wrapped: bool,
@@ -71,6 +109,15 @@ def play(
     hazards: bytes,
     moves: bytes,
     /,
-) -> tuple[list[tuple[int, bytes] | None], bytes, int]: ...
-def use_cpu_clock(on: bool, /) -> bool: ...
-def use_pace(share: float, /) -> tuple[float, float]: ...
+) -> tuple[list[tuple[int, bytes] | None], bytes, int]:
+    """Play turns by the rules of the search; returns (snakes, food, hash of the position)."""
+
+def use_cpu_clock(on: bool, /) -> bool:
+    """Measure time limits in CPU time of the process; returns the previous setting."""
+
+def set_throttle(fraction: float, /) -> tuple[float, float]:
+    """Limit searches to this fraction of a core in the last 0.1 s before their deadline.
+
+    Returns (CPU time of the process, seconds left) when throttling began since the last call, or
+    zeros. 0 disables throttling.
+    """

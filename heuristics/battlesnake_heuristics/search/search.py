@@ -98,7 +98,7 @@ class NodeCounts(NamedTuple):
 
 
 class SearchResult(NamedTuple):
-    """What the C code answers (``csrc/search_module.c``)."""
+    """What the C code answers (``csrc/search_bindings.c``)."""
 
     move: int
     depth: int
@@ -214,12 +214,12 @@ class SearchCores:
             taken = gauge.threads if alone else max(1, self._free)
             self._taken += taken
         done = threading.Event()
-        _search.use_pace(gauge.throttle_fraction if alone else 0.0)
+        _search.set_throttle(gauge.throttle_fraction if alone else 0.0)
         began, worked = time.perf_counter(), time.process_time()
         try:
             others = [self._start_helper(question, 1 + n, done) for n in range(1, taken)]
             try:
-                found = SearchResult(*_search.think(*(*question, 1, SHOULD_STOP.get())))
+                found = SearchResult(*_search.search(*(*question, 1, SHOULD_STOP.get())))
             finally:
                 done.set()
             # One that the system keeps waiting just now must not keep the answer waiting.
@@ -229,7 +229,7 @@ class SearchCores:
             with self._lock:
                 self._taken -= taken
         # Of a search that rested, what it was given before counts.
-        until, rested = _search.use_pace(0.0)
+        until, rested = _search.set_throttle(0.0)
         seconds = time.perf_counter() - began - rested
         if alone and seconds > _MIN_MEASURED_S:
             gauge.observe(((until or time.process_time()) - worked) / seconds)
@@ -244,7 +244,7 @@ class SearchCores:
 
         def help_out() -> SearchResult | None:
             try:
-                return SearchResult(*_search.think(*(*question, first_depth, done.is_set)))
+                return SearchResult(*_search.search(*(*question, first_depth, done.is_set)))
             except InterruptedError:
                 return None
 
@@ -279,7 +279,7 @@ class Search:
 
     The score of the best move is exact, those of the others are bounds, unless ``exact`` asks for
     exact ones, which takes longer. ``decoupled``: while three snakes or more are alive and the
-    evaluation values them, every snake picks its moves for itself (``csrc/decoupled.h``); scores
+    evaluation values them, every snake picks its moves for itself (``csrc/decoupled_mcts.h``); scores
     are then estimates, and nothing is proven.
 
     Raises ``RuntimeError`` where the compiled part is missing, ``ValueError`` for invalid limits.
@@ -336,7 +336,7 @@ class Search:
         question, snakes, objection = self._build_request(board, seconds)
         if seconds is None:
             found, others = (
-                SearchResult(*_search.think(*(*question, 1, SHOULD_STOP.get()))),
+                SearchResult(*_search.search(*(*question, 1, SHOULD_STOP.get()))),
                 NodeCounts(0, 0),
             )
         else:
@@ -372,7 +372,7 @@ class Search:
             if self.decoupled and not objection and len(snakes) > 2:
                 return
             with contextlib.suppress(InterruptedError):
-                _search.think(*(*question, 1, SHOULD_STOP.get()))
+                _search.search(*(*question, 1, SHOULD_STOP.get()))
 
     def _build_request(
         self, board: Board, seconds: float | None
@@ -425,7 +425,7 @@ class FrozenSearch:
             b"",
             of_2026=True,
         )
-        move, depth, proven, evaluated, _, scores, *_ = _search.think(
+        move, depth, proven, evaluated, _, scores, *_ = _search.search(
             *(*question, 1, SHOULD_STOP.get())
         )
         values = {MOVES[index]: value / _VALUE_PER_CELL for index, value in scores.items()}

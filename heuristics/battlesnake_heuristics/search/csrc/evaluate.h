@@ -1,119 +1,141 @@
-/* The value of a position to snake 0: who reaches which cell first, food, length and room. Valued by
- * a network if the question has one, and else by weights that were set by hand. */
+/* Static evaluation of a position for snake 0: territory, food, length and space. The request's
+ * network values the position if it has one; otherwise the handcrafted evaluation does.
+ *
+ * Territory is a multi-source breadth-first flood from all heads: a cell belongs to the snake that
+ * reaches it first; a tie goes to the longest snake, or to none if it is not unique. */
 
+/* Turns to food that a snake does not reach first. */
 #define UNREACHED 127
-#define SOON 4  /* turns from here */
-#define LATER 9
+#define SOON_TURNS 4 /* turns; horizon of the territory inputs `soon` and `later` */
+#define LATER_TURNS 9
 
+/* The territory of each living snake, indexed like the array `alive`. */
 typedef struct {
-    Bits owned[MAX_SNAKES];     /* the cells that each snake reaches before all others */
-    Bits taken;                 /* all cells that are reached, by any snake */
-    int food_at[MAX_SNAKES];    /* turns to the nearest food of its own, or UNREACHED */
-    int moves[MAX_SNAKES];      /* cells that it may enter next, others or not */
-    int soon[MAX_SNAKES], later[MAX_SNAKES], cells[MAX_SNAKES]; /* of its own, until then and ever */
-    int last[MAX_SNAKES];       /* the turn in which it reaches its last cell */
+    Bits owned[MAX_SNAKES]; /* cells that the snake reaches before all others */
+    Bits reached_by_any;    /* cells that any snake reaches */
+    /* Turns to the nearest food that the snake reaches first, or UNREACHED. */
+    int turns_to_food[MAX_SNAKES];
+    int num_exits[MAX_SNAKES]; /* cells that the snake can enter next, contested ones included */
+    /* Number of owned cells within SOON_TURNS, within LATER_TURNS, and in total. */
+    int soon[MAX_SNAKES], later[MAX_SNAKES], cells[MAX_SNAKES];
+    int last_turn[MAX_SNAKES]; /* turn on which the snake reaches its last cell */
 } Territory;
 
-/* Adds to `free` the cells that tails leave with that move from here; returns whether any leaves more
- * later. Without jumps and without writing to memory in between. */
-static inline ALWAYS_INLINE int free_tails(const Search *search, const Position *at,
+/* Adds the cells that tails vacate on turn `turn` to `free`; returns whether more are vacated
+ * later. Branchless, without stores inside the loop. */
+static inline ALWAYS_INLINE int free_tails(const Search *search, const Position *pos,
                                            const int *alive, int count, int turn, Bits *free) {
-    Bits more = *free;
+    Bits vacated = *free;
     int later = 0;
     for (int i = 0; i < count; i++) {
-        const Body *body = &at->snake[alive[i]];
-        int place = turn - 1 - body->stacked, last = (uint16_t)(body->head - body->tail);
-        int cell = segment(search, alive[i], body->tail + place);
-        uint64_t bit = (uint64_t)(place >= 0 && place <= last) << (cell & 63);
-        for (int w = 0; w < WORDS; w++) more.w[w] |= cell >> 6 == w ? bit : 0;
-        later |= place < last;
+        const Body *body = &pos->snake[alive[i]];
+        int index = turn - 1 - body->stacked, last = (uint16_t)(body->head - body->tail);
+        int cell = segment(search, alive[i], body->tail + index);
+        uint64_t bit = (uint64_t)(index >= 0 && index <= last) << (cell & 63);
+        for (int w = 0; w < WORDS; w++) vacated.w[w] |= cell >> 6 == w ? bit : 0;
+        later |= index < last;
     }
-    *free = more;
+    *free = vacated;
     return later;
 }
 
-#if WORDS == 2 /* for the usual boards and numbers of snakes, code of their own */
+#if WORDS == 2 /* specialized code for the common boards and numbers of snakes */
 #define LANES 2
 #define ROWS 1
-#include "spread.h"
+#include "territory_spread.h"
 #define LANES 4
 #define ROWS 1
-#include "spread.h"
+#include "territory_spread.h"
 #endif
 #define LANES 4
 #define ROWS 4
-#include "spread.h"
+#include "territory_spread.h"
 
-static __attribute__((noinline)) void spread_out(const Search *search, const Position *at,
-                                                 const int *alive, int count, Territory *land) {
+/* Computes the territories of the `count` living snakes, whose indices are in `alive`. */
+static __attribute__((noinline)) void compute_territory(const Search *search, const Position *pos,
+                                                        const int *alive, int count,
+                                                        Territory *territory) {
 #if WORDS == 2
     if (count <= 2)
-        sets_spread_2_1(search, at, alive, count, land);
+        sets_spread_2_1(search, pos, alive, count, territory);
     else if (count <= 4)
-        sets_spread_4_1(search, at, alive, count, land);
+        sets_spread_4_1(search, pos, alive, count, territory);
     else
 #endif
-        sets_spread_4_4(search, at, alive, count, land);
+        sets_spread_4_4(search, pos, alive, count, territory);
 }
 
-static int appetite(const Search *search, const Body *body, int food_at) {
-    const int32_t *w = search->ask->weights;
-    int lack = w[W_HUNGRY] - body->health;
-    int drive = w[W_FOOD_NEAR] + (lack > 0 ? lack * w[W_HUNGER] : 0);
-    int value = food_at == UNREACHED ? 0 : drive / (food_at + 1);
-    /* starvation in sight: nothing of ours can be eaten in time */
-    if (body->health < food_at && lack > 0) value -= w[W_STARVING] / (body->health + 1);
+/* Returns the score of the nearest own food, less a penalty if the snake starves before it. */
+static int food_score(const Search *search, const Body *body, int turns_to_food) {
+    const int32_t *weights = search->request->weights;
+    int lack = weights[W_HUNGER_THRESHOLD] - body->health;
+    int drive = weights[W_FOOD_NEAR] + (lack > 0 ? lack * weights[W_HUNGER] : 0);
+    int value = turns_to_food == UNREACHED ? 0 : drive / (turns_to_food + 1);
+    /* Starvation ahead: no own food is reached in time. */
+    if (body->health < turns_to_food && lack > 0) value -= weights[W_STARVING] / (body->health + 1);
     return value;
 }
 
-static int worth(const Search *search, const Position *at, int s, Bits owned, int food_at) {
-    const int32_t *w = search->ask->weights;
-    const Body *body = &at->snake[s];
+/* Returns the score of snake `s` for its territory, space and food. */
+static int snake_score(const Search *search, const Position *pos, int s, Bits owned,
+                       int turns_to_food) {
+    const int32_t *weights = search->request->weights;
+    const Body *body = &pos->snake[s];
     int cells = bits_count(owned);
-    int value = cells * w[W_TERRITORY];
-    if (search->ask->damage > 0)
-        value -= bits_count(bits_and(owned, search->hazard)) * w[W_HAZARD_CELL];
-    if (cells < body->length) value -= (body->length - cells) * w[W_CRAMPED];
-    if (!search->ask->constrictor) value += appetite(search, body, food_at);
+    int value = cells * weights[W_TERRITORY];
+    if (search->request->damage > 0)
+        value -= bits_count(bits_and(owned, search->hazard)) * weights[W_HAZARD_CELL];
+    if (cells < body->length) value -= (body->length - cells) * weights[W_CRAMPED];
+    if (!search->request->constrictor) value += food_score(search, body, turns_to_food);
     return value;
 }
 
-static int lead(const int32_t *w, int own, int rival) {
-    int more = own - rival;
-    int counted = more > w[W_LEAD] ? w[W_LEAD] : more < -w[W_LEAD] ? -w[W_LEAD] : more;
-    return counted * w[W_LENGTH] + (more > 0 ? w[W_LONGEST] : more < 0 ? -w[W_LONGEST] : 0);
+/* Returns the score of our length lead over the longest opponent. */
+static int length_score(const int32_t *weights, int own, int opponent) {
+    int difference = own - opponent;
+    int counted = difference > weights[W_LEAD_CAP]    ? weights[W_LEAD_CAP]
+                  : difference < -weights[W_LEAD_CAP] ? -weights[W_LEAD_CAP]
+                                                      : difference;
+    return counted * weights[W_LENGTH] + (difference > 0   ? weights[W_LONGEST]
+                                          : difference < 0 ? -weights[W_LONGEST]
+                                                           : 0);
 }
 
-/* The estimate for a position in which snake 0 lives, in thousandths of a cell. */
-static int evaluate_by_hand(const Search *search, const Position *at, const int *alive, int count) {
-    const int32_t *w = search->ask->weights;
+/* Returns the handcrafted evaluation of a position in which snake 0 lives, in 1/1000 cell. */
+static int evaluate_handcrafted(const Search *search, const Position *pos, const int *alive,
+                                int count) {
+    const int32_t *weights = search->request->weights;
     int longest = 0, best = 0, total = 0;
-    Territory land;
-    spread_out(search, at, alive, count, &land);
-    int value = worth(search, at, 0, land.owned[0], land.food_at[0]);
+    Territory territory;
+    compute_territory(search, pos, alive, count, &territory);
+    int value = snake_score(search, pos, 0, territory.owned[0], territory.turns_to_food[0]);
     for (int i = 1; i < count; i++) {
-        int rival = worth(search, at, alive[i], land.owned[i], land.food_at[i]);
-        total += rival;
-        if (i == 1 || rival > best) best = rival;
-        if (at->snake[alive[i]].length > longest) longest = at->snake[alive[i]].length;
+        int opponent_score =
+            snake_score(search, pos, alive[i], territory.owned[i], territory.turns_to_food[i]);
+        total += opponent_score;
+        if (i == 1 || opponent_score > best) best = opponent_score;
+        if (pos->snake[alive[i]].length > longest) longest = pos->snake[alive[i]].length;
     }
     if (count > 1) {
-        /* one rival: the difference; several: against the strongest and the average alike */
+        /* One opponent: the difference; several: half against the best, half against the mean. */
         value -= (best + total / (count - 1)) / 2;
-        value += lead(w, at->snake[0].length, longest);
+        value += length_score(weights, pos->snake[0].length, longest);
     }
-    return value + (search->ask->snakes - count) * w[W_RIVAL];
+    return value + (search->request->snakes - count) * weights[W_ELIMINATED_OPPONENT];
 }
 
-#include "inputs.h"
+#include "network_inputs.h"
 
-static int evaluate(Search *search, const Position *at) {
+/* Returns the evaluation of a position in which snake 0 lives, in 1/1000 cell. The frozen search
+ * has no network. */
+static int evaluate(Search *search, const Position *pos) {
     int alive[MAX_SNAKES] = {0}, count = 0;
-    int16_t inputs[INPUTS];
-    search->evaluated++;
-    for (int s = 0; s < search->ask->snakes; s++)
-        if (at->snake[s].alive) alive[count++] = s;
-    if (!search->ask->network || count < 2) return evaluate_by_hand(search, at, alive, count);
-    inputs_of(search, at, alive, count, inputs);
-    return network_value(search->network_code, search->ask->network, inputs, count);
+    int16_t inputs[NUM_INPUTS];
+    search->leaf_evals++;
+    for (int s = 0; s < search->request->snakes; s++)
+        if (pos->snake[s].alive) alive[count++] = s;
+    if (FROZEN || !search->request->network || count < 2)
+        return evaluate_handcrafted(search, pos, alive, count);
+    compute_inputs(search, pos, alive, count, inputs);
+    return network_value(search->network_kernel, search->request->network, inputs, count);
 }

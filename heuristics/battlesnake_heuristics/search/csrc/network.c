@@ -1,31 +1,34 @@
+/* Forward pass of the quantized evaluation network, in plain C and with AVX2. Both give the same
+ * value: integer sums do not depend on their order. */
 #include "network.h"
-#include "processor.h"
+#include "cpu_features.h"
 
 #include <stddef.h>
 
-#define HALF (1 << 9) /* rounds to the nearest: sums count in 1/2^18, values in 1/2^8 */
+#define ROUNDING (1 << 9) /* rounds to nearest: sums have scale 1/2^18, activations 1/2^8 */
 
-static inline int16_t clipped(int32_t sum) {
-    int32_t value = (sum + HALF) >> 10;
-    return value < 0 ? 0 : value > LARGEST ? LARGEST : value;
+/* Clipped ReLU, as in NNUE: scales a sum back to an activation in [0, MAX_ACTIVATION]. */
+static inline int16_t clipped_relu(int32_t sum) {
+    int32_t value = (sum + ROUNDING) >> 10;
+    return value < 0 ? 0 : value > MAX_ACTIVATION ? MAX_ACTIVATION : value;
 }
 
-static int32_t value_plain(const Layers *layers, const int16_t *inputs, int pairs) {
-    int32_t sum[HIDDEN];
-    int16_t hidden[HIDDEN];
-    for (int h = 0; h < HIDDEN; h++) sum[h] = layers->first_bias[h];
+static int32_t forward_plain(const Layers *layers, const int16_t *inputs, int pairs) {
+    int32_t sum[HIDDEN1];
+    int16_t hidden[HIDDEN1];
+    for (int h = 0; h < HIDDEN1; h++) sum[h] = layers->first_bias[h];
     for (int p = 0; p < pairs; p++)
-        for (int h = 0; h < HIDDEN; h++)
+        for (int h = 0; h < HIDDEN1; h++)
             sum[h] += inputs[2 * p] * layers->first[p][h][0] +
                       inputs[2 * p + 1] * layers->first[p][h][1];
-    for (int h = 0; h < HIDDEN; h++) hidden[h] = clipped(sum[h]);
-    for (int h = 0; h < SECOND; h++) sum[h] = layers->second_bias[h];
-    for (int p = 0; p < HIDDEN / 2; p++)
-        for (int h = 0; h < SECOND; h++)
+    for (int h = 0; h < HIDDEN1; h++) hidden[h] = clipped_relu(sum[h]);
+    for (int h = 0; h < HIDDEN2; h++) sum[h] = layers->second_bias[h];
+    for (int p = 0; p < HIDDEN1 / 2; p++)
+        for (int h = 0; h < HIDDEN2; h++)
             sum[h] += hidden[2 * p] * layers->second[p][h][0] +
                       hidden[2 * p + 1] * layers->second[p][h][1];
     int32_t out = layers->last_bias;
-    for (int h = 0; h < SECOND; h++) out += clipped(sum[h]) * layers->last[h / 2][h % 2];
+    for (int h = 0; h < HIDDEN2; h++) out += clipped_relu(sum[h]) * layers->last[h / 2][h % 2];
     return out;
 }
 
@@ -40,11 +43,11 @@ static inline int32_t pair_at(const int16_t *values, int pair) {
 }
 
 #define LANES 8
-#define GROUPS (HIDDEN / LANES)
-__attribute__((target("avx2"))) static inline __m256i clipped_avx2(__m256i sum) {
-    __m256i value = _mm256_srai_epi32(_mm256_add_epi32(sum, _mm256_set1_epi32(HALF)), 10);
+#define GROUPS (HIDDEN1 / LANES)
+__attribute__((target("avx2"))) static inline __m256i clipped_relu_avx2(__m256i sum) {
+    __m256i value = _mm256_srai_epi32(_mm256_add_epi32(sum, _mm256_set1_epi32(ROUNDING)), 10);
     value = _mm256_max_epi32(value, _mm256_setzero_si256());
-    return _mm256_min_epi32(value, _mm256_set1_epi32(LARGEST));
+    return _mm256_min_epi32(value, _mm256_set1_epi32(MAX_ACTIVATION));
 }
 
 __attribute__((target("avx2"))) static inline __m256i add_pairs_avx2(__m256i sum, __m256i both,
@@ -52,12 +55,12 @@ __attribute__((target("avx2"))) static inline __m256i add_pairs_avx2(__m256i sum
     return _mm256_add_epi32(sum, _mm256_madd_epi16(both, _mm256_loadu_si256(weights)));
 }
 
-/* 16 values of 32 bits as 16 bits, in order. */
+/* Packs 16 values of 32 bits into 16 bits, in order. */
 __attribute__((target("avx2"))) static inline __m256i narrowed_avx2(__m256i low, __m256i high) {
     return _mm256_permute4x64_epi64(_mm256_packs_epi32(low, high), 0xD8);
 }
 
-/* The last layer, of what the second gives. */
+/* Returns the output layer's sum for the activations of the second hidden layer. */
 __attribute__((target("avx2"))) static inline int32_t last_layer(const Layers *layers,
                                                                  __m256i second) {
     __m256i out = _mm256_madd_epi16(second, _mm256_loadu_si256((const void *)layers->last));
@@ -67,10 +70,10 @@ __attribute__((target("avx2"))) static inline int32_t last_layer(const Layers *l
     return layers->last_bias + _mm_cvtsi128_si32(four);
 }
 
-__attribute__((target("avx2"))) static int32_t value_avx2(const Layers *layers,
-                                                          const int16_t *inputs, int pairs) {
+__attribute__((target("avx2"))) static int32_t forward_avx2(const Layers *layers,
+                                                            const int16_t *inputs, int pairs) {
     __m256i sum[GROUPS];
-    int16_t hidden[HIDDEN];
+    int16_t hidden[HIDDEN1];
     for (int g = 0; g < GROUPS; g++)
         sum[g] = _mm256_loadu_si256((const void *)&layers->first_bias[g * LANES]);
     for (int p = 0; p < pairs; p++) {
@@ -79,50 +82,53 @@ __attribute__((target("avx2"))) static int32_t value_avx2(const Layers *layers,
             sum[g] = add_pairs_avx2(sum[g], both, layers->first[p][g * LANES]);
     }
     for (int g = 0; g < GROUPS; g += 2)
-        _mm256_storeu_si256((void *)&hidden[g * LANES],
-                            narrowed_avx2(clipped_avx2(sum[g]), clipped_avx2(sum[g + 1])));
+        _mm256_storeu_si256(
+            (void *)&hidden[g * LANES],
+            narrowed_avx2(clipped_relu_avx2(sum[g]), clipped_relu_avx2(sum[g + 1])));
     __m256i low = _mm256_loadu_si256((const void *)layers->second_bias);
     __m256i high = _mm256_loadu_si256((const void *)&layers->second_bias[LANES]);
-    for (int p = 0; p < HIDDEN / 2; p++) {
+    for (int p = 0; p < HIDDEN1 / 2; p++) {
         __m256i both = _mm256_set1_epi32(pair_at(hidden, p));
         low = add_pairs_avx2(low, both, layers->second[p]);
         high = add_pairs_avx2(high, both, layers->second[p][LANES]);
     }
-    return last_layer(layers, narrowed_avx2(clipped_avx2(low), clipped_avx2(high)));
+    return last_layer(layers, narrowed_avx2(clipped_relu_avx2(low), clipped_relu_avx2(high)));
 }
 #endif
 
-NetworkCode network_code(int code) {
+NetworkKernel network_kernel(int kernel) {
 #ifdef X86_VECTORS
-    if (code == CODE_AVX2 && processor_has(HAS_AVX2)) return value_avx2;
+    if (kernel == KERNEL_AVX2 && cpu_has(HAS_AVX2)) return forward_avx2;
 #endif
-    return code == CODE_PLAIN ? value_plain : NULL;
+    return kernel == KERNEL_PLAIN ? forward_plain : NULL;
 }
 
-NetworkCode fastest_network_code(void) {
-    NetworkCode fast = network_code(CODE_AVX2);
-    return fast ? fast : value_plain;
+NetworkKernel best_network_kernel(void) {
+    NetworkKernel avx2_kernel = network_kernel(KERNEL_AVX2);
+    return avx2_kernel ? avx2_kernel : forward_plain;
 }
 
-static int all_within(const int16_t *weights, size_t count) {
+static int weights_are_valid(const int16_t *weights, size_t count) {
     for (size_t i = 0; i < count; i++)
-        if (weights[i] > HEAVIEST || weights[i] < -HEAVIEST) return 0;
+        if (weights[i] > MAX_WEIGHT || weights[i] < -MAX_WEIGHT) return 0;
     return 1;
 }
 
-static int biases_within(const int32_t *biases, size_t count) {
+static int biases_are_valid(const int32_t *biases, size_t count) {
     for (size_t i = 0; i < count; i++)
-        if (biases[i] > HEAVIEST_BIAS || biases[i] < -HEAVIEST_BIAS) return 0;
+        if (biases[i] > MAX_BIAS || biases[i] < -MAX_BIAS) return 0;
     return 1;
 }
 
-int network_in_bounds(const Network *network) {
+int network_is_valid(const Network *network) {
     for (int s = 0; s < STACKS; s++) {
         const Layers *layers = &network->stack[s];
-        if (!all_within(layers->first[0][0], INPUTS * HIDDEN) ||
-            !all_within(layers->second[0][0], HIDDEN * SECOND) ||
-            !all_within(layers->last[0], SECOND) || !biases_within(layers->first_bias, HIDDEN) ||
-            !biases_within(layers->second_bias, SECOND) || !biases_within(&layers->last_bias, 1))
+        if (!weights_are_valid(layers->first[0][0], NUM_INPUTS * HIDDEN1) ||
+            !weights_are_valid(layers->second[0][0], HIDDEN1 * HIDDEN2) ||
+            !weights_are_valid(layers->last[0], HIDDEN2) ||
+            !biases_are_valid(layers->first_bias, HIDDEN1) ||
+            !biases_are_valid(layers->second_bias, HIDDEN2) ||
+            !biases_are_valid(&layers->last_bias, 1))
             return 0;
     }
     return 1;

@@ -1,8 +1,9 @@
-/* A small network that values a position: what it is given, its weights, and its arithmetic.
+/* Quantized evaluation network: inputs, two hidden layers with clipped ReLU, and one output, the
+ * logit of winning. Efficiently updatable networks (NNUE) use the same integer arithmetic.
  *
- * All of it is whole numbers, so that every processor computes the same. Inputs and hidden values
- * count in 1/256 and lie within +-LARGEST; weights count in 1/1024 and lie within +-HEAVIEST, so
- * that no sum leaves 32 bits. */
+ * Inputs and activations: int16, scale 1/256, within +-MAX_ACTIVATION. Weights: int16, scale
+ * 1/1024, within +-MAX_WEIGHT. Biases and sums: int32, scale 1/2^18. With these bounds no sum
+ * overflows, and every processor computes the same value. */
 #ifndef NETWORK_H
 #define NETWORK_H
 
@@ -12,7 +13,7 @@
 #define SNAKE(name, unit, formula)
 enum {
 #include "input_table.h"
-    BOARD_INPUTS /* of the board */
+    BOARD_INPUTS /* number of board inputs */
 };
 #undef BOARD
 #undef SNAKE
@@ -20,51 +21,58 @@ enum {
 #define SNAKE(name, unit, formula) SNAKE_##name,
 enum {
 #include "input_table.h"
-    SNAKE_INPUTS /* of ourselves, the strongest, the nearest and the mean rival */
+    SNAKE_INPUTS /* number of inputs per snake; groups: own, strongest, nearest and mean opponent */
 };
 #undef BOARD
 #undef SNAKE
-#define DUEL_INPUTS (BOARD_INPUTS + 2 * SNAKE_INPUTS) /* with one rival these are all */
-#define INPUTS (BOARD_INPUTS + 4 * SNAKE_INPUTS)
+/* With one opponent, the first two groups. */
+#define NUM_DUEL_INPUTS (BOARD_INPUTS + 2 * SNAKE_INPUTS)
+/* All inputs: board, own, strongest, nearest and mean opponent. */
+#define NUM_INPUTS (BOARD_INPUTS + 4 * SNAKE_INPUTS)
 _Static_assert(BOARD_INPUTS % 2 == 0 && SNAKE_INPUTS % 2 == 0, "inputs are multiplied by pairs");
-#define HIDDEN 32
-#define SECOND 16
-#define STACKS 3 /* weights of their own for two, three, and more living snakes */
-#define LARGEST 1023
-#define HEAVIEST 8191
-#define HEAVIEST_BIAS (1 << 29)
-#define LOGIT 10000 /* what odds of e to 1 are worth in the search, in thousandths of a cell */
+#define HIDDEN1 32
+#define HIDDEN2 16
+#define STACKS 3 /* sets of layers: for two, three, and more living snakes */
+#define MAX_ACTIVATION 1023
+#define MAX_WEIGHT 8191
+#define MAX_BIAS (1 << 29)
+#define VALUE_PER_LOGIT 10000 /* 1/1000 cell per unit of logit */
 
-/* Weights lie by pairs of inputs, as the processor multiplies them. */
+/* The layers for one number of living snakes. Weights are stored in pairs of inputs, for
+ * instructions that multiply and add pairs. */
 typedef struct {
-    int16_t first[INPUTS / 2][HIDDEN][2];
-    int32_t first_bias[HIDDEN];
-    int16_t second[HIDDEN / 2][SECOND][2];
-    int32_t second_bias[SECOND];
-    int16_t last[SECOND / 2][2];
+    int16_t first[NUM_INPUTS / 2][HIDDEN1][2];
+    int32_t first_bias[HIDDEN1];
+    int16_t second[HIDDEN1 / 2][HIDDEN2][2];
+    int32_t second_bias[HIDDEN2];
+    int16_t last[HIDDEN2 / 2][2];
     int32_t last_bias;
 } Layers;
 
+/* The network. stack[k] values positions with k + 2 living snakes, the last with more. */
 typedef struct {
     Layers stack[STACKS];
 } Network;
 
-enum { CODE_PLAIN, CODE_AVX2, CODES };
+enum { KERNEL_PLAIN, KERNEL_AVX2, NUM_KERNELS };
 
-/* The logit of winning in 1/2^18: `pairs` pairs of inputs through one stack. */
-typedef int32_t (*NetworkCode)(const Layers *layers, const int16_t *inputs, int pairs);
+/* A forward pass: returns the logit of winning, scale 1/2^18, from `pairs` pairs of inputs. */
+typedef int32_t (*NetworkKernel)(const Layers *layers, const int16_t *inputs, int pairs);
 
-NetworkCode network_code(int code); /* NULL where this processor lacks it */
-NetworkCode fastest_network_code(void);
-int network_in_bounds(const Network *network);
+/* Returns the kernel KERNEL_..., or NULL if the processor lacks it. */
+NetworkKernel network_kernel(int kernel);
+/* Returns the fastest kernel that the processor supports. */
+NetworkKernel best_network_kernel(void);
+/* Returns whether all weights and biases are within their bounds. */
+int network_is_valid(const Network *network);
 
-/* The value in thousandths of a cell, from 2 to 16 living snakes. */
-static inline int network_value(NetworkCode code, const Network *network, const int16_t *inputs,
+/* Returns the value in 1/1000 cell, for 2 to 16 living snakes. */
+static inline int network_value(NetworkKernel kernel, const Network *network, const int16_t *inputs,
                                 int living) {
     int stack = living >= 2 + STACKS ? STACKS - 1 : living - 2;
-    int pairs = (living == 2 ? DUEL_INPUTS : INPUTS) / 2;
-    int64_t logit = code(&network->stack[stack], inputs, pairs);
-    return (int)(logit * LOGIT >> 18);
+    int pairs = (living == 2 ? NUM_DUEL_INPUTS : NUM_INPUTS) / 2;
+    int64_t logit = kernel(&network->stack[stack], inputs, pairs);
+    return (int)(logit * VALUE_PER_LOGIT >> 18);
 }
 
 #endif

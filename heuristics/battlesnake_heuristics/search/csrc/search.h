@@ -1,5 +1,6 @@
-/* The search behind battlesnake_heuristics/search/search.py: what goes in, what comes out, and the
- * knobs of the evaluation. Cells are y * width + x; moves are 0 up, 1 down, 2 left, 3 right. */
+/* The interface of the search behind battlesnake_heuristics/search/search.py: request, result and
+ * evaluation weights. Cells are y * width + x; moves are 0 up, 1 down, 2 left, 3 right. Values
+ * count 1/1000 cell of territory. */
 #ifndef SEARCH_H
 #define SEARCH_H
 
@@ -7,76 +8,80 @@
 
 #include "network.h"
 
+/* Limits of a request. */
 #define MAX_SNAKES 16
 #define MAX_CELLS 625
 #define MAX_DEPTH 120
 #define OFF_BOARD 0xFFFF
-#define WIN 1000000     /* a win now; one a turn later is worth one less */
-#define PROVEN 900000   /* beyond this a value is a decided game, not an estimate */
-#define MOST_DAMAGE 1000 /* of a layer of hazard; more than 100 is as much as 100 */
+#define WIN 1000000     /* value of an immediate win; one less per turn of distance */
+#define PROVEN 900000   /* absolute values from here on are forced wins or losses */
+#define MAX_DAMAGE 1000 /* health per hazard layer; more than 100 has the effect of 100 */
 
-/* Weights of the evaluation, in thousandths of a cell of territory. */
+/* Weights of the handcrafted evaluation, in 1/1000 cell of territory unless noted. */
 enum {
-    W_TERRITORY,     /* a cell that only we reach first */
-    W_HAZARD_CELL,   /* what is taken off for a cell of territory in hazard */
-    W_LENGTH,        /* a segment longer than the longest rival, while the lead is small */
-    W_LEAD,          /* segments of lead that still count */
-    W_LONGEST,       /* being strictly longer than every rival */
-    W_FOOD_NEAR,     /* food in our territory: this much over its distance */
-    W_HUNGER,        /* the same, for each point of health below HUNGRY */
-    W_HUNGRY,        /* health below which hunger counts (a health, not thousandths) */
-    W_STARVING,      /* no food within health */
-    W_CRAMPED,       /* a segment of ours that our territory has no room for */
-    W_RIVAL,         /* a rival out of the game */
-    W_DRAW,          /* what a drawn game costs */
-    WEIGHTS
+    W_TERRITORY,           /* a cell that only we reach first */
+    W_HAZARD_CELL,         /* penalty of an owned cell with hazard */
+    W_LENGTH,              /* per segment of lead over the longest opponent, up to W_LEAD_CAP */
+    W_LEAD_CAP,            /* segments of lead that count */
+    W_LONGEST,             /* being strictly longer than every opponent */
+    W_FOOD_NEAR,           /* own food, divided by its distance in turns + 1 */
+    W_HUNGER,              /* added to W_FOOD_NEAR per point of health below W_HUNGER_THRESHOLD */
+    W_HUNGER_THRESHOLD,    /* health below which hunger counts */
+    W_STARVING,            /* penalty, divided by health + 1, if no own food is in reach */
+    W_CRAMPED,             /* penalty per segment that does not fit into our territory */
+    W_ELIMINATED_OPPONENT, /* bonus per eliminated opponent */
+    W_DRAW,                /* penalty of a drawn game */
+    NUM_WEIGHTS
 };
 
+/* A search request. All pointers are borrowed and must stay valid during the search. */
 typedef struct {
-    int width, height, snakes;      /* snake 0 is the one that thinks */
+    int width, height, snakes; /* snake 0 searches; 1 to MAX_SNAKES snakes */
+    /* Flags of the rules. */
     int wrapped, constrictor, solo;
-    int damage;                     /* health a layer of hazard takes */
-    const int32_t *lengths;         /* [snakes], stacked segments included */
-    const int32_t *health;          /* [snakes], 0 for a snake that is out */
-    const uint16_t *bodies;         /* the cells of all bodies, head first, one after the other */
-    const uint8_t *food;            /* [cells], 1 where food lies */
-    const uint8_t *hazards;         /* [cells], layers of hazard */
-    const int32_t *weights;         /* [WEIGHTS] */
-    const Network *network;         /* values positions instead of most weights; may be NULL */
-    double seconds;                 /* time to think; not positive: no limit */
-    int64_t nodes;                  /* positions to evaluate at most; not positive: no limit */
-    int first_depth;                /* turns to look ahead at first: 1, or more beside another search */
-    int exact;                      /* every score must be exact, not only the best move's */
-    int decoupled;                  /* among several, valued by a network: each snake picks for itself */
-    int of_2026;                    /* as the ladder's rungs: nothing since that changes a move */
-    int max_depth;                  /* turns to look ahead at most */
-    int (*interrupted)(void *);     /* asked now and then; not 0: give up. May be NULL */
-    void *caller;                   /* what it is given */
-} Question;
+    int damage;        /* health lost per hazard layer, within +-MAX_DAMAGE */
+    const int32_t *lengths; /* [snakes], stacked segments included */
+    const int32_t *health; /* [snakes], 0 to 100; 0 if eliminated */
+    const uint16_t *bodies; /* cells of all bodies, head first, one snake after the other */
+    const uint8_t *food; /* [cells], 1 for food */
+    const uint8_t *hazards; /* [cells], number of hazard layers */
+    const int32_t *weights; /* [NUM_WEIGHTS] */
+    const Network *network; /* learned evaluation, or NULL for the handcrafted one */
+    double time_limit_s; /* time limit in seconds; 0: none */
+    int64_t max_nodes; /* maximum number of nodes; 0: no limit */
+    int first_depth;   /* first depth of iterative deepening; above 1 in a helper thread */
+    int exact_scores;  /* all scores are exact, not only that of the best move */
+    int decoupled;     /* use decoupled MCTS if three or more snakes live and there is a network */
+    int max_depth;     /* maximum depth in turns, 1 to MAX_DEPTH */
+    int (*should_stop)(void *); /* polled; nonzero interrupts the search; may be NULL */
+    void *should_stop_arg; /* argument of should_stop */
+} SearchRequest;
 
+/* The result of a search. */
 typedef struct {
-    int move;                       /* the best one */
-    int depth;                      /* turns that were searched to the end */
-    int proven;                     /* 1: the value is that of a decided game */
-    int64_t evaluated, visited;     /* leaf positions and all positions */
-    int32_t scores[4];              /* value of each move: exact for the best, a bound for others */
-    uint8_t searched[4];            /* whether the move was looked at */
-    uint32_t visits[4];             /* of a decoupled search: how often it was tried */
-    int line_length;                /* turns of the principal variation */
-    uint8_t line[MAX_DEPTH][MAX_SNAKES]; /* the expected moves of all snakes, 4 for the dead */
-} Answer;
+    int move;             /* the best move */
+    int depth;            /* last completed depth in turns; decoupled: length of the line */
+    int proven;           /* 1 if the value is a forced win or loss */
+    int64_t leaf_evals, nodes; /* evaluated leaves, and all nodes */
+    int32_t scores[4];    /* by move, in 1/1000 cell; exact for the best move, a bound for others */
+    uint8_t has_score[4]; /* by move: 1 if scores[] is set */
+    uint32_t visits[4];   /* decoupled MCTS: visits by move; otherwise 0 */
+    int line_length;      /* turns of the principal variation */
+    uint8_t line[MAX_DEPTH][MAX_SNAKES]; /* moves of all snakes, 4 for eliminated ones */
+} SearchResult;
 
-/* A position as the rules see it, to be held against them. */
+/* A position as the rules see it, for tests against the rules. */
 typedef struct {
-    uint64_t key;                   /* equal for equal positions */
+    uint64_t key; /* hash; equal for equal positions */
     uint8_t alive[MAX_SNAKES];
     int32_t health[MAX_SNAKES], length[MAX_SNAKES];
     uint16_t body[MAX_SNAKES][MAX_CELLS + MAX_DEPTH]; /* head first, stacked segments included */
     uint8_t food[MAX_CELLS];
-} Outcome;
+} RulesPosition;
 
-extern int search_cpu_clock; /* 1: seconds are CPU time of this process */
-extern double search_pace;   /* of a core, near the deadline; not positive: a search never rests */
-extern double search_calm[2]; /* CPU time, and the seconds left, when a search began to rest */
+extern int search_uses_cpu_clock; /* 1: time limits count the CPU time of the process */
+extern double search_throttle_fraction; /* fraction of a core near the deadline; 0: no throttling */
+/* Seconds: CPU time and time left when throttling last began. */
+extern double search_throttle_start[2];
 
 #endif

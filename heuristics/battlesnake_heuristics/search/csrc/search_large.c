@@ -1,4 +1,4 @@
-/* The search for boards of up to 640 cells. */
+/* Search kernel for boards of up to 640 cells. */
 #define WORDS 10
-#define CODE large_plain
-#include "search_body.h"
+#define KERNEL large_plain
+#include "search_kernel.h"

@@ -1,4 +1,4 @@
-/* The search for boards of up to 384 cells. */
+/* Search kernel for boards of up to 384 cells. */
 #define WORDS 6
-#define CODE medium_plain
-#include "search_body.h"
+#define KERNEL medium_plain
+#include "search_kernel.h"

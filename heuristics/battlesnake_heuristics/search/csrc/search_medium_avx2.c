@@ -1,4 +1,4 @@
-/* The search for boards of up to 384 cells on processors with AVX2. */
+/* Search kernel for boards of up to 384 cells, with AVX2. */
 #define WORDS 6
-#define CODE medium_avx2
-#include "search_avx2.h"
+#define KERNEL medium_avx2
+#include "search_kernel_avx2.h"

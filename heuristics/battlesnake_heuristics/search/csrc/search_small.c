@@ -1,4 +1,4 @@
-/* The search for boards of up to 128 cells. */
+/* Search kernel for boards of up to 128 cells. */
 #define WORDS 2
-#define CODE small_plain
-#include "search_body.h"
+#define KERNEL small_plain
+#include "search_kernel.h"

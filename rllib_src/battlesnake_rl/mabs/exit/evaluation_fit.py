@@ -296,7 +296,7 @@ def quantized_loss(evaluation: Evaluation, samples: Samples) -> float:
     for living in np.unique(samples.living):
         those = samples.living == living
         inputs = np.ascontiguousarray(samples.inputs[those])
-        values = _search.values_by(0, evaluation.network_bytes, inputs, int(living))
+        values = _search.evaluate_batch(0, evaluation.network_bytes, inputs, int(living))
         assert values is not None  # plain code runs everywhere
         logits = np.frombuffer(values, np.int32) / _VALUE_PER_LOGIT
         target = samples.target[those]

@@ -1,0 +1,69 @@
+/* Template of sets of cells. WORD is one machine word, or a vector of them whose lanes are as many
+ * sets side by side. Included once per kind, with WORD, SET (the type) and WITH(name) (the names of
+ * the functions) defined. Cell i is bit i % 64 of word i / 64. */
+typedef struct {
+    WORD w[WORDS];
+} SET;
+
+/* Returns the empty set. */
+static inline ALWAYS_INLINE SET WITH(none)(void) {
+    SET r;
+    for (int i = 0; i < WORDS; i++) r.w[i] = (WORD){0};
+    return r;
+}
+/* Returns the intersection. */
+static inline ALWAYS_INLINE SET WITH(and)(SET a, SET b) {
+    for (int i = 0; i < WORDS; i++) a.w[i] &= b.w[i];
+    return a;
+}
+/* Returns the union. */
+static inline ALWAYS_INLINE SET WITH(or)(SET a, SET b) {
+    for (int i = 0; i < WORDS; i++) a.w[i] |= b.w[i];
+    return a;
+}
+/* Returns the cells of `a` that are not in `b`. */
+static inline ALWAYS_INLINE SET WITH(minus)(SET a, SET b) {
+    for (int i = 0; i < WORDS; i++) a.w[i] &= ~b.w[i];
+    return a;
+}
+
+/* Shifts by 1 to 63 cells, to higher (up) and lower (down) cell numbers. */
+static inline ALWAYS_INLINE SET WITH(up)(SET a, int n) {
+    for (int i = WORDS - 1; i > 0; i--) a.w[i] = a.w[i] << n | a.w[i - 1] >> (64 - n);
+    a.w[0] <<= n;
+    return a;
+}
+/* See up(). */
+static inline ALWAYS_INLINE SET WITH(down)(SET a, int n) {
+    for (int i = 0; i < WORDS - 1; i++) a.w[i] = a.w[i] >> n | a.w[i + 1] << (64 - n);
+    a.w[WORDS - 1] >>= n;
+    return a;
+}
+/* Shifts by any number of cells; up() and down() allow at most 63. */
+static inline ALWAYS_INLINE SET WITH(far_up)(SET a, int n) {
+    for (; n > 32; n -= 32) a = WITH(up)(a, 32);
+    return n ? WITH(up)(a, n) : a;
+}
+/* See far_up(). */
+static inline ALWAYS_INLINE SET WITH(far_down)(SET a, int n) {
+    for (; n > 32; n -= 32) a = WITH(down)(a, 32);
+    return n ? WITH(down)(a, n) : a;
+}
+
+/* Returns the cells of `open` that are one step from any of `cells`. `west` and `east` are the
+ * border columns of the board. */
+static inline ALWAYS_INLINE SET WITH(beside)(SET cells, SET open, SET west, SET east, int width,
+                                             int height, int wrapped) {
+    SET sides = WITH(or)(WITH(up)(WITH(minus)(cells, east), 1), WITH(down)(WITH(minus)(cells, west), 1));
+    SET steps = WITH(or)(sides, WITH(or)(WITH(up)(cells, width), WITH(down)(cells, width)));
+    if (wrapped) {
+        int lift = width * (height - 1), row = width - 1;
+        steps = WITH(or)(steps, WITH(or)(WITH(far_up)(cells, lift), WITH(far_down)(cells, lift)));
+        steps = WITH(or)(steps, WITH(or)(WITH(far_up)(WITH(and)(cells, west), row),
+                                         WITH(far_down)(WITH(and)(cells, east), row)));
+    }
+    return WITH(and)(steps, open);
+}
+#undef WORD
+#undef SET
+#undef WITH

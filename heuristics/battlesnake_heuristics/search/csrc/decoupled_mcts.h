@@ -1,0 +1,361 @@
+/* Decoupled UCT: Monte Carlo tree search with simultaneous moves, for three or more living snakes.
+ *
+ * Every snake selects its own move from its own action statistics (Tak, Lanctot and Winands 2014)
+ * with the PUCT formula of AlphaZero (Silver et al. 2017). Opponents therefore pursue their own win
+ * instead of cooperating against us. Each simulation adds one node, evaluates it with the network
+ * for every living snake, and backs up each snake's own value.
+ *
+ * Values are win probabilities in [0, 1] that sum to 1 over the living snakes. */
+
+#define C_PUCT 0.7f
+#define PRIOR_UPDATE_VISITS 8 /* visits of a node after which its priors are updated */
+/* Initial weight of a move to a cell that the head of an equal or longer snake can reach; other
+ * moves have weight 1. */
+#define CONTESTED_CELL_PRIOR 0.15f
+#define OLD_PRIOR_WEIGHT 0.05f /* weight of the initial priors after the update */
+/* Memory limit of the nodes of one tree, in bytes. */
+#define MAX_TREE_BYTES (64 << 20)
+
+/* The action statistics of one snake at one node, by move. */
+typedef struct {
+    uint32_t visits[4];
+    float value_sum[4]; /* sum of backed-up values, each in [0, 1] */
+    float prior[4];     /* in [0, 1]; 0 for fatal moves */
+    float leaf_value;   /* win probability by the network, in [0, 1] */
+} ActionStats;
+
+/* A node of the tree. */
+typedef struct {
+    uint32_t visits;
+    int terminal; /* 1 if the game is over or snake 0 is eliminated */
+    Position pos; /* truncated to the snakes that play; their ActionStats follow */
+} Node;
+
+/* A slot of the hash table of edges. Key: node index + 1 in the high 32 bits, the joint move with 2
+ * bits per snake below; 0: free. */
+typedef struct {
+    uint64_t key; /* node and joint move */
+    uint32_t child;
+} Edge;
+
+/* A search tree: an array of nodes and a hash table of edges. */
+typedef struct {
+    Search *search;
+    int snakes;
+    uint32_t count, max_nodes, mask; /* nodes in use, nodes allocated, edge slots minus 1 */
+    size_t stats_offset, node_bytes; /* bytes: from a node to its ActionStats, and per node */
+    char *nodes;
+    Edge *edges;
+    float c_puct;
+} Tree;
+
+/* Returns the node with this index. */
+static Node *get_node(const Tree *tree, uint32_t index) {
+    return (Node *)(tree->nodes + index * tree->node_bytes);
+}
+/* Returns the action statistics of the node, one per snake. */
+static ActionStats *get_stats(const Tree *tree, const Node *node) {
+    return (ActionStats *)((char *)node + tree->stats_offset);
+}
+
+/* Converts a value in 1/1000 cell to a win probability: the logistic function, computed as (1 + x /
+ * 1024) ^ 1024 so that every processor rounds alike. */
+static float win_probability(int value) {
+    float odds = 1 + clamp_abs(value, 8 * VALUE_PER_LOGIT) / (1024.0f * VALUE_PER_LOGIT);
+    for (int i = 0; i < 10; i++) odds *= odds;
+    return odds / (1 + odds);
+}
+
+/* Returns the smallest value, in 1/1000 cell, with at least this win probability. */
+static int value_from_probability(float probability) {
+    int low = -8 * VALUE_PER_LOGIT, high = 8 * VALUE_PER_LOGIT;
+    while (low < high) {
+        int middle = low + (high - low) / 2;
+        if (win_probability(middle) < probability)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+/* Writes the value of `pos` for every snake: win probabilities that sum to 1. If the game is over,
+ * the last survivors share the point; `before` is the position one turn earlier. */
+static void evaluate_snakes(Search *search, const Position *before, const Position *pos,
+                            float *win_probs) {
+    int alive[MAX_SNAKES] = {0}, count = 0;
+    Territory territory;
+    int16_t own[MAX_SNAKES][SNAKE_INPUTS], inputs[NUM_INPUTS];
+    float total = 0;
+    const Position *last = pos->living ? pos : before;
+    for (int s = 0; s < search->request->snakes; s++) {
+        win_probs[s] = pos->living < 2 && last->snake[s].alive ? 1.0f / last->living : 0;
+        if (pos->snake[s].alive) alive[count++] = s;
+    }
+    if (count < 2) return;
+    search->leaf_evals++;
+    compute_snake_inputs(search, pos, alive, count, &territory, own);
+    for (int i = 0; i < count; i++) {
+        assemble_inputs(search, pos, alive, count, &territory, own, i, inputs);
+        total += win_probs[alive[i]] = win_probability(
+            network_value(search->network_kernel, search->request->network, inputs, count));
+    }
+    for (int i = 0; i < count; i++) win_probs[alive[i]] /= total;
+}
+
+/* Returns whether the head of another snake that is at least as long is one step from `cell`. */
+static int is_contested(const Search *search, const Position *pos, int s, int cell) {
+    for (int o = 0; o < search->request->snakes; o++)
+        if (o != s && pos->snake[o].alive && pos->snake[o].length >= pos->snake[s].length &&
+            steps_between(search, cell, head_of(search, pos, o)) == 1)
+            return 1;
+    return 0;
+}
+
+/* Writes the initial priors of snake `s`: uniform over its non-fatal moves, with less weight on
+ * contested cells. */
+static void init_priors(Search *search, const Position *pos, int s, float *prior) {
+    uint8_t moves[4];
+    int count = generate_moves(search, pos, s, 4, moves);
+    float total = 0;
+    for (int i = 0; i < count; i++) {
+        int cell = search->next[head_of(search, pos, s)][moves[i]];
+        int is_contested_cell = cell != OFF_BOARD && is_contested(search, pos, s, cell);
+        total += prior[moves[i]] = is_contested_cell ? CONTESTED_CELL_PRIOR : 1;
+    }
+    for (int i = 0; i < count; i++) prior[moves[i]] /= total;
+}
+
+/* Returns whether a node can be added. The last node is reserved for positions that do not fit. */
+static int has_room(const Tree *tree) { return tree->count + 1 < tree->max_nodes; }
+
+/* Expands and evaluates: stores `pos`, which followed `before`, in a new node, and returns its
+ * index. If the tree is full, overwrites the reserved node. */
+static uint32_t add_node(Tree *tree, const Position *before, const Position *pos) {
+    uint32_t index = has_room(tree) ? tree->count++ : tree->max_nodes - 1;
+    Node *node = get_node(tree, index);
+    ActionStats *stats = get_stats(tree, node);
+    float win_probs[MAX_SNAKES];
+    memset(node, 0, tree->node_bytes);
+    memcpy(&node->pos, pos, offsetof(Position, snake) + tree->snakes * sizeof(Body));
+    node->terminal = pos->living < 2 || !pos->snake[0].alive;
+    evaluate_snakes(tree->search, before, pos, win_probs);
+    for (int s = 0; s < tree->snakes; s++) {
+        stats[s].leaf_value = win_probs[s];
+        if (!node->terminal && pos->snake[s].alive)
+            init_priors(tree->search, pos, s, stats[s].prior);
+    }
+    return index;
+}
+
+/* Returns the most visited move with a positive prior, or 4 if there is none. */
+static int most_visited(const ActionStats *stats) {
+    int best = 4;
+    for (int move = 0; move < 4; move++)
+        if (stats->prior[move] > 0 && (best == 4 || stats->visits[move] > stats->visits[best]))
+            best = move;
+    return best;
+}
+
+/* Recomputes the priors of a node by a one-turn lookahead: each snake's moves are weighted by the
+ * odds of winning after them, while the other snakes play their most visited moves. */
+static void update_priors(Tree *tree, const Node *node) {
+    ActionStats *stats = get_stats(tree, node);
+    uint8_t moves[MAX_SNAKES] = {0};
+    Position to;
+    for (int s = 0; s < tree->snakes; s++)
+        if (node->pos.snake[s].alive) moves[s] = most_visited(&stats[s]);
+    for (int s = 0; s < tree->snakes; s++) {
+        float *prior = stats[s].prior, odds[4] = {0}, total = 0, win_probs[MAX_SNAKES];
+        uint8_t most_visited_move = moves[s];
+        for (moves[s] = 0; moves[s] < 4; moves[s]++) {
+            /* Fatal, or the only move. */
+            if (!(prior[moves[s]] > 0) || prior[moves[s]] == 1) continue;
+            make_turn(tree->search, &node->pos, moves, &to);
+            evaluate_snakes(tree->search, &node->pos, &to, win_probs);
+            odds[moves[s]] = prior[moves[s]] * (win_probs[s] + 0.001f) / (1.001f - win_probs[s]);
+            total += odds[moves[s]];
+        }
+        moves[s] = most_visited_move;
+        for (int move = 0; move < 4 && total > 0; move++)
+            prior[move] =
+                OLD_PRIOR_WEIGHT * prior[move] + (1 - OLD_PRIOR_WEIGHT) * odds[move] / total;
+    }
+}
+
+/* Returns the move with the highest PUCT score: mean value + bonus * prior / (1 + visits).
+ * Unvisited moves have the value of the node. */
+static int select_move(const ActionStats *stats, float bonus) {
+    float best = -1;
+    int selected = 0;
+    for (int move = 0; move < 4; move++) {
+        if (!(stats->prior[move] > 0)) continue;
+        uint32_t visits = stats->visits[move];
+        float mean_value = visits ? stats->value_sum[move] / visits : stats->leaf_value;
+        float score = mean_value + bonus * stats->prior[move] / (1 + visits);
+        if (score > best) {
+            best = score;
+            selected = move;
+        }
+    }
+    return selected;
+}
+
+/* Returns the slot of the key in the hash table of edges, or the free slot for it (linear
+ * probing). */
+static Edge *find_edge_slot(const Tree *tree, uint64_t key) {
+    uint32_t slot = mix64(key) & tree->mask;
+    while (tree->edges[slot].key && tree->edges[slot].key != key) slot = (slot + 1) & tree->mask;
+    return &tree->edges[slot];
+}
+
+/* Returns the edge slot of the joint move at a node; stores its key. */
+static Edge *find_edge(const Tree *tree, uint32_t node, const uint8_t *moves, uint64_t *key) {
+    *key = (uint64_t)(node + 1) << 32;
+    for (int s = 0; s < tree->snakes; s++) *key |= (uint64_t)moves[s] << 2 * s;
+    return find_edge_slot(tree, *key);
+}
+
+/* Grows the table of edges to `size` slots, a power of two. It starts small so that short searches
+ * touch little memory. Returns 0, or -1 if out of memory. */
+static int grow_edge_table(Tree *tree, uint32_t size) {
+    Edge *old = tree->edges, *table = calloc(size, sizeof *table);
+    uint32_t old_size = old ? tree->mask + 1 : 0;
+    if (!table) return -1;
+    tree->edges = table;
+    tree->mask = size - 1;
+    for (uint32_t i = 0; i < old_size; i++)
+        if (old[i].key) *find_edge_slot(tree, old[i].key) = old[i];
+    free(old);
+    return 0;
+}
+
+/* Returns the child node after the joint move, and expands it first if `is_new`. */
+static uint32_t descend(Tree *tree, uint32_t index, const uint8_t *moves, int *is_new) {
+    Search *search = tree->search;
+    const Position *pos = &get_node(tree, index)->pos;
+    Position to;
+    uint64_t key;
+    Edge *edge = find_edge(tree, index, moves, &key);
+    *is_new = !edge->key;
+    if (*is_new) {
+        make_turn(search, pos, moves, &to);
+        if (has_room(tree)) *edge = (Edge){key, tree->count};
+        return add_node(tree, pos, &to);
+    }
+    const Position *next = &get_node(tree, edge->child)->pos;
+    /* The rings hold the bodies of the line that was made last. */
+    for (int s = 0; s < tree->snakes; s++)
+        if (next->snake[s].alive)
+            search->ring[s][next->snake[s].head & (RING - 1)] =
+                search->next[head_of(search, pos, s)][moves[s]];
+    return edge->child;
+}
+
+/* Runs one simulation. */
+static void simulate(Tree *tree) {
+    uint32_t path[MAX_DEPTH], index = 0;
+    uint8_t moves[MAX_DEPTH][MAX_SNAKES];
+    int depth = 0, is_new = 0;
+    int max_depth = tree->search->request->max_depth;
+    /* Step 1. Select: descend by PUCT until a new or terminal node. Step 2. Expand and evaluate:
+     * descend() adds the new node with its leaf values. */
+    for (; !is_new && depth < max_depth && !get_node(tree, index)->terminal; depth++) {
+        Node *node = get_node(tree, index);
+        if (node->visits == PRIOR_UPDATE_VISITS) update_priors(tree, node);
+        float bonus = tree->c_puct * __builtin_sqrtf(node->visits + 1);
+        path[depth] = index;
+        for (int s = 0; s < tree->snakes; s++)
+            moves[depth][s] =
+                node->pos.snake[s].alive ? select_move(&get_stats(tree, node)[s], bonus) : 0;
+        index = descend(tree, index, moves[depth], &is_new);
+    }
+    const ActionStats *leaf_stats = get_stats(tree, get_node(tree, index));
+    /* Step 3. Back up each snake's own leaf value along the path. */
+    while (depth-- > 0) {
+        Node *node = get_node(tree, path[depth]);
+        ActionStats *stats = get_stats(tree, node);
+        node->visits++;
+        for (int s = 0; s < tree->snakes; s++) {
+            if (!node->pos.snake[s].alive) continue;
+            stats[s].visits[moves[depth][s]]++;
+            stats[s].value_sum[moves[depth][s]] += leaf_stats[s].leaf_value;
+        }
+    }
+}
+
+/* Writes the line of most visited moves. */
+static void extract_visited_line(Tree *tree, SearchResult *result) {
+    uint32_t index = 0;
+    uint64_t key;
+    while (result->line_length < MAX_DEPTH) {
+        const Node *node = get_node(tree, index);
+        if (node->terminal || !node->visits) return;
+        uint8_t *moves = result->line[result->line_length++];
+        uint8_t joint_moves[MAX_SNAKES] = {0};
+        memset(moves, 4, MAX_SNAKES);
+        for (int s = 0; s < tree->snakes; s++)
+            if (node->pos.snake[s].alive)
+                joint_moves[s] = moves[s] = most_visited(&get_stats(tree, node)[s]);
+        const Edge *edge = find_edge(tree, index, joint_moves, &key);
+        if (!edge->key) return;
+        index = edge->child;
+    }
+}
+
+/* Allocates a tree and adds its root. Returns 0, or -1 if out of memory; the caller frees nodes and
+ * edges in either case. */
+static int init_tree(Tree *tree, const Position *root) {
+    const SearchRequest *request = tree->search->request;
+    size_t position = offsetof(Position, snake) + request->snakes * sizeof(Body);
+    tree->snakes = request->snakes;
+    tree->stats_offset = (offsetof(Node, pos) + position + 7) / 8 * 8;
+    tree->node_bytes = (tree->stats_offset + request->snakes * sizeof(ActionStats) + 7) / 8 * 8;
+    tree->max_nodes = MAX_TREE_BYTES / tree->node_bytes;
+    if (request->max_nodes && request->max_nodes + 2 < tree->max_nodes)
+        tree->max_nodes = request->max_nodes + 2;
+    tree->nodes = malloc(tree->max_nodes * tree->node_bytes);
+    if (!tree->nodes || grow_edge_table(tree, 512)) return -1;
+    add_node(tree, root, root);
+    return 0;
+}
+
+/* Writes the best move, the visits, the scores and the line of the root. */
+static void export_visits(Tree *tree, SearchResult *result) {
+    const ActionStats *stats = get_stats(tree, get_node(tree, 0));
+    result->move = most_visited(stats);
+    for (int move = 0; move < 4; move++) {
+        result->has_score[move] = stats->prior[move] > 0;
+        result->visits[move] = stats->visits[move];
+        result->scores[move] = value_from_probability(
+            stats->visits[move] ? stats->value_sum[move] / stats->visits[move] : stats->leaf_value);
+    }
+    extract_visited_line(tree, result);
+    result->depth = result->line_length;
+}
+
+/* Returns whether the request is searched by decoupled MCTS. */
+static int uses_decoupled(const SearchRequest *request, const Position *root) {
+    return request->decoupled && request->network && root->living > 2;
+}
+
+/* Runs simulations until a limit of the request is reached. Returns 0, or -1 if out of memory. */
+static int run_decoupled(Search *search, const Position *root, SearchResult *result) {
+    const SearchRequest *request = search->request;
+    Tree tree = {.search = search};
+    /* Vary the exploration constant per thread so that root-parallel trees differ. */
+    tree.c_puct = C_PUCT * (1 + 0.03f * (request->first_depth - 1));
+    int failed = init_tree(&tree, root);
+    const ActionStats *stats = failed ? NULL : get_stats(&tree, get_node(&tree, 0));
+    for (int64_t done = 0; !failed && !search->stopped; done++) {
+        simulate(&tree);
+        if (tree.count > tree.mask / 2 && grow_edge_table(&tree, 2 * (tree.mask + 1))) failed = -1;
+        if (request->max_nodes && done + 1 >= request->max_nodes) break;
+        if (stats->prior[most_visited(stats)] == 1) break; /* forced move */
+        if (check_stop(search, !(done & 15), !(done & 0xfff))) break;
+    }
+    if (!failed) export_visits(&tree, result);
+    free(tree.edges);
+    free(tree.nodes);
+    return failed;
+}

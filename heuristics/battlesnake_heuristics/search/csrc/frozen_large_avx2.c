@@ -1,0 +1,5 @@
+/* Kernel of the frozen search for boards of up to 640 cells, with AVX2. */
+#define WORDS 10
+#define FROZEN 1
+#define KERNEL frozen_large_avx2
+#include "search_kernel_avx2.h"
