@@ -1,1 +1,1 @@
-"""Code that all algorithms share: environment runners, learners, training loop, metrics."""
+"""Code shared by all algorithms: environment runners, learners, settings and ladder evaluation."""

@@ -1,4 +1,4 @@
-"""Memory costs no more than it must: what torch frees stays, what it takes is not filled first."""
+"""Settings of the C library's and torch's memory allocators that speed up training."""
 
 from __future__ import annotations
 
@@ -7,19 +7,22 @@ import ctypes
 import torch
 
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
-"""Parameters' numbers in glibc's malloc.h."""
+"""Parameter numbers from glibc's malloc.h."""
 
 _KEEP = 512 << 20
 _REUSE_UP_TO = 32 << 20
-"""The largest block, in bytes, that is kept; glibc refuses more. A replay's arrays are larger."""
+"""Largest block that is kept, in bytes; glibc allows no more. Replay buffer arrays are larger."""
 
 
 def keep_freed_memory() -> bool:
-    """Have the C library reuse freed blocks instead of giving them back to the system.
+    """Make the C library reuse freed blocks instead of returning them to the system.
 
-    Every pass of a batch through the network frees megabytes of activations and asks for them
-    again. Each time the system would have to clear thousands of pages, which costs a quarter of a
-    pass's time. Changes the whole process; returns whether its C library can do so (glibc can).
+    Every pass of a batch through the network frees megabytes of activations and allocates them
+    again. Clearing thousands of pages each time costs a quarter of the pass's time. The setting
+    applies to the whole process.
+
+    Returns:
+        Whether the C library supports the setting; glibc does.
     """
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is None:
@@ -28,10 +31,10 @@ def keep_freed_memory() -> bool:
 
 
 def leave_new_memory_unfilled() -> None:
-    """Have torch not write NaN to all memory it takes, where it was asked to be deterministic.
+    """Stop torch from filling new memory with NaN in deterministic mode.
 
-    RLlib asks for that wherever a seed is given. The NaN would show reads of memory that was
-    never written; results are the same without, and updates a few hundredths faster. Changes the
-    whole process.
+    RLlib enables deterministic mode whenever a seed is set. The NaN values only reveal reads of
+    uninitialized memory. Without them, results are the same and updates are a few percent faster.
+    The setting applies to the whole process.
     """
     torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]

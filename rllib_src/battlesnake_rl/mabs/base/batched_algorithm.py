@@ -1,4 +1,4 @@
-"""What DQN, APEX and PPO share: batches of games on our runners, past selves, what is measured."""
+"""Configuration and training loop shared by DQN, APEX, PPO and DISTIL."""
 
 from __future__ import annotations
 
@@ -42,58 +42,66 @@ _RECENT_GAMES = "recent_games"
 _NEXT_PAST_SELF = "next_past_self"
 
 _GATHER_TIMEOUT_S = 0.02
-"""How long is waited for the rest of what runners were asked for."""
+"""Seconds to wait for further results after a request to the env runners."""
 
 _WAIT_TIMEOUT_S = 1.0
-"""Longest wait for runners before looking after failed ones again."""
+"""Maximum seconds to wait for env runners before failed ones are checked again."""
 
 HEALTH_CHECK_INTERVAL_S = 5.0
-"""Time between two questions to runners that were lost whether they are back."""
+"""Seconds between two checks whether a lost env runner is back."""
 
 _PAST_SELF_INTERVAL = 50_000
-"""Env steps between two past selves, where they are among the opponents."""
+"""Env steps between two past selves, if past selves are among the opponents."""
 
 
 class BatchedAlgorithmConfig:
-    """Goes before the class of a configuration of RLlib's among a class's bases.
+    """Mixin for configurations; must precede RLlib's configuration class among the bases.
 
-    All steps are env steps, turns of single games. ``ladder_cpu_fraction`` is the part of the CPU time for
-    games on the ladder (`strength`); ``start_from`` is a policy whose weights training begins with
-    (`warm_start`); ``symmetry_augmentation`` shows positions in the eight ways that a square board can lie in.
+    All step counts are env steps (turns of single games).
+
+    Attributes:
+        ladder_cpu_fraction: Fraction of the CPU time used for ladder evaluation, in [0, 0.5].
+        start_from: Policy whose weights initialize the network, or None (see `warm_start`).
+        symmetry_augmentation: Whether to train on random symmetries of the board.
     """
 
     env_runner_class: ClassVar[type[BatchedEnvRunner]]
     learner_class_base: ClassVar[type]
     rl_module_class: ClassVar[type]
     module_apis: ClassVar[tuple[type, ...]]
-    """What runner, learner and module must be; what the loops ask of the module."""
+    """Required base classes of the env runner, the learner and the module, and the module's APIs.
+    """
     rllib_config_class: ClassVar[type[AlgorithmConfig]]
     extra_supported_fields: ClassVar[str] = ""
     unsupported_fields: ClassVar[str] = ""
-    """RLlib's class that this one extends, and what it honours beside `rllib_settings`, or not."""
+    """RLlib's configuration class, and the supported fields beyond, or missing from,
+    `supported_settings.SUPPORTED_FIELDS`.
+    """
     extra_settings: ClassVar[tuple[str, ...]] = ()
-    """Settings of ``training`` that RLlib's has not, or that are kept from it."""
+    """Settings of ``training()`` that RLlib's method does not have or does not receive."""
 
     def _set_base_defaults(self: Any) -> None:
-        """Our runner, network and defaults."""
+        """Set this project's env runner and the defaults of all algorithms."""
         self.env_runner_cls = self.env_runner_class
         self.num_env_runners = 0
-        # Runners have no connectors. RLlib else waits for all of them after each iteration.
+        # Env runners have no connectors. By default, RLlib waits for all env runners after each
+        # iteration to merge their connector states.
         self.merge_env_runner_states = False
-        # RLlib else asks every gradient twice whether it is finite: a thirtieth of an update.
+        # By default, RLlib checks every gradient twice for finite values, which takes 3% of an
+        # update.
         self.torch_skip_nan_gradients = True
         self.ladder_cpu_fraction = DEFAULT_CPU_FRACTION
         self.start_from: str | None = None
         self.symmetry_augmentation = False
 
     def training(self: Any, **settings: Any) -> Any:
-        """As RLlib's, with what is ``extra_settings``."""
+        """Set this algorithm's own options; pass the rest to RLlib."""
         for name in set(self.extra_settings) & set(settings):
             setattr(self, name, settings.pop(name))
         return super().training(**settings)  # type: ignore[misc]
 
     def validate(self: Any) -> None:
-        """Refuse what this algorithm cannot do, before anything starts."""
+        """Reject unsupported settings before anything starts."""
         self._check_environment()
         supported_settings.check(self)
         self._check_classes()
@@ -102,11 +110,11 @@ class BatchedAlgorithmConfig:
             self._check_symmetry_augmentation()
 
     def get_default_learner_class(self) -> type:
-        """Our learner."""
+        """Return this algorithm's learner class."""
         return self.learner_class_base
 
     def get_default_rl_module_spec(self: Any) -> RLModuleSpec:
-        """Our network."""
+        """Return the specification of this algorithm's network."""
         return RLModuleSpec(module_class=self.rl_module_class, model_config=self.model_config)
 
     def _check_environment(self: Any) -> None:
@@ -119,7 +127,7 @@ class BatchedAlgorithmConfig:
             )
 
     def _check_classes(self: Any) -> None:
-        """Your own classes must subclass ours: the loops between them are ours."""
+        """Check that custom classes derive from this algorithm's classes."""
         for name, given, base in (
             ("env_runner_cls", self.env_runner_cls, self.env_runner_class),
             ("learner_class", self.learner_class, self.learner_class_base),
@@ -154,11 +162,11 @@ class BatchedAlgorithmConfig:
 
 
 class TrainingLoopMixin:
-    """Goes before RLlib's class of an algorithm: plays, lets a learner of ours learn, plays on."""
+    """Mixin with the training loop; must precede RLlib's algorithm class among the bases."""
 
     @property
     def num_env_steps_sampled(self: Any) -> int:
-        """Turns of games played by all runners since training began, restarts included."""
+        """Env steps sampled by all env runners since training started, including resumed runs."""
         return int(
             self.metrics.peek((ENV_RUNNER_RESULTS, NUM_ENV_STEPS_SAMPLED_LIFETIME), default=0)
         )
@@ -176,7 +184,7 @@ class TrainingLoopMixin:
         return list(fragments)
 
     def _learn_from(self: Any, fragments: list[Any]) -> None:
-        """Let the learner learn from ``fragments``, if there are any, and play with what it has."""
+        """Update the learner on ``fragments`` and send the new weights to the env runners."""
         if not fragments:
             return
         env_steps = self.num_env_steps_sampled
@@ -185,20 +193,20 @@ class TrainingLoopMixin:
                 lambda learner: learner.learn(fragments, env_steps)
             )
             for one in learned:
-                one.get()  # which raises what a learner of another process has
+                one.get()  # Raises the exceptions of learners in other processes.
         self._report_updates()
         with self.metrics.log_time((TIMERS, SYNCH_WORKER_WEIGHTS_TIMER)):
             self._sync_weights()
 
     def _report_updates(self: Any) -> None:
-        """Take over what the learners have to say of the updates, at least one, since the last."""
+        """Aggregate the learners' metrics of all updates since the last call, at least one."""
         reports = self.learner_group.foreach_learner(lambda learner: learner.report())
         self.metrics.aggregate([report.get() for report in reports], key=LEARNER_RESULTS)
 
     def _sync_weights(self: Any) -> None:
-        """Give the learner's weights to all runners."""
+        """Send the learner's weights to all env runners."""
         if self.config.num_env_runners == 0:
-            # RLlib's would put them into Ray's object store as well.
+            # RLlib's method would also put the weights into Ray's object store.
             self.env_runner.set_state(self._inference_weights())
             return
         self.env_runner_group.sync_weights(
@@ -208,7 +216,7 @@ class TrainingLoopMixin:
         )
 
     def _inference_weights(self: Any) -> dict[str, Any]:
-        """The learner's weights, as much of them as runners need, and their sequence number."""
+        """Return the learner's weights for inference, with their sequence number."""
         state = self.learner_group.get_state(
             components=f"{COMPONENT_LEARNER}/{COMPONENT_RL_MODULE}", inference_only=True
         )[COMPONENT_LEARNER]
@@ -216,10 +224,10 @@ class TrainingLoopMixin:
 
 
 class BatchedAlgorithm(TrainingLoopMixin, LadderEvaluationMixin):
-    """Goes before the class of an algorithm of RLlib's, whose configuration is `BatchedAlgorithmConfig`."""
+    """Mixin for algorithms configured by `BatchedAlgorithmConfig`; must precede RLlib's class."""
 
     def setup(self: Any, config: AlgorithmConfig) -> None:
-        """Build runners and learner as RLlib does."""
+        """Build env runners and learner as RLlib does."""
         self._last_restore_at = -math.inf
         self._last_fragment_at = time.monotonic()
         super().setup(config)
@@ -228,21 +236,21 @@ class BatchedAlgorithm(TrainingLoopMixin, LadderEvaluationMixin):
         self._add_past_self()
 
     def _collect_fragments(self: Any) -> list[Any]:
-        """What runners have finished, at least one of them; they have been asked for more."""
+        """Wait for at least one fragment and request new ones from the env runners."""
         group = self.env_runner_group
         with self.metrics.log_time((TIMERS, ENV_RUNNER_SAMPLING_TIMER)):
             done: list[Any] = []
             self._warn_if_stalled(True)
             while not done and group.num_healthy_remote_workers():
-                # With a tag, since new weights are asynchronous requests too.
+                # The tag separates fragments from other asynchronous requests, such as new weights.
                 done = group.fetch_ready_async_reqs(
                     tags="fragment", timeout_seconds=_GATHER_TIMEOUT_S
                 )
-                # Afterwards, since what is done counts as asked for until it is fetched. Beyond
-                # what may be in flight nothing is asked.
+                # Request after fetching: a finished request counts as in flight until it is
+                # fetched. RLlib drops requests beyond the maximum in flight.
                 for _ in range(self.config.max_requests_in_flight_per_env_runner):
                     group.foreach_env_runner_async("sample_fragment", tag="fragment")
-                if not done:  # RLlib would wait for all that was asked for, not for the first
+                if not done:  # RLlib waits for all requests, not for the first.
                     asked, _, _ = group._worker_manager._filter_calls_by_tag("fragment")
                     ray.wait(asked, timeout=_WAIT_TIMEOUT_S)
                     self._warn_if_stalled(False)
@@ -252,7 +260,7 @@ class BatchedAlgorithm(TrainingLoopMixin, LadderEvaluationMixin):
         return list(fragments)
 
     def _warn_if_stalled(self: Any, heard: bool) -> None:
-        """Say so where runners have brought nothing for ``sample_timeout_s``, each time anew."""
+        """Log a warning each time the env runners return nothing for ``sample_timeout_s``."""
         now, longest = time.monotonic(), self.config.sample_timeout_s
         if not heard and now <= self._last_fragment_at + longest:
             return
@@ -264,10 +272,10 @@ class BatchedAlgorithm(TrainingLoopMixin, LadderEvaluationMixin):
             )
 
     def get_module(self: Any, module_id: str = DEFAULT_MODULE_ID) -> Any:
-        """What would be exported now, as a module of its own; None for another ``module_id``.
+        """Return the policy that would be exported now, as a separate module.
 
-        With our network that is the mean of the weights (`q_network.WeightAveragingMixin`), not what the
-        runners play with.
+        For this project's networks, this is the weight average (`q_network.WeightAveragingMixin`),
+        not the weights with which the env runners play. Returns None for another ``module_id``.
         """
         if module_id != DEFAULT_MODULE_ID:
             return None
@@ -277,7 +285,9 @@ class BatchedAlgorithm(TrainingLoopMixin, LadderEvaluationMixin):
         module = copy.deepcopy(self.env_runner.module[DEFAULT_MODULE_ID])
         prefix = NETWORK if isinstance(module, WeightAveragingMixin) else ""
         played = {prefix + name: array for name, array in weights.items()}
-        module.set_state(module.get_state() | played)  # a value head is not played
+        module.set_state(
+            module.get_state() | played
+        )  # The weights have no value head; the current one stays.
         return module
 
     def _policy_from_weights(self: Any, weights: Weights) -> ScoreFn:
@@ -287,12 +297,12 @@ class BatchedAlgorithm(TrainingLoopMixin, LadderEvaluationMixin):
         return functools.partial(self.env_runner.action_scores, module)
 
     def _add_past_self(self: Any) -> None:
-        """Make the present weights a past self of all runners, if it is time for another."""
+        """Send the current weights to all env runners as a past self, if one is due."""
         steps = self.num_env_steps_sampled
         if PAST not in self.config.env_config.get("opponents", {}) or steps < self._next_past_self:
             return
         self._next_past_self = steps + _PAST_SELF_INTERVAL
-        # A copy: the learner goes on in its own.
+        # A copy, because the learner continues to update its own arrays.
         weights = ray.put(self._inference_weights()[COMPONENT_RL_MODULE])
         for group in (self.env_runner_group, self.eval_env_runner_group):
             if group is not None:
@@ -301,10 +311,11 @@ class BatchedAlgorithm(TrainingLoopMixin, LadderEvaluationMixin):
                 )
 
     def restore_env_runners(self: Any, env_runner_group: Any) -> list[int]:
-        """RLlib's, now and then: runners that are back take over the local one's state and counter.
+        """Restore failed env runners, at most every `HEALTH_CHECK_INTERVAL_S`.
 
-        RLlib would ask before each step; while their machine is missing, each question costs the
-        learner ``env_runner_health_probe_timeout_s``.
+        Restored env runners get the state and the step counter of the local one. RLlib checks before
+        every step. While a machine is missing, each check would cost the learner
+        ``env_runner_health_probe_timeout_s``.
         """
         if self.config.num_env_runners > 0 and env_runner_group is self.env_runner_group:
             manager = env_runner_group._worker_manager
@@ -319,15 +330,13 @@ class BatchedAlgorithm(TrainingLoopMixin, LadderEvaluationMixin):
         return restored
 
     def step(self: Any) -> dict[str, Any]:
-        """One iteration; the games' sums of all runners become means."""
+        """Run one iteration and average the metrics of games over all env runners."""
         results: dict[str, Any] = super().step()
         self._add_past_self()
         self._recent_games.average(results.setdefault(ENV_RUNNER_RESULTS, {}))
         if EVALUATION_RESULTS in results:
             average_games(results[EVALUATION_RESULTS][ENV_RUNNER_RESULTS])
         return results
-
-    # Checkpoints
 
     def get_state(
         self: Any,
@@ -336,7 +345,7 @@ class BatchedAlgorithm(TrainingLoopMixin, LadderEvaluationMixin):
         not_components: str | Collection[str] | None = None,
         **kwargs: Any,
     ) -> dict[str, Any]:
-        """RLlib's state, and that of our own loop."""
+        """Return RLlib's state and the state of this training loop."""
         state: dict[str, Any] = super().get_state(  # type: ignore[misc]
             components, not_components=not_components, **kwargs
         )
@@ -345,11 +354,11 @@ class BatchedAlgorithm(TrainingLoopMixin, LadderEvaluationMixin):
         return state
 
     def set_state(self: Any, state: dict[str, Any]) -> None:
-        """Continue from ``state``."""
+        """Restore ``state``."""
         super().set_state(state)  # type: ignore[misc]
         self._recent_games.iterations = deque(state[_RECENT_GAMES])
         self._next_past_self = state[_NEXT_PAST_SELF]
-        # RLlib has restored the local runner.
+        # RLlib has restored the local env runner.
         shared = self.env_runner.get_state(components=PAST_SELVES)
         shared[NUM_ENV_STEPS_SAMPLED_LIFETIME] = self.num_env_steps_sampled
         self.env_runner_group.foreach_env_runner(lambda runner: runner.set_state(shared))

@@ -1,4 +1,4 @@
-"""Our environment runner: a batch of games, opponents, metrics and state."""
+"""Environment runner that plays a batch of games with opponents, metrics and state."""
 
 from __future__ import annotations
 
@@ -46,11 +46,14 @@ from battlesnake_rl.mabs.policy.policy_loader import ScoreFn
 from sagemaker_rl.process_environment import limit_torch_threads
 
 PAST_SELVES = "past_selves"
-"""Part of the state: `battlesnake_gym.env.past_selves.PastSelves`."""
+"""Key of the past selves in the state (`battlesnake_gym.env.past_selves.PastSelves`)."""
 
 
 class StepResult(NamedTuple):
-    """What a turn of N games was to the S seats, each (N, S); only the learner's have ``acted``."""
+    """Result of one turn of N games with S seats; each array is (N, S).
+
+    ``acted`` is True only for the learner's snakes.
+    """
 
     acted: NDArray[np.bool_]
     rewards: NDArray[np.float32]
@@ -59,10 +62,11 @@ class StepResult(NamedTuple):
 
 
 class BatchedEnvRunner(EnvRunner, Checkpointable):  # type: ignore[misc]
-    """Plays ``num_envs_per_env_runner`` games at once; what it returns, subclasses say.
+    """Plays ``num_envs_per_env_runner`` games at once; subclasses define what is recorded.
 
-    All snakes share one module. ``config.env_config`` says which games (`environment.DEFAULTS`).
-    An env step is one turn of one game; an agent step is one move of one snake.
+    All snakes share one module. ``config.env_config`` describes the games
+    (`env_factory.ENV_CONFIG_DEFAULTS`). An env step is one turn of one game, an agent step one move
+    of one snake.
     """
 
     def __init__(self, *, config: Any, **kwargs: Any) -> None:
@@ -73,14 +77,15 @@ class BatchedEnvRunner(EnvRunner, Checkpointable):  # type: ignore[misc]
         self.spaces = kwargs.get("spaces")
         self.env: VectorBattlesnake | None = None
         self.board_size: int | None = None
-        """That of the boards where they change by iterations (`map_sizes`)."""
+        """Board size of the current iteration if it changes by iterations (`board_size_schedule`).
+        """
         self.module: Any = None
         self._weights_seq_no = 0
         self._episodes_left: NDArray[np.int64] | None = None
         self._random = np.random.default_rng(self._seed)
         self._past_selves = PastSelves(self._past_self_policy)
         self._callbacks = Callbacks(self.config)
-        # A local runner beside remote ones only holds the weights, unless configured otherwise.
+        # A local env runner beside remote ones only holds the weights, unless configured otherwise.
         if (
             self.worker_index > 0
             or self.config.create_env_on_local_worker
@@ -90,14 +95,14 @@ class BatchedEnvRunner(EnvRunner, Checkpointable):  # type: ignore[misc]
         self.make_module()
 
     def make_env(self) -> None:
-        """Build the games; the next `sample` starts them anew."""
-        self._board_size = self._curriculum_side()
+        """Build the games; the next `sample` resets them."""
+        self._board_size = self._current_board_size()
         self.env = make_vector(
             self.config.num_envs_per_env_runner, self.config.env_config, self._board_size
         )
         self._statistics = GameStatistics(self.env.num_games, self.env.num_snakes)
-        shares = self.config.env_config.get("opponents", {})
-        self._opponents = TrainingOpponents(shares, self.env, self._random, self._past_selves)
+        fractions = self.config.env_config.get("opponents", {})
+        self._opponents = TrainingOpponents(fractions, self.env, self._random, self._past_selves)
         self._needs_reset = True
         wanted = self._callbacks.wanted(CREATED, START, STEP, END)
         self._episodes = RLlibEpisodes(self, self._callbacks) if wanted else None
@@ -112,28 +117,30 @@ class BatchedEnvRunner(EnvRunner, Checkpointable):  # type: ignore[misc]
         )
 
     def make_module(self) -> None:
-        """Build the network, without the parts that only learning needs."""
+        """Build the network for inference, without the parts that only the learner needs."""
         self.module = self.config.get_multi_rl_module_spec(
             env=None, spaces=self.get_spaces(), inference_only=True
         ).build()
 
     def get_spaces(self) -> dict[str, tuple[Box, Any]]:
-        """What RLlib builds modules from."""
+        """Return the spaces from which RLlib builds modules."""
         if self.env is None:
             return dict(self.spaces or {})
         pair = (self.env.single_observation_space, self.env.single_action_space)
         return {INPUT_ENV_SPACES: pair, INPUT_ENV_SINGLE_SPACES: pair, DEFAULT_MODULE_ID: pair}
 
     def assert_healthy(self) -> None:
-        """Raise AssertionError unless games and network are built."""
+        """Check that games and network exist.
+
+        Raises:
+            AssertionError: If they do not.
+        """
         assert self.env is not None
         assert self.module is not None
 
     def stop(self) -> None:
-        """Let the games go."""
+        """Release the games."""
         self.env = None
-
-    # Playing
 
     def sample(
         self,
@@ -145,13 +152,22 @@ class BatchedEnvRunner(EnvRunner, Checkpointable):  # type: ignore[misc]
         force_reset: bool = False,
         **_: Any,
     ) -> list[Any]:
-        """Play a fragment, ``num_timesteps`` turns, or ``num_episodes`` new games to their end.
+        """Play one fragment, ``num_timesteps`` turns, or ``num_episodes`` complete games.
 
-        Of games, each board plays its share, so that short ones do not count for more; metrics
-        are of these games alone. Without ``explore`` (default: the configuration's), moves are
-        greedy.
+        Each board plays the same number of complete games, so that short games do not count more.
+        Metrics then cover only these games.
+
+        Args:
+            num_timesteps: Env steps to play, rounded up to whole turns of all games.
+            num_episodes: Complete games to play.
+            explore: Whether to explore (default: the configuration's); False plays greedily.
+            random_actions: Whether all moves are random.
+            force_reset: Whether to start new games first.
+
+        Returns:
+            The fragments.
         """
-        if self._curriculum_side() != self._board_size:
+        if self._current_board_size() != self._board_size:
             self.make_env()
         assert self.env is not None
         if force_reset or num_episodes is not None or self._needs_reset:
@@ -175,21 +191,21 @@ class BatchedEnvRunner(EnvRunner, Checkpointable):  # type: ignore[misc]
         return fragments
 
     def _episodes_per_board(self, games: int) -> NDArray[np.int64]:
-        """How many of ``games`` each board plays: int [N]."""
+        """Return the number of complete games per board, int64 (N,)."""
         assert self.env is not None
         boards = self.env.num_games
         return games // boards + (np.arange(boards) < games % boards).astype(np.int64)
 
     def sample_fragment(self) -> tuple[Any, dict[str, Any]]:
-        """For asynchronous callers: a fragment, and what to know of it without looking inside."""
+        """Return a fragment and its counts and metrics, for asynchronous callers."""
         fragment = self.sample()[0]
         return fragment, {
             "num_agent_steps": fragment.num_agent_steps,
             "metrics": self.get_metrics(),
         }
 
-    def _curriculum_side(self) -> int | None:
-        # Evaluation is for what training leads to.
+    def _current_board_size(self) -> int | None:
+        # Evaluation uses the final board size.
         if self.config.in_evaluation:
             return None
         return self.board_size or curriculum_board_size(
@@ -208,21 +224,25 @@ class BatchedEnvRunner(EnvRunner, Checkpointable):  # type: ignore[misc]
         self._needs_reset = False
 
     def add_past_self(self, weights: Any) -> None:
-        """From now on ``weights`` (of the module, or a reference to them) are a past self."""
+        """Add a past self.
+
+        Args:
+            weights: Weights of the module, or a Ray reference to them.
+        """
         self._past_selves.add(_resolve_ref(weights))
 
     def _past_self_policy(self, weights: Any) -> ScoreFn:
-        """What a past self thinks."""
+        """Return the policy of a past self."""
         module = copy.deepcopy(self.module)
         module.set_state(weights)
         return functools.partial(self.action_scores, module[DEFAULT_MODULE_ID])
 
     @abc.abstractmethod
     def _play(self, num_turns: int, epsilon: NDArray[np.float64]) -> Any:
-        """Play ``num_turns`` turns of all games, exploring in game i with ``epsilon[i]``."""
+        """Play ``num_turns`` turns of all games; ``epsilon[i]`` is the exploration rate of game i."""
 
     def _step(self, actions: NDArray[np.uint8]) -> StepResult:
-        """Play a turn of all games; the opponents' moves are filled in into ``actions`` (N, S)."""
+        """Play one turn of all games; fills the opponents' moves into ``actions`` (N, S)."""
         assert self.env is not None
         frames, action_mask, alive, _ = self._position
         self._opponents.move(frames, action_mask, alive, actions)
@@ -243,13 +263,11 @@ class BatchedEnvRunner(EnvRunner, Checkpointable):  # type: ignore[misc]
     @staticmethod
     @abc.abstractmethod
     def action_scores(module: Any, frames: NDArray[np.uint8]) -> NDArray[np.float32]:
-        """What a module thinks of the moves, higher is better: (B, C, H, W) uint8 to (B, 4)."""
+        """Return a module's action scores, higher is better: (B, C, H, W) uint8 to (B, 4)."""
 
     @abc.abstractmethod
     def _epsilons(self) -> NDArray[np.float64]:
-        """Probability of a random move in each game."""
-
-    # Metrics and state
+        """Return the probability of a random move in each game."""
 
     def _log_steps(self, fragment: Any) -> None:
         self.num_env_steps_sampled_lifetime += fragment.num_env_steps * max(self.num_workers, 1)
@@ -269,7 +287,7 @@ class BatchedEnvRunner(EnvRunner, Checkpointable):  # type: ignore[misc]
             )
 
     def get_metrics(self) -> Any:
-        """Counters, and sums over the games that ended (see `metrics.average_games`)."""
+        """Return counters, and sums over the finished games (see `game_metrics.average_games`)."""
         for key, value in self._statistics.drain().items():
             how = EXTREMES[key].__name__ if key in EXTREMES else "sum"
             self.metrics.log_value(key, value, reduce=how)
@@ -282,7 +300,7 @@ class BatchedEnvRunner(EnvRunner, Checkpointable):  # type: ignore[misc]
         not_components: str | Collection[str] | None = None,
         **kwargs: Any,
     ) -> dict[str, Any]:
-        """Weights with their sequence number, past selves, and the counter that epsilon follows."""
+        """Return the weights with their sequence number, the past selves and the step counter."""
         state: dict[str, Any] = {
             NUM_ENV_STEPS_SAMPLED_LIFETIME: self.num_env_steps_sampled_lifetime
         }
@@ -298,7 +316,10 @@ class BatchedEnvRunner(EnvRunner, Checkpointable):  # type: ignore[misc]
         return state
 
     def set_state(self, state: dict[str, Any]) -> None:
-        """Take weights over, unless they are older than those held (0: always take them)."""
+        """Restore ``state``; weights older than the current ones are ignored.
+
+        Weights with the sequence number 0 are always loaded.
+        """
         if COMPONENT_RL_MODULE in state:
             number = state.get(WEIGHTS_SEQ_NO, 0)
             if number == 0 or number > self._weights_seq_no:
@@ -310,14 +331,14 @@ class BatchedEnvRunner(EnvRunner, Checkpointable):  # type: ignore[misc]
             self._past_selves.set_state(state[PAST_SELVES])
 
     def get_ctor_args_and_kwargs(self) -> tuple[tuple[()], dict[str, Any]]:
-        """How to build this runner again from a checkpoint."""
+        """Return the arguments that rebuild this env runner from a checkpoint."""
         return (), {"config": self.config, "worker_index": self.worker_index}
 
     def get_checkpointable_components(self) -> list[tuple[str, Any]]:
-        """None: the network to load from a checkpoint is the learner's, with the mean."""
+        """Return no components: checkpoints restore the learner's network, which has the average."""
         return []
 
 
 def _resolve_ref(weights: Any) -> Any:
-    """``weights``, or what they refer to."""
+    """Return ``weights``, or the object to which the Ray reference points."""
     return ray.get(weights) if isinstance(weights, ray.ObjectRef) else weights

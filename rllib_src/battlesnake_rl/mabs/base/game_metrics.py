@@ -1,6 +1,6 @@
-"""What training reports of the games that ended, in numbers a game.
+"""Metrics of finished games, averaged per game.
 
-Runners keep sums, since sums of several runners add up; `RecentGames` turns them into means.
+Env runners report sums, which add up over env runners; `RecentGames` turns them into means.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from battlesnake_gym.mdp.rewards import EVENTS, METRICS, TurnBatch
 
-# RLlib's own names, spelled out: this module needs no Ray.
+# RLlib's names as literals, because this module does not import Ray.
 _EPISODE_RETURN_MEAN, _EPISODE_LEN_MEAN = "episode_return_mean", "episode_len_mean"
 _NUM_EPISODES = "num_episodes"
 _SUM_SUFFIX = "_sum"
@@ -26,15 +26,18 @@ EXTREMES = {
     "episode_len_min": min,
     "episode_len_max": max,
 }
-"""RLlib's names of the least and the most of all games, and what makes one of several."""
+"""RLlib's names of the extreme values of all games, and the function that combines them."""
 
 GAME_METRICS = (_EPISODE_RETURN_MEAN, _EPISODE_LEN_MEAN, *METRICS, "Longest_snake")
-"""Everything reported a game: the return is the mean over the game's snakes, the length is in
-turns, the rest is counted over all its snakes."""
+"""Metrics averaged per game.
+
+The return is the mean over the snakes of a game, the length is in turns, and all other metrics
+are summed over the snakes of a game.
+"""
 
 
 class GameStatistics:
-    """Follows N games with S seats and sums up those that end."""
+    """Accumulates metrics of N games with S seats until they finish."""
 
     def __init__(self, games: int, seats: int) -> None:
         self._returns = np.zeros((games, seats))
@@ -46,7 +49,7 @@ class GameStatistics:
         self._start(np.ones(games, dtype=np.bool_))
 
     def start(self) -> None:
-        """All games begin anew; those running are forgotten."""
+        """Reset all games and discard the running ones."""
         self._start(np.ones(len(self._returns), dtype=np.bool_))
 
     def update(
@@ -56,10 +59,16 @@ class GameStatistics:
         infos: dict[str, Any],
         counted: NDArray[np.bool_] | None = None,
     ) -> NDArray[np.bool_]:
-        """Take in one step of `VectorBattlesnake`: its ``last_turn``, rewards and infos.
+        """Process one step of `VectorBattlesnake`.
 
-        Only seats that ``turn`` says have acted count, and games that are ``counted`` (bool [N];
-        None: all). Returns bool [N]: of these the games that have ended.
+        Args:
+            turn: The step's ``last_turn``; only seats that acted count.
+            rewards: float32 (N, S).
+            infos: The infos of the step.
+            counted: bool (N,), games that count, or None for all.
+
+        Returns:
+            bool (N,): the counted games that finished.
         """
         self._start(infos["reset"])
         self._seats |= turn.acted
@@ -76,7 +85,7 @@ class GameStatistics:
         return ended
 
     def drain(self) -> dict[str, float]:
-        """Sums since the last call, under the metric's name and `_SUM_SUFFIX`, and `EXTREMES`."""
+        """Return `EXTREMES` and the sums since the last call, named by metric and `_SUM_SUFFIX`."""
         sums = {
             name if name == _NUM_EPISODES else name + _SUM_SUFFIX: value
             for name, value in self._sums.items()
@@ -108,25 +117,26 @@ class GameStatistics:
 
 
 def average_games(results: dict[str, Any]) -> None:
-    """Replace the sums in a runner's compiled ``results`` by means a game (NaN: no game ended)."""
+    """Replace the sums in an env runner's ``results`` by means per game (NaN if no game ended)."""
     RecentGames(0).average(results)
 
 
 class RecentGames:
-    """The games of the last iterations: as many of these as it takes for ``enough`` games.
+    """Games of the latest iterations, as many iterations as needed for ``enough`` games.
 
-    Long games end seldom: without those of earlier iterations, the curves would have holes.
+    Long games end rarely; without earlier iterations, the curves would have gaps.
     """
 
     def __init__(self, enough: int) -> None:
         self._enough = enough
         self.iterations: deque[dict[str, float]] = deque()
-        """Sums, extremes and number of games of each, the oldest first; goes into checkpoints."""
+        """Sums, extremes and number of games of each iteration, oldest first; saved in checkpoints.
+        """
 
     def average(self, results: dict[str, Any]) -> None:
-        """Take in an iteration's compiled ``results`` and replace its sums by means a game.
+        """Replace the sums in an iteration's ``results`` by means per game.
 
-        They are NaN as long as no game has ended, and so are the `EXTREMES`.
+        Means and `EXTREMES` are NaN until a game has ended.
         """
         sums = {name: float(results.pop(name + _SUM_SUFFIX, 0.0)) for name in GAME_METRICS}
         extremes = {name: float(results[name]) for name in EXTREMES if name in results}

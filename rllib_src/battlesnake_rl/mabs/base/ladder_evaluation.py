@@ -1,4 +1,4 @@
-"""What lets algorithms of RLlib's, and ours, report how strong what they train is."""
+"""Ladder evaluation of RLlib's and this project's algorithms during training."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ from sagemaker_rl.process_environment import limit_torch_threads
 
 
 class LadderEvaluationMixin:
-    """Goes before the class of an algorithm among a class's bases.
+    """Mixin for algorithms; must precede RLlib's class among the bases.
 
-    The algorithm's results get what `strength.Record.results` says, and its checkpoints the
-    measurements and the strongest weights. ``config.ladder_cpu_fraction`` bounds the CPU time of it. Of
-    several policies the first by name is measured. ``config.start_from`` is the policy whose
-    weights it begins with, or None.
+    Adds the results of `ladder_evaluator.StrengthHistory` to each iteration, and the measurements
+    and strongest weights to checkpoints. If there are several policies, the first by name is
+    evaluated. The configuration needs ``ladder_cpu_fraction`` (maximum fraction of the CPU time)
+    and ``start_from`` (policy whose weights initialize the network, or None).
     """
 
     def setup(self: Any, config: Any) -> None:
-        """Build the algorithm, and what measures it."""
+        """Build the algorithm and its ladder evaluator."""
         limit_torch_threads()
         super().setup(config)  # type: ignore[misc]
         self.strength = LadderEvaluator(
@@ -58,19 +58,19 @@ class LadderEvaluationMixin:
         )
 
     def step(self: Any) -> dict[str, Any]:
-        """One iteration, and games on the ladder, if it is time for them."""
+        """Run one iteration, followed by ladder games if they are due."""
         results: dict[str, Any] = super().step()  # type: ignore[misc]
         results |= self.strength.after_iteration(self._weights_to_export, self._policy_from_weights)
         return results
 
     def conclude(self: Any, results: dict[str, Any]) -> None:
-        """After the last iteration: measure what came of it, and mend its ``results``."""
+        """Evaluate the final weights after the last iteration and update its ``results``."""
         results |= self.strength.after_iteration(
             self._weights_to_export, self._policy_from_weights, at_end=True
         )
 
     def game(self: Any) -> Replay:
-        """A game of what would be exported now, in all seats, to look at."""
+        """Play one game of the policy that would be exported now, in all seats."""
         seed = (self.config.seed or 0) + self.training_iteration
         values = self._policy_from_weights(self._weights_to_export())
         return sample_game.play_sample_game(values, self.config.env_config, seed)
@@ -88,13 +88,13 @@ class LadderEvaluationMixin:
         return as_score_fn(build_network(weights, shape, len(MOVES), settings))
 
     def save_to_path(self: Any, path: Any = None, **kwargs: Any) -> str:
-        """RLlib's, and what was measured, where the folder is on this machine."""
+        """Save a checkpoint with the measurements; needs a directory on this machine."""
         written: str = super().save_to_path(path, **kwargs)  # type: ignore[misc]
         self.strength.save(Path(written))
         return written
 
     def restore_from_path(self: Any, path: Any, *args: Any, **kwargs: Any) -> None:
-        """RLlib's, and what was measured."""
+        """Restore a checkpoint with its measurements."""
         super().restore_from_path(path, *args, **kwargs)  # type: ignore[misc]
         if "component" not in kwargs:
             self.strength.restore(Path(path))

@@ -1,8 +1,8 @@
-"""Games as RLlib's episodes, for callbacks that look at them.
+"""Games as RLlib episodes, for callbacks.
 
-Our runner has arrays instead of episodes. Where a callback wants to see one, every game is also
-kept as a `MultiAgentEpisode` of agents ``snake_0``, ``snake_1``, ...; it takes time, and none where
-no callback asks for it.
+The env runner stores arrays instead of episodes. If a callback uses episodes, every game is also
+recorded as a `MultiAgentEpisode` of agents ``snake_0``, ``snake_1``, ... This costs time only if
+a callback is registered.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ ENVIRONMENT_CREATED, SAMPLE_END = "on_environment_created", "on_sample_end"
 
 
 class Callbacks:
-    """The callbacks of a configuration that a runner calls: objects, and single functions."""
+    """Callbacks of a configuration that an env runner calls: objects and functions."""
 
     def __init__(self, config: Any) -> None:
         self._config = config
         self._objects = [cls() for cls in force_list(config.callbacks_class)]
 
     def wanted(self, *names: str) -> bool:
-        """Whether anybody listens to one of ``names``."""
+        """Return whether any callback handles one of the events ``names``."""
         return any(
             getattr(self._config, f"callbacks_{name}")
             or any(
@@ -42,13 +42,13 @@ class Callbacks:
         )
 
     def call(self, name: str, **arguments: Any) -> None:
-        """Call all callbacks of this name."""
+        """Call all callbacks of the event ``name``."""
         functions = getattr(self._config, f"callbacks_{name}")
         make_callback(name, self._objects, functions, kwargs=arguments)
 
 
 class RLlibEpisodes:
-    """The running games of ``runner``, passed to ``callbacks`` turn by turn."""
+    """Running games of ``runner`` as episodes, passed to ``callbacks`` every turn."""
 
     def __init__(self, runner: EnvRunner, callbacks: Callbacks) -> None:
         assert runner.env is not None
@@ -57,7 +57,7 @@ class RLlibEpisodes:
         self._running: list[MultiAgentEpisode | None] = [None] * runner.env.num_games
 
     def begin(self, observations: NDArray[np.uint8], infos: dict[str, Any]) -> None:
-        """Games begin where ``infos["reset"]`` says so."""
+        """Start new episodes for the games in ``infos["reset"]``."""
         assert self._runner.env is not None
         env = self._runner.env
         for game in np.flatnonzero(infos["reset"]).tolist():
@@ -82,7 +82,7 @@ class RLlibEpisodes:
         truncations: NDArray[np.bool_],
         infos: dict[str, Any],
     ) -> None:
-        """Take in one step of `VectorBattlesnake`; callbacks see all seats, the opponents' too."""
+        """Process one step of `VectorBattlesnake`; callbacks see all seats, including opponents."""
         over = ~infos["alive"].any(-1)
         for game in np.flatnonzero(infos["acted"].any(-1)).tolist():
             episode = self._running[game]

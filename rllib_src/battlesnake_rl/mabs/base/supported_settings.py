@@ -1,7 +1,7 @@
-"""Which fields of RLlib's configuration DQN, APEX and PPO go by; others are refused, by name.
+"""RLlib settings that this project's algorithms support; all others are rejected by name.
 
-Runners, replay and learners are ours (`battlesnake_rl.mabs.base.batched_algorithm`) and leave out much of what
-RLlib's own do. A setting that would change nothing is an error, not a decoration.
+Env runners, replay buffers and learners (`batched_algorithm`) omit many of RLlib's features.
+Setting an option that would have no effect is an error.
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ _SUPPORTED = """
 """
 
 SUPPORTED_FIELDS = frozenset(_SUPPORTED.split())
-"""The fields of RLlib's configuration that do what RLlib says they do."""
+"""Fields of RLlib's configuration that work as RLlib documents them."""
 
 DQN_FIELDS = """
     epsilon target_network_update_freq tau num_steps_sampled_before_learning_starts adam_epsilon
     dueling double_q n_step training_intensity td_error_loss_fn store_buffer_in_checkpoints
     replay_buffer_config train_batch_size_per_learner
 """
-"""More that DQN and APEX go by."""
+"""Additional fields that DQN and APEX support."""
 
 INTERNAL_FIELDS = frozenset(
     (
@@ -64,13 +64,13 @@ INTERNAL_FIELDS = frozenset(
         "learner_config_dict",
     )
 )
-"""What RLlib notes in a configuration itself, and what is there for your own learners."""
+"""Fields that RLlib sets itself, and those reserved for custom learners."""
 
 _TUNE_FIELDS = frozenset((STDOUT_FILE, STDERR_FILE, TRIAL_INFO))
-"""What Ray Tune notes in the configuration of a trial."""
+"""Fields that Ray Tune adds to the configuration of a trial."""
 
 _FIXED_VALUES = {"merge_env_runner_states": False}
-"""What means nothing here and is set to another value than RLlib's."""
+"""Fields that have no effect here and whose value differs from RLlib's default."""
 
 _HINTS = {
     "num_atoms": "values are not distributed here",
@@ -100,11 +100,13 @@ _HINTS = {
     "input_": "take DISTIL, or RLlib's MARWIL or CQL",
     "torch_compile_learner": "it gains nothing on these networks",
 }
-"""What to do instead, where there is something."""
+"""Alternatives to unsupported fields."""
 
 
 def public_name(config: AlgorithmConfig, field: str) -> str:
-    """The name by which a field is set: some are properties, kept with an underscore before.
+    """Return the name under which a field is set.
+
+    RLlib stores some fields with a leading underscore and exposes them as properties.
 
     >>> public_name(AlgorithmConfig(), "_train_batch_size_per_learner")
     'train_batch_size_per_learner'
@@ -116,14 +118,14 @@ def public_name(config: AlgorithmConfig, field: str) -> str:
 
 
 def fields(config: AlgorithmConfig) -> dict[str, Any]:
-    """All fields of a configuration under their public names."""
+    """Return all fields of a configuration under their public names."""
     values = {public_name(config, field): value for field, value in vars(config).items()}
-    # RLlib replaces what is under the names.
+    # RLlib replaces the values under ``policies``; only the names are comparable.
     return values | {"policies": sorted(values["policies"])}
 
 
 def supported_fields(config: AlgorithmConfig) -> frozenset[str]:
-    """The fields that a configuration of ours goes by: RLlib's, and its own."""
+    """Return the fields that a configuration supports: RLlib's and the algorithm's own."""
     own = (
         fields(type(config)()).keys()
         - fields(config.rllib_config_class()).keys()
@@ -135,13 +137,13 @@ def supported_fields(config: AlgorithmConfig) -> frozenset[str]:
 
 
 def check(config: AlgorithmConfig) -> None:
-    """Refuse what would change nothing.
+    """Reject settings that would have no effect.
 
     Raises:
-        ValueError: naming every such field, with its default and what to do instead.
+        ValueError: If there are any; names each field, its default and the alternative.
     """
     if config.in_evaluation:
-        return  # made by RLlib of the other one, which was checked
+        return  # RLlib derives this configuration from one that was checked.
     plain = fields(config.rllib_config_class()) | _FIXED_VALUES
     known = supported_fields(config)
     passed_over = known | INTERNAL_FIELDS | _TUNE_FIELDS

@@ -1,4 +1,4 @@
-"""What all learners share: our optimizer, with little said about each update."""
+"""Optimizer and metrics shared by all learners."""
 
 from __future__ import annotations
 
@@ -28,9 +28,10 @@ from sagemaker_rl.process_environment import limit_torch_threads
 
 
 def copy_to_cpu_async(tensor: Tensor) -> Callable[[], NDArray[Any]]:
-    """Begin to copy ``tensor`` to the CPU; what is returned waits for that and gives it.
+    """Start copying ``tensor`` to the CPU.
 
-    It does not wait for what a GPU is given meanwhile.
+    Returns:
+        A function that waits for the copy, but not for later GPU work, and returns the array.
     """
     copy = tensor.to("cpu", non_blocking=True)
     if tensor.device.type != "cuda":
@@ -46,14 +47,14 @@ def copy_to_cpu_async(tensor: Tensor) -> Callable[[], NDArray[Any]]:
 
 
 class FastTorchLearnerMixin:
-    """Goes before a torch learner of RLlib's of one module: our optimizer, and little said.
+    """Mixin for torch learners with one module; must precede RLlib's class among the bases.
 
-    Logging and reducing the results of every update took a thirtieth of it, so it is kept
-    until `report`.
+    Replaces the optimizer and defers metrics to `report`: logging and reducing the results of every
+    update took 3% of its time.
     """
 
     def build(self: Any) -> None:
-        """Module and optimizer."""
+        """Build module and optimizer."""
         limit_torch_threads()
         super().build()  # type: ignore[misc]
         self._norms: list[Tensor] = []
@@ -62,7 +63,7 @@ class FastTorchLearnerMixin:
     def configure_optimizers_for_module(
         self: Any, module_id: str, config: AlgorithmConfig | None = None
     ) -> None:
-        """Adam, which steps in one call for all weights."""
+        """Register a fused Adam optimizer, which updates all weights in one call."""
         parameters = self.get_parameters(self.module[module_id])
         self.register_optimizer(
             module_id=module_id,
@@ -74,15 +75,15 @@ class FastTorchLearnerMixin:
         )
 
     def _to_device(self: Any, column: NDArray[Any]) -> Tensor:
-        # Torch does not take what it must not write to, such as what comes through Ray.
+        # Torch does not accept read-only arrays, such as those from Ray's object store.
         one = torch.from_numpy(column if column.flags.writeable else column.copy())
         if self.device.type == "cpu":
             return one
-        # From memory that is not pinned torch copies while everything waits.
+        # Torch copies from memory that is not pinned synchronously.
         return one.pin_memory().to(self.device, non_blocking=True)
 
     def postprocess_gradients(self: Any, gradients_dict: dict[Any, Tensor]) -> dict[Any, Tensor]:
-        """Clip by the norm of all gradients, if they must be; other ways are left to RLlib."""
+        """Clip gradients by their global norm; other methods are left to RLlib."""
         if self.config.grad_clip_by != "global_norm":
             clipped: dict[Any, Tensor] = super().postprocess_gradients(  # type: ignore[misc]
                 gradients_dict
@@ -91,7 +92,7 @@ class FastTorchLearnerMixin:
         gradients = [gradient for gradient in gradients_dict.values() if gradient is not None]
         norm = get_total_norm(gradients, foreach=True)
         most = self.config.grad_clip or math.inf
-        # Looking at the norm would wait for a GPU, which rather multiplies by 1 now and then.
+        # Reading the norm would wait for the GPU; sometimes scaling by 1 is cheaper.
         if norm.device.type != "cpu" or norm > most:
             clip_grads_with_norm_(self._params.values(), most, norm, foreach=True)
         self._norms.append(norm)

@@ -1,1 +1,1 @@
-"""What training plays: environments, opponents, and counts of games."""
+"""Training environments, opponents and board size schedules."""

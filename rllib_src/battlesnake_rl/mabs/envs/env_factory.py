@@ -1,4 +1,4 @@
-"""From a plain dictionary, as configurations and checkpoints hold it, to the games."""
+"""Environments from ``env_config`` dictionaries, as in configurations and checkpoints."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from battlesnake_rl.mabs.envs.training_opponents import check as check_opponents
 from battlesnake_rl.mabs.envs.training_opponents import seat_fractions
 
 ENV_NAME = "battlesnake"
-"""Under this name the environment is registered with RLlib."""
+"""Name of the environment in RLlib's registry."""
 
 ENV_CONFIG_DEFAULTS: dict[str, Any] = {
     **{name: value for name, value in vars(TRAINING_DEFAULTS).items() if name != "frame_stack"},
@@ -26,34 +26,37 @@ ENV_CONFIG_DEFAULTS: dict[str, Any] = {
     "clip_rewards": False,
     "opponents": {},
 }
-"""Every key of an ``env_config`` and its default: the fields of `EnvConfig`, and four more.
+"""Keys of an ``env_config`` and their defaults: the fields of `EnvConfig`, and four more.
 
-``frame_stack`` may be given too, and becomes a part of ``observation`` (`with_defaults`).
+* ``curriculum``: ``[[env_steps, size], ...]``, the board size from this many env steps on; an empty
+  list always uses ``width`` x ``height``.
+* ``iterate_map_size``: cycle through board sizes 7, 11 and 19 (`board_size_schedule`).
+* ``clip_rewards``: RLlib's own algorithms receive the sign of each reward (starter pack).
+* ``opponents``: fraction of seats by opponent, or a list of opponents (`training_opponents`).
 
-``curriculum``: ``[[env_steps, side], ...]``, from how many turns of training on games are played on
-which square boards; none: always on ``width`` x ``height``. ``iterate_map_size``: on boards of 7,
-11 and 19 in turn (`map_sizes`). ``clip_rewards``: RLlib's own algorithms get the sign of each
-turn's reward, as the starter pack did. ``opponents``: the parts of the seats
-that others than the learner take, or a list of them (`battlesnake_rl.mabs.envs.training_opponents`).
+``frame_stack`` is accepted too and becomes a part of ``observation`` (`with_defaults`).
 """
 
 
 def make_vector(
-    num_games: int, env_config: Mapping[str, Any], side: int | None = None
+    num_games: int, env_config: Mapping[str, Any], board_size: int | None = None
 ) -> VectorBattlesnake:
-    """Build ``num_games`` games from an ``env_config`` (missing keys: `ENV_CONFIG_DEFAULTS`).
+    """Build ``num_games`` games.
 
-    Where ``num_snakes`` is a list, the games have so many in turn. With ``side``, all games but
-    the last are played on ``side`` x ``side`` boards. One stays as large as the board will be, so
-    that observations keep their shape.
+    Args:
+        num_games: Number of games.
+        env_config: Options; missing keys have the values of `ENV_CONFIG_DEFAULTS`. If
+            ``num_snakes`` is a list, games cycle through its values.
+        board_size: Width and height of all boards except the last one. The last board keeps its full
+            size, so that the observations keep their shape.
 
     Raises:
-        ValueError: an unknown key, or a value that the environment refuses.
+        ValueError: If a key is unknown or the environment rejects a value.
     """
     options = env_options(env_config)
     options = replace(options, num_snakes=cycle_num_snakes(options.num_snakes, num_games))
-    if side is not None:
-        others, board = [side] * (num_games - 1), with_defaults(env_config)
+    if board_size is not None:
+        others, board = [board_size] * (num_games - 1), with_defaults(env_config)
         options = replace(
             options, width=[*others, board["width"]], height=[*others, board["height"]]
         )
@@ -61,21 +64,22 @@ def make_vector(
 
 
 def cycle_num_snakes(counts: Sizes, num_games: int) -> Sizes:
-    """How many snakes each of ``num_games`` games has, where ``counts`` take turns.
+    """Return the number of snakes in each of ``num_games`` games, cycling through ``counts``.
 
-    >>> turn_about([2, 4], 3).tolist(), turn_about(2, 3)
+    >>> cycle_num_snakes([2, 4], 3).tolist(), cycle_num_snakes(2, 3)
     ([2, 4, 2], 2)
     """
     return counts if isinstance(counts, int) else np.resize(np.asarray(counts), num_games)
 
 
 def with_defaults(env_config: Mapping[str, Any]) -> dict[str, Any]:
-    """``env_config`` with `ENV_CONFIG_DEFAULTS` for what it lacks, and its ``frame_stack`` in ``observation``.
+    """Return ``env_config`` with defaults, and with ``frame_stack`` merged into ``observation``.
 
-    >>> whole({"frame_stack": 2})["observation"]
+    >>> with_defaults({"frame_stack": 2})["observation"]
     {'name': 'planes', 'frame_stack': 2}
 
-    Raises ``ValueError`` for an unknown key.
+    Raises:
+        ValueError: If a key is unknown.
     """
     check_names(env_config, ENV_CONFIG_DEFAULTS)
     values = ENV_CONFIG_DEFAULTS | dict(env_config)
@@ -88,9 +92,10 @@ def with_defaults(env_config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def env_options(env_config: Mapping[str, Any]) -> EnvConfig:
-    """What an ``env_config`` says about the games; what it says about training is only checked.
+    """Return the options of the games; options of the training are only checked.
 
-    Raises ``ValueError`` for an unknown key, a wrong curriculum and wrong opponents.
+    Raises:
+        ValueError: If a key is unknown, or if the curriculum or the opponents are invalid.
     """
     values = with_defaults(env_config)
     _check_curriculum(values.pop("curriculum"), min(values["width"], values["height"]))
@@ -102,45 +107,47 @@ def env_options(env_config: Mapping[str, Any]) -> EnvConfig:
 
 
 def head_plane(env_config: Mapping[str, Any]) -> int | None:
-    """Which plane of an observation is brightest at the own head; None where none is."""
+    """Return the index of the plane with its maximum at the own head, or None."""
     planes = observations.get(with_defaults(env_config)["observation"]).planes
     return planes.index("own_body") if "own_body" in planes else None
 
 
 def curriculum_board_size(env_config: Mapping[str, Any], env_steps: int) -> int | None:
-    """The side of the boards after ``env_steps`` turns of training; None without a curriculum."""
-    sides = [side for start, side in env_config.get("curriculum", []) if start <= env_steps]
-    return sides[-1] if sides else None
+    """Return the board size after ``env_steps``, or None without a curriculum."""
+    sizes = [size for start, size in env_config.get("curriculum", []) if start <= env_steps]
+    return sizes[-1] if sizes else None
 
 
 def board_sizes(env_config: Mapping[str, Any]) -> list[list[int]]:
-    """The widths and heights of all boards that are trained on, smallest first."""
-    sides = {(side, side) for _, side in env_config.get("curriculum", [])}
+    """Return [width, height] of all boards used in training, smallest first."""
+    sizes = {(size, size) for _, size in env_config.get("curriculum", [])}
     if env_config.get("iterate_map_size"):
-        sides = {(side, side) for side in MAP_SIZES}
-    return [list(size) for size in sorted({*sides, (env_config["width"], env_config["height"])})]
+        sizes = {(size, size) for size in MAP_SIZES}
+    return [list(size) for size in sorted({*sizes, (env_config["width"], env_config["height"])})]
 
 
 def _check_sizes(observation: Any, curriculum: Any) -> None:
     seen = observations.get(observation)
-    if len({seen.shape(side, side) for side in MAP_SIZES}) > 1:
+    if len({seen.shape(size, size) for size in MAP_SIZES}) > 1:
         raise ValueError(
-            f"iterate_map_size needs an observation of one size, such as {OBSERVATION}, "
+            f"iterate_map_size needs an observation of fixed shape, such as {OBSERVATION}, "
             f"got {seen.name}"
         )
     if curriculum:
-        raise ValueError("iterate_map_size and curriculum say the same; give one of the two")
+        raise ValueError(
+            "iterate_map_size and curriculum both set the board size; give one of the two"
+        )
 
 
 def _check_curriculum(curriculum: Any, largest: int) -> None:
     try:
-        steps, sides = zip(*curriculum, strict=True) if curriculum else ((0,), (1,))
-        fits = steps[0] == 0 and list(steps) == sorted(steps) and max(sides) <= largest
-        if fits and all(type(number) is int and number >= 0 for number in (*steps, *sides)):
+        steps, sizes = zip(*curriculum, strict=True) if curriculum else ((0,), (1,))
+        fits = steps[0] == 0 and list(steps) == sorted(steps) and max(sizes) <= largest
+        if fits and all(type(number) is int and number >= 0 for number in (*steps, *sizes)):
             return
     except (TypeError, ValueError):
         pass
     raise ValueError(
-        "curriculum must be a list of [env_steps, side] that begins at 0 and goes up, with sides "
-        f"of at most {largest} (the map size), like [[0, 7], [500000, 11]]; got {curriculum!r}"
+        "curriculum must be a list of [env_steps, size] in ascending order, starting at 0, with "
+        f"sizes of at most {largest} (board_size), like [[0, 7], [500000, 11]]; got {curriculum!r}"
     )

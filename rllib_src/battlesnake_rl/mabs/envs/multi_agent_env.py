@@ -1,4 +1,4 @@
-"""Battlesnake as RLlib's `MultiAgentEnv`: one game, so that any RLlib algorithm can play it."""
+"""Battlesnake as RLlib's `MultiAgentEnv` with one game, for any RLlib algorithm."""
 
 from __future__ import annotations
 
@@ -15,10 +15,13 @@ from battlesnake_rl.mabs.policy.q_network import ACTION_MASK, OBSERVATIONS
 
 
 class BattlesnakeMultiAgentEnv(MultiAgentEnv):  # type: ignore[misc]
-    """One game of agents ``snake_0``, ``snake_1``, …; arguments as `environment.DEFAULTS`.
+    """One game of the agents ``snake_0``, ``snake_1``, ...
 
-    Where moves are masked, an observation is a dictionary of the planes and the mask; where none
-    are (``action_mask="none"``), it is the planes alone.
+    With an action mask, an observation is a dictionary of planes and mask; with
+    ``action_mask="none"`` it is the planes alone.
+
+    Args:
+        env_config: Options as in `env_factory.ENV_CONFIG_DEFAULTS`.
     """
 
     def __init__(self, env_config: Mapping[str, Any] | None = None) -> None:
@@ -27,13 +30,13 @@ class BattlesnakeMultiAgentEnv(MultiAgentEnv):  # type: ignore[misc]
         self._values = values
         self._games = make_vector(1, values)
         self.board_size: int | None = None
-        """That of the board of the next game; None: as ``env_config`` says."""
+        """Board size of the next game, or None for the size in ``env_config``."""
         self._masked = values["action_mask"] != "none"
         space: Any = self._games.single_observation_space
         if self._masked:
             space = Dict({OBSERVATIONS: space, ACTION_MASK: Box(0, 1, (4,), np.int8)})
         self.possible_agents = [f"snake_{seat}" for seat in range(self._games.num_snakes)]
-        # RLlib wants everybody here who may be observed, dead or alive.
+        # RLlib expects every agent that may be observed, alive or eliminated.
         self.agents = list(self.possible_agents)
         self.observation_spaces = dict.fromkeys(self.possible_agents, space)
         self.action_spaces = dict.fromkeys(self.possible_agents, self._games.single_action_space)
@@ -41,7 +44,7 @@ class BattlesnakeMultiAgentEnv(MultiAgentEnv):  # type: ignore[misc]
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Begin a game; observations and infos of all snakes."""
+        """Start a game; return observations and infos of all snakes."""
         if self.board_size is not None:
             sides = {"width": self.board_size, "height": self.board_size}
             self._games, self.board_size = make_vector(1, self._values | sides), None
@@ -59,7 +62,7 @@ class BattlesnakeMultiAgentEnv(MultiAgentEnv):  # type: ignore[misc]
         dict[str, bool],
         dict[str, dict[str, Any]],
     ]:
-        """Play one turn. Snakes that are out get their last observation with it."""
+        """Play one turn; eliminated snakes receive their last observation."""
         actions = np.zeros((1, len(self.possible_agents)), dtype=np.uint8)
         for agent, action in action_dict.items():
             actions[0, self.possible_agents.index(agent)] = action
