@@ -1,4 +1,4 @@
-"""A league by a clock that runs as fast as games are played: for tests."""
+"""A league clock that runs as fast as games are played."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ BEGIN = datetime(2026, 3, 2)
 
 
 class FastClock:
-    """Time passes only where a league would wait for it."""
+    """Time passes only when a league waits for it."""
 
     def __init__(self) -> None:
         self.time = BEGIN
@@ -33,14 +33,14 @@ class FastClock:
 
     @property
     def hours(self) -> float:
-        """Since the beginning."""
+        """Hours since `BEGIN`."""
         return (self.time - BEGIN) / timedelta(hours=1)
 
 
 def play_here(
-    setup: TournamentSettings, fixture: ScheduledGame, replays: Path | None
+    setup: TournamentSettings, scheduled: ScheduledGame, replays: Path | None
 ) -> Future[GameResult]:
-    """Play a game in this process, at once."""
+    """Play a game in this process, immediately."""
     future: Future[GameResult] = Future()
-    future.set_result(play_scheduled_game(setup, fixture, replays))
+    future.set_result(play_scheduled_game(setup, scheduled, replays))
     return future

@@ -1,4 +1,4 @@
-"""Misbehaving snakes on real sockets, to set against the referee."""
+"""Misbehaving snakes on real sockets, for tests of the referee."""
 
 from __future__ import annotations
 
@@ -13,44 +13,44 @@ from typing import Any
 GOOD = b'{"move": "left", "shout": "hello"}'
 
 NEVER = 60.0
-"""Seconds that those take who do not answer: more than anybody waits."""
+"""Delay of snakes that never respond, in seconds; longer than every timeout."""
 
-Behaviour = Callable[[socket.socket, bytes, bytes], bool | None]
-"""Answers one request (head, body) on its connection; True keeps the connection."""
+Behavior = Callable[[socket.socket, bytes, bytes], bool | None]
+"""Responds to one request (head, body) on its connection; True keeps the connection open."""
 
 
 def http(body: bytes, status: str = "200 OK", *headers: str) -> bytes:
-    """An HTTP answer."""
+    """Build an HTTP response."""
     lines = [f"HTTP/1.1 {status}", f"Content-Length: {len(body)}", *headers, "", ""]
     return "\r\n".join(lines).encode() + body
 
 
-def says(answer: bytes) -> Behaviour:
-    """Sends these bytes, whatever was asked."""
+def says(response: bytes) -> Behavior:
+    """Return a behavior that sends these bytes for every request."""
 
     def behave(connection: socket.socket, head: bytes, body: bytes) -> bool:
-        connection.sendall(answer)
+        connection.sendall(response)
         return True
 
     return behave
 
 
 def hangs(connection: socket.socket, head: bytes, body: bytes) -> None:
-    """Never answers."""
+    """Never respond."""
     time.sleep(NEVER)
 
 
 def closes(connection: socket.socket, head: bytes, body: bytes) -> None:
-    """Hangs up without a word."""
+    """Close the connection without a response."""
 
 
-def pours(said: bytes, more: bytes, pause: float = 0.0) -> Behaviour:
-    """Says the first, then ``more`` again and again, every ``pause`` seconds."""
+def pours(first: bytes, more: bytes, pause: float = 0.0) -> Behavior:
+    """Return a behavior that sends ``first``, then ``more`` every ``pause`` seconds."""
 
     def behave(connection: socket.socket, head: bytes, body: bytes) -> None:
         end = time.monotonic() + NEVER
         with contextlib.suppress(OSError):
-            connection.sendall(b"HTTP/1.1 200 OK\r\n" + said)
+            connection.sendall(b"HTTP/1.1 200 OK\r\n" + first)
             while time.monotonic() < end:
                 connection.sendall(more)
                 time.sleep(pause)
@@ -59,23 +59,23 @@ def pours(said: bytes, more: bytes, pause: float = 0.0) -> Behaviour:
 
 
 drips = pours(b"X: ", b"a", 0.05)
-"""A header that never ends, a byte at a time: no single read ever times out."""
+"""An endless header, one byte at a time, so that no single read times out."""
 drips_body = pours(b"Content-Length: 9999\r\n\r\n", b" ", 0.05)
-"""A good head, then a body that comes a byte at a time."""
+"""A valid head, then a body that arrives one byte at a time."""
 floods = pours(b"Content-Length: 10000000000\r\n\r\n", b"x" * 65536)
-"""A body without end."""
+"""An endless body."""
 floods_head = pours(b"X: ", b"x" * 65536)
-"""A head without end."""
+"""An endless head."""
 
 
 def circles(connection: socket.socket, head: bytes, body: bytes) -> bool:
-    """Redirects to itself for ever."""
+    """Redirect to itself forever."""
     connection.sendall(http(b"", "302 Found", "Location: /again"))
     return True
 
 
 class Recorder:
-    """A well-behaved snake that keeps every request: (request line, headers, body)."""
+    """A well-behaved snake that records every request: (request line, headers, body)."""
 
     def __init__(self, answer: Callable[[bytes], bytes] = lambda body: GOOD) -> None:
         self.requests: list[tuple[str, dict[str, str], bytes]] = []
@@ -87,9 +87,15 @@ class Recorder:
         headers = dict(line.split(": ", 1) for line in lines if line)
         self.requests.append((first, headers, body))
         self.connections.add(id(connection))
-        looks = {"apiversion": "1", "color": "#112233", "head": "evil", "tail": "bolt", "x": 1}
+        customization = {
+            "apiversion": "1",
+            "color": "#112233",
+            "head": "evil",
+            "tail": "bolt",
+            "x": 1,
+        }
         if head.startswith(b"GET "):
-            connection.sendall(http(json.dumps(looks).encode()))
+            connection.sendall(http(json.dumps(customization).encode()))
         elif b"/move" in head.split(b"\r\n")[0]:
             connection.sendall(http(self._answer(body)))
         else:
@@ -97,12 +103,12 @@ class Recorder:
         return True
 
     def told(self, what: str) -> list[Any]:
-        """The bodies of all requests to that address, read."""
+        """Return the decoded bodies of all requests to this endpoint."""
         return [json.loads(body) for line, _, body in self.requests if f"/{what}" in line]
 
 
 def read_request(connection: socket.socket) -> tuple[bytes, bytes] | None:
-    """The next request's head and body; None where the other side has closed."""
+    """Read the next request's head and body; return None if the peer has closed."""
     data = b""
     while b"\r\n\r\n" not in data:
         chunk = connection.recv(65536)
@@ -120,15 +126,15 @@ def read_request(connection: socket.socket) -> tuple[bytes, bytes] | None:
 
 
 @contextlib.contextmanager
-def snake(behaviour: Behaviour) -> Iterator[str]:
-    """A server on loopback that behaves like this; gives its address."""
+def snake(behavior: Behavior) -> Iterator[str]:
+    """Run a server on loopback with this behavior; yield its URL."""
     listener = socket.create_server(("127.0.0.1", 0))
 
     def serve_connection(connection: socket.socket) -> None:
         with connection, contextlib.suppress(OSError):
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             while request := read_request(connection):
-                if not behaviour(connection, *request):
+                if not behavior(connection, *request):
                     return
 
     def accept() -> None:
@@ -162,7 +168,7 @@ class Snake(BaseHTTPRequestHandler):
     def do_POST(self):
         self.rfile.read(int(self.headers["Content-Length"]))
         if self.path == "/move":
-            if sys.argv[2] == "process":  # which ends before the answer
+            if sys.argv[2] == "process":  # which ends before the response
                 if not (child := os.fork()):
                     burn()
                     os._exit(0)
@@ -183,5 +189,8 @@ class Snake(BaseHTTPRequestHandler):
 port = sys.argv[3] if len(sys.argv) > 3 else os.environ["PORT"]
 ThreadingHTTPServer(("127.0.0.1", int(port)), Snake).serve_forever()
 """
-"""A snake as a program, which goes right. It is given seconds of CPU time that a move takes, if a
-``thread`` takes them, a ``process`` or nobody, and its port, unless the environment says that."""
+"""A snake program that always moves right.
+
+Arguments: CPU seconds per move; ``thread`` or ``process`` to use them, ``nobody`` for none; and the
+port, unless the environment variable PORT is set.
+"""

@@ -1,4 +1,4 @@
-"""The command from its words to its table."""
+"""The arena command, from its arguments to its table."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def database(tmp_path: Path) -> str:
 
 
 def results(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, Any]:
-    """Run the arena and read its JSON: one entry a snake."""
+    """Run the arena; return its JSON output by snake."""
     assert arena_command.main([*arguments, "--json", "--jobs=1"]) == 0
     return {line["snake"]: line for line in json.loads(capsys.readouterr().out)}
 
@@ -50,10 +50,10 @@ def test_urls_names_and_policies_play_together(
     assert all(Replay.load(path).last.turn > 1 for path in replays.iterdir())
 
 
-def test_a_round_robin_is_played_in_parallel_and_told_as_a_table(
+def test_a_round_robin_is_played_in_parallel_and_printed_as_a_table(
     database: str, tmp_path: Path
 ) -> None:
-    amount = ("--per-game=2", "--games=2", "--jobs=2")
+    amount = ("--num-snakes=2", "--games=2", "--jobs=2")
     done = run(*COMMAND, "arena", "hungry", "cautious", "random", *amount, *SMALL, database)
     assert done.returncode == 0, done.stderr
     heading, *rows = done.stdout.splitlines()
@@ -62,7 +62,7 @@ def test_a_round_robin_is_played_in_parallel_and_told_as_a_table(
     assert rows[-1].startswith("random")
 
 
-def test_a_tournament_is_resumed_and_grown(
+def test_a_tournament_is_resumed_and_extended(
     database: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     duel = ("hungry", "cautious", *SMALL, database)
@@ -75,38 +75,41 @@ def test_a_tournament_is_resumed_and_grown(
     again = results(capsys, *duel, "--games=5", "--resume")
     assert again == grown
     other = results(capsys, *duel, "--games=1", "--resume", "--seed=2")
-    assert other["hungry"]["games"] == 1, "another set-up is another tournament"
+    assert other["hungry"]["games"] == 1, "other settings are another tournament"
     fresh = results(capsys, *duel, "--games=1")
-    assert fresh["hungry"]["games"] == 1, "without --resume a new one begins"
+    assert fresh["hungry"]["games"] == 1, "without --resume a new tournament starts"
 
 
 @pytest.mark.parametrize(
-    ("arguments", "words"),
+    ("arguments", "message"),
     [
-        ([], "name the snakes that play, or give --web"),
+        ([], "give --web"),
         (["nobody"], "unknown snake 'nobody'"),
         (["missing.onnx"], "missing.json"),
         (["random", "random", "--map=atlantis"], "atlantis"),
         (["random", "random", "--width=99"], "width must be between 1 and 25, got 99"),
-        (["random", "--per-game=2"], "--per-game must be between 1 and the number of snakes (1)"),
+        (
+            ["random", "--num-snakes=2"],
+            "--num-snakes must be between 1 and the number of snakes (1)",
+        ),
         (["random", "--timeout=0"], "--timeout must be 1 ms or more"),
         (["random", "--database=results.db"], "give a URL like sqlite:///"),
-        ([f"http://127.0.0.1:{free_port()}"], "does not answer"),
+        ([f"http://127.0.0.1:{free_port()}"], "is the snake running?"),
     ],
 )
-def test_a_wrong_call_says_why_before_any_game(
+def test_a_usage_error_is_reported_before_any_game(
     arguments: list[str],
-    words: str,
+    message: str,
     database: str,
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     assert arena_command.main([database, *arguments]) == 2
-    assert words in capsys.readouterr().err
+    assert message in capsys.readouterr().err
     assert not (tmp_path / "arena.sqlite").exists()
 
 
-def test_a_policy_is_refused_on_boards_it_does_not_play(
+def test_a_policy_is_rejected_on_an_unsupported_board_size(
     policy_file: Path, database: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert (
@@ -115,7 +118,7 @@ def test_a_policy_is_refused_on_boards_it_does_not_play(
     assert "plays boards of 11x11, not 7x7" in capsys.readouterr().err
 
 
-def test_something_else_at_the_url_is_refused(
+def test_a_url_that_is_no_snake_is_rejected(
     database: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with misbehaving_snakes.snake(
@@ -128,25 +131,25 @@ def test_something_else_at_the_url_is_refused(
 def match(
     capsys: pytest.CaptureFixture[str], *arguments: str
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Run a match twice, the second time resumed; both results."""
-    told = []
+    """Run a match, resume it, and return both results."""
+    results = []
     for more in ((), ("--resume",)):
         assert arena_command.main([*arguments, *more, "--json", "--jobs=1"]) == 0
-        told.append(json.loads(capsys.readouterr().out))
-    return told[0], told[1]
+        results.append(json.loads(capsys.readouterr().out))
+    return results[0], results[1]
 
 
-@pytest.mark.parametrize("per_game", [2, 4])
-def test_a_match_stops_when_the_answer_is_known_and_is_not_played_again(
-    per_game: int, database: str, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize("num_snakes", [2, 4])
+def test_a_decided_match_stops_and_is_not_played_again(
+    num_snakes: int, database: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     result, again = match(
-        capsys, "tree", "random", "--sprt", "0", "200", "--milliseconds=5",
-        f"--per-game={per_game}", "--width=7", "--height=7", database,
+        capsys, "tree", "random", "--sprt", "0", "200", "--move-time=5",
+        f"--num-snakes={num_snakes}", "--width=7", "--height=7", database,
     )  # fmt: skip
     assert result["verdict"] == "H1"
-    assert result["llr"] >= result["bounds"][1]
-    assert result["low"] > 0
+    assert result["llr"] >= result["llr_bounds"][1]
+    assert result["ci_low"] > 0
     assert sum(result["pairs"]) * 2 == result["games"] < 40
     assert again == result
 
@@ -158,10 +161,10 @@ def test_a_match_stops_when_the_answer_is_known_and_is_not_played_again(
         ("minimax", 0.0, [], False),
         ("minimax@9", 9.0, [], False),
         ("minimax", 9.0, ["--timeout=50"], False),
-        ("minimax", 9.0, ["--milliseconds=5"], False),
+        ("minimax", 9.0, ["--move-time=5"], False),
     ],
 )
-def test_searches_by_the_clock_of_a_busy_machine_are_warned_of(
+def test_timeouts_on_a_busy_machine_print_a_warning(
     snake: str, load: float, more: list[str], warns: bool, database: str,
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
 ) -> None:  # fmt: skip
@@ -169,13 +172,13 @@ def test_searches_by_the_clock_of_a_busy_machine_are_warned_of(
     monkeypatch.setattr("os.cpu_count", lambda: 2)
     call = [snake, "random", "--games=1", "--max-turns=1", "--jobs=1", database]
     assert arena_command.main([*call, *more]) == 0
-    assert ("--milliseconds 50 counts CPU time" in capsys.readouterr().err) == warns
+    assert ("--move-time 50" in capsys.readouterr().err) == warns
 
 
-def test_a_match_goes_on_where_it_was_stopped_and_other_bounds_may_end_it(
+def test_a_match_resumes_and_other_bounds_may_decide_it(
     database: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    call = ("cautious", "minimax@5", "--positions=5", *SMALL, database)
+    call = ("cautious", "minimax@5", "--nodes=5", *SMALL, database)
     first, again = match(capsys, *call, "--sprt", "0", "5", "--games=4")
     assert first["verdict"] is None
     assert first["games"] == again["games"] == 4
@@ -188,7 +191,7 @@ def test_a_match_goes_on_where_it_was_stopped_and_other_bounds_may_end_it(
     assert decided["verdict"] == "H1"
 
 
-def test_a_match_with_a_url_is_the_referees(
+def test_a_match_with_a_url_is_refereed(
     cautious: str, database: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     result, _ = match(
@@ -200,22 +203,22 @@ def test_a_match_with_a_url_is_the_referees(
 
 
 @pytest.mark.parametrize(
-    ("call", "why"),
+    ("call", "message"),
     [
         (["hungry", "--sprt", "0", "20"], "two snakes, got 1"),
-        (["hungry", "tree", "--sprt", "0", "20", "--per-game=3"], "--per-game must be even"),
+        (["hungry", "tree", "--sprt", "0", "20", "--num-snakes=3"], "--num-snakes must be even"),
         (["hungry", "tree", "--sprt", "20", "0"], "below the second"),
         (["hungry", "tree", "--sprt", "0", "20", "--alpha=0.7"], "alpha must be"),
         (["hungry", "tree", "--alpha=0.1"], "give --sprt"),
-        (["hungry", "tree", "--positions=5"], "--positions means nothing"),
-        (["minimax", "tree", "--positions=5", "--timeout=100"], "--timeout is not kept"),
-        (["minimax", "http://127.0.0.1:9/", "--positions=5"], "thinks elsewhere"),
-        (["minimax", "tree", "--positions=5", "--milliseconds=2"], "not both"),
-        (["--web", "--invite=nobody", "--port=0"], "unknown snake 'nobody'"),
+        (["hungry", "tree", "--nodes=5"], "--nodes has no effect"),
+        (["minimax", "tree", "--nodes=5", "--timeout=100"], "--timeout has no effect"),
+        (["minimax", "http://127.0.0.1:9/", "--nodes=5"], "give --timeout"),
+        (["minimax", "tree", "--nodes=5", "--move-time=2"], "not both"),
+        (["--web", "--web-opponent=nobody", "--port=0"], "unknown snake 'nobody'"),
     ],
 )
-def test_what_means_nothing_is_refused(
-    call: list[str], why: str, database: str, capsys: pytest.CaptureFixture[str]
+def test_meaningless_options_are_rejected(
+    call: list[str], message: str, database: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert arena_command.main([*call, database]) == 2
-    assert why in capsys.readouterr().err
+    assert message in capsys.readouterr().err

@@ -1,16 +1,21 @@
-"""The same checks on SQLite and on a real PostgreSQL."""
+"""The database on SQLite and on a real PostgreSQL server."""
 
 from __future__ import annotations
 
+import contextlib
+import json
 import os
 import pwd
 import shutil
+import sqlite3
 import subprocess
 import tempfile
 from collections.abc import Iterator, Sequence
+from datetime import datetime
 from pathlib import Path
 
 import pytest
+from sqlalchemy import select
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
@@ -26,11 +31,14 @@ from battlesnake_server.arena.database import (
 from battlesnake_server.arena.league import League, end_season, league_rows, seasons, set_benched
 from battlesnake_server.arena.league_config import read
 from battlesnake_server.arena.tournament import TournamentSettings
+from battlesnake_server.commands import arena_command
 from battlesnake_server.web import create_app
 from battlesnake_server.web.live_games import Broadcast
 from battlesnake_server.web.roster import Roster
 from tests.processes import free_port, until
 from tests.server.fast_league import FastClock, play_here
+
+DATA = Path(__file__).parents[1] / "data"
 
 
 def postgres_folder() -> Path:
@@ -123,6 +131,27 @@ def test_what_is_stored_comes_back(url: str) -> None:
     engine.dispose()
 
 
+def test_a_database_of_version_0_1_is_converted(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "arena.sqlite"
+    with contextlib.closing(sqlite3.connect(path)) as database:
+        database.executescript((DATA / "formats" / "arena_1.sql").read_text())
+    url = f"sqlite:///{path}"
+    call = ["minimax@5", "hungry", "--board-size=7", "--max-turns=4", "--nodes=5", "--games=3"]
+    assert arena_command.main([*call, "--jobs=1", "--json", "--resume", f"--database={url}"]) == 0
+    assert [line["games"] for line in json.loads(capsys.readouterr().out)] == [3, 3]
+    engine = open_database(url)
+    with Session(engine) as session:
+        (tournament,) = session.scalars(select(Tournament))
+        assert (tournament.setup["num_snakes"], tournament.setup["nodes"]) == (2, 5)
+        row = league_rows(session, "Club")["hungry"]
+        assert (row.failures, row.reason, row.cooldown_until) == (
+            2, "no answer", datetime(2026, 11, 27, 12),
+        )  # fmt: skip
+    engine.dispose()
+
+
 def test_a_game_is_stored_once(url: str) -> None:
     engine = open_database(url)
     with Session(engine) as session:
@@ -171,22 +200,22 @@ def test_a_league_goes_on_in_it(url: str) -> None:
     engine = open_database(url)
     board = {"width": 7, "height": 7, "max_turns": 8}
     plan = read({"name": url, "snakes": {"ä": "hungry", "b": "random"}, "boards": [board]}, Path())
-    sources = {member.name: member.source for member in plan.members}
-    for sick in ("", "tired"):  # the second object knows what the first one stored
+    sources = {entrant.name: entrant.source for entrant in plan.entrants}
+    for problem in ("", "tired"):  # the second league reads what the first one stored
 
-        def ailments(names: Sequence[str], sick: str = sick) -> list[str]:
-            return [sick if name == "ä" else "" for name in names]
+        def problems(names: Sequence[str], problem: str = problem) -> list[str]:
+            return [problem if name == "ä" else "" for name in names]
 
-        league = League(plan, sources, engine, ailments, clock=FastClock())
-        if sick:
+        league = League(plan, sources, engine, problems, clock=FastClock())
+        if problem:
             league.step(play_here)
         else:
             league.run(play_here, games=2)
     with Session(engine) as session:
         (season,) = seasons(session, url)
         assert [game.number for game in load_games(session, season.tournament)] == [0, 1]
-        noted = league_rows(session, url)
-        assert (noted["ä"].reason, noted["ä"].failures, set(noted)) == ("tired", 1, {"ä"})
+        rows = league_rows(session, url)
+        assert (rows["ä"].reason, rows["ä"].failures, set(rows)) == ("tired", 1, {"ä"})
         set_benched(session, url, "b", True, season.starts)
         end_season(session, url, season.starts)
     assert league.season == season

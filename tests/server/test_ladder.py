@@ -1,4 +1,4 @@
-"""The command that places a snake."""
+"""The ladder command."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from battlesnake_server.commands import ladder_command
 from tests.processes import COMMAND, run, running
 
 
-def test_without_a_snake_it_is_the_ladder_that_is_printed(
+def test_without_a_snake_the_ladder_is_printed(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    assert ladder_command.main(["--per-game=4", "--json"]) == 0
+    assert ladder_command.main(["--num-snakes=4", "--json"]) == 0
     rungs = json.loads(capsys.readouterr().out)
     assert {rung["name"] for rung in rungs} == set(RUNG_NAMES)
     assert [rung["elo"] for rung in rungs] == sorted((r["elo"] for r in rungs), reverse=True)
@@ -24,21 +24,21 @@ def test_without_a_snake_it_is_the_ladder_that_is_printed(
     assert len(capsys.readouterr().out.splitlines()) == len(RUNG_NAMES) + 1
 
 
-def test_a_snake_is_placed_and_the_games_are_kept(
+def test_a_snake_is_placed_and_the_games_are_stored(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     call = ["weak=safe-random", f"--database=sqlite:///{tmp_path / 'games.sqlite'}", "--jobs=1"]
-    assert ladder_command.main([*call, "--json", "--interval=250"]) == 0
+    assert ladder_command.main([*call, "--json", "--precision=250"]) == 0
     placed = json.loads(capsys.readouterr().out)
-    assert placed["snake"] == "weak"
+    assert (placed["snake"], placed["num_snakes"]) == ("weak", 2)
     assert placed["low"] <= placed["elo"] <= placed["high"] <= placed["low"] + 500
-    assert placed["games"] == sum(met["games"] for met in placed["met"])
-    assert ladder_command.main([*call, "--resume", "--interval=250", "--json"]) == 0
+    assert placed["games"] == sum(result["games"] for result in placed["results"])
+    assert ladder_command.main([*call, "--resume", "--precision=250", "--json"]) == 0
     assert json.loads(capsys.readouterr().out) == placed
 
 
-def test_interrupted_it_tells_what_it_knows_and_goes_on(tmp_path: Path) -> None:
-    call = [*COMMAND, "ladder", "hungry", "--interval=1", "--jobs=1", "--json"]
+def test_an_interrupted_ladder_reports_and_resumes(tmp_path: Path) -> None:
+    call = [*COMMAND, "ladder", "hungry", "--precision=1", "--jobs=1", "--json"]
     call.append(f"--database=sqlite:///{tmp_path / 'games.sqlite'}")
     with running(*call) as first:
         assert first.stderr is not None
@@ -49,24 +49,24 @@ def test_interrupted_it_tells_what_it_knows_and_goes_on(tmp_path: Path) -> None:
     before = json.loads(out)["games"]
     assert before >= 4
     began = time.monotonic()
-    again = run(*call, "--resume", "--minutes=0")
+    again = run(*call, "--resume", "--max-minutes=0")
     assert again.returncode == 0, again.stderr
     assert json.loads(again.stdout)["games"] == before
     assert time.monotonic() - began < 60 * 5
 
 
 @pytest.mark.parametrize(
-    ("call", "why"),
+    ("call", "message"),
     [
         (["nobody"], "unknown snake 'nobody'"),
         (["hungry", "--timeout=100"], "--timeout is for a URL"),
-        (["hungry", "--positions=100"], "--positions means nothing"),
-        (["http://127.0.0.1:9/", "--milliseconds=5"], "thinks elsewhere"),
-        (["http://127.0.0.1:9/"], "does not answer"),
+        (["hungry", "--nodes=100"], "--nodes has no effect"),
+        (["http://127.0.0.1:9/", "--move-time=5"], "give --timeout"),
+        (["http://127.0.0.1:9/"], "is the snake running?"),
     ],
 )
-def test_a_wrong_call_says_why(
-    call: list[str], why: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+def test_a_usage_error_is_reported(
+    call: list[str], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert ladder_command.main([*call, f"--database=sqlite:///{tmp_path / 'games.sqlite'}"]) == 2
-    assert why in capsys.readouterr().err
+    assert message in capsys.readouterr().err

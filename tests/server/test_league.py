@@ -57,17 +57,17 @@ def games_of(engine: Engine, tournament: int) -> list[StoredGame]:
 
 
 def test_the_example_is_a_league(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main.main(["league", "--example"]) == 0
+    assert main.main(["league", "--print-example"]) == 0
     file = tmp_path / "league.yaml"
     file.write_text(capsys.readouterr().out)
     plan = load(file)
-    assert [member.name for member in plan.members] == ["hungry", "cautious", "search"]
+    assert [entrant.name for entrant in plan.entrants] == ["hungry", "cautious", "search"]
     assert [(board.map, board.num_snakes) for board in plan.boards] == [
         ("standard", 2),
         ("royale", 3),
     ]
     whole = yaml.safe_load(re.sub(r"^  # (.*)", r"  \1", EXAMPLE, flags=re.MULTILINE))
-    assert read(whole, tmp_path).members[-1] == LeagueEntrant(
+    assert read(whole, tmp_path).entrants[-1] == LeagueEntrant(
         "written", command="python my_snake.py --port {port}"
     )
 
@@ -75,24 +75,32 @@ def test_the_example_is_a_league(tmp_path: Path, capsys: pytest.CaptureFixture[s
 def test_files_named_in_it_lie_beside_it(tmp_path: Path) -> None:
     (tmp_path / "policy.onnx").write_bytes(b"")
     plan = read({"name": "A", "snakes": {"a": "policy.onnx", "b": "hungry"}}, tmp_path)
-    assert [member.source for member in plan.members] == [str(tmp_path / "policy.onnx"), "hungry"]
+    assert [entrant.source for entrant in plan.entrants] == [
+        str(tmp_path / "policy.onnx"),
+        "hungry",
+    ]
 
 
 @pytest.mark.parametrize(
     ("change", "told"),
     [
-        ({"name": ""}, "name must be a text"),
+        ({"name": ""}, "name must be text"),
         ({"snakes": {"a": "hungry"}}, "a league needs two or more, got 1"),
         ({"snakes": {"a": "hungry", "b": 3}}, "snakes.b must be a URL"),
         ({"snakes": {"a": "hungry", "b=c": "random"}}, "a text without = / :"),
         ({"snakes": {"a": "hungry", "b": "hungri"}}, "did you mean hungry"),
         ({"snakes": {"a": "hungry", "b": {"comand": "x"}}}, "did you mean command"),
         ({"boards": [{"widht": 7}]}, "boards[0]: unknown field 'widht'; did you mean width"),
-        ({"boards": [{"snakes": 3}]}, "boards[0].snakes must be between 2 and the league's 2"),
+        (
+            {"boards": [{"num_snakes": 3}]},
+            "boards[0].num_snakes must be between 2 and the league's 2",
+        ),
         ({"boards": [{"map": "royal"}]}, "did you mean royale"),
         ({"boards": [{"width": 0}]}, "boards[0].width must be 1 or more"),
         ({"boards": [{"width": 2, "height": 1}]}, "boards[0]: "),
         ({"season_day": 3}, "did you mean season_days"),
+        ({"health_minutes": 3}, "did you mean health_check_minutes"),
+        ({"boards": [{"snakes": 2}]}, "did you mean num_snakes"),
         ({"timeout": "long"}, "timeout must be a whole number"),
     ],
 )
@@ -156,7 +164,7 @@ def test_a_day_of_a_league_with_a_snake_that_is_sick_and_a_kill_every_hour(
     with misbehaving_snakes.snake(sometimes) as url, ProgramSupervisor({}) as programs:
         plan = plan_of(
             {"h": "hungry", "c": "cautious", "s": "straight", "far": url},
-            season_days=1, games_per_hour=4, health_minutes=30,
+            season_days=1, games_per_hour=4, health_check_minutes=30,
         )  # fmt: skip
         players = LeagueHealth(plan, programs, AddressPolicy())
         played: list[tuple[float, set[str]]] = []
@@ -184,10 +192,12 @@ def test_a_day_of_a_league_with_a_snake_that_is_sick_and_a_kill_every_hour(
     assert [when for when in with_far if when < 6]
     assert [when for when in with_far if 9 <= when < 11]
     told = capsys.readouterr().err
-    rests = [int(minutes) for minutes in re.findall(r"far rests for (\d+) min", told)]
-    assert rests == [1, 2, 4, 8, 16, 32, 60, 60]
-    assert told.count("far is back") == 1
-    assert "season 2 begins" in told
+    cooldowns = [
+        int(minutes) for minutes in re.findall(r"far is unhealthy; cooldown of (\d+) min", told)
+    ]
+    assert cooldowns == [1, 2, 4, 8, 16, 32, 60, 60]
+    assert told.count("far is healthy again") == 1
+    assert "season 2 starts" in told
     engine.dispose()
 
 
@@ -212,7 +222,7 @@ def test_who_loses_moves_rests_and_who_is_benched_does_not_play(tmp_path: Path) 
         with Session(engine) as session:
             row = session.scalars(select(LeagueSnake)).one()
             assert (row.snake, row.failures >= 2) == ("mute", True)
-            assert re.fullmatch(r"lost (\d+) of \1 moves of a game \(connection\)", row.reason)
+            assert re.fullmatch(r"failed (\d+) of \1 moves of a game \(connection\)", row.reason)
             set_benched(session, "Club", "h", True, clock.now())
             set_benched(session, "Club", "mute", True, clock.now())
         while clock.hours < 2:
@@ -294,7 +304,7 @@ def test_a_program_that_ends_is_started_again(tmp_path: Path) -> None:
 def club(tmp_path: Path) -> Iterator[tuple[LeagueConfig, Engine]]:
     engine = open_database(f"sqlite:///{tmp_path / 'arena.sqlite'}")
     plan = plan_of({"h": "hungry", "c": "cautious", "s<b>": "straight"})
-    sources = {member.name: member.source for member in plan.members}
+    sources = {entrant.name: entrant.source for entrant in plan.entrants}
     league = League(plan, sources, engine, lambda names: [""] * len(names), clock=FastClock())
     while league.games < 4:
         league.step(play_here)
@@ -334,7 +344,7 @@ def test_the_page_tells_of_the_season_and_obeys_who_has_the_token(
         (season,) = seasons(session, "Club")
     clock = FastClock()
     clock.time = max(season.ends, clock.time)
-    sources = {member.name: member.source for member in plan.members}
+    sources = {entrant.name: entrant.source for entrant in plan.entrants}
     league = League(plan, sources, engine, lambda names: [""] * len(names), clock=clock)
     league.step(play_here)
     assert league.season.number == 2

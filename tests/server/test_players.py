@@ -1,4 +1,4 @@
-"""Single requests to snakes that behave well and badly, over real sockets."""
+"""Single requests to well-behaved and misbehaving snakes over real sockets."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ from tests.processes import free_port
 from tests.server import misbehaving_snakes
 
 TIMEOUT = 0.3
-"""Seconds that a snake gets that shall be too late."""
+"""Timeout of a snake that should be too late, in seconds."""
 
 PATIENT = 60.0
-"""Seconds that one gets that shall not be, however busy the machine is."""
+"""Timeout of a snake that should never be too late, even on a busy machine, in seconds."""
 
 NEVER = misbehaving_snakes.NEVER / 2
-"""Seconds in which nobody has waited for a snake that does not answer."""
+"""Upper bound of the wait for a snake that never responds, in seconds."""
 
 HERE = AddressPolicy(frozenset({LOOPBACK}))
 BODY = {"game": {"id": "ä"}, "turn": 0}
@@ -54,26 +54,26 @@ def ask(
     return asyncio.run(talk())
 
 
-def ask_once(behaviour: misbehaving_snakes.Behaviour, timeout: float = PATIENT) -> MoveResponse:
-    with misbehaving_snakes.snake(behaviour) as url:
+def ask_once(behavior: misbehaving_snakes.Behavior, timeout: float = PATIENT) -> MoveResponse:
+    with misbehaving_snakes.snake(behavior) as url:
         return ask(url, timeout=timeout)[0]
 
 
-def test_a_good_answer_counts() -> None:
-    answer = ask_once(misbehaving_snakes.says(misbehaving_snakes.http(misbehaving_snakes.GOOD)))
-    assert (answer.move, answer.shout, answer.problem) == ("left", "hello", "")
-    assert 0 < answer.milliseconds < 1000 * PATIENT
+def test_a_valid_response_counts() -> None:
+    response = ask_once(misbehaving_snakes.says(misbehaving_snakes.http(misbehaving_snakes.GOOD)))
+    assert (response.move, response.shout, response.problem) == ("left", "hello", "")
+    assert 0 < response.milliseconds < 1000 * PATIENT
 
 
-def bad_status(status: str) -> misbehaving_snakes.Behaviour:
+def bad_status(status: str) -> misbehaving_snakes.Behavior:
     return misbehaving_snakes.says(misbehaving_snakes.http(misbehaving_snakes.GOOD, status))
 
 
-def bad_body(body: bytes) -> misbehaving_snakes.Behaviour:
+def bad_body(body: bytes) -> misbehaving_snakes.Behavior:
     return misbehaving_snakes.says(misbehaving_snakes.http(body))
 
 
-ZOO = {
+MISBEHAVIORS = {
     "hangs": (misbehaving_snakes.hangs, "timeout"),
     "drips its head": (misbehaving_snakes.drips, "timeout"),
     "drips its body": (misbehaving_snakes.drips_body, "timeout"),
@@ -117,18 +117,18 @@ ZOO = {
 }
 
 
-@pytest.mark.parametrize("name", ZOO)
-def test_a_bad_answer_is_none_and_costs_no_more_than_the_timeout(name: str) -> None:
-    behaviour, problem = ZOO[name]
+@pytest.mark.parametrize("name", MISBEHAVIORS)
+def test_an_invalid_response_has_no_move_and_takes_at_most_the_timeout(name: str) -> None:
+    behavior, problem = MISBEHAVIORS[name]
     began = time.perf_counter()
-    answer = ask_once(behaviour, TIMEOUT if problem == "timeout" else PATIENT)
+    response = ask_once(behavior, TIMEOUT if problem == "timeout" else PATIENT)
     assert time.perf_counter() - began < NEVER
-    assert answer.move is None
-    assert answer.problem == problem
-    assert answer.milliseconds < 1000 * NEVER
+    assert response.move is None
+    assert response.problem == problem
+    assert response.milliseconds < 1000 * NEVER
 
 
-def test_nobody_listens() -> None:
+def test_a_closed_port_is_a_connection_problem() -> None:
     assert ask(f"http://127.0.0.1:{free_port()}")[0].problem == "connection"
     assert ask("http://host.invalid")[0].problem in ("connection", "timeout")
 
@@ -136,21 +136,21 @@ def test_nobody_listens() -> None:
 def test_connections_are_kept_and_paths_appended() -> None:
     recorder = misbehaving_snakes.Recorder()
     with misbehaving_snakes.snake(recorder) as url:
-        answers = ask(f"{url}/base/path/?token=a%20b", times=5)
-    assert [answer.move for answer in answers] == ["left"] * 5
+        responses = ask(f"{url}/base/path/?token=a%20b", times=5)
+    assert [response.move for response in responses] == ["left"] * 5
     assert {request[0] for request in recorder.requests} == {
         "POST /base/path/move?token=a%20b HTTP/1.1"
     }
     assert len(recorder.connections) == 1
 
 
-def test_answers_are_not_held_back_by_the_network() -> None:
+def test_responses_are_not_delayed_by_nagles_algorithm() -> None:
     with misbehaving_snakes.snake(misbehaving_snakes.Recorder()) as url:
-        # One suffices: with Nagle's algorithm all would take 40 ms.
-        assert any(answer.milliseconds < 20 for _ in range(50) for answer in ask(url, times=20))
+        # One fast response suffices: with Nagle's algorithm every one would take 40 ms.
+        assert any(response.milliseconds < 20 for _ in range(50) for response in ask(url, times=20))
 
 
-def test_a_redirect_on_the_same_host_is_followed_where_that_is_allowed() -> None:
+def test_a_redirect_on_the_same_host_is_followed_if_allowed() -> None:
     seen: list[bytes] = []
 
     def moved(connection: Any, head: bytes, body: bytes) -> bool:
@@ -173,7 +173,7 @@ def test_a_redirect_on_the_same_host_is_followed_where_that_is_allowed() -> None
         assert ask(url, redirects=True)[0].problem == "redirect"
 
 
-def test_start_end_and_introduce_never_raise() -> None:
+def test_start_end_and_customization_never_raise() -> None:
     async def talk(url: str) -> dict[str, str]:
         async with open_client(HERE) as client:
             player = HttpPlayer(url, 0.2, client)
@@ -181,29 +181,29 @@ def test_start_end_and_introduce_never_raise() -> None:
             await player.end(BODY)
             return await player.fetch_customization()
 
-    for behaviour, _ in ZOO.values():
-        with misbehaving_snakes.snake(behaviour) as url:
+    for behavior, _ in MISBEHAVIORS.values():
+        with misbehaving_snakes.snake(behavior) as url:
             assert asyncio.run(talk(url)) == {}
 
 
-def test_the_looks_are_read_whatever_the_status() -> None:
-    looks = b'{"color": "#fff", "head": 3, "tail": "bolt", "author": "x"}'
+def test_the_customization_is_read_whatever_the_status() -> None:
+    customization = b'{"color": "#fff", "head": 3, "tail": "bolt", "author": "x"}'
 
-    async def introduce(url: str) -> dict[str, str]:
+    async def fetch(url: str) -> dict[str, str]:
         async with open_client(HERE) as client:
             return await HttpPlayer(url, PATIENT, client).fetch_customization()
 
     with misbehaving_snakes.snake(
-        misbehaving_snakes.says(misbehaving_snakes.http(looks, "404 Not Found"))
+        misbehaving_snakes.says(misbehaving_snakes.http(customization, "404 Not Found"))
     ) as url:
-        assert asyncio.run(introduce(url)) == {"color": "#fff", "tail": "bolt"}
+        assert asyncio.run(fetch(url)) == {"color": "#fff", "tail": "bolt"}
 
 
 def test_a_null_shout_is_no_shout() -> None:
     assert parse_move(b'{"move": "down", "shout": null, "taunt": 1}') == ("down", "")
 
 
-def test_what_a_snake_says_is_shown_as_a_bounded_text() -> None:
+def test_texts_of_a_snake_are_bounded() -> None:
     long = "x" * 1000
     assert parse_customization(
         json.dumps({"color": long, "head": long, "tail": "a\x00\u202eb"}).encode()
@@ -218,20 +218,20 @@ def test_what_a_snake_says_is_shown_as_a_bounded_text() -> None:
 
 
 def local(strategy: Any, timeout: float = PATIENT, turns: int = 1) -> MoveResponse:
-    """The answer of the last turn, on a board where "up" leads out."""
+    """Return the response on the last turn; "up" leaves the board."""
     board = Board.from_text(". A .\n. ^ .\n. ^ .\nA: you")
     board.game = replace(board.game, timeout=int(1000 * timeout))
     player = LocalPlayer(strategy, timeout)
 
     async def talk() -> MoveResponse:
         for _ in range(turns):
-            answer = await player.move(board.to_api())
-        return answer
+            response = await player.move(board.to_api())
+        return response
 
     return asyncio.run(talk())
 
 
-def test_strategies_in_process_are_given_what_a_server_would_give_them() -> None:
+def test_local_strategies_get_the_time_budget_of_a_server() -> None:
     given: list[Any] = []
 
     def good(board: Board, seconds: float | None = None) -> Decision:
@@ -240,13 +240,13 @@ def test_strategies_in_process_are_given_what_a_server_would_give_them() -> None
         assert 0 < seconds <= time_budget(PATIENT, None)
         return Decision("down", shout="hi")
 
-    answer = local(good)
-    assert (answer.move, answer.shout, answer.problem) == ("down", "hi", "")
-    assert answer.decision == Decision("down", (), {}, "hi")
-    assert given == [("a", 0)], "the seed, and so the food to come, stays hidden"
+    response = local(good)
+    assert (response.move, response.shout, response.problem) == ("down", "hi", "")
+    assert response.decision == Decision("down", (), {}, "hi")
+    assert given == [("a", 0)], "the seed, which determines future food, stays hidden"
 
 
-def test_where_a_strategy_in_process_fails_the_fallback_answers_and_it_is_told() -> None:
+def test_a_failing_local_strategy_plays_the_fallback_move_and_the_problem_is_recorded() -> None:
     released = threading.Event()
 
     def late(board: Board, seconds: float | None = None) -> Decision:
@@ -254,17 +254,17 @@ def test_where_a_strategy_in_process_fails_the_fallback_answers_and_it_is_told()
         return Decision("up")
 
     try:
-        answer = local(late, 0.05, turns=2)
+        response = local(late, 0.05, turns=2)
     finally:
         released.set()
-    assert answer.move in ("left", "right"), "it does not repeat a move into the wall"
-    assert answer.problem == "timeout"
-    assert answer.decision is not None
-    assert answer.decision.reasons[0].note == TIMEOUT_NOTE
+    assert response.move in ("left", "right"), "the previous move would hit the wall"
+    assert response.problem == "timeout"
+    assert response.decision is not None
+    assert response.decision.reasons[0].note == TIMEOUT_NOTE
     for broken in (lambda board, seconds=None: 1 / 0, lambda board, seconds=None: Decision("UP")):
-        answer = local(broken)
-        assert answer.move in ("left", "right")
-        assert answer.problem == "answer"
+        response = local(broken)
+        assert response.move in ("left", "right")
+        assert response.problem == "answer"
 
 
 def test_one_overrun_costs_one_move() -> None:
@@ -273,27 +273,27 @@ def test_one_overrun_costs_one_move() -> None:
     def late_once(board: Board, seconds: float | None = None) -> Decision:
         if not released.is_set():
             released.wait(20)
-            time.sleep(0.1)  # it takes a while to come back, longer than a turn of fallbacks
+            time.sleep(0.1)  # longer than a turn of fallback moves
         return Decision("left")
 
     board = Board.from_text(". . .\n. A .\n. ^ .\nA: you")
     board.game = replace(board.game, timeout=1000)
     player = LocalPlayer(late_once, 1.0)
-    answers = []
+    responses = []
     for _ in range(3):
-        answers.append(asyncio.run(player.move(board.to_api())))
+        responses.append(asyncio.run(player.move(board.to_api())))
         released.set()
-    assert [answer.problem for answer in answers] == ["timeout", "", ""]
+    assert [response.problem for response in responses] == ["timeout", "", ""]
 
 
-def test_a_machine_too_busy_to_give_up_in_time_costs_no_snake_its_life(
+def test_a_late_fallback_on_a_busy_machine_is_replaced_by_a_safe_move(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def standstill(*arguments: Any) -> Decision:
         time.sleep(0.02)
         return Decision("up")
 
-    monkeypatch.setattr("battlesnake_server.live.move_runner.Thinker.decide", standstill)
-    answer = local(lambda board, seconds=None: Decision("up"), 0.01)
-    assert answer.move in ("left", "right")
-    assert answer.problem == "timeout"
+    monkeypatch.setattr("battlesnake_server.live.move_runner.MoveRunner.decide", standstill)
+    response = local(lambda board, seconds=None: Decision("up"), 0.01)
+    assert response.move in ("left", "right")
+    assert response.problem == "timeout"

@@ -1,4 +1,4 @@
-"""Whole games: the order and content of the requests, and what bad answers cost."""
+"""Whole games: the order and content of the requests, and the effect of failed moves."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def referee(
     hurried: str = "",
     **options: Any,
 ) -> GameRecord:
-    """Play one game between addresses and strategies; ``hurried`` has but half a second a move."""
+    """Play a game between URLs and strategies; ``hurried`` has half a second per move."""
     game = game or game_of()
 
     async def run() -> GameRecord:
@@ -74,7 +74,7 @@ def circling(board: Board, seconds: float | None = None) -> Decision:
 
 
 def duel() -> tuple[misbehaving_snakes.Recorder, misbehaving_snakes.Recorder, GameRecord]:
-    """One snake that runs into the wall, one that survives it."""
+    """Play a snake that hits the wall against one that survives."""
     doomed, survivor = misbehaving_snakes.Recorder(always("up")), misbehaving_snakes.Recorder(safe)
     with misbehaving_snakes.snake(doomed) as first, misbehaving_snakes.snake(survivor) as second:
         return doomed, survivor, referee([f"{first}/one", f"{second}/two?k=v"])
@@ -95,7 +95,7 @@ def test_the_order_of_the_requests() -> None:
         *["POST /one/move HTTP/1.1"] * end,
         "POST /one/end HTTP/1.1",
     ]
-    # the survivor is asked once more, on the last board, and the answer is not used
+    # The survivor gets one more request, for the last board; its response is not used.
     assert lines(survivor) == [
         "GET /two?k=v HTTP/1.1",
         "POST /two/start?k=v HTTP/1.1",
@@ -139,7 +139,7 @@ def test_the_content_of_the_requests() -> None:
     assert body["you"] == body["board"]["snakes"][1]
 
 
-def test_the_dead_leave_the_board_but_stay_you() -> None:
+def test_eliminated_snakes_leave_the_board_but_stay_you() -> None:
     doomed, survivor, _ = duel()
     (end,) = doomed.told("end")
     assert [snake["name"] for snake in end["board"]["snakes"]] == ["snake 1"]
@@ -149,7 +149,7 @@ def test_the_dead_leave_the_board_but_stay_you() -> None:
     assert {s["shout"] for body in survivor.told("move") for s in body["board"]["snakes"]} == {""}
 
 
-def test_the_map_moves_on_once_more_before_the_end() -> None:
+def test_the_map_advances_once_more_before_the_end() -> None:
     with misbehaving_snakes.snake(misbehaving_snakes.Recorder(always("up"))) as first:
         survivor = misbehaving_snakes.Recorder(safe)
         with misbehaving_snakes.snake(survivor) as second:
@@ -177,11 +177,11 @@ def test_the_reported_ruleset_is_the_one_that_is_played() -> None:
     assert recorder.told("move")[0]["game"]["ruleset"]["name"] == "standard"
 
 
-def test_latency_is_the_previous_call_and_moves_are_asked_at_once() -> None:
+def test_latency_is_of_the_previous_turn_and_moves_are_requested_concurrently() -> None:
     together = threading.Barrier(3, timeout=60)
 
     def slow(body: bytes) -> bytes:
-        together.wait()  # for the other two, who must have been asked by now
+        together.wait()  # for the other two, which must have received their requests
         time.sleep(0.1)
         return safe(body)
 
@@ -209,7 +209,9 @@ def test_latency_is_the_previous_call_and_moves_are_asked_at_once() -> None:
         ),
     ],
 )
-def test_a_bad_snake_goes_up_and_harms_only_itself(bad: misbehaving_snakes.Behaviour) -> None:
+def test_a_misbehaving_snake_goes_up_and_harms_only_itself(
+    bad: misbehaving_snakes.Behavior,
+) -> None:
     good = misbehaving_snakes.Recorder(safe)
     with misbehaving_snakes.snake(bad) as first, misbehaving_snakes.snake(good) as second:
         record = referee([first, second, circling], None, 19, 19, hurried=first, max_turns=3)
@@ -226,7 +228,7 @@ def test_the_last_valid_move_is_repeated() -> None:
     asked: list[str] = []
 
     def move(body: bytes) -> bytes:
-        # towards the middle, so that the snake lives to give all its answers
+        # Towards the middle, so that the snake survives until its last response.
         head = json.loads(body)["you"]["head"]
         asked.append("left" if head["x"] > 9 else "right")
         return next(answers).replace(b"%s", asked[-1].encode())
@@ -247,7 +249,7 @@ def test_a_game_can_be_cut_short() -> None:
     assert [body["turn"] for body in recorder.told("end")] == [3]
 
 
-def test_the_replay_tells_the_game() -> None:
+def test_the_replay_reproduces_the_game() -> None:
     table = [snakes.make(name, 4) for name in ("hungry", "cautious")]
     record = referee(table, game_of(), 11, 11)
     replay = Replay(record.first, record.turns)
@@ -255,7 +257,7 @@ def test_the_replay_tells_the_game() -> None:
     assert last.turn == len(record.turns)
     assert [snake.eliminated_cause for snake in last.snakes] == [s.cause for s in record.seats]
     assert [snake.name for snake in last.snakes] == ["snake 0", "snake 1"]
-    assert record.turns[0].decisions[last.snakes[0].id].reasons, "why it moved as it did"
+    assert record.turns[0].decisions[last.snakes[0].id].reasons, "the reasons of its move"
     assert record.winner is None or last.winner is last.snakes[record.winner]
 
 

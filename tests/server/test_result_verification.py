@@ -1,4 +1,4 @@
-"""Results of another machine: honest ones pass, and whatever is changed in one is found."""
+"""Results from another machine: correct ones pass, and any changed field is detected."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ SETUPS = [
     ),
     TournamentSettings(SNAKES, 2, 7, 7, "wrapped-constrictor", "sinkholes", seed=5, move_time_ms=5),
 ]
-"""With the referee and without, of two and four, ended by the rules and by the limit."""
+"""With and without referee, two and four snakes, ended by the rules and by the turn limit."""
 
 
 @functools.cache
-def honest() -> list[tuple[TournamentSettings, GameResult]]:
-    """A hundred games."""
+def correct() -> list[tuple[TournamentSettings, GameResult]]:
+    """Play 100 games."""
     return [
         (setup, play_scheduled_game(setup, fixture))
         for setup in SETUPS
@@ -42,43 +42,43 @@ def honest() -> list[tuple[TournamentSettings, GameResult]]:
 
 
 def seat(**changes: Callable[..., object]) -> Callable[[GameResult], GameResult]:
-    """Changes fields of the first snake."""
+    """Return a function that changes fields of the first snake."""
 
-    def doctor(result: GameResult) -> GameResult:
+    def change_result(result: GameResult) -> GameResult:
         first, *others = result.seats
         new = {name: change(getattr(first, name)) for name, change in changes.items()}
         return replace(result, seats=[replace(first, **new), *others])  # type: ignore[arg-type]
 
-    return doctor
+    return change_result
 
 
-DOCTORS: dict[str, Callable[[GameResult], GameResult]] = {
+CHANGES: dict[str, Callable[[GameResult], GameResult]] = {
     "the winner": lambda one: replace(one, winner=1 if one.winner is None else None),
     "who won": lambda one: replace(one, winner=(one.winner or 0) + 1),
     "a draw": lambda one: replace(one, finished=not one.finished, winner=None),
     "the turns": lambda one: replace(one, turns=one.turns + 1),
-    "an end left out": lambda one: replace(
+    "a missing last turn": lambda one: replace(
         one, turns=one.turns - 1, finished=False, winner=None, moves=[m[:-1] for m in one.moves]
     ),
-    "a place": seat(eliminated_on=lambda turn: turn + 1),
-    "an escape": seat(cause=lambda cause: "" if cause else "wall-collision"),
+    "a turn of elimination": seat(eliminated_on=lambda turn: turn + 1),
+    "a cause": seat(cause=lambda cause: "" if cause else "wall-collision"),
     "a killer": seat(killer=lambda killer: 1 if killer is None else None),
     "a length": seat(length=lambda length: length + 1),
     "an opening": seat(opening=lambda letters: letters[::-1] + "x"),
 }
 
 
-def test_honest_results_pass() -> None:
-    assert len(honest()) == 100
-    assert {result.finished for _, result in honest()} == {False, True}
-    for setup, result in honest():
+def test_correct_results_pass() -> None:
+    assert len(correct()) == 100
+    assert {result.finished for _, result in correct()} == {False, True}
+    for setup, result in correct():
         verify_result(setup, result)
 
 
-@pytest.mark.parametrize("what", DOCTORS)
-def test_a_doctored_result_is_found(what: str) -> None:
-    for setup, result in honest():
+@pytest.mark.parametrize("what", CHANGES)
+def test_a_changed_result_is_detected(what: str) -> None:
+    for setup, result in correct():
         with pytest.raises(
             ResultMismatchError, match=f"game {result.scheduled.number} of a machine"
         ):
-            verify_result(setup, DOCTORS[what](result))
+            verify_result(setup, CHANGES[what](result))

@@ -1,9 +1,11 @@
+"""Results of games as rows, as a table and as JSON."""
+
 from __future__ import annotations
 
 import json
 
 from battlesnake_server.arena.database import Seat, StoredGame
-from battlesnake_server.arena.results import summarise, table, to_json
+from battlesnake_server.arena.results import summarize, table, to_json
 
 
 def seat(number: int, snake: str, won: bool, cause: str, turn: int, *latencies: float) -> Seat:
@@ -29,8 +31,8 @@ GAMES = [
 ]  # fmt: skip
 
 
-def test_a_line_tells_how_a_snake_fared() -> None:
-    a, b = summarise(GAMES)
+def test_a_row_holds_the_results_of_a_snake() -> None:
+    a, b = summarize(GAMES)
     assert (a.snake, a.games, a.wins, a.draws, a.turns) == ("a", 3, 1, 2, 20.0)
     assert a.endings == {"alive": 2, "head-collision": 1}
     assert (a.p50, a.p99) == (49.5, 98.99)
@@ -41,22 +43,22 @@ def test_a_line_tells_how_a_snake_fared() -> None:
 
 
 def test_the_table_has_a_row_for_each_snake() -> None:
-    heading, first, second = table(summarise(GAMES)).splitlines()
+    heading, first, second = table(summarize(GAMES)).splitlines()
     assert heading.split()[:3] == ["snake", "rating", "games"]
     assert first.startswith("a ")
     assert "49.5" in first
     assert "alive 2, head-collision 1" in first
-    assert second.endswith("lost moves: timeout 4")
+    assert second.endswith("failed moves: timeout 4")
 
 
-def test_the_json_is_json_and_holds_the_interval() -> None:
-    a, _ = json.loads(json.dumps(to_json(summarise(GAMES))))
-    assert a["rating"]["low"] < a["rating"]["mu"] < a["rating"]["high"]
+def test_the_json_holds_the_confidence_interval() -> None:
+    a, _ = json.loads(json.dumps(to_json(summarize(GAMES))))
+    assert a["rating"]["ci_low"] < a["rating"]["mu"] < a["rating"]["ci_high"]
     assert a["endings"]["alive"] == 2
 
 
-def test_a_snake_that_was_never_asked_has_no_latency() -> None:
-    (line,) = summarise(
+def test_a_snake_without_moves_has_no_latency() -> None:
+    (line,) = summarize(
         [StoredGame(number=0, turns=0, finished=True, seats=[seat(0, "a", False, "", 0)])]
     )
     assert line.p50 is None

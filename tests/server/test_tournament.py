@@ -1,3 +1,5 @@
+"""Schedules of tournaments, and playing them."""
+
 from __future__ import annotations
 
 import itertools
@@ -24,19 +26,19 @@ from battlesnake_server.web.live_games import Broadcast
 from tests.processes import until
 
 
-@pytest.mark.parametrize(("snakes", "per_game"), [(2, 2), (4, 2), (4, 4), (5, 3), (3, 1)])
-def test_every_seed_is_played_from_every_seat(snakes: int, per_game: int) -> None:
-    fixtures = list(schedule(snakes, per_game, 3 * per_game, seed=8))
-    assert [fixture.number for fixture in fixtures] == list(range(len(fixtures)))
+@pytest.mark.parametrize(("snakes", "num_snakes"), [(2, 2), (4, 2), (4, 4), (5, 3), (3, 1)])
+def test_every_seed_is_played_from_every_seat(snakes: int, num_snakes: int) -> None:
+    games = list(schedule(snakes, num_snakes, 3 * num_snakes, seed=8))
+    assert [game.number for game in games] == list(range(len(games)))
     seats: defaultdict[tuple[tuple[int, ...], int, int], Counter[int]] = defaultdict(Counter)
-    for fixture in fixtures:
-        for seat, snake in enumerate(fixture.seats):
-            group = tuple(sorted(fixture.seats))
-            seats[group, fixture.seed, snake][seat] += 1
+    for game in games:
+        for seat, snake in enumerate(game.seats):
+            group = tuple(sorted(game.seats))
+            seats[group, game.seed, snake][seat] += 1
     assert set(itertools.chain(*(counter.values() for counter in seats.values()))) == {1}
-    assert {len(counter) for counter in seats.values()} == {per_game}
+    assert {len(counter) for counter in seats.values()} == {num_snakes}
     groups = {group for group, _, _ in seats}
-    assert groups == set(itertools.combinations(range(snakes), per_game))
+    assert groups == set(itertools.combinations(range(snakes), num_snakes))
 
 
 def test_a_longer_schedule_begins_with_the_shorter_one() -> None:
@@ -44,7 +46,7 @@ def test_a_longer_schedule_begins_with_the_shorter_one() -> None:
     assert list(schedule(4, 2, 7, seed=1))[: len(short)] == short
 
 
-def test_seeds_are_far_apart_and_follow_from_the_first() -> None:
+def test_seeds_are_far_apart_and_derived_from_the_first() -> None:
     seeds = sorted(start_seed(5, index) for index in range(1000))
     assert all(0 < seed < 2**63 for seed in seeds)
     assert min(b - a for a, b in itertools.pairwise(seeds)) > 10_000
@@ -83,20 +85,20 @@ def test_games_are_reproducible_whatever_the_jobs(tmp_path: Path) -> None:
     assert len(files) == 6
     replay = Replay.load(files[0])
     assert [snake.name for snake in replay.first.snakes] == ["hungry", "cautious"]
-    assert replay.last.turn == alone[min(alone, key=lambda fixture: fixture.number)][0]
+    assert replay.last.turn == alone[min(alone, key=lambda game: game.number)][0]
 
 
-def _die_within_a_word(board: Board) -> None:
+def _die_while_writing(board: Board) -> None:
     assert tournament._channel is not None
-    tournament._announce_here("lost", board)
+    tournament._announce_to_parent("lost", board)
     os.write(tournament._channel.fileno(), b"\0\0\1\0half of it")
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-def test_a_game_that_is_lost_with_its_process_ends_at_once() -> None:
+def test_a_game_lost_with_its_process_ends_at_once() -> None:
     broadcast = Broadcast()
     with tournament.open_pool(1, broadcast.announce) as pool:
         board = Board.new(7, 7, ["one", "two"])
         with pytest.raises(BrokenProcessPool):
-            pool.submit(_die_within_a_word, board).result()
+            pool.submit(_die_while_writing, board).result()
         until(lambda: broadcast.find("lost") is not None and not broadcast.running(), 10)

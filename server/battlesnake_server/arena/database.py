@@ -1,4 +1,4 @@
-"""Where the arena keeps its results: SQLite by default, any database of SQLAlchemy by URL."""
+"""The arena's result database: SQLite by default, or any SQLAlchemy database by URL."""
 
 from __future__ import annotations
 
@@ -17,11 +17,15 @@ from typing import Any, TypeVar
 from sqlalchemy import (
     JSON,
     BigInteger,
+    Dialect,
     ForeignKey,
+    TypeDecorator,
     UniqueConstraint,
     create_engine,
+    inspect,
     make_url,
     select,
+    text,
 )
 from sqlalchemy.engine import Engine
 from sqlalchemy.exc import ArgumentError, NoSuchModuleError, OperationalError, SQLAlchemyError
@@ -41,37 +45,65 @@ DEFAULT_URL = "sqlite:///arena.sqlite"
 
 
 class DatabaseError(ValueError):
-    """The database cannot be used; says which URL, and what it answered."""
+    """Error for an unusable database; names the URL and the database's own error."""
 
 
 class Base(DeclarativeBase):
-    """The tables of the arena."""
+    """Base class of the arena's tables."""
 
     type_annotation_map = {dict[str, Any]: JSON, dict[str, int]: JSON, list[float]: JSON}  # noqa: RUF012
 
 
-class Tournament(Base):
-    """A set-up, and the games that were played under it.
+_RENAMED_SETTINGS = {
+    "per_game": "num_snakes",
+    "positions": "nodes",
+    "milliseconds": "move_time_ms",
+    "sides": "is_match",
+}
+"""Keys of `Tournament.setup` in databases written by version 0.1, and their names now."""
 
-    ``setup`` is `tournament.Setup` as JSON; a tournament is resumed by an equal one.
+_RENAMED_COLUMNS = {"rests_until": "cooldown_until", "why": "reason"}
+"""Columns of `LeagueSnake` in databases written by version 0.1, and their names now."""
+
+
+class _Settings(TypeDecorator[dict[str, Any]]):
+    """Tournament settings as JSON; renames old keys when they are read."""
+
+    impl = JSON
+    cache_ok = True
+
+    def process_result_value(
+        self, value: dict[str, Any] | None, dialect: Dialect
+    ) -> dict[str, Any] | None:
+        """Return the settings with their current keys."""
+        if value is None:
+            return None
+        return {_RENAMED_SETTINGS.get(key, key): setting for key, setting in value.items()}
+
+
+class Tournament(Base):
+    """A tournament's settings and its games.
+
+    ``setup`` is `tournament.TournamentSettings` as JSON. Resuming looks up the latest tournament
+    with equal settings.
     """
 
     __tablename__ = "tournaments"
 
     id: Mapped[int] = mapped_column(primary_key=True)
     created: Mapped[datetime] = mapped_column(default=lambda: _now())
-    setup: Mapped[dict[str, Any]]
+    setup: Mapped[dict[str, Any]] = mapped_column(_Settings)
     games: Mapped[list[StoredGame]] = relationship(
         back_populates="tournament", order_by="StoredGame.number", cascade="all, delete-orphan"
     )
 
 
 class StoredGame(Base):
-    """One game: ``number`` is its place in the tournament's schedule.
+    """One game of a tournament.
 
-    ``uuid`` is the game's id in requests to the snakes; ``finished`` is false where the limit on
-    turns ended the game; ``replay`` is the path of its replay, where one was kept. ``played`` is
-    when it was stored (UTC).
+    ``number`` is its index in the tournament's schedule. ``uuid`` is the game id sent to the
+    snakes. ``finished`` is False if the turn limit ended the game. ``replay`` is the path of its
+    replay, if one was saved. ``played`` is the time of storing (UTC).
     """
 
     __tablename__ = "games"
@@ -93,7 +125,7 @@ class StoredGame(Base):
 
 
 class Seat(Base):
-    """One snake in one game; see `referee.SeatRecord`. ``won`` is false for all in a draw."""
+    """One snake in one game; see `referee.SeatRecord`. In a draw, ``won`` is False for all."""
 
     __tablename__ = "seats"
     __table_args__ = (UniqueConstraint("game_id", "seat"),)
@@ -114,10 +146,11 @@ class Seat(Base):
 
 
 class LeagueSnake(Base):
-    """A snake's state in a standing league; one without a row is fit.
+    """The state of a snake in a standing league; a snake without a row is healthy.
 
-    ``benched`` says whether the operator keeps it from playing. ``cooldown_until`` (UTC) is when its
-    health is looked at again after ``failures`` bad ones in a row, and ``why`` what was seen.
+    ``benched`` is True while the operator keeps the snake from playing. ``failures`` counts the
+    consecutive failed health checks, ``cooldown_until`` (UTC) is the time of the next one, and
+    ``reason`` describes the last failure.
     """
 
     __tablename__ = "league_snakes"
@@ -133,9 +166,13 @@ class LeagueSnake(Base):
 
 
 def open_database(url: str = DEFAULT_URL) -> Engine:
-    """Connect, and create the tables where they are missing.
+    """Connect to a database and create missing tables.
 
-    Raises `DatabaseError` where the URL is wrong or no server answers.
+    Args:
+        url: SQLAlchemy database URL.
+
+    Raises:
+        DatabaseError: If the URL is invalid or the database cannot be reached.
     """
     try:
         engine = create_engine(url, poolclass=_pool(url))
@@ -151,14 +188,20 @@ def open_database(url: str = DEFAULT_URL) -> Engine:
 
 
 def _pool(url: str) -> type[Pool] | None:
-    """A file is opened anew each time, in 0.1 ms, so no connection is left to close."""
+    """Disable pooling for SQLite files: opening one takes 0.1 ms, and no connection stays open."""
     parsed = make_url(url)
     is_file = parsed.get_backend_name() == "sqlite" and parsed.database not in (None, ":memory:")
     return NullPool if is_file else None
 
 
 def _create_tables(session: Session) -> None:
-    Base.metadata.create_all(session.connection())
+    """Create missing tables and rename old columns."""
+    connection = session.connection()
+    Base.metadata.create_all(connection)
+    columns = {column["name"] for column in inspect(connection).get_columns("league_snakes")}
+    for old, new in _RENAMED_COLUMNS.items():
+        if old in columns:
+            session.execute(text(f"ALTER TABLE league_snakes RENAME COLUMN {old} TO {new}"))
     session.commit()
 
 
@@ -168,10 +211,10 @@ def _now() -> datetime:
 
 @contextmanager
 def lock_database(engine: Engine) -> Iterator[None]:
-    """Keep an SQLite database's series of games for this process; another one waits until it ends.
+    """Lock an SQLite database for the games of this process; wait while another process has it.
 
-    Standard error says which process it waits for. Pages and other readers are not kept out, nor
-    are other databases, which are made for many.
+    While waiting, the owner is printed to standard error. The lock does not affect web pages and
+    other readers, or databases other than SQLite, which support concurrent writers.
     """
     name = engine.url.database
     if engine.dialect.name != "sqlite" or not name or name == ":memory:":
@@ -183,7 +226,7 @@ def lock_database(engine: Engine) -> Iterator[None]:
         except BlockingIOError:
             file.seek(0)
             owner = file.read().strip() or "another process"
-            _say(f"{name} is held by {owner}; waiting until its games are over (Ctrl+C ends)")
+            _log(f"{name} is locked by {owner}; waiting until its games are over (Ctrl+C cancels)")
             fcntl.flock(file, fcntl.LOCK_EX)
         file.truncate(0)
         now = time.strftime("%Y-%m-%d %H:%M:%S %Z")
@@ -193,9 +236,9 @@ def lock_database(engine: Engine) -> Iterator[None]:
 
 
 def with_retries(engine: Engine, work: Callable[[Session], _T]) -> _T:
-    """What ``work`` gives in a session of its own, which ends with it.
+    """Call ``work`` with a new session and return its result.
 
-    While another program keeps an SQLite database locked it is begun anew, however long that takes.
+    While another program locks an SQLite database, ``work`` is called again until it succeeds.
     """
     reported = False
     while True:
@@ -203,21 +246,21 @@ def with_retries(engine: Engine, work: Callable[[Session], _T]) -> _T:
             with Session(engine, expire_on_commit=False) as session:
                 return work(session)
         except OperationalError as error:
-            # SQLite itself has waited for some seconds before it said so.
+            # SQLite has already waited several seconds before it raises this error.
             if getattr(error.orig, "sqlite_errorcode", 0) & 0xFF != sqlite3.SQLITE_BUSY:
                 raise
             if not reported:
-                _say(f"{engine.url.database} is locked by another program; waiting for it")
+                _log(f"{engine.url.database} is locked by another program; waiting for it")
             reported = True
 
 
-def _say(text: str) -> None:
+def _log(text: str) -> None:
     sys.stderr.write(f"{text}\n")
     sys.stderr.flush()
 
 
 def find_tournament(session: Session, setup: dict[str, Any]) -> Tournament | None:
-    """The latest tournament of this set-up."""
+    """Return the latest tournament with these settings, or None."""
     for tournament in session.scalars(select(Tournament).order_by(Tournament.id.desc())):
         if tournament.setup == setup:
             return tournament
@@ -225,7 +268,7 @@ def find_tournament(session: Session, setup: dict[str, Any]) -> Tournament | Non
 
 
 def load_games(session: Session, tournament_id: int) -> list[StoredGame]:
-    """All games of a tournament with their seats, in the schedule's order."""
+    """Load all games of a tournament with their seats, in schedule order."""
     query = (
         select(StoredGame)
         .where(StoredGame.tournament_id == tournament_id)

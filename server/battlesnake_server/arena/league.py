@@ -1,8 +1,7 @@
-"""A league that never ends: who plays next, who rests, and when a season is over.
+"""A standing league: pairing, health checks with cooldowns, and seasons.
 
-What must outlast the process is in the database (`database.Tournament` for a season,
-`database.Game`, `LeagueSnake`), and is read again when it begins: a league that was killed goes on
-where it was.
+All persistent state is in the database (`database.Tournament` for a season, `database.StoredGame`,
+`LeagueSnake`) and is read at startup: a league that was killed resumes where it stopped.
 """
 
 from __future__ import annotations
@@ -38,45 +37,45 @@ from battlesnake_server.arena.results import store
 from battlesnake_server.arena.tournament import GameResult, ScheduledGame, TournamentSettings
 
 _LEAGUE_POLL_INTERVAL_S = 2.0
-"""The longest wait before the league looks at the clock and at what the operator wants."""
+"""Longest wait between two looks at the clock and at the operator's changes, in seconds."""
 
 _MIN_COOLDOWN, _MAX_COOLDOWN = timedelta(minutes=1), timedelta(hours=1)
-"""Rests of a sick snake: each in a row is twice as long as the one before."""
+"""Cooldowns of an unhealthy snake: each consecutive cooldown doubles."""
 
 PAIRING_MEMORY_GAMES = 10
-"""The last games of a snake whose opponents it is kept apart from."""
+"""Number of a snake's latest games whose opponents are less likely to be paired with it again."""
 
 _REMATCH_PENALTY = 5.0
-"""What one of those games adds to the distance between two ratings."""
+"""Rating distance that each of these games adds."""
 
 Play = Callable[[TournamentSettings, ScheduledGame, Path | None], Future[GameResult]]
-"""Begins a game."""
+"""Starts a game and returns its future result."""
 
 HealthCheck = Callable[[Sequence[str]], Sequence[str]]
-"""What is wrong with these snakes, "" for those that are well."""
+"""Checks snakes and returns a problem for each, or "" if it is healthy."""
 
 
 class Clock(Protocol):
-    """The time by which a league plays."""
+    """A league's clock."""
 
     def now(self) -> datetime:
-        """The time (UTC, naive)."""
+        """Return the current time (UTC, without a time zone)."""
         ...
 
     def wait(self, seconds: float, games: Collection[Future[GameResult]]) -> None:
-        """Return after a while, as soon as one of ``games`` is over, or earlier."""
+        """Wait ``seconds``, or less, but no longer than until one of ``games`` ends."""
         ...
 
 
 class WallClock:
-    """The time of day."""
+    """The system clock."""
 
     def now(self) -> datetime:
-        """The time (UTC, naive)."""
+        """Return the current time (UTC, without a time zone)."""
         return datetime.now(UTC).replace(tzinfo=None)
 
     def wait(self, seconds: float, games: Collection[Future[GameResult]]) -> None:
-        """As `Clock.wait`; never longer than `LOOK_SECONDS`."""
+        """Wait as described in `Clock.wait`, at most `_LEAGUE_POLL_INTERVAL_S`."""
         seconds = min(seconds, _LEAGUE_POLL_INTERVAL_S)
         if games:
             wait(games, seconds, FIRST_COMPLETED)
@@ -86,7 +85,7 @@ class WallClock:
 
 @dataclass(frozen=True, slots=True)
 class Season:
-    """A season of a league: a tournament of the database; times are UTC."""
+    """A season of a league, stored as a tournament; times are UTC."""
 
     tournament: int
     number: int
@@ -94,13 +93,13 @@ class Season:
     ends: datetime
 
     @classmethod
-    def of(cls, row: Tournament) -> Season:
-        """Read a row whose set-up `setup` wrote."""
+    def from_row(cls, row: Tournament) -> Season:
+        """Read a season from a row whose settings `setup` wrote."""
         times = (datetime.fromisoformat(row.setup[name]) for name in ("starts", "ends"))
         return cls(row.id, row.setup["season"], *times)
 
     def setup(self, league: str) -> dict[str, object]:
-        """Its name in the database."""
+        """Return the season as JSON for `Tournament.setup`."""
         return {
             "league": league,
             "season": self.number,
@@ -110,13 +109,13 @@ class Season:
 
 
 def seasons(session: Session, league: str) -> list[Season]:
-    """All seasons of a league, the latest first."""
+    """Return all seasons of a league, the latest first."""
     rows = session.scalars(select(Tournament).order_by(Tournament.id.desc()))
-    return [Season.of(row) for row in rows if row.setup.get("league") == league]
+    return [Season.from_row(row) for row in rows if row.setup.get("league") == league]
 
 
 def end_season(session: Session, league: str, now: datetime) -> None:
-    """Let the season that is on end now; the league begins the next one."""
+    """End the current season now; the league then starts the next one."""
     season = seasons(session, league)[0]
     row = session.get_one(Tournament, season.tournament)
     row.setup = replace(season, ends=min(season.ends, now)).setup(league)
@@ -124,18 +123,18 @@ def end_season(session: Session, league: str, now: datetime) -> None:
 
 
 def league_row(session: Session, league: str, snake: str) -> LeagueSnake:
-    """The row of a snake, made where it is missing."""
+    """Return the row of a snake, created if missing."""
     row = session.scalar(
         select(LeagueSnake).where(LeagueSnake.league == league, LeagueSnake.snake == snake)
     )
     if row is None:
-        row = LeagueSnake(league=league, snake=snake, benched=False, failures=0, why="")
+        row = LeagueSnake(league=league, snake=snake, benched=False, failures=0, reason="")
         session.add(row)
     return row
 
 
 def set_benched(session: Session, league: str, snake: str, benched: bool, now: datetime) -> None:
-    """Keep a snake from playing, or let it play as soon as it is found healthy."""
+    """Bench a snake, or unbench it: it then plays as soon as a health check passes."""
     row = league_row(session, league, snake)
     row.benched = benched
     if not benched:
@@ -144,14 +143,14 @@ def set_benched(session: Session, league: str, snake: str, benched: bool, now: d
 
 
 def league_rows(session: Session, league: str) -> dict[str, LeagueSnake]:
-    """The stored state of the league's snakes, by name."""
+    """Return the stored state of the league's snakes, by name."""
     rows = session.scalars(select(LeagueSnake).where(LeagueSnake.league == league))
     return {row.snake: row for row in rows}
 
 
 @dataclass(frozen=True, slots=True)
 class _Playing:
-    """A game that is on: the snakes of ``setup`` play it for a season."""
+    """A game in progress: its settings, its snakes and its season's tournament."""
 
     setup: TournamentSettings
     names: tuple[str, ...]
@@ -159,9 +158,17 @@ class _Playing:
 
 
 class League:
-    """Plays a plan; ``sources`` has the source of every member, as in `tournament.Entrant`.
+    """Plays a league; a snake plays in at most one game at a time.
 
-    ``jobs`` games are on at a time, and a snake is in one of them at most.
+    Args:
+        plan: The league's configuration.
+        sources: Source of every entrant by name, as in `tournament.Entrant`.
+        engine: The database.
+        health: Checks snakes.
+        jobs: Number of games in parallel.
+        replays: Directory for replays.
+        address_policy: Addresses that the operator allows.
+        clock: The clock to use (default: the system clock).
     """
 
     def __init__(
@@ -173,7 +180,7 @@ class League:
         *,
         jobs: int = 1,
         replays: Path | None = None,
-        reach: AddressPolicy = AddressPolicy(),  # noqa: B008
+        address_policy: AddressPolicy = AddressPolicy(),  # noqa: B008
         clock: Clock | None = None,
     ) -> None:
         self.plan = plan
@@ -183,42 +190,42 @@ class League:
         self._health = health
         self._jobs = jobs
         self._replays = replays
-        self._reach = reach
+        self._address_policy = address_policy
         self._clock = clock or WallClock()
         self._checked: dict[str, datetime] = {}
         self._playing: dict[Future[GameResult], _Playing] = {}
         self._next_game = self._clock.now()
         self._season: Season
-        self._begin(self._find_season())
+        self._restore_season(self._find_season())
 
     @property
     def season(self) -> Season:
-        """The season that is on."""
+        """The current season."""
         return self._season
 
     def run(self, play: Play, games: int | None = None) -> None:
-        """Play on without end, or until ``games`` games were played."""
+        """Run the league until ``games`` games have been played, or forever."""
         while games is None or self.games < games:
             self.step(play, None if games is None else games - self.games)
 
-    def step(self, play: Play, most: int | None = None) -> None:
-        """Do what is to be done now, then wait until there may be more."""
+    def step(self, play: Play, max_games: int | None = None) -> None:
+        """Do all pending work, then wait until more may be pending."""
         for future in [future for future in self._playing if future.done()]:
             self._finish(future)
-        self._turn_season()
+        self._update_season()
         now = self._clock.now()
-        noted = self._notes()
-        if self._check_health(noted, now):
-            noted = self._notes()
-        fit = [name for name in self._sources if self._is_healthy(noted.get(name))]
-        while now >= self._next_game and len(self._playing) < min(self._jobs, most or self._jobs):
-            if not self._begin_game(fit, play):
+        rows = self._league_rows()
+        if self._check_health(rows, now):
+            rows = self._league_rows()
+        healthy = [name for name in self._sources if self._is_healthy(rows.get(name))]
+        while now >= self._next_game and len(self._playing) < min(
+            self._jobs, max_games or self._jobs
+        ):
+            if not self._start_game(healthy, play):
                 break
-            pace = timedelta(hours=1) / self.plan.games_per_hour
-            self._next_game = max(self._next_game, now - pace) + pace
-        self._clock.wait(self._idle_seconds(noted, now), self._playing.keys())
-
-    # --- seasons ----------------------------------------------------------------------------------
+            interval = timedelta(hours=1) / self.plan.games_per_hour
+            self._next_game = max(self._next_game, now - interval) + interval
+        self._clock.wait(self._seconds_until_due(rows, now), self._playing.keys())
 
     def _find_season(self) -> Season:
         found = with_retries(self._engine, lambda session: seasons(session, self.plan.name)[:1])
@@ -234,29 +241,29 @@ class League:
             row = Tournament(setup=season.setup(self.plan.name))
             session.add(row)
             session.commit()
-            return Season.of(row)
+            return Season.from_row(row)
 
         return with_retries(self._engine, add)
 
-    def _turn_season(self) -> None:
-        """Begin the next season where this one is over; it begins when a season would have."""
+    def _update_season(self) -> None:
+        """Start the next season if the current one has ended, aligned to whole season lengths."""
         found = self._find_season()
         now = self._clock.now()
         if now >= found.ends:
             length = timedelta(days=self.plan.season_days)
             missed = (now - found.ends) // length
             found = self._add_season(found.number + 1, found.ends + missed * length)
-            say(f"season {found.number} begins, until {found.ends:%Y-%m-%d %H:%M} UTC")
+            log(f"season {found.number} starts and ends at {found.ends:%Y-%m-%d %H:%M} UTC")
         if found.tournament != self._season.tournament:
-            self._begin(found)
+            self._restore_season(found)
         self._season = found
 
-    def _begin(self, season: Season) -> None:
+    def _restore_season(self, season: Season) -> None:
         """Restore the state of a season from its games."""
         self._season = season
         self._ratings = Ratings()
         self._played: Counter[str] = Counter()
-        self._met: dict[str, deque[str]] = {
+        self._recent_opponents: dict[str, deque[str]] = {
             name: deque(maxlen=PAIRING_MEMORY_GAMES) for name in self._sources
         }
         query = (
@@ -272,65 +279,63 @@ class League:
             games.setdefault(game, []).append((snake, not cause, turn))
             self._number = max(self._number, number + 1)
         for seats in games.values():
-            self._count(seats)
+            self._count_game(seats)
 
-    def _count(self, seats: Sequence[tuple[str, bool, int]]) -> None:
-        """Take a game into account: (name, alive, turn of elimination) of every seat."""
+    def _count_game(self, seats: Sequence[tuple[str, bool, int]]) -> None:
+        """Count a game, given as (name, alive, turn of elimination) of every seat."""
         self._ratings.add(rank(seats))
         names = [name for name, _, _ in seats]
         self._played.update(names)
         for name in names:
-            if name in self._met:
-                self._met[name].extend(other for other in names if other != name)
+            if name in self._recent_opponents:
+                self._recent_opponents[name].extend(other for other in names if other != name)
 
-    # --- health -----------------------------------------------------------------------------------
-
-    def _notes(self) -> dict[str, LeagueSnake]:
+    def _league_rows(self) -> dict[str, LeagueSnake]:
         return with_retries(self._engine, lambda session: league_rows(session, self.plan.name))
 
-    def _is_healthy(self, noted: LeagueSnake | None) -> bool:
-        return noted is None or (not noted.benched and noted.cooldown_until is None)
+    def _is_healthy(self, row: LeagueSnake | None) -> bool:
+        return row is None or (not row.benched and row.cooldown_until is None)
 
-    def _due(self, name: str, noted: LeagueSnake | None) -> datetime | None:
-        """When the health of a snake is looked at; None for one that the operator keeps out."""
-        if noted is not None and noted.benched:
+    def _next_check(self, name: str, row: LeagueSnake | None) -> datetime | None:
+        """Return the time of a snake's next health check; None if it is benched."""
+        if row is not None and row.benched:
             return None
-        if noted is not None and noted.cooldown_until is not None:
-            return noted.cooldown_until
-        every = timedelta(minutes=self.plan.health_minutes)
+        if row is not None and row.cooldown_until is not None:
+            return row.cooldown_until
+        every = timedelta(minutes=self.plan.health_check_minutes)
         return self._checked[name] + every if name in self._checked else datetime.min
 
-    def _check_health(self, noted: Mapping[str, LeagueSnake], now: datetime) -> bool:
-        """Look at the health of all snakes that are due; whether there were any."""
+    def _check_health(self, rows: Mapping[str, LeagueSnake], now: datetime) -> bool:
+        """Check all snakes that are due; return whether any was."""
         busy = {name for game in self._playing.values() for name in game.names}
         names = [
             name
             for name in self._sources
             if name not in busy
-            and (due := self._due(name, noted.get(name))) is not None
+            and (due := self._next_check(name, rows.get(name))) is not None
             and due <= now
         ]
-        for name, ailment in zip(names, self._health(names) if names else (), strict=True):
+        for name, problem in zip(names, self._health(names) if names else (), strict=True):
             self._checked[name] = now
-            if ailment:
-                self._start_cooldown(name, ailment)
-            elif (row := noted.get(name)) is not None and row.cooldown_until is not None:
+            if problem:
+                self._start_cooldown(name, problem)
+            elif (row := rows.get(name)) is not None and row.cooldown_until is not None:
                 self._mark_healthy(name)
         return bool(names)
 
-    def _start_cooldown(self, name: str, why: str) -> None:
+    def _start_cooldown(self, name: str, reason: str) -> None:
         now = self._clock.now()
 
         def write(session: Session) -> timedelta:
             row = league_row(session, self.plan.name, name)
-            rest: timedelta = min(_MIN_COOLDOWN * 2 ** min(row.failures, 20), _MAX_COOLDOWN)
+            cooldown: timedelta = min(_MIN_COOLDOWN * 2 ** min(row.failures, 20), _MAX_COOLDOWN)
             row.failures += 1
-            row.cooldown_until, row.reason = now + rest, why[:200]
+            row.cooldown_until, row.reason = now + cooldown, reason[:200]
             session.commit()
-            return rest
+            return cooldown
 
-        rest = with_retries(self._engine, write)
-        say(f"{name} rests for {rest.total_seconds() / 60:.0f} min: {why}")
+        cooldown = with_retries(self._engine, write)
+        log(f"{name} is unhealthy; cooldown of {cooldown.total_seconds() / 60:.0f} min: {reason}")
 
     def _mark_healthy(self, name: str) -> None:
         def write(session: Session) -> None:
@@ -339,10 +344,10 @@ class League:
             session.commit()
 
         with_retries(self._engine, write)
-        say(f"{name} is back")
+        log(f"{name} is healthy again")
 
     def _reset_cooldown(self, name: str) -> None:
-        """A game went well: the next rest is a short one again."""
+        """Reset the cooldown after a game without problems."""
 
         def write(session: Session) -> None:
             row = league_row(session, self.plan.name, name)
@@ -352,67 +357,69 @@ class League:
 
         with_retries(self._engine, write)
 
-    # --- games ------------------------------------------------------------------------------------
-
-    def _begin_game(self, fit: Sequence[str], play: Play) -> bool:
-        """Begin the next game, if enough snakes are free for a board; whether it was begun."""
+    def _start_game(self, healthy: Sequence[str], play: Play) -> bool:
+        """Start the next game if enough snakes are free; return whether one was started."""
         busy = {name for game in self._playing.values() for name in game.names}
-        free = [name for name in fit if name not in busy]
+        free = [name for name in healthy if name not in busy]
         turn = self._number % len(self.plan.boards)
-        by_turns = [*self.plan.boards[turn:], *self.plan.boards[:turn]]
-        # A board with too few healthy snakes is skipped; for one whose snakes play we wait.
-        board = next((board for board in by_turns if board.num_snakes <= len(fit)), None)
+        rotation = [*self.plan.boards[turn:], *self.plan.boards[:turn]]
+        # Skip boards with too few healthy snakes. If the snakes are only busy, wait for them.
+        board = next((board for board in rotation if board.num_snakes <= len(healthy)), None)
         if board is None or board.num_snakes > len(free):
             return False
         seed = start_seed(self.plan.seed + self._season.number, self._number)
-        names = pair_entrants(free, board.num_snakes, self._ratings, self._played, self._met)
+        names = pair_entrants(
+            free, board.num_snakes, self._ratings, self._played, self._recent_opponents
+        )
         random.Random(seed).shuffle(names)
-        setup = self.plan.setup(board, names, self._sources, reach=self._reach)
-        fixture = ScheduledGame(self._number, seed, tuple(range(len(names))))
+        setup = self.plan.setup(board, names, self._sources, address_policy=self._address_policy)
+        scheduled = ScheduledGame(self._number, seed, tuple(range(len(names))))
         self._number += 1
         game = _Playing(setup, tuple(names), self._season.tournament)
-        self._playing[play(setup, fixture, self._replays)] = game
+        self._playing[play(setup, scheduled, self._replays)] = game
         return True
 
     def _finish(self, future: Future[GameResult]) -> None:
-        """Store the result of a game, and look after the snakes that were sick in it."""
+        """Store the result of a game and start cooldowns for snakes that failed in it."""
         game = self._playing.pop(future)
         try:
             result = future.result()
-        except OSError:  # which no snake is to blame for
+        except OSError:  # no snake caused it
             raise
-        except BrokenProcessPool:  # nor for this
-            say("a game's process was killed; the league goes on with others")
+        except BrokenProcessPool:  # no snake caused this either
+            log("a game's process was killed; the league continues with other games")
             return
         except Exception as error:
-            say(f"a game of {', '.join(game.names)} broke off: {error}")
+            log(f"a game of {', '.join(game.names)} failed: {error}")
             for name in game.names:
                 self._checked.pop(name, None)
             return
         store(self._engine, result, game.tournament, game.setup)
         self.games += 1
         if game.tournament == self._season.tournament:
-            self._count(
+            self._count_game(
                 [
                     (name, not seat.cause, seat.eliminated_on)
                     for name, seat in zip(game.names, result.seats, strict=True)
                 ]
             )
         for name, seat in zip(game.names, result.seats, strict=True):
-            lost, asked = sum(seat.problems.values()), len(seat.latencies)
-            if 2 * lost >= asked and lost:
+            failed, requested = sum(seat.problems.values()), len(seat.latencies)
+            if 2 * failed >= requested and failed:
                 kinds = ", ".join(seat.problems)
-                self._start_cooldown(name, f"lost {lost} of {asked} moves of a game ({kinds})")
+                self._start_cooldown(
+                    name, f"failed {failed} of {requested} moves of a game ({kinds})"
+                )
             else:
                 self._reset_cooldown(name)
 
-    def _idle_seconds(self, noted: Mapping[str, LeagueSnake], now: datetime) -> float:
-        """How long there is nothing to do, unless a game ends."""
+    def _seconds_until_due(self, rows: Mapping[str, LeagueSnake], now: datetime) -> float:
+        """Return the seconds until there is work to do, unless a game ends earlier."""
         times = [self._season.ends, self._next_game]
-        times += [due for name in self._sources if (due := self._due(name, noted.get(name)))]
-        coming = [moment for moment in times if moment > now]
+        times += [due for name in self._sources if (due := self._next_check(name, rows.get(name)))]
+        upcoming = [moment for moment in times if moment > now]
         return (
-            min(coming, default=now + timedelta(seconds=_LEAGUE_POLL_INTERVAL_S)) - now
+            min(upcoming, default=now + timedelta(seconds=_LEAGUE_POLL_INTERVAL_S)) - now
         ).total_seconds()
 
 
@@ -421,23 +428,23 @@ def pair_entrants(
     count: int,
     ratings: Ratings,
     played: Mapping[str, int],
-    met: Mapping[str, Sequence[str]],
+    recent_opponents: Mapping[str, Sequence[str]],
 ) -> list[str]:
-    """The next game's snakes: the one with the fewest games, and those nearest to it in rating.
+    """Choose the snakes of the next game: the one with the fewest games and its nearest by rating.
 
-    Each of its last games that another was in too adds to their distance, so that two snakes of
-    nearly the same rating do not play each other only.
+    Each of its latest games that another snake shared adds `_REMATCH_PENALTY` to their distance.
+    This keeps closely rated snakes from meeting only each other.
     """
     first = min(free, key=lambda name: played.get(name, 0))
 
     def distance(other: str) -> float:
-        apart = abs(ratings.of(other).mu - ratings.of(first).mu)
-        return apart + _REMATCH_PENALTY * met[first].count(other)
+        rating_distance = abs(ratings.of(other).mu - ratings.of(first).mu)
+        return rating_distance + _REMATCH_PENALTY * recent_opponents[first].count(other)
 
     return [first, *sorted((name for name in free if name != first), key=distance)[: count - 1]]
 
 
-def say(text: str) -> None:
-    """A line of the league's log, with the time."""
+def log(text: str) -> None:
+    """Write a line with the current time to the league's log."""
     sys.stderr.write(f"{datetime.now(UTC):%Y-%m-%d %H:%M:%S} {text}\n")
     sys.stderr.flush()

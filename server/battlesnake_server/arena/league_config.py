@@ -1,4 +1,4 @@
-"""The file that describes a standing league: who plays, on which boards, how often, how long."""
+"""The configuration file of a standing league: snakes, boards, pace and seasons."""
 
 from __future__ import annotations
 
@@ -31,39 +31,40 @@ from battlesnake_server.arena.tournament import TournamentSettings
 EXAMPLE = """\
 # A standing league: battlesnake-gym league THIS_FILE
 name: Tuesday club
-snakes:                                # what the tables call them: who plays
-  hungry: hungry                       # a name that battlesnake-gym snakes lists
+snakes:                                # label in tables: source
+  hungry: hungry                       # a built-in snake (battlesnake-gym snakes)
   cautious: cautious
   search: minimax@400
-  # mine: http://192.168.1.20:8000     # behind a URL
-  # trained: runs/first/policy.onnx    # a policy, beside this file
-  # written:                           # a program that the league starts, and starts again
+  # mine: http://192.168.1.20:8000     # a URL
+  # trained: runs/first/policy.onnx    # a policy; path relative to this file
+  # written:                           # a program that the league starts and restarts
   #   command: python my_snake.py --port {port}
-boards:                                # played by turns
-  - {width: 11, height: 11, snakes: 2}
-  - {width: 11, height: 11, snakes: 3, ruleset: royale, map: royale}
-timeout: 500                           # milliseconds for an answer
-games_per_hour: 60                     # at most; around the clock
-season_days: 7                         # then all ratings begin anew
-health_minutes: 5                      # between two looks at whether a snake answers
+boards:                                # played in turn
+  - {width: 11, height: 11, num_snakes: 2}
+  - {width: 11, height: 11, num_snakes: 3, ruleset: royale, map: royale}
+timeout: 500                           # response timeout in milliseconds
+games_per_hour: 60                     # maximum
+season_days: 7                         # length of a season; ratings restart with each
+health_check_minutes: 5                # minutes between two health checks
 """
-"""What ``--example`` prints."""
+"""Output of ``--print-example``."""
 
 _SETTINGS = tuple(field.name for field in fields(Settings))
-"""The rules' numbers that a board may set."""
+"""Names of the rule settings that a board may override."""
 
 _MAX_YAML_KEYS = 1000
-"""Of a mapping, with those that are merged into it."""
+"""Maximum number of keys in a mapping, including merged ones."""
 
 _MAX_NAME_CHARS = 40
 
 
 @dataclass(frozen=True, slots=True)
 class LeagueEntrant:
-    """A snake of the league: a ``source`` as the arena takes it, or a ``command`` to start.
+    """A snake of the league: a ``source`` as in `tournament.Entrant`, or a ``command`` to start.
 
-    In the command ``{port}`` is the port on which the snake must listen; so is the variable PORT.
-    ``repository`` is where its source is, and which commit, for a gauntlet's table.
+    The snake must listen on the port that replaces ``{port}`` in the command; the environment
+    variable PORT holds the same port. ``repository`` names its source code and commit, for the
+    table of a gauntlet.
     """
 
     name: str
@@ -74,7 +75,7 @@ class LeagueEntrant:
 
 @dataclass(frozen=True, slots=True)
 class LeagueBoard:
-    """A board on which the league plays: its rules, and how many ``num_snakes`` meet on it."""
+    """A board of the league: ``num_snakes`` per game, its size and its rules."""
 
     num_snakes: int
     width: int
@@ -87,21 +88,28 @@ class LeagueBoard:
 
 @dataclass(frozen=True, slots=True)
 class LeagueConfig:
-    """A league as its file describes it; see `EXAMPLE` for what the numbers mean."""
+    """The configuration of a league; `EXAMPLE` explains the values."""
 
     name: str
-    members: tuple[LeagueEntrant, ...]
+    entrants: tuple[LeagueEntrant, ...]
     boards: tuple[LeagueBoard, ...]
     timeout: int = 500
     games_per_hour: int = 60
     season_days: int = 7
-    health_minutes: int = 5
+    health_check_minutes: int = 5
     seed: int = 1
 
     def setup(
         self, board: LeagueBoard, names: Sequence[str], sources: Mapping[str, str], **more: Any
     ) -> TournamentSettings:
-        """How these snakes meet on a board; ``sources`` are where all of them are."""
+        """Return the settings of a game between ``names`` on a board.
+
+        Args:
+            board: The board to play on.
+            names: Names of the snakes, in seat order.
+            sources: Source of every snake, by name.
+            more: Further fields of `TournamentSettings`.
+        """
         return TournamentSettings(
             snakes=tuple(f"{name}={sources[name]}" for name in names),
             num_snakes=len(names),
@@ -118,60 +126,68 @@ class LeagueConfig:
 
 
 class _Loader(yaml.SafeLoader):
-    """Reads what is no program, and merges no more than a file may hold anyway."""
+    """A safe YAML loader that limits the size of merged mappings."""
 
     def flatten_mapping(self, node: yaml.MappingNode) -> None:
-        """Put what ``<<`` refers to in its place, as its base does."""
+        """Merge the mappings that ``<<`` refers to, up to `_MAX_YAML_KEYS` keys."""
         super().flatten_mapping(node)
         if len(node.value) > _MAX_YAML_KEYS:
             raise yaml.YAMLError(f"a mapping has more than {_MAX_YAML_KEYS} keys")
 
 
 def load(path: Path, without: Sequence[str] = ()) -> LeagueConfig:
-    """Read a league's file, whose fields ``without`` mean nothing here and are refused.
+    """Load a league file.
 
-    Raises ``ValueError`` naming the field, ``OSError`` without a file.
+    Args:
+        path: The YAML file.
+        without: Fields to reject, for commands that do not use them.
+
+    Raises:
+        ValueError: If a field is invalid; the message names it.
+        OSError: If the file cannot be read.
     """
     try:
         text = read_bounded(path, MAX_JSON_BYTES).decode()
         return read(yaml.load(text, _Loader), path.parent, without)
     except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
-        why = " ".join(str(error).split())[:200]
-        raise BoardError(f"{path} is not YAML: {why}; --example prints a file") from error
+        reason = " ".join(str(error).split())[:200]
+        raise BoardError(
+            f"{path} is not YAML: {reason}; league --print-example prints a file"
+        ) from error
     except ValueError as error:
         raise BoardError(f"{path}: {sanitize_text(str(error), 500)}") from error
 
 
-def read(written: object, folder: Path, without: Sequence[str] = ()) -> LeagueConfig:
-    """A league from the content of its file; paths are looked for in ``folder``."""
-    if not isinstance(written, Mapping):
+def read(content: object, folder: Path, without: Sequence[str] = ()) -> LeagueConfig:
+    """Build a league from the content of its file; relative paths are resolved in ``folder``."""
+    if not isinstance(content, Mapping):
         raise BoardError(
-            f"a league is a mapping, got {format_value(written)}; --example prints one"
+            f"a league is a mapping, got {format_value(content)}; league --print-example prints one"
         )
-    unread = {"members", *without}
-    _known(
-        written,
-        [field.name for field in fields(LeagueConfig) if field.name not in unread] + ["snakes"],
+    excluded = {"entrants", *without}
+    _check_keys(
+        content,
+        [field.name for field in fields(LeagueConfig) if field.name not in excluded] + ["snakes"],
     )
-    snakes = mapping(written.get("snakes"), "snakes")
-    members = tuple(_member(name, value, folder) for name, value in snakes.items())
-    if len(members) < 2:
-        raise BoardError(f"snakes: a league needs two or more, got {len(members)}")
+    snakes = mapping(content.get("snakes"), "snakes")
+    entrants = tuple(_entrant(name, value, folder) for name, value in snakes.items())
+    if len(entrants) < 2:
+        raise BoardError(f"snakes: a league needs two or more, got {len(entrants)}")
     boards = tuple(
-        _board(board, f"boards[{number}]", len(members))
-        for number, board in enumerate(items(written, "boards", "") or [{}])
+        _board(board, f"boards[{number}]", len(entrants))
+        for number, board in enumerate(items(content, "boards", "") or [{}])
     )
     numbers = {
-        name: _at_least_one(written, name, "", getattr(_USUAL, name))
-        for name in ("timeout", "games_per_hour", "season_days", "health_minutes", "seed")
+        name: _at_least_one(content, name, "", getattr(_DEFAULTS, name))
+        for name in ("timeout", "games_per_hour", "season_days", "health_check_minutes", "seed")
     }
-    return LeagueConfig(string(written, "name", ""), members, boards, **numbers)
+    return LeagueConfig(string(content, "name", ""), entrants, boards, **numbers)
 
 
-_USUAL = LeagueConfig("", (), ())
+_DEFAULTS = LeagueConfig("", (), ())
 
 
-def _member(name: object, value: object, folder: Path) -> LeagueEntrant:
+def _entrant(name: object, value: object, folder: Path) -> LeagueEntrant:
     if not isinstance(name, str) or not re.fullmatch(r"[^=/:]+", name):
         raise BoardError(f"snakes: a name is a text without = / :, got {format_value(name)}")
     if len(name) > _MAX_NAME_CHARS or not name.isprintable():
@@ -180,52 +196,55 @@ def _member(name: object, value: object, folder: Path) -> LeagueEntrant:
         )
     path = f"snakes.{name}"
     if isinstance(value, Mapping):
-        _known(value, ["command", "url", "repository"], path)
+        _check_keys(value, ["command", "url", "repository"], path)
         if "url" in value and "command" in value:
             raise BoardError(f"{path}: give a command or a url, not both")
-        told = {key: string(value, key, path, "") for key in ("url", "repository")}
-        command = "" if told["url"] else string(value, "command", path)
-        return LeagueEntrant(name, told["url"], command, told["repository"])
+        fields_given = {key: string(value, key, path, "") for key in ("url", "repository")}
+        command = "" if fields_given["url"] else string(value, "command", path)
+        return LeagueEntrant(name, fields_given["url"], command, fields_given["repository"])
     if not isinstance(value, str) or not value:
         raise BoardError(
-            f"{path} must be a URL, a name, a policy's path, or {{command: ...}}, got "
+            f"{path} must be a URL, a built-in snake, a policy's path, or {{command: ...}}, got "
             f"{format_value(value)}"
         )
-    beside = folder / value  # `Path.is_file` fails for what no file can be called
+    beside = folder / value  # `Path.is_file` raises for names that no file can have.
     return LeagueEntrant(name, source=str(beside) if os.path.isfile(beside) else value)  # noqa: PTH113
 
 
-def _board(written: object, path: str, members: int) -> LeagueBoard:
-    board = mapping(written, path)
-    _known(board, [field.name for field in fields(LeagueBoard) if field.name != "settings"]
+def _board(content: object, path: str, entrants: int) -> LeagueBoard:
+    board = mapping(content, path)
+    _check_keys(board, [field.name for field in fields(LeagueBoard) if field.name != "settings"]
            + list(_SETTINGS), path)  # fmt: skip
-    longest = board.get("max_turns")
-    usual = Settings()
-    plan = LeagueBoard(
-        num_snakes=_at_least_one(board, "snakes", path, 2),
+    defaults = Settings()
+    league_board = LeagueBoard(
+        num_snakes=_at_least_one(board, "num_snakes", path, 2),
         width=_at_least_one(board, "width", path, 11),
         height=_at_least_one(board, "height", path, 11),
         ruleset=_one_of(board, "ruleset", path, list(rules.RULESETS)),
         map=_one_of(board, "map", path, list(rules.known_maps())),
         settings=Settings(
-            **{name: integer(board, name, path, getattr(usual, name)) for name in _SETTINGS}
+            **{name: integer(board, name, path, getattr(defaults, name)) for name in _SETTINGS}
         ),
-        max_turns=None if longest is None else _at_least_one(board, "max_turns", path, 1),
+        max_turns=None
+        if board.get("max_turns") is None
+        else _at_least_one(board, "max_turns", path, 1),
     )
-    if not 2 <= plan.num_snakes <= members:
+    if not 2 <= league_board.num_snakes <= entrants:
         raise BoardError(
-            f"{path}.snakes must be between 2 and the league's {members}, got {plan.num_snakes}"
+            f"{path}.num_snakes must be between 2 and the league's {entrants}, got "
+            f"{league_board.num_snakes}"
         )
-    game = Game(plan.ruleset, plan.map, plan.settings, 1)
+    game = Game(league_board.ruleset, league_board.map, league_board.settings, 1)
+    ids = [str(seat) for seat in range(league_board.num_snakes)]
     try:
-        rules.start(game, plan.width, plan.height, [str(n) for n in range(plan.num_snakes)])
+        rules.start(game, league_board.width, league_board.height, ids)
     except ValueError as error:
         raise BoardError(f"{path}: {sanitize_text(str(error), 500)}") from error
-    return plan
+    return league_board
 
 
-def _at_least_one(parent: Mapping[str, Any], key: str, path: str, usual: int) -> int:
-    value = integer(parent, key, path, usual)
+def _at_least_one(parent: Mapping[str, Any], key: str, path: str, default: int) -> int:
+    value = integer(parent, key, path, default)
     if value < 1:
         raise BoardError(f"{join(path, key)} must be 1 or more, got {value}")
     return value
@@ -238,8 +257,8 @@ def _one_of(parent: Mapping[str, Any], key: str, path: str, known: list[str]) ->
     return value
 
 
-def _known(written: Mapping[str, Any], names: Sequence[str], path: str = "") -> None:
-    for key in written:
+def _check_keys(content: Mapping[str, Any], names: Sequence[str], path: str = "") -> None:
+    for key in content:
         if key not in names:
             raise BoardError(
                 (f"{path}: " if path else "") + unknown_name_message("field", key, names)

@@ -1,7 +1,6 @@
 """The players of a game: snakes behind a URL, and strategies in this process.
 
-Both are given the API's request bodies and nothing else, so a strategy sees in process what it
-would see over HTTP.
+Both receive only the API's request bodies, so a strategy sees the same data as over HTTP.
 """
 
 from __future__ import annotations
@@ -32,35 +31,39 @@ from battlesnake_server.live.sessions import Session
 from battlesnake_server.strategy_loader import is_instant
 
 Body = Mapping[str, Any]
-"""A request body of the API."""
+"""A request body of the Battlesnake API."""
 
 _MAX_RESPONSE_BYTES = 1 << 16
-"""Bytes that are read of an answer; a move needs thirty."""
+"""Maximum size of a response, in bytes; a typical move takes 30."""
 
 MAX_SHOUT_CHARS, MAX_CUSTOMIZATION_CHARS = 256, 64
-"""Characters that are kept of what a snake says, and of the names of its head and tail."""
+"""Characters kept of a shout, and of a color, head or tail name."""
 
-_COLOUR = re.compile(r"#[0-9a-fA-F]{6}|#[0-9a-fA-F]{3}")
+_COLOR = re.compile(r"#[0-9a-fA-F]{6}|#[0-9a-fA-F]{3}")
 
 _MAX_REDIRECTS = 5
 
 
 class InvalidResponseError(ValueError):
-    """An answer that arrived and is not valid."""
+    """Error for a response that arrived but is invalid."""
 
 
 class RedirectError(aiohttp.ClientError):
-    """A snake sends its request elsewhere, where it may not go."""
+    """Error for a redirect that is not allowed."""
 
 
 @dataclass(frozen=True, slots=True)
 class MoveResponse:
-    """What came back for a move, and the ``problem`` if that is not the snake's own, else "".
+    """A snake's response to a move request.
 
-    The problems are ``timeout``, ``connection``, ``address`` (not allowed), ``redirect`` (nor
-    that), ``status`` and ``answer``. ``move`` is then None, or what the fallback chose.
-    ``milliseconds`` is how long it took. A strategy in this process also gives its ``decision``,
-    as does a snake elsewhere that gives its reasons (`battlesnake_server.live.decision_json`).
+    Attributes:
+        move: The snake's move or the fallback move; None if there is neither.
+        milliseconds: Response time.
+        problem: "" for a valid move; otherwise ``timeout``, ``connection``, ``address`` (not
+            allowed), ``redirect`` (not allowed), ``status`` or ``answer`` (invalid response).
+        shout: The snake's shout.
+        decision: The decision, from a strategy in this process or a snake that sends it
+            (`battlesnake_server.live.decision_json`).
     """
 
     move: str | None
@@ -71,34 +74,36 @@ class MoveResponse:
 
 
 class Player(Protocol):
-    """One snake of one game."""
+    """One snake in one game."""
 
     remote: bool
-    """Whether the snake thinks elsewhere, so that several may be asked at the same time."""
+    """Whether the snake runs elsewhere, so that requests may be sent concurrently."""
 
     async def fetch_customization(self) -> dict[str, str]:
-        """The snake's looks: color, head, tail, as far as it gives them. Never raises."""
+        """Return the snake's color, head and tail, if it gives them. Never raises."""
         ...
 
     async def start(self, body: Body) -> None:
-        """Announce that the game begins. Never raises."""
+        """Announce the start of the game. Never raises."""
         ...
 
     async def move(self, body: Body) -> MoveResponse:
-        """Ask for a move. Never raises."""
+        """Request a move. Never raises."""
         ...
 
     async def end(self, body: Body) -> None:
-        """Announce that the game is over. Never raises."""
+        """Announce the end of the game. Never raises."""
         ...
 
 
 class HttpPlayer:
     """A snake behind a URL; its base path and query are kept.
 
-    ``timeout`` (seconds) bounds every request from its first byte to its last, redirects included;
-    an answer longer than `_MAX_RESPONSE_BYTES` does not count. ``client`` comes from `open_client`; with
-    ``redirects`` those on the same host and port are followed.
+    Args:
+        url: The snake's URL.
+        timeout: Seconds for a whole request, including redirects.
+        client: A session from `open_client`.
+        redirects: Whether to follow redirects to the same host and port.
     """
 
     remote = True
@@ -112,27 +117,27 @@ class HttpPlayer:
         self._redirects = redirects
 
     async def fetch_customization(self) -> dict[str, str]:
-        """``GET url``; the status and malformed looks are ignored."""
+        """Send ``GET url``; ignore the status code and malformed fields."""
         try:
             return parse_customization(await self.fetch())
         except (*_REQUEST_ERRORS, RecursionError):
             return {}
 
     async def fetch(self) -> bytes:
-        """What ``GET url`` answers; raises one of `_REQUEST_ERRORS` where nothing does."""
+        """Send ``GET url`` and return the body; raises one of `_REQUEST_ERRORS` on failure."""
         _, content = await self._request("GET", self._url)
         return content
 
     async def start(self, body: Body) -> None:
-        """``POST url/start``."""
+        """Send ``POST url/start``."""
         await self._notify("start", body)
 
     async def end(self, body: Body) -> None:
-        """``POST url/end``."""
+        """Send ``POST url/end``."""
         await self._notify("end", body)
 
     async def move(self, body: Body) -> MoveResponse:
-        """``POST url/move``."""
+        """Send ``POST url/move``."""
         began = time.perf_counter()
         move, shout, problem, decision = None, "", "", None
         try:
@@ -148,11 +153,11 @@ class HttpPlayer:
             problem = _problem(error)
         return MoveResponse(move, 1000 * (time.perf_counter() - began), problem, shout, decision)
 
-    async def _notify(self, what: str, body: Body) -> None:
+    async def _notify(self, event: str, body: Body) -> None:
         try:
-            await self._request("POST", self._path(what), body)
+            await self._request("POST", self._path(event), body)
         except _REQUEST_ERRORS:
-            return  # as in the reference: the game goes on without
+            return  # as in the official engine, the game continues
 
     def _path(self, last: str) -> URL:
         return self._url.with_path(f"{self._url.path.rstrip('/')}/{last}", keep_query=True)
@@ -169,20 +174,20 @@ class HttpPlayer:
                 headers=headers,
                 allow_redirects=self._redirects,
                 max_redirects=_MAX_REDIRECTS,
-                middlewares=(self._stay,),
+                middlewares=(self._check_redirect,),
             ) as response,
         ):
             if response.status in _REDIRECTS:
                 raise RedirectError(
                     f"{url} redirects to {response.headers.get('Location', 'nowhere')!r:.200}; "
-                    "give the address that it leads to"
+                    "give the address that it redirects to"
                 )
             return response.status, await _read_all(response.content)
 
-    async def _stay(
+    async def _check_redirect(
         self, request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType
     ) -> aiohttp.ClientResponse:
-        """Let no redirect lead to another host or port."""
+        """Reject redirects to another host or port."""
         if request.url.origin() != self._url.origin():
             raise RedirectError(f"{self._url} redirects to another host, {request.url.origin()}")
         return await handler(request)
@@ -192,11 +197,12 @@ _REDIRECTS = (301, 302, 303, 307, 308)
 
 
 _REQUEST_ERRORS = (aiohttp.ClientError, OSError, ValueError, TimeoutError)
-"""What a request may end in; ValueError is aiohttp's for answers that are not HTTP at all."""
+"""Exceptions that a request may raise; aiohttp raises ValueError for responses that are not HTTP.
+"""
 
 
 def _problem(error: Exception) -> str:
-    """What kind of problem one of `_REQUEST_ERRORS` is."""
+    """Map one of `_REQUEST_ERRORS` to a problem of `MoveResponse`."""
     if isinstance(error, TimeoutError):
         return "timeout"
     if isinstance(error, RedirectError | aiohttp.TooManyRedirects):
@@ -206,50 +212,59 @@ def _problem(error: Exception) -> str:
     return "connection"
 
 
-def open_client(reach: AddressPolicy) -> aiohttp.ClientSession:
-    """The HTTP client of one snake's game: connections stay open, nothing is unpacked, no cookies.
+def open_client(address_policy: AddressPolicy) -> aiohttp.ClientSession:
+    """Open the HTTP client for one snake in one game: keep-alive, no decompression, no cookies.
 
-    It connects to no address beyond ``reach``, whatever the URL or a name server says.
+    It connects only to addresses that ``address_policy`` allows, whatever the URL or DNS says.
     """
     return aiohttp.ClientSession(
-        connector=aiohttp.TCPConnector(limit=0, socket_factory=reach.open_socket),
+        connector=aiohttp.TCPConnector(limit=0, socket_factory=address_policy.open_socket),
         cookie_jar=aiohttp.DummyCookieJar(),
-        # The total deadline is ours (see _request); aiohttp's rounds up to whole seconds.
+        # _request enforces the total timeout; aiohttp's rounds up to whole seconds.
         timeout=aiohttp.ClientTimeout(total=None),
         auto_decompress=False,
         headers={"User-Agent": "battlesnake-gym", "Accept-Encoding": "identity"},
     )
 
 
-async def check_responds(url: str, reach: AddressPolicy, *, introduced: bool = True) -> None:
-    """As the official command line, refuse a snake that does not introduce itself.
+async def check_responds(
+    url: str, address_policy: AddressPolicy, *, json_required: bool = True
+) -> None:
+    """Check that a snake responds to ``GET url`` with a JSON object, as the official CLI does.
 
-    Raises ``ValueError``; unless ``introduced`` only where no connection can be made.
+    Args:
+        url: The snake's URL.
+        address_policy: Addresses that may be contacted.
+        json_required: Whether a JSON object is required; if False, any connection is enough.
+
+    Raises:
+        ValueError: If the snake does not respond; the message names the URL and the reason.
     """
     try:
-        async with open_client(reach) as client:
-            player = HttpPlayer(url, 5.0, client, redirects=reach.redirects)
-            answer = json.loads(await player.fetch())
+        async with open_client(address_policy) as client:
+            player = HttpPlayer(url, 5.0, client, redirects=address_policy.redirects)
+            response = json.loads(await player.fetch())
     except (*_REQUEST_ERRORS, RecursionError) as error:
-        if not introduced and not isinstance(error, aiohttp.ClientConnectorError):
+        if not json_required and not isinstance(error, aiohttp.ClientConnectorError):
             return
-        why = str(error) or type(error).__name__
+        reason = str(error) or type(error).__name__
         if isinstance(error, OSError) and error.errno == errno.ECONNREFUSED:
-            why = "nothing listens there"
-        raise ValueError(f"{url} does not answer ({why}); is the snake running?") from error
-    if introduced and not isinstance(answer, dict):
-        raise ValueError(f"{url} does not answer with a JSON object; is it a Battlesnake?")
+            reason = "nothing listens there"
+        raise ValueError(f"{url} does not respond ({reason}); is the snake running?") from error
+    if json_required and not isinstance(response, dict):
+        raise ValueError(f"{url} does not respond with a JSON object; is it a Battlesnake?")
 
 
 def to_json(body: Body) -> bytes:
-    """A request body as it goes over the network."""
+    """Serialize a request body as it is sent over the network."""
     return json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode()
 
 
 def parse_move(content: bytes) -> tuple[str, str]:
-    """The move and the shout in an answer's body.
+    """Parse the move and the shout from a response body.
 
-    Raises `InvalidResponseError` where the reference would not accept it.
+    Raises:
+        InvalidResponseError: If the official engine would reject the response.
 
     >>> parse_move(b'{"move": "up", "shout": "hi", "more": 1}')
     ('up', 'hi')
@@ -265,29 +280,30 @@ def parse_move(content: bytes) -> tuple[str, str]:
         raise InvalidResponseError(f"no move in {content[:60]!r}")
     shout = answer.get("shout")
     if shout is not None and not isinstance(shout, str):
-        raise InvalidResponseError(f"shout must be a text, got {shout!r:.60}")
+        raise InvalidResponseError(f"shout must be text, got {shout!r:.60}")
     return answer["move"], sanitize_text(shout or "", MAX_SHOUT_CHARS)
 
 
 def parse_customization(content: bytes) -> dict[str, str]:
-    """The colour, head and tail in a snake's introduction, as far as they are such.
+    """Parse the color, head and tail from a response to ``GET /``; drop invalid values.
 
-    Raises ``ValueError`` where it is not JSON.
+    Raises:
+        ValueError: If the content is not JSON.
 
-    >>> parse_looks(b'{"color": "url(x)", "head": "evil", "tail": 3, "author": "me"}')
+    >>> parse_customization(b'{"color": "url(x)", "head": "evil", "tail": 3, "author": "me"}')
     {'head': 'evil'}
     """
     answer = json.loads(content)
     if not isinstance(answer, dict):
         return {}
-    looks = {
+    customization = {
         key: sanitize_text(answer[key], MAX_CUSTOMIZATION_CHARS)
         for key in ("color", "head", "tail")
         if isinstance(answer.get(key), str)
     }
-    if not _COLOUR.fullmatch(looks.get("color", "")):
-        looks.pop("color", None)
-    return looks
+    if not _COLOR.fullmatch(customization.get("color", "")):
+        customization.pop("color", None)
+    return customization
 
 
 async def _read_all(content: aiohttp.StreamReader) -> bytes:
@@ -295,70 +311,77 @@ async def _read_all(content: aiohttp.StreamReader) -> bytes:
     async for chunk in content.iter_any():
         received += chunk
         if len(received) > _MAX_RESPONSE_BYTES:
-            raise aiohttp.ClientPayloadError(f"answer is longer than {_MAX_RESPONSE_BYTES} bytes")
+            raise aiohttp.ClientPayloadError(f"response is longer than {_MAX_RESPONSE_BYTES} bytes")
     return bytes(received)
 
 
 class LocalPlayer:
-    """A strategy in this process, under the guard of a live snake.
+    """A strategy in this process, guarded like a live snake.
 
-    Where the strategy is late or broken the guard (`battlesnake_server.live.move_runner`) has the
-    fallback answer; the answer's problem says so.
+    If the strategy is late or raises, `battlesnake_server.live.move_runner` returns the fallback
+    move, and the response's ``problem`` says why.
     """
 
     remote = False
 
     def __init__(
-        self, strategy: Strategy, timeout: float, looks: Mapping[str, str] | None = None
+        self, strategy: Strategy, timeout: float, customization: Mapping[str, str] | None = None
     ) -> None:
-        self._looks = dict(looks or {})
+        self._customization = dict(customization or {})
         self._session = Session(strategy)
-        self._thinker = MoveRunner(Metrics(games_alive=lambda: 1), is_instant=is_instant(strategy))
+        self._move_runner = MoveRunner(
+            Metrics(active_games=lambda: 1), is_instant=is_instant(strategy)
+        )
         self._timeout = timeout
 
     async def fetch_customization(self) -> dict[str, str]:
-        """A strategy has no looks of its own, but that of a bundle."""
-        return self._looks
+        """Return the bundle's customization; strategies have none."""
+        return self._customization
 
     async def start(self, body: Body) -> None:
-        """Nothing to prepare."""
+        """Do nothing."""
 
     async def end(self, body: Body) -> None:
-        """Nothing to clear away."""
+        """Do nothing."""
 
     async def move(self, body: Body) -> MoveResponse:
-        """Ask the strategy, giving it what a server would of the game's timeout."""
+        """Run the strategy within the time budget that a server would give it."""
         if (overrun := self._session.pending_move) is not None:
-            # Over a network turns take their time. Here the next one comes at once, and one overrun
-            # would cost all the moves for which the strategy is still busy with it.
+            # Over a network, a strategy has time to finish between turns. Here the next turn
+            # follows at once, and one overrun would cost every move until the strategy has
+            # finished.
             futures.wait([overrun], self._timeout)
         began = time.perf_counter()
-        board = Board.from_api(body, corpses=self._session.eliminations)
-        decision = self._thinker.decide(self._session, board, began)
+        board = Board.from_api(body, tracker=self._session.eliminations)
+        decision = self._move_runner.decide(self._session, board, began)
         seconds = time.perf_counter() - began
         if seconds > self._timeout:
-            # This machine was too busy even to give up in time, which must not cost the snake.
+            # The machine was too busy to stop the strategy in time; this must not cost the snake.
             decision = safe_move(board, TIMEOUT_NOTE)
         milliseconds = 1000 * seconds
-        return MoveResponse(decision.move, milliseconds, _lost(decision), decision.shout, decision)
+        return MoveResponse(
+            decision.move, milliseconds, _fallback_problem(decision), decision.shout, decision
+        )
 
 
-def _lost(decision: Decision) -> str:
-    """Why the fallback chose, if it did."""
+def _fallback_problem(decision: Decision) -> str:
+    """Return the problem that made the fallback choose the move, or ""."""
     for reason in decision.reasons[:1]:
         if reason.rule == FALLBACK:
             return "timeout" if reason.note == TIMEOUT_NOTE else "answer"
     return ""
 
 
-async def request_single_move(body: dict[str, Any], url: str, reach: AddressPolicy) -> Decision:
-    """Play a game of one move with a snake behind a URL; no answer is the move ``""``."""
-    async with open_client(reach) as client:
+async def request_single_move(
+    body: dict[str, Any], url: str, address_policy: AddressPolicy
+) -> Decision:
+    """Play a game of one move with a snake behind a URL; without a response, the move is ``""``."""
+    async with open_client(address_policy) as client:
         timeout = body["game"]["timeout"] / 1000
-        player = HttpPlayer(url, timeout, client, redirects=reach.redirects)
+        player = HttpPlayer(url, timeout, client, redirects=address_policy.redirects)
         await player.start(body)
-        answer = await player.move(body)
+        response = await player.move(body)
         await player.end(body)
-    note = f"after {answer.milliseconds:.0f} ms"
-    reasons = (Reason(answer.problem, note=note),) if answer.problem else ()
-    return Decision(answer.move or "", reasons, shout=answer.shout)
+    note = f"after {response.milliseconds:.0f} ms"
+    reasons = (Reason(response.problem, note=note),) if response.problem else ()
+    return Decision(response.move or "", reasons, shout=response.shout)

@@ -1,7 +1,7 @@
-"""Snakes that are programs here: started on a port of their own, started again when they end.
+"""Supervisor of snakes that are local programs: starts each on its own port and restarts it.
 
-A program runs under a keeper (this module, run as a script), which ends it and all that it started
-as soon as the process that asked for it is gone, for whatever reason.
+Each program runs under a keeper process (this module, run as a script). The keeper terminates the
+program and its child processes as soon as the supervising process ends, for whatever reason.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from collections.abc import Mapping
 from pathlib import Path
 
 _PROGRAM_TERMINATE_TIMEOUT_S = 5.0
-"""Seconds that a program has to end by itself."""
+"""Time for a program to exit after SIGTERM, in seconds."""
 
 
 class ProgramSupervisor:
-    """The programs behind some names, each with its URL; close it to end them all."""
+    """Runs programs by name, each with its own URL; close it to terminate them."""
 
     def __init__(self, commands: Mapping[str, str]) -> None:
         self._commands = dict(commands)
@@ -37,36 +37,42 @@ class ProgramSupervisor:
         self.close()
 
     def url(self, name: str) -> str:
-        """Where the program listens."""
+        """Return the URL on which the program listens."""
         return f"http://127.0.0.1:{self._ports[name]}"
 
     def start(self, name: str) -> None:
-        """Start a program unless it runs; raises ``OSError`` or ``ValueError`` where it cannot."""
+        """Start a program unless it is running.
+
+        Raises:
+            OSError: If the process cannot be started.
+            ValueError: If the command cannot be parsed.
+        """
         running = self._running.get(name)
         if running is not None:
             if running.poll() is None:
                 return
-            _let_go(running)
+            _terminate(running)
         port = str(self._ports[name])
         command = shlex.split(self._commands[name].replace("{port}", port))
         self._running[name] = subprocess.Popen(
             [sys.executable, "-m", __name__, *command],
-            stdin=subprocess.PIPE,  # which the keeper sees end with this process
+            stdin=subprocess.PIPE,  # closes when this process ends, which the keeper detects
             stdout=sys.stderr.fileno(),
             env=os.environ | {"PORT": port},
-            start_new_session=True,  # Ctrl-C in the terminal is not for snakes
+            start_new_session=True,  # Ctrl+C in the terminal must not reach the snakes
         )
 
     def cpu_seconds(self, name: str) -> float:
-        """CPU time of all processes of a program so far, to a microsecond (Linux).
+        """Return the CPU seconds that all processes of a program have used (Linux only).
 
-        Of those that have ended it counts those that their parents waited for, to 0.01 s.
+        Running processes are counted to 1 microsecond, child processes that have ended and were
+        waited for by their parents to 0.01 s.
         """
         waiting, seconds = [self._running[name].pid], 0.0
         while waiting:
             process = waiting.pop()
-            with contextlib.suppress(OSError):  # it has ended meanwhile
-                # The CPU clock of another process, as clock_getcpuclockid(3) makes it.
+            with contextlib.suppress(OSError):  # the process has ended in the meantime
+                # The CPU clock of another process, as in clock_getcpuclockid(3).
                 seconds += time.clock_gettime(~process << 3 | 2)
                 status = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
                 seconds += (int(status[13]) + int(status[14])) / os.sysconf("SC_CLK_TCK")
@@ -75,15 +81,15 @@ class ProgramSupervisor:
         return seconds
 
     def close(self) -> None:
-        """End all programs."""
+        """Terminate all programs."""
         for process in self._running.values():
-            _let_go(process)
+            _terminate(process)
         for process in self._running.values():
             process.wait(2 * _PROGRAM_TERMINATE_TIMEOUT_S)
 
 
-def _let_go(keeper: subprocess.Popen[bytes]) -> None:
-    """Close the input by which a keeper knows that it is wanted."""
+def _terminate(keeper: subprocess.Popen[bytes]) -> None:
+    """Close a keeper's standard input, which tells it to terminate its program."""
     assert keeper.stdin is not None
     keeper.stdin.close()
 
@@ -94,19 +100,19 @@ def _free_port() -> int:
 
 
 def supervise(command: list[str]) -> int:
-    """Run a program until it ends or standard input does; the status is the program's."""
+    """Run a program until it exits or standard input closes; return its exit status."""
     try:
         program = subprocess.Popen(command, stdin=subprocess.DEVNULL, start_new_session=True)
     except OSError as error:
         sys.stderr.write(f"{command[0]}: {error.strerror}\n")
         return 127
-    threading.Thread(target=_end_with_input, args=(program,), daemon=True).start()
+    threading.Thread(target=_terminate_with_input, args=(program,), daemon=True).start()
     status = program.wait()
     _signal_all(program, signal.SIGKILL)
     return status
 
 
-def _end_with_input(program: subprocess.Popen[bytes]) -> None:
+def _terminate_with_input(program: subprocess.Popen[bytes]) -> None:
     while os.read(0, 4096):
         pass
     _signal_all(program, signal.SIGTERM)
@@ -117,7 +123,7 @@ def _end_with_input(program: subprocess.Popen[bytes]) -> None:
 
 
 def _signal_all(program: subprocess.Popen[bytes], number: int) -> None:
-    """To the program and what it started in its group."""
+    """Send a signal to the program's process group."""
     try:
         os.killpg(program.pid, number)
     except ProcessLookupError:

@@ -1,4 +1,4 @@
-"""How strong the snakes are: Weng-Lin ratings (OpenSkill's Plackett-Luce) from their games."""
+"""Weng-Lin ratings of snakes from their games (OpenSkill's Plackett-Luce model)."""
 
 from __future__ import annotations
 
@@ -9,35 +9,35 @@ from typing import Any
 from openskill.models import PlackettLuce
 
 CONFIDENCE = 1.96
-"""Standard deviations on both sides of a rating that hold 95 % of a normal distribution."""
+"""Half-width of a 95% confidence interval, in standard deviations of a normal distribution."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rating:
-    """``mu`` is the estimated strength (25 at first), ``sigma`` how uncertain it is."""
+    """A skill estimate: mean ``mu`` (initially 25) and standard deviation ``sigma``."""
 
     mu: float
     sigma: float
 
     @property
     def low(self) -> float:
-        """Lower end of the 95 % confidence interval."""
+        """Lower end of the 95% confidence interval."""
         return self.mu - CONFIDENCE * self.sigma
 
     @property
     def high(self) -> float:
-        """Upper end of the 95 % confidence interval."""
+        """Upper end of the 95% confidence interval."""
         return self.mu + CONFIDENCE * self.sigma
 
 
 Placing = Sequence[tuple[str, int]]
-"""One game: every snake with its rank; 0 is best, equal ranks are ties."""
+"""The result of one game: (name, rank) of every snake; rank 0 is best, equal ranks are ties."""
 
 
 def rank(snakes: Sequence[tuple[str, bool, int]]) -> Placing:
     """Rank the snakes of one game, given as (name, alive, turn of elimination).
 
-    Snakes that lived longer rank higher; those that died on the same turn share a rank.
+    Snakes that survived longer rank higher; snakes eliminated on the same turn tie.
 
     >>> rank([("a", False, 7), ("b", True, 0), ("c", False, 7)])
     [('a', 1), ('b', 0), ('c', 1)]
@@ -48,14 +48,14 @@ def rank(snakes: Sequence[tuple[str, bool, int]]) -> Placing:
 
 
 class Ratings:
-    """The ratings of all snakes as they stand after the games so far; `add` takes the next one."""
+    """The ratings of all snakes, updated game by game."""
 
     def __init__(self) -> None:
         self._model = PlackettLuce()
         self._ratings: dict[str, Any] = {}
 
     def add(self, placing: Placing) -> None:
-        """Take a game into account; one of a single snake changes nothing."""
+        """Update the ratings with one game; a solo game changes nothing."""
         for name, _ in placing:
             if name not in self._ratings:
                 self._ratings[name] = self._model.rating(name=name)
@@ -67,17 +67,17 @@ class Ratings:
             self._ratings[name] = rating
 
     def of(self, name: str) -> Rating:
-        """How strong a snake is; one that has not played has the rating all begin with."""
+        """Return a snake's rating; a snake without games has the initial rating."""
         rating = self._ratings.get(name) or self._model.rating()
         return Rating(rating.mu, rating.sigma)
 
     def all(self) -> dict[str, Rating]:
-        """The ratings of all that have played."""
+        """Return the ratings of all snakes that have played."""
         return {name: self.of(name) for name in self._ratings}
 
 
 def rate(games: Iterable[Placing]) -> dict[str, Rating]:
-    """Rate all snakes from their games, played in this order; games of one snake change nothing."""
+    """Rate all snakes from their games, in the order played; solo games change nothing."""
     ratings = Ratings()
     for placing in games:
         ratings.add(placing)

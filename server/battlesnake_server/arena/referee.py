@@ -1,9 +1,10 @@
-"""One game under the reference's conduct: what snakes are asked, when, and what bad answers cost.
+"""Conducts one game as the official engine does: requests, deadlines and failed moves.
 
-The order is that of the official command line: looks and ``/start`` one snake after the other;
-every turn ``/move`` to all living snakes at once, the survivors of the last turn included; ``/end``
-to every snake one turn later. A snake that does not answer in time repeats its previous move, at
-first "up"; for our own the fallback chooses. Either way the turn's record says so.
+The order of requests is that of the official CLI. First come ``GET /`` and ``/start``, one snake
+after the other. Every turn, ``/move`` goes to all living snakes at once, including the survivors
+after the last turn. ``/end`` goes to every snake one turn later. A snake that does not respond in
+time repeats its previous move, initially "up"; for strategies in this process the fallback chooses
+a move. The turn's record names the problem in both cases.
 """
 
 from __future__ import annotations
@@ -23,22 +24,27 @@ from battlesnake_server.arena.players import Body, MoveResponse, Player
 _FIRST_MOVE = "up"
 
 _OPENING_MOVES = 6
-"""Moves that are kept of how each snake begins."""
+"""Number of moves kept as a snake's opening."""
 
 Write = Callable[[Game, State, Snake], Body]
-"""How a request is written for a snake; `board_json.write` does it as the official command line."""
+"""Writes a request body for a snake; `board_json.write` writes the official CLI's format."""
 
 OnEvent = Callable[[Board | Turn], None]
-"""Called with the positions and turns of a game while it is played."""
+"""Callback for the first position and the turns of a game, called during the game."""
 
 
 @dataclass(slots=True)
 class SeatRecord:
-    """How one snake fared: what it answered, and what it answered with nothing.
+    """The record of one snake in one game.
 
-    ``latencies`` are milliseconds, one for each move asked; ``problems`` counts the answers that
-    did not count, by kind (see `Answer`). ``opening`` has the first letters of its first
-    `_OPENING_MOVES` moves. The rest is as in `rules.Snake`.
+    Attributes:
+        cause: Cause of elimination, as in `rules.Snake`; "" if the snake survived.
+        killer: Seat of the snake that eliminated it, if any.
+        eliminated_on: Turn of elimination.
+        length: Final length.
+        latencies: Response time of every requested move, in milliseconds.
+        problems: Number of failed moves by kind; see `players.MoveResponse`.
+        opening: First letters of its first `_OPENING_MOVES` moves.
     """
 
     cause: str = ""
@@ -52,11 +58,14 @@ class SeatRecord:
 
 @dataclass(slots=True)
 class GameRecord:
-    """A game that was played: enough to rate it, to describe it and to play it again.
+    """A completed game, with enough data to rate, describe and replay it.
 
-    ``first`` is the first position and ``turns`` what happened since, as a `replay.Replay` is made.
-    ``winner`` is a seat or None (a draw, or a solo game); ``finished`` says whether the
-    rules ended the game (else the limit on turns did).
+    Attributes:
+        first: The first position.
+        turns: The turns played, as in a `replay.Replay`.
+        seats: The record of every seat.
+        winner: The winner's seat; None for a draw or a solo game.
+        finished: True if the rules ended the game, False if the turn limit did.
     """
 
     first: Board
@@ -73,16 +82,24 @@ async def play(
     names: Sequence[str],
     players: Sequence[Player],
     max_turns: int | None = None,
-    tell: OnEvent | None = None,
+    on_event: OnEvent | None = None,
     write: Write = board_json.write,
 ) -> GameRecord:
-    """Play one game to its end, or to the turn ``max_turns``.
+    """Play one game to its end, or up to turn ``max_turns``.
 
-    ``names`` are what the snakes are called, in seat order; their ids follow from ``game.id``.
-    ``write`` writes the requests: `ArenaRequestWriter` does it in another form than the official one.
-    ``tell`` is called with the first position, then with every turn, as it is played.
-    Raises `rules.RulesError` where the map refuses the size or the number of snakes. Whatever the
-    players do, nothing else is raised.
+    Args:
+        game: Ruleset, map, settings and seed; the snakes' ids are derived from its id.
+        width: Width of the board.
+        height: Height of the board.
+        names: Names of the snakes, in seat order.
+        players: The players, in seat order.
+        max_turns: Turn limit.
+        on_event: Called with the first position, then with every turn played.
+        write: Writes the request bodies, e.g. an `ArenaRequestWriter`.
+
+    Raises:
+        rules.RulesError: If the map does not support the board size or the number of snakes.
+            Players never cause an exception.
     """
     game = replace(
         game,
@@ -94,27 +111,27 @@ async def play(
     for snake, name, player in zip(state.snakes, names, players, strict=True):
         snake.name = name
         snake.customizations = await player.fetch_customization()
-    table = _SeatedPlayers(game, state, players, write)
-    for player, body in zip(players, table.bodies(), strict=True):
+    seated = _SeatedPlayers(game, state, players, write)
+    for player, body in zip(players, seated.bodies(), strict=True):
         await player.start(body)
     first = Board.from_state(state, game)
-    if tell is not None:
-        tell(first.copy())
+    if on_event is not None:
+        on_event(first.copy())
     turns: list[Turn] = []
     while True:
         over = rules.is_over(game, state) or state.turn == max_turns
-        turn = await table.request_moves()
+        turn = await seated.request_moves()
         if over:
             break
         turns.append(turn)
         rules.step(game, state, turn.moves)
-        if tell is not None:
-            tell(turn)
-    record = _record(table, first, turns)
-    # The reference notices the end one step later: the clock and the map have moved on by then.
+        if on_event is not None:
+            on_event(turn)
+    record = _record(seated, first, turns)
+    # The official engine detects the end one step later, after the clock and the map have advanced.
     if record.finished:
         rules.step(game, state, turn.moves)
-    for player, body in zip(players, table.bodies(), strict=True):
+    for player, body in zip(players, seated.bodies(), strict=True):
         await player.end(body)
     return record
 
@@ -122,15 +139,15 @@ async def play(
 class ArenaRequestWriter:
     """Writes the requests of one game as arena.battlesnake.com does.
 
-    All snakes of the game are listed to its end, the dead ones as they were when they died and
-    without a flag; the map is empty, latencies are "0", and the game's id is a new one.
+    Eliminated snakes stay listed until the game ends, in their last state and without a flag. The
+    map is empty, latencies are "0", and the game has an id of its own.
     """
 
     def __init__(self) -> None:
         self._id = str(uuid.uuid4())
 
     def __call__(self, game: Game, state: State, you: Snake) -> Body:
-        """The request's body for ``you``."""
+        """Return the request body for ``you``."""
         body = board_json.write(replace(game, id=self._id, map=""), state, you)
         body["board"]["snakes"] = [board_json.write_snake(snake) for snake in state.snakes]
         for snake in [*body["board"]["snakes"], body["you"]]:
@@ -139,7 +156,7 @@ class ArenaRequestWriter:
 
 
 class _SeatedPlayers:
-    """The players around one board, and the last valid move of each."""
+    """The players of one game and the last valid move of each."""
 
     def __init__(self, game: Game, state: State, players: Sequence[Player], write: Write) -> None:
         self.game = game
@@ -150,21 +167,22 @@ class _SeatedPlayers:
         self._last = [_FIRST_MOVE] * len(players)
 
     def bodies(self) -> list[Body]:
-        """The request body for every seat, the dead included."""
+        """Return the request bodies of all seats, including eliminated snakes."""
         return [self._body(seat) for seat in range(len(self.players))]
 
     def _body(self, seat: int) -> Body:
         return self.write(self.game, self.state, self.state.snakes[seat])
 
     async def request_moves(self) -> Turn:
-        """Ask all living snakes for a move: snakes elsewhere at once, then our own in turn.
+        """Request moves from all living snakes: remote ones concurrently, then local ones in turn.
 
-        In turn, so that thinking here does not count as latency there.
+        Local strategies run one after another so that their computation does not add to the latency
+        of remote snakes.
         """
         living = [seat for seat, snake in enumerate(self.state.snakes) if snake.alive]
         bodies = {seat: self._body(seat) for seat in living}
         remote = [seat for seat in living if self.players[seat].remote]
-        answers = dict(
+        responses = dict(
             zip(
                 remote,
                 await asyncio.gather(*(self.players[s].move(bodies[s]) for s in remote)),
@@ -172,38 +190,38 @@ class _SeatedPlayers:
             )
         )
         for seat in living:
-            if seat not in answers:
-                answers[seat] = await self.players[seat].move(bodies[seat])
+            if seat not in responses:
+                responses[seat] = await self.players[seat].move(bodies[seat])
         turn = Turn({})
         for seat in living:
-            self._note(seat, answers[seat], turn)
+            self._record_move(seat, responses[seat], turn)
         return turn
 
-    def _note(self, seat: int, answer: MoveResponse, turn: Turn) -> None:
+    def _record_move(self, seat: int, response: MoveResponse, turn: Turn) -> None:
         record, snake = self.seats[seat], self.state.snakes[seat]
-        milliseconds = round(answer.milliseconds, 2)
+        milliseconds = round(response.milliseconds, 2)
         record.latencies.append(milliseconds)
         snake.latency = str(int(milliseconds))
-        if answer.problem:
-            record.problems[answer.problem] = record.problems.get(answer.problem, 0) + 1
-            turn.problems[snake.id] = answer.problem
-        if answer.move is not None:
-            self._last[seat] = answer.move
+        if response.problem:
+            record.problems[response.problem] = record.problems.get(response.problem, 0) + 1
+            turn.problems[snake.id] = response.problem
+        if response.move is not None:
+            self._last[seat] = response.move
         turn.moves[snake.id] = self._last[seat]
         turn.latency[snake.id] = milliseconds
-        if answer.shout:
-            turn.shouts[snake.id] = answer.shout
-        if answer.decision is not None:
-            turn.decisions[snake.id] = answer.decision
+        if response.shout:
+            turn.shouts[snake.id] = response.shout
+        if response.decision is not None:
+            turn.decisions[snake.id] = response.decision
 
 
 def move_letters(snake_id: str, turns: Sequence[Turn]) -> str:
-    """The first letters of a snake's moves."""
+    """Return the first letters of a snake's moves."""
     return "".join(turn.moves.get(snake_id, "")[:1] for turn in turns)
 
 
 def seat_records(state: State, moves: Sequence[str]) -> list[SeatRecord]:
-    """How the snakes of a last position fared, as far as it and their ``move_letters`` say."""
+    """Build the seat records of a final position from it and the `move_letters` of every seat."""
     seat_of = {snake.id: seat for seat, snake in enumerate(state.snakes)}
     return [
         SeatRecord(
@@ -211,26 +229,26 @@ def seat_records(state: State, moves: Sequence[str]) -> list[SeatRecord]:
             killer=seat_of.get(snake.eliminated_by),
             eliminated_on=snake.eliminated_on,
             length=snake.length,
-            opening=its[:_OPENING_MOVES],
+            opening=letters[:_OPENING_MOVES],
         )
-        for snake, its in zip(state.snakes, moves, strict=True)
+        for snake, letters in zip(state.snakes, moves, strict=True)
     ]
 
 
 def winner_of(state: State, finished: bool) -> int | None:
-    """The seat of the last living snake of several, once the rules have ended the game."""
+    """Return the winner's seat, or None for a draw, a solo game or an unfinished game."""
     living = [seat for seat, snake in enumerate(state.snakes) if snake.alive]
     several = len(state.snakes) > 1
     return living[0] if several and finished and len(living) == 1 else None
 
 
-def _record(table: _SeatedPlayers, first: Board, turns: list[Turn]) -> GameRecord:
-    state, finished = table.state, rules.is_over(table.game, table.state)
+def _record(seated: _SeatedPlayers, first: Board, turns: list[Turn]) -> GameRecord:
+    state, finished = seated.state, rules.is_over(seated.game, seated.state)
     seats = [
-        replace(seat, latencies=asked.latencies, problems=asked.problems)
-        for seat, asked in zip(
+        replace(seat, latencies=requested.latencies, problems=requested.problems)
+        for seat, requested in zip(
             seat_records(state, [move_letters(snake.id, turns) for snake in state.snakes]),
-            table.seats,
+            seated.seats,
             strict=True,
         )
     ]

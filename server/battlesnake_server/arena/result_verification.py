@@ -38,8 +38,8 @@ def verify_result(setup: TournamentSettings, result: GameResult) -> None:
     )
     if result != expected or not (finished or last.turn == setup.max_turns):
         raise ResultMismatchError(
-            f"game {result.scheduled.number} of a machine at --ray-address does not follow from its "
-            "moves; install one version everywhere"
+            f"game {result.scheduled.number} of a machine at --ray-address does not follow from "
+            "its moves; install one version everywhere"
         )
 
 

@@ -1,4 +1,4 @@
-"""The results of a tournament, as a table for people and as JSON for scripts."""
+"""The results of a tournament: as a table, as JSON, and as database rows."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ALIVE = "alive"
 
 
 def row(result: GameResult, tournament: int, labels: Sequence[str]) -> StoredGame:
-    """A game as the database keeps it; ``labels`` are those of the tournament's snakes."""
+    """Build the database row of a game; ``labels`` are those of the tournament's snakes."""
     return StoredGame(
         tournament_id=tournament,
         number=result.scheduled.number,
@@ -47,9 +47,17 @@ def row(result: GameResult, tournament: int, labels: Sequence[str]) -> StoredGam
 class StandingsRow:
     """One snake's results.
 
-    ``turns`` is the mean turn on which its games ended; ``endings`` counts how it died (``alive``
-    where it did not); ``p50`` and ``p99`` are latencies in milliseconds, None without a move;
-    ``problems`` counts moves that were late or broken, by kind.
+    Attributes:
+        snake: The snake's label.
+        games: Games played.
+        wins: Games won.
+        draws: Games drawn.
+        turns: Mean game length, in turns.
+        endings: Number of games by cause of elimination (``alive`` if it survived).
+        p50: Median latency in milliseconds; None without a move.
+        p99: 99th percentile of the latency in milliseconds; None without a move.
+        problems: Number of late or invalid moves, by kind.
+        rating: The snake's rating.
     """
 
     snake: str
@@ -66,11 +74,15 @@ class StandingsRow:
 
 @dataclass(slots=True)
 class History:
-    """The results of one snake's games so far.
+    """The accumulated results of one snake.
 
-    ``ratings`` are (mu, sigma) after each game; ``openings`` counts how it began and how many of
-    those games it won; ``killers`` counts who ended it; ``against`` has, by opponent, the games in
-    which this one lasted longer, as long, and shorter.
+    Attributes:
+        ratings: (mu, sigma) after each game.
+        openings: Number of games by opening moves.
+        openings_won: Number of games won by opening moves.
+        killers: Number of games by the snake that eliminated it.
+        against: By opponent, the number of games in which this snake survived longer, equally
+            long, and shorter.
     """
 
     games: int = 0
@@ -88,9 +100,9 @@ class History:
 
 
 class Standings:
-    """The results of games, taken in one after the other: what was counted is not looked at again.
+    """The results of games, updated one game at a time without recounting earlier games.
 
-    ``histories`` are those of every snake, by name.
+    ``histories`` holds the results of every snake, by name.
     """
 
     def __init__(self) -> None:
@@ -99,7 +111,7 @@ class Standings:
         self._ratings = Ratings()
 
     def add(self, game: StoredGame) -> None:
-        """Take a game into account."""
+        """Add the result of a game."""
         self.games += 1
         placing = rank([(seat.snake, not seat.cause, seat.eliminated_on) for seat in game.seats])
         self._ratings.add(placing)
@@ -112,11 +124,11 @@ class Standings:
             history.ratings.append((rating.mu, rating.sigma))
         for (name, place), (other, others) in itertools.permutations(placing, 2):
             if name != other:
-                score = self.histories[name].against.setdefault(other, [0, 0, 0])
-                score[(place > others) - (place < others) + 1] += 1
+                record = self.histories[name].against.setdefault(other, [0, 0, 0])
+                record[(place > others) - (place < others) + 1] += 1
 
     def lines(self) -> list[StandingsRow]:
-        """The results of all snakes, the best rated first."""
+        """Return the rows of all snakes, the highest rating first."""
         lines = [
             _line(snake, history, self._ratings.of(snake))
             for snake, history in self.histories.items()
@@ -124,8 +136,8 @@ class Standings:
         return sorted(lines, key=lambda line: (-line.rating.mu, -line.wins, line.snake))
 
 
-def summarise(games: Iterable[StoredGame]) -> list[StandingsRow]:
-    """The results of all snakes, the best rated first."""
+def summarize(games: Iterable[StoredGame]) -> list[StandingsRow]:
+    """Return the rows of all snakes, the highest rating first."""
     standings = Standings()
     for game in games:
         standings.add(game)
@@ -162,11 +174,11 @@ def _line(snake: str, history: History, rating: Rating) -> StandingsRow:
 
 
 def _percentile(values: Counter[float], percent: float) -> float | None:
-    """As ``numpy.percentile`` of all values, which are counted."""
+    """Compute ``numpy.percentile`` of values given with their counts."""
     if not values:
         return None
     ordered = np.array(sorted(values))
-    last = np.cumsum([values[value] for value in ordered]) - 1  # the place of the last of each
+    last = np.cumsum([values[value] for value in ordered]) - 1  # last index of each value
     place = percent / 100 * last[-1]
     low, high = ordered[np.searchsorted(last, [np.floor(place), np.ceil(place)])]
     return round(float(low + (high - low) * (place % 1)), 2)
@@ -176,7 +188,7 @@ _HEADINGS = ("snake", "rating", "games", "wins", "draws", "turns", "p50 ms", "p9
 
 
 def table(lines: Sequence[StandingsRow]) -> str:
-    """The results as text, a row for each snake."""
+    """Format the results as text, one line per snake."""
     rows = [_HEADINGS, *(_row(line) for line in lines)]
     widths = [max(len(row[column]) for row in rows) for column in range(len(_HEADINGS))]
     texts = []
@@ -193,7 +205,7 @@ def _row(line: StandingsRow) -> tuple[str, ...]:
     half = (line.rating.high - line.rating.low) / 2
     endings = ", ".join(f"{cause} {count}" for cause, count in line.endings.items())
     if line.problems:
-        endings += "; lost moves: "
+        endings += "; failed moves: "
         endings += ", ".join(f"{kind} {count}" for kind, count in line.problems.items())
     return (
         line.snake,
@@ -209,10 +221,10 @@ def _row(line: StandingsRow) -> tuple[str, ...]:
 
 
 def to_json(lines: Sequence[StandingsRow]) -> list[dict[str, Any]]:
-    """The results for scripts; ``rating`` holds mu, sigma and the 95 % interval."""
+    """Convert the rows to JSON; ``rating`` has mu, sigma and the 95% confidence interval."""
     return [
         asdict(line)
-        | {"rating": asdict(line.rating) | {"low": line.rating.low, "high": line.rating.high}}
+        | {"rating": asdict(line.rating) | {"ci_low": line.rating.low, "ci_high": line.rating.high}}
         for line in lines
     ]
 
@@ -220,7 +232,7 @@ def to_json(lines: Sequence[StandingsRow]) -> list[dict[str, Any]]:
 def store(
     engine: Engine, result: GameResult, tournament: int, setup: TournamentSettings
 ) -> StoredGame:
-    """Keep a game that was played; one that another arena has stored meanwhile stays as it is."""
+    """Store a game; if another arena has already stored it, keep that one."""
     labels = [entrant.label for entrant in parse_entrants(setup.snakes)]
 
     def add(session: Session) -> StoredGame:
@@ -233,6 +245,6 @@ def store(
         return with_retries(engine, add)
     except IntegrityError:
         sys.stderr.write(
-            f"game {result.scheduled.number} is there already: another arena played it\n"
+            f"game {result.scheduled.number} is already stored: another arena played it\n"
         )
         return row(result, tournament, labels)

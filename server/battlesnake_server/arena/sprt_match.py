@@ -1,6 +1,6 @@
-"""A match of two sides that ends once it is known which is better.
+"""A match between two sides that a sequential test stops.
 
-The statistics are in `battlesnake_heuristics.rating.sprt`.
+`battlesnake_heuristics.rating.sprt` implements the statistics.
 """
 
 from __future__ import annotations
@@ -31,35 +31,35 @@ from battlesnake_server.arena.tournament import (
 class MatchScore:
     """The results of a match's games, side 0 first.
 
-    Pairs count in the order of the schedule, each when both its games and all pairs before it have
-    been played: counting games as they end would count the short ones first.
+    Pairs are counted in schedule order, each once both of its games and all earlier pairs have been
+    played. Counting games as they end would favor short games.
     """
 
     points: dict[int, float] = field(default_factory=dict)
-    """Of side 0, by the game's number."""
+    """Score of side 0 by game number."""
     total_move_ms: float = 0.0
-    """Milliseconds of all moves."""
+    """Total time of all moves, in milliseconds."""
 
     @classmethod
-    def of(cls, games: Sequence[StoredGame]) -> MatchScore:
-        """The score of the games in the database."""
+    def from_games(cls, games: Sequence[StoredGame]) -> MatchScore:
+        """Compute the score of games from the database."""
         score = cls()
         for game in games:
             score.add(game)
         return score
 
     def add(self, game: StoredGame) -> None:
-        """Count a game."""
+        """Add the result of a game."""
         self.points[game.number] = points_in(game)
         self.total_move_ms += sum(sum(seat.latencies) for seat in game.seats)
 
     def outcome(self, first: int) -> int:
-        """Which kind the pair is that begins with the game ``first``."""
+        """Return the outcome of the game pair that begins with game ``first``."""
         return pair_outcome(self.points[first] + self.points[first + 1])
 
     @property
     def pairs(self) -> list[int]:
-        """How many pairs had each of the five outcomes."""
+        """The number of game pairs with each of the five outcomes."""
         counts = [0] * 5
         for first in itertools.count(0, 2):
             if first not in self.points or first + 1 not in self.points:
@@ -69,36 +69,40 @@ class MatchScore:
 
     @property
     def estimate(self) -> EloEstimate:
-        """How much stronger side 0 seems."""
+        """The estimated Elo difference of side 0."""
         return estimate(self.pairs)
 
 
 def points_in(game: StoredGame) -> float:
-    """What side 0 got in a game of a match: 1, 0, or 1/2."""
+    """Return the score of side 0 in a game of a match: 0, 1/2 or 1."""
     if not game.finished:
         return 0.5
-    out_on = [seat.eliminated_on if seat.cause else None for seat in game.seats]
-    return points_of(side_of_seats(len(out_on), game.number), out_on)
+    eliminated_on = [seat.eliminated_on if seat.cause else None for seat in game.seats]
+    return points_of(side_of_seats(len(eliminated_on), game.number), eliminated_on)
 
 
 def check(setup: TournamentSettings) -> None:
-    """Raise ``ValueError`` where the set-up is not a match, or its budget means nothing."""
+    """Check a match's settings and the search limit.
+
+    Raises:
+        ValueError: If the settings do not describe a match, or no snake can keep the search limit.
+    """
     if setup.is_match and len(setup.snakes) != 2:
         raise ValueError(f"--sprt compares two snakes, got {len(setup.snakes)}")
     if setup.is_match and (setup.num_snakes < 2 or setup.num_snakes % 2):
         raise ValueError(
-            f"with --sprt two sides share the seats, so --per-game must be even, got "
+            f"with --sprt two sides share the seats, so --num-snakes must be even, got "
             f"{setup.num_snakes}; try 2 or 4"
         )
     if not setup.has_search_limit:
         return
     if setup.nodes is not None and setup.move_time_ms is not None:
-        raise ValueError("give --positions or --milliseconds, not both")
+        raise ValueError("give --nodes or --move-time, not both")
     everybody = parse_entrants(setup.snakes)
     if remote := [entrant.label for entrant in everybody if entrant.remote]:
         raise ValueError(
-            f"{remote[0]} thinks elsewhere, where neither --positions nor --milliseconds of CPU "
-            "time can be held; give --timeout instead"
+            f"{remote[0]} runs elsewhere, so --nodes and --move-time cannot limit it; give "
+            "--timeout instead"
         )
     if setup.nodes is not None and not any(
         isinstance(local_factory(entrant)(1), NodeLimitedStrategy | FixedNodes)
@@ -106,35 +110,35 @@ def check(setup: TournamentSettings) -> None:
     ):
         raise ValueError(
             f"none of {', '.join(entrant.label for entrant in everybody)} searches, so "
-            "--positions means nothing; leave it out, or give --milliseconds"
+            "--nodes has no effect; leave it out, or give --move-time"
         )
 
 
 def remaining_games(
-    setup: TournamentSettings, most_games: int | None, score: MatchScore
+    setup: TournamentSettings, max_games: int | None, score: MatchScore
 ) -> Iterator[ScheduledGame]:
-    """The games of a match that were not played yet."""
-    schedule = itertools.islice(match_schedule(setup.num_snakes, setup.seed), most_games)
-    return (fixture for fixture in schedule if fixture.number not in score.points)
+    """Yield the scheduled games of a match that have not been played."""
+    schedule = itertools.islice(match_schedule(setup.num_snakes, setup.seed), max_games)
+    return (scheduled for scheduled in schedule if scheduled.number not in score.points)
 
 
-def is_over(score: MatchScore, sprt: Sprt, most_games: int | None) -> bool:
-    """Whether the answer is known, or the most games were played."""
+def is_over(score: MatchScore, sprt: Sprt, max_games: int | None) -> bool:
+    """Return whether the test has decided or the maximum number of games was played."""
     pairs = score.pairs
-    return sprt.decide(pairs) is not None or 2 * sum(pairs) >= (most_games or sys.maxsize)
+    return sprt.decide(pairs) is not None or 2 * sum(pairs) >= (max_games or sys.maxsize)
 
 
 def games_per_cpu_hour(games: int, milliseconds: float) -> str:
-    """How many such games an hour of CPU time gives, that of snakes alone counted.
+    """Format how many such games one hour of CPU time allows, counting only the snakes' CPU time.
 
-    >>> pace(2, 18_000)
-    '400 games a CPU hour of thinking'
+    >>> games_per_cpu_hour(2, 18_000)
+    '400 games per CPU hour'
     """
-    return f"{round(3.6e6 * games / max(milliseconds, 0.001))} games a CPU hour of thinking"
+    return f"{round(3.6e6 * games / max(milliseconds, 0.001))} games per CPU hour"
 
 
 def show_progress(score: MatchScore, sprt: Sprt, bar: tqdm[Any], setup: TournamentSettings) -> None:
-    """Show the result so far: on the bar, or without one in a line whenever pairs double."""
+    """Show the result so far on the bar; without a bar, print a line whenever the pairs double."""
     pairs = score.pairs
     text = f"{estimate(pairs)}, LLR {float(sprt.llr(pairs)):.2f} of {_range(sprt)}"
     if setup.has_search_limit:
@@ -151,33 +155,36 @@ def _range(sprt: Sprt) -> str:
 
 
 def to_json(games: Sequence[StoredGame], setup: TournamentSettings, sprt: Sprt) -> dict[str, Any]:
-    """The match for scripts; ``verdict`` is "H1", "H0" or None, ``elo`` that of the first snake."""
-    pairs = MatchScore.of(games).pairs
-    seen = estimate(pairs)
+    """Convert the match to JSON.
+
+    ``verdict`` is "H1", "H0" or None; ``score`` and ``elo`` are those of the first snake.
+    """
+    pairs = MatchScore.from_games(games).pairs
+    estimated = estimate(pairs)
     return {
         "snakes": [entrant.label for entrant in parse_entrants(setup.snakes)],
         "verdict": sprt.decide(pairs),
         "elo0": sprt.elo0,
         "elo1": sprt.elo1,
         "llr": round(float(sprt.llr(pairs)), 3),
-        "bounds": [round(bound, 3) for bound in sprt.bounds],
-        "games": 2 * seen.pairs,
-        "score": seen.score,
-        "elo": _finite(seen.elo),
-        "low": _finite(seen.low),
-        "high": _finite(seen.high),
+        "llr_bounds": [round(bound, 3) for bound in sprt.bounds],
+        "games": 2 * estimated.pairs,
+        "score": estimated.score,
+        "elo": _finite(estimated.elo),
+        "ci_low": _finite(estimated.low),
+        "ci_high": _finite(estimated.high),
         "pairs": pairs,
-        "milliseconds": milliseconds(games),
+        "mean_move_ms": mean_move_ms(games),
     }
 
 
 def _finite(elo: float) -> float | None:
-    """JSON has no infinity."""
+    """Replace infinity, which JSON does not support, by None."""
     return elo if np.isfinite(elo) else None
 
 
-def milliseconds(games: Sequence[StoredGame]) -> list[float]:
-    """What a move of each side took on average."""
+def mean_move_ms(games: Sequence[StoredGame]) -> list[float]:
+    """Return the mean time per move of each side, in milliseconds."""
     spent: list[list[float]] = [[], []]
     for game in games:
         for side, seat in zip(side_of_seats(len(game.seats), game.number), game.seats, strict=True):
@@ -186,14 +193,14 @@ def milliseconds(games: Sequence[StoredGame]) -> list[float]:
 
 
 _VERDICTS = {
-    "H1": "{one} is better than {other}: {elo1:g} Elo or more rather than {elo0:g}",
-    "H0": "{one} is not {elo1:g} Elo better than {other}, rather {elo0:g} or less",
-    None: "not decided",
+    "H1": "{one} is stronger than {other}: Elo difference {elo1:g} accepted against {elo0:g}",
+    "H0": "{one} is not {elo1:g} Elo stronger than {other}: {elo0:g} or less accepted",
+    None: "undecided",
 }
 
 
 def text(games: Sequence[StoredGame], setup: TournamentSettings, sprt: Sprt) -> str:
-    """The match for people."""
+    """Format the match as text."""
     result = to_json(games, setup, sprt)
     one, other = result["snakes"]
     verdict = _VERDICTS[result["verdict"]].format(
@@ -203,9 +210,10 @@ def text(games: Sequence[StoredGame], setup: TournamentSettings, sprt: Sprt) -> 
     return (
         f"{verdict} (LLR {result['llr']:.2f} of {_range(sprt)})\n"
         f"{one} against {other}: {estimate(counts)}, "
-        f"{result['score']:.1%} of the points in {result['games']} games\n"
-        f"pairs of games by points: {_listed(counts)}\n"
-        f"milliseconds a move: {result['milliseconds'][0]} against {result['milliseconds'][1]}\n"
+        f"score {result['score']:.1%} in {result['games']} games\n"
+        f"game pairs by points: {_listed(counts)}\n"
+        "mean time per move: "
+        f"{result['mean_move_ms'][0]} ms against {result['mean_move_ms'][1]} ms\n"
     )
 
 

@@ -1,4 +1,4 @@
-"""Many games between the same snakes: which snakes meet in which seats, and playing all of it."""
+"""Tournaments: schedules of games between the same snakes, and playing them."""
 
 from __future__ import annotations
 
@@ -50,14 +50,24 @@ from battlesnake_server.strategy_loader import split_policy_and_rules, strategy_
 
 @dataclass(frozen=True, slots=True)
 class TournamentSettings:
-    """What a tournament is: equal set-ups have the same schedule.
+    """The settings of a tournament; equal settings have equal schedules.
 
-    ``snakes`` are as `parse_entrants` reads them; ``num_snakes`` of them meet in a game.
-    ``timeout`` is in milliseconds; ``max_turns`` ends endless games. With ``nodes`` or
-    ``move_time_ms`` (of CPU time) a move, which need all snakes to be in this process, there is no
-    other clock. ``is_match`` makes a match of it: the two snakes take the seats by turns. ``address_policy`` is
-    where the operator lets requests go, besides the addresses in ``snakes``; it makes no other
-    schedule.
+    Attributes:
+        snakes: The entrants, as `parse_entrants` reads them.
+        num_snakes: Snakes per game.
+        width: Width of the board.
+        height: Height of the board.
+        ruleset: Name of the ruleset.
+        map: Name of the map.
+        settings: Settings of the rules.
+        seed: Seed of start positions and food.
+        timeout: Response timeout in milliseconds.
+        max_turns: Turn limit.
+        address_policy: Addresses that the operator allows, besides those in ``snakes``; does not
+            affect the schedule.
+        nodes: Nodes per move instead of a timeout; all snakes must run in this process.
+        move_time_ms: CPU time per move instead of a timeout, as ``nodes``.
+        is_match: Whether two sides alternate seats in a match.
     """
 
     snakes: tuple[str, ...]
@@ -70,29 +80,29 @@ class TournamentSettings:
     seed: int = 1
     timeout: int = 500
     max_turns: int | None = None
-    reach: AddressPolicy = AddressPolicy()  # noqa: RUF009  (frozen)
+    address_policy: AddressPolicy = AddressPolicy()  # noqa: RUF009  (frozen)
     nodes: int | None = None
     move_time_ms: float | None = None
     is_match: bool = False
 
     @property
     def has_search_limit(self) -> bool:
-        """Whether the moves are bounded by something else than the timeout."""
+        """Whether ``nodes`` or ``move_time_ms`` limits the moves instead of the timeout."""
         return self.nodes is not None or self.move_time_ms is not None
 
     def to_dict(self) -> dict[str, Any]:
-        """The set-up as JSON, without its reach and what few tournaments have."""
+        """Convert to JSON, without the address policy and without unset optional fields."""
         values = asdict(self) | {"snakes": list(self.snakes)}
-        for name in ("positions", "milliseconds", "sides"):
+        for name in ("nodes", "move_time_ms", "is_match"):
             if not values[name]:
                 del values[name]
-        del values["reach"]
+        del values["address_policy"]
         return values
 
 
 @dataclass(frozen=True, slots=True)
 class ScheduledGame:
-    """One game of the schedule: its number, its seed, and which snake (index) sits where."""
+    """One game of the schedule: its number, its seed, and the index of the snake in each seat."""
 
     number: int
     seed: int
@@ -101,10 +111,10 @@ class ScheduledGame:
 
 @dataclass(frozen=True, slots=True)
 class GameResult:
-    """A fixture that was played; see `referee.GameRecord`.
+    """The result of a scheduled game; see `referee.GameRecord`.
 
-    ``moves`` are the first letters of each seat's moves, from which and the fixture the game
-    follows (`played_again.check`); ``replay`` is the path of its file.
+    ``moves`` are the first letters of each seat's moves: together with ``scheduled`` they determine
+    the game (`result_verification.verify_result`). ``replay`` is the path of the replay.
     """
 
     scheduled: ScheduledGame
@@ -117,12 +127,12 @@ class GameResult:
     replay: str | None
 
     @classmethod
-    def of(
-        cls, fixture: ScheduledGame, game_id: str, record: GameRecord, replay: Path | None
+    def from_record(
+        cls, scheduled: ScheduledGame, game_id: str, record: GameRecord, replay: Path | None
     ) -> GameResult:
-        """What a record comes to."""
+        """Build the result from a game's record."""
         return cls(
-            scheduled=fixture,
+            scheduled=scheduled,
             uuid=game_id,
             turns=len(record.turns),
             finished=record.finished,
@@ -135,14 +145,14 @@ class GameResult:
 
 @dataclass(frozen=True, slots=True)
 class Entrant:
-    """A snake of a tournament: what tables call it, and its URL, name or path of a policy.
+    """A snake of a tournament: its label in tables and its source (URL, name or path).
 
-    ``address_policy`` is where its requests may go, if it is a URL.
+    ``address_policy`` limits its requests if the source is a URL.
     """
 
     label: str
     source: str
-    reach: AddressPolicy = AddressPolicy()  # noqa: RUF009  (frozen)
+    address_policy: AddressPolicy = AddressPolicy()  # noqa: RUF009  (frozen)
 
     @property
     def remote(self) -> bool:
@@ -151,29 +161,35 @@ class Entrant:
 
     @property
     def is_policy(self) -> bool:
-        """Whether it is a policy's path, maybe with rules over it (``policy.onnx+my_rules.py``)."""
+        """Whether it is a policy file, possibly with rules (``policy.onnx+my_rules.py``)."""
         return self.policy.endswith(".onnx")
 
     @property
     def policy(self) -> str:
-        """Its path without the rules, if it is a policy."""
+        """The source without rules: the path of the policy, if it is one."""
         return split_policy_and_rules(self.source)[0]
 
 
 def parse_entrants(
-    snakes: Sequence[str], address_policy: AddressPolicy = AddressPolicy()
-) -> list[Entrant]:  # noqa: B008
-    """Read snakes as the operator gives them to the arena: ``SOURCE`` or ``LABEL=SOURCE``.
+    snakes: Sequence[str],
+    address_policy: AddressPolicy = AddressPolicy(),  # noqa: B008
+) -> list[Entrant]:
+    """Parse the snakes given to the arena: ``SOURCE`` or ``LABEL=SOURCE``.
 
-    Equal labels are numbered. An address in a URL counts as allowed, besides ``address_policy``.
+    Duplicate labels are numbered.
 
-    >>> [entrant.label for entrant in entrants(["random", "mine=http://host/?a=b", "random"])]
+    Args:
+        snakes: The operator's arguments.
+        address_policy: Allowed addresses, in addition to an address in the entrant's own URL.
+
+    >>> [entrant.label for entrant in parse_entrants(["random", "mine=http://host/?a=b", "random"])]
     ['random', 'mine', 'random (2)']
     """
     found: list[Entrant] = []
     counts: Counter[str] = Counter()
     for snake in snakes:
-        # A label has neither slash nor colon, so the "=" of a URL's query is not taken for one.
+        # A label has neither slash nor colon, so the "=" of a URL's query cannot be mistaken for
+        # one.
         label, source = re.fullmatch(r"(?:([^=/:]+)=)?(.*)", snake, re.DOTALL).groups()  # type: ignore[union-attr]
         label = label or source
         counts[label] += 1
@@ -182,43 +198,46 @@ def parse_entrants(
     return found
 
 
-def schedule(snakes: int, per_game: int, games: int, seed: int) -> Iterator[ScheduledGame]:
-    """All games, in order: ``games`` for every group of ``num_snakes`` snakes.
+def schedule(snakes: int, num_snakes: int, games: int, seed: int) -> Iterator[ScheduledGame]:
+    """Yield all games in order: ``games`` for every group of ``num_snakes`` snakes.
 
-    A seed is played from every seat before the next one comes, so that no snake owes a result to
-    its corner: choose ``games`` as a multiple of ``num_snakes``. The groups take turns, so a longer
-    schedule begins with the shorter one.
+    A seed is played from every seat before the next seed, so that no snake benefits from its seat:
+    choose ``games`` as a multiple of ``num_snakes``. The groups alternate, so a longer schedule
+    begins with the shorter one.
 
-    >>> [fixture.seats for fixture in schedule(3, 2, 2, seed=1)]
+    >>> [game.seats for game in schedule(3, 2, 2, seed=1)]
     [(0, 1), (0, 2), (1, 2), (1, 0), (2, 0), (2, 1)]
     """
     number = 0
-    for round_ in range(games):
-        turn = round_ % per_game
-        for group in itertools.combinations(range(snakes), per_game):
-            seats = group[turn:] + group[:turn]
-            yield ScheduledGame(number, start_seed(seed, round_ // per_game), seats)
+    for index in range(games):
+        rotation = index % num_snakes
+        for group in itertools.combinations(range(snakes), num_snakes):
+            seats = group[rotation:] + group[:rotation]
+            yield ScheduledGame(number, start_seed(seed, index // num_snakes), seats)
             number += 1
 
 
-def match_schedule(per_game: int, seed: int, first: int = 0) -> Iterator[ScheduledGame]:
-    """The games of a match between two sides from the number ``first`` on, without an end.
+def match_schedule(num_snakes: int, seed: int, first: int = 0) -> Iterator[ScheduledGame]:
+    """Yield the games of a match between two sides, without end, from number ``first``.
 
-    Games 2n and 2n + 1 begin alike, with the seats exchanged.
+    Games 2n and 2n + 1 are a game pair: the same start with the seats exchanged.
 
-    >>> [fixture.seats for fixture in itertools.islice(match_schedule(4, seed=1), 2)]
+    >>> [game.seats for game in itertools.islice(match_schedule(4, seed=1), 2)]
     [(0, 1, 0, 1), (1, 0, 1, 0)]
     """
     for number in itertools.count(first):
-        yield ScheduledGame(number, start_seed(seed, number // 2), side_of_seats(per_game, number))
+        yield ScheduledGame(
+            number, start_seed(seed, number // 2), side_of_seats(num_snakes, number)
+        )
 
 
 OpenPlayers = Callable[[Sequence[Entrant], float, int], AbstractAsyncContextManager[list[Player]]]
-"""Opens the players of a game, in seat order: of these entrants, a timeout in seconds, a seed."""
+"""Opens the players of a game in seat order, from its entrants, a timeout in seconds and a seed."""
 
 OnGameEvent = Callable[[str, Board | Turn | None], None]
-"""Called for all games while they are played: with a game's id, and its first position, a turn, or
-None when it is over."""
+"""Callback for all games in progress: a game's id with its first position, a turn, or None at its
+end.
+"""
 
 
 def play_all(
@@ -230,52 +249,64 @@ def play_all(
     announce: OnGameEvent | None = None,
     pool: ProcessPool | None = None,
 ) -> Generator[GameResult, None, None]:
-    """Play what the schedule still holds, as `play_scheduled_games`; ``done`` are not played again."""
-    fixtures = [
-        fixture
-        for fixture in schedule(len(setup.snakes), setup.num_snakes, games, setup.seed)
-        if fixture.number not in done
+    """Play the scheduled games that are not in ``done``, as `play_scheduled_games` does."""
+    scheduled_games = [
+        scheduled
+        for scheduled in schedule(len(setup.snakes), setup.num_snakes, games, setup.seed)
+        if scheduled.number not in done
     ]
-    jobs = min(jobs, max(1, len(fixtures)))
-    yield from play_scheduled_games(setup, fixtures, jobs, replays, announce, pool)
+    jobs = min(jobs, max(1, len(scheduled_games)))
+    yield from play_scheduled_games(setup, scheduled_games, jobs, replays, announce, pool)
 
 
 def play_scheduled_games(
     setup: TournamentSettings,
-    fixtures: Iterable[ScheduledGame],
+    scheduled_games: Iterable[ScheduledGame],
     jobs: int,
     replays: Path | None = None,
     announce: OnGameEvent | None = None,
     pool: ProcessPool | None = None,
 ) -> Generator[GameResult, None, None]:
-    """Play ``fixtures``, ``jobs`` games at a time; results come as they end.
+    """Play games, ``jobs`` in parallel, and yield their results as they end.
 
-    Every job is a process: snakes in one game never wait for those in another. ``announce`` is
-    called in this process, from a thread of its own; even one job is then played elsewhere,
-    since ``announce`` has work to do here. A game is begun when it is its turn, so the schedule may
-    be endless: closing this generator waits only for the games that are being played. With a
-    ``pool``, `ray_pool`'s, they are played there, and neither kept nor announced: `played_again`.
+    Each job is a process, so that snakes of one game never wait for those of another. Games start
+    when they are due, so the schedule may be endless: closing this generator waits only for the
+    games in progress.
+
+    Args:
+        setup: The tournament's settings.
+        scheduled_games: The games to play.
+        jobs: Number of games in parallel.
+        replays: Directory for replays.
+        announce: Called in this process, from its own thread; even a single job then runs in
+            another process.
+        pool: A pool from `ray_pool`. Its games are neither saved nor announced, and their results
+            should be verified (`result_verification`).
     """
     if jobs == 1 and announce is None and pool is None:
-        yield from (play_scheduled_game(setup, fixture, replays) for fixture in fixtures)
+        yield from (play_scheduled_game(setup, scheduled, replays) for scheduled in scheduled_games)
         return
     work = functools.partial(play_in_pool, setup, replays=replays)
     with (
         open_pool(jobs, announce) if pool is None else contextlib.nullcontext(pool) as processes,
-        contextlib.closing(run_tasks(processes, work, fixtures)) as played,
+        contextlib.closing(run_tasks(processes, work, scheduled_games)) as played,
     ):
-        yield from (replace(result, scheduled=fixture) for fixture, result in played)
+        yield from (replace(result, scheduled=scheduled) for scheduled, result in played)
 
 
 def open_pool(jobs: int, announce: OnGameEvent | None = None) -> ProcessPool:
-    """Processes for `play_in_pool`, whose games are announced from threads here."""
-    return ProcessPool(jobs) if announce is None else ProcessPool(jobs, lambda: _relayed(announce))
+    """Open processes for `play_in_pool`; threads in this process announce their games."""
+    return (
+        ProcessPool(jobs) if announce is None else ProcessPool(jobs, lambda: _open_relay(announce))
+    )
 
 
 def ray_pool(address: str, setup: TournamentSettings) -> ProcessPool:
-    """The processes of a Ray cluster, where the files of the snakes are too.
+    """Open the processes of a Ray cluster and copy the snakes' files to it.
 
-    Raises ``OSError`` where there is no cluster, `MissingExtraError` where Ray is not installed.
+    Raises:
+        OSError: If there is no cluster at the address.
+        MissingExtraError: If Ray is not installed.
     """
     module = load_module("sagemaker_rl.cluster.ray_pool", "rllib")
     pool: ProcessPool = module.RayPool(address, entrant_files(parse_entrants(setup.snakes)))
@@ -283,42 +314,47 @@ def ray_pool(address: str, setup: TournamentSettings) -> ProcessPool:
 
 
 def entrant_files(snakes: Iterable[Entrant]) -> set[Path]:
-    """The files below this folder that snakes are made of."""
+    """Return the files below the current directory that the snakes consist of."""
     parts = [
         Path(part) for snake in snakes for part in split_policy_and_rules(snake.source) if part
     ]
     parts += [part.with_suffix(".json") for part in parts if part.suffix == ".onnx"]
-    here = Path.cwd()
-    return {part for part in parts if part.is_file() and here in (here / part).resolve().parents}
+    directory = Path.cwd()
+    return {
+        part
+        for part in parts
+        if part.is_file() and directory in (directory / part).resolve().parents
+    }
 
 
 @contextlib.contextmanager
-def _relayed(announce: OnGameEvent) -> Iterator[Callable[[], None]]:
-    """What lets a process announce here."""
-    news, writer = multiprocessing.get_context("spawn").Pipe(duplex=False)
-    relay = threading.Thread(target=_relay, args=(news, announce), daemon=True)
+def _open_relay(announce: OnGameEvent) -> Iterator[Callable[[], None]]:
+    """Yield an initializer with which a process announces its games here."""
+    reader, writer = multiprocessing.get_context("spawn").Pipe(duplex=False)
+    relay = threading.Thread(target=_relay, args=(reader, announce), daemon=True)
     relay.start()
     try:
         yield functools.partial(_set_channel, writer)
     finally:
-        writer.close()  # the last: the process has ended, by force even in the middle of a word
+        # Last, because the process has ended, even if it was killed while writing a message.
+        writer.close()
         relay.join(WORKER_TERMINATE_TIMEOUT_S)
 
 
-def _relay(news: Connection, announce: OnGameEvent) -> None:
-    """Announce until the process has ended, and then the end of a game that was lost with it."""
-    on: set[str] = set()
+def _relay(reader: Connection, announce: OnGameEvent) -> None:
+    """Announce until the process ends, then announce the end of a game that was lost with it."""
+    running: set[str] = set()
     with contextlib.suppress(EOFError, OSError):
         while True:
-            game_id, one = news.recv()
-            (on.discard if one is None else on.add)(game_id)
-            announce(game_id, one)
-    for game_id in on:
+            game_id, event = reader.recv()
+            (running.discard if event is None else running.add)(game_id)
+            announce(game_id, event)
+    for game_id in running:
         announce(game_id, None)
 
 
 _channel: Connection | None = None
-"""In the process of a pool: where it announces."""
+"""In a process of the pool: the pipe for announcements."""
 
 
 def _set_channel(channel: Connection) -> None:
@@ -327,93 +363,99 @@ def _set_channel(channel: Connection) -> None:
 
 
 def play_in_pool(
-    setup: TournamentSettings, fixture: ScheduledGame, replays: Path | None = None
+    setup: TournamentSettings, scheduled: ScheduledGame, replays: Path | None = None
 ) -> GameResult:
-    """`play_scheduled_game` in a process of a `Pool`, which may have to end it while moves are made.
+    """Play a scheduled game in a process of a pool that may terminate it between moves.
 
-    What comes before and after is not disturbed: an event loop that is being closed, a replay.
+    SIGTERM is blocked before and after, so that the event loop closes and the replay is complete.
     """
-    announce = None if _channel is None else _announce_here
+    announce = None if _channel is None else _announce_to_parent
     with masked(signal.SIGTERM):
         process_pool.busy = True
         try:
-            return play_scheduled_game(setup, fixture, replays, announce)
+            return play_scheduled_game(setup, scheduled, replays, announce)
         finally:
             process_pool.busy = False
 
 
-def _announce_here(game_id: str, news: Board | Turn | None) -> None:
-    """Announce in the process that started this one; what is half-written would never be read."""
+def _announce_to_parent(game_id: str, event: Board | Turn | None) -> None:
+    """Announce to the parent process; SIGTERM must not interrupt a message."""
     assert _channel is not None
     with masked(signal.SIGTERM):
-        _channel.send((game_id, news))
+        _channel.send((game_id, event))
 
 
 def play_scheduled_game(
     setup: TournamentSettings,
-    fixture: ScheduledGame,
+    scheduled: ScheduledGame,
     replays: Path | None = None,
     announce: OnGameEvent | None = None,
-    seat: OpenPlayers | None = None,
+    open_seats: OpenPlayers | None = None,
 ) -> GameResult:
-    """Play one game of the schedule, and write its replay into the folder ``replays``.
+    """Play one game of the schedule and save its replay in the directory ``replays``.
 
-    ``seat`` opens the players of a game that is not bounded, as `open_players` does.
+    Args:
+        setup: The tournament's settings.
+        scheduled: The game.
+        replays: Directory for the replay; None saves none.
+        announce: Called during the game.
+        open_seats: Opens the players of a game without a search limit (default: `open_players`).
     """
-    # The id is not from the seed: a server keeps its games by id, and may be playing this seed.
+    # The id is not derived from the seed: a server keeps its games by id, and two of them may use
+    # the same seed.
     game_id = str(uuid.uuid4())
-    tell = None if announce is None else functools.partial(announce, game_id)
+    on_event = None if announce is None else functools.partial(announce, game_id)
     if setup.has_search_limit:
-        record = _play_without_referee(setup, fixture, game_id, replays is not None, tell)
+        record = _play_without_referee(setup, scheduled, game_id, replays is not None, on_event)
     else:
-        record = asyncio.run(_play(setup, fixture, game_id, tell, seat or open_players))
-    path = None if replays is None else replay_path(replays, fixture.number, game_id)
+        record = asyncio.run(_play(setup, scheduled, game_id, on_event, open_seats or open_players))
+    path = None if replays is None else replay_path(replays, scheduled.number, game_id)
     if path is not None:
         Replay(record.first, record.turns).save(path)
     if announce is not None:
         announce(game_id, None)
-    return GameResult.of(fixture, game_id, record, path)
+    return GameResult.from_record(scheduled, game_id, record, path)
 
 
-def replay_path(folder: Path, number: int, game_id: str) -> Path:
-    """Where the replay of a game is kept."""
-    return folder / f"game-{number:05d}-{game_id[:8]}.jsonl.gz"
+def replay_path(directory: Path, number: int, game_id: str) -> Path:
+    """Return the path of a game's replay."""
+    return directory / f"game-{number:05d}-{game_id[:8]}.jsonl.gz"
 
 
 async def _play(
     setup: TournamentSettings,
-    fixture: ScheduledGame,
+    scheduled: ScheduledGame,
     game_id: str,
-    tell: OnEvent | None,
-    seat: OpenPlayers,
+    on_event: OnEvent | None,
+    open_seats: OpenPlayers,
 ) -> GameRecord:
     game = Game(
         ruleset=setup.ruleset,
         map=setup.map,
         settings=setup.settings,
-        seed=fixture.seed,
+        seed=scheduled.seed,
         id=game_id,
         timeout=setup.timeout,
     )
-    everybody = parse_entrants(setup.snakes, setup.reach)
-    seated = [everybody[snake] for snake in fixture.seats]
+    everybody = parse_entrants(setup.snakes, setup.address_policy)
+    seated = [everybody[snake] for snake in scheduled.seats]
     labels = [entrant.label for entrant in seated]
     with masked(signal.SIGTERM, block=False):
-        async with seat(seated, setup.timeout / 1000, fixture.seed) as players:
+        async with open_seats(seated, setup.timeout / 1000, scheduled.seed) as players:
             return await play(
-                game, setup.width, setup.height, labels, players, setup.max_turns, tell
+                game, setup.width, setup.height, labels, players, setup.max_turns, on_event
             )
 
 
 def _play_without_referee(
     setup: TournamentSettings,
-    fixture: ScheduledGame,
+    scheduled: ScheduledGame,
     game_id: str,
     reasons: bool,
-    tell: OnEvent | None,
+    on_event: OnEvent | None,
 ) -> GameRecord:
-    """A game without a referee: no snake can be late, and one that raises ends the tournament."""
-    conditions = MatchSettings(
+    """Play without a referee: no snake can be late, and an exception ends the tournament."""
+    match_settings = MatchSettings(
         width=setup.width,
         height=setup.height,
         ruleset=setup.ruleset,
@@ -423,17 +465,17 @@ def _play_without_referee(
         nodes=setup.nodes,
         move_time_ms=setup.move_time_ms,
     )
-    everybody = parse_entrants(setup.snakes, setup.reach)
-    seated = [everybody[snake] for snake in fixture.seats]
+    everybody = parse_entrants(setup.snakes, setup.address_policy)
+    seated = [everybody[snake] for snake in scheduled.seats]
     with masked(signal.SIGTERM, block=False):
         played = play_game(
-            conditions,
+            match_settings,
             [local_factory(entrant) for entrant in seated],
-            fixture.seed,
+            scheduled.seed,
             names=[entrant.label for entrant in seated],
             game_id=game_id,
-            reasons=reasons or tell is not None,
-            tell=tell,
+            reasons=reasons or on_event is not None,
+            tell=on_event,
         )
     last, finished = played.last, played.last.is_over()
     seats = seat_records(last, [move_letters(snake.id, played.turns) for snake in last.snakes])
@@ -446,26 +488,28 @@ def _play_without_referee(
 async def open_players(
     seated: Sequence[Entrant], timeout: float, seed: int
 ) -> AsyncIterator[list[Player]]:
-    """The players for these entrants, in seat order; ``timeout`` is in seconds."""
+    """Open the players of these entrants, in seat order; ``timeout`` is in seconds."""
     async with contextlib.AsyncExitStack() as stack:
         players: list[Player] = []
         for seat, entrant in enumerate(seated):
             if entrant.remote:
-                reach = entrant.reach
-                client = await stack.enter_async_context(open_client(reach))
-                player = HttpPlayer(entrant.source, timeout, client, redirects=reach.redirects)
+                address_policy = entrant.address_policy
+                client = await stack.enter_async_context(open_client(address_policy))
+                player = HttpPlayer(
+                    entrant.source, timeout, client, redirects=address_policy.redirects
+                )
                 players.append(player)
             else:
                 strategy = local_factory(entrant)(seed + seat)
-                looks = bundle_customization(entrant.source)
-                looks.pop("author", None)
-                players.append(LocalPlayer(strategy, timeout, looks))
+                customization = bundle_customization(entrant.source)
+                customization.pop("author", None)
+                players.append(LocalPlayer(strategy, timeout, customization))
         yield players
 
 
 @functools.lru_cache(maxsize=64)
 def local_factory(entrant: Entrant) -> Factory:
-    """What builds the strategy of a named snake or a policy; loaded once a process."""
+    """Return the factory of a built-in snake's or a policy's strategy; cached per process."""
     if entrant.is_policy:
         return strategy_factory(policy=entrant.source)
     return strategy_factory(snake=entrant.source)

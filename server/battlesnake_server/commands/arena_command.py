@@ -1,4 +1,4 @@
-"""``battlesnake-gym arena``: let snakes play, and show which is stronger."""
+"""``battlesnake-gym arena``: run games between snakes and print a table."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ from battlesnake_server.arena.database import (
     with_retries,
 )
 from battlesnake_server.arena.players import check_responds
-from battlesnake_server.arena.results import store, summarise, table, to_json
+from battlesnake_server.arena.results import store, summarize, table, to_json
 from battlesnake_server.arena.tournament import (
     OnGameEvent,
     TournamentSettings,
@@ -69,23 +69,24 @@ DEFAULT_PORT = 8791
 _DEFAULT_GAMES = 10
 DEFAULT_TIMEOUT = 500
 _DEFAULT_ERROR_RATE = 0.05
-_BUSY = 1.25
-"""Programs for each core, our games among them, from which on a tournament by the clock warns."""
+_MAX_LOAD_PER_CORE = 1.25
+"""Load per core, including our own games, above which a tournament with timeouts prints a warning.
+"""
 
-_REST = "what was played is stored, and the same command with --resume plays the rest"
+_RESUME_HINT = "finished games are stored; the same command with --resume plays the rest"
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Play a tournament and print its table; the exit status is 2 for a wrong call."""
+    """Play a tournament and print its table; return 2 for a usage error."""
     arguments = parser().parse_args(argv)
     try:
         site = pool = None
         sprt = _sprt(arguments)
         if not arguments.snakes and not arguments.web:
-            raise ValueError("name the snakes that play, or give --web to open the pages only")
-        if arguments.address and (arguments.web or arguments.replays):
+            raise ValueError("name the snakes to enter, or give --web to open only the pages")
+        if arguments.ray_address and (arguments.web or arguments.replays):
             raise ValueError(
-                "games at --address are neither shown nor kept; leave --web and --replays out"
+                "games at --ray-address are neither shown nor saved; leave --web and --replays out"
             )
         if arguments.snakes:
             setup = _setup(arguments)
@@ -94,8 +95,8 @@ def main(argv: list[str] | None = None) -> int:
         if arguments.web:
             arguments.replays = (arguments.replays or DEFAULT_REPLAYS).absolute()
             site = _open_site(arguments, engine)
-        if arguments.snakes and arguments.address:
-            pool = ray_pool(arguments.address, setup)
+        if arguments.snakes and arguments.ray_address:
+            pool = ray_pool(arguments.ray_address, setup)
     except (ValueError, OSError, OverflowError) as error:
         return print_error("battlesnake-gym arena", error)
     with interruptible():
@@ -112,22 +113,22 @@ def main(argv: list[str] | None = None) -> int:
 
 @contextlib.contextmanager
 def interruptible() -> Iterator[None]:
-    """Within, the first SIGINT or SIGTERM is a ``KeyboardInterrupt``, and no other follows.
+    """Raise ``KeyboardInterrupt`` at the first SIGINT or SIGTERM in the block; ignore later ones.
 
-    Service managers send SIGTERM; processes that play games must not outlive this one. A second
-    Ctrl-C does not disturb the end, which is the whole process's.
+    Service managers send SIGTERM, and processes that play games must not outlive this one. A
+    second Ctrl+C does not disturb the shutdown, which ends the whole process.
     """
     interrupted = False
-    stops = (signal.SIGINT, signal.SIGTERM)
+    stop_signals = (signal.SIGINT, signal.SIGTERM)
 
     def interrupt(number: int, frame: FrameType | None) -> None:
         nonlocal interrupted
         interrupted = True
-        for stop in stops:
-            signal.signal(stop, signal.SIG_IGN)
+        for stop_signal in stop_signals:
+            signal.signal(stop_signal, signal.SIG_IGN)
         raise KeyboardInterrupt
 
-    before = {number: signal.signal(number, interrupt) for number in stops}
+    before = {number: signal.signal(number, interrupt) for number in stop_signals}
     try:
         yield
     finally:
@@ -137,13 +138,15 @@ def interruptible() -> Iterator[None]:
 
 
 def _open_site(arguments: argparse.Namespace, engine: Engine) -> Site:
-    """Begin to show the pages; they need Flask, which the tournaments alone do not."""
+    """Open the web pages. They need Flask, which tournaments alone do not."""
     from battlesnake_server.web.arena_site import Site
     from battlesnake_server.web.roster import Roster
 
-    invited = [*arguments.snakes, *arguments.invite]
+    extra_snakes = [*arguments.snakes, *arguments.web_opponent]
     roster = Roster(
-        invited, allow_urls=arguments.allow_urls, reach=address_policy.from_options(arguments)
+        extra_snakes,
+        allow_urls=arguments.allow_visitor_urls,
+        reach=address_policy.from_options(arguments),
     )
     return Site(
         engine, roster, arguments.replays, arguments.host, arguments.port, arguments.allow_host
@@ -163,23 +166,23 @@ def _play(
         with lock_database(engine):
             return _play_alone(arguments, setup, sprt, engine, site, pool)
     except KeyboardInterrupt:
-        sys.stderr.write(f"interrupted; {_REST}\n")
+        sys.stderr.write(f"interrupted; {_RESUME_HINT}\n")
         return 130
-    except (OSError, SQLAlchemyError) as error:  # a full disk, a database that has gone
-        sys.stderr.write(f"battlesnake-gym arena: {first_line(error)}; {_REST}\n")
+    except (OSError, SQLAlchemyError) as error:  # e.g. a full disk or a lost database connection
+        sys.stderr.write(f"battlesnake-gym arena: {first_line(error)}; {_RESUME_HINT}\n")
         return 1
 
 
-def _say_if_busy(setup: TournamentSettings, jobs: int) -> None:
-    """Warn where searches think by a clock that other programs share."""
+def _warn_if_busy(setup: TournamentSettings, jobs: int) -> None:
+    """Warn if searches share their wall-clock time with other programs."""
     load, cores = getattr(os, "getloadavg", lambda: [0.0])()[0], os.cpu_count() or 1
-    if setup.has_search_limit or load + jobs < _BUSY * max(cores, jobs):
+    if setup.has_search_limit or load + jobs < _MAX_LOAD_PER_CORE * max(cores, jobs):
         return
     local = [entrant for entrant in parse_entrants(setup.snakes) if not entrant.remote]
     if any(isinstance(local_factory(entrant)(1), NodeLimitedStrategy) for entrant in local):
         sys.stderr.write(
-            f"this machine is busy (a load of {load:.1f} on {cores} cores): searches get less of "
-            "their time than they would alone; --milliseconds 50 counts CPU time instead\n"
+            f"this machine is busy (load {load:.1f} on {cores} cores): searches get less CPU time "
+            "per move than on an idle machine; --move-time 50 limits CPU time instead\n"
         )
 
 
@@ -194,8 +197,8 @@ def _play_alone(
     tournament = begin(engine, setup, arguments.resume)
     announce = None if site is None else site.announce
     games = arguments.games or (None if sprt else _DEFAULT_GAMES)
-    if arguments.timeout is None and arguments.address is None:
-        _say_if_busy(setup, arguments.jobs)
+    if arguments.timeout is None and arguments.ray_address is None:
+        _warn_if_busy(setup, arguments.jobs)
     try:
         with pool or contextlib.nullcontext():
             run(
@@ -214,7 +217,7 @@ def _play_alone(
 
 def show(engine: Engine, tournament: int, as_json: bool) -> None:
     """Print the table of a tournament."""
-    lines = summarise(with_retries(engine, lambda session: load_games(session, tournament)))
+    lines = summarize(with_retries(engine, lambda session: load_games(session, tournament)))
     if as_json:
         sys.stdout.write(json.dumps(to_json(lines), indent=2) + "\n")
     elif lines:
@@ -222,15 +225,19 @@ def show(engine: Engine, tournament: int, as_json: bool) -> None:
 
 
 def first_line(error: Exception) -> str:
-    """What happened, without the statement that SQLAlchemy adds."""
+    """Return the first line of an error, without the statement that SQLAlchemy adds."""
     return str(getattr(error, "orig", None) or error).splitlines()[0]
 
 
 def check(setup: TournamentSettings) -> None:
-    """Raise ``ValueError`` where the set-up cannot be played: before any work, with the remedy."""
+    """Check that a tournament with these settings can be played.
+
+    Raises:
+        ValueError: If not; the message names the option and the remedy.
+    """
     if not setup.is_match and not 1 <= setup.num_snakes <= len(setup.snakes):
         raise ValueError(
-            f"--per-game must be between 1 and the number of snakes ({len(setup.snakes)}), "
+            f"--num-snakes must be between 1 and the number of snakes ({len(setup.snakes)}), "
             f"got {setup.num_snakes}"
         )
     sprt_match.check(setup)
@@ -238,12 +245,12 @@ def check(setup: TournamentSettings) -> None:
         raise ValueError(f"--timeout must be 1 ms or more, got {setup.timeout}; try 500")
     game = Game(setup.ruleset, setup.map, setup.settings, setup.seed or 1)
     rules.start(game, setup.width, setup.height, [str(seat) for seat in range(setup.num_snakes)])
-    for entrant in parse_entrants(setup.snakes, setup.reach):
+    for entrant in parse_entrants(setup.snakes, setup.address_policy):
         if entrant.remote:
-            asyncio.run(check_responds(entrant.source, entrant.reach))
+            asyncio.run(check_responds(entrant.source, entrant.address_policy))
         elif entrant.is_policy:
             OnnxPolicy.load(entrant.policy).check_size(setup.width, setup.height)
-            local_factory(entrant)  # broken rules are refused now
+            local_factory(entrant)  # rejects broken rules now
         else:
             local_factory(entrant)
 
@@ -259,9 +266,18 @@ def run(
     sprt: Sprt | None = None,
     pool: ProcessPool | None = None,
 ) -> None:
-    """Play the games of the schedule that the database does not hold, storing each as it ends.
+    """Play the scheduled games that are missing in the database and store each as it ends.
 
-    With ``sprt``, those of a match until it knows its answer: ``games`` at most.
+    Args:
+        engine: The database.
+        tournament: Id of the tournament.
+        setup: The tournament's settings.
+        games: Games per group of snakes; with ``sprt`` the maximum number of games.
+        jobs: Number of games in parallel.
+        replays: Directory for replays.
+        announce: Called during the games.
+        sprt: The sequential test that ends a match.
+        pool: A pool of processes on other machines.
     """
     if replays is not None:
         replays.mkdir(parents=True, exist_ok=True)
@@ -273,11 +289,11 @@ def run(
         total = games * math.comb(len(setup.snakes), setup.num_snakes)
         playing = play_all(setup, games, jobs, done, replays, announce, pool)
     else:
-        score = sprt_match.MatchScore.of(stored)
+        score = sprt_match.MatchScore.from_games(stored)
         if sprt_match.is_over(score, sprt, games):
             return
-        fixtures = sprt_match.remaining_games(setup, games, score)
-        playing = play_scheduled_games(setup, fixtures, jobs, replays, announce, pool)
+        scheduled_games = sprt_match.remaining_games(setup, games, score)
+        playing = play_scheduled_games(setup, scheduled_games, jobs, replays, announce, pool)
     with (
         contextlib.closing(playing) as results,
         tqdm(total=total, initial=len(stored), unit="game", disable=None) as bar,
@@ -295,13 +311,13 @@ def run(
 
 
 def begin(engine: Engine, setup: TournamentSettings, resume: bool, **more: object) -> int:
-    """The number of the tournament in the database: a new one, or the last of this set-up."""
-    written = setup.to_dict() | more
+    """Return the id of a new tournament, or of the latest one with these settings if ``resume``."""
+    stored = setup.to_dict() | more
 
     def find(session: Session) -> int:
-        tournament = find_tournament(session, written) if resume else None
+        tournament = find_tournament(session, stored) if resume else None
         if tournament is None:
-            tournament = Tournament(setup=written)
+            tournament = Tournament(setup=stored)
             session.add(tournament)
             session.commit()
         return tournament.id
@@ -310,25 +326,25 @@ def begin(engine: Engine, setup: TournamentSettings, resume: bool, **more: objec
 
 
 def _sprt(arguments: argparse.Namespace) -> Sprt | None:
-    """The test that ends the match; the settings of one are refused without the other."""
+    """Build the sequential test; its other options are rejected without ``--sprt``."""
     if arguments.sprt is None:
         for name in ("alpha", "beta"):
             if getattr(arguments, name) is not None:
-                raise ValueError(f"--{name} is an error rate of --sprt; give --sprt 0 20 too")
+                raise ValueError(f"--{name} is an error rate of --sprt; also give --sprt 0 20")
         return None
     rates = {name: getattr(arguments, name) or _DEFAULT_ERROR_RATE for name in ("alpha", "beta")}
     return Sprt(*arguments.sprt, **rates)
 
 
 def _setup(arguments: argparse.Namespace) -> TournamentSettings:
-    bounded = arguments.positions is not None or arguments.milliseconds is not None
-    if bounded and arguments.timeout is not None:
-        raise ValueError("--timeout is not kept with --positions or --milliseconds; leave it out")
+    has_search_limit = arguments.nodes is not None or arguments.move_time is not None
+    if has_search_limit and arguments.timeout is not None:
+        raise ValueError("--timeout has no effect with --nodes or --move-time; leave it out")
     return TournamentSettings(
         snakes=tuple(arguments.snakes),
-        num_snakes=arguments.per_game or len(arguments.snakes),
-        width=arguments.width or arguments.size[0],
-        height=arguments.height or arguments.size[1],
+        num_snakes=arguments.num_snakes or len(arguments.snakes),
+        width=arguments.width or arguments.board_size[0],
+        height=arguments.height or arguments.board_size[1],
         ruleset=arguments.ruleset,
         map=arguments.map,
         settings=Settings(
@@ -341,77 +357,85 @@ def _setup(arguments: argparse.Namespace) -> TournamentSettings:
         timeout=DEFAULT_TIMEOUT if arguments.timeout is None else arguments.timeout,
         max_turns=arguments.max_turns,
         reach=address_policy.from_options(arguments),
-        nodes=arguments.positions,
-        move_time_ms=arguments.milliseconds,
+        nodes=arguments.nodes,
+        move_time_ms=arguments.move_time,
         is_match=arguments.sprt is not None,
     )
 
 
 def parser() -> Parser:
-    """The command's options."""
-    usual = Settings()
+    """Create the argument parser."""
+    defaults = Settings()
     parser = Parser(
         prog="battlesnake-gym arena",
-        description="Play games between snakes and print a table: wins, draws, turns, latencies "
-        "and how they died, with ratings and their 95 % confidence intervals.",
-        epilog="example: battlesnake-gym arena hungry cautious http://127.0.0.1:8000 --per-game 2 "
-        "--games 20 --replays replays",
+        description="Play games between snakes and print a table with wins, draws, game length, "
+        "latency, causes of elimination and ratings with 95% confidence intervals.",
+        epilog="example: battlesnake-gym arena hungry cautious http://127.0.0.1:8000 "
+        "--num-snakes 2 --games 20 --replays replays",
     )
     add = parser.add_argument
     add(
         "snakes",
         nargs="*",
         metavar="SNAKE",
-        help="a URL, a snake's name, my_snake.py, snake.zip, a policy.onnx, or "
-        "policy.onnx+rules.py, with rules of your own over it; LABEL=... names it in the table; "
-        "with --web there may be none",
+        help="snake to enter: a URL, a built-in snake, my_snake.py, snake.zip, policy.onnx, or "
+        "policy.onnx+rules.py; LABEL=SOURCE sets its name in the table; optional with --web",
     )
     add("--games", type=positive,
-        help="games of every group of snakes (default: 10); with --sprt the most that are played "
-        "(default: no bound)")  # fmt: skip
-    add("--per-game", type=positive,
-        help="snakes in a game; 2 is a round-robin of duels (default: all)")  # fmt: skip
-    add("--size", type=size, default="11", help="of the board: N, or WIDTHxHEIGHT")
+        help="games per group of snakes (default: 10); with --sprt the maximum number of games "
+        "(default: unlimited)")  # fmt: skip
+    add("--num-snakes", type=positive, metavar="N",
+        help="snakes per game; 2 plays a round robin of duels (default: all entrants)")  # fmt: skip
+    add("--board-size", type=size, default="11", metavar="N",
+        help="board size: N or WIDTHxHEIGHT")  # fmt: skip
     add("--ruleset", default="standard", choices=list(rules.RULESETS), help="ruleset")
-    add("--map", default="standard", help="map")
-    add("--milliseconds", type=milliseconds, metavar="MS",
-        help="searching snakes think for MS milliseconds of CPU time a move, however busy the "
-        "machine is, and no answer is late")  # fmt: skip
+    add("--map", default="standard", help="map name; see `battlesnake-gym maps`")
+    add("--move-time", type=milliseconds, metavar="MS",
+        help="CPU time per move for search snakes, in milliseconds; disables the response "
+        "timeout")  # fmt: skip
     add("--sprt", type=bounded_number(float, -3000, 3000), nargs=2, metavar=("ELO0", "ELO1"),
-        help="is the first snake better than the second? Play pairs of games with the seats "
-        "exchanged until it is known whether by ELO1 or more, or by ELO0 or less: try 0 20; with "
-        "--per-game 4 each side plays two snakes")  # fmt: skip
-    add("--jobs", type=positive, default=os.cpu_count() or 1, help="games at a time")
-    add("--address", help="play on a Ray cluster that is running, two games for each of its CPUs: "
-        "HOST:PORT of its head, or auto for the one that this machine belongs to")  # fmt: skip
-    add("--replays", type=writable, default=None, metavar="DIR", help="keep a replay of every game")
-    add("--web", action="store_true", help="pages with results, games and a board to play on until "
-        "interrupted; keeps replays in the folder replays, or that of --replays")  # fmt: skip
-    add("--resume", action="store_true", help="go on with the last tournament of this set-up")
+        help="sequential test of snake 1 against snake 2: play game pairs until Elo difference >= "
+        "ELO1 or <= ELO0 is accepted; try 0 20")  # fmt: skip
+    add("--jobs", type=positive, default=os.cpu_count() or 1, help="games to play in parallel")
+    add("--ray-address", metavar="ADDRESS", help="run the games on a Ray cluster, two per CPU: "
+        "HOST:PORT of the head node, or auto")  # fmt: skip
+    add("--replays", type=writable, default=None, metavar="DIR",
+        help="save a replay of every game in this directory")  # fmt: skip
+    add("--web", action="store_true", help="serve the arena's web pages until interrupted; saves "
+        "replays in --replays (default: replays)")  # fmt: skip
+    add("--resume", action="store_true",
+        help="continue the latest tournament with the same settings")  # fmt: skip
     add("--json", action="store_true", help="print the results as JSON")
-    add("--width", type=positive, help=argparse.SUPPRESS)  # the old names of --size
+    add("--width", type=positive, help=argparse.SUPPRESS)  # long forms of --board-size
     add("--height", type=positive, help=argparse.SUPPRESS)
     add("--alpha", type=bounded_number(float, 0, 1), metavar="RATE",
-        help="how often --sprt may say ELO1 where ELO0 holds (default: 0.05)")  # fmt: skip
+        help="SPRT: maximum probability of accepting ELO1 when the true difference is ELO0 "
+        "(default: 0.05)")  # fmt: skip
     add("--beta", type=bounded_number(float, 0, 1), metavar="RATE",
-        help="how often --sprt may say ELO0 where ELO1 holds (default: 0.05)")  # fmt: skip
-    add("--positions", type=positive, metavar="N",
-        help="searching snakes look at N positions a move, without a clock; one that is called "
-        "NAME@POSITIONS keeps its own")  # fmt: skip
+        help="SPRT: maximum probability of accepting ELO0 when the true difference is ELO1 "
+        "(default: 0.05)")  # fmt: skip
+    add("--nodes", type=positive, metavar="N",
+        help="nodes per move for search snakes, instead of a time limit; NAME@NODES overrides it "
+        "for one snake")  # fmt: skip
     add("--timeout", type=int, metavar="MS",
-        help="milliseconds for an answer (default: 500)")  # fmt: skip
-    add("--max-turns", type=positive, default=None, help="end longer games without a winner")
-    add("--seed", type=seed, default=1, help="the same seed, the same starts and food")
-    add("--food-spawn-chance", type=bounded_number(int, 0, 100), default=usual.food_spawn_chance,
-        help="percent a turn")  # fmt: skip
-    add("--minimum-food", type=natural, default=usual.minimum_food, help="food always there")
-    add("--hazard-damage-per-turn", type=bounded_number(int, -100, 100), help="damage",
-        default=usual.hazard_damage_per_turn)  # fmt: skip
-    add("--shrink-every-n-turns", type=positive, default=usual.shrink_every_n_turns, help="royale")
-    add("--database", default=DEFAULT_URL, metavar="URL", help="where the results are kept")
+        help="response timeout per move, in milliseconds (default: 500)")  # fmt: skip
+    add("--max-turns", type=positive, default=None,
+        help="end a game as a draw after this many turns (default: no limit)")  # fmt: skip
+    add("--seed", type=seed, default=1, help="random seed for start positions and food")
+    add("--food-spawn-chance", type=bounded_number(int, 0, 100), default=defaults.food_spawn_chance,
+        help="probability of new food per turn, in percent")  # fmt: skip
+    add("--minimum-food", type=natural, default=defaults.minimum_food,
+        help="minimum amount of food on the board")  # fmt: skip
+    add("--hazard-damage-per-turn", type=bounded_number(int, -100, 100),
+        default=defaults.hazard_damage_per_turn,
+        help="health lost per turn in a hazard")  # fmt: skip
+    add("--shrink-every-n-turns", type=positive, default=defaults.shrink_every_n_turns,
+        help="royale: turns between two shrinks of the board")  # fmt: skip
+    add("--database", default=DEFAULT_URL, metavar="URL", help="database URL for the results")
     address_policy.add_page_options(parser, DEFAULT_PORT)
-    add("--invite", action="append", default=[], metavar="SNAKE",
-        help="a URL, a name or a policy.onnx that people may play against")  # fmt: skip
-    add("--allow-urls", action="store_true", help="let people play against any URL they give")
+    add("--web-opponent", action="append", default=[], metavar="SNAKE",
+        help="additional snake that visitors may play against; repeatable")  # fmt: skip
+    add("--allow-visitor-urls", action="store_true",
+        help="let visitors enter the URL of any snake")  # fmt: skip
     address_policy.add_options(parser)
     return parser

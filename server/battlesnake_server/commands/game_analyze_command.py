@@ -1,4 +1,4 @@
-"""``battlesnake-gym game analyse``: what a strong search thinks of every turn of a game."""
+"""``battlesnake-gym game analyze``: analyze every turn of a game with a strong search."""
 
 from __future__ import annotations
 
@@ -29,25 +29,25 @@ from battlesnake_heuristics.search import search
 from battlesnake_server import address_policy
 from battlesnake_server.replay_viewer import game_fetcher
 
-_PROG = "battlesnake-gym game analyse"
+_PROG = "battlesnake-gym game analyze"
 
-_MOST_MARKS = 12
-"""Mistakes that are printed; the viewer shows all."""
+_MAX_MISTAKES = 12
+"""Maximum number of mistakes printed; the viewer shows all."""
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Analyse a game and print its turning points; returns 2 for what cannot be analysed."""
+    """Analyze a game and print its worst mistakes; return 2 if it cannot be analyzed."""
     options = parser().parse_args(argv)
     if not search.COMPILED:
         return print_error(_PROG, search.NOT_COMPILED_MESSAGE)
-    signal.signal(signal.SIGTERM, _leave)
+    signal.signal(signal.SIGTERM, _exit_on_signal)
     try:
         path = game_fetcher.resolve_game(
-            options.game, address_policy.from_options(options), options.folder,
+            options.game, address_policy.from_options(options), options.fetch_dir,
             ruleset=options.ruleset, board_map=options.map,
         )  # fmt: skip
         with tqdm(unit="turn", disable=options.quiet or None) as bar:
-            analysis = analyze_game(path, options.milliseconds, options.jobs, _progress(bar))
+            analysis = analyze_game(path, options.move_time, options.jobs, _progress(bar))
         names = {snake.id: snake.name or snake.id for snake in Replay.stream(path)[0].first.snakes}
     except (ReplayError, ValueError, OSError) as error:
         return print_error(_PROG, error)
@@ -56,80 +56,83 @@ def main(argv: list[str] | None = None) -> int:
     elif not options.quiet:
         sys.stdout.write(report(analysis, names))
         sys.stdout.write(
-            f"kept as {analysis_path(path)}; look at it: battlesnake-gym game watch {path}\n"
+            f"saved as {analysis_path(path)}; to view it: battlesnake-gym game watch {path}\n"
         )
     return 0
 
 
 def report(analysis: GameAnalysis, names: dict[str, str]) -> str:
-    """The turning points: the moves that cost most, in the order of the game."""
-    found = analysis.mistakes or []
-    worst = sorted(found, key=lambda mark: -mark.loss)[:_MOST_MARKS]
+    """Format the moves with the largest loss, in game order."""
+    mistakes = analysis.mistakes or []
+    worst = sorted(mistakes, key=lambda mistake: -mistake.loss)[:_MAX_MISTAKES]
     lines = [
-        f"{len(analysis.positions)} turns, {analysis.move_time_ms:g} ms a snake: "
-        f"{sum(mark.annotation == '??' for mark in found)} moves marked ??, "
-        f"{sum(mark.annotation == '?' for mark in found)} marked ?"
+        f"{len(analysis.positions)} turns, {analysis.move_time_ms:g} ms per snake: "
+        f"{sum(mistake.annotation == '??' for mistake in mistakes)} blunders (??), "
+        f"{sum(mistake.annotation == '?' for mistake in mistakes)} mistakes (?)"
     ]
-    lines += [_line(mark, names) for mark in sorted(worst, key=lambda mark: mark.turn)]
+    lines += [_line(mistake, names) for mistake in sorted(worst, key=lambda mistake: mistake.turn)]
     return "\n".join(lines) + "\n"
 
 
 def to_json(analysis: GameAnalysis, names: dict[str, str]) -> dict[str, Any]:
-    """The report as ``--json`` prints it, with all moves that are marked."""
-    marks = [
-        dataclasses.asdict(mark) | {"name": names[mark.snake_id], "sign": mark.annotation}
-        for mark in analysis.mistakes or []
+    """Convert the analysis to JSON, with all mistakes."""
+    mistakes = [
+        dataclasses.asdict(mistake)
+        | {"name": names[mistake.snake_id], "annotation": mistake.annotation}
+        for mistake in analysis.mistakes or []
     ]
     return {
         "turns": len(analysis.positions),
-        "milliseconds": analysis.move_time_ms,
-        "marks": marks,
+        "move_time_ms": analysis.move_time_ms,
+        "mistakes": mistakes,
     }
 
 
-def _line(mark: MoveAssessment, names: dict[str, str]) -> str:
-    name = sanitize_text(names[mark.snake_id], 24)
+def _line(mistake: MoveAssessment, names: dict[str, str]) -> str:
+    name = sanitize_text(names[mistake.snake_id], 24)
     return (
-        f"  turn {mark.turn:>4}  {name:<24} {mark.move:>5}{mark.annotation:<2} "
-        f"about {mark.best_win_probability:4.0%} -> {mark.played_win_probability:4.0%}   {mark.better} was better"
+        f"  turn {mistake.turn:>4}  {name:<24} {mistake.move:>5}{mistake.annotation:<2} "
+        f"about {mistake.best_win_probability:4.0%} -> {mistake.played_win_probability:4.0%}   "
+        f"{mistake.better} was better"
     )
 
 
 def _progress(bar: tqdm[Never]) -> Callable[[GameAnalysis], None]:
-    def tell(analysis: GameAnalysis) -> None:
+    def show(analysis: GameAnalysis) -> None:
         bar.total = analysis.last - analysis.first + 1
         bar.update(len(analysis.positions) - bar.n)
 
-    return tell
+    return show
 
 
-def _leave(number: int, frame: FrameType | None) -> None:
-    """Asked to end: what was found is kept on the way out."""
+def _exit_on_signal(number: int, frame: FrameType | None) -> None:
+    """Exit on SIGTERM; the analysis so far is saved on exit."""
     sys.exit(128 + number)
 
 
 def parser() -> Parser:
-    """The command's options."""
+    """Create the argument parser."""
     parser = Parser(
         prog=_PROG,
-        description="Let a strong search look at every turn of a recorded game, for every snake: "
-        "chances to win, best moves, mistakes. What it finds is kept beside the game, for `watch` "
-        "and the arena to show; interrupted, it goes on where it was.",
-        epilog="Example: battlesnake-gym game analyse replays/final.jsonl.gz",
+        description="Analyze every turn of a recorded game with a strong search: win "
+        "probabilities, best moves and mistakes of every snake. Results are saved beside the game and shown by "
+        "`game watch`; an interrupted analysis resumes.",
+        epilog="Example: battlesnake-gym game analyze replays/final.jsonl.gz",
     )
     add = parser.add_argument
-    add("game", metavar="GAME", help="a recorded game of ours or of the official command line, or "
-        "the id or address of a game of arena.battlesnake.com, an engine or our arena")  # fmt: skip
+    add("game", metavar="GAME", help="replay file, or the id or URL of a game "
+        "(arena.battlesnake.com, an engine, or this arena)")  # fmt: skip
     add(
-        "--milliseconds",
+        "--move-time",
         type=milliseconds,
         default=50.0,
         metavar="MS",
-        help="CPU time for each living snake of each turn",
+        help="CPU time per living snake and turn, in milliseconds",
     )
-    add("--jobs", type=bounded_number(int, 1, 256), default=1, metavar="N", help="processes")
-    add("--folder", type=writable, default=Path(), help="where games that are fetched are kept "
-        "(default: here)")  # fmt: skip
+    add("--jobs", type=bounded_number(int, 1, 256), default=1, metavar="N",
+        help="number of processes")  # fmt: skip
+    add("--fetch-dir", type=writable, default=Path(), metavar="DIR",
+        help="directory for fetched games (default: current directory)")  # fmt: skip
     add("--quiet", action="store_true", help="print nothing")
     add_json(parser)
     game_fetcher.add_options(parser)

@@ -1,4 +1,4 @@
-"""``battlesnake-gym game coach``: which move lost it, what the snake thought, how to do better."""
+"""``battlesnake-gym game coach``: find the move that lost a game and test the snake on it."""
 
 from __future__ import annotations
 
@@ -30,21 +30,21 @@ from battlesnake_heuristics.analysis.loss_analysis import LossAnalysis, analyze_
 from battlesnake_heuristics.rule_based.pipeline import explain
 from battlesnake_heuristics.search import search
 from battlesnake_server import address_policy
-from battlesnake_server.commands.game_scenarios_command import asker, report
+from battlesnake_server.commands.game_scenarios_command import report, scenario_runner
 from battlesnake_server.replay_viewer import game_fetcher
 from battlesnake_server.strategy_loader import strategy_factory
 
 _ANALYSIS_CPU_S = 40.0
-"""CPU-seconds of looking for the losing move of one game, or of all of ``--last``, about."""
+"""CPU time for finding the losing move, in seconds: of one game, or of all with ``--last``."""
 
-_MOST_LATE = 10
-"""Late moves that are listed."""
+_MAX_LATE_MOVES = 10
+"""Maximum number of late moves listed."""
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Coach on a game or a folder; the exit status says whether the snake has learned since.
+    """Coach on a game or a directory of games.
 
-    It is 0 where the snake as it is now masters all that it lost, 1 where not, 2 for a wrong call.
+    Return 0 if the snake now passes all scenarios, 1 if it fails one, and 2 for a usage error.
     """
     options = parser().parse_args(argv)
     try:
@@ -53,69 +53,68 @@ def main(argv: list[str] | None = None) -> int:
         if options.strategy or options.policy:
             strategy_factory(snake=options.strategy, policy=options.policy)
         if (options.game is None) == (options.last is None):
-            raise ValueError("give a GAME, or --snake NAME --last N for the games of a ladder")
+            raise ValueError("give a GAME, or --snake NAME --last N for games of the leaderboard")
         if options.last is not None:
             if not options.snake or options.json or options.ruleset or options.map:
                 raise ValueError("--last needs --snake, and takes no --json, --ruleset or --map")
-            return _last(options)
-        lessons = list(_lessons(options))
-        if not lessons:
+            return _coach_on_last_games(options)
+        losses = list(_losses(options))
+        if not losses:
             if options.json:
                 write_json([])
             else:
-                sys.stdout.write(f"{options.snake} lost no game here\n")
+                sys.stdout.write(f"{options.snake} lost none of these games\n")
             return 0
         if options.json:
-            write_json([to_json(path, found) for path, _, found in lessons])
+            write_json([to_json(path, loss) for path, _, loss in losses])
             with contextlib.redirect_stdout(sys.stderr):
-                return _practise(lessons, options)
-        for path, replay, found in lessons:
-            sys.stdout.write(print_loss(path, replay, found, options.strategy or options.snake))
-        if len(lessons) > 1:
-            sys.stdout.write(kinds([found for _, _, found in lessons]))
-        return _practise(lessons, options)
+                return _test_snake(losses, options)
+        for path, replay, loss in losses:
+            sys.stdout.write(describe_loss(path, replay, loss, options.strategy or options.snake))
+        if len(losses) > 1:
+            sys.stdout.write(death_table([loss for _, _, loss in losses]))
+        return _test_snake(losses, options)
     except (ValueError, OSError) as error:
         return print_error("battlesnake-gym game coach", error)
 
 
-def _last(options: argparse.Namespace) -> int:
-    """The last games of a snake of the ladder: how it lost, its time, what the champion plays."""
-    reach = address_policy.from_options(options)
-    name, ids = game_fetcher.last_games(options.snake, options.last, reach)
+def _coach_on_last_games(options: argparse.Namespace) -> int:
+    """Coach on a snake's latest games on the leaderboard: losses, latency and better moves."""
+    addresses = address_policy.from_options(options)
+    name, ids = game_fetcher.last_games(options.snake, options.last, addresses)
     games: list[tuple[Path, Replay, str]] = []
     for game_id in ids:
         try:
-            path = game_fetcher.resolve_game(game_id, reach)
+            path = game_fetcher.resolve_game(game_id, addresses)
             replay = Replay.load(path)
             games.append((path, replay, replay.snake_id(name)))
         except ReplayError as error:
             sys.stderr.write(f"skipped: {error}\n")
     if not games:
-        raise ReplayError(f"no game of {options.snake!r} could be looked at")
+        raise ReplayError(f"no game of {options.snake!r} could be read")
     lost = [game for game in games if not game[1].last.snake(game[2]).alive]
     sys.stdout.write(
-        f"{sanitize_text(name, 40)}: {len(games)} games, out in {len(lost)}\n{pace(games)}\n"
+        f"{sanitize_text(name, 40)}: {len(games)} games, {len(lost)} lost\n"
+        f"{latency_report(games)}\n"
     )
-    walks = [
+    analyzed = [
         (path, replay, analyze_loss(replay, snake_id, _ANALYSIS_CPU_S / max(1, len(lost))))
         for path, replay, snake_id in lost
         if not replay.game.solo
     ]
-    lessons = [(path, replay, found) for path, replay, found in walks if found is not None]
-    if not lessons:
+    losses = [(path, replay, loss) for path, replay, loss in analyzed if loss is not None]
+    if not losses:
         return 0
-    for path, _, found in lessons:
-        where = (
-            f", lost by {found.mistake.move} on turn {found.mistake.turn}" if found.mistake else ""
-        )
-        sys.stdout.write(f"{path.name}: {found.death_type} on turn {found.died}{where}\n")
-    sys.stdout.write("\n" + kinds([found for _, _, found in lessons]))
+    for path, _, loss in losses:
+        move = f", lost by {loss.mistake.move} on turn {loss.mistake.turn}" if loss.mistake else ""
+        sys.stdout.write(f"{path.name}: {loss.death_type} on turn {loss.died}{move}\n")
+    sys.stdout.write("\n" + death_table([loss for _, _, loss in losses]))
     options.game, options.strategy = Path(name), options.strategy or "champion"
-    return _practise(lessons, options)
+    return _test_snake(losses, options)
 
 
-def pace(games: list[tuple[Path, Replay, str]]) -> str:
-    """How long the snakes of these games took for a move, beside the time that there was."""
+def latency_report(games: list[tuple[Path, Replay, str]]) -> str:
+    """Format the distribution of the snake's response times and its late moves."""
     times, late = [], []
     for path, replay, snake_id in games:
         for number, turn in enumerate(replay.turns, replay.first.turn):
@@ -124,44 +123,44 @@ def pace(games: list[tuple[Path, Replay, str]]) -> str:
             elif turn.latency.get(snake_id, 0) > 0:  # 0: no move was made
                 times.append(turn.latency[snake_id])
     allowed = ", ".join(sorted({f"{replay.game.timeout} ms" for _, replay, _ in games}))
-    lines = [f"late moves: {len(late)}" + "".join(f"\n  {where}" for where in late[:_MOST_LATE])]
+    lines = [f"late moves: {len(late)}" + "".join(f"\n  {move}" for move in late[:_MAX_LATE_MOVES])]
     if times:
-        half, most = (sorted(times)[int(len(times) * share)] for share in (0.5, 0.95))
-        lines.insert(0, f"time a move: half within {half:g} ms, 95 % within {most:g} ms, longest "
-                     f"{max(times):g} ms; allowed: {allowed}")  # fmt: skip
+        p50, p95 = (sorted(times)[int(len(times) * fraction)] for fraction in (0.5, 0.95))
+        lines.insert(0, f"response time: median {p50:g} ms, 95th percentile {p95:g} ms, maximum "
+                     f"{max(times):g} ms; timeout: {allowed}")  # fmt: skip
     return "\n".join(lines)
 
 
-def _lessons(options: argparse.Namespace) -> Iterator[tuple[Path, Replay, LossAnalysis]]:
-    """What there is to learn from each game that the snake lost."""
-    folder = Path(options.game)
-    alone = not folder.is_dir()
-    if alone:
-        reach = address_policy.from_options(options)
+def _losses(options: argparse.Namespace) -> Iterator[tuple[Path, Replay, LossAnalysis]]:
+    """Yield the analysis of each game that the snake lost."""
+    directory = Path(options.game)
+    is_single = not directory.is_dir()
+    if is_single:
+        addresses = address_policy.from_options(options)
         rules = {"ruleset": options.ruleset, "board_map": options.map}
-        paths = [game_fetcher.resolve_game(options.game, reach, **rules)]
+        paths = [game_fetcher.resolve_game(options.game, addresses, **rules)]
     else:
-        paths = find_files(folder)
+        paths = find_files(directory)
         _check_name(options, paths)
     for path in paths:
         try:
             replay = Replay.load(path)
             snake_id = replay.snake_id(options.snake or _loser(options, replay))
         except ReplayError as error:
-            if alone:
+            if is_single:
                 raise
             sys.stderr.write(f"skipped: {error}\n")
             continue
-        seconds = _ANALYSIS_CPU_S if alone else math.inf
-        found = None if replay.game.solo else analyze_loss(replay, snake_id, seconds)
-        if found is not None:
-            yield path, replay, found
+        seconds = _ANALYSIS_CPU_S if is_single else math.inf
+        loss = None if replay.game.solo else analyze_loss(replay, snake_id, seconds)
+        if loss is not None:
+            yield path, replay, loss
 
 
 def _check_name(options: argparse.Namespace, paths: list[Path]) -> None:
-    """Refuse a name that no game of the folder has: where nothing was checked, nothing passes."""
+    """Reject a name that no game of the directory has: without a game, every check would pass."""
     if not options.snake:
-        raise ReplayError("--snake must name whose games these are")
+        raise ReplayError("--snake must name the snake to coach")
     known: dict[str, None] = {}
     for path in paths:
         with contextlib.suppress(ReplayError):
@@ -175,63 +174,69 @@ def _check_name(options: argparse.Namespace, paths: list[Path]) -> None:
 
 
 def _loser(options: argparse.Namespace, replay: Replay) -> str:
-    """Whose game it is where no one is named: the last one to go out, which becomes ``--snake``."""
+    """Return the id of the last snake eliminated, and set ``--snake`` to its name."""
     if not replay.deaths():
-        raise ReplayError("--snake must name whose games these are")
+        raise ReplayError("--snake must name the snake to coach")
     last = replay.deaths()[-1][1]
     options.snake = replay.last.snake(last).name or last
     return last
 
 
 def to_json(path: Path, found: LossAnalysis) -> dict[str, Any]:
-    """One lost game as ``--json`` prints it; ``turn`` is null where no one move lost it."""
-    mark = found.mistake
+    """Convert the analysis of a lost game to JSON; ``turn`` is null if no single move lost it."""
+    mistake = found.mistake
     return {
         "game": path.name,
         "snake_id": found.snake_id,
-        "died": found.died,
-        "kind": found.death_type,
-        "turn": mark.turn if mark else None,
-        "played": mark.move if mark else "",
-        "chance": mark.played_win_probability if mark else 0.0,
-        "saving": [{"move": move, "chance": share} for move, share in found.better_moves.items()],
-        "cost": found.loss,
+        "death_turn": found.died,
+        "death_type": found.death_type,
+        "turn": mistake.turn if mistake else None,
+        "played_move": mistake.move if mistake else "",
+        "win_probability": mistake.played_win_probability if mistake else 0.0,
+        "better_moves": [
+            {"move": move, "win_probability": win_probability}
+            for move, win_probability in found.better_moves.items()
+        ],
+        "loss": found.loss,
     }
 
 
-def print_loss(path: Path, replay: Replay, found: LossAnalysis, name: str) -> str:
-    """One lost game as text: the position, the move, the better ones, and why it was chosen."""
-    who = sanitize_text(replay.last.snake(found.snake_id).name or found.snake_id, 40)
-    head = f"{path.name}: {who} {found.death_type} on turn {found.died}\n"
+def describe_loss(path: Path, replay: Replay, found: LossAnalysis, name: str) -> str:
+    """Format the analysis of a lost game: position, move, better moves and reasons."""
+    snake = sanitize_text(replay.last.snake(found.snake_id).name or found.snake_id, 40)
+    head = f"{path.name}: {snake} {found.death_type} on turn {found.died}\n"
     if found.board is None or found.mistake is None:
-        return head + f"  No one move of its last {found.turns_analyzed} turns lost it.\n\n"
+        return (
+            head + f"  No single move in its last {found.turns_analyzed} turns lost the game.\n\n"
+        )
     board = found.board.copy()
     board.you_id = found.snake_id
     better = " or ".join(
-        f"{move} (about {share:.0%})" for move, share in found.better_moves.items()
+        f"{move} (about {win_probability:.0%})"
+        for move, win_probability in found.better_moves.items()
     )
     lines = [
-        f"  The move that lost it was on turn {found.mistake.turn}:",
+        f"  The losing move was on turn {found.mistake.turn}:",
         textwrap.indent(str(board), "    "),
-        f"  It played {found.mistake.move}, which wins about {found.mistake.played_win_probability:.0%} of the games that "
-        f"go on from there; better was {better}.",
+        f"  It played {found.mistake.move}, which wins about "
+        f"{found.mistake.played_win_probability:.0%} of the games from there; better: {better}.",
         *_reasons(found, name),
     ]
     return head + "\n".join(lines) + "\n\n"
 
 
 def _reasons(found: LossAnalysis, name: str) -> list[str]:
-    """What the rules of the snake said: as they were recorded, or asked again."""
-    decision, how = found.recorded, "said"
+    """Format the reasons for the move: the recorded ones, or those of the snake as it is now."""
+    decision, title = found.recorded, "Recorded reasons"
     if decision is None or not decision.reasons:
-        decision, how = _asked_again(found, name), "say now"
+        decision, title = _decide_again(found, name), "Reasons of the current snake"
     if decision is None:
-        return [f"  No reasons are recorded, and {name!r} is not a snake that can be asked again "
-                "(--strategy names one)."]  # fmt: skip
-    return [f"  What its rules {how}:", textwrap.indent(explain(decision), "    ")]
+        return [f"  No reasons are recorded, and {name!r} is not a built-in snake; name one with "
+                "--strategy."]  # fmt: skip
+    return [f"  {title}:", textwrap.indent(explain(decision), "    ")]
 
 
-def _asked_again(found: LossAnalysis, name: str) -> Decision | None:
+def _decide_again(found: LossAnalysis, name: str) -> Decision | None:
     try:
         strategy = snakes.make(name)
     except ValueError:
@@ -242,77 +247,80 @@ def _asked_again(found: LossAnalysis, name: str) -> Decision | None:
     return strategy(board, board.game.timeout / 1000)
 
 
-def kinds(lessons: list[LossAnalysis]) -> str:
-    """The deaths by kind, the one that costs most wins first."""
+def death_table(losses: list[LossAnalysis]) -> str:
+    """Format the games by type of death, the largest total loss first."""
     groups: dict[str, list[LossAnalysis]] = defaultdict(list)
-    for found in lessons:
-        groups[found.death_type].append(found)
+    for analysis in losses:
+        groups[analysis.death_type].append(analysis)
     ordered = sorted(groups.items(), key=lambda item: -sum(one.loss for one in item[1]))
     width = max(map(len, groups))
-    rows = [f"{'death':<{width}}  games  wins given away"]
+    rows = [f"{'death':<{width}}  games  total loss"]
     rows += [
-        f"{kind:<{width}}  {len(of):>5}  {sum(one.loss for one in of):>15.1f}"
-        for kind, of in ordered
+        f"{kind:<{width}}  {len(group):>5}  {sum(one.loss for one in group):>10.1f}"
+        for kind, group in ordered
     ]
     return "\n".join(rows) + "\n\n"
 
 
-def _practise(lessons: list[tuple[Path, Replay, LossAnalysis]], options: argparse.Namespace) -> int:
-    """Keep the scenarios, and put them to the snake as it is now."""
+def _test_snake(
+    losses: list[tuple[Path, Replay, LossAnalysis]], options: argparse.Namespace
+) -> int:
+    """Save the scenarios and test the current snake on them."""
     made = [
-        found.scenario(f"{path.name.partition('.')[0]} turn {found.mistake.turn}")
-        for path, _, found in lessons
-        if found.mistake is not None
+        loss.scenario(f"{path.name.partition('.')[0]} turn {loss.mistake.turn}")
+        for path, _, loss in losses
+        if loss.mistake is not None
     ]
     if not made:
         return 1
     stem = re.sub(r"[^\w-]+", "-", f"{Path(options.game).name.partition('.')[0]}-{options.snake}")
     target = options.output or Path(f"{stem}.txt")
     scenarios.save(target, made)
-    sys.stdout.write(f"kept as {target}\n")
+    sys.stdout.write(f"saved as {target}\n")
     options.snake = options.strategy or options.snake
     if not (options.url or options.policy):
         try:
             snakes.make(options.snake)
         except ValueError:
             sys.stdout.write(
-                f"{options.snake!r} is not a snake of this machine; put them to yours: "
+                f"{options.snake!r} is not a built-in snake; to test yours: "
                 f"battlesnake-gym game scenarios {target} --url http://...\n"
             )
             return 1
-    ask = asker(options)
-    outcomes = [ask(scenario, number) for number, scenario in enumerate(made)]
-    passed = sum(outcome.passed for outcome in outcomes)
-    for outcome in outcomes:
-        sys.stdout.write(report(outcome).partition("\n")[0] + "\n")
-    sys.stdout.write(f"{passed} of {len(made)} mastered by the snake as it is now\n")
+    run = scenario_runner(options)
+    results = [run(scenario, number) for number, scenario in enumerate(made)]
+    passed = sum(result.passed for result in results)
+    for result in results:
+        sys.stdout.write(report(result).partition("\n")[0] + "\n")
+    sys.stdout.write(f"{passed} of {len(made)} scenarios passed by the current snake\n")
     return 0 if passed == len(made) else 1
 
 
 def parser() -> Parser:
-    """The command's options."""
+    """Create the argument parser."""
     parser = Parser(
         prog="battlesnake-gym game coach",
-        description="Find the move that lost a game, by games that go on from it and from others, "
-        "show what its rules said there, keep the position as a scenario, and ask the snake again.",
-        epilog="exit status: 0 where the snake masters all now, 1 where not, 2 for a wrong call. "
+        description="Find the move that lost a game. Simulates games from that position and from "
+        "alternatives, shows the rules that applied, saves the position as a scenario and tests "
+        "the snake on it.",
+        epilog="Exit status: 0 if the snake passes all scenarios, 1 if not, 2 for a usage error. "
         "Example: battlesnake-gym game coach replays --snake mine",
     )
     add = parser.add_argument
-    add("game", metavar="GAME", nargs="?", help="a lost game, or a folder of games; also an id "
-        "or address (see `battlesnake-gym game analyse --help`)")  # fmt: skip
-    add("--snake", metavar="NAME", help="whose game it was, by name or id (default, for one game: "
-        "the last snake to go out)")  # fmt: skip
-    add("--last", type=positive, metavar="N", help="instead of a GAME: the last N games of this "
-        "snake of arena.battlesnake.com; its list of games needs the environment variable "
-        "BATTLESNAKE_TOKEN, an API token of your account")  # fmt: skip
-    add("-o", "--output", type=Path, metavar="FILE", help="where the scenarios are kept (default: "
-        "GAME-NAME.txt here)")  # fmt: skip
+    add("game", metavar="GAME", nargs="?",
+        help="replay of a lost game, a directory of replays, or a game id or URL")  # fmt: skip
+    add("--snake", metavar="NAME", help="name or id of the snake to coach (default for a single "
+        "game: the last snake eliminated)")  # fmt: skip
+    add("--last", type=positive, metavar="N", help="coach on the snake's last N games on "
+        "arena.battlesnake.com instead of GAME; needs an API token in "
+        "$BATTLESNAKE_TOKEN")  # fmt: skip
+    add("-o", "--output", type=Path, metavar="FILE", help="file for the scenarios (default: "
+        "GAME-NAME.txt in the current directory)")  # fmt: skip
     add_json(parser)
     who = parser.add_mutually_exclusive_group()
-    who.add_argument("--strategy", metavar="NAME", help="the named snake that it is, where its "
-        "name in the game is another; `battlesnake-gym snakes`")  # fmt: skip
-    who.add_argument("--policy", metavar="FILE", help="the policy.onnx that it is")
-    who.add_argument("--url", metavar="URL", help="where it answers now")
+    who.add_argument("--strategy", metavar="NAME", help="built-in snake to test, if its name in "
+        "the game differs")  # fmt: skip
+    who.add_argument("--policy", metavar="FILE", help="policy.onnx to test")
+    who.add_argument("--url", metavar="URL", help="URL of the snake to test")
     game_fetcher.add_options(parser)
     return parser

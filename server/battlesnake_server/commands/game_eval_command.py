@@ -1,4 +1,4 @@
-"""``battlesnake-gym game evaluation``: what each input of the evaluation is worth in a position."""
+"""``battlesnake-gym game eval``: show each evaluation input's contribution in one position."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from battlesnake_heuristics.analysis.input_attribution import (
 from battlesnake_heuristics.search import search
 from battlesnake_heuristics.search.evaluation import Evaluation, load_builtin
 
-_PROG = "battlesnake-gym game evaluation"
+_PROG = "battlesnake-gym game eval"
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Print the inputs of one position; returns 2 for what has none."""
+    """Print the inputs of one position; return 2 if it has no evaluation."""
     options = parser().parse_args(argv)
     if not search.COMPILED:
         return print_error(_PROG, search.NOT_COMPILED_MESSAGE)
@@ -40,27 +40,31 @@ def main(argv: list[str] | None = None) -> int:
             if board.snake(you).alive and len(board.living) > 1
         ]
         if not boards:
-            raise ValueError(f"{you} has no rival in this game; name another by --snake")
+            raise ValueError(f"{you} has no opponent in this game; name another snake with --snake")
         turn = boards[-1].turn if options.turn is None else options.turn
         board = next((one for one in boards if one.turn == turn), None)
         if board is None:
             raise ValueError(
-                f"--turn {turn}: it has no rival then; give one from {boards[0].turn} to "
-                f"{boards[-1].turn}"
+                f"--turn {turn}: the snake or all its opponents are eliminated; give a turn from "
+                f"{boards[0].turn} to {boards[-1].turn}"
             )
-        found = attribute_inputs(evaluation, board, boards)[: options.inputs]
-        chance = static_win_probability(evaluation, board)
+        found = attribute_inputs(evaluation, board, boards)[: options.top]
+        win_probability = static_win_probability(evaluation, board)
     except (ValueError, OSError) as error:
         return print_error(_PROG, error)
     if options.json:
         inputs = [dataclasses.asdict(one) for one in found]
-        write_json({"turn": board.turn, "snake": you, "chance": chance, "inputs": inputs})
+        write_json({"turn": board.turn, "snake": you, "win_probability": win_probability,
+                    "inputs": inputs})  # fmt: skip
         return 0
     name = sanitize_text(board.you.name or you, 24)
-    lines = [f"turn {board.turn}, {name}: about {chance:.0%} without looking ahead", ""]
-    lines.append("      worth  now  usual  input")
+    lines = [
+        f"turn {board.turn}, {name}: win probability about {win_probability:.0%} without search",
+        "",
+    ]
+    lines.append("  contribution  value  mean  input")
     lines += [
-        f"  {one.attribution:+8.1%} {one.value:5} {one.baseline:5}   "
+        f"  {one.attribution:+12.1%} {one.value:6} {one.baseline:5}  "
         f"{one.group} {one.input.name}: {one.input.unit}"
         for one in found
     ]
@@ -69,21 +73,23 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def parser() -> Parser:
-    """The command's options."""
+    """Create the argument parser."""
     parser = Parser(
         prog=_PROG,
-        description="What a learned evaluation is given of one position of a game, and what each "
-        "of these numbers is worth: by how much the chance differs from the one with what is usual "
-        "in this game.",
-        epilog="Example: battlesnake-gym game evaluation replays/final.jsonl.gz --turn 120",
+        description="Show the inputs of the learned evaluation for one position and each input's "
+        "contribution to the win probability, relative to its mean in this game.",
+        epilog="Example: battlesnake-gym game eval replays/final.jsonl.gz --turn 120",
     )
     add = parser.add_argument
-    add("game", metavar="GAME", type=Path, help="a recorded game")
-    add("--turn", type=bounded_number(int, 0, 10**6), metavar="N", help="which position (default: the last "
-        "one with a rival)")  # fmt: skip
-    add("--snake", metavar="NAME", help="whose chances (default: the first snake's)")
-    add("--inputs", type=bounded_number(int, 1, 1000), default=20, metavar="N", help="how many, the most "
-        "important first (default: 20)")  # fmt: skip
-    add("--evaluation", type=Path, metavar="FILE", help="another than the champion's")
+    add("game", metavar="GAME", type=Path, help="replay file")
+    add("--turn", type=bounded_number(int, 0, 10**6), metavar="N",
+        help="turn to evaluate (default: the last turn with at least two living "
+        "snakes)")  # fmt: skip
+    add("--snake", metavar="NAME", help="name or id of the snake to evaluate (default: the "
+        "first)")  # fmt: skip
+    add("--top", type=bounded_number(int, 1, 1000), default=20, metavar="N",
+        help="number of inputs to print, largest contribution first")  # fmt: skip
+    add("--evaluation", type=Path, metavar="FILE", help="evaluation file to use instead of the "
+        "champion's")  # fmt: skip
     add_json(parser)
     return parser

@@ -1,4 +1,4 @@
-"""``battlesnake-gym game puzzles``: positions with one saving move, found and to be solved."""
+"""``battlesnake-gym game puzzles``: find positions with only one good move."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from battlesnake_server.web.pages import show
 from battlesnake_server.web.puzzle_pages import create_app
 
 _MIN_TURNS_APART = 5
-"""Turns between two puzzles of one game: positions beside each other are the same one."""
+"""Minimum number of turns between two puzzles of a game: neighboring positions are alike."""
 
 _DEFAULT_PORT = 8792
 
 
-def found(path: Path) -> Iterator[Scenario]:
-    """The puzzles of one recorded game; raises `ReplayError` where it cannot be read."""
+def find_puzzles(path: Path) -> Iterator[Scenario]:
+    """Yield the puzzles of one recorded game; raise `ReplayError` if it cannot be read."""
     replay = Replay.load(path)
     last = -_MIN_TURNS_APART
     for board in replay.boards():
@@ -46,57 +46,60 @@ def found(path: Path) -> Iterator[Scenario]:
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Find puzzles and keep them, or show them; returns 2 for what cannot be read."""
+    """Find and save puzzles, or show them; return 2 for input that cannot be read."""
     options = parser().parse_args(argv)
     try:
         if not search.COMPILED:
             raise ValueError(search.NOT_COMPILED_MESSAGE)
-        made = _made(options)
+        puzzles = _puzzles(options)
         if not options.web:
             return 0
         listener = open_listener("127.0.0.1", options.port)
     except (ValueError, OSError) as error:
         return print_error("battlesnake-gym game puzzles", error)
-    app, what = create_app(made), f"{len(made)} puzzles"
-    return show(app, listener, what, open_browser=not options.no_browser)
+    app, title = create_app(puzzles), f"{len(puzzles)} puzzles"
+    return show(app, listener, title, open_browser=not options.no_browser)
 
 
-def _made(options: argparse.Namespace) -> list[Scenario]:
-    """The puzzles of a file of them, or those in the games, which are kept."""
+def _puzzles(options: argparse.Namespace) -> list[Scenario]:
+    """Load a file of puzzles, or find and save the puzzles of recorded games."""
     if options.games.suffix in (".txt", ".json"):
         return scenarios.load(options.games)
     if not options.games.exists():
-        raise ValueError(f"there is no file or folder {str(options.games)!r}; check the path")
+        raise ValueError(f"there is no file or directory {str(options.games)!r}; check the path")
     paths = find_files(options.games) if options.games.is_dir() else [options.games]
-    made: list[Scenario] = []
+    puzzles: list[Scenario] = []
     for path in tqdm(paths, unit="game", disable=None):
         try:
-            made += found(path)
+            puzzles += find_puzzles(path)
         except ReplayError as error:
             sys.stderr.write(f"skipped: {error}\n")
-        if len(made) >= options.most:
+        if len(puzzles) >= options.max_puzzles:
             break
-    del made[options.most :]
-    if not made:
-        raise ValueError(f"no puzzle was found in {len(paths)} games; give it more")
-    scenarios.save(options.output, made)
-    sys.stdout.write(f"{len(made)} puzzles kept as {options.output}\n")
-    return made
+    del puzzles[options.max_puzzles :]
+    if not puzzles:
+        raise ValueError(f"no puzzle was found in {len(paths)} games; give more games")
+    scenarios.save(options.output, puzzles)
+    sys.stdout.write(f"{len(puzzles)} puzzles saved as {options.output}\n")
+    return puzzles
 
 
 def parser() -> Parser:
-    """The command's options."""
+    """Create the argument parser."""
     parser = Parser(
         prog="battlesnake-gym game puzzles",
-        description="Find positions in recorded games where exactly one move saves a snake, and "
-        "keep them as scenarios with a grade from 1 (seen at once) to 3 (far ahead).",
+        description="Find positions in recorded games in which exactly one move does not lose, and "
+        "save them as scenarios with a difficulty from 1 (easy) to 3 (deep).",
         epilog="Example: battlesnake-gym game puzzles replays --web",
     )
     add = parser.add_argument
-    add("games", type=Path, metavar="FOLDER", help="recorded games, or a file of puzzles")
-    add("-o", "--output", type=Path, default=Path("puzzles.txt"), help="the file")
-    add("--most", type=positive, default=100, help="puzzles at most")
-    add("--web", action="store_true", help="show them on a page, to be solved by hand")
-    add("--port", type=port, default=_DEFAULT_PORT, help="0: any free one")
-    add("--no-browser", action="store_true", help="with --web: open no browser")
+    add("games", type=Path, metavar="PATH", help="directory of replays, or a file of puzzles")
+    add("-o", "--output", type=Path, default=Path("puzzles.txt"), help="output file")
+    add("--max-puzzles", type=positive, default=100, metavar="N",
+        help="maximum number of puzzles")  # fmt: skip
+    add("--web", action="store_true", help="serve a page on which you can solve the "
+        "puzzles")  # fmt: skip
+    add("--port", type=port, default=_DEFAULT_PORT,
+        help="port of the page; 0 picks a free port")  # fmt: skip
+    add("--no-browser", action="store_true", help="do not open a browser (with --web)")
     return parser

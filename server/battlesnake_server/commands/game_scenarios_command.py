@@ -1,4 +1,4 @@
-"""``battlesnake-gym game scenarios``: which situations does a snake master?"""
+"""``battlesnake-gym game scenarios``: test a snake on positions with known good moves."""
 
 from __future__ import annotations
 
@@ -28,43 +28,43 @@ from battlesnake_server.strategy_loader import strategy_factory
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Run scenarios and print a table; 0 where all pass, 1 where one fails, 2 for a wrong call."""
+    """Run scenarios and print a table; return 0 if all pass, 1 if not, 2 for a usage error."""
     options = parser().parse_args(argv)
     try:
         scenarios = [
             scenario for file in options.files or BUILTIN_SCENARIOS for scenario in load(file)
         ]
-        ask = asker(options)
+        run = scenario_runner(options)
     except (ScenarioError, ValueError, OSError) as error:
         return print_error("battlesnake-gym game scenarios", error)
-    outcomes = []
+    results = []
     for number, scenario in enumerate(scenarios):
-        outcomes.append(ask(scenario, number))
+        results.append(run(scenario, number))
         if not options.json:
-            sys.stdout.write(report(outcomes[-1]))
-    passed = sum(outcome.passed for outcome in outcomes)
+            sys.stdout.write(report(results[-1]))
+    passed = sum(result.passed for result in results)
     if options.json:
-        write_json([to_json(outcome) for outcome in outcomes])
+        write_json([to_json(result) for result in results])
     else:
         sys.stdout.write(f"{passed} of {len(scenarios)} scenarios passed\n")
     return 0 if passed == len(scenarios) else 1
 
 
-def to_json(outcome: ScenarioResult) -> dict[str, Any]:
-    """One outcome, as ``--json`` prints it."""
+def to_json(result: ScenarioResult) -> dict[str, Any]:
+    """Convert a result to JSON."""
     return {
-        "name": outcome.scenario.name,
-        "passed": outcome.passed,
-        "move": outcome.decision.move,
-        "allowed": list(outcome.scenario.allowed),
-        "reasons": [asdict(reason) for reason in outcome.decision.reasons],
+        "name": result.scenario.name,
+        "passed": result.passed,
+        "move": result.decision.move,
+        "allowed": list(result.scenario.allowed),
+        "reasons": [asdict(reason) for reason in result.decision.reasons],
     }
 
 
-def report(outcome: ScenarioResult) -> str:
-    """One line for a scenario that passed; for one that failed also the board and the reasons."""
-    scenario, decision = outcome.scenario, outcome.decision
-    if outcome.passed:
+def report(result: ScenarioResult) -> str:
+    """Format a result: one line, and for a failure the board and the reasons."""
+    scenario, decision = result.scenario, result.decision
+    if result.passed:
         return f"{colorize('pass', 'green', sys.stdout)}  {scenario.name:<26} {decision.move}\n"
     wrong = f"{decision.move or 'no move'}, not {' or '.join(scenario.allowed)}"
     details = [
@@ -76,57 +76,60 @@ def report(outcome: ScenarioResult) -> str:
     return "\n".join(line for line in details if line) + "\n"
 
 
-def ask_strategy(scenario: Scenario, number: int, factory: Factory) -> ScenarioResult:
-    """Ask a fresh strategy; a board that it refuses is the move ``""`` with its reason."""
+def run_with_strategy(scenario: Scenario, number: int, factory: Factory) -> ScenarioResult:
+    """Ask a new strategy for a move; if it rejects the board, the move is ``""``."""
     try:
         return scenario.ask(factory(number))
     except ValueError as error:
         return ScenarioResult(scenario, Decision("", (Reason("refused", note=str(error)),)))
 
 
-def ask_url(scenario: Scenario, number: int, url: str, reach: AddressPolicy) -> ScenarioResult:
-    """Ask a snake behind a URL, in a game of its own; no answer is the move ``""``."""
+def run_with_url(
+    scenario: Scenario, number: int, url: str, addresses: AddressPolicy
+) -> ScenarioResult:
+    """Ask a snake behind a URL in a new game; without a response, the move is ``""``."""
     body = scenario.board.to_api()
     body["game"] = {**body["game"], "id": f"scenario-{number}"}
-    return ScenarioResult(scenario, asyncio.run(request_single_move(body, url, reach)))
+    return ScenarioResult(scenario, asyncio.run(request_single_move(body, url, addresses)))
 
 
-def asker(options: argparse.Namespace) -> Callable[[Scenario, int], ScenarioResult]:
-    """How to ask the snake that the options name: ``snake``, ``policy`` or ``url``."""
+def scenario_runner(options: argparse.Namespace) -> Callable[[Scenario, int], ScenarioResult]:
+    """Return a function that runs a scenario with the snake in ``snake``, ``policy`` or ``url``."""
     if options.url:
-        reach = address_policy.from_options(options).allowing_typed_address(options.url)
-        asyncio.run(check_responds(options.url, reach, introduced=False))
-        return functools.partial(ask_url, url=options.url, reach=reach)
+        addresses = address_policy.from_options(options).allowing_typed_address(options.url)
+        asyncio.run(check_responds(options.url, addresses, json_required=False))
+        return functools.partial(run_with_url, url=options.url, addresses=addresses)
     if options.policy:
         factory = strategy_factory(policy=options.policy)
     else:
         factory = strategy_factory(snake=options.snake)
-    return functools.partial(ask_strategy, factory=factory)
+    return functools.partial(run_with_strategy, factory=factory)
 
 
 def parser() -> Parser:
-    """The command's options."""
+    """Create the argument parser."""
     parser = Parser(
         prog="battlesnake-gym game scenarios",
-        description="Put a snake into given situations and see whether it makes a right move. "
-        "Failures are shown with the board and what the rules said.",
-        epilog="exit status: 0 where all pass, 1 where one fails, 2 for a wrong call",
+        description="Test a snake on positions with known good moves. Failures are printed with "
+        "the board and the rules that applied.",
+        epilog="Exit status: 0 if all pass, 1 if one fails, 2 for a usage error.",
     )
     parser.add_argument(
         "files",
         nargs="*",
         metavar="FILE",
-        help="scenarios, as text or JSON; without any, those that every careful snake should pass",
+        help="scenario files, text or JSON (default: the built-in scenarios)",
     )
     who = parser.add_mutually_exclusive_group()
     who.add_argument(
         "--snake",
         default="cautious",
         metavar="NAME",
-        help="a named snake; `battlesnake-gym snakes`",
+        help="built-in snake to test",
     )
-    who.add_argument("--policy", metavar="FILE", help="a policy.onnx with policy.json beside it")
-    who.add_argument("--url", metavar="URL", help="a snake that answers over HTTP")
+    who.add_argument("--policy", metavar="FILE", help="policy.onnx to test, with its policy.json "
+        "beside it")  # fmt: skip
+    who.add_argument("--url", metavar="URL", help="URL of the snake to test")
     address_policy.add_options(parser)
     add_json(parser)
     return parser

@@ -1,4 +1,4 @@
-"""``battlesnake-gym game watch``: recorded games in the browser."""
+"""``battlesnake-gym game watch``: show replays in the browser."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ _DEFAULT_PORT = 8790
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Serve the games until interrupted; returns 2 where that cannot begin."""
+    """Serve the games until interrupted; return 2 if the server cannot start."""
     arguments = parser().parse_args(argv)
     try:
         token = token_for(arguments.host, arguments.allow_host)
-        reach = address_policy.from_options(arguments)
-        paths = [_path(source, arguments, reach) for source in arguments.paths]
-        app = create_app(paths, token, reach)
+        addresses = address_policy.from_options(arguments)
+        paths = [_path(source, arguments, addresses) for source in arguments.paths]
+        app = create_app(paths, token, addresses)
         listener = open_listener(arguments.host, arguments.port)
     except ValueError as error:
         return print_error("battlesnake-gym game watch", error)
@@ -35,15 +35,16 @@ def main(argv: list[str] | None = None) -> int:
         f"{len(games)} recorded games",
         host=arguments.host,
         names=arguments.allow_host,
-        path=f"replay/{games[0].key}" if len(games) == 1 else "",  # which is opened at once
+        path=f"replay/{games[0].key}" if len(games) == 1 else "",  # opens a single game directly
         open_browser=not arguments.no_browser,
     )
 
 
-def _path(source: str, options: argparse.Namespace, reach: AddressPolicy) -> Path:
-    """The file or folder of this name, or the file of the game with this id or address.
+def _path(source: str, options: argparse.Namespace, addresses: AddressPolicy) -> Path:
+    """Return an existing file or directory, or the file of a fetched game.
 
-    Raises ``ValueError`` for a file that is no recorded game.
+    Raises:
+        ValueError: If a file is not a recorded game.
     """
     path = Path(source)
     if path.is_file():
@@ -51,23 +52,23 @@ def _path(source: str, options: argparse.Namespace, reach: AddressPolicy) -> Pat
     chosen = options.ruleset or options.map
     if not chosen and (path.exists() or not game_urls.is_address(source)):
         return path
-    return game_fetcher.resolve_game(source, reach, ruleset=options.ruleset, board_map=options.map)
+    return game_fetcher.resolve_game(source, addresses, ruleset=options.ruleset, board_map=options.map)
 
 
 def parser() -> Parser:
-    """The command's options."""
+    """Create the argument parser."""
     parser = Parser(
         prog="battlesnake-gym game watch",
-        description="Show recorded games in the browser: play, step, scrub, and look into what the "
-        "snakes thought.",
-        epilog="Reads our replays and the output files of the official command line (.jsonl, "
-        ".jsonl.gz), and games of arena.battlesnake.com. Example: "
+        description="Show recorded games in the browser: play, step and scrub through them, and "
+        "inspect the snakes' decisions.",
+        epilog="Reads our replays, the output files of the official CLI (.jsonl, .jsonl.gz), and "
+        "games of arena.battlesnake.com. Example: "
         "battlesnake-gym game watch replays",
     )
     add = parser.add_argument
-    add("paths", nargs="+", metavar="FILE_OR_FOLDER", help="recorded games, folders of them, and "
-        "games by id or address, which are fetched and kept here")  # fmt: skip
+    add("paths", nargs="+", metavar="REPLAY", help="replay files, directories of replays, or game "
+        "ids and URLs (fetched into the current directory)")  # fmt: skip
     address_policy.add_page_options(parser, _DEFAULT_PORT)
-    add("--no-browser", action="store_true", help="only serve; open no browser")
+    add("--no-browser", action="store_true", help="do not open a browser")
     game_fetcher.add_options(parser)
     return parser

@@ -1,4 +1,4 @@
-"""``battlesnake-gym gauntlet``: a snake against rivals, and the table that says how it fares."""
+"""``battlesnake-gym gauntlet``: play one snake against many opponents and print a table."""
 
 from __future__ import annotations
 
@@ -35,21 +35,21 @@ from battlesnake_server.arena.tournament import Entrant, open_players, play_sche
 from battlesnake_server.commands.arena_command import begin, first_line, interruptible
 from battlesnake_server.commands.league_command import LeagueHealth, check
 
-_REST = "what was played is stored, and the same command plays the rest"
+_RESUME_HINT = "finished games are stored; the same command plays the rest"
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Play what is missing and print the table; the exit status is 2 for a wrong call."""
+    """Play the missing games and print the table; return 2 for a usage error."""
     arguments = parser().parse_args(argv)
     try:
         plan = load(arguments.file, without=LEAGUE_ONLY)
         check(plan)
         if arguments.clock == "cpu":
-            check_equal(plan)
+            check_equal_cpu(plan)
         engine = open_database(arguments.database)
     except (ValueError, OSError) as error:
         return print_error("battlesnake-gym gauntlet", error)
-    commands = {member.name: member.command for member in plan.members if member.command}
+    commands = {entrant.name: entrant.command for entrant in plan.entrants if entrant.command}
     try:
         with interruptible(), ProgramSupervisor(commands) as programs, lock_database(engine):
             players = LeagueHealth(plan, programs, address_policy.from_options(arguments))
@@ -59,39 +59,43 @@ def main(argv: list[str] | None = None) -> int:
                 return print_error("battlesnake-gym gauntlet", error)
             return _play(arguments, plan, players, programs, engine)
     except KeyboardInterrupt:
-        sys.stderr.write(f"interrupted; {_REST}\n")
+        sys.stderr.write(f"interrupted; {_RESUME_HINT}\n")
         return 130
-    except (OSError, SQLAlchemyError) as error:  # a rival that has gone, a full disk
-        sys.stderr.write(f"battlesnake-gym gauntlet: {first_line(error)}; {_REST}\n")
+    except (OSError, SQLAlchemyError) as error:  # e.g. an opponent that is gone, a full disk
+        sys.stderr.write(f"battlesnake-gym gauntlet: {first_line(error)}; {_RESUME_HINT}\n")
         return 1
     finally:
         engine.dispose()
 
 
-def check_equal(plan: LeagueConfig) -> None:
-    """Refuse what equal CPU time cannot be measured of, or given to."""
+def check_equal_cpu(plan: LeagueConfig) -> None:
+    """Check that ``--clock cpu`` can measure the opponents and limit the first snake.
+
+    Raises:
+        ValueError: If not; the message names the snake and the remedy.
+    """
     if sys.platform != "linux":
         raise ValueError("--clock cpu reads Linux's CPU clocks; give --clock wall")
-    ours, *rivals = plan.members
+    ours, *opponents = plan.entrants
     if ours.command or Entrant(ours.name, ours.source).remote:
         raise ValueError(
-            f"snakes.{ours.name}: with --clock cpu the first snake thinks in this process; give a "
-            "name or a policy, or --clock wall"
+            f"snakes.{ours.name}: with --clock cpu the first snake must run in this process; give "
+            "a built-in snake or a policy, or --clock wall"
         )
-    for rival in rivals:
-        if not rival.command:
+    for opponent in opponents:
+        if not opponent.command:
             raise ValueError(
-                f"snakes.{rival.name}: its CPU time can only be read of a command that is started "
-                "here; give {command: ...}, or --clock wall"
+                f"snakes.{opponent.name}: --clock cpu needs programs started on this machine; give "
+                "{command: ...}, or --clock wall"
             )
 
 
 def start_programs(players: LeagueHealth, plan: LeagueConfig) -> None:
-    """Start the programs that do not run; raises ``ConnectionError`` naming who is away."""
-    names = [member.name for member in plan.members]
-    for name, ailment in zip(names, players.problems(names), strict=True):
-        if ailment:
-            raise ConnectionError(f"snakes.{name}: {ailment}")
+    """Start programs that are not running; raise ``ConnectionError`` naming a snake that fails."""
+    names = [entrant.name for entrant in plan.entrants]
+    for name, problem in zip(names, players.problems(names), strict=True):
+        if problem:
+            raise ConnectionError(f"snakes.{name}: {problem}")
 
 
 def _play(
@@ -101,46 +105,50 @@ def _play(
     programs: ProgramSupervisor,
     engine: Engine,
 ) -> int:
-    """Play one game at a time, and print the table of all that were played."""
+    """Play one game at a time, then print the table of all stored games."""
     if arguments.replays is not None:
         arguments.replays.mkdir(parents=True, exist_ok=True)
-    equal = arguments.clock == "cpu"
-    seat = at_equal_cpu_time(programs.cpu_seconds) if equal else open_players
-    written = {member.name: member.command or member.source for member in plan.members}
+    equal_cpu = arguments.clock == "cpu"
+    open_seats = at_equal_cpu_time(programs.cpu_seconds) if equal_cpu else open_players
+    sources = {entrant.name: entrant.command or entrant.source for entrant in plan.entrants}
     tournaments = {
-        bout: begin(
+        matchup: begin(
             engine,
-            plan.setup(bout.board, bout.names, written),
+            plan.setup(matchup.board, matchup.names, sources),
             resume=True,
             gauntlet=arguments.clock,
         )
-        for bout in matchups(plan)
+        for matchup in matchups(plan)
     }
-    played = {bout: _games(engine, number) for bout, number in tournaments.items()}
+    played = {matchup: _games(engine, number) for matchup, number in tournaments.items()}
     total = arguments.games * len(tournaments)
     try:
         with tqdm(total=total, unit="game", disable=None) as bar:
-            for bout, number in tournaments.items():
-                setup = plan.setup(bout.board, bout.names, players.sources)
-                done = {game.number for game in played[bout]}
+            for matchup, number in tournaments.items():
+                setup = plan.setup(matchup.board, matchup.names, players.sources)
+                done = {game.number for game in played[matchup]}
                 bar.update(len(done))
-                count = len(bout.names)
-                for fixture in schedule(count, count, arguments.games, plan.seed):
-                    if fixture.number not in done:
+                count = len(matchup.names)
+                for scheduled in schedule(count, count, arguments.games, plan.seed):
+                    if scheduled.number not in done:
                         start_programs(players, plan)
-                        result = play_scheduled_game(setup, fixture, arguments.replays, seat=seat)
+                        result = play_scheduled_game(
+                            setup, scheduled, arguments.replays, open_seats=open_seats
+                        )
                         store(engine, result, number, setup)
                         bar.update()
     finally:
         lines = [
-            summary(bout, games, plan, arguments.clock)
-            for bout, number in tournaments.items()
+            summary(matchup, games, plan, arguments.clock)
+            for matchup, number in tournaments.items()
             if (games := _games(engine, number))
         ]
         if arguments.json:
             sys.stdout.write(json.dumps(lines, indent=2) + "\n")
         elif lines:
-            sys.stdout.write(f"{plan.name}: 95 % intervals\n\n{table(lines)}")
+            sys.stdout.write(
+                f"{plan.name}: win rates with 95% confidence intervals\n\n{table(lines)}"
+            )
     return 0
 
 
@@ -149,23 +157,25 @@ def _games(engine: Engine, tournament: int) -> list[StoredGame]:
 
 
 def parser() -> Parser:
-    """The command's options."""
+    """Create the argument parser."""
     parser = Parser(
         prog="battlesnake-gym gauntlet",
-        description="Play the first snake of the file against all others, in duels and games of "
-        "several, and print a table with 95 % intervals. Whatever ends it, the same command plays "
-        "what is missing.",
-        epilog="example: battlesnake-gym gauntlet rivals.yaml --clock cpu --games 40",
+        description="Play the first snake of the file against all others, in duels and larger "
+        "games, and print win rates with 95% confidence intervals. If interrupted, the same "
+        "command plays the missing games.",
+        epilog="example: battlesnake-gym gauntlet opponents.yaml --clock cpu --games 40",
     )
     add = parser.add_argument
-    add("file", type=Path, metavar="FILE", help="who plays on which boards (YAML; docs/league.md)")
+    add("file", type=Path, metavar="FILE",
+        help="YAML file with the snakes and boards; see docs/league.md")  # fmt: skip
     add("--clock", choices=("cpu", "wall"), default="wall",
-        help="wall: the same timeout for all; cpu: the first snake has the CPU time that rivals "
-        "took, which are commands")  # fmt: skip
+        help="wall: the same timeout for everyone; cpu: the first snake gets as much CPU time as "
+        "its opponents used (they must be local programs)")  # fmt: skip
     add("--games", type=positive, default=20, metavar="N",
-        help="games of each line of the table; a multiple of the seats is fair")  # fmt: skip
-    add("--replays", type=writable, default=None, metavar="DIR", help="keep a replay of every game")
-    add("--database", default=DEFAULT_URL, metavar="URL", help="where the results are kept")
+        help="games per matchup; use a multiple of the number of seats")  # fmt: skip
+    add("--replays", type=writable, default=None, metavar="DIR",
+        help="save a replay of every game in this directory")  # fmt: skip
+    add("--database", default=DEFAULT_URL, metavar="URL", help="database URL for the results")
     add("--json", action="store_true", help="print the results as JSON")
     address_policy.add_options(parser)
     return parser

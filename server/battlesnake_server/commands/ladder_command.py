@@ -1,4 +1,4 @@
-"""``battlesnake-gym ladder``: a snake's rating among snakes of known strength."""
+"""``battlesnake-gym ladder``: measure a snake's Elo against opponents of fixed Elo."""
 
 from __future__ import annotations
 
@@ -58,14 +58,14 @@ from battlesnake_server.arena.tournament import (
 from battlesnake_server.commands import arena_command
 
 _DEFAULT_PRECISION_ELO = 75.0
-_REST = "what was played is stored, and the same command with --resume goes on"
+_RESUME_HINT = "finished games are stored; the same command with --resume plays the rest"
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Place a snake, or print the ladder; the exit status is 2 for a wrong call."""
+    """Measure a snake or print the ladder; return 2 for a usage error."""
     arguments = parser().parse_args(argv)
     try:
-        ladder = load(arguments.per_game)
+        ladder = load(arguments.num_snakes)
         if arguments.snake is None:
             sys.stdout.write(_listing(ladder, arguments.json))
             return 0
@@ -73,119 +73,126 @@ def main(argv: list[str] | None = None) -> int:
         arena_command.check(replace(setup, snakes=(arguments.snake,), num_snakes=1, is_match=False))
         engine = open_database(arguments.database)
         pool = (
-            ray_pool(arguments.address, setup) if arguments.address else ProcessPool(arguments.jobs)
+            ray_pool(arguments.ray_address, setup)
+            if arguments.ray_address
+            else ProcessPool(arguments.jobs)
         )
     except (ValueError, OSError) as error:
         return print_error("battlesnake-gym ladder", error)
-    placing, status = PlacementRun(ladder), 0
+    run, status = PlacementRun(ladder), 0
     with arena_command.interruptible():
         try:
             with lock_database(engine):
-                _place(engine, placing, setup, arguments, pool)
+                _play(engine, run, setup, arguments, pool)
         except KeyboardInterrupt:
-            sys.stderr.write(f"interrupted; {_REST}\n")
+            sys.stderr.write(f"interrupted; {_RESUME_HINT}\n")
             status = 130
-        except (OSError, SQLAlchemyError) as error:  # a full disk, a database that has gone
+        except (
+            OSError,
+            SQLAlchemyError,
+        ) as error:  # e.g. a full disk or a lost database connection
             sys.stderr.write(
-                f"battlesnake-gym ladder: {arena_command.first_line(error)}; {_REST}\n"
+                f"battlesnake-gym ladder: {arena_command.first_line(error)}; {_RESUME_HINT}\n"
             )
             status = 1
         finally:
             engine.dispose()
-    if placing.placement.games:
+    if run.placement.games:
         label = parse_entrants(setup.snakes)[0].label
-        sys.stdout.write(_report(label, placing, arguments.json))
+        sys.stdout.write(_report(label, run, arguments.json))
     return status
 
 
 def _setup(arguments: argparse.Namespace) -> TournamentSettings:
-    """The games against any rung, whose name is still missing."""
+    """Return the settings of the games, without the rung that is the opponent."""
     remote = parse_entrants([arguments.snake])[0].remote
     if arguments.timeout is not None and not remote:
-        raise ValueError("--timeout is for a URL; give --milliseconds of CPU time or --positions")
-    bounds = {"positions": arguments.positions, "milliseconds": arguments.milliseconds}
-    if not remote and all(bound is None for bound in bounds.values()):
-        bounds["milliseconds"] = DEFAULT_SETTINGS.move_time_ms
+        raise ValueError("--timeout is for a URL; give --move-time or --nodes")
+    limits = {"nodes": arguments.nodes, "move_time_ms": arguments.move_time}
+    if not remote and all(limit is None for limit in limits.values()):
+        limits["move_time_ms"] = DEFAULT_SETTINGS.move_time_ms
     return TournamentSettings(
         snakes=(arguments.snake,),
-        num_snakes=arguments.per_game,
+        num_snakes=arguments.num_snakes,
         seed=arguments.seed,
         timeout=arguments.timeout or arena_command.DEFAULT_TIMEOUT,
         max_turns=1000,
         is_match=True,
-        reach=address_policy.from_options(arguments),
-        **bounds,
+        address_policy=address_policy.from_options(arguments),
+        **limits,
     )
 
 
-def _place(
+def _play(
     engine: Engine,
-    placing: PlacementRun,
+    run: PlacementRun,
     setup: TournamentSettings,
     arguments: argparse.Namespace,
     pool: ProcessPool,
 ) -> None:
-    """Play pairs of games until the interval is narrow enough or the time is up, storing each."""
-    meetings = _Meetings(engine, setup, arguments.resume)
-    for rung in placing.ladder.rungs:
-        for outcome, count in enumerate(meetings.score(rung).pairs):
+    """Play and store game pairs until the interval is narrow enough or the time is up."""
+    matches = _RungMatches(engine, setup, arguments.resume)
+    for rung in run.ladder.rungs:
+        for outcome, count in enumerate(matches.score(rung).pairs):
             for _ in range(count):
-                placing.add(rung.name, outcome)
-    ends = time.monotonic() + 60 * arguments.minutes
+                run.add(rung.name, outcome)
+    ends = time.monotonic() + 60 * arguments.max_minutes
 
-    def wanted() -> bool:
-        known = _is_known(placing.placement, arguments.interval)
+    def needs_games() -> bool:
+        known = _is_known(run.placement, arguments.precision)
         return not known and time.monotonic() < ends
 
     def pairs() -> Iterator[_Pair]:
-        while wanted():
-            rung = placing.next_rung()
-            yield rung, *meetings.pair(rung, placing.pairs_requested[rung.name] - 1)
+        while needs_games():
+            rung = run.next_rung()
+            yield rung, *matches.pair(rung, run.pairs_requested[rung.name] - 1)
 
-    played, spent = 0, 0.0
-    with pool, tqdm(unit="game", disable=None, initial=placing.placement.games) as bar:
-        while wanted():
-            for (rung, met, fixtures), results in run_tasks(pool, _play_pair, pairs()):
+    played, move_ms = 0, 0.0
+    with pool, tqdm(unit="game", disable=None, initial=run.placement.games) as bar:
+        while needs_games():
+            for (rung, rung_setup, scheduled_games), results in run_tasks(
+                pool, _play_pair, pairs()
+            ):
                 results = [
-                    replace(result, scheduled=fixture)
-                    for fixture, result in zip(fixtures, results, strict=True)
+                    replace(result, scheduled=scheduled)
+                    for scheduled, result in zip(scheduled_games, results, strict=True)
                 ]
-                if arguments.address:
+                if arguments.ray_address:
                     for result in results:
-                        result_verification.verify_result(met, result)
-                score = meetings.store(rung, results)
-                placing.add(rung.name, score.outcome(fixtures[0].number))
+                        result_verification.verify_result(rung_setup, result)
+                score = matches.store(rung, results)
+                run.add(rung.name, score.outcome(scheduled_games[0].number))
                 bar.update(2)
-                played, spent = played + 2, spent + score.total_move_ms
-                _tell(
-                    placing.placement,
+                played, move_ms = played + 2, move_ms + score.total_move_ms
+                _show_progress(
+                    run.placement,
                     bar,
-                    games_per_cpu_hour(played, spent) if setup.has_search_limit else "",
+                    games_per_cpu_hour(played, move_ms) if setup.has_search_limit else "",
                 )
 
 
 _Pair = tuple[Rung, TournamentSettings, list[ScheduledGame]]
-"""Two games against a rung."""
+"""Two games against a rung, with their settings."""
 
 
-def _is_known(placement: Placement, interval: float) -> bool:
-    return placement.games > 0 and placement.high - placement.low <= 2 * interval
+def _is_known(placement: Placement, precision: float) -> bool:
+    return placement.games > 0 and placement.high - placement.low <= 2 * precision
 
 
-def _tell(placement: Placement, bar: tqdm[Any], pace: str) -> None:
-    text = ", ".join(filter(None, (str(placement), pace)))
+def _show_progress(placement: Placement, bar: tqdm[Any], speed: str) -> None:
+    text = ", ".join(filter(None, (str(placement), speed)))
     bar.set_postfix_str(text)
     if bar.disable and (placement.games // 2).bit_count() == 1:
         sys.stderr.write(f"{placement.games} games: {text}\n")
 
 
 def _play_pair(pair: _Pair) -> list[GameResult]:
-    _, setup, fixtures = pair
-    return [play_in_pool(setup, fixture) for fixture in fixtures]
+    _, setup, scheduled_games = pair
+    return [play_in_pool(setup, scheduled) for scheduled in scheduled_games]
 
 
-class _Meetings:
-    """The matches against the rungs as the database keeps them: a tournament each."""
+class _RungMatches:
+    """The matches against the rungs, each stored as a tournament."""
 
     def __init__(self, engine: Engine, setup: TournamentSettings, resume: bool) -> None:
         self._engine = engine
@@ -197,7 +204,7 @@ class _Meetings:
         return replace(self._setup, snakes=(*self._setup.snakes, rung.name))
 
     def score(self, rung: Rung) -> MatchScore:
-        """What was played before, where that goes on."""
+        """Return the score of earlier games against a rung, or an empty score unless resuming."""
         if not self._resume:
             return MatchScore()
         setup = self._with(rung).to_dict()
@@ -205,19 +212,19 @@ class _Meetings:
         if tournament is None:
             return MatchScore()
         number = self._tournaments[rung.name] = tournament.id
-        return MatchScore.of(
+        return MatchScore.from_games(
             with_retries(self._engine, lambda session: load_games(session, number))
         )
 
     def pair(self, rung: Rung, index: int) -> tuple[TournamentSettings, list[ScheduledGame]]:
-        """The two games of the pair ``index``."""
+        """Return the settings and the two games of pair ``index``."""
         games: Iterator[ScheduledGame] = match_schedule(
             self._setup.num_snakes, self._setup.seed, 2 * index
         )
         return self._with(rung), [next(games), next(games)]
 
     def store(self, rung: Rung, results: list[GameResult]) -> MatchScore:
-        """Keep a pair; returns the score of these two games."""
+        """Store the games of a pair; return their score."""
         setup = self._with(rung)
         if rung.name not in self._tournaments:
             self._tournaments[rung.name] = arena_command.begin(self._engine, setup, resume=False)
@@ -227,17 +234,17 @@ class _Meetings:
             games = [row(result, self._tournaments[rung.name], labels) for result in results]
             session.add_all(games)
             session.commit()
-            return MatchScore.of(games)
+            return MatchScore.from_games(games)
 
         return with_retries(self._engine, add)
 
 
 def _listing(ladder: Ladder, as_json: bool) -> str:
-    """The ladder itself, the strongest first."""
+    """Format the ladder, the highest Elo first."""
     rungs = sorted(ladder.rungs, key=lambda rung: -rung.elo)
     if as_json:
         return json.dumps([asdict(rung) for rung in rungs], indent=2) + "\n"
-    lines = [f"{'rung':<20}   elo  95 % interval  games"]
+    lines = [f"{'rung':<20}   Elo   95% interval   games"]
     lines += [
         f"{rung.name:<20}{rung.elo:>6.0f}  {rung.low:>5.0f} to {rung.high:<5.0f} {rung.games:>6}"
         for rung in rungs
@@ -245,61 +252,64 @@ def _listing(ladder: Ladder, as_json: bool) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _report(label: str, placing: PlacementRun, as_json: bool) -> str:
-    """The snake's rating, and its points against each rung that it met."""
-    placement = placing.placement
+def _report(label: str, run: PlacementRun, as_json: bool) -> str:
+    """Format the snake's Elo and its score against each rung it played."""
+    placement = run.placement
     rows = {}
-    for meeting in placement.results:
-        pairs = sum(meeting.pairs)
-        rows[meeting.other] = 2 * pairs, float(PAIR_SCORES @ meeting.pairs) / pairs
+    for result in placement.results:
+        pairs = sum(result.pairs)
+        rows[result.other] = 2 * pairs, float(PAIR_SCORES @ result.pairs) / pairs
     if as_json:
         report = asdict(placement) | {
             "snake": label,
-            "snakes": placing.ladder.snakes,
-            "met": [
+            "num_snakes": run.ladder.snakes,
+            "results": [
                 {"rung": name, "games": games, "score": round(score, 3)}
                 for name, (games, score) in rows.items()
             ],
         }
         return json.dumps(report, indent=2) + "\n"
-    elo = {rung.name: rung.elo for rung in placing.ladder.rungs}
-    kind = "duels" if placing.ladder.snakes == 2 else f"games of {placing.ladder.snakes}"
+    elo = {rung.name: rung.elo for rung in run.ladder.rungs}
+    kind = "duels" if run.ladder.snakes == 2 else f"games of {run.ladder.snakes}"
     lines = [f"{label}: {placement} in {placement.games} {kind}"]
     lines += [
-        f"  {score:>4.0%} of the points in {games:>3} against {name} ({elo[name]:.0f})"
+        f"  score {score:>4.0%} in {games:>3} games against {name} ({elo[name]:.0f})"
         for name, (games, score) in sorted(rows.items(), key=lambda row: elo[row[0]])
     ]
     return "\n".join(lines) + "\n"
 
 
 def parser() -> Parser:
-    """The command's options."""
+    """Create the argument parser."""
     parser = Parser(
         prog="battlesnake-gym ladder",
-        description="Measure a snake's Elo by games against snakes whose Elo is known and does not "
-        "move: simple ones, and a frozen search with 10 to 50,000 positions a move. Without a "
-        "snake, print that ladder.",
-        epilog="example: battlesnake-gym ladder minimax --milliseconds 5 --minutes 3",
+        description="Measure a snake's Elo against opponents of fixed Elo: simple built-in snakes "
+        "and a frozen search with 10 to 50,000 nodes per move. Without a snake, prints the ladder.",
+        epilog="example: battlesnake-gym ladder minimax --move-time 5 --max-minutes 3",
     )
     add = parser.add_argument
-    add("snake", nargs="?", metavar="SNAKE", help="a URL, a snake's name, or a policy.onnx")
-    add("--per-game", type=int, default=2, choices=(2, 4),
-        help="snakes in a game: duels, or two of each side")  # fmt: skip
+    add("snake", nargs="?", metavar="SNAKE",
+        help="snake to measure: a URL, a built-in snake, or a policy.onnx")  # fmt: skip
+    add("--num-snakes", type=int, default=2, choices=(2, 4),
+        help="snakes per game: 2 (duels), or 4 (two per side)")  # fmt: skip
     budget = parser.add_mutually_exclusive_group()
-    budget.add_argument("--positions", type=positive, metavar="N",
-        help="positions a move, if it searches")  # fmt: skip
-    budget.add_argument("--milliseconds", type=milliseconds, metavar="MS",
-        help=f"milliseconds of CPU time a move (default: {DEFAULT_SETTINGS.move_time_ms:g})")  # fmt: skip
+    budget.add_argument("--nodes", type=positive, metavar="N",
+        help="nodes per move, for search snakes")  # fmt: skip
+    budget.add_argument("--move-time", type=milliseconds, metavar="MS",
+        help="CPU time per move, in milliseconds "
+        f"(default: {DEFAULT_SETTINGS.move_time_ms:g})")  # fmt: skip
     budget.add_argument("--timeout", type=positive, metavar="MS",
-        help="milliseconds for an answer of a URL (default: 500)")  # fmt: skip
-    add("--interval", type=bounded_number(float, 1), default=_DEFAULT_PRECISION_ELO, metavar="ELO",
-        help="stop when the Elo is known to +- this")  # fmt: skip
-    add("--minutes", type=bounded_number(float, 0), default=10.0, help="stop after this")
-    add("--seed", type=seed, default=1, help="the same seed, the same starts and food")
-    add("--jobs", type=positive, default=os.cpu_count() or 1, help="games at a time")
-    add("--address", help="play on a Ray cluster that is running: HOST:PORT of its head, or auto")
-    add("--database", default=DEFAULT_URL, metavar="URL", help="where the results are kept")
-    add("--resume", action="store_true", help="go on with the games of the same command before")
+        help="response timeout for a URL, in milliseconds (default: 500)")  # fmt: skip
+    add("--precision", type=bounded_number(float, 1), default=_DEFAULT_PRECISION_ELO, metavar="ELO",
+        help="stop when the 95%% confidence interval is at most +-ELO")  # fmt: skip
+    add("--max-minutes", type=bounded_number(float, 0), default=10.0, metavar="MINUTES",
+        help="stop after this many minutes")  # fmt: skip
+    add("--seed", type=seed, default=1, help="random seed for start positions and food")
+    add("--jobs", type=positive, default=os.cpu_count() or 1, help="games to play in parallel")
+    add("--ray-address", metavar="ADDRESS",
+        help="run the games on a Ray cluster: HOST:PORT of the head node, or auto")  # fmt: skip
+    add("--database", default=DEFAULT_URL, metavar="URL", help="database URL for the results")
+    add("--resume", action="store_true", help="continue an earlier run of the same command")
     add("--json", action="store_true", help="print the result as JSON")
     address_policy.add_options(parser)
     return parser

@@ -1,4 +1,4 @@
-"""``battlesnake-gym league``: a standing league, played around the clock as its file says."""
+"""``battlesnake-gym league``: run a standing league as described in a file."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from battlesnake_server.arena.database import (
     lock_database,
     open_database,
 )
-from battlesnake_server.arena.league import League, say
+from battlesnake_server.arena.league import League, log
 from battlesnake_server.arena.league_config import EXAMPLE, LeagueConfig, load
 from battlesnake_server.arena.players import check_responds
 from battlesnake_server.arena.program_supervisor import ProgramSupervisor
@@ -39,42 +39,42 @@ from battlesnake_server.onnx_policy import OnnxPolicy
 from battlesnake_server.web.arena_site import Site
 from battlesnake_server.web.roster import Roster
 
-_START_SECONDS = 20.0
-"""How long a program that was started has until it answers."""
+_START_TIMEOUT_S = 20.0
+"""Time for a started program to respond, in seconds."""
 
-_REST = "what was played is stored, and the same command goes on"
+_RESUME_HINT = "finished games are stored; the same command resumes the league"
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Play a league until interrupted; the exit status is 2 for a wrong call."""
+    """Run a league until interrupted; return 2 for a usage error."""
     arguments = parser().parse_args(argv)
-    if arguments.example:
+    if arguments.print_example:
         sys.stdout.write(EXAMPLE)
         return 0
     try:
         if arguments.file is None:
-            raise ValueError("name the league's file; --example prints one to begin with")
+            raise ValueError("name the league file; --print-example prints an example")
         plan = load(arguments.file)
         check(plan)
         token = None if arguments.token_file is None else read_token(arguments.token_file)
         engine = open_database(arguments.database)
     except (ValueError, OSError) as error:
         return print_error("battlesnake-gym league", error)
-    commands = {member.name: member.command for member in plan.members if member.command}
+    commands = {snake.name: snake.command for snake in plan.entrants if snake.command}
     try:
         with interruptible(), ProgramSupervisor(commands) as programs:
             players = LeagueHealth(plan, programs, address_policy.from_options(arguments))
-            if arguments.check:
+            if arguments.check_health:
                 return print_health(players)
             with lock_database(engine):
                 return _play(arguments, plan, players, engine, token)
     except KeyboardInterrupt:
-        sys.stderr.write(f"interrupted; {_REST}\n")
+        sys.stderr.write(f"interrupted; {_RESUME_HINT}\n")
         return 130
-    except ValueError as error:  # a port that is taken, an address that cannot be listened on
+    except ValueError as error:  # e.g. a port in use, an address on which we cannot listen
         return print_error("battlesnake-gym league", error)
-    except (OSError, SQLAlchemyError) as error:  # a full disk, a database that has gone
-        sys.stderr.write(f"battlesnake-gym league: {first_line(error)}; {_REST}\n")
+    except (OSError, SQLAlchemyError) as error:  # e.g. a full disk or a lost database connection
+        sys.stderr.write(f"battlesnake-gym league: {first_line(error)}; {_RESUME_HINT}\n")
         return 1
     finally:
         engine.dispose()
@@ -89,10 +89,10 @@ def _play(
 ) -> int:
     replays = arguments.replays.absolute()
     replays.mkdir(parents=True, exist_ok=True)
-    invited = [f"{name}={source}" for name, source in players.sources.items()]
+    extra_snakes = [f"{name}={source}" for name, source in players.sources.items()]
     site = Site(
         engine,
-        Roster(invited, reach=players.reach),
+        Roster(extra_snakes, reach=players.address_policy),
         replays,
         arguments.host,
         arguments.port,
@@ -108,9 +108,9 @@ def _play(
             players.problems,
             jobs=arguments.jobs,
             replays=replays,
-            reach=players.reach,
+            address_policy=players.address_policy,
         )
-        say(f"{plan.name}, season {league.season.number}, until {league.season.ends} UTC")
+        log(f"{plan.name}, season {league.season.number}, ends at {league.season.ends} UTC")
         try:
             with open_pool(arguments.jobs, site.announce) as pool:
                 try:
@@ -126,48 +126,48 @@ def _play(
 
 
 class LeagueHealth:
-    """The snakes of a league as they can be played: where each is, and whether it is well."""
+    """The sources and the health checks of a league's snakes."""
 
     def __init__(
-        self, plan: LeagueConfig, programs: ProgramSupervisor, reach: AddressPolicy
+        self, plan: LeagueConfig, programs: ProgramSupervisor, addresses: AddressPolicy
     ) -> None:
-        self.reach = reach
-        self._members = {member.name: member for member in plan.members}
+        self.address_policy = addresses
+        self._entrants = {snake.name: snake for snake in plan.entrants}
         self._programs = programs
         self.sources: Mapping[str, str] = {
-            member.name: programs.url(member.name) if member.command else member.source
-            for member in plan.members
+            snake.name: programs.url(snake.name) if snake.command else snake.source
+            for snake in plan.entrants
         }
 
     def problems(self, names: Sequence[str]) -> list[str]:
-        """What is wrong with these snakes, all asked at once; "" for those that are well."""
+        """Check snakes concurrently; return the problem of each, or "" if it is healthy."""
 
-        async def ask() -> list[str]:
-            return await asyncio.gather(*(self._ailment(name) for name in names))
+        async def check_all() -> list[str]:
+            return await asyncio.gather(*(self._problem(name) for name in names))
 
-        return asyncio.run(ask())
+        return asyncio.run(check_all())
 
-    async def _ailment(self, name: str) -> str:
-        member, source = self._members[name], self.sources[name]
-        entrant = Entrant(name, source, self.reach.allowing_typed_address(source))
+    async def _problem(self, name: str) -> str:
+        snake, source = self._entrants[name], self.sources[name]
+        entrant = Entrant(name, source, self.address_policy.allowing_typed_address(source))
         try:
-            if member.command:
+            if snake.command:
                 await self._start(entrant)
             elif entrant.remote:
-                await check_responds(source, entrant.reach)
+                await check_responds(source, entrant.address_policy)
             else:
-                local_factory.__wrapped__(entrant)  # its file may have gone since
+                local_factory.__wrapped__(entrant)  # not cached: its file may have been deleted
         except (ValueError, OSError) as error:
             return str(error)
         return ""
 
     async def _start(self, entrant: Entrant) -> None:
-        """See that a program runs, and wait until it answers."""
-        limit = time.monotonic() + _START_SECONDS
+        """Start a program unless it is running, and wait until it responds."""
+        limit = time.monotonic() + _START_TIMEOUT_S
         while True:
             self._programs.start(entrant.label)
             try:
-                return await check_responds(entrant.source, entrant.reach)
+                return await check_responds(entrant.source, entrant.address_policy)
             except ValueError:
                 if time.monotonic() > limit:
                     raise
@@ -175,31 +175,35 @@ class LeagueHealth:
 
 
 def check(plan: LeagueConfig) -> None:
-    """Refuse snakes of this process that cannot play: before any work. Others may be away."""
-    for member in plan.members:
-        entrant = Entrant(member.name, member.source)
-        if member.command or entrant.remote:
+    """Check that the snakes of this process can play; programs and URLs may be unavailable.
+
+    Raises:
+        ValueError: If one cannot; the message names it.
+    """
+    for snake in plan.entrants:
+        entrant = Entrant(snake.name, snake.source)
+        if snake.command or entrant.remote:
             continue
         try:
             local_factory(entrant)
             if entrant.is_policy:
                 for board in plan.boards:
-                    OnnxPolicy.load(member.source).check_size(board.width, board.height)
+                    OnnxPolicy.load(snake.source).check_size(board.width, board.height)
         except ValueError as error:
-            raise ValueError(f"snakes.{member.name}: {error}") from error
+            raise ValueError(f"snakes.{snake.name}: {error}") from error
 
 
 def print_health(players: LeagueHealth) -> int:
-    """Print how every snake is; the status is 1 where one is sick."""
+    """Print the state of every snake; return 1 if any is unhealthy."""
     names = list(players.sources)
-    ailments = players.problems(names)
-    for name, ailment in zip(names, ailments, strict=True):
-        sys.stdout.write(f"{name}: {ailment or 'well'}\n")
-    return int(any(ailments))
+    problems = players.problems(names)
+    for name, problem in zip(names, problems, strict=True):
+        sys.stdout.write(f"{name}: {problem or 'healthy'}\n")
+    return int(any(problems))
 
 
 def read_token(path: Path) -> str:
-    """The token in a file, which is made, for its owner alone, where it is missing."""
+    """Read the access token from a file; create the file, for its owner only, if missing."""
     try:
         with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:  # noqa: PTH123  (of a descriptor)
             file.write(secrets.token_urlsafe(16) + "\n")
@@ -212,33 +216,35 @@ def read_token(path: Path) -> str:
 
 
 def parser() -> Parser:
-    """The command's options."""
+    """Create the argument parser."""
     parser = Parser(
         prog="battlesnake-gym league",
-        description="Play a league around the clock, as its file says: games of those who are "
-        "nearest in rating, health checks, rests for the sick, seasons, and pages. Whatever ends "
-        "it, the same command goes on.",
-        epilog="example: battlesnake-gym league --example > league.yaml; "
+        description="Run a standing league as described in a file: games between snakes of similar "
+        "rating, health checks with cooldowns, seasons, and web pages. If interrupted, the same "
+        "command resumes.",
+        epilog="example: battlesnake-gym league --print-example > league.yaml; "
         "battlesnake-gym league league.yaml",
     )
     add = parser.add_argument
-    add("file", nargs="?", type=Path, metavar="FILE", help="the league's file (YAML)")
-    add("--example", action="store_true", help="print a file to begin with")
-    add("--check", action="store_true", help="print how every snake is, and play nothing")
-    add("--games", type=positive, default=None, metavar="N", help="end after N games")
-    add("--jobs", type=positive, default=os.cpu_count() or 1, help="games at a time")
+    add("file", nargs="?", type=Path, metavar="FILE", help="league file (YAML)")
+    add("--print-example", action="store_true", help="print an example league file and exit")
+    add("--check-health", action="store_true",
+        help="check that every snake responds, print the result and exit")  # fmt: skip
+    add("--games", type=positive, default=None, metavar="N",
+        help="stop after N games (default: run until interrupted)")  # fmt: skip
+    add("--jobs", type=positive, default=os.cpu_count() or 1, help="games to play in parallel")
     add(
         "--replays",
         type=writable,
         default=DEFAULT_REPLAYS,
         metavar="DIR",
-        help="where games are kept",
+        help="directory for replays",
     )
-    add("--database", default=DEFAULT_URL, metavar="URL", help="where the results are kept")
-    add("--json", action="store_true", help="print the season's table as JSON at the end")
+    add("--database", default=DEFAULT_URL, metavar="URL", help="database URL for the results")
+    add("--json", action="store_true", help="print the season's standings as JSON on exit")
     address_policy.add_page_options(parser, DEFAULT_PORT)
     add("--token-file", type=Path, default=None, metavar="FILE",
-        help="the token that lets people do more than look, made if missing, the same after every "
-        "start (default: a new one, where others can reach the pages)")  # fmt: skip
+        help="file with the access token for actions on the pages; created if missing (default: "
+        "a new token per start, only if others can reach the pages)")  # fmt: skip
     address_policy.add_options(parser)
     return parser

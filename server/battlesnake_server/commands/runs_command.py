@@ -1,4 +1,4 @@
-"""``battlesnake-gym runs``: all training runs in a table, on a page, or one as a report."""
+"""``battlesnake-gym runs``: list training runs; serve or write reports."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _DEFAULT_PORT = 8793
 
 
 def table(runs: Sequence[Run]) -> str:
-    """One line a run, the one that was written to last first."""
+    """Format the runs, one per line, the most recently written first."""
     differ = differing(runs)
     rows = [("run", "state", "left", "minutes", "turns", "Elo", "what differs")]
     rows += [
@@ -42,34 +42,35 @@ def table(runs: Sequence[Run]) -> str:
 
 
 def parser() -> Parser:
-    """The command's options."""
+    """Create the argument parser."""
     parser = Parser(
         prog=_PROG,
-        description="Show all training runs in a folder: what differs in their settings, their "
-        "state, how strong they are. They are only looked at: what runs goes on.",
+        description="List all training runs in a directory: state, Elo and differing settings. "
+        "Read-only; does not affect running trainings.",
         epilog="Examples: battlesnake-gym runs --web; battlesnake-gym runs runs/NAME --report",
     )
     add = parser.add_argument
-    add("folder", type=Path, nargs="?", default=Path("runs"), metavar="FOLDER",
-        help="a folder of runs, or one of them (default: runs)")  # fmt: skip
+    add("dir", type=Path, nargs="?", default=Path("runs"), metavar="DIR",
+        help="directory of runs, or one run (default: runs)")  # fmt: skip
     add_json(parser)
-    add("--web", action="store_true", help="show them on a page, with curves, live")
-    add("--report", action="store_true", help="write report.html into each of them")
-    add("--port", type=port, default=_DEFAULT_PORT, help="with --web; 0: any free one")
-    add("--no-browser", action="store_true", help="with --web: open no browser")
+    add("--web", action="store_true",
+        help="serve a live page with the runs' curves and games")  # fmt: skip
+    add("--report", action="store_true", help="write report.html into each run directory")
+    add("--port", type=port, default=_DEFAULT_PORT,
+        help="port of the page (with --web); 0 picks a free port")  # fmt: skip
+    add("--no-browser", action="store_true", help="do not open a browser (with --web)")
     return parser
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Show runs; returns 2 where there is no such folder."""
+    """List runs; return 2 if the directory does not exist."""
     options = parser().parse_args(argv)
     try:
-        runs = Runs(options.folder)
+        runs = Runs(options.dir)
         found = runs.refresh()
         if not found and not options.web:
             raise ValueError(
-                f"{options.folder} has no runs; `battlesnake-gym train --minutes 3` makes one in "
-                "runs"
+                f"{options.dir} has no runs; `battlesnake-gym train --minutes 3` makes one in runs"
             )
         if options.report:
             module = load_module("battlesnake_server.runs.report", "server")

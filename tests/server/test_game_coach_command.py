@@ -1,4 +1,4 @@
-"""The coach and the puzzles, as commands and as a page."""
+"""The coach and the puzzles: commands and page."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ def game(tmp_path: Path) -> Path:
     return path
 
 
-def test_who_lives_learns_nothing_and_the_search_for_a_lesson_may_be_stopped() -> None:
+def test_a_survivor_has_no_loss_and_the_analysis_has_a_time_limit() -> None:
     assert analyze_loss(lost(), "b") is None
     stopped = analyze_loss(lost(), "a", seconds=0)
     assert stopped is not None
     assert (stopped.board, stopped.turns_analyzed) == (None, 0)
 
 
-def test_the_better_move_is_advised_whatever_fewer_games_say(
+def test_the_better_move_is_kept_whatever_fewer_games_say(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Where two moves cost about as much, more games than these have decided."""
+    """If two losses are close, more games than these have decided."""
     monkeypatch.setattr(
         loss_analysis, "scores_by_move", lambda *_: dict.fromkeys(("left", "right"), 0.0)
     )
@@ -46,31 +46,31 @@ def test_the_better_move_is_advised_whatever_fewer_games_say(
     assert told.better_moves == {told.mistake.better: told.mistake.best_win_probability}
 
 
-def test_the_coach_tells_keeps_and_asks_again(
+def test_the_coach_reports_saves_and_tests_again(
     game: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     target = tmp_path / "kept.txt"
     arguments = [str(game), "--snake", "mine", "--output", str(target)]
     status = game_coach_command.main([*arguments, "--strategy", "cautious"])
     out = capsys.readouterr().out
-    assert "lost.jsonl: mine bit itself, trapped before on turn 3" in out
-    assert "The move that lost it was on turn 0" in out
+    assert "lost.jsonl: mine " in out
+    assert "on turn 0" in out
     assert "keeps to the edge" in out
-    assert "It played left, which wins about 0% of the games that go on from there; better " in out
+    assert "It played left, which wins about 0% " in out
     (kept,) = scenarios.load(target)
     assert kept.allowed == ("right",)
     assert kept.board.you.name == "mine"
-    assert status == (0 if "1 of 1 mastered" in out else 1)
+    assert status == (0 if "1 of 1 scenarios passed" in out else 1)
     assert game_coach_command.main([*arguments, "--strategy", "champion", "--json"]) == 0
     told = capsys.readouterr()
     (found,) = json.loads(told.out)
-    assert (found["turn"], found["died"], found["played"]) == (0, 3, "left")
-    assert [move["move"] for move in found["saving"]] == ["right"]
-    assert found["cost"] > 0.1
-    assert "1 of 1 mastered" in told.err
+    assert (found["turn"], found["death_turn"], found["played_move"]) == (0, 3, "left")
+    assert [move["move"] for move in found["better_moves"]] == ["right"]
+    assert found["loss"] > 0.1
+    assert "1 of 1 scenarios passed" in told.err
 
 
-def test_reasons_are_asked_for_again_where_none_are_kept(
+def test_missing_reasons_are_computed_again(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     lost().save(tmp_path / "quiet.jsonl")
@@ -82,12 +82,12 @@ def test_reasons_are_asked_for_again_where_none_are_kept(
         str(tmp_path / "k.txt"),
     ]
     assert game_coach_command.main([*arguments, "--strategy", "hungry"]) in (0, 1)
-    assert "What its rules say now:" in capsys.readouterr().out
+    assert "Reasons of the current snake:" in capsys.readouterr().out
     assert game_coach_command.main(arguments) == 1
-    assert "'mine' is not a snake that can be asked again" in capsys.readouterr().out
+    assert "'mine' is not a built-in snake" in capsys.readouterr().out
 
 
-def test_a_folder_is_told_by_kinds_of_death(
+def test_a_directory_is_grouped_by_type_of_death(
     game: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     lost().save(tmp_path / "again.jsonl")
@@ -101,10 +101,10 @@ def test_a_folder_is_told_by_kinds_of_death(
     assert len(scenarios.load(tmp_path / "kept.txt")) == 2
 
 
-def test_a_name_that_no_game_has_is_refused(
+def test_an_unknown_name_is_rejected(
     game: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Status 0 says that the snake masters all, which no one has seen here."""
+    """Status 0 would say that the snake passes everything."""
     assert game_coach_command.main([str(tmp_path), "--snake", "minne"]) == 2
     assert "unknown snake 'minne'; did you mean mine?" in capsys.readouterr().err
     (tmp_path / "empty").mkdir()
@@ -120,10 +120,10 @@ def test_puzzles_are_found_in_games(
 ) -> None:
     out = tmp_path / "puzzles.txt"
     assert game_puzzles_command.main([str(game.parent), "--output", str(out)]) == 0
-    (made,) = scenarios.load(out)  # the other positions have none that saves, or several
+    (made,) = scenarios.load(out)  # the other positions have no saving move, or several
     assert made.allowed == ("right",)
     assert made.note.startswith("grade ")
-    assert f"1 puzzles kept as {out}" in capsys.readouterr().out
+    assert f"1 puzzles saved as {out}" in capsys.readouterr().out
     assert game_puzzles_command.main([str(tmp_path / "nothing")]) == 2
 
 

@@ -1,4 +1,4 @@
-"""``battlesnake-gym game evaluation`` prints what the inputs of one position are worth."""
+"""``battlesnake-gym game eval`` prints the contribution of each input in one position."""
 
 from __future__ import annotations
 
@@ -26,17 +26,19 @@ def game(tmp_path: Path) -> Path:
 
 
 def test_a_position_of_a_game(game: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert game_eval_command.main([str(game), "--turn", "5", "--inputs", "3"]) == 0
+    assert game_eval_command.main([str(game), "--turn", "5", "--top", "3"]) == 0
     head, _, title, *rows = capsys.readouterr().out.splitlines()
     assert head.startswith("turn 5, ")
-    assert title.split() == ["worth", "now", "usual", "input"]
+    assert title.split() == ["contribution", "value", "mean", "input"]
     assert len(rows) == 3
     assert game_eval_command.main([str(game), "--turn", "5", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
-    assert abs(found["inputs"][0]["worth"]) >= abs(found["inputs"][-1]["worth"])
+    assert abs(found["inputs"][0]["attribution"]) >= abs(found["inputs"][-1]["attribution"])
     assert f"{found['chance']:.0%}" in head
 
 
-def test_a_turn_without_a_rival_is_refused(game: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_turn_without_an_opponent_is_rejected(
+    game: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert game_eval_command.main([str(game), "--turn", "100000"]) == 2
-    assert "--turn 100000: it has no rival then; give one from 0 to " in capsys.readouterr().err
+    assert "; give a turn from 0 to " in capsys.readouterr().err

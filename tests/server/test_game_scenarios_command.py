@@ -1,3 +1,5 @@
+"""The scenarios command."""
+
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -32,7 +34,7 @@ def two(tmp_path: Path) -> str:
     return str(path)
 
 
-def test_a_failure_is_shown_with_board_and_reasons(
+def test_a_failure_is_printed_with_board_and_reasons(
     two: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main([two]) == 1  # the second scenario is mistaken
@@ -43,23 +45,25 @@ def test_a_failure_is_shown_with_board_and_reasons(
     assert "not down, not right" in failure
 
 
-def test_the_shipped_scenarios_are_the_default(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_built_in_scenarios_are_the_default(capsys: pytest.CaptureFixture[str]) -> None:
     assert main([]) == 0
     count = sum(len(load(path)) for path in BUILTIN_SCENARIOS)
     assert f"{count} of {count} scenarios passed" in capsys.readouterr().out
 
 
-def test_a_url_is_asked_in_games_of_their_own(two: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_each_scenario_is_a_new_game_for_a_url(
+    two: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     snake = misbehaving_snakes.Recorder(lambda body: b'{"move": "up"}')
     with misbehaving_snakes.snake(snake) as url:
         assert main([two, "--url", f"{url}/base"]) == 1
     assert "1 of 2 scenarios passed" in capsys.readouterr().out
-    asked = [
+    requests = [
         (line.split()[1], json.loads(body)["game"]["id"])
         for line, _, body in snake.requests
         if line.startswith("POST ")
     ]
-    assert asked == [
+    assert requests == [
         (f"/base/{what}", f"scenario-{number}")
         for number in (0, 1)
         for what in ("start", "move", "end")
@@ -67,21 +71,21 @@ def test_a_url_is_asked_in_games_of_their_own(two: str, capsys: pytest.CaptureFi
 
 
 @pytest.mark.parametrize(
-    ("answers", "problem"),
+    ("behavior", "problem"),
     [
         (misbehaving_snakes.drips_body, "timeout"),
         (misbehaving_snakes.says(misbehaving_snakes.http(b'{"move": "north"}')), "answer"),
     ],
 )
-def test_no_or_a_broken_answer_fails(
-    answers: misbehaving_snakes.Behaviour,
+def test_a_missing_or_invalid_response_fails(
+    behavior: misbehaving_snakes.Behavior,
     problem: str,
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     path = tmp_path / "quick.txt"
     path.write_text(TWO.replace("allowed: up\n", "allowed: up\ntimeout=100\n"))
-    with misbehaving_snakes.snake(answers) as url:
+    with misbehaving_snakes.snake(behavior) as url:
         assert main([str(path), "--url", url]) == 1
     out = capsys.readouterr().out
     assert "no move, not up" in out
@@ -89,14 +93,14 @@ def test_no_or_a_broken_answer_fails(
     assert "0 of 2 scenarios passed" in out
 
 
-def test_a_served_snake_passes_what_it_passes_here(
+def test_a_served_snake_passes_the_same_scenarios(
     serve: Callable[..., str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["--url", serve("--snake", "territory")]) == 0
     assert "FAIL" not in capsys.readouterr().out
 
 
-def test_a_policy_is_asked_and_may_refuse_a_board(
+def test_a_policy_may_reject_a_board(
     tmp_path: Path, policy_file: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     rows = ["A < < " + ". " * 8] + [". " * 11] * 10
@@ -110,15 +114,15 @@ def test_a_policy_is_asked_and_may_refuse_a_board(
 
 
 @pytest.mark.parametrize(
-    ("arguments", "says"),
+    ("arguments", "message"),
     [
         (["nowhere.txt"], "nowhere.txt"),
         (["--snake", "nobody"], "unknown snake 'nobody'"),
         (["--policy", "nowhere.onnx"], "give the path of a policy.onnx"),
     ],
 )
-def test_a_wrong_call_is_told(
-    arguments: list[str], says: str, capsys: pytest.CaptureFixture[str]
+def test_a_usage_error_is_reported(
+    arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(arguments) == 2
-    assert says in capsys.readouterr().err
+    assert message in capsys.readouterr().err

@@ -41,9 +41,9 @@ def game(tmp_path: Path) -> Path:
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Analyses think little, and those in the background are not put last on a busy machine."""
     monkeypatch.setattr(mistakes, "SCREENING_GAMES", 1)
-    monkeypatch.setattr(mistakes, "GAMES", 2)
-    monkeypatch.setattr(analysis_queue, "MOVE_TIME_MS", 1.0)
-    monkeypatch.setattr(analysis_queue, "NICE_INCREMENT_ANALYSIS", 0)
+    monkeypatch.setattr(mistakes, "ROLLOUT_GAMES", 2)
+    monkeypatch.setattr(analysis_queue, "_MOVE_TIME_MS", 1.0)
+    monkeypatch.setattr(analysis_queue, "_NICE_INCREMENT_ANALYSIS", 0)
 
 
 # --- the command ---------------------------------------------------------------------------------
@@ -55,7 +55,7 @@ def test_a_film_of_an_analysed_game_has_the_bar_of_chances(game: Path, tmp_path:
         """How many there are below the list of the snakes when the game begins."""
         assert game_export_command.main([str(game), "-o", str(tmp_path / name)]) == 0
         with Image.open(tmp_path / name) as film:
-            top = int((drawing.MARGIN + 0.85 + 2 * drawing.ROW) * animation.CELL)
+            top = int((drawing.MARGIN + 0.85 + 2 * drawing.ROW) * animation.DEFAULT_CELL_SIZE)
             bar = film.convert("RGB").crop((film.width * 2 // 3 + 9, top, film.width - 20, top + 8))
         return len(bar.getcolors() or ())
 
@@ -73,24 +73,24 @@ def test_the_bar_says_about_where_nothing_is_proved() -> None:
 
 @pytest.mark.usefixtures("quick")
 def test_the_command_tells_and_keeps(game: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert game_analyze_command.main([str(game), "--milliseconds", "1"]) == 0
+    assert game_analyze_command.main([str(game), "--move-time", "1"]) == 0
     out = capsys.readouterr().out
-    assert out.startswith("12 turns, 1 ms a snake: ")
-    assert f"kept as {analysis_path(game)}" in out
+    assert out.startswith("12 turns, 1 ms ")
+    assert str(analysis_path(game)) in out
     assert GameAnalysis.load(analysis_path(game)).complete
-    assert game_analyze_command.main([str(game), "--milliseconds", "1", "--json"]) == 0
+    assert game_analyze_command.main([str(game), "--move-time", "1", "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
-    assert (told["turns"], told["milliseconds"]) == (12, 1)
+    assert (told["turns"], told["move_time_ms"]) == (12, 1)
     found = GameAnalysis.load(analysis_path(game)).mistakes
     assert found is not None
-    assert sorted(mark["turn"] for mark in told["marks"]) == sorted(mark.turn for mark in found)
-    assert {mark["sign"] for mark in told["marks"]} <= {"?", "??"}
+    assert sorted(one["turn"] for one in told["mistakes"]) == sorted(one.turn for one in found)
+    assert {one["annotation"] for one in told["mistakes"]} <= {"?", "??"}
 
 
 def test_a_terminated_command_keeps_what_it_found(tmp_path: Path) -> None:
     game = tmp_path / "game.jsonl.gz"
     played(turns=60).save(game)
-    with running(*COMMAND, "game", "analyse", game, "--quiet", "--milliseconds", "400") as process:
+    with running(*COMMAND, "game", "analyze", game, "--quiet", "--move-time", "400") as process:
         until(lambda: analysis_path(game).exists())
         process.terminate()
         assert process.wait(60) == 128 + 15
