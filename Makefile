@@ -36,7 +36,7 @@ $(VENV)/.packages: $(PACKAGING) | $(BIN)/python
 	@touch $@
 
 $(VENV)/.test-packages: $(VENV)/.packages
-	$(INSTALL) -e ".[rllib,server,mcp,trainers,procgen,sagemaker,sagemaker-local,dev]"
+	$(INSTALL) -e ".[rllib,server,mcp,trainers,procgen,sagemaker,sagemaker-simulator,dev]"
 	@touch $@
 
 # The old ones go first: a source that does not compile must not leave yesterday's in its place.

@@ -145,7 +145,7 @@ COMMANDS = {
     "aws simulate": Command(
         "sagemaker_rl.commands.aws_simulate_command",
         "simulate a SageMaker training job on this machine",
-        "sagemaker-local",
+        "sagemaker-simulator",
     ),
     "procgen train": Command(
         "battlesnake_rl.commands.procgen_train_command",

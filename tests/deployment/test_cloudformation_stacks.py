@@ -12,8 +12,8 @@ import pytest
 
 from tests.deployment import templates
 
-boto3 = pytest.importorskip("boto3", reason="needs the extra sagemaker-local")
-moto = pytest.importorskip("moto", reason="needs the extra sagemaker-local")
+boto3 = pytest.importorskip("boto3", reason="needs the extra sagemaker-simulator")
+moto = pytest.importorskip("moto", reason="needs the extra sagemaker-simulator")
 
 REGION = "us-west-2"
 ACCOUNT = "123456789012"

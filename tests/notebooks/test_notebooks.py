@@ -104,7 +104,7 @@ def jobs() -> None:
     """What rehearsed training jobs need; the SDK itself is slow to import."""
     for package in ("ray", "sagemaker", "sagemaker_training"):
         if find_spec(package) is None:
-            pytest.skip(f"no {package}: needs the extras rllib, sagemaker and sagemaker-local")
+            pytest.skip(f"no {package}: needs the extras rllib, sagemaker and sagemaker-simulator")
 
 
 def runs_jobs(test: Test, seconds: float | None = 1800) -> Test:
@@ -127,7 +127,7 @@ def test_tuning(workplace: Path) -> None:
 @partial(runs_jobs, seconds=900)
 def test_policy_training(workplace: Path) -> None:
     few = r": 0.02, \"rl.training.config.moves\": 500"
-    quick = "--games 20 --milliseconds 25", "--games 2 --milliseconds 5"
+    quick = "--games 20 --move-time 25", "--games 2 --move-time 5"
     # So short a search leaves no champion of its own: the package's is packed.
     champion = "{found}/model/champion.evaluation", str(BUILTIN_PATH)
     changes = ("minutes = 3", "minutes = 0.05"), (": search_minutes", few), quick, champion

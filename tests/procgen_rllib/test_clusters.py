@@ -27,7 +27,7 @@ SMALL = [
 
 
 def rehearse(folder: Path, *words: str) -> "subprocess.CompletedProcess[str]":
-    pytest.importorskip("sagemaker_training", reason="needs the extra sagemaker-local")
+    pytest.importorskip("sagemaker_training", reason="needs the extra sagemaker-simulator")
     pytest.importorskip("ray", reason="needs the extra rllib")
     command = (*COMMAND, "aws", "simulate", "train-procgen.py", "--folder", folder)
     return processes.run(*command, *words, cwd=ROOT)

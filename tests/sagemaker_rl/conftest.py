@@ -17,7 +17,7 @@ collect_ignore = ["sdk3_job.py"]
 def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     """The SDK's session with an account on this machine."""
     for package in ("sagemaker_training", "moto.server", "sagemaker"):
-        pytest.importorskip(package, reason="needs the extras sagemaker and sagemaker-local")
+        pytest.importorskip(package, reason="needs the extras sagemaker and sagemaker-simulator")
     from sagemaker_rl.simulator.simulated_session import SimulatedSession
 
     one = SimulatedSession(tmp_path_factory.mktemp("jobs"))

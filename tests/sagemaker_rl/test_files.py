@@ -45,7 +45,7 @@ def tracked() -> set[str]:
 @pytest.fixture
 def packed_by_the_sdk(estimator: Callable[..., Any], session: Any) -> Callable[..., set[str]]:
     """Lets an estimator with these folders pack and upload its code; what arrived in S3."""
-    pytest.importorskip("sagemaker", reason="needs the extras sagemaker and sagemaker-local")
+    pytest.importorskip("sagemaker", reason="needs the extras sagemaker and sagemaker-simulator")
 
     def packed(**sources: Any) -> set[str]:
         one = estimator("", "", entry_point="train-mabs.py", **sources)

@@ -94,7 +94,7 @@ def test_impossible_jobs_are_refused(sources: Path, changes: dict[str, Any], mes
 def test_nothing_is_left_of_a_job_that_cannot_start(
     sources: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    pytest.importorskip("moto", reason="needs the extra sagemaker-local")
+    pytest.importorskip("moto", reason="needs the extra sagemaker-simulator")
     started: list[subprocess.Popen[str]] = []
 
     def start(instance: Instance, *_: Any) -> None:
@@ -128,7 +128,7 @@ def test_hyperparameters_in_three_forms(tmp_path: Path) -> None:
 
 
 def command(folder: Path, *words: str, **hyperparameters: Any) -> list[str]:
-    pytest.importorskip("sagemaker_training", reason="needs the extra sagemaker-local")
+    pytest.importorskip("sagemaker_training", reason="needs the extra sagemaker-simulator")
     pytest.importorskip("ray", reason="needs the extra rllib")
     return [
         *(sys.executable, "-m", "battlesnake_gym", "aws", "simulate", "train-mabs.py"),

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-pytest.importorskip("moto", reason="needs the extra sagemaker-local")
+pytest.importorskip("moto", reason="needs the extra sagemaker-simulator")
 pytest.importorskip("cfnlint", reason="needs the extra dev")
 
 from battlesnake_server.aws import publish, snake_stack

@@ -17,7 +17,7 @@ NO_STATEMENT = re.compile(r"^```\{.*?^```$|SageMaker starter pack|as AWS publish
 @pytest.fixture
 def tool(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     for package in ("sagemaker", "moto.server", "sagemaker_training"):
-        pytest.importorskip(package, reason="needs the extras sagemaker and sagemaker-local")
+        pytest.importorskip(package, reason="needs the extras sagemaker and sagemaker-simulator")
     monkeypatch.syspath_prepend(ROOT / "tools")
     import aws_receipt
     from moto.moto_api._internal.models import moto_api_backend

@@ -261,7 +261,7 @@ def test_what_a_page_says_of_a_command_is_looked_for() -> None:
 @pytest.mark.slow
 def test_the_wheel_installs_with_all_its_extras(built: Built, tmp_path: Path) -> None:
     """Resolved anew, where nothing is installed."""
-    extras = "rllib,server,procgen,sagemaker,sagemaker-local,notebooks"
+    extras = "rllib,server,procgen,sagemaker,sagemaker-simulator,notebooks"
     subprocess.run(["python3", "-m", "venv", tmp_path / "empty"], check=True)
     install = (tmp_path / "empty/bin/pip", "install", "--dry-run", "--quiet")
     done = run(*install, "-c", ROOT / "constraints.txt", f"{built.wheel}[{extras}]")
