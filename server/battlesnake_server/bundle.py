@@ -1,9 +1,10 @@
-"""A snake in one file: your own rules, a network or an evaluation, and its looks.
+"""A snake in one file: extension code, a policy or an evaluation, and its customization.
 
-A bundle is a zip that ``battlesnake-gym pack`` writes: `BUNDLE_METADATA_FILE` has what plays, how it looks, and
-the SHA-256 of every other file in it. Unpacked it works as well, named by its `BUNDLE_METADATA_FILE`: AWS Lambda
-unpacks it for us. `Bundle.open` compares the hashes and runs nothing; what the rules say is run by
-`Bundle.factory`, once the snake is chosen to play.
+A bundle is a zip file written by ``battlesnake-gym pack``. `BUNDLE_METADATA_FILE` describes the
+snake and contains the SHA-256 hashes of the other files. An unpacked bundle, named by its
+`BUNDLE_METADATA_FILE`, works too, because AWS Lambda unpacks it. `Bundle.open` verifies the hashes
+and executes nothing; `Bundle.factory` executes the extension code, once the snake is chosen to
+play.
 """
 
 from __future__ import annotations
@@ -42,20 +43,21 @@ from battlesnake_server.strategy_loader import (
     filter_by_name,
 )
 
-_FORMAT = 1
+_FORMAT = 2
+_FORMAT_1_KEYS = {"looks": "customization", "positions": "nodes"}
 BUNDLE_METADATA_FILE = "snake.json"
 RULES_FILE, POLICY_FILE, EVALUATION_FILE = "rules.py", "policy.onnx", "snake.evaluation"
-"""What the files of a bundle are called; `POLICY` has its JSON file beside it."""
+"""Names of the files in a bundle; the policy's JSON file is next to `POLICY_FILE`."""
 
 _MAX_UNPACKED_BYTES = 64 << 20
-"""Bytes that a bundle may have unpacked; a policy has two million."""
+"""Bytes of an unpacked bundle; a policy has two million."""
 
 _MAX_ARCHIVE_BYTES = _MAX_UNPACKED_BYTES + (1 << 20)
 
 _MAX_FILES = 100
 
 _MAX_NODES = 10**9
-"""Of a search a move: half an hour's."""
+"""Upper limit of nodes per move; a search takes half an hour for them."""
 
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 
@@ -65,7 +67,7 @@ CUSTOMIZATION_PATTERNS = {
     "tail": re.compile("[A-Za-z0-9_-]{1,64}"),
     "author": re.compile("[^\\x00-\\x1f]{0,64}"),
 }
-"""What a bundle may say of a snake's looks."""
+"""Valid values of a snake's customization."""
 
 _CORRUPT_ARCHIVE_ERRORS = (
     zipfile.BadZipFile,
@@ -74,22 +76,26 @@ _CORRUPT_ARCHIVE_ERRORS = (
     EOFError,
     zlib.error,
 )
-"""What `zipfile` raises for archives that are none."""
+"""Exceptions that `zipfile` raises for files that are not valid zip archives."""
 
 _loading = threading.RLock()
 
 
 class BundleError(ValueError):
-    """A bundle is missing, damaged, of another version, or its rules fail; says what to do."""
+    """A bundle is missing, damaged or of an unknown format, or its code fails; names the remedy."""
 
 
 @dataclass(frozen=True)
 class Bundle:
-    """A bundle that was read: where it is, the ``facts`` of it, its ``files`` by name.
+    """Content of a bundle.
 
-    ``facts`` has ``snake`` (the name that plays, of the rules or of ours; None: the policy or the
-    evaluation does), ``filters`` (names, for the policy), ``positions`` (of a search, or None for
-    the clock) and ``customization``.
+    Attributes:
+        path: Path of the bundle.
+        metadata: Content of `BUNDLE_METADATA_FILE`: ``snake`` (name of the snake that plays, of the
+            extension code or built-in; None if the policy or the evaluation plays), ``filters``
+            (names, for the policy), ``nodes`` (per move of a search; None for the clock) and
+            ``customization``.
+        files: Contents of the other files by name.
     """
 
     path: Path
@@ -98,9 +104,12 @@ class Bundle:
 
     @classmethod
     def open(cls, path: str | Path) -> Bundle:
-        """Read the zip, or the folder around an unpacked `BUNDLE_METADATA_FILE`; nothing in it is run.
+        """Read the zip file, or the directory of an unpacked `BUNDLE_METADATA_FILE`.
 
-        Raises `BundleError` where a file is missing, damaged, or not listed.
+        Executes nothing of the bundle.
+
+        Raises:
+            BundleError: If a file is missing, damaged, or not listed.
         """
         path = Path(path)
         try:
@@ -117,36 +126,37 @@ class Bundle:
 
     @property
     def customization(self) -> dict[str, str]:
-        """``color``, ``head``, ``tail`` and ``author``, as far as they were given."""
-        return dict(self.metadata["looks"])
+        """``color``, ``head``, ``tail`` and ``author``, if set."""
+        return dict(self.metadata["customization"])
 
     def factory(self) -> Factory:
-        """What builds the snake's strategies. Runs the rules, if there are any.
+        """Build the factory of the snake's strategies; executes the extension code.
 
-        Raises `BundleError` where they fail, or do not register what plays; `ValueError` where
-        this version does not know a snake, filter or network of this kind.
+        Raises:
+            BundleError: If the extension code fails, or does not register the snake.
+            ValueError: If this version does not have the snake, filter or kind of network.
         """
         with _loading, snakes.capture_registrations() as registered, capture_filter_registrations():
-            nodes: tuple[PipelineStep, ...] = ()
+            steps: tuple[PipelineStep, ...] = ()
             if RULES_FILE in self.files:
                 name = f"{self.path}/{RULES_FILE}"
                 module = run_rules(self.files[RULES_FILE], name)
                 if hasattr(module, policy_rules.RULES_VARIABLE):
-                    nodes = policy_rules.validate_rules(module.rules, name)
+                    steps = policy_rules.validate_rules(module.rules, name)
             chosen = [filter_by_name(name) for name in self.metadata["filters"]]
-            build = None if self.metadata["snake"] else self._without_name(chosen, nodes)
+            build = None if self.metadata["snake"] else self._without_name(chosen, steps)
         if build is None:
             name = self.metadata["snake"]
             build = registered.get(name) or snakes.factory(name)
-        positions = self.metadata["positions"]
-        return functools.partial(_bounded, build, positions) if positions else build
+        nodes = self.metadata["nodes"]
+        return functools.partial(_with_fixed_nodes, build, nodes) if nodes else build
 
-    def _without_name(self, chosen: list[Filter], nodes: tuple[PipelineStep, ...]) -> Factory:
+    def _without_name(self, chosen: list[Filter], steps: tuple[PipelineStep, ...]) -> Factory:
         if POLICY_FILE in self.files:
             policy = self._policy()
-            if not chosen and not nodes:
+            if not chosen and not steps:
                 return PolicyFactory(policy)
-            return lambda seed: PolicySnake(policy, chosen, nodes)
+            return lambda seed: PolicySnake(policy, chosen, steps)
         evaluation = Evaluation.read(self.files[EVALUATION_FILE], self.path / EVALUATION_FILE)
         return lambda seed: search.Search(evaluation=evaluation, decoupled=True)
 
@@ -159,18 +169,18 @@ class Bundle:
 
 
 def open_factory(path: str) -> Factory:
-    """What plays the bundle in ``path``; a file that has not changed is loaded once a process."""
+    """Return the factory of the bundle at ``path``; an unchanged file is loaded only once."""
     return _loaded(*file_state(path))
 
 
 def bundle_customization(snake: str | None) -> dict[str, str]:
-    """How the snake wants to look, where it is a bundle."""
+    """Return the customization of a bundle; empty if ``snake`` is not a bundle."""
     return _read(*file_state(snake)).customization if snake and snakes.is_bundle(snake) else {}
 
 
 @functools.lru_cache(maxsize=1)
 def _read(path: str, *state: int) -> Bundle:
-    """The last one is kept: a request for a snake's looks is mostly followed by a game of it."""
+    """Cache the last bundle: a request for a snake's customization usually precedes its game."""
     return Bundle.open(path)
 
 
@@ -179,39 +189,44 @@ def _loaded(path: str, *state: int) -> Factory:
     return _read(path, *state).factory()
 
 
-def write(facts: Mapping[str, Any], files: Mapping[str, bytes]) -> bytes:
-    """The bytes of a bundle; the same content gives the same bytes."""
+def write(metadata: Mapping[str, Any], files: Mapping[str, bytes]) -> bytes:
+    """Return a bundle as bytes; the same content gives the same bytes."""
     content = {
         "format": _FORMAT,
-        **facts,
+        **metadata,
         "files": {name: hashlib.sha256(data).hexdigest() for name, data in sorted(files.items())},
     }
     text = json.dumps(content, indent=2) + "\n"
-    # Lambda's user must be able to read it.
+    # Mode 644: Lambda's user must be able to read the files.
     return zip_bytes(((BUNDLE_METADATA_FILE, text.encode()), *sorted(files.items())), 0o644)
 
 
 def run_rules(source: bytes, name: str) -> ModuleType:
-    """Run a file of rules, called ``name`` in tracebacks.
+    """Execute a file of extension code.
 
-    Raises `BundleError` with the line where it fails.
+    Args:
+        source: Python source.
+        name: File name in tracebacks.
+
+    Raises:
+        BundleError: If the code fails; the message contains the line.
     """
     text = source.decode("utf-8", "replace")
     linecache.cache[name] = (len(text), None, text.splitlines(keepends=True), name)
     module = ModuleType(f"bundle_{hashlib.sha256(source).hexdigest()[:16]}")
     module.__file__ = name
-    sys.modules[module.__name__] = module  # where dataclasses look for their module
+    sys.modules[module.__name__] = module  # Dataclasses look up their module in sys.modules.
     try:
         exec(compile(source, name, "exec"), module.__dict__)
-    except Exception as error:  # a user's rules may raise anything
-        hint = "; a bundle holds one file of rules" if isinstance(error, ImportError) else ""
+    except Exception as error:  # The user's code may raise anything.
+        hint = "; a bundle contains a single file of code" if isinstance(error, ImportError) else ""
         line = _line_in(name, error)
         raise BundleError(f"{name}{line}: {type(error).__name__}: {error}{hint}") from error
     return module
 
 
 def _line_in(name: str, error: Exception) -> str:
-    """The last line of the file ``name`` that led to ``error``."""
+    """Return the last line of the file ``name`` in the traceback of ``error``."""
     if isinstance(error, SyntaxError):
         return f", line {error.lineno}"
     lines, trace = [], error.__traceback__
@@ -224,7 +239,7 @@ def _line_in(name: str, error: Exception) -> str:
 
 @contextlib.contextmanager
 def capture_filter_registrations() -> Iterator[dict[str, Filter]]:
-    """As `snakes.capture_registrations`, for move filters."""
+    """Collect the filters registered in the context; see `snakes.capture_registrations`."""
     before = dict(filters.FILTERS)
     found: dict[str, Filter] = {}
     try:
@@ -235,48 +250,50 @@ def capture_filter_registrations() -> Iterator[dict[str, Filter]]:
         filters.FILTERS.update(before)
 
 
-def _bounded(build: Factory, positions: int, seed: int) -> FixedNodes:
-    return FixedNodes(build(seed), positions)  # type: ignore[arg-type]  # checked when it was packed
+def _with_fixed_nodes(build: Factory, nodes: int, seed: int) -> FixedNodes:
+    return FixedNodes(build(seed), nodes)  # type: ignore[arg-type]  # checked when it was packed
 
 
-def _unpacked(path: Path, facts: bytes) -> dict[str, bytes]:
-    """The files beside `BUNDLE_METADATA_FILE` that a bundle may have."""
+def _unpacked(path: Path, metadata: bytes) -> dict[str, bytes]:
+    """Return the files next to `BUNDLE_METADATA_FILE` that a bundle may contain."""
     names = (RULES_FILE, POLICY_FILE, Path(POLICY_FILE).with_suffix(".json").name, EVALUATION_FILE)
     found = (path.with_name(name) for name in names)
-    return {BUNDLE_METADATA_FILE: facts} | {
+    return {BUNDLE_METADATA_FILE: metadata} | {
         one.name: read_bounded(one, _MAX_ARCHIVE_BYTES) for one in found if one.is_file()
     }
 
 
 def _unzipped(path: Path, data: bytes) -> dict[str, bytes]:
-    if data.count(b"PK\x01\x02") > _MAX_FILES:  # each one's entry in the archive's directory
+    # Every archive entry has this signature in the central directory.
+    if data.count(b"PK\x01\x02") > _MAX_FILES:
         raise BundleError(f"{path}: more than {_MAX_FILES} files; pack it again")
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
             size = sum(info.file_size for info in archive.infolist())
             if size > _MAX_UNPACKED_BYTES:
                 raise BundleError(
-                    f"{path}: {size} bytes unpacked; a bundle has {_MAX_UNPACKED_BYTES} at most"
+                    f"{path}: {size} bytes unpacked; a bundle has at most {_MAX_UNPACKED_BYTES}"
                 )
             return _contents(path, archive)
     except _CORRUPT_ARCHIVE_ERRORS as error:
         why = sanitize_text(str(error), 200)
-        raise BundleError(f"{path}: no zip, or a damaged one ({why}); pack it again") from error
+        raise BundleError(f"{path}: not a zip file, or damaged ({why}); pack it again") from error
 
 
 def _contents(path: Path, archive: zipfile.ZipFile) -> dict[str, bytes]:
-    """The files by name, which may be none that leads elsewhere; what they unpack to is counted."""
+    """Return the files by name; reject other paths, and count the bytes while unpacking."""
     left, files = _MAX_UNPACKED_BYTES, {}
     for info in archive.infolist():
         name, kind = info.filename, stat.S_IFMT(info.external_attr >> 16)
         if not _PLAIN_NAME.fullmatch(name) or name in files or kind not in (0, stat.S_IFREG):
             raise BundleError(
-                f"{path}: {sanitize_text(name, 64)!r} is not a plain file of its own name; pack it again"
+                f"{path}: {sanitize_text(name, 64)!r} is not a plain file with a unique name; "
+                "pack it again"
             )
         if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
-            raise BundleError(f"{path}: {name} is packed in an unusual way; pack it again")
+            raise BundleError(f"{path}: {name} uses an unsupported compression; pack it again")
         pieces = []
-        with archive.open(info) as file:  # whose header may lie about its size
+        with archive.open(info) as file:  # The header may contain a wrong size.
             while piece := file.read(io.DEFAULT_BUFFER_SIZE):
                 pieces.append(piece)
                 left -= len(piece)
@@ -287,11 +304,13 @@ def _contents(path: Path, archive: zipfile.ZipFile) -> dict[str, bytes]:
 
 
 def _checked(path: Path, read: dict[str, bytes]) -> tuple[dict[str, Any], dict[str, bytes]]:
-    """The facts and the other files; raises where they do not fit each other."""
+    """Return the metadata and the other files; raise `BundleError` if they are inconsistent."""
     try:
-        facts = parse(read.pop(BUNDLE_METADATA_FILE))
-        version, hashes = facts["format"], facts["files"]
-        if version != _FORMAT:
+        metadata = parse(read.pop(BUNDLE_METADATA_FILE))
+        version, hashes = metadata["format"], metadata["files"]
+        if version == 1:
+            metadata = _upgrade(metadata)
+        elif version != _FORMAT:
             raise BundleError(
                 f"{path}: format is {format_value(version)}, this version reads {_FORMAT}"
             )
@@ -303,36 +322,44 @@ def _checked(path: Path, read: dict[str, bytes]) -> tuple[dict[str, Any], dict[s
         for name, digest in hashes.items():
             if hashlib.sha256(read[name]).hexdigest() != digest:
                 raise BundleError(f"{path}: {name} is damaged; fetch or pack the bundle again")
-        _check_facts(facts, read)
+        _check_metadata(metadata, read)
     except BundleError:
         raise
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise BundleError(
-            f"{path}: {BUNDLE_METADATA_FILE} is missing or damaged ({sanitize_text(str(error), 200)}); pack it again"
+            f"{path}: {BUNDLE_METADATA_FILE} is missing or damaged "
+            f"({sanitize_text(str(error), 200)}); pack it again"
         ) from error
-    return facts, read
+    return metadata, read
 
 
-def _check_facts(facts: Mapping[str, Any], files: Mapping[str, bytes]) -> None:
-    """Raise ``ValueError`` for what is not of its kind."""
-    check_looks(facts["looks"])
-    positions, named = facts["positions"], facts["filters"]
-    if positions is not None and (type(positions) is not int or not 1 <= positions <= _MAX_NODES):
+def _upgrade(metadata: dict[str, Any]) -> dict[str, Any]:
+    """Convert format 1, which called ``customization`` ``looks`` and ``nodes`` ``positions``."""
+    return {_FORMAT_1_KEYS.get(key, key): value for key, value in metadata.items()} | {
+        "format": _FORMAT
+    }
+
+
+def _check_metadata(metadata: Mapping[str, Any], files: Mapping[str, bytes]) -> None:
+    """Raise ``ValueError`` for an invalid value."""
+    check_customization(metadata["customization"])
+    nodes, named = metadata["nodes"], metadata["filters"]
+    if nodes is not None and (type(nodes) is not int or not 1 <= nodes <= _MAX_NODES):
         raise ValueError(
-            f"positions must be a number between 1 and {_MAX_NODES}, got {format_value(positions)}"
+            f"nodes must be a number between 1 and {_MAX_NODES}, got {format_value(nodes)}"
         )
     if not (isinstance(named, list) and all(isinstance(name, str) for name in named)):
         raise ValueError(f"filters must be a list of names, got {format_value(named)}")
-    snake = facts["snake"]
+    snake = metadata["snake"]
     players = [isinstance(snake, str), POLICY_FILE in files, EVALUATION_FILE in files]
     if sum(players) != 1 or (snake and snakes.is_bundle(snake)):
-        raise ValueError("one of snake, policy and evaluation plays")
+        raise ValueError("exactly one of snake, policy and evaluation must play")
 
 
-def check_looks(looks: Mapping[str, str]) -> None:
-    """Raise ``ValueError`` for a look that is not one."""
-    for name, value in looks.items():
+def check_customization(customization: Mapping[str, str]) -> None:
+    """Raise ``ValueError`` for an invalid customization."""
+    for name, value in customization.items():
         if name not in CUSTOMIZATION_PATTERNS or not CUSTOMIZATION_PATTERNS[name].fullmatch(value):
             raise ValueError(
-                f"{sanitize_text(name, 64)} cannot be {sanitize_text(str(value), 64)!r}"
+                f"{sanitize_text(name, 64)} must not be {sanitize_text(str(value), 64)!r}"
             )

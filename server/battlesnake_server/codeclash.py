@@ -1,8 +1,9 @@
-"""A snake as the folder that CodeClash's arena starts (arXiv 2511.00839): `python main.py`.
+"""A snake as a directory for CodeClash's arena (arXiv 2511.00839), started by `python main.py`.
 
-The arena runs Ubuntu 22.04 with Python 3.10, offline, without numpy. So the folder has those of our
-modules that a snake needs, which need only the standard library, and the compiled search: it is
-built for the stable interface of Python 3.11; 3.10 has all that it uses of it (a test plays there).
+The arena runs Ubuntu 22.04 with Python 3.10, offline and without numpy. The directory therefore
+contains the modules that a snake needs, which use only the standard library, and the compiled
+search. The search is built for Python 3.11's stable ABI; Python 3.10 has all functions that it uses
+(a test plays with it).
 """
 
 from __future__ import annotations
@@ -28,34 +29,43 @@ from battlesnake_gym.engine.build_check import SHARED_SOURCES
 from battlesnake_gym.rules import Game
 from battlesnake_server.bundle import BUNDLE_METADATA_FILE, POLICY_FILE, BundleError
 
-_START = 5.0
-"""Seconds in which it must answer."""
+_START_TIMEOUT_S = 5.0
+"""Seconds until the first move, at most."""
 
 _GAME = ("snakes.py", "boards", "common", "rules", "engine/__init__.py", "engine/build_check.py",
         *(f"engine/csrc/{path.name}" for path in SHARED_SOURCES))  # fmt: skip
-_SNAKES = ("__init__.py", "named.py", "handwritten", "search")
-"""What is brought along of `battlesnake_gym` and of `battlesnake_heuristics`."""
+_SNAKES = ("__init__.py", "builtin_snakes.py", "rule_based", "search")
+"""Files of `battlesnake_gym` and `battlesnake_heuristics` that the directory contains."""
 
 
-def write(folder: Path, facts: Mapping[str, Any], files: Mapping[str, bytes]) -> float:
-    """Write the folder, and see that it starts and moves; returns the seconds until its first move.
+def write(folder: Path, metadata: Mapping[str, Any], files: Mapping[str, bytes]) -> float:
+    """Write the directory and test that the snake starts and moves.
 
-    Raises ``ValueError`` where the snake needs what the arena lacks or ``folder`` is there already,
-    `BundleError` with what the snake said where it does not start.
+    Args:
+        folder: Directory to create.
+        metadata: Metadata of the bundle.
+        files: Contents of the bundle's other files by name.
+
+    Returns:
+        Seconds until the first move.
+
+    Raises:
+        ValueError: If the snake needs a package that the arena lacks, or ``folder`` exists.
+        BundleError: If the snake does not start; the message contains its last output.
     """
     if POLICY_FILE in files:
-        raise ValueError("a policy needs onnxruntime, which CodeClash's arena lacks; leave it out")
+        raise ValueError("a policy needs onnxruntime, which CodeClash's arena lacks; omit --policy")
     if folder.exists():
-        raise ValueError(f"{folder} is there already; name another folder with -o")
+        raise ValueError(f"{folder} exists; name another directory with -o")
     folder.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".codeclash-") as part:
-        _fill(Path(part, "snake"), facts, files)
-        seconds = _tried(Path(part, "snake"))
+        _fill(Path(part, "snake"), metadata, files)
+        seconds = _try_move(Path(part, "snake"))
         Path(part, "snake").rename(folder)
     return seconds
 
 
-def _fill(folder: Path, facts: Mapping[str, Any], files: Mapping[str, bytes]) -> None:
+def _fill(folder: Path, metadata: Mapping[str, Any], files: Mapping[str, bytes]) -> None:
     for package, names in ((battlesnake_gym, _GAME), (battlesnake_heuristics, _SNAKES)):
         here, there = Path(package.__path__[0]), folder / package.__name__
         for name in names:
@@ -65,7 +75,7 @@ def _fill(folder: Path, facts: Mapping[str, Any], files: Mapping[str, bytes]) ->
                 shutil.copytree(here / name, there / name, ignore=ignored)
             else:
                 shutil.copy(here / name, there / name)
-    # Ours registers environments with gymnasium, which the arena lacks.
+    # The real __init__ registers environments with gymnasium, which the arena lacks.
     (folder / "battlesnake_gym" / "__init__.py").touch()
     if (compiled := sys.modules.get("battlesnake_heuristics.search._search")) is not None:
         shutil.copy(
@@ -73,13 +83,13 @@ def _fill(folder: Path, facts: Mapping[str, Any], files: Mapping[str, bytes]) ->
         )
     shutil.copy(Path(__file__).with_name("codeclash_main.py"), folder / "main.py")
     for name, data in (
-        {BUNDLE_METADATA_FILE: json.dumps(facts, indent=2).encode()} | dict(files)
+        {BUNDLE_METADATA_FILE: json.dumps(metadata, indent=2).encode()} | dict(files)
     ).items():
         (folder / name).write_bytes(data)
 
 
-def _tried(folder: Path) -> float:
-    """Play a move over a socket, by this Python without its packages; the seconds until then."""
+def _try_move(folder: Path) -> float:
+    """Play a move over HTTP with this Python, without its packages; return the duration in s."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
@@ -93,16 +103,17 @@ def _tried(folder: Path) -> float:
     )  # fmt: skip
     moved = False
     try:
-        while not moved and process.poll() is None and time.monotonic() - began < _START:
+        while not moved and process.poll() is None and time.monotonic() - began < _START_TIMEOUT_S:
             with contextlib.suppress(OSError):
                 urllib.request.urlopen(f"http://127.0.0.1:{port}/move", body, 1).close()
                 moved = True
-            took = time.monotonic() - began
+            seconds = time.monotonic() - began
             time.sleep(0.02)
     finally:
         process.kill()
-        said = process.communicate()[1]
-    if not moved or "Traceback" in said:  # of a rule that fails: it moves all the same, somehow
-        why = said.strip().rpartition("\n")[2] or f"no answer within {_START:g} s"
-        raise BundleError(f"the snake does not play there: {why}")
-    return took
+        stderr = process.communicate()[1]
+    # A failing rule leaves a traceback, although the snake moves.
+    if not moved or "Traceback" in stderr:
+        reason = stderr.strip().rpartition("\n")[2] or f"no response within {_START_TIMEOUT_S:g} s"
+        raise BundleError(f"the snake does not play in CodeClash: {reason}")
+    return seconds

@@ -1,7 +1,7 @@
-"""The server of a snake that `battlesnake-gym pack --for codeclash` packed.
+"""Server of a snake packed by ``battlesnake-gym pack --format codeclash``.
 
-Python 3.10 and what lies in this folder are all it needs. PORT of the environment is where it
-listens; snake.json says what plays, and how it looks.
+It needs only Python 3.10 and the files of this directory. It listens on the port in the environment
+variable PORT. snake.json describes the snake.
 """
 
 from __future__ import annotations
@@ -26,36 +26,36 @@ from battlesnake_heuristics.search.search import Search
 _HERE = Path(__file__).parent
 
 _MOVE_TIME_S = 0.1
-"""For a move of a search. The arena gives 0.5 s, but ends a game without a result after 120 s."""
+"""Seconds per move of a search. The arena allows 0.5 s, but cancels a game after 120 s."""
 
 _RESERVE_S = 0.1
-"""Of the time that a game allows, in seconds: for the way there and back."""
+"""Seconds of the game's timeout reserved for the round trip."""
 
-_MOST_GAMES = 1000
-"""At once; of more, those that began first are forgotten."""
+_MAX_GAMES = 1000
+"""Upper limit of games; the oldest game is deleted first."""
 
 
 _SESSIONS: dict[tuple[str, str], snakes.Strategy] = {}
-"""The strategies by the ids of game and snake."""
+"""Strategies by game id and snake id."""
 
 
 @functools.cache
-def facts() -> dict[str, Any]:
-    """What `pack` wrote: ``snake``, ``positions`` and ``looks``."""
+def metadata() -> dict[str, Any]:
+    """Return the metadata written by ``pack``: ``snake``, ``nodes`` and ``customization``."""
     written: dict[str, Any] = json.loads((_HERE / "snake.json").read_text("utf-8"))
     return written
 
 
 @functools.cache
 def factory() -> snakes.Factory:
-    """What builds the snake's strategies."""
+    """Return the factory of the snake's strategies."""
     if (_HERE / "snake.evaluation").exists():
         evaluation = Evaluation.load(_HERE / "snake.evaluation")
         return lambda seed: Search(evaluation=evaluation, decoupled=True)
     with snakes.capture_registrations() as own:
         if (_HERE / "rules.py").exists():
             extensions.module(_HERE / "rules.py", "the snake")
-    name = facts()["snake"]
+    name = metadata()["snake"]
     return own.get(name) or snakes.factory(name)
 
 
@@ -64,27 +64,27 @@ def _key(game_state: dict[str, Any]) -> tuple[str, str]:
 
 
 def info() -> dict[str, Any]:
-    """How the snake looks."""
-    return {"apiversion": "1", **facts()["looks"]}
+    """Return the snake's customization."""
+    return {"apiversion": "1", **metadata()["customization"]}
 
 
 def start(game_state: dict[str, Any]) -> None:
-    """Begin a game."""
+    """Start a game."""
     key = _key(game_state)
     strategy = factory()(zlib.crc32(repr(key).encode()))
-    positions = facts()["positions"]
-    _SESSIONS[key] = snakes.FixedNodes(strategy, positions) if positions else strategy  # type: ignore[arg-type]
-    while len(_SESSIONS) > _MOST_GAMES:
+    nodes = metadata()["nodes"]
+    _SESSIONS[key] = snakes.FixedNodes(strategy, nodes) if nodes else strategy  # type: ignore[arg-type]
+    while len(_SESSIONS) > _MAX_GAMES:
         _SESSIONS.pop(next(iter(_SESSIONS)), None)
 
 
 def end(game_state: dict[str, Any]) -> None:
-    """Forget a game."""
+    """Delete a game."""
     _SESSIONS.pop(_key(game_state), None)
 
 
 def move(game_state: dict[str, Any]) -> dict[str, str]:
-    """Choose a move; a safe one where the snake fails."""
+    """Choose a move; if the snake fails, choose a safe move."""
     board = Board.from_api(game_state)
     try:
         if _key(game_state) not in _SESSIONS:
@@ -94,13 +94,13 @@ def move(game_state: dict[str, Any]) -> dict[str, str]:
             board, max(0.01, min(_MOVE_TIME_S, allowed - _RESERVE_S))
         )
         return {"move": decision.move}
-    except Exception:  # an engine punishes silence, not a bad move
+    except Exception:  # An engine punishes a missing move, not a bad one.
         traceback.print_exc()
         return {"move": (board.safe_moves() or MOVES)[0]}
 
 
 def run_server(handlers: dict[str, Callable[..., Any]]) -> None:
-    """Answer requests until the process is ended."""
+    """Serve requests until the process ends."""
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
@@ -112,8 +112,8 @@ def run_server(handlers: dict[str, Callable[..., Any]]) -> None:
         do_HEAD = do_GET  # noqa: N815
 
         def do_POST(self) -> None:
-            asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-            self.answer(handlers[self.path.strip("/")](asked) or {})
+            body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            self.answer(handlers[self.path.strip("/")](body) or {})
 
         def answer(self, content: dict[str, Any]) -> None:
             data = json.dumps(content).encode()
@@ -125,14 +125,14 @@ def run_server(handlers: dict[str, Callable[..., Any]]) -> None:
                 self.wfile.write(data)
 
         def log_message(self, format: str, *args: object) -> None:
-            """Nothing: a round has a hundred thousand requests."""
+            """Discard the log: a round has a hundred thousand requests."""
 
     class Server(ThreadingHTTPServer):
         daemon_threads = True
         request_queue_size = 128
 
     port = int(os.environ.get("PORT") or 8000)
-    factory()(0)  # so that a snake that cannot play ends here
+    factory()(0)  # A snake that cannot play exits here.
     Server(("0.0.0.0", port), Handler).serve_forever()
 
 

@@ -167,7 +167,7 @@ def test_a_file_a_run_and_a_bundle_of_a_policy_alone_are_policies(left: str, for
 
     path = Path(left)
     packed = path.with_name("snake.zip")
-    facts: dict[str, Any] = {"snake": None, "filters": [], "positions": None, "looks": {}}
+    facts: dict[str, Any] = {"snake": None, "filters": [], "nodes": None, "customization": {}}
     files = {one: path.with_name(one).read_bytes() for one in ("policy.onnx", "policy.json")}
     packed.write_bytes(bundle.write(facts, files))
     name = {"run": path.parents[1], "file": path, "bundle": packed}[form]

@@ -184,9 +184,9 @@ rules = [edges, When(hungry, [food * 0.5], [space * 0.3])]
 
 KINDS = {
     "rules": ["RULES"],
-    "policy": ["RULES", "--policy", "shipped", "--heuristics"],
-    "rules over a policy": ["RULES", "--policy", "shipped", "--heuristics", "walls"],
-    "evaluation": ["--evaluation", str(EVALUATION), "--positions", "30"],
+    "policy": ["RULES", "--policy", "shipped", "--filters"],
+    "rules over a policy": ["RULES", "--policy", "shipped", "--filters", "walls"],
+    "evaluation": ["--evaluation", str(EVALUATION), "--nodes", "30"],
 }
 
 
@@ -316,7 +316,7 @@ def changed(path: Path, name: str, data: bytes | None) -> Path:
         ("more.py", b"", "snake.json and the files differ in more.py"),
         ("snake.json", None, "snake.json is missing or damaged"),
         ("snake.json", b"[]", "snake.json is missing or damaged"),
-        ("snake.json", b'{"format": 9, "files": {}}', "format is 9, this version reads 1"),
+        ("snake.json", b'{"format": 9, "files": {}}', "format is 9, this version reads 2"),
     ],
 )
 def test_a_bundle_that_was_changed_is_refused(
@@ -330,13 +330,26 @@ def test_what_is_no_bundle_is_refused(tmp_path: Path, monkeypatch: pytest.Monkey
     with pytest.raises(ValueError, match="no such file"):
         snakes.make(str(tmp_path / "nobody.zip"))
     (tmp_path / "text.zip").write_text("text")
-    with pytest.raises(BundleError, match="no zip"):
+    with pytest.raises(BundleError, match="not a zip file"):
         Bundle.open(tmp_path / "text.zip")
-    monkeypatch.setattr(bundle, "LARGEST", 1000)
+    monkeypatch.setattr(bundle, "_MAX_UNPACKED_BYTES", 1000)
     with zipfile.ZipFile(tmp_path / "bomb.zip", "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("rules.py", bytes(1 << 20))
     with pytest.raises(BundleError, match="1048576 bytes unpacked"):
         Bundle.open(tmp_path / "bomb.zip")
+
+
+def test_a_bundle_of_format_1_still_plays() -> None:
+    path = Path(__file__).parents[1] / "data/formats/bundle_1.zip"
+    packed = Bundle.open(path)
+    assert packed.metadata["format"] == 2
+    assert packed.metadata["nodes"] == 400
+    looks = {"color": "#3366cc", "head": "evil", "tail": "bolt", "author": "jane"}
+    assert packed.customization == bundle.bundle_customization(str(path)) == looks
+    strategy = snakes.make(str(path))
+    assert isinstance(strategy, snakes.FixedNodes)
+    board = Board.new(11, 11, 2, game=Game(seed=1))
+    assert strategy(Board.from_api(board.to_api("snake_0"))).move in board.safe_moves("snake_0")
 
 
 def test_packing_twice_gives_the_same_bytes(rules: Path, make: Callable[..., Path]) -> None:
@@ -347,23 +360,23 @@ def test_packing_twice_gives_the_same_bytes(rules: Path, make: Callable[..., Pat
 @pytest.mark.parametrize(
     ("source", "options", "message"),
     [
-        ("import helper", [], "line 1: ModuleNotFoundError: .*a bundle holds one file of rules"),
+        ("import helper", [], "line 1: ModuleNotFoundError: .*a single file"),
         ("1/0", [], "line 1: ZeroDivisionError"),
         ("def", [], "line 1: SyntaxError"),
         ("x = 1", [], "registers these snakes: none"),
-        (RULES, ["--snake", "yours"], "registers no snake 'yours', but mine"),
-        (RULES, ["--positions", "5"], "this snake does not search"),
-        (RULES, ["--color", "blue"], "color cannot be 'blue'"),
-        (RULES, ["--heuristics"], "--heuristics overrules a policy"),
-        (RULES, ["--evaluation", str(EVALUATION)], "which no rules overrule"),
-        ("x = 1", ["--policy", "shipped"], "no list called rules and registers no filter"),
+        (RULES, ["--snake", "yours"], "registers no snake 'yours', only mine"),
+        (RULES, ["--nodes", "5"], "this snake does not search"),
+        (RULES, ["--color", "blue"], "color must not be 'blue'"),
+        (RULES, ["--filters"], "--filters applies to a policy; give --policy"),
+        (RULES, ["--evaluation", str(EVALUATION)], "--evaluation .* extension code"),
+        ("x = 1", ["--policy", "shipped"], "neither `rules` nor a filter"),
         ("rules = 1", ["--policy", "shipped"], "must have a list called rules"),
         (RULES, ["--policy", "nowhere.onnx"], "nowhere"),
-        (RULES, ["--policy", "shipped", "--heuristics", "edge"], "unknown filter 'edge'.*edges"),
+        (RULES, ["--policy", "shipped", "--filters", "edge"], "unknown filter 'edge'.*edges"),
         (
             RULES + "snakes.register('mine', lambda seed: open('more.txt'))",
             [],
-            "does not play by itself",
+            "does not play without your other files",
         ),
     ],
 )
@@ -383,7 +396,7 @@ def test_what_does_not_play_is_not_packed(
 
 
 def test_the_command_says_what_is_in_it(rules: Path, tmp_path: Path) -> None:
-    own = os.environ | {"BATTLESNAKE_GYM_FILES": rules.name}  # which no other process finds
+    own = os.environ | {"BATTLESNAKE_GYM_EXTENSIONS": rules.name}  # which no other process finds
     done = run(*COMMAND, "pack", rules, *LOOKS, cwd=tmp_path, env=own, check=True)
     assert "bytes; plays mine" in done.stdout
     assert "color #123456, head evil" in done.stdout

@@ -1,4 +1,4 @@
-"""`pack --for codeclash`: the folder plays with Python 3.10 alone, and as the snake does here."""
+"""`pack --format codeclash`: the directory plays with Python 3.10 alone, like the snake itself."""
 
 from __future__ import annotations
 
@@ -49,9 +49,9 @@ def answers(folder: Path, requests: list[tuple[str, str, Any]]) -> list[Any]:
 def test_it_plays_the_moves_that_the_snake_plays_here(which: str, tmp_path: Path) -> None:
     path = tmp_path / "my_rules.py"
     path.write_text(RULES)
-    words = [str(path)] if which == "mine" else ["--snake", "champion", "--positions", "300"]
+    words = [str(path)] if which == "mine" else ["--snake", "champion", "--nodes", "300"]
     folder = tmp_path / "packed"
-    assert pack_command.main([*words, *LOOKS, "--for", "codeclash", "-o", str(folder)]) == 0
+    assert pack_command.main([*words, *LOOKS, "--format", "codeclash", "-o", str(folder)]) == 0
     bodies = recorded(60)
     asked: list[tuple[str, str, Any]] = [("GET", "/", None), ("HEAD", "/", None)]
     asked += [("POST", f"/{what}", bodies[0]) for what in ("start", "end")]
@@ -77,7 +77,7 @@ def test_it_plays_the_moves_that_the_snake_plays_here(which: str, tmp_path: Path
     [
         ("import numpy\n" + RULES, "No module named 'numpy'"),
         (RULES.replace("x, y = view", "x, y = 1 / 0, view"), "ZeroDivisionError"),
-        ("import time\n" + RULES.replace('"""Mine."""', "time.sleep(9)"), "no answer within 1 s"),
+        ("import time\n" + RULES.replace('"""Mine."""', "time.sleep(9)"), "no response within 1 s"),
     ],
 )
 def test_what_does_not_play_there_is_refused(
@@ -87,10 +87,11 @@ def test_what_does_not_play_there_is_refused(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setattr(codeclash, "START", 1.0 if "sleep" in rules else 60.0)
+    monkeypatch.setattr(codeclash, "_START_TIMEOUT_S", 1.0 if "sleep" in rules else 60.0)
     path = tmp_path / "my_rules.py"
     path.write_text(rules)
-    assert pack_command.main([str(path), "--for", "codeclash", "-o", str(tmp_path / "packed")]) == 2
+    words = [str(path), "--format", "codeclash", "-o", str(tmp_path / "packed")]
+    assert pack_command.main(words) == 2
     assert why in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == [path]
 
@@ -98,8 +99,8 @@ def test_what_does_not_play_there_is_refused(
 def test_a_policy_and_a_folder_that_is_there_are_refused(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    words = ["--for", "codeclash", "-o", str(tmp_path)]
+    words = ["--format", "codeclash", "-o", str(tmp_path)]
     assert pack_command.main(["--policy", "shipped", *words]) == 2
     assert "onnxruntime" in capsys.readouterr().err
     assert pack_command.main(["--snake", "hungry", *words]) == 2
-    assert "is there already" in capsys.readouterr().err
+    assert "exists; name another directory" in capsys.readouterr().err

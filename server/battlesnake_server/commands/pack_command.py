@@ -1,4 +1,4 @@
-"""``battlesnake-gym pack``: a snake in one file that every server, arena and host here plays."""
+"""``battlesnake-gym pack``: pack a snake into one file for servers, arenas and hosts."""
 
 from __future__ import annotations
 
@@ -45,22 +45,24 @@ try:
 except ValueError as error:
     sys.exit(str(error))
 """
-"""Builds the snake and asks it for one move, on a board that any network may refuse."""
+"""Program that builds the snake and plays one move; a policy may reject the board size."""
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Write the bundle and say what is in it; the exit status is 2 where something is refused."""
+    """Write the bundle and describe it; exit with status 2 if an input is rejected."""
     options = parser().parse_args(argv)
     try:
-        facts, files = _contents(options)
-        if options.arena:
-            folder = options.output or Path(options.arena)
-            seconds = codeclash.write(folder, facts, files)
-            sys.stdout.write(f"{folder}: `python main.py` moves after {seconds:.1f} s\n")
+        metadata, files = _contents(options)
+        if options.format:
+            folder = options.output or Path(options.format)
+            seconds = codeclash.write(folder, metadata, files)
+            sys.stdout.write(
+                f"{folder}: `python main.py` makes its first move after {seconds:.1f} s\n"
+            )
             return 0
         output = options.output or Path("snake.zip")
-        data = bundle.write(facts, files)
-        write_atomically(output, lambda part: _write_tried(part, data))
+        data = bundle.write(metadata, files)
+        write_atomically(output, lambda part: _write_tested(part, data))
     except (ValueError, OSError) as error:
         return print_error(_PROG, error)
     sys.stdout.write(describe(Bundle.open(output), len(data)))
@@ -68,15 +70,17 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def describe(packed: Bundle, size: int) -> str:
-    """What is in a bundle, in a few lines."""
-    facts = packed.metadata
-    plays = facts["snake"] or ("the policy" if POLICY_FILE in packed.files else "the evaluation")
-    if facts["filters"]:
-        plays += f" under {' '.join(facts['filters'])}"
-    if facts["positions"]:
-        plays += f", {facts['positions']} positions a move"
+    """Return a description of a bundle in a few lines."""
+    metadata = packed.metadata
+    plays = metadata["snake"] or ("the policy" if POLICY_FILE in packed.files else "the evaluation")
+    if metadata["filters"]:
+        plays += f" with filters {' '.join(metadata['filters'])}"
+    if metadata["nodes"]:
+        plays += f", {metadata['nodes']} nodes per move"
     lines = [f"{packed.path}: {size:,} bytes; plays {plays}"]
-    lines += [f"  {name}  sha256 {facts['files'][name][:16]}..." for name in sorted(packed.files)]
+    lines += [
+        f"  {name}  sha256 {metadata['files'][name][:16]}..." for name in sorted(packed.files)
+    ]
     if packed.customization:
         lines.append(
             "  " + ", ".join(f"{name} {value}" for name, value in packed.customization.items())
@@ -85,50 +89,53 @@ def describe(packed: Bundle, size: int) -> str:
 
 
 def _contents(options: argparse.Namespace) -> tuple[dict[str, Any], dict[str, bytes]]:
-    """What the bundle says of the snake, and its files."""
-    looks = {
+    """Return the bundle's metadata and files."""
+    customization = {
         name: getattr(options, name)
         for name in CUSTOMIZATION_PATTERNS
         if getattr(options, name) is not None
     }
-    bundle.check_looks(looks)
-    facts: dict[str, Any] = {"positions": options.positions, "looks": looks, "filters": []}
+    bundle.check_customization(customization)
+    metadata: dict[str, Any] = {
+        "nodes": options.nodes,
+        "customization": customization,
+        "filters": [],
+    }
     files: dict[str, bytes] = {}
-    own_snakes, own_filters, speak = _read_rules(options.rules, files)
+    own_snakes, own_filters, has_rules = _read_rules(options.extension, files)
     if options.policy:
-        facts["filters"] = _filters(options, own_filters)
-        _refuse_unused_rules(options, speak or bool(own_filters))
+        metadata["filters"] = _filters(options, own_filters)
+        _reject_unused_extension(options, has_rules or bool(own_filters))
         onnx_path = (
             DEFAULT_POLICY_PATH if options.policy == DEFAULT_POLICY_NAME else Path(options.policy)
         )
         text = onnx_path.with_suffix(".json").read_bytes() if onnx_path.exists() else b""
         files[POLICY_FILE] = policy_file.read(onnx_path)[0]
         files[Path(POLICY_FILE).with_suffix(".json").name] = text
-    elif options.heuristics is not None:
-        raise ValueError("--heuristics overrules a policy; give --policy too")
+    elif options.filters is not None:
+        raise ValueError("--filters applies to a policy; give --policy too")
     if options.evaluation:
-        if options.rules:
+        if options.extension:
             raise ValueError(
-                "--evaluation plays the search, which no rules overrule; leave one out"
+                "--evaluation is for the search, which uses no extension code; omit one of them"
             )
         Evaluation.load(options.evaluation)
         files[EVALUATION_FILE] = Path(options.evaluation).read_bytes()
     learned = options.policy or options.evaluation
-    facts["snake"] = None if learned else _snake(options, own_snakes)
-    if options.positions and (options.policy or not _searches(facts["snake"], own_snakes)):
-        raise ValueError(
-            "--positions bounds a search, and this snake does not search; leave it out"
-        )
-    return facts, files
+    metadata["snake"] = None if learned else _snake(options, own_snakes)
+    if options.nodes and (options.policy or not _searches(metadata["snake"], own_snakes)):
+        raise ValueError("--nodes limits a search, and this snake does not search; omit --nodes")
+    return metadata, files
 
 
 def _read_rules(
     path: Path | None, files: dict[str, bytes]
 ) -> tuple[dict[str, snakes.Factory], list[str], bool]:
-    """Put the rules among the files.
+    """Add the extension file to ``files``.
 
-    Returns the snakes and the names of the filters that they register, and whether they have a list
-    of rules that speak over a policy.
+    Returns:
+        Snakes and names of the filters that the file registers, and whether it defines policy
+        rules.
     """
     if path is None:
         return {}, [], False
@@ -138,69 +145,72 @@ def _read_rules(
         bundle.capture_filter_registrations() as own_filters,
     ):
         module = bundle.run_rules(files[RULES_FILE], str(path))
-    speak = hasattr(module, policy_rules.RULES_VARIABLE)
-    if speak:
+    has_rules = hasattr(module, policy_rules.RULES_VARIABLE)
+    if has_rules:
         policy_rules.validate_rules(module.rules, path)
-    return own_snakes, list(own_filters), speak
+    return own_snakes, list(own_filters), has_rules
 
 
-def _refuse_unused_rules(options: argparse.Namespace, used: bool) -> None:
-    if options.rules and not used:
+def _reject_unused_extension(options: argparse.Namespace, used: bool) -> None:
+    if options.extension and not used:
         raise ValueError(
-            f"{options.rules.name} has no list called rules and registers no filter, "
-            "so a policy hears nothing of it; see docs/own.md, or leave it out"
+            f"{options.extension.name} defines neither `rules` nor a filter, so it has no effect "
+            "on a policy; see docs/own.md, or omit it"
         )
 
 
-def _filters(options: argparse.Namespace, own: list[str]) -> list[str]:
-    """Those that were named; else a careful snake's, where any are wanted, and the rules' own."""
-    if options.heuristics:
-        for name in options.heuristics:
-            if name not in (*filters.FILTERS, *own):
-                raise ValueError(unknown_name_message("filter", name, [*filters.FILTERS, *own]))
-        return list(options.heuristics)
-    careful = () if options.heuristics is None else SAFE_FILTER_NAMES
-    return [*careful, *(name for name in own if name not in careful)]
-
-
-def _snake(options: argparse.Namespace, own: dict[str, snakes.Factory]) -> str:
-    """The name of the snake that plays."""
-    if options.snake:
-        if options.snake not in own:
-            if options.rules:
-                listed = ", ".join(own) or "none"
+def _filters(options: argparse.Namespace, registered: list[str]) -> list[str]:
+    """Return the named filters; otherwise the safe filters, if requested, and the extension's."""
+    if options.filters:
+        for name in options.filters:
+            if name not in (*filters.FILTERS, *registered):
                 raise ValueError(
-                    f"{options.rules.name} registers no snake {options.snake!r}, but {listed}"
+                    unknown_name_message("filter", name, [*filters.FILTERS, *registered])
+                )
+        return list(options.filters)
+    safe = () if options.filters is None else SAFE_FILTER_NAMES
+    return [*safe, *(name for name in registered if name not in safe)]
+
+
+def _snake(options: argparse.Namespace, registered: dict[str, snakes.Factory]) -> str:
+    """Return the name of the snake that plays."""
+    if options.snake:
+        if options.snake not in registered:
+            if options.extension:
+                listed = ", ".join(registered) or "none"
+                raise ValueError(
+                    f"{options.extension.name} registers no snake {options.snake!r}, only {listed}"
                 )
             snakes.make(options.snake)
         return str(options.snake)
-    if not options.rules:
-        raise ValueError("name what plays: a file of rules, --snake, --policy or --evaluation")
-    if len(own) != 1:
-        listed = ", ".join(own) or "none; see snakes.register"
+    if not options.extension:
+        raise ValueError("nothing to pack; give EXTENSION, --snake, --policy or --evaluation")
+    if len(registered) != 1:
+        listed = ", ".join(registered) or "none; see snakes.register"
         raise ValueError(
-            f"{options.rules.name} registers these snakes: {listed}; choose with --snake"
+            f"{options.extension.name} registers these snakes: {listed}; choose with --snake"
         )
-    return next(iter(own))
+    return next(iter(registered))
 
 
-def _searches(name: str | None, own: dict[str, snakes.Factory]) -> bool:
+def _searches(name: str | None, registered: dict[str, snakes.Factory]) -> bool:
     if name is None:
-        return True  # an evaluation
-    build = own.get(name) or snakes.factory(name)
+        return True  # An evaluation is for the search.
+    build = registered.get(name) or snakes.factory(name)
     return isinstance(build(1), snakes.NodeLimitedStrategy)
 
 
-def _write_tried(part: Path, data: bytes) -> None:
-    """Write the bundle, and see that it plays where nothing else of its author's is.
+def _write_tested(part: Path, data: bytes) -> None:
+    """Write the bundle and test that it plays without the author's other files.
 
-    Raises `BundleError` with what a fresh process in an empty folder said.
+    Raises:
+        BundleError: If the snake fails in a new process and an empty directory.
     """
     part.write_bytes(data)
     with tempfile.TemporaryDirectory() as empty:
         path = Path(empty) / "snake.zip"
         path.write_bytes(data)
-        # -P: what lies in the folder is not importable.
+        # -P: files in the working directory are not importable.
         trial = [sys.executable, "-P", "-c", _TRIAL, str(path)]
         alone = {
             key: value for key, value in os.environ.items() if key != extensions.EXTENSIONS_VARIABLE
@@ -208,41 +218,41 @@ def _write_tried(part: Path, data: bytes) -> None:
         done = subprocess.run(
             trial, cwd=empty, env=alone, capture_output=True, text=True, check=False
         )
-    said = done.stderr.strip().splitlines()
-    if done.returncode and not (said and said[-1].startswith("the policy plays boards of")):
-        why = said[-1].replace(f"{path}/", "") if said else f"exit status {done.returncode}"
-        raise bundle.BundleError(f"the snake does not play by itself: {why}")
+    stderr = done.stderr.strip().splitlines()
+    if done.returncode and not (stderr and stderr[-1].startswith("the policy plays boards of")):
+        reason = stderr[-1].replace(f"{path}/", "") if stderr else f"exit status {done.returncode}"
+        raise bundle.BundleError(f"the snake does not play without your other files: {reason}")
 
 
 def parser() -> Parser:
-    """The command's options."""
+    """Return the command's parser."""
     parser = Parser(
         prog=_PROG,
-        description="Pack a snake into one file: rules of your own, a network or an evaluation, "
-        "and its looks. Wherever a snake is named, the file's name plays it: serve, arena, "
-        "ladder, scenarios, and deploy.",
+        description="Pack a snake into one file: extension code, a policy or an evaluation, and "
+        "its customization. The file can be used wherever a snake is named: serve, arena, ladder, "
+        "scenarios, aws deploy.",
         epilog="Example: battlesnake-gym pack my_snake.py --color '#3366cc' --head evil "
         "-o snake.zip",
     )
     add = parser.add_argument
-    add("rules", nargs="?", type=Path, metavar="RULES",
-        help="a Python file that registers a snake, or filters for --policy")  # fmt: skip
-    who = parser.add_mutually_exclusive_group()
-    who.add_argument("--snake", metavar="NAME", help="which one plays: of the rules, or a named "
-        "snake; `battlesnake-gym snakes`")  # fmt: skip
-    who.add_argument("--policy", metavar="FILE", help="a policy.onnx with policy.json beside it, "
-        "or `shipped`")  # fmt: skip
-    who.add_argument("--evaluation", metavar="FILE", help="a learned evaluation, for the search")
-    add("--heuristics", nargs="*", metavar="FILTER", help="move filters that overrule the policy; "
-        "none named: those of a careful snake, and the rules' own")  # fmt: skip
-    add("--positions", type=positive, metavar="N", help="positions a move that it searches, "
-        "instead of the time that there is: the same moves on every machine")  # fmt: skip
-    add("--color", help="#rrggbb")
-    add("--head", help="name of the head")
-    add("--tail", help="name of the tail")
-    add("--author", help="your name on arena.battlesnake.com")
-    add("--for", dest="arena", choices=("codeclash",), help="write a folder that CodeClash's arena "
-        "starts, with Python 3.10 and offline, instead of a file")  # fmt: skip
-    add("-o", "--output", type=Path, help="the file to write (default: snake.zip), or the folder "
-        "(default: codeclash)")  # fmt: skip
+    add("extension", nargs="?", type=Path, metavar="EXTENSION",
+        help="Python file that registers a snake, or filters for --policy")  # fmt: skip
+    source = parser.add_mutually_exclusive_group()
+    source.add_argument("--snake", metavar="NAME", help="snake to pack: one registered in "
+        "EXTENSION, or a built-in snake")  # fmt: skip
+    source.add_argument("--policy", metavar="FILE", help="policy.onnx with its policy.json beside "
+        'it, or "shipped"')  # fmt: skip
+    source.add_argument("--evaluation", metavar="FILE", help="learned evaluation for the search")
+    add("--filters", nargs="*", metavar="FILTER", help="move filters applied to the policy; "
+        "without names: the default safe filters and those in EXTENSION")  # fmt: skip
+    add("--nodes", type=positive, metavar="N", help="nodes per move instead of a time limit; makes "
+        "moves reproducible on any machine")  # fmt: skip
+    add("--color", help="snake color, #rrggbb")
+    add("--head", help="snake head")
+    add("--tail", help="snake tail")
+    add("--author", help="your user name on arena.battlesnake.com")
+    add("--format", choices=("codeclash",), help="write a directory for CodeClash's arena (Python "
+        "3.10, offline) instead of a file")  # fmt: skip
+    add("-o", "--output", type=Path, help="output file (default: snake.zip) or directory (default: "
+        "codeclash)")  # fmt: skip
     return parser
