@@ -28,9 +28,9 @@ from botocore.exceptions import ClientError
 from battlesnake_gym.common.command_line import Parser, print_error
 from battlesnake_gym.common.files import write_atomically
 from battlesnake_server.aws import publish, snake_stack
-from battlesnake_server.aws.stacks import Account, StackError, account, stack_of
+from battlesnake_server.aws.stacks import Account, StackError, account, require_stack
 from battlesnake_server.commands import pack_command
-from battlesnake_server.commands.aws_deploy_command import a_request
+from battlesnake_server.commands.aws_deploy_command import move_request
 from battlesnake_server.commands.aws_undeploy_command import undeploy
 
 _PROG = "make aws-receipt"
@@ -71,7 +71,7 @@ _JOBS = {
     "single": Job({"all": ("ml.c5.2xlarge", 1)}, "DQN"),
     "two-instances": Job({"all": ("ml.c5.2xlarge", 2)}, "APEX"),
     "groups-on-spot-stopped": Job(
-        {"learns": ("ml.g4dn.xlarge", 1), "plays": ("ml.c5.2xlarge", 1)}, "APEX", stopped=True
+        {"learns": ("ml.g4dn.xlarge", 1), "is_published": ("ml.c5.2xlarge", 1)}, "APEX", stopped=True
     ),
 }
 _HYPERPARAMETERS = {"minutes": 10, "rl.training.config.min_time_s_per_iteration": 1}
@@ -100,7 +100,7 @@ def main(argv: list[str] | None = None) -> int:
     options = parser().parse_args(argv)
     try:
         with place_of(options) as place:
-            receipt = received(place, stack_of(place.account, options.stack), options.folder)
+            receipt = received(place, require_stack(place.account, options.stack), options.folder)
     except (ValueError, OSError, ClientError) as error:
         return print_error(_PROG, error)
     home = options.folder if options.account == _REHEARSAL else _PAGE.parent
@@ -146,7 +146,7 @@ def place_of(options: argparse.Namespace) -> Iterator[Place]:
         # The stack creates its own repository.
         images.delete_repository(repositoryName=IMAGE, force=True)
         values = {"BucketName": "battlesnake-receipt", "RepositoryUrl": "https://example.org/x"}
-        one.account.make_stack(options.stack, "notebook", values)
+        one.account.deploy_stack(options.stack, "notebook", values)
         manifest = json.dumps(MANIFEST)
         images.put_image(repositoryName=IMAGE, imageTag="latest", imageManifest=manifest)
         yield Place(one.account, session, one.deploy, False)
@@ -292,7 +292,7 @@ def snake(place: Place, folder: Path, note: dict[str, Any]) -> None:
     )
     url = place.deploy(snake_stack.parser().parse_args([str(first), "--name", _SNAKE]))
     note |= {"id": _SNAKE, "deploy_seconds": round(time.monotonic() - began)}
-    answers = [timed(f"{url}/move", a_request(seed)) for seed in range(1, _MOVES + 1)]
+    answers = [timed(f"{url}/move", move_request(seed)) for seed in range(1, _MOVES + 1)]
     took = sorted(milliseconds for milliseconds, _ in answers)
     note["moves"] = sum(answer["move"] in ("up", "down", "left", "right") for _, answer in answers)
     note["move_ms"] = {
@@ -302,7 +302,7 @@ def snake(place: Place, folder: Path, note: dict[str, Any]) -> None:
     }
     publish(second, _SNAKE, place.account.session)
     if (colour := timed(url)[1]["color"]) != "#cc6633":
-        raise RuntimeError(f"what was published is not what plays: {colour}")
+        raise RuntimeError(f"what was published is not what is_published: {colour}")
     note["kept"] = undeploy(place.account, _SNAKE)
     note["seconds"] = round(time.monotonic() - began)
 
@@ -344,8 +344,8 @@ def left(place: Place, bucket: str, prefix: str, names: list[str]) -> list[str]:
     found = [f"the stack {_SNAKE}"] if place.account.describe(_SNAKE) else []
     s3 = place.account.session.client("s3")
     with suppress(ClientError):
-        s3.head_bucket(Bucket=place.account.bucket_of(_SNAKE))
-        found.append(f"the bucket {place.account.bucket_of(_SNAKE)}")
+        s3.head_bucket(Bucket=place.account.bucket_name(_SNAKE))
+        found.append(f"the bucket {place.account.bucket_name(_SNAKE)}")
     there = s3.list_objects_v2(Bucket=bucket, Prefix=prefix).get("Contents", [])
     found += [f"s3://{bucket}/{one['Key']}" for one in there]
     for name in names:

@@ -16,7 +16,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-pytest.importorskip("moto", reason="needs the extra sagemaker-local")
+pytest.importorskip("moto", reason="needs the extra sagemaker-simulator")
 
 from botocore.exceptions import ClientError
 
@@ -48,7 +48,12 @@ def make(tmp_path: Path) -> Any:
             f"{move} = snakes.Decision({move!r})\n"
             f"snakes.register('mine', lambda seed: lambda board, seconds=None: {move})\n"
         )
-        facts: dict[str, Any] = {"snake": "mine", "filters": [], "positions": None, "looks": looks}
+        facts: dict[str, Any] = {
+            "snake": "mine",
+            "filters": [],
+            "nodes": None,
+            "customization": looks,
+        }
         path = tmp_path / f"{move}.zip"
         path.write_bytes(bundle.write(facts, {bundle.RULES_FILE: rules.encode()}))
         return path
@@ -84,11 +89,11 @@ def test_a_snake_is_made_published_changed_and_taken_away(
     assert fetch_json(f"{url}/move", body)["move"] == "left"
 
     publish(make("right", color="#040506"), session=account.session)
-    assert fetch_json(f"{url}/move", body)["move"] == "right", "the next request plays it"
+    assert fetch_json(f"{url}/move", body)["move"] == "right", "the next request is_published it"
     assert fetch_json(url)["color"] == "#040506"
 
     account.play(make("left", color="#010203", author="jane"))
-    assert fetch_json(f"{url}/move", body)["move"] == "left", "what is deployed last plays"
+    assert fetch_json(f"{url}/move", body)["move"] == "left", "what is deployed last is_published"
 
     assert aws_undeploy_command.undeploy(account.account, "battlesnake") == []
     assert not any(left(account.session).values())
@@ -107,7 +112,7 @@ def test_a_link_fills_the_form_in_and_makes_nothing(
 ) -> None:
     packages = tmp_path / "layer.zip"
     packages.write_bytes(b"packages")
-    words = ["--link", "--head", "evil", "--layer", str(packages)]
+    words = ["--console-link", "--head", "evil", "--layer", str(packages)]
     link = snake_stack.deploy(account.account, options(make("up"), *words))
     place, _, query = urlsplit(link).fragment.partition("?")
     form = {name: values[0] for name, values in parse_qs(query).items()}
@@ -122,10 +127,10 @@ def test_a_link_fills_the_form_in_and_makes_nothing(
 
 
 def test_the_command_rehearses(make: Any, capsys: pytest.CaptureFixture[str]) -> None:
-    assert aws_deploy_command.main([str(make("up")), "--rehearse"]) == 0
+    assert aws_deploy_command.main([str(make("up")), "--simulate"]) == 0
     said = capsys.readouterr().out
     assert '"move":"up"' in said
-    assert said.endswith("rehearsed: the stack battlesnake is gone\n")
+    assert said.endswith("simulated: the stack battlesnake is deleted\n")
 
 
 def test_what_cannot_be_is_refused_first(
@@ -138,7 +143,7 @@ def test_what_cannot_be_is_refused_first(
         ([path, "--name", "My_Snake"], "--name 'My_Snake' cannot be"),
         ([path, "--color", "blue"], "color cannot be 'blue'"),
         ([path, "--layer", "nowhere.zip"], "nowhere.zip is not there"),
-        ([path, "--everything", "https://x.org", "--rehearse"], "cannot be rehearsed"),
+        ([path, "--with-notebook", "https://x.org", "--simulate"], "excludes --simulate"),
     ):
         assert aws_deploy_command.main(words) == 2
         assert message in capsys.readouterr().err
@@ -147,8 +152,8 @@ def test_what_cannot_be_is_refused_first(
 def test_stacks_and_buckets_that_are_not_there(account: SimulatedAccount) -> None:
     with pytest.raises(StackError, match="there is no stack 'battlesnake' in us-east-1"):
         aws_undeploy_command.undeploy(account.account, "battlesnake")
-    with pytest.raises(StackError, match="the bucket nobody-s is not there"):
-        account.account.open_bucket("nobody-s", make=False)
+    with pytest.raises(StackError, match="the bucket nobody-s does not exist"):
+        account.account.ensure_bucket("nobody-s", create=False)
 
 
 class Stacks:
@@ -178,7 +183,7 @@ class Stacks:
 
 def test_a_stack_that_is_there_is_changed() -> None:
     for stacks in (Stacks(), Stacks("No updates are to be performed.")):
-        outputs = Account(stacks, "us-west-2", "1").make_stack("x", "snake", {"Color": "#070809"})
+        outputs = Account(stacks, "us-west-2", "1").deploy_stack("x", "snake", {"Color": "#070809"})
         assert outputs == {"SnakeUrl": "https://snake"}
         (request,) = stacks.changed
         assert request["Parameters"] == [{"ParameterKey": "Color", "ParameterValue": "#070809"}]
@@ -187,17 +192,17 @@ def test_a_stack_that_is_there_is_changed() -> None:
 def test_the_reasons_of_a_stack_that_failed_are_told() -> None:
     for stacks, message in (
         (Stacks(status="UPDATE_ROLLBACK_COMPLETE"), "not made: Packages: no such layer"),
-        (Stacks("no capability"), "refuses the stack: .*no capability"),
+        (Stacks("no capability"), "rejects the stack: .*no capability"),
     ):
         with pytest.raises(StackError, match=message):
-            Account(stacks, "us-west-2", "1").make_stack("x", "snake", {})
+            Account(stacks, "us-west-2", "1").deploy_stack("x", "snake", {})
 
 
 def test_an_account_needs_a_region() -> None:
     class Session:
         region_name = None
 
-    with pytest.raises(StackError, match="no region is chosen"):
+    with pytest.raises(StackError, match="set AWS_DEFAULT_REGION"):
         Account.of(Session())
 
 
@@ -223,7 +228,7 @@ def test_the_layer_has_our_packages_and_is_the_same_each_time(
     assert "python/battlesnake_server/live/lambda_handler.py" in names
     assert "python/battlesnake_heuristics/search/evaluations/champion.evaluation" in names
     assert sum(name.endswith(".so") for name in names) == 2
-    assert "no python3.13 here, so the layer has no bytecode" in capsys.readouterr().err
+    assert "python3.13 is not installed, so the layer has no bytecode" in capsys.readouterr().err
 
 
 ELF = b"\x7fELF\x02" + bytes(13) + b"\x3e\x00"
@@ -248,8 +253,8 @@ def test_a_layer_that_is_too_large_is_refused(
 ) -> None:
     monkeypatch.setattr(layer, "_fetch", lambda folder: None)
     monkeypatch.setattr("shutil.which", lambda name: None)
-    monkeypatch.setattr(layer, "LIMIT", 1 << 20)
-    with pytest.raises(layer.LayerError, match="and Lambda takes 1"):
+    monkeypatch.setattr(layer, "_MAX_UNPACKED_BYTES", 1 << 20)
+    with pytest.raises(layer.LayerError, match="Lambda permits 1 MB"):
         layer.build(tmp_path / "layer.zip")
     assert list(tmp_path.iterdir()) == []
 

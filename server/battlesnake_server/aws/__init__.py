@@ -1,4 +1,4 @@
-"""A snake on AWS: its layer, its stack, and publishing another bundle."""
+"""A snake on AWS Lambda: its layer, its stack, and updates of its bundle."""
 
 from __future__ import annotations
 
@@ -12,11 +12,15 @@ _PLACES = (
     Path(__file__).parents[1] / "deployment",
     Path(__file__).parents[3] / "deployment",
 )
-"""Where the templates and the list of packages are: in an installation, in a checkout."""
+"""Directories of the templates and the package list: in an installation, in a checkout."""
 
 
 def deployment_file(name: str) -> Path:
-    """A file of ``deployment/``; raises ``FileNotFoundError`` where there is none."""
+    """Return the path of a file of ``deployment/``.
+
+    Raises:
+        FileNotFoundError: If the installation lacks the file.
+    """
     for place in _PLACES:
         if (place / name).is_file():
             return place / name

@@ -1,10 +1,10 @@
-"""AWS on this machine, as far as a snake on Lambda needs it: it costs nothing, and nothing leaves.
+"""Simulator of AWS for a snake on Lambda; it runs on this machine, free of charge and offline.
 
-S3, IAM, CloudFormation and Lambda's own API are moto's. The function is run here, as Lambda does
-it: a process that unpacks the code, and a new one for the next request after the code has changed.
-In front of it a web server makes events of requests, in place of API Gateway, which
-moto's CloudFormation does not make. The layer is an empty one: the function runs in this Python
-environment, so a rehearsal does not show what a layer lacks.
+moto simulates S3, IAM, CloudFormation and Lambda's API. The function runs as on Lambda: a process
+that unpacks the code, replaced by a new one for the first request after the code has changed. A
+web server converts requests to events in place of API Gateway, which moto's CloudFormation does
+not create. The layer is empty: the function runs in this Python environment, so a simulation does
+not detect packages that a real layer lacks.
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ for line in sys.stdin:
     answers.write(json.dumps(handler(json.loads(line), None)) + "\\n")
     answers.flush()
 """
-"""A Lambda instance: events come in by the line, answers go out."""
+"""Program of a Lambda instance: reads one event per line, writes one response per line."""
 
 _TASK = "/var/task"
-"""Where Lambda unpacks a function's code."""
+"""Directory in which Lambda unpacks a function's code."""
 
 
 class SimulatedAccount:
-    """A simulated account; used as a context manager, or closed by `close`."""
+    """Simulated account; use it as a context manager, or call `close`."""
 
     def __init__(self) -> None:
         import boto3
@@ -56,9 +56,10 @@ class SimulatedAccount:
 
         self._resources = ExitStack()
         self._resources.enter_context(warnings.catch_warnings())
-        # Of moto: API Gateway's four types and the budget are not made from templates.
+        # moto warns about API Gateway's four resource types and the budget, which it does not
+        # create.
         warnings.filterwarnings("ignore", message="Tried to parse")
-        logging.getLogger("moto").setLevel(logging.ERROR)  # it says the same of them
+        logging.getLogger("moto").setLevel(logging.ERROR)  # moto logs an error for the same types.
         environment = self._resources.enter_context(aws())
         self.session = boto3.Session(
             aws_access_key_id=environment["AWS_ACCESS_KEY_ID"],
@@ -68,7 +69,7 @@ class SimulatedAccount:
         url = environment["AWS_ENDPOINT_URL"]
         ask = self.session.client
         self.session.client = lambda name, **options: ask(name, **{"endpoint_url": url} | options)
-        self.account = Account.of(self.session)
+        self.account = Account.from_session(self.session)
         atexit.register(self.close)
 
     def __enter__(self) -> Self:
@@ -83,11 +84,11 @@ class SimulatedAccount:
         self.close()
 
     def close(self) -> None:
-        """End the account and all that runs in it."""
+        """Delete the account and stop everything that runs in it."""
         self._resources.close()
 
     def deploy(self, options: argparse.Namespace) -> str:
-        """As ``battlesnake-gym aws deploy``; returns an address of this machine that plays."""
+        """Deploy as ``battlesnake-gym aws deploy`` does; return the local URL of the snake."""
         with tempfile.TemporaryDirectory() as folder:
             layer = Path(folder) / "layer.zip"
             with zipfile.ZipFile(layer, "w") as archive:
@@ -97,13 +98,13 @@ class SimulatedAccount:
         return self.open(options.name)
 
     def play(self, bundle: str | Path, name: str = DEFAULT_NAME) -> str:
-        """Deploy a bundle in its own looks; returns its address, as `deploy`."""
+        """Deploy a bundle with its own customization; return its local URL."""
         options = parser().parse_args([str(bundle), "--name", name])
         check(options)
         return self.deploy(options)
 
     def open(self, function: str = DEFAULT_NAME) -> str:
-        """An address of this machine at which the function answers, until the account is closed."""
+        """Serve the function until the account is closed; return its local URL."""
         server = _Gateway(_Instance(self.account, function))
         thread = threading.Thread(target=server.serve_forever, daemon=True)
         thread.start()
@@ -114,7 +115,7 @@ class SimulatedAccount:
 
 
 class _Instance:
-    """The process that runs a function's code; one request at a time, as on Lambda."""
+    """Process that runs a function's code; it handles one request at a time, as on Lambda."""
 
     def __init__(self, account: Account, function: str) -> None:
         self._account = account
@@ -125,7 +126,7 @@ class _Instance:
         self._code = b""
 
     def answer(self, event: dict[str, Any]) -> dict[str, Any]:
-        """Let the code as it is now answer an event."""
+        """Return the response of the function's current code to an event."""
         with self._lock:
             function = self._described()
             if self._process is None or function.code_bytes != self._code:
@@ -143,7 +144,7 @@ class _Instance:
             return answer
 
     def stop(self) -> None:
-        """End the process, and forget what was unpacked."""
+        """Stop the process and delete the unpacked code."""
         if self._process is not None:
             self._process.kill()
             self._process.communicate()
@@ -176,7 +177,7 @@ class _Instance:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
-            start_new_session=True,  # Ctrl-C is for the rehearsal alone
+            start_new_session=True,  # Ctrl-C stops only the simulation.
         )
 
 
@@ -189,7 +190,7 @@ class _Gateway(ThreadingHTTPServer):
 
 
 class _Request(BaseHTTPRequestHandler):
-    """Turns a request into an event of payload format 2.0, and the answer back."""
+    """Converts a request to an event of payload format 2.0, and the result to a response."""
 
     server: _Gateway
     protocol_version = "HTTP/1.1"
@@ -224,4 +225,4 @@ class _Request(BaseHTTPRequestHandler):
     do_GET = do_POST = _pass_on  # noqa: N815  (names of the library's)
 
     def log_message(self, format: str, *args: object) -> None:
-        """Say nothing."""
+        """Discard the log."""

@@ -1,7 +1,7 @@
-"""``python -m battlesnake_server.aws.layer``: a live snake and its packages as an AWS Lambda layer.
+"""``python -m battlesnake_server.aws.layer``: build the AWS Lambda layer of a live snake.
 
-The packages are those of ``deployment/server/requirements-lambda.txt``, compared with their hashes
-and fetched for Lambda's system, whatever this one is; our own are those of this installation.
+pip downloads the packages of ``deployment/server/requirements-lambda.txt`` for Lambda's platform
+and verifies their hashes. This project's packages are copied from this installation.
 """
 
 from __future__ import annotations
@@ -21,31 +21,40 @@ from battlesnake_gym.common.files import write_atomically, zip_bytes
 from battlesnake_server.aws import deployment_file
 
 _PYTHON = "3.13"
-"""Lambda's Python; its system is Amazon Linux 2023. With Python 3.11 comes an older one, on which
-onnxruntime does not start."""
+"""Lambda's Python version, on Amazon Linux 2023. Lambda's Python 3.11 has an older system, on which
+onnxruntime does not start.
+"""
 
-_NEWEST_GLIBC = 34
-"""Of Amazon Linux 2023, as in 2.34."""
+_GLIBC_MINOR = 34
+"""Minor version of glibc on Amazon Linux 2023: 2.34."""
 
 _PLATFORMS = ("manylinux_2_28_x86_64", "manylinux_2_27_x86_64", "manylinux2014_x86_64")
 
 _OURS = ("battlesnake_gym", "battlesnake_heuristics", "battlesnake_server")
 
-_LIMIT = 250 << 20
-"""Bytes that Lambda allows a function and its layers unpacked."""
+_MAX_UNPACKED_BYTES = 250 << 20
+"""Bytes that Lambda permits for a function and its layers, unpacked."""
 
-_NOT_ASKED_FOR = re.compile(r"/(tests?|testing|f2py|include|typing/tests|bin)/|\.pyi$")
-"""What packages bring along and a playing snake never imports."""
+_UNUSED = re.compile(r"/(tests?|testing|f2py|include|typing/tests|bin)/|\.pyi$")
+"""Files of packages that a live snake never imports."""
 
 
 class LayerError(ValueError):
-    """The layer cannot be built here; says what to do."""
+    """The layer cannot be built on this machine; the message contains the remedy."""
 
 
 def build(path: Path) -> int:
-    """Write the layer to ``path``; returns its size unpacked, in bytes.
+    """Build the layer as a zip file.
 
-    Raises `LayerError` where a package cannot be fetched, or ours are not compiled for Lambda.
+    Args:
+        path: File to write.
+
+    Returns:
+        Unpacked size in bytes.
+
+    Raises:
+        LayerError: If a package cannot be downloaded, or this project's packages are not compiled
+            for Lambda.
     """
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
@@ -56,8 +65,10 @@ def build(path: Path) -> int:
         _add_bytecode(folder)
         files = {name: file.read_bytes() for name, file in _tree(folder)}
     size = sum(map(len, files.values()))
-    if size > _LIMIT:
-        raise LayerError(f"the layer has {size >> 20} MB unpacked, and Lambda takes {_LIMIT >> 20}")
+    if size > _MAX_UNPACKED_BYTES:
+        raise LayerError(
+            f"the layer has {size >> 20} MB unpacked; Lambda permits {_MAX_UNPACKED_BYTES >> 20} MB"
+        )
     named = sorted((f"python/{name}", data) for name, data in files.items())
     write_atomically(path, lambda part: part.write_bytes(zip_bytes(named, 0o755)))
     return size
@@ -72,13 +83,13 @@ def _fetch(folder: Path) -> None:
     command += ["--no-deps", "--no-compile", "--require-hashes", "-r", str(wanted)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
-        said = [line for line in done.stderr.splitlines() if line.startswith("ERROR")]
-        why = (said or done.stderr.splitlines() or ["no word"])[-1].removeprefix("ERROR: ")
-        raise LayerError(f"pip could not fetch the packages for Lambda: {why}")
+        errors = [line for line in done.stderr.splitlines() if line.startswith("ERROR")]
+        reason = (errors or done.stderr.splitlines() or ["no output"])[-1].removeprefix("ERROR: ")
+        raise LayerError(f"pip could not download the packages for Lambda: {reason}")
 
 
 def _add_bytecode(folder: Path) -> None:
-    """Compile for Lambda's Python, if it is here: Lambda itself would do it at each cold start."""
+    """Compile the layer if Lambda's Python is installed; otherwise each cold start compiles it."""
     name = f"python{_PYTHON}"
     here = f"{sys.version_info[0]}.{sys.version_info[1]}" == _PYTHON
     python = sys.executable if here else shutil.which(name)
@@ -86,13 +97,13 @@ def _add_bytecode(folder: Path) -> None:
     command = [python or name, "-m", "compileall", "-q", *mode, "-s", str(folder), str(folder)]
     if python is None or subprocess.run(command, capture_output=True, check=False).returncode:
         sys.stderr.write(
-            f"there is no {name} here, so the layer has no bytecode: cold starts take 0.7 s of CPU "
+            f"{name} is not installed, so the layer has no bytecode: cold starts take 0.7 s of CPU "
             "time longer\n"
         )
 
 
 def _ours() -> Iterator[tuple[str, bytes]]:
-    """The files of our packages."""
+    """Yield the paths and contents of this project's packages."""
     compiled = 0
     for name in _OURS:
         spec = importlib.util.find_spec(name)
@@ -109,22 +120,22 @@ def _ours() -> Iterator[tuple[str, bytes]]:
             yield f"{name}/{path}", data
     if not compiled:
         raise LayerError(
-            "the search is not compiled here; install with a C compiler, on Linux on x86-64 "
+            "the search is not compiled; install with a C compiler, on Linux on x86-64 "
             "(AWS CloudShell is one)"
         )
 
 
 def _check_compiled(file: Path, data: bytes) -> None:
-    """Raise `LayerError` where a compiled part would not start on Lambda."""
+    """Raise `LayerError` if an extension module would not load on Lambda."""
     if data[:5] != b"\x7fELF\x02" or data[18:20] != b"\x3e\x00":
         raise LayerError(
             f"{file.name} is not compiled for Linux on x86-64; deploy from there (AWS CloudShell), "
             "or take container.yaml"
         )
     newest = max(map(int, re.findall(rb"GLIBC_2\.(\d+)", data)), default=0)
-    if newest > _NEWEST_GLIBC:
+    if newest > _GLIBC_MINOR:
         raise LayerError(
-            f"{file.name} needs glibc 2.{newest} and Lambda has 2.{_NEWEST_GLIBC}; deploy from an "
+            f"{file.name} needs glibc 2.{newest} and Lambda has 2.{_GLIBC_MINOR}; deploy from an "
             "older Linux (AWS CloudShell), or take container.yaml"
         )
 
@@ -132,7 +143,7 @@ def _check_compiled(file: Path, data: bytes) -> None:
 def _tree(root: Path) -> Iterator[tuple[str, Path]]:
     for file in sorted(root.rglob("*")):
         path = file.relative_to(root).as_posix()
-        if file.is_file() and not _NOT_ASKED_FOR.search(f"/{path}"):
+        if file.is_file() and not _UNUSED.search(f"/{path}"):
             yield path, file
 
 

@@ -1,4 +1,4 @@
-"""Another bundle for a snake that is on Lambda already."""
+"""Updates of the bundle of a snake that is deployed on Lambda."""
 
 from __future__ import annotations
 
@@ -10,19 +10,27 @@ from typing import Any
 from battlesnake_server.bundle import Bundle
 
 DEFAULT_NAME = "battlesnake"
-"""The function's name, where no other was chosen."""
+"""Default name of the function."""
 
 
 def publish(bundle: str | Path, function: str = DEFAULT_NAME, session: Any = None) -> str:
-    """Let the Lambda function play ``bundle`` from its next request on; returns its code's SHA-256.
+    """Deploy ``bundle`` to a Lambda function; it plays from the next request on.
 
-    The bundle is the function's whole code, so that is one call, and a wait of seconds.
-    ``session`` is boto3's. The role of ``everything.yaml``'s notebook may do this, to this function
-    alone.
+    The bundle is the function's entire code, so an update is one call and takes seconds. The role
+    of the notebook in ``everything.yaml`` has permission for this call, for this function only.
+
+    Args:
+        bundle: Path of the bundle.
+        function: Name of the Lambda function.
+        session: boto3 session; None for the default one.
+
+    Returns:
+        SHA-256 of the function's code, Base64.
 
     Raises:
-        BundleError: there is no such bundle, or it is damaged.
-        botocore.exceptions.ClientError: there is no such function, or this role may not change it.
+        BundleError: If the bundle is missing or damaged.
+        botocore.exceptions.ClientError: If the function does not exist, or the role may not
+            change it.
     """
     import boto3
 
@@ -36,8 +44,8 @@ def publish(bundle: str | Path, function: str = DEFAULT_NAME, session: Any = Non
     return str(answer["CodeSha256"])
 
 
-def plays(bundle: str | Path, function: str, session: Any) -> bool:
-    """Whether the code of the Lambda function is this bundle."""
+def is_published(bundle: str | Path, function: str, session: Any) -> bool:
+    """Return whether the code of the Lambda function is this bundle."""
     digest = hashlib.sha256(Path(bundle).read_bytes()).digest()
     found = session.client("lambda").get_function_configuration(FunctionName=function)
     return bool(found["CodeSha256"] == base64.b64encode(digest).decode())

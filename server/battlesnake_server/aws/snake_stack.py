@@ -1,4 +1,4 @@
-"""The stack of a snake: what may be asked for, and how it is made."""
+"""Options of ``battlesnake-gym aws deploy``, and the deployment of a snake's stack."""
 
 from __future__ import annotations
 
@@ -10,65 +10,85 @@ from pathlib import Path
 from battlesnake_gym.common.command_line import Parser, positive
 from battlesnake_gym.snakes import is_bundle
 from battlesnake_server.aws import layer
-from battlesnake_server.aws.publishing import DEFAULT_NAME, plays, publish
+from battlesnake_server.aws.publishing import DEFAULT_NAME, is_published, publish
 from battlesnake_server.aws.stacks import Account, check_name
-from battlesnake_server.bundle import Bundle, check_looks
+from battlesnake_server.bundle import Bundle, check_customization
 
 PROG = "battlesnake-gym aws deploy"
 
 
 def parser() -> Parser:
-    """The command's options."""
+    """Return the command's parser."""
     parser = Parser(
         prog=PROG,
-        description="Put a bundle behind a URL on AWS Lambda: uploads it with the packages that it "
-        "needs, makes one stack of CloudFormation, and prints the snake's address. Typed again "
-        "it changes the stack. `battlesnake-gym aws undeploy` takes everything away.",
+        description="Deploy a bundle to AWS Lambda: upload it with the packages that it needs, "
+        "create one CloudFormation stack, and print the snake's URL. Run the command again to "
+        "update the stack. `battlesnake-gym aws undeploy` deletes everything.",
         epilog="Example: battlesnake-gym aws deploy snake.zip --budget-email jane@example.org",
     )
     add = parser.add_argument
-    add("bundle", metavar="BUNDLE", help="the file that `battlesnake-gym pack` wrote")
-    add("--name", default=DEFAULT_NAME, help="of the stack and the function")
-    add("--color", default="", help="#rrggbb; this and the next three replace the bundle's")
-    add("--head", default="", help="name of the head")
-    add("--tail", default="", help="name of the tail")
-    add("--author", default="", help="your name on arena.battlesnake.com")
+    add("bundle", metavar="BUNDLE", help="file written by `battlesnake-gym pack`")
+    add("--name", default=DEFAULT_NAME, help="name of the stack and the function")
+    add(
+        "--color",
+        default="",
+        help="snake color, #rrggbb; replaces the bundle's, as the next three options do",
+    )
+    add("--head", default="", help="snake head")
+    add("--tail", default="", help="snake tail")
+    add("--author", default="", help="your user name on arena.battlesnake.com")
     add("--budget-email", default="", metavar="ADDRESS",
-        help="where to send a mail at 90 %% of the budget")  # fmt: skip
-    add("--budget", type=positive, default=10, metavar="DOLLARS", help="US dollars a month")
-    add("--everything", metavar="REPOSITORY", help="also a notebook with this git repository, "
-        "which may publish the snake, and the network for its jobs")  # fmt: skip
-    add("--bucket", metavar="NAME", help="a bucket that is there, for the uploads (default: one "
-        "is made)")  # fmt: skip
-    add("--layer", type=Path, metavar="FILE", help="the packages, as built before by "
-        "`python -m battlesnake_server.aws.layer`")  # fmt: skip
-    add("--link", action="store_true", help="upload only, and print a link to the console's form, "
-        "filled in")  # fmt: skip
-    add("--rehearse", action="store_true", help="make it in an account simulated on this machine, "
-        "ask it for a move, and take it away")  # fmt: skip
+        help="email address notified at 90%% of the budget")  # fmt: skip
+    add(
+        "--budget",
+        type=positive,
+        default=10,
+        metavar="DOLLARS",
+        help="budget in US dollars per month",
+    )
+    add("--with-notebook", metavar="REPOSITORY", help="also create a notebook with this git "
+        "repository, which can update the snake, and the network for its jobs")  # fmt: skip
+    add("--bucket", metavar="NAME",
+        help="existing bucket for the uploads (default: a new one)")  # fmt: skip
+    add("--layer", type=Path, metavar="FILE", help="layer built by "
+        "`python -m battlesnake_server.aws.layer` (default: build it now)")  # fmt: skip
+    add("--console-link", action="store_true", help="only upload, and print a link to the "
+        "console's form, filled in")  # fmt: skip
+    add("--simulate", action="store_true", help="deploy to an account simulated on this machine, "
+        "request a move, and delete the stack")  # fmt: skip
     return parser
 
 
 def check(options: argparse.Namespace) -> None:
-    """Raise ``ValueError`` where an option cannot be: before AWS is asked for anything."""
+    """Validate the options before any call to AWS.
+
+    Raises:
+        ValueError: If an option is invalid.
+    """
     check_name(options.name)
-    looks = {name: getattr(options, name) for name in ("color", "head", "tail", "author")}
-    check_looks({name: value for name, value in looks.items() if value})
+    customization = {name: getattr(options, name) for name in ("color", "head", "tail", "author")}
+    check_customization({key: value for key, value in customization.items() if value})
     if not is_bundle(options.bundle) or options.bundle.endswith(".json"):
         raise ValueError(f"{options.bundle} is not a bundle; pack it first: battlesnake-gym pack")
     if options.layer and not options.layer.is_file():
         raise ValueError(
-            f"{options.layer} is not there; python -m battlesnake_server.aws.layer builds it"
+            f"{options.layer} does not exist; build it with python -m battlesnake_server.aws.layer"
         )
     Bundle.open(options.bundle)
-    if options.everything and options.rehearse:
-        raise ValueError("--everything cannot be rehearsed: the simulated AWS has no nested stacks")
+    if options.with_notebook and options.simulate:
+        raise ValueError(
+            "--with-notebook excludes --simulate: the simulated AWS has no nested stacks"
+        )
 
 
 def deploy(account: Account, options: argparse.Namespace) -> str:
-    """Upload what the stack needs and make it; returns the snake's address, or a link to click."""
-    bucket = options.bucket or account.bucket_of(options.name)
-    account.open_bucket(bucket, make=options.bucket is None)
+    """Upload the stack's files and create the stack.
+
+    Returns:
+        URL of the snake, or with ``--console-link`` the link to the console's form.
+    """
+    bucket = options.bucket or account.bucket_name(options.name)
+    account.ensure_bucket(bucket, create=options.bucket is None)
     account.upload_templates(bucket)
     values = {
         "CodeBucket": bucket,
@@ -83,16 +103,17 @@ def deploy(account: Account, options: argparse.Namespace) -> str:
         "BudgetDollars": str(options.budget),
     }
     template = "snake"
-    if options.everything:
+    if options.with_notebook:
         template = "everything"
-        values["RepositoryUrl"] = options.everything
-        values["BucketName"] = f"{account.bucket_of(options.name)}-training"[:63].rstrip("-")
-    if options.link:
+        values["RepositoryUrl"] = options.with_notebook
+        values["BucketName"] = f"{account.bucket_name(options.name)}-training"[:63].rstrip("-")
+    if options.console_link:
         return account.quick_create(bucket, template, options.name, values)
-    sys.stderr.write(f"{options.name}: making the stack, which takes some minutes\n")
-    outputs = account.make_stack(options.name, template, values)
-    # CloudFormation does not know what was published since it made the stack.
-    if not plays(options.bundle, options.name, account.session):
+    sys.stderr.write(f"{options.name}: creating the stack, which takes some minutes\n")
+    outputs = account.deploy_stack(options.name, template, values)
+    # CloudFormation does not detect updates by `publish`, so an update of the stack may keep old
+    # code.
+    if not is_published(options.bundle, options.name, account.session):
         publish(options.bundle, options.name, account.session)
     return outputs["SnakeUrl"]
 
@@ -100,7 +121,7 @@ def deploy(account: Account, options: argparse.Namespace) -> str:
 def _upload_layer(account: Account, bucket: str, given: Path | None) -> str:
     if given:
         return account.upload(given, bucket, "layers")
-    sys.stderr.write("building the layer: the live snake and its packages\n")
+    sys.stderr.write("building the layer with the live snake and its packages\n")
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "layer.zip"
         layer.build(path)

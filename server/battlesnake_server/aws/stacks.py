@@ -1,4 +1,4 @@
-"""Stacks of CloudFormation: made, changed, watched and taken away, with what they need in S3."""
+"""CloudFormation stacks: create, update, wait, delete, and the files they need in S3."""
 
 from __future__ import annotations
 
@@ -17,51 +17,63 @@ from battlesnake_server.aws import deployment_file
 
 _TEMPLATES = ("snake", "notebook", "network", "everything")
 _TAG = {"Key": "made-by", "Value": "battlesnake-gym aws deploy"}
-_POLL_SECONDS = 3.0
+_POLL_INTERVAL_S = 3.0
 
 
 class StackError(ValueError):
-    """A stack, bucket or account is not as it must be; says what to do."""
+    """A stack, bucket or account is not usable; the message contains the remedy."""
 
 
 @dataclass(frozen=True)
 class Account:
-    """One account and region, as boto3's ``session`` reaches them."""
+    """One account and region, accessed through a boto3 ``session``."""
 
     session: Any
     region: str
     number: str
 
     @classmethod
-    def of(cls, session: Any) -> Account:
-        """Ask who we are; raises `StackError` without credentials or a region."""
+    def from_session(cls, session: Any) -> Account:
+        """Query the account of a session.
+
+        Raises:
+            StackError: If credentials or a region are missing.
+        """
         from botocore.exceptions import BotoCoreError, ClientError
 
         if not session.region_name:
-            raise StackError("no region is chosen; set AWS_DEFAULT_REGION=us-west-2, or another")
+            raise StackError("no AWS region; set AWS_DEFAULT_REGION, for example to us-west-2")
         try:
             number = session.client("sts").get_caller_identity()["Account"]
         except (BotoCoreError, ClientError) as error:
             raise StackError(
-                f"AWS does not know us ({error}); log in, or type this in CloudShell"
+                f"AWS rejects the credentials ({error}); log in, or run this in CloudShell"
             ) from error
         return cls(session, session.region_name, number)
 
-    def bucket_of(self, name: str) -> str:
-        """The bucket that `deploy` makes for the snake ``name``."""
+    def bucket_name(self, name: str) -> str:
+        """Return the name of the bucket that `deploy` creates for the snake ``name``."""
         return f"battlesnake-{name}-{self.number}-{self.region}"
 
-    def open_bucket(self, bucket: str, *, make: bool) -> None:
-        """See that the bucket is there; raises `StackError` where it is not, or not ours."""
+    def ensure_bucket(self, bucket: str, *, create: bool) -> None:
+        """Check that the bucket exists and belongs to this account.
+
+        Args:
+            bucket: Name of the bucket.
+            create: Whether to create the bucket if it does not exist.
+
+        Raises:
+            StackError: If the bucket is missing, or belongs to another account.
+        """
         from botocore.exceptions import ClientError
 
         s3 = self.session.client("s3")
         try:
             s3.head_bucket(Bucket=bucket, ExpectedBucketOwner=self.number)
         except ClientError as error:
-            if not make or error.response["Error"]["Code"] not in ("404", "NoSuchBucket"):
+            if not create or error.response["Error"]["Code"] not in ("404", "NoSuchBucket"):
                 raise StackError(
-                    f"the bucket {bucket} is not there, or not this account's; name another"
+                    f"the bucket {bucket} does not exist or is not in this account; name another"
                 ) from error
             place = {"LocationConstraint": self.region}
             extra = {} if self.region == "us-east-1" else {"CreateBucketConfiguration": place}
@@ -76,7 +88,7 @@ class Account:
             s3.put_bucket_tagging(Bucket=bucket, Tagging={"TagSet": [_TAG]})
 
     def upload(self, path: Path, bucket: str, folder: str) -> str:
-        """Put a file under a key that its content names; returns the key."""
+        """Upload a file under a key derived from its hash, unless it exists; return the key."""
         from botocore.exceptions import ClientError
 
         digest = hashlib.sha256(path.read_bytes()).hexdigest()[:16]
@@ -89,25 +101,34 @@ class Account:
         return key
 
     def upload_templates(self, bucket: str) -> None:
-        """Put the templates where ``everything.yaml`` and links look for them."""
+        """Upload the templates, which ``everything.yaml`` and console links refer to."""
         for name in _TEMPLATES:
             path = deployment_file(f"cloudformation/{name}.yaml")
             self.session.client("s3").upload_file(str(path), bucket, f"templates/{name}.yaml")
 
     def quick_create(self, bucket: str, template: str, name: str, values: Mapping[str, str]) -> str:
-        """A link to the console's form for this stack, filled in."""
+        """Return a link to the console's form for this stack, with ``values`` filled in."""
         url = f"https://{bucket}.s3.{self.region}.amazonaws.com/templates/{template}.yaml"
-        words = {"templateURL": url, "stackName": name}
-        words |= {f"param_{key}": value for key, value in values.items()}
+        parameters = {"templateURL": url, "stackName": name}
+        parameters |= {f"param_{key}": value for key, value in values.items()}
         return (
             f"https://{self.region}.console.aws.amazon.com/cloudformation/home"
-            f"?region={self.region}#/stacks/create/review?{urlencode(words, quote_via=quote)}"
+            f"?region={self.region}#/stacks/create/review?{urlencode(parameters, quote_via=quote)}"
         )
 
-    def make_stack(self, name: str, template: str, values: Mapping[str, str]) -> dict[str, str]:
-        """Create the stack, or change the one that is there; returns its outputs.
+    def deploy_stack(self, name: str, template: str, values: Mapping[str, str]) -> dict[str, str]:
+        """Create or update a stack and wait.
 
-        Raises `StackError` with the reasons where AWS gives up.
+        Args:
+            name: Name of the stack.
+            template: Name of the template, without ``.yaml``.
+            values: Parameters of the template.
+
+        Returns:
+            Outputs of the stack.
+
+        Raises:
+            StackError: If AWS rejects the stack; the message contains AWS' reasons.
         """
         from botocore.exceptions import ClientError
 
@@ -126,15 +147,15 @@ class Account:
                 stacks.update_stack(**request)
         except ClientError as error:
             if "No updates are to be performed" not in str(error):
-                raise StackError(f"CloudFormation refuses the stack: {error}") from error
-        found = self._settled(name)
-        if found is None or found["StackStatus"] not in ("CREATE_COMPLETE", "UPDATE_COMPLETE"):
-            why = "; ".join(self._failures(name)) or "no reason was given"
-            raise StackError(f"the stack {name} was not made: {why}")
-        return {one["OutputKey"]: one["OutputValue"] for one in found.get("Outputs", [])}
+                raise StackError(f"CloudFormation rejects the stack: {error}") from error
+        stack = self._wait_until_settled(name)
+        if stack is None or stack["StackStatus"] not in ("CREATE_COMPLETE", "UPDATE_COMPLETE"):
+            reasons = "; ".join(self._failures(name)) or "no reason was given"
+            raise StackError(f"the stack {name} was not created: {reasons}")
+        return {one["OutputKey"]: one["OutputValue"] for one in stack.get("Outputs", [])}
 
     def describe(self, name: str) -> dict[str, Any] | None:
-        """The stack of this name, or None."""
+        """Return the stack's description, or None if the stack does not exist."""
         from botocore.exceptions import ClientError
 
         try:
@@ -147,36 +168,42 @@ class Account:
         return None if stack["StackStatus"] == "DELETE_COMPLETE" else stack
 
     def delete_stack(self, name: str) -> None:
-        """Take the stack away and wait; raises `StackError` where something of it stays."""
+        """Delete a stack and wait.
+
+        Raises:
+            StackError: If a part of the stack cannot be deleted.
+        """
         self.session.client("cloudformation").delete_stack(StackName=name)
-        left = self._settled(name)
-        if left is not None:
-            why = "; ".join(self._failures(name))
-            raise StackError(f"the stack {name} is not gone ({left['StackStatus']}): {why}")
+        remaining = self._wait_until_settled(name)
+        if remaining is not None:
+            reasons = "; ".join(self._failures(name))
+            raise StackError(
+                f"the stack {name} was not deleted ({remaining['StackStatus']}): {reasons}"
+            )
 
     def empty_and_delete(self, bucket: str) -> None:
-        """Delete a bucket with all that is in it."""
+        """Delete a bucket with its content."""
         self.empty(bucket)
         self.session.client("s3").delete_bucket(Bucket=bucket)
 
     def empty(self, bucket: str, prefix: str = "") -> None:
-        """Delete what is in a bucket below a prefix."""
+        """Delete the objects of a bucket below a prefix."""
         s3 = self.session.client("s3")
         for page in s3.get_paginator("list_objects_v2").paginate(Bucket=bucket, Prefix=prefix):
             for one in page.get("Contents", []):
                 s3.delete_object(Bucket=bucket, Key=one["Key"])
 
-    def _settled(self, name: str) -> dict[str, Any] | None:
-        """The stack once nothing happens to it any more."""
-        said = ""
+    def _wait_until_settled(self, name: str) -> dict[str, Any] | None:
+        """Wait until the stack's status is final; return the stack, or None once it is deleted."""
+        status = ""
         while True:
             stack = self.describe(name)
             if stack is None or not stack["StackStatus"].endswith("_IN_PROGRESS"):
                 return stack
-            if stack["StackStatus"] != said:
-                said = stack["StackStatus"]
-                sys.stderr.write(f"{name}: {said}\n")
-            time.sleep(_POLL_SECONDS)
+            if stack["StackStatus"] != status:
+                status = stack["StackStatus"]
+                sys.stderr.write(f"{name}: {status}\n")
+            time.sleep(_POLL_INTERVAL_S)
 
     def _failures(self, name: str) -> Iterator[str]:
         from botocore.exceptions import ClientError
@@ -189,25 +216,33 @@ class Account:
 
 
 def check_name(name: str) -> None:
-    """Raise ``ValueError`` for what cannot be the name of a snake on Lambda."""
+    """Raise ``ValueError`` if ``name`` is not valid for a snake on Lambda."""
     if not re.fullmatch("[a-z][a-z0-9-]{0,19}", name):
         raise ValueError(
-            f"--name {name!r} cannot be; up to 20 lower-case letters, digits and hyphens, "
+            f"--name {name!r} is invalid; use up to 20 lower-case letters, digits and hyphens, "
             "a letter first"
         )
 
 
 def account() -> Account:
-    """The account of this environment; raises `StackError` where AWS does not know us."""
+    """Return the account of the environment's credentials.
+
+    Raises:
+        StackError: If boto3 or the credentials are missing.
+    """
     try:
         import boto3
     except ModuleNotFoundError as error:
         raise StackError("boto3 is missing; install the extra: pip install '.[aws]'") from error
-    return Account.of(boto3.Session())
+    return Account.from_session(boto3.Session())
 
 
-def stack_of(account: Account, name: str) -> dict[str, Any]:
-    """The stack that `deploy` made; raises `StackError` where there is none."""
+def require_stack(account: Account, name: str) -> dict[str, Any]:
+    """Return the stack ``name``.
+
+    Raises:
+        StackError: If the stack does not exist.
+    """
     stack = account.describe(name)
     if stack is None:
         raise StackError(f"there is no stack {name!r} in {account.region}; give its --name")

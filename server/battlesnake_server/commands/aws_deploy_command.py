@@ -1,4 +1,4 @@
-"""``battlesnake-gym aws deploy``: a bundle behind a URL on AWS Lambda, in one step."""
+"""``battlesnake-gym aws deploy``: deploy a bundle to AWS Lambda."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from battlesnake_server.commands.aws_undeploy_command import undeploy
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Make the stack and print the snake's address; the exit status is 2 where it is refused."""
+    """Create the stack and print the snake's URL; exit with status 2 if the stack is rejected."""
     options = parser().parse_args(argv)
     try:
         check(options)
-        if options.rehearse:
-            rehearse(options)
+        if options.simulate:
+            simulate(options)
             return 0
         sys.stdout.write(deploy(account(), options) + "\n")
     except (ValueError, OSError) as error:
@@ -30,28 +30,28 @@ def main(argv: list[str] | None = None) -> int:
     return 0
 
 
-def rehearse(options: argparse.Namespace) -> None:
-    """Make the stack in an account on this machine, ask the snake, and take all away again."""
+def simulate(options: argparse.Namespace) -> None:
+    """Create the stack in a simulated account, request a move, and delete the stack."""
     try:
         from battlesnake_server.aws.lambda_simulator import SimulatedAccount
 
         account = SimulatedAccount()
     except ModuleNotFoundError as error:
         raise StackError(
-            f"{error.name} is missing; install the extra: pip install '.[rehearsal]'"
+            f"{error.name} is missing; install the extra: pip install '.[aws-simulator]'"
         ) from error
     with account:
         url = account.deploy(options)
-        sys.stdout.write(f"rehearsed: the stack {options.name} is made\n")
-        for path, body in (("/", None), ("/move", a_request())):
+        sys.stdout.write(f"simulated: the stack {options.name} is created\n")
+        for path, body in (("/", None), ("/move", move_request())):
             with urllib.request.urlopen(f"{url}{path}", body) as answer:
                 sys.stdout.write(f"{path}  {answer.read().decode().strip()}\n")
         for one in undeploy(account.account, options.name):
             sys.stdout.write(f"kept: {one}\n")
-        sys.stdout.write(f"rehearsed: the stack {options.name} is gone\n")
+        sys.stdout.write(f"simulated: the stack {options.name} is deleted\n")
 
 
-def a_request(seed: int = 1) -> bytes:
-    """The body of a request for a move, at the start of a game."""
-    board = Board.new(11, 11, 2, game=Game(seed=seed, id="rehearsal", timeout=10_000))
+def move_request(seed: int = 1) -> bytes:
+    """Return the body of a move request at the start of a game."""
+    board = Board.new(11, 11, 2, game=Game(seed=seed, id="simulation", timeout=10_000))
     return json.dumps(board.to_api("snake_0")).encode()

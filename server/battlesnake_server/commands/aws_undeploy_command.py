@@ -1,4 +1,4 @@
-"""``battlesnake-gym aws undeploy``: take away what ``deploy`` made, and list what stays."""
+"""``battlesnake-gym aws undeploy``: delete a deployed snake from AWS, and list what is kept."""
 
 from __future__ import annotations
 
@@ -7,56 +7,63 @@ import sys
 
 from battlesnake_gym.common.command_line import Parser, print_error
 from battlesnake_server.aws.publishing import DEFAULT_NAME
-from battlesnake_server.aws.stacks import Account, account, check_name, stack_of
+from battlesnake_server.aws.stacks import Account, account, check_name, require_stack
 
 _PROG = "battlesnake-gym aws undeploy"
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Delete the stack and its bucket; the exit status is 2 where there is none."""
+    """Delete the stack and its bucket; exit with status 2 if the stack does not exist."""
     options: argparse.Namespace = parser().parse_args(argv)
     try:
         check_name(options.name)
-        stays = undeploy(account(), options.name)
+        kept = undeploy(account(), options.name)
     except (ValueError, OSError) as error:
         return print_error(_PROG, error)
-    sys.stdout.write(f"{options.name} is gone\n" + "".join(f"kept: {one}\n" for one in stays))
+    sys.stdout.write(f"{options.name} is deleted\n" + "".join(f"kept: {one}\n" for one in kept))
     return 0
 
 
-def undeploy(ours: Account, name: str) -> list[str]:
-    """Delete the stack, and the bucket that `deploy` made; returns what is kept, with the reason.
+def undeploy(account_: Account, name: str) -> list[str]:
+    """Delete a snake's stack, and the bucket that `deploy` created.
 
-    Raises `StackError` where there is no such stack, or it cannot be deleted.
+    Args:
+        account_: Account of the stack.
+        name: Name of the stack.
+
+    Returns:
+        Resources that are kept, each with the reason.
+
+    Raises:
+        StackError: If the stack does not exist or cannot be deleted.
     """
-    stack = stack_of(ours, name)
+    stack = require_stack(account_, name)
     values = {one["ParameterKey"]: one["ParameterValue"] for one in stack["Parameters"]}
     outputs = {one["OutputKey"]: one["OutputValue"] for one in stack.get("Outputs", [])}
     sys.stderr.write(f"{name}: deleting the stack, which takes some minutes\n")
-    ours.delete_stack(name)
-    stays = []
+    account_.delete_stack(name)
+    kept = []
     bucket = values["CodeBucket"]
-    if bucket == ours.bucket_of(name):
-        ours.empty_and_delete(bucket)
+    if bucket == account_.bucket_name(name):
+        account_.empty_and_delete(bucket)
     else:
-        stays.append(
-            f"the bucket {bucket}, which you named; bundles/, layers/ and templates/ in it"
-        )
+        kept.append(f"the bucket {bucket}, which you named, with bundles/, layers/ and templates/")
     if "Bucket" in outputs:
         trained = outputs["Bucket"]
-        stays.append(
-            f"the bucket {trained} with what was trained; aws s3 rb s3://{trained} --force"
+        kept.append(
+            f"the bucket {trained} with the model artifacts; delete it with "
+            f"aws s3 rb s3://{trained} --force"
         )
-        stays.append("the log groups /aws/sagemaker/... of its jobs and notebook")
-    return stays
+        kept.append("the log groups /aws/sagemaker/... of its jobs and notebook")
+    return kept
 
 
 def parser() -> Parser:
-    """The command's options."""
+    """Return the command's parser."""
     parser = Parser(
         prog=_PROG,
-        description="Take a snake away that `battlesnake-gym aws deploy` put on AWS: its stack and "
-        "its bucket. What is kept is printed.",
+        description="Delete a snake deployed by `battlesnake-gym aws deploy` from AWS: its stack "
+        "and its bucket. Prints the resources that are kept.",
     )
-    parser.add_argument("--name", default=DEFAULT_NAME, help="of the stack")
+    parser.add_argument("--name", default=DEFAULT_NAME, help="name of the stack")
     return parser
