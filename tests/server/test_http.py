@@ -72,7 +72,7 @@ def test_a_slow_reader_gets_all_of_it(last: bytes) -> None:
 def test_one_who_asks_to_close_and_does_not_read_is_cut_off(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(page_server, "PAGE_SEND_TIMEOUT_S", 0.3)
+    monkeypatch.setattr(page_server, "_PAGE_SEND_TIMEOUT_S", 0.3)
     with serving() as server, connect(server) as connection:
         connection.sendall(GET + b"Connection: close\r\n\r\n")
         time.sleep(0.1)

@@ -1,1 +1,1 @@
-"""The web server under the live snake and under all pages: connections that cost little."""
+"""HTTP server of the live snake and of all pages; idle and slow connections cost little."""

@@ -1,4 +1,4 @@
-"""All connections of a process, what they may take, and which of them makes room."""
+"""All connections of a process, their limits, and which connection is closed first."""
 
 from __future__ import annotations
 
@@ -16,38 +16,43 @@ STATUS_UNAVAILABLE, STATUS_TIMEOUT = "503 Service Unavailable", "408 Request Tim
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What connections may take: seconds, bytes and their number."""
+    """Limits of connections: seconds, bytes and counts."""
 
     request_timeout_s: float = 5.0
-    """From the first byte of a request to its last, and from a connection to its first byte."""
+    """Seconds from the first byte of a request to its last, and from the connection to its first.
+    """
 
     send_timeout_s: float = 60.0
-    """From the first byte of an answer to its last, however slowly it is read."""
+    """Seconds from the first byte of a response to its last, however slowly the client reads."""
 
     keep_alive_timeout_s: float = 75.0
-    """Between two requests on one connection."""
+    """Seconds between two requests on one connection."""
 
     max_header_bytes: int = 1 << 14
-    """Bytes of a request's first line and headers."""
+    """Bytes of the request line and the headers."""
 
     max_body_bytes: int = 1 << 18
-    """Bytes of a request's body; the largest board that is played or drawn needs a fifth."""
+    """Bytes of a request body; the largest board that is played or drawn needs a fifth of them."""
 
     max_pipelined: int = 16
-    """Requests sent on one connection before the first of them was answered."""
+    """Requests that a client may send on one connection before the first response."""
 
     max_connections: int = 2000
-    """Open at once. Above it the one that has waited longest is closed."""
+    """Open connections; above the limit, the connection that has waited longest is closed."""
 
     max_pending_body_bytes: int = 1 << 25
-    """Bytes of all bodies that have arrived, in part or as a whole, and are not answered."""
+    """Bytes of all bodies, partial or complete, whose requests have no response yet."""
 
     max_unsent_bytes: int = 1 << 28
-    """Bytes of all answers that wait for slow readers; above it requests get status 503."""
+    """Bytes of all responses that wait for slow readers; above the limit, requests get status 503.
+    """
 
 
 class ClientState:
-    """The other side of one request: it leaves at most once; any thread may ask whether it has."""
+    """State of the client of one request, readable from any thread.
+
+    A client disconnects at most once.
+    """
 
     __slots__ = ("_tell", "disconnected")
 
@@ -56,13 +61,17 @@ class ClientState:
         self._tell: Callable[[], object] | None = None
 
     def mark_disconnected(self) -> None:
-        """The connection was closed."""
+        """Record that the connection was closed, and call the callback."""
         self.disconnected = True
         if self._tell is not None:
             self._tell()
 
     def on_disconnect(self, tell: Callable[[], object]) -> None:
-        """Have ``tell`` called when the client leaves, at once where it has."""
+        """Call ``tell`` when the client disconnects, or immediately if it has disconnected.
+
+        Args:
+            tell: Callback; it may run in any thread and must not block.
+        """
         self._tell = tell
         if self.disconnected:
             tell()
@@ -70,7 +79,7 @@ class ClientState:
 
 @dataclass(slots=True, eq=False)
 class Request:
-    """One whole request; ``received_at`` (`time.perf_counter`) is when its first byte was read."""
+    """One request; ``received_at`` is the time of its first byte (`time.perf_counter`)."""
 
     method: str
     path: bytes
@@ -85,28 +94,32 @@ class Request:
 
 
 SendResponse = Callable[[str, Headers, bytes], None]
-"""What `RequestHandler` calls once, in the event loop: with status, headers and body of the answer."""
+"""Callback with status, headers and body; `RequestHandler` calls it once, in the event loop."""
 
 RequestHandler = Callable[[Request, SendResponse], None]
 
 
 class Closable(Protocol):
-    """The other side of a connection."""
+    """Object with a ``close`` method: one connection."""
 
     def close(self) -> None:
-        """Close at once."""
+        """Close the connection immediately."""
 
 
 Deadlines = dict[Closable, tuple[float, float]]
-"""Since when and until when (`time.monotonic`) peers are waited for, in the order they began."""
+"""Start and deadline (`time.monotonic`) by connection, in order of the starts."""
 
 
 class ConnectionTable:
-    """All connections of a process, by what they do.
+    """All connections of a process, by state.
 
-    ``idle`` ones wait for a request, ``receiving`` ones for the rest of it, ``responding`` ones read
-    their answer; ``handling`` are those whose answer is being made.
-    ``max_pending_body_bytes`` counts the bytes of bodies that are held in memory, ``max_unsent_bytes`` those of answers.
+    Attributes:
+        idle: Connections that wait for a request.
+        receiving: Connections that have sent part of a request.
+        responding: Connections that read their response.
+        handling: Connections whose response is being computed.
+        unanswered: Bytes of the bodies held in memory.
+        unsent: Bytes of the responses held in memory.
     """
 
     def __init__(self, dispatch: RequestHandler, limits: Limits = Limits()) -> None:
@@ -121,26 +134,26 @@ class ConnectionTable:
         self.responding: Deadlines = {}
 
     def remove(self, peer: Closable) -> None:
-        """Whatever ``peer`` did, it does it no more."""
+        """Remove ``peer`` from every deadline map and from ``handling``."""
         for waiting in (self.idle, self.receiving, self.responding):
             waiting.pop(peer, None)
         self.handling.discard(peer)
 
     def set_deadline(self, peer: Closable, waiting: Deadlines, seconds: float) -> None:
-        """From now on ``peer`` is one of ``waiting``, for so long."""
+        """Move ``peer`` to the map ``waiting``, with a deadline in ``seconds`` seconds."""
         self.remove(peer)
         now = time.monotonic()
         waiting[peer] = now, now + seconds
 
     def close_expired(self) -> None:
-        """Close whatever has taken too long; to be called a few times a second."""
+        """Close the connections whose deadline has passed; call this several times a second."""
         now = time.monotonic()
         for waiting in (self.receiving, self.responding, self.idle):
             for peer in [peer for peer, (_, until) in waiting.items() if until <= now]:
                 peer.close()
 
     def evict(self) -> None:
-        """Close those that have been waited for longest, until the limits are kept."""
+        """Close the connections that have waited longest until the limits are met."""
         waiting = self.idle, self.receiving, self.responding
         while sum(map(len, waiting)) + len(self.handling) > self.limits.max_connections:
             longest = [next(iter(peers.items())) for peers in waiting if peers]
@@ -151,7 +164,7 @@ class ConnectionTable:
             next(iter(self.receiving)).close()
 
     def is_full(self) -> bool:
-        """Whether there is no room for the body of another request."""
+        """Return whether the bodies in memory exceed ``max_pending_body_bytes``."""
         return self.unanswered > self.limits.max_pending_body_bytes
 
     def close(self) -> None:

@@ -1,12 +1,12 @@
-"""HTTP connections that cost little until a whole request is there.
+"""HTTP connections that cost little until a complete request has arrived.
 
-One event loop reads all of them; only a request that has arrived as a whole goes on, to the hub's
-``dispatch``. So a client that sends slowly, or nothing, or reads slowly, takes a socket and a few
-kilobytes. What each may take is bounded by `Limits`: when it is too much, or for too long, the
-connection is closed; and where there are too many connections, the one that has been waited for
-longest makes room for the new one.
+One event loop reads all connections and passes only complete requests to the connection table's
+``dispatch``. A client that sends or reads slowly, or sends nothing, therefore occupies a socket
+and a few kilobytes. `Limits` bounds the size and the duration of everything a client does; a
+connection that exceeds a limit is closed. If there are too many connections, the connection that
+has waited longest is closed in favor of the new one.
 
-The bytes are parsed by httptools, which is the parser of Node.js.
+httptools, the parser of Node.js, parses the bytes.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from battlesnake_server.http.connection_table import (
 )
 
 _REJECTED_LINGER_S = 1.0
-"""How long a refused client is listened to, so that it gets to read why."""
+"""Seconds for which a rejected client is still read, so that it can receive the error response."""
 
 TICK_INTERVAL_S = 0.25
 
@@ -47,10 +47,17 @@ async def serve(
     linger_s: float = 0.0,
     heartbeat: Callable[[], bool] = lambda: True,
 ) -> None:
-    """Answer on ``listeners`` until ``stopped``, or until `heartbeat` returns false.
+    """Serve on ``listeners`` until ``stopped`` is set or ``heartbeat`` returns False.
 
-    Then what was asked is answered, for ``drain_timeout_s`` at most, and in the first
-    ``linger_s`` also what may be on its way on open connections.
+    Then finish the requests that have arrived.
+
+    Args:
+        hub: Table of the connections.
+        listeners: Sockets that listen.
+        stopped: Event that ends the server.
+        drain_timeout_s: Seconds for finishing requests after the end.
+        linger_s: Seconds after the end in which requests on open connections are still accepted.
+        heartbeat: Callback, called every `TICK_INTERVAL_S` seconds.
     """
     servers = [await _listen(hub, listener) for listener in listeners]
     while heartbeat() and not stopped.is_set():
@@ -72,7 +79,8 @@ async def serve(
 
 
 async def _listen(hub: ConnectionTable, listener: socket.socket) -> asyncio.Server:
-    # Up to 32 are accepted at once, before any is answered; the others wait in the kernel.
+    # asyncio accepts up to 32 connections at once before it handles any; the others wait in the
+    # kernel.
     loop = asyncio.get_running_loop()
     server = await loop.create_server(lambda: Connection(hub), sock=listener, backlog=32)
     listener.listen(2048)
@@ -80,7 +88,7 @@ async def _listen(hub: ConnectionTable, listener: socket.socket) -> asyncio.Serv
 
 
 class TooLargeError(Exception):
-    """A request goes beyond the limits; ``status`` says which."""
+    """Request exceeds a limit; ``status`` is the HTTP status."""
 
     def __init__(self, status: HTTPStatus) -> None:
         super().__init__(status.phrase)
@@ -88,11 +96,11 @@ class TooLargeError(Exception):
 
 
 _UPGRADE_HEADERS = (b"connection", b"upgrade", b"http2-settings")
-"""Headers that offer another protocol."""
+"""Headers that offer an upgrade to another protocol."""
 
 
 class Connection(asyncio.Protocol):
-    """One connection: it is idle, sending a request, being answered, or reading its answer."""
+    """One connection; its state is idle, receiving, handling or responding."""
 
     def __init__(self, hub: ConnectionTable) -> None:
         self._hub = hub
@@ -104,10 +112,8 @@ class Connection(asyncio.Protocol):
         self._unsent = 0
         self._begin()
 
-    # --- asyncio's side -----------------------------------------------------------------------
-
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """A client has connected."""
+        """Register a new connection."""
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
         self._transport.set_write_buffer_limits(high=0)
@@ -116,7 +122,7 @@ class Connection(asyncio.Protocol):
         self._hub.evict()
 
     def data_received(self, data: bytes) -> None:
-        """Some bytes: of one request, of a part of one, or of several."""
+        """Parse bytes: one request, part of a request, or several requests."""
         if not self._keep_alive:
             return
         if self._request_started_at is None:
@@ -141,14 +147,14 @@ class Connection(asyncio.Protocol):
         self._hub.evict()
 
     def eof_received(self) -> bool:
-        """The client sends no more, and most probably does not listen any more."""
+        """Handle the end of the client's data; the client has most probably disconnected."""
         self._keep_alive = False
         if self._current_request is not None:
             self._current_request.client.mark_disconnected()
         return self._current_request is not None
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """It is closed, by either side."""
+        """Release the memory of a connection that either side closed."""
         self._hub.remove(self)
         self._keep_alive = False
         if self._current_request is not None:
@@ -159,13 +165,13 @@ class Connection(asyncio.Protocol):
         self._requests.clear()
 
     def pause_writing(self) -> None:
-        """The client does not read as fast as it is written to: it is not read either."""
+        """Stop reading from a client that does not read its responses fast enough."""
         self._transport.pause_reading()
         self._unsent = self._transport.get_write_buffer_size()
         self._hub.unsent += self._unsent
 
     def resume_writing(self) -> None:
-        """The client has read all."""
+        """Resume reading once the client has read all responses."""
         self._hub.unsent -= self._unsent
         self._unsent = 0
         self._transport.resume_reading()
@@ -173,22 +179,20 @@ class Connection(asyncio.Protocol):
             self._after_response()
 
     def close(self) -> None:
-        """Close at once."""
+        """Close the connection immediately."""
         self._hub.remove(self)
         self._transport.abort()
 
-    # --- the parser's side --------------------------------------------------------------------
-
     def on_message_begin(self) -> None:
-        """A request begins."""
+        """Record the start of a request."""
         self._request_started_at = self._request_started_at or time.perf_counter()
 
     def on_url(self, url: bytes) -> None:
-        """A part of the address."""
+        """Append a part of the URL."""
         self._url += url
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """One header."""
+        """Store one header and check the sizes."""
         name = name.lower()
         self._headers.append((name, value))
         self._headers_size += len(name) + len(value)
@@ -198,20 +202,20 @@ class Connection(asyncio.Protocol):
             raise TooLargeError(HTTPStatus.REQUEST_ENTITY_TOO_LARGE)
 
     def on_headers_complete(self) -> None:
-        """The body follows."""
+        """Send ``100 Continue`` if the client expects it."""
         self._in_body = True
         if self._current_request is None and (b"expect", b"100-continue") in self._headers:
             self._transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
 
     def on_body(self, body: bytes) -> None:
-        """A part of the body."""
+        """Append a part of the body and check its size."""
         self._body += body
         self._hub.unanswered += len(body)
         if len(self._body) > self._hub.limits.max_body_bytes:
             raise TooLargeError(HTTPStatus.REQUEST_ENTITY_TOO_LARGE)
 
     def on_message_complete(self) -> None:
-        """The request is whole; if another protocol is offered, the parser only says so."""
+        """Queue a complete request; an offer to upgrade is handled by `_ignore_upgrade`."""
         parser = self._parser
         if parser.should_upgrade():
             return
@@ -223,10 +227,8 @@ class Connection(asyncio.Protocol):
         elif len(self._requests) > self._hub.limits.max_pipelined or self._hub.is_full():
             self.close()
 
-    # --- what happens in between --------------------------------------------------------------
-
     def _begin(self) -> None:
-        """Nothing of the next request is there yet."""
+        """Reset the state for the next request."""
         self._url = b""
         self._headers: list[tuple[bytes, bytes]] = []
         self._headers_size = 0
@@ -236,7 +238,7 @@ class Connection(asyncio.Protocol):
         self._request_started_at = None
 
     def _request(self) -> Request:
-        """What has arrived as a whole."""
+        """Return the request that has arrived completely."""
         parser, url = self._parser, httptools.parse_url(self._url)
         return Request(
             method=parser.get_method().decode("ascii"),
@@ -251,13 +253,13 @@ class Connection(asyncio.Protocol):
         )
 
     def _ignore_upgrade(self, rest: bytes) -> None:
-        """A client offers another protocol; ``rest`` is what came after the request's head."""
+        """Handle the request without the upgrade; ``rest`` are the bytes after its headers."""
         method = self._parser.get_method()
         if method == b"CONNECT":
             self._reject(HTTPStatus.METHOD_NOT_ALLOWED)
             return
-        # Java's client offers one, which need not be taken. The parser would read no body then, so
-        # a new one reads the same without the offer.
+        # Java's HTTP client offers an upgrade, which a server may ignore. The parser would skip the
+        # body, so a new parser reads the same request without the offer.
         head = [b"%s %s HTTP/1.1" % (method, self._url)]
         head += [
             name + b": " + value for name, value in self._headers if name not in _UPGRADE_HEADERS
@@ -280,7 +282,7 @@ class Connection(asyncio.Protocol):
             hub.dispatch(request, answer)
 
     def _send_response(self, request: Request, status: str, headers: Headers, body: bytes) -> None:
-        """Send the answer; once it is read the next request follows, or the next wait."""
+        """Send the response; handle the next request once the client has read it."""
         hub = self._hub
         hub.unanswered -= len(request.body)
         self._current_request = None
@@ -305,9 +307,9 @@ class Connection(asyncio.Protocol):
             hub.set_deadline(self, hub.idle, hub.limits.keep_alive_timeout_s)
 
     def _reject(self, status: HTTPStatus) -> None:
-        """Say that this is not a request, unless an answer is under way; then read on for a moment.
+        """Send an error status unless a response is in progress, then read for a moment.
 
-        A connection that is closed with something unread takes the answer with it.
+        The client would lose the response if the connection were closed with unread bytes.
         """
         self._keep_alive = False
         if self._current_request is not None:

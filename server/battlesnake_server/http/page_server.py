@@ -1,9 +1,11 @@
-"""The web server of the pages, in a thread beside whatever else the process does.
+"""Web server of the pages; it runs in a thread next to the process's other work.
 
-An event loop holds the connections, a few threads answer (`battlesnake_server.http.http_protocol`).
+An event loop handles the connections, and a few threads run the application
+(`battlesnake_server.http.http_protocol`).
 
-Only requests whose ``Host`` is an address, this machine or a name that the operator gave are
-answered: a page elsewhere whose name suddenly leads to this machine (DNS rebinding) gets nothing.
+The server answers only requests whose ``Host`` is an IP address, this machine, or a name that the
+operator allowed. This protects against DNS rebinding: a foreign page whose name suddenly resolves
+to this machine receives status 421.
 """
 
 from __future__ import annotations
@@ -27,24 +29,27 @@ from battlesnake_server.http.http_protocol import serve
 from battlesnake_server.http.wsgi_pool import Application, WsgiPool
 
 _PAGE_REQUEST_TIMEOUT_S = 10.0
-"""Longer than the live snake's: a person's network may be slow."""
+"""Longer than the live snake's timeout, because a person's network may be slow."""
 
 _PAGE_SEND_TIMEOUT_S = Limits().send_timeout_s
 
 MAX_CONNECTIONS = 400
-"""Below what a process may usually open (1024 files)."""
+"""Below the usual limit of open files per process (1024)."""
 
 MAX_REQUEST_BYTES = Limits().max_body_bytes
 
 _PAGE_DRAIN_TIMEOUT_S = 2.0
-"""How long requests are answered after the end."""
+"""Seconds for finishing requests after the end."""
 
 
 class PageServer:
-    """Answers on ``listener`` for a WSGI application, from `start` to `stop`.
+    """Server of a WSGI application on ``listener``, running from `start` to `stop`.
 
-    ``names`` are hosts that requests may name besides addresses and this machine; ``threads`` make
-    answers.
+    Args:
+        app: WSGI application.
+        listener: Socket that listens.
+        names: Host names allowed in addition to IP addresses and this machine's name.
+        threads: Threads that run the application.
     """
 
     def __init__(
@@ -64,21 +69,21 @@ class PageServer:
 
     @property
     def port(self) -> int:
-        """Where it listens."""
+        """Port of the listener."""
         return int(self._listener.getsockname()[1])
 
     def start(self) -> None:
-        """Begin to answer."""
+        """Start serving in a thread."""
         self._thread.start()
 
     def wait(self) -> None:
-        """Return when interrupted."""
+        """Block until Ctrl-C."""
         with contextlib.suppress(KeyboardInterrupt):
             self._thread.join()
 
     def stop(self) -> None:
-        """Answer no more requests."""
-        with contextlib.suppress(RuntimeError):  # it has stopped before
+        """Finish the current requests and stop serving."""
+        with contextlib.suppress(RuntimeError):  # The loop has already stopped.
             self._loop.call_soon_threadsafe(self._stopped.set)
         self._thread.join()
 
@@ -116,7 +121,7 @@ _UNKNOWN_HOST_MESSAGE = (
 
 
 def is_known_host(header: str, names: Iterable[str]) -> bool:
-    """Whether a ``Host`` header names this machine: by an address, as localhost, or by a name.
+    """Return whether a ``Host`` header is an IP address, localhost or an allowed name.
 
     >>> [is_known_host(host, ["arena.lan"]) for host in ("127.0.0.1:8791", "[::1]", "Arena.lan:80")]
     [True, True, True]

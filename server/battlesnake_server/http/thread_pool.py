@@ -1,4 +1,4 @@
-"""Threads that wait for work, the one that was busy last first in line."""
+"""Thread pool that gives work to the most recently busy thread."""
 
 from __future__ import annotations
 
@@ -13,20 +13,27 @@ from queue import SimpleQueue
 Work = Callable[[], None]
 
 Inbox = SimpleQueue[Work | None]
-"""What a thread is to do next; None: to end."""
+"""Queue of one thread's tasks; None ends the thread."""
 
 NICE_INCREMENT = 10
-"""What is added to the niceness of a thread that thinks: a tenth of the processor where the others
-want all of it. Without it eight searches leave a fifth of a core to reading and answering."""
+"""Added to the niceness of search threads: they get a tenth of a core while other threads want all
+of it. Without it, eight searches leave a fifth of a core for reading and answering requests.
+"""
 
 
 class ThreadPool:
-    """Up to ``max_threads`` threads; ``min_threads`` of them run from the beginning, others when needed.
+    """Up to ``max_threads`` threads; ``min_threads`` of them start immediately, others on demand.
 
-    Starting one takes as long as the others let it. Work goes to the one that was busy last, so
-    that no more of them are used than are busy at once: each keeps some memory of what it has done.
-    Each calls ``begin`` first. They are daemons, so that work which hangs does not keep the
-    process, and end when `close` is called or nothing refers to this object any more.
+    Starting a thread takes long on a busy machine. Work goes to the thread that was busy last: each
+    thread keeps some memory of its past work, and this order uses as few threads as possible.
+    Threads are daemons, so that hanging work does not keep the process alive. They end when `close`
+    is called or when the pool is garbage-collected.
+
+    Args:
+        name: Prefix of the threads' names.
+        max_threads: Upper limit of threads.
+        min_threads: Threads that start immediately.
+        initializer: Called once in every thread, before its first task.
     """
 
     def __init__(
@@ -43,7 +50,7 @@ class ThreadPool:
             self._idle.append(self._start())
 
     def submit(self, work: Work) -> None:
-        """Have ``work`` done by a thread that is free, or the next one that is."""
+        """Run ``work`` in a free thread, or in the next thread that becomes free."""
         with self._lock:
             if self._idle:
                 inbox = self._idle.pop()
@@ -55,7 +62,7 @@ class ThreadPool:
         inbox.put(work)
 
     def close(self) -> None:
-        """Let the threads end when they have done what is waiting."""
+        """End the threads once the queued work is done."""
         with self._lock:
             self._closed = True
             _end(self._idle)
@@ -72,7 +79,7 @@ class ThreadPool:
         return inbox
 
     def _next_task(self, inbox: Inbox) -> None:
-        """Give a thread that is done what has waited longest, or let it wait."""
+        """Give an idle thread the oldest queued task, or mark the thread as free."""
         with self._lock:
             if self._waiting:
                 inbox.put(self._waiting.popleft())
@@ -86,7 +93,7 @@ def _run(threads: weakref.ref[ThreadPool], inbox: Inbox, initializer: Work) -> N
     initializer()
     while (work := inbox.get()) is not None:
         work()
-        del work  # what it holds must not wait here for the next one
+        del work  # Release the task's memory before the wait for the next task.
         if (known := threads()) is None:
             return
         known._next_task(inbox)
@@ -99,8 +106,8 @@ def _end(inboxes: list[Inbox]) -> None:
 
 
 def lower_thread_priority() -> None:
-    """Let this thread have less of the processor than those that read and answer requests."""
-    # On Linux a thread's number is that of a process of its own; elsewhere there is no such thing.
+    """Lower the CPU priority of the current thread below that of the request threads (Linux)."""
+    # Linux treats a thread's id as a process id here; other systems have no priority per thread.
     if sys.platform == "linux":
         thread = threading.get_native_id()
         nice = os.getpriority(os.PRIO_PROCESS, thread)

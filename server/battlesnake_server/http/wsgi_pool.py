@@ -1,4 +1,4 @@
-"""Whole requests, answered by a WSGI application in threads."""
+"""Threads that run a WSGI application on complete requests."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from battlesnake_server.http.connection_table import (
 from battlesnake_server.http.thread_pool import ThreadPool
 
 _MAX_QUEUED_REQUESTS = 2000
-"""Requests of one lane that are not answered yet; one more is refused with status 503."""
+"""Requests of one pool without a response; further requests get status 503."""
 
 Application = Callable[..., Iterable[bytes]]
 
@@ -30,7 +30,7 @@ log = logging.getLogger(__name__)
 
 
 class WsgiPool:
-    """Threads that answer, ``ready`` of them from the beginning, and the requests that wait."""
+    """Thread pool of a WSGI application; ``ready`` of its threads start immediately."""
 
     def __init__(
         self, application: Application, name: str, threads: int, *, ready: int = 0
@@ -40,7 +40,7 @@ class WsgiPool:
         self._asked = 0
 
     def dispatch(self, request: Request, answer: SendResponse) -> None:
-        """Have ``request`` answered; to be called in the event loop."""
+        """Queue ``request``; call this in the event loop."""
         if self._asked >= _MAX_QUEUED_REQUESTS:
             answer(STATUS_UNAVAILABLE, TEXT_HEADERS, b"too many requests")
             return
@@ -54,7 +54,7 @@ class WsgiPool:
         status, headers, body = STATUS_TIMEOUT, TEXT_HEADERS, b"you have left"
         if not request.client.disconnected:
             status, headers, body = call_wsgi_app(self._application, request)
-        with contextlib.suppress(RuntimeError):  # the loop is closed: too late for any answer
+        with contextlib.suppress(RuntimeError):  # The loop is closed; the response comes too late.
             loop.call_soon_threadsafe(self._hand_over, answer, status, headers, body)
 
     def _hand_over(self, answer: SendResponse, status: str, headers: Headers, body: bytes) -> None:
@@ -62,12 +62,12 @@ class WsgiPool:
         answer(status, headers, body)
 
     def close(self) -> None:
-        """Begin nothing more."""
+        """Accept no more work."""
         self._threads.close()
 
 
 def call_wsgi_app(application: Application, request: Request) -> tuple[str, Headers, bytes]:
-    """The status, headers and body that a WSGI application answers; 500 where it fails."""
+    """Return the status, headers and body of a WSGI application's response; 500 if it raises."""
     started: list[Any] = []
 
     def start_response(status: str, headers: Headers, exc_info: object = None) -> None:
@@ -88,7 +88,11 @@ def call_wsgi_app(application: Application, request: Request) -> tuple[str, Head
 
 
 def wsgi_environ(request: Request) -> dict[str, Any]:
-    """A request as WSGI has it, with two keys of ours: when it arrived, and who asks."""
+    """Convert a request to a WSGI environment.
+
+    Two keys are ours: ``server.arrived`` (`time.perf_counter`) is when the first byte arrived, and
+    ``server.client`` is the `ClientState`.
+    """
     environ: dict[str, Any] = {
         "REQUEST_METHOD": request.method,
         "SCRIPT_NAME": "",
