@@ -68,7 +68,7 @@ def main() -> None:
     serve = [sys.executable, "-m", "battlesnake_gym", "serve"]
     rows = {
         "bare Flask route": [sys.executable, "-m", "benchmarks.serving", "--bare"],
-        "policy + heuristics": [*serve, "--policy", str(args.policy), "--heuristics", "--port"],
+        "policy + heuristics": [*serve, "--policy", str(args.policy), "--filters", "--port"],
     }
     rows |= {name: [*serve, "--snake", name, "--port"] for name in args.snakes}
     for name, command in rows.items():

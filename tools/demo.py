@@ -141,10 +141,10 @@ def main() -> None:
         urls = []
         for name, (color, head, tail) in _LOOKS.items():
             chosen = (
-                ("--policy", policy, "--heuristics") if name == "trained" else ("--snake", name)
+                ("--policy", policy, "--filters") if name == "trained" else ("--snake", name)
             )
             looks = ("--color", color, "--head", head, "--tail", tail)
-            urls.append(f"{name}={servers.enter_context(served(*chosen, *looks, '--reasons'))}")
+            urls.append(f"{name}={servers.enter_context(served(*chosen, *looks, '--send-decisions'))}")
         run(
             COMMAND, "arena", *urls, "--games", args.games, "--replays", replays,
             "--database", results,
@@ -160,8 +160,8 @@ def next_steps(folder: Path, replays: Path, policy: Path) -> list[tuple[str, str
     return [
         (f"{program} game watch {replays}", "the games, with what every snake thought (click one)"),
         (f"{program} runs {folder} --web", f"the training; also in {folder}/run/report.html"),
-        (f"{program} arena --web --invite trained={policy}", "play against the trained snake"),
-        (f"{program} serve --policy {policy} --heuristics", "put it on a port, for any engine"),
+        (f"{program} arena --web --web-opponent trained={policy}", "play against the trained snake"),
+        (f"{program} serve --policy {policy} --filters", "put it on a port, for any engine"),
     ]
 
 

@@ -1,7 +1,8 @@
-"""Snakes on the network: the live snake (Flask) and the arena (referee, ratings, stored games)."""
+"""Battlesnake servers: the live snake (Flask) and the arena (referee, ratings, stored games)."""
 
 import os
 
-# What plays here sends no reports. Unless that is set before it is imported, onnxruntime starts
-# a thread that does, and that thread's locks abort a worker that gunicorn forked when it exits.
+# Snakes must not send telemetry. Without this variable, onnxruntime starts a telemetry thread,
+# whose locks abort a forked gunicorn worker when it exits. It must be set before the import of
+# onnxruntime.
 os.environ["ORT_DISABLE_TELEMETRY"] = "1"

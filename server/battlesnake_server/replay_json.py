@@ -1,20 +1,20 @@
-"""Games as the browser's board component reads them: one JSON object a game, one a position.
+"""Replays as JSON for the browser's board component: one object per game, one per frame.
 
 A *frame* is a position::
 
-    {"turn": 12, "food": [[x, y], ...], "hazards": [[x, y, depth], ...],
+    {"turn": 12, "food": [[x, y], ...], "hazards": [[x, y, layers], ...],
      "snakes": [{"body": [[x, y], ...], "health": 93, "latency": "12", "shout": "",
                  "death": null or {"cause": ..., "by": id, "turn": ...},
-                 "next": null or {"move": "up", "guessed": false, "problem": "",
+                 "next": null or {"move": "up", "inferred": false, "problem": "",
                                   "scores": {"up": 0.7, ...},
                                   "reasons": [{"rule", "vetoed", "scores", "note"}, ...],
                                   "line": {id: ["up", ...], ...}}}, ...]}
 
-``next`` is what the snake did from this position, and why; ``problem`` says why the move is not
-its own (``timeout``, ...), where it is not; ``line`` is what it expected every snake to do from
-here on. Snakes are in the order of the game's ``snakes``, which has their names, colours and the
-shapes of their heads and tails (see `battlesnake_gym.draw.customization`). A score that is not finite is
-null.
+``next`` is the snake's move from this position, with its decision. ``problem`` is the reason why
+the snake did not choose the move (``timeout``, ...), or empty. ``line`` contains the moves that
+the snake expected of every snake. Snakes are in the order of the game's ``snakes``, which contains
+their names, colors, and shapes of heads and tails (see `battlesnake_gym.draw.customization`). A
+score that is not finite is null.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ from battlesnake_gym.snakes import Decision, Reason
 
 
 def replay_to_json(replay: Replay) -> Iterator[str]:
-    """A whole recorded game with all its frames as JSON text, a piece at a time.
+    """Yield a replay with all its frames as JSON text, in pieces.
 
-    In pieces, so that no more than one position is held in memory.
+    The pieces limit the memory use to one position.
     """
     deaths = [
         {"turn": turn, "id": snake_id, "cause": cause} for turn, snake_id, cause in replay.deaths()
@@ -53,7 +53,7 @@ _dumps = functools.partial(json.dumps, allow_nan=False)
 
 
 def header(board: Board) -> dict[str, Any]:
-    """What stays the same during a game; the seed is text: it may exceed a browser's numbers."""
+    """Return the constants of a game; the seed is text because JavaScript numbers are too small."""
     return {
         "id": board.game.id,
         "ruleset": board.game.ruleset,
@@ -70,7 +70,7 @@ def header(board: Board) -> dict[str, Any]:
 
 
 def customizations_to_json(snakes: Sequence[Snake]) -> list[dict[str, Any]]:
-    """How the snakes of one game look: ``color``, and the parts of ``head`` and ``tail``."""
+    """Return ``color`` and the parts of ``head`` and ``tail`` of each snake of one game."""
     return [
         {
             "color": colour,
@@ -82,7 +82,7 @@ def customizations_to_json(snakes: Sequence[Snake]) -> list[dict[str, Any]]:
 
 
 def frame(board: Board, following: Turn | None = None) -> dict[str, Any]:
-    """One position, and what was done from it if ``following`` is given."""
+    """Return a frame; ``following``, if given, adds the moves from this position."""
     depths = Counter(board.hazards)
     return {
         "turn": board.turn,
@@ -114,14 +114,14 @@ def _next(snake: Snake, following: Turn | None) -> dict[str, Any] | None:
     decision = following.decisions.get(snake.id) or Decision("")
     return {
         "move": following.moves[snake.id],
-        "guessed": snake.id in following.guessed,
+        "inferred": snake.id in following.inferred,
         "problem": following.problems.get(snake.id, ""),
         **decision_to_json(decision),
     }
 
 
 def decision_to_json(decision: Decision) -> dict[str, Any]:
-    """Why a snake moves as it does."""
+    """Return a decision as a dict with ``scores``, ``reasons`` and ``line``."""
     return {
         "scores": _finite(decision.scores),
         "reasons": [_reason(reason) for reason in decision.reasons],

@@ -54,10 +54,10 @@ log = logging.getLogger(__name__)
 class PolicySnake:
     """Strategy that plays the policy's best move among those that the filters leave.
 
-    The filters ``ALIVE`` always come first. They are the action mask of training; the policy's values
-    of masked moves are meaningless. The user's policy rules come next
-    (`battlesnake_heuristics.rule_based.policy_rules`). One object plays one snake in one game, because
-    a frame stack contains earlier turns.
+    The filters ``ALIVE`` always come first. They are the action mask of training; the policy's
+    values of masked moves are meaningless. The user's policy rules come next
+    (`battlesnake_heuristics.rule_based.policy_rules`). One object plays one snake in one game,
+    because a frame stack contains earlier turns.
 
     Args:
         policy: Policy.
@@ -107,8 +107,7 @@ class PolicyFactory:
 
 
 def open_factory(path: str) -> PolicyFactory:
-    """Return the factory of a policy file or of `DEFAULT_POLICY_NAME`; unchanged files load once.
-    """
+    """Return the factory of a policy file or `DEFAULT_POLICY_NAME`; load unchanged files once."""
     return _loaded(*file_state(str(DEFAULT_POLICY_PATH) if path == DEFAULT_POLICY_NAME else path))
 
 
@@ -186,8 +185,8 @@ def strategy_factory(
         name = snake or DEFAULT_SNAKE
         if rules is not None:
             raise ValueError(
-                f"the policy rules in {rules} need a policy, and {name!r} is not one; give a file or "
-                f"{DEFAULT_POLICY_NAME!r}. Register a snake of rules instead (docs/own.md)"
+                f"the policy rules in {rules} need a policy, and {name!r} is not one; give a "
+                f"file or {DEFAULT_POLICY_NAME!r}. Register a snake of rules instead (docs/own.md)"
             )
         if filters:
             raise ValueError(

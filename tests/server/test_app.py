@@ -31,7 +31,7 @@ def client() -> FlaskClient:
 
 def alive(client: FlaskClient) -> int:
     for line in client.get("/metrics").text.splitlines():
-        if line.startswith("battlesnake_games_alive "):
+        if line.startswith("battlesnake_active_games "):
             return int(float(line.split()[1]))
     raise AssertionError("no gauge of games")
 
@@ -183,10 +183,10 @@ def test_what_is_passed_over_is_counted(
     for _ in range(2):
         assert client.post("/move", json=body).status_code == 200
     (count,) = re.findall(
-        r"^battlesnake_unread_fields_total (\S+)", client.get("/metrics").text, re.M
+        r"^battlesnake_ignored_fields_total (\S+)", client.get("/metrics").text, re.M
     )
     assert float(count) >= 2
-    assert caplog.text.count("played without") == 1, "once a game"
+    assert caplog.text.count("unreadable fields") == 1, "once a game"
 
 
 def test_ids_are_cut_in_the_log(
@@ -261,7 +261,7 @@ def test_metrics_count_moves_and_refusals(client: FlaskClient, body: Body) -> No
     assert 'battlesnake_moves_total{chosen_by="strategy"} 1.0' in text
     assert "battlesnake_move_seconds_count 1.0" in text
     assert "battlesnake_bad_requests_total 1.0" in text
-    assert "battlesnake_timeouts_avoided_total 0.0" in text
+    assert "battlesnake_fallback_moves_on_timeout_total 0.0" in text
     assert "process_cpu_seconds_total" in text
 
 

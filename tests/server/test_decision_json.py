@@ -68,7 +68,7 @@ def test_no_snake_fills_the_disk(told: dict[str, Any], size: int) -> None:
 def test_a_served_snake_tells_its_reasons(
     serve: Callable[..., str], tmp_path: Path, tells: bool
 ) -> None:
-    options = ["--reasons"] if tells else []
+    options = ["--send-decisions"] if tells else []
     url = serve("--snake", "cautious", "--color", "#2a9d5c", "--head", "bendr", *options)
     setup = TournamentSettings((f"far={url}", "cautious"), 2, 7, 7, timeout=5000, max_turns=3)
     (result,) = play_all(setup, 1, 1, replays=tmp_path)

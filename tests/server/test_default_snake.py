@@ -75,7 +75,7 @@ def test_it_is_careful_unless_other_filters_are_named(
 ) -> None:
     training = {"env_config": {"ruleset": "standard", "map": "standard"}}
     path = make_policy([4.0, 3.0, 2.0, 1.0], sizes=[(5, 5)], changes={"training": training})
-    monkeypatch.setattr(strategy_loader, "SHIPPED", path)
+    monkeypatch.setattr(strategy_loader, "DEFAULT_POLICY_PATH", path)
     board = Board.from_text("""
     . B < < .
     . . . . .
@@ -101,7 +101,7 @@ def test_where_nobody_is_named_the_champion_plays() -> None:
 
 
 def test_filters_without_a_policy_are_refused_with_the_remedy() -> None:
-    with pytest.raises(ValueError, match=r"'champion' has its own. Name a policy too: .*'shipped'"):
+    with pytest.raises(ValueError, match=r"'champion' has its own. Give a policy too: .*'shipped'"):
         strategy_factory(filters=["dead_ends"])
 
 
@@ -133,5 +133,5 @@ def test_where_nothing_is_compiled_the_search_is_refused_in_a_line(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("battlesnake_heuristics.search.search.COMPILED", False)
-    with pytest.raises(ValueError, match="champion cannot play here: the search is not compiled"):
+    with pytest.raises(ValueError, match="champion cannot play on this machine: the search is not compiled"):
         strategy_factory(snake="champion")

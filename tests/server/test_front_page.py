@@ -56,9 +56,10 @@ def test_the_game_that_is_on_is_shown_and_its_thoughts_when_it_is_over() -> None
     assert [frame["turn"] for frame in game["frames"]] == [0, 1, 2]
     assert not game["over"]
     assert all(snake["next"] is None for frame in game["frames"] for snake in frame["snakes"])
-    assert told["moves"]["answered"] == 3
+    assert told["moves"]["num_moves"] == 3
     assert told["moves"]["games"] == 1
-    assert 0 < told["moves"]["within"][0] <= told["moves"]["within"][1]
+    median, high = told["moves"]["latency_percentiles_ms"]
+    assert 0 < median <= high
     assert [f["turn"] for f in shown(client, 2, version)["game"]["frames"]] == [2]
     played(client, 2, "other")  # beside it
     assert shown(client)["game"]["id"] == "g"
@@ -73,7 +74,7 @@ def test_the_game_that_is_on_is_shown_and_its_thoughts_when_it_is_over() -> None
 
 
 def test_a_page_keeps_so_much_and_no_larger_boards(monkeypatch: Any) -> None:
-    monkeypatch.setattr(featured_game, "LARGEST", 6000)
+    monkeypatch.setattr(featured_game, "_MAX_FRAME_BYTES", 6000)
     client = create_app({"SNAKE": "hungry"}).test_client()
     played(client, 12)
     assert 1 <= len(shown(client)["game"]["frames"]) < 12

@@ -15,7 +15,7 @@ import pytest
 
 from battlesnake_gym.boards.board import Board
 from battlesnake_server.live.fallback import FALLBACK
-from battlesnake_server.live.lambda_handler import handler_of
+from battlesnake_server.live.lambda_handler import build_handler
 
 Event = dict[str, Any]
 Handler = Callable[[Event, object], Event]
@@ -67,7 +67,7 @@ def http_api(method: str, path: str, body: str | None = None) -> Event:
 
 @pytest.fixture
 def handler() -> Handler:
-    return handler_of({"SNAKE": "cautious", "AUTHOR": "somebody"})
+    return build_handler({"SNAKE": "cautious", "AUTHOR": "somebody"})
 
 
 def test_the_snake_introduces_itself(handler: Handler) -> None:
@@ -100,7 +100,7 @@ def test_a_broken_request_is_refused(handler: Handler) -> None:
 
 def test_a_move_began_when_the_gateway_was_asked(board: Board) -> None:
     """Whether the snake or the fallback answers shows what was left of a minute."""
-    handler = handler_of({"SNAKE": "cautious", "REASONS": True})
+    handler = build_handler({"SNAKE": "cautious", "SEND_DECISIONS": True})
     board.game = replace(board.game, timeout=10_000)
     asked = http_api("POST", "/move", json.dumps(board.to_api("snake_0")))
     for waited, late in ((0.0, False), (9.5, True), (-3600, False), (3600, False)):
@@ -113,7 +113,7 @@ def test_a_move_began_when_the_gateway_was_asked(board: Board) -> None:
 def test_a_move_is_played_before_the_first_one_is_asked_for(handler: Handler) -> None:
     text = handler(http_api("GET", "/metrics"), None)["body"]
     assert 'battlesnake_moves_total{chosen_by="strategy"} 1.0' in text
-    assert "battlesnake_games_alive 0.0" in text
+    assert "battlesnake_active_games 0.0" in text
 
 
 def test_a_wrong_configuration_fails_at_once(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,7 +19,7 @@ from battlesnake_server.http.connection_table import ClientState
 from battlesnake_server.http.thread_pool import NICE_INCREMENT
 from battlesnake_server.live import move_runner as module
 from battlesnake_server.live.live_metrics import Metrics
-from battlesnake_server.live.move_runner import NUM_CORES, MoveRunner
+from battlesnake_server.live.move_runner import NUM_CORES, TIMEOUT_NOTE, MoveRunner
 from battlesnake_server.live.search_slots import LoadEstimate
 from battlesnake_server.live.sessions import Session
 from tests.processes import until
@@ -29,8 +29,6 @@ TIMEOUT = 60.0
 
 SHORT = 0.2
 """Seconds of a move that nobody shall keep."""
-
-LATE = "the strategy was not ready in time"
 
 
 @pytest.fixture
@@ -53,9 +51,9 @@ def hurried(position: Board) -> Board:
     return board
 
 
-def decide(thinker: MoveRunner, session: Session, board: Board) -> tuple[Decision, float]:
+def decide(runner: MoveRunner, session: Session, board: Board) -> tuple[Decision, float]:
     arrived = time.perf_counter()
-    decision = thinker.decide(session, board, arrived)
+    decision = runner.decide(session, board, arrived)
     return decision, time.perf_counter() - arrived
 
 
@@ -72,33 +70,33 @@ def test_a_hanging_strategy_costs_its_moves_and_nothing_else(
         let_go.wait(TIMEOUT)
         return Decision("left")
 
-    thinker = MoveRunner(metrics, seats=1)
+    runner = MoveRunner(metrics, num_slots=1)
     stuck, fine = Session(hang), Session(lambda board, seconds=None: Decision("right"))
     try:
-        decision, seconds = decide(thinker, stuck, hurried)
-        assert decision.reasons[0].note == LATE
+        decision, seconds = decide(runner, stuck, hurried)
+        assert decision.reasons[0].note == TIMEOUT_NOTE
         assert seconds < 0.5 * TIMEOUT
         assert decision.move in hurried.safe_moves()
         # while it hangs it is not asked again, and takes no second thread from the others
-        decision, seconds = decide(thinker, stuck, position)
-        assert decision.reasons[0].note == LATE
+        decision, seconds = decide(runner, stuck, position)
+        assert decision.reasons[0].note == TIMEOUT_NOTE
         assert seconds < 0.5 * TIMEOUT
-        assert decide(thinker, fine, position)[0].move == "right"
-        assert count(metrics, "battlesnake_timeouts_avoided_total") == 2
+        assert decide(runner, fine, position)[0].move == "right"
+        assert count(metrics, "battlesnake_fallback_moves_on_timeout_total") == 2
         overrun = stuck.pending_move
         assert overrun is not None
     finally:
         let_go.set()
     futures.wait([overrun], TIMEOUT)
     assert stuck.pending_move is None, "nothing is kept of what is done"
-    assert decide(thinker, stuck, position)[0].move == "left", "it has recovered"
+    assert decide(runner, stuck, position)[0].move == "left", "it has recovered"
 
 
 def at_once(
-    thinker: MoveRunner, strategy: Callable[..., Decision], board: Board, games: int
+    runner: MoveRunner, strategy: Callable[..., Decision], board: Board, games: int
 ) -> list[tuple[Decision, float]]:
     with ThreadPoolExecutor(games) as engines:
-        answers = [engines.submit(decide, thinker, Session(strategy), board) for _ in range(games)]
+        answers = [engines.submit(decide, runner, Session(strategy), board) for _ in range(games)]
         return [answer.result() for answer in answers]
 
 
@@ -110,11 +108,11 @@ def test_under_load_the_time_is_shared(metrics: Metrics, position: Board) -> Non
         return Decision("left")
 
     given: list[float] = []
-    thinker = MoveRunner(metrics, seats=2)
-    thinker._seats._load = LoadEstimate(lambda: 0.0)  # however slowly they come, none is forgotten
-    at_once(thinker, thorough, position, 10)  # the first of these do not know what is coming
+    runner = MoveRunner(metrics, num_slots=2)
+    runner._slots._load = LoadEstimate(lambda: 0.0)  # however slowly they come, none is forgotten
+    at_once(runner, thorough, position, 10)  # the first of these do not know what is coming
     given.clear()
-    results = at_once(thinker, thorough, position, 10)
+    results = at_once(runner, thorough, position, 10)
     assert not any(decision.reasons for decision, _ in results), "everybody gets to think"
     assert max(given) <= 2 / 10 * TIMEOUT
 
@@ -139,23 +137,23 @@ def test_a_broken_strategy_is_replaced_and_counted(
     def broken(board: Board, seconds: float | None = None) -> Decision:
         return Decision(move)  # type: ignore[arg-type]
 
-    decision, _ = decide(MoveRunner(metrics, seats=1), Session(broken), position)
+    decision, _ = decide(MoveRunner(metrics, num_slots=1), Session(broken), position)
     assert decision.move in position.safe_moves()
     assert count(metrics, "battlesnake_strategy_errors_total") == 1
     assert "the strategy failed" in caplog.text
 
 
-@pytest.mark.parametrize("quick", [True, False])
+@pytest.mark.parametrize("is_instant", [True, False])
 def test_a_strategy_that_always_fails_is_logged_once_a_game(
-    metrics: Metrics, position: Board, caplog: pytest.LogCaptureFixture, quick: bool
+    metrics: Metrics, position: Board, caplog: pytest.LogCaptureFixture, is_instant: bool
 ) -> None:
     def broken(board: Board, seconds: float | None = None) -> Decision:
         raise ZeroDivisionError("oops")
 
-    thinker = MoveRunner(metrics, is_instant=quick)
+    runner = MoveRunner(metrics, is_instant=is_instant)
     for session in (Session(broken), Session(broken)):
         for _ in range(3):
-            decide(thinker, session, position)
+            decide(runner, session, position)
     assert caplog.text.count("ZeroDivisionError: oops") == 2
     assert count(metrics, "battlesnake_strategy_errors_total") == 6
 
@@ -163,8 +161,8 @@ def test_a_strategy_that_always_fails_is_logged_once_a_game(
 def test_a_far_engine_gets_the_fallback_at_once(metrics: Metrics, position: Board) -> None:
     session = Session(lambda board, seconds=None: Decision("left"))
     session.round_trip.seconds = 2 * TIMEOUT
-    decision, seconds = decide(MoveRunner(metrics, seats=1), session, position)
-    assert decision.reasons[0].note == LATE
+    decision, seconds = decide(MoveRunner(metrics, num_slots=1), session, position)
+    assert decision.reasons[0].note == TIMEOUT_NOTE
     assert seconds < 0.5 * TIMEOUT
 
 
@@ -176,10 +174,10 @@ def test_the_observed_round_trip_shortens_the_thinking(metrics: Metrics, positio
         given.append(seconds)
         return Decision("left")
 
-    thinker, session = MoveRunner(metrics, seats=1), Session(strategy)
+    runner, session = MoveRunner(metrics, num_slots=1), Session(strategy)
     for latency in ("0", "500", "20500"):
         position.you.latency = latency
-        decide(thinker, session, position)
+        decide(runner, session, position)
     assert 0.5 * TIMEOUT < given[0] < 0.9 * TIMEOUT
     assert given[1] > given[0], "a near engine: less is held back than before anything was known"
     assert given[2] == pytest.approx(given[1] - 20, abs=5)
@@ -192,15 +190,15 @@ def test_a_quick_strategy_thinks_where_it_is_asked(metrics: Metrics, position: B
         threads.append(threading.current_thread().name)
         return Decision("left")
 
-    for quick in (True, False):
-        decide(MoveRunner(metrics, is_instant=quick), Session(strategy), position)
+    for is_instant in (True, False):
+        decide(MoveRunner(metrics, is_instant=is_instant), Session(strategy), position)
     assert threads[0] == threading.current_thread().name
-    assert threads[1].startswith("thinker")
+    assert threads[1].startswith("strategy")
 
 
 def test_a_search_ends_when_its_client_leaves(metrics: Metrics, position: Board) -> None:
     """On one seat, where both games have a minute for a move."""
-    search, thinker, client = Search(), MoveRunner(metrics, seats=1), ClientState()
+    search, runner, client = Search(), MoveRunner(metrics, num_slots=1), ClientState()
     began = threading.Event()
 
     def asked(board: Board, seconds: float | None = None) -> Decision:
@@ -208,11 +206,11 @@ def test_a_search_ends_when_its_client_leaves(metrics: Metrics, position: Board)
         return search(board, seconds)
 
     with ThreadPoolExecutor(1) as pool:
-        left = pool.submit(thinker.decide, Session(asked), position, time.perf_counter(), client)
+        left = pool.submit(runner.decide, Session(asked), position, time.perf_counter(), client)
         assert began.wait(TIMEOUT)
         client.mark_disconnected()
-        other, _ = decide(thinker, Session(lambda board, seconds=None: Decision("down")), position)
-        assert left.result().reasons[0].note == LATE
+        other, _ = decide(runner, Session(lambda board, seconds=None: Decision("down")), position)
+        assert left.result().reasons[0].note == TIMEOUT_NOTE
     # The seat was free in time for the other game, whose minute ended no later.
     assert count(metrics, "battlesnake_moves_total", chosen_by="strategy") == 1, other
 
@@ -225,16 +223,16 @@ def test_a_quick_strategy_plays_one_move_at_a_time(metrics: Metrics, position: B
         let_go.wait(TIMEOUT)
         return Decision("left")
 
-    thinker, session = MoveRunner(metrics, is_instant=True), Session(strategy)
+    runner, session = MoveRunner(metrics, is_instant=True), Session(strategy)
     with ThreadPoolExecutor(1) as engine:
-        first = engine.submit(decide, thinker, session, position)
+        first = engine.submit(decide, runner, session, position)
         begun.wait(TIMEOUT)
         try:
-            assert decide(thinker, session, position)[0].reasons[0].note == LATE
+            assert decide(runner, session, position)[0].reasons[0].note == TIMEOUT_NOTE
         finally:
             let_go.set()
         assert first.result()[0].move == "left"
-    assert decide(thinker, session, position)[0].move == "left", "and goes on afterwards"
+    assert decide(runner, session, position)[0].move == "left", "and goes on afterwards"
 
 
 def test_one_outsized_board_at_a_time_is_thought_about(metrics: Metrics, position: Board) -> None:
@@ -249,17 +247,17 @@ def test_one_outsized_board_at_a_time_is_thought_about(metrics: Metrics, positio
         board = position.copy()
         board.width = board.height = 60
         board.game = replace(board.game, timeout=round(timeout * 1000))
-        return decide(thinker, Session(strategy), board)[0]
+        return decide(runner, Session(strategy), board)[0]
 
-    thinker = MoveRunner(metrics)
-    assert asked(0.001).reasons[0].note == LATE
+    runner = MoveRunner(metrics)
+    assert asked(0.001).reasons[0].note == TIMEOUT_NOTE
     assert not begun.is_set(), "in no time nothing is begun"
     with ThreadPoolExecutor(1) as engine:
         first = engine.submit(asked, TIMEOUT)
         assert begun.wait(TIMEOUT)
         begun.clear()
         try:
-            assert asked(SHORT).reasons[0].note == LATE
+            assert asked(SHORT).reasons[0].note == TIMEOUT_NOTE
             assert not begun.is_set(), "another one waits for no seat"
         finally:
             let_go.set()
@@ -289,32 +287,32 @@ class Slow(Search):
 def test_a_search_that_is_late_gives_up_and_its_game_is_free(
     metrics: Metrics, hurried: Board
 ) -> None:
-    search, thinker = Slow(TIMEOUT), MoveRunner(metrics, seats=1)
+    search, runner = Slow(TIMEOUT), MoveRunner(metrics, num_slots=1)
     session = Session(search)
-    decision, seconds = decide(thinker, session, hurried)
-    assert decision.reasons[0].note == LATE
+    decision, seconds = decide(runner, session, hurried)
+    assert decision.reasons[0].note == TIMEOUT_NOTE
     assert session.pending_move is None
     search.late = -SHORT
-    assert decide(thinker, session, hurried)[0].move == "left"
+    assert decide(runner, session, hurried)[0].move == "left"
     assert seconds < 0.5 * TIMEOUT
 
 
 def test_how_late_thoughts_end_is_left_to_the_next_ones(metrics: Metrics, hurried: Board) -> None:
-    search, thinker = Slow(0.01), MoveRunner(metrics, seats=1)
+    search, runner = Slow(0.01), MoveRunner(metrics, num_slots=1)
     for _ in range(3):
-        decide(thinker, Session(search), hurried)
+        decide(runner, Session(search), hurried)
     assert search.given[3] < search.given[2] - 0.009, "the next game knows what the last one saw"
 
 
 def test_thoughts_that_end_early_take_nothing_from_the_next(
     metrics: Metrics, position: Board
 ) -> None:
-    search, thinker = Slow(-TIMEOUT), MoveRunner(metrics, seats=1)
+    search, runner = Slow(-TIMEOUT), MoveRunner(metrics, num_slots=1)
     for _ in range(3):
-        decide(thinker, Session(search), position)
+        decide(runner, Session(search), position)
     assert search.given[3] == pytest.approx(search.given[2], abs=5)
     told: list[object] = []
-    thinker._threads.submit(lambda: told.append(SHOULD_STOP.get()))
+    runner._threads.submit(lambda: told.append(SHOULD_STOP.get()))
     until(lambda: bool(told))
     assert told == [None], "and its thread keeps nothing of them"
 
@@ -329,10 +327,10 @@ def test_what_is_left_for_lateness_is_waited_for(
         return work.result()
 
     monkeypatch.setattr(module, "_result", result)
-    thinker, arrived = MoveRunner(metrics, seats=1), time.perf_counter()
+    runner, arrived = MoveRunner(metrics, num_slots=1), time.perf_counter()
     for late in (0.0, 5.0):
-        thinker._overruns._late.append(late)
-        thinker.decide(Session(lambda board, seconds=None: Decision("left")), position, arrived)
+        runner._overruns._late.append(late)
+        runner.decide(Session(lambda board, seconds=None: Decision("left")), position, arrived)
     assert ends == [pytest.approx(ends[0])] * 2
 
 
@@ -347,8 +345,8 @@ def test_only_thoughts_beyond_the_cores_stand_back(metrics: Metrics, position: B
 
     own = os.getpriority(os.PRIO_PROCESS, 0)
     behind = MoveRunner(metrics, low_priority=True), min(19, own + NICE_INCREMENT)
-    for thinker, last in ((MoveRunner(metrics), own), behind, behind):
-        until(lambda near=thinker._core_permits: near._value >= NUM_CORES)  # type: ignore[misc]
+    for runner, last in ((MoveRunner(metrics), own), behind, behind):
+        until(lambda near=runner._core_permits: near._value >= NUM_CORES)  # type: ignore[misc]
         niceness.clear()
-        at_once(thinker, strategy, position, NUM_CORES + 1)
+        at_once(runner, strategy, position, NUM_CORES + 1)
         assert sorted(niceness) == [own] * NUM_CORES + [last]

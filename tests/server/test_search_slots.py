@@ -31,13 +31,13 @@ def pool() -> Iterator[ThreadPoolExecutor]:
 
 
 def taken(
-    seats: SearchSlots,
+    slots: SearchSlots,
     seconds: float = LONG,
     least: float = 0.01,
     client: ClientState | None = None,
 ) -> float:
     """Take a seat and leave it; the seconds that were given."""
-    with seats.acquire(time.perf_counter() + seconds, least, client or ClientState()) as given:
+    with slots.acquire(time.perf_counter() + seconds, least, client or ClientState()) as given:
         return given
 
 
@@ -46,12 +46,12 @@ def taken(
     [(0, 9, LONG), (1, 9, LONG), (3, 9, LONG / 2), (7, 9, LONG / 4), (7, 8, LONG / 4)],
 )
 def test_the_time_is_shared_by_all_who_came(others: int, long: int, share: float) -> None:
-    seats = SearchSlots(2, long, 9)
-    seats._load = LoadEstimate(lambda: 0.0)
+    slots = SearchSlots(2, long, 9)
+    slots._load = LoadEstimate(lambda: 0.0)
     with ExitStack() as stack:
         for _ in range(others):
-            stack.enter_context(seats._load)
-        assert taken(seats) == pytest.approx(share, rel=0.05)
+            stack.enter_context(slots._load)
+        assert taken(slots) == pytest.approx(share, rel=0.05)
 
 
 def test_the_least_that_is_worth_it_is_enough(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -65,29 +65,29 @@ def test_the_least_that_is_worth_it_is_enough(monkeypatch: pytest.MonkeyPatch) -
     ("others", "given"), [(0, LONG), (1, MAX_BUSY_SEARCH_S), (3, MAX_BUSY_SEARCH_S / 2)]
 )
 def test_no_thought_is_long_while_others_wait(others: int, given: float) -> None:
-    seats = SearchSlots(2, 1, 9)
-    seats._load = LoadEstimate(lambda: 0.0)
+    slots = SearchSlots(2, 1, 9)
+    slots._load = LoadEstimate(lambda: 0.0)
     with ExitStack() as stack:
         for _ in range(others):
-            stack.enter_context(seats._load)
-        assert taken(seats) == pytest.approx(given, rel=0.05)
+            stack.enter_context(slots._load)
+        assert taken(slots) == pytest.approx(given, rel=0.05)
 
 
 @pytest.mark.parametrize("order", [(10, 20, 30), (30, 20, 10), (20, 30, 10)])
 def test_the_latest_deadline_is_turned_away_and_the_first_is_served_first(
     order: tuple[int, ...], pool: ThreadPoolExecutor
 ) -> None:
-    seats, served = SearchSlots(1, 9, 2), list[int]()
+    slots, served = SearchSlots(1, 9, 2), list[int]()
 
     def ask(seconds: int) -> None:
-        taken(seats, LONG + seconds)
+        taken(slots, LONG + seconds)
         served.append(seconds)
 
     waiting: dict[int, Future[None]] = {}
-    with seats.acquire(time.perf_counter() + LONG, 0, ClientState()):
+    with slots.acquire(time.perf_counter() + LONG, 0, ClientState()):
         for seconds in order:
             waiting[seconds] = pool.submit(ask, seconds)
-            until(lambda: len(seats._queue) == min(2, len(waiting)))
+            until(lambda: len(slots._queue) == min(2, len(waiting)))
         with pytest.raises(NoSlotError):
             waiting[30].result(PATIENCE)
         assert not any(waiting[seconds].done() for seconds in (10, 20))
@@ -97,39 +97,39 @@ def test_the_latest_deadline_is_turned_away_and_the_first_is_served_first(
 
 
 def test_a_seat_is_waited_for_until_the_deadline_and_no_longer(pool: ThreadPoolExecutor) -> None:
-    seats = SearchSlots(1, 9, 9)
+    slots = SearchSlots(1, 9, 9)
     began = time.perf_counter()
-    with seats.acquire(time.perf_counter() + LONG, 0, ClientState()):
-        late = pool.submit(taken, seats, 0.3, 0.1)
+    with slots.acquire(time.perf_counter() + LONG, 0, ClientState()):
+        late = pool.submit(taken, slots, 0.3, 0.1)
         with pytest.raises(NoSlotError):
             late.result(PATIENCE)
         assert time.perf_counter() - began > 0.15
-        assert not seats._queue, "who has gone holds no place"
-        next_one = pool.submit(taken, seats)
-        until(lambda: len(seats._queue) == 1)
+        assert not slots._queue, "who has gone holds no place"
+        next_one = pool.submit(taken, slots)
+        until(lambda: len(slots._queue) == 1)
     assert next_one.result(PATIENCE) > 0
 
 
 def test_who_leaves_gives_up_the_wait_and_the_seat(pool: ThreadPoolExecutor) -> None:
-    seats, client = SearchSlots(1, 9, 9), ClientState()
-    with seats.acquire(time.perf_counter() + LONG, 0, ClientState()):
-        waiting = pool.submit(taken, seats, client=client)
-        until(lambda: len(seats._queue) == 1)
+    slots, client = SearchSlots(1, 9, 9), ClientState()
+    with slots.acquire(time.perf_counter() + LONG, 0, ClientState()):
+        waiting = pool.submit(taken, slots, client=client)
+        until(lambda: len(slots._queue) == 1)
         client.mark_disconnected()
         with pytest.raises(NoSlotError):
             waiting.result(PATIENCE)
     for seconds, asked in ((LONG, client), (0.1, ClientState())):
         with pytest.raises(NoSlotError):
-            taken(seats, seconds, 0.2, asked)
-    assert taken(seats) > 0, "the one seat is free"
-    with seats.acquire(time.perf_counter() + LONG, 0, ClientState()), pytest.raises(NoSlotError):
-        taken(seats, 0.1)  # and is one
+            taken(slots, seconds, 0.2, asked)
+    assert taken(slots) > 0, "the one seat is free"
+    with slots.acquire(time.perf_counter() + LONG, 0, ClientState()), pytest.raises(NoSlotError):
+        taken(slots, 0.1)  # and is one
 
 
 def test_the_order_outlives_one_who_goes() -> None:
-    seats = SearchSlots(1, 9, 9)
+    slots = SearchSlots(1, 9, 9)
     waiters = {until: _Waiter() for until in (1, 6, 4, 9)}
-    seats._queue = [(until, 0, waiter) for until, waiter in waiters.items()]
-    seats._forget(waiters[1])
-    seats._leave()
+    slots._queue = [(until, 0, waiter) for until, waiter in waiters.items()]
+    slots._remove(waiters[1])
+    slots._release()
     assert [until for until, waiter in waiters.items() if waiter.granted] == [4]

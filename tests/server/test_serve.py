@@ -267,14 +267,14 @@ def play(address: str, number: int, turns: int, timeout: int = 60_000) -> list[s
 
 
 def test_many_games_at_once(serve: Callable[..., str], policy_file: Path) -> None:
-    address = serve("--policy", str(policy_file), "--heuristics", "head_to_heads", "dead_ends")
+    address = serve("--policy", str(policy_file), "--filters", "head_to_heads", "dead_ends")
     with ThreadPoolExecutor(40) as engines:
         games = list(engines.map(lambda number: play(address, number, 30), range(40)))
     assert sum(map(len, games)) > 300
     moves = metric(address, "battlesnake_move_seconds_count")
     assert moves == sum(map(len, games))
     assert metric(address, 'battlesnake_moves_total{chosen_by="strategy"}') == moves
-    assert metric(address, "battlesnake_games_alive") == 0
+    assert metric(address, "battlesnake_active_games") == 0
 
 
 def test_more_searches_than_there_is_time_for_are_all_answered(serve: Callable[..., str]) -> None:
@@ -314,7 +314,7 @@ def test_what_waited_for_a_thread_is_answered_quickly(tmp_path: Path) -> None:
             games = list(engines.map(lambda number: play(address, number, 1, 500), range(10)))
         assert sum(map(len, games)) == 10
         # nine, where the engines themselves do not come late
-        assert metric(address, "battlesnake_timeouts_avoided_total") >= 5
+        assert metric(address, "battlesnake_fallback_moves_on_timeout_total") >= 5
 
 
 @contextlib.contextmanager
@@ -414,7 +414,7 @@ def test_a_stopped_server_answers_what_it_was_asked(tmp_path: Path) -> None:
             ThreadPoolExecutor(1) as engine,
         ):
             asked = engine.submit(move, address, 2000)
-            until(lambda: metric(address, "battlesnake_games_alive") == 1)
+            until(lambda: metric(address, "battlesnake_active_games") == 1)
             process.terminate()
             assert asked.result(PATIENCE) in MOVES
             assert process.wait(PATIENCE) == 0
@@ -443,7 +443,7 @@ def test_a_worker_is_replaced_without_missing_a_move(
 
 
 def test_development_reloads(tmp_path: Path) -> None:
-    with started(tmp_path, *COMMAND, "serve", "--dev", "--snake=hungry") as (_, address, log):
+    with started(tmp_path, *COMMAND, "serve", "--reload", "--snake=hungry") as (_, address, log):
         engine = Engine(address)
         assert engine.post("/move", GOOD)[0] == 200
         engine.close()
@@ -453,12 +453,12 @@ def test_development_reloads(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["--heuristics", "luck"], "unknown filter 'luck'"),
+        (["--filters", "luck"], "unknown filter 'luck'"),
         (["--snake", "random", "--color", "red"], "'red' is not a colour"),
         (["--snake", "nobody"], "unknown snake 'nobody'"),
         (["nobody.zip"], "nobody.zip"),
         (["--policy", "nowhere.onnx"], "nowhere.json: No such file"),
-        (["--snake", "random", "--heuristics", "walls"], "need a policy"),
+        (["--snake", "random", "--filters", "walls"], "need a policy"),
     ],
 )
 def test_a_wrong_call_says_why(
@@ -477,5 +477,5 @@ def test_what_was_typed_weighs_more_than_the_environment(
     assert "nowhere.json" in capsys.readouterr().err
     assert module.main(["--snake", "nobody"]) == 2
     assert "unknown snake 'nobody'" in capsys.readouterr().err
-    assert module.main(["--heuristics", "nothing"]) == 2
+    assert module.main(["--filters", "nothing"]) == 2
     assert "unknown filter 'nothing'" in capsys.readouterr().err

@@ -45,7 +45,7 @@ def test_idle_games_are_forgotten_and_busy_ones_kept() -> None:
 
 
 def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sessions, "MAX_SESSIONS", 3)
+    monkeypatch.setattr(sessions, "_MAX_SESSIONS", 3)
     games = random_sessions(Clock())
     played = games.get(("a", "you"))
     for game in "bcde":

@@ -76,7 +76,7 @@ FILTERS = {rule.name: rule for rule in (*SAFE, hazards)}
 
 
 def register(rule: Filter) -> None:
-    """Register a filter under the name of its function, for ``--heuristics`` and bundles.
+    """Register a filter under the name of its function, for ``--filters`` and bundles.
 
     One of the same name is replaced. Raises ``TypeError`` for what is no filter.
     """

@@ -1,4 +1,4 @@
-"""``battlesnake-gym serve``: the live snake under gunicorn, or under Flask's reloader."""
+"""``battlesnake-gym serve``: serve a snake under gunicorn, or under Flask's reloader."""
 
 from __future__ import annotations
 
@@ -21,18 +21,19 @@ from battlesnake_server.live.log_rate_limit import configure_rate_limited_loggin
 from battlesnake_server.strategy_loader import SAFE_FILTER_NAMES
 
 _THREADS_INSTANT = 8
-"""Usual moves answered at once by snakes that answer as soon as they can. Only networks run beside
-each other; more threads would serve no request sooner, and some much later."""
+"""Threads for normal moves of instant snakes. Only networks run in parallel; more threads would
+answer no request sooner and some requests much later.
+"""
 
 _THREADS = 128
-"""Usual moves answered at once by snakes that take their time: most threads wait for a search."""
+"""Threads for normal moves of other snakes; most threads wait for a search."""
 
 _TMPFS = Path("/dev/shm")
-"""Where workers show that they live, if it is there: without, a full disk stops them all."""
+"""Directory of the workers' heartbeat files, if it exists: on a full disk, workers would stop."""
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Serve until interrupted; the exit status is 2 where the configuration is refused."""
+    """Serve until interrupted; exit with status 2 if the configuration is rejected."""
     arguments = parser().parse_args(argv)
     try:
         config = _configuration(arguments)
@@ -40,21 +41,21 @@ def main(argv: list[str] | None = None) -> int:
         _check_free(arguments.host, arguments.port)
     except ValueError as error:
         return print_error("battlesnake-gym serve", error)
-    if arguments.dev:
+    if arguments.reload:
         logging.basicConfig(level=logging.INFO)
-        # Without Werkzeug's debugger: it would run code for anyone who reaches the port.
+        # Werkzeug's debugger stays off: it would execute code for anyone who can reach the port.
         app.run(arguments.host, arguments.port, debug=True, use_debugger=False, threaded=True)
     else:
         address = f"{arguments.host}:{arguments.port}"
-        threads = _THREADS_INSTANT if app.extensions["live_snake"].quick else _THREADS
+        threads = _THREADS_INSTANT if app.extensions["live_snake"].is_instant else _THREADS
         Gunicorn(lambda: create_app(config), address, threads).run()
     return 0
 
 
 def _check_free(host: str, port: int) -> None:
-    """Raise ``ValueError`` where the port is not free: before gunicorn tries it again and again.
+    """Raise ``ValueError`` if the port is in use; gunicorn would retry again and again.
 
-    The child that Flask's reloader starts is handed a socket, which is already bound.
+    The child process of Flask's reloader inherits a socket that is already bound.
     """
     if "WERKZEUG_SERVER_FD" not in os.environ:
         open_listener(host, port).close()
@@ -63,8 +64,13 @@ def _check_free(host: str, port: int) -> None:
 class Gunicorn(BaseApplication):  # type: ignore[misc]
     """A web application under gunicorn: one process, many threads.
 
-    One process, because the games' memory lives in it; threads, because a search and a network
-    leave the interpreter to the others while they work.
+    The sessions require a single process. Searches and networks release the interpreter lock while
+    they work, so threads are sufficient.
+
+    Args:
+        make_app: Builds the application, in the worker.
+        address: Address and port to listen on.
+        threads: Threads for normal moves.
     """
 
     def __init__(self, make_app: Callable[[], Flask], address: str, threads: int) -> None:
@@ -82,7 +88,7 @@ class Gunicorn(BaseApplication):  # type: ignore[misc]
         super().__init__()
 
     def load_config(self) -> None:
-        """Hand our settings to gunicorn."""
+        """Pass our settings to gunicorn."""
         for name, value in self._options.items():
             self.cfg.set(name, value)
 
@@ -90,60 +96,56 @@ class Gunicorn(BaseApplication):  # type: ignore[misc]
         """Build the application in the worker: a loaded network does not survive a fork."""
         configure_rate_limited_logging()
         app = self._make_app()
-        # What is loaded by now stays; looking through it for garbage would only delay answers.
+        # All objects loaded so far stay; scanning them for garbage would only delay responses.
         gc.collect()
         gc.freeze()
         return app
 
 
 def parser() -> Parser:
-    """The command's options."""
+    """Return the command's parser."""
     parser = Parser(
         prog="battlesnake-gym serve",
-        description="Answer the Battlesnake API: GET /, POST /start, /move and /end, under any "
-        "base path. /healthz and /metrics are for those who run it. Without --snake and --policy "
-        "the strongest snake plays, `champion`: the search with what it has learned.",
-        epilog="What is left out is read from the environment: BATTLESNAKE_SNAKE, _POLICY, "
-        "_FILTERS, _RULES, _COLOR, _HEAD, _TAIL, _AUTHOR, _PONDER (1 or 0). "
+        description="Serve a snake over the Battlesnake API (GET /, POST /start, /move, /end) "
+        "under any base path. /healthz and /metrics are for monitoring. Without --snake and "
+        "--policy, serves the champion.",
+        epilog="Options you omit are read from environment variables: BATTLESNAKE_SNAKE, _POLICY, "
+        "_FILTERS, _POLICY_RULES, _COLOR, _HEAD, _TAIL, _AUTHOR, _PONDER (1 or 0). "
         "Example: battlesnake-gym serve --policy runs/demo/policy.onnx --port 8000",
     )
-    who = parser.add_mutually_exclusive_group()
+    source = parser.add_mutually_exclusive_group()
     add = parser.add_argument
-    who.add_argument(
-        "bundle", nargs="?", metavar="SNAKE", help="the same as --snake: serve mine.zip"
-    )
-    who.add_argument("--snake", metavar="NAME",
-        help="a named snake (`battlesnake-gym snakes`), or a bundle: mine.zip")  # fmt: skip
-    who.add_argument("--policy", metavar="FILE",
-        help="a policy.onnx with policy.json beside it, or `shipped`: the one in the "
-        "package")  # fmt: skip
-    add("--heuristics", nargs="*", metavar="FILTER", help="move filters that overrule the policy, "
-        "in this order; none named: " + " ".join(SAFE_FILTER_NAMES))  # fmt: skip
-    add("--rules", metavar="FILE", help="a Python file with a list called rules, of your own "
-        "filters, preferences and trees over the policy's values; read only what you would "
-        "run")  # fmt: skip
-    add("--host", default="127.0.0.1", help="address")
+    source.add_argument("bundle", nargs="?", metavar="SNAKE", help="same as --snake")
+    source.add_argument("--snake", metavar="NAME", help="built-in snake (see "
+        "`battlesnake-gym snakes`) or a bundle such as mine.zip")  # fmt: skip
+    source.add_argument("--policy", metavar="FILE", help="policy.onnx with its policy.json beside "
+        'it, or "shipped" for the bundled policy')  # fmt: skip
+    add("--filters", nargs="*", metavar="FILTER", help="move filters applied to the policy, in "
+        "order; without names: " + " ".join(SAFE_FILTER_NAMES))  # fmt: skip
+    add("--policy-rules", metavar="FILE", help="Python file that defines `rules`, a list of "
+        "filters and preferences applied to the policy's values; the file is executed")  # fmt: skip
+    add("--host", default="127.0.0.1", help="address to listen on")
     add("--port", type=port, default=os.environ.get("PORT") or 8000,
-        help="port (default: PORT of the environment, which hosts of containers set, or "
-        "8000)")  # fmt: skip
-    add("--color", help=f"#rrggbb (default: {DEFAULTS['COLOR']})")
-    add("--head", help=f"name of the head (default: {DEFAULTS['HEAD']})")
-    add("--tail", help=f"name of the tail (default: {DEFAULTS['TAIL']})")
-    add("--author", help="your name on arena.battlesnake.com")
+        help="port to listen on (default: $PORT or 8000)")  # fmt: skip
+    add("--color", help=f"snake color, #rrggbb (default: {DEFAULTS['COLOR']})")
+    add("--head", help=f"snake head, e.g. evil (default: {DEFAULTS['HEAD']})")
+    add("--tail", help=f"snake tail, e.g. bolt (default: {DEFAULTS['TAIL']})")
+    add("--author", help="your user name on arena.battlesnake.com")
     add("--ponder", action="store_true", default=None,
-        help="let the search think on, on one core, while it waits for the rivals")  # fmt: skip
-    add("--reasons", action="store_true", help="send an arena the reasons of every move")
-    add("--dev", action="store_true", help="reload on changes")
+        help="search on one core while waiting for the opponents' moves")  # fmt: skip
+    add("--send-decisions", action="store_true",
+        help="include the decision (scores, reasons, line) in every /move response")  # fmt: skip
+    add("--reload", action="store_true", help="restart the server when a source file changes")
     return parser
 
 
 def _configuration(arguments: argparse.Namespace) -> dict[str, Any]:
-    """What was typed, and the environment for what was not."""
+    """Merge the options with the environment; options take precedence."""
     typed = {
         "SNAKE": arguments.bundle or arguments.snake,
         "POLICY": arguments.policy,
-        "FILTERS": _filters(arguments.heuristics),
-        "RULES": arguments.rules,
+        "FILTERS": _filters(arguments.filters),
+        "POLICY_RULES": arguments.policy_rules,
         "COLOR": arguments.color,
         "HEAD": arguments.head,
         "TAIL": arguments.tail,
@@ -151,14 +153,16 @@ def _configuration(arguments: argparse.Namespace) -> dict[str, Any]:
         "PONDER": arguments.ponder,
     }
     config = from_environment()
-    if typed["SNAKE"] or typed["POLICY"]:  # another snake has no use for this one's policy
+    # Another snake must not get the policy of the environment.
+    if typed["SNAKE"] or typed["POLICY"]:
         config = {
-            key: config[key] for key in config.keys() - {"SNAKE", "POLICY", "FILTERS", "RULES"}
+            key: config[key]
+            for key in config.keys() - {"SNAKE", "POLICY", "FILTERS", "POLICY_RULES"}
         }
     config |= {key: value for key, value in typed.items() if value is not None}
-    return config | {"REASONS": arguments.reasons}
+    return config | {"SEND_DECISIONS": arguments.send_decisions}
 
 
 def _filters(named: list[str] | None) -> tuple[str, ...] | None:
-    """None where the option was left out; the careful snake's where it came without names."""
+    """Return None without the option, and the safe filters for the option without names."""
     return None if named is None else tuple(named) or SAFE_FILTER_NAMES

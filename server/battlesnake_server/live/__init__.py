@@ -1,1 +1,1 @@
-"""The live snake: a Flask application under gunicorn that answers the Battlesnake API in time."""
+"""The live snake: a Flask application under gunicorn that meets the deadlines of the API."""

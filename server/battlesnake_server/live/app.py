@@ -1,24 +1,25 @@
-"""The live snake: a Flask application that answers the Battlesnake API.
+"""The live snake: a Flask application that implements the Battlesnake API.
 
     create_app({"SNAKE": "hungry", "COLOR": "#3366cc"})
 
-The configuration, all of it optional; without a snake or a policy the one that ships plays.
+All configuration keys are optional. Without ``SNAKE`` and ``POLICY``, the default snake plays.
 
-=============  ==================================================================================
-``SNAKE``      name of a snake (`battlesnake-gym snakes` lists them), or the path of a bundle, whose
-               looks then replace those that are not given
-``POLICY``     path of a ``policy.onnx``; instead of ``SNAKE``
-``FILTERS``    names of move filters that overrule the policy, in order; the one that ships has
-               those of a careful snake anyway
-``RULES``      path of a file with rules over the policy, as
-               `battlesnake_heuristics.rule_based.policy_rules` reads them
-``COLOR``      ``#rrggbb``; ``HEAD`` and ``TAIL`` name the looks, ``AUTHOR`` the player
-``PONDER``     true lets a search think on one core while it waits for the next move; in the
-               environment 1 or 0
-``REASONS``    true adds the reasons of every move to its answer, for an arena to keep
-=============  ==================================================================================
+====================  ===========================================================================
+``SNAKE``             name of a built-in snake (`battlesnake-gym snakes` lists them), or path of a
+                      bundle; a bundle's customization replaces the defaults below
+``POLICY``            path of a ``policy.onnx``; excludes ``SNAKE``
+``FILTERS``           names of move filters applied to the policy, in order; the bundled policy
+                      uses the safe filters by default
+``POLICY_RULES``      path of a file of rules for the policy's values, as
+                      `battlesnake_heuristics.rule_based.policy_rules` reads them
+``COLOR``             snake color, ``#rrggbb``; ``HEAD``, ``TAIL`` and ``AUTHOR`` are names
+``PONDER``            if true, a search runs on one core while it waits for the next move; 1 or 0
+                      in the environment
+``SEND_DECISIONS``    if true, every ``/move`` response includes the decision, for an arena
+====================  ===========================================================================
 
-`from_environment` reads all but the last two from ``BATTLESNAKE_SNAKE`` and so on, for containers.
+`from_environment` reads all keys except ``SEND_DECISIONS`` from environment variables such as
+``BATTLESNAKE_SNAKE``, for containers.
 """
 
 from __future__ import annotations
@@ -39,35 +40,42 @@ from battlesnake_server.live.live_snake import LiveSnake
 from battlesnake_server.strategy_loader import DEFAULT_SNAKE, strategy_factory
 
 _MAX_BODY_BYTES = 1 << 18
-"""Bytes of a request; the largest board that is played needs a fifth."""
+"""Bytes of a request; the largest board that is played needs a fifth of them."""
 
 DEFAULTS: Mapping[str, Any] = {
     "SNAKE": None,
     "POLICY": None,
     "FILTERS": (),
-    "RULES": None,
+    "POLICY_RULES": None,
     "COLOR": "#888888",
     "HEAD": "default",
     "TAIL": "default",
     "AUTHOR": "",
     "PONDER": False,
-    "REASONS": False,
+    "SEND_DECISIONS": False,
     "MAX_CONTENT_LENGTH": _MAX_BODY_BYTES,
 }
 
 _DEFAULT_SNAKE_CUSTOMIZATION = {
     "COLOR": "#6f3fd1", "HEAD": "evil", "TAIL": "bolt", "AUTHOR": "battlesnake-gym",
 }  # fmt: skip
-"""Looks of the snake that plays where no other is named."""
+"""Customization of the default snake."""
 
 PREFIX = "BATTLESNAKE_"
-"""What the names of the environment variables begin with."""
+"""Prefix of the environment variables."""
 
 log = logging.getLogger(__name__)
 
 
 def create_app(config: Mapping[str, Any] | None = None) -> Flask:
-    """Build the application; a ``ValueError`` says at once what is wrong with ``config``."""
+    """Build the application.
+
+    Args:
+        config: Configuration keys of the module docstring.
+
+    Raises:
+        ValueError: If a value is invalid, or values exclude each other.
+    """
     app = Flask(__name__, static_folder=None, template_folder=None)
     config = dict(config or {})
     app.config.from_mapping(DEFAULTS)
@@ -78,17 +86,18 @@ def create_app(config: Mapping[str, Any] | None = None) -> Flask:
     )
     app.config.from_mapping(config)
     if not re.fullmatch("#[0-9a-fA-F]{6}", app.config["COLOR"]):
-        raise ValueError(f"{app.config['COLOR']!r} is not a colour; give one like #3366cc")
+        raise ValueError(f"{app.config['COLOR']!r} is not a color; give one like #3366cc")
     factory = strategy_factory(
         snake=app.config["SNAKE"],
         policy=app.config["POLICY"],
         filters=app.config["FILTERS"],
-        rules=app.config["RULES"],
+        rules=app.config["POLICY_RULES"],
     )
     app.extensions["live_snake"] = LiveSnake(factory, ponders=app.config["PONDER"])
     app.register_blueprint(views.blueprint)
-    app.url_map.strict_slashes = False  # a redirect would turn an engine's POST into a GET
-    # Engines append /move to whatever URL they were given, so any base path is ours too.
+    app.url_map.strict_slashes = False  # A redirect would turn an engine's POST into a GET.
+    # Engines append /move to the URL they were given, so the application answers below any base
+    # path.
     app.register_blueprint(views.blueprint, name="below", url_prefix="/<path:base>")
     app.register_blueprint(views.operations)
     app.register_blueprint(front_page.blueprint)
@@ -99,12 +108,14 @@ def create_app(config: Mapping[str, Any] | None = None) -> Flask:
 
 
 def from_environment() -> dict[str, Any]:
-    """The configuration in the environment; empty variables count as missing.
+    """Read the configuration from the environment; an empty variable counts as unset.
 
-    The names in ``BATTLESNAKE_FILTERS`` are separated by spaces. Raises ``ValueError`` where
-    ``BATTLESNAKE_PONDER`` is neither 1 nor 0.
+    Spaces separate the names in ``BATTLESNAKE_FILTERS``.
+
+    Raises:
+        ValueError: If ``BATTLESNAKE_PONDER`` is neither 1 nor 0.
     """
-    keys = set(DEFAULTS) - {"REASONS", "MAX_CONTENT_LENGTH"}
+    keys = set(DEFAULTS) - {"SEND_DECISIONS", "MAX_CONTENT_LENGTH"}
     config: dict[str, Any] = {key: os.environ.get(PREFIX + key) for key in keys}
     if config["FILTERS"]:
         config["FILTERS"] = config["FILTERS"].split()
@@ -116,7 +127,7 @@ def from_environment() -> dict[str, Any]:
 
 
 def _error(error: Exception) -> tuple[Response, int]:
-    """Every error leaves as JSON; what is our own fault is also logged."""
+    """Return an error as JSON, and log it if it is an internal error."""
     if isinstance(error, HTTPException):
         return jsonify(error=error.description), error.code or 500
     log.exception("internal error")
@@ -124,7 +135,7 @@ def _error(error: Exception) -> tuple[Response, int]:
 
 
 def _timestamp_middleware(application: Callable[..., Any]) -> Callable[..., Any]:
-    """Note when a request arrived, unless the web server did; read ``//move/`` as ``/move``."""
+    """Record the arrival time unless the web server did; normalize ``//move/`` to ``/move``."""
 
     def enter(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
         environ.setdefault("server.arrived", time.perf_counter())

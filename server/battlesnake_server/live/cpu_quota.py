@@ -1,4 +1,4 @@
-"""The processor that is really there: the cores that a process sees, and its share of them."""
+"""CPU quota of this process: its cores, and the share of them that it may use."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ _CGROUP_ROOT, _PROC_CGROUP = Path("/sys/fs/cgroup"), Path("/proc/self/cgroup")
 
 _LAMBDA_MEMORY = "AWS_LAMBDA_FUNCTION_MEMORY_SIZE"
 _LAMBDA_MB_PER_CORE = 1769
-"""MB of memory that give a function on AWS Lambda one core's time. It sees two cores all the same.
-Source: https://docs.aws.amazon.com/lambda/latest/dg/configuration-memory.html"""
+"""MB of memory for which AWS Lambda grants one core's time; a function sees two cores regardless.
+Source: https://docs.aws.amazon.com/lambda/latest/dg/configuration-memory.html
+"""
 
 
 def available_cores(
@@ -21,10 +22,15 @@ def available_cores(
     own: Path = _PROC_CGROUP,
     environment: Mapping[str, str] = os.environ,
 ) -> float:
-    """Seconds of processor that this process is given in a second, as far as the system says so.
+    """Return the number of cores that this process may use, as reported by the system.
 
-    The least of the cores it is bound to, the quotas of its control groups (version 1 and 2, of a
-    container or a unit of systemd) and what AWS Lambda gives for its memory.
+    The result is the minimum of the cores in the affinity mask, the quotas of the control groups
+    (cgroup v1 and v2, set by containers or systemd units), and AWS Lambda's grant for the memory.
+
+    Args:
+        groups: Root of the cgroup file systems.
+        own: File that lists the cgroups of this process.
+        environment: Environment variables.
     """
     bound = len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
     shares = [float(bound), *_quotas(groups, own)]
@@ -34,19 +40,19 @@ def available_cores(
 
 
 def _quotas(groups: Path, own: Path) -> Iterator[float]:
-    """Of the groups that this process is in, and of those that they are in."""
+    """Yield the quotas of the cgroups of this process and of their ancestors, in cores."""
     with suppress(OSError):
         for line in own.read_text().splitlines():
             _, controllers, path = line.split(":", 2)
             if controllers and "cpu" not in controllers.split(","):
                 continue
-            # In a container the path may be the host's, of which only the top is there.
+            # In a container the path may be the host's; then only the root of it exists here.
             for group in (PurePosixPath(path), *PurePosixPath(path).parents):
                 yield from _quota(groups / ("cpu" if controllers else "") / str(group).lstrip("/"))
 
 
 def _quota(group: Path) -> Iterator[float]:
-    """The quota of a group in cores, if it has one: "max" and -1 are none."""
+    """Yield the quota of one cgroup in cores, if it has one: "max" and -1 mean no quota."""
     with suppress(OSError, ValueError):
         quota, period = (group / "cpu.max").read_text().split()
         yield int(quota) / int(period)

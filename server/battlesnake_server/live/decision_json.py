@@ -1,9 +1,9 @@
-"""Why a snake moves as it does, written beside the move in its answer to ``/move``.
+"""The decision of a snake, as an extra field of its ``/move`` response.
 
-``{"move": "up", "decision": {"scores": ..., "reasons": [...], "line": ...}}``, written as
-`battlesnake_server.replay_json.decision_to_json` does. Official engines ignore it; the arena keeps it for its
-pages. What arrives was written by a stranger: it is cut to a bounded size, and anything malformed
-is left out.
+``{"move": "up", "decision": {"scores": ..., "reasons": [...], "line": ...}}``, with the fields of
+`battlesnake_server.replay_json.decision_to_json`. Official engines ignore the field; our arena
+stores it for its pages. Responses come from untrusted servers, so `read` limits the size and drops
+malformed parts.
 """
 
 from __future__ import annotations
@@ -19,22 +19,22 @@ from battlesnake_gym.snakes import Decision, Reason
 from battlesnake_server.replay_json import decision_to_json
 
 MAX_DECISION_BYTES = 1 << 14
-"""Bytes of an answer whose reasons are kept: sixteen times those of a careful snake."""
+"""Bytes of a response whose decision is read: sixteen times those of a rule-based snake."""
 
 _MAX_REASONS, _MAX_LINE_SNAKES, _MAX_LINE_MOVES = 32, 16, 64
 _MAX_RULE_CHARS, _MAX_NOTE_CHARS = 60, 200
 
 
 def write(decision: Decision) -> dict[str, Any]:
-    """The part of an answer that explains a decision."""
+    """Return the ``decision`` field of a response."""
     return decision_to_json(decision)
 
 
 def read(content: bytes) -> Decision | None:
-    """The decision in an answer that `players.parse_move` accepted; None where it has none.
+    """Return the decision of a response that `players.parse_move` accepted; None if it has none.
 
-    >>> answer = b'{"move": "up", "decision": {"reasons": [{"rule": "walls", "vetoed": ["left"]}]}}'
-    >>> read(answer).reasons
+    >>> body = b'{"move": "up", "decision": {"reasons": [{"rule": "walls", "vetoed": ["left"]}]}}'
+    >>> read(body).reasons
     (Reason(rule='walls', vetoed=('left',), scores={}, note=''),)
     >>> read(b'{"move": "up"}')
     """
@@ -81,7 +81,7 @@ def _moves(values: list[Any]) -> tuple[str, ...]:
 
 
 def _scores(parent: Mapping[str, Any]) -> dict[str, float]:
-    """Numbers by move; null is what no finite number was."""
+    """Return the scores by move; null stands for a score that was not finite."""
     scores = parent.get("scores")
     if not isinstance(scores, Mapping):
         return {}

@@ -1,4 +1,4 @@
-"""The move that is always there in time: a careful snake's, found in less than a millisecond."""
+"""The fallback move: found by the safe filters in less than a millisecond."""
 
 from __future__ import annotations
 
@@ -11,27 +11,30 @@ from battlesnake_heuristics.rule_based.filters import SAFE
 from battlesnake_heuristics.rule_based.pipeline import best_after_filters
 
 FALLBACK = "fallback"
-"""The first reason of a decision that was made here."""
+"""Rule name of the first reason of a fallback decision."""
 
-TIMEOUT_NOTE = "the strategy was not ready in time"
-"""Its note where time was short."""
+TIMEOUT_NOTE = "the strategy missed the deadline"
+"""Note of that reason if the time was up."""
 
 _MAX_NORMAL_CELLS, _MAX_NORMAL_SNAKES = 25 * 25, 16
 """Cells and snakes of the largest boards that games are played on."""
 
 
 def is_normal_size(board: Board) -> bool:
-    """Whether ``board`` is of a size that rules look through in milliseconds."""
+    """Return whether rules evaluate ``board`` within milliseconds."""
     return (
         board.width * board.height <= _MAX_NORMAL_CELLS and len(board.living) <= _MAX_NORMAL_SNAKES
     )
 
 
-def safe_move(board: Board, why: str) -> Decision:
-    """Choose among the moves that the filters of a careful snake leave the one with most exits.
+def safe_move(board: Board, reason: str) -> Decision:
+    """Return the move with the most exits among the moves that the safe filters leave.
 
-    Boards larger than any game's get no more than a look at the next cells. ``why`` says what kept
-    the real strategy from answering. Never raises, whatever the board.
+    On boards larger than any game's, only the adjacent cells are examined. Never raises.
+
+    Args:
+        board: Position, with ``you`` set.
+        reason: Note of the decision: why the strategy did not choose the move.
     """
     try:
         moves = board.safe_moves() or MOVES
@@ -40,13 +43,14 @@ def safe_move(board: Board, why: str) -> Decision:
             decision = best_after_filters(exits, board, SAFE)
         else:
             decision = Decision(max(exits, key=exits.__getitem__), scores=exits)
-    except Exception:  # The last resort must answer: an engine punishes silence, not a bad move.
+    # The fallback must return a move: an engine punishes a missing move, not a bad one.
+    except Exception:
         decision = Decision(MOVES[0])
-    return replace(decision, reasons=(Reason(FALLBACK, note=why), *decision.reasons))
+    return replace(decision, reasons=(Reason(FALLBACK, note=reason), *decision.reasons))
 
 
 def _exits(board: Board, move: str) -> int:
-    """How many cells beside the one that ``move`` leads to are free of bodies."""
+    """Count the free cells next to the cell that ``move`` leads to."""
     taken = {cell for snake in board.living for cell in snake.body[:-1]}
     cell = board.target(board.you.head, move)
     around = [board.target(cell, direction) for direction in MOVES]

@@ -1,4 +1,4 @@
-"""The game that the snake's own page shows: the one that is on, or the last one."""
+"""The game on the snake's own page: the current game, or the last one."""
 
 from __future__ import annotations
 
@@ -17,45 +17,45 @@ from battlesnake_server.live.fallback import is_normal_size
 from battlesnake_server.live.sessions import Key
 
 _TAKEOVER_IDLE_S = 10.0
-"""Seconds without a move after which another game may take the place of one that is on."""
+"""Seconds without a move after which another game may replace an unfinished one."""
 
 _MAX_FRAME_BYTES = 1 << 22
 """Bytes of frames that are kept of one game."""
 
 _EXAMPLE_SETTINGS = MatchSettings(nodes=200, max_turns=200)
-"""What a snake that has played no game yet plays against `hungry` for its page."""
+"""Settings of the example game against `hungry` that a snake without games plays for its page."""
 
 
 class FeaturedGame:
-    """Keeps one game, that of ``key``; every method may be called from any thread.
+    """The game ``key``, stored for the page; thread-safe.
 
-    What the snake thought is shown only once its game is over: its rivals can read the page too.
+    Decisions are shown only after the game, because opponents can read the page too.
     """
 
     def __init__(self, factory: Factory) -> None:
-        self._factory: Factory | None = factory  # until there is a game
+        self._factory: Factory | None = factory  # None once there is a game.
         self._lock = threading.Lock()
         self.key: Key | None = None
         self._version = 0
         self._over = True
-        self._heard = self._size = 0.0
+        self._last_move_at = self._size = 0.0
         self._header: dict[str, Any] = {}
-        self._frames: list[tuple[str, str]] = []  # without and with thoughts
+        self._frames: list[tuple[str, str]] = []  # Without and with decisions.
 
     def record(self, key: Key, board: Board, decision: Decision | None = None) -> None:
-        """A position of a game, and what was decided on it."""
+        """Add a position of a game, and the decision for it."""
         if not is_normal_size(board):
             return
         with self._lock:
             if key != self.key:
-                if not self._over and time.monotonic() - self._heard < _TAKEOVER_IDLE_S:
+                if not self._over and time.monotonic() - self._last_move_at < _TAKEOVER_IDLE_S:
                     return
                 self._begin(key, board)
-            self._heard = time.monotonic()
+            self._last_move_at = time.monotonic()
             self._add(board, decision)
 
     def end(self, key: Key, board: Board | None) -> None:
-        """A game is over, in this position where it is known."""
+        """End a game; ``board`` is its last position, if known."""
         with self._lock:
             if key != self.key or self._over:
                 return
@@ -64,9 +64,16 @@ class FeaturedGame:
             self._over, self._version = True, self._version + 1
 
     def to_json(self, since: int, version: int) -> dict[str, Any]:
-        """The game as `battlesnake_server.replay_json` has it, the frames from the ``since``-th on.
+        """Return the game as a dict of `battlesnake_server.replay_json`.
 
-        All of them where ``version`` is not the one that is shown. ``you`` is the snake's place.
+        Args:
+            since: Index of the first frame to return.
+            version: Version that the client has; all frames are returned if it is not the current
+                one.
+
+        Returns:
+            The game's header with ``version``, ``over``, ``from``, ``frames`` and ``you``, the
+            snake's seat.
         """
         with self._lock:
             if self._factory is not None and not self._frames:
@@ -88,13 +95,13 @@ class FeaturedGame:
     def _add(self, board: Board, decision: Decision | None) -> None:
         turn = decision and Turn({board.you.id: decision.move}, decisions={board.you.id: decision})
         plain = json.dumps(replay_json.frame(board))
-        full = json.dumps(replay_json.frame(board, turn)) if turn else plain
-        self._size += len(plain) + len(full)
+        with_decision = json.dumps(replay_json.frame(board, turn)) if turn else plain
+        self._size += len(plain) + len(with_decision)
         if self._size <= _MAX_FRAME_BYTES and len(board.snakes) == len(self._header["snakes"]):
-            self._frames.append((plain, full))
+            self._frames.append((plain, with_decision))
 
     def _play(self, factory: Factory) -> None:
-        """Play the example, unless a real game begins meanwhile."""
+        """Play the example game; discard it if a real game has started meanwhile."""
         played = play_game(
             _EXAMPLE_SETTINGS,
             [factory, hungry_snake],

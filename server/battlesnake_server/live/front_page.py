@@ -1,4 +1,4 @@
-"""The page that a browser gets at ``/``: the snake's looks, its game now, how it answers."""
+"""The page that a browser gets at ``/``: customization, current game and latency of the snake."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ _SERVER = Path(__file__).parents[1]
 blueprint = Blueprint("front", __name__)
 
 
-def asked_for() -> bool:
-    """Whether a browser asks; engines take whatever comes, or JSON."""
+def is_browser_request() -> bool:
+    """Return whether a browser sent the request; engines accept anything or JSON."""
     return "text/html" in request.headers.get("Accept", "")
 
 
 @functools.cache
 def read(name: str) -> str:
-    """One of the files that the page is made of, read once."""
+    """Return a file of the page; each file is read once."""
     return (_SERVER / name).read_text("utf-8")
 
 
 def page() -> Response:
-    """The page itself, which needs nothing else but ``now`` below it."""
+    """Render the page; its only other request goes to ``now``."""
     config = current_app.config
     board = read("static/board.js").replace("export ", "")
     script = read("static/served.js").replace('import { BoardView } from "./board.js";\n', "")
@@ -53,14 +53,23 @@ def page() -> Response:
 
 @blueprint.get("/now")
 def now(base: str = "") -> Response:
-    """The game shown, from ``?since=`` on, and how the snake answers; under any ``base``."""
+    """Return the featured game from frame ``?since=`` on, and the move statistics."""
     snake = current_app.extensions["live_snake"]
     since, version = (request.args.get(name, 0, int) for name in ("since", "version"))
-    return jsonify(game=snake.showcase.tell(max(0, since), version), moves=moves(snake.metrics))
+    return jsonify(
+        game=snake.featured_game.to_json(max(0, since), version),
+        moves=move_statistics(snake.metrics),
+    )
 
 
-def moves(metrics: Metrics) -> dict[str, Any]:
-    """How many moves were answered, by whom, and within how many milliseconds half and 95 %."""
+def move_statistics(metrics: Metrics) -> dict[str, Any]:
+    """Return the move statistics.
+
+    Returns:
+        ``num_moves``; ``strategy``, the fraction of moves that the strategy chose;
+        ``latency_percentiles_ms``, the 50th and 95th percentile of the latency in ms, rounded up to
+        a histogram bound (None above the last bound); and ``games``, the number of active games.
+    """
     samples = [sample for metric in metrics.moves.collect() for sample in metric.samples]
     by = {s.labels["chosen_by"]: s.value for s in samples if s.name.endswith("_total")}
     buckets = [
@@ -70,13 +79,15 @@ def moves(metrics: Metrics) -> dict[str, Any]:
         if sample.name.endswith("_bucket")
     ]
     count = buckets[-1][1]
-    within = [
-        next((1000 * le for le, below in buckets if below >= share * count), math.inf)
-        for share in (0.5, 0.95)
+    percentiles = [
+        next((1000 * le for le, below in buckets if below >= fraction * count), math.inf)
+        for fraction in (0.5, 0.95)
     ]
     return {
-        "answered": count,
+        "num_moves": count,
         "strategy": by.get("strategy", 0) / max(1, sum(by.values())),
-        "within": [ms if count and math.isfinite(ms) else None for ms in within],
-        "games": metrics.registry.get_sample_value("battlesnake_games_alive"),
+        "latency_percentiles_ms": [
+            ms if count and math.isfinite(ms) else None for ms in percentiles
+        ],
+        "games": metrics.registry.get_sample_value("battlesnake_active_games"),
     }

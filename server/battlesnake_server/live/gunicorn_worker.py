@@ -1,13 +1,13 @@
-"""gunicorn's worker for the live snake: an event loop reads, a few threads answer.
+"""gunicorn worker of the live snake: an event loop reads requests, thread pools handle them.
 
-gunicorn's own thread worker gives a connection a thread before its request is whole, so that slow
-clients take the threads of the others. Here the connections are read by one event loop
-(`battlesnake_server.http`), and whole requests wait in *lanes*, each with threads of its own:
+gunicorn's own thread worker assigns a thread to a connection before its request is complete, so
+slow clients occupy the threads of others. Here one event loop reads the connections
+(`battlesnake_server.http`), and complete requests go to one of three pools:
 
-* pages, which are all that only asks: health and metrics are answered however busy the snake is;
-* outsized requests, larger than any usual game's, one after the other: reading them takes
-  milliseconds of the interpreter, which all threads share;
-* all others.
+* pages: all GET requests, so that health checks and metrics work however busy the snake is;
+* oversized requests, larger than those of normal games, one at a time: parsing them takes
+  milliseconds of the interpreter lock, which all threads share;
+* all other requests.
 """
 
 from __future__ import annotations
@@ -27,27 +27,28 @@ from battlesnake_server.http.http_protocol import TICK_INTERVAL_S, serve
 from battlesnake_server.http.wsgi_pool import WsgiPool
 
 _OVERSIZED_BODY_BYTES = 1 << 14
-"""Bytes of a body; a crowded board of 19x19 needs less."""
+"""Bytes of a body; a crowded 19x19 board needs fewer."""
 
 _LINGER_S = 1.5
-"""How long a stopping worker waits for requests that may be on their way on open connections."""
+"""Seconds for which a stopping worker accepts requests on open connections."""
 
 _SWITCH_INTERVAL_S = 0.001
-"""How long a thread may compute while another one waits for the interpreter."""
+"""Seconds for which a thread may hold the interpreter lock while another thread waits for it."""
 
 _RESERVED_FDS = 100
-"""Open files that are left for other things than connections."""
+"""File descriptors reserved for other uses than connections."""
 
 _M_MMAP_THRESHOLD, _LARGE_MEMORY = -3, 1 << 20
 _M_ARENA_MAX, _ARENAS = -8, 2
-"""Parameters of the C library, from its ``malloc.h``, and their values: bytes, and a number."""
+"""Parameters of glibc's ``mallopt`` (``malloc.h``) and their values: bytes, and number of arenas.
+"""
 
 
 class AsyncGunicornWorker(BaseWorker):  # type: ignore[misc]
-    """Reads in an event loop, answers in threads; gunicorn's ``threads`` answer usual moves."""
+    """Reads requests in an event loop; gunicorn's ``threads`` handle normal moves."""
 
     def init_process(self) -> None:
-        """Prepare the loop; gunicorn then loads the application and calls `run`."""
+        """Prepare the event loop; gunicorn then loads the application and calls `run`."""
         self.loop = asyncio.new_event_loop()
         self.stopped = asyncio.Event()
         sys.setswitchinterval(_SWITCH_INTERVAL_S)
@@ -55,19 +56,19 @@ class AsyncGunicornWorker(BaseWorker):  # type: ignore[misc]
         super().init_process()
 
     def handle_exit(self, sig: int, frame: object) -> None:
-        """SIGTERM: answer what was asked, then end."""
+        """Handle SIGTERM: finish the current requests, then exit."""
         self.alive = False
         self.loop.call_soon_threadsafe(self.stopped.set)
 
     def handle_quit(self, sig: int, frame: object) -> None:
-        """Ctrl-C: the same; gunicorn would leave from within the signal's handler."""
+        """Handle Ctrl-C like SIGTERM; gunicorn's own handler would exit immediately."""
         self.handle_exit(sig, frame)
 
     def run(self) -> None:
-        """Serve until a signal asks it to stop; after that no signal disturbs the leaving."""
+        """Serve until a signal arrives; later signals do not interrupt the shutdown."""
         asyncio.set_event_loop(self.loop)
         self.loop.run_until_complete(self._serve())
-        # The master repeats what the terminal said, and it may be late.
+        # The master process repeats the terminal's signal, possibly late.
         for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGTERM):
             signal.signal(number, signal.SIG_IGN)
         self.loop.close()
@@ -93,17 +94,17 @@ class AsyncGunicornWorker(BaseWorker):  # type: ignore[misc]
         (lane if request.method == "POST" else self._pages).dispatch(request, answer)
 
     def _beat(self) -> bool:
-        """Show the master that this worker lives; whether it is to go on."""
+        """Send the heartbeat to the master; return whether the worker should continue."""
         self.notify()
         return bool(self.alive and self.ppid == os.getppid())
 
 
 def _tune_malloc() -> None:
-    """Have free memory returned or used again, where the C library is GNU's.
+    """Make glibc return or reuse freed memory.
 
-    A search takes 16 MB for each move. Left to itself the library soon keeps some of them for every
-    thread that has searched, which comes to a gigabyte on two cores. And it gives threads arenas of
-    their own, eight for each core, whose gaps no other fills: with those memory grows for hours.
+    A search takes 16 MB per move. By default, glibc keeps some of that memory for every thread that
+    has searched, about 1 GB on two cores. It also creates up to eight arenas per core, whose gaps
+    other arenas cannot use, so that memory grows for hours.
     """
     with contextlib.suppress(OSError, AttributeError):
         library = ctypes.CDLL(None)
@@ -112,7 +113,7 @@ def _tune_malloc() -> None:
 
 
 def _most_connections() -> int:
-    """How many there may be, after the limit on this process's open files has been raised."""
+    """Raise the limit of open files and return the number of connections that it permits."""
     wanted = Limits().max_connections + _RESERVED_FDS
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     files = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)

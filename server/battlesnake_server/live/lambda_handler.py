@@ -1,8 +1,8 @@
 """The live snake on AWS Lambda, behind an HTTP API of API Gateway or a function URL.
 
-Name ``battlesnake_server.live.lambda_handler.handler`` as the function's handler, and its snake in
-the environment (`battlesnake_server.live.app.from_environment`). ``docs/hosting.md`` says what a
-snake loses there.
+Set the function's handler to ``battlesnake_server.live.lambda_handler.handler``, and configure the
+snake by environment variables (`battlesnake_server.live.app.from_environment`).
+``docs/hosting.md`` lists the drawbacks of Lambda.
 """
 
 from __future__ import annotations
@@ -21,18 +21,21 @@ from battlesnake_server.live.app import create_app, from_environment
 Wsgi = Callable[[dict[str, Any], Any], Iterable[bytes]]
 
 _MAX_REQUEST_AGE_S = 30.0
-"""Seconds; no request has waited for longer, a clock that says so is wrong."""
+"""Seconds; no request waits longer, so a larger age means a wrong clock."""
 
 
 _WARMUP_TIMEOUT_MS = 100
-"""Milliseconds that the move before all others may take."""
+"""Timeout of the warm-up move in ms."""
 
 
-def handler_of(config: Mapping[str, Any]) -> Callable[[dict[str, Any], Any], dict[str, Any]]:
-    """What Lambda calls with an event of payload format 2.0.
+def build_handler(config: Mapping[str, Any]) -> Callable[[dict[str, Any], Any], dict[str, Any]]:
+    """Build the handler that Lambda calls with events of payload format 2.0.
 
-    Plays a move before the first one is asked for, so that whatever wakes the function, like an
-    engine's ``/start``, finds it ready: the first move of a process takes longer than others.
+    The handler plays one warm-up move, because the first move of a process takes longer. Any
+    request that starts the function, such as ``/start``, thereby prepares it for the game.
+
+    Args:
+        config: Configuration keys that override the environment.
     """
     app = create_app(from_environment() | dict(config))
     board = Board.new(
@@ -40,11 +43,11 @@ def handler_of(config: Mapping[str, Any]) -> Callable[[dict[str, Any], Any], dic
     )
     for path in ("/move", "/end"):
         app.test_client().post(path, data=json.dumps(board.to_api("snake_0")))
-    return make_lambda_handler(_timed(app))
+    return make_lambda_handler(_arrival_middleware(app))
 
 
-def _timed(application: Wsgi) -> Wsgi:
-    """Count the time of a move from when API Gateway was asked, not from when Lambda was there."""
+def _arrival_middleware(application: Wsgi) -> Wsgi:
+    """Measure a move's time from its arrival at API Gateway."""
 
     def answer(environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
         context = environ.get("apig_wsgi.request_context") or {}
@@ -58,4 +61,4 @@ def _timed(application: Wsgi) -> Wsgi:
     return answer
 
 
-handler = handler_of({})
+handler = build_handler({})

@@ -1,4 +1,4 @@
-"""What the live snake counts, in Prometheus' own format."""
+"""Metrics of the live snake, in Prometheus format."""
 
 from __future__ import annotations
 
@@ -7,30 +7,30 @@ from collections.abc import Callable
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
 
 _BUCKETS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 1.0, 2.5)
-"""Upper bounds of the latency histogram, in seconds; most games allow 0.5."""
+"""Upper bounds of the latency histogram in seconds; most games allow 0.5 s."""
 
 
 class Metrics:
-    """The counters of one application, in a registry of their own."""
+    """Metrics of one application, in their own registry."""
 
-    def __init__(self, games_alive: Callable[[], int]) -> None:
+    def __init__(self, active_games: Callable[[], int]) -> None:
         self.registry = CollectorRegistry()
-        ProcessCollector(registry=self.registry)  # memory, CPU seconds, open files
+        ProcessCollector(registry=self.registry)  # Memory, CPU seconds, open files.
         self.moves = Counter(
             "battlesnake_moves",
-            "Moves answered, by what chose them: the strategy or the fallback.",
+            "Moves, by their source: the strategy or the fallback.",
             ["chosen_by"],
             registry=self.registry,
         )
         self.seconds = Histogram(
             "battlesnake_move_seconds",
-            "Seconds from the arrival of a move request to its answer.",
+            "Seconds from the arrival of a move request to its response.",
             buckets=_BUCKETS,
             registry=self.registry,
         )
-        self.timeouts_avoided = Counter(
-            "battlesnake_timeouts_avoided",
-            "Moves that the fallback chose because the strategy was not ready in time.",
+        self.fallback_moves_on_timeout = Counter(
+            "battlesnake_fallback_moves_on_timeout",
+            "Moves that the fallback chose because the strategy missed the deadline.",
             registry=self.registry,
         )
         self.strategy_errors = Counter(
@@ -40,13 +40,13 @@ class Metrics:
         )
         self.bad_requests = Counter(
             "battlesnake_bad_requests",
-            "Requests refused as malformed.",
+            "Requests rejected as malformed.",
             registry=self.registry,
         )
-        self.unread_fields = Counter(
-            "battlesnake_unread_fields",
-            "Parts of requests that could not be read and were ignored.",
+        self.ignored_fields = Counter(
+            "battlesnake_ignored_fields",
+            "Fields of requests that could not be read and were ignored.",
             registry=self.registry,
         )
-        games = Gauge("battlesnake_games_alive", "Games being played.", registry=self.registry)
-        games.set_function(games_alive)
+        games = Gauge("battlesnake_active_games", "Active games.", registry=self.registry)
+        games.set_function(active_games)

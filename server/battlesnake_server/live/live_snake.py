@@ -88,7 +88,9 @@ class LiveSnake:
             board.game = replace(board.game, timeout=_MAX_TIMEOUT_MS)
         self.metrics.ignored_fields.inc(len(ignored))
         if first:
-            log.warning("%s: %s; this and other unreadable fields are ignored", session.name, ignored[0])
+            log.warning(
+                "%s: %s; this and other unreadable fields are ignored", session.name, ignored[0]
+            )
         with self._ponderer.paused():
             decision = self._move_runner.decide(session, board, arrived, client or ClientState())
         # On oversized boards, nobody knows how long a search takes to stop.

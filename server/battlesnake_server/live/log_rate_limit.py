@@ -1,4 +1,4 @@
-"""What a server writes to its log, however many games strangers begin to make it write."""
+"""Rate limit for a server's log, because any client can cause log lines."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ import time
 from collections.abc import Callable
 
 _BURST_LINES, _LINE_INTERVAL_S = 100.0, 2.0
-"""Lines at once, and how long it takes until there may be one more: some 2,000 an hour."""
+"""Token bucket: lines per burst, and seconds until one more is allowed (about 2,000 per hour)."""
 
 
 class RateLimitFilter(logging.Filter):
-    """Lets so many lines through, and the next one says how many were left out."""
+    """Logging filter that limits the rate; the next line reports how many lines were dropped."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         super().__init__()
@@ -20,7 +20,7 @@ class RateLimitFilter(logging.Filter):
         self._left_out = 0
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Whether there is room for ``record``; its handler asks for one at a time."""
+        """Return whether the limit permits ``record``; the handler's lock serializes calls."""
         now = self._clock()
         self._lines = min(_BURST_LINES, self._lines + (now - self._since) / _LINE_INTERVAL_S)
         self._since = now
@@ -35,7 +35,7 @@ class RateLimitFilter(logging.Filter):
 
 
 def configure_rate_limited_logging() -> None:
-    """Write warnings and errors to the standard error, as Python does by itself, but no more."""
+    """Log warnings and errors to stderr as Python does by default, with a rate limit."""
     handler = logging.StreamHandler()
     handler.addFilter(RateLimitFilter())
     logging.basicConfig(level=logging.WARNING, format="%(message)s", handlers=[handler])

@@ -1,4 +1,4 @@
-"""Thinking against the clock: the strategy while there is time, the fallback when there is none."""
+"""Runs strategies against the clock; plays the fallback move when time is up."""
 
 from __future__ import annotations
 
@@ -28,28 +28,30 @@ from battlesnake_server.live.time_budget import (
 )
 
 _MIN_TIME_BUDGET_S = 0.002
-"""Seconds; with less than this no strategy is even started."""
+"""Seconds; with a smaller time budget the strategy is not started."""
 
 AVAILABLE_CORES = available_cores()
 
 NUM_CORES = max(1, int(AVAILABLE_CORES))
-"""Threads that think at once without taking time from each other."""
+"""Threads that can search at once without competing for a core."""
 
 _NUM_SEARCH_SLOTS = 4 * NUM_CORES
-"""Strategies that think at once. More than there are cores, so that a search that takes all its
-time does not keep out who comes a moment later; not all, so that each gets something done."""
+"""Strategies that search at once. There are more slots than cores, so that a search that uses all
+its time does not block a request that arrives a moment later; there is a limit, so that every
+search makes progress.
+"""
 
 _MAX_WAITING_REQUESTS = 100
-"""Requests that wait for a seat, each in a thread of the server's."""
+"""Requests that wait for a search slot, each in a server thread."""
 
 _MAX_STRATEGY_THREADS = 1000
-"""Threads for strategies: one for each seat, and one for each strategy that hangs."""
+"""Threads for strategies: one per search slot, and one per strategy that hangs."""
 
 log = logging.getLogger(__name__)
 
 
 class DeadlineExceededError(Exception):
-    """The time was over before the strategy answered."""
+    """The deadline passed before the strategy returned a move."""
 
 
 _TIMEOUT_ERRORS = (FutureTimeoutError, DeadlineExceededError, NoSlotError, InterruptedError)
@@ -58,20 +60,29 @@ _TIMEOUT_ERRORS = (FutureTimeoutError, DeadlineExceededError, NoSlotError, Inter
 class MoveRunner:
     """Runs strategies against the clock.
 
-    ``is_instant`` ones answer in milliseconds on ordinary boards, and run where they are asked. All
-    else runs in threads of their own, so that a slow one can be left behind. With more games than
-    seats the time is shared: by how many asked at once recently, so that the first to come leave
-    something to the others; the fallback answers those without a seat in time. How late thoughts
-    ended lately is left to the next ones as a reserve. A thread cannot be stopped: a strategy that
-    overruns goes on without a seat, and its game is answered by the fallback until it is done. Only
-    a search gives up by itself, when its time is over or its client has left, and its game is free
-    at once.
+    Instant strategies take milliseconds on normal boards and run in the request's thread. All other
+    strategies run in other threads, because a thread that misses its deadline can only be
+    abandoned:
 
-    ``low_priority`` is for servers: threads that read and answer come before strategies that are
-    more than there are cores.
+    * A strategy that overruns continues without a search slot. Its game gets fallback moves until
+      the strategy returns.
+    * A search stops by itself when its time is up or its client has disconnected. Its game is free
+      immediately.
 
-    Boards larger than any game's share one seat, for which no request waits; it is free again only
-    when the strategy is done, for no strategy knows how long it takes on them.
+    If there are more games than search slots, they share the time. Each request gets a fraction
+    that depends on the recent number of concurrent requests, so that the first requests leave time
+    for later ones. Requests that get no slot in time get a fallback move. Recent overruns are
+    subtracted from the time budget as a reserve.
+
+    Boards larger than any game's share one slot, and requests do not wait for it. It is released
+    only when the strategy returns, because no strategy knows how long it takes on such boards.
+
+    Args:
+        metrics: Metrics to update.
+        is_instant: Whether the strategies take milliseconds.
+        num_slots: Number of search slots.
+        low_priority: Whether strategies beyond the number of cores get a lower CPU priority than
+            the threads that read and answer requests; for servers.
     """
 
     def __init__(
@@ -79,65 +90,71 @@ class MoveRunner:
         metrics: Metrics,
         *,
         is_instant: bool = False,
-        seats: int = _NUM_SEARCH_SLOTS,
+        num_slots: int = _NUM_SEARCH_SLOTS,
         low_priority: bool = False,
     ) -> None:
-        self._quick = is_instant
-        self._threads = ThreadPool("thinker", _MAX_STRATEGY_THREADS)
+        self._is_instant = is_instant
+        self._threads = ThreadPool("strategy", _MAX_STRATEGY_THREADS)
         self._low_priority_threads = ThreadPool(
-            "thinker-beside", _MAX_STRATEGY_THREADS, initializer=lower_thread_priority
+            "strategy-low", _MAX_STRATEGY_THREADS, initializer=lower_thread_priority
         )
         self._core_permits = threading.Semaphore(
             NUM_CORES if low_priority else _MAX_STRATEGY_THREADS
         )
         self._overruns = OverrunTracker()
         self._metrics = metrics
-        self._seats = SearchSlots(
-            seats, num_unlimited=NUM_CORES, most_waiting=_MAX_WAITING_REQUESTS
+        self._slots = SearchSlots(
+            num_slots, num_unlimited=NUM_CORES, max_waiting=_MAX_WAITING_REQUESTS
         )
         self._outsized = threading.Semaphore(1)
 
     def decide(
         self, session: Session, board: Board, arrived: float, client: ClientState | None = None
     ) -> Decision:
-        """Choose a move for ``board.you``; ``arrived`` is when (`time.perf_counter`) it was asked.
+        """Choose a move for ``board.you`` within the game's timeout minus round trip and margin.
 
-        Always answers, within the game's timeout less the round trip and the margin. Where the
-        ``client`` leaves, at once before there was a seat, and after it as soon as a search gives
-        up.
+        Always returns a move. If ``client`` disconnects, it returns immediately while waiting for a
+        search slot, and otherwise as soon as the search stops.
+
+        Args:
+            session: Session of the game.
+            board: Position, with ``you`` set.
+            arrived: When the request arrived (`time.perf_counter`).
+            client: State of the client.
         """
         timeout = board.game.timeout / 1000 or DEFAULT_TIMEOUT
         with session.lock:
             session.round_trip.observe(board.you.latency)
             seconds = time_budget(timeout, session.round_trip.seconds)
-            patience = grace_period(timeout, session.round_trip.seconds)
+            grace_s = grace_period(timeout, session.round_trip.seconds)
         reserve = self._overruns.reserve(seconds)
-        deadline, patience = arrived + seconds - reserve, patience + reserve
-        decision = self._think(session, board, deadline, patience, client or ClientState())
+        deadline, grace_s = arrived + seconds - reserve, grace_s + reserve
+        decision = self._decide(session, board, deadline, grace_s, client or ClientState())
         spent = time.perf_counter() - arrived
         with session.lock:
             session.round_trip.record_own_time(spent)
         self._metrics.seconds.observe(spent)
         return decision
 
-    def _think(
+    def _decide(
         self, session: Session, board: Board, deadline: float, grace_s: float, client: ClientState
     ) -> Decision:
-        """Ask the strategy to be done at ``deadline``, and give up ``grace_s`` seconds later."""
+        """Run the strategy until ``deadline``, and abandon it ``grace_s`` seconds later."""
         try:
             if not is_normal_size(board):
                 decision = self._run_oversized(session, board, deadline, grace_s, client)
-            elif self._quick:
+            elif self._is_instant:
                 decision = self._run_inline(session, board, deadline)
             else:
                 decision = self._run_in_thread(session, board, deadline, grace_s, client)
             if decision.move not in MOVES:
                 raise ValueError(f"move must be one of {', '.join(MOVES)}, got {decision.move!r}")
         except _TIMEOUT_ERRORS:
-            self._metrics.timeouts_avoided.inc()
+            self._metrics.fallback_moves_on_timeout.inc()
             return self._fallback_decision(board, TIMEOUT_NOTE)
         except Exception as error:
-            if not session.failed:  # what fails once may fail on every turn; one trace tells it all
+            # A strategy that fails once may fail on every turn; one traceback is enough.
+            if not session.failed:
                 log.exception("the strategy failed in %s", session.name)
             session.failed = True
             self._metrics.strategy_errors.inc()
@@ -146,9 +163,9 @@ class MoveRunner:
         return decision
 
     def _run_inline(self, session: Session, board: Board, deadline: float) -> Decision:
-        """Ask a quick strategy, unless the request has waited for too long already."""
+        """Run an instant strategy, unless the request has waited too long."""
         seconds = deadline - time.perf_counter()
-        # A strategy plays one move at a time: the same game asked twice at once is odd enough.
+        # A strategy plays one move at a time; two concurrent requests of one game are an anomaly.
         if seconds < _MIN_TIME_BUDGET_S or not session.strategy_lock.acquire(blocking=False):
             raise DeadlineExceededError
         try:
@@ -159,19 +176,19 @@ class MoveRunner:
     def _run_in_thread(
         self, session: Session, board: Board, deadline: float, grace_s: float, client: ClientState
     ) -> Decision:
-        """Ask a strategy in a thread of its own, and wait for it until its time is over."""
-        with self._seats.acquire(deadline, _MIN_TIME_BUDGET_S, client) as seconds:
-            until = time.perf_counter() + seconds
+        """Run the strategy in another thread and wait until its time is up."""
+        with self._slots.acquire(deadline, _MIN_TIME_BUDGET_S, client) as seconds:
+            end = time.perf_counter() + seconds
             work = self._start(session, board, seconds, client)
             try:
                 return _result(work, session, deadline + grace_s)
             finally:
-                self._overruns.observe(time.perf_counter() - until)
+                self._overruns.observe(time.perf_counter() - end)
 
     def _run_oversized(
         self, session: Session, board: Board, deadline: float, grace_s: float, client: ClientState
     ) -> Decision:
-        """Ask a strategy in a thread of its own, unless another outsized board is thought about."""
+        """Run the strategy in another thread, unless another oversized board is being searched."""
         seconds = min(deadline - time.perf_counter(), MAX_BUSY_SEARCH_S)
         if seconds < _MIN_TIME_BUDGET_S or not self._outsized.acquire(blocking=False):
             raise DeadlineExceededError
@@ -186,39 +203,39 @@ class MoveRunner:
     def _start(
         self, session: Session, board: Board, seconds: float, client: ClientState
     ) -> Future[Decision]:
-        """Hand the board to the strategy, unless it is still busy with an earlier one."""
+        """Submit the board to the strategy, unless it is still busy with an earlier one."""
         with session.lock:
             if session.pending_move is not None:
                 raise DeadlineExceededError
             work: Future[Decision] = Future()
             session.pending_move = work
-        ask = functools.partial(_ask, work, session, board, seconds, client)
+        run = functools.partial(_run_strategy, work, session, board, seconds, client)
         if self._core_permits.acquire(blocking=False):
             work.add_done_callback(lambda done: self._core_permits.release())
-            self._threads.submit(ask)
+            self._threads.submit(run)
         else:
-            self._low_priority_threads.submit(ask)
+            self._low_priority_threads.submit(run)
         return work
 
-    def _fallback_decision(self, board: Board, why: str) -> Decision:
+    def _fallback_decision(self, board: Board, reason: str) -> Decision:
         self._metrics.moves.labels("fallback").inc()
-        return safe_move(board, why)
+        return safe_move(board, reason)
 
 
-def _result(work: Future[Decision], session: Session, until: float) -> Decision:
-    """What came of the ``work``; a search that is late is told to give up, and left behind."""
+def _result(work: Future[Decision], session: Session, deadline: float) -> Decision:
+    """Return the result of ``work``; a search that is late is told to stop and abandoned."""
     try:
-        return work.result(max(0.0, until - time.perf_counter()))
+        return work.result(max(0.0, deadline - time.perf_counter()))
     except FutureTimeoutError:
         if isinstance(session.strategy, Search):
             _clear_pending_move(session, work)
         raise
 
 
-def _ask(
+def _run_strategy(
     work: Future[Decision], session: Session, board: Board, seconds: float, client: ClientState
 ) -> None:
-    """Have the strategy do the ``work``; a search gives up where it or its client leaves."""
+    """Run the strategy; a search stops if it is abandoned or its client disconnects."""
     before = SHOULD_STOP.set(lambda: client.disconnected or session.pending_move is not work)
     try:
         decision = session.strategy(board, seconds)
@@ -233,7 +250,7 @@ def _ask(
 
 
 def _clear_pending_move(session: Session, work: Future[Decision]) -> None:
-    """Keep nothing of a move that is done: sessions outlive it by minutes."""
+    """Clear the session's pending move: sessions outlive it by minutes."""
     with session.lock:
         if session.pending_move is work:
             session.pending_move = None

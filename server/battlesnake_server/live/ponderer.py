@@ -1,4 +1,4 @@
-"""Thinking on the rivals' time: a search looks at what it expects before it is asked about it."""
+"""Pondering: the search continues on the expected position while opponents move."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from battlesnake_server.http.thread_pool import ThreadPool, lower_thread_priorit
 from battlesnake_server.live.time_budget import DEFAULT_TIMEOUT
 
 MAX_PONDER_TIMEOUTS = 2.0
-"""Of a game's timeouts: the others have answered by then, or no other move is asked for."""
+"""Pondering stops after this many timeouts of the game: no further move request will come."""
 
 log = logging.getLogger(__name__)
 
 
 class Ponderer:
-    """Ponders over the move that was answered last, on one core, until another is asked for.
+    """Ponders on the last decision on one core until the next move request arrives.
 
-    A search that ponders looks up some fifty times a second, and so gives up within 20 ms.
+    The search checks for the stop signal about fifty times per second, so it stops within 20 ms.
     """
 
     def __init__(self) -> None:
@@ -35,7 +35,7 @@ class Ponderer:
 
     @contextmanager
     def paused(self) -> Iterator[None]:
-        """Ponder nothing meanwhile."""
+        """Pause pondering inside the context."""
         with self._lock:
             self._asking += 1
         try:
@@ -45,12 +45,12 @@ class Ponderer:
                 self._asking -= 1
 
     def ponder(self, search: Search, board: Board, decision: Decision) -> None:
-        """Have ``search`` ponder over its ``decision``, in place of any other, and return."""
+        """Start pondering on ``decision`` in place of any other position, and return."""
         self._last = mine = object()
         self._threads.submit(functools.partial(self._ponder, search, board, decision, mine))
 
     def stop(self) -> None:
-        """Nothing is worth pondering over any more."""
+        """Cancel pondering for the current position."""
         self._last = None
 
     def _ponder(self, search: Search, board: Board, decision: Decision, mine: object) -> None:
@@ -62,7 +62,7 @@ class Ponderer:
             timeout = board.game.timeout / 1000 or DEFAULT_TIMEOUT
             try:
                 search.ponder(board, decision, MAX_PONDER_TIMEOUTS * timeout)
-            except Exception:  # the thread is there for the next one
+            except Exception:  # The thread must survive for the next position.
                 if not self._failed:
                     log.exception("pondering failed; later failures are not logged")
                 self._failed = True

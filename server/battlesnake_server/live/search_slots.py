@@ -1,4 +1,4 @@
-"""Who may think now: a few at once, the most urgent first, and no client that has left."""
+"""Search slots: a limited number of concurrent searches, granted in order of deadline."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from dataclasses import dataclass, field
 from battlesnake_server.http.connection_table import ClientState
 
 MAX_BUSY_SEARCH_S = 0.5
-"""The longest thought while there are more thinkers than cores: a move of a usual game."""
+"""Longest search in seconds while there are more searches than cores: a move of a normal game."""
 
 
 class NoSlotError(Exception):
-    """There was no seat in time, or its client has left."""
+    """No search slot was free in time, or the client has disconnected."""
 
 
 class LoadEstimate:
-    """How many are in at once, now and recently: the peak fades by half every second.
+    """Number of concurrent users, with a peak that halves every second.
 
-    Used as a context manager: being in counts, and the peak is what entering gives.
+    Use it as a context manager: entering counts one user and returns the peak.
     """
 
     def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
@@ -48,24 +48,27 @@ class LoadEstimate:
 
 @dataclass(slots=True)
 class _Waiter:
-    """One who waits: ``woken`` is set when there is a seat, or no more reason to wait."""
+    """A waiting request; ``woken`` is set when a slot is granted or waiting is pointless."""
 
     woken: threading.Event = field(default_factory=threading.Event)
     granted: bool = False
 
 
 class SearchSlots:
-    """``count`` seats, of which ``num_unlimited`` may be taken for any length of time.
+    """``count`` search slots, granted by earliest deadline first.
 
-    They are given by deadline, the earliest first: a game that allows half a second goes before
-    one that allows ten. Of more than ``most_waiting`` the one with the latest deadline is
-    turned away.
+    A game with a timeout of 0.5 s is therefore served before one with 10 s.
+
+    Args:
+        count: Number of slots.
+        num_unlimited: Concurrent searches up to which a search may take any length of time.
+        max_waiting: Maximum number of waiting requests; above it, the latest deadline is rejected.
     """
 
-    def __init__(self, count: int, num_unlimited: int, most_waiting: int) -> None:
+    def __init__(self, count: int, num_unlimited: int, max_waiting: int) -> None:
         self._count = count
-        self._long = num_unlimited
-        self._most_waiting = most_waiting
+        self._num_unlimited = num_unlimited
+        self._max_waiting = max_waiting
         self._lock = threading.Lock()
         self._free = count
         self._order = itertools.count()
@@ -74,10 +77,15 @@ class SearchSlots:
 
     @contextmanager
     def acquire(self, deadline: float, min_seconds: float, client: ClientState) -> Iterator[float]:
-        """Wait for a seat; gives the seconds that may be thought now.
+        """Wait for a search slot, and yield the seconds of search that it grants.
 
-        ``deadline`` (`time.perf_counter`) is when the thought must be over, ``min_seconds`` the seconds
-        that are worth it. Raises `NoSlotError`.
+        Args:
+            deadline: When the search must end (`time.perf_counter`).
+            min_seconds: Shortest useful search in seconds.
+            client: State of the client; waiting ends if it disconnects.
+
+        Raises:
+            NoSlotError: If no slot is free in time, or the client has disconnected.
         """
         with self._load as load:
             self._wait(deadline - min_seconds, client)
@@ -85,33 +93,33 @@ class SearchSlots:
                 left = deadline - time.perf_counter()
                 if left < min_seconds or client.disconnected:
                     raise NoSlotError
-                if load > self._long:
+                if load > self._num_unlimited:
                     left = min(left, MAX_BUSY_SEARCH_S)
                 yield left * min(1.0, self._count / load)
             finally:
-                self._leave()
+                self._release()
 
     def _wait(self, until: float, client: ClientState) -> None:
-        """Return on a seat."""
+        """Wait until a slot is granted."""
         waiter = _Waiter()
         with self._lock:
             if self._free and not self._queue:
                 self._free -= 1
                 return
             heapq.heappush(self._queue, (until, next(self._order), waiter))
-            if len(self._queue) > self._most_waiting:
+            if len(self._queue) > self._max_waiting:
                 _, _, last = max(self._queue)
-                self._forget(last)
+                self._remove(last)
                 last.woken.set()
         client.on_disconnect(waiter.woken.set)
         waiter.woken.wait(max(0.0, until - time.perf_counter()))
         with self._lock:
             if waiter.granted:
                 return
-            self._forget(waiter)
+            self._remove(waiter)
         raise NoSlotError
 
-    def _leave(self) -> None:
+    def _release(self) -> None:
         with self._lock:
             if self._queue:
                 _, _, waiter = heapq.heappop(self._queue)
@@ -120,6 +128,6 @@ class SearchSlots:
             else:
                 self._free += 1
 
-    def _forget(self, waiter: _Waiter) -> None:
+    def _remove(self, waiter: _Waiter) -> None:
         self._queue = [entry for entry in self._queue if entry[2] is not waiter]
         heapq.heapify(self._queue)

@@ -1,4 +1,4 @@
-"""What the live snake remembers of every game: one session for each game id and snake id."""
+"""State of the live snake per game: one session for each pair of game id and snake id."""
 
 from __future__ import annotations
 
@@ -17,24 +17,30 @@ from battlesnake_gym.snakes import Decision, Factory, Strategy
 from battlesnake_server.live.time_budget import RoundTrip
 
 Key = tuple[str, str]
-"""Game id and snake id: one process may play several snakes of the same game."""
+"""Game id and snake id; one process may play several snakes of one game."""
 
 IDLE_TIMEOUT_S = 600.0
-"""A game that has not been heard of for this long is forgotten; not every engine sends /end."""
+"""Seconds without a request after which a session is deleted; some engines never send ``/end``."""
 
 _MAX_SESSIONS = 10_000
-"""More than these are never kept: the one that has been idle longest goes first. Each takes a few
-kilobytes, whatever the ids and boards of its game; the largest, a policy's, takes 6."""
+"""Upper limit of sessions; the one that has been idle longest is deleted first. A session takes a
+few kilobytes whatever its ids and boards are; that of a policy is the largest with 6 kB.
+"""
 
 
 @dataclass(slots=True)
 class Session:
-    """One snake in one game.
+    """State of one snake in one game.
 
-    A strategy object plays one move at a time: ``strategy_lock`` is held by the thread that asks it,
-    ``pending_move`` is its current work in a thread of its own, None where there is none.
-    ``failed`` is whether the strategy has raised an exception in this game, ``warned_of_bad_fields`` whether
-    something in its requests could not be read.
+    Attributes:
+        strategy: Strategy; it plays one move at a time.
+        name: Name in the log.
+        pending_move: Move that a thread is computing, or None.
+        strategy_lock: Held by a request thread that runs the strategy itself.
+        lock: Protects the other attributes.
+        last_request_at: Time of the last request, by the sessions' clock.
+        failed: Whether the strategy has raised an exception in this game.
+        warned_of_bad_fields: Whether an unreadable field of a request has been logged.
     """
 
     strategy: Strategy
@@ -50,21 +56,23 @@ class Session:
 
 
 class Sessions:
-    """All sessions of a process, safe to use from many threads.
+    """All sessions of a process; thread-safe.
 
-    ``make`` builds the strategy of a new session from a seed, which follows from the ids: asked
-    again about the same game, a snake plays the same moves. ``clock`` gives seconds.
+    Args:
+        make: Builds the strategy of a new session from a seed. The seed depends only on the ids, so
+            a repeated game gets the same moves.
+        clock: Returns seconds.
     """
 
     def __init__(self, make: Factory, clock: Callable[[], float] = time.monotonic) -> None:
         self._make = make
         self._clock = clock
         self._lock = threading.Lock()
-        # Ordered by when they were last heard of, so that the idle ones come first.
+        # Ordered by last request: idle sessions come first.
         self._sessions: OrderedDict[tuple[bytes, bytes], Session] = OrderedDict()
 
     def get(self, key: Key) -> Session:
-        """The session of ``key``, a new one where there is none."""
+        """Return the session of ``key``; create it if it does not exist."""
         digest = _digest(key)
         with self._lock:
             self._forget_idle()
@@ -80,12 +88,12 @@ class Sessions:
             return session
 
     def drop(self, key: Key) -> None:
-        """Forget ``key``, known or not."""
+        """Delete the session of ``key`` if it exists."""
         with self._lock:
             self._sessions.pop(_digest(key), None)
 
     def count_games(self) -> int:
-        """How many different games are being played."""
+        """Count the active games."""
         with self._lock:
             self._forget_idle()
             return len({game for game, _ in self._sessions})
@@ -100,9 +108,9 @@ class Sessions:
 
 
 def session_name(key: Key) -> str:
-    """How a session is called in logs: its ids, cut where they are long.
+    """Return the session's name in the log: its ids, shortened if necessary.
 
-    >>> shown(("a" * 1000, "b"))[:20]
+    >>> session_name(("a" * 1000, "b"))[:20]
     "game 'aaaaaaaaaaaaaa"
     """
     game, snake = key
@@ -110,7 +118,7 @@ def session_name(key: Key) -> str:
 
 
 def _digest(key: Key) -> tuple[bytes, bytes]:
-    """Ids are as long as who sends them likes; what is kept of them is not."""
+    """Hash the ids, which may be arbitrarily long, to 32 bytes each."""
     game, snake = (hashlib.sha256(part.encode("utf-8", "surrogatepass")) for part in key)
     return game.digest(), snake.digest()
 

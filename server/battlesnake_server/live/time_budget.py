@@ -1,4 +1,4 @@
-"""How long a snake may think: the game's timeout less what the way there and back costs."""
+"""Time budget of a move: the game's timeout minus round trip and margin."""
 
 from __future__ import annotations
 
@@ -6,32 +6,34 @@ import math
 from collections import deque
 
 DEFAULT_TIMEOUT = 0.5
-"""Seconds; what engines mean when they send no timeout, or 0."""
+"""Seconds; applies if an engine sends no timeout, or 0."""
 
 _INITIAL_ROUND_TRIP_FRACTION = 0.2
-"""Share of the timeout kept for the round trip while none has been observed."""
+"""Fraction of the timeout reserved for the round trip before the first observation."""
 
 _MARGIN_FRACTION = 0.1
-"""Share of the timeout that is always kept back: clocks, queues and the network jitter."""
+"""Fraction of the timeout that is always reserved for jitter of clocks, queues and network."""
 
 _MAX_MARGIN_S = 0.05
-"""Seconds; with long timeouts the margin stops growing here."""
+"""Upper limit of the margin in seconds, for long timeouts."""
 
 _ROUND_TRIP_DECAY = 0.8
-"""After a slow round trip the estimate falls to this share (of the excess) with every turn."""
+"""Factor per turn for the excess of the estimate over the last observed round trip."""
 
 OVERRUN_WINDOW = 32
-"""Thoughts whose ends are remembered: where a host stops a process for a part of every tenth of a
-second, one of so many ends at the worst moment."""
+"""Number of searches whose overruns are remembered: if a host pauses a process for part of every
+0.1 s, about one search in this many ends at the worst moment.
+"""
 
 _MAX_RESERVE_FRACTION = 0.3
-"""Share of a thought that is left for its overrun, at most; one long pause is no rule."""
+"""Upper limit of the reserve as a fraction of the time budget: a single long pause is an outlier.
+"""
 
 
 class OverrunTracker:
-    """How much later than they should thoughts ended lately, in seconds.
+    """Largest recent overrun of the searches, in seconds.
 
-    The first, which loads what no other has to, says nothing about the next ones.
+    The first search is ignored, because only it includes loading time.
     """
 
     def __init__(self) -> None:
@@ -39,22 +41,22 @@ class OverrunTracker:
         self._first = True
 
     def observe(self, late: float) -> None:
-        """A thought ended ``late`` seconds after its time; one that ended earlier says nothing."""
+        """Record the delay ``late`` of a search in seconds; ignore negative values."""
         if late >= 0 and not self._first:
             self._late.append(late)
         self._first = False
 
     def reserve(self, seconds: float) -> float:
-        """What to leave of ``seconds``, so that the next thought ends within them."""
+        """Return the part of ``seconds`` to reserve, so that the next search ends within them."""
         return min(max(self._late), _MAX_RESERVE_FRACTION * seconds)
 
 
 class RoundTrip:
-    """What one engine observed beyond our own thinking, in seconds; None before the first turn.
+    """Estimate of the round trip to one engine in ``seconds``; None before the first turn.
 
-    The engine reports in ``latency`` how long it waited for the previous answer; less the time that
-    we know we spent, that is network, queues and parsing on both sides. A slow turn counts at once,
-    a fast one only slowly, for the slow ones are what loses games.
+    The engine reports in ``latency`` how long it waited for the previous response. Minus our own
+    time, that is network, queues and parsing on both sides. The estimate follows a slow turn
+    immediately and a fast turn only gradually, because slow turns lose games.
     """
 
     def __init__(self) -> None:
@@ -62,14 +64,14 @@ class RoundTrip:
         self._spent: float | None = None
 
     def record_own_time(self, spent: float) -> None:
-        """Remember how long the answer took us, in seconds."""
+        """Store our own time for the response, in seconds."""
         self._spent = spent
 
     def observe(self, latency: str) -> None:
-        """Read the API's ``latency`` (milliseconds as text) of the previous answer.
+        """Update the estimate from the API's ``latency`` (milliseconds as text).
 
-        Unreadable and non-positive values are ignored: engines send "" and "0" before they
-        have measured anything.
+        Unreadable and non-positive values are ignored: engines send "" and "0" before they have
+        measured a response.
         """
         spent, self._spent = self._spent, None
         waited = _milliseconds(latency)
@@ -81,14 +83,16 @@ class RoundTrip:
 
 
 def margin(timeout: float) -> float:
-    """The part of ``timeout`` (seconds) that is never thought away."""
+    """Return the part of ``timeout`` (seconds) that is always reserved."""
     return min(_MAX_MARGIN_S, _MARGIN_FRACTION * timeout)
 
 
 def grace_period(timeout: float, round_trip: float | None) -> float:
-    """Seconds after its budget for which a thought is waited for: half of what else is kept back.
+    """Return for how many seconds after its deadline a strategy is awaited.
 
-    >>> grace(0.5, 0.1)
+    It is half of the reserved time.
+
+    >>> grace_period(0.5, 0.1)
     0.025
     """
     unknown = _INITIAL_ROUND_TRIP_FRACTION * timeout if round_trip is None else 0.0
@@ -96,11 +100,11 @@ def grace_period(timeout: float, round_trip: float | None) -> float:
 
 
 def time_budget(timeout: float, round_trip: float | None) -> float:
-    """Seconds of thinking within ``timeout`` seconds; 0 where nothing is left.
+    """Return the time budget within ``timeout``, both in seconds; 0 if no time is left.
 
-    >>> budget(0.5, 0.1)
+    >>> time_budget(0.5, 0.1)
     0.35
-    >>> budget(0.5, 2.0)
+    >>> time_budget(0.5, 2.0)
     0.0
     """
     if round_trip is None:
@@ -109,7 +113,7 @@ def time_budget(timeout: float, round_trip: float | None) -> float:
 
 
 def _milliseconds(latency: str) -> float | None:
-    """Seconds, or None where the text is not a positive number."""
+    """Convert milliseconds in text to seconds; None if the text is not a positive number."""
     try:
         value = float(latency)
     except ValueError:

@@ -1,4 +1,4 @@
-"""The addresses of the live snake: the Battlesnake API, and what those who run it ask for."""
+"""URLs of the live snake: the Battlesnake API, health check and metrics."""
 
 from __future__ import annotations
 
@@ -21,21 +21,21 @@ operations = Blueprint("operations", __name__)
 
 
 def live_snake() -> LiveSnake:
-    """The live snake of the current application."""
+    """Return the live snake of the current application."""
     return cast(LiveSnake, current_app.extensions["live_snake"])
 
 
 @blueprint.url_value_preprocessor
 def forget_base_path(endpoint: str | None, values: dict[str, Any] | None) -> None:
-    """The path in front of the API's own is accepted and ignored."""
+    """Ignore the base path in front of the API's paths."""
     if values:
         values.pop("base", None)
 
 
 @blueprint.get("/")
 def index() -> Response:
-    """Who this snake is and how it looks; for a browser, its page."""
-    if front_page.asked_for():
+    """Return the snake's customization as JSON, or its page for a browser."""
+    if front_page.is_browser_request():
         return front_page.page()
     config = current_app.config
     return jsonify(
@@ -50,7 +50,7 @@ def index() -> Response:
 
 @blueprint.post("/start")
 def start() -> Response:
-    """A game begins."""
+    """Handle the start of a game."""
     live_snake().start(_key(_body()))
     return jsonify({})
 
@@ -65,16 +65,16 @@ def move() -> Response:
             _key(body), body, environ["server.arrived"], environ.get("server.client")
         )
     except json_fields.BoardError as error:
-        raise _refuse(str(error)) from error
+        raise _bad_request(str(error)) from error
     answer: dict[str, Any] = {"move": decision.move, "shout": decision.shout}
-    if current_app.config["REASONS"]:
+    if current_app.config["SEND_DECISIONS"]:
         answer["decision"] = decision_json.write(decision)
     return jsonify(answer)
 
 
 @blueprint.post("/end")
 def end() -> Response:
-    """A game is over."""
+    """Handle the end of a game."""
     body = _body()
     live_snake().end(_key(body), body)
     return jsonify({})
@@ -82,36 +82,36 @@ def end() -> Response:
 
 @operations.get("/healthz")
 def healthz() -> Response:
-    """Whether the process answers; for load balancers."""
+    """Return status 200 for load balancers."""
     return jsonify(status="ok")
 
 
 @operations.get("/metrics")
 def metrics() -> Response:
-    """The counters, in Prometheus' text format."""
+    """Return the metrics in Prometheus' text format."""
     text = generate_latest(live_snake().metrics.registry)
     return Response(text, content_type=CONTENT_TYPE_LATEST)
 
 
-def _refuse(why: str) -> BadRequest:
+def _bad_request(reason: str) -> BadRequest:
     live_snake().metrics.bad_requests.inc()
-    return BadRequest(why)
+    return BadRequest(reason)
 
 
 def _body() -> dict[str, Any]:
-    """The request's JSON object, whatever its content type says."""
+    """Return the request's JSON object, whatever its content type is."""
     try:
         data = request.get_data(cache=False)
     except HTTPException:
         raise
-    except Exception as error:  # each web server has its own for bodies that break off
-        raise _refuse(f"request cannot be read: {error}") from error
+    except Exception as error:  # Each web server raises its own exception for an incomplete body.
+        raise _bad_request(f"request cannot be read: {error}") from error
     try:
         body = _json(data)
     except (ValueError, RecursionError) as error:
-        raise _refuse(f"request is not JSON: {error}") from error
+        raise _bad_request(f"request is not JSON: {error}") from error
     if not isinstance(body, dict):
-        raise _refuse(f"request must be a JSON object, got {json_fields.format_value(body)}")
+        raise _bad_request(f"request must be a JSON object, got {json_fields.format_value(body)}")
     return body
 
 
@@ -120,7 +120,7 @@ def _json(data: bytes) -> object:
         return json.loads(data)
     except json.JSONDecodeError:
         raise
-    except ValueError:  # a number with more digits than Python turns into an integer
+    except ValueError:  # A number has more digits than Python converts to an integer.
         return json.loads(data, parse_int=float)
 
 
@@ -129,5 +129,5 @@ def _key(body: dict[str, Any]) -> Key:
         game = json_fields.string(json_fields.child(body, "game", ""), "id", "game")
         you = json_fields.string(json_fields.child(body, "you", ""), "id", "you")
     except json_fields.BoardError as error:
-        raise _refuse(str(error)) from error
+        raise _bad_request(str(error)) from error
     return game, you

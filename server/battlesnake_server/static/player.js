@@ -322,7 +322,7 @@ export class Player {
       const why = LOST[next.problem] ?? next.problem;
       parts.unshift(html("p", "pale", `This move was lost, ${why}: ${instead}.`));
     }
-    if (next?.guessed) {
+    if (next?.inferred) {
       parts.unshift(html("p", "pale", "The file does not have this move; this one fits."));
     }
     panel.replaceChildren(title, ...parts);

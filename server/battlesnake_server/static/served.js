@@ -36,19 +36,20 @@ function show() {
   }));
 }
 
-function tell({ answered, strategy, within, games }) {
+function showStatistics({ num_moves, strategy, latency_percentiles_ms, games }) {
   const bound = (ms) => (ms === null ? "more than 2.5 s" : `${ms} ms`);
-  $("moves").textContent = answered.toLocaleString("en");
+  $("moves").textContent = num_moves.toLocaleString("en");
   $("games").textContent = games;
-  $("share").textContent = answered ? `${(100 * strategy).toFixed(1)} %` : "–";
-  $("latency").textContent = answered ? `half within ${bound(within[0])}, 95 % within ${bound(within[1])}` : "–";
+  $("share").textContent = num_moves ? `${(100 * strategy).toFixed(1)} %` : "–";
+  const [median, high] = latency_percentiles_ms.map(bound);
+  $("latency").textContent = num_moves ? `half within ${median}, 95% within ${high}` : "–";
 }
 
 async function ask() {
   try {
     const answer = await fetch(`${here}/now?since=${game.frames.length}&version=${game.version}`);
     const { game: news, moves } = await answer.json();
-    tell(moves);
+    showStatistics(moves);
     if (news.version !== game.version && news.frames.length) {
       game = news;
       Object.assign(game.snakes[game.you], look);

@@ -115,7 +115,7 @@ def ask_snake() -> Response:
             _asking.release()
     except ValueError as error:
         return error_response(error)
-    answer = {"move": decision.move, "guessed": False, **replay_json.decision_to_json(decision)}
+    answer = {"move": decision.move, "inferred": False, **replay_json.decision_to_json(decision)}
     return jsonify(next=answer, shout=decision.shout, milliseconds=round(took, 1))
 
 

@@ -189,7 +189,7 @@ def test_a_tournament_sends_nothing_inwards_and_says_why(tmp_path: Path) -> None
         if classify_name(here) not in (None, PUBLIC):
             refused = arena(tmp_path, f"http://{here}:{port}", "hungry")
             assert refused.returncode == 2
-            assert "--allow-addresses" in refused.stderr
+            assert "--allow-networks" in refused.stderr
     assert not came
 
 
@@ -201,9 +201,9 @@ def classify_name(name: str) -> str | None:
 
 
 def test_a_wrong_class_is_refused(tmp_path: Path) -> None:
-    done = arena(tmp_path, "hungry", "cautious", "--allow-addresses=private,everything")
+    done = arena(tmp_path, "hungry", "cautious", "--allow-networks=private,everything")
     assert done.returncode == 2
-    assert "unknown class everything; name some of loopback, private, link-local" in done.stderr
+    assert "unknown network everything; choose from loopback, private, link-local" in done.stderr
 
 
 def test_pages_listen_where_they_can_and_name_the_remedy_where_not() -> None:

@@ -99,7 +99,7 @@ def test_relative_actions_are_turned_with_the_snake(make_policy: MakePolicy) -> 
     assert ask(snake, ROOM) == "left"  # type: ignore[arg-type]
 
 
-RULES = """
+POLICY_RULES = """
 from battlesnake_heuristics import Filter
 
 
@@ -115,7 +115,7 @@ rules = [never_up]
 
 def test_own_rules_speak_over_a_policy(make_policy: MakePolicy, tmp_path: Path) -> None:
     path, file = make_policy(sizes=[(5, 5)]), tmp_path / "my_rules.py"
-    file.write_text(RULES)
+    file.write_text(POLICY_RULES)
     board = Board.from_text(ROOM)
     board.you_id = "a"
     assert strategy_factory(policy=path)(0)(board).move == "up"
@@ -126,7 +126,7 @@ def test_own_rules_speak_over_a_policy(make_policy: MakePolicy, tmp_path: Path) 
         decision = factory(0)(board)
         assert decision.move != "up"
         assert decision.reasons[-1].note == "never_up, which rules out the policy's up"
-    with pytest.raises(ValueError, match="speak over a policy, and 'hungry' is not one"):
+    with pytest.raises(ValueError, match="need a policy, and 'hungry' is not one; give a file"):
         strategy_factory(snake="hungry", rules=file)
     with pytest.raises(ValueError, match="is no file"):
         strategy_factory(policy=f"{path}+nowhere.py")
@@ -138,8 +138,8 @@ def test_a_served_policy_tells_who_decided(
     from battlesnake_server.live.app import create_app
 
     file = tmp_path / "my_rules.py"
-    file.write_text(RULES)
-    app = create_app({"POLICY": make_policy(), "RULES": file, "REASONS": True})
+    file.write_text(POLICY_RULES)
+    app = create_app({"POLICY": make_policy(), "POLICY_RULES": file, "SEND_DECISIONS": True})
     answer = app.test_client().post("/move", json=body).get_json()
     assert answer["move"] != "up"
     assert answer["decision"]["reasons"][-1]["rule"] == "decided"
