@@ -1,4 +1,4 @@
-"""``battlesnake-gym snakes check``: is a snake fit to be submitted, and no weaker than before?"""
+"""``battlesnake-gym snakes check``: check a snake for legal moves, speed and no regression."""
 
 from __future__ import annotations
 
@@ -20,41 +20,46 @@ from battlesnake_heuristics.rule_based.filters import FILTERS
 from battlesnake_heuristics.rule_based.pipeline import Pipeline
 
 _PROG = "battlesnake-gym snakes check"
-_WEAKER = Sprt(-70, 0)
-"""H0: weaker by 70 Elo or more; H1: no weaker."""
+_NOT_WEAKER = Sprt(-70, 0)
+"""H0: weaker by 70 Elo or more; H1: not weaker."""
 
-_RIVAL = "cautious"
+_OPPONENT = "cautious"
 
 
-class UnfitError(Exception):
-    """Why a snake must not be submitted."""
+class SnakeCheckError(Exception):
+    """The snake failed the check; the message contains the reason."""
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Check a snake; 0 where it is fit, 1 where it is not, 2 for a wrong call."""
+    """Check a snake; exit status 0 if it passes, 1 if it fails, 2 for invalid options."""
     options = parser().parse_args(argv)
     try:
-        new = watched(snakes.factory(options.snake), options.milliseconds)
+        new = checked_factory(snakes.factory(options.snake), options.max_move_time)
         old = snakes.factory(options.against) if options.against else None
     except (ValueError, OSError) as error:
         return print_error(_PROG, error)
-    except Exception as error:  # what a file of someone else's raises
+    except Exception as error:  # The user's file may raise anything.
         return print_error(
             _PROG, f"{options.snake} cannot be loaded: {type(error).__name__}: {error}"
         )
     try:
-        for line in findings(new, old, options.pairs):
+        for line in findings(new, old, options.max_pairs):
             sys.stdout.write(line + "\n")
             sys.stdout.flush()
-    except UnfitError as error:
-        sys.stdout.write(f"REFUSED: {error}\n")
+    except SnakeCheckError as error:
+        sys.stdout.write(f"REJECTED: {error}\n")
         return 1
-    sys.stdout.write("fit to be submitted\n")
+    sys.stdout.write("passed\n")
     return 0
 
 
-def watched(make: Factory, most: float) -> Factory:
-    """``make``, whose snakes raise `UnfitError` with the board for what would lose a real game."""
+def checked_factory(make: Factory, max_ms: float) -> Factory:
+    """Wrap a factory: its snakes raise `SnakeCheckError` for anything that would lose a real game.
+
+    Args:
+        make: Factory of the snake.
+        max_ms: CPU time limit per move in ms.
+    """
 
     def factory(seed: int) -> Strategy:
         strategy = make(seed)
@@ -64,14 +69,16 @@ def watched(make: Factory, most: float) -> Factory:
             try:
                 decision = strategy(board, seconds)
             except Exception as error:
-                raise UnfitError(
+                raise SnakeCheckError(
                     f"it raises {type(error).__name__}: {error}, on\n{board}"
                 ) from error
-            took = 1000 * (time.process_time() - began)
+            spent_ms = 1000 * (time.process_time() - began)
             if decision.move not in MOVES:
-                raise UnfitError(f"{decision.move!r} is no move, on\n{board}")
-            if took > most:
-                raise UnfitError(f"{took:.0f} ms for a move, more than {most:g}, on\n{board}")
+                raise SnakeCheckError(f"{decision.move!r} is not a move, on\n{board}")
+            if spent_ms > max_ms:
+                raise SnakeCheckError(
+                    f"{spent_ms:.0f} ms for a move, more than {max_ms:g}, on\n{board}"
+                )
             return decision
 
         return decide
@@ -80,36 +87,46 @@ def watched(make: Factory, most: float) -> Factory:
 
 
 def findings(new: Factory, old: Factory | None, pairs: int) -> Iterator[str]:
-    """What was found, a line each; raises `UnfitError` at the first that forbids submission."""
+    """Yield the findings, one line each.
+
+    Args:
+        new: Snake to check.
+        old: Its earlier version, if any.
+        pairs: Upper limit of game pairs against ``old``.
+
+    Raises:
+        SnakeCheckError: At the first finding that rejects the snake.
+    """
     scenarios = [one for file in BUILTIN_SCENARIOS for one in load(file)]
-    outcomes = [one.ask(new(0)) for one in scenarios]
-    failed = [one for one in outcomes if not one.passed]
-    yield f"legal, in time: {len(scenarios) - len(failed)} of {len(scenarios)} scenarios passed"
+    results = [one.ask(new(0)) for one in scenarios]
+    failed = [one for one in results if not one.passed]
+    yield f"legal and in time: {len(scenarios) - len(failed)} of {len(scenarios)} scenarios passed"
     yield from map(advice, failed)
     if old is None:
-        points = statistics.fmean(
-            PAIR_SCORES[play_pair(MatchSettings(), new, snakes.factory(_RIVAL), 1, index)[0]]
+        score = statistics.fmean(
+            PAIR_SCORES[play_pair(MatchSettings(), new, snakes.factory(_OPPONENT), 1, index)[0]]
             for index in range(4)
         )
-        yield f"{points:.0%} of the points in 8 duels with {_RIVAL}"
+        yield f"score {score:.0%} in 8 two-snake games against {_OPPONENT}"
         return
-    lost = [one.scenario.name for one in failed if one.scenario.ask(old(0)).passed]
-    if lost:
-        raise UnfitError(f"a regression: it passed {', '.join(lost)} before")
+    regressions = [one.scenario.name for one in failed if one.scenario.ask(old(0)).passed]
+    if regressions:
+        raise SnakeCheckError(f"regression: the earlier version passed {', '.join(regressions)}")
     counts = [0] * len(PAIR_SCORES)
     for index in range(pairs):
         counts[play_pair(MatchSettings(), new, old, 1, index)[0]] += 1
-        if verdict := _WEAKER.decide(counts):
+        if verdict := _NOT_WEAKER.decide(counts):
             break
-    seen = estimate(counts)
-    said = f"{seen.score:.0%} of the points in {2 * seen.pairs} duels with what it was"
-    if verdict == "H0" or (verdict is None and seen.score < 0.5):
-        raise UnfitError(f"a regression: {said}")
-    yield said
+    estimated = estimate(counts)
+    games = 2 * estimated.pairs
+    summary = f"score {estimated.score:.0%} in {games} two-snake games against the earlier version"
+    if verdict == "H0" or (verdict is None and estimated.score < 0.5):
+        raise SnakeCheckError(f"regression: {summary}")
+    yield summary
 
 
 def advice(failed: ScenarioResult) -> str:
-    """Why a scenario fails, and the rules that would have kept the snake from it."""
+    """Return why a scenario failed, and the filters that would have vetoed the move."""
     scenario, move = failed.scenario, failed.decision.move
     helpful = []
     for name, rule in FILTERS.items():
@@ -121,28 +138,29 @@ def advice(failed: ScenarioResult) -> str:
 
 
 def parser() -> Parser:
-    """The command's options."""
+    """Return the command's parser."""
     parser = Parser(
         prog=_PROG,
-        description="Is a snake fit to be submitted? Its moves are legal and in time, in given "
-        "situations and in games; with --against it is refused where it is weaker than before.",
-        epilog="exit status: 0 where it is fit, 1 where it is refused, 2 for a wrong call. "
+        description="Check a snake: its moves must be legal and in time, in scenarios and in "
+        "games. With --against, a snake that is weaker than its earlier version is rejected.",
+        epilog="exit status: 0 if the snake passes, 1 if it is rejected, 2 for invalid options. "
         "Example: battlesnake-gym snakes check new.py --against old.py",
     )
     add = parser.add_argument
-    add("snake", metavar="SNAKE", help="my_snake.py, or whatever else plays in this process")
-    add("--against", metavar="SNAKE", help="what it was before the change")
-    add("--pairs", type=positive, default=60, metavar="N", help="pairs of duels at most")
-    add("--milliseconds", type=milliseconds, default=400.0, metavar="MS",
-        help="CPU time of a move at most (default: %(default)s)")  # fmt: skip
+    add("snake", metavar="SNAKE", help="my_snake.py, or any other snake that plays in this process")
+    add("--against", metavar="SNAKE", help="earlier version to compare with")
+    add("--max-pairs", type=positive, default=60, metavar="N",
+        help="maximum number of game pairs against the earlier version")  # fmt: skip
+    add("--max-move-time", type=milliseconds, default=400.0, metavar="MS",
+        help="maximum CPU time per move in ms (default: %(default)s)")  # fmt: skip
     return parser
 
 
-_TEMPLATE = '''"""A snake: edit RULES, the most important first, and check it after every edit.
+_TEMPLATE = '''"""A snake: edit RULES, ordered by importance, and run the check after every edit.
 
-Filters forbid moves: {filters}.
-Preferences choose among the rest: food, space, territory, centre, edge, straight, tail, hunt,
-distance, unharmed. When(hungry, [...], [...]) chooses by a condition. docs/heuristics.md has more.
+Filters veto moves: {filters}.
+Preferences score the remaining moves: food, space, territory, centre, edge, straight, tail, hunt,
+distance, unharmed. When(hungry, [...], [...]) chooses by a condition. See docs/heuristics.md.
 """
 
 from battlesnake_gym import snakes
@@ -157,7 +175,7 @@ RULES = [
 
 
 def {name}(seed):
-    """What it does, in a line."""
+    """Describe the snake in one line."""
     return Pipeline(*RULES, seed=seed)
 
 
@@ -166,9 +184,15 @@ snakes.register("{name}", {name})
 
 
 def write_template(path: Path) -> None:
-    """Write a new snake; raises ``ValueError`` where there is a file or the name is none."""
+    """Write a new snake from the template.
+
+    Raises:
+        ValueError: If the file exists, or its name is not a Python module's.
+    """
     if path.exists():
-        raise ValueError(f"{path.name} is there already; choose another name")
+        raise ValueError(f"{path.name} exists; choose another name")
     if not (path.stem.isidentifier() and path.suffix == ".py"):
-        raise ValueError(f"a snake's file is a name and .py, got {path.name!r}; try my_snake.py")
+        raise ValueError(
+            f"the file name must be a Python identifier and .py, got {path.name!r}; try my_snake.py"
+        )
     path.write_text(_TEMPLATE.format(name=path.stem, filters=", ".join(FILTERS)))

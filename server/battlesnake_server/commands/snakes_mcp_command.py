@@ -1,7 +1,7 @@
-"""``battlesnake-gym snakes mcp``: the agents' workbench, by the Model Context Protocol on stdio.
+"""``battlesnake-gym snakes mcp``: tools for LLM agents over the Model Context Protocol on stdio.
 
-Each tool runs what the command line runs, in a process of its own with bounds on time, memory and
-files written, and without this process's environment; its report is cut to what an agent can read.
+Each tool runs a command in a separate process with limits on time, memory and written files,
+and without this process's environment. Its output is shortened for the agent.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ from battlesnake_heuristics.analysis.position_analysis import PositionAnalyzer
 from battlesnake_server.commands.snakes_check_command import write_template
 
 MAX_REPLY_CHARS = 4000
-"""Characters: no more than 2,000 tokens even where every second one is a token, as on boards."""
+"""Characters of a reply: at most 2,000 tokens, even with one token per two characters."""
 
 _TOOL_TIMEOUT_S = 120
-"""For a check or an explanation; matches have `_LONG_TOOL_TIMEOUT_S`."""
+"""Seconds for a check or an explanation; matches have `_LONG_TOOL_TIMEOUT_S`."""
 
 _LONG_TOOL_TIMEOUT_S = 600
 _MAX_MEMORY_BYTES = 4 << 30
@@ -43,37 +43,37 @@ _MAX_OUTPUT_FILE_BYTES = 200 << 20
 _ENVIRONMENT = ("PATH", "HOME", "LANG", "PYTHONPATH", "VIRTUAL_ENV")
 _NAMED = re.compile(r"[a-z0-9-]+(@\d+)?")
 _INSTRUCTIONS = (
-    "Write Battlesnake snakes: read `rules`, make one with `new_snake`, edit its file, `check` it "
-    "after every edit, keep an edit only if `check` with `against` the old copy does not refuse "
-    "it, then `match` and `ladder`; `explain_loss` and `analyse` say what went wrong."
+    "Write Battlesnake snakes: read `rules`, create a snake with `new_snake`, edit its file, and "
+    "`check` it after every edit. Keep an edit only if `check` with `against` the old copy does "
+    "not reject it. Then use `match` and `ladder`; `explain_loss` and `analyze` explain losses."
 )
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Serve until the client leaves; 2 for a wrong call."""
+    """Serve until the client disconnects; exit with status 2 for invalid options."""
     options = parser().parse_args(argv)
     if not options.folder.is_dir():
         return print_error(
-            "battlesnake-gym snakes mcp", f"{options.folder} is no folder; make it first"
+            "battlesnake-gym snakes mcp", f"{options.folder} is not a directory; create it first"
         )
-    workbench(options.folder.resolve()).run()
+    build_server(options.folder.resolve()).run()
     return 0
 
 
 def parser() -> Parser:
-    """The command's options."""
+    """Return the command's parser."""
     parser = Parser(
         prog="battlesnake-gym snakes mcp",
-        description="Tools for agents that write snakes, over the Model Context Protocol on stdio: "
-        "rules, templates, checks, matches, the ladder, explanations. Example of a client's "
-        "entry: battlesnake-gym snakes mcp my-snakes",
+        description="Serve tools for LLM agents that write snakes over the Model Context Protocol "
+        "on stdio: rules, templates, checks, matches, the ladder, explanations. Example of a "
+        "client's command: battlesnake-gym snakes mcp my-snakes",
     )
-    parser.add_argument("folder", type=Path, metavar="FOLDER", help="all files are below it")
+    parser.add_argument("folder", type=Path, metavar="FOLDER", help="directory of all files")
     return parser
 
 
-def limits(seconds: float) -> Callable[[], None]:
-    """What a child sets itself before it runs: bounds on CPU time, memory and a file's size."""
+def resource_limits(seconds: float) -> Callable[[], None]:
+    """Return a function that limits the CPU time, memory and file size of a child process."""
 
     def set_limits() -> None:
         resource.setrlimit(resource.RLIMIT_CPU, (int(2 * seconds) + 1,) * 2)
@@ -83,52 +83,52 @@ def limits(seconds: float) -> Callable[[], None]:
     return set_limits
 
 
-def shortened(text: str, most: int = MAX_REPLY_CHARS) -> str:
-    """``text`` with its middle left out where it is too long."""
-    if len(text) <= most:
+def shorten(text: str, max_chars: int = MAX_REPLY_CHARS) -> str:
+    """Shorten ``text`` in the middle to at most ``max_chars`` characters."""
+    if len(text) <= max_chars:
         return text
-    half = most // 2 - 30
+    half = max_chars // 2 - 30
     return f"{text[:half]}\n[{len(text) - 2 * half} characters left out]\n{text[-half:]}"
 
 
-def answer(text: str, following: str) -> str:
-    """What a tool says, and the sensible step after it."""
+def reply(text: str, following: str) -> str:
+    """Return a tool's reply, followed by the suggested next step."""
     next_step = f"\n\nNext: {following}"
-    return shortened(text.strip(), MAX_REPLY_CHARS - len(next_step)) + next_step
+    return shorten(text.strip(), MAX_REPLY_CHARS - len(next_step)) + next_step
 
 
-def workbench(folder: Path) -> MCPServer:
-    """The server, whose files are all below ``folder``."""
+def build_server(folder: Path) -> MCPServer:
+    """Build the server; all its files are below ``folder``."""
     app = MCPServer("battlesnake", instructions=_INSTRUCTIONS, log_level="WARNING")
 
     def tool(work: Callable[..., Awaitable[str]]) -> None:
-        """Offer a tool; agents read its ``ValueError``, of other errors that there was one."""
+        """Register a tool; agents receive the text of a ``ValueError`` but of no other error."""
 
         @functools.wraps(work)
-        async def worded(*given: Any, **named: Any) -> str:
+        async def with_errors(*given: Any, **named: Any) -> str:
             try:
                 return await work(*given, **named)
             except ValueError as error:
                 raise ToolError(str(error)) from error
 
-        app.add_tool(worded)
+        app.add_tool(with_errors)
 
     def below(name: str) -> Path:
         path = (folder / name).resolve()
         if not path.is_relative_to(folder):
-            raise ValueError(f"{name} is not below {folder}; name a file inside it")
+            raise ValueError(f"{name} is outside {folder}; name a file inside it")
         return path
 
     def snake(name: str) -> str:
-        """A named snake, or a file that there is."""
+        """Return the name of a built-in snake or of an existing file."""
         if _NAMED.fullmatch(name) and name.partition("@")[0] in snakes.names():
             return name
         if not (path := below(name)).is_file():
-            raise ValueError(f"there is no snake and no file {name!r}; call list_snakes")
+            raise ValueError(f"no snake or file is called {name!r}; call list_snakes")
         return str(path.relative_to(folder))
 
     async def run(ctx: Context, seconds: float, following: str, *words: str) -> str:
-        """Run a command, with a sign of life every second; what it printed, cut."""
+        """Run a command with a progress report per second; return its shortened output."""
         process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-m", "battlesnake_gym", *words),
             cwd=folder,
@@ -137,60 +137,62 @@ def workbench(folder: Path) -> MCPServer:
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.STDOUT,
             start_new_session=True,
-            preexec_fn=limits(seconds),
+            preexec_fn=resource_limits(seconds),
         )
         assert process.stdout is not None
-        began, said = time.monotonic(), b""
-        signed = 0.0
+        began, output = time.monotonic(), b""
+        reported = 0.0
         try:
             while True:
-                took = time.monotonic() - began
-                if took >= signed + 1:
-                    signed = took
-                    last = said.decode(errors="replace").strip().rpartition("\n")[2]
-                    await ctx.report_progress(took, seconds, shortened(last, 200))
-                if took > seconds:
-                    said += f"\nSTOPPED after {seconds:g} s: it hangs, or does too much".encode()
+                elapsed = time.monotonic() - began
+                if elapsed >= reported + 1:
+                    reported = elapsed
+                    last = output.decode(errors="replace").strip().rpartition("\n")[2]
+                    await ctx.report_progress(elapsed, seconds, shorten(last, 200))
+                if elapsed > seconds:
+                    output += f"\nSTOPPED after {seconds:g} s: it hangs or is too slow".encode()
                     break
                 try:
-                    chunk = await asyncio.wait_for(process.stdout.read(65536), signed + 1 - took)
+                    chunk = await asyncio.wait_for(
+                        process.stdout.read(65536), reported + 1 - elapsed
+                    )
                 except TimeoutError:
                     continue
                 if not chunk:
                     break
-                said = (said + chunk)[-1_000_000:]
+                output = (output + chunk)[-1_000_000:]
         finally:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
             await process.wait()
-        return answer(said.decode(errors="replace"), following)
+        return reply(output.decode(errors="replace"), following)
 
     @tool
     async def rules(topic: Literal["rules", "api"] = "rules") -> str:
-        """How the game is played, or what a snake is asked over HTTP and answers."""
+        """Explain the rules of the game, or the HTTP API that a snake implements."""
         if topic == "api":
             board = Board.new(7, 7, ["mine", "other"])
             board.you_id = "mine"
-            asked = json.dumps(board.to_api(), separators=(",", ":"))
+            request = json.dumps(board.to_api(), separators=(",", ":"))
             text = (
-                "GET / answers {apiversion: '1', color, head, tail, author}; POST /start, /move "
-                'and /end get the body below; /move answers {"move": "up"} (or down, left, right; '
-                f"y grows upwards) within game.timeout milliseconds.\n{asked}"
+                "GET / returns {apiversion: '1', color, head, tail, author}; POST /start, /move "
+                'and /end get the body below; /move returns {"move": "up"} (or down, left, right; '
+                f"y grows upwards) within game.timeout milliseconds.\n{request}"
             )
-            return answer(text, "new_snake, whose file needs no server")
+            return reply(text, "new_snake, whose file needs no server")
         seen = {stage.name: stage for stages in RULESETS.values() for stage in stages}
         lines = [
             f"{name}: {', '.join(s.name for s in stages)}" for name, stages in RULESETS.items()
         ]
         lines += [f"- {n}: {inspect.getdoc(s.apply) or ''}" for n, s in seen.items()]
-        return answer("Stages of a turn, in order:\n" + "\n".join(lines), "new_snake")
+        return reply("Stages of a turn, in order:\n" + "\n".join(lines), "new_snake")
 
     @tool
     async def list_snakes() -> str:
-        """The named snakes, and the files of snakes in the folder."""
+        """List the built-in snakes, and the Python files in the folder."""
         lines = [f"{name}: {snakes.description(name)}" for name in snakes.names()]
         files = sorted(str(p.relative_to(folder)) for p in folder.rglob("*.py"))[:50]
-        return answer("\n".join([*lines, f"Files: {', '.join(files) or 'none'}"]), "match or check")
+        return reply("\n".join([*lines, f"Files: {', '.join(files) or 'none'}"]), "match or check")
 
     @tool
     async def new_snake(file: str) -> str:
@@ -198,23 +200,23 @@ def workbench(folder: Path) -> MCPServer:
         path = below(file)
         path.parent.mkdir(parents=True, exist_ok=True)
         write_template(path)
-        return answer(path.read_text(), f"check {file}, then edit RULES")
+        return reply(path.read_text(), f"check {file}, then edit RULES")
 
     @tool
     async def check(ctx: Context, file: str, against: str = "") -> str:
-        """Is a snake legal, in time and safe in given situations; with ``against``, no weaker?
+        """Check that a snake is legal, fast and safe; with `against`, also that it is not weaker.
 
-        It names rules that would have helped, and says REFUSED where the snake must not be
-        submitted. Copy the file before you edit it, to have something to check against.
+        The reply names filters that would have helped, and contains REJECTED if the snake fails.
+        Copy the file before you edit it, so that you can check against the copy.
         """
         words = [snake(file), *(["--against", snake(against)] if against else [])]
-        following = "mend what failed, one edit at a time; undo an edit that is refused"
+        following = "fix what failed, one edit at a time; undo an edit that is rejected"
         return await run(ctx, _TOOL_TIMEOUT_S, following, "snakes", "check", *words)
 
     @tool
     async def match(ctx: Context, one: str, other: str, games: int = 100) -> str:
-        """Is one snake stronger? Duels until a sequential test knows, kept in `replays`."""
-        words = [snake(one), snake(other), "--per-game", "2", "--sprt", "0", "50"]
+        """Compare two snakes by an SPRT on two-snake games; the replays are saved in `replays`."""
+        words = [snake(one), snake(other), "--num-snakes", "2", "--sprt", "0", "50"]
         words += ["--games", str(max(2, min(games, 1000))), "--jobs", "1", "--replays", "replays"]
         return await run(
             ctx, _LONG_TOOL_TIMEOUT_S, "explain_loss of a file in replays", "arena", *words
@@ -222,41 +224,41 @@ def workbench(folder: Path) -> MCPServer:
 
     @tool
     async def ladder(ctx: Context, file: str, minutes: float = 1) -> str:
-        """The Elo of a snake, by duels with snakes of known Elo."""
-        words = [snake(file), "--minutes", str(min(max(minutes, 0.05), 9)), "--jobs", "1"]
+        """Measure the Elo of a snake against opponents of fixed Elo."""
+        words = [snake(file), "--max-minutes", str(min(max(minutes, 0.05), 9)), "--jobs", "1"]
         return await run(
             ctx, _LONG_TOOL_TIMEOUT_S, "match against the rung above", "ladder", *words
         )
 
     @tool
     async def explain_loss(ctx: Context, game: str, file: str) -> str:
-        """The move that lost a recorded game, and what the snake's rules said there."""
+        """Find the move that lost a recorded game, and the decision of the snake's rules there."""
         words = [str(below(game)), "--snake", snake(file), "--strategy", snake(file)]
-        following = "edit the rule that spoke for that move, then check"
+        following = "edit the rule that preferred that move, then check"
         return await run(ctx, _TOOL_TIMEOUT_S, following, "game", "coach", *words)
 
     @tool
-    async def analyse(ctx: Context, position: str = "", game: str = "") -> str:
-        """Chances and best moves of a position (text of a board), or of a game's every turn."""
+    async def analyze(ctx: Context, position: str = "", game: str = "") -> str:
+        """Show win probabilities and best moves of a position (board as text) or a game."""
         if game:
-            words = [str(below(game)), "--milliseconds", "5"]
+            words = [str(below(game)), "--move-time", "5"]
             return await run(
-                ctx, _LONG_TOOL_TIMEOUT_S, "explain_loss of this game", "game", "analyse", *words
+                ctx, _LONG_TOOL_TIMEOUT_S, "explain_loss of this game", "game", "analyze", *words
             )
         try:
             board = Board.from_text(position)
-            judged = await asyncio.to_thread(PositionAnalyzer(seconds=0.05).analyze, board)
+            analysis = await asyncio.to_thread(PositionAnalyzer(seconds=0.05).analyze, board)
         except (BoardError, ValueError) as error:
             example = str(Board.new(5, 5, ["a", "b"]))
-            return answer(f"{error}\nA board looks so:\n{example}", "analyse that board")
+            return reply(f"{error}\nExample of a board:\n{example}", "analyze that board")
         lines = []
-        for name, one in judged.items():
+        for name, one in analysis.items():
             best = ", ".join(
                 f"{choice.move} {choice.win_probability:.0%}" for choice in one.candidates
             )
             lines.append(
-                f"{name}: about {one.win_probability:.0%} to win; after {best or 'no move'}"
+                f"{name}: win probability {one.win_probability:.0%}; best moves: {best or 'none'}"
             )
-        return answer("\n".join(lines), "check that your snake moves so, or match")
+        return reply("\n".join(lines), "check that your snake plays the best move, or match")
 
     return app

@@ -1,4 +1,4 @@
-"""The workbench for agents, by the protocol's own client."""
+"""The build_server for agents, by the protocol's own client."""
 
 from __future__ import annotations
 
@@ -55,9 +55,9 @@ def test_an_agent_writes_checks_and_plays_a_snake_over_stdio(tmp_path: Path) -> 
             assert "mine.py against hungry" in played
             (game, *_) = (tmp_path / "replays").iterdir()
             name = str(game.relative_to(tmp_path))
-            assert "turns" in await call(client, "analyse", game=name)
+            assert "turns" in await call(client, "analyze", game=name)
             await call(client, "explain_loss", game=name, file="mine.py")
-            assert "to win" in await call(client, "analyse", position="A . . . B")
+            assert "win probability" in await call(client, "analyze", position="A . . . B")
             assert "mine" in await call(client, "ladder", file="mine.py", minutes=0.05)
 
     anyio.run(work)
@@ -66,13 +66,13 @@ def test_an_agent_writes_checks_and_plays_a_snake_over_stdio(tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("tool", "arguments", "message"),
     [
-        ("check", {"file": "../outside.py"}, "is not below"),
-        ("check", {"file": "link.py"}, "is not below"),
-        ("check", {"file": "--help"}, "there is no snake and no file"),
-        ("match", {"one": "hungry", "other": "http://127.0.0.1:1"}, "there is no snake"),
-        ("new_snake", {"file": "/tmp/other/mine.py"}, "is not below"),
-        ("new_snake", {"file": "there.py"}, "is there already; choose another name"),
-        ("explain_loss", {"game": "/etc/passwd", "file": "hungry"}, "is not below"),
+        ("check", {"file": "../outside.py"}, "is outside"),
+        ("check", {"file": "link.py"}, "is outside"),
+        ("check", {"file": "--help"}, "no snake or file is called"),
+        ("match", {"one": "hungry", "other": "http://127.0.0.1:1"}, "no snake or file is called"),
+        ("new_snake", {"file": "/tmp/other/mine.py"}, "is outside"),
+        ("new_snake", {"file": "there.py"}, "exists; choose another name"),
+        ("explain_loss", {"game": "/etc/passwd", "file": "hungry"}, "is outside"),
     ],
 )
 def test_nothing_beyond_the_folder_is_touched(
@@ -82,7 +82,7 @@ def test_nothing_beyond_the_folder_is_touched(
     (tmp_path / "there.py").touch()
 
     async def ask() -> None:
-        async with Client(snakes_mcp_command.workbench(tmp_path.resolve())) as client:
+        async with Client(snakes_mcp_command.build_server(tmp_path.resolve())) as client:
             with pytest.raises(ToolError, match=message):
                 await call(client, tool, **arguments)
 
@@ -102,12 +102,12 @@ def test_nothing_beyond_the_folder_is_touched(
 def test_a_snake_is_held_within_limits(
     line: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(snakes_mcp_command, "SECONDS", 4)
+    monkeypatch.setattr(snakes_mcp_command, "_TOOL_TIMEOUT_S", 4)
     monkeypatch.setenv("SECRET", "a token")
     (tmp_path / "mine.py").write_text(f"import os, time\n{line}\n")
 
     async def ask() -> None:
-        async with Client(snakes_mcp_command.workbench(tmp_path.resolve())) as client:
+        async with Client(snakes_mcp_command.build_server(tmp_path.resolve())) as client:
             assert said in await call(client, "check", file="mine.py")
 
     anyio.run(ask)

@@ -72,7 +72,7 @@ def test_a_planted_regression_is_refused(
         worse = worse.replace("[space, distance]", "[crowd, distance]")
     words = [written(tmp_path, "new", worse), "--against", written(tmp_path, "old", GOOD)]
     assert snakes_check_command.main(words) == 1
-    assert "REFUSED: " in capsys.readouterr().out
+    assert "REJECTED: " in capsys.readouterr().out
 
 
 def test_a_change_that_does_no_harm_is_fit_and_advice_names_rules(
@@ -86,7 +86,7 @@ def test_a_change_that_does_no_harm_is_fit_and_advice_names_rules(
     assert (
         snakes_check_command.main([written(tmp_path, "new", better), "--against", str(path)]) == 0
     )
-    with pytest.raises(ValueError, match="is there already"):
+    with pytest.raises(ValueError, match="exists; choose another name"):
         snakes_check_command.write_template(path)
 
 
@@ -117,7 +117,7 @@ def with_tools(path: Path, rand: random.Random, capsys: pytest.CaptureFixture[st
         place = 2 if rule.startswith("filters") else rand.randrange(2, 9)
         new = written(path.parent, f"{path.stem}_{edit}_new", edited(path, rule, place))
         fit = snakes_check_command.main([new, "--against", old]) == 0
-        share = re.search(r"(\d+)% of the points in", capsys.readouterr().out)
+        share = re.search(r"score (\d+)% in \d+ two-snake games", capsys.readouterr().out)
         if fit and share and int(share[1]) > 50:
             path.write_text(Path(new).read_text())
 
