@@ -1,8 +1,8 @@
-"""The rules of a game as its frames show them, for engines that do not say what is played.
+"""Inference of a game's rules from its frames, for engines that do not send them.
 
-`collect_evidence` looks at how snakes grow, where heads go, what hazards do and what they cost. `infer_game`
-makes a ``game`` object of it, as in a request of the API, or refuses where the frames leave the
-rules open; `check` refuses rules that the frames contradict.
+`collect_evidence` examines how snakes grow, where heads move, and what hazards do and cost.
+`infer_game` converts the evidence to a ``game`` object of the API, or raises if the frames are
+ambiguous. `check` raises if the frames contradict given rules.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from battlesnake_gym.boards.json_fields import BoardError
-from battlesnake_gym.rules.maps.snail import trails, waiting
+from battlesnake_gym.rules.maps.snail import pending_trails, trails
 from battlesnake_gym.rules.rulesets import RULESETS, grows_always, wraps
 from battlesnake_gym.rules.state import Game, Point, Settings, Snake, State
 
@@ -25,19 +25,22 @@ MODES = {
     "snail mode": ("standard", "snail_mode"),
     "solo": ("solo", "standard"),
 }
-"""The modes of arena.battlesnake.com: the ruleset and the map that are played."""
+"""Modes of arena.battlesnake.com, with their ruleset and map."""
 
-_REMEDY = "give --ruleset, and --map where the game has one"
+_REMEDY = "give --ruleset, and --map if the game has a map"
 
 
 @dataclass(frozen=True, slots=True)
 class RuleEvidence:
-    """What frames show of the rules.
+    """Evidence about the rules in the frames of a game.
 
-    ``grows``: whether snakes grew without food (both where they differ, empty where no snake lived
-    on without food). ``crosses``: whether a head left on one side and came back on the other.
-    ``hazards``: ``""`` for none, ``"trails"``, ``"shrinking"`` or ``"others"``. ``damage`` of one
-    layer and ``every``, the turns from one shrinking to the next, are None where nothing shows it.
+    Attributes:
+        grows: Whether snakes grew without food; both values if it varies, empty if no snake
+            survived a turn without food.
+        crosses: Whether a head moved over an edge to the opposite side.
+        hazards: "" for none, "trails", "shrinking" or "others".
+        damage: Damage of one hazard layer; None if unknown.
+        every: Turns between two shrinkings; None if unknown.
     """
 
     grows: frozenset[bool]
@@ -48,7 +51,7 @@ class RuleEvidence:
 
 
 def collect_evidence(frames: Sequence[State]) -> RuleEvidence:
-    """What these frames show, one a turn, each with the living snakes alone."""
+    """Collect the evidence of the frames, one per turn, each with only the living snakes."""
     unfed = [step for step in _steps(frames) if step[2].head not in step[0].food]
     costs = {
         (snake.health - 1 - after.health) // layers
@@ -71,7 +74,7 @@ def collect_evidence(frames: Sequence[State]) -> RuleEvidence:
 
 
 def _steps(frames: Sequence[State]) -> Iterator[tuple[State, Snake, Snake]]:
-    """A position, a snake in it that lives on, and that snake a turn later."""
+    """Yield each position, a snake that survives the turn, and that snake a turn later."""
     for before, after in itertools.pairwise(frames):
         later = {snake.id: snake for snake in after.snakes}
         for snake in before.snakes:
@@ -91,47 +94,52 @@ def _hazards(frames: Sequence[State]) -> str:
         return "shrinking"
     fading = (
         sorted(_trails(before, after)) == sorted(after.hazards)
-        for before, after in itertools.pairwise(with_waiting(frames))
+        for before, after in itertools.pairwise(with_pending_trails(frames))
     )
     return "trails" if all(fading) else "others"
 
 
 def _is_border(board: State, cells: Sequence[Point]) -> bool:
-    """Whether hazards are all that is outside a rectangle of the board, one on each cell."""
-    out = set(cells)
+    """Return whether the hazards cover everything outside a rectangle, with one layer each."""
+    covered = set(cells)
     free = [
         cell
         for cell in itertools.product(range(board.width), range(board.height))
-        if cell not in out
+        if cell not in covered
     ]
     columns, rows = ({cell[axis] for cell in free} or {0} for axis in (0, 1))
     box = (max(columns) - min(columns) + 1) * (max(rows) - min(rows) + 1) if free else 0
-    one_each = len(out) == len(cells) == board.width * board.height - len(free)
+    one_each = len(covered) == len(cells) == board.width * board.height - len(free)
     return one_each and box == len(free)
 
 
 def _trails(before: State, after: State) -> list[Point]:
-    """The hazards of ``after`` by the map ``snail_mode``."""
+    """Return the hazards of ``after`` according to the map ``snail_mode``."""
     return trails(
         State(after.turn, after.width, after.height, after.snakes, hazards=before.hazards)
     )
 
 
-def with_waiting(frames: Sequence[State]) -> Sequence[State]:
-    """Frames of ``snail_mode`` with the trails that wait, where they show the board alone."""
+def with_pending_trails(frames: Sequence[State]) -> Sequence[State]:
+    """Add the pending trails to frames of ``snail_mode`` that show only cells on the board."""
     if any(y >= frame.height for frame in frames for _, y in frame.hazards):
         return frames
-    return [replace(frame, hazards=frame.hazards + waiting(frame)) for frame in frames]
+    return [replace(frame, hazards=frame.hazards + pending_trails(frame)) for frame in frames]
 
 
 def infer_game(found: RuleEvidence, frames: Sequence[State]) -> dict[str, Any]:
-    """The ``game`` object of the rules that these frames show.
+    """Return the ``game`` object of the rules that the frames show.
 
-    Raises `BoardError` where they leave open what is played.
+    Raises:
+        BoardError: If the frames are ambiguous.
     """
     if len(found.grows) != 1:
-        why = "the growth of the snakes fits none" if found.grows else "no snake lives long enough"
-        raise BoardError(f"the frames do not show the rules: {why}; {_REMEDY}")
+        reason = (
+            "the growth of the snakes fits no ruleset"
+            if found.grows
+            else "no snake survives long enough"
+        )
+        raise BoardError(f"the frames do not show the rules: {reason}; {_REMEDY}")
     (grows,) = found.grows
     plain = not (grows or found.crosses)
     ruleset = "constrictor" if grows else "standard"
@@ -142,12 +150,13 @@ def infer_game(found: RuleEvidence, frames: Sequence[State]) -> dict[str, Any]:
     if found.hazards == "shrinking" and plain:
         return game("royale", damage=found.damage, every=found.every)
     if found.hazards:
-        raise BoardError(f"the frames do not show of which map the hazards are; {_REMEDY}")
+        raise BoardError(f"the frames do not show which map the hazards belong to; {_REMEDY}")
     if plain and len(frames[0].snakes) == 1:
         return game("solo")
     if plain and frames[-1].turn < Settings().shrink_every_n_turns:
         raise BoardError(
-            f"a game of {frames[-1].turn} turns without hazards may be standard or royale; {_REMEDY}"
+            f"a game of {frames[-1].turn} turns without hazards may be standard or royale; "
+            f"{_REMEDY}"
         )
     return game(ruleset)
 
@@ -155,7 +164,7 @@ def infer_game(found: RuleEvidence, frames: Sequence[State]) -> dict[str, Any]:
 def game(
     ruleset: str, board_map: str = "standard", damage: int | None = None, every: int | None = None
 ) -> dict[str, Any]:
-    """A ``game`` object as in a request of the API; None is the official default."""
+    """Return a ``game`` object of the API; None selects the official default."""
     usual = Settings()
     settings = {
         "foodSpawnChance": usual.food_spawn_chance,
@@ -166,23 +175,29 @@ def game(
     return {"ruleset": {"name": ruleset, "settings": settings}, "map": board_map}
 
 
-def of_mode(mode: str) -> dict[str, Any] | None:
-    """The ``game`` object of a mode of arena.battlesnake.com; None for a name that is not known."""
+def game_of_mode(mode: str) -> dict[str, Any] | None:
+    """Return the ``game`` object of a mode of arena.battlesnake.com; None if it is unknown."""
     known = MODES.get(mode.lower().replace("_", " "))
     return game(*known) if known else None
 
 
 def check(played: Game, found: RuleEvidence) -> None:
-    """Raise `BoardError` where the frames contradict the rules that a game is said to have."""
+    """Check that the frames are consistent with the rules of a game.
+
+    Raises:
+        BoardError: If the frames contradict the rules.
+    """
     name = played.ruleset
     if name not in RULESETS:
-        raise BoardError(f"the ruleset {name!r} is none of {', '.join(RULESETS)}; {_REMEDY}")
+        raise BoardError(f"the ruleset {name!r} is not one of {', '.join(RULESETS)}; {_REMEDY}")
     wrong = ""
     if found.grows and found.grows != {grows_always(played)}:
-        wrong = "a snake grows without food" if True in found.grows else "no snake grows unfed"
+        wrong = (
+            "a snake grows without food" if True in found.grows else "no snake grows without food"
+        )
     elif found.crosses and not wraps(played):
-        wrong = "a snake crosses the border"
+        wrong = "a snake crosses an edge of the board"
     elif found.hazards and name != "royale" and played.map in ("", "standard"):
         wrong = "there are hazards"
     if wrong:
-        raise BoardError(f"the game is not {name!r}, as {wrong} in its frames; {_REMEDY}")
+        raise BoardError(f"the game is not {name!r}, because {wrong} in its frames; {_REMEDY}")

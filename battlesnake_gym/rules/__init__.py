@@ -1,4 +1,4 @@
-"""The rules of the game in plain Python: everything else here is held to them.
+"""The rules of the game in pure Python; the engine is tested against them.
 
 >>> game = Game(seed=7)
 >>> state = start(game, 11, 11, ["one", "two"])

@@ -1,5 +1,5 @@
-"""The one error of the rules."""
+"""The exception that the rules raise."""
 
 
 class RulesError(ValueError):
-    """What the rules refuse: the message names the field, its value and the remedy."""
+    """Invalid input to the rules; the message gives the field, its value and the remedy."""

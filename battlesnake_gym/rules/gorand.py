@@ -1,9 +1,8 @@
-"""The random numbers of Go's ``math/rand``, which decide the reference's start positions and food.
+"""The random numbers of Go's ``math/rand``, which the official engine draws.
 
-Output k of the generator is ``o[k] = o[k - 273] + o[k - 607]`` modulo 2**64, where the 607 words it
-was seeded with count as the outputs -606 to 0. A turn needs few outputs, so words are seeded only
-when an output asks for them: each is three steps of a small multiplicative generator, mixed with a
-constant.
+Output k of the generator is ``o[k] = o[k - 273] + o[k - 607]`` modulo 2**64. The 607 words of the
+seeded state count as the outputs -606 to 0. A turn needs few outputs, so a word is computed only
+when an output needs it: three steps of a small multiplicative generator, mixed with a constant.
 """
 
 from __future__ import annotations
@@ -25,8 +24,8 @@ TABLE = tuple(
 )
 """The constant table of Go's ``math/rand``: the state of this generator after 7.8e12 outputs.
 
-It was computed once, from a state seeded with 1 by the small generator alone (three steps of it a
-word, shifted by 20, 10 and 0 bits), by repeated squaring modulo ``x**607 - x**334 - 1``.
+It was computed once by repeated squaring modulo ``x**607 - x**334 - 1``. The initial state was
+seeded with 1 by the small generator alone: three steps per word, shifted by 20, 10 and 0 bits.
 """
 
 _T = TypeVar("_T")
@@ -45,9 +44,10 @@ _POWERS = _lcg_powers()
 
 
 class GoRand:
-    """A generator that gives what Go's ``rand.New(rand.NewSource(seed))`` gives.
+    """A generator with the outputs of Go's ``rand.New(rand.NewSource(seed))``.
 
-    ``seed`` is taken modulo 2**64 as a signed number, as Go's integers are.
+    Args:
+        seed: Any integer; reduced to a signed 64-bit number, as in Go.
 
     >>> rand = GoRand(1)
     >>> [rand.intn(100) for _ in range(5)]
@@ -69,16 +69,16 @@ class GoRand:
 
     @property
     def drawn(self) -> int:
-        """How many outputs have been taken."""
+        """The number of outputs drawn so far."""
         return len(self._outputs)
 
     def skip(self, outputs: int) -> None:
-        """Take ``outputs`` outputs and forget them."""
+        """Draw ``outputs`` outputs and discard them."""
         for _ in range(outputs):
             self.uint64()
 
     def uint64(self) -> int:
-        """The next output, 64 bits."""
+        """Draw the next output, an integer in [0, 2**64 - 1]."""
         outputs = self._outputs
         k = len(outputs) + 1
         older = outputs[k - _WORDS - 1] if k > _WORDS else self._seeded_word((_FEED - k) % _WORDS)
@@ -88,19 +88,26 @@ class GoRand:
         return output
 
     def int63(self) -> int:
-        """The next output without its top bit: 0 to 2**63 - 1."""
+        """Draw an integer in [0, 2**63 - 1]: the next output without its top bit."""
         return self.uint64() & (_MASK >> 1)
 
     def uint32(self) -> int:
-        """0 to 2**32 - 1."""
+        """Draw an integer in [0, 2**32 - 1]."""
         return self.int63() >> 31
 
     def int31(self) -> int:
-        """0 to 2**31 - 1."""
+        """Draw an integer in [0, 2**31 - 1]."""
         return self.int63() >> 32
 
     def intn(self, n: int) -> int:
-        """A number from 0 to n - 1, for n between 1 and 2**31 - 1."""
+        """Draw an integer in [0, n - 1], as Go's ``Intn``.
+
+        Args:
+            n: Upper bound, in [1, 2**31 - 1].
+
+        Raises:
+            ValueError: If ``n`` is out of range.
+        """
         if not 0 < n < 2**31:
             raise ValueError(f"n must be between 1 and 2**31 - 1, got {n}")
         if n & (n - 1) == 0:
@@ -111,11 +118,11 @@ class GoRand:
         return drawn % n
 
     def between(self, low: int, high: int) -> int:
-        """A number from ``low`` to ``high``, both included (the reference's ``Range``)."""
+        """Draw an integer in [low, high], as the official engine's ``Range``."""
         return self.intn(high - low + 1) + low
 
     def _bounded(self, n: int) -> int:
-        """A number from 0 to n - 1 in the way of `shuffle`, which is not the way of `intn`."""
+        """Draw an integer in [0, n - 1], as Go's ``Shuffle`` does; `intn` draws others."""
         product = self.uint32() * n
         if product & 0xFFFFFFFF < n:
             threshold = (2**32 - n) % n
@@ -124,7 +131,7 @@ class GoRand:
         return product >> 32
 
     def shuffle(self, items: MutableSequence[_T]) -> None:
-        """Shuffle ``items`` in place."""
+        """Shuffle ``items`` in place, as Go's ``Shuffle``."""
         for i in range(len(items) - 1, 0, -1):
             j = self._bounded(i + 1)
             items[i], items[j] = items[j], items[i]

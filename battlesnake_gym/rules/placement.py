@@ -1,4 +1,4 @@
-"""Where snakes and food are placed when a game starts."""
+"""The placement of snakes and food when a game starts."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from .state import START_LENGTH, Point, Snake, State
 
 MAX_SNAKES = 16
 _CORNER_AND_SIDE_STARTS = 8
-_MIN_SIZE_FIXED = 7  # boards below this width get random starts
+_MIN_SIZE_FIXED = 7  # Smaller boards get random start cells.
 _MIN_SIZE_QUADRANTS = 11
-_FEW_SNAKES = 4  # this many get food beside them on every board
-_LARGE_AREA = 121  # and all do on boards of at least this many cells
+_FEW_SNAKES = 4  # Up to this many snakes get food next to them on every square board.
+_LARGE_AREA = 121  # On boards of at least this many cells, every snake gets food next to it.
 _DIAGONALS = ((-1, -1), (-1, 1), (1, -1), (1, 1))
 
 
@@ -24,19 +24,23 @@ def put_snake(snake: Snake, cell: Point) -> None:
 
 
 def put_snakes(state: State, cells: Sequence[Point]) -> None:
-    """Put snake i on ``cells[i]``; there must be a cell for each."""
+    """Put snake i on ``cells[i]``; there must be at least as many cells as snakes."""
     for snake, cell in zip(state.snakes, cells, strict=False):
         put_snake(snake, cell)
 
 
 def standard_start(state: State, rand: GoRand) -> None:
-    """Place all snakes, then the first food: what most maps do."""
+    """Place all snakes, then the initial food, as most maps do."""
     place_snakes(state, rand)
     place_start_food(state, rand)
 
 
 def place_snakes(state: State, rand: GoRand) -> None:
-    """Fixed places on square boards, random ones elsewhere."""
+    """Place the snakes: on fixed cells of square boards, on random cells of others.
+
+    Raises:
+        RulesError: If there are more snakes than start cells.
+    """
     width, count = state.width, len(state.snakes)
     square = width == state.height
     if square and count > _CORNER_AND_SIDE_STARTS and width < _MIN_SIZE_FIXED:
@@ -62,7 +66,7 @@ def _place_on_corners_and_sides(state: State, rand: GoRand) -> None:
 
 
 def _standard_quadrants(width: int) -> list[list[Point]]:
-    """The four places of each quadrant of a square board, each list a mirror of the first."""
+    """List the four start cells of each quadrant of a square board, by symmetry."""
     quadrant = width // 2
     near = quadrant // 3
     far = quadrant - near
@@ -77,7 +81,11 @@ def _standard_quadrants(width: int) -> list[list[Point]]:
 
 
 def place_in_quadrants(state: State, rand: GoRand, quadrants: Sequence[Sequence[Point]]) -> None:
-    """Deal the snakes to the quadrants in turn, each on a random place left in its quadrant."""
+    """Assign the snakes to the quadrants in turn, each to a random free start cell.
+
+    Raises:
+        RulesError: If there are more snakes than start cells.
+    """
     places = [list(cells) for cells in quadrants]
     if len(state.snakes) > sum(map(len, places)):
         raise RulesError(
@@ -92,7 +100,7 @@ def place_in_quadrants(state: State, rand: GoRand, quadrants: Sequence[Sequence[
 
 
 def take_random(cells: list[Point], rand: GoRand) -> Point:
-    """Remove a random cell; the last one of the list takes its place."""
+    """Remove and return a random cell; the last cell of the list moves into its position."""
     index = rand.intn(len(cells))
     cell = cells[index]
     cells[index] = cells[-1]
@@ -101,8 +109,8 @@ def take_random(cells: list[Point], rand: GoRand) -> Point:
 
 
 def _place_on_random_cells(state: State, rand: GoRand) -> None:
-    """Each snake on a random cell with even x + y, so that heads can meet."""
-    middle = centre(state)
+    """Place each snake on a random cell with an even x + y, so that heads can meet."""
+    middle = center(state)
     for i, snake in enumerate(state.snakes):
         taken = {s.head for s in state.snakes[:i]} | set(state.food) | {middle}
         cells = [
@@ -119,13 +127,13 @@ def _place_on_random_cells(state: State, rand: GoRand) -> None:
         put_snake(snake, cells[rand.intn(len(cells))])
 
 
-def centre(state: State) -> Point:
-    """The middle cell; of an even side the lower middle."""
+def center(state: State) -> Point:
+    """Return the center cell; on an even side, the lower of the two middle coordinates."""
     return (state.width - 1) // 2, (state.height - 1) // 2
 
 
 def place_start_food(state: State, rand: GoRand) -> None:
-    """Food beside every snake and in the centre, or on random cells of other boards."""
+    """Place food next to every snake and in the center, or on random cells of other boards."""
     width, height = state.width, state.height
     if width != height or width < _MIN_SIZE_FIXED:
         for _ in state.snakes:
@@ -134,25 +142,25 @@ def place_start_food(state: State, rand: GoRand) -> None:
                 state.food.append(cells[rand.intn(len(cells))])
         return
     if len(state.snakes) <= _FEW_SNAKES or width * height >= _LARGE_AREA:
-        place_food_beside(state, rand, state.snakes, refuse=lambda cell: False)
-    middle = centre(state)
+        place_food_beside(state, rand, state.snakes, is_blocked=lambda cell: False)
+    middle = center(state)
     if any(middle in snake.body for snake in state.snakes):
         raise RulesError(
-            f"a snake starts on the centre {middle} of a board of {width}x{height}, which is "
+            f"a snake starts on the center {middle} of a board of {width}x{height}, which is "
             "for food: take fewer snakes or another size"
         )
     state.food.append(middle)
 
 
 def place_food_beside(
-    state: State, rand: GoRand, snakes: Sequence[Snake], refuse: Callable[[Point], bool]
+    state: State, rand: GoRand, snakes: Sequence[Snake], is_blocked: Callable[[Point], bool]
 ) -> None:
-    """One food for each snake, on a cell diagonal to its head and away from the centre."""
+    """Place one food per snake, diagonal to its head and away from the center."""
     for snake in snakes:
         cells = [
             cell
             for cell in diagonal_cells(state, snake.head)
-            if cell not in state.food and not refuse(cell)
+            if cell not in state.food and not is_blocked(cell)
         ]
         if not cells:
             raise RulesError(
@@ -163,8 +171,8 @@ def place_food_beside(
 
 
 def diagonal_cells(state: State, head: Point) -> list[Point]:
-    """The diagonal neighbours that lie away from the centre and in no corner of the board."""
-    middle = centre(state)
+    """List the diagonal neighbors away from the center, except the corners of the board."""
+    middle = center(state)
     last = state.width - 1, state.height - 1
     cells = [(head[0] + dx, head[1] + dy) for dx, dy in _DIAGONALS]
     return [

@@ -1,4 +1,4 @@
-"""A game from its start to its end."""
+"""The start of a game and its turns."""
 
 from __future__ import annotations
 
@@ -19,10 +19,16 @@ DEFAULT_BOARD_SIZE = 11
 
 
 def start(game: Game, width: int, height: int, snake_ids: Sequence[str]) -> State:
-    """The first position: the map sets the board up, then the rules are run once without moves.
+    """Create the first position: set up the map, then run the rules once without moves.
 
-    ``width`` and ``height`` are 1 to 25, ``snake_ids`` at most 16 different ids. Raises
-    `RulesError` where the map refuses the size or the number of snakes.
+    Args:
+        game: The ruleset, the map, the settings and the seed.
+        width: Columns of the board, 1 to 25.
+        height: Rows of the board, 1 to 25.
+        snake_ids: Different ids of at most 16 snakes.
+
+    Raises:
+        RulesError: If an argument is invalid or the map rejects the size or the number of snakes.
     """
     board_map = _check_start(game, width, height, snake_ids)
     state = State(0, width, height, [Snake(snake_id, []) for snake_id in snake_ids])
@@ -33,14 +39,21 @@ def start(game: Game, width: int, height: int, snake_ids: Sequence[str]) -> Stat
 
 
 def step(game: Game, state: State, moves: Moves) -> None:
-    """Play one turn, in place.
+    """Play one turn in place.
 
-    ``moves`` gives a move to every living snake; entries of others are ignored, and any text that
-    is no move means straight on. Raises `RulesError` where an entry is missing or the map cannot
-    go on, before anything has changed (only a ``solo_maze`` whose levels have grown absurd, as they
-    do under rules that wipe its food or hazards, is refused after the moves).
+    In a game that is over, only the map's update runs and the turn number increases, as in the
+    official engine.
 
-    A game that is over only sees its map's update and its clock move on, as in the reference.
+    Args:
+        game: The rules of the game.
+        state: The position, which is changed.
+        moves: A move for every living snake, by id; other ids are ignored. Text other than the
+            four moves makes the snake go straight ahead.
+
+    Raises:
+        RulesError: If a living snake has no move or the map cannot continue. The state is then
+            unchanged, with one exception: ``solo_maze`` rejects extreme levels after the moves.
+            Only rules that remove its food or hazards lead to such levels.
     """
     board_map = _map(game.map) if game.map else None
     _check_turn(game, state, board_map)
@@ -71,7 +84,7 @@ def _map(name: str) -> Map:
 
 
 def _check_start(game: Game, width: int, height: int, snake_ids: Sequence[str]) -> Map:
-    """Refuse a bad start with the field, its value and the remedy; answer with the map."""
+    """Check the arguments of `start` and return the map."""
     if not game.map:
         raise RulesError(
             "map '' places no snakes: choose a map, or give the rules a State of your own"
@@ -86,7 +99,7 @@ def _check_start(game: Game, width: int, height: int, snake_ids: Sequence[str]) 
             "take 1 or any other"
         )
     if len(set(snake_ids)) != len(snake_ids):
-        raise RulesError(f"snake_ids must all differ, got {list(snake_ids)}: rename the doubles")
+        raise RulesError(f"snake_ids must all differ, got {list(snake_ids)}: rename the duplicates")
     if len(snake_ids) > MAX_SNAKES:
         raise RulesError(f"snake_ids may name at most {MAX_SNAKES} snakes, got {len(snake_ids)}")
     board_map.check(width, height, len(snake_ids))

@@ -1,4 +1,4 @@
-"""The shrinking rectangle, which the ruleset and the map ``royale`` share."""
+"""The shrinking rectangle, used by the ruleset and the map ``royale``."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from .state import Game, Point, State
 
 
 def royale_hazards(game: Game, state: State) -> list[Point]:
-    """All cells outside a rectangle that loses one random side every N turns."""
+    """List the cells outside a rectangle that loses one random side every N turns."""
     rand = game_rand(game)
     left, right, bottom, top = 0, state.width - 1, 0, state.height - 1
     for _ in range((state.turn + 1) // game.settings.shrink_every_n_turns):
         if left > right or bottom > top:
-            break  # nothing is left of it, however often it shrinks
+            break  # The rectangle is empty; further draws change nothing.
         side = rand.intn(4)
         left += side == 0
         right -= side == 1
@@ -28,7 +28,12 @@ def royale_hazards(game: Game, state: State) -> list[Point]:
 
 
 def check_shrink_every(game: Game, where: str = "in a royale game") -> None:
-    """Raise `RulesError` where N, ``shrink_every_n_turns``, cannot divide the turns."""
+    """Raise `RulesError` if ``shrink_every_n_turns`` is less than 1.
+
+    Args:
+        game: The rules of the game.
+        where: The place that the message names, with its preposition.
+    """
     every = game.settings.shrink_every_n_turns
     if every < 1:
         raise RulesError(

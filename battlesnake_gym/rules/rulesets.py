@@ -1,4 +1,4 @@
-"""The rulesets: which stages make a turn, and when a game is over."""
+"""The rulesets: the stages of a turn, and the end of the game."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ RULESETS: dict[str, tuple[Stage, ...]] = {
 
 
 def ruleset_name(name: str) -> str:
-    """The ruleset that is played under this name: an unknown one is the standard game."""
+    """Return the ruleset played under ``name``; unknown names mean the standard game."""
     return name if name in RULESETS else "standard"
 
 
@@ -48,19 +48,19 @@ def _stages(game: Game) -> tuple[Stage, ...]:
 
 
 def wraps(game: Game) -> bool:
-    """Whether snakes of this ruleset leave on one side and come back on the other."""
+    """Return whether snakes that leave the board on one side enter it on the other."""
     return _stages(game)[0] is _WRAPPED[0]
 
 
 def grows_always(game: Game) -> bool:
-    """Whether snakes of this ruleset grow every turn, so that no tail ever leaves its cell."""
+    """Return whether snakes grow every turn, which never frees a tail's cell."""
     return _stages(game)[-1] is _CONSTRICTOR[-1]
 
 
 def is_over(game: Game, state: State) -> bool:
-    """Whether the game has ended: no snake is left, or only one where several began.
+    """Return whether the game has ended: at most one snake lives.
 
-    One snake alone plays on in the ruleset ``solo`` and where ``game.solo`` is set.
+    In the ruleset ``solo`` and with ``game.solo``, the game ends when no snake lives.
     """
     alone = game.solo or game.ruleset == "solo"
     return len(living(state)) < (1 if alone else 2)

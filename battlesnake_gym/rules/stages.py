@@ -1,8 +1,8 @@
 """The stages of a turn, each one rule of the game.
 
-A stage changes the state in place. It sees the turn before the moves; eliminations are dated to the
-turn that comes out. At the very start of a game all stages run once without moves: only the two of
-the constrictor do anything then.
+A stage changes the state in place. ``state.turn`` is still the turn before the moves;
+eliminations get the number of the turn that results. At the start of a game, all stages run once
+without moves; only the two stages of the constrictor ruleset have an effect then.
 """
 
 from __future__ import annotations
@@ -15,31 +15,34 @@ from .royale import royale_hazards
 from .state import MAX_HEALTH, OFFSETS, Game, Point, Snake, State
 
 Moves = Mapping[str, str]
-"""Snake id to move; any other text than the four moves means straight on."""
+"""Moves by snake id; text other than the four moves means straight ahead."""
 
 
 @dataclass(frozen=True)
 class Stage:
-    """One rule with the name that it has in a ruleset."""
+    """One rule and its name in the rulesets."""
 
     name: str
     apply: Callable[[Game, State, Moves], None]
 
 
-def is_initialisation(state: State, moves: Moves) -> bool:
-    """Whether this is the pass before the first turn."""
+def is_initialization(state: State, moves: Moves) -> bool:
+    """Return whether this is the pass before the first turn."""
     return state.turn <= 0 and not moves
 
 
 def living(state: State) -> list[Snake]:
-    """The snakes that still play, in their order."""
+    """List the snakes that are not eliminated, in seat order."""
     return [snake for snake in state.snakes if not snake.eliminated_cause]
 
 
 def move(game: Game, state: State, moves: Moves) -> None:
-    """Every living snake gets a new head and loses its last segment; without moves none does.
+    """Move every living snake: add a head, remove the last segment.
 
-    Raises `RulesError` where only some of the living snakes have a move.
+    Without moves, no snake moves.
+
+    Raises:
+        RulesError: If only some of the living snakes have a move.
     """
     if not moves:
         return
@@ -48,7 +51,7 @@ def move(game: Game, state: State, moves: Moves) -> None:
         if snake.id not in moves:
             raise RulesError(
                 f"moves has no entry for snake {snake.id!r}: every living snake needs a move "
-                "(any text that is no move means straight on)"
+                "(text other than the four moves means straight ahead)"
             )
     for snake in players:
         dx, dy = OFFSETS[legal_move(snake, moves[snake.id])]
@@ -57,13 +60,16 @@ def move(game: Game, state: State, moves: Moves) -> None:
         snake.body.pop()
 
 
-def legal_move(snake: Snake, answer: str) -> str:
-    """The answer where it is a move, else the default: the direction the snake goes already."""
-    return answer if answer in OFFSETS else default_move(snake.body)
+def legal_move(snake: Snake, requested: str) -> str:
+    """Return ``requested`` if it is a move, otherwise the default move."""
+    return requested if requested in OFFSETS else default_move(snake.body)
 
 
 def default_move(body: list[Point]) -> str:
-    """Straight on from the neck through the head, also across a border; up from a stacked start."""
+    """Return the move straight ahead, from the neck to the head, also across a border.
+
+    A body stacked on one cell moves up.
+    """
     head_x, head_y = body[0]
     neck_x, neck_y = body[1] if len(body) > 1 else body[0]
     ahead = (head_x - neck_x, head_y - neck_y)
@@ -82,7 +88,7 @@ def default_move(body: list[Point]) -> str:
 
 
 def move_wrapped(game: Game, state: State, moves: Moves) -> None:
-    """As `move`, then a head that left the board enters again on the other side."""
+    """Move as `move` does; a head that left the board enters it on the other side."""
     move(game, state, moves)
     for snake in living(state):
         x, y = snake.body[0]
@@ -90,23 +96,23 @@ def move_wrapped(game: Game, state: State, moves: Moves) -> None:
 
 
 def wrap(coordinate: int, size: int) -> int:
-    """The coordinate, or the opposite border where it lies off the board."""
+    """Return the coordinate, or the opposite border if it is off the board."""
     if coordinate < 0:
         return size - 1
     return 0 if coordinate >= size else coordinate
 
 
 def starve(game: Game, state: State, moves: Moves) -> None:
-    """Every living snake loses one health."""
-    if is_initialisation(state, moves):
+    """Subtract one health from every living snake."""
+    if is_initialization(state, moves):
         return
     for snake in living(state):
         snake.health -= 1
 
 
 def hazard(game: Game, state: State, moves: Moves) -> None:
-    """A head on a hazard takes its damage, once for each layer, unless food lies there."""
-    if is_initialisation(state, moves):
+    """Damage heads on hazards, once per layer, unless the cell has food."""
+    if is_initialization(state, moves):
         return
     for snake in living(state):
         layers = state.hazards.count(snake.head)
@@ -117,14 +123,23 @@ def hazard(game: Game, state: State, moves: Moves) -> None:
 
 
 def health_after_layers(game: Game, health: int, layers: int) -> int:
-    """The health after ``layers`` of hazard, which may heal; 0 or less is death."""
+    """Return the health after ``layers`` layers of hazard; 0 or less means elimination.
+
+    Negative damage heals, up to the maximum health.
+    """
     return min(MAX_HEALTH, health - layers * game.settings.hazard_damage_per_turn)
 
 
 def health_after(game: Game, health: int, *, food: bool, layers: int) -> int:
-    """The health after a turn that ends on a cell with ``layers`` of hazard; 0 or less is death.
+    """Return a snake's health after it moves to a cell; 0 or less means elimination.
 
-    The stages `starve`, `hazard` and `feed` for a snake with ``health``, before it moves.
+    Combines the stages `starve`, `hazard` and `feed`.
+
+    Args:
+        game: The rules of the game.
+        health: The health before the move.
+        food: Whether the cell has food.
+        layers: The hazard layers on the cell.
 
     >>> [health_after(Game(), 20, food=food, layers=1) for food in (False, True)]
     [5, 100]
@@ -133,14 +148,14 @@ def health_after(game: Game, health: int, *, food: bool, layers: int) -> int:
 
 
 def eliminate(snake: Snake, cause: str, turn: int, by: str = "") -> None:
-    """Take a snake out of the game."""
+    """Mark ``snake`` as eliminated on ``turn``, by the snake with the id ``by`` if any."""
     snake.eliminated_cause = cause
     snake.eliminated_by = by
     snake.eliminated_on = turn
 
 
 def feed(game: Game, state: State, moves: Moves) -> None:
-    """A head on food: full health and one segment more at the tail. All heads there eat it."""
+    """Restore the health of heads on food and grow their bodies; all heads there eat it."""
     left = []
     for cell in state.food:
         eaters = [snake for snake in living(state) if snake.head == cell]
@@ -153,13 +168,13 @@ def feed(game: Game, state: State, moves: Moves) -> None:
 
 
 def grow(snake: Snake) -> None:
-    """One segment more, on the cell of the last one."""
+    """Add one segment on the cell of the last segment."""
     snake.body.append(snake.body[-1])
 
 
 def eliminate_losers(game: Game, state: State, moves: Moves) -> None:
-    """The starved and those off the board leave first; then all collisions at the same time."""
-    if is_initialisation(state, moves):
+    """Eliminate snakes: out of health or off the board first, then all collisions at once."""
+    if is_initialization(state, moves):
         return
     turn = state.turn + 1
     for snake in living(state):
@@ -176,12 +191,12 @@ def eliminate_losers(game: Game, state: State, moves: Moves) -> None:
 
 
 def is_off_board(snake: Snake, width: int, height: int) -> bool:
-    """Whether any segment lies off the board."""
+    """Return whether any segment is off the board."""
     return any(not (0 <= x < width and 0 <= y < height) for x, y in snake.body)
 
 
 def collision(snake: Snake, longest_first: list[Snake]) -> tuple[str, str]:
-    """What the snake's head ran into: the cause and the culprit's id, or two empty strings."""
+    """Return the cause of a collision and the other snake's id, or two empty strings."""
     head = snake.head
     if head in snake.body[1:]:
         return "snake-self-collision", snake.id
@@ -196,12 +211,12 @@ def collision(snake: Snake, longest_first: list[Snake]) -> tuple[str, str]:
 
 
 def wipe_food(game: Game, state: State, moves: Moves) -> None:
-    """The constrictor game has no food."""
+    """Remove all food: the constrictor ruleset has none."""
     state.food = []
 
 
 def always_grow(game: Game, state: State, moves: Moves) -> None:
-    """Every snake, dead ones included, has full health and never frees its tail."""
+    """Restore the health of every snake, eliminated ones too, and keep its tail stacked."""
     for snake in state.snakes:
         snake.health = MAX_HEALTH
         if snake.body[-2:] != [snake.body[-1]] * 2:
@@ -209,7 +224,7 @@ def always_grow(game: Game, state: State, moves: Moves) -> None:
 
 
 def shrink(game: Game, state: State, moves: Moves) -> None:
-    """The hazards of the royale ruleset replace all others, every turn."""
-    if is_initialisation(state, moves):
+    """Replace all hazards by those of the royale ruleset."""
+    if is_initialization(state, moves):
         return
     state.hazards = royale_hazards(game, state)

@@ -1,4 +1,4 @@
-"""What the rules work on: one position, the snakes in it, and what stays fixed during a game."""
+"""The data of the rules: a position, its snakes, and the constants of a game."""
 
 from __future__ import annotations
 
@@ -6,13 +6,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 Point = tuple[int, int]
-"""A cell ``(x, y)``: x grows to the right, y grows **upwards**, ``(0, 0)`` is bottom left."""
+"""A cell ``(x, y)``: x increases to the right, y increases **upwards**, ``(0, 0)`` is bottom left.
+"""
 
 MOVES = ("up", "down", "left", "right")
-"""The four answers of a snake. Everywhere in this project action ``i`` means ``MOVES[i]``."""
+"""The four moves. Everywhere in this project, action ``i`` means ``MOVES[i]``."""
 
 OFFSETS: dict[str, Point] = {"up": (0, 1), "down": (0, -1), "left": (-1, 0), "right": (1, 0)}
-"""What each move adds to the head."""
+"""The change of the head's coordinates by each move."""
 
 CAUSES = (
     "",
@@ -23,7 +24,10 @@ CAUSES = (
     "out-of-health",
     "hazard",
 )
-"""Why a snake is out, in the reference's words; ``""`` means alive. Arrays hold the index."""
+"""The causes of elimination, as the official API names them; ``""`` means alive.
+
+Arrays contain the index.
+"""
 
 MAX_HEALTH = 100
 START_LENGTH = 3
@@ -33,8 +37,8 @@ START_LENGTH = 3
 class Settings:
     """The numbers of a ruleset; the defaults are those of the official command line.
 
-    ``hazard_damage_per_turn`` may be negative (healing). ``food_spawn_chance`` 15 spawns food in
-    14 % of the turns: the reference compares with "less than".
+    A negative ``hazard_damage_per_turn`` heals. With ``food_spawn_chance`` 15, food appears in 14%
+    of the turns, because the official engine compares with "less than".
     """
 
     food_spawn_chance: int = 15
@@ -45,11 +49,14 @@ class Settings:
 
 @dataclass(frozen=True, slots=True)
 class Game:
-    """What stays the same from the first turn to the last.
+    """The constants of a game, from the first turn to the last.
 
-    ``seed`` (a signed 64-bit integer, not 0) decides start positions and food. ``solo`` lets a game
-    go on until no snake is left, whatever the ruleset. ``id``, ``timeout`` (milliseconds) and
-    ``source`` are carried for the API; no rule reads them.
+    Attributes:
+        seed: Signed 64-bit integer, not 0; determines start positions and food.
+        solo: Whether the game continues until no snake lives, whatever the ruleset.
+        id: Field of the API; no rule reads it.
+        timeout: Field of the API, in milliseconds; no rule reads it.
+        source: Field of the API; no rule reads it.
     """
 
     ruleset: str = "standard"
@@ -64,12 +71,16 @@ class Game:
 
 @dataclass(slots=True)
 class Snake:
-    """One snake: ``body`` is a list of cells, head first; segments may share a cell.
+    """One snake.
 
-    Eliminated snakes stay in the list, frozen at the moment of death, with ``eliminated_cause``
-    (one of ``CAUSES``), ``eliminated_by`` (an id or ``""``) and ``eliminated_on`` (a turn).
-    ``name``, ``latency``, ``shout`` and ``customizations`` are carried for the API; no rule reads
-    them.
+    Eliminated snakes stay in `State.snakes`, unchanged since their elimination. The rules do not
+    read ``name``, ``latency``, ``shout`` and ``customizations``, which the API contains.
+
+    Attributes:
+        body: The cells of the segments, head first; segments may share a cell.
+        eliminated_cause: One of `CAUSES`.
+        eliminated_by: The id of the snake that eliminated this one, or ``""``.
+        eliminated_on: The turn of the elimination.
     """
 
     id: str
@@ -85,7 +96,7 @@ class Snake:
 
     @property
     def alive(self) -> bool:
-        """Whether the snake still plays."""
+        """Whether the snake is not eliminated."""
         return not self.eliminated_cause
 
     @property
@@ -95,7 +106,7 @@ class Snake:
 
     @property
     def length(self) -> int:
-        """The number of segments, stacked ones included."""
+        """The number of segments, including stacked ones."""
         return len(self.body)
 
 
@@ -103,9 +114,10 @@ class Snake:
 class State:
     """One position. The order of snakes, food and hazards is part of it.
 
-    A cell listed k times in ``hazards`` is a stack of k; hazards may lie off the board
-    (the map ``snail_mode`` remembers there). ``memory`` belongs to the map: what it must know from
-    turn to turn beyond the board.
+    Attributes:
+        hazards: A cell listed k times has k layers. Cells may be off the board: the map
+            ``snail_mode`` stores its next trails there.
+        memory: Data of the map that the board does not show, kept from turn to turn.
     """
 
     turn: int

@@ -1,6 +1,6 @@
-"""What the compiled engine reads when it is imported: fixed layouts of maps, constants of Go's.
+"""Data that the compiled engine reads on import: layouts of maps and Go's constant table.
 
-They are defined here only, in Python.
+Only these Python definitions exist; the C code has no copy.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from battlesnake_gym.rules.maps import arcade, castle, pits, rivers
 from battlesnake_gym.rules.state import Point
 
 RANDOM = struct.pack("=607Q", *TABLE)
-"""Words of 64 bits, in the order of the processor."""
+"""The 64-bit words of `gorand.TABLE`, in native byte order."""
 
 
 def _places(points: Iterable[Point]) -> bytes:
@@ -21,7 +21,7 @@ def _places(points: Iterable[Point]) -> bytes:
 
 
 def _quadrants(lists: Iterable[Iterable[Point]]) -> bytes:
-    """Four lists of start places, each filled up to four."""
+    """Encode four lists of start cells, each padded to four cells."""
     return b"".join(_places(points).ljust(8, b"\0") for points in lists)
 
 
@@ -50,4 +50,4 @@ LAYOUTS: dict[str, bytes] = {
     "PITS_STARTS": _places(pits.STARTS),
     "PITS_HAZARDS": _places(pits.PITS),
 }
-"""Cells by the name that they have in C: x and y, a byte each."""
+"""Cells by their name in C; each is two bytes, x and y."""

@@ -1,4 +1,4 @@
-"""One file of a user's own, with a map, an observation, a reward, a mask and a snake."""
+"""An extension that registers a map, an observation, a reward, a mask and a snake."""
 
 from __future__ import annotations
 
@@ -58,30 +58,40 @@ masks.register("low", low)
 snakes.register("mine", lambda seed: Pipeline(*SAFE, seed=seed))
 """
 
-OWN: dict[str, Any] = {
+CUSTOM_SETTINGS: dict[str, Any] = {
     "observation": "heads-and-food",
     "rewards": {"climbed": 1.0},
     "action_mask": "wall+low",
 }
 
 
-def test_a_file_that_registers_one_snake_plays_by_its_path(tmp_path: Path) -> None:
-    """It may have the name of another, which stays what it is."""
+def test_file_with_one_snake_is_a_strategy(tmp_path: Path) -> None:
+    """Its snake can have the name of a built-in snake, which stays unchanged."""
     one = 'from battlesnake_gym import snakes\nsnakes.register("hungry", lambda seed: str)\n'
     built_in = snakes.factory("hungry")
     for name, text in (("one", one), ("two", one + one.replace("hungry", "me")), ("none", "")):
         (tmp_path / f"{name}.py").write_text(text)
     assert repr(snakes.make(str(tmp_path / "one.py"))) == repr(str)
     assert snakes.factory("hungry") is built_in
-    for name, told in (("two", "hungry and me"), ("none", "no new snake"), ("lost", "is no file")):
-        with pytest.raises(ValueError, match=told):
+    for name, message in (
+        ("two", "hungry and me"),
+        ("none", "no new snake"),
+        ("lost", "does not exist"),
+    ):
+        with pytest.raises(ValueError, match=message):
             snakes.make(str(tmp_path / f"{name}.py"))
 
 
 @pytest.fixture
-def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The file is named by the variable; what it registers goes again."""
-    for registry in (MAPS, observations._own, masks._custom, rewards_.EVENTS, snakes._factories):
+def extension(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An extension file in the environment variable; its registrations are removed afterwards."""
+    for registry in (
+        MAPS,
+        observations._custom_encoders,
+        masks._custom,
+        rewards_.EVENTS,
+        snakes._factories,
+    ):
         for name in ("corners", "heads-and-food", "climbed", "low", "mine"):
             monkeypatch.setitem(registry, name, None)
             monkeypatch.delitem(registry, name)
@@ -91,15 +101,15 @@ def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return path
 
 
-def test_commands_know_its_names(own: Path) -> None:
-    """In processes of their own, where nothing else has run the file."""
-    for command in ("maps corners --json", "play mine --map corners --size 7", "snakes"):
+def test_commands_load_the_extension(extension: Path) -> None:
+    """Run commands in new processes, which have not run the file yet."""
+    for command in ("maps corners --json", "play mine --map corners --board-size 7", "snakes"):
         done = run(*COMMAND, *command.split(), input="q\n", check=True)
         assert ("corners" if "maps" in command else "mine") in done.stdout, command
 
 
 @pytest.mark.parametrize("frame_stack", [1, 2])
-def test_many_games_give_what_the_definitions_say(own: Path, frame_stack: int) -> None:
+def test_vector_env_uses_registered_parts(extension: Path, frame_stack: int) -> None:
     observation = {"name": "heads-and-food", "frame_stack": frame_stack}
     env = VectorBattlesnake(
         6,
@@ -138,7 +148,7 @@ def test_many_games_give_what_the_definitions_say(own: Path, frame_stack: int) -
     assert min(died, climbed, low) > 10
 
 
-def test_games_on_an_own_map_are_played_by_the_python_rules_and_say_so(own: Path) -> None:
+def test_custom_map_falls_back_to_python_engine_with_warning(extension: Path) -> None:
     with pytest.warns(RuntimeWarning, match="does not know the map 'corners', so games run on the"):
         env = VectorBattlesnake(2, 2, 7, 7, game=Game(map="corners"))
     assert isinstance(env.games, PythonGames)
@@ -147,7 +157,7 @@ def test_games_on_an_own_map_are_played_by_the_python_rules_and_say_so(own: Path
         assert {(0, 0), (6, 6)} <= set(env.games.state(i).food)
 
 
-def test_policies_name_the_version_of_an_own_observation(own: Path) -> None:
+def test_custom_observation_stores_its_version(extension: Path) -> None:
     stored = observations.get("heads-and-food").to_dict()
     assert stored["version"] == 3
     assert observations.get(stored) == Observation("heads-and-food")
@@ -155,7 +165,7 @@ def test_policies_name_the_version_of_an_own_observation(own: Path) -> None:
         observations.get(stored | {"version": 2})
 
 
-def test_what_is_built_in_is_not_replaced() -> None:
+def test_built_in_names_cannot_be_replaced() -> None:
     with pytest.raises(ValueError, match="'standard' is built in"):
         register_map(MAPS["standard"])
     with pytest.raises(ValueError, match="'planes' is built in"):
@@ -166,7 +176,7 @@ def test_what_is_built_in_is_not_replaced() -> None:
         masks.register("wall", lambda game, state, snake: [True] * 4)
 
 
-def test_a_subclass_of_observation_is_refused_where_it_is_made() -> None:
+def test_observation_cannot_be_subclassed() -> None:
     @dataclass(frozen=True)
     class Mine(Observation):
         pass
@@ -175,16 +185,16 @@ def test_a_subclass_of_observation_is_refused_where_it_is_made() -> None:
         Mine()
 
 
-def test_an_observation_of_another_shape_than_it_said_is_refused(own: Path) -> None:
+def test_observation_with_wrong_shape_is_rejected(extension: Path) -> None:
     observations.register("odd", ["one"], lambda state, snake: np.zeros((2, 3, 3), np.uint8))
     try:
         with pytest.raises(ValueError, match=r"'odd' must give uint8 of shape \(1, 7, 7\)"):
             VectorBattlesnake(1, 2, 7, 7, observation="odd").reset(seed=1)
     finally:
-        del observations._own["odd"]
+        del observations._custom_encoders["odd"]
 
 
-def test_unknown_names_list_those_of_own_files(own: Path) -> None:
+def test_unknown_name_suggests_registered_names(extension: Path) -> None:
     with pytest.raises(ValueError, match=r"unknown observation 'heads-food'.*heads-and-food"):
         observations.get("heads-food")
     with pytest.raises(ValueError, match=r"unknown action mask 'lowe'.*low"):
@@ -193,7 +203,7 @@ def test_unknown_names_list_those_of_own_files(own: Path) -> None:
         VectorBattlesnake(1, game=Game(map="corner"))
 
 
-def test_a_package_registers_by_its_entry_point(tmp_path: Path) -> None:
+def test_entry_point_registers_parts(tmp_path: Path) -> None:
     (tmp_path / "mine_games.py").write_text(FILE)
     facts = tmp_path / "mine_games-1.dist-info"
     facts.mkdir()

@@ -1,4 +1,4 @@
-"""The maps: how a board starts, and what appears on it after every turn."""
+"""The maps: the start of a board, and the changes to it after every turn."""
 
 from __future__ import annotations
 
@@ -44,16 +44,17 @@ MAPS: dict[str, Map] = {
         SOLO_MAZE,
     )
 }
-"""Every map by its id."""
+"""All maps by id."""
 
 ENGINE_MAPS = frozenset(MAPS)
-"""The maps that the compiled engine plays too; games on others run on these rules in Python."""
+"""Ids of the maps in the compiled engine; games on other maps use these Python rules."""
 
 
 def register_map(board_map: Map) -> None:
     """Register your own map by its ``id``, for use everywhere; a second one replaces it.
 
-    Raises ``ValueError`` for the id of a map that is built in.
+    Raises:
+        ValueError: If the id is empty or the id of a built-in map.
     """
     if board_map.id in ENGINE_MAPS or not board_map.id:
         raise ValueError(f"a map called {board_map.id!r} is built in; give yours another id")
@@ -61,7 +62,7 @@ def register_map(board_map: Map) -> None:
 
 
 def known_maps() -> dict[str, Map]:
-    """`MAPS`, with those of your own files and packages."""
+    """Return `MAPS` after loading the extensions, which may register maps."""
     extensions.load()
     return MAPS
 

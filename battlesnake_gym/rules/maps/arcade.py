@@ -1,4 +1,4 @@
-"""The maze of an old arcade game, with tunnels at the border for wrapped rules."""
+"""The maze of an arcade game, with tunnels at the border for wrapped rulesets."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ FOOD_PLACES: list[Point] = [
 
 
 def setup(game: Game, state: State) -> None:
-    """Snakes in the ghosts' corners, then in the middle; the walls; one food."""
+    """Place snakes in the corners, then in the middle; add the walls and one food."""
     corners = list(CORNER_STARTS)
     game_rand(game).shuffle(corners)
     put_snakes(state, corners + LATER_STARTS)
@@ -57,7 +57,7 @@ def setup(game: Game, state: State) -> None:
 
 
 def update(game: Game, state: State) -> None:
-    """Perhaps one food on a fixed place that is free; here ``chance + 1`` of 100 rolls pass."""
+    """Add at most one food on a free fixed cell, with ``food_spawn_chance + 1`` percent."""
     chance = game.settings.food_spawn_chance
     if chance == 0:
         return

@@ -1,4 +1,4 @@
-"""What a map is."""
+"""The class of all maps."""
 
 from __future__ import annotations
 
@@ -10,23 +10,30 @@ from ..placement import MAX_SNAKES
 from ..state import Game, State
 
 Hook = Callable[[Game, State], None]
-"""Changes the state in place."""
+"""A function that changes the state in place."""
 
 _ODD_SIZES = tuple((size, size) for size in range(7, 26, 2))
 
 
 def allow(game: Game, state: State) -> None:
-    """Refuse nothing."""
+    """Accept every position."""
 
 
 @dataclass(frozen=True, slots=True)
 class Map:
-    """One map: ``setup`` builds the first board, ``update`` runs after the rules of every turn.
+    """One map.
 
-    ``update`` still sees the turn before the moves. ``check_turn`` runs before the set-up and
-    before every turn; it raises `RulesError` where the reference fails. ``sizes`` (width, height)
-    and ``players`` (fewest, most) are advertised; they are enforced only where the reference does
-    so. ``smallest`` is the least width and height.
+    Attributes:
+        setup: Creates the first board.
+        update: Runs after the rules of every turn; ``state.turn`` is still the turn before the
+            moves.
+        sizes: Advertised board sizes (width, height).
+        players: Advertised least and greatest number of snakes.
+        sizes_enforced: Whether other sizes are rejected, as the official engine rejects them.
+        players_enforced: Whether other numbers of snakes are rejected, as in the official engine.
+        min_size: The least width and height.
+        check_turn: Runs before the setup and before every turn; raises `RulesError` if the official
+            engine would fail.
     """
 
     id: str
@@ -37,18 +44,18 @@ class Map:
     players: tuple[int, int] = (1, MAX_SNAKES)
     sizes_enforced: bool = False
     players_enforced: bool = False
-    smallest: int = 1
+    min_size: int = 1
     check_turn: Hook = allow
 
     def check(self, width: int, height: int, num_snakes: int) -> None:
-        """Raise `RulesError` where the reference refuses to set this map up."""
+        """Raise `RulesError` if the official engine rejects this size or number of snakes."""
         size = f"got {width}x{height}: change width and height, or the map"
         if self.sizes_enforced and (width, height) not in self.sizes:
             sizes = ", ".join(f"{w}x{h}" for w, h in self.sizes)
             raise RulesError(f"map {self.id!r} needs a board of {sizes}, {size}")
-        if min(width, height) < self.smallest:
+        if min(width, height) < self.min_size:
             raise RulesError(
-                f"map {self.id!r} needs a width and height of {self.smallest} or more, {size}"
+                f"map {self.id!r} needs a width and height of {self.min_size} or more, {size}"
             )
         fewest, most = self.players
         if self.players_enforced and not fewest <= num_snakes <= most:

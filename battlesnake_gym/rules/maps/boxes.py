@@ -14,13 +14,13 @@ _SCATTER_EVERY = 2
 
 
 def is_due(state: State, every: int) -> bool:
-    """Whether hazards appear now: on turns 1, 1 + every, ... until as many as cells exist."""
+    """Return whether hazards appear now: every ``every`` turns until they fill the board."""
     full = len(state.hazards) == state.width * state.height
     return state.turn % every == 0 and not full
 
 
 def update_grow(game: Game, state: State) -> None:
-    """Standard food, then the side of the box that grew last."""
+    """Place the standard food, then the next side of the box."""
     standard_food(game, state)
     if is_due(state, _GROW_EVERY):
         steps = state.turn // _GROW_EVERY
@@ -28,7 +28,10 @@ def update_grow(game: Game, state: State) -> None:
 
 
 def grown_side(rand: GoRand, width: int, height: int, steps: int) -> list[Point]:
-    """What the last of ``steps`` growths adds to a box of one random cell; nothing when done."""
+    """List the cells that the last of ``steps`` growths adds to a box of one random cell.
+
+    The list is empty when the box fills the board.
+    """
     left = right = rand.between(2, width - 2)
     bottom = top = rand.between(2, height - 2)
     added = [(left, bottom)]
@@ -50,9 +53,9 @@ def grown_side(rand: GoRand, width: int, height: int, steps: int) -> list[Point]
     return added
 
 
-def square_ring(centre: Point, radius: int, width: int, height: int) -> list[Point]:
-    """The cells of the board at Chebyshev distance ``radius``, column by column."""
-    cx, cy = centre
+def square_ring(center: Point, radius: int, width: int, height: int) -> list[Point]:
+    """List the cells of the board at Chebyshev distance ``radius``, column by column."""
+    cx, cy = center
     return [
         (x, y)
         for x in range(max(cx - radius, 0), min(cx + radius, width - 1) + 1)
@@ -62,40 +65,41 @@ def square_ring(centre: Point, radius: int, width: int, height: int) -> list[Poi
 
 
 def update_expand_box(game: Game, state: State) -> None:
-    """Standard food, then the next ring around a random cell, whose y is drawn like x.
+    """Place the standard food, then the next ring around a random cell.
 
-    On a board that is wider than high that cell may be off the board; it is listed all the same.
+    As in the official engine, y is drawn from the same range as x. On a board that is wider than
+    high, the cell may therefore be off the board; it is listed nevertheless.
     """
     standard_food(game, state)
     if not is_due(state, _EXPAND_EVERY):
         return
     rand = game_rand(game)
-    centre = rand.between(2, state.width - 2), rand.between(2, state.width - 2)
+    center = rand.between(2, state.width - 2), rand.between(2, state.width - 2)
     radius = state.turn // _EXPAND_EVERY
-    ring = square_ring(centre, radius, state.width, state.height)
-    state.hazards += ring if radius else [centre]
+    ring = square_ring(center, radius, state.width, state.height)
+    state.hazards += ring if radius else [center]
 
 
 def update_expand_scatter(game: Game, state: State) -> None:
-    """Standard food, then the next cell of those rings, each ring shuffled."""
+    """Place the standard food, then the next cell of the rings, each of them shuffled."""
     standard_food(game, state)
     if not is_due(state, _SCATTER_EVERY):
         return
     rand = game_rand(game)
-    centre = rand.between(1, state.width - 1), rand.between(1, state.width - 1)
-    cells = [centre]
+    center = rand.between(1, state.width - 1), rand.between(1, state.width - 1)
+    cells = [center]
     for radius in range(1, max(state.width, state.height)):
-        ring = square_ring(centre, radius, state.width, state.height)
+        ring = square_ring(center, radius, state.width, state.height)
         rand.shuffle(ring)
         cells += ring
     index = state.turn // _SCATTER_EVERY
     state.hazards += cells[index : index + 1]
 
 
-GROW_BOX = Map("hz_grow_box", "a box that grows a random side", setup, update_grow, smallest=4)
+GROW_BOX = Map("hz_grow_box", "a box that grows a random side", setup, update_grow, min_size=4)
 EXPAND_BOX = Map(
-    "hz_expand_box", "rings around a random cell", setup, update_expand_box, smallest=4
+    "hz_expand_box", "rings around a random cell", setup, update_expand_box, min_size=4
 )
 EXPAND_SCATTER = Map(
-    "hz_expand_scatter", "the same rings, cell by cell", setup, update_expand_scatter, smallest=2
+    "hz_expand_scatter", "the same rings, cell by cell", setup, update_expand_scatter, min_size=2
 )

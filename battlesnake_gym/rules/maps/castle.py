@@ -1,36 +1,38 @@
-"""The castle walls: thick walls with gates, and food only in the gates."""
+"""The castle walls: thick walls with gates, and food in the gates only."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..food import beside, game_rand
+from ..food import game_rand, neighbors
 from ..placement import put_snakes
 from ..state import Game, Point, State
 from .base import Map
 
 _FIRST_FOOD_TURN = 10
 CANDIDATES = "castle_candidates"
-"""In the state's memory: the gate cells in the order of the last shuffle."""
+"""Key of the state's memory: the gate cells in the order of the last shuffle."""
 
 
 @dataclass(frozen=True, slots=True)
 class Castle:
     """One size of the castle.
 
-    The wall is made of all cells whose distance to the border is one of ``layers``; ``gates`` are
-    the coordinates along a side where it is open. Each group of ``starts`` is used when the groups
-    before it are too few for the snakes.
+    Attributes:
+        layers: The wall consists of the cells with these distances to the border.
+        gates: The coordinates along a side at which the wall is open.
+        starts: Groups of start cells; a group is used if the groups before it are too small.
+        max_food: The most food on the board.
     """
 
     size: int
     layers: tuple[int, ...]
     gates: tuple[int, ...]
     starts: tuple[tuple[Point, ...], ...]
-    most_food: int = 2
+    max_food: int = 2
 
     def start_places(self, num_snakes: int) -> list[Point]:
-        """The groups of start places that this many snakes need."""
+        """List the start cells of the groups that ``num_snakes`` snakes need."""
         places: list[Point] = []
         for group in self.starts:
             if len(places) < num_snakes or not places:
@@ -38,16 +40,16 @@ class Castle:
         return places
 
     def gate_cells(self) -> list[Point]:
-        """Where the wall is open, by x and then y."""
+        """List the openings of the wall, ordered by x, then by y."""
         return [(x, y) for x, y in self._wall_cells() if x in self.gates or y in self.gates]
 
     def hazards(self) -> list[Point]:
-        """The wall, and once more the cells beside a gate, in the reference's order."""
+        """List the wall, then the cells next to a gate again, in the official engine's order."""
         gates = set(self.gate_cells())
         wall = [cell for cell in self._wall_cells() if cell not in gates]
-        beside = {gate + side for gate in self.gates for side in (-1, 1)}
-        doubled = [(x, y) for x, y in wall if x in beside or y in beside]
-        # The reference lists the y of a column as if they were words: 11 before 2.
+        next_to_gate = {gate + side for gate in self.gates for side in (-1, 1)}
+        doubled = [(x, y) for x, y in wall if x in next_to_gate or y in next_to_gate]
+        # The official engine sorts the y of a column as strings: 11 before 2.
         wall.sort(key=lambda cell: (cell[0], str(cell[1])))
         return wall + doubled
 
@@ -59,22 +61,22 @@ class Castle:
         ]
 
     def setup(self, game: Game, state: State) -> None:
-        """Snakes outside the wall; no food."""
+        """Place the snakes outside the wall; add no food."""
         places = self.start_places(len(state.snakes))
         game_rand(game).shuffle(places)
         put_snakes(state, places)
         state.hazards = self.hazards()
 
     def update(self, game: Game, state: State) -> None:
-        """Food in a gate that has no snake, head or food beside it, whatever the settings say."""
-        if state.turn < _FIRST_FOOD_TURN or len(state.food) == self.most_food:
+        """Place food in a gate without snakes, heads or food next to it; ignore the settings."""
+        if state.turn < _FIRST_FOOD_TURN or len(state.food) == self.max_food:
             return
         candidates = list(state.memory.get(CANDIDATES) or self.gate_cells())
         game_rand(game, state.turn).shuffle(candidates)
         state.memory[CANDIDATES] = candidates
         taken = set(state.food).union(*(snake.body for snake in state.snakes))
         for cell in [*state.food, *(snake.head for snake in state.snakes)]:
-            taken |= beside(cell)
+            taken |= neighbors(cell)
         free = [cell for cell in candidates if cell not in taken]
         state.food.extend(free[:1])
 
@@ -100,7 +102,7 @@ EXTRA_LARGE = Castle(
         ((5, 1), (5, 23), (19, 1), (19, 23)),
         ((1, 12), (12, 23), (12, 1), (23, 12)),
     ),
-    most_food=4,
+    max_food=4,
 )
 
 

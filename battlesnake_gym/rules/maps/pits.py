@@ -1,4 +1,4 @@
-"""The map ``hz_hazard_pits``: columns that get deeper, up to four layers, and then vanish."""
+"""The map ``hz_hazard_pits``: cells that gain up to four hazard layers and then vanish."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _CYCLE = 7
 
 
 def setup(game: Game, state: State) -> None:
-    """Snakes in the corners, with the standard first food."""
+    """Place the snakes in the corners, with the standard initial food."""
     rand = game_rand(game)
     starts = list(STARTS)
     rand.shuffle(starts)
@@ -27,7 +27,7 @@ def setup(game: Game, state: State) -> None:
 
 
 def update(game: Game, state: State) -> None:
-    """Standard food; every N turns all pits get the next depth of the cycle."""
+    """Place the standard food; every N turns, set the layers of all pits to the next in the cycle."""
     standard_food(game, state)
     every = game.settings.shrink_every_n_turns
     if state.turn % every == 0:
@@ -36,7 +36,7 @@ def update(game: Game, state: State) -> None:
 
 
 def check_turn(game: Game, state: State) -> None:
-    """Refuse settings that the map cannot divide by."""
+    """Reject a ``shrink_every_n_turns`` less than 1."""
     check_shrink_every(game, "on map 'hz_hazard_pits'")
 
 

@@ -1,4 +1,4 @@
-"""The map ``healing_pools``: a few cells that heal where the hazard damage is negative."""
+"""The map ``healing_pools``: a few cells that heal if the hazard damage is negative."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ _POOLS: dict[int, list[list[Point]]] = {
         [(5, 10), (13, 10), (10, 13), (10, 5)],
     ],
 }
-"""The sets of pools of each board size, of which one is chosen."""
+"""The sets of pools for each board size; the setup chooses one of them."""
 
 DRAWN = "pool_outputs"
-"""In the state's memory: how many outputs of the generator the removals have used."""
+"""Key of the state's memory: the number of generator outputs that the removals have used."""
 
 
 def setup(game: Game, state: State) -> None:
-    """The standard start and one set of pools."""
+    """Set up the standard start and one set of pools."""
     standard.setup(game, state)
     choices = _POOLS[state.width]
     state.hazards = list(choices[game_rand(game).intn(len(choices))])
 
 
 def update(game: Game, state: State) -> None:
-    """Standard food; every N turns a random pool dries up.
+    """Place the standard food; every N turns, remove a random pool.
 
-    Here the reference draws from one generator that goes on for the whole game.
+    The official engine draws the pools from one generator for the whole game.
     """
     standard_food(game, state)
     every = game.settings.shrink_every_n_turns

@@ -1,4 +1,4 @@
-"""Hazards that stand still: a ring inside the border, concentric rings, or columns."""
+"""Hazards that never change: a ring inside the border, concentric rings, or columns."""
 
 from __future__ import annotations
 
@@ -10,7 +10,11 @@ from .base import Map
 
 
 def ring(width: int, height: int, number: int) -> list[Point]:
-    """The rectangle that leaves ``number - 1`` cells free to the border on all sides."""
+    """List the rectangle that leaves ``number - 1`` free cells to the border on all sides.
+
+    Raises:
+        RulesError: If the board is too small.
+    """
     if number >= min(width, height) - 1:
         raise RulesError(
             f"a board of {width}x{height} has no room for ring {number} of this map: "
@@ -23,20 +27,20 @@ def ring(width: int, height: int, number: int) -> list[Point]:
 
 
 def setup_inner_wall(game: Game, state: State) -> None:
-    """One ring, a cell from the border."""
+    """Set up one ring, one cell from the border."""
     standard.setup(game, state)
     state.hazards = ring(state.width, state.height, 2)
 
 
 def setup_rings(game: Game, state: State) -> None:
-    """Every second ring, as far as half the width."""
+    """Set up every second ring, up to half the width."""
     standard.setup(game, state)
     for number in range(2, state.width // 2, 2):
         state.hazards += ring(state.width, state.height, number)
 
 
 def setup_columns(game: Game, state: State) -> None:
-    """All cells with odd x and odd y."""
+    """Set up all cells with odd x and odd y."""
     standard.setup(game, state)
     state.hazards = [(x, y) for x in range(1, state.width, 2) for y in range(1, state.height, 2)]
 

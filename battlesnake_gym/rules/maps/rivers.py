@@ -1,6 +1,6 @@
-"""The rivers and islands: a cross of water with bridges, and a start place list for each quarter.
+"""The rivers and islands: a cross of water with bridges, and start cells for each quadrant.
 
-The lists of cells are in the order in which the reference names them.
+The cells are in the official engine's order.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from .base import Hook, Map
 
 
 def cells(text: str) -> list[Point]:
-    """The points of a list like ``3,1 1,3``."""
+    """Parse a list of points such as ``3,1 1,3``."""
     return [(int(x), int(y)) for x, y in (pair.split(",") for pair in text.split())]
 
 
@@ -90,21 +90,21 @@ ISLANDS_LARGE_STARTS = [
 
 
 def setup_with(hazards: Sequence[Point], quadrants: Sequence[Sequence[Point]]) -> Hook:
-    """The set-up of one of these maps: snakes by quarter, the water, then dry food."""
+    """Create the setup of one of these maps: snakes by quadrant, water, food outside the water."""
 
     def setup(game: Game, state: State) -> None:
         rand = game_rand(game)
         place_in_quadrants(state, rand, quadrants)
         state.hazards = list(hazards)
         taken = set(hazards).union(*(snake.body for snake in state.snakes))
-        place_food_beside(state, rand, state.snakes, refuse=taken.__contains__)
+        place_food_beside(state, rand, state.snakes, is_blocked=taken.__contains__)
 
     return setup
 
 
 def update(game: Game, state: State) -> None:
-    """Standard food on dry cells."""
-    standard_food(game, state, spare_hazards=True)
+    """Place the standard food on cells without hazards."""
+    standard_food(game, state, avoid_hazards=True)
 
 
 def _map(map_id: str, size: int, most: int, hook: Hook) -> Map:

@@ -1,4 +1,4 @@
-"""The map ``royale``: random sides of the board become hazards, one after the other."""
+"""The map ``royale``: one random side of the board after another becomes hazardous."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from .standard import setup
 
 
 def update(game: Game, state: State) -> None:
-    """Standard food; from turn N on the hazards are those of the shrinking rectangle."""
+    """Place the standard food; from turn N on, set the hazards of the shrinking rectangle."""
     standard_food(game, state)
     if state.turn + 1 >= game.settings.shrink_every_n_turns:
         state.hazards = royale_hazards(game, state)
 
 
 def check_turn(game: Game, state: State) -> None:
-    """Refuse settings that the map cannot divide by."""
+    """Reject a ``shrink_every_n_turns`` less than 1."""
     check_shrink_every(game)
 
 

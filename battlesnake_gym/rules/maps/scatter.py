@@ -1,4 +1,4 @@
-"""The map ``hz_scatter``: every second turn one more random cell, until the board is full."""
+"""The map ``hz_scatter``: one more random hazard every second turn, until the board is full."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _EVERY = 2
 
 
 def update(game: Game, state: State) -> None:
-    """Standard food, then the next cell of one shuffled list of all cells."""
+    """Place the standard food, then the next cell of one shuffled list of all cells."""
     standard_food(game, state)
     turn = state.turn + 1
     if turn % _EVERY:
@@ -23,7 +23,7 @@ def update(game: Game, state: State) -> None:
 
 
 def check_turn(game: Game, state: State) -> None:
-    """Refuse the turn for which no cell is left; the reference crashes there."""
+    """Reject the turn for which no cell is left; the official engine crashes there."""
     turn = state.turn + 1
     if turn % _EVERY == 0 and turn // _EVERY > state.width * state.height:
         raise RulesError(

@@ -1,4 +1,4 @@
-"""The map ``sinkholes``: a disc in the centre that grows and gets deeper with every ring."""
+"""The map ``sinkholes``: a disc in the center that gains a ring and a layer at intervals."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _DEFAULT_RINGS = 5
 
 
 def update(game: Game, state: State) -> None:
-    """Standard food, then one layer more on the disc, which is one cell wider than the last."""
+    """Place the standard food, then one more layer on a disc of the next larger radius."""
     standard_food(game, state)
     every = game.settings.shrink_every_n_turns
     if every <= 0:
@@ -37,7 +37,7 @@ def update(game: Game, state: State) -> None:
 
 SINKHOLES = Map(
     "sinkholes",
-    "a growing disc in the centre, deepest in the middle",
+    "a growing disc in the center, deepest in the middle",
     setup,
     update,
     sizes=((7, 7), (11, 11), (19, 19)),

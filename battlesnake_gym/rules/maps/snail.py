@@ -1,4 +1,4 @@
-"""The map ``snail_mode``: tails leave a trail of stacked hazards that fades layer by layer."""
+"""The map ``snail_mode``: tails leave a trail of hazard layers that fades layer by layer."""
 
 from __future__ import annotations
 
@@ -12,28 +12,33 @@ from .standard import setup
 
 
 def update(game: Game, state: State) -> None:
-    """Standard food; trails fade, new ones are laid, and those of the turn before appear."""
+    """Place the standard food; fade the trails, add the pending ones, and store new ones."""
     standard_food(game, state)
     state.hazards = trails(state)
 
 
 def trails(state: State) -> list[Point]:
-    """The hazards after a turn: ``state`` has the snakes after it and the hazards before it."""
+    """List the hazards after a turn.
+
+    Args:
+        state: The snakes after the turn and the hazards before it.
+    """
     height = state.height
     hazards: list[Point] = []
     for (x, y), layers in Counter(state.hazards).items():
         if y < height:
             hazards += [(x, y)] * (layers - 1)
-    hazards += waiting(state)
+    hazards += pending_trails(state)
     heads = {snake.head for snake in living(state)}
     laid = [(x, y - height) for x, y in state.hazards if y >= height]
     return hazards + [cell for cell in laid if cell not in heads]
 
 
-def waiting(state: State) -> list[Point]:
-    """The trails that this turn lays: they wait above the board, at ``y + height``, for the next.
+def pending_trails(state: State) -> list[Point]:
+    """List the trails that this turn adds; they are stored off the board until the next turn.
 
-    Snakes can see them there, except on platforms that show what is on the board alone.
+    They are listed at ``y + height``. Snakes receive them in requests, except from platforms that
+    send the cells on the board only.
     """
     cells: list[Point] = []
     for snake in living(state):

@@ -1,6 +1,6 @@
-"""The map ``solo_maze``: one snake, one food, and a larger maze with every food eaten.
+"""The map ``solo_maze``: one snake, one food, and a larger maze after every food.
 
-The level is remembered on the board itself: as a binary number in the hazards of the bottom row.
+The board itself stores the level: a binary number in the hazards of the bottom row.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ _MAX_BODY_LENGTH = 100_000
 
 
 def setup(game: Game, state: State) -> None:
-    """The maze of level 0."""
+    """Build the maze of level 0."""
     build_level(game, state, 0)
 
 
 def update(game: Game, state: State) -> None:
-    """The next level when the food is eaten; near the end the food flees from the snake."""
+    """Build the next level when the food is eaten; at the last levels, move the food away."""
     level = read_level(state)
     if not state.food:
         build_level(game, state, level + 1)
@@ -40,7 +40,7 @@ def update(game: Game, state: State) -> None:
 
 
 def check_turn(game: Game, state: State) -> None:
-    """Refuse a board without a snake, for which the maze has no use."""
+    """Reject positions with any number of snakes other than one."""
     if len(state.snakes) != 1:
         raise RulesError(
             f"map 'solo_maze' takes 1 snake, got {len(state.snakes)}: choose another map"
@@ -48,39 +48,43 @@ def check_turn(game: Game, state: State) -> None:
 
 
 def largest_size(state: State) -> int:
-    """The side of the largest maze on this board; the bottom and top row stay free."""
+    """Return the side of the largest maze; the bottom and the top row stay free."""
     return min(state.width, state.height - 2)
 
 
 def maze_square(state: State, level: int) -> tuple[int, Point]:
-    """The side of a level's maze and its lower left cell."""
+    """Return the side of a level's maze and its lower left cell."""
     size = min(_FIRST_SIZE + level, largest_size(state))
     return size, ((state.width - size) // 2, (state.height - size) // 2)
 
 
 def distance(a: Point, b: Point) -> int:
-    """Steps from a to b."""
+    """Return the Manhattan distance between two cells."""
     return abs(a[0] - b[0]) + abs(a[1] - b[1])
 
 
 def read_level(state: State) -> int:
-    """The number in the bottom row of the board; its leftmost cell is the highest bit."""
+    """Read the number in the bottom row; the leftmost cell is the highest bit."""
     bits = {x for x, y in state.hazards if y == 0 and 0 <= x < state.width}
     return sum(1 << (state.width - 1 - x) for x in bits)
 
 
 def level_bits(level: int, width: int) -> list[Point]:
-    """The cells of the bottom row that say this level.
+    """List the cells of the bottom row that store this level.
 
-    A level with more binary digits than the board is wide begins at the left border too, and its
-    last digits lie off the board: on a board 7 wide, level 128 is read back as 64.
+    If the number has more binary digits than the board has columns, the last digits are off the
+    board. On a board of width 7, for example, level 128 is read back as 64.
     """
     digits = f"{level:0{width}b}"
     return [(x, 0) for x, digit in enumerate(digits) if digit == "1"]
 
 
 def build_level(game: Game, state: State, level: int) -> None:
-    """A new maze, the snake at its lower left, longer by one, and one food."""
+    """Build a new maze with one food, and the snake, one segment longer, at its lower left.
+
+    Raises:
+        RulesError: If the snake would be longer than 100,000 segments.
+    """
     if level + 3 > _MAX_BODY_LENGTH:
         raise RulesError(
             f"level {level} of map 'solo_maze' would need a body of {level + 3} segments; more "
@@ -102,7 +106,7 @@ def build_level(game: Game, state: State, level: int) -> None:
 
 
 def cells_outside(state: State, size: int, corner: Point) -> list[Point]:
-    """All cells around the maze but the bottom row."""
+    """List all cells outside the maze except the bottom row."""
     columns = range(corner[0], corner[0] + size)
     rows = range(corner[1], corner[1] + size)
     return [
@@ -114,7 +118,7 @@ def cells_outside(state: State, size: int, corner: Point) -> list[Point]:
 
 
 def place_food(game: Game, state: State, level: int, walls: set[Point]) -> None:
-    """One food in the maze, not too near; every attempt has a generator of its own."""
+    """Place one food in the maze at a minimum distance; each attempt has its own generator."""
     size, corner = maze_square(state, level)
     snake = state.snakes[0]
     taken = walls.union(snake.body)
@@ -129,12 +133,12 @@ def place_food(game: Game, state: State, level: int, walls: set[Point]) -> None:
 
 @dataclass(slots=True)
 class Division:
-    """Recursive division: a room is cut by walls with holes, then so is every part."""
+    """Recursive division: walls with holes divide a room, then each of its parts."""
 
     rand: GoRand
 
     def walls(self, size: int) -> list[Point]:
-        """The walls of a square maze, in the order in which they are built."""
+        """List the walls of a square maze in the order in which they are built."""
         built: list[Point] = []
         self._divide((0, 0), (size - 1, size - 1), frozenset(), frozenset(), built)
         return built
@@ -149,8 +153,8 @@ class Division:
     ) -> None:
         """Add to ``built`` the walls of the room from cell ``low`` to cell ``high``.
 
-        No wall may be in an open row or column, because it would close a hole. A wall belongs to
-        the part left of it or below it.
+        A wall in an open row or column would close a hole. A wall belongs to the part to the left
+        of it or below it.
         """
         (x0, y0), (x1, y1) = low, high
         column = self._choose(x0, x1, open_columns)
@@ -164,7 +168,7 @@ class Division:
             open_rows |= {self._hole(upright, 0, crossing)[1]}
             open_rows |= {self._hole(upright, crossing + 1, len(upright))[1]}
             open_columns |= {self._hole(level, 0, column - x0)[0]}
-        else:  # what has no place for the other wall has none in its parts either
+        else:  # A room without a position for the other wall has none in its parts either.
             self._hole(upright or level, 0, len(upright or level) - 1)
         built += [cell for cell in upright + level if cell not in built]
         column_parts = [(x0, column), (column + 1, x1)] if column is not None else [(x0, x1)]
@@ -173,13 +177,13 @@ class Division:
             for left, right in column_parts:
                 self._divide((left, bottom), (right, top), open_rows, open_columns, built)
 
-    def _choose(self, first: int, last: int, refused: frozenset[int]) -> int | None:
-        """A place for a wall across the room, or None where there is none."""
-        places = [place for place in range(first + 1, last - 1) if place not in refused]
+    def _choose(self, first: int, last: int, excluded: frozenset[int]) -> int | None:
+        """Choose the position of a wall across the room; None if there is none."""
+        places = [place for place in range(first + 1, last - 1) if place not in excluded]
         return places[self.rand.intn(len(places))] if places else None
 
     def _hole(self, wall: list[Point], start: int, stop: int) -> Point:
-        """Remove a random one of ``wall[start:stop]``; the last cell takes its place."""
+        """Remove a random cell of ``wall[start:stop]``; the last cell moves into its position."""
         index = start + self.rand.intn(stop - start)
         cell = wall[index]
         wall[index] = wall[-1]
@@ -195,6 +199,6 @@ SOLO_MAZE = Map(
     sizes=((7, 7), (11, 11), (19, 19), (19, 21), (25, 25)),
     players=(1, 1),
     players_enforced=True,
-    smallest=_MIN_MAZE_SIZE,
+    min_size=_MIN_MAZE_SIZE,
     check_turn=check_turn,
 )

@@ -1,4 +1,4 @@
-"""The map ``hz_spiral``: every third turn the next cell of a spiral from a random centre."""
+"""The map ``hz_spiral``: every third turn, the next cell of a spiral from a random center."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from .standard import setup
 _EVERY = 3
 
 
-def walk(centre: Point, rings: int) -> Iterator[Point]:
-    """The spiral clockwise around ``centre``, also over cells off the board.
+def walk(center: Point, rings: int) -> Iterator[Point]:
+    """Generate a clockwise spiral around ``center``, including cells off the board.
 
-    Each ring begins right of its upper left corner and ends in that corner.
+    Each ring starts to the right of its upper left corner and ends in that corner.
     """
     for radius in range(1, rings + 1):
-        x, y = centre[0] - radius, centre[1] + radius
+        x, y = center[0] - radius, center[1] + radius
         for dx, dy in ((1, 0), (0, -1), (-1, 0), (0, 1)):
             for _ in range(2 * radius):
                 x, y = x + dx, y + dy
@@ -26,7 +26,7 @@ def walk(centre: Point, rings: int) -> Iterator[Point]:
 
 
 def update(game: Game, state: State) -> None:
-    """Standard food, then the cell whose turn it is, where it lies on the board."""
+    """Place the standard food, then this turn's cell of the spiral if it is on the board."""
     standard_food(game, state)
     turn = state.turn + 1
     if turn < _EVERY or turn % _EVERY:
@@ -44,4 +44,4 @@ def update(game: Game, state: State) -> None:
             state.hazards.append((x, y))
 
 
-SPIRAL = Map("hz_spiral", "a spiral from a random centre", setup, update)
+SPIRAL = Map("hz_spiral", "a spiral from a random center", setup, update)

@@ -1,4 +1,4 @@
-"""The plain boards: ``standard``, and ``empty`` without any food."""
+"""The plain boards: ``standard``, and ``empty`` without food."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from .base import Map
 
 
 def setup(game: Game, state: State) -> None:
-    """Snakes at their standard places with their first food."""
+    """Place the snakes and the initial food as in the standard game."""
     standard_start(state, game_rand(game))
 
 
 def setup_snakes_only(game: Game, state: State) -> None:
-    """Snakes at their standard places, no food."""
+    """Place the snakes as in the standard game, without food."""
     place_snakes(state, game_rand(game))
 
 
 def no_update(game: Game, state: State) -> None:
-    """Nothing ever appears."""
+    """Change nothing."""
 
 
 STANDARD = Map("standard", "the plain board", setup, standard_food)
