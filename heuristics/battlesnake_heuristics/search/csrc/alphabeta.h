@@ -157,6 +157,7 @@ static int search_after(Search *search, const Position *pos, const uint8_t *move
     int value = terminal_value(search, &to, ply);
     if (value && FROZEN) return value;
     if (poll_stop(search) || value) return value;
+    if (!to.snake[0].alive) return 0; /* a draw, if W_DRAW is 0: no evaluation without snake 0 */
     if (depth <= 1) return static_eval(search, &to);
     return max_node(search, &to, depth - 1, ply + 1, alpha, beta);
 }
