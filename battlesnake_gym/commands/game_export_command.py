@@ -56,8 +56,8 @@ def parser() -> Parser:
     add("-o", "--output", type=Path, metavar="FILE",
         help="output file; the suffix selects the format: "
         f"{', '.join([*_WRITERS][:-1])} or {[*_WRITERS][-1]}")  # fmt: skip
-    add("--cell-size", type=bounded_number(int, 2, 200), default=animation.CELL, metavar="PIXELS",
-        help="size of a cell, in pixels")  # fmt: skip
+    add("--cell-size", type=bounded_number(int, 2, 200), default=animation.DEFAULT_CELL_SIZE,
+        metavar="PIXELS",         help="size of a cell, in pixels")  # fmt: skip
     add(
         "--turns-per-second",
         type=bounded_number(int, 1, 100),
@@ -88,7 +88,7 @@ def _animation_options(
     """Return cell size, seconds per turn and, if the game was analyzed, win probabilities."""
     analyses = load_module("battlesnake_heuristics.analysis.game_analysis", "")
     analysis = analyses.known(options.source)
-    win_probabilities = analysis.chances if analysis else animation.unknown
+    win_probabilities = analysis.chances if analysis else animation.no_win_probabilities
     return options.cell_size, 1 / options.turns_per_second, win_probabilities
 
 

@@ -1,1 +1,1 @@
-"""Pictures of boards and games: SVG, PNG, GIF, MP4 and text."""
+"""Images of boards and games: SVG, PNG, GIF, MP4 and text."""

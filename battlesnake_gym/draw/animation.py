@@ -1,8 +1,8 @@
-"""Games as moving pictures: each turn only what changed is painted, and one turn is held at a time.
+"""Animations of games that repaint only changed tiles and hold one board in memory.
 
-The picture is divided into parts, a cell of the board or a row of the list beside it each. A part
-is painted again when other shapes lie in it than a turn ago; what was painted before is kept, since
-most cells look like one that has been seen. `Animation.draw` gives the same pixels as `drawing.image`.
+The image is divided into tiles: the cells of the board and the rows of the list beside it. A tile
+is repainted if its shapes differ from those of the previous turn. Painted tiles are cached, because
+most cells look like an earlier one. `Animation.draw` gives the same pixels as `drawing.image`.
 """
 
 from __future__ import annotations
@@ -20,29 +20,29 @@ from battlesnake_gym.draw import customization, drawing
 from battlesnake_gym.draw.shapes import Disc, Line, Polygon, Shape, Text
 from battlesnake_gym.rules.state import State
 
-CELL = 20
-"""Pixels of a cell's side."""
+DEFAULT_CELL_SIZE = 20
+"""Default size of a cell, in pixels."""
 
 _TURN_DURATION_S = 0.15
 _FINAL_FRAME_S = 2.0
-"""How long a film rests on its last board."""
+"""Duration of the last frame of an animation."""
 
 _MAX_CACHED_CELLS = 1024
-"""Painted cells that are kept, so that memory does not grow with the game."""
+"""Maximum number of cached tiles, which bounds memory for any length of game."""
 
 _SEEN, _UNCHANGED = 180, 255
-"""Colours of the palette that are taken from the first board; the one that changes nothing."""
+"""Number of palette colors taken from the first board, and the index of the transparent color."""
 
 
 WinProbabilities = Callable[[int], Mapping[str, float] | None]
 
 
-def unknown(turn: int) -> None:
-    """The chances of a game that nothing has looked at."""
+def no_win_probabilities(turn: int) -> None:
+    """Return None for every turn: the win probabilities of a game that was not analyzed."""
 
 
 class Box(NamedTuple):
-    """A part of the picture, in pixels: left, top, right, bottom."""
+    """A rectangle of the image, in pixels."""
 
     left: int
     top: int
@@ -51,78 +51,86 @@ class Box(NamedTuple):
 
 
 class Animation:
-    """A picture that follows a game; boards must be of one size, with the same snakes.
+    """An image that follows a game; all boards must have the same size and snakes.
 
-    ``cell`` is the side of a cell in pixels; ``chances`` are the snakes' on a turn, where known.
+    Args:
+        cell_size: Size of a cell, in pixels.
+        win_probabilities: Returns the win probabilities of a turn by snake id, or None.
     """
 
-    def __init__(self, cell: int = CELL, chances: WinProbabilities = unknown) -> None:
-        self._cell = cell
-        self._chances = chances
-        self._kept: dict[object, Image.Image] = {}
+    def __init__(
+        self,
+        cell_size: int = DEFAULT_CELL_SIZE,
+        win_probabilities: WinProbabilities = no_win_probabilities,
+    ) -> None:
+        self._cell_size = cell_size
+        self._win_probabilities = win_probabilities
+        self._cache: dict[object, Image.Image] = {}
         self._shown: list[list[Shape]] = []
-        self._parts: list[Box] = []
-        self._across = self._down = 0
-        self._ground: tuple[Shape, ...] = ()
-        self._bare: list[list[Shape]] = []
+        self._tiles: list[Box] = []
+        self._columns = self._rows = 0
+        self._background: tuple[Shape, ...] = ()
+        self._background_by_tile: list[list[Shape]] = []
         self.picture = Image.new("RGB", (1, 1))
 
     def draw(self, board: State) -> list[Box]:
-        """Bring ``picture`` to this board; returns what changed."""
+        """Update ``picture`` to this board and return the rectangles that changed."""
         if not self._shown:
-            self._begin(board)
+            self._start(board)
             return [Box(0, 0, *self.picture.size)]
         changed = []
-        for number, shapes in enumerate(self._sorted(board)):
+        for number, shapes in enumerate(self._shapes_by_tile(board)):
             if shapes != self._shown[number]:
                 self._shown[number] = shapes
-                box = self._parts[number]
+                box = self._tiles[number]
                 self.picture.paste(self._paint(shapes, box), box)
                 changed.append(box)
         return changed
 
-    def _begin(self, board: State) -> None:
-        """Paint all of the picture, and divide it into parts: the cells, then the list's rows."""
-        self.picture = drawing.image(board, self._cell, self._chances(board.turn))
-        self._across, self._down = board.width, board.height
+    def _start(self, board: State) -> None:
+        """Paint the whole image and divide it into tiles: the cells, then the rows of the list."""
+        self.picture = drawing.image(board, self._cell_size, self._win_probabilities(board.turn))
+        self._columns, self._rows = board.width, board.height
         margin, rows = drawing.MARGIN, range(len(board.snakes))
-        # The first and the last cells have the picture's edge too, where a head may reach out.
+        # The outer cells include the margin, because a head can extend into it.
         xs = [0, *(self._pixel(margin + x) for x in range(1, board.width + 1))]
         ys = [0, *(self._pixel(margin + y) for y in range(1, board.height)), self.picture.height]
         ends = [0, *(self._pixel(margin + 0.8 + drawing.ROW * row) for row in rows)]
         ends.append(self.picture.height)
-        self._parts = [Box(x, y, x_end, y_end)
+        self._tiles = [Box(x, y, x_end, y_end)
                        for y, y_end in pairwise(ys) for x, x_end in pairwise(xs)]  # fmt: skip
-        self._parts += [Box(xs[-1], y, self.picture.width, end) for y, end in pairwise(ends)]
-        self._shown = self._sorted(board)
+        self._tiles += [Box(xs[-1], y, self.picture.width, end) for y, end in pairwise(ends)]
+        self._shown = self._shapes_by_tile(board)
 
-    def _pixel(self, place: float) -> int:
-        return round(place * self._cell)
+    def _pixel(self, coordinate: float) -> int:
+        return round(coordinate * self._cell_size)
 
-    def _sorted(self, board: State) -> list[list[Shape]]:
-        """For each part the shapes that reach into it, from the back to the front."""
-        ground = drawing.background_shapes(board)
-        if ground is not self._ground:
-            self._ground = ground
-            self._bare = [[] for _ in range(len(self._parts))]
-            self._sort(ground, self._bare)
-        found = [part[:] for part in self._bare]
-        self._sort(drawing.foreground_shapes(board, self._chances(board.turn)), found)
+    def _shapes_by_tile(self, board: State) -> list[list[Shape]]:
+        """Return the shapes that overlap each tile, from back to front."""
+        background = drawing.background_shapes(board)
+        if background is not self._background:
+            self._background = background
+            self._background_by_tile = [[] for _ in range(len(self._tiles))]
+            self._distribute(background, self._background_by_tile)
+        found = [part[:] for part in self._background_by_tile]
+        self._distribute(
+            drawing.foreground_shapes(board, self._win_probabilities(board.turn)), found
+        )
         return found
 
-    def _sort(self, shapes: Iterable[Shape], found: list[list[Shape]]) -> None:
-        """Add each of ``shapes`` to the parts that it reaches into."""
-        margin, across, down = drawing.MARGIN, self._across, self._down
+    def _distribute(self, shapes: Iterable[Shape], found: list[list[Shape]]) -> None:
+        """Append each shape to the tiles that it overlaps."""
+        margin, across, down = drawing.MARGIN, self._columns, self._rows
         rows = range(across * down, len(found))
-        slack = 1 / (self._cell * drawing.OVERSAMPLE)  # Pillow paints the last pixel too
+        slack = 1 / (self._cell_size * drawing.OVERSAMPLE)  # Pillow also paints the last pixel
         for shape in shapes:
             for piece in _pieces(shape):
                 left, top, right, bottom = _bounding_box(piece)
                 left, top, right, bottom = left - slack, top - slack, right + slack, bottom + slack
                 if right >= margin + across:
-                    low, high = top * self._cell - 1, bottom * self._cell + 1
+                    low, high = top * self._cell_size - 1, bottom * self._cell_size + 1
                     for row in rows:
-                        if self._parts[row].top < high and low < self._parts[row].bottom:
+                        if self._tiles[row].top < high and low < self._tiles[row].bottom:
                             found[row].append(piece)
                 if left < margin + across:
                     columns = range(max(0, int(left - margin)),
@@ -132,51 +140,64 @@ class Animation:
                             found[y * across + x].append(piece)
 
     def _paint(self, shapes: list[Shape], box: Box) -> Image.Image:
-        """A part of the picture; a cell from what was painted before, where that looked the same.
+        """Return a painted tile, from the cache if one with equal shapes was painted before.
 
-        Around it is painted as much again as a cell, so that no coordinate is negative, where
-        Pillow rounds the other way.
+        The canvas has a margin of one cell, so that no coordinate is negative: Pillow rounds
+        negative coordinates differently.
         """
-        scale = self._cell * drawing.OVERSAMPLE
+        scale = self._cell_size * drawing.OVERSAMPLE
         left, top, right, bottom = (side * drawing.OVERSAMPLE for side in box)
         seen = (left - scale, top - scale, right + scale, bottom + scale)
-        moved = tuple(_moved(shape, *(side / scale for side in seen)) for shape in shapes)
+        relative = tuple(_relative_to(shape, *(side / scale for side in seen)) for shape in shapes)
         size = right - left, bottom - top
-        known = self._kept.get((size, moved))
-        if known is not None:
-            return known
-        canvas = Image.new("RGB", (size[0] + 2 * scale, size[1] + 2 * scale), drawing.PAPER)
+        cached = self._cache.get((size, relative))
+        if cached is not None:
+            return cached
+        canvas = Image.new("RGB", (size[0] + 2 * scale, size[1] + 2 * scale), drawing.PAPER_COLOR)
         draw = ImageDraw.Draw(canvas)
-        for shape in moved:
+        for shape in relative:
             drawing.paint(draw, shape, scale)
         inner = canvas.crop((scale, scale, scale + size[0], scale + size[1]))
         painted = inner.reduce(drawing.OVERSAMPLE)
-        if box.right <= self._parts[self._across - 1].right:  # the list is hardly ever as before
-            if len(self._kept) >= _MAX_CACHED_CELLS:
-                self._kept.clear()
-            self._kept[size, moved] = painted
+        if box.right <= self._tiles[self._columns - 1].right:  # rows of the list rarely repeat
+            if len(self._cache) >= _MAX_CACHED_CELLS:
+                self._cache.clear()
+            self._cache[size, relative] = painted
         return painted
 
 
 def save_gif(
     boards: Iterable[State],
     path: str | os.PathLike[str],
-    cell: int = CELL,
+    cell_size: int = DEFAULT_CELL_SIZE,
     seconds_per_turn: float = _TURN_DURATION_S,
-    chances: WinProbabilities = unknown,
+    win_probabilities: WinProbabilities = no_win_probabilities,
 ) -> None:
-    """Write a game as an animated GIF that plays for ever and rests on the last board.
+    """Write a game as an endlessly looping GIF that pauses on the last board.
 
-    One board is held at a time, however long the game is. Raises ``ValueError`` where there is no
-    board to draw.
+    Only one board is held in memory at a time.
+
+    Args:
+        boards: Boards of the game, in order.
+        path: Output file.
+        cell_size: Size of a cell, in pixels.
+        seconds_per_turn: Duration of a frame.
+        win_probabilities: Returns the win probabilities of a turn by snake id, or None.
+
+    Raises:
+        ValueError: If ``boards`` is empty.
     """
-    following = iter(boards)
-    first = _first(following, "GIF")
+    remaining = iter(boards)
+    first = _first(remaining, "GIF")
 
-    def write(part: Path) -> None:
-        with part.open("wb") as file:
+    def write(temporary: Path) -> None:
+        with temporary.open("wb") as file:
             _write_gif(
-                file, first, following, Animation(cell, chances), round(seconds_per_turn * 1000)
+                file,
+                first,
+                remaining,
+                Animation(cell_size, win_probabilities),
+                round(seconds_per_turn * 1000),
             )
 
     write_atomically(path, write)
@@ -185,36 +206,44 @@ def save_gif(
 def save_mp4(
     boards: Iterable[State],
     path: str | os.PathLike[str],
-    cell: int = CELL,
+    cell_size: int = DEFAULT_CELL_SIZE,
     seconds_per_turn: float = _TURN_DURATION_S,
-    chances: WinProbabilities = unknown,
+    win_probabilities: WinProbabilities = no_win_probabilities,
 ) -> None:
-    """Write a game as an MP4 video (H.264) that rests on the last board.
+    """Write a game as an MP4 video (H.264) that pauses on the last board.
 
-    Raises ``ModuleNotFoundError`` without imageio-ffmpeg (the extra ``video``), and ``ValueError``
-    where there is no board to draw.
+    Args:
+        boards: Boards of the game, in order.
+        path: Output file.
+        cell_size: Size of a cell, in pixels.
+        seconds_per_turn: Duration of a frame.
+        win_probabilities: Returns the win probabilities of a turn by snake id, or None.
+
+    Raises:
+        ModuleNotFoundError: If imageio-ffmpeg (the extra ``video``) is not installed.
+        ValueError: If ``boards`` is empty.
     """
     import imageio_ffmpeg
 
-    following = iter(boards)
-    first = _first(following, "video")
-    film = Animation(cell, chances)
-    film.draw(first)
-    width, height = film.picture.size
-    size = width + width % 2, height + height % 2  # what H.264 asks for
-    per_second = 1 / seconds_per_turn
+    remaining = iter(boards)
+    first = _first(remaining, "video")
+    animation = Animation(cell_size, win_probabilities)
+    animation.draw(first)
+    width, height = animation.picture.size
+    size = width + width % 2, height + height % 2  # H.264 needs even sizes
+    fps = 1 / seconds_per_turn
 
-    def write(part: Path) -> None:
+    def write(temporary: Path) -> None:
         writer = imageio_ffmpeg.write_frames(
-            str(part), size, fps=per_second, codec="libx264", macro_block_size=1,
+            str(temporary), size, fps=fps, codec="libx264", macro_block_size=1,
             output_params=["-f", "mp4", "-movflags", "+faststart"],
         )  # fmt: skip
         writer.send(None)
-        for board in (None, *_hold_last_frame(following, round(_FINAL_FRAME_S * per_second))):
+        for board in (None, *_hold_last_frame(remaining, round(_FINAL_FRAME_S * fps))):
             if board is not None:
-                film.draw(board)
-            canvas = Image.new("RGB", size, drawing.PAPER)
-            canvas.paste(film.picture)
+                animation.draw(board)
+            canvas = Image.new("RGB", size, drawing.PAPER_COLOR)
+            canvas.paste(animation.picture)
             writer.send(canvas.tobytes())
         writer.close()
 
@@ -228,126 +257,134 @@ def _first(boards: Iterator[State], kind: str) -> State:
     return first
 
 
-# --- what a GIF is made of ----------------------------------------------------------------------
-
-
 def _write_gif(
-    file: IO[bytes], first: State, following: Iterator[State], film: Animation, tick: int
+    file: IO[bytes],
+    first: State,
+    remaining: Iterator[State],
+    animation: Animation,
+    duration_ms: int,
 ) -> None:
-    film.draw(first)
-    palette = _Palette(film.picture, first)
-    frame = palette.whole(film.picture)
+    animation.draw(first)
+    palette = _Palette(animation.picture, first)
+    frame = palette.whole(animation.picture)
     for block in GifImagePlugin.getheader(frame, info={"loop": 0})[0]:
         file.write(block)
     place = (0, 0)
-    for board in following:
-        _write_frame(file, frame, place, tick)
-        frame, place = palette.patch(film.picture, film.draw(board))
-    _write_frame(file, frame, place, max(tick, round(_FINAL_FRAME_S * 1000)))
+    for board in remaining:
+        _write_frame(file, frame, place, duration_ms)
+        frame, place = palette.patch(animation.picture, animation.draw(board))
+    _write_frame(file, frame, place, max(duration_ms, round(_FINAL_FRAME_S * 1000)))
     file.write(b";")
 
 
-def _write_frame(file: IO[bytes], frame: Image.Image, place: tuple[int, int], tick: int) -> None:
-    options = {"duration": tick, "transparency": _UNCHANGED, "disposal": 1}
+def _write_frame(
+    file: IO[bytes], frame: Image.Image, place: tuple[int, int], duration_ms: int
+) -> None:
+    options = {"duration": duration_ms, "transparency": _UNCHANGED, "disposal": 1}
     for block in GifImagePlugin.getdata(frame, place, **options):
         file.write(block)
 
 
 class _Palette:
-    """The colours of one film, and which of them is the nearest to a pixel."""
+    """The colors of one animation, and the mapping of images to them."""
 
     def __init__(self, picture: Image.Image, board: State) -> None:
         seen = picture.quantize(_SEEN).getpalette() or []
-        colours = [tuple(seen[i : i + 3]) for i in range(0, len(seen), 3)]
-        known = dict.fromkeys([*map(_rgb, _later(board)), *colours])
-        self._colours = [channel for colour in list(known)[:_UNCHANGED] for channel in colour]
+        colors = [tuple(seen[i : i + 3]) for i in range(0, len(seen), 3)]
+        known = dict.fromkeys([*map(_rgb, _later_colors(board)), *colors])
+        self._colors = [channel for color in list(known)[:_UNCHANGED] for channel in color]
         self._image = Image.new("P", (1, 1))
-        self._image.putpalette(self._colours)
+        self._image.putpalette(self._colors)
 
     def whole(self, picture: Image.Image) -> Image.Image:
-        """All of ``picture`` in these colours."""
+        """Return the whole image in the colors of the palette."""
         return picture.quantize(palette=self._image, dither=Image.Dither.NONE)
 
     def patch(self, picture: Image.Image, boxes: list[Box]) -> tuple[Image.Image, tuple[int, int]]:
-        """What changed, in these colours, and where it belongs; the rest changes nothing."""
+        """Return the changed part in palette colors, with transparent pixels, and its position."""
         boxes = boxes or [Box(0, 0, 1, 1)]
         left, top = min(box.left for box in boxes), min(box.top for box in boxes)
         right, bottom = max(box.right for box in boxes), max(box.bottom for box in boxes)
-        made = self.whole(picture.crop((left, top, right, bottom)))
-        kept = Image.new("L", made.size, 255)
+        patch = self.whole(picture.crop((left, top, right, bottom)))
+        mask = Image.new("L", patch.size, 255)
         for box in boxes:
-            kept.paste(0, (box.left - left, box.top - top, box.right - left, box.bottom - top))
-        made.paste(_UNCHANGED, mask=kept)
-        return made, (left, top)
+            mask.paste(0, (box.left - left, box.top - top, box.right - left, box.bottom - top))
+        patch.paste(_UNCHANGED, mask=mask)
+        return patch, (left, top)
 
 
-def _later(board: State) -> Iterator[str]:
-    """Colours that the first board need not show: of deaths, of hazards, of who is out."""
-    yield from (drawing.DEATH, drawing.FOOD, customization.INK, drawing.PALE, drawing.TRACK)
+def _later_colors(board: State) -> Iterator[str]:
+    """Yield the colors that can appear later: of eliminations, hazards and eliminated snakes."""
     yield from (
-        customization.mix(colour, drawing.CELL, 0.5) for colour in (drawing.DEATH, drawing.FOOD)
+        drawing.ELIMINATION_COLOR,
+        drawing.FOOD_COLOR,
+        customization.INK,
+        drawing.PALE_COLOR,
+        drawing.TRACK_COLOR,
     )
     yield from (
-        customization.mix(drawing.HAZARD, drawing.CELL, share) for share in (0.35, 0.5, 0.65, 0.8)
+        customization.mix(color, drawing.CELL_COLOR, 0.5)
+        for color in (drawing.ELIMINATION_COLOR, drawing.FOOD_COLOR)
     )
-    for colour in customization.colors(board.snakes):
-        for ground in (drawing.CELL, drawing.PAPER):
+    yield from (
+        customization.mix(drawing.HAZARD_COLOR, drawing.CELL_COLOR, alpha)
+        for alpha in (0.35, 0.5, 0.65, 0.8)
+    )
+    for color in customization.colors(board.snakes):
+        for background in (drawing.CELL_COLOR, drawing.PAPER_COLOR):
             yield from (
-                customization.mix(colour, ground, share) for share in (1.0, 0.6, 0.35, 0.25)
+                customization.mix(color, background, alpha) for alpha in (1.0, 0.6, 0.35, 0.25)
             )
 
 
-def _rgb(colour: str) -> tuple[int, int, int]:
-    red, green, blue = bytes.fromhex(colour[1:])
+def _rgb(color: str) -> tuple[int, int, int]:
+    red, green, blue = bytes.fromhex(color[1:])
     return red, green, blue
 
 
-def _hold_last_frame(boards: Iterator[State], turns: int) -> Iterator[State | None]:
-    """The boards, and then ``turns`` times nothing new."""
+def _hold_last_frame(boards: Iterator[State], num_frames: int) -> Iterator[State | None]:
+    """Yield the boards, then ``num_frames`` times None."""
     yield from boards
-    yield from [None] * turns
-
-
-# --- shapes and where they reach ----------------------------------------------------------------
+    yield from [None] * num_frames
 
 
 def _pieces(shape: Shape) -> Iterable[Shape]:
-    """A line as its segments, so that a snake's move changes only its ends."""
+    """Split a line into its segments, so that a move changes only the ends of a snake."""
     if not isinstance(shape, Line):
         return (shape,)
     return [Line(ends, shape.fill, shape.width) for ends in pairwise(shape.points)]
 
 
 def _bounding_box(shape: Shape) -> tuple[float, float, float, float]:
-    """Left, top, right and bottom of a shape, in cells; of a text rather too much."""
+    """Return left, top, right and bottom of a shape, in cells; an upper bound for texts."""
     if isinstance(shape, Disc):
-        (x, y), radius = shape.centre, shape.radius
+        (x, y), radius = shape.center, shape.radius
         return x - radius, y - radius, x + radius, y + radius
     if isinstance(shape, Text):
         (x, y), width = shape.place, shape.size * len(shape.text)
         left = x - (width if shape.anchor == "end" else 0.0)
         return left, y - shape.size, left + width, y + shape.size
-    around = shape.width / 2 if isinstance(shape, Line) else 0.0
+    margin = shape.width / 2 if isinstance(shape, Line) else 0.0
     xs, ys = zip(*shape.points, strict=True)
-    return min(xs) - around, min(ys) - around, max(xs) + around, max(ys) + around
+    return min(xs) - margin, min(ys) - margin, max(xs) + margin, max(ys) + margin
 
 
-def _moved(shape: Shape, left: float, top: float, right: float, bottom: float) -> Shape:
-    """``shape`` as seen from (``left``, ``top``), rounded so that equal places are equal.
+def _relative_to(shape: Shape, left: float, top: float, right: float, bottom: float) -> Shape:
+    """Return ``shape`` relative to (``left``, ``top``), rounded so that equal places compare equal.
 
-    A box that reaches beyond what is seen ends there.
+    A box that extends beyond the rectangle is clipped.
     """
 
-    def put(point: tuple[float, float]) -> tuple[float, float]:
+    def shift(point: tuple[float, float]) -> tuple[float, float]:
         return round(point[0] - left, 4), round(point[1] - top, 4)
 
     if isinstance(shape, Disc):
-        return Disc(put(shape.centre), shape.fill, shape.radius)
+        return Disc(shift(shape.center), shape.fill, shape.radius)
     if isinstance(shape, Text):
-        return Text(put(shape.place), shape.fill, shape.text, shape.size, shape.anchor)
+        return Text(shift(shape.place), shape.fill, shape.text, shape.size, shape.anchor)
     if isinstance(shape, Line):
-        return Line(tuple(map(put, shape.points)), shape.fill, shape.width)
+        return Line(tuple(map(shift, shape.points)), shape.fill, shape.width)
     points = shape.points
     if len(points) == 2:
         points = tuple((min(max(x, left), right), min(max(y, top), bottom)) for x, y in points)
-    return Polygon(tuple(map(put, points)), shape.fill, shape.radius)
+    return Polygon(tuple(map(shift, points)), shape.fill, shape.radius)

@@ -1,9 +1,9 @@
-"""How snakes look, in pictures and on pages alike: their colours, heads and tails.
+"""Colors, heads and tails of snakes, for images and web pages.
 
-`colors` gives each snake of a game a colour that distinguishes it from the others. `HEADS` and
-`TAILS` are drawn after the official names, in shapes of our own: around (0, 0), in cells, looking
-to the right with y downwards; a tail looks away from its body. What a part is filled with is named:
-``body`` (the snake's colour), ``shade`` (a darker one), ``white``, ``ink`` or ``red``.
+`colors` assigns each snake of a game a distinguishable color. `HEADS` and `TAILS` have the official
+names but our own shapes. Their shapes lie around (0, 0), in cells, and face right, with y
+downwards; a tail points away from its body. ``fill`` names a color: ``body`` (the snake's color),
+``shade`` (a darker one), ``white``, ``ink`` or ``red``.
 """
 
 from __future__ import annotations
@@ -20,89 +20,90 @@ PALETTE = (
     "#2f6fde", "#e4572e", "#2a9d5c", "#a04ad1", "#e0a100", "#12a5b8", "#d63384", "#7a5c3e",
     "#ee99ff", "#005500", "#55dd00", "#770066", "#ff00ff", "#224477", "#aaccbb", "#0000cc",
 )  # fmt: skip
-"""Colours of snakes that bring none, or one that another has already; no two of them are near."""
+"""Colors of snakes without a color of their own, or with a color that is taken; all are distinct.
+"""
 
 MIN_COLOR_DISTANCE = 0.1
-"""Distance in OKLab below which two colours are taken for the same; black to white is 1."""
+"""Minimum distance in OKLab of distinguishable colors; black to white is 1."""
 
 INK, WHITE, RED = "#1f2430", "#ffffff", "#e5383b"
-_COLOUR = re.compile(r"#[0-9a-fA-F]{6}|#[0-9a-fA-F]{3}")
+_COLOR = re.compile(r"#[0-9a-fA-F]{6}|#[0-9a-fA-F]{3}")
 
 
 def colors(snakes: Sequence[Snake]) -> list[str]:
-    """The colours of the snakes of one game, in their order, as ``#rrggbb``; no two are near.
+    """Return distinguishable colors, as ``#rrggbb``, for the snakes of a game, in their order.
 
-    A snake keeps the hex colour that it brings (``customizations``) unless one before it brought
-    the same or nearly the same; all others get what `PALETTE` has for their place or, where that is
-    taken, the next that is free. Beyond the palette, shades of it are given out.
+    A snake keeps the hex color of its ``customizations`` unless an earlier snake has a similar one.
+    The other snakes get the color of `PALETTE` at their index or, if that is taken, the next free
+    one. If the palette is exhausted, other distant colors are used.
 
-    >>> bring = [Snake(name, [(0, 0)], customizations={"color": "#888888"}) for name in "ab"]
-    >>> colours([*bring, Snake("c", [(0, 0)])])
+    >>> gray = [Snake(name, [(0, 0)], customizations={"color": "#888888"}) for name in "ab"]
+    >>> colors([*gray, Snake("c", [(0, 0)])])
     ['#888888', '#e4572e', '#2a9d5c']
     """
     found: dict[int, str] = {}
     for i, snake in enumerate(snakes):
         own = snake.customizations.get("color", "")
-        if _COLOUR.fullmatch(own) and _is_new(_long(own), found.values()):
-            found[i] = _long(own)
+        if _COLOR.fullmatch(own) and _is_distinct(_expand(own), found.values()):
+            found[i] = _expand(own)
     for i in range(len(snakes)):
         if i not in found:
-            found[i] = _free(i, list(found.values()))
+            found[i] = _free_color(i, list(found.values()))
     return [found[i] for i in range(len(snakes))]
 
 
-def _free(index: int, taken: Sequence[str]) -> str:
-    """The palette's colour for this place, else the next that is not near one of ``taken``."""
+def _free_color(index: int, taken: Sequence[str]) -> str:
+    """Return the palette color at this index, or the next one that is not taken."""
     start = index % len(PALETTE)
     for candidate in (*PALETTE[start:], *PALETTE[:start]):
-        if _is_new(candidate, taken):
+        if _is_distinct(candidate, taken):
             return candidate
-    return max(_shades(), key=lambda shade: min(_distance(shade, other) for other in taken))
+    return max(_color_grid(), key=lambda shade: min(_distance(shade, other) for other in taken))
 
 
-def _is_new(colour: str, taken: Any) -> bool:
-    return all(_distance(colour, other) >= MIN_COLOR_DISTANCE for other in taken)
+def _is_distinct(color: str, taken: Any) -> bool:
+    return all(_distance(color, other) >= MIN_COLOR_DISTANCE for other in taken)
 
 
 @functools.cache
-def _shades() -> tuple[str, ...]:
-    """Colours from all over the cube, some of which are far from any dozens of others."""
+def _color_grid() -> tuple[str, ...]:
+    """Return a grid of RGB colors, some of which are distant from dozens of other colors."""
     steps = range(0, 256, 51)
     return tuple(
         f"#{red:02x}{green:02x}{blue:02x}" for red in steps for green in steps for blue in steps
     )
 
 
-def mix(top: str, bottom: str, share: float) -> str:
-    """``share`` of the colour ``top`` laid over ``bottom``.
+def mix(top: str, bottom: str, alpha: float) -> str:
+    """Return the color ``top`` with opacity ``alpha`` in [0, 1] over ``bottom``.
 
     >>> mix("#ff0000", "#ffffff", 0.5)
     '#ff8080'
     """
     pairs = zip(_channels(top), _channels(bottom), strict=True)
-    return "#" + "".join(f"{round(a * share + b * (1 - share)):02x}" for a, b in pairs)
+    return "#" + "".join(f"{round(a * alpha + b * (1 - alpha)):02x}" for a, b in pairs)
 
 
-def _long(colour: str) -> str:
-    """``#f80`` as ``#ff8800``."""
-    return "#" + "".join(f"{channel:02x}" for channel in _channels(colour))
+def _expand(color: str) -> str:
+    """Expand a short hex color: ``#f80`` becomes ``#ff8800``."""
+    return "#" + "".join(f"{channel:02x}" for channel in _channels(color))
 
 
-def _channels(colour: str) -> tuple[int, int, int]:
-    digits = colour[1:] if len(colour) == 7 else "".join(2 * digit for digit in colour[1:])
+def _channels(color: str) -> tuple[int, int, int]:
+    digits = color[1:] if len(color) == 7 else "".join(2 * digit for digit in color[1:])
     red, green, blue = bytes.fromhex(digits)
     return red, green, blue
 
 
 def _distance(one: str, other: str) -> float:
-    """How different two colours look: their distance in OKLab (Ottosson, 2020)."""
+    """Return the perceptual distance of two colors, in OKLab (Ottosson, 2020)."""
     pairs = zip(_oklab(one), _oklab(other), strict=True)
     return float(sum((a - b) ** 2 for a, b in pairs) ** 0.5)
 
 
 @functools.lru_cache(maxsize=1024)
-def _oklab(colour: str) -> tuple[float, float, float]:
-    r, g, b = (_linear(channel / 255) for channel in _channels(colour))
+def _oklab(color: str) -> tuple[float, float, float]:
+    r, g, b = (_linear(channel / 255) for channel in _channels(color))
     long = (0.4122214708 * r + 0.5363325363 * g + 0.0514459929 * b) ** (1 / 3)
     medium = (0.2119034982 * r + 0.6806995451 * g + 0.1073969566 * b) ** (1 / 3)
     short = (0.0883024619 * r + 0.2817188376 * g + 0.6299787005 * b) ** (1 / 3)
@@ -117,31 +118,30 @@ def _linear(channel: float) -> float:
     return float(channel / 12.92 if channel <= 0.04045 else ((channel + 0.055) / 1.055) ** 2.4)
 
 
-# --- heads and tails ----------------------------------------------------------------------------
-
-
-def fills(colour: str) -> dict[str, str]:
-    """What the parts of a snake of this colour are filled with, by name."""
+def fills(color: str) -> dict[str, str]:
+    """Return the colors of a snake's parts by fill name."""
     return {
-        "body": colour, "shade": mix(INK, colour, 0.35), "white": WHITE, "ink": INK, "red": RED,
+        "body": color, "shade": mix(INK, color, 0.35), "white": WHITE, "ink": INK, "red": RED,
     }  # fmt: skip
 
 
 def head(name: str) -> tuple[Part, ...]:
-    """What is painted on the round head of a snake that asks for this head."""
+    """Return the shapes drawn on a round head, by official head name."""
     return HEADS.get(name, HEADS["default"])
 
 
 def tail(name: str) -> tuple[Part, ...]:
-    """What is painted at the end of a body that asks for this tail; nothing: it is pointed."""
+    """Return the shapes drawn at the end of a body, by official tail name; empty means pointed."""
     return TAILS.get(name, TAILS["default"])
 
 
 def to_json(parts: Sequence[Part]) -> list[dict[str, Any]]:
-    """The parts for the pages' board: ``points`` or a ``centre``, ``fill``, ``radius``, ``width``.
+    """Return parts as JSON for the board of the web pages.
+
+    Keys are ``points`` or ``center``, ``fill``, and ``radius`` or ``width``.
 
     >>> to_json([Disc((0.1, 0.2), "ink", 0.3)])
-    [{'centre': (0.1, 0.2), 'fill': 'ink', 'radius': 0.3}]
+    [{'center': (0.1, 0.2), 'fill': 'ink', 'radius': 0.3}]
     """
     return [{name: getattr(part, name) for name in part.__slots__} for part in parts]
 
@@ -232,16 +232,16 @@ HEADS: dict[str, tuple[Part, ...]] = {
         Line(((0.64, -0.09), (0.54, 0.0), (0.64, 0.09)), "red", 0.06),
     ),
 }  # fmt: skip
-"""What is painted on a round head of radius 0.4, by the official name."""
+"""Shapes drawn on a round head of radius 0.4, by official name."""
 
 
 def _rattle(sizes: Sequence[float]) -> tuple[Part, ...]:
     parts: list[Part] = []
-    place = -0.05
+    x = -0.05
     for size in sizes:
-        place += size
-        parts += [Disc((place, 0.0), "shade", size), Disc((place - 0.02, 0.0), "body", size * 0.8)]
-        place += size * 0.4
+        x += size
+        parts += [Disc((x, 0.0), "shade", size), Disc((x - 0.02, 0.0), "body", size * 0.8)]
+        x += size * 0.4
     return tuple(parts)
 
 
@@ -281,4 +281,4 @@ TAILS: dict[str, tuple[Part, ...]] = {
     "skinny": (Line(((-0.1, 0.0), (0.42, 0.0)), "body", 0.1),),
     "small-rattle": _rattle((0.13, 0.11, 0.08)),
 }  # fmt: skip
-"""What is painted where a body of half a width of about 0.2 ends, by the official name."""
+"""Shapes drawn at the end of a body with a half-width of about 0.2, by official name."""

@@ -1,12 +1,14 @@
-"""Pictures of boards: SVG and PNG, all painted from one list of shapes.
+"""Images of boards: SVG and PNG, painted from one list of shapes.
 
-`svg` gives what a notebook shows, `image` a Pillow picture, `save_png` a file; moving pictures are
-made by `battlesnake_gym.draw.animation`.
-Heads look where they go; a tail that will move away is pointed, one that stays (segments are
-stacked on it) is round and ringed; snakes have the colours, heads and tails of
-`battlesnake_gym.draw.customization`; hazards are shaded, deeper stacks darker and with their number;
-a snake that died on this turn fades, and a cross marks where. Beside the board are each snake's
-health, length or cause of death.
+`svg` returns the image that notebooks show, `image` a Pillow image, and `save_png` writes a file.
+`battlesnake_gym.draw.animation` creates animations.
+
+* Heads face the direction of movement. A tail that will move is pointed; a tail that stays
+  (stacked segments) is round and ringed.
+* `battlesnake_gym.draw.customization` defines colors, heads and tails.
+* Hazards are shaded; several layers are darker and show their number.
+* A snake eliminated on the current turn fades, and a cross marks its head.
+* The panel beside the board shows each snake's health and length, or the cause of its elimination.
 """
 
 from __future__ import annotations
@@ -28,19 +30,19 @@ from battlesnake_gym.rules.state import MAX_HEALTH, Point, Snake, State
 if TYPE_CHECKING:
     from PIL import Image, ImageDraw, ImageFont
 
-PALE, PAPER, _BOARD, CELL = "#7b8494", "#ffffff", "#e9ecf1", "#f8f9fb"
-FOOD, HAZARD, DEATH, TRACK = RED, "#4a4e69", "#b00020", "#dfe3ea"
+PALE_COLOR, PAPER_COLOR, _BOARD_COLOR, CELL_COLOR = "#7b8494", "#ffffff", "#e9ecf1", "#f8f9fb"
+FOOD_COLOR, HAZARD_COLOR, ELIMINATION_COLOR, TRACK_COLOR = RED, "#4a4e69", "#b00020", "#dfe3ea"
 MARGIN = 0.4
 PANEL = 7.0
 ROW = 1.5
 OVERSAMPLE = 3
-"""How many times as large pictures are painted at first, each way, so that edges are smooth."""
+"""Supersampling factor in each direction, for smooth edges."""
 
 
-def svg(board: State, cell: int = 28) -> str:
-    """The board as an SVG document; ``cell`` is the side of a cell in pixels."""
-    width, height = (side * cell for side in _size(board))
-    body = "".join(_svg(shape, cell) for shape in shapes(board))
+def svg(board: State, cell_size: int = 28) -> str:
+    """Return the board as an SVG document; ``cell_size`` is in pixels."""
+    width, height = (side * cell_size for side in _size(board))
+    body = "".join(_svg(shape, cell_size) for shape in shapes(board))
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{width:.0f}" height="{height:.0f}" '
         f'viewBox="0 0 {width:.0f} {height:.0f}" role="img" aria-label="turn {board.turn}" '
@@ -48,56 +50,65 @@ def svg(board: State, cell: int = 28) -> str:
     )
 
 
-def image(board: State, cell: int = 28, chances: Mapping[str, float] | None = None) -> Image.Image:
-    """The board as a Pillow image (mode RGB); ``cell`` is the side of a cell in pixels."""
+def image(
+    board: State, cell_size: int = 28, win_probabilities: Mapping[str, float] | None = None
+) -> Image.Image:
+    """Return the board as a Pillow image (mode RGB).
+
+    Args:
+        board: Position to draw.
+        cell_size: Size of a cell, in pixels.
+        win_probabilities: Win probabilities by snake id, drawn as a bar.
+    """
     from PIL import Image, ImageDraw
 
-    scale = cell * OVERSAMPLE
-    size = [round(side * cell) for side in _size(board)]
-    canvas = Image.new("RGB", (size[0] * OVERSAMPLE, size[1] * OVERSAMPLE), PAPER)
+    scale = cell_size * OVERSAMPLE
+    size = [round(side * cell_size) for side in _size(board)]
+    canvas = Image.new("RGB", (size[0] * OVERSAMPLE, size[1] * OVERSAMPLE), PAPER_COLOR)
     draw = ImageDraw.Draw(canvas)
-    for shape in shapes(board, chances):
+    for shape in shapes(board, win_probabilities):
         paint(draw, shape, scale)
     return canvas.reduce(OVERSAMPLE)
 
 
-def save_png(board: State, path: str | os.PathLike[str], cell: int = 28) -> None:
-    """Write the board as a PNG file, whole or not at all."""
-    write_atomically(path, lambda part: image(board, cell).save(part, "PNG"))
+def save_png(board: State, path: str | os.PathLike[str], cell_size: int = 28) -> None:
+    """Write the board as a PNG file, atomically; ``cell_size`` is in pixels."""
+    write_atomically(path, lambda temporary: image(board, cell_size).save(temporary, "PNG"))
 
 
-# --- the shapes, in units of one cell, y downwards ----------------------------------------------
-
-
-def shapes(board: State, chances: Mapping[str, float] | None = None) -> list[Shape]:
-    """Everything there is to paint, from the back to the front."""
-    return [*background_shapes(board), *foreground_shapes(board, chances)]
+def shapes(board: State, win_probabilities: Mapping[str, float] | None = None) -> list[Shape]:
+    """Return all shapes, in cells with y downwards, from back to front."""
+    return [*background_shapes(board), *foreground_shapes(board, win_probabilities)]
 
 
 def background_shapes(board: State) -> tuple[Shape, ...]:
-    """What lies at the back: the cells and their hazards. Equal boards share one tuple."""
-    depths = Counter(_on_board(board, board.hazards))
-    return _ground(board.width, board.height, _size(board), tuple(sorted(depths.items())))
+    """Return the shapes of the cells and hazards; equal boards share one tuple."""
+    layers = Counter(_on_board(board, board.hazards))
+    return _ground(board.width, board.height, _size(board), tuple(sorted(layers.items())))
 
 
-def foreground_shapes(board: State, chances: Mapping[str, float] | None = None) -> list[Shape]:
-    """What lies on the ground, the list of snakes beside it, and the bar of their ``chances``."""
+def foreground_shapes(
+    board: State, win_probabilities: Mapping[str, float] | None = None
+) -> list[Shape]:
+    """Return the shapes of snakes, food, the panel and the win probability bar."""
     found: list[Shape] = []
-    colours = customization.colors(board.snakes)
-    snakes = list(zip(board.snakes, colours, strict=True))
-    for snake, colour in snakes:
+    colors = customization.colors(board.snakes)
+    snakes = list(zip(board.snakes, colors, strict=True))
+    for snake, color in snakes:
         if not snake.alive and snake.eliminated_on == board.turn:
-            found += _body(board, snake, mix(colour, CELL, 0.25))
+            found += _body(board, snake, mix(color, CELL_COLOR, 0.25))
     found += [
-        shape for x, y in _on_board(board, board.food) for shape in _food(_centre(board, (x, y)))
+        shape for x, y in _on_board(board, board.food) for shape in _food(_center(board, (x, y)))
     ]
-    for snake, colour in snakes:
+    for snake, color in snakes:
         if snake.alive:
-            found += _body(board, snake, colour) + _face(board, snake, colour)
+            found += _body(board, snake, color) + _head_shapes(board, snake, color)
     for snake in board.snakes:
         if not snake.alive:
             found += _cross(board, snake)
-    return found + _panel(board, colours) + _bar(board, colours, chances or {})
+    return (
+        found + _panel(board, colors) + _win_probability_bar(board, colors, win_probabilities or {})
+    )
 
 
 def _size(board: State) -> tuple[float, float]:
@@ -105,7 +116,7 @@ def _size(board: State) -> tuple[float, float]:
     return board.width + PANEL + 2 * MARGIN, rows + 2 * MARGIN
 
 
-def _centre(board: State, cell: Point) -> tuple[float, float]:
+def _center(board: State, cell: Point) -> tuple[float, float]:
     return MARGIN + cell[0] + 0.5, MARGIN + board.height - cell[1] - 0.5
 
 
@@ -123,26 +134,33 @@ def _on_board(board: State, cells: Iterable[Point]) -> list[Point]:
 def _ground(
     width: int, height: int, size: tuple[float, float], hazards: tuple[tuple[Point, int], ...]
 ) -> tuple[Shape, ...]:
-    found: list[Shape] = [_box(0, 0, *size, PAPER, 0.3)]
-    found.append(_box(MARGIN, MARGIN, width, height, _BOARD, 0.2))
-    depths = dict(hazards)
+    found: list[Shape] = [_box(0, 0, *size, PAPER_COLOR, 0.3)]
+    found.append(_box(MARGIN, MARGIN, width, height, _BOARD_COLOR, 0.2))
+    layers = dict(hazards)
     for cell in itertools.product(range(width), range(height)):
         x, y = MARGIN + cell[0] + 0.5, MARGIN + height - cell[1] - 0.5
-        depth = depths.get(cell, 0)
-        fill = mix(HAZARD, CELL, min(0.2 + 0.15 * depth, 0.8)) if depth else CELL
+        num_layers = layers.get(cell, 0)
+        fill = (
+            mix(HAZARD_COLOR, CELL_COLOR, min(0.2 + 0.15 * num_layers, 0.8))
+            if num_layers
+            else CELL_COLOR
+        )
         found.append(_box(x - 0.47, y - 0.47, 0.94, 0.94, fill, 0.12))
-        if depth > 1:
-            found.append(Text((x + 0.4, y + 0.28), PAPER, str(depth), 0.36, "end"))
+        if num_layers > 1:
+            found.append(Text((x + 0.4, y + 0.28), PAPER_COLOR, str(num_layers), 0.36, "end"))
     return tuple(found)
 
 
-def _food(centre: tuple[float, float]) -> list[Shape]:
-    x, y = centre
-    return [Disc(centre, FOOD, 0.26), Disc((x - 0.08, y - 0.08), mix(PAPER, FOOD, 0.5), 0.07)]
+def _food(center: tuple[float, float]) -> list[Shape]:
+    x, y = center
+    return [
+        Disc(center, FOOD_COLOR, 0.26),
+        Disc((x - 0.08, y - 0.08), mix(PAPER_COLOR, FOOD_COLOR, 0.5), 0.07),
+    ]
 
 
 def _body(board: State, snake: Snake, fill: str) -> list[Shape]:
-    """The body from tail to head, broken where it leaves over one edge and returns over another."""
+    """Return the body from tail to head, interrupted where it crosses an edge of the board."""
     body = [cell for cell, _ in itertools.groupby(snake.body)]
     stays = len(snake.body) > 1 and snake.body[-1] == snake.body[-2]
     tail = customization.tail(snake.customizations.get("tail", ""))
@@ -150,7 +168,7 @@ def _body(board: State, snake: Snake, fill: str) -> list[Shape]:
     found: list[Shape] = []
     for points in strokes:
         if points is strokes[-1] and (tail or not stays) and len(points) > 1:
-            found += _end(points[-2], points[-1], fill, 0.2 if tail else 0.1)
+            found += _tail_segment(points[-2], points[-1], fill, 0.2 if tail else 0.1)
             points = points[:-1]
         found.append(
             Line(tuple(points), fill, 0.6) if len(points) > 1 else Disc(points[0], fill, 0.3)
@@ -160,20 +178,20 @@ def _body(board: State, snake: Snake, fill: str) -> list[Shape]:
         ahead = (float((end[0] > x) - (end[0] < x)), float((end[1] > y) - (end[1] < y)))
         found += [place(part, end, ahead, customization.fills(fill)) for part in tail]
     if stays and len(body) > 1:
-        found.append(Disc(_centre(board, body[-1]), mix(PAPER, fill, 0.65), 0.13))
-    return [*found, Disc(_centre(board, snake.head), fill, 0.4)]
+        found.append(Disc(_center(board, body[-1]), mix(PAPER_COLOR, fill, 0.65), 0.13))
+    return [*found, Disc(_center(board, snake.head), fill, 0.4)]
 
 
 def _strokes(board: State, body: Sequence[Point]) -> list[list[tuple[float, float]]]:
-    """The lines to draw a body with, each from the head's side to the tail's."""
-    strokes = [[_centre(board, body[0])]]
+    """Return the lines of a body, each from the head's side to the tail's side."""
+    strokes = [[_center(board, body[0])]]
     for ahead, cell in itertools.pairwise(body):
         dx, dy = cell[0] - ahead[0], cell[1] - ahead[1]
         if abs(dx) + abs(dy) == 1:
-            strokes[-1].append(_centre(board, cell))
+            strokes[-1].append(_center(board, cell))
             continue
-        x, y = _centre(board, ahead)
-        here, there = _centre(board, cell), (0.0, 0.0)
+        x, y = _center(board, ahead)
+        here, there = _center(board, cell), (0.0, 0.0)
         if dy == 0 and abs(dx) == board.width - 1:
             there = (-0.2 if dx > 0 else 0.2, 0.0)
         elif dx == 0 and abs(dy) == board.height - 1:
@@ -183,10 +201,10 @@ def _strokes(board: State, body: Sequence[Point]) -> list[list[tuple[float, floa
     return strokes
 
 
-def _end(
+def _tail_segment(
     base: tuple[float, float], tip: tuple[float, float], fill: str, half: float
 ) -> list[Shape]:
-    """The last piece of a body, narrowing to ``half`` a width at the tip."""
+    """Return the last segment of a body, narrowing to half-width ``half`` at the tip."""
     (x, y), (end_x, end_y) = base, tip
     size = abs(end_x - x) + abs(end_y - y) or 1.0
     across = ((y - end_y) / size, (end_x - x) / size)
@@ -200,29 +218,29 @@ def _end(
 
 
 def _direction(board: State, snake: Snake) -> tuple[float, float]:
-    """Where a head looks, in picture coordinates; up where the whole body is one cell."""
+    """Return the direction of a head in image coordinates; up if the whole body is one cell."""
     if len(snake.body) < 2 or snake.body[0] == snake.body[1]:
         return 0.0, -1.0
     (x, y), (neck_x, neck_y) = snake.body[:2]
     dx, dy = x - neck_x, y - neck_y
-    across = -1 if abs(dx) + abs(dy) > 1 else 1  # came in over the edge
+    across = -1 if abs(dx) + abs(dy) > 1 else 1  # the head crossed an edge of the board
     return float(across * ((dx > 0) - (dx < 0))), float(-across * ((dy > 0) - (dy < 0)))
 
 
-def _face(board: State, snake: Snake, colour: str) -> list[Shape]:
-    """What is painted on the head, by the name that the snake gave it."""
-    centre, ahead = _centre(board, snake.head), _direction(board, snake)
+def _head_shapes(board: State, snake: Snake, color: str) -> list[Shape]:
+    """Return the shapes of the head that the snake's customization names."""
+    center, ahead = _center(board, snake.head), _direction(board, snake)
     parts = customization.head(snake.customizations.get("head", ""))
-    return [place(part, centre, ahead, customization.fills(colour)) for part in parts]
+    return [place(part, center, ahead, customization.fills(color)) for part in parts]
 
 
 def _cross(board: State, snake: Snake) -> list[Shape]:
-    """A mark where a snake died; it pales after the turn of the death."""
+    """Return a cross at the head of an eliminated snake, pale after that turn."""
     if not snake.body:
         return []
-    x, y = _centre(board, snake.head)
+    x, y = _center(board, snake.head)
     fresh = snake.eliminated_on == board.turn
-    fill = DEATH if fresh else mix(INK, CELL, 0.25)
+    fill = ELIMINATION_COLOR if fresh else mix(INK, CELL_COLOR, 0.25)
     arm, width = (0.3, 0.14) if fresh else (0.16, 0.08)
     return [
         Line(((x - arm, y - arm), (x + arm, y + arm)), fill, width),
@@ -230,43 +248,48 @@ def _cross(board: State, snake: Snake) -> list[Shape]:
     ]
 
 
-def _panel(board: State, colours: Sequence[str]) -> list[Shape]:
-    """The turn, and a row for each snake."""
+def _panel(board: State, colors: Sequence[str]) -> list[Shape]:
+    """Return the turn number and one row per snake."""
     left, top, width = 2 * MARGIN + board.width + 0.2, MARGIN, PANEL - 0.8
-    found: list[Shape] = [Text((left, top + 0.4), PALE, f"turn {board.turn}", 0.5)]
-    for i, (snake, colour) in enumerate(zip(board.snakes, colours, strict=True)):
+    found: list[Shape] = [Text((left, top + 0.4), PALE_COLOR, f"turn {board.turn}", 0.5)]
+    for i, (snake, color) in enumerate(zip(board.snakes, colors, strict=True)):
         y = top + 1.3 + ROW * i
-        fill = colour if snake.alive else mix(colour, PAPER, 0.35)
+        fill = color if snake.alive else mix(color, PAPER_COLOR, 0.35)
         found += [
             Disc((left + 0.22, y), fill, 0.22),
             Text(
-                (left + 0.62, y), INK if snake.alive else PALE, _short(snake.name or snake.id), 0.5
+                (left + 0.62, y),
+                INK if snake.alive else PALE_COLOR,
+                _shorten(snake.name or snake.id),
+                0.5,
             ),
-            _box(left, y + 0.4, width, 0.24, TRACK, 0.12),
+            _box(left, y + 0.4, width, 0.24, TRACK_COLOR, 0.12),
         ]
         if not snake.alive:
-            found[-1] = Text((left + 0.62, y + 0.55), PALE, _cause_text(snake), 0.4)
+            found[-1] = Text((left + 0.62, y + 0.55), PALE_COLOR, _cause_text(snake), 0.4)
             continue
         right = left + width
-        found.append(Text((right - 1.5, y), PALE, f"len {snake.length}", 0.42, "end"))
-        found.append(Text((right, y), PALE, f"hp {snake.health}", 0.42, "end"))
-        share = max(0, min(snake.health, MAX_HEALTH)) / MAX_HEALTH
-        if share:
-            found.append(_box(left, y + 0.4, max(width * share, 0.24), 0.24, fill, 0.12))
+        found.append(Text((right - 1.5, y), PALE_COLOR, f"len {snake.length}", 0.42, "end"))
+        found.append(Text((right, y), PALE_COLOR, f"hp {snake.health}", 0.42, "end"))
+        fraction = max(0, min(snake.health, MAX_HEALTH)) / MAX_HEALTH
+        if fraction:
+            found.append(_box(left, y + 0.4, max(width * fraction, 0.24), 0.24, fill, 0.12))
     return found
 
 
-def _bar(board: State, colours: Sequence[str], chances: Mapping[str, float]) -> list[Shape]:
-    """The snakes' chances to win in one bar below the list: each has its share in its colour."""
+def _win_probability_bar(
+    board: State, colors: Sequence[str], win_probabilities: Mapping[str, float]
+) -> list[Shape]:
+    """Return a bar below the list, divided among the snakes by win probability."""
     found: list[Shape] = []
     x, y = 2 * MARGIN + board.width + 0.2, MARGIN + 0.75 + ROW * len(board.snakes)
-    for snake, colour in zip(board.snakes, colours, strict=True):
-        chance = chances.get(snake.id, 0.0)
-        width = chance * (PANEL - 0.8)
-        found.append(_box(x, y, width, 0.6, colour))
-        if chance > 0.2:
-            said = f"{'~' * bool(chance % 1)}{chance:.0%}"
-            found.append(Text((x + width / 2, y + 0.3), PAPER, said, 0.42, "middle"))
+    for snake, color in zip(board.snakes, colors, strict=True):
+        probability = win_probabilities.get(snake.id, 0.0)
+        width = probability * (PANEL - 0.8)
+        found.append(_box(x, y, width, 0.6, color))
+        if probability > 0.2:
+            label = f"{'~' * bool(probability % 1)}{probability:.0%}"
+            found.append(Text((x + width / 2, y + 0.3), PAPER_COLOR, label, 0.42, "middle"))
         x += width
     return found
 
@@ -275,11 +298,8 @@ def _cause_text(snake: Snake) -> str:
     return f"{snake.eliminated_cause}, turn {snake.eliminated_on}"
 
 
-def _short(name: str) -> str:
+def _shorten(name: str) -> str:
     return name if len(name) <= 12 else name[:11] + "…"
-
-
-# --- the two painters ---------------------------------------------------------------------------
 
 
 def _svg(shape: Shape, scale: float) -> str:
@@ -316,7 +336,7 @@ def _svg_points(points: Iterable[tuple[float, float]], scale: float) -> str:
 
 
 def paint(draw: ImageDraw.ImageDraw, shape: Shape, scale: float) -> None:
-    """Paint one shape; ``scale`` is the side of a cell in the pixels of ``draw``."""
+    """Paint one shape; ``scale`` is the size of a cell in pixels of ``draw``."""
     match shape:
         case Polygon((first, last), fill, radius):
             draw.rounded_rectangle(
@@ -332,14 +352,14 @@ def paint(draw: ImageDraw.ImageDraw, shape: Shape, scale: float) -> None:
             first, last = (x - radius, y - radius), (x + radius, y + radius)
             draw.ellipse([*_scaled(first, scale), *_scaled(last, scale)], fill)
         case Text(place, fill, text, size, anchor):
-            (x, y), (mask, left, top) = _scaled(place, scale), _written(text, round(size * scale))
+            (x, y), (mask, left, top) = _scaled(place, scale), _text_mask(text, round(size * scale))
             left -= {"start": 0, "middle": mask.width // 2, "end": mask.width}[anchor]
             draw.bitmap((round(x) + left, round(y) + top), mask, fill)
 
 
 @functools.lru_cache(maxsize=512)
-def _written(text: str, size: int) -> tuple[Image.Image, int, int]:
-    """A text as a mask, and where it lies as seen from its left end, half-way up."""
+def _text_mask(text: str, size: int) -> tuple[Image.Image, int, int]:
+    """Return a text as a mask, and the mask's offset from the left end at half height."""
     from PIL import Image, ImageDraw
 
     font = _font(max(1, size))
@@ -359,5 +379,5 @@ def _font(size: int) -> ImageFont.FreeTypeFont:
 
 
 def _scaled(point: tuple[float, float], scale: float) -> tuple[float, float]:
-    # Rounded, so that a shape falls on the same pixels wherever it is moved to by whole cells.
+    # Rounding makes a shape cover the same pixels after a shift by whole cells.
     return round(point[0] * scale, 3), round(point[1] * scale, 3)

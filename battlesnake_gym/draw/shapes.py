@@ -1,6 +1,6 @@
-"""What pictures are made of: four kinds of shapes, placed and turned at will.
+"""Four kinds of shapes that images consist of, and their placement.
 
-Coordinates are in cells, x to the right and y **downwards**, as in pictures.
+Coordinates are in cells, with x to the right and y **downwards**, as in images.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ Place = tuple[float, float]
 
 @dataclass(frozen=True, slots=True)
 class Polygon:
-    """A filled shape; ``radius`` rounds the corners of what is given as two opposite corners."""
+    """A filled polygon, or a box given by two opposite corners, rounded by ``radius``."""
 
     points: tuple[Place, ...]
     fill: str
@@ -22,7 +22,7 @@ class Polygon:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A stroke through ``points`` with round ends and joints."""
+    """A stroke through ``points`` with round caps and joints."""
 
     points: tuple[Place, ...]
     fill: str
@@ -33,14 +33,14 @@ class Line:
 class Disc:
     """A filled circle."""
 
-    centre: Place
+    center: Place
     fill: str
     radius: float
 
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """One line of text, vertically centred on ``place``."""
+    """A line of text, vertically centered on ``place``."""
 
     place: Place
     fill: str
@@ -53,16 +53,22 @@ Part = Polygon | Line | Disc
 Shape = Part | Text
 
 
-def place(part: Part, centre: Place, ahead: Place, fills: Mapping[str, str]) -> Part:
-    """``part``, drawn around (0, 0) and looking to the right, put at ``centre`` to look ``ahead``.
+def place(part: Part, center: Place, ahead: Place, fills: Mapping[str, str]) -> Part:
+    """Move a part to ``center`` and turn it to face ``ahead``.
 
-    ``ahead`` is one of the four directions. What looks to the left is mirrored, not turned, so that
-    nothing stands on its head. ``fills`` gives the colour of what the part's ``fill`` names.
+    Parts are defined around (0, 0), facing right. A part that faces left is mirrored instead of
+    rotated, so that it is not upside down.
+
+    Args:
+        part: Part to place.
+        center: New position of (0, 0).
+        ahead: One of the four directions.
+        fills: Colors by the name in the part's ``fill``.
 
     >>> place(Disc((0.5, 0.1), "eye", 0.1), (3.0, 2.0), (-1.0, 0.0), {"eye": "#fff"})
-    Disc(centre=(2.5, 2.1), fill='#fff', radius=0.1)
+    Disc(center=(2.5, 2.1), fill='#fff', radius=0.1)
     """
-    (x, y), (dx, dy) = centre, ahead
+    (x, y), (dx, dy) = center, ahead
     side = -1 if dx < 0 else 1
 
     def put(point: Place) -> Place:
@@ -71,5 +77,5 @@ def place(part: Part, centre: Place, ahead: Place, fills: Mapping[str, str]) -> 
 
     fill = fills[part.fill]
     if isinstance(part, Disc):
-        return replace(part, centre=put(part.centre), fill=fill)
+        return replace(part, center=put(part.center), fill=fill)
     return replace(part, points=tuple(put(point) for point in part.points), fill=fill)

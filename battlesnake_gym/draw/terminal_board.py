@@ -1,7 +1,7 @@
-"""A board for people to look at in a terminal: quicker to take in than the text that tests read.
+"""Boards for terminals, easier to read than the text format of `boards.board_text`.
 
-A capital letter is a snake's head and small ones are its body, ``*`` is food and ``.`` an empty
-cell; a ``~`` behind it is a hazard, a digit a stack of that many.
+A capital letter is a snake's head and small letters are its body, ``*`` is food and ``.`` an empty
+cell. ``~`` after a cell is a hazard, a digit is the index of hazard layers.
 """
 
 from __future__ import annotations
@@ -13,50 +13,50 @@ from battlesnake_gym.common.command_line import colorize
 from battlesnake_gym.rules.state import Snake, State
 
 _LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
-_COLOURS = ("green", "blue", "yellow", "red", "dim")
+_COLORS = ("green", "blue", "yellow", "red", "dim")
 
 
 def picture(board: State, out: TextIO) -> str:
-    """The board, top row first, and a line for each snake; in colours if ``out`` shows them."""
+    """Return the board, top row first, and a line per snake, in colors if ``out`` supports them."""
     cells = {food: colorize("*", "red", out) for food in board.food}
     for i, snake in reversed(list(enumerate(board.snakes))):
         if snake.alive:
             for cell in snake.body[1:]:
-                cells[cell] = colorize(_letter(i).lower(), _colour(i), out)
-            cells[snake.head] = colorize(_letter(i), _colour(i), out)
-    depths = Counter(board.hazards)
+                cells[cell] = colorize(_letter(i).lower(), _color(i), out)
+            cells[snake.head] = colorize(_letter(i), _color(i), out)
+    layers = Counter(board.hazards)
     rows = (
         "".join(
-            cells.get((x, y), colorize(".", "dim", out)) + _hazard(depths[x, y])
+            cells.get((x, y), colorize(".", "dim", out)) + _hazard(layers[x, y])
             for x in range(board.width)
         )
         for y in reversed(range(board.height))
     )
-    return "\n".join(row.rstrip() for row in rows) + "\n" + _list(board.snakes, out)
+    return "\n".join(row.rstrip() for row in rows) + "\n" + _snake_list(board.snakes, out)
 
 
-def _list(snakes: list[Snake], out: TextIO) -> str:
+def _snake_list(snakes: list[Snake], out: TextIO) -> str:
     return "".join(
-        f"{colorize(_letter(i), _colour(i), out)} {snake.name or snake.id}: {_state(snake)}\n"
+        f"{colorize(_letter(i), _color(i), out)} {snake.name or snake.id}: {_state(snake)}\n"
         for i, snake in enumerate(snakes)
     )
 
 
 def _state(snake: Snake) -> str:
     if not snake.alive:
-        return f"out on turn {snake.eliminated_on}, {snake.eliminated_cause}"
+        return f"eliminated on turn {snake.eliminated_on}, {snake.eliminated_cause}"
     return f"length {snake.length}, health {snake.health}"
 
 
-def _hazard(depth: int) -> str:
-    if not depth:
+def _hazard(num_layers: int) -> str:
+    if not num_layers:
         return " "
-    return "~" if depth == 1 else str(min(depth, 9))
+    return "~" if num_layers == 1 else str(min(num_layers, 9))
 
 
-def _letter(number: int) -> str:
-    return _LETTERS[number % len(_LETTERS)]
+def _letter(index: int) -> str:
+    return _LETTERS[index % len(_LETTERS)]
 
 
-def _colour(number: int) -> str:
-    return _COLOURS[number % len(_COLOURS)]
+def _color(index: int) -> str:
+    return _COLORS[index % len(_COLORS)]

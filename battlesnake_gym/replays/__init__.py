@@ -1,1 +1,1 @@
-"""Recorded games: ours, and the official form."""
+"""Recorded games, in this project's format and in the official CLI's format."""

@@ -1,8 +1,9 @@
-"""Games in the form of an engine, as board viewers are sent them: a frame for every turn.
+"""Games in the format that engines send to board viewers: one frame per turn.
 
-A frame lists the snakes, the dead ones with their ``Death`` and last body or not at all, the food
-and the hazards; it has no moves. They are found as for a file of the official command line
-(`replays.official_format`). Keys are read in lower case: engines write ``EngineFrames`` and ``frames``.
+A frame lists the snakes, the food and the hazards, but no moves. Eliminated snakes are missing, or
+listed with their ``Death`` and last body. Moves are inferred as for files of the official CLI
+(`replays.official_format`). Keys are converted to lower case: engines write ``Frames`` or
+``frames``.
 """
 
 from __future__ import annotations
@@ -24,9 +25,9 @@ from battlesnake_gym.rules.state import Point, Snake, State
 
 @dataclass(slots=True)
 class EngineFrames:
-    """The frames of one game, within `replays.limits` and without their JSON: `add` reads one.
+    """The frames of one game, parsed and within `replays.limits`; `add` parses the next frame.
 
-    ``positions`` have the living snakes alone. ``name`` is how errors call the game.
+    ``positions`` contain only the living snakes. ``name`` is the game's name in error messages.
     """
 
     name: str
@@ -34,24 +35,30 @@ class EngineFrames:
     height: int
     positions: list[State] = field(default_factory=list)
     _heads: dict[str, Point] = field(default_factory=dict)
-    _said: list[dict[str, tuple[str, str]]] = field(default_factory=list)
+    _responses: list[dict[str, tuple[str, str]]] = field(default_factory=list)
     _meter: limits.SizeMeter = field(default_factory=limits.SizeMeter)
 
     def add(self, value: object) -> None:
-        """Read the next frame; raises `ReplayError` with its number for one that cannot be read."""
+        """Parse the next frame.
+
+        Raises:
+            ReplayError: If the frame cannot be read; the message contains its number.
+        """
         with at_line(self.name, len(self.positions) + 1):
             frame = json_fields.mapping(value, "frame")
             snakes = [
                 json_fields.mapping(snake, "snakes[]")
                 for snake in json_fields.items(frame, "snakes", "")
             ]
-            position = self._position(frame, [snake for snake in snakes if not _is_out(snake)])
+            position = self._position(
+                frame, [snake for snake in snakes if not _is_eliminated(snake)]
+            )
             self._meter.count(position)
             self.positions.append(position)
-            for snake in filter(_is_out, snakes):
+            for snake in filter(_is_eliminated, snakes):
                 if body := json_fields.points(snake, "body", "snakes[]"):
                     self._heads.setdefault(str(snake.get("id")), body[0])
-            self._said.append(
+            self._responses.append(
                 {str(s.get("id")): (_text(s, "latency"), _text(s, "shout")) for s in snakes}
             )
 
@@ -71,15 +78,20 @@ class EngineFrames:
         for cell in itertools.chain(state.food, state.hazards, *bodies):
             if max(map(abs, cell)) > limits.MAX_COORDINATE:
                 raise BoardError(
-                    f"the cell {cell} lies more than {limits.MAX_COORDINATE} off the board"
+                    f"the cell {cell} is more than {limits.MAX_COORDINATE} cells off the board"
                 )
         return state
 
     def replay(self, sent: Mapping[str, Any] | None, how: str = "") -> Replay:
-        """The whole game, by the rules of the API's ``game`` object ``sent``, which ``how`` names.
+        """Return the complete game.
 
-        Without one they are found in the frames (`replays.rule_inference`). Raises `ReplayError` where
-        these do not show the rules, or contradict those that are given.
+        Args:
+            sent: The ``game`` object of the API; None infers it from the frames
+                (`replays.rule_inference`).
+            how: Source of ``sent``, recorded in ``Replay.info``.
+
+        Raises:
+            ReplayError: If the frames do not show the rules, or contradict the given ones.
         """
         with at_line(self.name, 1):
             if not self.positions:
@@ -92,56 +104,63 @@ class EngineFrames:
             for key, number in dataclasses.asdict(game.settings).items():
                 limits.check_number(number, f"game.ruleset.settings.{key}")
         if game.map == "snail_mode":
-            self.positions = list(rule_inference.with_waiting(self.positions))
-        info = {"fetched": self.name, "rules": how or "found in its frames"}
+            self.positions = list(rule_inference.with_pending_trails(self.positions))
+        info = {"fetched": self.name, "rules": how or "inferred from its frames"}
         replay = Replay(board := Board.from_state(self.positions[0], game), info=info)
-        for number, (frame, said) in enumerate(
-            zip(self.positions[1:], self._said[1:], strict=True), 2
+        for number, (frame, responses) in enumerate(
+            zip(self.positions[1:], self._responses[1:], strict=True), 2
         ):
             with at_line(self.name, number):
                 turn = official_format.infer_turn(board, frame, self._heads)
                 replay.append(
                     turn.moves,
                     after=turn.after,
-                    guessed=turn.inferred,
-                    **_answers({who: said[who] for who in turn.moves if who in said}, game.timeout),
+                    inferred=turn.inferred,
+                    **_responses_to_turn(
+                        {who: responses[who] for who in turn.moves if who in responses},
+                        game.timeout,
+                    ),
                 )
             board = turn.after
         return replay
 
 
-def _answers(said: Mapping[str, tuple[str, str]], timeout: int) -> dict[str, dict[str, Any]]:
-    """What snakes said (latency and shout by id), as `Replay.append` takes it.
+def _responses_to_turn(
+    responses: Mapping[str, tuple[str, str]], timeout: int
+) -> dict[str, dict[str, Any]]:
+    """Return latencies, shouts and timeouts as arguments of `Replay.append`.
 
-    A move that was too late has the latency ``timeout``, or all of the time that there was.
+    A late move has the latency ``timeout``, or a latency of at least the game's timeout.
     """
-    times = {who: _milliseconds(latency) for who, (latency, _) in said.items()}
+    times = {who: _milliseconds(latency) for who, (latency, _) in responses.items()}
     known = {who: time for who, time in times.items() if time is not None}
-    late = [who for who, (latency, _) in said.items()
+    late = [who for who, (latency, _) in responses.items()
             if latency == "timeout" or known.get(who, 0) >= timeout]  # fmt: skip
     return {
         "latency": known,
-        "shouts": {who: shout for who, (_, shout) in said.items() if shout},
+        "shouts": {who: shout for who, (_, shout) in responses.items() if shout},
         "problems": dict.fromkeys(late, "timeout"),
     }
 
 
 def read_description(
-    answer: Mapping[str, Any], name: str
+    response: Mapping[str, Any], name: str
 ) -> tuple[str, EngineFrames, dict[str, Any] | None]:
-    """What ``GET /games/ID`` answers: the status, the game's `EngineFrames` to fill, and its rules.
+    """Parse the response to ``GET /games/ID``.
 
-    The rules are a ``game`` object of the API, None where the engine does not give them.
+    Returns:
+        The status, the empty `EngineFrames` of the game, and its ``game`` object (None if the
+        engine does not send the rules).
     """
     with at_line(name, 0):
-        sent = json_fields.child(answer, "game", "")
+        sent = json_fields.child(response, "game", "")
         width, height = (json_fields.integer(sent, key, "game") for key in ("width", "height"))
         status = json_fields.string(sent, "status", "game", "")
         return status, EngineFrames(name, width, height), _rules(sent)
 
 
 def _rules(sent: Mapping[str, Any]) -> dict[str, Any] | None:
-    """The game as it is in a request of the API; settings are numbers written as text."""
+    """Return the ``game`` object of the API; engines send the settings as text."""
     ruleset = json_fields.child(sent, "ruleset", "game")
     played = ruleset.get("name") or sent.get("rulesetname")
     if not played:
@@ -164,7 +183,7 @@ def _rules(sent: Mapping[str, Any]) -> dict[str, Any] | None:
 
 
 def _snake(value: Mapping[str, Any]) -> Snake:
-    looks = {"color": "color", "head": "headtype", "tail": "tailtype"}
+    customizations = {"color": "color", "head": "headtype", "tail": "tailtype"}
     snake = Snake(
         id=json_fields.string(value, "id", "snakes[]"),
         body=json_fields.points(value, "body", "snakes[]"),
@@ -174,14 +193,16 @@ def _snake(value: Mapping[str, Any]) -> Snake:
         name=json_fields.string(value, "name", "snakes[]", ""),
         latency=_text(value, "latency"),
         shout=_text(value, "shout"),
-        customizations={k: str(value[theirs]) for k, theirs in looks.items() if value.get(theirs)},
+        customizations={
+            k: str(value[theirs]) for k, theirs in customizations.items() if value.get(theirs)
+        },
     )
     if not snake.body:
         raise BoardError(f"snakes[].body of {snake.id!r} is empty")
     return snake
 
 
-def _is_out(snake: Mapping[str, Any]) -> bool:
+def _is_eliminated(snake: Mapping[str, Any]) -> bool:
     return bool(snake.get("death") or snake.get("eliminatedcause"))
 
 

@@ -1,4 +1,4 @@
-"""Files of JSON objects, one a line: the form of all recorded games."""
+"""JSON Lines files, the container format of all recorded games."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class ReplayError(ValueError):
 
 @contextlib.contextmanager
 def at_line(name: str, number: int) -> Iterator[None]:
-    """Let errors say in which file and line they arose."""
+    """Add the file name and line number to errors raised inside the block."""
     try:
         yield
     except ValueError as error:
@@ -34,20 +34,20 @@ def at_line(name: str, number: int) -> Iterator[None]:
 
 @contextlib.contextmanager
 def warn_when_too_large() -> Iterator[None]:
-    """Inside the block, exceeding a limit only warns: what was recorded is not thrown away."""
+    """Inside the block, warn about an exceeded limit instead of raising; no recording is lost."""
     try:
         yield
     except ValueError as error:
         warnings.warn(
-            f"{error}; the game is kept whole, and can be read where that limit is raised before",
+            f"{error}; the complete game is saved; raise that limit to read it",
             stacklevel=5,
         )
 
 
 def write_lines(path: str | os.PathLike[str], lines: list[dict[str, Any]]) -> None:
-    """Write JSON objects to a file, one a line, whole or not at all; compressed for ``.gz``.
+    """Write JSON objects to a file, one per line, atomically; ``.gz`` files are compressed.
 
-    Warns where `read_lines` would refuse the file.
+    Warns if `read_lines` would reject the file.
     """
     encoded = [(json.dumps(line, separators=(",", ":")) + "\n").encode() for line in lines]
     with warn_when_too_large():
@@ -55,15 +55,18 @@ def write_lines(path: str | os.PathLike[str], lines: list[dict[str, Any]]) -> No
             pass
     content = b"".join(encoded)
     if Path(path).suffix == ".gz":
-        content = gzip.compress(content, mtime=0)  # the same replay, the same bytes
-    write_atomically(path, lambda part: part.write_bytes(content))
+        content = gzip.compress(content, mtime=0)  # mtime=0 makes the bytes reproducible
+    write_atomically(path, lambda temporary: temporary.write_bytes(content))
 
 
 def read_lines(path: str | os.PathLike[str]) -> Iterator[dict[str, Any]]:
-    """The JSON objects of a file, one a line, each read when it is asked for.
+    """Yield the JSON objects of a file, one per line, each parsed on demand.
 
-    Raises `ReplayError` with the line of a bad one, or with the limit (`replays.limits`) that the
-    file exceeds: sizes are looked at before anything is unpacked or parsed.
+    Sizes are checked before anything is decompressed or parsed.
+
+    Raises:
+        ReplayError: If a line is not a JSON object, or if the file exceeds one of
+            `replays.limits`; the message names the line or the limit.
     """
     name = Path(path).name
     number = 0
@@ -79,16 +82,16 @@ def read_lines(path: str | os.PathLike[str]) -> Iterator[dict[str, Any]]:
     except (ValueError, RecursionError) as error:
         raise ReplayError(f"{name}, line {number} is not JSON: {error}") from error
     if not number:
-        raise ReplayError(f"{name} is empty; the recorder may have stopped before the game's end")
+        raise ReplayError(f"{name} is empty; the recorder may have stopped early")
 
 
 def _raw_lines(path: str | os.PathLike[str], name: str) -> Iterator[bytes]:
-    """The lines that are not blank, unpacked where the file is compressed."""
+    """Yield the lines that are not blank, decompressed if the file is compressed."""
     with Path(path).open("rb") as file:
-        _check(os.fstat(file.fileno()).st_size, "LARGEST_FILE", f"{name} has {{}} bytes")
-        packed = file.read(2) == b"\x1f\x8b"
+        _check(os.fstat(file.fileno()).st_size, "MAX_REPLAY_BYTES", f"{name} has {{}} bytes")
+        compressed = file.read(2) == b"\x1f\x8b"
         file.seek(0)
-        opened = gzip.GzipFile(fileobj=file) if packed else file
+        opened = gzip.GzipFile(fileobj=file) if compressed else file
         try:
             pieces = iter(lambda: opened.readline(limits.MAX_LINE_BYTES + 1), b"")
             yield from (raw for raw in _within_limits(pieces, name) if raw.strip())
@@ -96,19 +99,19 @@ def _raw_lines(path: str | os.PathLike[str], name: str) -> Iterator[bytes]:
             raise ReplayError(f"{name} is a damaged gzip file: {error}") from error
 
 
-def _within_limits(raws: Iterable[bytes], name: str) -> Iterator[bytes]:
-    """The same lines; raises `ReplayError` at the first one that makes it too much."""
+def _within_limits(raw_lines: Iterable[bytes], name: str) -> Iterator[bytes]:
+    """Yield the lines unchanged; raise `ReplayError` at the first one that exceeds a limit."""
     size = values = 0
-    for raw in raws:
+    for raw in raw_lines:
         size += len(raw)
         values += sum(raw.count(mark) for mark in (b",", b"[", b"{"))
-        _check(len(raw), "LONGEST_LINE", f"{name} has a line of {{}} bytes or more")
-        _check(size, "LARGEST_FILE", f"{name} has {{}} bytes or more once it is unpacked")
-        _check(values, "MOST_VALUES", f"{name} holds {{}} values or more")
+        _check(len(raw), "MAX_LINE_BYTES", f"{name} has a line of {{}} bytes or more")
+        _check(size, "MAX_REPLAY_BYTES", f"{name} has {{}} bytes or more when decompressed")
+        _check(values, "MAX_JSON_VALUES", f"{name} has {{}} values or more")
         yield raw
 
 
-def _check(value: int, limit: str, what: str) -> None:
-    most = getattr(limits, limit)
-    if value > most:
-        raise ReplayError(str(limits.too_large(what.format(value), limit, most)))
+def _check(value: int, limit: str, problem: str) -> None:
+    maximum = getattr(limits, limit)
+    if value > maximum:
+        raise ReplayError(str(limits.too_large(problem.format(value), limit, maximum)))

@@ -1,7 +1,7 @@
-"""Limits of a recorded game, so that reading any file takes bounded memory and time.
+"""Limits of recorded games, so that reading any file takes bounded memory and time.
 
-All are far above what games need. To read a larger one of your own, first raise the number that the
-error names: ``limits.MOST_TURNS = 200_000``.
+All limits are far above the needs of real games. To read a larger file of your own, first raise the
+limit that the error message names, for example ``limits.MAX_REPLAY_TURNS = 200_000``.
 """
 
 from __future__ import annotations
@@ -12,95 +12,123 @@ from battlesnake_gym.boards.json_fields import BoardError
 from battlesnake_gym.rules.state import State
 
 MAX_REPLAY_BYTES = 32 << 20
-"""Bytes of a file, as it lies there and unpacked; a game of 2,000 turns with reasons has 4 MB."""
+"""Maximum file size in bytes, compressed and decompressed; 2,000 turns with reasons take 4 MB."""
 
 MAX_LINE_BYTES = 1 << 20
-"""Bytes of one line, which is one turn; the largest board that is drawn needs a fifth of it."""
+"""Maximum size of a line (one turn) in bytes; the largest readable board needs a fifth of it."""
 
 MAX_JSON_VALUES = 3_000_000
-"""Numbers, texts, lists and objects in a file; each takes some 100 bytes once it is read."""
+"""Maximum number of JSON values in a file; each takes about 100 bytes in memory."""
 
-_MAX_REPLAY_TURNS = 50_000
-_MAX_REPLAY_SNAKES = 64
+MAX_REPLAY_TURNS = 50_000
+MAX_REPLAY_SNAKES = 64
 
-_MAX_TOTAL_CELLS = 8_000_000
-"""The cells of the board, of bodies, of food and of hazards, summed over all turns. A snake counts
-for `SNAKE` more: the rules look at each of them several times a turn."""
+MAX_TOTAL_CELLS = 8_000_000
+"""Maximum number of cells of the board, bodies, food and hazards, summed over all turns.
+
+A snake counts `SNAKE_CELL_COST` cells more, because the rules examine each snake several times per
+turn.
+"""
 
 _SNAKE_CELL_COST = 20
 
 MAX_COORDINATE = 1_000
-"""How far from the board's corner a cell may lie; the marks of maps lie just beside it."""
+"""Maximum magnitude of coordinates; the cells that maps use for bookkeeping are just off the board.
+"""
 
-_MAX_NUMBER = 1_000_000
-"""Of the first turn, of health and of settings: some maps count up to them."""
+MAX_NUMBER = 1_000_000
+"""Maximum of the first turn, of health and of settings, because some maps count up to them."""
 
 
-def too_large(what: str, limit: str, most: int) -> BoardError:
-    """The error for what exceeds the limit with this name."""
-    return BoardError(f"{what}; at most {most} are read (battlesnake_gym.replays.limits.{limit})")
+def too_large(problem: str, limit: str, maximum: int) -> BoardError:
+    """Return the error about a value that exceeds a limit."""
+    return BoardError(f"{problem}; the limit is {maximum} (battlesnake_gym.replays.limits.{limit})")
 
 
 def check_number(value: int, path: str) -> int:
-    """The number at a JSON path; raises `BoardError` where it is larger than any game has."""
-    if abs(value) > _MAX_NUMBER:
+    """Return the number at a JSON path.
+
+    Raises:
+        BoardError: If its magnitude exceeds `MAX_NUMBER`.
+    """
+    if abs(value) > MAX_NUMBER:
         got = json_fields.format_value(value)
-        raise BoardError(f"{path} must be between -{_MAX_NUMBER} and {_MAX_NUMBER}, got {got}")
+        raise BoardError(f"{path} must be between -{MAX_NUMBER} and {MAX_NUMBER}, got {got}")
     return value
 
 
 def check_start(state: State) -> None:
-    """Raise `BoardError` where the first position of a game is not one of bounded size."""
+    """Check the size and turn of the first position of a game.
+
+    Raises:
+        BoardError: If one of them is out of range.
+    """
     for name, side in (("width", state.width), ("height", state.height)):
         if not 1 <= side <= MAX_READABLE_BOARD_SIZE:
             raise BoardError(
                 f"first.{name} must be between 1 and {MAX_READABLE_BOARD_SIZE}, got {side:.6g}"
             )
-    if not 0 <= state.turn <= _MAX_NUMBER:
-        raise BoardError(f"first.turn must be between 0 and {_MAX_NUMBER}, got {state.turn:.6g}")
+    if not 0 <= state.turn <= MAX_NUMBER:
+        raise BoardError(f"first.turn must be between 0 and {MAX_NUMBER}, got {state.turn:.6g}")
 
 
 def check_position(state: State) -> int:
-    """How many cells a position counts for; raises `BoardError` where it has too many snakes."""
-    if len(state.snakes) > _MAX_REPLAY_SNAKES:
-        raise too_large(f"there are {len(state.snakes)} snakes", "MOST_SNAKES", _MAX_REPLAY_SNAKES)
-    return cells_of(state)
+    """Return the number of cells that a position counts.
+
+    Raises:
+        BoardError: If it has too many snakes.
+    """
+    if len(state.snakes) > MAX_REPLAY_SNAKES:
+        raise too_large(
+            f"there are {len(state.snakes)} snakes", "MAX_REPLAY_SNAKES", MAX_REPLAY_SNAKES
+        )
+    return count_cells(state)
 
 
-def cells_of(state: State) -> int:
-    """How many cells a position counts for."""
+def count_cells(state: State) -> int:
+    """Return the number of cells that a position counts."""
     bodies = sum(len(snake.body) for snake in state.snakes)
-    ground = state.width * state.height + len(state.food) + len(state.hazards)
-    return ground + bodies + _SNAKE_CELL_COST * len(state.snakes)
+    board_cells = state.width * state.height + len(state.food) + len(state.hazards)
+    return board_cells + bodies + _SNAKE_CELL_COST * len(state.snakes)
 
 
 class SizeMeter:
-    """Counts the turns of a game and their cells while it is read, or recorded."""
+    """Counts the turns and cells of a game while it is read or recorded."""
 
     def __init__(self) -> None:
         self._turns = -1
         self._cells = 0
 
     def count(self, state: State) -> None:
-        """Count a position, the first one included; raises `BoardError` where it is too much."""
+        """Count a position, including the first one.
+
+        Raises:
+            BoardError: If a limit is exceeded.
+        """
         check_position(state)
-        self.note(state)
+        self.add(state)
         self.check()
 
-    def note(self, state: State) -> None:
-        """Count a position, however much it is."""
+    def add(self, state: State) -> None:
+        """Count a position without checking the limits."""
         self._turns += 1
-        self._cells += cells_of(state)
+        self._cells += count_cells(state)
 
     def check(self) -> None:
-        """Raise `BoardError` where what was counted is too much."""
-        if self._turns > _MAX_REPLAY_TURNS:
+        """Check the limits.
+
+        Raises:
+            BoardError: If a limit is exceeded.
+        """
+        if self._turns > MAX_REPLAY_TURNS:
             raise too_large(
-                f"the game has more than {_MAX_REPLAY_TURNS} turns", "MOST_TURNS", _MAX_REPLAY_TURNS
+                f"the game has more than {MAX_REPLAY_TURNS} turns",
+                "MAX_REPLAY_TURNS",
+                MAX_REPLAY_TURNS,
             )
-        if self._cells > _MAX_TOTAL_CELLS:
+        if self._cells > MAX_TOTAL_CELLS:
             raise too_large(
-                f"the game has more than {_MAX_TOTAL_CELLS} cells in its {self._turns} turns",
-                "MOST_CELLS",
-                _MAX_TOTAL_CELLS,
+                f"the game has more than {MAX_TOTAL_CELLS} cells in its {self._turns} turns",
+                "MAX_TOTAL_CELLS",
+                MAX_TOTAL_CELLS,
             )

@@ -1,10 +1,10 @@
-"""Recorded games in the form of the official command line: what ``battlesnake play -o`` writes.
+"""The file format of the official CLI, written by ``battlesnake play -o``.
 
-Its file has the game in the first line, then the body of one request for each turn, then the
-result. It has neither moves nor deaths, so reading works them out: a snake that lives on has shown
-its move; for one that is gone, the moves are tried that lead to the next position by the rules
-(`Turn.inferred` names it then, unless the file shows its last body as ``you``). The seed is not in
-the file either: a replay read from it keeps the food and hazards of every turn.
+The first line is the game, then follow the body of one request per turn, and the result. Moves and
+eliminations are not recorded, so they are inferred. A surviving snake's move is visible. For
+eliminated snakes, all moves are tried until the rules lead to the next position; `Turn.inferred`
+lists these snakes, unless the file shows their last body as ``you``. The seed is not recorded
+either: a replay from such a file stores the food and hazards of every turn.
 """
 
 from __future__ import annotations
@@ -24,14 +24,18 @@ from battlesnake_gym.rules import default_move
 from battlesnake_gym.rules.state import MOVES, Point, Snake, State
 
 _MAX_MOVE_COMBINATIONS = 4096
-"""How many combinations of moves are tried where several snakes are gone at once (six: 4^6)."""
+"""Maximum number of move combinations tried when several snakes are eliminated at once (4^6)."""
 
 
 @dataclass(frozen=True, slots=True)
 class InferredTurn:
-    """What a turn must have been: the moves, whose are guesses, and the position that they led to.
+    """A turn that was reconstructed from two positions.
 
-    ``latency`` is in milliseconds, by snake id.
+    Attributes:
+        moves: Move of each living snake by id.
+        inferred: Ids of the snakes whose move is not certain.
+        after: Position after the turn.
+        latency: Latency by snake id, in milliseconds.
     """
 
     moves: dict[str, str]
@@ -41,9 +45,9 @@ class InferredTurn:
 
 
 def save(boards: Iterable[Board], path: str | os.PathLike[str]) -> None:
-    """Write all boards of a game, such as `Replay.boards` gives, as the official command line does.
+    """Write all boards of a game, as given by `Replay.boards`, in the format of the official CLI.
 
-    What its form cannot hold is left out.
+    Information that the format does not support is omitted.
     """
     boards = list(boards)
     bodies = [board.to_api((board.living or board.snakes)[0].id) for board in boards]
@@ -60,17 +64,24 @@ def save(boards: Iterable[Board], path: str | os.PathLike[str]) -> None:
 def read(
     head: dict[str, Any], lines: Iterable[dict[str, Any]], name: str
 ) -> tuple[Board, list[InferredTurn]]:
-    """The first board and all turns of such a file: its first line, and those that follow.
+    """Read the first board and all turns of a file.
 
-    ``name`` is how errors call it.
+    Args:
+        head: Object of the first line.
+        lines: Objects of the following lines.
+        name: Name of the file in error messages.
 
-    Raises `ReplayError` with the line of what cannot be read or follow by the rules.
+    Raises:
+        ReplayError: If a line cannot be read, or does not follow from the previous one by the
+            rules.
     """
     frames: list[State] = []
     last_heads: dict[str, Point] = {}
     with at_line(name, 1):
         if "ruleset" not in head:
-            raise ValueError("neither a replay nor a game begins here; is this a recorded game?")
+            raise ValueError(
+                "this is the start of neither a replay nor a game; is this a recorded game?"
+            )
     meter = limits.SizeMeter()
     for number, line in enumerate(lines, 2):
         if "winnerId" in line:
@@ -82,7 +93,7 @@ def read(
             last_heads |= last_head
     with at_line(name, 2):
         if not frames:
-            raise ValueError("the first position is missing; the file is cut off")
+            raise ValueError("the first position is missing; the file is truncated")
         solo = len(frames[0].snakes) < 2
         game = board_json.read_game(head, UNKNOWN_SEED, solo)
         first = board = Board.from_state(frames[0], game)
@@ -95,7 +106,7 @@ def read(
 
 
 def _read_frame(line: dict[str, Any]) -> tuple[State, dict[str, Point]]:
-    """The position in one line, and where the head of ``you`` lies if that snake is out."""
+    """Return the position of a line, and the head of ``you`` if that snake is eliminated."""
     frame = board_json.read({**line, "you": None})[1]
     you = json_fields.child(line, "you", "")
     body = json_fields.points(you, "body", "you")
@@ -105,18 +116,23 @@ def _read_frame(line: dict[str, Any]) -> tuple[State, dict[str, Point]]:
 
 
 def infer_turn(board: Board, frame: State, last_heads: dict[str, Point]) -> InferredTurn:
-    """The turn that leads from ``board`` to ``frame``, which shows the snakes that live on.
+    """Infer the turn that leads from ``board`` to ``frame``.
 
-    ``last_heads`` has by id where the heads of the snakes that are gone lie, as far as is known.
-    Raises ``ValueError`` where no moves lead there by the rules.
+    Args:
+        board: Position before the turn.
+        frame: Position after the turn, with the surviving snakes.
+        last_heads: Known last head cells of eliminated snakes, by id.
+
+    Raises:
+        ValueError: If no moves lead to ``frame`` by the rules.
     """
     if frame.turn != board.turn + 1:
         raise ValueError(f"turn must be {board.turn + 1}, got {frame.turn}; lines are missing")
     shown = {snake.id: snake for snake in frame.snakes}
     for snake_id in shown:
         if snake_id not in {snake.id for snake in board.living}:
-            raise ValueError(f"the snake {snake_id!r} was not on the board a turn ago")
-    moves, guessed = _find_moves(board, frame, shown, last_heads)
+            raise ValueError(f"the snake {snake_id!r} was not on the board on the previous turn")
+    moves, uncertain = _find_moves(board, frame, shown, last_heads)
     after = board.copy()
     after.advance(moves)
     after.food, after.hazards = frame.food, frame.hazards
@@ -125,18 +141,18 @@ def infer_turn(board: Board, frame: State, last_heads: dict[str, Point]) -> Infe
             after.snakes[i] = _as_shown(snake, shown[snake.id])
         elif snake.alive:
             raise ValueError(
-                f"the snake {snake.id!r} is gone, but no move of it is fatal by the rules of "
-                f"{board.game.ruleset!r}; was the game played under others?"
+                f"the snake {snake.id!r} is missing, but none of its moves is fatal in the ruleset "
+                f"{board.game.ruleset!r}; was the game played with another ruleset?"
             )
     latency = {snake.id: _milliseconds(snake.latency) for snake in frame.snakes}
     known = {snake_id: value for snake_id, value in latency.items() if value is not None}
-    return InferredTurn(moves, guessed, after, known)
+    return InferredTurn(moves, uncertain, after, known)
 
 
 def _find_moves(
     board: Board, frame: State, shown: dict[str, Snake], last_heads: dict[str, Point]
 ) -> tuple[dict[str, str], list[str]]:
-    """The moves that lead to ``frame``, and whose are guesses."""
+    """Return the moves that lead to ``frame``, and the ids of the snakes with uncertain moves."""
     choices: dict[str, list[str]] = {}
     for snake in board.living:
         head = shown[snake.id].head if snake.id in shown else last_heads.get(snake.id)
@@ -150,7 +166,7 @@ def _find_moves(
     combinations = (
         dict(zip(choices, moves, strict=True)) for moves in itertools.product(*choices.values())
     )
-    # Each try plays a turn, which takes as long as there are cells.
+    # Each attempt plays a turn, whose time is proportional to the number of cells.
     cells = limits.check_position(board)
     tried = itertools.islice(
         combinations, min(_MAX_MOVE_COMBINATIONS, max(256, _MAX_MOVE_COMBINATIONS * 400 // cells))
@@ -162,7 +178,7 @@ def _find_moves(
 def _mismatch(
     board: Board, moves: dict[str, str], frame: State, shown: dict[str, Snake]
 ) -> tuple[int, int, int]:
-    """How far these moves lead from ``frame``: in who lives, in the living, in the food."""
+    """Return the distance to ``frame`` after these moves: survivors, their bodies, and food."""
     after = board.copy()
     after.advance(moves)
     lives = sum(snake.alive != (snake.id in shown) for snake in after.snakes)
@@ -178,7 +194,7 @@ def _mismatch(
 
 
 def _as_shown(snake: Snake, shown: Snake) -> Snake:
-    """The snake with the body and health that the file shows, alive."""
+    """Return the snake as living, with the recorded body and health."""
     return Snake(
         id=snake.id,
         body=shown.body,

@@ -1,8 +1,8 @@
-"""Recorded games: every turn of one, from which boards, tests and environments can start.
+"""Recorded games with every position, as a start for boards, tests and environments.
 
-A `Replay` holds the game, the first position and the moves of each turn; all else follows by the
-rules. What does not follow is kept as well: positions that the seed does not give, and latencies,
-shouts and the reasons for decisions, which belong to no rule.
+A `Replay` stores the game, the first position and the moves of each turn; the rules determine the
+rest. It also stores data that the rules do not determine: positions that the seed does not give,
+latencies, shouts and the reasons for decisions.
 
 >>> replay = Replay(Board.from_text("A . . . B"))
 >>> replay.append({"a": "right", "b": "left"}, shouts={"a": "hello"})
@@ -15,10 +15,10 @@ B: id=b health=99
 >>> replay.deaths()
 [(2, 'a', 'head-collision'), (2, 'b', 'head-collision')]
 
-On disk a replay is JSON lines, compressed where the name ends in ``.gz``: a ``replay`` line with
-the game and the first position, a ``turn`` line for each turn, and an ``end`` line with how every
-snake fared, by which a damaged file is noticed. `Replay.load` reads the output files of the
-official command line too; `battlesnake_gym.replays.official_format` writes them.
+A replay file is JSON Lines, compressed if its name ends in ``.gz``: a ``replay`` line with the game
+and the first position, one ``turn`` line per turn, and an ``end`` line with the result of every
+snake, which detects damaged files. `Replay.load` also reads output files of the official CLI, and
+`battlesnake_gym.replays.official_format` writes them.
 """
 
 from __future__ import annotations
@@ -50,34 +50,40 @@ from battlesnake_gym.replays.json_lines import (
 from battlesnake_gym.rules.state import CAUSES, Game, Point, Settings, Snake, State
 from battlesnake_gym.snakes import Decision, Reason, Strategy
 
-_FORMAT = 1
-"""The version of the form, which is in the first line of a file."""
+_FORMAT = 2
+"""Format version, written in the first line of a file."""
 
 SUFFIXES = (".jsonl", ".jsonl.gz")
-"""How the names of recorded games end."""
+"""Suffixes of replay files."""
 
 
-def find_files(folder: Path) -> list[Path]:
-    """All files under ``folder`` that may hold recorded games, sorted."""
-    return sorted(path for path in folder.rglob("*") if path.name.endswith(SUFFIXES))
+def find_files(directory: Path) -> list[Path]:
+    """Return all files under ``directory`` that may contain recorded games, sorted."""
+    return sorted(path for path in directory.rglob("*") if path.name.endswith(SUFFIXES))
 
 
 @dataclass(slots=True)
 class Turn:
-    """What happened between one position and the next.
+    """A turn: everything that happened between two consecutive positions.
 
-    ``moves`` are the words that the living snakes sent, by snake id; an invalid word means straight
-    on. ``snakes``, ``food`` and ``hazards`` are those of the position after the turn, kept only
-    where the rules with the game's seed give others. ``guessed`` names the snakes whose move was
-    not recorded but found to fit. ``latency`` is in milliseconds. ``problems`` says of snakes why
-    the move is not their own (``timeout``, ``connection``, ...): they had none that counted.
+    Attributes:
+        moves: Moves sent by the living snakes, by snake id; an invalid move means straight ahead.
+        snakes: Snakes after the turn, if they differ from the result of the rules and the seed.
+        food: Food after the turn, if it differs.
+        hazards: Hazards after the turn, if they differ.
+        inferred: Ids of the snakes whose move was inferred, not recorded.
+        latency: Latency by snake id, in milliseconds.
+        shouts: Shouts by snake id.
+        decisions: Decisions by snake id.
+        problems: Reason (``timeout``, ``connection``, ...) by id of each snake that sent no valid
+            move.
     """
 
     moves: dict[str, str]
     snakes: list[Snake] | None = None
     food: list[Point] | None = None
     hazards: list[Point] | None = None
-    guessed: list[str] = field(default_factory=list)
+    inferred: list[str] = field(default_factory=list)
     latency: dict[str, float] = field(default_factory=dict)
     shouts: dict[str, str] = field(default_factory=dict)
     decisions: dict[str, Decision] = field(default_factory=dict)
@@ -101,10 +107,10 @@ class Turn:
 
 @dataclass(slots=True)
 class Replay:
-    """One recorded game: its first position and all its turns.
+    """A recorded game: its first position and all turns.
 
-    ``Replay(board)`` begins one, `append` records a turn. ``info`` is what the recorder adds
-    beside the game; anything that JSON holds.
+    ``Replay(board)`` starts a recording and `append` adds a turn. ``info`` holds further data of
+    the recorder, as JSON values.
     """
 
     first: Board
@@ -117,19 +123,19 @@ class Replay:
         self.first = Board.from_state(self.first, self.first.game)
         self._last = self.first.copy()
         self._meter = limits.SizeMeter()
-        self._meter.note(self._last)
+        self._meter.add(self._last)
         for turn in self.turns:
             turn.play(self._last)
-            self._meter.note(self._last)
+            self._meter.add(self._last)
 
     @property
     def game(self) -> Game:
-        """What stays the same from the first turn to the last."""
+        """Constants of the game: ruleset, map, settings and seed."""
         return self.first.game
 
     @property
     def last(self) -> Board:
-        """The position after the last turn, as a board of its own."""
+        """A copy of the position after the last turn."""
         return self._last.copy()
 
     def append(
@@ -137,21 +143,30 @@ class Replay:
         moves: Mapping[str, str],
         *,
         after: State | None = None,
-        guessed: list[str] | None = None,
+        inferred: list[str] | None = None,
         latency: Mapping[str, float] | None = None,
         shouts: Mapping[str, str] | None = None,
         decisions: Mapping[str, Decision] | None = None,
         problems: Mapping[str, str] | None = None,
     ) -> None:
-        """Record a turn: the moves of all living snakes and what is known beside them.
+        """Record a turn.
 
-        ``after`` is the position that the turn led to, where chance or another engine may have made
-        it another one than the rules with this game's seed do; the differences are kept. Raises
-        `rules.RulesError` where a living snake has no move.
+        Args:
+            moves: Moves of all living snakes, by id.
+            after: Position after the turn, if randomness or another engine may have produced a
+                different one than the rules with this game's seed; differences are stored.
+            inferred: Ids of the snakes whose move was inferred, not recorded.
+            latency: Latency by snake id, in milliseconds.
+            shouts: Shouts by snake id.
+            decisions: Decisions by snake id.
+            problems: Reason by id of each snake that sent no valid move.
+
+        Raises:
+            rules.RulesError: If a living snake has no move.
         """
         turn = Turn(
             moves={snake.id: moves[snake.id] for snake in self._last.living if snake.id in moves},
-            guessed=list(guessed or ()),
+            inferred=list(inferred or ()),
             latency=dict(latency or {}),
             shouts=dict(shouts or {}),
             decisions=dict(decisions or {}),
@@ -165,10 +180,10 @@ class Replay:
             turn.play(board)
         self.turns.append(turn)
         self._last = board
-        self._meter.note(board)
+        self._meter.add(board)
 
     def boards(self) -> Iterator[Board]:
-        """All positions from the first to the last, each a board of its own."""
+        """Yield copies of all positions from the first to the last."""
         board = self.first.copy()
         yield board.copy()
         for turn in self.turns:
@@ -176,7 +191,11 @@ class Replay:
             yield board.copy()
 
     def board(self, turn: int) -> Board:
-        """The position of one turn; raises `ReplayError` for a turn that the game lacks."""
+        """Return the position of one turn.
+
+        Raises:
+            ReplayError: If the game does not have this turn.
+        """
         start, end = self.first.turn, self.first.turn + len(self.turns)
         if not start <= turn <= end:
             raise ReplayError(f"turn must be between {start} and {end}, got {turn}")
@@ -186,7 +205,11 @@ class Replay:
         return board
 
     def snake_id(self, who: str) -> str:
-        """The id of the snake that has this id or, alone, this name; raises `ReplayError`."""
+        """Return the id of the snake with this id or unique name.
+
+        Raises:
+            ReplayError: If no snake, or more than one, matches.
+        """
         snakes = self.first.snakes
         if any(snake.id == who for snake in snakes):
             return who
@@ -203,7 +226,7 @@ class Replay:
         )
 
     def deaths(self) -> list[tuple[int, str, str]]:
-        """Who went out when and why: turn, snake id, cause; the earliest first."""
+        """Return turn, snake id and cause of each elimination, in order."""
         found = [
             (snake.eliminated_on, snake.id, snake.eliminated_cause)
             for snake in self._last.snakes
@@ -211,12 +234,10 @@ class Replay:
         ]
         return sorted(found, key=lambda death: death[0])
 
-    # --- files --------------------------------------------------------------------------------
-
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the replay to a file, whole or not at all; compressed for ``.gz``.
+        """Write the replay to a file, atomically; ``.gz`` files are compressed.
 
-        Warns where `load` would refuse it as too large (`battlesnake_gym.replays.limits`).
+        Warns if `load` would reject the file as too large (`battlesnake_gym.replays.limits`).
         """
         with warn_when_too_large():
             limits.check_position(self.first)
@@ -224,7 +245,7 @@ class Replay:
         write_lines(path, self.to_lines())
 
     def to_lines(self) -> list[dict[str, Any]]:
-        """The lines of the file, as JSON objects."""
+        """Return the lines of the file as JSON objects."""
         head = {
             "replay": _FORMAT,
             "game": dataclasses.asdict(self.game),
@@ -237,10 +258,11 @@ class Replay:
 
     @staticmethod
     def load(path: str | os.PathLike[str]) -> Replay:
-        """Read a replay, or an output file of the official command line.
+        """Read a replay, or an output file of the official CLI.
 
-        Raises `ReplayError` with the file, the line and the field of what cannot be read, and
-        ``OSError`` where there is no such file.
+        Raises:
+            ReplayError: If the file cannot be read; the message names file, line and field.
+            OSError: If the file does not exist.
         """
         replay, rest = Replay.stream(path)
         deque(rest, maxlen=0)
@@ -248,34 +270,40 @@ class Replay:
 
     @staticmethod
     def fetch(source: str, *, ruleset: str = "", map: str = "") -> Replay:
-        """The game with this id or address, of arena.battlesnake.com, an engine or our arena.
+        """Fetch a game from arena.battlesnake.com, an engine or this project's arena.
 
-        ``ruleset`` and ``map`` are for a game whose engine does not say them and whose frames do
-        not show them. Needs the packages of the extra ``server``; raises `ReplayError` for what is
-        no game, cannot be fetched or is not over.
+        Needs the packages of the extra ``server``.
+
+        Args:
+            source: Id or URL of the game.
+            ruleset: Ruleset, if neither the engine nor the frames show it.
+            map: Map, if neither the engine nor the frames show it.
+
+        Raises:
+            ReplayError: If the game does not exist, cannot be fetched, or is not over.
         """
-        fetched_games = load_module("battlesnake_server.replay_viewer.game_fetcher", "server")
-        replay: Replay = fetched_games.fetch(source, ruleset=ruleset, board_map=map)
+        game_fetcher = load_module("battlesnake_server.replay_viewer.game_fetcher", "server")
+        replay: Replay = game_fetcher.fetch(source, ruleset=ruleset, board_map=map)
         return replay
 
     @staticmethod
     def stream(path: str | os.PathLike[str]) -> tuple[Replay, Iterator[Turn]]:
-        """The game in a file as it began, and its turns: reading each adds it to the replay.
+        """Return a replay without turns, and an iterator that reads and appends the turns.
 
-        For large files, of which a part is enough. Errors are those of `load`, raised when what is
-        wrong comes to be read.
+        Use this method to read only part of a large file. Errors are those of `load`, raised when
+        the faulty line is read.
         """
         lines, name = read_lines(path), Path(path).name
         head = next(lines)
         if "replay" in head:
-            return Replay._begin_lines(itertools.chain([head], lines), name)
+            return Replay._stream_lines(itertools.chain([head], lines), name)
         first, turns = official_format.read(head, lines, name)
         replay = Replay(first)
-        return replay, replay._append_found(turns)
+        return replay, replay._append_inferred(turns)
 
-    def _append_found(self, turns: Iterable[official_format.InferredTurn]) -> Iterator[Turn]:
+    def _append_inferred(self, turns: Iterable[official_format.InferredTurn]) -> Iterator[Turn]:
         for turn in turns:
-            self.append(turn.moves, after=turn.after, guessed=turn.inferred, latency=turn.latency)
+            self.append(turn.moves, after=turn.after, inferred=turn.inferred, latency=turn.latency)
             yield self.turns[-1]
 
     @staticmethod
@@ -285,7 +313,14 @@ class Replay:
         seconds: float | None = None,
         max_turns: int = 1000,
     ) -> Replay:
-        """The game from ``board`` on, as `snakes.play` plays it, with the reasons of all moves."""
+        """Play a game with `snakes.play` and record it, with the reasons for all moves.
+
+        Args:
+            board: Start position.
+            strategies: Strategies by snake id.
+            seconds: Thinking time per move.
+            max_turns: Maximum number of turns.
+        """
         replay = Replay(board)
         for decisions in snakes.play(board.copy(), strategies, seconds, max_turns):
             moves = {snake_id: decision.move for snake_id, decision in decisions.items()}
@@ -293,13 +328,13 @@ class Replay:
         return replay
 
     @staticmethod
-    def _begin_lines(lines: Iterable[dict[str, Any]], name: str) -> tuple[Replay, Iterator[Turn]]:
+    def _stream_lines(lines: Iterable[dict[str, Any]], name: str) -> tuple[Replay, Iterator[Turn]]:
         numbered = enumerate(lines, 1)
         with at_line(name, 1):
-            head = _only(next(numbered, (1, None))[1], "replay")
-            if head["replay"] != _FORMAT:
+            head = _expect_key(next(numbered, (1, None))[1], "replay")
+            if head["replay"] not in (1, _FORMAT):
                 raise BoardError(
-                    f"replay must be {_FORMAT}, got {json_fields.format_value(head['replay'])}"
+                    f"replay must be 1 to {_FORMAT}, got {json_fields.format_value(head['replay'])}"
                 )
             state = _read_state(json_fields.child(head, "first", ""))
             first = Board.from_state(state, _read_game(json_fields.child(head, "game", "")))
@@ -321,18 +356,15 @@ class Replay:
             yield turn
             number, last = following, line
         with at_line(name, number):
-            if _only(last, "end")["end"] != _write_end(self._last):
+            if _expect_key(last, "end")["end"] != _write_end(self._last):
                 raise BoardError(
-                    "end has another outcome than the turns above lead to; the file is damaged "
-                    "or was recorded under other rules"
+                    "end differs from the result of the turns above; the file is damaged "
+                    "or was recorded with other rules"
                 )
 
 
-# --- between objects and JSON -------------------------------------------------------------------
-
-
 def _keep_differences(turn: Turn, board: Board, after: State) -> None:
-    """Note in ``turn`` what ``after`` shows and ``board``, by the rules, does not."""
+    """Store in ``turn`` how ``after`` differs from ``board``, the result of the rules."""
     known = [(s.id, s.body, s.health, s.eliminated_cause) for s in board.snakes]
     if [(s.id, s.body, s.health, s.eliminated_cause) for s in after.snakes] != known:
         turn.snakes = copy.deepcopy(after.snakes)
@@ -349,14 +381,14 @@ def _write_state(state: Board) -> dict[str, Any]:
 
 
 def _write_turn(turn: Turn) -> dict[str, Any]:
-    """The moves, and whatever else was recorded."""
-    usual = dataclasses.asdict(Turn(moves={}))
+    """Return the moves and all other recorded fields."""
+    defaults = dataclasses.asdict(Turn(moves={}))
     written = dataclasses.asdict(turn)
-    return {k: _to_json(v) for k, v in written.items() if k == "moves" or v != usual[k]}
+    return {k: _to_json(v) for k, v in written.items() if k == "moves" or v != defaults[k]}
 
 
 def _write_end(board: Board) -> dict[str, Any]:
-    """How the game stands after the last turn."""
+    """Return the result after the last turn."""
     winner = board.winner
     return {
         "turn": board.turn,
@@ -376,7 +408,7 @@ def _write_end(board: Board) -> dict[str, Any]:
 
 
 def _to_json(value: Any) -> Any:
-    """``value`` as strict JSON holds it: any number type, and infinite ones as text."""
+    """Return ``value`` as strict JSON: numbers of any type, infinite ones as text."""
     if isinstance(value, dict):
         return {str(key): _to_json(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
@@ -387,25 +419,25 @@ def _to_json(value: Any) -> Any:
     return number if math.isfinite(number) else str(number)
 
 
-def _only(line: dict[str, Any] | None, key: str) -> dict[str, Any]:
+def _expect_key(line: dict[str, Any] | None, key: str) -> dict[str, Any]:
     if line is None or key not in line:
-        raise BoardError(f"the {key!r} line is missing here; the file is cut off or no replay")
+        raise BoardError(f"the {key!r} line is missing; the file is truncated or not a replay")
     return line
 
 
 def _read_game(game: Mapping[str, Any]) -> Game:
-    usual = Game()
+    defaults = Game()
     settings = json_fields.child(game, "settings", "game")
     names = [key.name for key in dataclasses.fields(Settings)]
     path = "game.settings"
     return Game(
-        ruleset=json_fields.string(game, "ruleset", "game", usual.ruleset),
-        map=json_fields.string(game, "map", "game", usual.map),
+        ruleset=json_fields.string(game, "ruleset", "game", defaults.ruleset),
+        map=json_fields.string(game, "map", "game", defaults.map),
         settings=Settings(**{key: _bounded(settings, key, path) for key in names}),
         seed=json_fields.integer(game, "seed", "game"),
         solo=game.get("solo") is True,
         id=json_fields.string(game, "id", "game", ""),
-        timeout=json_fields.integer(game, "timeout", "game", usual.timeout),
+        timeout=json_fields.integer(game, "timeout", "game", defaults.timeout),
         source=json_fields.string(game, "source", "game", ""),
     )
 
@@ -426,14 +458,14 @@ def _read_state(first: Mapping[str, Any]) -> State:
 
 
 def _read_memory(memory: Mapping[str, Any], key: str) -> Any:
-    """What a map remembers: a number or a list of cells."""
+    """Return a value of a map's memory: a number or a list of cells."""
     if isinstance(memory[key], list):
         return _read_cells(memory, key, "first.memory")
     return _bounded(memory, key, "first.memory")
 
 
 def _bounded(parent: Mapping[str, Any], key: str, path: str) -> int:
-    """A whole number that may be counted up to."""
+    """Return a bounded integer."""
     return limits.check_number(json_fields.integer(parent, key, path), json_fields.join(path, key))
 
 
@@ -478,7 +510,7 @@ def _read_cells(parent: Mapping[str, Any], key: str, path: str) -> list[Point]:
         cell = dict(zip("xy", value, strict=True))
         x, y = json_fields.integer(cell, "x", place), json_fields.integer(cell, "y", place)
         if abs(x) > limits.MAX_COORDINATE or abs(y) > limits.MAX_COORDINATE:
-            raise BoardError(f"{place} lies more than {limits.MAX_COORDINATE} cells off the board")
+            raise BoardError(f"{place} is more than {limits.MAX_COORDINATE} cells off the board")
         cells.append((x, y))
     return cells
 
@@ -490,7 +522,7 @@ def _read_texts(parent: Mapping[str, Any], key: str, path: str) -> dict[str, str
 
 
 def _read_numbers(parent: Mapping[str, Any], key: str, path: str) -> dict[str, float]:
-    """Numbers by name; infinite ones are written as text."""
+    """Return numbers by name; infinite ones are written as text."""
     numbers = {}
     for name, value in json_fields.child(parent, key, path).items():
         try:
@@ -513,7 +545,7 @@ def _read_turn(line: Mapping[str, Any], expected: int) -> Turn:
         snakes=_read_snakes(line, "") if "snakes" in line else None,
         food=_read_cells(line, "food", "") if "food" in line else None,
         hazards=_read_cells(line, "hazards", "") if "hazards" in line else None,
-        guessed=[str(name) for name in json_fields.items(line, "guessed", "")],
+        inferred=_read_inferred(line),
         latency=_read_numbers(line, "latency", ""),
         shouts=_read_texts(line, "shouts", ""),
         decisions={
@@ -524,6 +556,12 @@ def _read_turn(line: Mapping[str, Any], expected: int) -> Turn:
         },
         problems=_read_texts(line, "problems", ""),
     )
+
+
+def _read_inferred(line: Mapping[str, Any]) -> list[str]:
+    """Return the ids under ``inferred``, which format 1 called ``guessed``."""
+    key = "inferred" if "inferred" in line else "guessed"
+    return [str(name) for name in json_fields.items(line, key, "")]
 
 
 def _read_decision(value: Mapping[str, Any], path: str) -> Decision:

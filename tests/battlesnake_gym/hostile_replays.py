@@ -1,4 +1,4 @@
-"""Files of recorded games that somebody made to do harm, each small, with what is said of it."""
+"""Small malicious replay files, with words of their error messages."""
 
 from __future__ import annotations
 
@@ -17,41 +17,43 @@ OFFICIAL: dict[str, Any] = {
 
 
 def head(bodies: list[Any] | None = None, /, **first: Any) -> dict[str, Any]:
-    """The first line of a game; all but ``settings`` and ``map`` belong to its first position."""
+    """Return the first line of a game; keywords set the position, ``settings`` or ``map``."""
     line = Replay(Board.from_text("A . . B")).to_lines()[0]
     line["game"]["settings"].update(first.pop("settings", {}))
     line["game"] |= {"map": first.pop("map", "standard"), "seed": 5}
-    usual = line["first"]["snakes"][0]
+    default = line["first"]["snakes"][0]
     snakes = [
-        {**usual, "id": str(number), "body": body}
+        {**default, "id": str(number), "body": body}
         for number, body in enumerate(bodies or [[[1, 1]], [[5, 5]]])
     ]
     line["first"] |= {"width": 11, "height": 11, "snakes": snakes, **first}
     return line
 
 
-def turns(count: int, **told: Any) -> list[Any]:
-    """So many turns, each of which tells the same."""
-    return [{"turn": number, "moves": {"0": "up", "1": "up"}, **told} for number in range(1, count)]
+def turns(count: int, **fields: Any) -> list[Any]:
+    """Return ``count`` - 1 turns with the same fields."""
+    return [
+        {"turn": number, "moves": {"0": "up", "1": "up"}, **fields} for number in range(1, count)
+    ]
 
 
 def official(count: int, **board: Any) -> list[Any]:
-    """A game in the official form."""
+    """Return a game in the official CLI's format."""
     snakes = [{"id": "0", "health": 90, "body": [{"x": 1, "y": 1}]}]
-    usual = {"width": 11, "height": 11, "food": [], "hazards": [], "snakes": snakes}
-    return [OFFICIAL, *({"turn": turn, "board": usual | board} for turn in range(count))]
+    default = {"width": 11, "height": 11, "food": [], "hazards": [], "snakes": snakes}
+    return [OFFICIAL, *({"turn": turn, "board": default | board} for turn in range(count))]
 
 
 def files() -> dict[str, tuple[bytes, str]]:
-    """The files' contents by name, and words of the error."""
+    """Return the content of each file, and words of its error message."""
     still = [{"id": name, "body": [[x, 1]] * 3, "health": 100} for name, x in (("0", 1), ("1", 5))]
     plain: dict[str, tuple[list[Any], str]] = {
         "wide": ([head(width=1_000_000)], "first.width must be between 1 and 100, got 1e+06"),
         "flat": ([head(height=0)], "first.height must be between 1 and 100, got 0"),
         "late": ([head(turn=10**30)], "first.turn must be between 0 and 1000000, got 1e+30"),
-        "far": ([head([[[0, 10**300]]])], "first.snakes[0].body[0] lies more than 1000 cells off"),
-        "crowd": ([head([[[1, 1]]] * 65)], "there are 65 snakes; at most 64 are read"),
-        "mass": ([head([[[1, 1]]] * 8000)], "LONGEST_LINE"),
+        "far": ([head([[[0, 10**300]]])], "first.snakes[0].body[0] is more than 1000 cells off"),
+        "crowd": ([head([[[1, 1]]] * 65)], "there are 65 snakes; the limit is 64"),
+        "mass": ([head([[[1, 1]]] * 8000)], "MAX_LINE_BYTES"),
         "board": (
             [head(width=100, height=100, food=[[9, 9]], settings={"food_spawn_chance": 0}),
              *turns(900, snakes=still)],
@@ -61,7 +63,9 @@ def files() -> dict[str, tuple[bytes, str]]:
         "memory": (
             [head(map="healing_pools", memory={"drawn": 10**12})], "first.memory.drawn must be"
         ),
-        "keys": ([head(), *turns(3, moves={str(i): "up" for i in range(90_000)})], "LONGEST_LINE"),
+        "keys": (
+            [head(), *turns(3, moves={str(i): "up" for i in range(90_000)})], "MAX_LINE_BYTES"
+        ),
         "official-wide": (official(3, width=10**6), "board.width must be between 1 and 100"),
         "official-crowd": (
             official(2, snakes=[{"id": str(i), "health": 9, "body": [{"x": 1, "y": 1}]}
@@ -75,8 +79,8 @@ def files() -> dict[str, tuple[bytes, str]]:
     first = json.dumps(head()).encode() + b"\n"
     many = b"{}," * 300_000
     raw = {
-        "bomb": (b'{"replay":1,"x":"' + b" " * (64 << 20) + b'"}', "LONGEST_LINE"),
-        "lines": ((b" " * 1000 + b"\n") * 40_000, "LARGEST_FILE"),
+        "bomb": (b'{"replay":1,"x":"' + b" " * (64 << 20) + b'"}', "MAX_LINE_BYTES"),
+        "lines": ((b" " * 1000 + b"\n") * 40_000, "MAX_REPLAY_BYTES"),
         "deep": (first + b'{"turn":1,"moves":' + b"[" * 300_000, "line 2 is not JSON"),
         "digits": (first + b'{"turn":' + b"9" * 900_000 + b"}", "line 2 is not JSON"),
         "objects": (
@@ -91,12 +95,12 @@ def files() -> dict[str, tuple[bytes, str]]:
     return found
 
 
-def write(folder: Path) -> dict[str, str]:
-    """Write all files, and one that has a hole of many bytes; gives the words of each error."""
-    told = {}
+def write(directory: Path) -> dict[str, str]:
+    """Write all files and a large sparse file; return words of each error message."""
+    messages = {}
     for name, (content, words) in files().items():
-        (folder / name).write_bytes(content)
-        told[name] = words
-    with (folder / "hole.jsonl").open("wb") as hole:
+        (directory / name).write_bytes(content)
+        messages[name] = words
+    with (directory / "hole.jsonl").open("wb") as hole:
         hole.truncate(8 * limits.MAX_REPLAY_BYTES)
-    return told | {"hole.jsonl": "LARGEST_FILE"}
+    return messages | {"hole.jsonl": "MAX_REPLAY_BYTES"}

@@ -1,4 +1,4 @@
-"""Random games of every ruleset, map and size, for tests that compare the engine with Python."""
+"""Random games of every ruleset, map and board size, to compare the engine with Python."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from battlesnake_gym.rules import MAPS, RULESETS, Game, Settings
 SIZES = ((3, 3), (4, 11), (5, 5), (7, 7), (8, 8), (11, 11), (13, 9), (19, 19), (19, 21), (25, 25))
 
 MAX_TURNS = 60
-"""How many turns the tests play at most."""
+"""Maximum number of turns in tests."""
 
 
 @cache
 def starts(map_id: str) -> list[tuple[int, int, int]]:
-    """The widths, heights and numbers of snakes of `SIZES` that a map can be started with."""
+    """Return the supported widths, heights and numbers of snakes of a map."""
     found = []
     for width, height in (*SIZES, *MAPS[map_id].sizes):
         if map_id == "hz_scatter" and width * height < MAX_TURNS // 2:
-            continue  # it fills a cell every second turn, and ends where the reference crashes
+            continue  # it fills up, and then the official engine crashes
         for count in (1, 2, 4, 6):
             try:
                 games = Games(
@@ -39,10 +39,10 @@ def starts(map_id: str) -> list[tuple[int, int, int]]:
 
 @st.composite
 def batches(draw: st.DrawFn) -> Games:
-    """Three games with the same rules; sizes and numbers of snakes may differ."""
+    """Draw three games with equal rules; board sizes and numbers of snakes can differ."""
     map_id = draw(st.sampled_from([name for name in MAPS if starts(name)]))
-    begun = draw(st.lists(st.sampled_from(starts(map_id)), min_size=3, max_size=3))
-    width, height, counts = (list(values) for values in zip(*begun, strict=True))
+    chosen = draw(st.lists(st.sampled_from(starts(map_id)), min_size=3, max_size=3))
+    width, height, counts = (list(values) for values in zip(*chosen, strict=True))
     settings = Settings(
         food_spawn_chance=draw(st.sampled_from((0, 15, 60))),
         minimum_food=draw(st.sampled_from((0, 1, 4))),
@@ -50,8 +50,8 @@ def batches(draw: st.DrawFn) -> Games:
         shrink_every_n_turns=draw(st.sampled_from((1, 3, 25))),
     )
     ruleset = draw(st.sampled_from(sorted(RULESETS)))
-    # To solo_maze the bottom row is a binary number. Where royale's border fills it on a wide
-    # board, the next level needs a longer body than the rules allow, and both engines refuse it.
+    # solo_maze stores a binary number in the bottom row. If royale's hazards fill that row on a
+    # wide board, the next level needs a longer body than the rules allow; both engines reject it.
     assume((ruleset, map_id) != ("royale", "solo_maze") or max(width) < 17)
     game = Game(ruleset, map_id, settings, solo=draw(st.booleans()))
     try:
@@ -63,16 +63,16 @@ def batches(draw: st.DrawFn) -> Games:
 
 
 def play(games: Games, seed: int, turns: int) -> Iterator[None]:
-    """Step with random moves, mostly safe ones, sometimes none; yields after each turn."""
+    """Play random, mostly safe moves, sometimes none; yield after each turn."""
     random = np.random.default_rng(seed)
     mask = np.ones((games.num_games, games.num_snakes, 4), np.bool_)
     yield
     for _ in range(turns):
         games.action_mask("wall+body", mask)
-        liking = random.random(mask.shape) + mask
-        actions = liking.argmax(axis=-1).astype(np.uint8)
-        wild = random.random(actions.shape)
-        actions[wild < 0.03] = random.integers(4)
-        actions[wild < 0.01] = 4
+        preference = random.random(mask.shape) + mask
+        actions = preference.argmax(axis=-1).astype(np.uint8)
+        noise = random.random(actions.shape)
+        actions[noise < 0.03] = random.integers(4)
+        actions[noise < 0.01] = 4
         games.step(actions)
         yield

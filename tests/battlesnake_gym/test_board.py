@@ -1,4 +1,4 @@
-"""The board: reading and writing it, what it calls safe, and playing on it."""
+"""Boards: formats, safe moves, playing and equality."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def cells(*points: tuple[int, int]) -> list[dict[str, int]]:
 
 
 def request() -> dict[str, Any]:
-    """A request as the official command line sends it."""
+    """Return a request as the official CLI sends it."""
     me = {
         "id": "me", "name": "My Snake", "latency": "111", "health": 54,
         "body": cells((0, 0), (1, 0), (2, 0)), "head": {"x": 0, "y": 0}, "length": 3,
@@ -60,7 +60,7 @@ def request() -> dict[str, Any]:
 
 
 def games(count: int, seed: int = 0) -> list[list[Board]]:
-    """Positions of random games over all rulesets and several maps, mostly safe moves."""
+    """Play random games, with mostly safe moves, on all rulesets and several maps."""
     played = []
     for number in range(count):
         draw = random.Random(seed + number)
@@ -79,17 +79,14 @@ def games(count: int, seed: int = 0) -> list[list[Board]]:
     return played
 
 
-# --- the API's JSON -----------------------------------------------------------------------------
-
-
-def test_a_request_comes_back_as_it_was() -> None:
+def test_request_round_trip() -> None:
     assert Board.from_api(request()).to_api() == {
         **request(),
         "you": request()["board"]["snakes"][0],
     }
 
 
-def test_what_a_request_tells() -> None:
+def test_request_is_read() -> None:
     board = Board.from_api(request(), seed=9)
     assert (board.turn, board.width, board.height) == (14, 9, 11)
     assert board.game == Game(
@@ -100,7 +97,7 @@ def test_what_a_request_tells() -> None:
     assert board.hazards == [(3, 2), (3, 2), (1, 7)]
 
 
-def test_the_smallest_request_is_read_with_the_usual_settings() -> None:
+def test_minimal_request_gets_default_settings() -> None:
     board = Board.from_api(
         {"board": {"width": 3, "height": 2, "snakes": [{"id": "a", "body": cells((1, 1))}]}}
     )
@@ -112,13 +109,13 @@ def test_the_smallest_request_is_read_with_the_usual_settings() -> None:
 @pytest.mark.parametrize(
     ("sent", "read"), [("12", "12"), (12, "12"), (12.5, "12.5"), ("", ""), (None, "")]
 )
-def test_a_latency_may_be_text_or_number(sent: object, read: str) -> None:
+def test_latency_can_be_text_or_number(sent: object, read: str) -> None:
     body = request()
     body["board"]["snakes"][0]["latency"] = sent
     assert Board.from_api(body).you.latency == read
 
 
-def test_null_lists_unknown_fields_and_an_unknown_ruleset_are_no_trouble() -> None:
+def test_null_lists_unknown_fields_and_rulesets_are_accepted() -> None:
     body = request()
     body["board"] |= {"food": None, "hazards": None, "sponsor": {"x": 1}}
     body["game"]["ruleset"]["name"] = "squad"
@@ -126,16 +123,16 @@ def test_null_lists_unknown_fields_and_an_unknown_ruleset_are_no_trouble() -> No
     board = Board.from_api(body)
     assert board.food == board.hazards == []
     board.step({"me": "down", "other": "up"})
-    assert not board.snake("me").alive  # an unknown ruleset is played as standard: no wrapping
+    assert not board.snake("me").alive  # unknown rulesets are played as standard, without wrapping
 
 
-def test_health_is_a_hundred_at_most() -> None:
+def test_health_is_clamped_to_100() -> None:
     body = request()
     body["board"]["snakes"][0]["health"] = 150
     assert Board.from_api(body).you.health == 100
 
 
-def test_listed_dead_snakes_are_out() -> None:
+def test_listed_snakes_without_health_or_board_are_eliminated() -> None:
     body = request()
     body["board"]["snakes"][1]["health"] = 0
     body["board"]["snakes"].append({"id": "gone", "health": 0, "body": []})
@@ -156,9 +153,7 @@ def test_listed_dead_snakes_are_out() -> None:
         (cells((1, 5), (1, 6), (2, 6), (2, 5), (1, 5), (0, 5)), "snake-self-collision"),
     ],
 )
-def test_a_you_that_the_board_does_not_list_is_added(
-    body: list[dict[str, int]], cause: str
-) -> None:
+def test_unlisted_you_is_added(body: list[dict[str, int]], cause: str) -> None:
     sent = request()
     del sent["board"]["snakes"][0]
     sent["you"]["body"] = body
@@ -197,7 +192,7 @@ def test_a_you_that_the_board_does_not_list_is_added(
         (("you", "id"), None, r"you\.id must be text, got nothing"),
     ],
 )
-def test_an_error_names_place_value_and_remedy(
+def test_error_names_path_value_and_remedy(
     path: tuple[str | int, ...], value: object, message: str
 ) -> None:
     with pytest.raises(BoardError, match=f"^.*{message}"):
@@ -206,7 +201,7 @@ def test_an_error_names_place_value_and_remedy(
 
 @given(st.sampled_from([(), *places(request())]), JUNK)
 @settings(max_examples=400)
-def test_whatever_is_sent_is_read_or_refused(path: tuple[str | int, ...], value: object) -> None:
+def test_fuzzed_request_is_read_or_rejected(path: tuple[str | int, ...], value: object) -> None:
     try:
         board = Board.from_api(replaced(request(), path, value))
     except BoardError:
@@ -217,18 +212,15 @@ def test_whatever_is_sent_is_read_or_refused(path: tuple[str | int, ...], value:
         board.safe_moves(snake.id)
 
 
-# --- text ---------------------------------------------------------------------------------------
-
-
-def test_text_is_read_back_as_the_same_board() -> None:
+def test_text_round_trip() -> None:
     for boards in games(40):
         for board in boards:
-            board.memory.clear()  # which is not in the text
+            board.memory.clear()  # not part of the text
             board.you_id = board.snakes[0].id
             assert Board.from_text(str(board)) == board, str(board)
 
 
-def test_bodies_that_arrows_cannot_tell_are_spelled_out() -> None:
+def test_bodies_without_arrows_are_listed_as_cells() -> None:
     board = Board.from_text("turn=3\nA < .\n. . .")
     board.snakes[0].body = [(0, 0), (0, 0), (1, 0), (0, 0)]
     board.snakes.append(Snake("b", [(1, 0), (2, 0), (2, 1)]))
@@ -239,12 +231,12 @@ def test_bodies_that_arrows_cannot_tell_are_spelled_out() -> None:
     assert "at=0,0/0,0/1,0/0,0" in str(board)
 
 
-def test_wrapped_bodies_are_drawn_over_the_edge() -> None:
+def test_wrapped_bodies_cross_the_edge() -> None:
     board = Board.from_text("ruleset=wrapped\nA . > >\n. . . .")
     assert board.snakes[0].body == [(0, 1), (3, 1), (2, 1)]
 
 
-def test_a_text_of_everything() -> None:
+def test_text_with_all_attributes() -> None:
     board = Board.from_text(
         """
         turn=12 ruleset=royale map=standard seed=7 hazard_damage_per_turn=5
@@ -271,7 +263,7 @@ def test_a_text_of_everything() -> None:
     )  # fmt: skip
 
 
-def test_spaces_are_for_the_eye() -> None:
+def test_spaces_are_ignored() -> None:
     text = ". A~ <2 .\n. . *~ ."
     assert (
         Board.from_text(text)
@@ -313,24 +305,21 @@ def test_more_snakes_than_letters() -> None:
         ("A\nx: 3", "a line below the grid must start with a snake's letter"),
     ],
 )
-def test_errors_in_texts_help(text: str, message: str) -> None:
+def test_text_error_names_the_problem(text: str, message: str) -> None:
     with pytest.raises(BoardError, match=message):
         Board.from_text(text)
 
 
-# --- safe moves ---------------------------------------------------------------------------------
-
-
 def survives(board: Board, moves: dict[str, str], snake_id: str) -> tuple[bool, bool]:
-    """Whether the snake lives after these moves, and whether all the others do."""
+    """Return whether the snake survives these moves, and whether all others do."""
     after = board.copy()
     after.step(moves)
     rest = [snake.alive for snake in after.snakes if snake.id in moves and snake.id != snake_id]
     return after.snake(snake_id).alive, all(rest)
 
 
-def test_safe_moves_are_what_the_rules_say() -> None:
-    """Every combination of moves is played: unsafe moves always kill, safe ones can be survived."""
+def test_safe_moves_agree_with_the_rules() -> None:
+    """Play all combinations of moves: unsafe moves are always fatal, safe moves are not."""
     compared = 0
     for boards in games(60, seed=500):
         for board in boards[:: max(1, len(boards) // 12)]:
@@ -351,9 +340,9 @@ def test_safe_moves_are_what_the_rules_say() -> None:
                     ]
                     compared += 1
                     if move in safe:
-                        assert any(lives for lives, _ in outcomes), (str(board), snake_id, move)
+                        assert any(alive for alive, _ in outcomes), (str(board), snake_id, move)
                     else:
-                        assert not any(lives and rest for lives, rest in outcomes), (
+                        assert not any(alive and rest for alive, rest in outcomes), (
                             str(board), snake_id, move,
                         )  # fmt: skip
     assert compared > 2000
@@ -374,11 +363,11 @@ def test_safe_moves_are_what_the_rules_say() -> None:
         ("A\nB: at=0,0/0,1 cause=hazard", []),
     ],
 )
-def test_safe_moves_by_eye(text: str, moves: list[str]) -> None:
+def test_safe_moves_of_examples(text: str, moves: list[str]) -> None:
     assert Board.from_text(text).safe_moves("a") == moves
 
 
-def test_safe_moves_are_those_of_you_unless_told() -> None:
+def test_safe_moves_default_to_you() -> None:
     board = Board.from_text("A . .\n. . B\nB: you")
     assert board.safe_moves() == board.safe_moves("b") == ["up", "left"]
     board.you_id = None
@@ -386,9 +375,6 @@ def test_safe_moves_are_those_of_you_unless_told() -> None:
         board.safe_moves()
     with pytest.raises(BoardError, match="no snake has the id 'x'; the board has 'a', 'b'"):
         board.safe_moves("x")
-
-
-# --- playing ------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -399,7 +385,7 @@ def test_safe_moves_are_those_of_you_unless_told() -> None:
         ({"a": "up", "b": "up", "c": "up"}, "no snake has the id 'c'; the board has 'a', 'b'"),
     ],
 )
-def test_a_bad_step_changes_nothing(moves: dict[str, str], message: str) -> None:
+def test_invalid_step_changes_nothing(moves: dict[str, str], message: str) -> None:
     board = Board.from_text("A . B")
     before = board.copy()
     with pytest.raises(BoardError, match=message):
@@ -408,7 +394,7 @@ def test_a_bad_step_changes_nothing(moves: dict[str, str], message: str) -> None
 
 
 @pytest.mark.parametrize("ruleset", ["standard", "royale"])
-def test_without_a_seed_nothing_happens_by_chance(ruleset: str) -> None:
+def test_without_seed_nothing_is_random(ruleset: str) -> None:
     body = request()
     body["board"]["food"] = []
     body["game"]["ruleset"]["name"] = ruleset
@@ -420,10 +406,10 @@ def test_without_a_seed_nothing_happens_by_chance(ruleset: str) -> None:
     assert board.hazards == hazards
     seeded = Board.from_api(body, seed=3)
     seeded.step({"me": "up", "other": "up"})
-    assert len(seeded.food) == 2  # the minimum of this game
+    assert len(seeded.food) == 2  # this game's minimum_food
 
 
-def test_the_winner_is_the_last_one() -> None:
+def test_winner_is_the_last_living_snake() -> None:
     start = Board.from_text("A . . B")
     assert start.winner is None
     board = start.copy()
@@ -433,10 +419,7 @@ def test_the_winner_is_the_last_one() -> None:
     assert repr(board) == "<Board turn 1, 4x1, 1 of 2 alive>"
 
 
-# --- copies and comparison ----------------------------------------------------------------------
-
-
-def test_a_copy_is_equal_and_independent() -> None:
+def test_copy_is_equal_and_independent() -> None:
     for boards in games(10, seed=90):
         board = boards[len(boards) // 2]
         before, twin = str(board), board.copy()
@@ -448,7 +431,7 @@ def test_a_copy_is_equal_and_independent() -> None:
         assert str(board) == before
 
 
-def test_equality_is_about_the_game_to_come() -> None:
+def test_equality_ignores_display_fields() -> None:
     board = Board.from_text("* A * B .~.\nA: you")
     twin = board.copy()
     twin.food.reverse()
@@ -472,5 +455,5 @@ def test_equality_is_about_the_game_to_come() -> None:
     assert board != "A"
 
 
-def test_a_board_in_a_notebook_is_a_picture() -> None:
+def test_notebook_shows_svg() -> None:
     assert Board.from_text("A < *")._repr_svg_().startswith("<svg")

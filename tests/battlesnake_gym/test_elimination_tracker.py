@@ -1,4 +1,4 @@
-"""Who is out where an engine lists all snakes of the game."""
+"""Detection of eliminated snakes in requests that list all snakes."""
 
 from __future__ import annotations
 
@@ -34,61 +34,61 @@ def request(turn: int, you: dict[str, Any], *others: dict[str, Any]) -> dict[str
 
 
 YOU = snake("you", (0, 6), (1, 6), (2, 6))
-RIVAL = snake("rival", (3, 3), (3, 2), (3, 1), (3, 0))
+OPPONENT = snake("opponent", (3, 3), (3, 2), (3, 1), (3, 0))
 
 SHOWN = {
     "head in another's body": snake("dead", (3, 2), (2, 2), (1, 2)),
     "head in its own body": snake("dead", (5, 5), (6, 5), (6, 4), (5, 4), (5, 5), (5, 6)),
-    "on a longer one's head": snake("dead", (3, 3), (4, 3), (5, 3)),
+    "on the head of a longer snake": snake("dead", (3, 3), (4, 3), (5, 3)),
     "off the board": snake("dead", (7, 3), (6, 3), (5, 3)),
     "no health": snake("dead", (6, 3), (6, 2), (6, 1), health=0),
     "head in our body": snake("dead", (1, 6), (1, 5), (1, 4)),
-    "we went through it": snake("dead", (6, 6), (5, 6), (4, 6), (3, 6), (2, 6)),
+    "our head went through it": snake("dead", (6, 6), (5, 6), (4, 6), (3, 6), (2, 6)),
 }
 
 
 @pytest.mark.parametrize("name", SHOWN)
-def test_the_position_shows_who_is_out(name: str) -> None:
-    board = Board.from_api(request(9, YOU, RIVAL, SHOWN[name]))
-    assert [s.id for s in board.living] == ["you", "rival"]
+def test_position_shows_eliminations(name: str) -> None:
+    board = Board.from_api(request(9, YOU, OPPONENT, SHOWN[name]))
+    assert [s.id for s in board.living] == ["you", "opponent"]
 
 
-def test_heads_of_one_length_are_both_out() -> None:
+def test_heads_of_equal_length_are_both_eliminated() -> None:
     other = snake("other", (3, 3), (4, 3), (5, 3), (6, 3))
-    board = Board.from_api(request(9, YOU, RIVAL, other))
+    board = Board.from_api(request(9, YOU, OPPONENT, other))
     assert [s.id for s in board.living] == ["you"]
 
 
-def test_who_hits_one_that_leaves_at_the_same_time_lives() -> None:
-    """Walls come first: the body that is hit is gone."""
+def test_collision_with_a_snake_that_leaves_the_board_is_survived() -> None:
+    """Wall collisions are processed first, so the other body is already removed."""
     gone = snake("gone", (3, 7), (3, 6), (3, 5))
     lives = snake("lives", (3, 5), (4, 5), (5, 5))
     board = Board.from_api(request(9, YOU, gone, lives))
     assert [s.id for s in board.living] == ["you", "lives"]
 
 
-def test_a_start_is_no_collision() -> None:
+def test_stacked_start_is_no_collision() -> None:
     start = [snake(name, (x, 1), (x, 1), (x, 1)) for x, name in enumerate("abc")]
     assert len(Board.from_api(request(0, *start)).living) == 3
 
 
-def test_a_body_that_does_not_move_is_a_corpse() -> None:
+def test_unmoved_body_is_eliminated() -> None:
     tracker, dead = EliminationTracker(), snake("dead", (6, 3), (6, 2), (6, 1))
-    moved = snake("rival", (3, 4), (3, 3), (3, 2), (3, 1))
-    through = snake("rival", (6, 2), (5, 2), (4, 2), (3, 2))
+    moved = snake("opponent", (3, 4), (3, 3), (3, 2), (3, 1))
+    through = snake("opponent", (6, 2), (5, 2), (4, 2), (3, 2))
 
     def living(turn: int, *others: dict[str, Any]) -> list[str]:
         return [s.id for s in Board.from_api(request(turn, YOU, *others), tracker=tracker).living]
 
-    assert living(8, RIVAL, dead) == ["you", "rival", "dead"], "nobody can tell yet"
-    assert living(8, RIVAL, dead) == ["you", "rival", "dead"], "asked twice about one turn"
-    assert living(9, moved, dead) == ["you", "rival"]
-    assert living(9, moved, dead) == ["you", "rival"]
-    assert living(12, through, dead) == ["you", "rival"], "it goes through a corpse and lives"
-    assert living(2, RIVAL, dead) == ["you", "rival", "dead"], "another game"
+    assert living(8, OPPONENT, dead) == ["you", "opponent", "dead"], "not detectable yet"
+    assert living(8, OPPONENT, dead) == ["you", "opponent", "dead"], "the same turn again"
+    assert living(9, moved, dead) == ["you", "opponent"]
+    assert living(9, moved, dead) == ["you", "opponent"]
+    assert living(12, through, dead) == ["you", "opponent"], "an eliminated body is no obstacle"
+    assert living(2, OPPONENT, dead) == ["you", "opponent", "dead"], "another game"
 
 
-def test_going_round_in_circles_is_living() -> None:
+def test_snake_moving_in_a_loop_is_living() -> None:
     tracker = EliminationTracker()
     for turn, health in ((8, 90), (12, 86)):
         circling = snake("circling", (3, 3), (3, 4), (4, 4), (4, 3), health=health)
@@ -96,37 +96,37 @@ def test_going_round_in_circles_is_living() -> None:
         assert len(board.living) == 2
 
 
-class BothForms:
-    """Writes the official form, and keeps what each living snake was told in both."""
+class BothFormats:
+    """Writes official requests and records the requests of living snakes in both formats."""
 
     def __init__(self) -> None:
         self._arena = ArenaRequestWriter()
-        self.told: dict[str, list[tuple[Any, Any]]] = {}
+        self.requests: dict[str, list[tuple[Any, Any]]] = {}
 
     def __call__(self, game: Game, state: State, you: Snake) -> Any:
         official = board_json.write(game, state, you)
         if you.alive:
             pair = official, self._arena(game, state, you)
-            self.told.setdefault(you.id, []).append(copy.deepcopy(pair))
+            self.requests.setdefault(you.id, []).append(copy.deepcopy(pair))
         return official
 
 
-def told_in_both_forms(ruleset: str, seed: int) -> list[list[tuple[Any, Any]]]:
-    """The requests of a game of six, by snake."""
-    game, write = Game(ruleset=ruleset, seed=seed, id="g"), BothForms()
+def requests_in_both_formats(ruleset: str, seed: int) -> list[list[tuple[Any, Any]]]:
+    """Return the requests of a game of six snakes, by snake."""
+    game, write = Game(ruleset=ruleset, seed=seed, id="g"), BothFormats()
     players = [LocalPlayer(snakes.make("hungry", seed + seat), 5.0) for seat in range(6)]
     asyncio.run(play(game, 11, 11, list("abcdef"), players, 80, write=write))
-    return list(write.told.values())
+    return list(write.requests.values())
 
 
-def test_whole_games_look_the_same_in_both_forms() -> None:
-    """From the first request on, and after a restart: the first request then, and the second."""
+def test_games_are_equal_in_both_formats() -> None:
+    """Compare all requests, and the first two requests after a restart."""
     dead = unseen = 0
     for ruleset, seed in itertools.product(RULESETS, (3, 4, 5)):
         dead_before = dead
-        for told in told_in_both_forms(ruleset, seed):
+        for requests in requests_in_both_formats(ruleset, seed):
             tracker, restarted, turn = EliminationTracker(), EliminationTracker(), -1
-            for official, listing in told:
+            for official, listing in requests:
                 expected, seen = Board.from_api(official), Board.from_api(listing, tracker=tracker)
                 living = [(s.id, s.body, s.health) for s in expected.living]
                 assert [(s.id, s.body, s.health) for s in seen.living] == living
@@ -141,4 +141,4 @@ def test_whole_games_look_the_same_in_both_forms() -> None:
                 unseen += len(first - {s.id for s in expected.living})
         assert dead > dead_before + 5
     assert dead > 100
-    assert unseen < 0.5 * dead, "the first position alone shows most of the dead"
+    assert unseen < 0.5 * dead, "the first position alone shows most eliminations"

@@ -20,7 +20,7 @@ def cells_of(shape: Grid, cells: int) -> set[Point]:
     return {cell for cell in every if shape.bit(cell) & cells}
 
 
-def neighbours(shape: Grid, cell: Point) -> Iterator[Point]:
+def neighbors(shape: Grid, cell: Point) -> Iterator[Point]:
     for dx, dy in OFFSETS.values():
         x, y = cell[0] + dx, cell[1] + dy
         if shape.wrapped:
@@ -30,20 +30,20 @@ def neighbours(shape: Grid, cell: Point) -> Iterator[Point]:
 
 
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
-def test_spread_reaches_exactly_the_neighbours(shape: Grid) -> None:
+def test_spread_adds_exactly_the_neighbors(shape: Grid) -> None:
     draw = random.Random(1)
     every = list(itertools.product(range(shape.width), range(shape.height)))
     for _ in range(20):
         chosen = draw.sample(every, draw.randint(1, min(6, len(every))))
-        expected = {near for cell in chosen for near in neighbours(shape, cell)}
+        expected = {near for cell in chosen for near in neighbors(shape, cell)}
         assert cells_of(shape, shape.spread(shape.bits(chosen))) == expected
 
 
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
-def test_step_and_distance_agree_with_walking(shape: Grid) -> None:
+def test_step_and_distance_agree_with_flood_fill(shape: Grid) -> None:
     start = (shape.width // 2, shape.height - 1)
     steps = {shape.step(start, move) for move in MOVES}
-    assert steps - {None} == set(neighbours(shape, start))
+    assert steps - {None} == set(neighbors(shape, start))
     reached, turns = shape.bit(start), 0
     while reached != shape.everything:
         for cell in cells_of(shape, reached):
@@ -56,7 +56,7 @@ def test_step_and_distance_agree_with_walking(shape: Grid) -> None:
         reached = grown
 
 
-def test_off_the_board_is_no_cell() -> None:
+def test_cells_off_the_board_are_ignored() -> None:
     shape = grid(3, 3)
     assert shape.bit((3, 0)) == shape.bit((0, -1)) == shape.bit(None) == 0
     assert shape.bits([(0, 0), (9, 9)]) == 1

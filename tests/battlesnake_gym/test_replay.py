@@ -1,4 +1,4 @@
-"""Replays: nothing is lost on the way to a file and back, and damage is told."""
+"""Replays: lossless files, old formats, and errors about damaged files."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tests.json_strategies import JUNK, places, replaced
 
 
 def record(seed: int, *, ruleset: str, map_id: str, snakes: int = 3, wild: float = 0.05) -> Replay:
-    """A random game with everything that a replay can hold."""
+    """Record a random game with all kinds of data."""
     draw = random.Random(seed)
     game = Game(ruleset, map_id, Settings(shrink_every_n_turns=4), seed + 1, id=f"g{seed}")
     board = Board.new(11, 11, snakes, game=game)
@@ -40,7 +40,7 @@ def record(seed: int, *, ruleset: str, map_id: str, snakes: int = 3, wild: float
         decisions = {
             snake_id: Decision(
                 move,
-                (Reason("walls", ("up",), {"down": draw.random()}, "say why"),),
+                (Reason("walls", ("up",), {"down": draw.random()}, "note"),),
                 {"up": float("-inf"), "down": draw.random()},
                 "boo",
             )
@@ -62,53 +62,50 @@ ALL = [(ruleset, "standard") for ruleset in RULESETS] + [
 
 
 def stored(replay: Replay, folder: Path) -> Replay:
-    """What is read of a replay that was written."""
+    """Save a replay and load it again."""
     replay.save(folder / "stored.jsonl")
     return Replay.load(folder / "stored.jsonl")
 
 
 @pytest.mark.parametrize(("ruleset", "map_id"), ALL)
 @pytest.mark.parametrize("name", ["game.jsonl", "game.jsonl.gz"])
-def test_nothing_is_lost(tmp_path: Path, ruleset: str, map_id: str, name: str) -> None:
+def test_round_trip_keeps_everything(tmp_path: Path, ruleset: str, map_id: str, name: str) -> None:
     replay = record(3, ruleset=ruleset, map_id=map_id, snakes=3)
     replay.save(tmp_path / name)
     loaded = Replay.load(tmp_path / name)
     assert loaded == replay
     assert loaded.to_lines() == replay.to_lines()
-    for mine, its in zip(replay.boards(), loaded.boards(), strict=True):
-        assert mine == its
-        assert mine.snakes == its.snakes  # names, latencies and shouts too
+    for original, read in zip(replay.boards(), loaded.boards(), strict=True):
+        assert original == read
+        assert original.snakes == read.snakes  # names, latencies and shouts too
     assert [path.name for path in tmp_path.iterdir()] == [name]
 
 
-def test_the_same_game_the_same_bytes(tmp_path: Path) -> None:
+def test_equal_games_give_equal_bytes(tmp_path: Path) -> None:
     for name in ("a.jsonl.gz", "b.jsonl.gz"):
         record(5, ruleset="standard", map_id="standard").save(tmp_path / name)
     content = (tmp_path / "a.jsonl.gz").read_bytes()
     assert content == (tmp_path / "b.jsonl.gz").read_bytes()
-    assert content[4:8] == bytes(4)  # gzip's time of writing
+    assert content[4:8] == bytes(4)  # the timestamp of gzip
 
 
 def test_files_are_strict_json(tmp_path: Path) -> None:
-    """A browser's parser knows no Infinity; numbers of numpy are numbers too."""
+    """Files contain no Infinity, which browsers reject; NumPy numbers are supported."""
     replay = Replay(Board.from_text("A . B"))
     scores: dict[str, Any] = {"up": float("inf"), "down": np.float32(0.5), "left": np.int64(3)}
     replay.append({"a": "up", "b": "up"}, decisions={"a": Decision("up", scores=scores)})
     replay.save(tmp_path / "game.jsonl")
 
-    def refuse(word: str) -> None:
+    def reject(word: str) -> None:
         raise AssertionError(word)
 
     for line in (tmp_path / "game.jsonl").read_text().splitlines():
-        json.loads(line, parse_constant=refuse)
+        json.loads(line, parse_constant=reject)
     loaded = Replay.load(tmp_path / "game.jsonl").turns[0].decisions["a"].scores
     assert loaded == {"up": float("inf"), "down": 0.5, "left": 3}
 
 
-# --- turns --------------------------------------------------------------------------------------
-
-
-def test_a_turn_is_found_by_its_number() -> None:
+def test_board_returns_the_position_of_a_turn() -> None:
     replay = record(7, ruleset="standard", map_id="standard")
     boards = list(replay.boards())
     for turn in (0, 1, len(replay.turns) // 2, len(replay.turns)):
@@ -130,8 +127,8 @@ def test_boards_are_independent() -> None:
     assert len(set(replay.boards())) == len(replay.turns) + 1
 
 
-def test_what_the_rules_do_not_tell_is_kept(tmp_path: Path) -> None:
-    """Another engine placed food, moved a hazard and healed a snake."""
+def test_positions_that_differ_from_the_rules_are_kept(tmp_path: Path) -> None:
+    """Another engine placed food, moved a hazard and raised a snake's health."""
     replay = Replay(Board.from_text("A . . B"))
     after = replay.last
     after.step({"a": "right", "b": "left"})
@@ -151,8 +148,8 @@ def test_what_the_rules_do_not_tell_is_kept(tmp_path: Path) -> None:
     assert json.dumps(replay.to_lines()) == before
 
 
-def test_playing_on_leaves_what_was_kept() -> None:
-    """The food of the first turn stays what it was, though the rules add to it later."""
+def test_later_turns_do_not_change_stored_food() -> None:
+    """The rules add food on the second turn, which must not appear on the first."""
     game = Game(seed=4, settings=Settings(food_spawn_chance=100))
     replay = Replay(Board.new(snakes=2, game=game))
     after = replay.last
@@ -165,7 +162,7 @@ def test_playing_on_leaves_what_was_kept() -> None:
     assert replay.board(1).food == [(5, 5)]
 
 
-def test_what_a_map_remembers_is_kept(tmp_path: Path) -> None:
+def test_memory_of_maps_is_kept(tmp_path: Path) -> None:
     middle = record(3, ruleset="standard", map_id="hz_castle_wall").board(30)
     assert any(isinstance(value, list) for value in middle.memory.values())
     replay = Replay(middle)
@@ -176,7 +173,7 @@ def test_what_a_map_remembers_is_kept(tmp_path: Path) -> None:
     assert list(again.boards()) == list(replay.boards())
 
 
-def test_what_the_rules_tell_is_not_kept() -> None:
+def test_positions_that_follow_from_the_rules_are_not_stored() -> None:
     replay = Replay(Board.new(snakes=2))
     after = replay.last
     after.step({"snake_0": "up", "snake_1": "down"})
@@ -184,7 +181,7 @@ def test_what_the_rules_tell_is_not_kept() -> None:
     assert set(replay.to_lines()[1]) == {"turn", "moves"}
 
 
-def test_latency_and_shout_stand_on_the_next_board() -> None:
+def test_latency_and_shout_appear_on_the_next_board() -> None:
     replay = Replay(Board.from_text("A . . B"))
     replay.append({"a": "right", "b": "left"}, latency={"a": 12.5, "b": 7}, shouts={"b": "hey"})
     replay.append({"a": "up", "b": "up"})
@@ -193,7 +190,7 @@ def test_latency_and_shout_stand_on_the_next_board() -> None:
     assert [(s.latency, s.shout) for s in second.snakes] == [("12.5", ""), ("7", "")]
 
 
-def test_a_turn_needs_the_moves_of_all_that_live() -> None:
+def test_turn_needs_the_moves_of_all_living_snakes() -> None:
     replay = Replay(Board.from_text("A . . B"))
     before = replay.last
     with pytest.raises(ValueError, match="b"):
@@ -202,8 +199,6 @@ def test_a_turn_needs_the_moves_of_all_that_live() -> None:
     assert replay.last == before
 
 
-# --- damage -------------------------------------------------------------------------------------
-
 Change = Callable[[list[Any]], object]
 
 
@@ -211,11 +206,11 @@ Change = Callable[[list[Any]], object]
     ("change", "message"),
     [
         (lambda lines: lines.clear(), r"game\.jsonl is empty"),
-        (lambda lines: lines.pop(), r"game\.jsonl, line 3: the 'end' line is missing here"),
+        (lambda lines: lines.pop(), r"game\.jsonl, line 3: the 'end' line is missing"),
         (lambda lines: lines.pop(1), r"line 2: turn must be 1, got 2; lines are missing"),
-        (lambda lines: lines.pop(0), r"line 1: neither a replay nor a game begins here"),
+        (lambda lines: lines.pop(0), r"line 1: this is the start of neither a replay nor a game"),
         (lambda lines: lines.insert(1, 7), r"line 2 must be a JSON object, got 7"),
-        (lambda lines: lines[0].update(replay=99), r"line 1: replay must be 1, got 99"),
+        (lambda lines: lines[0].update(replay=99), r"line 1: replay must be 1 to 2, got 99"),
         (lambda lines: lines[0]["game"].pop("seed"), r"line 1: game\.seed is missing; give a"),
         (
             lambda lines: lines[0]["first"]["snakes"][1]["body"].__setitem__(0, [3]),
@@ -227,7 +222,7 @@ Change = Callable[[list[Any]], object]
         ),
         (lambda lines: lines[2]["moves"].pop("a"), r"line 3: .*a"),
         (lambda lines: lines[2].update(moves=[]), r"line 3: moves must be a JSON object, got \[\]"),
-        (lambda lines: lines[2]["moves"].update(a=3), r"line 3: moves\.a must be a text, got 3"),
+        (lambda lines: lines[2]["moves"].update(a=3), r"line 3: moves\.a must be text, got 3"),
         (
             lambda lines: lines[2].update(latency={"a": "slow"}),
             r"line 3: latency\.a must be a number, got 'slow'",
@@ -237,11 +232,11 @@ Change = Callable[[list[Any]], object]
             r"line 3: decisions\.a\.reasons\[0\] must be a JSON object, got 4",
         ),
         (lambda lines: lines[2].update(food=[[1, "x"]]), r"line 3: food\[0\]\.y must be a whole"),
-        (lambda lines: lines[2]["moves"].update(a="up"), r"line 4: end has another outcome"),
-        (lambda lines: lines[3]["end"].update(turn=9), r"line 4: end has another outcome"),
+        (lambda lines: lines[2]["moves"].update(a="up"), r"line 4: end differs from"),
+        (lambda lines: lines[3]["end"].update(turn=9), r"line 4: end differs from"),
     ],
 )
-def test_damage_is_told_with_line_and_field(tmp_path: Path, change: Change, message: str) -> None:
+def test_damaged_file_names_line_and_field(tmp_path: Path, change: Change, message: str) -> None:
     replay = Replay(Board.from_text("A . . . .\n. . . . B"))
     replay.append({"a": "right", "b": "left"})
     replay.append({"a": "right", "b": "left"})
@@ -252,7 +247,7 @@ def test_damage_is_told_with_line_and_field(tmp_path: Path, change: Change, mess
         Replay.load(tmp_path / "game.jsonl")
 
 
-def test_cut_off_files(tmp_path: Path) -> None:
+def test_truncated_files_are_rejected(tmp_path: Path) -> None:
     replay = record(2, ruleset="standard", map_id="standard")
     replay.save(tmp_path / "game.jsonl")
     replay.save(tmp_path / "game.jsonl.gz")
@@ -266,22 +261,35 @@ def test_cut_off_files(tmp_path: Path) -> None:
         Replay.load(tmp_path / "picture.jsonl")
 
 
-def test_a_failed_save_leaves_the_old_file(tmp_path: Path) -> None:
+def test_failed_save_keeps_the_old_file(tmp_path: Path) -> None:
     replay = record(2, ruleset="standard", map_id="standard")
     replay.save(tmp_path / "game.jsonl")
     before = (tmp_path / "game.jsonl").read_bytes()
     with (tmp_path / "game.jsonl").open("rb") as reader:
         record(4, ruleset="standard", map_id="standard").save(tmp_path / "game.jsonl")
-        assert reader.read() == before  # who reads meanwhile is not disturbed
+        assert reader.read() == before  # a concurrent reader is not disturbed
     replay.save(tmp_path / "game.jsonl")
-    replay.info["file"] = open  # which JSON cannot hold
+    replay.info["file"] = open  # not representable as JSON
     with pytest.raises(TypeError):
         replay.save(tmp_path / "game.jsonl")
     assert (tmp_path / "game.jsonl").read_bytes() == before
     assert len(list(tmp_path.iterdir())) == 1
 
 
-# --- the official command line ------------------------------------------------------------------
+OLD_FORMAT = Path(__file__).parents[1] / "data" / "formats" / "replay_1"
+
+
+def test_format_1_is_read() -> None:
+    """Format 1 called the field ``inferred`` ``guessed``."""
+    replay = Replay.load(OLD_FORMAT / "inferred.jsonl")
+    assert len(replay.turns[3].inferred) == 2
+    assert [cause for _, _, cause in replay.deaths()] == ["head-collision"] * 2
+    decisions = Replay.load(OLD_FORMAT / "decisions.jsonl.gz").turns[0].decisions
+    assert all(decision.reasons for decision in decisions.values())
+    head, *turns = replay.to_lines()
+    assert head["replay"] == 2
+    assert turns[3]["inferred"] == replay.turns[3].inferred
+    assert "guessed" not in turns[3]
 
 
 def visible(board: Board) -> object:
@@ -290,7 +298,7 @@ def visible(board: Board) -> object:
 
 
 @pytest.mark.parametrize(("ruleset", "map_id"), ALL)
-def test_the_official_form_keeps_what_it_shows(tmp_path: Path, ruleset: str, map_id: str) -> None:
+def test_official_format_keeps_visible_positions(tmp_path: Path, ruleset: str, map_id: str) -> None:
     replay = record(11, ruleset=ruleset, map_id=map_id, wild=0.0)
     official_format.save(replay.boards(), tmp_path / "game.jsonl")
     loaded = Replay.load(tmp_path / "game.jsonl")
@@ -302,17 +310,17 @@ def test_the_official_form_keeps_what_it_shows(tmp_path: Path, ruleset: str, map
     ]
     assert loaded.game.seed == UNKNOWN_SEED
     assert (loaded.game.ruleset, loaded.game.settings) == (ruleset, replay.game.settings)
-    for mine, its in zip(replay.turns, loaded.turns, strict=True):
-        assert mine.latency.keys() >= its.latency.keys()
-        for snake_id in set(its.moves) - set(its.guessed):
-            assert mine.moves[snake_id] == its.moves[snake_id]
+    for original, read in zip(replay.turns, loaded.turns, strict=True):
+        assert original.latency.keys() >= read.latency.keys()
+        for snake_id in set(read.moves) - set(read.inferred):
+            assert original.moves[snake_id] == read.moves[snake_id]
     official_format.save(loaded.boards(), tmp_path / "again.jsonl")
     assert Replay.load(tmp_path / "again.jsonl").deaths() == loaded.deaths()
     loaded.save(tmp_path / "own.jsonl")
     assert Replay.load(tmp_path / "own.jsonl") == loaded
 
 
-def test_the_official_form_line_by_line(tmp_path: Path) -> None:
+def test_official_format_has_the_lines_of_the_official_cli(tmp_path: Path) -> None:
     replay = Replay(Board.from_text("id=g1 timeout=300\nA . . . B\nA: name=Ann\nB: name=Bob"))
     replay.append({"a": "up", "b": "left"}, latency={"a": 5, "b": 8})
     official_format.save(replay.boards(), tmp_path / "game.jsonl")
@@ -326,7 +334,7 @@ def test_the_official_form_line_by_line(tmp_path: Path) -> None:
 
 
 def official(tmp_path: Path, *texts: str, you: dict[str, Any] | None = None) -> Path:
-    """An official file with these positions; ``you`` stands in the last one."""
+    """Write a file of the official CLI with these positions; ``you`` is set in the last one."""
     boards = [Board.from_text(text) for text in texts]
     lines = [boards[0].to_api()["game"]]
     for turn, board in enumerate(boards):
@@ -340,7 +348,7 @@ def official(tmp_path: Path, *texts: str, you: dict[str, Any] | None = None) -> 
     return path
 
 
-def test_a_snake_alone_in_the_official_form(tmp_path: Path) -> None:
+def test_official_format_of_a_solo_game(tmp_path: Path) -> None:
     replay = Replay.load(official(tmp_path, "A < .\n. . ."))
     assert replay.game.solo
     assert not replay.last.is_over()
@@ -350,18 +358,18 @@ START = ". . .\nA < .\n. . .\n. . B\n. . ^"
 NEXT = ". . .\n. . .\n. . B\n. . ^\n. . ^\nB: health=99"
 
 
-def test_the_move_of_a_gone_snake_is_guessed(tmp_path: Path) -> None:
+def test_move_of_an_eliminated_snake_is_inferred(tmp_path: Path) -> None:
     replay = Replay.load(official(tmp_path, START, NEXT))
-    assert replay.turns[0].guessed == ["a"]
-    assert replay.turns[0].moves == {"a": "left", "b": "up"}  # straight on, into the wall
+    assert replay.turns[0].inferred == ["a"]
+    assert replay.turns[0].moves == {"a": "left", "b": "up"}  # straight ahead, into the wall
     assert replay.deaths() == [(1, "a", "wall-collision")]
 
 
-def test_the_last_body_tells_the_move(tmp_path: Path) -> None:
+def test_last_body_shows_the_move(tmp_path: Path) -> None:
     body = [{"x": 1, "y": 3}, {"x": 0, "y": 3}, {"x": 1, "y": 3}]
     you = {"id": "a", "health": 99, "body": body}
     replay = Replay.load(official(tmp_path, START, NEXT, you=you))
-    assert replay.turns[0].guessed == []
+    assert replay.turns[0].inferred == []
     assert replay.turns[0].moves["a"] == "right"
     assert replay.deaths() == [(1, "a", "snake-self-collision")]
 
@@ -370,31 +378,28 @@ def test_the_last_body_tells_the_move(tmp_path: Path) -> None:
     ("later", "message"),
     [
         (". . .\n. A .\n. . .\n. . B\nC: at=0,0", "line 3: the snake 'c' was not on the board"),
-        (". . .\n. . .\n. . B\n. . ^\nB: health=99", "line 3: the snake 'a' is gone, but no move"),
+        (". . .\n. . .\n. . B\n. . ^\nB: health=99", "line 3: the snake 'a' is missing, but none"),
     ],
 )
-def test_a_game_that_cannot_be_followed(tmp_path: Path, later: str, message: str) -> None:
+def test_inconsistent_official_file_is_rejected(tmp_path: Path, later: str, message: str) -> None:
     with pytest.raises(ReplayError, match=message):
         Replay.load(official(tmp_path, ". . .\n. A .\n. . .\n. . B", later))
 
 
-def test_a_you_without_a_name_is_refused(tmp_path: Path) -> None:
+def test_you_without_id_is_rejected(tmp_path: Path) -> None:
     you = {"id": [], "body": [{"x": 0, "y": 3}]}
-    with pytest.raises(ReplayError, match=r"line 3: you\.id must be a text, got \[\]"):
+    with pytest.raises(ReplayError, match=r"line 3: you\.id must be text, got \[\]"):
         Replay.load(official(tmp_path, START, NEXT, you=you))
 
 
-def test_a_missing_turn_is_noticed(tmp_path: Path) -> None:
+def test_missing_turn_is_rejected(tmp_path: Path) -> None:
     path = official(tmp_path, START, NEXT)
     path.write_text(path.read_text().replace('"turn": 1', '"turn": 2'))
     with pytest.raises(ReplayError, match="line 3: turn must be 1, got 2; lines are missing"):
         Replay.load(path)
 
 
-# --- files of strangers -------------------------------------------------------------------------
-
-
-def test_what_is_too_large_is_refused_with_its_limit(tmp_path: Path) -> None:
+def test_too_large_files_are_rejected_with_the_limit(tmp_path: Path) -> None:
     for name, words in hostile_replays.write(tmp_path).items():
         with pytest.raises(ReplayError) as caught:
             Replay.load(tmp_path / name)
@@ -402,20 +407,20 @@ def test_what_is_too_large_is_refused_with_its_limit(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("limit", "most"),
-    [("MOST_TURNS", 2), ("MOST_CELLS", 100), ("MOST_SNAKES", 0), ("LARGEST_FILE", 100),
-     ("LONGEST_LINE", 20), ("MOST_VALUES", 9)],
+    ("limit", "maximum"),
+    [("MAX_REPLAY_TURNS", 2), ("MAX_TOTAL_CELLS", 100), ("MAX_REPLAY_SNAKES", 0),
+     ("MAX_REPLAY_BYTES", 100), ("MAX_LINE_BYTES", 20), ("MAX_JSON_VALUES", 9)],
 )  # fmt: skip
-def test_what_load_would_refuse_is_kept_and_told(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: str, most: int
+def test_too_large_game_is_saved_with_a_warning(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: str, maximum: int
 ) -> None:
     replay = Replay(Board.from_text("ruleset=solo\nA . .\n. . ."))
     for move in ("right", "right", "down"):
         replay.append({"a": move})
     path = tmp_path / "large.jsonl"
     with monkeypatch.context() as small:
-        small.setattr(limits, limit, most)
-        with pytest.warns(UserWarning, match=rf"limits\.{limit}\); the game is kept whole"):
+        small.setattr(limits, limit, maximum)
+        with pytest.warns(UserWarning, match=rf"limits\.{limit}\); the complete game"):
             replay.save(path)
         with pytest.warns(UserWarning, match="limits"):
             Replay(replay.first, replay.turns).save(path)
@@ -424,11 +429,11 @@ def test_what_load_would_refuse_is_kept_and_told(
     assert Replay.load(path) == replay
 
 
-@pytest.mark.parametrize("form", ["ours", "official"])
+@pytest.mark.parametrize("file_format", ["own", "official"])
 @given(data=st.data())
 @settings(max_examples=40)
-def test_whatever_a_file_holds_it_is_read_or_refused(form: str, data: st.DataObject) -> None:
-    lines = json.loads(json.dumps(FUZZED[form]))
+def test_fuzzed_file_is_read_or_rejected(file_format: str, data: st.DataObject) -> None:
+    lines = json.loads(json.dumps(FUZZED[file_format]))
     for _ in range(data.draw(st.integers(1, 3))):
         place = data.draw(st.sampled_from(sorted(places(lines), key=str)))
         lines = replaced(lines, place, data.draw(JUNK))
@@ -445,15 +450,15 @@ def test_whatever_a_file_holds_it_is_read_or_refused(form: str, data: st.DataObj
         drawing.svg(board)
 
 
-def fuzzed(form: str) -> list[Any]:
-    """The first turns of a game, as JSON lines."""
+def fuzzed(file_format: str) -> list[Any]:
+    """Return the first turns of a game as JSON lines."""
     replay = record(3, ruleset="royale", map_id="healing_pools", snakes=2)
     replay = Replay(replay.first, replay.turns[:6])
-    if form == "ours":
+    if file_format == "own":
         return replay.to_lines()
     with tempfile.TemporaryDirectory() as folder:
         official_format.save(replay.boards(), Path(folder) / "game.jsonl")
         return [json.loads(line) for line in (Path(folder) / "game.jsonl").read_text().splitlines()]
 
 
-FUZZED = {form: fuzzed(form) for form in ("ours", "official")}
+FUZZED = {name: fuzzed(name) for name in ("own", "official")}

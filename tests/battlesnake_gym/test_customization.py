@@ -1,4 +1,4 @@
-"""How snakes look: colours that can be told apart, heads and tails by their names."""
+"""Customization of snakes: distinct colors, and heads and tails by name."""
 
 from __future__ import annotations
 
@@ -24,66 +24,68 @@ STANDARD_TAILS = [
 ]  # fmt: skip
 
 
-def bringing(*colours: str) -> list[Snake]:
-    """Snakes that bring these colours; "" brings none."""
+def snakes_with_colors(*colors: str) -> list[Snake]:
+    """Return snakes with these colors; "" means no color."""
     return [
-        Snake(str(i), [(0, 0)], customizations={"color": colour} if colour else {})
-        for i, colour in enumerate(colours)
+        Snake(str(i), [(0, 0)], customizations={"color": color} if color else {})
+        for i, color in enumerate(colors)
     ]
 
 
-def test_snakes_bring_their_colour_or_get_one() -> None:
-    assert customization.colors(bringing("#F80", "", "#3366cc")) == [
+def test_snakes_keep_their_color_or_get_one() -> None:
+    assert customization.colors(snakes_with_colors("#F80", "", "#3366cc")) == [
         "#ff8800",
         "#e4572e",
         "#3366cc",
     ]
     assert customization.mix("#f80", "#000", 0.5) == "#804400"
     for bad in ("red", "#12", "#1234567", '#fff"/>', "#024413d5", "#12345\n", ""):
-        assert customization.colors(bringing(bad)) == [customization.PALETTE[0]]
+        assert customization.colors(snakes_with_colors(bad)) == [customization.PALETTE[0]]
 
 
-def test_no_two_colours_of_the_palette_are_near() -> None:
+def test_palette_colors_are_distinct() -> None:
     for one, other in itertools.combinations(customization.PALETTE, 2):
         assert customization._distance(one, other) >= customization.MIN_COLOR_DISTANCE
 
 
-def test_the_same_or_nearly_the_same_colour_is_given_once() -> None:
-    assert customization.colors(bringing(*["#888888"] * 4)) == [
+def test_similar_colors_are_assigned_once() -> None:
+    assert customization.colors(snakes_with_colors(*["#888888"] * 4)) == [
         "#888888",
         *customization.PALETTE[1:4],
     ]
-    assert customization.colors(bringing("#888888", "#8a8a87"))[1] == customization.PALETTE[1]
-    assert customization.colors(bringing("#000000", "#000001", "#ffffff", "#fffffe"))[::2] == [
-        "#000000", "#ffffff",
-    ]  # fmt: skip
-    # Who brings a colour of the palette keeps it from those who bring none.
+    assert (
+        customization.colors(snakes_with_colors("#888888", "#8a8a87"))[1]
+        == customization.PALETTE[1]
+    )
+    similar = snakes_with_colors("#000000", "#000001", "#ffffff", "#fffffe")
+    assert customization.colors(similar)[::2] == ["#000000", "#ffffff"]
+    # A snake with a palette color takes it away from snakes without a color.
     first, second, third = customization.colors(
-        bringing("", customization.PALETTE[0], customization.PALETTE[1])
+        snakes_with_colors("", customization.PALETTE[0], customization.PALETTE[1])
     )
     assert (second, third) == customization.PALETTE[:2]
     assert first == customization.PALETTE[2]
 
 
-COLOUR = st.sampled_from(["", *customization.PALETTE, "#888888", "#000", "#fff"]) | st.from_regex(
+COLOR = st.sampled_from(["", *customization.PALETTE, "#888888", "#000", "#fff"]) | st.from_regex(
     r"\A#[0-9a-f]{6}\Z"
 )
 
 
-@given(st.lists(COLOUR, min_size=1, max_size=16))
+@given(st.lists(COLOR, min_size=1, max_size=16))
 @settings(deadline=None)
-def test_snakes_of_one_game_are_always_told_apart(colours: list[str]) -> None:
-    given_out = customization.colors(bringing(*colours))
-    assert len(given_out) == len(colours)
-    for one, other in itertools.combinations(given_out, 2):
+def test_snakes_of_a_game_have_distinct_colors(colors: list[str]) -> None:
+    assigned = customization.colors(snakes_with_colors(*colors))
+    assert len(assigned) == len(colors)
+    for one, other in itertools.combinations(assigned, 2):
         assert customization._distance(one, other) >= customization.MIN_COLOR_DISTANCE
 
 
-def test_even_sixty_four_snakes_differ() -> None:
-    assert len(set(customization.colors(bringing(*["#888888"] * 64)))) == 64
+def test_64_snakes_have_different_colors() -> None:
+    assert len(set(customization.colors(snakes_with_colors(*["#888888"] * 64)))) == 64
 
 
-def test_the_standard_heads_and_tails_are_known() -> None:
+def test_standard_heads_and_tails_exist() -> None:
     assert list(customization.HEADS) == STANDARD_HEADS
     assert list(customization.TAILS) == STANDARD_TAILS
     assert customization.head("no-such-head") == customization.HEADS["default"]
@@ -103,7 +105,7 @@ def painted(name: str, kind: str, text: str) -> str:
 
 
 @pytest.mark.parametrize("text", ["A <", "> A", "A\n^", "v\nA", "A < <\nA: length=5"])
-def test_every_head_and_tail_is_drawn_and_differs(text: str) -> None:
+def test_heads_and_tails_are_drawn_differently(text: str) -> None:
     for kind, names in (("head", customization.HEADS), ("tail", customization.TAILS)):
         pictures = {painted(name, kind, text) for name in names}
         assert len(pictures) == len(names)
@@ -112,13 +114,13 @@ def test_every_head_and_tail_is_drawn_and_differs(text: str) -> None:
 
 
 @pytest.mark.parametrize("name", [*customization.HEADS, *customization.TAILS])
-def test_heads_and_tails_keep_to_their_cell(name: str) -> None:
+def test_heads_and_tails_stay_in_their_cell(name: str) -> None:
     points: tuple[tuple[float, float], ...]
     for part in (*customization.HEADS.get(name, ()), *customization.TAILS.get(name, ())):
         if isinstance(part, Disc):
-            points, reach = (part.centre,), part.radius
+            points, radius = (part.center,), part.radius
         else:
-            points, reach = part.points, part.width / 2 if isinstance(part, Line) else 0.0
+            points, radius = part.points, part.width / 2 if isinstance(part, Line) else 0.0
         for x, y in points:
-            assert max(abs(x), abs(y)) + reach <= 0.75, part
-        assert not isinstance(part, Polygon) or len(part.points) > 2, "two corners do not turn"
+            assert max(abs(x), abs(y)) + radius <= 0.75, part
+        assert not isinstance(part, Polygon) or len(part.points) > 2, "boxes cannot be rotated"
