@@ -1,4 +1,4 @@
-"""The console command: its help, its tables as JSON, colours, a game by hand."""
+"""The console command: help, JSON tables, colors and `play`."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from tests.parsers import parser_of
 
 
 @pytest.mark.parametrize("name", main.COMMANDS)
-def test_help_tells_defaults_once_and_no_format_signs(name: str) -> None:
+def test_help_shows_defaults_once_without_format_codes(name: str) -> None:
     parser = parser_of(name)
-    told = parser.format_help()
+    text = parser.format_help()
     assert parser.prog == f"battlesnake-gym {name}"
-    for nonsense in ("%%", "%(", "(default: None)", "SUPPRESS", "default: []", "default: False"):
-        assert nonsense not in told
-    options = [line.split("--")[0] for line in told.split("  --")[1:]]
+    for unwanted in ("%%", "%(", "(default: None)", "SUPPRESS", "default: []", "default: False"):
+        assert unwanted not in text
+    options = [line.split("--")[0] for line in text.split("  --")[1:]]
     assert all(option.count("(default:") < 2 for option in options)
 
 
@@ -47,12 +47,12 @@ TABLES = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("typed", TABLES)
-def test_tables_are_also_json(typed: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main.main([*typed.split(), "--json"]) == 0
+@pytest.mark.parametrize("command", TABLES)
+def test_tables_support_json(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main.main([*command.split(), "--json"]) == 0
     out, err = capsys.readouterr()
     assert json.loads(out)
-    assert err == ""  # no bar into a pipe
+    assert err == ""  # no progress bar in a pipe
 
 
 class Terminal(io.StringIO):
@@ -60,7 +60,7 @@ class Terminal(io.StringIO):
         return True
 
 
-def test_colours_only_where_there_is_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_colors_need_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("NO_COLOR", raising=False)
     monkeypatch.setenv("TERM", "xterm")
     assert command_line.colorize("x", "red", io.StringIO()) == "x"
@@ -69,34 +69,45 @@ def test_colours_only_where_there_is_a_terminal(monkeypatch: pytest.MonkeyPatch)
     assert command_line.colorize("x", "red", Terminal()) == "x"
 
 
-def test_the_maps_are_drawn(capsys: pytest.CaptureFixture[str]) -> None:
+def test_maps_are_listed_and_calls(capsys: pytest.CaptureFixture[str]) -> None:
     assert main.main(["maps"]) == 0
     listed = [line.split()[0] for line in capsys.readouterr().out.splitlines()[1:]]
     assert listed == list(MAPS)
-    assert main.main(["maps", "--pictures"]) == 0
+    assert main.main(["maps", "--draw-all"]) == 0
     pictures = capsys.readouterr().out
     assert pictures.count("\nA snake_0") == len(MAPS)
     assert "~" in pictures
 
 
-def test_a_game_by_hand_from_a_pipe(
+def test_play_reads_moves_from_a_pipe(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    kept = tmp_path / "game.jsonl"
+    replay_path = tmp_path / "game.jsonl"
     monkeypatch.setattr(sys, "stdin", io.StringIO("up\nnonsense\nw\n\n"))
     assert (
-        main.main(["play", "safe-random", "--seed", "3", "--size", "11", "--replay", str(kept)])
+        main.main(
+            [
+                "play",
+                "safe-random",
+                "--seed",
+                "3",
+                "--board-size",
+                "11",
+                "--replay",
+                str(replay_path),
+            ]
+        )
         == 0
     )
     out = capsys.readouterr().out
     assert "turn 3, standard on standard" in out
     assert "you left the game" in out
-    replay = Replay.load(kept)
+    replay = Replay.load(replay_path)
     assert [turn.moves["you"] for turn in replay.turns] == ["up", "up", "up"]
     assert [snake.name for snake in replay.first.snakes] == ["you", "safe-random"]
 
 
-def test_a_game_by_hand_is_played_to_its_end(
+def test_play_runs_until_the_game_is_over(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sys, "stdin", io.StringIO("w\n" * 12))
@@ -104,91 +115,81 @@ def test_a_game_by_hand_is_played_to_its_end(
     assert capsys.readouterr().out.rstrip().endswith("hungry won")
 
 
-def test_the_keys_of_a_windows_console(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_play_reads_keys_of_a_windows_console(monkeypatch: pytest.MonkeyPatch) -> None:
     typed = iter("\xe0H\0KD\r\x03")
     console = SimpleNamespace(getwch=typed.__next__)
     monkeypatch.setattr(sys, "platform", "win32")
     monkeypatch.setattr(sys, "stdin", SimpleNamespace(isatty=lambda: True))
     monkeypatch.setitem(sys.modules, "msvcrt", console)
-    pressed = itertools.islice(play_command._pressed(), 5)
+    pressed = itertools.islice(play_command._keys(), 5)
     assert [play_command.KEYS[key] for key in pressed] == ["up", "left", "right", "ahead", "quit"]
 
 
-def test_what_a_system_lacks_is_not_called_a_package(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_system_module_is_not_reported_as_package(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "fcntl", None)
     monkeypatch.delitem(sys.modules, "battlesnake_server.arena.database", raising=False)
     with pytest.raises(MissingExtraError, match=r"^this command needs Linux or macOS$"):
         load_module("battlesnake_server.arena.database", "")
 
 
-def test_the_doctor_names_what_is_missing(
+def test_doctor_names_missing_packages(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from battlesnake_gym.cli import versions
 
-    whole = versions.version
-    monkeypatch.setattr(versions, "version", lambda name: None if name == "flask" else whole(name))
+    installed = versions.version
+    monkeypatch.setattr(
+        versions, "version", lambda name: None if name == "flask" else installed(name)
+    )
     assert main.main(["doctor"]) == 0
     lines = capsys.readouterr().out.splitlines()
     number = next(i for i, line in enumerate(lines) if "extra server" in line)
     assert lines[number].startswith("missing")
-    assert "without flask" in lines[number]
-    assert "to mend it: install it with pip install '.[server]'" in lines[number + 1]
-    monkeypatch.setattr(versions, "version", lambda name: None if name == "numpy" else whole(name))
+    assert "missing flask" in lines[number]
+    assert "to fix it: install it with pip install '.[server]'" in lines[number + 1]
+    monkeypatch.setattr(
+        versions, "version", lambda name: None if name == "numpy" else installed(name)
+    )
     assert main.main(["doctor"]) == 1
 
 
-def test_bars_are_for_terminals() -> None:
-    """Each says what turns it off; tqdm's None is: where there is no terminal."""
+def test_progress_bars_need_a_terminal() -> None:
+    """Every progress bar sets ``disable``; None disables tqdm's bar without a terminal."""
     root = Path(__file__).parents[2]
     packages = ("battlesnake_gym", "heuristics", "server", "rllib_src", "rllib_common")
-    drawn = [
+    calls = [
         (path.name, call)
         for package in packages
         for path in (root / package).rglob("*.py")
         for call in ast.walk(ast.parse(path.read_text()))
         if isinstance(call, ast.Call) and getattr(call.func, "id", "") == "tqdm"
     ]
-    assert len(drawn) >= 10
-    for name, call in drawn:
+    assert len(calls) >= 10
+    for name, call in calls:
         off = [ast.unparse(word.value) for word in call.keywords if word.arg == "disable"]
         assert off, f"{name}, line {call.lineno}"
         assert off[0].startswith("None") or off[0].endswith("or None"), f"{name}: {off[0]}"
 
 
-def test_a_file_of_your_own_that_is_not_there_is_one_line(
+def test_missing_extension_prints_one_line(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setenv("BATTLESNAKE_GYM_FILES", "/nope.py")
+    monkeypatch.setenv("BATTLESNAKE_GYM_EXTENSIONS", "/nope.py")
     assert main.main(["maps"]) == 2
-    assert capsys.readouterr().err == (
-        "battlesnake-gym maps: BATTLESNAKE_GYM_FILES names /nope.py, which is no file; "
-        "correct or unset it\n"
-    )
+    err = capsys.readouterr().err
+    assert err.startswith("battlesnake-gym maps: BATTLESNAKE_GYM_EXTENSIONS names /nope.py")
+    assert err.endswith("unset it\n")
+    assert err.count("\n") == 1
 
 
-def test_the_first_screen_is_short_and_its_groups_list_the_rest(
+def test_overview_is_short_and_groups_list_their_commands(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     assert main.main(["--help"]) == 0
-    first = re.findall(r"^  ([a-z]+)  ", capsys.readouterr().out, re.M)
-    assert len(first) <= 16
+    overview = re.findall(r"^  ([a-z]+)  ", capsys.readouterr().out, re.M)
+    assert len(overview) <= 16
     for group in {name.split()[0] for name in main.COMMANDS} - {*main.COMMANDS}:
         assert main.main([group, "--help"]) == 0
         listed = re.findall(r"^  ([a-z]+)  ", capsys.readouterr().out, re.M)
-        assert {f"{group} {one}" for one in listed} <= {*main.COMMANDS}
+        assert {f"{group} {name}" for name in listed} <= {*main.COMMANDS}
         assert listed
-
-
-@pytest.mark.parametrize(("old", "today"), main.RENAMED.items())
-def test_old_names_work_with_a_word(
-    old: str, today: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    parser_of(today)
-    with pytest.raises(SystemExit) as ended:
-        main.main([old, "game.gif", "--help"])
-    out, err = capsys.readouterr()
-    assert (ended.value.code, out.split(" [")[0]) == (0, f"usage: battlesnake-gym {today}")
-    assert err == (
-        f"battlesnake-gym: {old} is called {today} now; the old name goes with the next release\n"
-    )

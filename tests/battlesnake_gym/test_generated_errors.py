@@ -1,4 +1,4 @@
-"""Mistakes made of the parsers: each option of each command with values that it cannot have."""
+"""Generated mistakes: every option of every command with invalid values."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SHIPPED = ROOT / "server" / "battlesnake_server" / "default_policy" / "policy.on
 GOOD = {
     "play": "hungry",
     "arena": "hungry cautious --games 1 --max-turns 2",
-    "ladder": "hungry --minutes 0",
+    "ladder": "hungry --max-minutes 0",
     "gauntlet": "league.yaml --games 1",
     "league": "league.yaml --games 1",
     "serve": "hungry",
@@ -47,47 +47,49 @@ GOOD = {
     "procgen train": "--minutes 1 --dry-run",
     "procgen rollout": "runs",
 }
-"""Words with which a command would work, but for the mistake."""
+"""Valid arguments of each command, to which a mistake is added."""
 
 NUMBERS = ("-1", "nan", "inf", "text", "1.5e400", "")
 NEGATIVE = ("--sprt", "--hazard-damage-per-turn")
-"""Options of which -1 is no mistake."""
+"""Options for which -1 is valid."""
 
 NO_SUCH_FILE = ("--policy", "--rules", "--evaluation", "--layer", "--start-from", "--network",
                 "--experiment", "--config-file", "--channels", "--source-dir")  # fmt: skip
-NAMES = ("--ruleset", "--map", "--snake", "--strategy", "--opponents", "--heuristics", "--clock",
+NAMES = ("--ruleset", "--map", "--snake", "--strategy", "--opponents", "--filters", "--clock",
          "--algorithm", "--observation", "--rewards", "--action-mask", "--policies", "--env",
-         "--env-name", "--columns", "--color", "--allow-addresses", "--levels")  # fmt: skip
-FOLDERS = ("--replays", "--folder", "--video-dir")
-VALUES = ("--num-iters", "--minutes", "--cpu-minutes", "--env-steps", "--checkpoint-minutes",
-          "--num-env-runners", "--num-snakes", "--board-size", "--frame-stack", "--rl-join-timeout-minutes",
-          "--seed")  # fmt: skip
-"""Options of a training that are numbers, which its parser does not know."""
+         "--env-name", "--columns", "--color", "--allow-networks", "--levels")  # fmt: skip
+DIRECTORIES = ("--replays", "--folder", "--fetch-dir", "--video-dir")
+TRAINING_NUMBERS = (
+    "--num-iters", "--minutes", "--cpu-minutes", "--env-steps", "--checkpoint-minutes",
+    "--num-env-runners", "--num-snakes", "--board-size", "--frame-stack",
+    "--rl-join-timeout-minutes", "--seed",
+)  # fmt: skip
+"""Numeric hyperparameters, whose type the parser does not know."""
 
 
-def values_of(action: argparse.Action) -> Iterator[list[str]]:
-    """What is typed behind an option, each a mistake."""
-    option = next(one for one in action.option_strings[::-1] if one.startswith("--"))
+def mistakes_of(action: argparse.Action) -> Iterator[list[str]]:
+    """Yield the words of each mistake with an option."""
+    option = next(flag for flag in action.option_strings[::-1] if flag.startswith("--"))
     if action.nargs == 0:
         yield [f"{option}=5"]
         return
     if action.nargs not in ("*", "?"):
         yield [option]
     if getattr(action.type, "__name__", "") in ("int", "float", "milliseconds", "size") or (
-        option in VALUES and action.type is None
+        option in TRAINING_NUMBERS and action.type is None
     ):
         for value in NUMBERS:
             if value != "-1" or option not in NEGATIVE:
                 yield [f"{option}={value}"] if not action.nargs else [option, value, value]
     if action.choices or option in (*NAMES, *NO_SUCH_FILE):
         yield [option, "no/such.one"]
-    if option in FOLDERS:
+    if option in DIRECTORIES:
         yield [option, "game.jsonl"]
 
 
 @pytest.fixture
-def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder with a game in it."""
+def game_dir(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A current directory with a game, a league file and a curve."""
     monkeypatch.chdir(tmp_path)
     replay = Replay(Board.new(7, 7, 2, game=Game(seed=1)))
     replay.append({"snake_0": "up", "snake_1": "up"})
@@ -99,25 +101,31 @@ def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def status_of(typed: list[str]) -> int:
-    """How the command ends."""
+    """Run a command and return its exit status."""
     try:
         return main.main(typed)
-    except SystemExit as ended:
-        return int(ended.code or 0)
+    except SystemExit as error:
+        return int(error.code or 0)
 
 
 def cases(parser: Parser) -> list[list[str]]:
-    options = [one for one in parser._actions if one.option_strings and one.dest != "help"]
-    return [words for one in options if one.option_strings[0] != "--help-all"
-            for words in values_of(one)]  # fmt: skip
+    options = [
+        action for action in parser._actions if action.option_strings and action.dest != "help"
+    ]
+    return [
+        words
+        for action in options
+        if action.option_strings[0] != "--help-all"
+        for words in mistakes_of(action)
+    ]
 
 
 @pytest.mark.parametrize("command", main.COMMANDS)
-def test_each_is_one_line_and_writes_nothing(
-    command: str, desk: Path, capsys: pytest.CaptureFixture[str]
+def test_mistake_prints_one_line_and_writes_no_file(
+    command: str, game_dir: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     parser = parser_of(command)
-    before = sorted(desk.rglob("*"))
+    files_before = sorted(game_dir.rglob("*"))
     for words in cases(parser):
         typed = [*command.split(), *GOOD.get(command, "").split(), *words]
         status = status_of(typed)
@@ -125,15 +133,15 @@ def test_each_is_one_line_and_writes_nothing(
         assert (status, out, err.count("\n")) == (2, "", 1), (typed, status, out, err)
         assert len(err) <= MAX_LINE_CHARS + 1, (typed, err)
         name = words[0].partition("=")[0].strip("-")
-        about = {
+        expected = {
             name,
             name.replace("-", "_"),
             name.rpartition("-")[2],
             words[-1],
-            "width"[: 9 * (name == "size")],
+            "width"[: 9 * (name == "board-size")],
         }
-        assert any(one in err for one in about), (typed, err)
-        assert sorted(desk.rglob("*")) == before, typed
+        assert any(word in err for word in expected), (typed, err)
+        assert sorted(game_dir.rglob("*")) == files_before, typed
 
 
 @pytest.mark.parametrize(
@@ -141,16 +149,16 @@ def test_each_is_one_line_and_writes_nothing(
     ["game scenarios none.json", "game scenarios none.txt", "runs none",
      "game puzzles none", "game coach none --snake mine", "runs none --report"],
 )  # fmt: skip
-def test_where_nothing_is_checked_nothing_passes(typed: str, desk: Path) -> None:
+def test_commands_without_input_fail(typed: str, game_dir: Path) -> None:
     Path("none").mkdir()
     Path("none.json").write_text("[]")
     Path("none.txt").touch()
     assert status_of(typed.split()) == 2
 
 
-@pytest.mark.parametrize("command", sorted({*GOOD} - {"game export"}))  # which names two
-def test_a_file_that_is_not_there_is_one_line(
-    command: str, desk: Path, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize("command", sorted({*GOOD} - {"game export"}))  # it reads its input first
+def test_missing_file_prints_one_line(
+    command: str, game_dir: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     status = status_of([*command.split(), "no/such.one"])
     out, err = capsys.readouterr()
@@ -158,21 +166,21 @@ def test_a_file_that_is_not_there_is_one_line(
     assert "no/such.one" in err or "unexpected argument" in err, err
 
 
-def test_there_are_two_hundred_of_them() -> None:
-    made = 0
+def test_there_are_at_least_200_mistakes() -> None:
+    count = 0
     for command in main.COMMANDS:
         with contextlib.suppress(MissingExtraError):
-            made += len(cases(main.load(command).parser()))
-    assert made >= 200
+            count += len(cases(main.load(command).parser()))
+    assert count >= 200
 
 
 @pytest.mark.parametrize("command", main.COMMANDS)
-def test_help_shows_a_dozen_options_and_all_of_them_where_asked(
+def test_help_is_short_and_help_all_is_complete(
     command: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     parser = parser_of(command)
     known = {flag.option_strings[-1] for flag in parser.flags()}
-    for words, least, most in (
+    for words, minimum, maximum in (
         ("--help", 1, MAX_SHORT_HELP_FLAGS),
         ("--help-all", len(known), 100),
     ):
@@ -180,4 +188,4 @@ def test_help_shows_a_dozen_options_and_all_of_them_where_asked(
             main.main([*command.split(), words])
         out = capsys.readouterr().out
         shown = {one for one in known if re.search(rf"^  (-.*)?{one}\b(?!-)", out, re.M)}
-        assert min(least, len(known)) <= len(shown) <= most
+        assert min(minimum, len(known)) <= len(shown) <= maximum
