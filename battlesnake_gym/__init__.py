@@ -32,7 +32,7 @@ __all__ = [
     "parallel_env",
 ]
 
-_PLACES = {
+_EXPORTS = {
     "BattlesnakeEnv": "env.battlesnake_env:BattlesnakeEnv",
     "Board": "boards.board:Board",
     "Game": "rules:Game",
@@ -50,7 +50,7 @@ gymnasium.register(
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _PLACES:
+    if name not in _EXPORTS:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    module, _, attribute = _PLACES[name].partition(":")
+    module, _, attribute = _EXPORTS[name].partition(":")
     return getattr(importlib.import_module(f"{__name__}.{module}"), attribute)
