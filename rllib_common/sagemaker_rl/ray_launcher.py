@@ -1,7 +1,7 @@
-"""The base launcher: hyperparameters in, a trained and checkpointed RLlib algorithm out.
+"""Base launcher: trains an RLlib algorithm with given hyperparameters and writes checkpoints.
 
-A training script subclasses `SageMakerRayLauncher` and says what its experiment is; flags,
-SageMaker's environment, Ray, curves, checkpoints and signals are taken care of here:
+A training script subclasses `SageMakerRayLauncher` and defines its experiment. This module handles
+options, SageMaker's environment, Ray, curves, checkpoints and signals:
 
     class MyLauncher(SageMakerRayLauncher):
         def register_env_creator(self): ...
@@ -73,18 +73,18 @@ from sagemaker_rl.runs.checkpoints import CheckpointError
 from sagemaker_rl.runs.training_run import CPU_MINUTES, CSV_COLUMNS, MAIN_CURVES, TrainingRun
 
 _HEALTH_PROBE_TIMEOUT_S = 1.0
-"""How long training in a cluster waits for an answer of runners that were lost; RLlib's is 30."""
+"""Timeout of a health probe of lost env runners in a cluster; RLlib's default is 30."""
 
 _VALID_MESSAGE = "the hyperparameters are fine"
-"""The last line of ``--dry-run``."""
+"""Last line of ``--dry-run``."""
 
 _PARAMS_FILE = "params.json"
-"""Beside the model of a SageMaker job: the hyperparameters and what they made."""
+"""File next to the model of a SageMaker job, with its hyperparameters and RLlib configuration."""
 
 
 @dataclass(frozen=True)
 class TrainingHyperparameters:
-    """What to train with and for how long."""
+    """Algorithm, stop conditions and resources of a training."""
 
     algorithm: str = hyperparameter("DQN", "training algorithm")
     num_iters: int | None = hyperparameter(
@@ -116,12 +116,12 @@ class TrainingHyperparameters:
 
 @dataclass(frozen=True)
 class Hyperparameters(ClusterHyperparameters, TrainingHyperparameters):
-    """The hyperparameters of every experiment; subclass to add to them."""
+    """Hyperparameters of every experiment; subclasses add their own."""
 
 
 @dataclass(frozen=True, slots=True)
 class RunSummary:
-    """What came of a run, each in one line: how good it is, its files, and the next command."""
+    """Last lines of a run: its strength, its model files and the next command."""
 
     strength: str
     model: str
@@ -129,7 +129,7 @@ class RunSummary:
 
 
 def print_summary(result: str, delivered: RunSummary, folder: Path) -> None:
-    """Write the report into ``folder``, the run's, and end with five lines."""
+    """Write the report into the run directory ``folder`` and log the five summary lines."""
     page = _write_report(folder)
     log_line(f"result: {result}")
     log_line(f"strength: {delivered.strength}")
@@ -140,19 +140,19 @@ def print_summary(result: str, delivered: RunSummary, folder: Path) -> None:
 
 def _check_cpu_minutes(minutes: float, columns: Mapping[str, str]) -> None:
     if CPU_MINUTES not in columns:
-        raise HyperparameterError("this training does not count CPU time; give minutes instead")
+        raise HyperparameterError("this training does not count CPU time; use minutes instead")
     if not 0 < minutes < math.inf:
         raise HyperparameterError(f"cpu_minutes must be more than 0, got {minutes}")
 
 
 _REPORT_ENTRY_POINTS = "battlesnake_gym.run_reports"
-"""The group of entry points that write the report of a run: each takes its folder."""
+"""Entry point group of functions that write the report of a run; each takes the run directory."""
 
 
 def _write_report(folder: Path) -> str:
-    """Write ``print_summary.html``; returns where it is, or why it is not.
+    """Write ``report.html`` and return its path, or the reason why there is none.
 
-    Where only training's sources are, as in a job of an image of your own, there is none.
+    A job whose image contains only the training packages cannot write a report.
     """
     try:
         for entry in entry_points(group=_REPORT_ENTRY_POINTS):
@@ -164,8 +164,8 @@ def _write_report(folder: Path) -> str:
     else:
         missing = "battlesnake_server"
     return (
-        f"none, since the package {missing!r} is not here; where this folder and the "
-        f"package are, `battlesnake-gym runs {folder} --print_summary` writes {run_dir.REPORT}"
+        f"none, because the package {missing!r} is not installed; on a machine with the package "
+        f"and this directory, `battlesnake-gym runs {folder} --report` writes {run_dir.REPORT}"
     )
 
 
@@ -174,103 +174,115 @@ _SHORT_HELP_FLAGS = (
     *("--num-snakes", "--board-size", "--start-from", "--env-name"),
     *("--num-env-runners", "--hyperparameter"),
 )
-"""The options that ``--help`` shows."""
+"""Options that ``--help`` shows; ``--help-all`` shows all."""
 
 
 class SageMakerRayLauncher:
-    """Train on RLlib, on this machine or as a SageMaker job."""
+    """Trains with RLlib, on this machine or as a SageMaker job."""
 
     hyperparameters_class: ClassVar[type[Any]] = Hyperparameters
     csv_columns: ClassVar[Mapping[str, str]] = CSV_COLUMNS
-    named_curves: ClassVar[Mapping[str, str]] = MAIN_CURVES
+    main_curves: ClassVar[Mapping[str, str]] = MAIN_CURVES
     channels: ClassVar[tuple[str, ...]] = ()
-    """The data channels of a job that the experiment reads (`job/job_environment.py`)."""
-
-    # What an experiment says of itself
+    """Data channels of a job that the experiment reads (`job/job_environment.py`)."""
 
     def register_env_creator(self) -> None:
         """Register the environment with Ray Tune."""
         raise NotImplementedError
 
     def get_experiment_config(self, hyperparameters: Any) -> AlgorithmConfig:
-        """RLlib's configuration of the experiment; nothing may be started yet.
+        """Return RLlib's configuration of the experiment without starting anything.
 
         Raises:
-            ValueError: a hyperparameter has an impossible value.
+            ValueError: If a hyperparameter has an impossible value.
         """
         raise NotImplementedError
 
     def translate_legacy_hyperparameters(self, given: Mapping[str, Any]) -> Mapping[str, Any]:
-        """The ``given`` hyperparameters under the names of today.
+        """Return the ``given`` hyperparameters under their current names.
 
         Raises:
-            ValueError: a name of old has no counterpart.
+            ValueError: If a legacy name has no equivalent.
         """
         return given
 
     def experiment_defaults(
         self, given: Mapping[str, Any], before: Mapping[str, Any]
     ) -> tuple[Mapping[str, Any], str]:
-        """Hyperparameters that the ``given`` ones imply, and a line that says so, or "".
+        """Return hyperparameters that ``given`` implies, and a log line about them, or "".
 
-        Those given explicitly win. ``before`` are those of the named run, or job, that is resumed.
+        Args:
+            given: Explicit hyperparameters, which override the returned ones.
+            before: Hyperparameters of the run, or job, that is resumed.
 
         Raises:
-            ValueError: there is no such preset.
+            ValueError: If there is no such experiment.
         """
         return {}, ""
 
     def default_num_env_runners(self, config: AlgorithmConfig, cpus: int) -> int:
-        """Runner processes where no number is given: one for each CPU but the driver's.
+        """Return the default number of env runners: one per CPU, minus one CPU for the driver.
 
-        ``cpus`` are those of all instances together.
+        Args:
+            config: RLlib's configuration of the experiment.
+            cpus: CPUs of all instances together.
         """
         return max(cpus - 1, 1)
 
     def expected_utilization(self, config: AlgorithmConfig) -> Utilization:
-        """What it keeps busy of many vCPUs and GPUs: all runners, and the learners."""
+        """Return the vCPUs and GPUs that driver, env runners and learners can keep busy."""
         learners = max(config.num_learners, 1) * config.num_gpus_per_learner
         runners = config.num_env_runners
         return Utilization(1 + runners, learners + runners * config.num_gpus_per_env_runner)
 
     def default_run_name(self, hyperparameters: Any) -> str:
-        """The run's name where none is given: what it trains, so that other things go elsewhere."""
+        """Return the default name of the run, which differs between experiments."""
         return str(hyperparameters.algorithm)
 
     def check_host(self, config: AlgorithmConfig) -> None:
-        """Refuse, on every instance, a machine that lacks what the environment needs.
+        """Reject a machine that lacks a requirement of the environment.
+
+        Every instance calls this.
 
         Raises:
-            ValueError: something is missing, and what to do about it.
+            ValueError: If something is missing; the message names the remedy.
         """
 
     def checkpoint_identity(self, config: AlgorithmConfig) -> dict[str, Any]:
-        """JSON facts that a checkpoint must share with the experiment that resumes from it.
+        """Return JSON values that must be equal in a checkpoint and the run that resumes it.
 
-        Called with the final configuration before anything starts: the place for last checks.
+        This is called with the final configuration before anything starts, so it also makes the
+        last checks.
 
         Raises:
-            ValueError: the configuration is impossible.
+            ValueError: If the configuration is impossible.
         """
         return {"algorithm": config.algo_class.__name__}
 
     def on_training_end(self, algorithm: Any, results: dict[str, Any]) -> None:
-        """After the last iteration, before the last checkpoint; may add to its ``results``.
+        """Run after the last iteration and before the last checkpoint; may add to ``results``.
 
-        Not called where training is stopped by a signal.
+        It is not called if a signal stops training.
         """
 
     def record_sample_game(self, algorithm: Any, path: Path, filmed: bool) -> bytes | None:
-        """Let what is trained play a game into ``path``, and return it as a GIF if ``filmed``.
+        """Play a game with the current policy, write its replay to ``path``, and return a GIF.
 
-        Nothing is written, and None returned, where games cannot be shown.
+        Args:
+            algorithm: The algorithm in training.
+            path: File to write.
+            filmed: Whether to return the game as a GIF.
+
+        Returns:
+            The GIF, or None if ``filmed`` is False or the environment cannot show games.
         """
         return None
 
     def export_model(self, checkpoint: Path, model_dir: Path) -> RunSummary:
-        """Turn the last checkpoint into what the job delivers; also where it was stopped.
+        """Export the last checkpoint into ``model_dir``, even if training was stopped.
 
-        Returns what the last lines say of it.
+        Returns:
+            The last lines of the run's log.
         """
         return RunSummary(
             strength="not measured; the curves are in progress.csv",
@@ -278,33 +290,35 @@ class SageMakerRayLauncher:
             next_command="battlesnake-gym runs --web",
         )
 
-    # What happens with it
-
     @classmethod
     def train_main(cls, argv: list[str] | None = None, prog: str | None = None) -> int:
-        """Train as ``argv`` and the environment say; returns the exit status.
+        """Train with options and environment variables, and return the exit status.
 
-        0: trained to the end. 1: the cluster did not form, or broke. 2: refused, with the reason
-        on stderr, before any work. 143 or 130: stopped by SIGTERM or Ctrl-C after writing a
-        checkpoint and exporting it; the same command resumes. In a cluster every instance calls
-        this; all but the master only lend their processors, and end as the master does.
+        In a cluster, every instance calls this. All instances except the head only run Ray nodes,
+        and end with the head's status.
+
+        Returns:
+            0 if training is complete; 1 if the cluster did not form or failed; 2 if the settings
+            are invalid, with the reason on stderr before any work; 143 or 130 if SIGTERM or Ctrl-C
+            stopped training. A stopped run has a checkpoint and an exported model, and the same
+            command resumes it.
         """
-        # A script without a train command of its own has imported torch by now.
+        # A script without its own train command has imported torch already.
         limit_torch_threads()
         process_environment.set_defaults()
-        # RLlib warns at length about this project's choices.
+        # RLlib prints long warnings about this project's choices.
         for name in ("ray", "ray.rllib"):
             logging.getLogger(name).setLevel(logging.ERROR)
         if signal.getsignal(signal.SIGTERM) is signal.SIG_IGN:
-            # Inherited from the image, where it keeps sagemaker-training alive meanwhile.
+            # Inherited from the image, in which sagemaker-training ignores SIGTERM.
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
         launcher = cls()
         words = hyperparameters.strip_sagemaker_arguments(
             sys.argv[1:] if argv is None else argv, os.environ
         )
         arguments, rest = launcher.parser(prog).parse_known_args(words)
-        with ExitStack() as held:
-            return launcher._main(arguments, rest, held, prog)
+        with ExitStack() as lock_stack:
+            return launcher._main(arguments, rest, lock_stack, prog)
 
     def _main(
         self,
@@ -313,12 +327,12 @@ class SageMakerRayLauncher:
         lock_stack: ExitStack,
         prog: str | None,
     ) -> int:
-        """`train_main` with its words read; ``lock_stack`` lets the run go at the end."""
+        """Train with parsed options; ``lock_stack`` holds the lock of the run directory."""
         try:
             check_channels(self.channels)
             settings = self._read(arguments, rest)
             membership = settings.membership
-            # On every instance, so that a mistake ends all of them at once.
+            # Every instance checks this, so an error ends all of them immediately.
             if settings.autoscale_minutes and None in (
                 settings.address,
                 settings.plain.num_env_runners,
@@ -370,7 +384,7 @@ class SageMakerRayLauncher:
             raise
 
     def parser(self, prog: str | None) -> Parser:
-        """The options of this experiment's command; any other word sets RLlib's configuration."""
+        """Return the parser of this experiment; other options override RLlib's configuration."""
         about = type(self).__doc__
         parser = Parser(
             prog=prog, description=about, allow_abbrev=False, short_help_flags=_SHORT_HELP_FLAGS
@@ -395,7 +409,7 @@ class SageMakerRayLauncher:
         return parser
 
     def _read(self, arguments: argparse.Namespace, rest: list[str]) -> _RunSettings:
-        """All hyperparameters, with known names and possible types."""
+        """Return all hyperparameters after checking their names and types."""
         cls = self.hyperparameters_class
         given = self.translate_legacy_hyperparameters(
             hyperparameters.resolve_aliases(
@@ -410,14 +424,16 @@ class SageMakerRayLauncher:
         ends = plain.num_iters, plain.minutes, plain.cpu_minutes, plain.env_steps
         if all(end is None for end in ends):
             raise HyperparameterError(
-                "say when to stop: --num-iters N or --minutes M or --cpu-minutes M or --env-steps N"
+                "a stop condition is missing; give --num-iters N or --minutes M or --cpu-minutes M "
+                "or --env-steps N"
             )
         if plain.cpu_minutes is not None:
             _check_cpu_minutes(plain.cpu_minutes, self.csv_columns)
         if "num_env_runners" in overrides:
             raise HyperparameterError(
-                f"{hyperparameters.CONFIG_PREFIX}num_env_runners is set by the hyperparameter num_env_runners; "
-                "give that"
+                f"{hyperparameters.CONFIG_PREFIX}num_env_runners is set by the hyperparameter "
+                "num_env_runners; "
+                "use that"
             )
         membership = Membership.from_environment(plain)
         return _RunSettings(
@@ -431,44 +447,45 @@ class SageMakerRayLauncher:
         )
 
     def _configure(self, settings: _RunSettings) -> AlgorithmConfig:
-        """RLlib's configuration, checked."""
+        """Return RLlib's validated configuration."""
         plain, membership, address = settings.plain, settings.membership, settings.address
         self.register_env_creator()
         config = self.get_experiment_config(plain)
         hyperparameters.apply_overrides(config, settings.overrides)
-        # How many CPUs the others have is known when they have come; equal instances till then.
+        # The CPUs of the other instances are unknown until they join; assume equal instances.
         instances = 1 + len(membership.workers)
-        config.num_env_runners = self._workers(
+        config.num_env_runners = self._num_env_runners(
             config, plain.num_env_runners, local_cpus() * instances
         )
         if not membership.is_single_instance and address is not None:
             raise HyperparameterError(
-                f"--ray-address is {address}, but this job has {instances} instances, which make a "
-                "cluster of their own; leave --ray-address out, or take one instance"
+                f"--ray-address is {address}, but this job has {instances} instances, which form "
+                "their own cluster; leave out --ray-address, or use one instance"
             )
         if not settings.alone and config.num_env_runners == 0:
             many = f"{instances} instances" if address is None else "the machines of a cluster"
             raise HyperparameterError(
-                f"there are {many}, but num_env_runners is 0, so that all but one would do nothing; "
-                "choose an algorithm for many processors (such as APEX), give "
-                "num_env_runners, or take one machine"
+                f"there are {many}, but num_env_runners is 0, so all except one would be idle; "
+                "choose an algorithm with env runners (such as APEX), set num_env_runners, or use "
+                "one machine"
             )
         config.validate()
         return config
 
     def _check_instances(self, config: AlgorithmConfig, settings: _RunSettings) -> list[str]:
-        """What of a job's instances would work, in lines, by what the names of their types say.
+        """Return lines with the expected utilization of a job's instances, from their type names.
 
-        Refuses more runners than they have vCPUs, and instances that would idle.
+        Raises:
+            HyperparameterError: If there are more env runners than vCPUs, or idle instances.
         """
         if not (groups := utilization.instance_capacities(os.environ)):
             return []
         plain, cpus = settings.plain, sum(group.instances * group.cpus for group in groups)
-        config.num_env_runners = self._workers(config, plain.num_env_runners, cpus)
+        config.num_env_runners = self._num_env_runners(config, plain.num_env_runners, cpus)
         if "num_gpus_per_learner" not in settings.overrides:
             config.num_gpus_per_learner = min(groups[0].gpus, 1)
         check_cpus(config, cpus)
-        if plain.rl_cluster_type:  # the instances of the other job are not known here
+        if plain.rl_cluster_type:  # the other job's instances are unknown here
             return []
         runners_named = plain.num_env_runners is not None
         return utilization.utilization_report(
@@ -482,12 +499,12 @@ class SageMakerRayLauncher:
         config: AlgorithmConfig,
         lock_stack: ExitStack,
     ) -> TrainingRun:
-        """What to train, from where on, and until when; its folder is ``lock_stack`` from now on."""
+        """Return the run after locking its directory until ``lock_stack`` is closed."""
         plain = settings.plain
         job = JobPaths.from_environment(
             arguments.name or self.default_run_name(plain), arguments.runs_dir
         )
-        facts = {
+        metadata = {
             "identity": self.checkpoint_identity(config),
             "env_config": config.env_config,
             "hyperparameters": drop_cluster_settings(settings.values),
@@ -495,11 +512,11 @@ class SageMakerRayLauncher:
         lock_stack.enter_context(run_dir.lock_run_dir(job.output_dir))
         checkpoint = checkpoints.newest(job.checkpoint_dir) if arguments.resume else None
         if checkpoint is not None:
-            checkpoints.check_compatible(checkpoint, facts)
+            checkpoints.check_compatible(checkpoint, metadata)
         return TrainingRun(
             config=config,
             job=job,
-            checkpoint_metadata=facts,
+            checkpoint_metadata=metadata,
             checkpoint=checkpoint,
             trust_checkpoint=arguments.trust_checkpoint,
             num_iters=plain.num_iters,
@@ -508,29 +525,33 @@ class SageMakerRayLauncher:
             env_steps=plain.env_steps,
             checkpoint_minutes=plain.checkpoint_minutes,
             csv_columns=self.csv_columns,
-            main_curves=self.named_curves,
+            main_curves=self.main_curves,
             conclude=self.on_training_end,
             settings=drop_cluster_settings(asdict(plain)) | settings.given_config,
             record=self.record_sample_game,
         )
 
-    def _workers(self, config: AlgorithmConfig, wanted: int | None, cpus: int) -> int:
+    def _num_env_runners(self, config: AlgorithmConfig, wanted: int | None, cpus: int) -> int:
         return self.default_num_env_runners(config, cpus) if wanted is None else wanted
 
     def _run(self, run: TrainingRun, settings: _RunSettings) -> int:
         if run.checkpoint is None:
             checkpoints.delete_all(run.job.checkpoint_dir)
         run.restore_progress_csv()
-        with deferred_stop_signals(at_once=True) as caught:
+        with deferred_stop_signals(raise_immediately=True) as stop_signals:
             try:
-                self._train(run, settings, caught)
-            except BaseException:  # Ray makes other errors of `StoppedBeforeTrainingError`
-                if not (caught and caught.raise_immediately):
+                self._train(run, settings, stop_signals)
+            except BaseException:  # Ray wraps other errors, but not `StoppedBeforeTrainingError`
+                if not (stop_signals and stop_signals.raise_immediately):
                     raise
-                run.stopped_by = caught[0]
+                run.stopped_by = stop_signals[0]
                 if run.checkpoint is None or not run.job.in_sagemaker:
                     run.write_status(STOPPED)
-                    then = f"resumes from {run.checkpoint}" if run.checkpoint else "begins anew"
+                    then = (
+                        f"resumes from {run.checkpoint}"
+                        if run.checkpoint
+                        else "starts from scratch"
+                    )
                     log_line(f"stopped before it trained; the same command {then}")
                     return 128 + run.stopped_by
         with deferred_stop_signals("the export"):
@@ -542,16 +563,16 @@ class SageMakerRayLauncher:
     ) -> None:
         address = settings.address
         if not settings.membership.is_single_instance:
-            with run_head(settings.membership, settings.plain, stop_signals) as leader:
+            with run_head(settings.membership, settings.plain, stop_signals) as head:
                 self._train_on(
-                    leader.cpus, leader.gpus, run, settings, stop_signals, all_here=leader.all_here
+                    head.cpus, head.gpus, run, settings, stop_signals, all_ready=head.all_ready
                 )
                 if run.stopped_by:
-                    leader.stopped()
+                    head.stopped()
         elif address is not None:
             with (
-                connected_ray(address) as there,
-                autoscaled(there, run.config, settings.autoscale_minutes) as now,
+                connected_ray(address) as resources,
+                autoscaled(resources, run.config, settings.autoscale_minutes) as now,
             ):
                 self._train_on(*now, run, settings, stop_signals)
         elif not run.finished:
@@ -565,37 +586,39 @@ class SageMakerRayLauncher:
         run: TrainingRun,
         settings: _RunSettings,
         stop_signals: PendingSignals,
-        all_here: bool = True,
+        all_ready: bool = True,
     ) -> None:
-        """Train with as many runners as a cluster's CPUs are good for, now and later."""
+        """Train with as many env runners as the cluster's CPUs allow, now and after it grows."""
         config, wanted = run.config, settings.plain.num_env_runners
         self._use_remote_gpu(config, gpus, settings.overrides)
 
-        def room(cpus: int) -> int:
-            return min(self._workers(config, wanted, cpus), max_env_runners(config, cpus))
+        def num_runners(cpus: int) -> int:
+            return min(self._num_env_runners(config, wanted, cpus), max_env_runners(config, cpus))
 
-        config.num_env_runners = self._workers(config, wanted, cpus) if all_here else room(cpus)
-        # While a machine is missing, its runners are asked again and again whether they are back.
+        config.num_env_runners = (
+            self._num_env_runners(config, wanted, cpus) if all_ready else num_runners(cpus)
+        )
+        # While a machine is missing, RLlib probes its env runners repeatedly.
         config.env_runner_health_probe_timeout_s = min(
             config.env_runner_health_probe_timeout_s, _HEALTH_PROBE_TIMEOUT_S
         )
-        run.max_env_runners = lambda: room(int(ray.cluster_resources().get("CPU", 0)))
+        run.max_env_runners = lambda: num_runners(int(ray.cluster_resources().get("CPU", 0)))
         check_cpus(config, cpus)
         check_gpus(config, gpus)
         if not run.finished:
             run.train(stop_signals)
 
     def _use_remote_gpu(self, config: AlgorithmConfig, gpus: int, given: Mapping[str, Any]) -> None:
-        """Learn on a GPU of another machine, where this one has none and nothing else is asked."""
+        """Learn on a GPU of another machine if this one has none and the user did not choose."""
         asked = {"num_learners", "num_gpus_per_learner"} & given.keys()
         if asked or config.num_gpus_per_learner or not gpus:
             return
         config.learners(num_learners=1, num_gpus_per_learner=1)
         if self.expected_utilization(config).gpus:
-            log_line("learns on a GPU of another machine of this cluster")
+            log_line("the learner uses a GPU of another machine of this cluster")
 
     def _export_and_report(self, run: TrainingRun) -> None:
-        """What came of it, from the last checkpoint, whether training has ended or was stopped."""
+        """Export the last checkpoint and report, whether training is complete or was stopped."""
         assert run.checkpoint is not None
         delivered = self.export_model(run.checkpoint, run.job.model_dir)
         if run.job.in_sagemaker:
@@ -606,46 +629,44 @@ class SageMakerRayLauncher:
         if line := run.cpu_contention_message():
             log_line(line)
         if run.job.in_sagemaker:
-            fetch = f"fetch(estimator, Path('runs/{run.job.name}'))"
+            call = f"download_artifacts(estimator, Path('runs/{run.job.name}'))"
             where = "sagemaker_rl.job.source_files"
-            delivered = replace(
-                delivered, next_command=f"{where}.{fetch} brings all of it to your machine"
-            )
+            delivered = replace(delivered, next_command=f"{where}.{call} downloads the run")
         print_summary(result, delivered, run.job.output_dir)
 
 
 def _checkpoint_hyperparameters(arguments: argparse.Namespace) -> dict[str, Any]:
-    """The hyperparameters in the checkpoint from which a named run, or a job, resumes."""
+    """Return the hyperparameters of the checkpoint from which a named run, or a job, resumes."""
     job = JobPaths.from_environment(arguments.name or "", arguments.runs_dir)
     last = checkpoints.newest(job.checkpoint_dir) if arguments.resume else None
     return {} if last is None else dict(checkpoints.read_metadata(last)["hyperparameters"])
 
 
 def _config_fields() -> list[str]:
-    """The fields of RLlib's configuration that every algorithm has."""
+    """Return the fields of RLlib's configuration that every algorithm has."""
     return [name for name in AlgorithmConfig().to_dict() if not name.startswith("_")]
 
 
 def _disk_full_message(run: TrainingRun, error: Exception) -> str:
     last = checkpoints.newest(run.job.checkpoint_dir)
-    kept = f"{last} is whole; the same command resumes from it" if last else "run it again"
-    return f"no room to write {run.job.checkpoint_dir.parent} ({error}); make room: {kept}"
+    remedy = f"the same command resumes from {last}" if last else "run the command again"
+    return f"no space to write {run.job.checkpoint_dir.parent} ({error}); free space, then {remedy}"
 
 
 @dataclass(frozen=True, slots=True)
 class _RunSettings:
-    """Hyperparameters: all values, the plain ones as a dataclass, and RLlib's."""
+    """Settings of a run: all values, the dataclass of hyperparameters, and RLlib's overrides."""
 
     values: dict[str, Any]
     plain: Any
     overrides: dict[str, Any]
     preset_message: str
-    """What was implied, in one line, or ""."""
+    """Line that reports implied hyperparameters, or ""."""
     membership: Membership
     address: str | None
-    """Of a Ray cluster that is running."""
+    """Address of a running Ray cluster."""
     autoscale_minutes: int | None
-    """Minutes for which its autoscaler is waited for."""
+    """Minutes to wait for its autoscaler."""
 
     @property
     def alone(self) -> bool:
@@ -654,7 +675,7 @@ class _RunSettings:
 
     @property
     def given_config(self) -> dict[str, Any]:
-        """The fields of RLlib's configuration that were given, by the names of hyperparameters."""
+        """Fields of RLlib's configuration that were given, under their hyperparameter names."""
         return {
             f"{hyperparameters.CONFIG_PREFIX}{name}": value
             for name, value in self.overrides.items()
@@ -663,13 +684,16 @@ class _RunSettings:
 
 @contextmanager
 def local_ray(num_cpus: int | None = None) -> Iterator[None]:
-    """Ray on this machine, quietly and for this process alone; or the one that it already has.
+    """Start Ray on this machine for this process only, unless Ray is initialized already.
 
-    Ray takes the machine to have ``num_cpus`` (default: those it has). It is a `RayNode`: a signal
-    to this process's whole group, as containers and batch systems send it, does not end it.
+    The node is a `RayNode`, so a signal to this process's whole group, as containers and batch
+    systems send it, does not end it.
+
+    Args:
+        num_cpus: CPUs that Ray may use; default: all that this process may use.
 
     Raises:
-        RayNodeError: it does not start.
+        RayNodeError: If Ray does not start.
     """
     if ray.is_initialized():
         yield
@@ -690,12 +714,17 @@ def local_ray(num_cpus: int | None = None) -> Iterator[None]:
 def autoscaled(
     there: tuple[int, int], config: AlgorithmConfig, minutes: int | None
 ) -> Iterator[tuple[int, int]]:
-    """The CPUs and GPUs of a cluster once its autoscaler has made room for all runners.
+    """Wait for a cluster's autoscaler, and return the cluster's CPUs and GPUs.
 
-    It may take so many ``minutes``; None: what is ``there`` must do. Later the machines may go.
+    When the block ends, the autoscaler may remove machines.
+
+    Args:
+        there: CPUs and GPUs of the cluster now.
+        config: RLlib's configuration, with its number of env runners.
+        minutes: Maximum time to wait; None to use the machines that are there.
 
     Raises:
-        ClusterError: they have not come in time.
+        ClusterError: If there are too few CPUs after this time.
     """
     if minutes is None:
         yield there
@@ -710,8 +739,10 @@ def autoscaled(
         while (cpus := int(ray.cluster_resources().get("CPU", 0))) < wanted:
             if time.monotonic() > until:
                 raise ClusterError(
-                    f"{wanted} CPUs are wanted and {cpus} have come in {minutes} minutes; raise "
-                    "the cluster's most machines, or --autoscale-timeout, or lower num_env_runners"
+                    f"{wanted} CPUs are needed and {cpus} are there after {minutes} minutes; raise "
+                    "the "
+                    "cluster's maximum number of machines or --autoscale-timeout, or lower "
+                    "num_env_runners"
                 )
             time.sleep(1)
         yield cpus, int(ray.cluster_resources().get("GPU", 0))
@@ -720,12 +751,12 @@ def autoscaled(
 
 
 def drop_cluster_settings(values: Mapping[str, Any]) -> dict[str, Any]:
-    """``values`` without how the instances found each other, which no checkpoint depends on."""
+    """Return ``values`` without `ClusterHyperparameters`, which do not affect checkpoints."""
     names = {field.name for field in fields(ClusterHyperparameters)}
     return {name: value for name, value in values.items() if name not in names}
 
 
-def save_model_artifacts(checkpoint: Path, model_dir: Path, facts: Mapping[str, Any]) -> None:
-    """Put the checkpoint and `_PARAMS_FILE` beside the model, for ``model.tar.gz``."""
+def save_model_artifacts(checkpoint: Path, model_dir: Path, metadata: Mapping[str, Any]) -> None:
+    """Add the checkpoint and `_PARAMS_FILE` to the model directory, for ``model.tar.gz``."""
     shutil.copytree(checkpoint, model_dir / "checkpoint", dirs_exist_ok=True)
-    (model_dir / _PARAMS_FILE).write_text(json.dumps(facts, indent=2) + "\n")
+    (model_dir / _PARAMS_FILE).write_text(json.dumps(metadata, indent=2) + "\n")

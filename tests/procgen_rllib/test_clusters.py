@@ -1,7 +1,7 @@
-"""What several machines of Procgen are refused, by the real programs.
+"""Rejected Procgen jobs of several instances, with the real programs.
 
-The rehearsals that work are on `docs/procgen.md`, whose commands `tests/wheel/test_pages.py` types,
-and in the notebook procgen_2_distributed, which `tests/notebooks/test_notebooks.py` runs.
+`tests/wheel/test_pages.py` runs the jobs in `docs/procgen.md`, and `tests/notebooks/test_notebooks.py`
+those in the notebook procgen_2_distributed.
 """
 
 import subprocess
@@ -23,23 +23,23 @@ SMALL = [
     "rl.training.config.num_epochs=1",
     "rl.training.config.num_envs_per_env_runner=2",
 ]
-"""A moment's training with one runner, on whatever machine this is."""
+"""A short training with one env runner, for any machine."""
 
 
-def rehearse(folder: Path, *words: str) -> "subprocess.CompletedProcess[str]":
+def simulate(folder: Path, *words: str) -> "subprocess.CompletedProcess[str]":
     pytest.importorskip("sagemaker_training", reason="needs the extra sagemaker-simulator")
     pytest.importorskip("ray", reason="needs the extra rllib")
-    command = (*COMMAND, "aws", "simulate", "train-procgen.py", "--folder", folder)
+    command = (*COMMAND, "aws", "simulate", "train-procgen.py", "--job-dir", folder)
     return processes.run(*command, *words, cwd=ROOT)
 
 
 def test_gpus_that_the_cluster_does_not_have(tmp_path: Path) -> None:
-    done = rehearse(
+    done = simulate(
         tmp_path / "job",
-        *("--instances", "2", "--hyperparameters", "experiment=homogeneous-gpu", *SMALL),
+        *("--instance-count", "2", "--hyperparameters", "experiment=homogeneous-gpu", *SMALL),
         "rl.training.config.num_gpus_per_learner=9",
     )
     assert done.returncode != 0
-    message = "18 GPUs are wanted in all and there are "
+    message = "18 GPUs are needed in total and there are "
     assert message in (tmp_path / "job" / "algo-1" / "output" / "failure").read_text()
     assert message in (tmp_path / "job" / "algo-2" / "output" / "failure").read_text()

@@ -23,7 +23,7 @@ from sagemaker_rl.ray_launcher import SageMakerRayLauncher
 
 pytestmark = pytest.mark.rllib
 
-ENOUGH = "of what is paid for would idle"
+ENOUGH = "more than half of the GPUs or instances would be idle"
 
 
 @pytest.fixture
@@ -56,7 +56,7 @@ def check(
     ("instance", "count", "values", "line"),
     [
         ("ml.p4d.24xlarge", 1, {"algorithm": "EXIT"}, "0 of 8 GPUs (0%)"),
-        ("ml.p4d.24xlarge", 1, {"algorithm": "DQN"}, "1.0 of 96 vCPUs would work (1%), 1 of 8"),
+        ("ml.p4d.24xlarge", 1, {"algorithm": "DQN"}, "1.0 of 96 vCPUs would be busy (1%), 1 of 8"),
         ("ml.g5.12xlarge", 1, {"algorithm": "PPO"}, "1 of 4 GPUs (25%)"),
         ("ml.g5.12xlarge", 1, {}, "1 of 4 GPUs (25%)"),
         (
@@ -65,8 +65,8 @@ def check(
             {"algorithm": "DQN", "rl.training.config.num_gpus_per_learner": 0},
             "0 of 1 GPUs (0%)",
         ),
-        ("ml.c5.2xlarge", 3, {"algorithm": "APEX"}, "(5%); 1 of 3 instances would do"),
-        ("ml.c5.2xlarge", 3, {"algorithm": "EXIT"}, "1 of 3 instances would do"),
+        ("ml.c5.2xlarge", 3, {"algorithm": "APEX"}, "(5%); 1 of 3 instances would be enough"),
+        ("ml.c5.2xlarge", 3, {"algorithm": "EXIT"}, "1 of 3 instances would be enough"),
     ],
 )
 def test_what_would_idle_is_refused_unless_it_is_allowed(
@@ -83,12 +83,12 @@ def test_what_would_idle_is_refused_unless_it_is_allowed(
 @pytest.mark.parametrize(
     ("instance", "count", "values", "line"),
     [
-        ("ml.c5.2xlarge", 1, {"algorithm": "DQN"}, "1.0 of 8 vCPUs would work (12%)"),
-        ("ml.g5.2xlarge", 1, {"algorithm": "APEX"}, "8.0 of 8 vCPUs would work (100%), 1 of 1"),
-        ("ml.c5.2xlarge", 3, {"algorithm": "RLLIB_PPO"}, "24.0 of 24 vCPUs would work (100%)"),
-        ("ml.c5.2xlarge", 3, {"experiment": "champion"}, "24.0 of 24 vCPUs would work (100%)"),
+        ("ml.c5.2xlarge", 1, {"algorithm": "DQN"}, "1.0 of 8 vCPUs would be busy (12%)"),
+        ("ml.g5.2xlarge", 1, {"algorithm": "APEX"}, "8.0 of 8 vCPUs would be busy (100%), 1 of 1"),
+        ("ml.c5.2xlarge", 3, {"algorithm": "RLLIB_PPO"}, "24.0 of 24 vCPUs would be busy (100%)"),
+        ("ml.c5.2xlarge", 3, {"experiment": "champion"}, "24.0 of 24 vCPUs would be busy (100%)"),
         # The job named its runners, as the kits' listings do.
-        ("ml.c5.2xlarge", 3, {"algorithm": "APEX", "num_env_runners": 11}, "1 of 3 instances would do"),
+        ("ml.c5.2xlarge", 3, {"algorithm": "APEX", "num_env_runners": 11}, "1 of 3 instances would be enough"),
         # Its opponents may be what the runners spend their time on.
         ("ml.c5.2xlarge", 3, {"algorithm": "APEX", "opponents": {"tree": 0.5}}, "24.0 of 24"),
         # What learns is in another job.
@@ -117,17 +117,17 @@ def test_procgen_is_known_too(check: Any) -> None:
     assert "1 of 4 GPUs (25%)" in said
     status, said = check("procgen", "ml.c5.xlarge", 1)
     assert status == 0
-    assert "4.0 of 4 vCPUs would work (100%)" in said
+    assert "4.0 of 4 vCPUs would be busy (100%)" in said
 
 
 def test_work_goes_to_gpus_first_and_each_group_is_judged() -> None:
     groups = [InstanceGroup("ml.g5.2xlarge", 1, 8, 1), InstanceGroup("ml.c5.4xlarge", 2, 16, 0)]
     assert utilization_report(groups, Utilization(math.inf, 1), allowed=False) == [
-        "ml.g5.2xlarge: 8.0 of 8 vCPUs would work (100%), 1 of 1 GPUs (100%)",
-        "ml.c5.4xlarge: 32.0 of 32 vCPUs would work (100%); 2 of 2 instances would do",
+        "ml.g5.2xlarge: 8.0 of 8 vCPUs would be busy (100%), 1 of 1 GPUs (100%)",
+        "ml.c5.4xlarge: 32.0 of 32 vCPUs would be busy (100%); 2 of 2 instances would be enough",
     ]
     utilization_report(groups, Utilization(16, 1), allowed=False)
-    with pytest.raises(HyperparameterError, match="0 of 2 instances would do"):
+    with pytest.raises(HyperparameterError, match="0 of 2 instances would be enough"):
         utilization_report(groups, Utilization(8, 1), allowed=False)
 
 

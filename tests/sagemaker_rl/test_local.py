@@ -1,4 +1,4 @@
-"""Jobs rehearsed here: what is packed and handed over, and, slowly, the real programs."""
+"""Simulated jobs: packed sources and configuration files, and the real programs (slow)."""
 
 import json
 import os
@@ -40,8 +40,8 @@ def job(sources: Path, **changes: Any) -> LocalJob:
     return LocalJob(**(arguments | changes))
 
 
-def test_every_instance_is_told_who_it_is(sources: Path) -> None:
-    instances = job(sources, instances=1, secondary=2)._instances()
+def test_every_instance_gets_its_configuration(sources: Path) -> None:
+    instances = job(sources, instance_count=1, secondary_instance_count=2)._instances()
     assert [one.name for one in instances] == [
         "primary/algo-1",
         "secondary/algo-1",
@@ -53,7 +53,7 @@ def test_every_instance_is_told_who_it_is(sources: Path) -> None:
     (last.folder / "checkpoints").mkdir(parents=True)
     (last.folder / "checkpoints" / "old").touch()
     (last.folder / "output").mkdir()
-    (last.folder / "output" / "failure").write_text("long ago")
+    (last.folder / "output" / "failure").write_text("old")
     last.prepare()
     assert (last.folder / "checkpoints" / "old").exists()
     assert not last.failure
@@ -70,7 +70,7 @@ def test_every_instance_is_told_who_it_is(sources: Path) -> None:
     assert values["s3_bucket"]
 
 
-def test_one_instance_needs_nobody(sources: Path) -> None:
+def test_a_single_instance_needs_no_cluster(sources: Path) -> None:
     (one,) = job(sources)._instances()
     assert not any(name.startswith(("rl_", "s3_")) for name in one.hyperparameters)
     assert one.cpus == os.sched_getaffinity(0)
@@ -81,11 +81,11 @@ def test_one_instance_needs_nobody(sources: Path) -> None:
     [
         ({"entry_point": "tran.py"}, "there is no "),
         ({"dependencies": [Path("nowhere")]}, "there is no folder nowhere"),
-        ({"instances": 0}, "instances must be at least 1, got 0"),
-        ({"secondary": -1}, "secondary must be at least 0, got -1"),
+        ({"instance_count": 0}, "instance_count must be at least 1, got 0"),
+        ({"secondary_instance_count": -1}, "secondary_instance_count must be at least 0, got -1"),
     ],
 )
-def test_impossible_jobs_are_refused(sources: Path, changes: dict[str, Any], message: str) -> None:
+def test_impossible_jobs_are_rejected(sources: Path, changes: dict[str, Any], message: str) -> None:
     with pytest.raises(HyperparameterError, match=message):
         job(sources, **changes).fit()
     assert not (sources / "job").exists()
@@ -105,7 +105,7 @@ def test_nothing_is_left_of_a_job_that_cannot_start(
 
     monkeypatch.setattr(Instance, "start", start)
     with pytest.raises(OSError, match="no more processes"):
-        job(sources, instances=2).fit()
+        job(sources, instance_count=2).fit()
     assert started[0].wait(60) == -signal.SIGKILL
 
 
@@ -124,15 +124,12 @@ def test_hyperparameters_in_three_forms(tmp_path: Path) -> None:
             read_hyperparameters([wrong])
 
 
-# The real programs
-
-
 def command(folder: Path, *words: str, **hyperparameters: Any) -> list[str]:
     pytest.importorskip("sagemaker_training", reason="needs the extra sagemaker-simulator")
     pytest.importorskip("ray", reason="needs the extra rllib")
     return [
         *(sys.executable, "-m", "battlesnake_gym", "aws", "simulate", "train-mabs.py"),
-        *("--folder", str(folder), *words),
+        *("--job-dir", str(folder), *words),
         *("--hyperparameters", json.dumps(SMALL | hyperparameters)),
     ]
 
@@ -144,7 +141,7 @@ def run(*arguments: Any, **hyperparameters: Any) -> "subprocess.CompletedProcess
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
 def test_three_instances_by_the_real_programs(tmp_path: Path) -> None:
-    done = run(tmp_path / "job", "--instances", "3", num_iters=2)
+    done = run(tmp_path / "job", "--instance-count", "3", num_iters=2)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "algo-1 | training_iteration=2 " in done.stdout
     assert "algo-3 | algo-3 ends: training is done" in done.stdout
@@ -156,15 +153,15 @@ def test_three_instances_by_the_real_programs(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
-def test_an_interrupted_job_goes_on(tmp_path: Path) -> None:
+def test_an_interrupted_job_resumes(tmp_path: Path) -> None:
     folder = tmp_path / "job"
     with subprocess.Popen(
         command(folder, num_iters=1_000_000), cwd=ROOT, stdout=subprocess.PIPE, text=True
     ) as process:
         assert process.stdout is not None
-        began = time.monotonic()
+        started_at = time.monotonic()
         while "training_iteration=2 " not in process.stdout.readline():
-            assert time.monotonic() - began < 600
+            assert time.monotonic() - started_at < 600
         process.send_signal(signal.SIGINT)
         rest = process.stdout.read()
     assert process.returncode != 0

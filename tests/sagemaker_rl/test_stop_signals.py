@@ -97,7 +97,7 @@ def test_waiting_for_ray_is_broken_off(ray_session: None) -> None:
     for wait in (ray.get, lambda one, timeout: ray.wait([one], timeout=timeout)):
         began = time.monotonic()
         signals = threading.Timer(1, os.kill, (os.getpid(), signal.SIGTERM))
-        with deferred_stop_signals(at_once=True) as caught:
+        with deferred_stop_signals(raise_immediately=True) as caught:
             signals.start()
             with pytest.raises(KeyboardInterrupt):
                 wait(nothing, timeout=60)

@@ -1,4 +1,4 @@
-"""``battlesnake-gym aws rehearse``: a SageMaker training job rehearsed on this machine."""
+"""``battlesnake-gym aws simulate``: simulate a SageMaker training job on this machine."""
 
 from __future__ import annotations
 
@@ -10,32 +10,34 @@ from sagemaker_rl.simulator.local_job import LocalJob, read_channels, read_hyper
 
 
 def parser() -> Parser:
-    """The command's options."""
+    """Return the command's parser."""
     parser = Parser(
-        prog="battlesnake-gym aws rehearse",
-        description="Run a SageMaker training job on this machine: real sagemaker-training, "
-        "instances as processes, S3 by moto. Start it in the repository. Example: "
-        "aws rehearse train-mabs.py --instances 3 --hyperparameters algorithm=APEX minutes=1",
+        prog="battlesnake-gym aws simulate",
+        description="Simulate a SageMaker training job on this machine. It runs the real "
+        "sagemaker-training program, with instances as processes and S3 simulated by moto. Start "
+        "it in the repository. Example: aws simulate train-mabs.py --instance-count 3 "
+        "--hyperparameters algorithm=APEX minutes=1",
     )
     add = parser.add_argument
-    add("entry_point", help="the script, such as train-mabs.py")
-    add("--source-dir", type=Path, default=Path("rllib_src"), help="its folder")
-    add("--dependencies", type=Path, nargs="*", default=[Path(folder) for folder in PROJECT_DEPENDENCIES],
-        help=f"folders to put beside it ({' '.join(PROJECT_DEPENDENCIES)})")  # fmt: skip
-    add("--instances", type=positive, default=1, help="instances of the job")
-    add("--secondary", type=natural, default=0,
-        help="instances of a secondary job that plays for this one (none)")  # fmt: skip
+    add("entry_point", help="training script, such as train-mabs.py")
+    add("--source-dir", type=Path, default=Path("rllib_src"), help="directory of the script")
+    add("--dependencies", type=Path, nargs="*", default=[Path(one) for one in PROJECT_DEPENDENCIES],
+        help="directories to copy next to it "
+        f"(default: {' '.join(PROJECT_DEPENDENCIES)})")  # fmt: skip
+    add("--instance-count", type=positive, default=1, help="number of instances")
+    add("--secondary-instance-count", type=natural, default=0,
+        help="number of instances of a secondary job that runs env runners")  # fmt: skip
     add("--hyperparameters", nargs="+", default=[], metavar="NAME=VALUE",
-        help="also JSON objects and .json files")  # fmt: skip
+        help="hyperparameters; also JSON objects and .json files")  # fmt: skip
     add("--channels", nargs="+", default=[], metavar="NAME=PATH",
-        help="data channels: files or folders, such as policy=runs/first/model")  # fmt: skip
-    add("--folder", type=writable, default=Path("sagemaker-local") / "job",
-        help="where the job lives; its checkpoints are resumed")  # fmt: skip
+        help="data channels: files or directories, such as policy=runs/first/model")  # fmt: skip
+    add("--job-dir", type=writable, default=Path("sagemaker-local") / "job",
+        help="directory of the job; its checkpoints are resumed")  # fmt: skip
     return parser
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Rehearse a job; the exit status is that of the first instance that failed."""
+    """Simulate a job and return the exit status of the first instance that failed, or 0."""
     arguments = parser().parse_args(argv)
     try:
         job = LocalJob(
@@ -43,11 +45,11 @@ def main(argv: list[str] | None = None) -> int:
             source_dir=arguments.source_dir,
             dependencies=arguments.dependencies,
             hyperparameters=read_hyperparameters(arguments.hyperparameters),
-            folder=arguments.folder,
-            instances=arguments.instances,
-            secondary=arguments.secondary,
+            folder=arguments.job_dir,
+            instance_count=arguments.instance_count,
+            secondary_instance_count=arguments.secondary_instance_count,
             channels=read_channels(arguments.channels),
         )
         return job.fit()
     except ValueError as error:
-        return print_error("battlesnake-gym aws rehearse", error)
+        return print_error("battlesnake-gym aws simulate", error)

@@ -1,9 +1,10 @@
-"""Hyperparameters: from flags and from SageMaker's ``SM_HPS``, typed, unknown names refused.
+"""Hyperparameters from command-line options and SageMaker's ``SM_HPS``.
 
-Plain names (``num_agents``) are the fields of a dataclass. Dotted names reach into RLlib's
-configuration: ``rl.training.config.lr`` sets ``lr``,
-``rl.training.config.replay_buffer_config.capacity`` an entry of a dictionary in it.
-Values are JSON (``5e-5``, ``true``, ``[256, 256]``); what is not JSON is a string.
+Plain names (``num_snakes``) are the fields of a dataclass. Dotted names set fields of RLlib's
+configuration: ``rl.training.config.lr`` sets ``lr``, and
+``rl.training.config.replay_buffer_config.capacity`` an entry of one of its dictionaries. Values are
+JSON (``5e-5``, ``true``, ``[256, 256]``); a value that is not JSON is a string. Unknown names and
+wrong types are rejected.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from typing import Any, TypeVar
 from battlesnake_gym.common.suggestions import nearest
 
 CONFIG_PREFIX = "rl.training.config."
-"""What follows it is a field of RLlib's configuration."""
+"""Prefix of the fields of RLlib's configuration."""
 
 LEGACY_RLLIB_NAMES = {
     "num_sgd_iter": "num_epochs",
@@ -38,13 +39,13 @@ LEGACY_RLLIB_NAMES = {
     "timesteps_per_iteration": "min_sample_timesteps_per_iteration",
     "lambda_": "lambda",
 }
-"""What fields of it were called years ago, as published examples still spell them."""
+"""Current names of RLlib fields that published examples spell with their former names."""
 
 _H = TypeVar("_H")
 
 
 class HyperparameterError(ValueError):
-    """A hyperparameter with an unknown name or an impossible value."""
+    """A hyperparameter has an unknown name or an impossible value."""
 
 
 def hyperparameter(default: Any, help_text: str, aliases: tuple[str, ...] = ()) -> Any:
@@ -59,7 +60,7 @@ def hyperparameter(default: Any, help_text: str, aliases: tuple[str, ...] = ()) 
 
 
 def add_flags(parser: argparse.ArgumentParser, cls: type[Any]) -> None:
-    """Give ``parser`` a flag for every field, with dashes or, as SageMaker does, underscores."""
+    """Add an option for every field, with dashes or, as SageMaker passes it, underscores."""
     group = parser.add_argument_group(
         "hyperparameters", "also read from the JSON object in the environment variable SM_HPS"
     )
@@ -77,8 +78,8 @@ def add_flags(parser: argparse.ArgumentParser, cls: type[Any]) -> None:
         action="append",
         default=[],
         metavar="NAME=VALUE",
-        help=f"any other, such as {CONFIG_PREFIX}lr=5e-5; may be repeated. "
-        f"--{CONFIG_PREFIX}lr 5e-5 means the same",
+        help=f"set any other value, such as {CONFIG_PREFIX}lr=5e-5 (repeatable); same as "
+        f"--{CONFIG_PREFIX}lr 5e-5",
     )
 
 
@@ -88,10 +89,10 @@ def _help(field: dataclasses.Field[Any]) -> str:
 
 
 def strip_sagemaker_arguments(argv: Sequence[str], environ: Mapping[str, str]) -> list[str]:
-    """``argv`` without SageMaker's.
+    """Return ``argv`` without the arguments that SageMaker adds.
 
-    ``sagemaker-training`` repeats all hyperparameters as flags, in a form that does not keep their
-    types (``True``, ``a=1,b=2``, nothing for null); ``SM_HPS`` has them as they were.
+    ``sagemaker-training`` repeats all hyperparameters as options, in a form that loses their types
+    (``True``, ``a=1,b=2``, nothing for null); ``SM_HPS`` contains the original values.
     """
     repeated = json.loads(environ.get("SM_USER_ARGS") or "[]")
     return [] if list(argv) == [str(word) for word in repeated] else list(argv)
@@ -100,14 +101,23 @@ def strip_sagemaker_arguments(argv: Sequence[str], environ: Mapping[str, str]) -
 def collect(
     arguments: argparse.Namespace, rest: list[str], environ: Mapping[str, str]
 ) -> dict[str, Any]:
-    """All hyperparameters given, flags over ``SM_HPS``; ``rest`` is what argparse did not know."""
+    """Return all given hyperparameters; options override ``SM_HPS``.
+
+    Args:
+        arguments: Arguments parsed by argparse.
+        rest: Arguments that argparse did not recognize.
+        environ: Environment variables.
+
+    Raises:
+        HyperparameterError: If ``SM_HPS`` or an argument has the wrong form.
+    """
     try:
         given = json.loads(environ.get("SM_HPS") or "{}")
     except json.JSONDecodeError as error:
         raise HyperparameterError(f"SM_HPS is not JSON: {error}") from None
     if not isinstance(given, dict):
         raise HyperparameterError(f"SM_HPS must be a JSON object, got {given!r}")
-    # SageMaker hands numbers on as strings where they were set as strings.
+    # SageMaker passes numbers as strings if they were set as strings.
     values = {
         name: parse(value) if isinstance(value, str) else value for name, value in given.items()
     }
@@ -131,7 +141,9 @@ def resolve_aliases(values: Mapping[str, Any], cls: type[Any]) -> dict[str, Any]
     for given, value in values.items():
         name = name_of.get(given, given)
         if name in resolved or (name != given and name in values):
-            raise HyperparameterError(f"{given} and {name} set the same value; give one of the two")
+            raise HyperparameterError(
+                f"{given} and {name} set the same value; give only one of them"
+            )
         resolved[name] = value
     return resolved
 
@@ -142,7 +154,7 @@ def _aliases(field: dataclasses.Field[Any]) -> tuple[str, ...]:
 
 
 def parse(text: str) -> Any:
-    """The JSON value that ``text`` is, else ``text`` itself.
+    """Return the JSON value of ``text``, or ``text`` itself if it is not JSON.
 
     >>> parse("5e-5"), parse("1.0"), parse("true"), parse("DQN")
     (5e-05, 1.0, True, 'DQN')
@@ -159,12 +171,20 @@ def split_rllib_overrides(
     ignored: Iterable[str] = (),
     config_fields: Iterable[str] = ("lr",),
 ) -> tuple[_H, dict[str, Any]]:
-    """The dataclass of plain hyperparameters, and the dotted ones without `CONFIG_PREFIX`.
+    """Split hyperparameters into the dataclass ``cls`` and RLlib's overrides.
 
-    ``config_fields`` are names in RLlib's configuration to suggest for an unknown one.
+    Args:
+        values: All hyperparameters by name.
+        cls: Dataclass of the plain hyperparameters.
+        ignored: Names to skip.
+        config_fields: Fields of RLlib's configuration to suggest for an unknown name.
+
+    Returns:
+        The dataclass, and the overrides by dotted names without `CONFIG_PREFIX`.
 
     Raises:
-        HyperparameterError: an unknown name (the nearest known one is named) or a wrong type.
+        HyperparameterError: If a name is unknown (the message suggests the nearest one) or a value
+            has the wrong type.
     """
     types_of = typing.get_type_hints(cls)
     plain: dict[str, Any] = {}
@@ -185,28 +205,28 @@ def apply_overrides(config: Any, overrides: Mapping[str, Any]) -> None:
     """Set fields of RLlib's ``config`` by dotted names.
 
     Raises:
-        HyperparameterError: as `split_rllib_overrides`.
+        HyperparameterError: If a name is unknown or a value has the wrong type.
     """
     known = {}
     for key, value in config.to_dict().items():
-        # Some fields are properties, kept under their name with an underscore.
+        # Some fields are properties; the dictionary has their names with an underscore.
         public = key.removeprefix("_")
         if public == key or isinstance(getattr(type(config), public, None), property):
             known[public] = value
     changed = resolve_overrides(known, overrides)
-    if "model_config" in changed:  # one that was given whole leaves out what it does not change
+    if "model_config" in changed:  # a complete model_config may omit unchanged entries
         config.rl_module(model_config=config.model_config | changed.pop("model_config"))
     config.update_from_dict(changed)
 
 
 def resolve_overrides(config: dict[str, Any], overrides: Mapping[str, Any]) -> dict[str, Any]:
-    """The changed top-level entries of ``config`` after setting each dotted name to its value.
+    """Return the changed top-level entries of ``config`` after setting each dotted name.
 
-    A value must have the type of what it replaces, where that has one: an integer becomes a float
-    where a float was.
+    A value must have the type of the value that it replaces, if that has one. An integer is
+    converted if it replaces a float.
 
     Raises:
-        HyperparameterError: as `split_rllib_overrides`.
+        HyperparameterError: If a name is unknown or a value has the wrong type.
     """
     changed: dict[str, Any] = {}
     for name, value in overrides.items():
@@ -230,7 +250,7 @@ def resolve_overrides(config: dict[str, Any], overrides: Mapping[str, Any]) -> d
 
 
 def convert(name: str, value: Any, kind: Any) -> Any:
-    """``value`` as ``kind`` (int, float, bool, str, or one of them or None).
+    """Convert ``value`` to ``kind`` (int, float, bool, str, or one of them or None).
 
     >>> convert("gamma", 1, float)
     1.0
@@ -250,7 +270,7 @@ def convert(name: str, value: Any, kind: Any) -> Any:
 
 
 def unknown(name: str, known: Iterable[str]) -> HyperparameterError:
-    """The error for an unknown name, with the nearest known one."""
+    """Return the error for an unknown name, with the nearest known name."""
     close = nearest(name, sorted(known))
     hint = f"did you mean {close}?" if close else "--help lists them"
     return HyperparameterError(f"unknown hyperparameter {name}; {hint}")
@@ -259,11 +279,11 @@ def unknown(name: str, known: Iterable[str]) -> HyperparameterError:
 def _like(name: str, value: Any, default: Any) -> Any:
     scalar = isinstance(default, bool | int | float | str)
     if not scalar or isinstance(value, list | dict) or value is None:
-        # Schedules replace numbers, and null switches many settings off.
+        # Schedules may replace numbers, and null disables many settings.
         return value
     kind: Any = type(default)
     if kind is int:
-        # Where an integer was, a fraction may be meant as such ("auto" sizes, durations).
+        # A fraction or "auto" may replace an integer.
         kind = int | float | str
     return convert(name, value, kind if kind is not str else str | int | float | bool)
 
@@ -280,7 +300,7 @@ def _pair(text: str, flag: str) -> tuple[str, Any]:
 
 
 def _flags(rest: list[str]) -> Iterable[tuple[str, Any]]:
-    """``--NAME VALUE`` and ``--NAME=VALUE``."""
+    """Yield the names and values of ``--NAME VALUE`` and ``--NAME=VALUE``."""
     words = iter(rest)
     for word in words:
         if not word.startswith("--"):

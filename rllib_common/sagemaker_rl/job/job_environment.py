@@ -1,6 +1,6 @@
-"""A training job: its folders, data channels and instances, what its log says, why it failed.
+"""Environment of a training job: its directories, channels and instances, its log, its failure.
 
-Everything is where SageMaker puts it, under ``/opt/ml``, or in one folder on a laptop.
+In a job, everything is under SageMaker's ``/opt/ml``; elsewhere, in one run directory.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from typing import Any
 from sagemaker_rl.job.hyperparameters import HyperparameterError
 
 _SDK_CHANNELS = ("code", "sm_drivers")
-"""Channels in which the SageMaker SDK 3's `ModelTrainer` brings the sources and their starter."""
+"""Channels in which `ModelTrainer` of the SageMaker SDK 3 passes the sources and start scripts."""
 
 _ARCHIVE_SUFFIX = ".tar.gz"
-"""What a job delivers ends so; SageMaker brings it to a channel as it is."""
+"""Suffix of model artifacts, which SageMaker copies into a channel without unpacking."""
 
 _VCPUS_BY_SIZE = {"medium": 2, "large": 2, "xlarge": 4}
 """vCPUs by the last word of an instance type; ``8xlarge`` has eight times those of ``xlarge``."""
@@ -36,7 +36,7 @@ _GPUS_BY_FAMILY = {
     "p5": {48: 8},
     "p6": {48: 8},
 }
-"""By family and size, where an instance has more than one."""
+"""GPUs by family and size, for instances with more than one."""
 
 LOGGED_METRICS = (
     "training_iteration",
@@ -71,12 +71,12 @@ LOGGED_METRICS = (
     "elo_best",
     "ladder_score",
 )
-"""What the log's line for an iteration shows, as far as it is known; SageMaker takes 40 at most."""
+"""Metrics in the log line of an iteration, if known; SageMaker accepts at most 40."""
 
 METRIC_DEFINITIONS = [
     {"Name": name, "Regex": rf"\b{name}=(-?[0-9.]+(?:e[+-]?[0-9]+)?)"} for name in LOGGED_METRICS
 ]
-"""``metric_definitions`` of an estimator: the patterns by which CloudWatch reads those lines.
+"""``metric_definitions`` of an estimator: patterns with which CloudWatch reads the log lines.
 
 >>> import re
 >>> re.findall(METRIC_DEFINITIONS[0]["Regex"], "training_iteration=2 episode_reward_mean=-1.5")
@@ -84,44 +84,44 @@ METRIC_DEFINITIONS = [
 """
 
 _RLLIB_STYLE_METRICS = ("episode_reward_mean", "episode_reward_max")
-"""What a line repeats at its end, as RLlib did years ago: ``RLEstimator`` looks for
-that with ``default_metric_definitions(RLToolkit.RAY)``, as published examples do."""
+"""Metrics that the log line repeats in RLlib's former format.
+
+``RLEstimator`` looks for them with ``default_metric_definitions(RLToolkit.RAY)``, as published
+examples do.
+"""
 
 FAILURE_FILE = Path("output") / "failure"
-"""Under ``/opt/ml``. SageMaker shows its first 1024 characters as the job's ``FailureReason``."""
+"""File under ``/opt/ml``; SageMaker shows its first 1,024 characters as ``FailureReason``."""
 
 _DISK_FULL_ERRNOS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-"""A full disk, a quota, a limit on a file's size."""
-
-
-# Folders
+"""Error numbers of a full disk, an exceeded quota and a file size limit."""
 
 
 def base_folder(environ: Mapping[str, str] = os.environ) -> Path:
-    """SageMaker's ``/opt/ml``, which a rehearsal puts elsewhere."""
+    """Return SageMaker's ``/opt/ml``, which a simulated job has elsewhere."""
     return Path(environ.get("SAGEMAKER_BASE_DIR", "/opt/ml"))
 
 
 @dataclass(frozen=True, slots=True)
 class JobPaths:
-    """The folders of one training job; none is created here."""
+    """Directories of one training job; this class creates none of them."""
 
     name: str
     output_dir: Path
-    """Curves: ``progress.csv`` and TensorBoard files."""
+    """Directory of the curves: ``progress.csv`` and TensorBoard files."""
     checkpoint_dir: Path
-    """Where checkpoints are written to and resumed from."""
+    """Directory into which checkpoints are written, and from which a run resumes."""
     model_dir: Path
-    """What the job delivers: the exported policy."""
+    """Directory of the model artifacts, such as the exported policy."""
     in_sagemaker: bool
     intermediate_dir: Path | None = None
-    """What is put here goes to S3 while the job runs."""
+    """Directory that SageMaker uploads to S3 while the job runs."""
 
     @classmethod
     def from_environment(
         cls, name: str, runs: Path = Path("runs"), environ: Mapping[str, str] = os.environ
     ) -> JobPaths:
-        """Folders as SageMaker names them, where it runs us; else all of them in ``runs/NAME``."""
+        """Return SageMaker's directories in a job, or else those in ``runs/NAME``."""
         in_sagemaker = "SM_MODEL_DIR" in environ
         run = runs / name
         base = base_folder(environ)
@@ -139,20 +139,17 @@ class JobPaths:
         )
 
 
-# Data channels: ``fit({"policy": "s3://..."})`` makes a folder on each instance
-
-
 def channel_names(environ: Mapping[str, str] = os.environ) -> list[str]:
-    """The channels of this job; a preflight names them too, before there are folders."""
+    """Return the data channels of this job; a preflight has names before there are directories."""
     found: list[str] = json.loads(environ.get("SM_CHANNELS") or "[]")
     return [name for name in found if name not in _SDK_CHANNELS]
 
 
 def check_channels(read: Collection[str], environ: Mapping[str, str] = os.environ) -> None:
-    """Refuse channels that are not ``read``: they were given to be used.
+    """Reject channels that the script does not ``read``.
 
     Raises:
-        HyperparameterError: naming the first that is not read.
+        HyperparameterError: If there is such a channel; the message names the first.
     """
     for name in channel_names(environ):
         if name not in read:
@@ -164,19 +161,19 @@ def check_channels(read: Collection[str], environ: Mapping[str, str] = os.enviro
 
 
 def channel_folder(name: str, environ: Mapping[str, str] = os.environ) -> Path | None:
-    """Where the data of channel ``name`` are; None where there is no such channel, or none yet.
+    """Return the directory of a data channel, or None if there is none (yet).
 
-    What is packed (``model.tar.gz``) is unpacked beside itself into a folder (``model``).
+    A packed file (``model.tar.gz``) is unpacked next to itself into a directory (``model``).
 
     Raises:
-        HyperparameterError: there is nothing in it, or what is packed is damaged.
+        HyperparameterError: If the channel is empty or the packed file is damaged.
     """
     where = environ.get(f"SM_CHANNEL_{name.upper()}")
     if where is None:
         return None
     path = Path(where)
     if not path.is_dir() or not any(path.iterdir()):
-        raise HyperparameterError(f"the data channel {name!r} is empty; look at its address in S3")
+        raise HyperparameterError(f"the data channel {name!r} is empty; check its S3 URI")
     for packed in path.glob(f"*{_ARCHIVE_SUFFIX}"):
         target = path / packed.name.removesuffix(_ARCHIVE_SUFFIX)
         try:
@@ -189,11 +186,10 @@ def channel_folder(name: str, environ: Mapping[str, str] = os.environ) -> Path |
     return path
 
 
-# Instances
-
-
 def vcpus(instance_type: str) -> int | None:
-    """Its vCPUs, as nearly all types count them; None where the name does not say.
+    """Return the vCPUs of an instance type, or None if its name does not show them.
+
+    Nearly all instance types follow this rule.
 
     >>> vcpus("ml.c5.2xlarge"), vcpus("ml.m5.large"), vcpus("local")
     (8, 2, None)
@@ -205,7 +201,7 @@ def vcpus(instance_type: str) -> int | None:
 
 
 def gpus(instance_type: str) -> int:
-    """Its GPUs of NVIDIA's, which the families g and p have.
+    """Return the NVIDIA GPUs of an instance type, which the families g and p have.
 
     >>> gpus("ml.g5.2xlarge"), gpus("ml.p4d.24xlarge"), gpus("ml.c5.xlarge")
     (1, 8, 0)
@@ -218,26 +214,23 @@ def gpus(instance_type: str) -> int:
 
 
 def instance_groups(environ: Mapping[str, str]) -> list[dict[str, Any]]:
-    """The groups of this job as ``SM_RESOURCE_CONFIG`` has them, of equal instances one.
+    """Return the instance groups of this job from ``SM_RESOURCE_CONFIG``; [] outside a job.
 
-    Each has an ``instance_type`` and ``hosts``. None outside of a job.
+    A job with equal instances has one group. Each group has an ``instance_type`` and ``hosts``.
     """
     resources = json.loads(environ.get("SM_RESOURCE_CONFIG") or "{}")
     groups: list[dict[str, Any]] = resources.get("instance_groups") or []
     return [group for group in groups if {"instance_type", "hosts"} <= group.keys()]
 
 
-# The log
-
-
 def log_line(text: str) -> None:
-    """One line on stdout, at once."""
+    """Write a line to stdout and flush it."""
     sys.stdout.write(f"{text}\n")
     sys.stdout.flush()
 
 
 def metric_line(numbers: Mapping[str, float]) -> str:
-    """The log's line for one iteration; a number that does not exist yet is left out.
+    """Return the log line of one iteration; it omits metrics without a finite value.
 
     >>> metric_line({"training_iteration": 2, "loss": float("nan"), "env_steps": 2e6})
     'training_iteration=2 env_steps=2000000'
@@ -252,11 +245,8 @@ def metric_line(numbers: Mapping[str, float]) -> str:
     return " ".join(words)
 
 
-# Failure
-
-
 def disk_is_full(error: BaseException | None) -> bool:
-    """Whether ``error``, or what it came from, is that there was no room to write."""
+    """Whether a full disk caused ``error``, directly or indirectly."""
     while error is not None:
         if isinstance(error, OSError) and error.errno in _DISK_FULL_ERRNOS:
             return True
@@ -267,7 +257,13 @@ def disk_is_full(error: BaseException | None) -> bool:
 def report_failure(
     reason: str, environ: Mapping[str, str] = os.environ, prog: str | None = None
 ) -> None:
-    """Report ``reason`` (behind the name of the command, ``prog``); the first stays in the file."""
+    """Write the reason to stderr and, in a job, to its failure file unless that exists.
+
+    Args:
+        reason: Reason of the failure, in one line.
+        environ: Environment variables.
+        prog: Name of the command, written before the reason on stderr.
+    """
     sys.stderr.write(f"{prog}: {reason}\n" if prog else f"{reason}\n")
     sys.stderr.flush()
     if "SM_MODEL_DIR" not in environ:

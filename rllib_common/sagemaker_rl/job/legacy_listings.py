@@ -1,12 +1,12 @@
-"""Listings of the two starter kits and their posts, as they were published.
+"""Support for the published listings of the two starter kits and their blog posts.
 
-A line before what is pasted makes it train, in the account or, given its session, in a rehearsal::
+A line before the pasted listing makes it work, in an account or in a simulation::
 
-    published.listings(RehearsalSession())
+    legacy_listings.enable_legacy_listings(SimulatedSession())
 
-``from sagemaker.rl import RLEstimator`` then gives the class below. It takes the words of the SDK 1
-and 2, and puts this project's scripts, folders and image in the place of the kits', with a line for
-each. The SDK 3 has no such class: docs/sagemaker.md.
+``from sagemaker.rl import RLEstimator`` then returns the class below. It accepts the arguments of
+the SDK 1 and 2, replaces the kits' scripts, folders and image by this project's, and logs a line
+for each replacement. The SDK 3 has no such class; see docs/sagemaker.md.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _STARTER_PACK_FOLDERS = (
     "common",
     "utils",
 )
-"""What their folders are called whose work is done by `OURS`; any other comes along."""
+"""Folders of the kits that `PROJECT_DEPENDENCIES` replace; other folders are kept."""
 
 _SDK1_NAMES = {
     "image_name": "image_uri",
@@ -42,7 +42,7 @@ _SDK1_NAMES = {
     "train_max_run": "max_run",
     "train_max_wait": "max_wait",
 }
-"""The SDK 1's, and today's."""
+"""Current argument names by their names in the SDK 1."""
 
 PROCGEN = "train-procgen.py"
 _SCRIPTS: dict[str, tuple[str, dict[str, str]]] = {
@@ -54,7 +54,7 @@ _SCRIPTS: dict[str, tuple[str, dict[str, str]]] = {
     "train-sagemaker-distributed-cpu.py": (PROCGEN, {"experiment": "homogeneous-cpu"}),
     "train-sagemaker-distributed-gpu.py": (PROCGEN, {"experiment": "homogeneous-gpu"}),
 }
-"""Their entry points: ours, and the hyperparameters that stand for what is written in them."""
+"""This project's script, and the hyperparameters that the published script contained."""
 
 _METRICS = {
     "episodes_total": "num_episodes",
@@ -63,11 +63,11 @@ _METRICS = {
     "best_snake_episode_len_max": "Longest_snake",
 }
 _SIMULATION_LIMITS = {"num_workers": 1, "num_gpus": 0}
-"""At most, in a rehearsal, whose instances share this machine."""
+"""Upper limits in a simulation, whose instances share this machine."""
 
 
 class RLEstimator(sagemaker.rl.RLEstimator):  # type: ignore[misc]
-    """The SDK's, by the words of the listings."""
+    """The SDK's estimator, which accepts the arguments of published listings."""
 
     session: ClassVar[Any] = None
 
@@ -77,19 +77,20 @@ class RLEstimator(sagemaker.rl.RLEstimator):  # type: ignore[misc]
 
 
 def enable_legacy_listings(session: Any = None) -> None:
-    """From now on listings are taken as they are; estimators without a session get this one."""
+    """Make published listings work; estimators without a session use this one."""
     RLEstimator.session = session
     sagemaker.rl.RLEstimator = RLEstimator
 
 
 def translate_arguments(given: Mapping[str, Any], session: Any) -> dict[str, Any]:
-    """The arguments of today's estimator; says a line about each that is another.
+    """Return the arguments of the current estimator, and log a line for each change.
 
-    Raises ``ValueError`` where this is no clone of the project.
+    Raises:
+        ValueError: If this project is not a clone of its repository.
     """
     values = {_SDK1_NAMES.get(name, name): value for name, value in given.items()}
     for name in _SDK1_NAMES.keys() & given.keys():
-        log_line(f"{name} is {_SDK1_NAMES[name]} today")
+        log_line(f"{name} is now {_SDK1_NAMES[name]}")
     values["sagemaker_session"] = session
     toolkit = [name for name in ("toolkit", "toolkit_version", "framework") if name in values]
     for name in toolkit:
@@ -99,32 +100,33 @@ def translate_arguments(given: Mapping[str, Any], session: Any) -> dict[str, Any
             f"{session.account_id()}.dkr.ecr.{session.boto_region_name}.amazonaws.com/"
             "battlesnake-training:latest"
         )
-        log_line(f"SageMaker's RLlib images end at Ray 1.6: image_uri is {values['image_uri']}")
+        log_line(f"SageMaker's RLlib images end at Ray 1.6: using image_uri {values['image_uri']}")
     hyperparameters = dict(values.get("hyperparameters", {}))
     if hyperparameters.pop("rl.training.upload_dir", None):
-        log_line("rl.training.upload_dir is checkpoint_s3_uri today")
+        log_line("rl.training.upload_dir is now checkpoint_s3_uri")
     if values["entry_point"] in _SCRIPTS:
         script, implied = _SCRIPTS[values["entry_point"]]
         if script == PROCGEN and "rl_cluster_type" in hyperparameters:
             implied = {"experiment": "heterogeneous"}
         folders = [Path(folder) for folder in values.get("dependencies", ())]
-        brought = [one for one in folders if one.is_dir() and one.name not in _STARTER_PACK_FOLDERS]
-        mine = copy_sources(
+        extra = [one for one in folders if one.is_dir() and one.name not in _STARTER_PACK_FOLDERS]
+        sources = copy_sources(
             source_dir=_ROOT / "rllib_src",
-            dependencies=[*(_ROOT / one for one in PROJECT_DEPENDENCIES), *brought],
+            dependencies=[*(_ROOT / one for one in PROJECT_DEPENDENCIES), *extra],
         )
         log_line(
-            f"entry_point is rllib_src/{script} {implied or ''}, dependencies are {PROJECT_DEPENDENCIES}"
+            f"using entry_point rllib_src/{script} {implied or ''} with dependencies "
+            f"{PROJECT_DEPENDENCIES}"
         )
-        values |= {"entry_point": script, **mine}
+        values |= {"entry_point": script, **sources}
         hyperparameters = implied | hyperparameters
     if hasattr(type(session), "newest_job"):
-        if values["entry_point"] == PROCGEN:  # whose experiments say how many, for large machines
-            hyperparameters["num_workers"] = _SIMULATION_LIMITS["num_workers"]
-        for name, most in _SIMULATION_LIMITS.items():
-            if hyperparameters.get(f"rl.training.config.{name}", most) > most:
-                hyperparameters[f"rl.training.config.{name}"] = most
-                log_line(f"{name} is {most} in a rehearsal")
+        if values["entry_point"] == PROCGEN:  # its experiments set them for large machines
+            hyperparameters["num_env_runners"] = _SIMULATION_LIMITS["num_workers"]
+        for name, limit in _SIMULATION_LIMITS.items():
+            if hyperparameters.get(f"rl.training.config.{name}", limit) > limit:
+                hyperparameters[f"rl.training.config.{name}"] = limit
+                log_line(f"{name} is {limit} in a simulation")
     values["hyperparameters"] = hyperparameters
     if "metric_definitions" in values:
         values["metric_definitions"] = [_metric(one) for one in values["metric_definitions"]]
@@ -132,9 +134,9 @@ def translate_arguments(given: Mapping[str, Any], session: Any) -> dict[str, Any
 
 
 def _metric(definition: Mapping[str, str]) -> Mapping[str, str]:
-    """The definition with the pattern of today's log, if that has the number."""
-    word = re.match(r"(\w+): ", definition["Regex"])
-    name = _METRICS.get(word[1], word[1]) if word else ""
+    """Return the definition with the current pattern of its metric, if the log has it."""
+    label = re.match(r"(\w+): ", definition["Regex"])
+    name = _METRICS.get(label[1], label[1]) if label else ""
     found = {one["Name"]: one for one in METRIC_DEFINITIONS}
-    today = found.get(name) or found.get(name.removesuffix("_max"))
-    return {**definition, "Regex": today["Regex"]} if today else definition
+    current = found.get(name) or found.get(name.removesuffix("_max"))
+    return {**definition, "Regex": current["Regex"]} if current else definition

@@ -1,13 +1,13 @@
-"""What can be known to be wrong with a training job before it is started and paid for.
+"""Checks of a training job before it is started and paid for.
 
     preflight.check(estimator)
     estimator.fit()
 
-or, with data channels, ``preflight.check(estimator, inputs)`` and ``estimator.fit(inputs)``,
+With data channels, call ``preflight.check(estimator, inputs)`` and ``estimator.fit(inputs)``.
 
-looks at the estimator, at the account that it is for, and asks the training script itself whether
-it can train with the hyperparameters. What the caller may not look at (roles are often closed to
-those who use them) is passed over.
+The checks read the estimator and its AWS account, and run the training script with ``--dry-run``.
+Checks for which the caller lacks permissions (roles are often not readable by their users) are
+skipped.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from sagemaker_rl.job.source_files import (
     SCRIPT_COMMAND,
     bucket_and_key,
     compiled_files,
-    with_compiled_parts,
+    with_compiled_modules,
 )
 
 _DOCKERFILE = "deployment/training/Dockerfile"
@@ -44,23 +44,26 @@ _NO_SUCH_IMAGE = (
 
 
 class PreflightError(ValueError):
-    """A job that cannot work; each line says what is wrong and what to do."""
+    """A job that cannot work; each line names a problem and its remedy."""
 
 
 def check(estimator: Any, inputs: Any = None) -> None:
-    """Refuse a job that cannot work.
+    """Check a job for errors.
 
-    ``estimator`` is an ``RLEstimator`` of the SageMaker SDK 2 or a ``ModelTrainer`` of 3; its
-    session decides which account is checked. ``inputs`` are what ``fit`` (``train``) will be
-    given: channels and their addresses in S3. A ``HyperparameterTuner`` is checked with the first
-    value of every range. Takes some seconds, most of them for the training script to start.
+    This takes some seconds, most of them to start the training script. A ``HyperparameterTuner`` is
+    checked with the first value of each range.
+
+    Args:
+        estimator: An ``RLEstimator`` of the SageMaker SDK 2, a ``ModelTrainer`` of the SDK 3, or a
+            ``HyperparameterTuner``. Its session determines the account.
+        inputs: Argument of ``fit`` (``train``): channels and their S3 URIs.
 
     Raises:
-        PreflightError: the job cannot work, for all the reasons that were found.
+        PreflightError: If the job cannot work; the message lists all problems found.
     """
     estimator, tuned = _with_first_values(as_estimator(estimator))
     addresses = _addresses(inputs)
-    problems = [problem for look in _CHECKS for problem in look(estimator)]
+    problems = [problem for check_ in _CHECKS for problem in check_(estimator)]
     problems += [*_tuner(estimator, tuned), *_channels(estimator, addresses)]
     problems += _script(estimator, addresses)
     if problems:
@@ -78,8 +81,9 @@ def _instances(estimator: Any) -> Iterator[str]:
             yield f"instance_count{of} must be at least 1, got {count!r}"
     if len(groups) > 1 and not any(gpus(group["type"]) for group in groups):
         yield (
-            "none of the instance_groups has a GPU, and without one it does not matter which "
-            "learns: give instance_type and instance_count instead, or one group with a GPU"
+            "none of the instance_groups has a GPU; use instance_type and instance_count instead, "
+            "or "
+            "add a group with a GPU"
         )
     if estimator.use_spot_instances:
         if estimator.max_wait is None or estimator.max_wait < estimator.max_run:
@@ -89,13 +93,14 @@ def _instances(estimator: Any) -> Iterator[str]:
             )
         if not estimator.checkpoint_s3_uri:
             yield (
-                "use_spot_instances needs checkpoint_s3_uri, or an interrupted job begins anew; "
-                "give a folder of its own in your bucket"
+                "use_spot_instances needs checkpoint_s3_uri, or an interrupted job starts from "
+                "scratch; "
+                "use a unique key prefix in your bucket"
             )
 
 
 def _groups(estimator: Any) -> list[dict[str, Any]]:
-    """Name, type and number of the instances of each group; of one group there is no name."""
+    """Return name, type and number of instances of each group; a single group has no name."""
     if estimator.instance_groups:
         return [
             {
@@ -109,7 +114,7 @@ def _groups(estimator: Any) -> list[dict[str, Any]]:
 
 
 def _resources(groups: list[dict[str, Any]]) -> dict[str, Any]:
-    """What SageMaker would give the first instance of the job about all of them."""
+    """Return SageMaker's description of all instances for the first instance of the job."""
     hosts = [f"algo-{i + 1}" for i in range(sum(max(group["count"], 1) for group in groups))]
     left = iter(hosts)
     return {
@@ -133,21 +138,22 @@ def _sources(estimator: Any) -> Iterator[str]:
     elif getattr(estimator, "misses_sigterm", False):
         command = SCRIPT_COMMAND.format(script=script.name)
         yield (
-            "a shell would run between SageMaker and the script, so that a job that is asked to "
-            f"stop delivers nothing; give SourceCode the command {command!r}"
+            "a shell would run between SageMaker and the script, so a stopped job would export "
+            f"nothing; give SourceCode the command {command!r}"
         )
     for folder in estimator.dependencies:
         if not Path(folder).is_dir():
-            yield f"there is no folder {folder}, which dependencies names"
+            yield f"there is no folder {folder}, which is in dependencies; check its path"
         elif str(folder).endswith(("/", os.sep)):
             yield (
-                f"the dependency {folder} ends with a slash, so that the SDK packs what is in the "
-                f"folder and not the folder; write {str(folder).rstrip('/')}"
+                f"the dependency {folder} ends with a slash, so the SDK would pack the files in "
+                "the "
+                f"folder without the folder; write {str(folder).rstrip('/')}"
             )
     folders = [Path(folder) for folder in (estimator.source_dir or ".", *estimator.dependencies)]
     if compiled := [path for folder in folders for path in compiled_files(folder)]:
         yield (
-            f"the job would bring {compiled[0].name} along, which was compiled for this machine; "
+            f"the job would include {compiled[0].name}, which was compiled for this machine; "
             "give the estimator **sagemaker_rl.job.source_files.copy_sources(source_dir=..., "
             "dependencies=...)"
         )
@@ -157,8 +163,8 @@ def _names(estimator: Any) -> Iterator[str]:
     for name in estimator.given if isinstance(estimator, ModelTrainerAdapter) else ():
         if not re.fullmatch(r"\w+", name):
             yield (
-                f"the hyperparameter {name} would end the job, since the SDK 3 exports each in a "
-                "shell; give RLlib's settings as additional_configs={NAME: VALUE}"
+                f"the hyperparameter {name} would end the job, because the SDK 3 exports it in a "
+                "shell; pass RLlib's settings as additional_configs={NAME: VALUE}"
             )
 
 
@@ -170,7 +176,7 @@ def _image(estimator: Any) -> Iterator[str]:
         return
     match = re.fullmatch(r"(\d+)\.dkr\.ecr\.([\w-]+)\.amazonaws\.com[\w.]*/([^:@]+)(?::(.+))?", uri)
     if match is None:
-        yield f"image_uri {uri} is not in ECR, from which SageMaker takes images; {build}"
+        yield f"image_uri {uri} is not in ECR, where SageMaker needs it; {build}"
         return
     account, region, repository, tag = match.groups()
     if repository.startswith("sagemaker-rl"):
@@ -178,7 +184,7 @@ def _image(estimator: Any) -> Iterator[str]:
     elif region != session.boto_region_name:
         yield (
             f"image_uri {uri} is in {region}, but the job runs in {session.boto_region_name}; push "
-            "the image there too"
+            "the image there, too"
         )
     else:
         image = {"imageTag": tag or "latest"}
@@ -195,7 +201,7 @@ def _image(estimator: Any) -> Iterator[str]:
 def _role(estimator: Any) -> Iterator[str]:
     arn = str(estimator.role)
     name = arn.rpartition("/")[2]
-    hint = "give the role that notebooks and jobs run as, sagemaker.get_execution_role()"
+    hint = "use the role of notebooks and jobs, sagemaker.get_execution_role()"
     if arn.startswith("arn:") and ":role/" not in arn:
         yield f"role {arn} is not a role; {hint}"
         return
@@ -208,7 +214,7 @@ def _role(estimator: Any) -> Iterator[str]:
     trusted = json.dumps(role["Role"]["AssumeRolePolicyDocument"])
     if "sagemaker.amazonaws.com" not in trusted:
         yield (
-            f"SageMaker may not act as role {name}: its trust policy does not name "
+            f"SageMaker may not assume role {name}: its trust policy does not name "
             f"sagemaker.amazonaws.com; {hint}"
         )
 
@@ -218,41 +224,42 @@ def _buckets(estimator: Any) -> Iterator[str]:
     s3 = session.boto_session.client("s3")
     region = session.boto_region_name
     given = estimator.hyperparameters()
-    # That it is no address, the script says.
-    meeting = str(json.loads(given.get("s3_bucket", "null")) or "").removeprefix("s3://")
+    # The script rejects malformed values.
+    rendezvous = str(json.loads(given.get("s3_bucket", "null")) or "").removeprefix("s3://")
     named = {
         "output_path": estimator.output_path,
         "code_location": estimator.code_location,
         "checkpoint_s3_uri": estimator.checkpoint_s3_uri,
-        "hyperparameter s3_bucket": meeting and f"s3://{meeting}",
+        "hyperparameter s3_bucket": rendezvous and f"s3://{rendezvous}",
     }
-    for place, uri in named.items():
+    for argument, uri in named.items():
         if not uri:
             continue
         try:
             bucket, _ = bucket_and_key(str(uri))
             where = s3.head_bucket(Bucket=bucket).get("BucketRegion", region)
         except ValueError as error:
-            yield f"{place}: {error}"
+            yield f"{argument}: {error}"
             continue
         except ParamValidationError:
-            yield f"{place}: {bucket} cannot be the name of a bucket; give s3://BUCKET/FOLDER"
+            yield f"{argument}: {bucket} is not a valid bucket name; use s3://BUCKET/FOLDER"
             continue
         except ClientError as error:
             code = error.response["Error"]["Code"]
             if code == "404":
-                yield f"{place}: there is no bucket {bucket}; make it in {region}, or name another"
+                yield f"{argument}: there is no bucket {bucket}; create it in {region}"
             elif code == "403":
-                yield f"{place}: the bucket {bucket} is closed to you; name one of your own"
+                yield f"{argument}: you have no access to the bucket {bucket}; use another"
             continue
         if where != region:
             yield (
-                f"{place}: the bucket {bucket} is in {where}, but the job runs in {region}; name a "
+                f"{argument}: the bucket {bucket} is in {where}, but the job runs in {region}; use "
+                "a "
                 f"bucket in {region}, such as {session.default_bucket()}"
             )
     aws_region = json.loads(given.get("aws_region", "null"))
     if aws_region not in (None, region):
-        yield f"hyperparameter aws_region is {aws_region}, but the job runs in {region}; make it so"
+        yield f"hyperparameter aws_region is {aws_region}, but the job runs in {region}; change it"
 
 
 def _network(estimator: Any) -> Iterator[str]:
@@ -260,7 +267,7 @@ def _network(estimator: Any) -> Iterator[str]:
         return
     if not estimator.subnets or not estimator.security_group_ids:
         yield (
-            "two jobs that make one cluster must reach each other: give both the same subnets and "
+            "two jobs that form one cluster must reach each other: give both the same subnets and "
             "security_group_ids"
         )
         return
@@ -276,20 +283,20 @@ def _network(estimator: Any) -> Iterator[str]:
         endpoints = ec2.describe_vpc_endpoints(Filters=filters)["VpcEndpoints"]
     except ClientError as error:
         if "NotFound" in error.response["Error"]["Code"]:
-            yield f"subnets: {error.response['Error']['Message']}; name subnets of your VPC"
+            yield f"subnets: {error.response['Error']['Message']}; use subnets of your VPC"
         return
     if not endpoints:
         yield (
-            f"the VPC {vpc} has no endpoint for S3, so that jobs in it cannot read their code; "
-            f"make a gateway endpoint for {service} in it"
+            f"the VPC {vpc} has no endpoint for S3, so jobs in it cannot read their code; "
+            f"create a gateway endpoint for {service} in it"
         )
 
 
 def _addresses(inputs: Any) -> dict[str, str]:
-    """Channels and where their data are, as ``fit`` takes them."""
+    """Return the S3 URIs of the channels in an argument of ``fit``."""
     if inputs is None:
         return {}
-    if isinstance(inputs, list):  # of version 3
+    if isinstance(inputs, list):  # SDK 3
         return {one.channel_name: str(one.data_source) for one in inputs}
     named = inputs if isinstance(inputs, Mapping) else {"training": inputs}
     return {
@@ -309,19 +316,19 @@ def _channels(estimator: Any, addresses: Mapping[str, str]) -> Iterator[str]:
         except ValueError as error:
             yield f"channel {name!r}: {error}"
         except ParamValidationError:
-            yield f"channel {name!r}: {bucket} cannot be the name of a bucket; give s3://BUCKET/..."
+            yield f"channel {name!r}: {bucket} is not a valid bucket name; use s3://BUCKET/..."
         except ClientError as error:
             if error.response["Error"]["Code"] == "NoSuchBucket":
                 yield f"channel {name!r}: there is no bucket {bucket}"
         else:
             if not found:
-                yield f"channel {name!r}: there is nothing at {address}; name a file or a folder"
+                yield f"channel {name!r}: there is nothing at {address}; check the URI"
 
 
 def _with_first_values(given: Any) -> tuple[Any, Any]:
-    """The estimator, and the tuner that it is of, or None.
+    """Return the estimator, and its tuner or None.
 
-    A tuner's has the first value of each range among its hyperparameters.
+    The estimator of a tuner gets the first value of each range as a hyperparameter.
     """
     if not hasattr(given, "objective_metric_name"):
         return given, None
@@ -340,18 +347,18 @@ def _tuner(estimator: Any, tuner: Any) -> Iterator[str]:
     names = [one["Name"] for one in tuner.metric_definitions or estimator.metric_definitions or []]
     if tuner.objective_metric_name not in names:
         yield (
-            f"objective_metric_name is {tuner.objective_metric_name}, which is none of the "
-            f"metric_definitions: {', '.join(names) or 'there are none'}"
+            f"objective_metric_name is {tuner.objective_metric_name}, which is not one of the "
+            f"metric_definitions: {', '.join(names) or 'there are none'}; use one of them"
         )
     if estimator.checkpoint_s3_uri:
         yield (
-            "a tuner's jobs would go on from each other's checkpoints; leave checkpoint_s3_uri, "
-            "and spot instances, out"
+            "a tuner's jobs would resume each other's checkpoints; leave out checkpoint_s3_uri and "
+            "spot instances"
         )
 
 
 def _script(estimator: Any, addresses: Mapping[str, str]) -> Iterator[str]:
-    """Ask the script, which knows its hyperparameters and its channels."""
+    """Validate hyperparameters and channels with the script's own checks."""
     script = Path(estimator.source_dir or ".") / estimator.entry_point
     groups = _groups(estimator)
     if not script.is_file() or not all(isinstance(group["count"], int) for group in groups):
@@ -368,7 +375,7 @@ def _script(estimator: Any, addresses: Mapping[str, str]) -> Iterator[str]:
         cwd=script.parent,
         env=os.environ
         | {
-            "PYTHONPATH": with_compiled_parts(
+            "PYTHONPATH": with_compiled_modules(
                 os.pathsep.join([*folders, os.environ.get("PYTHONPATH", "")])
             ),
             "SM_HPS": json.dumps(given),
@@ -376,7 +383,7 @@ def _script(estimator: Any, addresses: Mapping[str, str]) -> Iterator[str]:
             "SM_CURRENT_HOST": resources["current_host"],
             "SM_RESOURCE_CONFIG": json.dumps(resources),
             "SM_CHANNELS": json.dumps(sorted(addresses)),
-            # Or what it leaves in the folders would be packed.
+            # The SDK would pack bytecode files.
             "PYTHONDONTWRITEBYTECODE": "1",
         },
         capture_output=True,
@@ -391,7 +398,7 @@ def _script(estimator: Any, addresses: Mapping[str, str]) -> Iterator[str]:
 
 
 def _error(call: Callable[..., Any], **arguments: Any) -> str:
-    """The code of the error that a call ends with, or ""."""
+    """Return the error code of a failed call, or ""."""
     try:
         call(**arguments)
     except ParamValidationError as error:
@@ -401,12 +408,9 @@ def _error(call: Callable[..., Any], **arguments: Any) -> str:
     return ""
 
 
-# `ModelTrainer` of the SDK 3, as the checks see it: both versions lead to the same request
-
-
 @dataclass
 class ModelTrainerAdapter:
-    """What a `ModelTrainer` says of its job, under the names of version 2."""
+    """Adapter of a `ModelTrainer` (SDK 3) with the attributes of an estimator (SDK 2)."""
 
     source_dir: str
     entry_point: str
@@ -425,14 +429,14 @@ class ModelTrainerAdapter:
     security_group_ids: list[str]
     given: Mapping[str, Any]
     misses_sigterm: bool
-    """Whether the script would not hear SIGTERM."""
+    """Whether the script would not receive SIGTERM."""
 
     dependencies: tuple[str, ...] = ()
     code_location: None = None
     metric_definitions: None = None
 
     def hyperparameters(self) -> dict[str, str]:
-        """As the request has them: JSON, or text as it is."""
+        """Return the hyperparameters as in the request: JSON, or plain text."""
         return {
             name: value if isinstance(value, str) and _is_json(value) else json.dumps(value)
             for name, value in self.given.items()
@@ -440,7 +444,7 @@ class ModelTrainerAdapter:
 
 
 def as_estimator(given: Any) -> Any:
-    """``given``, or what is like an estimator where it is a `ModelTrainer`."""
+    """Return ``given``, or its adapter if it is a `ModelTrainer`."""
     if not hasattr(given, "source_code") or not hasattr(given, "compute"):
         return given
     source, compute = given.source_code, given.compute
@@ -469,7 +473,7 @@ def as_estimator(given: Any) -> Any:
 
 
 def _of(part: Any, name: str) -> Any:
-    """A field that is set; SDK 3 has something of its own for one that is not."""
+    """Return an attribute, or None if SDK 3 marks it as unassigned."""
     value = getattr(part, name, None)
     return None if type(value).__name__ == "Unassigned" else value
 

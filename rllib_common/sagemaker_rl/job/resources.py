@@ -1,4 +1,4 @@
-"""Whether the CPUs and GPUs that a configuration asks for exist: Ray would wait for ever."""
+"""Checks that the CPUs and GPUs of a configuration exist; Ray would wait for them forever."""
 
 from __future__ import annotations
 
@@ -12,39 +12,39 @@ from sagemaker_rl.job.hyperparameters import HyperparameterError
 
 
 def check_cpus(config: AlgorithmConfig, cpus: int) -> None:
-    """Refuse more processes than there are CPUs: Ray would wait for them for ever.
+    """Reject more processes than there are CPUs.
 
     Raises:
-        HyperparameterError: there are not enough CPUs.
+        HyperparameterError: If there are too few CPUs.
     """
     most, others = max_env_runners(config, cpus), _reserved_cpus(config)
     if not 0 <= config.num_env_runners <= most:
-        also = f", {others} go to learners and evaluation" if others else ""
+        also = f", learners and evaluation use {others}" if others else ""
         raise HyperparameterError(
             f"num_env_runners must be between 0 and {most}, got {config.num_env_runners}: "
-            f"there are {cpus} CPUs, and one is the driver's{also} "
-            "(with 0 workers the driver plays the games itself)"
+            f"there are {cpus} CPUs, and the driver uses one{also} "
+            "(with 0 env runners, the driver samples)"
         )
 
 
 def max_env_runners(config: AlgorithmConfig, cpus: int) -> int:
-    """How many runners fit on this number of CPUs, one of which is the driver's."""
-    # On a single CPU one runner may share it with the driver.
+    """Return the number of env runners that fit on ``cpus`` CPUs, one of which the driver uses."""
+    # On a single CPU, one env runner may share it with the driver.
     left = max(cpus - 1, 1) - _reserved_cpus(config)
     return max(int(left / (config.num_cpus_per_env_runner or 1)), 0)
 
 
 def _reserved_cpus(config: AlgorithmConfig) -> int:
-    """CPUs that learners and evaluation take."""
+    """Return the CPUs of learners and evaluation."""
     learners: int = config.num_learners if config.num_gpus_per_learner == 0 else 0
     return learners + (config.evaluation_num_env_runners or 0)
 
 
 def check_cuda_driver(environ: Mapping[str, str]) -> None:
-    """Refuse an instance of a job whose GPUs torch cannot use: CPUs would train at their price.
+    """Reject an instance whose GPUs torch cannot use; training would use only its CPUs.
 
     Raises:
-        HyperparameterError: there are GPUs (SageMaker counts them in ``SM_NUM_GPUS``) without use.
+        HyperparameterError: If torch can use fewer GPUs than SageMaker's ``SM_NUM_GPUS``.
     """
     paid = int(environ.get("SM_NUM_GPUS") or 0)
     usable = torch.cuda.device_count() if torch.cuda.is_available() else 0
@@ -53,46 +53,47 @@ def check_cuda_driver(environ: Mapping[str, str]) -> None:
     built = f"CUDA {torch.version.cuda}" if torch.version.cuda else "no CUDA"
     raise HyperparameterError(
         f"this instance has {paid} GPUs, of which torch {torch.__version__} (built for {built}) "
-        f"can use {usable}: its driver is too old, or torch is one for CPUs; give the image built "
+        f"can use {usable}: its driver is too old, or torch is built for CPUs; use the image built "
         "with REQUIREMENTS=requirements-cuda12.txt (docs/aws.md), or an instance without GPUs"
     )
 
 
 def check_gpus(config: AlgorithmConfig, gpus: int) -> None:
-    """Refuse more GPUs than there are: Ray would wait for them for ever.
+    """Reject more GPUs than there are.
 
     Raises:
-        HyperparameterError: there are not enough GPUs.
+        HyperparameterError: If there are too few GPUs.
     """
     learners, runners = max(config.num_learners, 1), config.num_env_runners
     for_learners = learners * config.num_gpus_per_learner
     together = for_learners + runners * config.num_gpus_per_env_runner
-    # A learner without a process of its own learns in the driver's.
+    # Without learner processes, the driver learns.
     in_driver = for_learners if config.num_learners == 0 else 0
     for wanted, there, place in (
-        (in_driver, torch.cuda.device_count(), "in the driver's instance"),
-        (together, gpus, "in all"),
+        (in_driver, torch.cuda.device_count(), "on the driver's instance"),
+        (together, gpus, "in total"),
     ):
         if wanted > there:
             raise HyperparameterError(
-                f"{wanted:g} GPUs are wanted {place} and there are {there}: num_gpus_per_learner "
+                f"{wanted:g} GPUs are needed {place} and there are {there}: num_gpus_per_learner "
                 f"{config.num_gpus_per_learner:g} for {learners} learners, num_gpus_per_env_runner "
-                f"{config.num_gpus_per_env_runner:g} for {runners} runners; lower one of them, or "
-                "take instances with GPUs"
+                f"{config.num_gpus_per_env_runner:g} for {runners} env runners; lower one of "
+                "them, or use instances with GPUs"
             )
     requests = [config.num_gpus_per_env_runner] * runners
     requests += [config.num_gpus_per_learner] * learners
     if (needed := _whole_gpus(requests)) > gpus:
         raise HyperparameterError(
-            f"{needed} GPUs are needed and there are {gpus}: no process gets parts of two, and "
-            f"{config.num_gpus_per_env_runner:g} a runner (num_gpus_per_env_runner, {runners} "
-            f"runners) and {config.num_gpus_per_learner:g} a learner (num_gpus_per_learner, "
-            f"{learners} learners) do not fit into fewer; lower one of them"
+            f"{needed} GPUs are needed and there are {gpus}: no process gets parts of two, so "
+            f"{config.num_gpus_per_env_runner:g} per env runner (num_gpus_per_env_runner, "
+            f"{runners} "
+            f"env runners) and {config.num_gpus_per_learner:g} per learner (num_gpus_per_learner, "
+            f"{learners} learners) do not fit on fewer; lower one of them"
         )
 
 
 def _whole_gpus(requests: Iterable[float]) -> int:
-    """How many GPUs it takes so that each process finds its part on one of them, or has whole ones.
+    """Return the number of GPUs if each process gets whole GPUs or a fraction of one.
 
     >>> _whole_gpus([0.6, 0.6, 0.4, 0.4]), _whole_gpus([0.6, 0.6, 0.6]), _whole_gpus([2, 0.1])
     (2, 3, 3)

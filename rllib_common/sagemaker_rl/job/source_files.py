@@ -1,7 +1,7 @@
-"""A job's files: the sources that it brings along, and what it has left in S3.
+"""Source files and model artifacts of a job.
 
-The SageMaker SDK packs folders as they are, compiled parts and all. Those are of this machine's
-system and processor; the training image has its own, built from the same sources.
+The SageMaker SDK packs folders unchanged, including compiled modules. Those fit only this machine's
+operating system and processor; the training image has its own, compiled from the same sources.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from pathlib import Path
 from typing import Any, TypedDict
 
 _COMPILED = (".so", ".pyd", ".dylib", ".dll", ".o", ".a")
-"""How files end that only the system and processor that they were compiled on can use."""
+"""Suffixes of compiled files, which fit only one operating system and processor."""
 
 PROJECT_DEPENDENCIES = ("rllib_common/sagemaker_rl", "battlesnake_gym", "heuristics")
-"""Folders of a clone that this project's scripts need beside them."""
+"""Folders of a clone that this project's scripts need next to them."""
 
 
 class Sources(TypedDict):
@@ -32,7 +32,7 @@ class Sources(TypedDict):
 
 
 def is_wanted(path: PathLike[str] | str) -> bool:
-    """Whether a job brings the file or folder along.
+    """Whether a job needs the file or folder.
 
     >>> is_wanted("battlesnake_gym/engine/engine.py"), is_wanted("battlesnake_gym/_engine.abi3.so")
     (True, False)
@@ -44,61 +44,66 @@ def is_wanted(path: PathLike[str] | str) -> bool:
 
 
 def compiled_files(folder: Path) -> Iterator[Path]:
-    """All files in the folder that were compiled for one system and processor."""
+    """Return the compiled files in a folder."""
     return (path for path in sorted(folder.rglob("*")) if path.suffix in _COMPILED)
 
 
 def copy_sources(
     *, source_dir: PathLike[str] | str, dependencies: Iterable[PathLike[str] | str] = ()
 ) -> Sources:
-    """Copies of the folders of a job without compiled files, as arguments of its estimator::
+    """Copy the folders of a job without compiled files, and return the estimator's arguments.
 
-        RLEstimator(entry_point="train-mabs.py", **cleaned(source_dir=..., dependencies=[...]), ...)
+        RLEstimator(entry_point="train-mabs.py",
+                    **copy_sources(source_dir=..., dependencies=[...]), ...)
 
-    The copies show the folders as they are now, also where the estimator packs them later, and are
-    removed when this process ends.
+    The copies keep the current state of the folders until the estimator packs them. They are
+    deleted when this process ends.
 
     Raises:
-        ValueError: there is no such folder, or two dependencies have one name, under which the
-            one would overwrite the other in the job.
+        ValueError: If a folder does not exist, or two dependencies have the same name, so that one
+            would overwrite the other in the job.
     """
     folders = [Path(folder) for folder in dependencies]
     for folder in (Path(source_dir), *folders):
         if not folder.is_dir():
             raise ValueError(
-                f"there is no folder {folder}; start in the repository, or name it whole"
+                f"there is no folder {folder}; start in the repository, or use an absolute path"
             )
     names = [folder.resolve().name for folder in folders]
     for name in names:
         if names.count(name) > 1:
-            raise ValueError(f"dependencies: two folders are called {name}; rename one of them")
-    home = Path(tempfile.mkdtemp(prefix="job-"))
-    atexit.register(shutil.rmtree, home, ignore_errors=True)
+            raise ValueError(f"dependencies: two folders have the name {name}; rename one of them")
+    copies = Path(tempfile.mkdtemp(prefix="job-"))
+    atexit.register(shutil.rmtree, copies, ignore_errors=True)
     return {
-        "source_dir": _copy(Path(source_dir), home / "source_dir"),
-        "dependencies": [_copy(folder, home / "dependencies") for folder in folders],
+        "source_dir": _copy(Path(source_dir), copies / "source_dir"),
+        "dependencies": [_copy(folder, copies / "dependencies") for folder in folders],
     }
 
 
 SCRIPT_COMMAND = "exec python3 {script}"
-"""The ``command`` with which `ModelTrainer` runs a script so that it hears SIGTERM: by its
-``entry_script``, the shell above would keep it from a job that is asked to stop."""
+"""``command`` with which a `ModelTrainer` runs a script that must receive SIGTERM.
+
+With ``entry_script`` instead, a shell would be SageMaker's process, and it would not forward the
+signal.
+"""
 
 
 def merge_source_dir(
     *, source_dir: PathLike[str] | str, dependencies: Iterable[PathLike[str] | str] = ()
 ) -> str:
-    """One folder with all of a job's, for the SageMaker SDK 3, which takes but one::
+    """Copy all folders of a job into one, and return it for the SageMaker SDK 3.
 
         SourceCode(
-            source_dir=together(source_dir=..., dependencies=[...]),
-            command=START.format(script="train-mabs.py"),
+            source_dir=merge_source_dir(source_dir=..., dependencies=[...]),
+            command=SCRIPT_COMMAND.format(script="train-mabs.py"),
         )
 
-    As with `copy_sources`, without compiled files, as they are now, and gone when this process ends.
+    Like the copies of `copy_sources`, the folder has no compiled files and is deleted when this
+    process ends.
 
     Raises:
-        ValueError: as `copy_sources`.
+        ValueError: As in `copy_sources`.
     """
     parts = copy_sources(source_dir=source_dir, dependencies=dependencies)
     for folder in map(Path, parts["dependencies"]):
@@ -106,43 +111,50 @@ def merge_source_dir(
     return parts["source_dir"]
 
 
-def _copy(folder: Path, place: Path) -> str:
+def _copy(folder: Path, parent: Path) -> str:
     folder = folder.resolve()
-    return str(shutil.copytree(folder, place / folder.name, ignore=_unwanted))
+    return str(shutil.copytree(folder, parent / folder.name, ignore=_unwanted))
 
 
 def _unwanted(_: str, names: list[str]) -> list[str]:
     return [name for name in names if not is_wanted(name)]
 
 
-def with_compiled_parts(path: str) -> str:
-    """``path`` and where the parts compiled here lie: the image of a job has them installed."""
+def with_compiled_modules(path: str) -> str:
+    """Add the folders of the modules compiled here, which a job's image installs, to ``path``."""
     folders = {path: None}
     for name in ("battlesnake_gym.engine._engine", "battlesnake_heuristics.search._search"):
-        part = find_spec(name)
-        if part is not None and part.origin is not None:
-            folders[str(Path(part.origin).parents[2])] = None
+        module = find_spec(name)
+        if module is not None and module.origin is not None:
+            folders[str(Path(module.origin).parents[2])] = None
     return os.pathsep.join(filter(None, folders))
 
 
 def bucket_and_key(address: str) -> tuple[str, str]:
-    """The two parts of the address ``s3://BUCKET/KEY``; of the key without slashes at its end.
+    """Split ``s3://BUCKET/KEY``; the key has no slashes at its end.
 
     Raises:
-        ValueError: it is no such address.
+        ValueError: If this is not an S3 URI.
     """
-    scheme, _, place = address.partition("://")
-    bucket, _, key = place.partition("/")
+    scheme, _, path = address.partition("://")
+    bucket, _, key = path.partition("/")
     if scheme != "s3" or not bucket:
-        raise ValueError(f"{address!r} is not an address in S3; give s3://BUCKET/FOLDER")
+        raise ValueError(f"{address!r} is not an S3 URI; use s3://BUCKET/FOLDER")
     return bucket, key.rstrip("/")
 
 
 def download_artifacts(estimator: Any, run: Path) -> Path:
-    """Unpack what a finished job has left in S3, as ``battlesnake-gym train`` leaves a run.
+    """Download a finished job's artifacts into a run directory, in the layout of ``train``.
 
     ``run`` gets ``progress.csv``, ``tensorboard/`` and, in ``model/``, the policy with its
-    checkpoint. ``estimator`` is one of the SageMaker SDK's. Returns ``run``.
+    checkpoint.
+
+    Args:
+        estimator: An estimator of the SageMaker SDK whose job has finished.
+        run: Directory to write.
+
+    Returns:
+        ``run``.
     """
     bucket, key = bucket_and_key(estimator.model_data)
     folder = key.rpartition("/")[0]

@@ -1,4 +1,4 @@
-"""SIGTERM and Ctrl-C: what is at work is finished first, and what only begins is broken off."""
+"""SIGTERM and Ctrl-C: running work is finished first, and work that has not started is canceled."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from types import FrameType
 
 
 class StoppedBeforeTrainingError(KeyboardInterrupt):
-    """A signal came while nothing had begun that would have to be finished.
+    """A signal arrived before any work started that must be finished.
 
-    Ray breaks off its waiting for errors of this kind alone: from any other it makes an ordinary
-    one, once it has waited to the end.
+    Ray interrupts its own waiting only for this kind of error. It converts every other error into
+    one of its own, after it has waited to the end.
     """
 
 
 class PendingSignals(list[int]):
-    """The numbers of the signals that came."""
+    """Numbers of the signals received so far."""
 
     raise_immediately = False
-    """Whether the first one raises `StoppedBeforeTrainingError`, wherever the main thread is."""
+    """Whether the first signal raises `StoppedBeforeTrainingError` in the main thread."""
 
     def defer(self) -> None:
-        """From now on a signal raises nothing; one that came before does, if it was lost."""
+        """Stop raising on signals; raise now if an earlier signal was lost."""
         if self.raise_immediately and self:
             raise StoppedBeforeTrainingError
         self.raise_immediately = False
@@ -32,21 +32,25 @@ class PendingSignals(list[int]):
 
 @contextmanager
 def deferred_stop_signals(
-    doing: str = "this iteration, with a checkpoint", *, at_once: bool = False
+    doing: str = "this iteration, with a checkpoint", *, raise_immediately: bool = False
 ) -> Iterator[PendingSignals]:
-    """Within, SIGTERM and SIGINT only add their number to the list, however often they come.
+    """Record SIGTERM and SIGINT in the block instead of ending the process.
 
-    So nothing that is being written is left half, and who presses Ctrl-C twice loses nothing. The
-    first one is answered with what is being finished; where the list is ``raise_immediately``, it raises.
+    Files are therefore written completely, and a second Ctrl-C loses nothing. The first signal
+    prints a line that names the work that is finished first.
+
+    Args:
+        doing: The work, for that line.
+        raise_immediately: Initial value of `PendingSignals.raise_immediately`.
     """
     caught = PendingSignals()
-    caught.raise_immediately = at_once
+    caught.raise_immediately = raise_immediately
 
     def note(number: int, frame: FrameType | None) -> None:
         caught.append(number)
         if len(caught) > 1:
             return
-        # Not by sys.stderr: the signal may have come while that was being written to.
+        # Not through sys.stderr: the signal may interrupt a write to it.
         after = "" if caught.raise_immediately else f" after {doing} (Ctrl+\\ ends now)"
         os.write(2, f"\nstopping{after}\n".encode())
         if caught.raise_immediately:

@@ -1,4 +1,4 @@
-"""What of a job's machines would work, and for what share: what idles is paid for too."""
+"""Expected utilization of a job's instances; idle instances cost as much as busy ones."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from sagemaker_rl.job.job_environment import gpus, instance_groups, vcpus
 
 @dataclass(frozen=True, slots=True)
 class Utilization:
-    """What a training keeps busy where there is enough of it; what is left idles."""
+    """vCPUs and GPUs that a training can keep busy."""
 
     cpus: float
     gpus: float
@@ -29,7 +29,10 @@ class InstanceGroup:
 
 
 def instance_capacities(environ: Mapping[str, str]) -> list[InstanceGroup]:
-    """Those of this job, the ones with GPUs first; none where a type's name shows no vCPUs."""
+    """Return the instance groups of this job, those with GPUs first.
+
+    The list is empty if the name of an instance type does not show its vCPUs.
+    """
     named = [(one["instance_type"], len(one["hosts"])) for one in instance_groups(environ)]
     counted = [InstanceGroup(kind, count, vcpus(kind) or 0, gpus(kind)) for kind, count in named]
     if not all(group.cpus for group in counted):
@@ -40,11 +43,17 @@ def instance_capacities(environ: Mapping[str, str]) -> list[InstanceGroup]:
 def utilization_report(
     groups: list[InstanceGroup], use: Utilization, allowed: bool, runners_named: bool = False
 ) -> list[str]:
-    """A line for each group: what of it would work.
+    """Return a line for each group with its expected utilization.
+
+    Args:
+        groups: The instance groups, those with GPUs first.
+        use: vCPUs and GPUs that the training can keep busy.
+        allowed: Whether idle instances are allowed.
+        runners_named: Whether the user set the number of env runners; idle instances are then
+            allowed, but not idle GPUs.
 
     Raises:
-        HyperparameterError: more than half of a group's GPUs or instances would idle, and that is
-            not ``allowed``; for instances the number of runners may have been named instead.
+        HyperparameterError: If more than half of a group's GPUs or instances would be idle.
     """
     cpus, learning = use.cpus, use.gpus
     lines, idle = [], []
@@ -53,17 +62,18 @@ def utilization_report(
         work, learn = min(cpus, all_cpus), min(learning, all_gpus)
         cpus, learning = cpus - work, learning - learn
         enough = math.ceil(max(work / group.cpus, learn / max(group.gpus, 1)))
-        line = f"{group.instance_type}: {work:.1f} of {all_cpus} vCPUs would work ({work / all_cpus:.0%})"
+        line = f"{group.instance_type}: {work:.1f} of {all_cpus} vCPUs would be busy "
+        line += f"({work / all_cpus:.0%})"
         if group.gpus:
             line += f", {learn:g} of {all_gpus} GPUs ({learn / all_gpus:.0%})"
         if group.instances > 1:
-            line += f"; {enough} of {group.instances} instances would do"
+            line += f"; {enough} of {group.instances} instances would be enough"
         lines.append(line)
         if (2 * enough < group.instances and not runners_named) or 2 * learn < all_gpus:
             idle.append(line)
     if idle and not allowed:
         raise HyperparameterError(
-            f"more than half of what is paid for would idle: {' | '.join(idle)}; take fewer or "
-            "smaller instances, or allow it with allow_idle_instances"
+            f"more than half of the GPUs or instances would be idle: {' | '.join(idle)}; use fewer "
+            "or smaller instances, or set allow_idle_instances"
         )
     return lines

@@ -1,1 +1,1 @@
-"""SageMaker rehearsed on this machine: its jobs, its tuning and its SDK's session."""
+"""Simulation of SageMaker on this machine: training jobs, tuning jobs and the SDK's session."""

@@ -1,8 +1,8 @@
-"""A SageMaker training job rehearsed on this machine.
+"""Simulation of a SageMaker training job on this machine.
 
-Each instance is a process of the real ``sagemaker-training`` program in an ``/opt/ml`` of its own;
-S3 is played by moto. The code travels as it does with ``RLEstimator``: packed, dependencies flat
-beside the script, uploaded and unpacked again.
+Each instance is a process of the real ``sagemaker-training`` program with its own ``/opt/ml``. S3
+is simulated by moto. As with ``RLEstimator``, the sources are packed, with dependencies next to the
+script, uploaded and unpacked.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from typing import Any
 from sagemaker_rl.cluster.membership import PRIMARY, SECONDARY
 from sagemaker_rl.job.hyperparameters import HyperparameterError, parse
 from sagemaker_rl.job.job_environment import FAILURE_FILE
-from sagemaker_rl.job.source_files import is_wanted, with_compiled_parts
+from sagemaker_rl.job.source_files import is_wanted, with_compiled_modules
 
 _BUCKET = "sagemaker-local"
 REGION = "us-east-1"
@@ -36,18 +36,18 @@ _CHANNEL = {
     "S3DistributionType": "FullyReplicated",
     "RecordWrapperType": "None",
 }
-"""What ``inputdataconfig.json`` says of each channel of a rehearsal."""
+"""Content of ``inputdataconfig.json`` for each channel."""
 
 _ROOT = "/opt/ml"
-"""Where a job's folders are on a real instance."""
+"""Directory of a job on a real instance."""
 
 _DRIVERS = "sm_drivers"
-"""The channel with which the SDK 3 brings the programs that start a script."""
+"""Channel with which the SDK 3 passes the programs that start a script."""
 
 
 @dataclass(slots=True)
 class Instance:
-    """One instance of a job: its ``/opt/ml``, and its process while it runs."""
+    """One instance of a job: its ``/opt/ml`` and its process."""
 
     name: str
     folder: Path
@@ -55,22 +55,23 @@ class Instance:
     hyperparameters: Mapping[str, Any]
     cpus: set[int]
     channels: Sequence[str] = ()
-    """Names of data channels; each is a folder in ``input/data``, which others fill."""
+    """Names of data channels, whose folders in ``input/data`` the caller fills."""
     groups: Sequence[Mapping[str, Any]] = ()
-    """The job's instance groups, as ``resourceconfig.json`` lists them."""
+    """Instance groups of the job, as in ``resourceconfig.json``."""
     program: Sequence[str] = ()
-    """What runs instead of ``sagemaker-training``, as the SDK 3 has it: of the container that has
-    `_ROOT`, the files of the channel `_DRIVERS` included."""
+    """Command that replaces ``sagemaker-training`` with the SDK 3. Its paths are those of a
+    container with `_ROOT`, as are the paths in the files of the channel `_DRIVERS`.
+    """
     process: subprocess.Popen[str] | None = field(default=None, repr=False)
 
     @property
     def failure(self) -> str:
-        """Why it failed, or ""."""
+        """Reason of its failure, or ""."""
         path = self.folder / FAILURE_FILE
         return path.read_text() if path.exists() else ""
 
     def prepare(self) -> None:
-        """Lay out ``input``, and clear what an earlier attempt left; checkpoints stay."""
+        """Create ``input``, and delete the files of an earlier attempt except checkpoints."""
         for old in ("code", "input", "output", "model"):
             shutil.rmtree(self.folder / old, ignore_errors=True)
         config = self.folder / "input" / "config"
@@ -79,7 +80,7 @@ class Instance:
             self.channel(channel).mkdir(parents=True)
         for folder in ("model", "output/data", "checkpoints"):
             (self.folder / folder).mkdir(parents=True, exist_ok=True)
-        # SageMaker takes strings alone, so the SDK writes every value as JSON.
+        # SageMaker passes only strings, so the SDK encodes every value as JSON.
         encoded = {name: json.dumps(value) for name, value in self.hyperparameters.items()}
         resources: dict[str, Any] = {
             "current_host": self.folder.name,
@@ -100,14 +101,14 @@ class Instance:
             (config / f"{name}.json").write_text(json.dumps(content, indent=2))
 
     def channel(self, name: str) -> Path:
-        """Where a channel's data are put."""
+        """Return the folder of a channel's data."""
         return self.folder / "input" / "data" / name
 
     def _command(self) -> list[str]:
-        """What the container runs, with its folders where they are here."""
+        """Return the container's command with the paths of this machine."""
         if not self.program:
-            # As in the training image, sagemaker-training ignores SIGTERM: it would end at once and
-            # leave the script alone.
+            # As in the training image, sagemaker-training ignores SIGTERM. Otherwise it would exit
+            # immediately and leave the script running.
             program = "trap '' TERM; exec \"$0\" -m sagemaker_training.cli.train"
             return ["sh", "-c", program, sys.executable]
         here = str(self.folder.absolute())
@@ -117,7 +118,7 @@ class Instance:
         return [word.replace(_ROOT, here) for word in self.program]
 
     def start(self, job: str, environment: Mapping[str, str]) -> None:
-        """Run the job's program."""
+        """Start the job's program."""
         python = str(Path(sys.executable).parent)
         self.process = subprocess.Popen(
             self._command(),
@@ -126,13 +127,13 @@ class Instance:
             | {
                 "SAGEMAKER_BASE_DIR": str(self.folder.absolute()),
                 "TRAINING_JOB_NAME": job,
-                # The image's Python is this one.
+                # This Python takes the place of the image's.
                 "PATH": os.pathsep.join((python, os.environ.get("PATH", os.defpath))),
-                # Host names of a rehearsal do not resolve; this skips the wait for them.
+                # Simulated host names do not resolve; this skips the wait for them.
                 "SM_STUDIO_LOCAL_MODE": "true",
                 "PYTHONUNBUFFERED": "1",
-                "PYTHONPATH": with_compiled_parts(os.environ.get("PYTHONPATH", "")),
-                # It lists all requirements, and that they are there.
+                "PYTHONPATH": with_compiled_modules(os.environ.get("PYTHONPATH", "")),
+                # Without it, pip lists all installed requirements.
                 "PIP_QUIET": "1",
             },
             cwd=self.folder,
@@ -140,13 +141,13 @@ class Instance:
             stderr=subprocess.STDOUT,
             text=True,
             errors="replace",
-            # A process group of its own, in which the script alone listens to SIGTERM.
+            # A new process group, in which only the script handles SIGTERM.
             start_new_session=True,
         )
         os.sched_setaffinity(self.process.pid, self.cpus)
 
     def log(self) -> Iterator[str]:
-        """What it prints, line by line to its end; the file ``log`` keeps it."""
+        """Yield the lines that it prints until its end, and write them to the file ``log``."""
         assert self.process is not None
         assert self.process.stdout is not None
         with (self.folder / "log").open("w") as log, self.process.stdout as lines:
@@ -155,7 +156,7 @@ class Instance:
                 yield line
 
     def show_log(self) -> None:
-        """Pass on what it prints, to its end; every line under its name."""
+        """Print the lines that it prints until its end, each with its name."""
         for line in self.log():
             sys.stdout.write(f"{self.name} | {line}")
 
@@ -175,42 +176,42 @@ class LocalJob:
     dependencies: Sequence[Path]
     hyperparameters: Mapping[str, Any]
     folder: Path
-    """Where the instances have their ``/opt/ml``; a folder with checkpoints is resumed."""
-    instances: int = 1
-    secondary: int = 0
-    """Instances of a secondary job."""
+    """Directory of the instances' ``/opt/ml``; existing checkpoints are resumed."""
+    instance_count: int = 1
+    secondary_instance_count: int = 0
+    """Number of instances of a secondary job."""
     channels: Mapping[str, Path] = field(default_factory=dict)
-    """Data channels: the file or folder that each instance gets a copy of."""
+    """Data channels: a file or folder, of which each instance gets a copy."""
 
     def fit(self) -> int:
-        """Run to the end; returns the exit status of the first instance that failed, or 0.
+        """Run the job and return the exit status of the first instance that failed, or 0.
 
-        Ctrl-C asks all instances to stop in order, a second one ends them at once.
+        Ctrl-C asks all instances to stop; a second Ctrl-C kills them.
 
         Raises:
-            ValueError: the job is impossible.
+            ValueError: If the job is impossible.
         """
         self._check()
         with aws() as environment:
             self._upload(environment)
-            everybody = self._instances()
+            instances = self._instances()
             try:
-                with _passing_on_signals(everybody):
-                    statuses = self._run(everybody, environment)
+                with _forward_signals(instances):
+                    statuses = self._run(instances, environment)
             finally:
-                # Nothing else would end them if something went wrong here.
-                for instance in everybody:
+                # After an error, no other code would end them.
+                for instance in instances:
                     instance.send(signal.SIGKILL)
-        for instance in everybody:
+        for instance in instances:
             if instance.failure:
                 sys.stdout.write(f"{instance.name} failed: {instance.failure}\n")
         status = next((status for status in statuses if status), 0)
         if status == 0:
-            self._pack_model(everybody[0].folder / "model")
+            self._pack_model(instances[0].folder / "model")
         return status
 
     def _run(self, instances: Sequence[Instance], environment: Mapping[str, str]) -> list[int]:
-        """Run all to their end; returns their exit statuses."""
+        """Run all instances to their end and return their exit statuses."""
         for instance in instances:
             instance.prepare()
             for name, data in self.channels.items():
@@ -230,41 +231,43 @@ class LocalJob:
         script = self.source_dir / self.entry_point
         if not script.is_file():
             raise HyperparameterError(
-                f"there is no {script}; the entry point is a file in --source-dir"
+                f"there is no {script}; the entry point must be a file in --source-dir"
             )
         for folder in self.dependencies:
             if not folder.is_dir():
                 raise HyperparameterError(
-                    f"there is no folder {folder}; start this in the repository, or give "
-                    "--dependencies"
+                    f"there is no folder {folder}; start in the repository, or set --dependencies"
                 )
         for name, data in self.channels.items():
             if not data.exists():
-                raise HyperparameterError(f"--channels {name}: there is no {data}")
+                raise HyperparameterError(f"--channels {name}: there is no {data}; check its path")
         for name, count, least in (
-            ("instances", self.instances, 1),
-            ("secondary", self.secondary, 0),
+            ("instance_count", self.instance_count, 1),
+            ("secondary_instance_count", self.secondary_instance_count, 0),
         ):
             if count < least:
                 raise HyperparameterError(f"{name} must be at least {least}, got {count}")
 
     def _instances(self) -> list[Instance]:
-        count = self.instances + self.secondary
-        meeting = {"s3_bucket": _BUCKET, "s3_prefix": self.folder.name, "aws_region": REGION}
+        count = self.instance_count + self.secondary_instance_count
+        rendezvous = {"s3_bucket": _BUCKET, "s3_prefix": self.folder.name, "aws_region": REGION}
         common = {
-            **(meeting if count > 1 else {}),
+            **(rendezvous if count > 1 else {}),
             **self.hyperparameters,
             "sagemaker_program": self.entry_point,
             "sagemaker_submit_directory": f"s3://{_BUCKET}/{self._source_key}",
             "sagemaker_region": REGION,
         }
-        if self.secondary == 0:
-            jobs = [("", self.instances, common)]
+        if self.secondary_instance_count == 0:
+            jobs = [("", self.instance_count, common)]
         else:
-            common["rl_num_instances_secondary"] = self.secondary
+            common["rl_num_instances_secondary"] = self.secondary_instance_count
             jobs = [
                 (f"{kind}/", number, common | {"rl_cluster_type": kind})
-                for kind, number in ((PRIMARY, self.instances), (SECONDARY, self.secondary))
+                for kind, number in (
+                    (PRIMARY, self.instance_count),
+                    (SECONDARY, self.secondary_instance_count),
+                )
             ]
         made: list[Instance] = []
         for prefix, number, values in jobs:
@@ -293,7 +296,7 @@ class LocalJob:
 
 
 def pack_folder(folder: Path, target: Path) -> None:
-    """Write ``target``, a ``.tar.gz`` of what is in ``folder``."""
+    """Write ``target``, a ``.tar.gz`` file of the content of ``folder``."""
     draft = target.with_name(target.name + ".unfinished")
     with tarfile.open(draft, "w:gz") as archive:
         archive.add(folder, arcname=".")
@@ -301,15 +304,15 @@ def pack_folder(folder: Path, target: Path) -> None:
 
 
 def cpus_of_instance(position: int, instances: int) -> set[int]:
-    """The CPUs of the instance at ``position`` of those that share this machine."""
+    """Return the CPUs of the instance at ``position`` among those that share this machine."""
     cpus = sorted(os.sched_getaffinity(0))
     return set(cpus[position::instances]) or {cpus[position % len(cpus)]}
 
 
 def pack_sources(source_dir: Path, dependencies: Sequence[Path]) -> bytes:
-    """``sourcedir.tar.gz`` as the SageMaker SDK makes it: dependencies flat beside the script.
+    """Pack ``sourcedir.tar.gz`` as the SageMaker SDK does, with dependencies next to the script.
 
-    What was compiled here stays here, as with `files.copy_sources`.
+    As with `copy_sources`, compiled files are left out.
     """
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w:gz", compresslevel=1) as archive:
@@ -326,7 +329,7 @@ def _wanted(member: tarfile.TarInfo) -> tarfile.TarInfo | None:
 
 @contextmanager
 def aws() -> Iterator[dict[str, str]]:
-    """AWS on this machine, S3 above all; yields what its users need in their environment."""
+    """Simulate AWS on this machine, and yield the environment variables of its users."""
     from moto.server import ThreadedMotoServer
 
     logging.getLogger("werkzeug").setLevel(logging.ERROR)
@@ -336,7 +339,7 @@ def aws() -> Iterator[dict[str, str]]:
     url = f"http://{host}:{port}"
     try:
         yield {
-            # The one for boto3, the other for sagemaker-training.
+            # The first is for boto3, the second for sagemaker-training.
             "AWS_ENDPOINT_URL": url,
             "S3_ENDPOINT_URL": url,
             "AWS_REGION": REGION,
@@ -361,11 +364,11 @@ def _client(environment: Mapping[str, str]) -> Any:
 
 
 @contextmanager
-def _passing_on_signals(instances: Sequence[Instance]) -> Iterator[None]:
-    """Within, the first SIGINT or SIGTERM becomes SIGTERM for all, the second SIGKILL."""
+def _forward_signals(instances: Sequence[Instance]) -> Iterator[None]:
+    """Turn the first SIGINT or SIGTERM into SIGTERM for all instances, the second into SIGKILL."""
     numbers = [signal.SIGTERM, signal.SIGKILL]
 
-    def pass_on(*_: Any) -> None:
+    def forward(*_: Any) -> None:
         number = numbers.pop(0) if len(numbers) > 1 else numbers[0]
         for instance in instances:
             instance.send(number)
@@ -373,7 +376,7 @@ def _passing_on_signals(instances: Sequence[Instance]) -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    before = {one: signal.signal(one, pass_on) for one in (signal.SIGINT, signal.SIGTERM)}
+    before = {one: signal.signal(one, forward) for one in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield
     finally:
@@ -382,13 +385,13 @@ def _passing_on_signals(instances: Sequence[Instance]) -> Iterator[None]:
 
 
 def read_hyperparameters(words: Sequence[str]) -> dict[str, Any]:
-    """``NAME=VALUE`` words, JSON objects and JSON files, later ones over earlier ones.
+    """Read ``NAME=VALUE`` words, JSON objects and JSON files; later words override earlier ones.
 
     >>> read_hyperparameters(["num_iters=3", '{"rl.training.config.lr": 5e-5}'])
     {'num_iters': 3, 'rl.training.config.lr': 5e-05}
 
     Raises:
-        HyperparameterError: a word is not one of these.
+        HyperparameterError: If a word is none of these.
     """
     values: dict[str, Any] = {}
     for word in words:
@@ -410,10 +413,10 @@ def read_hyperparameters(words: Sequence[str]) -> dict[str, Any]:
 
 
 def read_channels(words: Sequence[str]) -> dict[str, Path]:
-    """``NAME=PATH`` words.
+    """Read ``NAME=PATH`` words.
 
     Raises:
-        HyperparameterError: a word is something else.
+        HyperparameterError: If a word has another form.
     """
     pairs = [word.partition("=") for word in words]
     for word, (name, _, path) in zip(words, pairs, strict=True):

@@ -1,17 +1,18 @@
-"""The SageMaker SDK rehearsed: its own session, with an account and jobs on this machine.
+"""Session of the SageMaker SDK whose account and jobs are simulated on this machine.
 
-    session = RehearsalSession("sagemaker-local")
+    session = SimulatedSession("sagemaker-local")
     estimator = RLEstimator(..., sagemaker_session=session)
     estimator.fit()
 
-or, with the SDK 3, whose own waiting wants the log from CloudWatch::
+With the SDK 3, whose own waiting reads the log from CloudWatch::
 
     trainer = ModelTrainer(..., sagemaker_session=session)
     trainer.train(wait=False)
     session.logs_for_job(session.newest_job, wait=True)
 
-Uploads, requests and metrics are the SDK's. S3, IAM, ECR, EC2 and CloudWatch are moto's, and jobs
-are processes of the real ``sagemaker-training`` (`simulator.training_jobs`). AWS is asked for nothing.
+Uploads, requests and metrics are the SDK's own code. moto simulates S3, IAM, ECR, EC2 and
+CloudWatch. Jobs are processes of the real ``sagemaker-training`` (`simulator.training_jobs`).
+Nothing is sent to AWS.
 """
 
 from __future__ import annotations
@@ -21,31 +22,33 @@ import json
 import logging
 import os
 import sys
+import warnings
 from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-# Before the SDK is imported: the documentation says which version this is.
-os.environ.setdefault("SAGEMAKER_SUPPRESS_V2_WARNING", "1")
-
 import boto3
-
-try:  # the SDK 3
-    from sagemaker.core.exceptions import UnexpectedStatusException
-    from sagemaker.core.helper.session_helper import Session
-except ImportError:
-    from sagemaker.exceptions import UnexpectedStatusException
-    from sagemaker.session import Session
 
 from sagemaker_rl.simulator.local_job import REGION, aws
 from sagemaker_rl.simulator.training_jobs import FAILED, Services
 from sagemaker_rl.simulator.tuning_jobs import SimulatedSageMaker
 
-IMAGE = "battlesnake-training"
-"""The repository of the training image, as docs/sagemaker.md names it."""
+# The SDK warns on import that there is a version 3; docs/sagemaker.md covers both.
+logging.getLogger("sagemaker.deprecations").setLevel(logging.ERROR)
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore", FutureWarning)
+    try:  # SDK 3
+        from sagemaker.core.exceptions import UnexpectedStatusException
+        from sagemaker.core.helper.session_helper import Session
+    except ImportError:
+        from sagemaker.exceptions import UnexpectedStatusException
+        from sagemaker.session import Session
 
-ROLE = "rehearsal"
+IMAGE = "battlesnake-training"
+"""Repository of the training image, as in docs/sagemaker.md."""
+
+ROLE = "simulated"
 _TRUST = {
     "Version": "2012-10-17",
     "Statement": [
@@ -66,18 +69,19 @@ MANIFEST = {
     },
     "layers": [],
 }
-"""An image of nothing: jobs run in this Python environment."""
+"""Manifest of an empty image: jobs run in this Python environment."""
 
 
 class SimulatedSession(Session):  # type: ignore[misc]
-    """A ``sagemaker_session`` whose jobs run here and cost nothing.
+    """A ``sagemaker_session`` whose jobs run on this machine and cost nothing.
 
-    The account is new in every Python process: it has a role, a training image and the default
-    VPC of each new account. What jobs leave on disk is under ``folder``, one folder a job.
+    Every Python process starts with a new account. It has a role, a training image, and the default
+    VPC of a new AWS account. Each job writes its files to its own directory in ``folder``.
     """
 
     def __init__(self, folder: str | Path = "sagemaker-local") -> None:
-        # They report that the telemetry is off, and each metric that an experiment does without.
+        os.environ.setdefault("SAGEMAKER_SUPPRESS_V2_WARNING", "1")
+        # They log that telemetry is off, and each metric that an experiment lacks.
         for name in ("sagemaker.telemetry", "sagemaker.config", "sagemaker.analytics"):
             logging.getLogger(name).setLevel(logging.ERROR)
         resources = ExitStack()
@@ -104,25 +108,27 @@ class SimulatedSession(Session):  # type: ignore[misc]
         _create_defaults(account)
 
     def close(self) -> None:
-        """End all jobs and the account."""
+        """End all jobs and delete the account."""
         self._resources.close()
 
     @property
     def newest_job(self) -> str:
-        """The name of the training job that was started last."""
+        """Name of the training job that was started last."""
         return self._jobs.newest
 
     def interrupt(self, job_name: str, after: str = "") -> None:
-        """Take a job's instances away and give it new ones, as happens on spot.
+        """Replace a job's instances by new ones, as happens to spot jobs.
 
-        Waits for a line of the log with ``after`` in it, at most to the job's end.
+        Args:
+            job_name: Name of the job.
+            after: Wait for a log line that contains this text, at most until the job ends.
         """
         job = self._jobs.job(job_name)
         if not after or any(after in line for line in job.log(wait=True)):
             job.interrupt()
 
     def get_caller_identity_arn(self) -> str:
-        """The role that ``sagemaker.get_execution_role(session)`` finds."""
+        """Return the role that ``sagemaker.get_execution_role(session)`` finds."""
         return str(self.boto_session.client("iam").get_role(RoleName=ROLE)["Role"]["Arn"])
 
     def logs_for_job(
@@ -133,10 +139,12 @@ class SimulatedSession(Session):  # type: ignore[misc]
         log_type: str = "All",
         timeout: int | None = None,
     ) -> dict[str, Any]:
-        """Print a job's log, to its end if ``wait``. The SDK's own looks every 30 seconds.
+        """Print a job's log, until its end if ``wait``.
+
+        The SDK's own method polls every 30 seconds.
 
         Raises:
-            UnexpectedStatusException: the job has failed.
+            UnexpectedStatusException: If the job has failed.
         """
         sys.stdout.writelines(f"{line}\n" for line in self._jobs.job(job_name).log(wait))
         description = self._jobs.describe_training_job(job_name)
@@ -145,12 +153,12 @@ class SimulatedSession(Session):  # type: ignore[misc]
         return description
 
     def wait_for_tuning_job(self, job: str, poll: int = 5) -> dict[str, Any]:
-        """Print a line for each training job that a tuning job begins or ends, to its end.
+        """Print a line for each training job that a tuning job starts or ends, until its end.
 
-        The SDK's own draws dots.
+        The SDK's own method prints dots.
 
         Raises:
-            UnexpectedStatusException: no training job has reported the objective.
+            UnexpectedStatusException: If no training job reported the objective.
         """
         sys.stdout.writelines(f"{line}\n" for line in self._jobs.tuning_job(job).log(wait=True))
         description = self._jobs.describe_hyper_parameter_tuning_job(job)
@@ -159,7 +167,7 @@ class SimulatedSession(Session):  # type: ignore[misc]
 
 
 def _refuse_failed(what: str, status: str, description: Mapping[str, Any]) -> None:
-    """Raise the SDK's own error where a job has failed."""
+    """Raise the SDK's error if a job has failed."""
     if description[status] == FAILED:
         raise UnexpectedStatusException(
             message=f"{what} has failed: {description['FailureReason']}",
@@ -169,7 +177,7 @@ def _refuse_failed(what: str, status: str, description: Mapping[str, Any]) -> No
 
 
 class _Account(boto3.Session):  # type: ignore[misc]
-    """boto3's session with every service at one address, and SageMaker in this process."""
+    """boto3 session with all services at one address, and SageMaker in this process."""
 
     sagemaker: Any = None
 
@@ -187,10 +195,10 @@ class _Account(boto3.Session):  # type: ignore[misc]
 
 
 def _create_defaults(account: _Account) -> None:
-    """Make what a real account must have before its first job: role, image, S3 for its VPC."""
+    """Create the role, the image and the VPC endpoint for S3 that a job needs."""
     iam, ecr, ec2 = (account.client(name) for name in ("iam", "ecr", "ec2"))
     if ROLE in [role["RoleName"] for role in iam.list_roles()["Roles"]]:
-        return  # by another session of this process
+        return  # another session of this process created them
     iam.create_role(RoleName=ROLE, AssumeRolePolicyDocument=json.dumps(_TRUST))
     ecr.create_repository(repositoryName=IMAGE)
     ecr.put_image(repositoryName=IMAGE, imageTag="latest", imageManifest=json.dumps(MANIFEST))

@@ -1,4 +1,4 @@
-"""Training jobs as SageMaker runs them, rehearsed: requests in, processes on this machine."""
+"""Simulated training jobs: SageMaker's requests, run as processes on this machine."""
 
 from __future__ import annotations
 
@@ -23,22 +23,22 @@ from sagemaker_rl.job.source_files import bucket_and_key
 from sagemaker_rl.simulator.local_job import REGION, Instance, cpus_of_instance, pack_folder
 
 _METRICS_NAMESPACE = "/aws/sagemaker/TrainingJobs"
-_MOST_METRICS = 500
-"""In one request to CloudWatch, which takes 1000."""
+_MAX_METRICS = 500
+"""Metrics per request; CloudWatch accepts 1,000."""
 _FULLY_REPLICATED = "FullyReplicated"
-"""Each instance gets all data of a channel."""
+"""Distribution in which each instance gets all data of a channel."""
 COMPLETED, FAILED, STOPPED, IN_PROGRESS = "Completed", "Failed", "Stopped", "InProgress"
 _OUT_OF_TIME = "MaxRuntimeExceeded"
-"""The secondary status of a job that is stopped because its ``max_run`` is over."""
+"""Secondary status of a job that was stopped because its ``max_run`` is over."""
 _DEFAULT_MAX_RUNTIME_S = 86_400
-"""Seconds of a job that names no ``MaxRuntimeInSeconds``, as in AWS."""
+"""Default of ``MaxRuntimeInSeconds``, as in AWS."""
 _STOP_GRACE_S = 120.0
-"""Seconds from SIGTERM, which asks for an end in order, to SIGKILL."""
+"""Time between SIGTERM, which asks a job to stop, and SIGKILL."""
 
 
 @dataclass(frozen=True, slots=True)
 class Services:
-    """boto3's clients of what jobs use, and what instances need in their environment to do so."""
+    """boto3 clients that jobs use, and the environment variables that instances need for them."""
 
     s3: Any
     cloudwatch: Any
@@ -46,37 +46,37 @@ class Services:
 
 
 class DataError(Exception):
-    """The data of a channel are not there, which ends a job before its script begins."""
+    """The data of a channel do not exist, so the job fails before its script starts."""
 
 
 class BackgroundJob:
-    """What the service does about a request, in a thread of its own; others read what it prints."""
+    """Job that runs in its own thread; other threads read its log."""
 
     def __init__(self, name: str, request: Mapping[str, Any]) -> None:
         self.name = name
         self._request = request
         self._status, self._failure = IN_PROGRESS, ""
-        self._stop_asked = False
+        self._stop_requested = False
         self._created = self._changed = datetime.now(UTC)
         self._lines: list[str] = []
-        self._news = threading.Condition()
+        self._condition = threading.Condition()
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
     def start(self) -> None:
-        """Begin."""
+        """Start the thread."""
         self._thread.start()
 
     def wait(self) -> None:
-        """Until it has ended."""
+        """Wait until the job has ended."""
         self._thread.join()
 
     def log(self, wait: bool) -> Iterator[str]:
-        """The lines printed so far; to the end if ``wait``."""
+        """Yield the log lines so far, or all lines until the end if ``wait``."""
         seen = 0
         while True:
-            with self._news:
+            with self._condition:
                 while wait and seen == len(self._lines) and self._status == IN_PROGRESS:
-                    self._news.wait()
+                    self._condition.wait()
                 lines, over = self._lines[seen:], not wait or self._status != IN_PROGRESS
             yield from lines
             seen += len(lines)
@@ -86,22 +86,23 @@ class BackgroundJob:
     def _run(self) -> None:
         raise NotImplementedError
 
-    def _say(self, line: str) -> None:
-        with self._news:
+    def _log(self, line: str) -> None:
+        with self._condition:
             self._lines.append(line)
-            self._news.notify_all()
+            self._condition.notify_all()
 
     def _end(self, status: str) -> None:
-        with self._news:
+        with self._condition:
             self._status, self._changed = status, datetime.now(UTC)
-            self._news.notify_all()
+            self._condition.notify_all()
 
 
 class TrainingJob(BackgroundJob):
-    """One job: its request, its instances and what becomes of them.
+    """One training job: its request, its instances and its results.
 
-    The instances' ``/opt/ml`` are ``FOLDER/JOB/algo-1`` and so on. Checkpoints travel to and from
-    ``checkpoint_s3_uri`` whenever instances start and end, model and output go to S3 at the end.
+    The instances' ``/opt/ml`` directories are ``FOLDER/JOB/algo-1`` and so on. Checkpoints are
+    copied from and to ``checkpoint_s3_uri`` when instances start and end. The model and the output
+    are copied to S3 at the end.
     """
 
     def __init__(self, request: Mapping[str, Any], folder: Path, services: Services) -> None:
@@ -111,30 +112,28 @@ class TrainingJob(BackgroundJob):
         self._environment = {**services.environment, **request.get("Environment", {})}
         self._instances = _instances(request, self._folder)
         self._metrics: list[dict[str, Any]] = []
-        self._interrupt_asked = False
+        self._interrupt_requested = False
         self._out_of_time = False
         self._timers: list[threading.Timer] = []
 
-    # What the account's owner sees and does
-
     def stop(self) -> None:
-        """Ask for an end in order, as ``stop_training_job`` does, and see to it after `_STOP_GRACE_S`."""
-        self._stop_asked = True
+        """Send SIGTERM, as ``stop_training_job`` does, and SIGKILL after `_STOP_GRACE_S`."""
+        self._stop_requested = True
         self._send(signal.SIGTERM)
         self._after(_STOP_GRACE_S, lambda: self._send(signal.SIGKILL))
 
     def interrupt(self) -> None:
-        """Take the instances away and give them back, as happens to a spot job."""
-        self._interrupt_asked = True
+        """Replace the instances by new ones, as happens to a spot job."""
+        self._interrupt_requested = True
         self._send(signal.SIGTERM)
 
     def kill(self) -> None:
-        """End all processes at once."""
-        self._stop_asked = True
+        """Kill all processes immediately."""
+        self._stop_requested = True
         self._send(signal.SIGKILL)
 
     def describe(self) -> dict[str, Any]:
-        """What ``describe_training_job`` answers."""
+        """Return the response of ``describe_training_job``."""
         description: dict[str, Any] = {
             **self._request,
             "OutputDataConfig": {"KmsKeyId": "", **self._request["OutputDataConfig"]},
@@ -164,10 +163,8 @@ class TrainingJob(BackgroundJob):
             return "Training"
         return _OUT_OF_TIME if self._out_of_time and self._status == STOPPED else self._status
 
-    # What the service does in the background
-
     def _run_out_of_time(self) -> None:
-        self._say("the job's max_run is over: it is stopped")
+        self._log("the job has reached its max_run; stopping it")
         self._out_of_time = True
         self.stop()
 
@@ -185,18 +182,18 @@ class TrainingJob(BackgroundJob):
         try:
             while True:
                 statuses = self._run_instances()
-                if not self._interrupt_asked or self._stop_asked:
+                if not self._interrupt_requested or self._stop_requested:
                     break
-                self._interrupt_asked = False
-                self._say("the instances were taken away; the job goes on with new ones")
+                self._interrupt_requested = False
+                self._log("the instances were interrupted; the job resumes on new ones")
             self._publish_metrics()
-            self._deliver()
-            self._failure = "" if self._stop_asked else self._reason(statuses)
-            status = STOPPED if self._stop_asked else FAILED if self._failure else COMPLETED
+            self._upload_artifacts()
+            self._failure = "" if self._stop_requested else self._reason(statuses)
+            status = STOPPED if self._stop_requested else FAILED if self._failure else COMPLETED
         except DataError as error:
             self._failure, status = str(error), FAILED
         except Exception as error:
-            self._say(traceback.format_exc())
+            self._log(traceback.format_exc())
             self._failure, status = f"InternalServerError: {error!r}", FAILED
             self.kill()
         for timer in self._timers:
@@ -204,11 +201,11 @@ class TrainingJob(BackgroundJob):
         self._end(status)
 
     def _run_instances(self) -> list[int]:
-        """Run all instances to their end; returns their exit statuses."""
+        """Run all instances to their end and return their exit statuses."""
         for instance in self._instances:
             instance.prepare()
             self._move_checkpoints(instance, _download)
-            self._bring_data(instance)
+            self._download_channels(instance)
             instance.start(self.name, self._environment)
         readers = [
             threading.Thread(target=self._read, args=[instance], daemon=True)
@@ -216,7 +213,7 @@ class TrainingJob(BackgroundJob):
         ]
         for reader in readers:
             reader.start()
-        if self._stop_asked or self._interrupt_asked:
+        if self._stop_requested or self._interrupt_requested:
             self._send(signal.SIGTERM)
         for reader in readers:
             reader.join()
@@ -231,7 +228,7 @@ class TrainingJob(BackgroundJob):
 
     def _read(self, instance: Instance) -> None:
         for line in instance.log():
-            self._say(f"{instance.name} | {line.rstrip()}")
+            self._log(f"{instance.name} | {line.rstrip()}")
             self._find_metrics(line)
 
     def _find_metrics(self, line: str) -> None:
@@ -244,12 +241,12 @@ class TrainingJob(BackgroundJob):
                     self._metrics.append(found | {"Timestamp": now})
 
     def _publish_metrics(self) -> None:
-        """Send them to CloudWatch, so that ``TrainingJobAnalytics`` finds them."""
+        """Send the metrics to CloudWatch, where ``TrainingJobAnalytics`` reads them."""
         dimensions = [{"Name": "TrainingJobName", "Value": self.name}]
         data = [metric | {"Dimensions": dimensions} for metric in self._metrics]
-        for start in range(0, len(data), _MOST_METRICS):
+        for start in range(0, len(data), _MAX_METRICS):
             self._services.cloudwatch.put_metric_data(
-                Namespace=_METRICS_NAMESPACE, MetricData=data[start : start + _MOST_METRICS]
+                Namespace=_METRICS_NAMESPACE, MetricData=data[start : start + _MAX_METRICS]
             )
 
     def _reason(self, statuses: list[int]) -> str:
@@ -263,8 +260,8 @@ class TrainingJob(BackgroundJob):
     def _output(self) -> str:
         return f"{self._request['OutputDataConfig']['S3OutputPath'].rstrip('/')}/{self.name}/output"
 
-    def _deliver(self) -> None:
-        """Put ``model.tar.gz`` and ``output.tar.gz`` into S3."""
+    def _upload_artifacts(self) -> None:
+        """Upload ``model.tar.gz`` and ``output.tar.gz`` to S3."""
         first = self._instances[0].folder
         for source, name in (("model", "model.tar.gz"), ("output/data", "output.tar.gz")):
             packed = self._folder / name
@@ -272,7 +269,7 @@ class TrainingJob(BackgroundJob):
             bucket, key = bucket_and_key(f"{self._output}/{name}")
             self._services.s3.upload_file(str(packed), bucket, key)
 
-    def _bring_data(self, instance: Instance) -> None:
+    def _download_channels(self, instance: Instance) -> None:
         for channel in self._request.get("InputDataConfig", []):
             uri = channel["DataSource"]["S3DataSource"]["S3Uri"]
             bucket, key = bucket_and_key(uri)
@@ -294,7 +291,7 @@ class TrainingJob(BackgroundJob):
 
 
 class TrainingJobs:
-    """What the SDK asks of boto3's client ``sagemaker``, answered on this machine."""
+    """Methods of boto3's ``sagemaker`` client that the SDK uses for training jobs."""
 
     def __init__(self, folder: Path, services: Services) -> None:
         self._folder = folder
@@ -307,14 +304,14 @@ class TrainingJobs:
         """Start a job.
 
         Raises:
-            botocore.exceptions.ParamValidationError: the request is not a valid one.
-            ClientError: there are no instances, or there was a job of this name.
-            ValueError: a rehearsal cannot do what the request asks for.
+            botocore.exceptions.ParamValidationError: If the request is malformed.
+            ClientError: If there are no instances, or there is a job of this name.
+            ValueError: If the request needs something that the simulator does not support.
         """
         validate_parameters(request, self._shape)
         if request["AlgorithmSpecification"].get("AlgorithmName"):
             raise ValueError(
-                "AlgorithmSpecification.AlgorithmName cannot be rehearsed; give image_uri"
+                "AlgorithmSpecification.AlgorithmName cannot be simulated; use image_uri"
             )
         _check_channels(request.get("InputDataConfig", []))
         name = request["TrainingJobName"]
@@ -325,7 +322,7 @@ class TrainingJobs:
                 )
         if name in self._jobs:
             raise client_error(
-                "ResourceInUse", f"there is a training job {name} already; take another"
+                "ResourceInUse", f"there is a training job {name} already; use another name"
             )
         job = TrainingJob(request, self._folder, self._services)
         self._jobs[name] = job
@@ -333,23 +330,23 @@ class TrainingJobs:
         return {"TrainingJobArn": job.describe()["TrainingJobArn"]}
 
     def describe_training_job(self, TrainingJobName: str) -> dict[str, Any]:  # noqa: N803
-        """All about a job."""
+        """Describe a job."""
         return self.job(TrainingJobName).describe()
 
     def stop_training_job(self, TrainingJobName: str) -> None:  # noqa: N803
-        """End a job in order."""
+        """Ask a job to stop."""
         self.job(TrainingJobName).stop()
 
     def delete_training_job(self, TrainingJobName: str) -> None:  # noqa: N803
-        """Forget a job that is over."""
+        """Delete a finished job."""
         if self.job(TrainingJobName).describe()["TrainingJobStatus"] == IN_PROGRESS:
             raise client_error(
-                "ValidationException", f"{TrainingJobName} is not over; stop it first"
+                "ValidationException", f"{TrainingJobName} is still running; stop it first"
             )
         del self._jobs[TrainingJobName]
 
     def list_tags(self, ResourceArn: str, MaxResults: int = 50) -> dict[str, Any]:  # noqa: N803
-        """None: ``attach`` asks for them."""
+        """Return no tags; ``attach`` requests them."""
         return {"Tags": []}
 
     def __contains__(self, name: str) -> bool:
@@ -357,27 +354,27 @@ class TrainingJobs:
 
     @property
     def newest(self) -> str:
-        """The name of the job that was started last."""
+        """Name of the job that was started last."""
         return next(reversed(self._jobs))
 
     def job(self, name: str) -> TrainingJob:
-        """The job of this name.
+        """Return the job of this name.
 
         Raises:
-            ClientError: there is none.
+            ClientError: If there is none.
         """
         if name not in self._jobs:
             raise client_error("ValidationException", f"there is no training job {name}")
         return self._jobs[name]
 
     def kill_all(self) -> None:
-        """End all processes of all jobs at once."""
+        """Kill all processes of all jobs immediately."""
         for job in self._jobs.values():
             job.kill()
 
 
 def _instances(request: Mapping[str, Any], folder: Path) -> list[Instance]:
-    """The instances that a request asks for; those of a cluster share this machine's CPUs."""
+    """Return the instances of a request; the instances of a cluster share this machine's CPUs."""
     hyperparameters = {
         name: parse(text) for name, text in request.get("HyperParameters", {}).items()
     }
@@ -388,11 +385,11 @@ def _instances(request: Mapping[str, Any], folder: Path) -> list[Instance]:
     if "rl_cluster_type" in hyperparameters and before == 0:
         total += int(hyperparameters["rl_num_instances_secondary"])
     elif count > 1:
-        # Host names of a rehearsal do not resolve, so they meet as two jobs do.
+        # Simulated host names do not resolve, so the instances use discovery through S3.
         bucket, _ = bucket_and_key(request["OutputDataConfig"]["S3OutputPath"])
         region = hyperparameters.get("sagemaker_region", REGION)
-        meeting = {"s3_bucket": bucket, "s3_prefix": folder.name, "aws_region": region}
-        hyperparameters = meeting | hyperparameters
+        rendezvous = {"s3_bucket": bucket, "s3_prefix": folder.name, "aws_region": region}
+        hyperparameters = rendezvous | hyperparameters
     hosts = [f"algo-{i + 1}" for i in range(count)]
     left = iter(hosts)
     described = [
@@ -425,13 +422,13 @@ def _instances(request: Mapping[str, Any], folder: Path) -> list[Instance]:
 
 
 def _groups(request: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
-    """The instance groups of a job; equal instances are one."""
+    """Return the instance groups of a job; equal instances form one group."""
     resources = request["ResourceConfig"]
     return resources.get("InstanceGroups") or [resources]
 
 
 def _check_channels(channels: Sequence[Mapping[str, Any]]) -> None:
-    """Raise ``ValueError`` for data that do not come as copies of files in S3."""
+    """Raise ``ValueError`` for channels that are not complete copies of files in S3."""
     for channel in channels:
         name, source = channel["ChannelName"], channel["DataSource"].get("S3DataSource", {})
         for what, got, wanted in (
@@ -447,12 +444,12 @@ def _check_channels(channels: Sequence[Mapping[str, Any]]) -> None:
         ):
             if got != wanted:
                 raise ValueError(
-                    f"the channel {name!r} with {what} {got} cannot be rehearsed; take {wanted}"
+                    f"the channel {name!r} with {what} {got} cannot be simulated; use {wanted}"
                 )
 
 
 def _exists(s3: Any, bucket: str, key: str) -> bool:
-    """Whether there is an object of exactly this name, as of the packed model of a job."""
+    """Whether there is an object with exactly this key, such as a packed model."""
     try:
         s3.head_object(Bucket=bucket, Key=key or "/")
     except ClientError:
@@ -477,5 +474,5 @@ def _upload(s3: Any, uri: str, folder: Path) -> None:
 
 
 def client_error(code: str, message: str) -> ClientError:
-    """The error with which boto3 reports that AWS refuses."""
+    """Return the error that boto3 raises if AWS rejects a request."""
     return ClientError({"Error": {"Code": code, "Message": message}}, "TrainingJob")

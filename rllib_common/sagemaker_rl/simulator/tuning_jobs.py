@@ -1,7 +1,8 @@
-"""Tuning jobs rehearsed: training jobs one after the other, with values drawn from the ranges.
+"""Simulated tuning jobs: training jobs in sequence, with values drawn from the ranges.
 
-SageMaker runs several at a time and learns from those before (its strategy Bayesian); here each is
-drawn at random, as its strategy Random does, since they share this machine.
+SageMaker runs several jobs in parallel, and its strategy Bayesian learns from earlier ones. The
+simulator draws all values at random, as the strategy Random does, and runs one job at a time
+because the jobs share this machine.
 """
 
 from __future__ import annotations
@@ -30,14 +31,14 @@ from sagemaker_rl.simulator.training_jobs import (
 
 _STRATEGIES = ("Bayesian", "Random")
 _OBJECTIVE = "_tuning_objective_metric"
-"""The hyperparameter that names the metric by which SageMaker compares the job."""
+"""Hyperparameter with the name of the metric by which SageMaker compares jobs."""
 
 _COPIED = ("RoleArn", "InputDataConfig", "OutputDataConfig", "StoppingCondition", "Environment")
-"""What training jobs take from the definition as it is."""
+"""Parts of the definition that training jobs copy unchanged."""
 
 
 class TuningJob(BackgroundJob):
-    """One tuning job: its request, and the training jobs that it has started."""
+    """One tuning job: its request and the training jobs that it started."""
 
     def __init__(self, request: Mapping[str, Any], training: TrainingJobs) -> None:
         super().__init__(request["HyperParameterTuningJobName"], request)
@@ -49,13 +50,13 @@ class TuningJob(BackgroundJob):
         self._drawn: dict[str, dict[str, str]] = {}
 
     def stop(self) -> None:
-        """End the training job that runs, and start no other."""
-        self._stop_asked = True
+        """Stop the running training job, and start no other."""
+        self._stop_requested = True
         for job in self._jobs():
             job.stop()
 
     def describe(self) -> dict[str, Any]:
-        """What ``describe_hyper_parameter_tuning_job`` answers."""
+        """Return the response of ``describe_hyper_parameter_tuning_job``."""
         statuses = [job.describe()["TrainingJobStatus"] for job in self._jobs()]
         scores = self._scores()
         description = {
@@ -88,18 +89,16 @@ class TuningJob(BackgroundJob):
         return description
 
     def summaries(self) -> list[dict[str, Any]]:
-        """What ``list_training_jobs_for_hyper_parameter_tuning_job`` answers, the newest first."""
+        """Return the summaries of its training jobs, the newest first."""
         return [self._summary(job) for job in reversed(self._jobs())]
-
-    # What the service does in the background
 
     def _run(self) -> None:
         try:
             for number in range(self._config["ResourceLimits"]["MaxNumberOfTrainingJobs"]):
-                if self._stop_asked:
+                if self._stop_requested:
                     break
                 self._train(f"{self.name}-{number + 1:03d}-{secrets.token_hex(4)}")
-            status = STOPPED if self._stop_asked else COMPLETED
+            status = STOPPED if self._stop_requested else COMPLETED
             if status == COMPLETED and not self._scores():
                 status = FAILED
                 self._failure = f"No training job has reported {self._objective['MetricName']!r}"
@@ -110,10 +109,10 @@ class TuningJob(BackgroundJob):
     def _train(self, name: str) -> None:
         values = dict(self._values())
         self._drawn[name] = values
-        self._say(f"{name}: {', '.join(f'{one} {text}' for one, text in values.items())}")
+        self._log(f"{name}: {', '.join(f'{one} {text}' for one, text in values.items())}")
         self._training.create_training_job(**self._training_request(name, values))
         job = self._training.job(name)
-        if self._stop_asked:
+        if self._stop_requested:
             job.stop()
         job.wait()
         description = job.describe()
@@ -121,7 +120,7 @@ class TuningJob(BackgroundJob):
         what = "nothing" if score is None else f"{score:.6g}"
         why = f" ({description['FailureReason']})" if "FailureReason" in description else ""
         status = description["TrainingJobStatus"]
-        self._say(f"{name}: {status}, {self._objective['MetricName']} {what}{why}")
+        self._log(f"{name}: {status}, {self._objective['MetricName']} {what}{why}")
 
     def _training_request(self, name: str, values: Mapping[str, str]) -> dict[str, Any]:
         definition = self._definition
@@ -140,7 +139,7 @@ class TuningJob(BackgroundJob):
         }
 
     def _values(self) -> Iterator[tuple[str, str]]:
-        """A value for each range, as text: SageMaker knows nothing else."""
+        """Yield a value for each range, as text, the only type in SageMaker's requests."""
         ranges = self._config["ParameterRanges"]
         for one in ranges.get("ContinuousParameterRanges", []):
             yield one["Name"], repr(_between(one, self._random.random()))
@@ -153,7 +152,7 @@ class TuningJob(BackgroundJob):
         return [self._training.job(name) for name in self._drawn if name in self._training]
 
     def _scores(self) -> dict[str, float]:
-        """The objective's last value in each training job that is done and has one."""
+        """Return the objective's last value of each completed training job that reported one."""
         described = ((job, job.describe()) for job in self._jobs())
         return {
             job.name: one["Value"]
@@ -176,7 +175,7 @@ class TuningJob(BackgroundJob):
 
 
 class SimulatedSageMaker(TrainingJobs):
-    """What the SDK asks of boto3's client ``sagemaker``: training jobs, and tuning jobs of them."""
+    """Methods of boto3's ``sagemaker`` client that the SDK uses for training and tuning."""
 
     def __init__(self, folder: Path, services: Services) -> None:
         super().__init__(folder, services)
@@ -188,16 +187,16 @@ class SimulatedSageMaker(TrainingJobs):
         """Start a tuning job.
 
         Raises:
-            botocore.exceptions.ParamValidationError: the request is not a valid one.
-            ClientError: its objective is not among the metrics, or there was a job of this name.
-            ValueError: a rehearsal cannot do what the request asks for.
+            botocore.exceptions.ParamValidationError: If the request is malformed.
+            ClientError: If its objective is not a defined metric, or there is a job of this name.
+            ValueError: If the request needs something that the simulator does not support.
         """
         validate_parameters(request, self._tuning_shape)
         _check(request)
         name = request["HyperParameterTuningJobName"]
         if name in self._tuning:
             raise client_error(
-                "ResourceInUse", f"there is a tuning job {name} already; take another"
+                "ResourceInUse", f"there is a tuning job {name} already; use another name"
             )
         self._tuning[name] = TuningJob(request, self)
         self._tuning[name].start()
@@ -207,7 +206,7 @@ class SimulatedSageMaker(TrainingJobs):
         self,
         HyperParameterTuningJobName: str,  # noqa: N803
     ) -> dict[str, Any]:
-        """All about a tuning job."""
+        """Describe a tuning job."""
         return self.tuning_job(HyperParameterTuningJobName).describe()
 
     def list_training_jobs_for_hyper_parameter_tuning_job(
@@ -215,53 +214,57 @@ class SimulatedSageMaker(TrainingJobs):
         HyperParameterTuningJobName: str,  # noqa: N803
         MaxResults: int = 100,  # noqa: N803
     ) -> dict[str, Any]:
-        """Its training jobs."""
+        """List its training jobs."""
         summaries = self.tuning_job(HyperParameterTuningJobName).summaries()
         return {"TrainingJobSummaries": summaries[:MaxResults]}
 
     def stop_hyper_parameter_tuning_job(self, HyperParameterTuningJobName: str) -> None:  # noqa: N803
-        """End it, and what it has started."""
+        """Stop a tuning job and its running training job."""
         self.tuning_job(HyperParameterTuningJobName).stop()
 
     def tuning_job(self, name: str) -> TuningJob:
-        """The tuning job of this name; raises ``ClientError`` where there is none."""
+        """Return the tuning job of this name.
+
+        Raises:
+            ClientError: If there is none.
+        """
         if name not in self._tuning:
             raise client_error("ValidationException", f"there is no tuning job {name}")
         return self._tuning[name]
 
 
 def _check(request: Mapping[str, Any]) -> None:
-    """Raise for what AWS would refuse, and for what cannot be rehearsed."""
+    """Reject requests that AWS rejects or that the simulator does not support."""
     config = request["HyperParameterTuningJobConfig"]
     definition = request.get("TrainingJobDefinition")
     if definition is None:
-        raise ValueError("TrainingJobDefinitions cannot be rehearsed; give the tuner one estimator")
+        raise ValueError("TrainingJobDefinitions cannot be simulated; give the tuner one estimator")
     resources = definition.get("HyperParameterTuningResourceConfig", {})
     for asked, what, hint in (
-        (request.get("WarmStartConfig"), "WarmStartConfig", "leave warm_start_config out"),
-        (request.get("Autotune"), "Autotune", "leave autotune out"),
-        (config["Strategy"] not in _STRATEGIES, config["Strategy"], "take the strategy Random"),
-        (resources.get("InstanceConfigs"), "InstanceConfigs", "give instance_type"),
+        (request.get("WarmStartConfig"), "WarmStartConfig", "leave out warm_start_config"),
+        (request.get("Autotune"), "Autotune", "leave out autotune"),
+        (config["Strategy"] not in _STRATEGIES, config["Strategy"], "use the strategy Random"),
+        (resources.get("InstanceConfigs"), "InstanceConfigs", "use instance_type"),
         (
             definition.get("CheckpointConfig"),
             "checkpoint_s3_uri with a tuner",
-            "leave it out: jobs would go on from each other's checkpoints",
+            "leave it out: jobs would resume each other's checkpoints",
         ),
     ):
         if asked:
-            raise ValueError(f"{what} cannot be rehearsed; {hint}")
+            raise ValueError(f"{what} cannot be simulated; {hint}")
     objective = config["HyperParameterTuningJobObjective"]["MetricName"]
     defined = definition["AlgorithmSpecification"].get("MetricDefinitions", [])
     known = [one["Name"] for one in defined]
     if objective not in known:
         raise client_error(
             "ValidationException",
-            f"the objective {objective!r} is none of the metric definitions: {', '.join(known)}",
+            f"the objective {objective!r} is not one of the metric definitions: {', '.join(known)}",
         )
 
 
 def _between(one: Mapping[str, str], part: float) -> float:
-    """The number at this part (0 to 1) of a range, on its scale."""
+    """Return the number at a fraction of a range, on its scale."""
     low, high = float(one["MinValue"]), float(one["MaxValue"])
     scale = one.get("ScalingType", "Auto")
     if scale == "Logarithmic":
