@@ -1,8 +1,8 @@
-"""The options of every environment and trainer: each described, checked and defaulted here.
+"""The options of all environments and trainers: their descriptions, checks and defaults.
 
->>> EnvConfig.of({"width": 7, "height": 7}).width
+>>> EnvConfig.from_options({"width": 7, "height": 7}).width
 7
->>> EnvConfig.of({"widht": 7})
+>>> EnvConfig.from_options({"widht": 7})
 Traceback (most recent call last):
     ...
 ValueError: unknown option 'widht'; did you mean width?
@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from battlesnake_gym.common.suggestions import unknown_name_message
 from battlesnake_gym.mdp import observations
-from battlesnake_gym.mdp.rewards import Scheme
+from battlesnake_gym.mdp.rewards import RewardWeights
 from battlesnake_gym.rules import Game, Settings, State, start
 from battlesnake_gym.rules.play import DEFAULT_BOARD_SIZE
 from battlesnake_gym.rules.state import Point
@@ -28,15 +28,15 @@ Sizes = int | Sequence[int] | NDArray[np.integer[Any]]
 """One number for all games, or one per game."""
 
 STANDARD_GAME = Game()
-"""What is played unless something else is asked for."""
+"""The default rules of a game."""
 
 
 @dataclass(frozen=True)
 class EnvConfig:
-    """What is played, and what a learner sees, may do and gets."""
+    """The games of an environment, and a learner's observations, action masks and rewards."""
 
     num_snakes: Sizes = 4
-    """Snakes in a game, 1 to 16; one alone plays ``solo``."""
+    """Snakes per game, 1 to 16; one snake alone plays ``solo``."""
     width: Sizes = DEFAULT_BOARD_SIZE
     """Columns of the board, 1 to 25."""
     height: Sizes = DEFAULT_BOARD_SIZE
@@ -46,41 +46,50 @@ class EnvConfig:
     map: str = STANDARD_GAME.map
     """A name in `rules.MAPS`."""
     settings: Settings | Mapping[str, int] | None = None
-    """Fields of `rules.Settings`; those left out, and None, are the command line's."""
+    """Fields of `rules.Settings`; missing fields get the defaults of the official command line."""
     observation: str | Mapping[str, Any] | observations.Observation = observations.DEFAULT
-    """What a snake sees: whatever `observations.get` takes."""
+    """The observation of a snake, in any form that `observations.get` accepts."""
     frame_stack: int | None = None
-    """How many turns an observation stacks, 1 to 8; None: what ``observation`` says, or 1."""
-    rewards: Scheme | Sequence[Scheme] = "survival"
-    """A preset's name or weights by event, or a list of such, one for each seat (`rewards.get`)."""
+    """Number of turns stacked in one observation, 1 to 8; None: as in ``observation``, or 1."""
+    rewards: RewardWeights | Sequence[RewardWeights] = "survival"
+    """A reward preset or weights by event, or a list of these with one per seat (`rewards.get`)."""
     action_mask: str = "fatal"
-    """A kind of mask, or several joined with ``+`` (`masks.KINDS`)."""
+    """A kind of action mask, or several joined with ``+`` (`masks.KINDS`)."""
     max_turns: int | None = None
-    """Truncates a game at this turn; None: never."""
+    """The turn at which a game is truncated; None: never."""
     food_rng: str = "fast"
-    """Where food comes from: "fast", the engine's stream, or "seeded", the official engine's."""
+    """The random stream of food: "fast", the engine's own, or "official", the official engine's."""
     start_positions: Sequence[Sequence[int]] | None = None
-    """Where the snakes begin: (x, y) for each seat; None: where the map puts them."""
+    """Start cell (x, y) of each seat; None: chosen by the map."""
     food_positions: Sequence[Sequence[int]] | None = None
-    """Where food lies at first, (x, y) for each; needs ``start_positions``. None: where the map puts it."""
+    """Initial food cells (x, y); needs ``start_positions``. None: chosen by the map."""
 
     @classmethod
     def from_options(cls, options: Mapping[str, Any], others: Iterable[str] = ()) -> EnvConfig:
-        """Read ``options`` by name; ``others`` are the caller's own, which an error may suggest.
+        """Create a configuration from a dictionary of options.
 
-        Raises ``ValueError`` for an unknown name.
+        Args:
+            options: Values by field name.
+            others: Names of the caller's own options, which error messages may suggest.
+
+        Raises:
+            ValueError: If a name is unknown.
         """
         check_names(options, others)
         return cls(**options)
 
     @property
     def game(self) -> Game:
-        """Ruleset, map and settings, without a seed. Raises ``ValueError`` for unknown settings."""
+        """The ruleset, map and settings, without a seed.
+
+        Raises:
+            ValueError: If a setting is unknown or not an integer.
+        """
         return Game(ruleset=self.ruleset, map=self.map, settings=read_settings(self.settings))
 
     @property
     def observation_encoder(self) -> observations.Observation:
-        """The observation, with ``frames``."""
+        """The observation with ``frame_stack`` applied."""
         encoder = observations.get(self.observation)
         return (
             encoder if self.frame_stack is None else replace(encoder, frame_stack=self.frame_stack)
@@ -88,7 +97,11 @@ class EnvConfig:
 
     @property
     def start_state(self) -> State | None:
-        """The position that all games begin with, if it is given. Raises ``ValueError``."""
+        """The position from which all games start, or None if the map chooses it.
+
+        Raises:
+            ValueError: If ``start_positions`` or ``food_positions`` are invalid.
+        """
         if self.start_positions is None:
             if self.food_positions is not None:
                 raise ValueError(
@@ -120,7 +133,7 @@ class EnvConfig:
 
 
 TRAINING_DEFAULTS = EnvConfig(rewards="survival-and-win", max_turns=500)
-"""What trainers play unless they are given other options: every game ends."""
+"""The defaults of the trainers, with which every game ends."""
 
 
 def check_names(options: Iterable[str], others: Iterable[str] = ()) -> None:
@@ -147,7 +160,11 @@ def _cells(name: str, cells: Any, width: int, height: int) -> list[Point]:
 
 
 def read_settings(settings: Settings | Mapping[str, int] | None) -> Settings:
-    """`rules.Settings` from its fields; ``ValueError`` names what is unknown or no number."""
+    """Create `rules.Settings` from its fields.
+
+    Raises:
+        ValueError: If a field is unknown or its value is not an integer.
+    """
     if settings is None:
         return Settings()
     if isinstance(settings, Settings):

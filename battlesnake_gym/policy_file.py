@@ -1,7 +1,7 @@
-"""The two files of a trained policy: ``policy.onnx`` and, beside it, ``policy.json``.
+"""The two files of a trained policy: ``policy.onnx`` and ``policy.json`` in the same directory.
 
-The JSON file describes how to query the network and, by its SHA-256, which network it describes.
-All loading of policies reads the pair here, so that neither file is used damaged or mismatched.
+The JSON file describes the network's inputs and identifies the network by its SHA-256. All
+loading of policies reads the pair in this module, which rejects damaged and mismatched files.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from battlesnake_gym.common.files import read_bounded, write_atomically
 from battlesnake_gym.rules import MOVES
 
 _FORMAT = 2
-"""Version of the JSON file's format. Format 1 had other names of observations and options."""
+"""Current version of the JSON file's format; format 1 has the old names below."""
 
 _OBSERVATION_NAMES = {"reach": "territory", "centred": "centered"}
 _OPTION_NAMES = {
@@ -31,17 +31,24 @@ _MASK_NAMES = {"forbidden": "fatal"}
 _FOOD_RNG_NAMES = {"seeded": "official"}
 
 _MAX_MODEL_BYTES = 256 << 20
-"""Bytes of a network; those that are trained here have two million."""
+"""Largest accepted network file in bytes; networks trained here have about two million."""
 
 
 class PolicyError(ValueError):
-    """A policy's files are missing, damaged or of another kind; says which, and what to do."""
+    """Missing, damaged or unsuitable policy files; the message names the file and the remedy."""
 
 
 def read(path: str | Path) -> tuple[bytes, dict[str, Any]]:
-    """The network in ``path`` (the ONNX file) and what the JSON file of the same name says of it.
+    """Read a network and its JSON file.
 
-    Raises `PolicyError` where one is missing or damaged, or the two do not belong together.
+    Args:
+        path: The ONNX file; the JSON file has the same name and the suffix ``.json``.
+
+    Returns:
+        The bytes of the network and the metadata from the JSON file.
+
+    Raises:
+        PolicyError: If a file is missing or damaged, or the hash in the JSON file is another.
     """
     onnx_path = Path(path)
     json_path = onnx_path.with_suffix(".json")
@@ -50,25 +57,44 @@ def read(path: str | Path) -> tuple[bytes, dict[str, Any]]:
 
 
 def check(model: bytes, text: bytes, onnx_path: Path) -> tuple[bytes, dict[str, Any]]:
-    """As `read`, of what was read from ``onnx_path`` and from the JSON file beside it."""
+    """Check a network and its JSON file that were read already.
+
+    Args:
+        model: The bytes of the network.
+        text: The bytes of the JSON file.
+        onnx_path: The path of the network, for error messages.
+
+    Returns:
+        ``model`` and the metadata from ``text``.
+
+    Raises:
+        PolicyError: If ``text`` is damaged or describes another network.
+    """
     json_path = onnx_path.with_suffix(".json")
     metadata = _read_metadata(text, json_path)
     digest = hashlib.sha256(model).hexdigest()
     if metadata.get("sha256") != digest:
         raise PolicyError(
-            f"{json_path}: sha256 is {format_value(metadata.get('sha256'))}, but {onnx_path.name} has "
-            f"{digest!r}; export the policy again, or put the two files of one export together"
+            f"{json_path}: sha256 is {format_value(metadata.get('sha256'))}, but {onnx_path.name} "
+            f"has {digest!r}; export the policy again, or put the two files of one export together"
         )
     return model, metadata
 
 
 def open_session(model: bytes, name: object) -> Any:
-    """An onnxruntime session over ``model``; raises `PolicyError`, which calls it ``name``.
+    """Open an onnxruntime session with one thread; onnxruntime comes with the extra ``server``.
 
-    It has one thread: games run side by side, and threads within one tiny network only fight over
-    the cores. onnxruntime comes with the extra ``server``.
+    One thread suffices: games run in parallel, and the threads of one tiny network would only
+    compete for the cores.
+
+    Args:
+        model: The bytes of the network.
+        name: The name of the network in error messages.
+
+    Raises:
+        PolicyError: If onnxruntime cannot read ``model``.
     """
-    # Else importing it starts a thread that reports to its maker.
+    # Without this variable, the import of onnxruntime starts a telemetry thread.
     os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
     import onnxruntime
 
@@ -77,12 +103,17 @@ def open_session(model: bytes, name: object) -> Any:
     options.log_severity_level = 3
     try:
         return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
-    except Exception as error:  # onnxruntime's exceptions have no common base
+    except Exception as error:  # onnxruntime's exceptions have no common base class.
         raise PolicyError(f"{name}: not a network that onnxruntime reads: {error}") from error
 
 
 def write_metadata(path: Path, metadata: Mapping[str, Any]) -> None:
-    """Write the JSON file beside the ONNX file ``path``, which is there already."""
+    """Write the JSON file of an existing ONNX file.
+
+    Args:
+        path: The ONNX file.
+        metadata: The content, to which the format, the actions and the hash are added.
+    """
     facts = {
         "format": _FORMAT,
         **metadata,

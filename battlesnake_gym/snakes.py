@@ -1,8 +1,8 @@
-"""Who plays: the one interface of every strategy, and the register of strategies by name.
+"""The interface of all strategies, and the registry of strategies by name.
 
-A *strategy* is a callable: it is given a board (``board.you`` is the snake to move) and the seconds
-it may think, and answers with a `Decision`. One strategy object plays one snake in one game, so it
-may remember between turns. Packages add theirs with `register`; `make` builds one by name.
+A *strategy* is a callable. It receives a board (``board.you`` is the snake to move) and a time
+budget in seconds, and returns a `Decision`. One strategy object plays one snake in one game, and
+may keep state between turns. Packages add strategies with `register`; `make` builds one by name.
 """
 
 from __future__ import annotations
@@ -29,9 +29,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """What one rule said of one decision.
+    """The effect of one rule on one decision.
 
-    ``vetoed`` are the moves it ruled out; ``scores`` is what it added to each move.
+    Attributes:
+        vetoed: The moves that the rule excluded.
+        scores: The score that the rule added to each move.
     """
 
     rule: str
@@ -42,10 +44,13 @@ class Reason:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """A move and why: the rules that spoke, in their order, and the total score of each move.
+    """A move and the reasons for it.
 
-    ``line`` is for a strategy that looks ahead: the moves expected of each snake (by id) from here
-    on, until it dies or the line ends.
+    Attributes:
+        reasons: The rules that had an effect, in their order.
+        scores: The total score of each move.
+        line: The expected moves of each snake, by id, until its elimination or the end of the line;
+            empty if the strategy does not search.
     """
 
     move: str
@@ -56,47 +61,60 @@ class Decision:
 
 
 class Strategy(Protocol):
-    """Anything that can play one snake in one game."""
+    """A callable that can play one snake in one game."""
 
     def __call__(self, board: Board, seconds: float | None = None) -> Decision:
-        """Choose a move for ``board.you`` within ``seconds`` (None: no limit)."""
+        """Choose a move for ``board.you`` within ``seconds``; None means no limit."""
         ...
 
 
 @runtime_checkable
 class NodeLimitedStrategy(Protocol):
-    """A strategy that looks at a fixed number of positions when it is given no seconds."""
+    """A strategy that searches a fixed number of nodes if it gets no time budget."""
 
-    def set_nodes(self, positions: int) -> None:
-        """Look at ``positions`` positions a move."""
+    def set_nodes(self, nodes: int) -> None:
+        """Set the number of nodes per move."""
         ...
 
     def __call__(self, board: Board, seconds: float | None = None) -> Decision:
-        """As `Strategy.__call__`."""
+        """Choose a move; see `Strategy.__call__`."""
         ...
 
 
 class FixedNodes:
-    """A search that looks at ``positions`` positions a move, whatever time it is given.
+    """A search with a fixed number of nodes per move, whatever its time budget.
 
-    So it plays the same moves on every processor. Raises ``ValueError`` for less than one.
+    It plays the same moves on every processor.
+
+    Args:
+        search: The search to limit.
+        nodes: Nodes per move, 1 or more.
+
+    Raises:
+        ValueError: If ``nodes`` is less than 1.
     """
 
-    def __init__(self, search: NodeLimitedStrategy, positions: int) -> None:
-        if positions < 1:
-            raise ValueError(f"positions must be 1 or more, got {positions}")
-        search.set_nodes(positions)
+    def __init__(self, search: NodeLimitedStrategy, nodes: int) -> None:
+        if nodes < 1:
+            raise ValueError(f"nodes must be 1 or more, got {nodes}")
+        search.set_nodes(nodes)
         self._search = search
 
     def __call__(self, board: Board, seconds: float | None = None) -> Decision:
-        """Search, without a clock."""
+        """Search without a time limit."""
         return self._search(board)
 
 
 def decide(
     board: Board, strategies: Mapping[str, Strategy], seconds: float | None = None
 ) -> dict[str, Decision]:
-    """The decisions of the living snakes in ``strategies`` (by id); ``you`` is each in turn."""
+    """Return the decisions of the living snakes in ``strategies``, by id.
+
+    Args:
+        board: The position; ``you`` is set to each of these snakes in turn.
+        strategies: Strategies by snake id.
+        seconds: Time budget of each decision; None: no limit.
+    """
     decisions = {}
     for snake in board.living:
         if snake.id in strategies:
@@ -111,10 +129,16 @@ def play(
     seconds: float | None = None,
     max_turns: int = 1000,
 ) -> Iterator[dict[str, Decision]]:
-    """Play ``board`` on, in place, until the game is over or ``max_turns`` is reached.
+    """Continue the game on ``board`` until it is over, changing the board in place.
 
-    ``strategies`` are those of all living snakes, by id; each has ``seconds`` for a move. Yields
-    what was decided after each turn; a caller may stop there.
+    Args:
+        board: The position to start from.
+        strategies: The strategies of all living snakes, by id.
+        seconds: Time budget of each move; None: no limit.
+        max_turns: The turn at which the iteration ends.
+
+    Yields:
+        The decisions of each turn, after the turn was played.
     """
     while not board.is_over() and board.turn < max_turns:
         decisions = decide(board, strategies, seconds)
@@ -123,84 +147,92 @@ def play(
 
 
 class BatchPolicy(Protocol):
-    """A trained network, which answers for any number of snakes at once."""
+    """A trained network that scores the moves of many snakes in one call."""
 
     @property
     def observation(self) -> Observation:
-        """What it is shown."""
+        """The observation that the network expects."""
         ...
 
     @property
     def action_mask(self) -> str:
-        """The kind of mask it was trained with."""
+        """The kind of action mask used in training."""
         ...
 
     def shape(self, width: int, height: int) -> tuple[int, int, int]:
-        """(C, H, W) of one observation of a board."""
+        """Return the shape (C, H, W) of one observation of a board."""
         ...
 
     def action_scores(self, batch: NDArray[np.uint8], /) -> NDArray[np.float32]:
-        """The value of every move, float32 [B, 4], for observations uint8 [B, C, H, W]."""
+        """Return logits or Q-values, float32 [B, 4], for observations uint8 [B, C, H, W]."""
         ...
 
     def check_size(self, width: int, height: int) -> None:
-        """Raise ``ValueError`` where it was not trained for boards of this size."""
+        """Raise ``ValueError`` if the policy was not trained for boards of this size."""
         ...
 
 
 Factory = Callable[[int], Strategy]
-"""Builds a fresh strategy from a seed."""
+"""A function that builds a new strategy from a seed."""
 
 ENGINE_SNAKES = ("random", "safe-random", "hungry", "cautious", "hunter", "territory")
-"""The snakes that the compiled engine can play for whole batches; `engine_code` counts from 1."""
+"""The snakes that the compiled engine plays for whole batches; `engine_code` counts from 1."""
 
 _SNAKE_FILES = "battlesnake_gym.snake_files"
-"""The group of entry points that play files: each is named as those files end, and makes a factory
-of a path."""
+"""Group of entry points for files that play. The name of an entry point is the ending of such
+files' names; the entry point makes a factory from a path.
+"""
 
 BUILTIN_POLICY = "shipped"
-"""The policy that comes with the package."""
+"""The name of the policy that comes with the package."""
 
 _factories: dict[str, Factory] = {}
 _in_engine: set[str] = set()
 
 
 def register(name: str, factory: Factory, *, in_engine: bool = False) -> None:
-    """Make ``factory`` known as ``name``; registering a name twice replaces it.
+    """Register ``factory`` as ``name``; an existing registration is replaced.
 
-    ``in_engine``: it is the snake of this name that the compiled engine plays too (`IN_ENGINE`).
+    Args:
+        name: The name of the snake.
+        factory: Builds a strategy from a seed.
+        in_engine: Whether this is the snake of the same name in `ENGINE_SNAKES`.
     """
     _factories[name] = factory
     (_in_engine.add if in_engine else _in_engine.discard)(name)
 
 
 def engine_code(name: str) -> int:
-    """The number by which the engine knows the snake called ``name``; 0 where it does not.
+    """Return the engine's code of the snake ``name``, or 0 if the engine cannot play it.
 
-    Your own snake of the same name is not the engine's.
+    A user's snake with the name of an engine snake has code 0.
     """
     extensions.load()
     return ENGINE_SNAKES.index(name) + 1 if name in _in_engine else 0
 
 
 def names() -> list[str]:
-    """All registered names, sorted."""
+    """Return all registered names, sorted."""
     extensions.load()
     return sorted(_factories)
 
 
 def make(name: str, seed: int = 0) -> Strategy:
-    """Build a fresh strategy; the same seed plays the same moves.
+    """Build a new strategy; the same seed plays the same moves.
 
-    ``minimax@400`` is the search ``minimax`` with 400 positions a move (`FixedNodes`), and what is in
-    a file plays too: `resolve_file`, or a ``.py`` of your own that registers one snake. Raises
-    ``ValueError`` with the nearest name where ``name`` is unknown.
+    Args:
+        name: A registered name, such as "hungry"; a search with a number of nodes per move, such as
+            "minimax@400"; a file (`resolve_file`); or a ``.py`` file that registers one snake.
+        seed: The seed of the strategy's random choices.
+
+    Raises:
+        ValueError: If ``name`` is unknown; the message suggests the nearest name.
     """
     return factory(name)(seed)
 
 
 def is_bundle(name: str) -> bool:
-    """Whether ``name`` is the path of a bundle, packed or unpacked.
+    """Return whether ``name`` is the path of a bundle, packed or unpacked.
 
     >>> is_bundle("snakes/mine.zip"), is_bundle("/var/task/snake.json"), is_bundle("hungry")
     (True, True, False)
@@ -209,12 +241,16 @@ def is_bundle(name: str) -> bool:
 
 
 def resolve_file(name: str) -> str | None:
-    """The file that plays as ``name``; None for a registered name, and for one that means nothing.
+    """Return the file that plays as ``name``, or None for registered and unknown names.
 
-    It is a bundle, a ``.onnx`` file, that of a run in its folder, or "shipped": the package's own.
+    The file is a bundle, a ``.onnx`` file, the policy in a run directory, or "shipped" for the
+    package's own policy.
 
-    >>> file_of("my.onnx"), file_of("shipped"), file_of("hungry")
+    >>> resolve_file("my.onnx"), resolve_file("shipped"), resolve_file("hungry")
     ('my.onnx', 'shipped', None)
+
+    Raises:
+        ValueError: If ``name`` is a directory without a policy.
     """
     if is_bundle(name) or name.endswith(".onnx") or name == BUILTIN_POLICY:
         return name
@@ -224,16 +260,17 @@ def resolve_file(name: str) -> str | None:
     there = [*Path(name).glob("policy.onnx"), *Path(name, "model").glob("policy.onnx")]
     if not there:
         raise ValueError(
-            f"{name} holds no policy.onnx, nor does its folder model; a run writes it at its end, "
-            "and `battlesnake-gym runs export` makes one of a checkpoint"
+            f"{name} has no policy.onnx, nor has its directory model; a run writes it at its end, "
+            "and `battlesnake-gym runs export` writes it from a checkpoint"
         )
     return str(there[0])
 
 
 def batch_policy(name: str) -> BatchPolicy | None:
-    """The policy that plays all alone as ``name``: the one of a file; None for other strategies.
+    """Return the policy that plays as ``name``, or None if ``name`` is not a policy alone.
 
-    Raises as `make` does.
+    Raises:
+        ValueError: If ``name`` is unknown.
     """
     found: BatchPolicy | None = (
         getattr(factory(name), "policy", None) if resolve_file(name) else None
@@ -243,9 +280,12 @@ def batch_policy(name: str) -> BatchPolicy | None:
 
 @contextlib.contextmanager
 def capture_registrations() -> Iterator[dict[str, Factory]]:
-    """Inside the block, registrations are collected; the dictionary given has them at its end.
+    """Collect the registrations inside the block, then restore the registry.
 
-    The register is then as it was before, so that names of one file do not clash with another's.
+    Names in one file therefore cannot collide with names in another file.
+
+    Yields:
+        A dictionary that contains the registered factories when the block ends.
     """
     extensions.load()
     before, in_engine = dict(_factories), set(_in_engine)
@@ -261,49 +301,54 @@ def capture_registrations() -> Iterator[dict[str, Factory]]:
 
 
 def description(name: str) -> str:
-    """The first line of the docstring of the factory called ``name``, "" where it has none.
+    """Return the first line of the docstring of the factory ``name``, or "" without one.
 
-    Raises ``ValueError`` with the nearest name where ``name`` is unknown.
+    Raises:
+        ValueError: If ``name`` is unknown; the message suggests the nearest name.
     """
     return (inspect.getdoc(factory(name)) or "").partition("\n")[0]
 
 
 def factory(name: str) -> Factory:
-    """What `make` builds the strategies of ``name`` with; raises as `make` does."""
+    """Return the factory that `make` uses for ``name``.
+
+    Raises:
+        ValueError: If ``name`` is unknown; the message suggests the nearest name.
+    """
     if file := resolve_file(name):
         return _of_file(file)
     if name.endswith(".py"):
         return _registered_in(Path(name).resolve())
     extensions.load()
-    base, at, positions = name.rpartition("@") if "@" in name else (name, "", "")
+    base, at, nodes = name.rpartition("@") if "@" in name else (name, "", "")
     if is_bundle(base):
-        return functools.partial(_bounded, base, _of_file(base), positions)
+        return functools.partial(_fixed_nodes, base, _of_file(base), nodes)
     if not _factories:
         raise ValueError(
-            f"no snake {base!r}: none are registered, since the project is not installed; "
+            f"no snake {base!r}: none is registered, because the project is not installed; "
             "pip install it, or import battlesnake_heuristics first"
         )
     if base not in _factories:
         raise ValueError(unknown_name_message("snake", base, names(), "battlesnake-gym snakes"))
     found = _factories[base]
-    return functools.partial(_bounded, base, found, positions) if at else found
+    return functools.partial(_fixed_nodes, base, found, nodes) if at else found
 
 
 @functools.cache
 def _registered_in(path: Path) -> Factory:
-    """The one snake that a Python file registers; it takes no other's name."""
+    """Return the only snake that a Python file registers; the name stays unregistered."""
     with capture_registrations() as found:
         extensions.module(path, "the snake")
     if len(found) != 1:
         raise ValueError(
-            f"{path} registers {' and '.join(found) or 'no new snake'}; a file that plays "
-            f"registers one, and {extensions.EXTENSIONS_VARIABLE} makes all names of a file known"
+            f"{path} registers {' and '.join(found) or 'no new snake'}; a file named as a snake "
+            f"must register one, and {extensions.EXTENSIONS_VARIABLE} registers all names of a file"
         )
     return next(iter(found.values()))
 
 
 def _of_file(path: str) -> Factory:
-    """What plays the file ``path``; the packages of the extra ``server`` do."""
+    """Return the factory for a file; packages of the extra ``server`` provide it."""
     for entry in importlib.metadata.entry_points(group=_SNAKE_FILES):
         if not path.endswith(entry.name):
             continue
@@ -311,17 +356,18 @@ def _of_file(path: str) -> Factory:
             opened: Factory = entry.load()(path)
         except ModuleNotFoundError as error:
             raise ValueError(
-                f"{path} is played with the extra 'server', and {error.name!r} is missing"
+                f"{path} needs the extra 'server', and {error.name!r} is missing; install "
+                "battlesnake-gym[server]"
             ) from error
         return opened
     raise ValueError(f"{path}: no installed package plays such a file; install battlesnake-gym")
 
 
-def _bounded(name: str, build: Factory, positions: str, seed: int) -> FixedNodes:
-    """The search called ``name`` with ``positions`` positions a move."""
-    if not positions.isdecimal():
-        raise ValueError(f"{name}@ wants a number of positions, got {positions!r}; try {name}@400")
+def _fixed_nodes(name: str, build: Factory, nodes: str, seed: int) -> FixedNodes:
+    """Build the search ``name`` with a fixed number of nodes per move."""
+    if not nodes.isdecimal():
+        raise ValueError(f"{name}@ needs a number of nodes, got {nodes!r}; try {name}@400")
     strategy = build(seed)
     if not isinstance(strategy, NodeLimitedStrategy):
-        raise ValueError(f"{name!r} does not search, so @{positions} means nothing; leave it out")
-    return FixedNodes(strategy, int(positions))
+        raise ValueError(f"{name!r} does not search, so @{nodes} has no meaning; leave it out")
+    return FixedNodes(strategy, int(nodes))

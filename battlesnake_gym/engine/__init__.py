@@ -1,1 +1,1 @@
-"""The rules for thousands of games at once: the engine in C and its plain form in Python."""
+"""The batch engine: the rules for thousands of games at once, in C and in Python."""

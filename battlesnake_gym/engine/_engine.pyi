@@ -1,4 +1,4 @@
-"""The compiled engine; `engine.FastGames` is its only user."""
+"""The compiled engine; only `engine.EngineGames` uses it."""
 
 from typing import Any, Self
 
@@ -18,7 +18,7 @@ def get_observation_isa() -> str:
     """Return the instruction set that encodes observations: "plain", "avx2" or "avx512"."""
 
 SOURCES_HASH: str
-"""The hash of the C files that it was compiled from (`build_check.hash_of_sources`)."""
+"""Hash of the C files from which the module was compiled (`build_check.sources_hash`)."""
 
 class Batch:
     def __new__(

@@ -1,4 +1,4 @@
-"""The arguments of `engine.Games`, checked before any game is made."""
+"""Checks of the arguments of `engine.Games`, made before any game is created."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from battlesnake_gym.rules.play import MAX_SIZE
 from battlesnake_gym.rules.rulesets import ruleset_name
 
 NO_MOVE = 4
-"""The action of a snake that gave no valid move: it goes straight on."""
+"""The action of a snake without a valid move: it goes straight ahead."""
 
 FOOD_RNGS = ("fast", "official")
-"""Where the food of a turn comes from."""
+"""The random streams of food."""
 
 _LIMITS = {"width": MAX_SIZE, "height": MAX_SIZE, "num_snakes": MAX_SNAKES}
 
 GAME_ARRAYS = {"turn": np.int32, "over": np.bool_, "seed": np.int64}
-"""The arrays [N] that the engines show."""
+"""The arrays [N] of the engines."""
 
 SEAT_ARRAYS = {
     "alive": np.bool_,
@@ -33,11 +33,12 @@ SEAT_ARRAYS = {
     "killer": np.int8,
     "ate": np.bool_,
 }
-"""The arrays [N, S]; ``heads`` and ``facing`` lie elsewhere in the compiled engine's records."""
+"""The arrays [N, S] of the engines; ``heads`` and ``facing`` are stored elsewhere in the C records.
+"""
 
 
 class GameArrays:
-    """What both engines show; `engine.EngineGames` describes the arrays."""
+    """The arrays of both engines; `engine.EngineGames` describes them."""
 
     turn: NDArray[np.int32]
     over: NDArray[np.bool_]
@@ -70,7 +71,7 @@ class GameArrays:
 def check_games(
     num_games: int, width: Sizes, height: Sizes, num_snakes: Sizes, game: Game, food_rng: str
 ) -> tuple[NDArray[np.int32], tuple[Any, ...]]:
-    """Check all that games are made from; `game_sizes` and `rule_numbers` of them."""
+    """Check the arguments of new games; return `game_sizes` and `rule_numbers`."""
     if food_rng not in FOOD_RNGS:
         raise ValueError(f"food_rng must be one of {', '.join(FOOD_RNGS)}, got {food_rng!r}")
     sizes = game_sizes(num_games, width=width, height=height, num_snakes=num_snakes)
@@ -80,7 +81,11 @@ def check_games(
 
 
 def game_sizes(num_games: int, **fields: Sizes) -> NDArray[np.int32]:
-    """One row (width, height, num_snakes) per game, all within their limits."""
+    """Return int32 [N, 3], one row (width, height, num_snakes) per game.
+
+    Raises:
+        ValueError: If a value is not an integer or out of range.
+    """
     if num_games < 1:
         raise ValueError(f"num_games must be at least 1, got {num_games}")
     sizes = np.empty((num_games, len(fields)), np.int32)
@@ -97,7 +102,7 @@ def game_sizes(num_games: int, **fields: Sizes) -> NDArray[np.int32]:
 
 
 def check_starts(game: Game, sizes: NDArray[np.int32]) -> None:
-    """Let the rules say what is wrong with a map, a size or a setting."""
+    """Raise `RulesError` if the map rejects a board size or a number of snakes."""
     if not game.map:
         return
     sample = Game(game.ruleset, game.map, game.settings, seed=1, solo=game.solo)
@@ -106,9 +111,13 @@ def check_starts(game: Game, sizes: NDArray[np.int32]) -> None:
 
 
 def check_load(games: Game, largest: tuple[int, int, int], state: State, given: Game) -> None:
-    """Refuse a state that these games cannot go on from, and rules that are not theirs.
+    """Raise ``ValueError`` if these games cannot load ``state`` or play by the rules ``given``.
 
-    ``largest`` is the width, height and number of snakes that there is room for.
+    Args:
+        games: The rules of the games.
+        largest: The greatest width, height and number of snakes of the games.
+        state: The position to load.
+        given: The rules to load it with.
     """
     if comparable(given) != comparable(games):
         raise ValueError(
@@ -131,12 +140,16 @@ def check_load(games: Game, largest: tuple[int, int, int], state: State, given: 
 
 
 def comparable(game: Game) -> tuple[Any, ...]:
-    """What must be the same for all games of a batch."""
+    """Return the parts of the rules that all games of a batch must share."""
     return ruleset_name(game.ruleset), game.map, game.settings, game.solo
 
 
 def rule_numbers(game: Game, food_rng: str) -> tuple[Any, ...]:
-    """What the compiled part needs to know of the game, in its order."""
+    """Return the rules as the compiled engine expects them, in its order.
+
+    Raises:
+        ValueError: If a setting does not fit into 32 bits.
+    """
     ruleset = ruleset_name(game.ruleset)
     settings = game.settings
     numbers = {
@@ -159,5 +172,5 @@ def rule_numbers(game: Game, food_rng: str) -> tuple[Any, ...]:
 
 
 def seat_names(count: int) -> list[str]:
-    """The names of snakes that were given none."""
+    """Return the default names of ``count`` snakes."""
     return [f"snake_{seat}" for seat in range(count)]

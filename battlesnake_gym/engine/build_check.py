@@ -1,6 +1,6 @@
-"""The parts in C: which of those found is used, and why one is not.
+"""The compiled modules: selection of a usable one, and reasons for rejecting others.
 
-Only the standard library is imported here: ``setup.py`` runs this file too.
+This module imports the standard library only, because ``setup.py`` runs it too.
 """
 
 from __future__ import annotations
@@ -18,40 +18,47 @@ BUILD_HINT = (
     "`make build` in a clone of the project, or install the package again with a C compiler"
 )
 _SUFFIXES = (".so", ".pyd", ".dylib")
-"""How compiled modules end, on any platform."""
+"""File suffixes of compiled modules on all platforms."""
 
 SHARED_SOURCES = [
     Path(__file__).parent / "csrc" / name
     for name in ("bitset.h", "bitset_template.h", "cpu_features.h")
 ]
-"""What all C files may include, those of other packages too."""
+"""Headers that the C files of all packages may include."""
 
 _reasons: dict[str, str] = {}
 
 
 def sources_hash(csrc: Path) -> str:
-    """A hash of the C files in a folder and of `SHARED_SOURCES`; "" where there are none."""
+    """Hash the C files of a directory and `SHARED_SOURCES`; return "" if there are no C files."""
     files = {path.name: path for path in sorted(csrc.glob("*.[ch]")) if path.is_file()}
     if not files:
         return ""
-    found = hashlib.sha256()
+    digest = hashlib.sha256()
     for path in ({path.name: path for path in SHARED_SOURCES} | files).values():
-        found.update(f"{path.name} {path.stat().st_size}\n".encode() + path.read_bytes())
-    return found.hexdigest()
+        digest.update(f"{path.name} {path.stat().st_size}\n".encode() + path.read_bytes())
+    return digest.hexdigest()
 
 
 def load(name: str, cost: str) -> ModuleType | None:
-    """The compiled module ``name``, from the first folder of its package that has a fitting one.
+    """Load the compiled module ``name`` from the first directory of its package with a usable one.
 
-    It fits if it can be loaded and was compiled from the C files that lie beside the package's
-    sources. Where only others were found, a ``RuntimeWarning`` says why they were passed over,
-    ``cost`` what that costs, and what to do; where none was found, nothing is said.
+    A module is usable if it can be loaded and was compiled from the C files next to the package's
+    sources. If only unusable modules exist, a ``RuntimeWarning`` gives the reasons, the consequence
+    and the remedy. If no module exists, there is no warning.
+
+    Args:
+        name: The full name of the module.
+        cost: The consequence of a missing module, for the warning.
+
+    Returns:
+        The module, or None.
     """
-    if name in sys.modules:  # loaded before, or None: wanted to be missing
+    if name in sys.modules:  # Loaded already, or None if it was found unusable.
         return sys.modules[name]
     package, _, leaf = name.rpartition(".")
     folders = [Path(folder) for folder in sys.modules[package].__path__]
-    # A SageMaker job has copies of the sources, and the compiled modules only in its image.
+    # A SageMaker job runs copies of the sources; the compiled modules exist in its image only.
     installed = [Path(folder, *package.split(".")) for folder in sys.path]
     reasons = []
     for folder in dict.fromkeys([*folders, *installed]):
@@ -65,20 +72,24 @@ def load(name: str, cost: str) -> ModuleType | None:
             return module
         reasons.append(module)
     _reasons[name] = "; ".join(reasons) or "it was not compiled here"
-    sys.modules[name] = None  # type: ignore[assignment]  # no import finds it by another way
+    sys.modules[name] = None  # type: ignore[assignment]  # An import must not find it.
     if reasons:
-        message = f"{_reasons[name]}; so {cost}; to mend it: {BUILD_HINT}"
+        message = f"{_reasons[name]}, so {cost}; to fix it: {BUILD_HINT}"
         warnings.warn(message, RuntimeWarning, stacklevel=3)
     return None
 
 
 def missing_reason(name: str) -> str:
-    """Why `load` has found no ``name``; "" where it has."""
+    """Return the reason that `load` found no usable ``name``, or "" if it found one."""
     return _reasons.get(name, "")
 
 
 def _find(name: str, folder: Path) -> importlib.machinery.ModuleSpec | str | None:
-    """The module in a folder, None, or why one that lies there is none for this Python."""
+    """Find the module in a directory.
+
+    Returns:
+        The module's spec, the reason that an existing file is not for this Python, or None.
+    """
     spec = importlib.machinery.PathFinder.find_spec(name, [str(folder)])
     if spec is not None:
         return spec
@@ -91,7 +102,7 @@ def _find(name: str, folder: Path) -> importlib.machinery.ModuleSpec | str | Non
 
 
 def _try(spec: importlib.machinery.ModuleSpec, csrc: Path) -> ModuleType | str:
-    """The module, or why it does not fit."""
+    """Load the module, or return the reason that it is not usable."""
     assert spec.loader is not None
     try:
         module = importlib.util.module_from_spec(spec)

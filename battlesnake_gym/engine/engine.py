@@ -1,8 +1,8 @@
-"""Many games at once: the rules in C, with numpy arrays in and out.
+"""The batch engine: many games at once, by the rules in C, with numpy arrays.
 
-`Games` plays N games of up to S snakes. Its arrays are views of the games themselves: read-only,
-and up to date after every call. Where there is no compiled part (`COMPILED` is False)
-`python_engine` replaces it: the same calls, played by the Python rules.
+`Games` plays N games of up to S snakes. Its arrays are read-only views of the engine's memory and
+are current after every call. Without the compiled module (`COMPILED` is False), `python_engine`
+provides the same calls on the Python rules.
 
 >>> games = Games(2, num_snakes=2)
 >>> games.reset(np.array([1, 2]))
@@ -54,43 +54,51 @@ elif COMPILED:
 else:
 
     class Batch:
-        """Replaces the compiled part where there is none."""
+        """Stand-in for the compiled class if the module is missing."""
 
 
 __all__ = ["COMPILED", "FOOD_RNGS", "NO_MOVE", "EngineGames", "Games"]
 
 
 class EngineGames(Batch, GameArrays):
-    """N games of up to S snakes, all with the same ruleset, settings and map. Use it as `Games`.
+    """N games of up to S snakes with the same ruleset, settings and map; available as `Games`.
 
-    ``width``, ``height`` (1 to 25) and ``num_snakes`` (1 to 16) are one number for all games or one
-    per game; S and the arrays are as large as the largest. ``game.seed`` is not used: seeds come
-    with `reset`. The games have no position before the first `reset` (or `load`): ``over`` is True.
+    The games have no position before the first `reset` (or `load`): ``over`` is True.
 
-    ``food`` names the stream of the food that appears during a game. "seeded" is the reference's:
-    a seed gives the official engine's own game. "fast" is the engine's own, with the same
-    distribution. Start positions, first food, hazards and the mazes of ``solo_maze`` come from the
-    reference's stream in both.
+    A call that works on more than 32 games releases the GIL. If another thread calls the same
+    object meanwhile, that call raises ``RuntimeError``: only one thread may use an object at a
+    time.
 
-    Arrays (read-only, N games, S seats; a seat without a snake is never alive):
+    The arrays are read-only; a seat without a snake is never alive:
 
     * ``turn`` int32 [N], ``over`` bool [N], ``seed`` int64 [N]
     * ``alive`` bool [N, S], ``health`` int16 [N, S]
-    * ``length`` int32 [N, S], 0 once the snake is out
-    * ``heads`` int16 [N, S, 2], (x, y); of a snake that left the board, the cell outside
+    * ``length`` int32 [N, S], 0 for eliminated snakes
+    * ``heads`` int16 [N, S, 2], (x, y); for a snake that left the board, the cell outside
     * ``cause`` uint8 [N, S], index into `rules.CAUSES`; ``killer`` int8 [N, S], a seat or -1
     * ``ate`` bool [N, S], living snakes that ate in the last turn
-    * ``facing`` uint8 [N, S], index into `rules.MOVES`: the direction from neck to head (up while
-      there is none), where a snake goes that gives no valid move
+    * ``facing`` uint8 [N, S], index into `rules.MOVES`: the direction from neck to head, which a
+    snake
+      without a valid move follows; up for a stacked body
 
-    One thread at a time may use an object: while a call works on more than 32 games other threads
-    run, and one that calls these games meanwhile gets a ``RuntimeError``.
+    Args:
+        num_games: N, the number of games.
+        width: Columns of the boards, 1 to 25: one number, or one per game.
+        height: Rows of the boards, 1 to 25: one number, or one per game.
+        num_snakes: Snakes per game, 1 to 16: one number, or one per game. S is the greatest of
+            them.
+        game: The rules; its seed is not used, because `reset` receives the seeds.
+        food_rng: The random stream of food that appears during a game. With "official", a seed
+            reproduces the official engine's game. "fast" is the engine's own stream with the same
+            distribution. Start positions, initial food, hazards and the mazes of ``solo_maze`` use
+            the official stream with both.
 
-    Raises ``ValueError`` where a size is out of range, or the map or ruleset refuses it.
+    Raises:
+        ValueError: If a value is out of range, or the map or the ruleset rejects it.
     """
 
     _ids: dict[int, list[str]]
-    """What snakes are called in games that were loaded."""
+    """Names of the snakes in games that were loaded."""
     _given: dict[str, Sizes]
 
     def __new__(
@@ -103,7 +111,7 @@ class EngineGames(Batch, GameArrays):
         game: Game = STANDARD_GAME,
         food_rng: str = EnvConfig.food_rng,
     ) -> EngineGames:
-        """Check everything, then make the games."""
+        """Check all arguments, then create the games."""
         sizes, numbers = argument_checks.check_games(
             num_games, width, height, num_snakes, game, food_rng
         )
@@ -115,14 +123,19 @@ class EngineGames(Batch, GameArrays):
             setattr(games, name, view)
         return games
 
-    # `step(actions, which=None)` is inherited from the compiled part: a call costs so little that
-    # a Python function around it would double the price of stepping one game.
+    # `step(actions, which=None)` is inherited from the compiled class. A call is so cheap that a
+    # Python wrapper would double the cost of stepping one game.
 
     def reset(self, seeds: NDArray[np.int64], which: NDArray[np.bool_] | None = None) -> None:
-        """Begin the games anew from ``seeds`` int64 [N] (none 0), or only those in ``which``.
+        """Start new games.
 
-        ``which`` is bool [N]. Raises ``ValueError`` for another dtype or shape, for a seed 0, where
-        ``game.map`` is "" (it places no snakes), and where the snakes find no place.
+        Args:
+            seeds: int64 [N], none of them 0.
+            which: bool [N], the games to start; None: all games.
+
+        Raises:
+            ValueError: If a dtype or shape is wrong, a seed is 0, ``game.map`` is "" (it places no
+                snakes), or there is no room for the snakes.
         """
         super().reset(seeds, which)
         if self._ids:
@@ -131,9 +144,10 @@ class EngineGames(Batch, GameArrays):
                 self._ids.pop(game, None)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Copies go on from the same positions; what `observe` was given stays with the original.
+        """Pickle the positions; arrays passed to `observe` stay with the original.
 
-        A pickle is read by the same compiled code alone: another raises ``ValueError``.
+        Only the same version of the compiled engine can read the pickle; another one raises
+        ``ValueError``.
         """
         recipe = {
             "num_games": self.num_games,
@@ -144,22 +158,32 @@ class EngineGames(Batch, GameArrays):
         return _copy, (recipe, _engine.SOURCES_HASH, self.dump(), self._ids)
 
     def state(self, game: int) -> State:
-        """The position of one game, for the Python rules.
+        """Return the position of one game as a `State` of the Python rules.
 
-        Snakes are called as in the state that was loaded, or else snake_0, snake_1 ...
+        Snakes have the names of the loaded state, otherwise snake_0, snake_1 and so on.
         """
         ids = self._ids.get(game) or argument_checks.seat_names(self.num_snakes)
         return state_words.unpack(self.export_words(game), ids)
 
     def load(self, game: int, state: State, rules: Game | None = None) -> None:
-        """Put ``state`` into one game, which goes on from there.
+        """Load ``state`` into one game, which continues from there.
 
-        ``rules`` gives the seed of the food and hazards to come (``game.seed`` of these games where
-        it is None); all else in it must be as in these games. Raises ``ValueError``, and changes
-        nothing, where it is not, and where the compiled engine cannot hold the state: living bodies
-        of one segment, or that overlap other than as a stacked tail; living segments or food off
-        the board; health of a living snake outside 1 to 100; boards or snakes beyond these games'
-        sizes; more food than cells; very long hazard lists.
+        The compiled engine does not support every state. It rejects:
+
+        * living bodies of one segment, and bodies that overlap except as a stacked tail;
+        * living segments or food off the board;
+        * living snakes with a health outside [1, 100];
+        * boards or snakes beyond the sizes of these games;
+        * more food than cells, and very long hazard lists.
+
+        Args:
+            game: Index of the game.
+            state: The position.
+            rules: Gives the seed of future food and hazards; everything else must be as in these
+                games. None: ``game.seed`` of these games.
+
+        Raises:
+            ValueError: If the state or the rules do not fit; nothing is changed then.
         """
         rules = self.game if rules is None else rules
         argument_checks.check_load(self.game, self._largest, state, rules)
@@ -173,31 +197,37 @@ class EngineGames(Batch, GameArrays):
         slot: int = 0,
         shape: tuple[int, int, int] | None = None,
     ) -> None:
-        """Keep what every snake sees in ``out``, uint8 [N, S, C, H, W], from now on.
+        """Keep the observations of all seats in ``out`` current from now on.
 
-        (C, H, W) is ``shape``, by default ``observation.shape`` of the largest width and height;
-        with more rows and columns, boards are in their middle. It is written now, and is up to date
-        after every later `step`, `reset` and `load`, until another array is handed in for the same
-        ``place`` (0 to 7). Only what a turn has changed is written then, so write nothing else into
-        ``out`` meanwhile (if you did, call `observe` again, which writes all of it).
+        The array is written now and after every later `step`, `reset` and `load`, until another
+        array is passed for the same ``slot``. Because only the changes of a turn are written,
+        nothing else may write to ``out``. If something did, call `observe` again: it writes the
+        whole array.
 
-        The seats of dead snakes are all zero. Stacked frames are those of the turns played since
-        this call, or since the game's last `reset` or `load`; older ones are zero.
+        Eliminated snakes observe zeros. Stacked turns are those since this call, or since the
+        game's last `reset` or `load`; earlier ones are zero.
+
+        Args:
+            observation: The encoder.
+            out: uint8 [N, S, C, H, W].
+            slot: Number of the output, 0 to 7.
+            shape: (C, H, W); None: ``observation.shape`` of the greatest width and height. Boards
+                are centered in larger arrays.
         """
         shape = shape or observation.shape(*self._largest[:2])
         self.observe_into(slot, *observation.codes, observation.frame_stack, *shape[1:], out)
 
     def action_mask(self, kind: str, out: NDArray[np.bool_]) -> None:
-        """Write the moves that ``kind`` (see `masks`) leaves into ``out``, bool [N, S, 4]."""
+        """Write the action masks of a kind into ``out``, bool [N, S, 4]; see `masks`."""
         self.action_mask_into(masks.parts(kind), out)
 
 
 def _copy(recipe: dict[str, Any], sources: str, dump: bytes, ids: dict[int, list[str]]) -> Any:
-    """The games that were pickled or copied."""
+    """Restore games from a pickle or a copy."""
     if sources != getattr(_engine, "SOURCES_HASH", None):
         raise ValueError(
             "these games were pickled by another version of the compiled engine, whose memory this "
-            "one cannot read; make them anew and load() their positions"
+            "one cannot read; create new games and load() their positions"
         )
     games = EngineGames(**recipe)
     games.restore(dump)
@@ -206,7 +236,7 @@ def _copy(recipe: dict[str, Any], sources: str, dump: bytes, ids: dict[int, list
 
 
 def _views(batch: Any, num_games: int, seats: int) -> dict[str, NDArray[Any]]:
-    """The arrays of the games, over the memory of their records."""
+    """Create the arrays as views of the engine's memory."""
     at = batch.layout()
     memory = memoryview(batch)
     size, snakes, snake = at["record_size"], at["snakes"], at["snake_size"]
@@ -227,7 +257,7 @@ def _views(batch: Any, num_games: int, seats: int) -> dict[str, NDArray[Any]]:
 def make_games(
     num_games: int, *, width: Sizes, height: Sizes, num_snakes: Sizes, game: Game, food_rng: str
 ) -> EngineGames:
-    """`Games`; on a map that only the Python rules know `PythonGames`, and a warning says so."""
+    """Create `Games`, or `PythonGames` with a warning if only the Python rules have the map."""
     if COMPILED and game.map not in ("", *ENGINE_MAPS):
         warnings.warn(
             f"the compiled engine does not know the map {game.map!r}, so {SLOW_RULES_WARNING}",

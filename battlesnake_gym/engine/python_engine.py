@@ -1,6 +1,6 @@
-"""Replaces the compiled engine where it was not built: the same calls, played by the Python rules.
+"""The engine in Python, for systems without the compiled module, with the same calls.
 
-A few hundred times slower. Food always comes from the reference's stream.
+It is a few hundred times slower. Food always comes from the official engine's stream.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from battlesnake_gym.rules.stages import default_move
 
 
 class PythonGames(GameArrays):
-    """`engine.EngineGames` without its speed; see there."""
+    """Games on the Python rules; see `engine.EngineGames`."""
 
     def __init__(
         self,
@@ -42,7 +42,7 @@ class PythonGames(GameArrays):
         self._make_arrays()
 
     def reset(self, seeds: NDArray[np.int64], which: NDArray[np.bool_] | None = None) -> None:
-        """Begin the games restart; see `engine.EngineGames.reset`."""
+        """Start new games; see `engine.EngineGames.reset`."""
         _check_array("seeds", seeds, np.int64, (self.num_games,))
         chosen = self._chosen(which)
         if not self.game.map:
@@ -61,7 +61,7 @@ class PythonGames(GameArrays):
             self._encode(i, restart=True)
 
     def step(self, actions: NDArray[np.uint8], which: NDArray[np.bool_] | None = None) -> None:
-        """Play one turn of the games that are not over; see `engine.EngineGames`."""
+        """Play one turn of the games that are not over; see `_engine.Batch.step`."""
         _check_array("actions", actions, np.uint8, (self.num_games, self.num_snakes))
         chosen = [i for i in self._chosen(which) if not self.over[i]]
         for i in chosen:
@@ -85,12 +85,12 @@ class PythonGames(GameArrays):
             self._encode(i)
 
     def state(self, game: int) -> State:
-        """The position of one game; see `engine.EngineGames.state`."""
+        """Return the position of one game; see `engine.EngineGames.state`."""
         self._check_game(game)
         return deepcopy(self._states[game])
 
     def load(self, game: int, state: State, rules: Game | None = None) -> None:
-        """Put a state into one game; see `engine.EngineGames.load`. Here any state can be held."""
+        """Load any state into one game; see `engine.EngineGames.load`."""
         self._check_game(game)
         rules = self.game if rules is None else rules
         argument_checks.check_load(self.game, self._largest, state, rules)
@@ -106,7 +106,7 @@ class PythonGames(GameArrays):
         slot: int = 0,
         shape: tuple[int, int, int] | None = None,
     ) -> None:
-        """Keep what every snake sees in ``out``; see `engine.EngineGames.observe`."""
+        """Keep all observations in ``out`` current; see `engine.EngineGames.observe`."""
         shape = shape or observation.shape(*self._largest[:2])
         _check_array("out", out, np.uint8, (self.num_games, self.num_snakes, *shape))
         self._observers[slot] = observation, out
@@ -114,7 +114,7 @@ class PythonGames(GameArrays):
             self._encode(i, restart=True)
 
     def action_mask(self, kind: str, out: NDArray[np.bool_]) -> None:
-        """Write the moves that ``kind`` leaves into ``out``; see `engine.EngineGames.action_mask`."""
+        """Write the action masks of a kind into ``out``; see `engine.EngineGames.action_mask`."""
         masks.check(kind)
         _check_array("out", out, np.bool_, (self.num_games, self.num_snakes, len(MOVES)))
         out[:] = True
@@ -123,7 +123,7 @@ class PythonGames(GameArrays):
                 out[i, seat] = masks.action_mask(self._games[i], state, snake.id, kind)
 
     def _encode(self, i: int, restart: bool = False) -> None:
-        """Bring the observations of one game up to date; ``restart`` begins their history."""
+        """Update the observations of one game; ``restart`` clears the earlier turns."""
         for observation, out in self._observers.values():
             if restart:
                 out[i] = 0
@@ -145,7 +145,7 @@ class PythonGames(GameArrays):
             raise IndexError(f"game must be between 0 and {self.num_games - 1}, got {game}")
 
     def __getstate__(self) -> dict[str, Any]:
-        """All but the arrays that are shown, and what `observe` was given."""
+        """Pickle everything except the arrays and the registered observations."""
         return {k: v for k, v in self.__dict__.items() if k not in self._arrays} | {
             "_observers": {}
         }
@@ -155,7 +155,7 @@ class PythonGames(GameArrays):
         self._show_arrays()
 
     def _make_arrays(self) -> None:
-        """Make the arrays that are shown; only `_show` writes them, through these."""
+        """Create the arrays and their read-only views; only `_show` writes to them."""
         seats = self.num_games, self.num_snakes
         self._arrays: dict[str, NDArray[Any]] = {}
         for name, dtype in GAME_ARRAYS.items():
@@ -199,7 +199,7 @@ class PythonGames(GameArrays):
 
 
 def _check_array(name: str, array: Any, dtype: type, shape: tuple[int, ...]) -> None:
-    """Refuse what the compiled engine would refuse."""
+    """Raise ``ValueError`` for an array that the compiled engine would reject."""
     if not isinstance(array, np.ndarray) or array.dtype != dtype or array.shape != shape:
         refuse_array(name, array, np.dtype(dtype).name, shape)
 
@@ -207,7 +207,7 @@ def _check_array(name: str, array: Any, dtype: type, shape: tuple[int, ...]) -> 
 def refuse_array(
     name: str, array: object, dtype: str, shape: tuple[int, ...], writable: bool = False
 ) -> NoReturn:
-    """Raise a ``ValueError`` that says what the argument must be; the compiled engine asks too."""
+    """Raise a ``ValueError`` that names the expected array; the compiled engine calls it too."""
     got = f"{array.dtype} {array.shape}" if isinstance(array, np.ndarray) else type(array)
     raise ValueError(
         f"{name} must be a {'writable, ' if writable else ''}C-contiguous array of dtype {dtype} "

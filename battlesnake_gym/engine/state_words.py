@@ -1,4 +1,4 @@
-"""A `State` as a list of 32-bit words: how positions go into the compiled engine and come out.
+"""A `State` as 32-bit words, the format in which the compiled engine loads and saves positions.
 
 The order is that of ``csrc/state_words.c``.
 """
@@ -16,9 +16,10 @@ from battlesnake_gym.rules.maps.pools import DRAWN
 
 
 def pack(state: State) -> bytes:
-    """The words of a state, without what only people and the API care for (ids, names ...).
+    """Encode a state without the fields that the rules do not read, such as ids and names.
 
-    Raises ``ValueError`` where a number does not fit into 32 bits.
+    Raises:
+        ValueError: If a number does not fit into 32 bits.
     """
     try:
         return array("i", _words(state)).tobytes()
@@ -27,7 +28,7 @@ def pack(state: State) -> bytes:
 
 
 def unpack(words: bytes, ids: Sequence[str]) -> State:
-    """The state of `pack`; snakes get these ids."""
+    """Decode the words from `pack`; the snakes get the given ids."""
     return _state(iter(memoryview(words).cast("i")), ids)
 
 

@@ -1,1 +1,1 @@
-"""What a learner sees, may do and gets: observations, masks, rewards."""
+"""The learner's interface to the game: observations, action masks and rewards."""

@@ -1,22 +1,22 @@
-"""The moves that a snake may choose: named action masks, bool ``[4]`` over ``MOVES``.
+"""The action masks: the moves that a snake may choose, bool ``[4]`` over ``MOVES``.
 
-The definition is here, over a `State`; the engine's C code answers the same for all games and
-snakes at once (``Games.action_mask``). Kinds:
+This module defines them on a `State`. The engine's C code computes the same masks for all games
+and snakes at once (``Games.action_mask``). Kinds:
 
 * ``none``: every move.
-* ``wall``: moves that stay on the board; where the board wraps around, every move.
-* ``neck``: every move but the one back into the snake's own neck.
-* ``body``: moves to cells that no body will occupy, if no other snake dies. A tail that moves away
-  is free; one that stays (the snake ate, or has not yet unrolled) is not.
-* ``health``: moves after which the snake still has health: hunger and the target's hazards are
-  counted, food there saves it.
+* ``wall``: moves that stay on the board; on a wrapped board, every move.
+* ``neck``: every move except the one back into the snake's own neck.
+* ``body``: moves to cells that no body will occupy if no other snake is eliminated. A tail that
+  moves away is free; a tail that stays (the snake ate, or is still stacked) is not.
+* ``health``: moves after which the snake has health left, considering hunger, hazards and food on
+  the target cell.
 * ``head``: moves to cells that no snake of at least the same length can reach with its head.
-* ``forbidden``: ``wall``, ``body`` and ``health`` in one: what is left does not lose at once,
-  unless by a head-to-head.
+* ``fatal``: ``wall``, ``body`` and ``health`` together. The remaining moves do not lose at once,
+  except by a head-to-head collision.
 
-Kinds are joined with ``+`` and applied from left to right. One that would leave no move at all is
-passed over, so a mask is never all False: with ``fatal+head`` a snake whose every safe move
-risks a head-to-head may still take one. Snakes that are out may choose every move.
+Kinds are joined with ``+`` and applied from left to right. A kind that would leave no move is
+skipped, so a mask is never all False: with ``fatal+head``, a snake may choose a head-to-head if
+every other move is fatal. Eliminated snakes may choose every move.
 
 >>> check("fatal+head")
 'fatal+head'
@@ -37,7 +37,7 @@ from battlesnake_gym.rules.stages import health_after, living
 from battlesnake_gym.rules.state import MOVES, OFFSETS, Game, Point, Snake, State
 
 WALL, NECK, BODY, HEALTH, HEAD = 1, 2, 4, 8, 16
-"""What can be wrong with a move, as bits; engine/csrc/masks.h has the same numbers."""
+"""Flags of the faults of a move; engine/csrc/masks.h has the same values."""
 
 _BITS = {
     "none": 0,
@@ -50,21 +50,27 @@ _BITS = {
 }
 
 KINDS = tuple(_BITS)
-"""The kinds there are."""
+"""The built-in kinds."""
 
 
 MaskFn = Callable[[Game, State, str], Sequence[bool]]
-"""Which of ``MOVES`` a rule leaves to the snake of this id: four of bool."""
+"""A function that returns four bools: the moves in ``MOVES`` allowed to the snake with this id."""
 
 _custom: dict[str, MaskFn] = {}
 
 
 def register(kind: str, mask_fn: MaskFn) -> None:
-    """Register your own kind, to be named and joined with ``+`` like all others.
+    """Register your own kind of mask, which can be named and joined with ``+`` like the others.
 
-    The engine does not know it: environments ask ``allows`` for every snake in every turn, in
-    Python, which takes some hundred times as long as a mask that is built in. Raises ``ValueError``
-    for the name of one that is.
+    The engine calls ``mask_fn`` in Python for every snake on every turn, which takes about a
+    hundred times as long as a built-in mask.
+
+    Args:
+        kind: The name, without "+".
+        mask_fn: Returns the allowed moves of one snake.
+
+    Raises:
+        ValueError: If ``kind`` is built in or contains "+".
     """
     if kind in _BITS or "+" in kind:
         raise ValueError(f"a mask cannot be called {kind!r}; give it another name, without '+'")
@@ -72,12 +78,16 @@ def register(kind: str, mask_fn: MaskFn) -> None:
 
 
 def in_engine(kind: str) -> bool:
-    """Whether the engine knows all parts of ``kind``."""
+    """Return whether the engine can compute all parts of ``kind``."""
     return all(name in _BITS for name in kind.split("+"))
 
 
 def check(kind: str) -> str:
-    """Return ``kind`` if it is one of `KINDS` or several joined with "+", else ``ValueError``."""
+    """Return ``kind`` if all its parts are known.
+
+    Raises:
+        ValueError: If a part is unknown; the message suggests the nearest name.
+    """
     for name in kind.split("+"):
         if name not in _BITS and name not in _custom:
             extensions.load()
@@ -89,17 +99,26 @@ def check(kind: str) -> str:
 
 @cache
 def parts(kind: str) -> bytes:
-    """The bits of each part of ``kind``, in order: what the C code is handed."""
+    """Return the flags of each part of ``kind``, in order, as the C code expects them."""
     check(kind)
     if not in_engine(kind):
-        raise ValueError(f"the engine knows no action mask {kind!r}: a part of it is your own")
+        raise ValueError(
+            f"the engine cannot compute the action mask {kind!r}: a part of it is custom"
+        )
     return bytes(_BITS[name] for name in kind.split("+"))
 
 
 def action_mask(game: Game, state: State, snake_id: str, kind: str) -> NDArray[np.bool_]:
-    """Return bool ``[4]``: the moves that ``kind`` leaves to ``snake_id``.
+    """Compute the action mask of one snake, bool ``[4]``.
 
-    Raises ``ValueError`` where the kind or the snake is unknown.
+    Args:
+        game: The rules of the game.
+        state: The position.
+        snake_id: The snake that chooses a move.
+        kind: A kind in `KINDS`, a registered kind, or several joined with "+".
+
+    Raises:
+        ValueError: If the kind or the snake is unknown.
     """
     own = _find(state, snake_id)
     check(kind)
@@ -116,9 +135,9 @@ def action_mask(game: Game, state: State, snake_id: str, kind: str) -> NDArray[n
 
 
 def move_faults(game: Game, state: State, snake_id: str, move: str) -> int:
-    """Return all that is wrong with one move of a living snake: `WALL`, `NECK` ... added up.
+    """Return the faults of a move of a living snake: the sum of `WALL`, `NECK`, `BODY` and others.
 
-    Off the board only the wall counts.
+    For a move off the board, the result is `WALL` alone.
     """
     own, wrapped = _find(state, snake_id), wraps(game)
     x, y = own.head[0] + OFFSETS[move][0], own.head[1] + OFFSETS[move][1]
@@ -132,7 +151,7 @@ def move_faults(game: Game, state: State, snake_id: str, move: str) -> int:
     return (
         NECK * (own.length > 1 and cell == own.body[1] != own.head)
         | BODY * any(cell in snake.body[:-1] for snake in players)
-        | HEALTH * (not _lives_on(game, state, own, cell))
+        | HEALTH * (not _survives(game, state, own, cell))
         | HEAD * any(_can_contest(state, own, other, cell, wrapped) for other in others)
     )
 
@@ -144,7 +163,7 @@ def _find(state: State, snake_id: str) -> Snake:
     raise ValueError(f"unknown snake {snake_id!r} on this board")
 
 
-def _lives_on(game: Game, state: State, own: Snake, cell: Point) -> bool:
+def _survives(game: Game, state: State, own: Snake, cell: Point) -> bool:
     layers = state.hazards.count(cell)
     return health_after(game, own.health, food=cell in state.food, layers=layers) > 0
 

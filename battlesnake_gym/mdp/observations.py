@@ -1,16 +1,16 @@
-"""What a snake sees: named encoders from a position to a stack of byte planes ``[C, H, W]``.
+"""Observations: named encoders from a position to a stack of byte planes ``[C, H, W]``.
 
-Every encoder shows the board as one snake sees it ("own" is that snake). The definition is
-here, over a `State`, and serves one live snake; the engine's C code writes the same bytes for all
-games and snakes at once (``Games.observe``). Networks divide by 255.
+Every encoder shows the board from the view of one snake; "own" means that snake. This module
+defines the encoders on a `State`, for one snake at a time. The engine's C code writes the same
+bytes for all games and snakes at once (``Games.observe``). Networks divide the bytes by 255.
 
-An encoder is two choices and a number:
+An encoder combines:
 
-* *values*: which planes there are and what their bytes mean (``PLANES``, with or without
-  ``_TERRITORY_PLANES``, and ``_STARTER_PLANES``);
-* *view*: where the board is in the planes (whole board in the middle of the buffer, own head
-  in the middle, or the same turned so that the snake faces up);
-* ``frames``: how many turns are stacked, newest first.
+* *values*: the planes and the meaning of their bytes (``PLANES``, with or without
+  ``_TERRITORY_PLANES``, or ``_STARTER_PLANES``);
+* *view*: the position of the board in the planes (the board in the middle, the own head in the
+  middle, or the own head in the middle and the board rotated so that the snake faces up);
+* ``frame_stack``: the number of stacked turns, newest first.
 
 ``docs/observations.md`` describes every name, plane and value.
 
@@ -54,7 +54,7 @@ PLANES = (
     "longer_heads",
     "shorter_heads",
 )
-"""The planes of "planes", "centred" and "facing", in order."""
+"""The planes of "planes", "centered" and "facing", in order."""
 
 _TERRITORY_PLANES = (
     "own_territory",
@@ -64,30 +64,30 @@ _TERRITORY_PLANES = (
     "left_territory",
     "right_territory",
 )
-"""The planes that "reach" has after those of "planes", in order."""
+"""The planes that "territory" adds to those of "planes", in order."""
 
 _STARTER_PLANES = ("food", "own_snake", "other_snakes", "hazards", "health", "length", "turn")
 """The planes of the starter pack's encoders, in order."""
 
-# What `PLANES` show on the cells of a body: one that is free after the next turn; one that is
-# blocked, plus 4 for each turn until it is free, and the most of these; the head.
+# Values of `PLANES` on the cells of a body: free after the next turn; blocked, plus 4 for each turn
+# until the cell is free; the maximum of these; the head.
 _FREE_NEXT_TURN_VALUE, _BLOCKED_VALUE, _MAX_BLOCKED_VALUE, _HEAD_VALUE = 32, 128, 224, 255
 
-# What `_TERRITORY_PLANES` show on a cell: `_TERRITORY_MAX` where it is reached on the coming turn, less for
-# each turn later.
+# Values of `_TERRITORY_PLANES`: the maximum for cells reached on the next turn, then one step less
+# per turn, down to the minimum.
 _TERRITORY_MAX, _TERRITORY_STEP, _TERRITORY_MIN = 255, 8, 15
 
 _OUTSIDE_VALUE = 255
-"""What the starter pack's encoders hold outside the board (the pack itself: -1)."""
+"""Value outside the board in the starter pack's encoders; the starter pack itself uses -1."""
 
 MAX_BORDERED = 21
-"""Side of the "max-bordered" planes: the largest board of the starter pack, 19, and its border."""
+"""Side of the "max-bordered" planes: the starter pack's largest board, 19, and its border."""
 
-# view -> number, and values -> number: what the C code is handed (engine/csrc/observe.h).
+# Numbers of the views and values in the C code (engine/csrc/observe.h).
 _VIEWS = {"board": 0, "head": 1, "facing": 2}
 _VALUES = {"planes": 0, "51s": 1, "num": 2, "territory": 3}
 
-# name -> (values, view)
+# Values and view of each encoder.
 _ENCODERS = {
     "planes": ("planes", "board"),
     "centered": ("planes", "head"),
@@ -109,17 +109,17 @@ _PLANES_OF = {
 }
 
 NAMES = tuple(_ENCODERS)
-"""The encoders there are."""
+"""The names of the built-in encoders."""
 
 _MAX_FRAME_STACK = 8
 
 Encode = Callable[[State, str], NDArray[np.uint8]]
-"""What the snake of this id, which lives, sees: uint8 [planes, rows, columns]."""
+"""A function from a state and a living snake's id to uint8 [planes, rows, columns]."""
 
 
 @dataclass(frozen=True, slots=True)
 class _CustomEncoder:
-    """Your own encoder: see `register`."""
+    """A user's encoder; see `register`."""
 
     planes: tuple[str, ...]
     encode: Encode
@@ -138,16 +138,21 @@ def register(
     size: Callable[[int, int], tuple[int, int]] = lambda width, height: (height, width),
     version: int = 1,
 ) -> None:
-    """Register your own encoder as ``name``, wherever observations are named.
+    """Register your own encoder as ``name``, for use wherever observations are named.
 
-    ``encode(state, snake_id)`` answers uint8 [len(planes), rows, columns] for a living snake;
-    ``size(width, height)`` gives (rows, columns) for a board. Planes smaller than an array are
-    centred in it. Actions are absolute. Give another ``version`` whenever its meaning changes:
-    policies name theirs, and others are refused.
+    Its actions are absolute. The engine calls ``encode`` in Python for every living snake on every
+    turn, which takes about a hundred times as long as a built-in encoder.
 
-    The engine does not know it: it is asked for every living snake in every turn, in Python, which
-    takes some hundred times as long as one that is built in. Raises ``ValueError`` for the name of
-    one that is.
+    Args:
+        name: The name of the observation.
+        planes: The names of the planes, in order.
+        encode: Returns uint8 [len(planes), rows, columns] for a living snake.
+        size: Returns (rows, columns) for a board; smaller planes are centered in the array.
+        version: Change it when the meaning of a plane changes. Policies store the version, and
+            policies with another version are rejected.
+
+    Raises:
+        ValueError: If ``name`` is built in.
     """
     if name in _ENCODERS:
         raise ValueError(f"the observation {name!r} is built in; give yours another name")
@@ -157,21 +162,23 @@ def register(
 RELATIVE_TO_ABSOLUTE: NDArray[np.uint8] = np.array(
     [[0, 1, 2, 3], [1, 0, 3, 2], [2, 3, 1, 0], [3, 2, 0, 1]], dtype=np.uint8
 )
-"""``RELATIVE_TO_ABSOLUTE[facing, relative]`` is the absolute action of a relative one (up: straight ahead)."""
+"""Absolute action of ``[facing, relative action]``; the relative action up is straight ahead."""
 
-# How often to turn the board by a quarter, clockwise, so that a snake facing MOVES[i] faces up.
+# Clockwise quarter turns that rotate the board so that a snake facing MOVES[i] faces up.
 _QUARTER_TURNS = (0, 2, 1, 3)
 
 
 DEFAULT = "planes"
-"""What a snake sees unless something else is asked for."""
+"""The default observation."""
 
 
 @dataclass(frozen=True, slots=True)
 class Observation:
     """One encoder; build it with `get`.
 
-    ``name`` is one of `NAMES`; ``frames`` (1 to 8) the number of turns stacked.
+    Attributes:
+        name: One of `NAMES`, or a registered name.
+        frame_stack: Number of stacked turns, 1 to 8.
     """
 
     name: str = DEFAULT
@@ -180,8 +187,8 @@ class Observation:
     def __post_init__(self) -> None:
         if type(self) is not Observation:
             raise ValueError(
-                f"{type(self).__name__} is a subclass of Observation, which the engine would not "
-                "ask: it goes by names; register yours with observations.register"
+                f"{type(self).__name__} is a subclass of Observation, which the engine cannot use: "
+                "it identifies observations by name; register yours with observations.register"
             )
         if self.name not in _ENCODERS and self.name not in _custom_encoders:
             extensions.load()
@@ -191,34 +198,38 @@ class Observation:
             )
         if type(self.frame_stack) is not int or not 1 <= self.frame_stack <= _MAX_FRAME_STACK:
             raise ValueError(
-                f"frame_stack must be an integer between 1 and {_MAX_FRAME_STACK}, got {self.frame_stack!r}"
+                f"frame_stack must be an integer between 1 and {_MAX_FRAME_STACK}, "
+                f"got {self.frame_stack!r}"
             )
 
     @property
     def planes(self) -> tuple[str, ...]:
-        """The names of the planes of one frame, in order."""
+        """The names of the planes of one turn, in order."""
         if not self.in_engine:
             return _custom_encoders[self.name].planes
         return _PLANES_OF[self._values]
 
     @property
     def in_engine(self) -> bool:
-        """Whether the compiled engine knows it; your own are asked in Python."""
+        """Whether the compiled engine computes this observation; custom encoders run in Python."""
         return self.name in _ENCODERS
 
     @property
     def relative(self) -> bool:
-        """Whether actions are relative to where the snake faces (see `absolute_actions`)."""
+        """Whether actions are relative to the snake's direction (see `absolute_actions`)."""
         return self._view == "facing"
 
     @property
     def codes(self) -> tuple[int, int]:
         """The numbers of (values, view) in the engine's C code.
 
-        Raises ``ValueError`` where the engine does not know it.
+        Raises:
+            ValueError: If the encoder is custom.
         """
         if not self.in_engine:
-            raise ValueError(f"the engine knows no observation {self.name!r}: it is your own")
+            raise ValueError(
+                f"the engine cannot compute the observation {self.name!r}: it is custom"
+            )
         return _VALUES[self._values], _VIEWS[self._view]
 
     @property
@@ -230,9 +241,14 @@ class Observation:
         return _ENCODERS[self.name][1] if self.in_engine else "board"
 
     def shape(self, width: int, height: int) -> tuple[int, int, int]:
-        """``(planes * frames, rows, columns)`` for boards of up to ``width`` x ``height`` cells.
+        """Return ``(planes * frame_stack, rows, columns)``.
 
-        Raises ``ValueError`` where a board does not fit ("max-bordered" ends at 19 x 19).
+        Args:
+            width: Width of the largest board, in cells.
+            height: Height of the largest board, in cells.
+
+        Raises:
+            ValueError: If a board does not fit; the limit of "max-bordered" is 19x19.
         """
         for field, value in (("width", width), ("height", height)):
             if value < 1:
@@ -245,7 +261,7 @@ class Observation:
         elif self.name.startswith("max-bordered"):
             if max(width, height) > MAX_BORDERED - 2:
                 raise ValueError(
-                    f"observation {self.name!r} holds boards of up to {MAX_BORDERED - 2} cells a "
+                    f"observation {self.name!r} fits boards of up to {MAX_BORDERED - 2} cells a "
                     f"side, got {width} x {height}; use {self.name.removeprefix('max-')!r}"
                 )
             rows = columns = MAX_BORDERED
@@ -256,18 +272,25 @@ class Observation:
         return len(self.planes) * self.frame_stack, rows, columns
 
     def space(self, width: int, height: int) -> gymnasium.spaces.Box:
-        """The Gymnasium space of one snake's observation."""
+        """Return the Gymnasium space of one snake's observation."""
         return gymnasium.spaces.Box(0, 255, self.shape(width, height), np.uint8)
 
     def encode(self, state: State, snake_id: str, out: Bytes | None = None) -> Bytes:
-        """Return what ``snake_id`` sees in ``state``: uint8 of the shape that `shape` gives.
+        """Encode the observation of ``snake_id`` in ``state``, uint8 of the shape given by `shape`.
 
-        ``out`` is written and returned where given; it may be made for a larger board than this
-        one (``out = np.zeros(observation.shape(19, 19), np.uint8)``). With several frames it is
-        also the memory: what was in it moves back by one frame, so hand in the same array turn
-        after turn. Turn 0 and an array of zeros begin a new history. A dead snake sees zeros.
+        Args:
+            state: The position.
+            snake_id: The snake that observes; an eliminated snake observes zeros.
+            out: Array to write to; a new array if None. It may have the shape of a larger board.
+                With stacked turns, it also contains the earlier turns, which move back by one: pass
+                the same array turn after turn. The history restarts on turn 0 and with an array of
+                zeros.
 
-        Raises ``ValueError`` where the snake is unknown or ``out`` does not fit.
+        Returns:
+            ``out`` or the new array.
+
+        Raises:
+            ValueError: If the snake is unknown or ``out`` does not fit.
         """
         snake = _find(state, snake_id)
         shape = self.shape(state.width, state.height)
@@ -295,12 +318,12 @@ class Observation:
         if self.in_engine:
             board, outside = _VALUE_FUNCTIONS[self._values](state, snake)
         else:
-            board, outside = self._own_planes(state, snake_id), np.zeros(planes, np.uint8)
+            board, outside = self._custom_planes(state, snake_id), np.zeros(planes, np.uint8)
         out[:planes] = _paste_board(self._view, board, outside, snake, out.shape[1:])
         return out
 
-    def _own_planes(self, state: State, snake_id: str) -> Bytes:
-        """What the registered function shows, if it is what it said it would be."""
+    def _custom_planes(self, state: State, snake_id: str) -> Bytes:
+        """Call the registered encoder and check its shape and dtype."""
         planes = np.asarray(_custom_encoders[self.name].encode(state, snake_id))
         wanted = (len(self.planes), *_custom_encoders[self.name].size(state.width, state.height))
         if planes.dtype != np.uint8 or planes.shape != wanted:
@@ -313,10 +336,15 @@ class Observation:
     def absolute_actions(
         self, actions: NDArray[np.integer[Any]], facing: NDArray[np.integer[Any]]
     ) -> NDArray[np.uint8]:
-        """Translate a network's actions into the game's.
+        """Convert a network's actions to absolute actions.
 
-        ``facing`` (index into MOVES, same shape) is where each snake faces: `facing` for one
-        snake, ``Games.facing`` for a batch. Encoders without relative actions change nothing.
+        Args:
+            actions: Actions of the network, any shape.
+            facing: Direction of each snake as an index into MOVES, same shape: `facing` for one
+                snake, ``Games.facing`` for a batch.
+
+        Returns:
+            uint8 of the same shape; unchanged values if actions are not relative.
         """
         if not self.relative:
             return actions.astype(np.uint8)
@@ -326,22 +354,27 @@ class Observation:
     def relative_mask(
         self, mask: NDArray[np.bool_], facing: NDArray[np.integer[Any]]
     ) -> NDArray[np.bool_]:
-        """Translate an action mask ``[..., 4]`` of the game's actions into the network's."""
+        """Convert an absolute action mask ``[..., 4]`` to the network's actions."""
         if not self.relative:
             return mask
         return np.take_along_axis(mask, RELATIVE_TO_ABSOLUTE[facing].astype(np.intp), axis=-1)
 
     def to_dict(self) -> dict[str, Any]:
-        """What a policy file stores; `get` builds the encoder from it again."""
+        """Return the content of a policy file, from which `get` rebuilds the encoder."""
         facts = {"name": self.name, "frame_stack": self.frame_stack, "planes": list(self.planes)}
         return facts if self.in_engine else facts | {"version": _custom_encoders[self.name].version}
 
 
 def get(observation: str | Mapping[str, Any] | Observation) -> Observation:
-    """Build an encoder from its name, from ``to_dict()``'s dictionary, or pass one through.
+    """Build an encoder.
 
-    Raises ``ValueError`` for an unknown name or field, and where the dictionary names other
-    planes than this version writes (the policy was trained on something else).
+    Args:
+        observation: A name, a dictionary from `Observation.to_dict`, or an encoder, which is
+            returned as it is.
+
+    Raises:
+        ValueError: If a name or field is unknown, or if the dictionary lists other planes or
+            another version than the encoder has: the policy was trained on another observation.
     """
     if isinstance(observation, Observation):
         return observation
@@ -370,10 +403,10 @@ def get(observation: str | Mapping[str, Any] | Observation) -> Observation:
 
 
 def facing(state: State, snake_id: str) -> int:
-    """Where a snake faces, as an index into MOVES; up (0) while it has no neck yet.
+    """Return the direction of a snake as an index into MOVES; up (0) for a stacked body.
 
-    That is the direction from its neck to its head, also across the edge of a wrapped board: the
-    move that the rules make for a snake without a valid answer.
+    The direction goes from the neck to the head, also across the border of a wrapped board. The
+    rules choose the same move for a snake without a valid move.
     """
     return _facing(_find(state, snake_id))
 
@@ -388,9 +421,6 @@ def _find(state: State, snake_id: str) -> Snake:
             return snake
     known = ", ".join(repr(snake.id) for snake in state.snakes)
     raise ValueError(f"unknown snake {snake_id!r}; on this board are {known or 'none'}")
-
-
-# -- values: planes of the board's own size, and what each plane holds outside of it ---------------
 
 
 def _planes(state: State, own: Snake) -> tuple[Bytes, Bytes]:
@@ -433,11 +463,14 @@ def _territory_observation(state: State, own: Snake) -> tuple[Bytes, Bytes]:
 
 
 def _territory_planes(state: State, own: Snake) -> Bytes:
-    """Who reaches which cells first, and when: all snakes spread at once, a cell a turn."""
+    """Compute for each cell the snake that reaches it first, and when.
+
+    All snakes move at once, one cell per turn.
+    """
     shape = grid(state.width, state.height)
     snakes = [own, *(snake for snake in living(state) if snake is not own)]
     lengths = [snake.length for snake in snakes]
-    # Of each body, the cells of its first 0, 1, 2, ... segments.
+    # For each body: the union of its first 0, 1, 2, ... segments.
     bodies = [list(accumulate(map(shape.bit, snake.body), or_, initial=0)) for snake in snakes]
 
     def taken(turns: int) -> int:
@@ -508,7 +541,7 @@ def _constant_planes(state: State, values: Mapping[str, int]) -> Bytes:
 
 
 def _turns_to_leave(snake: Snake) -> dict[Point, int]:
-    """For each cell of a body, the turns until it is free if the snake does not eat."""
+    """Map each cell of a body to the turns until it is free if the snake does not eat."""
     cells: dict[Point, int] = {}
     for index, cell in enumerate(snake.body):
         cells.setdefault(cell, snake.length - index)
@@ -516,19 +549,16 @@ def _turns_to_leave(snake: Snake) -> dict[Point, int]:
 
 
 def _add_hazards(plane: Bytes, state: State, step: int) -> None:
-    """Add ``step`` for each layer up to five; hazards off the board are a map's memory."""
+    """Add ``step`` per hazard layer, up to five; ignore hazards stored off the board."""
     for x, y in state.hazards:
         if 0 <= x < state.width and 0 <= y < state.height:
             plane[y, x] = min(5 * step, int(plane[y, x]) + step)
 
 
-# -- views: where the board is in the planes -------------------------------------------------------
-
-
 def _paste_board(
     view: str, board: Bytes, outside: Bytes, own: Snake, size: tuple[int, ...]
 ) -> Bytes:
-    """Set the board into planes of ``size`` rows and columns, ``outside`` around it."""
+    """Copy the board into planes of ``size`` (rows, columns), surrounded by ``outside``."""
     height, width = board.shape[1:]
     rows, columns = size
     if view == "board":

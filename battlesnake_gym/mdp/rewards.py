@@ -1,8 +1,9 @@
-"""What happened to each snake in a turn, and what that is worth: events and reward schemes.
+"""Events of a turn and their rewards.
 
-An *event* is a count per snake and turn, read from the engine's arrays; `EVENTS` defines them all,
-once, for rewards and for metrics. A *scheme* (`Rewards`) gives each event a weight. The first
-twelve names are those of the Battlesnake starter pack; ``docs/observations.md`` explains them.
+An *event* is a count per snake and turn, computed from the engine's arrays; `EVENTS` defines all
+of them, for rewards and for metrics. `Rewards` gives each event a weight; a *reward preset* is
+a named set of weights. The first twelve event names are those of the Battlesnake starter pack;
+``docs/observations.md`` explains them.
 
 >>> get("survival").weights
 {'another_turn': 1.0}
@@ -25,11 +26,11 @@ from battlesnake_gym.rules.state import CAUSES
 
 Flags = NDArray[np.bool_]
 Counts = NDArray[Any]
-"""One number (or bool) for each game and seat."""
+"""One number or bool per game and seat, [N, S]."""
 
 
 class _Games(Protocol):
-    """The arrays of `engine.Games` that events are read from."""
+    """The arrays of `engine.Games` from which events are computed."""
 
     over: Flags
     alive: Flags
@@ -40,15 +41,22 @@ class _Games(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class TurnBatch:
-    """The arrays of one turn after it was played; N games, S seats.
+    """The arrays of one turn after it was played, for ``N`` games and ``S`` seats.
 
-    ``acted`` bool [N, S]: the seats that moved. ``reversed`` bool [N, S]: those that chose the move
-    back into their own neck (`reversals`). The others are the engine's after the turn: ``over``
-    bool [N], ``alive`` and ``ate`` bool [N, S], ``cause`` uint8 [N, S], ``killer`` int8 [N, S].
+    The last four attributes are for custom events (`register`) and None otherwise.
 
-    The last four are there for your own events (`register`), else None: ``heads_before``
-    and ``heads`` int16 [N, S, 2], (x, y) before and after the turn, off the board for a snake that
-    left it; ``length`` int32 [N, S], 0 once out; ``health`` int16 [N, S].
+    Attributes:
+        acted: bool [N, S], the seats that moved.
+        reversed: bool [N, S], the seats that moved back into their own neck (`reversals`).
+        over: bool [N], the games that are over after the turn.
+        alive: bool [N, S], the snakes that live after the turn.
+        ate: bool [N, S], the living snakes that ate.
+        cause: uint8 [N, S], index into `CAUSES`.
+        killer: int8 [N, S], seat of the snake that eliminated this one, or -1.
+        heads_before: int16 [N, S, 2], (x, y) before the turn.
+        heads: int16 [N, S, 2], (x, y) after the turn; off the board for a snake that left it.
+        length: int32 [N, S], 0 for eliminated snakes.
+        health: int16 [N, S].
     """
 
     acted: Flags
@@ -65,28 +73,34 @@ class TurnBatch:
 
     @classmethod
     def from_games(cls, games: _Games, acted: Flags, reversed_: Flags) -> TurnBatch:
-        """Read the turn that ``games`` just played; seats that did not act have no events."""
+        """Read the turn that ``games`` just played.
+
+        Args:
+            games: The games after the turn.
+            acted: bool [N, S], the seats that moved; other seats have no events.
+            reversed_: bool [N, S], the seats that moved back into their own neck.
+        """
         return cls(acted, reversed_, games.over, games.alive, games.ate, games.cause, games.killer)
 
     def select(self, which: Flags) -> TurnBatch:
-        """The same turn of some games; ``which`` is bool [N]."""
+        """Return the turn of the games in ``which``, bool [N]."""
         arrays: list[Any] = [getattr(self, field.name) for field in fields(self)]
         chosen: list[Any] = [None if array is None else array[which] for array in arrays]
         return TurnBatch(*chosen)
 
     @property
     def died(self) -> Flags:
-        """The seats that were eliminated in this turn."""
+        """The seats eliminated in this turn, bool [N, S]."""
         died: Flags = self.acted & ~self.alive
         return died
 
     def died_of(self, cause: str) -> Flags:
-        """The seats that were eliminated in this turn with this one of `CAUSES`."""
+        """Return the seats eliminated in this turn by ``cause``, bool [N, S]."""
         died: Flags = self.acted & (self.cause == CAUSES.index(cause))
         return died
 
     def kills(self, cause: str) -> NDArray[np.int64]:
-        """How many others each surviving seat eliminated in this turn with this cause."""
+        """Count the snakes that each surviving seat eliminated in this turn by ``cause``."""
         counts = np.zeros(self.alive.shape, np.int64)
         games, victims = np.nonzero(self.died_of(cause))
         np.add.at(counts, (games, self.killer[games, victims]), 1)
@@ -95,16 +109,20 @@ class TurnBatch:
 
 
 def reversals(actions: NDArray[np.uint8], facing: NDArray[np.uint8]) -> Flags:
-    """Return which actions go back into the snake's own neck, where it has one: bool [N, S].
+    """Return which actions lead back into the snake's own neck, bool [N, S].
 
-    ``facing`` is ``Games.facing`` before the turn. Opposite moves differ in the last bit.
+    Opposite moves differ in the last bit.
+
+    Args:
+        actions: uint8 [N, S], indices into `MOVES`.
+        facing: uint8 [N, S], ``Games.facing`` before the turn.
     """
     back: Flags = (actions ^ 1) == facing
     return back
 
 
 def _outlived(turn: TurnBatch) -> Counts:
-    """The deaths of the turn in equal shares: to the survivors, else to those who died last."""
+    """Divide the turn's eliminations equally among the survivors, or the last eliminated."""
     survivors = turn.acted & turn.alive
     heirs: Flags = survivors | (turn.died & ~survivors.any(axis=1, keepdims=True))
     shares = turn.died.sum(axis=1) / np.maximum(heirs.sum(axis=1), 1)
@@ -128,18 +146,21 @@ EVENTS: dict[str, Callable[[TurnBatch], Counts]] = {
     "died_in_hazard": lambda turn: turn.died_of("hazard"),
     "outlived": _outlived,
 }
-"""Each event's name and how it is read from a turn: [N, S], bool or a number."""
+"""The function that counts each event in a turn: [N, S], bool or a number."""
 
 _BUILT_IN = frozenset(EVENTS)
 
 
 def register(event: str, count: Callable[[TurnBatch], Counts]) -> None:
-    """Register your own event, to be given a weight like all others.
+    """Register your own event, which can be given a weight like the others.
 
-    ``count_metrics`` is given a `TurnBatch` with positions and returns [N, S], bool or numbers; its
-    entries for seats that did not act are ignored. It costs a few numpy operations a turn, for all
-    games.
-    Raises ``ValueError`` for the name of an event or preset that is built in.
+    Args:
+        event: The name of the event.
+        count: Called once per turn with a `TurnBatch` that includes positions. Returns bool or
+            numbers [N, S]; values of seats that did not act are ignored.
+
+    Raises:
+        ValueError: If ``event`` is a built-in event or a reward preset.
     """
     if event in _BUILT_IN or event in PRESETS:
         raise ValueError(f"the event {event!r} is built in; give yours another name")
@@ -155,7 +176,7 @@ METRICS: dict[str, tuple[str, ...]] = {
     "Forbidden_move": ("forbidden_move",),
     "Died_in_hazard": ("died_in_hazard",),
 }
-"""What training reports: each metric's name and the events that it counts, all of them deaths."""
+"""Metrics that training reports, and the events that each one counts; all are eliminations."""
 
 PRESETS: dict[str, dict[str, float]] = {
     "survival": {"another_turn": 1.0},
@@ -164,12 +185,12 @@ PRESETS: dict[str, dict[str, float]] = {
     "survival-and-win": {"another_turn": 1.0, "won": 30.0},
     "zero-sum": {"outlived": 1.0, "died": -1.0},
 }
-"""Named schemes: event to weight."""
+"""Weights by event of each reward preset."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rewards:
-    """A reward scheme; build it with `get`. ``weights``: event to what one of it is worth."""
+    """Reward weights by event; build it with `get`."""
 
     weights: dict[str, float]
 
@@ -186,11 +207,11 @@ class Rewards:
 
     @property
     def needs_positions(self) -> bool:
-        """Whether some event is your own, so that a `TurnBatch` must have positions."""
+        """Whether a custom event has a weight, which requires positions in the `TurnBatch`."""
         return not _BUILT_IN.issuperset(self.weights)
 
     def compute(self, turn: TurnBatch) -> NDArray[np.float32]:
-        """Return the rewards of one turn, float32 [N, S]; 0 for seats that did not act."""
+        """Compute the rewards of one turn, float32 [N, S]; 0 for seats that did not act."""
         rewards = np.zeros(turn.alive.shape, np.float32)
         for event, weight in self.weights.items():
             count = EVENTS[event](turn)
@@ -200,47 +221,51 @@ class Rewards:
 
 @dataclass(frozen=True, slots=True)
 class SeatRewards:
-    """A scheme for each seat, in their order; build it with `get`."""
+    """Rewards with separate weights for each seat; build it with `get_seats`."""
 
-    schemes: tuple[Rewards, ...]
+    by_seat: tuple[Rewards, ...]
 
     @property
     def needs_positions(self) -> bool:
-        """As `Rewards.needs_positions`."""
-        return any(scheme.needs_positions for scheme in self.schemes)
+        """Whether any seat's rewards need positions; see `Rewards.needs_positions`."""
+        return any(rewards.needs_positions for rewards in self.by_seat)
 
     def compute(self, turn: TurnBatch) -> NDArray[np.float32]:
-        """As `Rewards.compute`."""
-        each = [scheme.compute(turn)[:, seat] for seat, scheme in enumerate(self.schemes)]
+        """Compute the rewards of one turn, float32 [N, S]; see `Rewards.compute`."""
+        each = [rewards.compute(turn)[:, seat] for seat, rewards in enumerate(self.by_seat)]
         return np.stack(each, axis=1)
 
 
-Scheme = str | Mapping[str, float] | Rewards
-"""A preset's name, weights by event, or what was built of them."""
+RewardWeights = str | Mapping[str, float] | Rewards
+"""The name of a reward preset, weights by event, or `Rewards`."""
 
 
-def get_seats(rewards: Scheme | Sequence[Scheme], seats: int) -> Rewards | SeatRewards:
-    """One scheme for all seats, or a list with one for each.
+def get_seats(
+    rewards: RewardWeights | Sequence[RewardWeights], seats: int
+) -> Rewards | SeatRewards:
+    """Build the rewards of all seats, from one set of weights or a list with one per seat.
 
-    Raises ``ValueError`` as `get`, and where the list does not have one for each of the ``seats``.
+    Raises:
+        ValueError: If a name is unknown or the list does not have ``seats`` elements.
 
-    >>> get_seats(["survival", {"won": 1}], 2).schemes[1].weights
+    >>> get_seats(["survival", {"won": 1}], 2).by_seat[1].weights
     {'won': 1.0}
     """
     if isinstance(rewards, str | Mapping | Rewards):
         return get(rewards)
     if len(rewards) != seats:
         raise ValueError(
-            f"rewards has {len(rewards)} schemes for {seats} seats; give one for each, or one for "
-            "all"
+            f"rewards has {len(rewards)} elements for {seats} seats; give one per seat, or "
+            "one for all"
         )
     return SeatRewards(tuple(get(one) for one in rewards))
 
 
-def get(rewards: Scheme) -> Rewards:
-    """Build a scheme from a preset's name or from weights by event, or pass one through.
+def get(rewards: RewardWeights) -> Rewards:
+    """Build `Rewards` from the name of a preset or from weights by event.
 
-    Raises ``ValueError`` for an unknown name, listing those that there are.
+    Raises:
+        ValueError: If a name is unknown; the message suggests the nearest name.
     """
     if isinstance(rewards, Rewards):
         return rewards
@@ -248,14 +273,14 @@ def get(rewards: Scheme) -> Rewards:
         if rewards not in PRESETS:
             raise ValueError(
                 f"{unknown_name_message('rewards', rewards, PRESETS)}; "
-                "or weights of events, as {'won': 1}: see docs/observations.md"
+                "or give weights by event, such as {'won': 1}: see docs/observations.md"
             )
         rewards = PRESETS[rewards]
     return Rewards({event: _number(weight) for event, weight in rewards.items()})
 
 
 def count_metrics(turn: TurnBatch) -> dict[str, int]:
-    """How often each of `METRICS` happened in a turn, over all games and seats."""
+    """Count each of `METRICS` in one turn, over all games and seats."""
     deadly: Flags = np.any(turn.died, axis=1)
     turn = turn.select(deadly)
     return {

@@ -126,5 +126,5 @@ def test_version_tells_what_is_installed(job: Path) -> None:
     assert any(line.startswith("numpy ") for line in lines)
     (told,) = [line for line in lines if line.startswith("engine: ")]
     assert told.startswith(f"engine: compiled, code for {_engine.get_observation_isa()} (")
-    assert "search: missing: it was not compiled here; to mend it: " + BUILD_HINT in lines
+    assert "search: missing: it was not compiled here; to fix it: " + BUILD_HINT in lines
     assert any(line.startswith("extra server: ") for line in lines)

@@ -147,7 +147,7 @@ def test_one_game_and_pettingzoo_have_them_too(left: str) -> None:
     [
         ({"opponents": ["nowhere.onnx"]}, "nowhere.json: No such file"),
         ({"opponents": ["runs/nowhere"]}, "unknown snake 'runs/nowhere'.*or give a .onnx file"),
-        ({"opponents": ["."]}, "holds no policy.onnx"),
+        ({"opponents": ["."]}, "has no policy.onnx"),
         ({"opponents": ["shipped"], "width": 9}, "plays boards of 7x7, 11x11, 19x19, not 9x11"),
     ],
 )

@@ -86,7 +86,7 @@ board_size: 5
         (["--experiment", "absent.yaml"], "there is no experiment file absent.yaml"),
         (["--experiment", "{file}.yaml"], "must be a table of hyperparameters"),
         (["--starts", "[[1, 1]]"], "start_positions has 1 cells for 4 snakes"),
-        (["--rewards", '["survival"]'], "1 schemes for 4 seats"),
+        (["--rewards", '["survival"]'], "1 elements for 4 seats"),
         (["--frames", "9"], "frames"),
     ],
 )  # fmt: skip

@@ -27,7 +27,7 @@ def setup(game: Game, state: State) -> None:
 
 
 def update(game: Game, state: State) -> None:
-    """Place the standard food; every N turns, set the layers of all pits to the next in the cycle."""
+    """Place the standard food; every N turns, set the number of layers of all pits."""
     standard_food(game, state)
     every = game.settings.shrink_every_n_turns
     if state.turn % every == 0:
