@@ -34,7 +34,7 @@ def test_a_position_of_a_game(game: Path, capsys: pytest.CaptureFixture[str]) ->
     assert game_eval_command.main([str(game), "--turn", "5", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert abs(found["inputs"][0]["attribution"]) >= abs(found["inputs"][-1]["attribution"])
-    assert f"{found['chance']:.0%}" in head
+    assert f"{found['win_probability']:.0%}" in head
 
 
 def test_a_turn_without_an_opponent_is_rejected(

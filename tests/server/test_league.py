@@ -169,9 +169,9 @@ def test_a_day_of_a_league_with_a_snake_that_is_sick_and_a_kill_every_hour(
         players = LeagueHealth(plan, programs, AddressPolicy())
         played: list[tuple[float, set[str]]] = []
 
-        def play(setup: Any, fixture: Any, replays: Any) -> Any:
+        def play(setup: Any, scheduled: Any, replays: Any) -> Any:
             played.append((clock.hours, {snake.partition("=")[0] for snake in setup.snakes}))
-            return play_here(setup, fixture, replays)
+            return play_here(setup, scheduled, replays)
 
         for hour in range(1, 26):  # a new object each hour knows only what the database holds
             league = League(plan, players.sources, engine, players.problems, clock=clock)

@@ -35,9 +35,9 @@ SETUPS = [
 def correct() -> list[tuple[TournamentSettings, GameResult]]:
     """Play 100 games."""
     return [
-        (setup, play_scheduled_game(setup, fixture))
+        (setup, play_scheduled_game(setup, scheduled))
         for setup in SETUPS
-        for fixture in itertools.islice(schedule(4, setup.num_snakes, 20, setup.seed), 20)
+        for scheduled in itertools.islice(schedule(4, setup.num_snakes, 20, setup.seed), 20)
     ]
 
 

@@ -66,7 +66,7 @@ class CpuMeteredPlayer(HttpPlayer):
         super().__init__(url, timeout, client)
         self._meter = meter
         self._before = 0.0
-        self.spent: list[float] = []
+        self.cpu_seconds: list[float] = []
 
     async def start(self, body: Body) -> None:
         """Send ``POST url/start``; its CPU time is not counted."""
@@ -75,11 +75,11 @@ class CpuMeteredPlayer(HttpPlayer):
 
     async def move(self, body: Body) -> MoveResponse:
         """Send ``POST url/move``; its milliseconds are CPU time since the last response."""
-        answer = await super().move(body)
+        response = await super().move(body)
         now = self._meter()
-        self.spent.append(max(0.0, now - self._before))
+        self.cpu_seconds.append(max(0.0, now - self._before))
         self._before = now
-        return replace(answer, milliseconds=1000 * self.spent[-1])
+        return replace(response, milliseconds=1000 * self.cpu_seconds[-1])
 
 
 Meter = Callable[[], float]
@@ -98,11 +98,15 @@ class EqualCpuPlayer(LocalPlayer):
     async def move(self, body: Body) -> MoveResponse:
         """Call the strategy after the opponents have responded; its exceptions end the game."""
         self._turns += 1
-        spent = [one.spent[-1] for one in self._opponents if len(one.spent) == self._turns]
+        used = [
+            player.cpu_seconds[-1]
+            for player in self._opponents
+            if len(player.cpu_seconds) == self._turns
+        ]
         began = time.process_time()
         board = Board.from_api(body, tracker=self._session.eliminations)
         with searches_on_cpu_clock(True):
-            decision = self._session.strategy(board, float(np.mean(spent)) if spent else None)
+            decision = self._session.strategy(board, float(np.mean(used)) if used else None)
         milliseconds = 1000 * (time.process_time() - began)
         return MoveResponse(decision.move, milliseconds, "", decision.shout, decision)
 
@@ -145,10 +149,10 @@ def summary(
     ours, *opponents = matchup.names
     repositories = {entrant.name: entrant.repository for entrant in plan.entrants}
     wins = Counter(seat.snake for game in games for seat in game.seats if seat.won)
-    spent: dict[str, list[float]] = {name: [] for name in matchup.names}
+    move_ms: dict[str, list[float]] = {name: [] for name in matchup.names}
     problems: dict[str, Counter[str]] = {name: Counter() for name in matchup.names}
     for seat in (seat for game in games for seat in game.seats):
-        spent[seat.snake] += seat.latencies
+        move_ms[seat.snake] += seat.latencies
         problems[seat.snake].update(seat.problems)
     low, high = wilson_interval(wins[ours] / len(games), len(games))
     board = matchup.board
@@ -159,7 +163,7 @@ def summary(
         "board": f"{board.width}x{board.height} {board.ruleset} on {board.map}",
         "clock": clock,
         "timeout": plan.timeout,
-        "mean_move_ms": {name: round(float(np.mean(all_)), 2) for name, all_ in spent.items()},
+        "mean_move_ms": {name: round(float(np.mean(times)), 2) for name, times in move_ms.items()},
         "games": len(games),
         "wins": wins[ours],
         "ci_low": round(low, 3),
@@ -189,13 +193,13 @@ def table(lines: Sequence[dict[str, Any]]) -> str:
 
 
 def _cells(line: dict[str, Any]) -> tuple[str, ...]:
-    opponents, games, spent = line["opponents"], line["games"], dict(line["mean_move_ms"])
+    opponents, games, move_ms = line["opponents"], line["games"], dict(line["mean_move_ms"])
     each = f" ({', '.join(map(str, opponents.values()))})" if len(opponents) > 1 else ""
     kind = "duel" if len(opponents) == 1 else f"{len(opponents) + 1} snakes"
     if line["board"] != "11x11 standard on standard":
         kind += f", {line['board']}"
-    ours = f"{spent.pop(line['snake']):.1f} ms"
-    clock = f"{ours}, opponents {', '.join(f'{one:.1f}' for one in spent.values())} ms"
+    ours = f"{move_ms.pop(line['snake']):.1f} ms"
+    clock = f"{ours}, opponents {', '.join(f'{mean:.1f}' for mean in move_ms.values())} ms"
     return (
         " + ".join(opponents),
         "; ".join(line["repositories"]),

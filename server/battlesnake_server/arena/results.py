@@ -122,10 +122,10 @@ class Standings:
             history.draws += drawn
             rating = self._ratings.of(seat.snake)
             history.ratings.append((rating.mu, rating.sigma))
-        for (name, place), (other, others) in itertools.permutations(placing, 2):
+        for (name, own_rank), (other, other_rank) in itertools.permutations(placing, 2):
             if name != other:
                 record = self.histories[name].against.setdefault(other, [0, 0, 0])
-                record[(place > others) - (place < others) + 1] += 1
+                record[(own_rank > other_rank) - (own_rank < other_rank) + 1] += 1
 
     def lines(self) -> list[StandingsRow]:
         """Return the rows of all snakes, the highest rating first."""
@@ -179,9 +179,9 @@ def _percentile(values: Counter[float], percent: float) -> float | None:
         return None
     ordered = np.array(sorted(values))
     last = np.cumsum([values[value] for value in ordered]) - 1  # last index of each value
-    place = percent / 100 * last[-1]
-    low, high = ordered[np.searchsorted(last, [np.floor(place), np.ceil(place)])]
-    return round(float(low + (high - low) * (place % 1)), 2)
+    position = percent / 100 * last[-1]
+    low, high = ordered[np.searchsorted(last, [np.floor(position), np.ceil(position)])]
+    return round(float(low + (high - low) * (position % 1)), 2)
 
 
 _HEADINGS = ("snake", "rating", "games", "wins", "draws", "turns", "p50 ms", "p99 ms", "endings")

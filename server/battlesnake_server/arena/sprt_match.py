@@ -185,16 +185,16 @@ def _finite(elo: float) -> float | None:
 
 def mean_move_ms(games: Sequence[StoredGame]) -> list[float]:
     """Return the mean time per move of each side, in milliseconds."""
-    spent: list[list[float]] = [[], []]
+    move_ms: list[list[float]] = [[], []]
     for game in games:
         for side, seat in zip(side_of_seats(len(game.seats), game.number), game.seats, strict=True):
-            spent[side] += seat.latencies
-    return [round(float(np.mean(values)), 2) if values else 0.0 for values in spent]
+            move_ms[side] += seat.latencies
+    return [round(float(np.mean(values)), 2) if values else 0.0 for values in move_ms]
 
 
 _VERDICTS = {
-    "H1": "{one} is stronger than {other}: Elo difference {elo1:g} accepted against {elo0:g}",
-    "H0": "{one} is not {elo1:g} Elo stronger than {other}: {elo0:g} or less accepted",
+    "H1": "{one} is stronger than {other}: an Elo difference of {elo1:g} or more is accepted",
+    "H0": "{one} is not {elo1:g} Elo stronger than {other}: {elo0:g} or less is accepted",
     None: "undecided",
 }
 

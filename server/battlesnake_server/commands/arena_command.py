@@ -356,7 +356,7 @@ def _setup(arguments: argparse.Namespace) -> TournamentSettings:
         seed=arguments.seed,
         timeout=DEFAULT_TIMEOUT if arguments.timeout is None else arguments.timeout,
         max_turns=arguments.max_turns,
-        reach=address_policy.from_options(arguments),
+        address_policy=address_policy.from_options(arguments),
         nodes=arguments.nodes,
         move_time_ms=arguments.move_time,
         is_match=arguments.sprt is not None,

@@ -115,8 +115,8 @@ def parser() -> Parser:
     parser = Parser(
         prog=_PROG,
         description="Analyze every turn of a recorded game with a strong search: win "
-        "probabilities, best moves and mistakes of every snake. Results are saved beside the game and shown by "
-        "`game watch`; an interrupted analysis resumes.",
+        "probabilities, best moves and mistakes of every snake. Results are saved beside the game "
+        "and shown by `game watch`; an interrupted analysis resumes.",
         epilog="Example: battlesnake-gym game analyze replays/final.jsonl.gz",
     )
     add = parser.add_argument

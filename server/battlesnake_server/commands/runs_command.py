@@ -24,7 +24,7 @@ _DEFAULT_PORT = 8793
 def table(runs: Sequence[Run]) -> str:
     """Format the runs, one per line, the most recently written first."""
     differ = differing(runs)
-    rows = [("run", "state", "left", "minutes", "turns", "Elo", "what differs")]
+    rows = [("run", "state", "left", "minutes", "env steps", "Elo", "differing settings")]
     rows += [
         (
             run.name,
