@@ -1,1 +1,1 @@
-"""Reinforcement learning on Ray RLlib: Battlesnake (`mabs`) and Procgen."""
+"""Reinforcement learning on Ray RLlib: Battlesnake (`mabs`) and Procgen (`procgen`)."""

@@ -1,9 +1,9 @@
-"""From a policy of another trainer to ``policy.onnx`` and ``policy.json``.
+"""Export of other trainers' policies to ``policy.onnx`` and ``policy.json``.
 
-Takes a module of torch, a model of Stable-Baselines3, an `RLModule` or a checkpoint of RLlib's, an
-ONNX file or a session over one. Each is wrapped so that it takes ``observations`` uint8
-``[batch, planes, rows, columns]`` and gives ``q_values`` float32 ``[batch, 4]``, higher is better,
-and then plays: what was written must answer as what was given, on positions of real games.
+Accepts a torch module, a Stable-Baselines3 model, an RLlib `RLModule` or checkpoint, an ONNX file
+or an onnxruntime session. Each is wrapped so that it maps ``observations`` uint8 ``[batch, planes,
+rows, columns]`` to ``q_values`` float32 ``[batch, 4]``, higher is better. The written file must
+then return the original's values on positions of real games.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ from battlesnake_gym.rules import MOVES
 _INPUT, _OUTPUT = "observations", "q_values"
 
 _GAMES, _TURNS = 16, 40
-"""What is played to check a policy: this many games at once, for this many turns."""
+"""Games at once, and turns of each, that check an exported policy."""
 
 _TOLERANCE = 1e-3
-"""How far the file's values may be from those of what was given, beside the largest of them."""
+"""Maximum difference of the file's values, relative to the largest value or 1."""
 
 Values = Callable[[NDArray[np.uint8]], NDArray[np.float32]]
 
@@ -50,20 +50,31 @@ def export(
     action_mask: str = EnvConfig.action_mask,
     num_snakes: int = 2,
 ) -> Path:
-    """Write ``path`` and, beside it, the same name ending in ``.json``; returns ``path``.
+    """Write a policy as ONNX, and its metadata as JSON beside it.
 
-    ``policy``: a ``torch.nn.Module`` that gives four numbers for each observation; a model of
-    Stable-Baselines3 or sb3-contrib; an `RLModule` or the folder of a checkpoint of RLlib's, which
-    is unpickled, so take none from strangers; the path of an ONNX file, or an onnxruntime session.
-    ``boards`` are the (width, height) that it plays, one or several; ``observation`` is what it was
-    trained on, made for the largest of them. Networks that take floats say by ``scale`` what a byte
-    is multiplied by before (``1 / 255`` for 0 to 1); None hands over the bytes. Stable-Baselines3
-    scales by itself. The rest says which games it was trained for; where that are several rulesets
-    or boards, it is checked, and evaluated unless other games are named, on the first of them.
+    Args:
+        policy: A ``torch.nn.Module`` that returns four values per observation; a model of
+            Stable-Baselines3 or sb3-contrib; an `RLModule`; the directory of an RLlib checkpoint,
+            which is unpickled and therefore must come from a trusted source; the path of an ONNX
+            file; or an onnxruntime session.
+        observation: Observation that the policy was trained on.
+        boards: (width, height) of one or several boards; the observation has the size of the
+            largest.
+        path: Output file, ``.onnx``.
+        scale: Factor applied to the bytes of an observation for networks that take floats, such as
+            ``1 / 255``; None passes bytes. Stable-Baselines3 scales observations itself.
+        ruleset: One or several rulesets that the policy was trained for. The policy is checked, and
+            evaluated by default, with the first one.
+        map: Map that the policy was trained for.
+        action_mask: Action mask that the policy was trained with.
+        num_snakes: Number of snakes that the policy was trained with.
+
+    Returns:
+        ``path``.
 
     Raises:
-        PolicyError: it is not one of these, does not fit the observation, or answers otherwise
-            once it is written; nothing is written then.
+        PolicyError: If the policy is of another kind, does not fit the observation, or returns
+            other values after the export. No file is written then.
     """
     sizes = _sizes(boards)
     rulesets = [ruleset] if isinstance(ruleset, str) else list(ruleset)
@@ -143,7 +154,7 @@ def _write(
     path: Path,
     check: Callable[[Values | None], None],
 ) -> str:
-    """Write the ONNX file and let ``check`` compare it; returns what it was made of."""
+    """Write the ONNX file and compare it with ``check``; return the kind of the policy."""
     if hasattr(policy, "get_inputs") and hasattr(policy, "run"):
         policy = getattr(policy, "_model_bytes", None) or getattr(policy, "_model_path", None)
         if policy is None:
@@ -175,7 +186,8 @@ def _write(
     device = next(iter(module.parameters()), torch.zeros(0)).device
     if device.type != "cpu":
         raise PolicyError(f"the policy is on {device}; move it to the CPU: module.cpu()")
-    # As it plays, and afterwards as it was: what is wrapped may be in training.
+    # Evaluation mode during the export; the original modes are restored, because the module may be
+    # in training.
     modes = [(part, part.training) for part in module.modules()]
     module.eval()
     try:
@@ -207,12 +219,18 @@ def _write(
 
 
 def write_onnx(network: Any, shape: Sequence[int], path: Path) -> None:
-    """Write a module of torch's for any number of boards of (C, H, W) ``shape``, uint8."""
+    """Write a torch module as ONNX.
+
+    Args:
+        network: Module that maps uint8 (B, C, H, W) to float32 (B, 4).
+        shape: Shape (C, H, W) of an observation.
+        path: Output file.
+    """
     import onnx
     import torch
 
     example = torch.zeros((2, *shape), dtype=torch.uint8)
-    # The exporter logs every optional package that it does without.
+    # The exporter logs every optional package that is missing.
     logging.getLogger("torch.onnx").setLevel(logging.ERROR)
     with warnings.catch_warnings(), torch.no_grad():
         warnings.simplefilter("ignore")
@@ -227,7 +245,7 @@ def write_onnx(network: Any, shape: Sequence[int], path: Path) -> None:
         )
     assert program is not None
     model = program.model_proto
-    # Where in our sources each operator comes from is of no use to others, and differs by machine.
+    # Source locations of operators are useless to others and differ by machine.
     for node in model.graph.node:
         del node.metadata_props[:]
         node.doc_string = ""
@@ -235,7 +253,7 @@ def write_onnx(network: Any, shape: Sequence[int], path: Path) -> None:
 
 
 def _from_checkpoint(folder: Path) -> Any:
-    """The module in a checkpoint of RLlib's: of an algorithm, its first policy, or of a module."""
+    """Load the module of an RLlib checkpoint; of an algorithm's checkpoint, the first policy."""
     from ray.rllib.core.rl_module.rl_module import RLModule
 
     modules = folder / "learner_group" / "learner" / "rl_module"
@@ -246,7 +264,7 @@ def _from_checkpoint(folder: Path) -> Any:
 
 
 def _Scaled(network: Any, scale: float | None) -> Any:  # noqa: N802  (torch is loaded late)
-    """``network`` on bytes, or on floats made of them."""
+    """Wrap ``network`` so that it takes bytes, scaled to floats if ``scale`` is set."""
     import torch
 
     class Scaled(torch.nn.Module):
@@ -263,12 +281,12 @@ def _Scaled(network: Any, scale: float | None) -> Any:  # noqa: N802  (torch is 
 
 
 def _of_sb3(model: Any, shape: tuple[int, int, int]) -> Any:
-    """The actor or the Q-network of a model of Stable-Baselines3, from bytes on."""
+    """Return the actor or Q-network of a Stable-Baselines3 model, on bytes."""
     import torch
 
     policy = model.policy
     wanted = tuple(model.observation_space.shape)
-    # Where a side is shorter than there are planes, it took the rows for the channels.
+    # If a side is shorter than the number of planes, the model took the rows for channels.
     transposed = wanted != shape and wanted == (shape[2], shape[0], shape[1])
     if wanted != shape and not transposed:
         raise PolicyError(
@@ -295,12 +313,14 @@ def _of_sb3(model: Any, shape: tuple[int, int, int]) -> Any:
 
 
 def _of_rllib(module: Any, scale: float | None) -> Any:
-    """What an `RLModule` says in inference: Q-values where it has them, else logits."""
+    """Return an `RLModule` as a network of Q-values, or of logits if it has no Q-values."""
     import torch
     from ray.rllib.core.columns import Columns
 
     if isinstance(played := getattr(module, "inference_network", None), torch.nn.Module):
-        return _Scaled(played, scale)  # our own, without what its processor would make of it
+        return _Scaled(
+            played, scale
+        )  # This project's networks, without the output processing of their modules.
 
     class OfModule(torch.nn.Module):
         def __init__(self) -> None:
@@ -318,7 +338,7 @@ def _of_rllib(module: Any, scale: float | None) -> Any:
 
 
 def _rewrite_onnx(given_model: bytes | str | Path, scale: float | None, path: Path) -> None:
-    """Give the input and the output of an ONNX model our names and types."""
+    """Give input and output of an ONNX model the names and types of ``policy.onnx``."""
     try:
         import onnx
         from onnx import TensorProto, helper
@@ -329,8 +349,8 @@ def _rewrite_onnx(given_model: bytes | str | Path, scale: float | None, path: Pa
         if isinstance(given_model, bytes):
             model = onnx.load_from_string(given_model)
         else:
-            model = onnx.load(str(given_model))  # with weights that are in a file beside it
-    except Exception as error:  # protobuf's own
+            model = onnx.load(str(given_model))  # Includes weights in a separate file.
+    except Exception as error:  # Exceptions of protobuf.
         raise PolicyError(f"not an ONNX model: {error}") from error
     graph = model.graph
     weights = {tensor.name for tensor in graph.initializer}
@@ -375,7 +395,7 @@ def _rewrite_onnx(given_model: bytes | str | Path, scale: float | None, path: Pa
     graph.output.append(
         helper.make_tensor_value_info(_OUTPUT, TensorProto.FLOAT, ["batch", len(MOVES)])
     )
-    # Shapes that were written down for a batch of one no longer hold.
+    # Shapes inferred for a batch of one are no longer valid.
     del graph.value_info[:]
     onnx.save(model, str(path))
 
@@ -397,13 +417,13 @@ def _session_values(content: bytes) -> Values:
 def _check_by_playing(
     values: Values, expected: Values | None, config: EnvConfig, shape: tuple[int, int, int]
 ) -> None:
-    """Play games with the network in all seats, and compare it with what was given."""
+    """Play games with the network in all seats and compare it with the original."""
     games = VectorBattlesnake.from_config(config, _GAMES)
     seen, infos = games.reset(seed=1)
     for turn in range(_TURNS):
         alive = infos["alive"]
         frames = seen[alive]
-        # One board alone is what a server asks about.
+        # A server passes single positions.
         said = np.concatenate([values(frames[:1]), values(frames[1:])]) if turn else values(frames)
         if said.shape != (len(frames), len(MOVES)) or not np.isfinite(said).all():
             raise PolicyError(

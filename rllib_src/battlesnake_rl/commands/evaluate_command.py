@@ -1,4 +1,4 @@
-"""``battlesnake-gym evaluate``: a policy on the ladder, or at a table with named snakes."""
+"""``battlesnake-gym evaluate``: the Elo of a policy, or its score against built-in snakes."""
 
 from __future__ import annotations
 
@@ -25,48 +25,48 @@ _DEFAULT_GAMES = 200
 
 @dataclass(frozen=True, slots=True)
 class Results:
-    """What came of a number of games, as the policy's snake sees it."""
+    """Results of a policy's games against built-in snakes."""
 
     wins: int
     draws: int
     losses: int
     mean_turns: float
-    """How long its snake lived, in turns."""
+    """Mean number of turns that the policy's snake survived."""
 
     @property
     def games(self) -> int:
-        """All games played."""
+        """Return the number of games."""
         return self.wins + self.draws + self.losses
 
     @property
-    def win_rate(self) -> float:
-        """Wins per game."""
-        return self.wins / self.games
+    def score(self) -> float:
+        """Return the points per game; a draw counts half."""
+        return (self.wins + self.draws / 2) / self.games
 
-    def interval(self) -> tuple[float, float]:
-        """Wilson's 95 % confidence interval of the win rate.
+    def confidence_interval(self) -> tuple[float, float]:
+        """Return Wilson's 95% confidence interval of the score.
 
-        >>> low, high = Results(wins=50, draws=0, losses=50, mean_turns=1.0).interval()
+        >>> low, high = Results(wins=50, draws=0, losses=50, mean_turns=1.0).confidence_interval()
         >>> round(low, 3), round(high, 3)
         (0.404, 0.596)
         """
-        return wilson_interval(self.win_rate, self.games)
+        return wilson_interval(self.score, self.games)
 
-    def as_json(self) -> dict[str, Any]:
-        """The figures, for ``--json``."""
-        low, high = (round(end, 4) for end in self.interval())
-        return asdict(self) | {"win_rate": round(self.win_rate, 4), "low": low, "high": high}
+    def to_dict(self) -> dict[str, Any]:
+        """Return the numbers for ``--json``."""
+        low, high = (round(end, 4) for end in self.confidence_interval())
+        return asdict(self) | {"score": round(self.score, 4), "ci_low": low, "ci_high": high}
 
     def __str__(self) -> str:
-        low, high = self.interval()
+        low, high = self.confidence_interval()
         return (
             f"{self.games} games: {self.wins} won, {self.draws} drawn, {self.losses} lost; "
-            f"win rate {self.win_rate:.1%} (95 % interval {low:.1%} to {high:.1%}); "
-            f"lived {self.mean_turns:.1f} turns on average"
+            f"score {self.score:.1%} (95% confidence interval {low:.1%} to {high:.1%}); "
+            f"survived {self.mean_turns:.1f} turns on average"
         )
 
 
-def play(
+def play_against(
     values: ScoreFn,
     env_config: Mapping[str, Any],
     opponents: Sequence[str],
@@ -74,7 +74,7 @@ def play(
     seed: int,
     rules: Sequence[PipelineStep] = (),
 ) -> Results:
-    """Play ``games`` games, all at once, the policy's snake in a seat drawn for each game."""
+    """Play ``games`` games at once against ``opponents``, with a random seat for the policy."""
     own = np.random.default_rng(seed).integers(len(opponents) + 1, size=games)
     with tqdm(total=games, desc="games", unit="game", disable=None) as bar:
 
@@ -88,14 +88,14 @@ def play(
     return Results(wins, draws, games - wins - draws, float(played.turns_alive.mean()))
 
 
-def place(
+def place_on_ladder(
     values: ScoreFn,
     env_config: Mapping[str, Any],
     games: int,
     seed: int,
     rules: Sequence[PipelineStep] = (),
 ) -> Placement:
-    """Play about ``games`` duels against the rungs of the ladder that say the most."""
+    """Play about ``games`` duels against the most informative rungs of the ladder."""
     with tqdm(total=games, desc="games", unit="game", disable=None) as bar:
 
         def tell(placement: Placement) -> None:
@@ -109,30 +109,35 @@ def place(
 
 
 def parser() -> Parser:
-    """The command's options."""
+    """Return the command's parser."""
     parser = Parser(
         prog="battlesnake-gym evaluate",
-        description="Play a policy, greedily, by the rules and with the action mask that it was "
-        "trained with. Without --opponents: duels against the rungs of the ladder; prints its Elo "
-        "and win rates. With them: games against all of them at once; prints its win rate.",
+        description="Play a policy greedily, with the rules and the action mask of its training. "
+        "Without --opponents, plays duels against the rungs of the ladder and prints the Elo and "
+        "the scores. With --opponents, plays games against all of them at once and prints the "
+        "score. A draw counts half.",
     )
     add = parser.add_argument
-    add("policy", type=Path, help="a run, a checkpoint (their strongest), or a policy.onnx")
-    add("--opponents", help="named snakes at one table with it, separated by commas")
     add(
-        "--rules",
-        metavar="FILE",
-        help="a Python file with a list called rules, of filters, preferences and trees over the "
-        "policy's values, as serve takes it",
+        "policy",
+        type=Path,
+        help="run, checkpoint, or policy.onnx; of a run or checkpoint, the weights with the highest "
+        "Elo",
     )
-    add("--games", type=positive, default=_DEFAULT_GAMES, help="how many")
-    add("--seed", type=seed, default=0, help="of games, seats and opponents")
+    add("--opponents", help="built-in snakes that play in every game, comma-separated")
+    add(
+        "--policy-rules",
+        metavar="FILE",
+        help="Python file with rules applied to the policy's values (see serve --policy-rules)",
+    )
+    add("--games", type=positive, default=_DEFAULT_GAMES, help="number of games")
+    add("--seed", type=seed, default=0, help="random seed for start positions, seats and opponents")
     add_json(parser)
     return parser
 
 
 def main(argv: list[str] | None = None) -> int:
-    """``battlesnake-gym evaluate``."""
+    """Run ``battlesnake-gym evaluate`` and return the exit status."""
     options = parser()
     arguments = options.parse_args(argv)
     opponents = [name for name in (arguments.opponents or "").split(",") if name]
@@ -145,16 +150,21 @@ def main(argv: list[str] | None = None) -> int:
         options.error("--opponents is empty; try --opponents hungry,cautious")
     try:
         values, env_config = load_score_fn(arguments.policy)
-        rules = policy_rules.load(arguments.rules) if arguments.rules else ()
+        rules = policy_rules.load(arguments.policy_rules) if arguments.policy_rules else ()
     except (ValueError, OSError) as error:
         options.error(str(error))
     if opponents:
-        results = play(values, env_config, opponents, arguments.games, arguments.seed, rules)
+        results = play_against(
+            values, env_config, opponents, arguments.games, arguments.seed, rules
+        )
         text = f"{arguments.policy} against {', '.join(opponents)}: {results}"
-        figures = results.as_json() | {"opponents": opponents}
+        figures = results.to_dict() | {"opponents": opponents}
     else:
-        placement = place(values, env_config, arguments.games, arguments.seed, rules)
-        text, figures = ladder_evaluator.rung_table(placement), ladder_evaluator.as_json(placement)
+        placement = place_on_ladder(values, env_config, arguments.games, arguments.seed, rules)
+        text, figures = (
+            ladder_evaluator.rung_table(placement),
+            ladder_evaluator.placement_to_dict(placement),
+        )
     figures = {"policy": str(arguments.policy), **figures}
     if arguments.json:
         write_json(figures)

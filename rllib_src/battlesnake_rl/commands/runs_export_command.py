@@ -1,4 +1,4 @@
-"""``battlesnake-gym runs export``: a run or a checkpoint as ``policy.onnx``."""
+"""``battlesnake-gym runs export``: a checkpoint as ``policy.onnx``."""
 
 from __future__ import annotations
 
@@ -11,28 +11,26 @@ from sagemaker_rl.runs import checkpoints
 
 
 def parser() -> Parser:
-    """The command's options."""
+    """Return the command's parser."""
     parser = Parser(
         prog="battlesnake-gym runs export",
-        description="Turn a checkpoint into policy.onnx and policy.json, which `battlesnake-gym "
-        "serve` and the arena play with.",
+        description="Export a checkpoint as policy.onnx and policy.json, for the commands `serve` "
+        "and `arena`.",
     )
+    parser.add_argument("checkpoint", type=Path, help="checkpoint, or run (its latest checkpoint)")
     parser.add_argument(
-        "checkpoint", type=Path, help="a run (its newest checkpoint) or a checkpoint"
-    )
-    parser.add_argument(
-        "-o", "--output", type=Path, default=Path("policy.onnx"), help="the file to write"
+        "-o", "--output", type=Path, default=Path("policy.onnx"), help="output file"
     )
     parser.add_argument(
         "--last",
         action="store_true",
-        help="the last weights, instead of the strongest that games beside training have found",
+        help="export the latest weights instead of those with the highest Elo",
     )
     return parser
 
 
 def main(argv: list[str] | None = None) -> int:
-    """``battlesnake-gym runs export``."""
+    """Run ``battlesnake-gym runs export`` and return the exit status."""
     options = parser()
     arguments = options.parse_args(argv)
     if arguments.output.suffix != ".onnx":

@@ -1,4 +1,4 @@
-"""``battlesnake-gym runs plot``: the curves of several runs in one picture."""
+"""``battlesnake-gym runs plot``: learning curves of several runs in one figure."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ _Y_COLUMNS = ("episode_reward_mean", "episode_len_mean")
 _X_LABELS = {
     "time_total_s": "minutes of training",
     "cpu_minutes": "CPU minutes of training",
-    "env_steps": "turns played",
+    "env_steps": "env steps",
     "training_iteration": "iterations",
 }
 
 
 def read_run(run: Path) -> list[dict[str, float]]:
-    """The rows of a run's ``progress.csv``.
+    """Return the rows of a run's ``progress.csv``.
 
     Raises:
-        ValueError: there are none.
+        ValueError: If there are none.
     """
     path = run if run.suffix == ".csv" else run / run_dir.CSV_FILE
     rows = run_dir.read_progress(path)
     if not rows:
-        raise ValueError(f"{path} has no curve; give runs as `battlesnake-gym train` leaves them")
+        raise ValueError(f"{path} has no rows; give run directories of `battlesnake-gym train`")
     return rows
 
 
@@ -45,10 +45,17 @@ def draw(
     x_column: str,
     span: int,
 ) -> None:
-    """Draw one panel for each of ``columns``, one line for each of ``runs``, into ``target``.
+    """Draw one panel per column, with one line per run.
+
+    Args:
+        runs: Run directories, or CSV files.
+        target: Output file, ``.svg`` or ``.png``.
+        columns: Columns of ``progress.csv`` to plot.
+        x_column: Column for the x axis.
+        span: Width of the moving average, in iterations.
 
     Raises:
-        ValueError: a run without a curve, or a column that it does not have.
+        ValueError: If a run has no rows or no such column.
     """
     tables = [read_run(run) for run in runs]
     for run, rows in zip(runs, tables, strict=True):
@@ -62,7 +69,7 @@ def draw(
         for run, rows in zip(runs, tables, strict=True):
             x = [row[x_column] * scale for row in rows]
             y = [row[column] for row in rows]
-            # A single point makes no line.
+            # A single point needs a marker to be visible.
             marker = "o" if len(rows) == 1 else ""
             (line,) = axis.plot(x, smooth(y, span), marker=marker, label=run.name)
             if span > 1:
@@ -75,29 +82,33 @@ def draw(
 
 
 def parser() -> Parser:
-    """The command's options."""
+    """Return the command's parser."""
     parser = Parser(
         prog="battlesnake-gym runs plot",
-        description="Draw the learning curves of runs into one picture.",
+        description="Plot the learning curves of several runs in one figure.",
     )
-    parser.add_argument("runs", type=Path, nargs="+", metavar="RUN", help="runs/NAME")
     parser.add_argument(
-        "-o", "--output", type=Path, default=Path("curves.svg"), help="an .svg or .png file"
+        "runs", type=Path, nargs="+", metavar="RUN", help="run directory, e.g. runs/first"
+    )
+    parser.add_argument(
+        "-o", "--output", type=Path, default=Path("curves.svg"), help="output file, .svg or .png"
     )
     parser.add_argument(
         "--columns",
         default=",".join(_Y_COLUMNS),
-        help="columns of progress.csv, separated by commas",
+        help="columns of progress.csv to plot, comma-separated",
     )
-    parser.add_argument("--x", choices=list(_X_LABELS), default="time_total_s")
     parser.add_argument(
-        "--smooth", type=positive, default=5, help="iterations to average, around each"
+        "--x", choices=list(_X_LABELS), default="time_total_s", help="column for the x axis"
+    )
+    parser.add_argument(
+        "--smooth", type=positive, default=5, help="width of the moving average, in iterations"
     )
     return parser
 
 
 def main(argv: list[str] | None = None) -> int:
-    """``battlesnake-gym runs plot``."""
+    """Run ``battlesnake-gym runs plot`` and return the exit status."""
     options = parser()
     arguments = options.parse_args(argv)
     if arguments.output.suffix not in (".svg", ".png"):

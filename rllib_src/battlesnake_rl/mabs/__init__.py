@@ -1,1 +1,1 @@
-"""Training on Ray RLlib: networks, runners, replay, DQN and APEX, export."""
+"""Training on Ray RLlib: environments, networks, algorithms and experiments."""

@@ -1,4 +1,4 @@
-"""The algorithms that train a snake, by name, with the defaults that suit the game."""
+"""Training algorithms by name, with defaults for Battlesnake."""
 
 from __future__ import annotations
 
@@ -32,16 +32,16 @@ from battlesnake_rl.mabs.ppo.ppo import PPOConfig
 from battlesnake_rl.mabs.ppo.rllib_ppo import RLlibPPOConfig
 
 SHARED_MODULE_ID = "snake"
-"""The one policy that all snakes share. RLlib takes its default name for "a single agent"."""
+"""Module ID of the policy that all snakes share; RLlib's default ID means a single agent."""
 
 _SHARED, _PER_SEAT = "shared", "per_seat"
-"""Who has a policy: all snakes of a game together, or each seat one of its own."""
+"""Values of ``policy_sharing``: one policy for all snakes, or one per seat."""
 
 
 def _shared(config: AlgorithmConfig) -> AlgorithmConfig:
-    """RLlib's own algorithms: all snakes share our actor-critic."""
+    """Set up this project's actor-critic, shared by all snakes, for RLlib's own algorithms."""
     return _with_policies(
-        config.rl_module(model_config=dict(TRUNK_DEFAULTS)), [SHARED_MODULE_ID], _share
+        config.rl_module(model_config=dict(TRUNK_DEFAULTS)), [SHARED_MODULE_ID], _map_to_shared
     )
 
 
@@ -54,11 +54,11 @@ def _with_policies(
     ).rl_module(rl_module_spec=MultiRLModuleSpec(rl_module_specs=specs))
 
 
-def _share(agent: str, episode: Any, **_: Any) -> str:
+def _map_to_shared(agent: str, episode: Any, **_: Any) -> str:
     return SHARED_MODULE_ID
 
 
-def _own(agent: str, episode: Any, **_: Any) -> str:
+def _map_to_seat(agent: str, episode: Any, **_: Any) -> str:
     return agent
 
 
@@ -78,12 +78,12 @@ def _rllib_ppo() -> AlgorithmConfig:
 
 
 def _exit() -> AlgorithmConfig:
-    """Loaded when asked for: all others do without the compiled search."""
+    """Import EXIT on demand, because only EXIT requires the compiled search."""
     try:
         from battlesnake_rl.mabs.exit.exit import EXITConfig
     except ImportError as error:
         raise ValueError(
-            f"EXIT plays the search in C, which is not compiled here ({error}); install with a C "
+            f"EXIT needs the C search, which is not compiled ({error}); install with a C "
             "compiler, or choose another algorithm"
         ) from error
     return EXITConfig()
@@ -97,42 +97,47 @@ _ALGORITHMS: dict[str, Callable[[], AlgorithmConfig]] = {
     "RLLIB_PPO": _rllib_ppo,
     "EXIT": _exit,
 }
-"""Name: the configuration to start from."""
+"""Base configuration by algorithm name."""
 
 _SATURATING_ENV_RUNNERS: dict[str, Callable[[Any], float]] = {
     "APEX": lambda config: 0.28 / config.training_intensity,
     "DISTIL": lambda config: 3.7 * config.expert_nodes / 500,
-    # Six times as much is thought about each move of late games.
+    # The search visits six times as many nodes per move in late games.
     "EXIT": lambda config: (
         (228 if config.settings.deep_search_after_moves else 38)
         / (config.settings.buffer_iterations * config.settings.epochs)
     ),
 }
-"""Runners that one learner on a CPU keeps up with, by the settings that move it."""
+"""Number of env runners that saturate one learner on a CPU, as a function of the settings."""
 
 
 def configure(
     name: str, env_config: Mapping[str, Any], policy_sharing: str = _SHARED
 ) -> AlgorithmConfig:
-    """The configuration of an algorithm on games that ``env_config`` describes.
+    """Return the configuration of an algorithm.
 
-    ``policies`` are `_SHARED` or, with RLLIB_PPO, `_PER_SEAT`; of these that of the first seat
-    is measured, exported and played.
+    Args:
+        name: Name of an algorithm, or ``FILE.py:NAME``.
+        env_config: Options of the games (`env_factory.ENV_CONFIG_DEFAULTS`).
+        policy_sharing: `_SHARED`, or `_PER_SEAT` (RLLIB_PPO only). With one policy per seat, the
+            first seat's policy is evaluated and exported.
 
     Raises:
-        ValueError: there is no such algorithm, or it has no such policies.
+        ValueError: If the algorithm is unknown or does not support the options.
     """
-    begun = _begin(name)
+    base_config = _base_config(name)
     for key in ("curriculum", "opponents"):
-        if env_config.get(key) and not isinstance(begun, BatchedAlgorithmConfig):
+        if env_config.get(key) and not isinstance(base_config, BatchedAlgorithmConfig):
             raise ValueError(f"{key} needs PPO, DISTIL, DQN or APEX, got {name}; leave it out")
     counts = env_config.get("num_snakes")
-    if isinstance(counts, list) and not (counts and isinstance(begun, BatchedAlgorithmConfig)):
+    if isinstance(counts, list) and not (
+        counts and isinstance(base_config, BatchedAlgorithmConfig)
+    ):
         raise ValueError(
             "num_snakes must be a number, or with PPO, DISTIL, DQN or APEX a list of such, "
             f"got {counts} with {name}"
         )
-    config = begun.environment(ENV_NAME, env_config=with_defaults(env_config)).learners(
+    config = base_config.environment(ENV_NAME, env_config=with_defaults(env_config)).learners(
         num_gpus_per_learner=int(torch.cuda.is_available())
     )
     if env_config.get("iterate_map_size"):
@@ -143,9 +148,9 @@ def configure(
         )
     if policy_sharing == _PER_SEAT:
         if name != "RLLIB_PPO":
-            raise ValueError(f"one policy for each snake needs RLLIB_PPO, got {name}")
+            raise ValueError(f"policy_sharing per_seat needs RLLIB_PPO, got {name}")
         seats = range(int(np.max(config.env_config["num_snakes"])))
-        config = _with_policies(config, [f"snake_{seat}" for seat in seats], _own)
+        config = _with_policies(config, [f"snake_{seat}" for seat in seats], _map_to_seat)
     elif policy_sharing != _SHARED:
         raise ValueError(
             f"policy_sharing must be {_SHARED!r} or {_PER_SEAT!r}, got {policy_sharing!r}"
@@ -157,10 +162,10 @@ def configure(
 
 
 def saturating_env_runners(config: AlgorithmConfig) -> float:
-    """How many runners the learners on a CPU keep up with, about, as docs/scaling.md measured it.
+    """Return the number of env runners that saturate the learners on a CPU (docs/scaling.md).
 
-    Infinite where that is unknown: with opponents that may think, with runners that wait for the
-    learner.
+    Infinite if it was not measured: with opponents other than past selves, and for algorithms whose
+    env runners wait for the learner.
     """
     known = _SATURATING_ENV_RUNNERS.get(config.algo_class.__name__)
     if known is None or config.env_config.get("opponents", {}).keys() - {PAST}:
@@ -169,25 +174,25 @@ def saturating_env_runners(config: AlgorithmConfig) -> float:
     return known(settings) * float(max(settings.num_learners, 1))
 
 
-def _begin(name: str) -> AlgorithmConfig:
-    """The configuration of a named algorithm, or of one in a file, ``FILE.py:NAME``."""
+def _base_config(name: str) -> AlgorithmConfig:
+    """Return the base configuration of a named algorithm, or of one from ``FILE.py:NAME``."""
     if name in _ALGORITHMS:
         return _ALGORITHMS[name]()
     if name == "IMPALA":
         raise ValueError(
-            "algorithm IMPALA is not here any more; take PPO with rl.training.config.async_sampling true, "
-            "which learns by V-trace while its runners play"
+            "algorithm IMPALA does not exist; use PPO with rl.training.config.async_sampling true, "
+            "which trains with V-trace while its env runners play"
         )
     if ".py:" not in name:
         raise ValueError(
             f"{unknown_name_message('algorithm', name, _ALGORITHMS)}; or give FILE.py:NAME"
         )
-    own: Any = extensions.load_object(name, "algorithm")
-    if hasattr(own, "get_default_config"):
-        config = own.get_default_config()
-        config.algo_class = own
+    custom: Any = extensions.load_object(name, "algorithm")
+    if hasattr(custom, "get_default_config"):
+        config = custom.get_default_config()
+        config.algo_class = custom
     else:
-        config = own() if callable(own) and not isinstance(own, type) else own
+        config = custom() if callable(custom) and not isinstance(custom, type) else custom
     if not isinstance(config, AlgorithmConfig) or not issubclass(
         config.algo_class, LadderEvaluationMixin
     ):
@@ -196,16 +201,20 @@ def _begin(name: str) -> AlgorithmConfig:
             "(.dqn.dqn), APEX (.dqn.apex) or RLlibPPO (.ppo.rllib_ppo), or a function that "
             "returns a configuration of one"
         )
-    # Other processes of the training know nothing of the file.
-    cloudpickle.register_pickle_by_value(sys.modules[own.__module__])
+    # Other training processes cannot import the file.
+    cloudpickle.register_pickle_by_value(sys.modules[custom.__module__])
     return config
 
 
 def use_custom_network(config: AlgorithmConfig, reference: str) -> None:
-    """Let PPO, DISTIL, DQN or APEX train the class of ``FILE.py:CLASS``.
+    """Set a custom network for PPO, DISTIL, DQN or APEX.
+
+    Args:
+        config: Configuration to change.
+        reference: Class of the network, ``FILE.py:CLASS``.
 
     Raises:
-        ValueError: another algorithm, or no such class.
+        ValueError: If the algorithm has no custom networks or the class does not exist.
     """
     if not isinstance(config, BatchedAlgorithmConfig):
         raise ValueError(
@@ -214,11 +223,12 @@ def use_custom_network(config: AlgorithmConfig, reference: str) -> None:
         )
     extensions.load_object(reference, "network")
     file, _, name = reference.rpartition(":")
-    path = f"{Path(file).resolve()}:{name}"  # in whatever folder a process runs
-    settings: Any = config  # of ours and RLlib's at once
+    # Absolute, because processes have different working directories.
+    path = f"{Path(file).resolve()}:{name}"
+    settings: Any = config  # Both this project's and RLlib's configuration class.
     settings.rl_module(model_config=settings.model_config | {"network": path})
 
 
 def make_multi_agent_env(env_config: Mapping[str, Any]) -> BattlesnakeMultiAgentEnv:
-    """What RLlib's own runners play on (ours build their batch from the same ``env_config``)."""
+    """Create the environment for RLlib's own env runners."""
     return BattlesnakeMultiAgentEnv(env_config)

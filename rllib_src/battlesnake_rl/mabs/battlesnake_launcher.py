@@ -1,4 +1,4 @@
-"""The launcher of the Battlesnake experiments: their hyperparameters, what is trained, exported."""
+"""Launcher of the Battlesnake experiments: hyperparameters, configuration and export."""
 
 from __future__ import annotations
 
@@ -50,15 +50,15 @@ from sagemaker_rl.runs.curves import ENV_STEPS_RESULT
 from sagemaker_rl.runs.training_run import CSV_COLUMNS
 
 _POLICY, _OPPONENTS = "policy", "opponents"
-"""Data channels of a job: what to go on from, the frozen policies and bundles to play with."""
+"""Data channels of a job: the policy to start from, and the opponents' policies and bundles."""
 
 DEFAULT_EXPERIMENT, _PPO_EXPERIMENT = "duel-distil", "duel-ppo"
-"""What is trained where neither an experiment nor an algorithm is named."""
+"""Experiments that are used if neither an experiment nor an algorithm is set."""
 
 
 @dataclass(frozen=True)
 class BattlesnakeHyperparameters(Hyperparameters):
-    """What to play and how to learn; see the options' help."""
+    """Hyperparameters of the games and of the training; the options' help describes them."""
 
     algorithm: str = hyperparameter(
         "DQN", "training algorithm: DISTIL, PPO, DQN, APEX, RLLIB_PPO, EXIT, or FILE.py:NAME"
@@ -168,7 +168,7 @@ class BattlesnakeLauncher(SageMakerRayLauncher):
         "promotions": "promotions",
     } | ladder_evaluator.CSV_COLUMNS  # fmt: skip
 
-    named_curves = {  # noqa: RUF012  (a ClassVar of the base)
+    main_curves = {  # noqa: RUF012  (a ClassVar of the base)
         "elo": "elo",
         "elo_best": "elo_best",
         "reward": "env_runners/episode_return_mean",
@@ -184,11 +184,11 @@ class BattlesnakeLauncher(SageMakerRayLauncher):
     }
 
     def register_env_creator(self) -> None:
-        """Register "battlesnake", the multi-agent environment that any RLlib algorithm can play."""
+        """Register the multi-agent environment under the name "battlesnake"."""
         register_env(ENV_NAME, algorithms.make_multi_agent_env)
 
     def get_experiment_config(self, hyperparameters: BattlesnakeHyperparameters) -> AlgorithmConfig:
-        """The configuration of the named algorithm on the wanted games."""
+        """Return the configuration of the selected algorithm and games."""
         if not engine.COMPILED:
             _check_engine_compiled(hyperparameters)
         config = algorithms.configure(
@@ -213,48 +213,50 @@ class BattlesnakeLauncher(SageMakerRayLauncher):
         )
         if hyperparameters.network is not None:
             algorithms.use_custom_network(config, hyperparameters.network)
-        if begins := _resolve_start_from(hyperparameters.start_from):
-            warm_start.apply_start_from(config, begins)
+        if start_from := _resolve_start_from(hyperparameters.start_from):
+            warm_start.apply_start_from(config, start_from)
         return config.debugging(seed=hyperparameters.seed, log_level="ERROR")
 
     def translate_legacy_hyperparameters(self, given: Mapping[str, Any]) -> Mapping[str, Any]:
-        """With the starter pack's names read as today's, and a line that says so."""
-        values, said = starter_pack.translate_hyperparameters(given)
-        for line in said:
+        """Translate the starter pack's names to current names and log each translation."""
+        values, messages = starter_pack.translate_hyperparameters(given)
+        for line in messages:
             log_line(line)
         return values
 
     def experiment_defaults(
         self, given: Mapping[str, Any], before: Mapping[str, Any]
     ) -> tuple[Mapping[str, Any], str]:
-        """The hyperparameters of the named experiment; `DEFAULT_EXPERIMENT`'s if none is."""
+        """Return the hyperparameters of the selected experiment (default: `DEFAULT_EXPERIMENT`)."""
         if (name := given.get("experiment")) is not None:
             return experiments.read(name), ""
         if "algorithm" in given:
             return {}, ""
         name, reason = _default_experiment(given, before)
-        why = f"no algorithm is named{reason and f', and {reason}'}"
+        why = f"no algorithm is set{reason and f', and {reason}'}"
         if name is None:
             return {"algorithm": "DQN"}, f"trains DQN: {why}"
-        return experiments.read(name), f"trains by the experiment {name}: {why}"
+        return experiments.read(name), f"trains the experiment {name}: {why}"
 
     def default_num_env_runners(self, config: AlgorithmConfig, cpus: int) -> int:
-        """DQN and PPO wait for their runners and gain nothing by them; the others use all CPUs."""
+        """Return 0 for DQN and PPO, which do not need env runners; one per CPU otherwise."""
         if config.algo_class.__name__ == "EXIT":
-            return cpus  # its driver sleeps while they play
+            return cpus  # The driver sleeps during self-play.
         alone = issubclass(config.algo_class, DQN | PPO) and not issubclass(config.algo_class, APEX)
         return 0 if alone else super().default_num_env_runners(config, cpus)
 
     def expected_utilization(self, config: AlgorithmConfig) -> Utilization:
-        """The runners that the learner keeps up with, as far as that was measured; EXIT no GPU."""
+        """Limit the utilization to the saturating env runners, if measured; EXIT uses no GPU."""
         most = super().expected_utilization(config)
         gpus = 0 if config.algo_class.__name__ == "EXIT" else most.gpus
-        if gpus and config.num_gpus_per_learner:  # which was not measured
+        if (
+            gpus and config.num_gpus_per_learner
+        ):  # Saturating env runners were measured with a learner on a CPU only.
             return Utilization(most.cpus, gpus)
         return Utilization(min(most.cpus, 1 + algorithms.saturating_env_runners(config)), gpus)
 
     def default_run_name(self, hyperparameters: BattlesnakeHyperparameters) -> str:
-        """The experiment, or else algorithm, board and snakes."""
+        """Return the experiment's name, or the algorithm, board size and number of snakes."""
         if hyperparameters.experiment is not None:
             return Path(hyperparameters.experiment).stem
         if hyperparameters.algorithm == "EXIT":
@@ -265,15 +267,19 @@ class BattlesnakeLauncher(SageMakerRayLauncher):
         return f"{algorithm}-{size}x{size}-{snakes}"
 
     def checkpoint_identity(self, config: AlgorithmConfig) -> dict[str, Any]:
-        """What decides whether weights fit: algorithm, board, observation, actions, network."""
+        """Return the settings that decide whether weights fit.
+
+        These are algorithm, board size, observation, actions and network. Also rejects frozen
+        policies that do not fit the games.
+        """
         if config.algo_class.__name__ == "EXIT":
             return {"algorithm": "EXIT", "games": config.games}
-        ladder_evaluator.check_share(config.ladder_cpu_fraction)
+        ladder_evaluator.check_cpu_fraction(config.ladder_cpu_fraction)
         environment = make_vector(1, config.env_config)
         if config.model_config.get("head_plane") not in (None, head_plane(config.env_config)):
             raise HyperparameterError(
-                "rl.training.config.env_config.observation differs from what the network was made "
-                "for; name observations by `observation`"
+                "rl.training.config.env_config.observation does not fit the network; set the "
+                "observation with `observation`"
             )
         kind = DuelingQNetwork if issubclass(config.algo_class, DQN) else PolicyNetwork
         shape = environment.single_observation_space.shape
@@ -281,7 +287,7 @@ class BattlesnakeLauncher(SageMakerRayLauncher):
         if config.start_from is not None:
             network = build(kind, shape, len(MOVES), network_settings(config.model_config))
             warm_start.check_start_from(network, environment, Path(config.start_from))
-        # Frozen policies that cannot play these games are refused here, before anything starts.
+        # Reject frozen policies that do not fit these games before anything starts.
         none = PastSelves(lambda weights: weights)
         TrainingOpponents(
             config.env_config["opponents"], environment, np.random.default_rng(), none
@@ -297,11 +303,11 @@ class BattlesnakeLauncher(SageMakerRayLauncher):
         }
 
     def on_training_end(self, algorithm: Any, results: dict[str, Any]) -> None:
-        """Spend what is left of the ladder's share of the CPU time on what came of it."""
+        """Spend the remaining ladder evaluation time on the final weights."""
         algorithm.conclude(results)
 
     def record_sample_game(self, algorithm: Any, path: Path, filmed: bool) -> bytes | None:
-        """A game of what would be exported now, against itself."""
+        """Record a game in which the policy that would be exported now plays all seats."""
         replay = algorithm.game() if hasattr(algorithm, "game") else None
         if replay is None:
             return None
@@ -309,11 +315,8 @@ class BattlesnakeLauncher(SageMakerRayLauncher):
         return sample_game.to_gif(replay) if filmed else None
 
     def export_model(self, checkpoint: Path, model_dir: Path) -> RunSummary:
-        """Write policy.onnx and policy.json; returns how strong it is.
-
-        What EXIT trains is a search's evaluation.
-        """
-        record = ladder_evaluator.StrengthHistory.of(checkpoint)
+        """Write policy.onnx and policy.json, or EXIT's evaluation; return the strength."""
+        record = ladder_evaluator.StrengthHistory.load(checkpoint)
         log_line(record.table())
         if checkpoints.read_metadata(checkpoint)["identity"]["algorithm"] == "EXIT":
             return _export_exit(checkpoint, model_dir, record.line())
@@ -328,8 +331,8 @@ def _export_exit(checkpoint: Path, model_dir: Path, strength: str) -> RunSummary
     if not (checkpoint / CHAMPION).exists():
         return RunSummary(
             strength,
-            "none, since no network was as good as the hand-set weights yet",
-            "the same command with more --minutes goes on",
+            "none: no network was as strong as the handcrafted weights yet",
+            "resume with the same command and more --minutes",
         )
     champion = model_dir / CHAMPION
     Evaluation.load(checkpoint / CHAMPION).save(champion)
@@ -339,11 +342,14 @@ def _export_exit(checkpoint: Path, model_dir: Path, strength: str) -> RunSummary
 def _default_experiment(
     given: Mapping[str, Any], before: Mapping[str, Any]
 ) -> tuple[str | None, str]:
-    """Which experiment fits what is ``given`` (None: DQN), and why it is not the first of them."""
+    """Return the experiment that fits the ``given`` settings, and the reason if not the default.
+
+    The name is None for DQN.
+    """
     resumed = before and before.get("algorithm", "DQN")
     if resumed in ("DQN", "PPO"):
         name = None if resumed == "DQN" else _PPO_EXPERIMENT
-        return name, f"the run that is resumed is one of {resumed}"
+        return name, f"the resumed run uses {resumed}"
     distils, ppos, dqns = map(
         supported_settings.supported_fields, (DISTILConfig(), PPOConfig(), DQNConfig())
     )
@@ -355,12 +361,12 @@ def _default_experiment(
         if setting == "rewards" or setting in ppos - distils:
             return _PPO_EXPERIMENT, f"DISTIL has no {name}"
     if not COMPILED:
-        return _PPO_EXPERIMENT, "DISTIL needs the search in C, which is not compiled here"
+        return _PPO_EXPERIMENT, "DISTIL needs the C search, which is not compiled"
     return DEFAULT_EXPERIMENT, ""
 
 
 def _resolve_start_from(given: str | None) -> str | None:
-    """What to go on from: as ``given``, or the channel `_POLICY` of a job."""
+    """Return the policy to start from: ``given``, or the job's channel `_POLICY`."""
     channel = channel_folder(_POLICY)
     if given is not None and _POLICY in channel_names():
         raise HyperparameterError(
@@ -369,34 +375,38 @@ def _resolve_start_from(given: str | None) -> str | None:
     return given if channel is None else str(channel)
 
 
-def _opponents(shares: Mapping[str, float]) -> dict[str, float]:
-    """``shares``, whose relative paths may be in the channel `_OPPONENTS` of a job.
+def _opponents(fractions: Mapping[str, float]) -> dict[str, float]:
+    """Return ``fractions`` with relative paths resolved in the job's channel `_OPPONENTS`.
 
     Raises:
-        HyperparameterError: no snake of the channel sits anywhere.
+        HyperparameterError: If no opponent is a file of the channel.
     """
     if _OPPONENTS not in channel_names():
-        return with_absolute_paths(shares)
-    folder = channel_folder(_OPPONENTS)
-    brought = [name for name in shares if is_file(name) and not Path(path_of(name)).is_absolute()]
-    if not brought:
-        there = sorted(path.name for path in folder.iterdir()) if folder else []
+        return with_absolute_paths(fractions)
+    directory = channel_folder(_OPPONENTS)
+    from_channel = [
+        name for name in fractions if is_file(name) and not Path(path_of(name)).is_absolute()
+    ]
+    if not from_channel:
+        there = sorted(path.name for path in directory.iterdir()) if directory else []
         raise HyperparameterError(
             f"none of the opponents is in the data channel {_OPPONENTS!r} ({', '.join(there)}); "
             "name them in the hyperparameter opponents, such as "
             '{"policy:model": 0.2, "mine.zip": 0.1}'
         )
-    if folder is None:  # a preflight: the channel is not there yet
-        return {name: share for name, share in shares.items() if name not in brought}
-    return with_absolute_paths(shares, folder)
+    if directory is None:  # In a preflight check, the channel does not exist yet.
+        return {name: fraction for name, fraction in fractions.items() if name not in from_channel}
+    return with_absolute_paths(fractions, directory)
 
 
 def _check_engine_compiled(hyperparameters: BattlesnakeHyperparameters) -> None:
-    """Refuse to train without the engine; where it is allowed, the log says what it costs."""
-    why = f"the compiled engine is missing ({build_check.missing_reason('battlesnake_gym.engine._engine')})"
+    """Reject training without the C engine, or log its cost if it is allowed."""
+    reason = build_check.missing_reason("battlesnake_gym.engine._engine")
+    why = f"the compiled engine is missing ({reason})"
     if not hyperparameters.allow_python_engine:
         raise HyperparameterError(
-            f"{why}; {engine.SLOW_RULES_WARNING}; to mend it: {build_check.BUILD_HINT} (of a job: build its image "
-            "again from these sources), or allow it with allow_python_engine"
+            f"{why}; {engine.SLOW_RULES_WARNING}; to fix it: "
+            f"{build_check.BUILD_HINT} (in a job: rebuild its image from these sources), or allow it with "
+            " allow_python_engine"
         )
     log_line(f"{why}; {engine.SLOW_RULES_WARNING}, as allow_python_engine allows")

@@ -1,4 +1,4 @@
-"""From a checkpoint to ``policy.onnx``, with all that a server must know beside it."""
+"""Export of checkpoints as ``policy.onnx`` with ``policy.json``."""
 
 from __future__ import annotations
 
@@ -18,22 +18,28 @@ from sagemaker_rl.runs import checkpoints
 
 
 def export_checkpoint(checkpoint: Path, target: Path, last: bool = False) -> Path:
-    """Write ``target`` and, beside it, the same name ending in ``.json``; returns ``target``.
+    """Write a checkpoint's policy as ONNX, and its metadata as JSON beside it.
 
-    It is the strongest that the run has had, as far as it was measured, or the ``last``.
+    Args:
+        checkpoint: Directory of the checkpoint.
+        target: Path of the ``.onnx`` file; the JSON file has the suffix ``.json``.
+        last: Whether to export the latest weights instead of those with the highest Elo.
+
+    Returns:
+        ``target``.
     """
-    facts = checkpoints.read_metadata(checkpoint)
+    checkpoint_metadata = checkpoints.read_metadata(checkpoint)
     identity = policy_identity(checkpoint)
     versions = {}
     write_atomically(target, lambda path: versions.update(_write(checkpoint, identity, path, last)))
-    record = StrengthHistory.of(checkpoint)
-    strongest = None if last or record.best is None else record.measurements[record.best]
+    history = StrengthHistory.load(checkpoint)
+    strongest = None if last or history.best is None else history.measurements[history.best]
     metadata = {
         "observation": identity["observation"],
-        "board_sizes": board_sizes(facts["env_config"]),
+        "board_sizes": board_sizes(checkpoint_metadata["env_config"]),
         "training": {
             "algorithm": identity["algorithm"],
-            **{key: value for key, value in facts.items() if key != "identity"},
+            **{key: value for key, value in checkpoint_metadata.items() if key != "identity"},
         },
         "strength": None if strongest is None else asdict(strongest),
         "versions": {"battlesnake-gym": version("battlesnake-gym"), **versions},
@@ -43,7 +49,7 @@ def export_checkpoint(checkpoint: Path, target: Path, last: bool = False) -> Pat
 
 
 def _write(checkpoint: Path, identity: Mapping[str, Any], path: Path, last: bool) -> dict[str, str]:
-    """Write the ONNX file; returns the versions of what wrote it."""
+    """Write the ONNX file; return the versions of the packages that wrote it."""
     shape = identity["observation_shape"]
     write_onnx(load_network(checkpoint, last), shape, path)
     return {name: version(name) for name in ("ray", "torch", "onnx")}

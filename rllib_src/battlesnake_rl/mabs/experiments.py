@@ -1,4 +1,4 @@
-"""Named experiments: files of hyperparameters in ``experiment_files``."""
+"""Named experiments: hyperparameters from the files in ``experiment_files``."""
 
 from __future__ import annotations
 
@@ -7,29 +7,29 @@ from typing import Any
 
 import yaml
 
+from battlesnake_gym.common import old_runs
 from battlesnake_gym.common.suggestions import unknown_name_message
 
 _FOLDER = Path(__file__).with_name("experiment_files")
 
 
 def names() -> list[str]:
-    """The experiments there are."""
+    """Return the names of the experiments."""
     return sorted(path.stem for path in _FOLDER.glob("*.yaml"))
 
 
 def read(name: str) -> dict[str, Any]:
-    """The hyperparameters of an experiment: by name, or in a ``.yaml`` file.
+    """Return the hyperparameters of an experiment, given by name or as a ``.yaml`` file.
 
     Raises:
-        ValueError: there is no such experiment, or it is no table of hyperparameters.
+        ValueError: If there is no such experiment, or if the file is not a table.
     """
-    if name == "winner-demonstrations":
-        raise ValueError(f"experiment {name} is not here any more; take duel-distil")
     path = Path(name) if name.endswith((".yaml", ".yml")) else _FOLDER / f"{name}.yaml"
     if not path.is_file():
         if path.parent == _FOLDER:
             raise ValueError(
-                f"{unknown_name_message('experiment', name, names())}; or give the path of a .yaml file"
+                f"{unknown_name_message('experiment', name, names())}; or give the path of a "
+                ".yaml file"
             )
         raise ValueError(f"there is no experiment file {path}")
     try:
@@ -37,5 +37,5 @@ def read(name: str) -> dict[str, Any]:
     except yaml.YAMLError as error:
         raise ValueError(f"{path} is not YAML: {error}") from None
     if not isinstance(values, dict) or not all(isinstance(key, str) for key in values):
-        raise ValueError(f"{path} must be a table of hyperparameters, such as num_agents: 2")
-    return values
+        raise ValueError(f"{path} must be a table of hyperparameters, such as num_snakes: 2")
+    return old_runs.convert_hyperparameters(values)

@@ -1,7 +1,8 @@
-"""Hyperparameters as the SageMaker starter pack for Battlesnake and its posts spell them.
+"""Translation of hyperparameters of the SageMaker starter pack for Battlesnake.
 
-What only has another name today is taken under that name, and a line says so; what has no
-counterpart is refused with what to write instead. ``docs/starter-pack.md`` has the whole table.
+Renamed hyperparameters are accepted under their old names, and a log line names the current one.
+Hyperparameters without a counterpart are rejected with an alternative. ``docs/starter-pack.md``
+lists them all.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from battlesnake_rl.mabs.envs.board_size_schedule import OBSERVATION
 from sagemaker_rl.job.hyperparameters import CONFIG_PREFIX, LEGACY_RLLIB_NAMES, HyperparameterError
 
 _ADDITIONAL_CONFIGS = "additional_configs"
-"""A dictionary of RLlib's settings."""
+"""Hyperparameter with a dictionary of RLlib settings."""
 
 _NUM_ENVS_KEY = CONFIG_PREFIX + "num_envs_per_env_runner"
 
@@ -30,10 +31,10 @@ RENAMED_HYPERPARAMETERS = {
     "use_heuristics_action_masks": "action_mask",
     "heuristics": "action_mask",
 }
-"""Names there, and the same here."""
+"""Starter pack's names and current names."""
 
 _MASK_NAMES = {"banned_wall_hits": "wall", "banned_forbidden_moves": "neck"}
-"""What its notebook on masks names in ``heuristics``; any other is a mask of your own."""
+"""Names in the list ``heuristics`` of the pack's notebook on masks; others are custom masks."""
 
 UNSUPPORTED_HINTS = {
     "rl.training.env": "every experiment plays battlesnake; leave it out",
@@ -45,52 +46,60 @@ UNSUPPORTED_HINTS = {
     CONFIG_PREFIX + "multiagent": "set policy_sharing to per_seat or shared",
     CONFIG_PREFIX + "monitor": "the arena and `play --replay` record games; leave it out",
 }
-"""Names without a counterpart, and what to do."""
+"""Names without a counterpart, and their alternatives."""
 
 
 def translate_hyperparameters(given: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
-    """``given`` with today's names, and a line for each that had another.
-
-    Raises:
-        HyperparameterError: a name without a counterpart, or two names of the same.
+    """Translate the starter pack's names to current names.
 
     >>> translate_hyperparameters({"rl.training.config.num_sgd_iter": 3})[0]
     {'rl.training.config.num_epochs': 3}
+
+    Args:
+        given: Hyperparameters by name.
+
+    Returns:
+        Hyperparameters by current name, and a message for each translated one.
+
+    Raises:
+        HyperparameterError: If a name has no counterpart, or a value is set under two names.
     """
     values = {name: value for name, value in given.items() if name != _ADDITIONAL_CONFIGS}
-    values |= {CONFIG_PREFIX + key: value for key, value in _additional(given).items()}
+    values |= {CONFIG_PREFIX + key: value for key, value in _additional_configs(given).items()}
     named: dict[str, Any] = {}
-    said: list[str] = []
+    messages: list[str] = []
     if values.pop("iterate_map_size", False):
         named["iterate_map_size"] = True
         if "observation" not in values:
             named["observation"] = OBSERVATION
-            said.append(f"iterate_map_size needs an observation of one size: {OBSERVATION}")
+            messages.append(f"iterate_map_size needs an observation of fixed shape: {OBSERVATION}")
     for name, value in values.items():
         if name in UNSUPPORTED_HINTS:
             raise HyperparameterError(f"{name} has no counterpart; {UNSUPPORTED_HINTS[name]}")
-        today = RENAMED_HYPERPARAMETERS.get(name, name)
-        if today in named or (today != name and today in values):
-            raise HyperparameterError(f"{name} says what {today} says; give one of the two")
-        named[today] = _value(name, value)
-        if today != name:
-            said.append(f"{name} is {today} today: {named[today]}")
+        current = RENAMED_HYPERPARAMETERS.get(name, name)
+        if current in named or (current != name and current in values):
+            raise HyperparameterError(
+                f"{name} and {current} set the same value; give one of the two"
+            )
+        named[current] = _value(name, value)
+        if current != name:
+            messages.append(f"{name} is now called {current}: {named[current]}")
     if {_ADDITIONAL_CONFIGS, "rl.training.run"} & given.keys() and named.get("algorithm") == "PPO":
-        named["algorithm"] = "RLLIB_PPO"  # the pack's was RLlib's
-        said.append("PPO of RLlib is RLLIB_PPO today; PPO is ours")
+        named["algorithm"] = "RLLIB_PPO"  # The pack's PPO was RLlib's.
+        messages.append("the pack's PPO is RLlib's, which is now called RLLIB_PPO")
         if (
             _ADDITIONAL_CONFIGS in given
-        ):  # whose batch is made up of such fragments, by any number of CPUs
+        ):  # The pack's batch consists of fragments of single games, for any number of CPUs.
             named.setdefault(_NUM_ENVS_KEY, 1)
-            said.append(f"a runner plays one game, as it did in the pack: {_NUM_ENVS_KEY} is 1")
-    return named, said
+            messages.append(f"an env runner plays one game, as in the pack: {_NUM_ENVS_KEY} is 1")
+    return named, messages
 
 
-def _additional(given: Mapping[str, Any]) -> Mapping[str, Any]:
+def _additional_configs(given: Mapping[str, Any]) -> Mapping[str, Any]:
     additional = given.get(_ADDITIONAL_CONFIGS, {})
     if not isinstance(additional, Mapping):
         raise HyperparameterError(
-            f"{_ADDITIONAL_CONFIGS} must be a dictionary of RLlib's settings, got {additional!r:.80}"
+            f"{_ADDITIONAL_CONFIGS} must be a dictionary of RLlib settings, got {additional!r:.80}"
         )
     return additional
 
@@ -99,9 +108,9 @@ def _value(name: str, value: Any) -> Any:
     if name == CONFIG_PREFIX + "num_cpus":
         if not isinstance(value, int) or value < 1:
             raise HyperparameterError(f"{name} must be a number of CPUs, got {value!r}")
-        return value - 1  # one is the driver's, as it was there
+        return value - 1  # One CPU is the driver's, as in the pack.
     if name == "use_heuristics_action_masks":
         return "fatal" if value else "none"
     if name == "heuristics":
-        return "+".join(_MASK_NAMES.get(one, one) for one in value) or "none"
+        return "+".join(_MASK_NAMES.get(kind, kind) for kind in value) or "none"
     return value

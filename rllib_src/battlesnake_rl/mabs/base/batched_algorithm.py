@@ -156,8 +156,8 @@ class BatchedAlgorithmConfig:
         seen = games.observation_encoder
         if games.width != games.height or seen.relative:
             raise ValueError(
-                "symmetry_augmentation needs square boards and moves that do not depend on where a snake "
-                f"faces, got {games.width}x{games.height} and {seen.name!r}; set it to false"
+                "symmetry_augmentation needs square boards and moves that do not depend on a "
+                f"snake's direction, got {games.width}x{games.height} and {seen.name!r}; set it to false"
             )
 
 
@@ -313,8 +313,8 @@ class BatchedAlgorithm(TrainingLoopMixin, LadderEvaluationMixin):
     def restore_env_runners(self: Any, env_runner_group: Any) -> list[int]:
         """Restore failed env runners, at most every `HEALTH_CHECK_INTERVAL_S`.
 
-        Restored env runners get the state and the step counter of the local one. RLlib checks before
-        every step. While a machine is missing, each check would cost the learner
+        Restored env runners get the state and the step counter of the local one. RLlib checks
+        before every step. While a machine is missing, each check would cost the learner
         ``env_runner_health_probe_timeout_s``.
         """
         if self.config.num_env_runners > 0 and env_runner_group is self.env_runner_group:

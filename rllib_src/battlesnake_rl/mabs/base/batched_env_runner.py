@@ -239,7 +239,7 @@ class BatchedEnvRunner(EnvRunner, Checkpointable):  # type: ignore[misc]
 
     @abc.abstractmethod
     def _play(self, num_turns: int, epsilon: NDArray[np.float64]) -> Any:
-        """Play ``num_turns`` turns of all games; ``epsilon[i]`` is the exploration rate of game i."""
+        """Play ``num_turns`` turns of all games; game i explores with ``epsilon[i]``."""
 
     def _step(self, actions: NDArray[np.uint8]) -> StepResult:
         """Play one turn of all games; fills the opponents' moves into ``actions`` (N, S)."""
@@ -335,7 +335,7 @@ class BatchedEnvRunner(EnvRunner, Checkpointable):  # type: ignore[misc]
         return (), {"config": self.config, "worker_index": self.worker_index}
 
     def get_checkpointable_components(self) -> list[tuple[str, Any]]:
-        """Return no components: checkpoints restore the learner's network, which has the average."""
+        """Return none: checkpoints restore the learner's network, with its average."""
         return []
 
 

@@ -39,10 +39,10 @@ class LadderEvaluationMixin:
         """Build the algorithm and its ladder evaluator."""
         limit_torch_threads()
         super().setup(config)  # type: ignore[misc]
-        self.strength = LadderEvaluator(
+        self.ladder_evaluator = LadderEvaluator(
             self.config.env_config,
             ProcessTreeCpuClock(),
-            share=self.config.ladder_cpu_fraction,
+            fraction=self.config.ladder_cpu_fraction,
             seed=self.config.seed,
         )
         if self.config.start_from is not None:
@@ -60,12 +60,14 @@ class LadderEvaluationMixin:
     def step(self: Any) -> dict[str, Any]:
         """Run one iteration, followed by ladder games if they are due."""
         results: dict[str, Any] = super().step()  # type: ignore[misc]
-        results |= self.strength.after_iteration(self._weights_to_export, self._policy_from_weights)
+        results |= self.ladder_evaluator.after_iteration(
+            self._weights_to_export, self._policy_from_weights
+        )
         return results
 
     def conclude(self: Any, results: dict[str, Any]) -> None:
         """Evaluate the final weights after the last iteration and update its ``results``."""
-        results |= self.strength.after_iteration(
+        results |= self.ladder_evaluator.after_iteration(
             self._weights_to_export, self._policy_from_weights, at_end=True
         )
 
@@ -90,11 +92,11 @@ class LadderEvaluationMixin:
     def save_to_path(self: Any, path: Any = None, **kwargs: Any) -> str:
         """Save a checkpoint with the measurements; needs a directory on this machine."""
         written: str = super().save_to_path(path, **kwargs)  # type: ignore[misc]
-        self.strength.save(Path(written))
+        self.ladder_evaluator.save(Path(written))
         return written
 
     def restore_from_path(self: Any, path: Any, *args: Any, **kwargs: Any) -> None:
         """Restore a checkpoint with its measurements."""
         super().restore_from_path(path, *args, **kwargs)  # type: ignore[misc]
         if "component" not in kwargs:
-            self.strength.restore(Path(path))
+            self.ladder_evaluator.restore(Path(path))

@@ -1,1 +1,1 @@
-"""DISTIL: a policy learns to prefer what the search prefers."""
+"""DISTIL: a policy learns to imitate the search."""

@@ -1,10 +1,10 @@
-"""DISTIL: a policy without a search learns what the search says, in positions that it gets into.
+"""DISTIL: a policy learns the search's preferences in the positions that the policy reaches.
 
-The policy plays its games as it is, and the search values every move of every position
-(DAgger: Ross, Gordon and Bagnell 2011, https://arxiv.org/abs/1011.0686; in some games the search
-plays itself, so that good play is seen too). From one memory of positions the network learns to
-prefer what the search prefers (cross-entropy to its values' softmax) and the chance that it gives.
-PPO goes on from it (``start_from``), since policy and value are those of PPO.
+The policy plays its own games, and an expert, the champion's search, labels every position with the
+values of all moves (DAgger: Ross, Gordon and Bagnell 2011, https://arxiv.org/abs/1011.0686). In a
+fraction of the games the expert plays, so that the labels include strong play. The network fits the
+softmax of the expert's values by cross-entropy, and the expert's win probability. Its policy and
+value heads are those of PPO, which can start from it (``start_from``).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
 from ray.rllib.core import DEFAULT_MODULE_ID
 from ray.rllib.core.columns import Columns
 from ray.rllib.core.learner.torch.torch_learner import TorchLearner
-from ray.rllib.utils.metrics import NUM_ENV_STEPS_SAMPLED_LIFETIME
+from ray.rllib.utils.metrics import NUM_ENV_MOVE_OFFSETS_SAMPLED_LIFETIME
 from torch import Tensor
 from torch.nn.functional import mse_loss
 
@@ -43,25 +43,28 @@ from battlesnake_rl.mabs.policy.q_network import ACTION_MASK, TRUNK_DEFAULTS
 from battlesnake_rl.mabs.ppo.ppo import PPOEnvRunner
 
 _TEMPERATURE_CELLS = 1.0
-"""Cells (a tenth of a logit) by which a move is regrets that is wanted e times less often."""
+"""Temperature of the expert's policy, in cells of territory; one cell is a tenth of a logit."""
 
 MAX_REGRET = 60.0
-"""No move counts as regrets than the best by more cells."""
+"""Maximum regret of a move, in cells."""
 
 _REGRETS, _VALUE_TARGETS = "regrets", "value_targets"
 """Columns of a batch, as in `ExpertLabels`."""
 
 _LOSSES = ("total_loss", "policy_loss", "vf_loss", "expert_agreement")
-"""What is reported of the updates; the last is how often the policy's best move is the search's."""
+"""Reported metrics; ``expert_agreement`` is how often both prefer the same move."""
 
 
 @dataclass(slots=True)
 class ExpertLabels:
-    """Positions as the policy sees them, and what the search says about each move.
+    """M positions with the expert's labels.
 
-    ``frames`` uint8 (M, C, H, W); ``action_mask`` bool (M, 4); ``regrets`` float16 (M, 4): by how
-    many cells a move is regrets than the best (0), up to `MAX_REGRET`, as which forbidden ones count;
-    ``chance`` float32 (M,): of a win, from -1 to 1.
+    Attributes:
+        obs: uint8 (M, C, H, W), observations.
+        action_mask: bool (M, 4), allowed moves.
+        regrets: float16 (M, 4), best value minus the move's value in cells, in [0, `MAX_REGRET`];
+            masked moves have `MAX_REGRET`.
+        value_targets: float32 (M,), 2 * win probability - 1, in [-1, 1].
     """
 
     obs: NDArray[np.uint8]
@@ -69,14 +72,14 @@ class ExpertLabels:
     regrets: NDArray[np.float16]
     value_targets: NDArray[np.float32]
     env_steps: int = 0
-    """Turns of games that were played for them."""
+    """Turns of single games played for these labels."""
 
     num_env_steps = property(lambda self: self.env_steps)
     num_agent_steps = property(lambda self: len(self.regrets))
 
     @property
     def arrays(self) -> dict[str, NDArray[Any]]:
-        """All arrays, as columns of a batch."""
+        """Return all arrays as columns of a batch."""
         return {
             Columns.OBS: self.obs,
             ACTION_MASK: self.action_mask,
@@ -86,7 +89,7 @@ class ExpertLabels:
 
 
 class DistilEnvRunner(PPOEnvRunner):
-    """Plays by chance, as the policy says, and query_expert the search about every position."""
+    """Samples moves from the policy and labels every position with the search."""
 
     def make_env(self) -> None:
         """Build the games and the search."""
@@ -94,7 +97,7 @@ class DistilEnvRunner(PPOEnvRunner):
         self._search = Search(evaluation=load_builtin(), nodes=self.config.expert_nodes, exact=True)
 
     def _play(self, num_turns: int, epsilon: NDArray[np.float64]) -> Any:
-        """Play ``num_turns`` turns of all games; with an ``epsilon`` of 0 greedily, unasked."""
+        """Play ``num_turns`` turns of all games; if no game explores, without labels."""
         assert self.env is not None
         query_expert = bool(epsilon.any())
         expert_plays = (
@@ -128,7 +131,10 @@ class DistilEnvRunner(PPOEnvRunner):
     def _query_expert(
         self, seats: NDArray[np.int64], allowed: NDArray[np.bool_]
     ) -> tuple[NDArray[np.float16], NDArray[np.float32], NDArray[np.bool_]]:
-        """What the search says of the moves of ``seats`` (game and seat, (M, 2)), and of which."""
+        """Return the expert's regrets (M, 4), value targets (M,), and a label mask (M,).
+
+        ``seats`` is (M, 2): game and seat. A seat without an allowed move has no label.
+        """
         assert self.env is not None
         rules = replace(self.env.game, seed=UNKNOWN_SEED)
         regrets = np.full(allowed.shape, MAX_REGRET, np.float16)
@@ -155,10 +161,10 @@ class DistilEnvRunner(PPOEnvRunner):
 
 
 class DistilLearner(FastTorchLearnerMixin, TorchLearner):  # type: ignore[misc]
-    """Learns from a memory of the newest positions; `report` sums up the last updates."""
+    """Trains on a buffer of the latest labels; `report` aggregates the metrics of updates."""
 
     def build(self) -> None:
-        """Module, optimizer and an empty memory, which no checkpoint keeps."""
+        """Build module, optimizer and an empty label buffer, which checkpoints do not include."""
         super().build()
         self._pending_metrics: list[Tensor] = []
         self._label_buffer: dict[str, NDArray[Any]] = {}
@@ -167,11 +173,12 @@ class DistilLearner(FastTorchLearnerMixin, TorchLearner):  # type: ignore[misc]
         self._observation = env_options(self.config.env_config).observation_encoder
 
     def learn(self, labels: list[ExpertLabels], env_steps: int) -> None:
-        """Take ``labels`` into the memory and learn from it.
+        """Add ``labels`` to the buffer and train on it.
 
-        That is ``epochs`` times as many positions as one fragment brings. What more of them bring,
-        since runners are quicker, makes positions fresher and not the learner later. So ``lr``
-        goes by the turns of one fragment each time, too.
+        Trains on ``replay_ratio`` times the number of labels in one fragment, however many
+        fragments
+        arrive: with more env runners, labels are fresher and the learner does not fall behind. The
+        schedule of ``lr`` therefore advances by the turns of one fragment.
         """
         for one in labels:
             self._add(one.arrays)
@@ -186,12 +193,12 @@ class DistilLearner(FastTorchLearnerMixin, TorchLearner):  # type: ignore[misc]
         self._weights_seq_no += 1
         turns = self.config.num_envs_per_env_runner * self.config.get_rollout_fragment_length()
         self.after_gradient_based_update(
-            timesteps={NUM_ENV_STEPS_SAMPLED_LIFETIME: self._weights_seq_no * turns}
+            timesteps={NUM_ENV_MOVE_OFFSETS_SAMPLED_LIFETIME: self._weights_seq_no * turns}
         )
         self.module[DEFAULT_MODULE_ID].unwrapped().update_average()
 
     def _add(self, columns: dict[str, NDArray[Any]]) -> None:
-        """Put positions in place of the oldest."""
+        """Overwrite the oldest labels."""
         size = self.config.label_buffer_size
         if not self._label_buffer:
             self._label_buffer = {
@@ -203,12 +210,12 @@ class DistilLearner(FastTorchLearnerMixin, TorchLearner):  # type: ignore[misc]
         self._num_added += len(rows)
 
     def _update(self, batch: dict[str, NDArray[Any]]) -> None:
-        """One step on one batch, its boards lying in one of the eight ways."""
+        """Run one update on one batch under a random symmetry of the board."""
         if self.config.symmetry_augmentation:
-            way = int(self._random.integers(symmetry_transforms.NUM_SYMMETRIES))
-            back = np.argsort(symmetry_transforms.ACTION_MAP[way])
+            symmetry = int(self._random.integers(symmetry_transforms.NUM_SYMMETRIES))
+            back = np.argsort(symmetry_transforms.ACTION_MAP[symmetry])
             batch[Columns.OBS] = symmetry_transforms.transform_observations(
-                batch[Columns.OBS], way, self._observation
+                batch[Columns.OBS], symmetry, self._observation
             )
             batch |= {name: batch[name][:, back] for name in (_REGRETS, ACTION_MASK)}
         tensors = {name: self._to_device(column) for name, column in batch.items()}
@@ -222,7 +229,7 @@ class DistilLearner(FastTorchLearnerMixin, TorchLearner):  # type: ignore[misc]
     def compute_loss_for_module(
         self, *, module_id: str, config: Any, batch: dict[str, Tensor], fwd_out: dict[str, Tensor]
     ) -> Tensor:
-        """Cross-entropy to what the search prefers, and squared error of the value; a number."""
+        """Return the cross-entropy to the expert's policy plus the weighted value loss."""
         logits = fwd_out[Columns.ACTION_DIST_INPUTS]
         said = logits.log_softmax(-1).masked_fill(~batch[ACTION_MASK], 0.0)
         policy_loss = -(expert_policy(batch[_REGRETS]) * said).sum(-1).mean()
@@ -233,7 +240,7 @@ class DistilLearner(FastTorchLearnerMixin, TorchLearner):  # type: ignore[misc]
         return loss
 
     def report(self) -> Any:
-        """Counts, and means over all updates since the last report, at least one."""
+        """Return counts and the mean metrics of all updates since the last report, at least one."""
         means = torch.stack(self._pending_metrics).mean(0)
         seen = dict(zip(_LOSSES, means.unbind(), strict=True))
         self.metrics.log_dict(seen, key=DEFAULT_MODULE_ID, window=1)
@@ -245,21 +252,24 @@ class DistilLearner(FastTorchLearnerMixin, TorchLearner):  # type: ignore[misc]
 
 
 def expert_policy(regrets: Tensor) -> Tensor:
-    """How often each move is wanted, float [B, 4], from by how much it is regrets (`ExpertLabels`).
+    """Return the expert's move probabilities, float32 (B, 4), from the regrets.
 
-    >>> wanted(torch.tensor([[0.0, 1.0, 60.0, 60.0]])).round(decimals=2).tolist()
+    >>> expert_policy(torch.tensor([[0.0, 1.0, 60.0, 60.0]])).round(decimals=2).tolist()
     [[0.7300000190734863, 0.27000001072883606, 0.0, 0.0]]
     """
     return torch.softmax(-regrets.float() / _TEMPERATURE_CELLS, -1)
 
 
 class DISTILConfig(BatchedAlgorithmConfig, AlgorithmConfig):  # type: ignore[misc]
-    """RLlib's configuration with our runner, learner and network, and DISTIL's settings.
+    """RLlib's configuration with this project's env runner, learner and network.
 
-    The search looks at ``positions`` positions for each label and plays a ``expert_action_fraction`` part of
-    the games itself. The learner keeps the newest ``in_memory`` labels, and learns from ``epochs``
-    times as many as come in (of more runners than it keeps up with: from each less often), in
-    batches of ``minibatch_size``; ``vf_loss_coeff`` weighs the value.
+    Attributes:
+        expert_nodes: Nodes of the expert's search per label.
+        expert_action_fraction: Fraction of games in which the expert plays, in [0, 1].
+        label_buffer_size: Number of latest labels that the learner keeps.
+        replay_ratio: Updates per new label; lower in effect if env runners saturate the learner.
+        minibatch_size: Labels per update.
+        vf_loss_coeff: Weight of the value loss.
     """
 
     env_runner_class = DistilEnvRunner
@@ -286,7 +296,7 @@ class DISTILConfig(BatchedAlgorithmConfig, AlgorithmConfig):  # type: ignore[mis
         self.rl_module(model_config=TRUNK_DEFAULTS | {"channels": (32, 32, 32), "bfloat16": "auto"})
         self.num_envs_per_env_runner = 64
         self.rollout_fragment_length = 16
-        # Runners ask the search while the learner learns, however long that takes.
+        # Env runners search while the learner trains, however long that takes.
         self.max_requests_in_flight_per_env_runner = 4
         self.lr: Any = [[0, 1e-3], [400_000, 1e-4]]
         self.adam_epsilon = 1e-5
@@ -300,7 +310,7 @@ class DISTILConfig(BatchedAlgorithmConfig, AlgorithmConfig):  # type: ignore[mis
         self.symmetry_augmentation = True
 
     def validate(self) -> None:
-        """Refuse what this algorithm cannot do, before anything starts."""
+        """Reject unsupported settings before anything starts."""
         super().validate()
         if not COMPILED:
             raise ValueError(f"DISTIL: {NOT_COMPILED_MESSAGE}, or choose another algorithm")
@@ -313,7 +323,8 @@ class DISTILConfig(BatchedAlgorithmConfig, AlgorithmConfig):  # type: ignore[mis
             side := max(self.env_config["width"], self.env_config["height"])
         ) > MAX_SEARCH_BOARD_SIZE:
             raise ValueError(
-                f"board_size is {side}, but DISTIL's search holds {MAX_SEARCH_BOARD_SIZE} at most; take PPO"
+                f"board_size is {side}, but DISTIL's search supports at most "
+                f"{MAX_SEARCH_BOARD_SIZE}; use PPO"
             )
         for name in ("expert_nodes", "label_buffer_size", "minibatch_size"):
             if type(value := getattr(self, name)) is not int or value < 1:
@@ -330,17 +341,17 @@ class DISTILConfig(BatchedAlgorithmConfig, AlgorithmConfig):  # type: ignore[mis
 
 
 class DISTIL(BatchedAlgorithm, Algorithm):  # type: ignore[misc]
-    """Runners play and ask, and the learner learns meanwhile."""
+    """Env runners play and label positions while the learner trains."""
 
     config: DISTILConfig
 
     @classmethod
     def get_default_config(cls) -> AlgorithmConfig:
-        """Our configuration."""
+        """Return DISTIL's configuration."""
         return DISTILConfig()
 
     def training_step(self) -> None:
-        """Learn from what has been labelled."""
+        """Train on the labels that have arrived."""
         self._learn_from(
             self._collect_fragments() if self.config.num_env_runners else self._sample()
         )

@@ -1,1 +1,1 @@
-"""DQN and APEX: runners, replay, learners; `batched` has what PPO shares with them."""
+"""DQN and APEX: env runner, replay buffer and learner."""

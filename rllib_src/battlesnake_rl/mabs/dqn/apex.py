@@ -1,7 +1,8 @@
-"""APEX: many runners that never wait, replay shards as actors, one learner that never waits either.
+"""APEX: asynchronous env runners, replay buffer shards as actors, and one learner.
 
-Fragments go from runner to shard through Ray's object store; this process sees only what they
-count. Shards draw batches ahead of the learner. Runners get new weights while they play.
+Fragments go from env runners to shards through Ray's object store; the driver receives only their
+counts. Shards sample batches ahead of the learner. Env runners receive new weights while they play
+(Horgan et al. 2018, https://arxiv.org/abs/1803.00933).
 """
 
 from __future__ import annotations
@@ -28,28 +29,31 @@ from battlesnake_rl.mabs.dqn.dqn import DQN, DQNConfig
 from battlesnake_rl.mabs.dqn.replay_shard import ReplayBufferShard
 
 _BATCHES_AHEAD = 2
-"""Batches requested from each shard before they are needed."""
+"""Batches requested from each shard in advance."""
 
 _ENV_RUNNERS_PER_SHARD = 8
-"""Half of the runners at full speed that one shard can store for."""
+"""Env runners per shard; a shard can store the fragments of twice as many."""
 
 _MIN_FRAGMENTS_PER_SHARD = 3
-"""The least that a shard must hold."""
+"""Minimum capacity of a shard, in fragments."""
 
 _GATHER_SECONDS = 0.05
-"""How long fragments are gathered while the learner has nothing to do."""
+"""Seconds to gather fragments while the learner is idle."""
 
 _WAIT_SECONDS = 1.0
-"""Longest wait for runners before looking after failed ones again."""
+"""Maximum seconds to wait for env runners before failed ones are checked again."""
 
 
 class APEXConfig(DQNConfig):
-    """`DQNConfig` with APEX's defaults: an epsilon ladder over all games of all runners.
+    """`DQNConfig` with APEX's defaults: each game of each env runner has its own epsilon.
 
-    ``num_replay_shards`` actors share the replay's capacity; None: one for `_ENV_RUNNERS_PER_SHARD`
-    runners, at least two. ``broadcast_interval``: updates between two sendings of weights.
-    ``training_intensity`` holds as for DQN: runners pause when the learner cannot keep up, and the
-    other way round.
+    ``training_intensity`` holds as for DQN: env runners pause if the learner is too slow, and the
+    learner waits if they are.
+
+    Attributes:
+        num_replay_shards: Actors that share the replay buffer's capacity; None starts one per
+            `_ENV_RUNNERS_PER_SHARD` env runners, at least two.
+        broadcast_interval: Updates between two broadcasts of the weights.
     """
 
     extra_settings = (*DQNConfig.extra_settings, "num_replay_shards", "broadcast_interval")
@@ -61,13 +65,13 @@ class APEXConfig(DQNConfig):
         self.max_requests_in_flight_per_env_runner = 2
         self.num_replay_shards: int | None = None
         self.broadcast_interval = 10
-        # What an iteration costs besides its fragments should be little beside them.
+        # Keeps the fixed cost of an iteration small relative to its fragments.
         self.min_time_s_per_iteration = 2
-        # The driver asks failed runners whether they are back; it must not stall for it.
+        # The driver checks failed env runners and must not stall.
         self.env_runner_health_probe_timeout_s = 1.0
 
     def validate(self) -> None:
-        """Refuse what this algorithm cannot do, before anything starts."""
+        """Reject unsupported settings before anything starts."""
         for name in ("num_replay_shards", "broadcast_interval"):
             value = getattr(self, name)
             if value is None and name == "num_replay_shards":
@@ -83,7 +87,7 @@ class APEXConfig(DQNConfig):
 
     @property
     def replay_shards(self) -> int:
-        """``num_replay_shards``, or as many as the runners are worth and the capacity has room for.
+        """Return the number of shards (by default, from env runners and capacity).
 
         >>> [APEXConfig().env_runners(num_env_runners=n).replay_shards for n in (1, 16, 17, 100)]
         [2, 2, 3, 13]
@@ -96,13 +100,13 @@ class APEXConfig(DQNConfig):
         return max(1, min(worth, room))
 
     def replay_buffer_kwargs(self) -> dict[str, Any]:
-        """As DQN's, for one shard of the whole."""
+        """Return the arguments of one shard's replay buffer."""
         arguments = super().replay_buffer_kwargs()
         return arguments | {"capacity": arguments["capacity"] // self.replay_shards}
 
 
 def _own_node() -> str:
-    """The resource that Ray gives to this process's machine alone."""
+    """Return Ray's resource name of the machine that runs this process."""
     own = ray.get_runtime_context().get_node_id()
     address = next(node["NodeManagerAddress"] for node in ray.nodes() if node["NodeID"] == own)
     return f"node:{address}"
@@ -110,7 +114,7 @@ def _own_node() -> str:
 
 @dataclass(slots=True)
 class _Request:
-    """A fragment asked for."""
+    """Request for a fragment."""
 
     runner: int
     fragment: ray.ObjectRef
@@ -123,14 +127,14 @@ class APEX(DQN):
 
     @classmethod
     def get_default_config(cls) -> AlgorithmConfig:
-        """APEX's configuration."""
+        """Return APEX's configuration."""
         return APEXConfig()
 
     def _setup_replay(self) -> None:
         observation_space, _ = self.spaces[DEFAULT_MODULE_ID]
         count = self.config.replay_shards
-        # On the learner's machine: it needs several batches for every fragment that comes in, and
-        # its end is the end of training anyway.
+        # On the learner's machine, because the learner reads several batches per fragment. If this
+        # machine fails, training ends anyway.
         shard = ray.remote(num_cpus=0, resources={_own_node(): 0.001}, max_restarts=-1)(
             ReplayBufferShard
         )
@@ -151,29 +155,28 @@ class APEX(DQN):
         self._updates_since_broadcast = 0
 
     def training_step(self) -> None:
-        """Take what runners have finished, then learn from one batch, if one is due."""
+        """Process finished fragments and run one update if one is due."""
         due = self._training_debt >= self.config.total_train_batch_size and bool(self._batches)
-        # Runners that are far ahead get nothing new to do until the learner has caught up, unless
-        # it has nothing to learn from: batches are asked for when fragments arrive.
+        # Env runners that are far ahead pause until the learner has caught up, unless the learner
+        # has no batch: batches are requested when fragments arrive.
         if self._training_debt < self._max_training_debt() or not self._batches:
             self._request_fragments()
         with self.metrics.log_time((TIMERS, ENV_RUNNER_SAMPLING_TIMER)):
             self._take_fragments(0.0 if due else _WAIT_SECONDS)
         if due and self._update():
             self._updates_since_broadcast += 1
-            self._report_updates()  # an iteration may end here, with complete counters
+            # The iteration may end after this update, and its counters must be complete.
+            self._report_updates()
         if self._updates_since_broadcast >= self.config.broadcast_interval:
             with self.metrics.log_time((TIMERS, SYNCH_WORKER_WEIGHTS_TIMER)):
                 self._broadcast()
 
     def _max_training_debt(self) -> float:
-        """What all runners together add with one request each, or a few batches if that is more."""
+        """Return the transitions of one request per env runner, at least four batches."""
         turns: int = self.config.num_envs_per_env_runner * self.config.get_rollout_fragment_length()
         everybody: float = turns * self.config.num_env_runners * self.config.training_intensity
         few_batches: float = 4 * self.config.total_train_batch_size
         return max(everybody, few_batches)
-
-    # Runners
 
     def _request_fragments(self) -> None:
         manager = self.env_runner_group._worker_manager
@@ -182,20 +185,20 @@ class APEX(DQN):
             while (
                 self._requests_in_flight[runner] < self.config.max_requests_in_flight_per_env_runner
             ):
-                # This process owns both results: they outlive the runner, and if it dies, the error
-                # names it.
+                # The driver owns both results. They outlive the env runner, and if it dies, the
+                # error names it.
                 fragment, info = actors[runner].sample_fragment.options(num_returns=2).remote()
                 self._requests[info] = _Request(runner, fragment)
                 self._requests_in_flight[runner] += 1
 
     def _take_fragments(self, timeout: float) -> None:
-        """Hand on all fragments that are ready; if none is, wait for one."""
+        """Pass all finished fragments to the shards; wait for one if none is ready."""
         waiting = list(self._requests)
         if not waiting:
-            self._warn_if_stalled(True)  # nothing has been asked for
-            time.sleep(min(timeout, _GATHER_SECONDS))  # no runner is there
+            self._warn_if_stalled(True)  # There are no pending requests.
+            time.sleep(min(timeout, _GATHER_SECONDS))  # There are no healthy env runners.
             return
-        # Several at once cost less than each by itself, and runners have another request meanwhile.
+        # Processing several fragments at once costs less, and each env runner has a second request.
         ready, _ = ray.wait(
             waiting, num_returns=len(waiting), timeout=min(timeout, _GATHER_SECONDS)
         )
@@ -208,7 +211,7 @@ class APEX(DQN):
             self._add_training_debt(sum(info["num_agent_steps"] for info in infos))
 
     def _infos(self, ready: list[ray.ObjectRef]) -> list[dict[str, Any]]:
-        """The facts about fragments that are ``ready``, which go to shards in turn."""
+        """Return the counts of finished fragments and pass the fragments to shards in turn."""
         try:
             given = ray.get(ready)
         except RayActorError:
@@ -225,7 +228,7 @@ class APEX(DQN):
         return infos
 
     def _info_or_none(self, reference: ray.ObjectRef) -> dict[str, Any] | None:
-        """None where the runner has died."""
+        """Return the counts of a fragment, or None if its env runner has died."""
         try:
             info: dict[str, Any] = ray.get(reference)
         except RayActorError:
@@ -238,14 +241,14 @@ class APEX(DQN):
         self._prefetch_batches(shard)
 
     def restore_env_runners(self, env_runner_group: Any) -> list[int]:
-        """RLlib's, and the newest weights for those that are back."""
+        """Restore failed env runners and send them the latest weights."""
         restored: list[int] = super().restore_env_runners(env_runner_group)
         for runner in restored:
             self._send_weights(runner)
         return restored
 
     def _broadcast(self) -> None:
-        """Send the learner's weights to all runners and wait for none of them."""
+        """Send the learner's weights to all env runners without waiting."""
         self._updates_since_broadcast = 0
         self._sent_weights = ray.put(self._inference_weights())
         for runner in self.env_runner_group._worker_manager.healthy_actor_ids():
@@ -256,32 +259,28 @@ class APEX(DQN):
             manager = self.env_runner_group._worker_manager
             manager.actors()[runner].set_state.remote(self._sent_weights)
 
-    # Learning
-
     def _prefetch_batches(self, shard: int) -> None:
-        """Have up to `_BATCHES_AHEAD` batches of a shard on their way."""
+        """Request batches from a shard until `_BATCHES_AHEAD` are pending."""
         while self._batches_of[shard] < _BATCHES_AHEAD:
             batch = self._shards[shard].sample.remote(self.config.total_train_batch_size)
             self._batches.append((shard, batch))
             self._batches_of[shard] += 1
 
     def _update(self) -> bool:
-        """Learn from the batch that was asked for first; False if there is none in it after all."""
+        """Train on the oldest requested batch; return False if its shard has no data."""
         shard, reference = self._batches.popleft()
         self._batches_of[shard] -= 1
         try:
             with self.metrics.log_time((TIMERS, REPLAY_BUFFER_SAMPLE_TIMER)):
                 batch = ray.get(reference)
         except RayActorError:
-            # The shard starts again, empty; the next fragment for it asks for batches again.
+            # The shard restarts empty; the next fragment for it requests batches again.
             return False
         if batch is None:
             return False
         self._prefetch_batches(shard)
         self._shards[shard].update_priorities.remote(batch.indices, self._learn(batch))
         return True
-
-    # Replay shards in results, checkpoints and at the end
 
     def _replay_results(self) -> dict[str, int]:
         total: dict[str, int] = {}
@@ -299,7 +298,7 @@ class APEX(DQN):
         )
 
     def _foreach_shard(self, method: str) -> list[Any]:
-        """What the shards answer; those that are just being restarted do not."""
+        """Gather the shards' results, skipping shards that are restarting."""
         answers = []
         for reference in [getattr(shard, method).remote() for shard in self._shards]:
             try:
@@ -309,7 +308,7 @@ class APEX(DQN):
         return answers
 
     def cleanup(self) -> None:
-        """End runners, learners and shards."""
+        """Stop env runners, learners and shards."""
         super().cleanup()
         for shard in self._shards:
             ray.kill(shard)

@@ -1,7 +1,7 @@
-"""DQN on batches of games: sample, store, learn, in turn.
+"""DQN on batches of games: sample, store and learn in turn.
 
-Double, dueling, n-step, prioritized, with the next state's forbidden moves masked in the target.
-Loss and target are those of RLlib's `DQN`; runners, replay and the loop between them are ours.
+Double, dueling, n-step DQN with prioritized replay; masked moves of the next state are excluded
+from the target. Loss and target follow RLlib's `DQN`; env runner, replay buffer and loop do not.
 """
 
 from __future__ import annotations
@@ -45,14 +45,20 @@ _TARGET_UPDATES = "last_target_updates"
 
 
 class DQNConfig(BatchedAlgorithmConfig, rllib_dqn.DQNConfig):  # type: ignore[misc]
-    """RLlib's DQN configuration with our runner, replay and network, and our defaults.
+    """RLlib's DQN configuration with this project's env runner, replay buffer and network.
 
-    What means something else here: ``replay_buffer_config`` has the keys ``capacity`` (frames),
-    ``alpha`` and ``beta`` only; ``training_intensity`` is the number of transitions trained on for
-    each that is sampled; all steps are env steps, turns of single games. New: ``epsilon_per_game``,
-    ``(base, exponent)``, gives each game a fixed epsilon instead of the schedule ``epsilon``;
-    ``reward_scale`` multiplies the rewards that are learned from (not those reported), so that TD
-    errors stay below 1: above, the Huber loss learns the median, which ignores rare deaths.
+    Options that differ from RLlib's:
+
+    * ``replay_buffer_config`` has only the keys ``capacity`` (observations), ``alpha`` and
+      ``beta``.
+    * ``training_intensity`` is the number of transitions trained on per sampled transition.
+    * All step counts are env steps (turns of single games).
+
+    Attributes:
+        epsilon_per_game: ``(base, exponent)``: a constant epsilon per game, instead of the schedule
+            ``epsilon``.
+        reward_scale: Factor on the rewards in training, not on reported ones. TD errors should stay
+            below 1; above, the Huber loss fits the median, which ignores rare deaths.
     """
 
     env_runner_class = DQNEnvRunner
@@ -72,7 +78,8 @@ class DQNConfig(BatchedAlgorithmConfig, rllib_dqn.DQNConfig):  # type: ignore[mi
         self._set_base_defaults()
         self.num_envs_per_env_runner = 64
         self.rollout_fragment_length = 16
-        # Runners have no connectors. RLlib else waits for all of them after each iteration.
+        # Env runners have no connectors. By default, RLlib waits for all env runners after each
+        # iteration to merge their connector states.
         self.merge_env_runner_states = False
         self.epsilon = [(0, 1.0), (40_000, 0.05)]
         self.epsilon_per_game: tuple[float, float] | None = None
@@ -89,7 +96,7 @@ class DQNConfig(BatchedAlgorithmConfig, rllib_dqn.DQNConfig):  # type: ignore[mi
         self.min_sample_timesteps_per_iteration = 5_000
         self.replay_buffer_config = {
             "no_local_replay_buffer": True,
-            # RLlib's validation asks for a type; the replay is always our `ReplayBuffer`.
+            # RLlib's validation requires a type; the class is always `ReplayBuffer`.
             "type": "Replay",
             "capacity": 200_000,
             "alpha": 0.6,
@@ -97,7 +104,7 @@ class DQNConfig(BatchedAlgorithmConfig, rllib_dqn.DQNConfig):  # type: ignore[mi
         }
 
     def validate(self) -> None:
-        """Refuse what this algorithm cannot do, before anything starts."""
+        """Reject unsupported settings before anything starts."""
         super().validate()
         if not isinstance(self.n_step, int) or not 1 <= self.n_step <= 255:
             raise ValueError(f"n_step must be an integer between 1 and 255, got {self.n_step!r}")
@@ -115,7 +122,7 @@ class DQNConfig(BatchedAlgorithmConfig, rllib_dqn.DQNConfig):  # type: ignore[mi
         self._check_that_fragments_fit()
 
     def max_fragment_obs(self) -> int:
-        """Frames that a fragment may have."""
+        """Return the maximum number of observations in a fragment."""
         snakes = int(np.max(env_options(self.env_config).num_snakes))
         turns: int = self.get_rollout_fragment_length() + 1
         return turns * self.num_envs_per_env_runner * snakes
@@ -131,14 +138,14 @@ class DQNConfig(BatchedAlgorithmConfig, rllib_dqn.DQNConfig):  # type: ignore[mi
             )
 
     def replay_buffer_kwargs(self) -> dict[str, Any]:
-        """The arguments of each `ReplayBuffer` that are in ``replay_buffer_config``."""
+        """Return the arguments of each `ReplayBuffer` from ``replay_buffer_config``."""
         return {key: self.replay_buffer_config[key] for key in ("capacity", "alpha", "beta")}
 
 
 def _shard_order(count: int, learners: int) -> NDArray[np.int64] | slice:
-    """The order in which pieces of equal length hold what cards dealt to ``learners`` would.
+    """Return the order that deals ``count`` rows to ``learners`` in turn, as contiguous parts.
 
-    >>> _dealt(7, 3)
+    >>> _shard_order(7, 3)
     array([0, 3, 6, 1, 4, 2, 5])
     """
     if learners == 1:
@@ -147,17 +154,17 @@ def _shard_order(count: int, learners: int) -> NDArray[np.int64] | slice:
 
 
 class DQN(BatchedAlgorithm, rllib_dqn.DQN):  # type: ignore[misc]
-    """Synchronous DQN: all runners play a fragment, then the learner catches up."""
+    """Synchronous DQN: all env runners play a fragment, then the learner catches up."""
 
     config: DQNConfig
 
     @classmethod
     def get_default_config(cls) -> AlgorithmConfig:
-        """Our configuration."""
+        """Return DQN's configuration."""
         return DQNConfig()
 
     def setup(self, config: AlgorithmConfig) -> None:
-        """Build runners and learner as RLlib does, and the replay."""
+        """Build env runners and learner as RLlib does, and the replay buffer."""
         super().setup(config)
         self._training_debt = 0.0
         self._learning_starts = self.config.num_steps_sampled_before_learning_starts
@@ -172,7 +179,7 @@ class DQN(BatchedAlgorithm, rllib_dqn.DQN):  # type: ignore[misc]
         )
 
     def training_step(self) -> None:
-        """Play one fragment on every runner, then train on as many transitions as are owed."""
+        """Sample one fragment per env runner, then train until the training debt is paid."""
         fragments = self._sample()
         with self.metrics.log_time((TIMERS, REPLAY_BUFFER_ADD_DATA_TIMER)):
             for fragment in fragments:
@@ -189,12 +196,12 @@ class DQN(BatchedAlgorithm, rllib_dqn.DQN):  # type: ignore[misc]
             self._sync_weights()
 
     def _add_training_debt(self, agent_steps: int) -> None:
-        """Note how many transitions must be trained on for ``agent_steps`` newly sampled ones."""
+        """Add the training owed for ``agent_steps`` new transitions."""
         if self.num_env_steps_sampled >= self._learning_starts:
             self._training_debt += agent_steps * self.config.training_intensity
 
     def _learn(self, batch: Batch) -> NDArray[np.float32]:
-        """One update; returns the TD errors of the batch, in its order."""
+        """Run one update; return the TD errors, float32 (B,), in the batch's order."""
         self._training_debt -= len(batch.indices)
         columns = {
             Columns.OBS: batch.obs,
@@ -206,7 +213,8 @@ class DQN(BatchedAlgorithm, rllib_dqn.DQN):  # type: ignore[misc]
             "n_step": batch.n_step,
             "weights": batch.weights,
         }
-        # RLlib cuts the batch into a piece for each learner: all get their part of everything.
+        # RLlib splits the batch into contiguous parts, one per learner; each part must cover all
+        # strata.
         order = _shard_order(len(batch.indices), max(self.config.num_learners, 1))
         dealt = {name: column[order] for name, column in columns.items()}
         with self.metrics.log_time((TIMERS, LEARNER_UPDATE_TIMER)):
@@ -221,15 +229,13 @@ class DQN(BatchedAlgorithm, rllib_dqn.DQN):  # type: ignore[misc]
         return td_errors
 
     def step(self) -> dict[str, Any]:
-        """One iteration, and what the replay holds."""
+        """Run one iteration and report the replay buffer's statistics."""
         results: dict[str, Any] = super().step()
         results[REPLAY_BUFFER_RESULTS] = self._replay_results()
         return results
 
     def _replay_results(self) -> dict[str, int]:
         return self.replay_buffer.stats()
-
-    # Checkpoints
 
     def get_state(
         self,
@@ -238,22 +244,22 @@ class DQN(BatchedAlgorithm, rllib_dqn.DQN):  # type: ignore[misc]
         not_components: str | Collection[str] | None = None,
         **kwargs: Any,
     ) -> dict[str, Any]:
-        """RLlib's state, that of our own loop and, if configured, the replay."""
+        """Return RLlib's state, the loop's state and, if configured, the replay buffer."""
         state: dict[str, Any] = super().get_state(
             components, not_components=not_components, **kwargs
         )
         state[_STEPS_OWED] = self._training_debt
-        # RLlib's learner forgets when it last updated the target.
+        # RLlib's learner does not store the step of its last target update.
         state[_TARGET_UPDATES] = self._last_target_updates()
         if self.config.store_buffer_in_checkpoints:
             state[_REPLAY_STATE] = self._get_replay_state()
         return state
 
     def set_state(self, state: dict[str, Any]) -> None:
-        """Continue from ``state``.
+        """Restore ``state``.
 
-        Without a stored replay, training pauses until the runners have filled the new one with
-        ``num_steps_sampled_before_learning_starts`` further env steps.
+        Without a stored replay buffer, training pauses until the env runners have sampled
+        ``num_steps_sampled_before_learning_starts`` more env steps.
         """
         super().set_state(state)
         self._training_debt = state[_STEPS_OWED]

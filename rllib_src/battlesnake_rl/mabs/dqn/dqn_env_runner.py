@@ -1,4 +1,4 @@
-"""DQN's environment runner: one forward pass a turn, transitions as arrays."""
+"""DQN's environment runner: one forward pass per turn, transitions as arrays."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from battlesnake_rl.mabs.dqn.replay_buffer import Fragment
 
 
 class DQNEnvRunner(BatchedEnvRunner):
-    """Plays by the values of moves, exploring, and returns what it saw as `Fragment`."""
+    """Plays epsilon-greedily by Q-values and records `Fragment` objects."""
 
     def _play(self, num_turns: int, epsilon: NDArray[np.float64]) -> Fragment:
-        """Play ``num_turns`` turns of all games, exploring in game i with ``epsilon[i]``."""
+        """Play ``num_turns`` turns of all games; game i explores with ``epsilon[i]``."""
         assert self.env is not None
         turns = TurnBuffer.empty(
             num_turns,
@@ -45,7 +45,7 @@ class DQNEnvRunner(BatchedEnvRunner):
         return fragment
 
     def _store_observations(self, turns: TurnBuffer, t: int) -> None:
-        """Keep the position, and the values of it for all whose future counts."""
+        """Store turn ``t``: observations, masks, and the Q-values of living or truncated seats."""
         frames, action_mask, alive, cut_off = self._position
         turns.obs[t], turns.action_mask[t] = frames, action_mask
         seen = alive | cut_off
@@ -58,14 +58,14 @@ class DQNEnvRunner(BatchedEnvRunner):
 
     @staticmethod
     def action_scores(module: Any, frames: NDArray[np.uint8]) -> NDArray[np.float32]:
-        """What a module thinks of the moves, higher is better: (B, C, H, W) uint8 to (B, 4)."""
+        """Return a module's Q-values: (B, C, H, W) uint8 to (B, 4)."""
         return q_values(module, frames)
 
     def _epsilons(self) -> NDArray[np.float64]:
-        """Probability of a random move in each game: a schedule over env steps, or a ladder.
+        """Return each game's epsilon: from a schedule over env steps, or constant per game.
 
-        The ladder gives every game of every runner a fixed epsilon between ``base`` and
-        ``base ** (1 + exponent)``, so that some always try much and some play almost greedily.
+        ``epsilon_per_game`` assigns every game of every env runner a constant epsilon between
+        ``base`` and ``base ** (1 + exponent)``, from frequent to rare exploration.
         """
         assert self.env is not None
         games = self.env.num_games
@@ -82,7 +82,7 @@ class DQNEnvRunner(BatchedEnvRunner):
 
 
 def q_values(module: Any, frames: NDArray[np.uint8]) -> NDArray[np.float32]:
-    """What a module thinks of the moves: (B, C, H, W) uint8 to (B, 4)."""
+    """Return a module's Q-values: (B, C, H, W) uint8 to (B, 4) float32."""
     with torch.inference_mode():
         batch = {Columns.OBS: torch.from_numpy(frames)}
         values: NDArray[np.float32] = module.compute_q_values(batch)[QF_PREDS].numpy()
@@ -95,9 +95,16 @@ def choose_moves(
     exploring: NDArray[np.bool_],
     random: np.random.Generator,
 ) -> NDArray[np.uint8]:
-    """The allowed move of the highest value, or, where ``exploring``, any allowed one.
+    """Return the allowed move with the highest Q-value, or a random allowed move.
 
-    ``q_values`` and ``action_mask`` are (..., 4); at least one move is allowed everywhere.
+    Args:
+        q_values: float32 (..., 4).
+        action_mask: bool (..., 4); at least one move is allowed.
+        exploring: bool (...), where the move is random.
+        random: Random generator.
+
+    Returns:
+        uint8 (...).
     """
     preference = np.where(exploring[..., None], random.random(q_values.shape), q_values)
     moves: NDArray[np.uint8] = (

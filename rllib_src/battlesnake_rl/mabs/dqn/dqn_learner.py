@@ -1,4 +1,4 @@
-"""DQN's learner: RLlib's double DQN, with little said about each update."""
+"""DQN's learner: RLlib's double DQN with deferred metrics."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ from battlesnake_rl.mabs.policy.q_network import NEW_ACTION_MASK, SnakeQModule
 
 
 class SnakeDQNLearner(FastTorchLearnerMixin, DQNTorchLearner):  # type: ignore[misc]
-    """RLlib's learner of one module, which keeps the results of its updates to itself.
+    """RLlib's DQN learner for one module, with deferred metrics.
 
-    `update` returns TD errors and nothing else, and `report` what RLlib's own `update` would, of
-    many updates at once.
+    `update` returns only TD errors; `report` returns the metrics of all updates since the last
+    call.
     """
 
     def build(self) -> None:
-        """Module and optimizer."""
+        """Build module and optimizer."""
         super().build()
         self._pending_metrics: list[tuple[Tensor, Tensor, Tensor]] = []
         self._td_errors: Callable[[], NDArray[Any]]
@@ -48,13 +48,13 @@ class SnakeDQNLearner(FastTorchLearnerMixin, DQNTorchLearner):  # type: ignore[m
     def update(
         self, *, training_data: TrainingData, timesteps: dict[str, Any], **_: Any
     ) -> NDArray[np.float32]:
-        """One step on one batch; returns the absolute TD errors in the batch's order."""
+        """Run one update; return the batch's absolute TD errors, float32 (B,)."""
         self._weights_seq_no += 1
         columns = training_data.batch[DEFAULT_MODULE_ID]
         if self.config.symmetry_augmentation:
-            way = int(self._random.integers(symmetry_transforms.NUM_SYMMETRIES))
+            symmetry = int(self._random.integers(symmetry_transforms.NUM_SYMMETRIES))
             columns = symmetry_transforms.transform_batch(
-                columns, way, NEW_ACTION_MASK, self._observation
+                columns, symmetry, NEW_ACTION_MASK, self._observation
             )
         batch = {DEFAULT_MODULE_ID: {name: self._to_device(columns[name]) for name in columns}}
         outputs = self.module.forward_train(batch)
@@ -71,11 +71,11 @@ class SnakeDQNLearner(FastTorchLearnerMixin, DQNTorchLearner):  # type: ignore[m
         batch: Mapping[str, Tensor],
         fwd_out: dict[str, Tensor],
     ) -> Tensor:
-        """RLlib's loss, without distributions of returns; `report` says what it was."""
+        """Return RLlib's DQN loss, without distributional returns."""
         q_values = fwd_out[QF_PREDS].gather(-1, batch[Columns.ACTIONS][:, None]).squeeze(-1)
         q_next = fwd_out[QF_NEXT_PREDS if config.double_q else QF_TARGET_NEXT_PREDS]
         best = q_next.argmax(-1, keepdim=True)
-        # A snake that died may have had no move left: all its values are -infinity.
+        # An eliminated snake may have had no allowed move; all its Q-values are then -infinity.
         future = fwd_out[QF_TARGET_NEXT_PREDS].gather(-1, best).squeeze(-1).nan_to_num(neginf=0.0)
         lives = 1.0 - batch[Columns.TERMINATEDS].float()
         targets = batch[Columns.REWARDS] + config.gamma ** batch["n_step"] * (lives * future)
@@ -87,16 +87,16 @@ class SnakeDQNLearner(FastTorchLearnerMixin, DQNTorchLearner):  # type: ignore[m
         return loss
 
     def after_gradient_based_update(self, *, timesteps: dict[str, Any]) -> None:
-        """Update the target, if it is time, and, of our own network, the mean of the weights."""
+        """Update the target network if it is due, and the weight average."""
         super().after_gradient_based_update(timesteps=timesteps)
         for module in self.module.values():
             if isinstance(one := module.unwrapped(), SnakeQModule):
                 one.update_average()
 
     def report(self) -> Any:
-        """Counts, and means over all updates since the last report, of which there is at least one.
+        """Return counts and the mean metrics of all updates since the last report, at least one.
 
-        An update's largest and smallest value are taken first, then the mean of those.
+        Extreme Q-values are taken per update before they are averaged.
         """
         losses, q_values, td_errors = map(torch.stack, zip(*self._pending_metrics, strict=True))
         self._pending_metrics.clear()

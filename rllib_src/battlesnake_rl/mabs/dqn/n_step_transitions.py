@@ -1,4 +1,7 @@
-"""From a block of consecutive turns to n-step transitions, on whole arrays."""
+"""N-step transitions from a block of consecutive turns, on whole arrays.
+
+Axes: ``T`` turns, ``N`` games, ``S`` seats, ``C`` planes, ``H`` rows, ``W`` columns.
+"""
 
 from __future__ import annotations
 
@@ -13,31 +16,31 @@ from battlesnake_rl.mabs.dqn.replay_buffer import Fragment
 
 @dataclass(slots=True)
 class TurnBuffer:
-    """T turns of N games with S seats, and the position after the last of them.
+    """T turns of N games with S seats, and the position after the last turn.
 
-    Make one with `empty` and fill it turn by turn.
+    Create one with `empty` and fill it turn by turn.
     """
 
     obs: NDArray[np.uint8]
-    """(T + 1, N, S, C, H, W)"""
+    """(T + 1, N, S, C, H, W) observations."""
     action_mask: NDArray[np.bool_]
-    """(T + 1, N, S, 4)"""
+    """(T + 1, N, S, 4) allowed moves."""
     q_values: NDArray[np.float32]
-    """(T + 1, N, S, 4) as the playing network saw them."""
+    """(T + 1, N, S, 4) Q-values of the network that played."""
     actions: NDArray[np.uint8]
-    """(T, N, S)"""
+    """(T, N, S) moves."""
     rewards: NDArray[np.float32]
-    """(T, N, S)"""
+    """(T, N, S) scaled rewards."""
     acted: NDArray[np.bool_]
-    """(T, N, S) whether the seat's snake moved in this turn."""
+    """(T, N, S) whether the seat's snake moved."""
     terminateds: NDArray[np.bool_]
-    """(T, N, S)"""
+    """(T, N, S) whether the snake was eliminated or won."""
     truncateds: NDArray[np.bool_]
-    """(T, N, S)"""
+    """(T, N, S) whether the game was truncated."""
 
     @classmethod
     def empty(cls, turns: int, games: int, seats: int, frame: tuple[int, ...]) -> TurnBuffer:
-        """Zeros for ``turns`` turns."""
+        """Return a buffer of zeros for ``turns`` turns."""
         now, upto = (turns, games, seats), (turns + 1, games, seats)
         return cls(
             obs=np.zeros((*upto, *frame), dtype=np.uint8),
@@ -57,10 +60,19 @@ class TurnBuffer:
 def n_step_returns(
     turns: TurnBuffer, n_step: int, gamma: float
 ) -> tuple[NDArray[np.float32], NDArray[np.int64], NDArray[np.bool_]]:
-    """Discounted rewards of up to ``n_step`` steps from each turn, the steps, and if they ended.
+    """Compute n-step returns for every turn of a block.
 
-    All (T, N, S). Steps are fewer than ``n_step`` where the snake's game ends first and where the
-    block ends first: the next state is then that of the block's end, discounted accordingly.
+    A return has fewer than ``n_step`` steps if the snake's game or the block ends earlier. The next
+    state is then the last one of the block, discounted accordingly.
+
+    Args:
+        turns: The block.
+        n_step: Maximum number of steps.
+        gamma: Discount factor in [0, 1].
+
+    Returns:
+        Discounted rewards float32, numbers of steps int64, and whether the snake's game terminated,
+        bool; each (T, N, S).
     """
     length = len(turns)
     ended = turns.terminateds | turns.truncateds
@@ -78,7 +90,7 @@ def n_step_returns(
 
 
 def build_fragment(turns: TurnBuffer, *, n_step: int, gamma: float) -> Fragment:
-    """Pack a block of turns: it has each frame that a transition begins or ends with once."""
+    """Build a fragment from a block of turns; every observation is stored once."""
     returns, steps, terminateds = n_step_returns(turns, n_step, gamma)
     start = np.nonzero(turns.acted)
     end = (start[0] + steps[start], start[1], start[2])

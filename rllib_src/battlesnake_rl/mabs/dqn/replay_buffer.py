@@ -1,9 +1,9 @@
-"""Prioritized replay of compact transitions, in numpy alone.
+"""Prioritized replay buffer of compact transitions (Schaul et al. 2016), in numpy.
 
-A runner delivers a `Fragment`: rows of uint8 frames, each stored once. A row may also be the start
-of a transition, which then points at a later row of the same fragment as its next state.
-`ReplayBuffer` is a ring of such rows with a sum tree over their priorities. This module imports
-neither torch nor RLlib, so that a replay can live in a small process of its own.
+An env runner sends a `Fragment`: rows of uint8 observations, each stored once. A row may also start
+a transition, which refers to a later row of the fragment as its next state. `ReplayBuffer` is a
+ring of rows with a sum tree of their priorities. This module imports neither torch nor RLlib, so
+that a replay shard runs in a small process.
 """
 
 from __future__ import annotations
@@ -15,76 +15,76 @@ import numpy as np
 from numpy.typing import NDArray
 
 PRIORITY_FLOOR = 1e-3
-"""Added to every TD error, so that no transition is lost for good."""
+"""Added to every TD error, so that every transition can be sampled again."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fragment:
-    """What a runner saw in a number of consecutive turns: F rows, oldest first.
+    """F rows recorded by an env runner in consecutive turns, oldest first.
 
-    Row ``i`` is one frame, and, where ``n_step[i] > 0``, also a transition from that frame to the
-    frame ``next_offset[i]`` rows further on (0 for a terminated one, which has no next state).
+    Row ``i`` is one observation. If ``n_step[i] > 0``, it also starts a transition that ends
+    ``next_offset[i]`` rows later (0 for a terminated transition, which has no next state).
     """
 
     obs: NDArray[np.uint8]
     """(F, C, H, W) observations."""
     action_mask: NDArray[np.bool_]
-    """(F, 4) the moves allowed in each frame."""
+    """(F, 4) allowed moves."""
     next_offset: NDArray[np.int32]
-    """(F,) distance in rows to the frame in which the transition ends."""
+    """(F,) rows to the observation in which the transition ends."""
     actions: NDArray[np.uint8]
-    """(F,) the move played in the frame."""
+    """(F,) move played."""
     rewards: NDArray[np.float32]
-    """(F,) discounted sum of the rewards of the transition's steps."""
+    """(F,) discounted sum of the transition's rewards."""
     terminateds: NDArray[np.bool_]
-    """(F,) whether the snake died, or won, on the way."""
+    """(F,) whether the snake was eliminated or won within the transition."""
     n_step: NDArray[np.uint8]
-    """(F,) steps from start to end; 0 where no transition starts."""
+    """(F,) steps of the transition; 0 if no transition starts in this row."""
     td_errors: NDArray[np.float32]
-    """(F,) absolute TD error as the runner's network saw it: the first priority."""
+    """(F,) absolute TD error of the network that played; the initial priority."""
     num_env_steps: int
-    """Turns of games played."""
+    """Env steps (turns of single games)."""
     num_agent_steps: int
-    """Moves made by snakes."""
+    """Agent steps (moves of the learner's snakes)."""
 
     def __len__(self) -> int:
         return len(self.obs)
 
     def env_steps(self) -> int:
-        """Turns of games played, as RLlib's evaluation asks for it."""
+        """Return the env steps; RLlib's evaluation calls this method."""
         return self.num_env_steps
 
     def agent_steps(self) -> int:
-        """Moves made by snakes, as RLlib's evaluation asks for it."""
+        """Return the agent steps; RLlib's evaluation calls this method."""
         return self.num_agent_steps
 
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """B transitions drawn from a `ReplayBuffer`."""
+    """B transitions sampled from a `ReplayBuffer`."""
 
     indices: NDArray[np.int64]
-    """(B,) names of the transitions, for `ReplayBuffer.update_priorities`."""
+    """(B,) identifiers of the transitions, for `ReplayBuffer.update_priorities`."""
     obs: NDArray[np.uint8]
-    """(B, C, H, W)"""
+    """(B, C, H, W) observations."""
     new_obs: NDArray[np.uint8]
-    """(B, C, H, W); arbitrary where terminated."""
+    """(B, C, H, W) next observations; arbitrary if terminated."""
     new_action_mask: NDArray[np.bool_]
-    """(B, 4) the moves allowed in the next state."""
+    """(B, 4) allowed moves of the next state."""
     actions: NDArray[np.int64]
-    """(B,)"""
+    """(B,) moves."""
     rewards: NDArray[np.float32]
-    """(B,)"""
+    """(B,) discounted sums of rewards."""
     terminateds: NDArray[np.bool_]
-    """(B,)"""
+    """(B,) whether the next state is terminal."""
     n_step: NDArray[np.float32]
-    """(B,) the exponent of the discount of the next state."""
+    """(B,) number of steps: the exponent of the next state's discount."""
     weights: NDArray[np.float32]
-    """(B,) importance weights, the largest of them 1."""
+    """(B,) importance sampling weights with maximum 1."""
 
 
 class SumTree:
-    """Non-negative values under a binary tree of sums: drawing and changing take O(log size).
+    """Binary tree of sums over non-negative values; sampling and updates take O(log size).
 
     >>> tree = SumTree(4)
     >>> tree.set(np.array([0, 2]), np.array([1.0, 3.0]))
@@ -101,15 +101,15 @@ class SumTree:
 
     @property
     def total(self) -> float:
-        """The sum of all values."""
+        """Return the sum of all values."""
         return float(self._nodes[1])
 
     def get(self, indices: NDArray[np.int64]) -> NDArray[np.float64]:
-        """Values at ``indices``."""
+        """Return the values at ``indices``."""
         return self._nodes[indices + self._first_leaf]
 
     def set(self, indices: NDArray[np.int64], values: NDArray[np.float64]) -> None:
-        """Put ``values`` at ``indices``; of an index that occurs twice the last value stays."""
+        """Set the values at ``indices``; for repeated indices the last value counts."""
         nodes = indices + self._first_leaf
         self._nodes[nodes] = values
         for _ in range(self._depth):
@@ -117,11 +117,11 @@ class SumTree:
             self._nodes[nodes] = self._nodes[2 * nodes] + self._nodes[2 * nodes + 1]
 
     def find(self, masses: NDArray[np.float64]) -> NDArray[np.int64]:
-        """For each mass in ``[0, total)`` the index at which the running sum passes it."""
+        """Return the index at which the cumulative sum exceeds each mass in [0, total)."""
         nodes = np.ones(len(masses), dtype=np.int64)
         for _ in range(self._depth):
             left = self._nodes[2 * nodes]
-            # An empty right side is never entered, whatever rounding left over of the mass.
+            # Never enter an empty right subtree, even if rounding leaves a remainder of the mass.
             right = (masses >= left) & (self._nodes[2 * nodes + 1] > 0)
             masses = np.where(right, masses - left, masses)
             nodes = 2 * nodes + right
@@ -129,11 +129,16 @@ class SumTree:
 
 
 class ReplayBuffer:
-    """A ring of ``capacity`` rows; the oldest give way to new fragments.
+    """Ring buffer of ``capacity`` rows; new fragments overwrite the oldest rows.
 
-    ``alpha`` is the power of the TD error in the priority (0: uniform), ``beta`` that of the
-    importance weights (1: full correction). Memory: a little more than
-    ``capacity * frame bytes``, taken as the ring fills.
+    Uses slightly more memory than ``capacity`` observations, allocated as the ring fills.
+
+    Args:
+        capacity: Number of rows.
+        frame_shape: Shape (C, H, W) of an observation.
+        alpha: Exponent of the TD error in the priority; 0 samples uniformly.
+        beta: Exponent of the importance sampling weights; 1 corrects fully.
+        seed: Random seed.
     """
 
     def __init__(
@@ -152,7 +157,7 @@ class ReplayBuffer:
         self._beta = beta
         self._random = np.random.default_rng(seed)
         self._added = 0
-        # The system hands out these pages only when they are written to.
+        # The operating system allocates these pages on the first write.
         self._frames = np.zeros((capacity, *frame_shape), dtype=np.uint8)
         self._action_mask = np.zeros((capacity, 4), dtype=np.bool_)
         self._next_offset = np.zeros(capacity, dtype=np.int32)
@@ -163,11 +168,11 @@ class ReplayBuffer:
         self._priorities = SumTree(capacity)
 
     def __len__(self) -> int:
-        """Rows held."""
+        """Return the number of stored rows."""
         return min(self._added, self.capacity)
 
     def stats(self) -> dict[str, int]:
-        """How full it is: frames, transitions (not every frame starts one) and bytes of frames."""
+        """Return the number of observations, of transitions, and the bytes of the observations."""
         return {
             "num_frames": len(self),
             "num_transitions": int(np.count_nonzero(self._n_step)),
@@ -175,7 +180,7 @@ class ReplayBuffer:
         }
 
     def add(self, fragment: Fragment) -> None:
-        """Append a fragment's rows. Its rows point forward only, so old rows never dangle."""
+        """Append a fragment; its rows refer only to later rows, so old rows never dangle."""
         if len(fragment) > self.capacity:
             raise ValueError(
                 f"a fragment of {len(fragment)} rows does not fit a replay of {self.capacity}; "
@@ -199,15 +204,15 @@ class ReplayBuffer:
         self._added += len(fragment)
 
     def sample(self, batch_size: int) -> Batch:
-        """Draw transitions in proportion to their priorities, with replacement.
+        """Sample transitions with replacement, proportionally to their priorities.
 
         Raises:
-            ValueError: nothing has been added yet.
+            ValueError: If the buffer is empty.
         """
         total = self._priorities.total
         if total <= 0:
             raise ValueError("the replay holds no transition yet; add fragments before sampling")
-        # One draw from each of batch_size equal strata: less variance than independent draws.
+        # Stratified sampling has less variance than independent sampling.
         strata = np.arange(batch_size) + self._random.random(batch_size)
         slots = self._priorities.find(strata * (total / batch_size))
         next_slots = (slots + self._next_offset[slots]) % self.capacity
@@ -226,12 +231,12 @@ class ReplayBuffer:
         )
 
     def update_priorities(self, rows: NDArray[np.int64], td_errors: NDArray[np.float32]) -> None:
-        """Set the priorities of sampled rows; those overwritten in the meantime are passed over."""
+        """Set the priorities of sampled transitions; overwritten ones are skipped."""
         present = rows >= self._added - self.capacity
         self._priorities.set(rows[present] % self.capacity, self._priority(td_errors[present]))
 
     def get_state(self) -> dict[str, Any]:
-        """All rows held and the random generator: `set_state` continues exactly from here."""
+        """Return all rows and the random generator's state, so that sampling continues exactly."""
         slots = self._filled_indices()
         return {
             "added": self._added,
@@ -241,10 +246,10 @@ class ReplayBuffer:
         }
 
     def set_state(self, state: dict[str, Any]) -> None:
-        """Take over what `get_state` of a replay of the same capacity and frames gave.
+        """Restore the state of a buffer with the same capacity and observation shape.
 
         Raises:
-            ValueError: the state does not fit this replay.
+            ValueError: If the state does not fit this buffer.
         """
         shape, rows = state["frames"].shape[1:], len(state["frames"])
         if shape != self._frames.shape[1:] or rows != min(state["added"], self.capacity):
@@ -261,7 +266,7 @@ class ReplayBuffer:
         self._priorities.set(slots, state["priorities"])
 
     def _filled_indices(self) -> NDArray[np.int64]:
-        """Slots of the rows held, oldest first."""
+        """Return the slots of the stored rows, oldest first."""
         return np.arange(self._added - len(self), self._added, dtype=np.int64) % self.capacity
 
     def _arrays(self) -> dict[str, NDArray[Any]]:

@@ -1,4 +1,4 @@
-"""A part of a replay as a Ray actor of its own. Imports neither torch nor RLlib: it stays small."""
+"""Replay buffer shard as a Ray actor; imports neither torch nor RLlib to stay small."""
 
 from __future__ import annotations
 
@@ -11,31 +11,31 @@ from battlesnake_rl.mabs.dqn.replay_buffer import Batch, Fragment, ReplayBuffer
 
 
 class ReplayBufferShard:
-    """A `ReplayBuffer` that answers None instead of failing while it is empty."""
+    """`ReplayBuffer` whose `sample` returns None while it is empty."""
 
     def __init__(self, **replay_arguments: Any) -> None:
         self._buffer = ReplayBuffer(**replay_arguments)
 
     def add(self, fragment: Fragment) -> None:
-        """See `ReplayBuffer.add`."""
+        """Add a fragment; see `ReplayBuffer.add`."""
         self._buffer.add(fragment)
 
     def sample(self, batch_size: int) -> Batch | None:
-        """See `ReplayBuffer.sample`; None while nothing is there."""
+        """Sample a batch; see `ReplayBuffer.sample`. Returns None while the buffer is empty."""
         return self._buffer.sample(batch_size) if len(self._buffer) else None
 
     def update_priorities(self, rows: NDArray[np.int64], td_errors: NDArray[np.float32]) -> None:
-        """See `ReplayBuffer.update_priorities`."""
+        """Set priorities; see `ReplayBuffer.update_priorities`."""
         self._buffer.update_priorities(rows, td_errors)
 
     def stats(self) -> dict[str, int]:
-        """How full the shard is."""
+        """Return the buffer's statistics; see `ReplayBuffer.stats`."""
         return self._buffer.stats()
 
     def get_state(self) -> dict[str, Any]:
-        """See `ReplayBuffer.get_state`."""
+        """Return the buffer's state; see `ReplayBuffer.get_state`."""
         return self._buffer.get_state()
 
     def set_state(self, state: dict[str, Any]) -> None:
-        """See `ReplayBuffer.set_state`."""
+        """Restore the buffer's state; see `ReplayBuffer.set_state`."""
         self._buffer.set_state(state)

@@ -47,8 +47,8 @@ def make_vector(
         num_games: Number of games.
         env_config: Options; missing keys have the values of `ENV_CONFIG_DEFAULTS`. If
             ``num_snakes`` is a list, games cycle through its values.
-        board_size: Width and height of all boards except the last one. The last board keeps its full
-            size, so that the observations keep their shape.
+        board_size: Width and height of all boards except the last one. The last board keeps its
+            full size, so that the observations keep their shape.
 
     Raises:
         ValueError: If a key is unknown or the environment rejects a value.

@@ -29,19 +29,20 @@ _LEARNER = 0
 class TrainingOpponents:
     """Assignment of opponents to the seats of N games with S seats, drawn for each game.
 
-    All `PAST` seats of a game have the same past self until the game ends. Until there is a past self,
-    the learner plays these seats. The learner has at least one seat in every game.
+    All `PAST` seats of a game have the same past self until the game ends. Until there is a past
+    self, the learner plays these seats. The learner has at least one seat in every game.
 
     Args:
-        fractions: Fraction of seats by opponent: `PAST`, a name for `battlesnake_gym.snakes.make`, or
-            `_POLICY_PREFIX` and the path of a policy with the learner's observation. The learner has
-            the rest.
+        fractions: Fraction of seats by opponent: `PAST`, a name for `battlesnake_gym.snakes.make`,
+            or `_POLICY_PREFIX` and the path of a policy with the learner's observation. The learner
+            has the rest.
         vector: The games.
         random: Random generator.
         past: Past selves of the learner.
 
     Raises:
-        ValueError: If the fractions are invalid (`check`) or a frozen policy does not fit the games.
+        ValueError: If the fractions are invalid (`check`) or a frozen policy does not fit the
+            games.
     """
 
     def __init__(

@@ -1,1 +1,1 @@
-"""Expert iteration: games of the search, labels, fits."""
+"""EXIT: self-play of the search, TD(lambda) labels, and fits of its evaluation network."""

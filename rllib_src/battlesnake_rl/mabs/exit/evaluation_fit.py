@@ -1,8 +1,8 @@
-"""What expert iteration learns: labels of the search's games, and the network fitted to them.
+"""TD(lambda) labels of self-play games, and fits of the evaluation network.
 
-`label_with_td_lambda` makes samples of games of `battlesnake_heuristics.search.self_play`, by TD(lambda) over
-the search's own values; `EvaluationModel.fit` fits a network in floats, `EvaluationModel.evaluation` rounds it to what
-the C code plays.
+`label_with_td_lambda` creates samples from games of `battlesnake_heuristics.search.self_play` with
+TD(lambda) on the search's values. `EvaluationModel.fit` fits a float network;
+`EvaluationModel.evaluation` quantizes it for the C code.
 """
 
 from __future__ import annotations
@@ -37,26 +37,31 @@ from battlesnake_heuristics.search.self_play import ROW_RANDOM, ROW_SEARCHED_RAN
 
 TD_LAMBDA = 0.95
 _MAX_ESTIMATE = 300_000
-"""Values of the search beyond this are no estimates but ends of games."""
+"""Search values beyond this are proven results, in thousandths of a cell."""
 _PROVEN_VALUE_SCORES = (
     (-math.inf, -900_000, 0.0),
     (-900_000, -_MAX_ESTIMATE + 1, 0.25),
     (_MAX_ESTIMATE, math.inf, 1.0),
 )
-"""Losses for certain, draws and losses that one of several rivals could bring about, and wins: the
-values from and to (thousandths of a cell), and the points that they promise."""
+"""Expected score by proven value: lower bound, upper bound (thousandths of a cell), score.
+
+The classes are certain losses, draws and losses that one of several opponents can force, and wins.
+"""
 _MAX_HIDDEN = MAX_ACTIVATION / INPUT_UNIT
 _VALUE_PER_LOGIT = 10_000
-"""What the C code makes of a logit of 1, in thousandths of a cell."""
+"""Value of a logit of 1 in the C code, in thousandths of a cell."""
 
 Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
 class Samples:
-    """What is fitted: ``inputs`` int16 [n, INPUTS], ``living`` uint8 [n], ``target`` float32 [n].
+    """Samples for a fit.
 
-    The target is the share of a game's one point that the snake may expect.
+    Attributes:
+        inputs: int16 (M, NUM_INPUTS), inputs of the evaluation.
+        living: uint8 (M,), number of living snakes.
+        target: float32 (M,), expected score of the snake, in [0, 1].
     """
 
     inputs: NDArray[np.int16]
@@ -65,7 +70,7 @@ class Samples:
 
     @classmethod
     def joined(cls, parts: Sequence[Samples]) -> Samples:
-        """All parts one after the other."""
+        """Concatenate samples."""
         return cls(
             np.concatenate([part.inputs for part in parts]),
             np.concatenate([part.living for part in parts]),
@@ -73,24 +78,29 @@ class Samples:
         )
 
     def save(self, path: Path) -> None:
-        """Write them to ``path``, whole or not at all."""
+        """Write the samples to ``path`` atomically."""
         save_arrays(path, inputs=self.inputs, living=self.living, target=self.target)
 
     @classmethod
     def load(cls, path: Path) -> Samples:
-        """What `save` wrote."""
+        """Read a file that `save` wrote."""
         with np.load(path) as kept:
             return cls(kept["inputs"], kept["living"], kept["target"])
 
 
-# ---- labels ----
-
-
 def expected_scores(values: NDArray[np.int32], living: NDArray[np.uint8], points: Floats) -> Floats:
-    """The search's values as expected points, by what came of such values in these very games.
+    """Convert the search's values to expected scores, calibrated on the results of these games.
 
-    One logistic curve for each number of living snakes; decided games get their mean points, since
-    with several rivals a proof of the search need not hold.
+    Fits one logistic curve per number of living snakes. Proven values get their mean score, because
+    a proof of the search need not hold against several opponents.
+
+    Args:
+        values: int32 (M,), in thousandths of a cell.
+        living: uint8 (M,), number of living snakes.
+        points: float64 (M,), score of the snake in its game.
+
+    Returns:
+        float64 (M,), in [0, 1].
     """
     out = np.zeros(len(values))
     for count in np.unique(living):
@@ -99,7 +109,7 @@ def expected_scores(values: NDArray[np.int32], living: NDArray[np.uint8], points
         chance = np.zeros(len(value))
         for low, high, expected in _PROVEN_VALUE_SCORES:
             decided = (value >= low / _VALUE_PER_LOGIT) & (value < high / _VALUE_PER_LOGIT)
-            # a little of what is expected, so that a few games decide nothing
+            # A prior of five samples, so that a few games have little effect.
             chance[decided] = (won[decided].sum() + 5 * expected) / (decided.sum() + 5)
         open_ = np.abs(value) < _MAX_ESTIMATE / _VALUE_PER_LOGIT
         slope, bias = _logistic(value[open_], won[open_])
@@ -109,7 +119,7 @@ def expected_scores(values: NDArray[np.int32], living: NDArray[np.uint8], points
 
 
 def _logistic(value: Floats, won: Floats, steps: int = 20) -> tuple[float, float]:
-    """Slope and bias of a logistic curve by Newton's method, drawn a little towards (1, 0)."""
+    """Fit slope and bias of a logistic curve by Newton's method, with a prior at (1, 0)."""
     beta = np.array([1.0, 0.0])
     design = np.stack([np.clip(value, -20, 20), np.ones_like(value)], axis=1)
     for _ in range(steps):
@@ -122,12 +132,18 @@ def _logistic(value: Floats, won: Floats, steps: int = 20) -> tuple[float, float
 
 
 def label_with_td_lambda(games: SelfPlayBatch, td_lambda: float = TD_LAMBDA) -> Samples:
-    """Samples of all searched rows, labelled by TD(lambda).
+    """Label the searched rows of many games by TD(lambda).
 
-    The rows must be of players whose values mean the same, and of many games, since `chances` are
-    counted from the games. The label of a position is the points to come: the search's own value
-    there, mixed with the label of the same snake's next position. A move made at random breaks the
-    chain, since what follows is not what the search meant.
+    A label mixes the search's own value of a position with the label of the same snake's next
+    position. A random move breaks the chain, because the search did not choose what follows.
+
+    Args:
+        games: Games of players whose values have the same scale; `expected_scores` is calibrated on
+            them.
+        td_lambda: Weight of the next label, in [0, 1].
+
+    Returns:
+        Samples ordered by game, seat and turn.
     """
     rows = games.rows
     searched = rows["kind"] != ROW_RANDOM
@@ -152,11 +168,8 @@ def label_with_td_lambda(games: SelfPlayBatch, td_lambda: float = TD_LAMBDA) -> 
     return Samples(rows["inputs"][order], rows["living"][order], target.astype(np.float32))
 
 
-# ---- the network ----
-
-
 class LayerStack(nn.Module):
-    """The network for one number of living snakes, as the C code computes it, in floats."""
+    """Float network for one number of living snakes, as the C code computes it."""
 
     def __init__(self, inputs: int) -> None:
         super().__init__()
@@ -169,14 +182,14 @@ class LayerStack(nn.Module):
         self.deviation: Tensor
 
     def forward(self, inputs: Tensor) -> Tensor:
-        """Logits [n] of inputs [n, inputs], in units of 1."""
+        """Return logits (M,) of inputs (M, inputs), in units of 1."""
         hidden = self.first((inputs - self.mean) / self.deviation).clamp(0, _MAX_HIDDEN)
         logits: Tensor = self.last(self.second(hidden).clamp(0, _MAX_HIDDEN))
         return logits[:, 0]
 
     @torch.no_grad()
     def clamp_weights(self) -> None:
-        """Keep every weight where its whole number fits."""
+        """Clamp every weight to the range of its quantized value."""
         limit = (MAX_WEIGHT - 1) / WEIGHT_UNIT
         bound = limit * self.deviation
         self.first.weight.copy_(torch.minimum(torch.maximum(self.first.weight, -bound), bound))
@@ -185,7 +198,7 @@ class LayerStack(nn.Module):
 
     @torch.no_grad()
     def float_layers(self) -> FloatLayers:
-        """The weights for inputs as they are, padded to all inputs."""
+        """Return the weights for unnormalized inputs, padded to all inputs."""
         first = np.zeros((HIDDEN1, NUM_INPUTS))
         scaled = (self.first.weight / self.deviation).numpy().astype(np.float64)
         first[:, : scaled.shape[1]] = scaled
@@ -200,24 +213,24 @@ class LayerStack(nn.Module):
 
 
 class EvaluationModel:
-    """Three stacks: for two, three, and more living snakes."""
+    """Three layer stacks: for two, three, and four or more living snakes."""
 
     def __init__(self) -> None:
         self.stacks = [LayerStack(NUM_DUEL_INPUTS if i == 0 else NUM_INPUTS) for i in range(STACKS)]
         self.started = [False] * STACKS
 
     def state(self) -> dict[str, Any]:
-        """All weights, to go on from."""
+        """Return all weights, for `restore`."""
         return {"stacks": [s.state_dict() for s in self.stacks], "started": self.started}
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Go on from what `state` gave."""
+        """Restore the weights that `state` returned."""
         for stack, weights in zip(self.stacks, state["stacks"], strict=True):
             stack.load_state_dict(weights)
         self.started = list(state["started"])
 
     def evaluation(self, facts: Mapping[str, Any]) -> Evaluation:
-        """The network in whole numbers."""
+        """Return the quantized network."""
         return Evaluation(quantize([stack.float_layers() for stack in self.stacks]), facts)
 
     def fit(
@@ -229,9 +242,18 @@ class EvaluationModel:
         seed: int = 0,
         after_step: Callable[[], None] = lambda: None,
     ) -> list[float]:
-        """Fit every stack to its samples; the loss of each at its end (NaN: no samples).
+        """Fit every stack to its samples.
 
-        What ``after_step`` raises leaves the fit half done.
+        Args:
+            samples: Samples for all stacks.
+            epochs: Passes over the samples.
+            rate: Initial learning rate.
+            batch: Samples per step.
+            seed: Random seed of the order.
+            after_step: Called after each step; its exceptions abort the fit.
+
+        Returns:
+            Final loss of each stack; NaN if it has fewer samples than one batch.
         """
         generator = torch.Generator().manual_seed(seed)
         losses = []
@@ -286,18 +308,18 @@ def _fit_stack(
 
 
 def stack_of(living: NDArray[np.uint8]) -> NDArray[np.int64]:
-    """Which stack values a position, by its living snakes."""
+    """Return the index of the stack for each number of living snakes."""
     return np.clip(living.astype(np.int64), 2, 1 + STACKS) - 2
 
 
 def quantized_loss(evaluation: Evaluation, samples: Samples) -> float:
-    """The mean cross-entropy of the C code's own values: what rounding has cost shows here."""
+    """Return the mean cross-entropy of the quantized network on ``samples``."""
     total = 0.0
     for living in np.unique(samples.living):
         those = samples.living == living
         inputs = np.ascontiguousarray(samples.inputs[those])
         values = _search.evaluate_batch(0, evaluation.network_bytes, inputs, int(living))
-        assert values is not None  # plain code runs everywhere
+        assert values is not None  # The portable kernel runs on every processor.
         logits = np.frombuffer(values, np.int32) / _VALUE_PER_LOGIT
         target = samples.target[those]
         total += float((np.logaddexp(0, logits) - target * logits).sum())

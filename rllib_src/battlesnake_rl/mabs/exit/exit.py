@@ -1,13 +1,13 @@
-"""EXIT: expert iteration on Ray (Anthony, Tian and Barber 2017).
+"""EXIT: expert iteration on Ray (Anthony, Tian and Barber 2017, https://arxiv.org/abs/1705.08439).
 
-Runners, one to a CPU, play fragments of games of the search in C against itself, earlier networks
-and other styles (`exit_games`). The learner labels them and fits the network that values positions
-(`evaluation_fit`); the candidate takes the champion's place when a match says that it is no weaker,
-decided sequentially (`battlesnake_heuristics.rating.sprt`). Runners play with the champion; while
-the learner fits, they are busy with the next fragments.
+Self-play runners, one per CPU, play fragments of games of the search against itself, earlier
+networks and other styles (`exit_self_play`). The learner labels them and fits the evaluation
+network (`evaluation_fit`). The candidate replaces the champion if a sequential test accepts it as
+no weaker (`battlesnake_heuristics.rating.sprt`). Runners play with the champion and continue while
+the learner fits.
 
-It is no RLlib algorithm, since there is neither an environment to step nor a module to learn: it
-has the few methods that the launcher calls on one.
+EXIT is not an RLlib algorithm, because it has neither an environment nor a module. It implements
+the methods that the launcher calls on an algorithm.
 """
 
 from __future__ import annotations
@@ -66,35 +66,44 @@ from battlesnake_rl.mabs.strength.ladder_evaluator import Measurement, StrengthH
 CHAMPION = "champion.evaluation"
 _MODEL, _STATE = "model.pt", "state.json"
 _LOSSES = ("loss_2_snakes", "loss_3_snakes", "loss_4plus_snakes", "loss_quantized")
-"""Of each stack at its fit's end, and of the rounded network on the iteration's own samples."""
+"""Final loss of each stack, and the quantized network's loss on the iteration's own samples."""
 _NON_NEGATIVE_SETTINGS = ("match_pairs", "deep_search_after_moves", "ladder_cpu_fraction")
-"""ExitSettings; all others are positive, but for the bounds in Elo."""
+"""Settings of `ExitSettings` that may be 0; all others except the Elo bounds must be positive."""
 _STOP_POLL_INTERVAL_S = 1.0
-"""How often is looked, in an iteration that may take many minutes, whether the run is to stop."""
+"""Seconds between checks for a stop request during an iteration, which may take many minutes."""
 _CPUS_PER_RUNNER = 0.5
-"""What Ray sets aside for a runner: half, since the learner needs one of them now and then."""
+"""CPUs that Ray reserves per self-play runner; 0.5 leaves room for the learner."""
 _FRAGMENTS_AHEAD = 2
-"""Fragments that a runner has been asked for at once."""
+"""Fragments requested from each runner in advance."""
 _EXIT_MAX_RUNG_CPU_S = 1.5
-"""As `strength.ladder_evaluator` has it, for what is stronger: the search with 2,000 positions is met."""
+"""Maximum CPU seconds per game of a rung; includes the frozen search with 2,000 nodes."""
 _MIN_LADDER_CPU_S = 5.0
-"""CPU time that a placement is worth: with less its interval says nothing."""
+"""Minimum CPU seconds of a placement; with less, its confidence interval is too wide."""
 
 
 @dataclass(frozen=True, slots=True)
 class ExitSettings:
-    """How it learns.
+    """Settings of expert iteration.
 
-    An iteration plays ``moves`` searched moves, fits ``epochs`` (``bootstrap_epochs`` until there is a
-    champion) over the last ``in_memory`` iterations, and lets the candidate play the champion: up
-    to ``match_pairs`` pairs of games (0: it wins unplayed) with ``match_nodes`` positions a
-    move, half of them duels and half games of four, between the bounds ``elo0`` and ``elo1``. The
-    champion's place on the ladder of duels is measured for ``ladder_cpu_fraction`` of the CPU time, with
-    ``ladder_nodes`` positions a move.
-
-    The first iteration's moves, which the hand-set weights searched, are learned from in
-    ``bootstrap_buffer_iterations`` iterations. After ``deep_search_after_moves`` searched moves (0: never) games are of
-    `DEEP_NODE_CHOICES`.
+    Attributes:
+        moves_per_iteration: Searched moves per iteration.
+        moves_per_fragment: Searched moves per fragment.
+        deep_search_after_moves: Searched moves after which games use `DEEP_NODE_CHOICES`; 0 for
+            never.
+        epochs: Passes over the buffered samples per iteration.
+        bootstrap_epochs: ``epochs`` until there is a champion.
+        lr: Learning rate.
+        bootstrap_lr: ``lr`` until there is a champion.
+        buffer_iterations: Latest iterations whose samples are buffered.
+        bootstrap_buffer_iterations: Iterations after which the first iteration's samples, which the
+            handcrafted weights searched, are dropped.
+        match_pairs: Maximum game pairs of candidate against champion, half of them duels and half
+            games of four; 0 promotes without a match.
+        match_nodes: Nodes per move in the match.
+        elo0: Elo difference of the match's null hypothesis.
+        elo1: Elo difference of the match's alternative hypothesis.
+        ladder_cpu_fraction: Fraction of the CPU time used for ladder evaluation, in [0, 1).
+        ladder_nodes: Nodes per move of the champion on the ladder.
     """
 
     moves_per_iteration: int = 100_000
@@ -115,39 +124,39 @@ class ExitSettings:
 
 
 class EXITConfig(AlgorithmConfig):  # type: ignore[misc]
-    """RLlib's configuration for the launcher's sake; `ExitSettings` and the seed count."""
+    """Configuration for the launcher; only `ExitSettings` and the seed have an effect."""
 
     def __init__(self) -> None:
         super().__init__(algo_class=EXIT)
         self.settings = ExitSettings()
         self.num_env_runners = 1
-        # The driver sleeps while they play, so that there may be as many of them as CPUs.
+        # The driver sleeps during self-play, so there may be one runner per CPU.
         self.num_cpus_per_env_runner = _CPUS_PER_RUNNER
 
     def environment(self, env: str, *, env_config: Mapping[str, Any]) -> EXITConfig:
-        """Refuse what is asked of the games: EXIT plays a family of them (`GAME_MIX`).
+        """Reject options of the games: EXIT plays its own mix of games (`GAME_MIX`).
 
         Raises:
-            ValueError: an option of the games is not as it is by default.
+            ValueError: If an option differs from its default.
         """
         for name, value in env_config.items():
             if name not in ENV_CONFIG_DEFAULTS or value != ENV_CONFIG_DEFAULTS[name]:
                 raise ValueError(
-                    f"{name} is {value!r}, but EXIT plays a family of games of its own "
+                    f"{name} is {value!r}, but EXIT plays its own mix of games "
                     "(two to eight snakes, several boards and rulesets); leave the option out"
                 )
         super().environment(env, env_config=env_config)
         return self
 
     def validate(self) -> None:
-        """Refuse impossible settings, before anything starts.
+        """Reject invalid settings before anything starts.
 
         Raises:
-            ValueError: saying what, and what to do.
+            ValueError: If there are any.
         """
         if self.num_env_runners < 1:
             raise ValueError(
-                f"EXIT needs at least one runner process, got num_env_runners={self.num_env_runners}"
+                f"EXIT needs at least one env runner, got num_env_runners={self.num_env_runners}"
             )
         for name, usual in asdict(ExitSettings()).items():
             value = getattr(self.settings, name)
@@ -159,17 +168,18 @@ class EXITConfig(AlgorithmConfig):  # type: ignore[misc]
                 raise ValueError(f"{name} must be positive, got {value!r}")
         if not 0 <= self.settings.ladder_cpu_fraction < 1:
             raise ValueError(
-                f"ladder_cpu_fraction must be at least 0 and below 1, got {self.settings.ladder_cpu_fraction!r}"
+                "ladder_cpu_fraction must be at least 0 and below 1, got "
+                f"{self.settings.ladder_cpu_fraction!r}"
             )
         Sprt(self.settings.elo0, self.settings.elo1)
 
     @property
     def games(self) -> list[str]:
-        """What is played: networks of other games are not gone on with."""
+        """Return the games; a run cannot resume from a checkpoint of other games."""
         return [str(setup) for _, setup in GAME_MIX]
 
     def to_dict(self) -> dict[str, Any]:
-        """The settings, by name, and the options of the games, which `environment` refuses."""
+        """Return the settings by name, and the options of the games."""
         return asdict(self.settings) | {"env_config": self.env_config}
 
     def update_from_dict(self, config_dict: Mapping[str, Any]) -> EXITConfig:
@@ -180,22 +190,22 @@ class EXITConfig(AlgorithmConfig):  # type: ignore[misc]
         return self
 
     def build_algo(self) -> EXIT:
-        """Start it."""
+        """Create the algorithm."""
         return EXIT(self)
 
 
 @dataclass(frozen=True, slots=True)
 class SelfPlayFragment:
-    """What a runner has played: the rows to learn from, and what it cost in CPU seconds."""
+    """Games of one runner, and their cost in CPU seconds."""
 
     games: SelfPlayBatch
     cpu_seconds: float
     champion: int = 0
-    """Whose search it is: how many networks had been promoted when it was asked for."""
+    """Number of promotions when the fragment was requested; identifies the champion that played."""
 
 
 def _labelled(fragments: Sequence[SelfPlayFragment]) -> Samples:
-    """Each champion's games by themselves, since the values of two do not mean the same."""
+    """Label each champion's games separately, because their values have different scales."""
     by_champion: dict[int, list[SelfPlayBatch]] = {}
     for fragment in fragments:
         by_champion.setdefault(fragment.champion, []).append(fragment.games)
@@ -205,7 +215,7 @@ def _labelled(fragments: Sequence[SelfPlayFragment]) -> Samples:
 
 
 class SelfPlayRunner:
-    """Plays for the learner, in a process of its own; keeps nothing between two calls."""
+    """Stateless actor that plays games for the learner."""
 
     def fragment(
         self,
@@ -215,7 +225,7 @@ class SelfPlayRunner:
         learned: list[int],
         moves: int,
     ) -> SelfPlayFragment:
-        """Games of ``players`` until they have ``moves`` searched moves."""
+        """Play games of ``players`` until they have ``moves`` searched moves."""
         began = time.process_time()
         games = play_games(seed, setup, players, moves)
         return SelfPlayFragment(games.for_players(learned), time.process_time() - began)
@@ -223,14 +233,14 @@ class SelfPlayRunner:
     def pair(
         self, one: SearchPlayer, other: SearchPlayer, snakes: int, seed: int
     ) -> tuple[int, float]:
-        """The outcome for ``one`` of a start played twice, with seats exchanged; CPU seconds."""
+        """Play one game pair; return the outcome for ``one`` and the CPU seconds."""
         began = time.process_time()
         return play_pair(one, other, snakes, seed), time.process_time() - began
 
     def elo(
         self, evaluation: Evaluation, positions: int, cpu_seconds: float, seed: int
     ) -> tuple[ladder.Placement, float]:
-        """The place of a search with this evaluation on the ladder of duels; CPU seconds."""
+        """Place a search with this evaluation; return the placement and CPU seconds."""
         began = time.process_time()
         placement = ladder.run_placement(
             lambda seed: Search(evaluation=evaluation),
@@ -244,17 +254,17 @@ class SelfPlayRunner:
 
 
 class IterationStoppedError(RuntimeError):
-    """An iteration ends early, since the run was asked to stop."""
+    """The iteration ended early because a stop was requested."""
 
 
 class EXIT:
-    """Expert iteration in training, with the methods that the launcher calls on an algorithm."""
+    """Expert iteration, with the methods that the launcher calls on an algorithm."""
 
     env_runner_group = None
-    """RLlib has no runners here: they are actors of our own."""
+    """None, because the runners are not RLlib's."""
 
     should_stop: Callable[[], bool] = staticmethod(lambda: False)
-    """Asked again and again in an iteration, which is broken off when it says so."""
+    """Polled during an iteration, which stops if it returns True."""
 
     def __init__(self, config: EXITConfig) -> None:
         self.settings = config.settings
@@ -266,7 +276,7 @@ class EXIT:
         self.promotions = 0
         self.strength = StrengthHistory()
         self._schedule = GameMixSchedule()
-        # All that the runners have been asked for at once is an iteration's moves at most.
+        # All fragments in flight contain at most one iteration's moves.
         share = math.ceil(
             self.settings.moves_per_iteration / (_FRAGMENTS_AHEAD * config.num_env_runners)
         )
@@ -274,26 +284,24 @@ class EXIT:
         self._fragments: dict[ray.ObjectRef, _Asked] = {}
         self._folder = Path(tempfile.mkdtemp(prefix="exit-"))
         torch.set_num_threads(1)
-        # What a runner that dies was asked for, Ray asks of the one that it starts in its place.
+        # If a runner dies, Ray repeats its requests on the one that replaces it.
         self._runner = ray.remote(num_cpus=_CPUS_PER_RUNNER, max_restarts=-1, max_task_retries=-1)(
             SelfPlayRunner
         )
         self._runners: list[Any] = []
         self.set_num_runners(config.num_env_runners)
 
-    # What the launcher calls
-
     def set_num_runners(self, runners: int) -> None:
-        """Have this many runners, unless there are more."""
+        """Start runners until there are ``runners``; never stops any."""
         while len(self._runners) < runners:
             self._runners.append(self._runner.remote())
 
     def train(self) -> dict[str, Any]:
-        """One iteration: play, fit, let the candidate play for the champion's place.
+        """Run one iteration: self-play, fit, and a match of the candidate against the champion.
 
         Raises:
-            BrokenOffError: it was `should_stop`. A checkpoint can be saved all the same: games
-                that all were played stay, half a fit does not.
+            IterationStoppedError: If `should_stop` returned True. The state can be saved: complete
+                self-play is kept, an incomplete fit is undone.
         """
         began = time.process_time()
         fragments = list(self._play())
@@ -307,13 +315,13 @@ class EXIT:
         match = self._play_match(candidate)
         if match["promoted"]:
             self._promote(candidate)
-        with suppress(IterationStoppedError):  # all else is done
+        with suppress(IterationStoppedError):  # Everything else is complete.
             self._place_champion(least=_MIN_LADDER_CPU_S)
         self.training_iteration += 1
         return self._results(fragments, [*losses, rounded], match)
 
     def _buffer_samples(self, fresh: Samples) -> None:
-        """Keep the last iterations' samples, without the first where it has had its time."""
+        """Keep the last ``buffer_iterations`` iterations; drop the bootstrap one when due."""
         number = self.progress.iterations
         later = number if number >= self.settings.bootstrap_buffer_iterations else number + 1
         self.sample_buffer = [*self.sample_buffer, fresh][
@@ -335,7 +343,7 @@ class EXIT:
             raise
 
     def _facts(self) -> dict[str, Any]:
-        """What a network's file says about it."""
+        """Return the metadata of the network's file."""
         return {
             "trained_for": trained_for(),
             "command": "train --algorithm EXIT",
@@ -351,7 +359,7 @@ class EXIT:
             raise IterationStoppedError("the run was asked to stop")
 
     def _wait_for(self, references: Sequence[ray.ObjectRef]) -> ray.ObjectRef:
-        """The first of them that is done; raises `IterationStoppedError` while none is."""
+        """Wait for the first finished reference, or raise `IterationStoppedError`."""
         while True:
             ready, _ = ray.wait(list(references), num_returns=1, timeout=_STOP_POLL_INTERVAL_S)
             self._check_stop()
@@ -359,16 +367,16 @@ class EXIT:
                 return ready[0]
 
     def conclude(self, results: dict[str, Any]) -> None:
-        """After the last iteration: place what came of it, and mend its ``results``."""
+        """Place the champion after the last iteration and update its ``results``."""
         self._place_champion(least=1.0)
         results |= self.strength.results()
 
     def game(self) -> Replay:
-        """A duel of the champion (or the hand-set weights) against itself, to look at."""
+        """Record a duel of the champion, or the handcrafted weights, against itself."""
         return sample_game.play_search_duel(self.champion, 1 + self.training_iteration)
 
     def save_to_path(self, path: str) -> None:
-        """Write a checkpoint into the folder ``path``."""
+        """Write a checkpoint into the directory ``path``."""
         folder = Path(path)
         write_atomically(folder / _MODEL, lambda part: torch.save(self.model.state(), part))
         self.progress.save(folder)
@@ -387,13 +395,13 @@ class EXIT:
             samples.save(folder / f"samples-{number:03}.npz")
 
     def restore_from_path(self, path: str) -> None:
-        """Go on from a checkpoint."""
+        """Restore a checkpoint."""
         folder = Path(path)
         state = json.loads((folder / _STATE).read_text())
         self.training_iteration = state["training_iteration"]
         self.promotions = state["promotions"]
-        self.strength = StrengthHistory.of(folder)
-        self.progress = ExitProgress.of(folder)
+        self.strength = StrengthHistory.load(folder)
+        self.progress = ExitProgress.load(folder)
         self.model.restore(torch.load(folder / _MODEL))
         if (folder / CHAMPION).exists():
             self.champion = Evaluation.load(folder / CHAMPION)
@@ -405,15 +413,13 @@ class EXIT:
         ]
 
     def stop(self) -> None:
-        """End the runners."""
+        """Stop the runners."""
         for runner in self._runners:
             ray.kill(runner)
         shutil.rmtree(self._folder, ignore_errors=True)
 
-    # Playing
-
     def _play(self) -> Iterator[SelfPlayFragment]:
-        """Fragments as they come, until there are enough moves; every runner stays busy."""
+        """Yield fragments until there are enough moves; every runner stays busy."""
         played = 0
         while played < self.settings.moves_per_iteration:
             self._ask_runners()
@@ -429,12 +435,12 @@ class EXIT:
             yield fragment
 
     def _ask_runners(self) -> None:
-        """As many fragments each: one that is being played, and the next."""
+        """Request fragments until each runner has `_FRAGMENTS_AHEAD` in flight."""
         for number, runner in enumerate(self._runners):
             waiting = sum(asked.runner == number for asked in self._fragments.values())
             for _ in range(_FRAGMENTS_AHEAD - waiting):
                 kind, setup, players, learned = self._choose_game()
-                # Far apart, for a fragment counts up from its seed.
+                # Seeds are far apart, because a fragment increments its seed for every game.
                 self.progress.seed += 10_000
                 reference = runner.fragment.remote(
                     self.progress.seed, setup, players, learned, self._moves_per_fragment
@@ -442,7 +448,7 @@ class EXIT:
                 self._fragments[reference] = _Asked(number, kind, self.promotions)
 
     def _choose_game(self) -> tuple[int, SelfPlaySettings, list[SearchPlayer], list[int]]:
-        """The game that is most behind its share, and who sits in it."""
+        """Choose the game that is furthest behind its share of moves, and its players."""
         random = np.random.default_rng(self.progress.seed)
         kind = self._schedule.next()
         self._schedule.played(kind, self._moves_per_fragment)
@@ -454,10 +460,8 @@ class EXIT:
         )
         return kind, GAME_MIX[kind][1], players, learned
 
-    # Promotion and strength
-
     def _play_match(self, candidate: Evaluation) -> dict[str, Any]:
-        """The candidate against the champion (or the hand-made weights), all runners at once."""
+        """Play the candidate against the champion, or the handcrafted weights, on all runners."""
         one = SearchPlayer(candidate, nodes=self.settings.match_nodes)
         other = SearchPlayer(self.champion, nodes=self.settings.match_nodes)
         sprt = Sprt(self.settings.elo0, self.settings.elo1)
@@ -466,14 +470,14 @@ class EXIT:
             pairs[outcome] += 1
             if sprt.decide(pairs) is not None:
                 break
-        # Undecided, the better one is promoted: there is no reason to keep the other.
+        # If the test is undecided, the candidate is promoted if its estimate is above the middle.
         seen, verdict = estimate(pairs), sprt.decide(pairs)
         promoted = verdict == "H1" or (verdict is None and seen.elo > (sprt.elo0 + sprt.elo1) / 2)
         score = seen.score if seen.pairs else math.nan
         return {"pairs": seen.pairs, "score": score, "promoted": int(promoted or not seen.pairs)}
 
     def _outcomes(self, one: SearchPlayer, other: SearchPlayer) -> Any:
-        """Outcomes of pairs in their order, duels and games of four alternately."""
+        """Yield the outcomes of game pairs in order, duels and games of four in turn."""
         references: list[ray.ObjectRef] = []
         base = 900_000_000 + 1000 * self.progress.iterations
         for index in range(self.settings.match_pairs):
@@ -492,7 +496,7 @@ class EXIT:
         candidate.save(self._folder / f"network-{self.promotions:04}.evaluation")
 
     def _place_champion(self, least: float) -> None:
-        """Place the champion on the ladder, if there are ``least`` CPU seconds for it."""
+        """Place the champion on the ladder if at least ``least`` CPU seconds are available."""
         self.strength.training_seconds = self.progress.cpu_seconds
         owed = (
             self.settings.ladder_cpu_fraction * self.progress.cpu_seconds
@@ -503,13 +507,13 @@ class EXIT:
         placing = self._runners[0].elo.remote(
             self.champion, self.settings.ladder_nodes, owed, self.progress.iterations
         )
-        self._ask_runners()  # the others do not wait for it
+        self._ask_runners()  # The other runners continue with self-play.
         placement, seconds = ray.get(self._wait_for([placing]))
         self.progress.cpu_seconds += seconds
         self.strength.ladder_seconds += seconds
         self.strength.training_seconds = self.progress.cpu_seconds
-        self.strength.add(Measurement.of(placement, self.progress.cpu_seconds / 60))
-        # The champion has won its place in matches, which say more: it is what is kept.
+        self.strength.add(Measurement.from_placement(placement, self.progress.cpu_seconds / 60))
+        # The best network is always the champion, because matches are more precise than placements.
         self.strength.best = len(self.strength.measurements) - 1
 
     def _results(
@@ -536,7 +540,7 @@ class EXIT:
 
 @dataclass(frozen=True, slots=True)
 class _Asked:
-    """A fragment that was asked of a runner."""
+    """Fragment requested from a runner."""
 
     runner: int
     kind: int

@@ -1,4 +1,4 @@
-"""The games that EXIT learns from: what is played, against whom, and the pairs of a match."""
+"""Self-play of EXIT: mix of games, opponents, and game pairs of a match."""
 
 from __future__ import annotations
 
@@ -31,20 +31,21 @@ GAME_MIX = (
     (0.03, SelfPlaySettings(ruleset="constrictor")),
     (0.02, SelfPlaySettings(ruleset="constrictor", num_snakes=4)),
 )
-"""What is played, by its share of the moves."""
+"""Games and their shares of the searched moves."""
 
 NODE_CHOICES, DEEP_NODE_CHOICES = (100, 150, 200, 300), (400, 800, 1600)
-"""Positions a move; each fragment of games draws one. By the second, which come later, neither side
-overlooks anything near."""
+"""Nodes per move; each fragment draws one. The deeper search of late games misses no short tactics.
+"""
 _STYLE_SPREADS = {"food_near": 1.0, "length": 0.7, "longest": 0.7, "hunger": 1.0, "cramped": 0.7}
-"""Weights of the hand-made evaluation that differ from opponent to opponent, and how widely."""
+"""Weights of the handcrafted evaluation that opponents vary, and their log standard deviation.
+"""
 _MAX_WEIGHT_VALUE = 100_000
-"""No weight of the search may be more."""
+"""Maximum of a weight in the search."""
 
 
 @dataclass
 class ExitProgress:
-    """What a run has done so far, as ``progress.json`` keeps it."""
+    """Progress of a run, as stored in ``progress.json``."""
 
     iterations: int = 0
     cpu_seconds: float = 0.0
@@ -53,26 +54,26 @@ class ExitProgress:
     seed: int = 1
 
     @classmethod
-    def of(cls, folder: Path) -> ExitProgress:
-        """Go on from the folder's, or begin."""
+    def load(cls, folder: Path) -> ExitProgress:
+        """Load the progress from a directory, or return a new one if there is none."""
         path = folder / "progress.json"
         return cls(**json.loads(path.read_text())) if path.exists() else cls()
 
     def save(self, folder: Path) -> None:
-        """Write it whole."""
+        """Write the file atomically."""
         text = json.dumps(vars(self), indent=1)
         write_atomically(folder / "progress.json", lambda part: part.write_text(text))
 
 
 class SearchOpponents:
-    """Who sits opposite: the champion itself, earlier ones, or weights of other styles."""
+    """Opponents: the champion, earlier networks, or handcrafted weights of other styles."""
 
     def __init__(self, folder: Path, rng: np.random.Generator) -> None:
         self.rng = rng
         self.earlier = sorted(folder.glob("network-*.evaluation"))
 
     def seats(self, snakes: int, latest: SearchPlayer) -> tuple[list[SearchPlayer], list[int]]:
-        """The players, and the indices of those whose rows are learned from."""
+        """Return the players, and the indices of those whose rows are learned from."""
         drawn = self.rng.random()
         if latest.evaluation is None or drawn < 0.6:
             return [latest] * snakes, list(range(snakes))
@@ -85,7 +86,7 @@ class SearchOpponents:
         return [latest] * (snakes - others) + [rival] * others, list(range(snakes - others))
 
     def style(self) -> Weights:
-        """The hand-made weights with another appetite, within what the search takes."""
+        """Return handcrafted weights with random changes, within the search's limits."""
         now = Weights()
         changed = {
             name: min(
@@ -97,7 +98,7 @@ class SearchOpponents:
 
 
 class GameMixSchedule:
-    """Says which game of `GAME_MIX` is next: the one that is most behind its share of the moves."""
+    """Selects the game of `GAME_MIX` that is furthest behind its share of the moves."""
 
     def __init__(self) -> None:
         shares = np.array([share for share, _ in GAME_MIX])
@@ -105,19 +106,22 @@ class GameMixSchedule:
         self._behind = np.zeros(len(GAME_MIX))
 
     def next(self) -> int:
-        """Its index."""
+        """Return the index of the next game."""
         return int((self._behind + self._shares).argmax())
 
     def played(self, index: int, moves: int) -> None:
-        """Count searched moves of it, played or asked for; a negative number takes some back."""
+        """Add searched moves of a game, played or requested; a negative number subtracts."""
         self._behind += self._shares * moves
         self._behind[index] -= moves
 
 
 def play_pair(one: SearchPlayer, other: SearchPlayer, snakes: int, seed: int) -> int:
-    """The outcome for ``one`` (`sprt.PAIR_SCORES`) of a start played twice, with seats exchanged.
+    """Play the same start twice with exchanged seats; return the outcome for ``one``.
 
-    With more than two snakes the two sit alternately, and the side of the last one alive wins.
+    With more than two snakes, the sides alternate, and the side of the last living snake wins.
+
+    Returns:
+        Index of the outcome in `sprt.PAIR_SCORES`.
     """
     setup = SelfPlaySettings(num_snakes=snakes, random_opening_turns=4, random_move_fraction=0.0)
     points = 0.0
@@ -130,7 +134,10 @@ def play_pair(one: SearchPlayer, other: SearchPlayer, snakes: int, seed: int) ->
 
 
 def trained_for() -> dict[str, Any]:
-    """What a network's file says about `GAME_MIX`; the map of royale has the hazards of its ruleset."""
+    """Return the metadata about `GAME_MIX` for a network's file.
+
+    The map of royale has the hazards of its ruleset.
+    """
     rulesets = sorted({setup.ruleset for _, setup in GAME_MIX})
     return {
         "rulesets": rulesets,

@@ -1,1 +1,1 @@
-"""Networks, and policies that play by them."""
+"""Networks, policies, board symmetries and warm starts."""

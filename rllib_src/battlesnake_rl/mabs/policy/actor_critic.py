@@ -1,4 +1,4 @@
-"""The networks with a policy and a value head: of our PPO, and of RLlib's."""
+"""Networks with a policy head and a value head, for PPO, DISTIL and RLlib's algorithms."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from battlesnake_rl.mabs.policy.q_network import (
 )
 
 _VALUE_CHUNK = 1024
-"""Positions whose values are computed at once where no gradients are needed."""
+"""Positions per forward pass when values are computed without gradients."""
 
 
 class PolicyNetwork(nn.Module):
-    """Logits of the moves: (B, C, H, W) uint8 to (B, actions) float32."""
+    """Policy network: (B, C, H, W) uint8 to logits (B, actions) float32."""
 
     def __init__(self, shape: tuple[int, int, int], num_actions: int, **trunk: Any) -> None:
         super().__init__()
@@ -36,15 +36,15 @@ class PolicyNetwork(nn.Module):
         self.policy = nn.Linear(self.trunk.hidden_size, num_actions)
 
     def forward(self, planes: Tensor) -> Tensor:
-        """The logits; a server plays the highest."""
+        """Return the logits; a server plays the move with the highest one."""
         logits: Tensor = self.policy(self.trunk(planes))
         return logits
 
 
 class SnakeActorCritic(TorchRLModule, ValueFunctionAPI):  # type: ignore[misc]
-    """Policy and value on one trunk; masked moves have no probability.
+    """Policy and value heads on one trunk; masked moves have probability 0.
 
-    ``model_config`` as for `network.SnakeQModule`, without ``bfloat16``.
+    ``model_config`` as for `q_network.SnakeQModule`, without ``bfloat16``.
     """
 
     def setup(self) -> None:
@@ -62,22 +62,25 @@ class SnakeActorCritic(TorchRLModule, ValueFunctionAPI):  # type: ignore[misc]
         return {Columns.ACTION_DIST_INPUTS: logits, Columns.EMBEDDINGS: embeddings}
 
     def compute_values(self, batch: dict[str, Any], embeddings: Tensor | None = None) -> Tensor:
-        """Values (B,). Without ``embeddings``, as advantages are estimated, without gradients."""
+        """Return values, float32 (B,).
+
+        Computes no gradients without ``embeddings``, as for the estimation of advantages.
+        """
         if embeddings is not None:
             values: Tensor = self.value(embeddings).squeeze(-1)
             return values
         planes, _ = split_observation(batch[Columns.OBS])
         with torch.no_grad():
-            # In pieces: RLlib passes the whole train batch at once.
+            # In chunks, because RLlib passes the whole train batch at once.
             parts = [self.value(self.network.trunk(part)) for part in planes.split(_VALUE_CHUNK)]
         return torch.cat(parts).squeeze(-1)
 
 
 class SnakeActor(WeightAveragingMixin, SnakeActorCritic):  # type: ignore[misc]
-    """As `SnakeActorCritic`, with the mean of the policy's weights, in bfloat16 where that pays.
+    """`SnakeActorCritic` with an average of the policy's weights, and bfloat16 where it is faster.
 
-    Your own network (``model_config``: ``network``) is the policy, and another one of its class,
-    made for one action, the value.
+    A custom network (``model_config``: ``network``) is the policy; a second instance of its class
+    with one action is the value network.
     """
 
     def setup(self) -> None:
@@ -94,41 +97,44 @@ class SnakeActor(WeightAveragingMixin, SnakeActorCritic):  # type: ignore[misc]
             self.init_average()
 
     def logits_and_values(self, planes: Tensor) -> tuple[Tensor, Tensor]:
-        """Logits (B, 4) and values (B,), float32, of observations (B, C, H, W) uint8."""
+        """Return logits (B, 4) and values (B,), float32, of observations (B, C, H, W) uint8."""
         enabled = uses_bfloat16(self.model_config, planes.device)
         with torch.autocast(planes.device.type, torch.bfloat16, enabled=enabled):
             if not isinstance(self.network, PolicyNetwork):
                 return self.network(planes).float(), self.value(planes).float().squeeze(-1)
             features = self.network.trunk(planes)
-        # The heads keep full precision, as in the Q-network.
+        # The heads use full precision, as in the Q-network.
         features = features.float()
         return self.network.policy(features), self.value(features).squeeze(-1)
 
     def _forward(self, batch: dict[str, Any], **kwargs: Any) -> dict[str, Tensor]:
-        """What is exported: the logits of the mean, forbidden moves at the lowest number."""
+        """Return the logits of the weight average; masked moves have the lowest logit."""
         planes, mask = split_observation(batch[Columns.OBS])
         return {Columns.ACTION_DIST_INPUTS: _masked(self.inference_network(planes), mask)}
 
     def _forward_train(self, batch: dict[str, Any], **kwargs: Any) -> dict[str, Tensor]:
-        """Logits, with forbidden moves at the lowest number, and values."""
+        """Return logits, with the lowest value for masked moves, and values."""
         logits, values = self.logits_and_values(batch[Columns.OBS])
         masked = _masked(logits, batch[ACTION_MASK])
         return {Columns.ACTION_DIST_INPUTS: masked, Columns.VF_PREDS: values}
 
     def compute_values(self, batch: dict[str, Any], embeddings: Tensor | None = None) -> Tensor:
-        """Values (B,), without gradients."""
+        """Return values, float32 (B,), without gradients."""
         with torch.no_grad():
             return self.logits_and_values(split_observation(batch[Columns.OBS])[0])[1]
 
     def train(self, mode: bool = True) -> SnakeActor:
-        """RLlib asks for this before every update, and torch would visit all modules."""
+        """Skip redundant calls, because torch visits all modules.
+
+        RLlib calls this method before every update.
+        """
         return self if self.training == mode else super().train(mode)
 
 
 def logits_and_values_numpy(
     module: Any, frames: NDArray[np.uint8]
 ) -> tuple[NDArray[np.float32], ...]:
-    """Logits (B, 4) and values (B,) of a `SnakeActor` for B frames, of which there may be none."""
+    """Return logits (B, 4) and values (B,) of a `SnakeActor`; B may be 0."""
     if not len(frames):
         return np.zeros((0, 4), np.float32), np.zeros(0, np.float32)
     with torch.inference_mode():

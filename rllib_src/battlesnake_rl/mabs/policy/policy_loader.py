@@ -1,4 +1,4 @@
-"""A trained policy, exported or in a checkpoint, as a function from observations to values."""
+"""Trained policies, exported or in checkpoints, as functions from observations to scores."""
 
 from __future__ import annotations
 
@@ -19,20 +19,23 @@ if TYPE_CHECKING:
     from torch import nn
 
 ScoreFn = Callable[[NDArray[np.uint8]], NDArray[np.float32]]
-"""A policy: (B, C, H, W) uint8 observations to (B, 4) float32 values, higher is better."""
+"""Function of a policy: (B, C, H, W) uint8 observations to (B, 4) float32, higher is better."""
 
 Weights = dict[str, NDArray[Any]]
-"""A network's arrays by name."""
+"""Arrays of a network by name."""
 
 BEST_FILE = "best.npz"
-"""In a checkpoint: the strongest weights of the run (`battlesnake_rl.mabs.strength.ladder_evaluator`)."""
+"""File of a checkpoint with the run's strongest weights (`strength.ladder_evaluator`)."""
 
 
 def load_score_fn(path: Path) -> tuple[ScoreFn, dict[str, Any]]:
-    """The policy in ``path`` (`find`) and its ``env_config``.
+    """Load the policy in ``path`` (see `find`).
+
+    Returns:
+        The policy's function, and its ``env_config``.
 
     Raises:
-        ValueError: there is none, or it is damaged, or its metadata is missing.
+        ValueError: If there is no policy, it is damaged, or its metadata is missing.
     """
     path = find(path)
     if path.suffix == ".onnx":
@@ -47,13 +50,13 @@ def load_score_fn(path: Path) -> tuple[ScoreFn, dict[str, Any]]:
 
 
 def find(path: Path) -> Path:
-    """The ``.onnx`` file or the checkpoint that ``path`` is or holds.
+    """Return the ``.onnx`` file or the checkpoint that ``path`` is or contains.
 
-    That is a checkpoint, a run, what a job delivered (``model.tar.gz``, unpacked), or a folder with
-    a single one of these in it.
+    ``path`` may be a checkpoint, a run, unpacked model artifacts of a job, or a directory that
+    contains one of these.
 
     Raises:
-        CheckpointError: there is none, or more than one.
+        CheckpointError: If there is none, or more than one.
     """
     if path.suffix == ".onnx":
         return path
@@ -63,11 +66,11 @@ def find(path: Path) -> Path:
     inside = [*path.glob("*.onnx"), *(one for one in path.glob("*") if one.is_dir())]
     if len(inside) == 1:
         return find(inside[0])
-    return checkpoints.find(path)  # which says what is missing
+    return checkpoints.find(path)  # The error names what is missing.
 
 
 def as_score_fn(network: nn.Module) -> ScoreFn:
-    """What a network of torch thinks."""
+    """Return a torch network as a function on numpy arrays."""
     import torch
 
     def values(frames: NDArray[np.uint8]) -> NDArray[np.float32]:
@@ -79,15 +82,18 @@ def as_score_fn(network: nn.Module) -> ScoreFn:
 
 
 def load_network(checkpoint: Path, last: bool = False) -> nn.Module:
-    """A checkpoint's network: (B, C, H, W) uint8 to (B, 4) float32, higher is better.
+    """Load a checkpoint's network: (B, C, H, W) uint8 to (B, 4) float32, higher is better.
 
-    It is the strongest that the run has had by the games beside training
-    (`battlesnake_rl.mabs.strength.ladder_evaluator`) or, where there were none or with ``last``, that of the
-    last update. The network is built here, from the checkpoint's facts; of its files only the
+    The network is built from the checkpoint's metadata; of the checkpoint's pickles, only the
     weights are read.
 
+    Args:
+        checkpoint: Directory of the checkpoint.
+        last: Whether to load the latest weights instead of those with the highest Elo. Without
+            ladder evaluation, the latest weights are always loaded.
+
     Raises:
-        CheckpointError: there are no such weights, or more than weights.
+        CheckpointError: If the weights are missing or contain anything else.
     """
     limit_torch_threads()
     identity = policy_identity(checkpoint)
@@ -102,15 +108,16 @@ def load_network(checkpoint: Path, last: bool = False) -> nn.Module:
         raise
     except (OSError, RuntimeError, TypeError, ValueError, KeyError) as error:
         raise CheckpointError(
-            f"the weights in {checkpoint} do not fit its {checkpoints.CHECKPOINT_METADATA_FILE}: {error}"
+            f"the weights in {checkpoint} do not fit its "
+            f"{checkpoints.CHECKPOINT_METADATA_FILE}: {error}"
         ) from error
 
 
 def inference_weights(module: Mapping[str, Any]) -> Weights:
-    """Of all arrays of an RLlib module those of the network that is played with, copied.
+    """Return the inference network's arrays from a module's arrays, copied.
 
-    DQN's and APEX's is the mean of what it was in training (`SnakeQModule`). Of a module that has
-    no part called ``network`` it is all.
+    For this project's modules, this is the weight average if it exists. A module without a part
+    named ``network`` is returned whole.
     """
     mean = int(module.get("mean.n_averaged", 0)) > 0
     prefix = "mean.module." if mean else "network."
@@ -124,7 +131,7 @@ def inference_weights(module: Mapping[str, Any]) -> Weights:
 
 
 def value_head(checkpoint: Path) -> Weights:
-    """The arrays of the value head that an actor-critic has beside the network; of others none."""
+    """Return the arrays of an actor-critic's value head; empty for other modules."""
     weights = _read_weights(checkpoint)
     return {name: np.array(one) for name, one in weights.items() if name.startswith("value.")}
 
@@ -132,7 +139,7 @@ def value_head(checkpoint: Path) -> Weights:
 def build_network(
     weights: Weights, shape: Sequence[int], actions: int, trunk: Mapping[str, Any]
 ) -> nn.Module:
-    """The network with these weights; raises what torch does where they do not fit."""
+    """Build the network and load its weights; raises torch's errors if they do not fit."""
     import torch
 
     from battlesnake_rl.mabs.policy.actor_critic import PolicyNetwork
@@ -145,7 +152,7 @@ def build_network(
 
 
 def read_best(checkpoint: Path) -> Weights | None:
-    """The strongest weights of a run, None where none were measured; it reads arrays alone."""
+    """Return the strongest weights of a run, or None if there was no ladder evaluation."""
     path = checkpoint / BEST_FILE
     if not path.is_file():
         return None
@@ -154,10 +161,10 @@ def read_best(checkpoint: Path) -> Weights | None:
 
 
 def policy_identity(checkpoint: Path) -> dict[str, Any]:
-    """What decides whether a checkpoint's weights fit.
+    """Return the settings that decide whether a checkpoint's weights fit.
 
     Raises:
-        CheckpointError: no policy was trained there.
+        CheckpointError: If the checkpoint contains no policy.
     """
     identity: dict[str, Any] = checkpoints.read_metadata(checkpoint)["identity"]
     if "observation_shape" not in identity:
@@ -169,7 +176,7 @@ def policy_identity(checkpoint: Path) -> dict[str, Any]:
 
 
 def _read_weights(checkpoint: Path) -> dict[str, Any]:
-    """The arrays of the module that was trained, the first of several, by name."""
+    """Return the arrays of the trained module, or of the first one by name."""
     from ray.rllib.core import COMPONENT_LEARNER, COMPONENT_LEARNER_GROUP, COMPONENT_RL_MODULE
 
     modules = checkpoint / COMPONENT_LEARNER_GROUP / COMPONENT_LEARNER / COMPONENT_RL_MODULE

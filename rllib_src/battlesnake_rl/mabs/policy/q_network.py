@@ -1,8 +1,8 @@
-"""The Q-network: uint8 planes in, four Q-values out, as an RLlib module.
+"""Q-network as an RLlib module: uint8 planes to four Q-values.
 
-Three 3x3 convolutions (32, 64, 64 channels; strides 2, 2, 1) see the whole board, a glimpse shows
-the cells around the own head one by one; a dense layer of 256 and a dueling head join the two. The
-same trunk serves every board size; a checkpoint belongs to one size.
+Three 3x3 convolutions (32, 64, 64 channels; strides 2, 2, 1) cover the whole board. The cells
+around the own head (``head_crop``) bypass them. A dense layer of 256 units and a dueling head
+combine both. The network works on every board size; a checkpoint belongs to one size.
 """
 
 from __future__ import annotations
@@ -27,20 +27,20 @@ from torch.optim.swa_utils import AveragedModel
 from battlesnake_gym.common import extensions
 
 NETWORK = "network."
-"""What the names of the network's weights begin with, in a module's state."""
+"""Prefix of the network's weights in a module's state."""
 
 MODULE_APIS = (QNetAPI, TargetNetworkAPI)
-"""What the loops of DQN and APEX ask of a module."""
+"""RLlib APIs that DQN and APEX require of a module."""
 
 NEW_ACTION_MASK = "new_action_mask"
-"""Batch column (B, 4) bool: the moves allowed in the next state. Optional; absent means all."""
+"""Optional batch column (B, 4) bool: allowed moves in the next state; all if missing."""
 
 OBSERVATIONS, ACTION_MASK = "observations", "action_mask"
-"""The parts of an observation, or of the space of them, where the environment masks moves."""
+"""Keys of an observation, or of its space, if the environment masks moves."""
 
 
 def split_observation(observation: Any) -> tuple[Any, Any]:
-    """Planes and action mask of an observation; the mask is None where there is none."""
+    """Return planes and action mask of an observation; the mask is None if there is none."""
     if isinstance(observation, Tensor | Box):
         return observation, None
     return observation[OBSERVATIONS], observation[ACTION_MASK]
@@ -53,11 +53,21 @@ TRUNK_DEFAULTS = {
     "head_crop": 7,
     "head_plane": None,
 }
-"""A ``model_config``'s part that is about the trunk, with the defaults."""
+"""Settings of the trunk in a ``model_config``, with defaults."""
 
 
 def crop_around(planes: Tensor, rows: Tensor, columns: Tensor, side: int) -> Tensor:
-    """The cells around (``rows``, ``columns``): (B, side * side * C); zeros off the planes."""
+    """Return the cells around (``rows``, ``columns``), zero outside the board.
+
+    Args:
+        planes: (B, C, H, W).
+        rows: int64 (B,).
+        columns: int64 (B,).
+        side: Width and height of the crop, odd.
+
+    Returns:
+        (B, side * side * C).
+    """
     margin = side // 2
     padded = nn.functional.pad(planes.permute(0, 2, 3, 1), (0, 0, *(margin,) * 4))
     boards, height, width, count = padded.shape
@@ -69,12 +79,12 @@ def crop_around(planes: Tensor, rows: Tensor, columns: Tensor, side: int) -> Ten
 
 
 def trunk_settings(model_config: Mapping[str, Any]) -> dict[str, Any]:
-    """The arguments of `ConvTrunk` in a ``model_config``."""
+    """Return the arguments of `ConvTrunk` from a ``model_config``."""
     return {key: model_config.get(key, default) for key, default in TRUNK_DEFAULTS.items()}
 
 
 def network_settings(model_config: Mapping[str, Any]) -> dict[str, Any]:
-    """What decides how the network of a ``model_config`` is built, besides its shape."""
+    """Return the settings that determine the network, besides its shapes."""
     if own := model_config.get("network"):
         return {"network": own}
     settings = trunk_settings(model_config)
@@ -84,9 +94,16 @@ def network_settings(model_config: Mapping[str, Any]) -> dict[str, Any]:
 def build(
     kind: Callable[..., nn.Module], shape: Sequence[int], actions: int, settings: Mapping[str, Any]
 ) -> nn.Module:
-    """The network of these `network_settings`: ``kind``, or your own one.
+    """Build a network.
 
-    Raises ``ValueError`` where there is no such class, or it is no network.
+    Args:
+        kind: Class of the network, unless ``settings`` name a custom one.
+        shape: Shape (C, H, W) of an observation.
+        actions: Number of actions.
+        settings: Result of `network_settings`.
+
+    Raises:
+        ValueError: If the custom class does not exist or is not a torch module.
     """
     if "network" not in settings:
         return kind(tuple(shape), actions, **settings)
@@ -101,7 +118,11 @@ def build(
 
 
 def check(kind: Callable[..., nn.Module], shape: Sequence[int], model_config: Any) -> None:
-    """Build the network of a ``model_config`` and ask it; ``ValueError`` says what is wrong."""
+    """Build the network of a ``model_config`` and run it once.
+
+    Raises:
+        ValueError: If that fails or the output has the wrong shape.
+    """
     settings = network_settings(model_config)
     try:
         with torch.no_grad():
@@ -119,22 +140,22 @@ def check(kind: Callable[..., nn.Module], shape: Sequence[int], model_config: An
 
 
 def bfloat16_pays(device: torch.device) -> bool:
-    """Whether bfloat16 arithmetic is native on ``device``; elsewhere it is slower than float32."""
+    """Return whether ``device`` supports bfloat16 natively; otherwise float32 is faster."""
     if device.type == "cuda":
         return bool(torch.cuda.is_bf16_supported(including_emulation=False))
     return bool(torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported())
 
 
 def uses_bfloat16(model_config: Mapping[str, Any], device: torch.device) -> bool:
-    """What a ``model_config``'s ``bfloat16`` means on ``device``."""
+    """Return whether a ``model_config`` uses bfloat16 on ``device``."""
     choice = model_config.get("bfloat16", "auto")
     return bfloat16_pays(device) if choice == "auto" else bool(choice)
 
 
 class _Flatten(nn.Flatten):
-    """Its gradient goes back in the channels' order of what was flattened.
+    """Flatten layer whose gradient is in channels-last order.
 
-    In any other order the gradient of the ReLU before it takes several times as long.
+    In any other order, the gradient of the preceding ReLU takes several times as long.
     """
 
     def forward(self, features: Tensor) -> Tensor:
@@ -148,12 +169,18 @@ def _channels_last(values: Tensor) -> Tensor:
 
 
 class ConvTrunk(nn.Module):
-    """Features of a board: (B, C, H, W) uint8 to (B, ``width``) float.
+    """Features of a board: (B, C, H, W) uint8 to (B, ``hidden_size``) float.
 
-    ``head_plane`` is the plane that is brightest at the own head; the ``glimpse`` x ``glimpse``
-    cells around it (an odd number; cells off the board are zeros) go to the dense layer as they
-    are. The strides blur just these cells, and most moves are decided by them. Without a
-    ``head_plane``, or with a ``glimpse`` of 0, convolutions have to do.
+    Strides blur the cells around the own head, on which most moves depend, so these cells go to the
+    dense layer directly.
+
+    Args:
+        shape: Shape (C, H, W) of an observation.
+        channels: Output channels of each convolution.
+        strides: Stride of each convolution.
+        hidden_size: Units of the dense layer.
+        head_crop: Width and height of the crop around the own head, odd; 0 for none.
+        head_plane: Index of the plane with its maximum at the own head; None disables the crop.
     """
 
     def __init__(
@@ -185,28 +212,28 @@ class ConvTrunk(nn.Module):
         self.convolutions = nn.Sequential(*layers, _Flatten())
         far, near = previous * sides[0] * sides[1], shape[0] * self.head_crop**2
         self.dense = nn.Linear(far + near, hidden_size)
-        # On CPUs this order of the channels makes bfloat16 convolutions a fifth faster.
+        # On CPUs, this memory order makes bfloat16 convolutions 20% faster.
         self.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
 
     def forward(self, planes: Tensor) -> Tensor:
-        """Features of a batch of boards; 255 means 1."""
+        """Return features of a batch of boards; byte 255 means 1."""
         return self.features_from(*self.prepare_input(planes))
 
     def prepare_input(self, planes: Tensor) -> tuple[Tensor, Tensor | None]:
-        """What `features_from` needs, and what other trunks with the same glimpse can think about too."""
+        """Return the input of `features_from`; trunks with the same settings can share it."""
         device = planes.device.type
         half = torch.is_autocast_enabled(device)
         scaled = planes.to(torch.get_autocast_dtype(device) if half else torch.float32) / 255
         scaled = scaled.contiguous(memory_format=torch.channels_last)
         if not self.head_crop:
             return scaled, None
-        # Bytes are compared three times as fast as what they are scaled to.
+        # argmax is three times as fast on bytes as on floats.
         heads = planes[:, self.head_plane].flatten(1).argmax(1)
         width = planes.shape[3]
         return scaled, crop_around(scaled, heads // width, heads % width, self.head_crop)
 
     def features_from(self, scaled: Tensor, near: Tensor | None) -> Tensor:
-        """Features of what `look` saw."""
+        """Return the features of the result of `prepare_input`."""
         features: Tensor = self.convolutions(scaled)
         if near is not None:
             features = torch.cat((features, near), dim=1)
@@ -214,7 +241,10 @@ class ConvTrunk(nn.Module):
 
 
 class DuelingQNetwork(nn.Module):
-    """Q-values: (B, C, H, W) uint8 to (B, actions) float32. Not ``dueling``, it has one head."""
+    """Q-network: (B, C, H, W) uint8 to (B, actions) float32.
+
+    Without ``dueling`` it has a single head.
+    """
 
     def __init__(
         self,
@@ -230,13 +260,13 @@ class DuelingQNetwork(nn.Module):
         self.advantage = nn.Linear(self.trunk.hidden_size, num_actions)
 
     def forward(self, planes: Tensor) -> Tensor:
-        """Value of the position plus what each move is better or worse than their mean."""
+        """Return Q-values: the state value plus centered advantages."""
         return self.q_values_from(*self.trunk.prepare_input(planes))
 
     def q_values_from(self, scaled: Tensor, near: Tensor | None) -> Tensor:
-        """The Q-values of what the trunk's `look`, or an equal trunk's, has seen."""
+        """Return Q-values from the result of the trunk's `prepare_input`."""
         features = self.trunk.features_from(scaled, near).float()
-        # The head keeps full precision: the differences it learns are small beside the values.
+        # The head uses full precision, because its differences are small relative to the values.
         with torch.autocast(scaled.device.type, enabled=False):
             advantage: Tensor = self.advantage(features)
             if self.value is None:
@@ -246,17 +276,19 @@ class DuelingQNetwork(nn.Module):
 
 
 _CPU_CHUNK_SIZE = 512
-"""A batch goes through the network in such parts, so that a layer's results stay in the cache."""
+"""Positions per forward pass on a CPU, so that a layer's output stays in the cache."""
 
 POLY_DECAY_ETA = 3
-"""How much more the mean of all weights takes from late updates: half of it is from the last sixth
-of training (Shamir & Zhang 2013, polynomial-decay averaging, https://arxiv.org/abs/1212.1824)."""
+"""Weight of late updates in the weight average; half of it comes from the last sixth of training.
+
+Polynomial-decay averaging (Shamir & Zhang 2013, https://arxiv.org/abs/1212.1824).
+"""
 
 
 class WeightAverage(AveragedModel):
-    """The mean of a network's weights; ``count`` of them, as Python has it.
+    """Average of a network's weights, with the number of averaged updates in ``count``.
 
-    Looking at ``n_averaged`` would wait for a GPU.
+    Reading the tensor ``n_averaged`` would wait for a GPU.
     """
 
     count = 0
@@ -267,17 +299,17 @@ def _count(mean: WeightAverage, _: object = None) -> None:
 
 
 class WeightAveragingMixin(InferenceOnlyAPI):  # type: ignore[misc]
-    """A module that keeps the mean of the weights of its ``network``, which is what is exported.
+    """Mixin for modules that keep an average of the weights of their ``network`` for export.
 
-    The network never settles: from one minute to the next its greedy play gains or loses a tenth.
-    The mean of what it has been plays far better than it does.
+    The current weights fluctuate: the strength of greedy play changes by about 10% within a minute.
+    The average is far stronger.
     """
 
     network: nn.Module
     mean: WeightAverage
 
     def init_average(self) -> None:
-        """Begin the mean of the network; only the learner has one."""
+        """Initialize the average; only the learner has one."""
         self.mean = WeightAverage(self.network)
         self.mean.requires_grad_(False)
         self._weights: list[Tensor] = list(self.network.parameters())
@@ -286,7 +318,7 @@ class WeightAveragingMixin(InferenceOnlyAPI):  # type: ignore[misc]
 
     @property
     def inference_network(self: Any) -> nn.Module:
-        """What is exported and plays: the mean of the weights, where this module has one."""
+        """Return the network to export: the weight average if this module has one."""
         if self.inference_only or not self.mean.count:
             network: nn.Module = self.network
             return network
@@ -294,9 +326,9 @@ class WeightAveragingMixin(InferenceOnlyAPI):  # type: ignore[misc]
         return mean
 
     def update_average(self) -> None:
-        """Take the network's weights, as they are now, into their mean.
+        """Add the network's current weights to the average.
 
-        `AveragedModel.update_parameters` does the same, but first sorts all weights by device.
+        `AveragedModel.update_parameters` does the same, but sorts all weights by device first.
         """
         share = (POLY_DECAY_ETA + 1) / (self.mean.count + 1 + POLY_DECAY_ETA)
         self.mean.count += 1
@@ -309,30 +341,33 @@ class WeightAveragingMixin(InferenceOnlyAPI):  # type: ignore[misc]
             self.mean.n_averaged.add_(1)
 
     def get_non_inference_attributes(self) -> list[str]:
-        """Only the learner has a mean."""
+        """Return the learner's attributes that env runners do not need."""
         return ["mean"]
 
 
 class SnakeQModule(WeightAveragingMixin, TorchRLModule, QNetAPI, TargetNetworkAPI):  # type: ignore[misc]
-    """The Q-network, its target for RLlib's double DQN learner, and the mean of its weights.
+    """Q-network, target network for RLlib's double DQN learner, and weight average.
 
-    ``model_config``: what `ConvTrunk` takes; ``dueling``; ``bfloat16``: ``"auto"`` (where the
-    processor has it), ``True`` or ``False``. Subclasses may build another network.
+    ``model_config`` has the arguments of `ConvTrunk`; ``dueling``; and ``bfloat16``: True, False,
+    or "auto" (if the processor supports it). Subclasses may build another network.
     """
 
     def setup(self) -> None:
-        """Build the network (the learner asks for the target later)."""
+        """Build the network; the learner requests the target network later."""
         planes = split_observation(self.observation_space)[0]
         self.network = self.build_network(planes.shape, int(self.action_space.n))
         if not self.inference_only:
             self.init_average()
 
     def build_network(self, shape: tuple[int, int, int], num_actions: int) -> nn.Module:
-        """What is trained and played: (B, C, H, W) uint8 to (B, actions) float32."""
+        """Build the network: (B, C, H, W) uint8 to (B, actions) float32."""
         return build(DuelingQNetwork, shape, num_actions, network_settings(self.model_config))
 
     def train(self, mode: bool = True) -> SnakeQModule:
-        """RLlib asks for this before every update, and torch would visit forty modules."""
+        """Skip redundant calls, because torch visits all modules.
+
+        RLlib calls this method before every update.
+        """
         return self if self.training == mode else super().train(mode)
 
     def make_target_networks(self) -> None:
@@ -340,25 +375,25 @@ class SnakeQModule(WeightAveragingMixin, TorchRLModule, QNetAPI, TargetNetworkAP
         self.target_network = make_target_network(self.network)
 
     def get_target_network_pairs(self) -> list[tuple[nn.Module, nn.Module]]:
-        """What the learner copies over now and then."""
+        """Return the pairs of network and target network."""
         return [(self.network, self.target_network)]
 
     def get_non_inference_attributes(self) -> list[str]:
-        """Only the learner has a target and a mean."""
+        """Return the learner's attributes that env runners do not need."""
         return ["target_network", *super().get_non_inference_attributes()]
 
     def compute_q_values(self, batch: dict[str, Tensor]) -> dict[str, Tensor]:
-        """Q-values of the online network."""
+        """Return Q-values of the online network."""
         planes = split_observation(batch[Columns.OBS])[0]
         return {QF_PREDS: self._run(planes, self.network)[0]}
 
     def forward_target(self, batch: dict[str, Tensor]) -> dict[str, Tensor]:
-        """Q-values of the target network."""
+        """Return Q-values of the target network."""
         planes = split_observation(batch[Columns.OBS])[0]
         return {QF_PREDS: self._run(planes, self.target_network)[0]}
 
     def _forward(self, batch: dict[str, Tensor], **kwargs: Any) -> dict[str, Tensor]:
-        """The best allowed moves."""
+        """Return Q-values and the best allowed moves."""
         planes, mask = split_observation(batch[Columns.OBS])
         (q_values,) = self._run(planes, self.inference_network)
         if mask is not None:
@@ -366,7 +401,10 @@ class SnakeQModule(WeightAveragingMixin, TorchRLModule, QNetAPI, TargetNetworkAP
         return {QF_PREDS: q_values, Columns.ACTIONS: q_values.argmax(-1)}
 
     def _forward_train(self, batch: dict[str, Tensor], **kwargs: Any) -> dict[str, Tensor]:
-        """Q-values now, and of both networks in the next state, forbidden moves at -infinity."""
+        """Return Q-values of the state, and of the next state by both networks.
+
+        Masked moves of the next state have -infinity.
+        """
         outputs = self.compute_q_values(batch)
         planes, mask = split_observation(batch[Columns.NEXT_OBS])
         with torch.no_grad():
@@ -379,7 +417,10 @@ class SnakeQModule(WeightAveragingMixin, TorchRLModule, QNetAPI, TargetNetworkAP
         return outputs | {QF_NEXT_PREDS: q_next, QF_TARGET_NEXT_PREDS: q_target_next}
 
     def _run(self, planes: Tensor, *networks: nn.Module) -> list[Tensor]:
-        """The Q-values of each of the networks, which are alike and look at the boards but once."""
+        """Return the Q-values of several networks with the same trunk settings.
+
+        The trunk's input is prepared once for all of them.
+        """
         enabled = uses_bfloat16(self.model_config, planes.device)
         on_cpu = planes.device.type == "cpu"
         parts = torch.split(planes, _CPU_CHUNK_SIZE) if on_cpu else (planes,)

@@ -1,7 +1,7 @@
-"""Training that goes on from the weights of an earlier policy instead of random ones.
+"""Training that starts from the weights of another policy.
 
-Only the weights are taken: the optimizer, what was remembered, the counters and the exploration
-begin anew, so that board, rewards, opponents and settings may be others.
+Only the weights are loaded. Optimizer, replay buffer, counters and exploration start from scratch,
+so that board, rewards, opponents and settings may differ.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ from battlesnake_rl.mabs.policy.policy_loader import (
 )
 
 _Q_TO_LOGIT_SCALE = 20.0
-"""A policy that begins as DQN's: by how much a logit is higher for 1 more of a Q-value."""
+"""Logits per unit of Q-value when a policy head is initialized from a Q-network."""
 
 
 def apply_start_from(config: AlgorithmConfig, path: str) -> None:
-    """Let ``config`` begin with the policy in ``path`` (`policies.find`).
+    """Set the policy in ``path`` (`policy_loader.find`) as the initial weights.
 
-    A checkpoint brings the settings of its network with it.
+    A checkpoint also sets the network's settings.
 
     Raises:
-        ValueError: there is none, or the algorithm does not train a network of ours.
+        ValueError: If there is no policy, or if the algorithm does not support ``start_from``.
     """
     if not hasattr(config, "start_from"):
         raise ValueError(
@@ -48,10 +48,10 @@ def apply_start_from(config: AlgorithmConfig, path: str) -> None:
 
 
 def check_start_from(network: nn.Module, environment: VectorBattlesnake, path: Path) -> None:
-    """Refuse a policy that does not fit the ``network`` that is trained on these games.
+    """Check that a policy fits the network and the games of the training.
 
     Raises:
-        ValueError: naming what differs.
+        ValueError: If not; names the difference.
     """
     seen, shown = _observation(path), environment.observation.to_dict()
     if seen != shown:
@@ -63,10 +63,9 @@ def check_start_from(network: nn.Module, environment: VectorBattlesnake, path: P
 
 
 def read_weights(path: Path) -> Weights:
-    """The arrays of the policy in ``path`` (`policies.find`), by name.
+    """Return the arrays of the policy in ``path`` (`policy_loader.find`) by name.
 
-    Of a checkpoint it is what would be exported, the strongest weights or their mean, and, of an
-    actor-critic, the last value head beside it.
+    For a checkpoint, these are the exported weights and the latest value head, if it has one.
     """
     if path.suffix != ".onnx":
         network = {name: one.numpy() for name, one in load_network(path).state_dict().items()}
@@ -80,10 +79,10 @@ def read_weights(path: Path) -> Weights:
 
 
 def load_into(network: nn.Module, weights: Weights, path: Path) -> None:
-    """Put the ``weights`` of ``path`` into ``network``; others than its own are passed over.
+    """Load the ``weights`` of ``path`` into ``network``; additional arrays are ignored.
 
     Raises:
-        ValueError: one is missing, or of another shape.
+        ValueError: If an array is missing or has another shape.
     """
     wanted = network.state_dict()
     if "policy.weight" in wanted and "advantage.weight" in weights:
@@ -103,7 +102,7 @@ def load_into(network: nn.Module, weights: Weights, path: Path) -> None:
 
 
 def load_into_learner(learner: Any, weights: Weights, path: Path) -> None:
-    """Put the ``weights`` into all modules of a learner of RLlib's, and into their targets."""
+    """Load the ``weights`` into all modules of an RLlib learner, and into their target networks."""
     for module in learner.module.values():
         one = module.unwrapped()
         load_into(getattr(one, "network", one), weights, path)

@@ -1,1 +1,1 @@
-"""PPO on our own runners."""
+"""PPO on batches of games, and RLlib's PPO."""

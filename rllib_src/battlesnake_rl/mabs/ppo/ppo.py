@@ -1,8 +1,10 @@
-"""PPO on batches of games: play a rollout, learn from it for a few epochs, play on.
+"""PPO on batches of games: sample a rollout, then train on it for a few epochs.
 
-Clipped surrogate loss and generalised advantages (Schulman et al. 2017,
-https://arxiv.org/abs/1707.06347). Runners that play on while the learner learns, with ``lag``, are
-corrected for by V-trace (Espeholt et al. 2018, https://arxiv.org/abs/1802.01561).
+Clipped surrogate loss and generalized advantage estimation (Schulman et al. 2017,
+https://arxiv.org/abs/1707.06347). With ``async_sampling``, env runners do not wait for the learner,
+and V-trace corrects the policy lag (Espeholt et al. 2018, https://arxiv.org/abs/1802.01561).
+
+Axes: ``T`` turns, ``N`` games, ``S`` seats, ``M`` moves, ``C`` planes, ``H`` rows, ``W`` columns.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
 from ray.rllib.core import DEFAULT_MODULE_ID
 from ray.rllib.core.columns import Columns
 from ray.rllib.core.learner.torch.torch_learner import TorchLearner
-from ray.rllib.utils.metrics import NUM_ENV_STEPS_SAMPLED_LIFETIME
+from ray.rllib.utils.metrics import NUM_ENV_MOVE_OFFSETS_SAMPLED_LIFETIME
 from ray.rllib.utils.schedules.scheduler import Scheduler
 from torch import Tensor
 from torch.nn.functional import mse_loss
@@ -33,48 +35,49 @@ from battlesnake_rl.mabs.policy.actor_critic import SnakeActor, logits_and_value
 from battlesnake_rl.mabs.policy.q_network import ACTION_MASK, TRUNK_DEFAULTS, WeightAveragingMixin
 
 _OLD_LOG_PROBS, ADVANTAGES, VALUE_TARGETS = "old_log_probs", "advantages", "value_targets"
-"""Columns (B,) of a batch: of the moves made, and the value's target."""
+"""Columns (M,) of a batch: log-probs by the policy that played, advantages and value targets."""
 KICKSTART_PROBS = "kickstart_probs"
-"""Column (B, 4) of a batch: how likely each move is by the policy that training began with."""
+"""Column (M, 4) of a batch: move probabilities of the starting policy, for kickstarting."""
 
 _LOSSES = ("total_loss", "policy_loss", "vf_loss", "entropy", "mean_kl_loss")
-"""What is reported of the updates, under RLlib's names."""
+"""Reported metrics, under RLlib's names."""
 
 
 @dataclass(slots=True)
 class Rollout:
     """T turns of N games with S seats, in which the learner's snakes made M moves.
 
-    The moves are in the order of turns, games and seats.
+    Moves are ordered by turn, game and seat.
     """
 
     obs: NDArray[np.uint8]
-    """(M, C, H, W) observations, as their boards were turned."""
+    """(M, C, H, W) observations, transformed by the symmetry of their game."""
     action_mask: NDArray[np.bool_]
-    """(M, 4) the moves allowed."""
+    """(M, 4) allowed moves."""
     actions: NDArray[np.int64]
-    """(M,) the moves made."""
+    """(M,) moves."""
     log_probs: NDArray[np.float32]
-    """(M,) of these, by the policy that played."""
+    """(M,) log-probs of the moves by the policy that played."""
     acted: NDArray[np.bool_]
-    """(T, N, S) where a move was made."""
+    """(T, N, S) whether the learner moved."""
     values: NDArray[np.float32]
-    """(T + 1, N, S) as the network that played saw them; 0 where no snake of the learner's is."""
+    """(T + 1, N, S) values by the network that played; 0 for seats without a snake of the learner.
+    """
     rewards: NDArray[np.float32]
-    """(T, N, S)"""
+    """(T, N, S) rewards."""
     terminateds: NDArray[np.bool_]
-    """(T, N, S)"""
+    """(T, N, S) whether the snake was eliminated or won."""
     truncateds: NDArray[np.bool_]
-    """(T, N, S)"""
+    """(T, N, S) whether the game was truncated."""
     weights_seq_no: int
-    """Which weights played."""
+    """Sequence number of the weights that played."""
 
     def env_steps(self) -> int:
-        """Turns of games played."""
+        """Return the env steps (turns of single games)."""
         return int(self.acted.any(-1).sum())
 
     def agent_steps(self) -> int:
-        """Moves made by the learner's snakes."""
+        """Return the agent steps (moves of the learner's snakes)."""
         return len(self.actions)
 
     num_env_steps, num_agent_steps = property(env_steps), property(agent_steps)
@@ -86,10 +89,16 @@ def compute_advantages(
     lambda_: float,
     importance_ratios: NDArray[np.float32] | float = 1.0,
 ) -> NDArray[np.float32]:
-    """By how much each move was better than the value said: (T, N, S), 0 where none was made.
+    """Compute GAE advantages, or V-trace advantages for off-policy rollouts.
 
-    Generalised advantages, where the present policy played. Where another did, ``importance_ratios`` (T, N, S)
-    is how likely the move is by the present policy beside that one, at most 1: V-trace.
+    Args:
+        rollout: One fragment of T turns, N games and S seats.
+        gamma: Discount factor in [0, 1].
+        lambda_: GAE parameter in [0, 1] (Schulman et al. 2016).
+        importance_ratios: float32 (T, N, S), pi / mu clipped at 1; 1.0 if on-policy.
+
+    Returns:
+        float32 (T, N, S); 0 for seats that did not move.
     """
     found = np.zeros_like(rollout.rewards)
     next_advantage = np.zeros_like(rollout.rewards[0])
@@ -103,10 +112,10 @@ def compute_advantages(
 
 
 class PPOEnvRunner(BatchedEnvRunner):
-    """Plays by chance, as the policy says, and returns what it saw as `Rollout`."""
+    """Samples moves from the policy and records `Rollout` objects."""
 
     def _play(self, num_turns: int, epsilon: NDArray[np.float64]) -> Any:
-        """Play ``num_turns`` turns of all games; with an ``epsilon[i]`` of 0 greedily in game i."""
+        """Play ``num_turns`` turns of all games; game i is greedy if ``epsilon[i]`` is 0."""
         assert self.env is not None
         shape = num_turns, self.env.num_games, self.env.num_snakes
         rollout = Rollout(
@@ -118,17 +127,17 @@ class PPOEnvRunner(BatchedEnvRunner):
             truncateds=np.zeros(shape, np.bool_),
             weights_seq_no=self._weights_seq_no,
         )
-        ways = self._random.permutation(shape[1]) % (
+        symmetries = self._random.permutation(shape[1]) % (
             symmetry_transforms.NUM_SYMMETRIES if self.config.symmetry_augmentation else 1
         )
         moves = []
         for t in range(num_turns):
-            moves.append(self._sample_actions(rollout.values[t], ways, epsilon > 0))
+            moves.append(self._sample_actions(rollout.values[t], symmetries, epsilon > 0))
             actions, acting = moves[-1][-2:]
             stepped = self._step(actions)
             rollout.acted[t], rollout.rewards[t] = acting, stepped.rewards
             rollout.terminateds[t], rollout.truncateds[t] = stepped[2:]
-        self._sample_actions(rollout.values[num_turns], ways, epsilon > 0)
+        self._sample_actions(rollout.values[num_turns], symmetries, epsilon > 0)
         columns = list(zip(*moves, strict=True))[:4]
         rollout.obs, rollout.action_mask, rollout.actions, rollout.log_probs = map(
             np.concatenate, columns
@@ -139,11 +148,16 @@ class PPOEnvRunner(BatchedEnvRunner):
     def _sample_actions(
         self, values: NDArray[np.float32], symmetries: NDArray[np.int64], explore: NDArray[np.bool_]
     ) -> tuple[NDArray[Any], ...]:
-        """Fill in what is hoped for, and choose moves.
+        """Fill in the values of the current turn and sample moves.
 
-        Returns frames, masks, moves and log chances of the learner's snakes (four columns of a
-        `Rollout`, boards lying as ``symmetry_augmentation`` (N,) say), all moves as the game takes them, and whose
-        they are (N, S).
+        Args:
+            values: float32 (N, S), filled for the learner's seats.
+            symmetries: int64 (N,), the symmetry under which each game's observations are shown.
+            explore: bool (N,), whether to sample; otherwise moves are greedy.
+
+        Returns:
+            Observations, masks, moves and log-probs of the learner's snakes (M rows), the moves of
+            all seats in the game's own orientation (N, S), and the seats that moved (N, S).
         """
         observations, action_mask, alive, cut_off = self._position
         learning = self._opponents.learner_seats
@@ -175,24 +189,24 @@ class PPOEnvRunner(BatchedEnvRunner):
 
     @staticmethod
     def action_scores(module: Any, frames: NDArray[np.uint8]) -> NDArray[np.float32]:
-        """The logits of a module's policy: (B, C, H, W) uint8 to (B, 4)."""
+        """Return the policy's logits: (B, C, H, W) uint8 to (B, 4)."""
         return logits_and_values_numpy(module, frames)[0]
 
     def _epsilons(self) -> NDArray[np.float64]:
-        """By chance in all games."""
+        """Return 1 for every game: moves are sampled."""
         assert self.env is not None
         return np.ones(self.env.num_games)
 
 
 _INVERSE_ACTION_MAP = np.argsort(symmetry_transforms.ACTION_MAP, axis=1)
-"""``INVERSE_ACTION_MAP[symmetry, action]`` is the move of the game that ``action`` is on the board turned so."""
+"""``_INVERSE_ACTION_MAP[symmetry, action]`` is the game's action for a transformed one."""
 
 
 class PPOLearner(FastTorchLearnerMixin, TorchLearner):  # type: ignore[misc]
-    """Learns from whole rollouts; `report` sums up all updates since the last report."""
+    """Trains on whole rollouts; `report` aggregates the metrics of all updates."""
 
     def build(self) -> None:
-        """Module and optimizer."""
+        """Build module and optimizer."""
         super().build()
         self._pending_metrics: list[Tensor] = []
         self._num_moves_trained = 0
@@ -203,7 +217,7 @@ class PPOLearner(FastTorchLearnerMixin, TorchLearner):  # type: ignore[misc]
         )
 
     def learn(self, rollouts: list[Rollout], env_steps: int) -> None:
-        """``num_epochs`` over all moves of ``rollouts`` in batches of about ``minibatch_size``."""
+        """Train ``num_epochs`` epochs on ``rollouts``, in minibatches of moves."""
         self._entropy_coeff.update(timestep=env_steps)
         self._kickstart_coeff.update(timestep=env_steps)
         parts = [self._to_batch(rollout) for rollout in rollouts]
@@ -226,12 +240,14 @@ class PPOLearner(FastTorchLearnerMixin, TorchLearner):  # type: ignore[misc]
                 self.apply_gradients(self.postprocess_gradients(gradients))
             self._num_moves_trained += moves
         self._weights_seq_no += 1
-        self.after_gradient_based_update(timesteps={NUM_ENV_STEPS_SAMPLED_LIFETIME: env_steps})
+        self.after_gradient_based_update(
+            timesteps={NUM_ENV_MOVE_OFFSETS_SAMPLED_LIFETIME: env_steps}
+        )
         if isinstance(module := self.module[DEFAULT_MODULE_ID].unwrapped(), WeightAveragingMixin):
             module.update_average()
 
     def _to_batch(self, rollout: Rollout) -> dict[str, Tensor]:
-        """A rollout as columns of M moves, with advantages by the present policy and values."""
+        """Convert a rollout to columns of M moves, with advantages and value targets."""
         columns = {
             Columns.OBS: self._to_device(rollout.obs),
             ACTION_MASK: self._to_device(rollout.action_mask),
@@ -254,7 +270,11 @@ class PPOLearner(FastTorchLearnerMixin, TorchLearner):  # type: ignore[misc]
     def _recompute_with_current_policy(
         self, rollout: Rollout, columns: dict[str, Tensor]
     ) -> NDArray[np.float32]:
-        """Put the present policy and values in place of those that played; returns the importance_ratios."""
+        """Recompute log-probs and values with the current weights.
+
+        Returns:
+            Importance ratios clipped at 1, float32 (T, N, S).
+        """
         with torch.no_grad():
             pieces = zip(
                 *(torch.split(one, self.config.minibatch_size) for one in columns.values()),
@@ -265,7 +285,7 @@ class PPOLearner(FastTorchLearnerMixin, TorchLearner):  # type: ignore[misc]
             now = _log_probs(logits, columns[Columns.ACTIONS])
             ratio = (now - columns[_OLD_LOG_PROBS]).exp().clamp(max=1.0)
             values = torch.cat([part[Columns.VF_PREDS] for part in parts])
-        rollout.values = rollout.values.copy()  # what comes through Ray must not be written to
+        rollout.values = rollout.values.copy()  # Arrays from Ray's object store are read-only.
         rollout.values[:-1][rollout.acted] = values.cpu().numpy()
         columns[_OLD_LOG_PROBS] = now
         importance_ratios = np.ones(rollout.acted.shape, np.float32)
@@ -273,7 +293,7 @@ class PPOLearner(FastTorchLearnerMixin, TorchLearner):  # type: ignore[misc]
         return importance_ratios
 
     def _kickstart_probs(self, columns: dict[str, Tensor]) -> Tensor:
-        """The policy (M, 4) of the network that training began with."""
+        """Return the move probabilities (M, 4) of the starting policy."""
         if self._start_module is None:
             self._start_module = copy.deepcopy(self.module[DEFAULT_MODULE_ID].unwrapped())
             path = Path(self.config.start_from)
@@ -292,9 +312,10 @@ class PPOLearner(FastTorchLearnerMixin, TorchLearner):  # type: ignore[misc]
     def compute_loss_for_module(
         self, *, module_id: str, config: Any, batch: dict[str, Tensor], fwd_out: dict[str, Tensor]
     ) -> Tensor:
-        """Clipped surrogate loss, squared error of the value and entropy; a number.
+        """Return the clipped surrogate loss, value loss and entropy bonus as one scalar.
 
-        Near the start of training's policy a cross-entropy to that one is added.
+        With kickstarting, adds a cross-entropy to the starting policy (Schmitt et al. 2018,
+        https://arxiv.org/abs/1803.03835).
         """
         logits = fwd_out[Columns.ACTION_DIST_INPUTS]
         log_ratio = _log_probs(logits, batch[Columns.ACTIONS]) - batch[_OLD_LOG_PROBS]
@@ -316,11 +337,11 @@ class PPOLearner(FastTorchLearnerMixin, TorchLearner):  # type: ignore[misc]
         return loss
 
     def vf_loss(self, values: Tensor, batch: dict[str, Tensor]) -> Tensor:
-        """The mean square error of ``values`` (B,)."""
+        """Return the mean squared error of ``values`` (B,)."""
         return mse_loss(values, batch[VALUE_TARGETS])
 
     def report(self) -> Any:
-        """Counts, and means over all updates since the last report, at least one."""
+        """Return counts and the mean metrics of all updates since the last report, at least one."""
         means = torch.stack(self._pending_metrics).mean(0)
         seen = dict(zip(_LOSSES, means.unbind(), strict=True))
         self.metrics.log_dict(seen, key=DEFAULT_MODULE_ID, window=1)
@@ -336,13 +357,16 @@ def _log_probs(logits: Tensor, actions: Tensor) -> Tensor:
 
 
 class PPOConfig(BatchedAlgorithmConfig, AlgorithmConfig):  # type: ignore[misc]
-    """RLlib's configuration with our runner, learner and network, and PPO's settings.
+    """RLlib's configuration with this project's env runner, learner and network.
 
-    A rollout is ``rollout_fragment_length`` turns of ``num_envs_per_env_runner`` games, of every
-    runner; all of it is learned from ``num_epochs`` times, in batches of about ``minibatch_size``
-    moves. ``clip_param``, ``lambda_``, ``vf_loss_coeff``, ``entropy_coeff`` (a number, or a
-    schedule like ``lr``'s) are RLlib's. ``kickstart_coeff``, another one, keeps the policy near that of
-    ``start_from``. With ``lag`` runners do not wait for the learner.
+    A rollout has ``rollout_fragment_length`` turns of ``num_envs_per_env_runner`` games per env
+    runner. ``clip_param``, ``lambda_``, ``vf_loss_coeff``, ``entropy_coeff``, ``num_epochs`` and
+    ``minibatch_size`` are RLlib's; ``entropy_coeff`` may be a schedule like ``lr``.
+
+    Attributes:
+        kickstart_coeff: Weight of the cross-entropy to the policy of ``start_from``; a number or a
+            schedule.
+        async_sampling: Whether env runners continue to play while the learner trains.
     """
 
     env_runner_class = PPOEnvRunner
@@ -382,7 +406,7 @@ class PPOConfig(BatchedAlgorithmConfig, AlgorithmConfig):  # type: ignore[misc]
         self.kickstart_coeff: Any = [[0, 0.5], [500_000, 0.0]]
 
     def validate(self) -> None:
-        """Refuse what this algorithm cannot do, before anything starts."""
+        """Reject unsupported settings before anything starts."""
         super().validate()
         for name in ("num_epochs", "minibatch_size"):
             if type(value := getattr(self, name)) is not int or value < 1:
@@ -403,17 +427,17 @@ class PPOConfig(BatchedAlgorithmConfig, AlgorithmConfig):  # type: ignore[misc]
 
 
 class PPO(BatchedAlgorithm, Algorithm):  # type: ignore[misc]
-    """All runners play a rollout, then the learner learns from them; or, with ``lag``, at once."""
+    """Env runners play a rollout, then the learner trains; both at once with ``async_sampling``."""
 
     config: PPOConfig
 
     @classmethod
     def get_default_config(cls) -> AlgorithmConfig:
-        """Our configuration."""
+        """Return PPO's configuration."""
         return PPOConfig()
 
     def training_step(self) -> None:
-        """Learn from what has been played."""
+        """Train on the rollouts that have arrived."""
         self._learn_from(
             self._collect_fragments() if self.config.async_sampling else self._sample()
         )

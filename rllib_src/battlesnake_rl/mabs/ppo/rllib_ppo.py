@@ -1,4 +1,4 @@
-"""RLlib's PPO, which reports how strong what it trains is."""
+"""RLlib's PPO with ladder evaluation."""
 
 from __future__ import annotations
 
@@ -10,7 +10,12 @@ from battlesnake_rl.mabs.strength.ladder_evaluator import DEFAULT_CPU_FRACTION
 
 
 class RLlibPPOConfig(ppo.PPOConfig):  # type: ignore[misc]
-    """RLlib's, ``ladder_cpu_fraction`` (`strength.SHARE`) and ``start_from`` (a policy to begin with)."""
+    """RLlib's PPO configuration with ``ladder_cpu_fraction`` and ``start_from``.
+
+    Attributes:
+        ladder_cpu_fraction: Fraction of the CPU time used for ladder evaluation, in [0, 0.5].
+        start_from: Policy whose weights initialize the network, or None.
+    """
 
     def __init__(self, algo_class: type | None = None) -> None:
         super().__init__(algo_class=algo_class or RLlibPPO)
@@ -19,9 +24,9 @@ class RLlibPPOConfig(ppo.PPOConfig):  # type: ignore[misc]
 
 
 class RLlibPPO(LadderEvaluationMixin, ppo.PPO):  # type: ignore[misc]
-    """RLlib's PPO, which reports how strong it is."""
+    """RLlib's PPO with ladder evaluation."""
 
     @classmethod
     def get_default_config(cls) -> AlgorithmConfig:
-        """RLlib's configuration with ours."""
+        """Return the default configuration."""
         return RLlibPPOConfig()

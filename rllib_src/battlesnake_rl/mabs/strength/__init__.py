@@ -1,1 +1,1 @@
-"""How strong a policy is: matches, the ladder beside a training, games to look at."""
+"""Strength of policies: batched games, ladder evaluation and sample games."""

@@ -1,4 +1,4 @@
-"""A policy's games to their end, many boards at once: against named snakes, and against rungs."""
+"""Complete games of a policy on many boards at once, against built-in snakes and rungs."""
 
 from __future__ import annotations
 
@@ -27,7 +27,13 @@ _SIDES = "0", "1"
 
 @dataclass(frozen=True, slots=True)
 class GameOutcomes:
-    """What came of N games, as the policy's snake sees it: bool [N], bool [N], turns float [N]."""
+    """Outcomes of N games for the policy's snake.
+
+    Attributes:
+        won: bool (N,).
+        drawn: bool (N,).
+        turns_alive: float64 (N,), turns that the snake survived.
+    """
 
     won: NDArray[np.bool_]
     drawn: NDArray[np.bool_]
@@ -45,16 +51,23 @@ def play_games_batched(
     rules: Sequence[PipelineStep] = (),
     tell: Callable[[int], None] = lambda games: None,
 ) -> GameOutcomes:
-    """Play one game on each of N boards until the policy's snake is out or alone.
+    """Play one game on each of N boards until the policy's snake is eliminated or alone.
 
-    ``env_config`` says which games, ``opponents`` who sits in the other seats of each, as many in
-    all of them, and ``own`` [N] in which seat the policy sits, greedily, under the games' action
-    mask. With ``starts`` game i begins there. With ``rules``, these decide, as on a server
-    (`battlesnake_heuristics.rule_based.policy_rules`), board by board. ``tell`` gets the number of
-    games that have ended.
+    The policy plays greedily under the games' action mask.
+
+    Args:
+        values: The policy.
+        env_config: Options of the games.
+        opponents: Built-in snakes in the other seats of each game; the same number in every game.
+        own: int (N,), seat of the policy in each game.
+        seed: Random seed.
+        starts: First position of each game; empty for random ones.
+        rules: Policy rules that choose the move, as on a server
+            (`battlesnake_heuristics.rule_based.policy_rules`).
+        tell: Called with the number of games that have just finished.
     """
     games, seats = len(opponents), len(opponents[0]) + 1
-    # Who may be fewer or others than in training, and begin elsewhere.
+    # Players and start positions may differ from those in training.
     others = {
         "num_snakes": seats,
         "rewards": EnvConfig.rewards,
@@ -104,7 +117,7 @@ def _by_rules(
     said: NDArray[np.float32],
     rules: Sequence[PipelineStep],
 ) -> int:
-    """The action that rules over a policy choose."""
+    """Return the action that the policy rules choose."""
     board = Board.from_state(vector.games.state(game), vector.game)
     board.you_id = board.snakes[seat].id
     facing = np.full(len(MOVES), vector.games.facing[game, seat])
@@ -116,7 +129,7 @@ def _by_rules(
 def _is_over(
     vector: VectorBattlesnake, infos: Mapping[str, Any], own: NDArray[np.integer[Any]]
 ) -> NDArray[np.bool_]:
-    """Where the policy's snake is the only one left, in rulesets that go on for it too."""
+    """Return where the policy's snake is alone, also if the ruleset continues then."""
     rivals = infos["cause"] == 0
     rivals[np.arange(len(own)), own] = False
     alone: NDArray[np.bool_] = ~rivals.any(-1)
@@ -131,10 +144,20 @@ def play_pairs(
     first: int = 0,
     rules: Sequence[PipelineStep] = (),
 ) -> list[int]:
-    """Duels against ``rungs``, two from each start with seats exchanged; their `sprt.PAIR_SCORES`.
+    """Play duels against ``rungs``: one game pair per entry.
 
-    All at once, under the rules, on the board and with the action mask of ``env_config``. Starts
-    are those of ``seed`` from the pair ``first`` on.
+    All games are played at once, with the rules, the board and the action mask of ``env_config``.
+
+    Args:
+        values: The policy.
+        env_config: Options of the games.
+        rungs: Opponent of each pair.
+        seed: Random seed of the start positions.
+        first: Number of the first pair; selects its start position.
+        rules: Policy rules that choose the move.
+
+    Returns:
+        Outcome of each pair: an index in `sprt.PAIR_SCORES`.
     """
     starts = [start_of(env_config, start_seed(seed, first + pair)) for pair in range(len(rungs))]
     played = play_games_batched(
@@ -151,7 +174,7 @@ def play_pairs(
 
 
 def start_of(env_config: Mapping[str, Any], seed: int) -> State:
-    """The first position of a duel."""
+    """Return the first position of a duel."""
     sizes = with_defaults(env_config)
     game = replace(env_options(env_config).game, seed=seed)
     return start(game, sizes["width"], sizes["height"], _SIDES)

@@ -1,4 +1,4 @@
-"""CPU time of a training: this process and all that it has started."""
+"""CPU time of a training: this process and its descendants."""
 
 from __future__ import annotations
 
@@ -6,35 +6,35 @@ import time
 
 import psutil
 
-_LOOK_SECONDS = 1.0
-"""How long what was seen is good for: to look at all processes takes milliseconds."""
+_CACHE_S = 1.0
+"""Seconds for which a reading is reused; reading all processes takes milliseconds."""
 
 
 class ProcessTreeCpuClock:
-    """CPU seconds of this process and its descendants, Ray's own ones among them.
+    """CPU seconds of this process and its descendants, including Ray's processes.
 
-    A process that has ended still counts if its parent waited for it. Processes of other machines,
-    and runners of a Ray that this process has not started, do not count.
+    Finished processes count if their parent waited for them. Processes on other machines, and of a
+    Ray cluster that this process did not start, do not count.
     """
 
     def __init__(self) -> None:
         self._self = psutil.Process()
-        self._most = 0.0
-        self._looked = -_LOOK_SECONDS
+        self._max_seconds = 0.0
+        self._read_at = -_CACHE_S
 
     def __call__(self) -> float:
-        """CPU seconds so far; never less than before, and at most `_LOOK_SECONDS` old."""
-        if (now := time.monotonic()) < self._looked + _LOOK_SECONDS:
-            return self._most
-        self._looked = now
-        family = [self._self, *self._self.children(recursive=True)]
-        self._most = max(self._most, sum(_seconds(process) for process in family))
-        return self._most
+        """Return the CPU seconds so far; never decreases, and is at most `_CACHE_S` old."""
+        if (now := time.monotonic()) < self._read_at + _CACHE_S:
+            return self._max_seconds
+        self._read_at = now
+        processes = [self._self, *self._self.children(recursive=True)]
+        self._max_seconds = max(self._max_seconds, sum(_seconds(process) for process in processes))
+        return self._max_seconds
 
 
 def _seconds(process: psutil.Process) -> float:
     try:
         times = process.cpu_times()
     except psutil.Error:
-        return 0.0  # it has ended meanwhile
+        return 0.0  # The process has ended.
     return float(times.user + times.system + times.children_user + times.children_system)

@@ -1,12 +1,12 @@
-"""How strong what is trained is, shown while it trains: duels against the rungs of the ladder.
+"""Ladder evaluation during training: duels against opponents of fixed Elo.
 
-Beside training, for a `SHARE` of its CPU time and no more, `LadderEvaluator` plays whole games of what is
-trained against snakes of known Elo, many boards at once, and keeps the weights that did best. At
-the end these and the last ones play again, and the better stay. This shows what the turns alive
-among its own copies do not.
+During training, `LadderEvaluator` spends at most `DEFAULT_CPU_FRACTION` of the CPU time on complete
+games of the current policy, and keeps the weights with the best result. At the end, the best and
+the latest weights play again, and the better ones are kept. This measures strength, unlike the
+length of self-play games.
 
-Rungs were measured in standard duels on 11x11. In other games win rates say what they say, and Elo
-only shows which of two is stronger.
+The ladder was calibrated in standard duels on 11x11. In other games, scores remain valid, but Elo
+only compares policies.
 """
 
 from __future__ import annotations
@@ -35,40 +35,49 @@ from battlesnake_rl.mabs.policy.policy_loader import BEST_FILE, ScoreFn, Weights
 from battlesnake_rl.mabs.strength.batched_games import play_pairs
 
 DEFAULT_CPU_FRACTION = 0.05
-"""The part of training's CPU time that the games may take."""
+"""Default fraction of the CPU time for ladder games."""
 
 _MAX_RUNG_CPU_S = 0.4
-"""Rungs that take more CPU time for their moves in a game are not met in training."""
+"""Rungs that need more CPU seconds per game are not played during training."""
 
 MIN_MEASUREMENT_S = 2.5
-"""CPU time that is worth beginning with: with less the interval says nothing."""
+"""Minimum CPU seconds of a measurement; with less, the confidence interval is too wide."""
 
 _MEASUREMENT_GROWTH = 0.25
-"""Each measurement may take this part of all before it together: they become longer, not many."""
+"""Duration of a measurement as a fraction of all previous ones: measurements grow longer."""
 
 _FINAL_FRACTION = 0.3
-"""The part of the games' time that is left for the end, where the strongest and the last weights
-play again: the best of many short measurements was lucky too."""
+"""Fraction of the evaluation time reserved for the end, when the best and the latest weights play
+again. The best of many short measurements is biased upwards.
+"""
 
 _LONG_TRAINING_S, _FINAL_MAX_FRACTION, _FINAL_MAX_S = 60.0, 0.25, 60.0
-"""After as many CPU seconds of training the games at the end may take a quarter of that time, up to
-a minute, so that two measurements are within some 50 Elo."""
+"""After 60 CPU seconds of training, the final games may take 25% of that time, at most 60 s. Two
+measurements then have confidence intervals of about +-50 Elo.
+"""
 
 _TARGET_PRECISION_ELO = 40.0
-"""Elo to either side at which a measurement is precise enough."""
+"""Half-width of a sufficiently precise confidence interval, in Elo."""
 
 PAIRS_AT_ONCE = 8
-"""Pairs of games that are played at once."""
+"""Game pairs played at once."""
 
 _STRENGTH_FILE = "strength.json"
-"""In a checkpoint: all measurements, beside the strongest weights (`policies.BEST_FILE`)."""
+"""File of a checkpoint with all measurements, beside `policy_loader.BEST_FILE`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Measurement:
-    """One placement on the ladder, after ``cpu_minutes`` of training.
+    """One placement on the ladder.
 
-    ``pairs``: counts of pairs of games by rung (`sprt.PAIR_SCORES`).
+    Attributes:
+        cpu_minutes: CPU minutes of training before the measured weights.
+        elo: Elo.
+        low: Lower end of its 95% confidence interval.
+        high: Upper end of its 95% confidence interval.
+        games: Number of games.
+        out_of_range: "above" or "below" if the Elo is outside the ladder, otherwise "".
+        pairs: Counts of game pair outcomes (`sprt.PAIR_SCORES`) by rung.
     """
 
     cpu_minutes: float
@@ -80,8 +89,8 @@ class Measurement:
     pairs: dict[str, list[int]]
 
     @classmethod
-    def of(cls, placement: Placement, cpu_minutes: float) -> Measurement:
-        """What a placement says."""
+    def from_placement(cls, placement: Placement, cpu_minutes: float) -> Measurement:
+        """Create a measurement from a placement."""
         met = {meeting.other: list(meeting.pairs) for meeting in placement.results}
         elo, low, high = placement.elo, placement.low, placement.high
         return cls(
@@ -90,22 +99,22 @@ class Measurement:
 
     @property
     def placement(self) -> Placement:
-        """As the ladder has it."""
+        """Return the measurement as a placement."""
         met = tuple(PairResults("", rung, tuple(pairs)) for rung, pairs in self.pairs.items())
         return Placement(self.elo, self.low, self.high, self.games, self.out_of_range, met)
 
     def scores(self) -> dict[str, tuple[float, float, float]]:
-        """By rung, the share of the points (a draw is half a win) and its 95 % interval."""
+        """Return the score and its 95% confidence interval by rung; a draw counts half."""
         return {rung: score_with_interval(pairs) for rung, pairs in self.pairs.items()}
 
     def score(self) -> float:
-        """The share of the points against all rungs together."""
+        """Return the score against all rungs together."""
         return score_with_interval(
             [sum(pairs) for pairs in zip(*self.pairs.values(), strict=True)]
         )[0]
 
     def results(self) -> dict[str, Any]:
-        """As training reports it."""
+        """Return the metrics that training reports."""
         scores = self.scores()
         return {
             "elo": self.elo,
@@ -129,7 +138,7 @@ _NO_MEASUREMENT = {
     "elo_best": math.nan,
     "ladder_score": math.nan,
 }
-"""What is reported before the first measurement."""
+"""Metrics before the first measurement."""
 
 CSV_COLUMNS = {
     "cpu_minutes": "cpu_minutes",
@@ -146,42 +155,44 @@ CSV_COLUMNS = {
 
 @dataclass
 class StrengthHistory:
-    """All measurements of a run and what they cost; goes into checkpoints as `_STRENGTH_FILE`.
+    """Measurements of a run and their cost, saved in checkpoints as `_STRENGTH_FILE`.
 
-    Times are CPU seconds; those of training have those of the games in them.
+    Times are in CPU seconds; those of the training include the ladder games.
     """
 
     measurements: list[Measurement] = field(default_factory=list)
     best: int | None = None
-    """The number of the strongest: the one whose Elo is highest at the lower end of its interval,
-    so that luck in a few games decides nothing."""
+    """Index of the measurement with the highest lower confidence bound, or None."""
     training_seconds: float = 0.0
     ladder_seconds: float = 0.0
 
     def add(self, measurement: Measurement) -> bool:
-        """Note a measurement; True where it is the best."""
+        """Add a measurement; return whether it is the best."""
         self.measurements.append(measurement)
         if self.best is None or measurement.low > self.measurements[self.best].low:
             self.best = len(self.measurements) - 1
         return self.best == len(self.measurements) - 1
 
     def results(self) -> dict[str, Any]:
-        """What training reports of it in each iteration."""
+        """Return the metrics that training reports in each iteration."""
         results = dict(_NO_MEASUREMENT)
         if self.best is not None:
             results |= self.measurements[-1].results()
             results["elo_best"] = self.measurements[self.best].elo
-        share = self.ladder_seconds / max(self.training_seconds, 1e-9)
-        return results | {"cpu_minutes": self.training_seconds / 60, "ladder_cpu_fraction": share}
+        fraction = self.ladder_seconds / max(self.training_seconds, 1e-9)
+        return results | {
+            "cpu_minutes": self.training_seconds / 60,
+            "ladder_cpu_fraction": fraction,
+        }
 
-    def save(self, folder: Path) -> None:
-        """Write it into a checkpoint."""
-        (folder / _STRENGTH_FILE).write_text(json.dumps(asdict(self), indent=1) + "\n")
+    def save(self, directory: Path) -> None:
+        """Write the history into a checkpoint."""
+        (directory / _STRENGTH_FILE).write_text(json.dumps(asdict(self), indent=1) + "\n")
 
     @classmethod
-    def of(cls, folder: Path) -> StrengthHistory:
-        """That of a checkpoint; empty where it has none."""
-        path = folder / _STRENGTH_FILE
+    def load(cls, directory: Path) -> StrengthHistory:
+        """Load the history of a checkpoint; empty if it has none."""
+        path = directory / _STRENGTH_FILE
         if not path.is_file():
             return cls()
         kept = json.loads(path.read_text())
@@ -191,31 +202,31 @@ class StrengthHistory:
         return cls(measurements=measurements, **kept)
 
     def line(self) -> str:
-        """How strong the strongest is, in a line."""
+        """Return the best Elo as one line."""
         if self.best is None:
-            return "not measured; `battlesnake-gym evaluate` plays it on the ladder"
+            return "not measured; `battlesnake-gym evaluate` measures it on the ladder"
         best = self.measurements[self.best]
         return f"{best.placement} by {best.games} duels on the ladder"
 
     def table(self) -> str:
-        """The strongest, rung by rung, as text."""
+        """Return the best measurement, rung by rung, as text."""
         if self.best is None:
             return (
-                f"strength: not measured, since {self.training_seconds:.0f} s of CPU time allow no "
-                "games; train for longer, or play it with `battlesnake-gym evaluate`"
+                f"strength: not measured, because {self.training_seconds:.0f} s of CPU time "
+                "are too few for ladder games; train longer, or run `battlesnake-gym evaluate`"
             )
         best = self.measurements[self.best]
         text = rung_table(best.placement)
         return (
-            f"{text}\nkept: what played so after {best.cpu_minutes:.1f} of "
-            f"{self.training_seconds / 60:.1f} CPU minutes, of {len(self.measurements)} "
-            f"measurements; their games took "
+            f"{text}\nkept: the weights after {best.cpu_minutes:.1f} of "
+            f"{self.training_seconds / 60:.1f} CPU minutes, the best of {len(self.measurements)} "
+            f"measurements; ladder games took "
             f"{self.ladder_seconds / max(self.training_seconds, 1e-9):.1%} of the CPU time"
         )
 
 
 def score_with_interval(pairs: Sequence[int]) -> tuple[float, float, float]:
-    """The share of the points (a draw is half a win) and the ends of its 95 % interval.
+    """Return the score (draws count half) and its 95% confidence interval.
 
     >>> score_with_interval([0, 1, 2, 5, 12])
     (0.85, 0.704, 0.933)
@@ -226,13 +237,13 @@ def score_with_interval(pairs: Sequence[int]) -> tuple[float, float, float]:
 
 
 def rung_table(placement: Placement, snakes: int = 2) -> str:
-    """A snake's place, and its share of the points against each rung, the weakest first."""
+    """Return a placement and the score against each rung as text, weakest rung first."""
     met = {meeting.other: meeting.pairs for meeting in placement.results}
     rungs = sorted(ladder.load(snakes).rungs, key=lambda rung: rung.elo)
     lines = [
-        f"strength: {placement} in {placement.games} duels; win rates (a draw is half a win) and "
-        "their 95 % intervals:",
-        f"  {'against':<20}   elo  games  win rate",
+        f"strength: {placement} in {placement.games} duels; scores (a draw counts half) and their "
+        "95% confidence intervals:",
+        f"  {'against':<20}   elo  games     score",
     ]
     for rung in rungs:
         if rung.name in met:
@@ -245,8 +256,8 @@ def rung_table(placement: Placement, snakes: int = 2) -> str:
     return "\n".join(lines)
 
 
-def as_json(placement: Placement) -> dict[str, Any]:
-    """What `rung_table` shows, for JSON."""
+def placement_to_dict(placement: Placement) -> dict[str, Any]:
+    """Return the content of `rung_table` for JSON."""
     return {
         "elo": placement.elo,
         "ci_low": placement.low,
@@ -270,21 +281,26 @@ def as_json(placement: Placement) -> dict[str, Any]:
     }
 
 
-def check_share(share: Any) -> None:
-    """Refuse an impossible part of the CPU time.
+def check_cpu_fraction(fraction: Any) -> None:
+    """Check the fraction of the CPU time for ladder games.
 
     Raises:
-        ValueError: saying what is possible.
+        ValueError: If it is outside [0, 0.5].
     """
-    if isinstance(share, bool) or not isinstance(share, int | float) or not 0 <= share <= 0.5:
+    if (
+        isinstance(fraction, bool)
+        or not isinstance(fraction, int | float)
+        or not 0 <= fraction <= 0.5
+    ):
         raise ValueError(
-            f"ladder_cpu_fraction must be between 0 (no games) and 0.5 of the CPU time, got {share!r}; "
+            "ladder_cpu_fraction must be between 0 (no games) and 0.5 of the CPU time, "
+            f"got {fraction!r}; "
             f"the default is {DEFAULT_CPU_FRACTION}"
         )
 
 
 def fast_rungs(seconds: float = _MAX_RUNG_CPU_S) -> Ladder:
-    """The ladder of duels, without rungs that think for longer than ``seconds`` a game."""
+    """Return the ladder of duels without rungs that need more than ``seconds`` per game."""
     whole = ladder.load(2)
     return Ladder(2, tuple(rung for rung in whole.rungs if rung.cpu_seconds_per_game <= seconds))
 
@@ -302,20 +318,33 @@ def place_policy(
     rules: Sequence[PipelineStep] = (),
     tell: Callable[[Placement], None] = lambda placement: None,
 ) -> tuple[Placement, float]:
-    """A policy's place on the ladder, and the CPU seconds of this process that it took to find.
+    """Place a policy on the ladder.
 
-    ``around`` is an Elo to begin at (None: in the middle of the ladder). It ends when the Elo is
-    known to ± ``interval``, or after ``games`` games (pairs are played to the end), and before it
-    would take more than ``cpu_seconds``, but `PAIRS_AT_ONCE` pairs are always played.
-    ``rules`` are those over the policy (`matches.play`). ``tell`` gets the placement as games end.
+    Stops when the Elo is known to +- ``interval``, after ``games`` games (pairs are completed), or
+    before ``cpu_seconds`` are exceeded. At least `PAIRS_AT_ONCE` pairs are played.
+
+    Args:
+        values: The policy.
+        env_config: Options of the games.
+        seed: Random seed of the start positions.
+        cpu_seconds: Maximum CPU time of this process.
+        games: Maximum number of games.
+        interval: Target half-width of the confidence interval, in Elo.
+        around: Expected Elo (None: the middle of the ladder).
+        rungs: The ladder (default: `fast_rungs`).
+        rules: Policy rules that choose the moves.
+        tell: Called with the current placement after each batch of games.
+
+    Returns:
+        The placement, and the CPU seconds used by this process.
     """
     placing = PlacementRun(rungs or fast_rungs(), around)
-    began, cost_factor, played = time.process_time(), 1.0, 0
+    started, cost_factor, played = time.process_time(), 1.0, 0
     while True:
         left = math.ceil(min(games / 2 - played, PAIRS_AT_ONCE))
         chosen = [placing.next_rung() for _ in range(left)]
         guess = _seconds(chosen)
-        spent = time.process_time() - began
+        spent = time.process_time() - started
         if played and spent + cost_factor * guess > cpu_seconds:
             return placing.placement, spent
         names = [rung.name for rung in chosen]
@@ -323,7 +352,7 @@ def place_policy(
         for rung, outcome in zip(chosen, outcomes, strict=True):
             placing.add(rung.name, outcome)
         played += len(chosen)
-        took = time.process_time() - began - spent
+        took = time.process_time() - started - spent
         cost_factor = max(took / guess, 0.1)
         now = placing.placement
         tell(now)
@@ -332,14 +361,18 @@ def place_policy(
 
 
 def _seconds(rungs: Sequence[Rung]) -> float:
-    """CPU seconds that a pair against each of these takes, on the processor of the ladder."""
+    """Return the CPU seconds of a game pair against each rung, on the ladder's processor."""
     return sum(2 * (GAME_OVERHEAD_S + rung.cpu_seconds_per_game) for rung in rungs)
 
 
 class LadderEvaluator:
-    """Plays the ladder beside a training, within a share of its CPU time, and keeps the best.
+    """Ladder evaluation during a training, within a fraction of its CPU time.
 
-    ``clock`` returns the CPU seconds of all that trains; `follow` is called once an iteration.
+    Args:
+        env_config: Options of the games.
+        clock: Returns the CPU seconds of the training.
+        fraction: Fraction of the CPU time for ladder games, in [0, 0.5].
+        seed: Random seed of the start positions.
     """
 
     def __init__(
@@ -347,14 +380,14 @@ class LadderEvaluator:
         env_config: Mapping[str, Any],
         clock: Callable[[], float],
         *,
-        share: float = DEFAULT_CPU_FRACTION,
+        fraction: float = DEFAULT_CPU_FRACTION,
         seed: int | None = None,
     ) -> None:
-        check_share(share)
-        self.record = StrengthHistory()
+        check_cpu_fraction(fraction)
+        self.history = StrengthHistory()
         self.best_weights: Weights | None = None
         self._env_config = env_config
-        self._share = share
+        self._fraction = fraction
         self._seed = seed or 0
         self._clock = clock
         self._began = clock()
@@ -367,37 +400,44 @@ class LadderEvaluator:
         *,
         at_end: bool = False,
     ) -> dict[str, Any]:
-        """Play, if there is time for it; returns what an iteration reports of the strength.
+        """Play ladder games if time is available; called after each iteration.
 
-        ``weights`` gives those that would be exported now, and ``player`` makes a policy of any.
-        ``at_end`` what is left of the time is spent, if that is enough to say anything, and after
-        a training of `LONG_ENOUGH` more than that.
+        At the end, spends the remaining time if it suffices for a measurement, and more than that
+        after `_LONG_TRAINING_S` of training.
+
+        Args:
+            weights: Returns the weights that would be exported now.
+            player: Builds a policy from weights.
+            at_end: Whether the training has ended.
+
+        Returns:
+            The metrics that the iteration reports.
         """
-        record = self.record
-        record.training_seconds = self._trained_before + self._clock() - self._began
-        share = self._share if at_end else self._share * (1 - _FINAL_FRACTION)
-        cpu_budget_s = share * record.training_seconds - record.ladder_seconds
-        if at_end and self._share and record.training_seconds >= _LONG_TRAINING_S:
+        history = self.history
+        history.training_seconds = self._trained_before + self._clock() - self._began
+        fraction = self._fraction if at_end else self._fraction * (1 - _FINAL_FRACTION)
+        cpu_budget_s = fraction * history.training_seconds - history.ladder_seconds
+        if at_end and self._fraction and history.training_seconds >= _LONG_TRAINING_S:
             cpu_budget_s = max(
-                cpu_budget_s, min(_FINAL_MAX_S, _FINAL_MAX_FRACTION * record.training_seconds)
+                cpu_budget_s, min(_FINAL_MAX_S, _FINAL_MAX_FRACTION * history.training_seconds)
             )
         wanted = (
             MIN_MEASUREMENT_S
             if at_end
-            else max(MIN_MEASUREMENT_S, _MEASUREMENT_GROWTH * record.ladder_seconds)
+            else max(MIN_MEASUREMENT_S, _MEASUREMENT_GROWTH * history.ladder_seconds)
         )
         if cpu_budget_s >= wanted:
-            best = record.best if at_end and cpu_budget_s >= 2 * MIN_MEASUREMENT_S else None
+            best = history.best if at_end and cpu_budget_s >= 2 * MIN_MEASUREMENT_S else None
             if best is not None and self.best_weights is not None:
                 cpu_budget_s /= 2
-                minutes = record.measurements[best].cpu_minutes
+                minutes = history.measurements[best].cpu_minutes
                 again = self._measure(self.best_weights, player, cpu_budget_s, minutes)
-                record.measurements[best] = again
-            last, minutes = weights(), record.training_seconds / 60
-            if record.add(self._measure(last, player, cpu_budget_s, minutes)):
+                history.measurements[best] = again
+            last, minutes = weights(), history.training_seconds / 60
+            if history.add(self._measure(last, player, cpu_budget_s, minutes)):
                 self.best_weights = last
-            record.training_seconds = self._trained_before + self._clock() - self._began
-        return record.results()
+            history.training_seconds = self._trained_before + self._clock() - self._began
+        return history.results()
 
     def _measure(
         self,
@@ -406,30 +446,30 @@ class LadderEvaluator:
         cpu_seconds: float,
         cpu_minutes: float,
     ) -> Measurement:
-        """Of weights after ``cpu_minutes`` of training, by games of ``cpu_seconds``."""
-        record = self.record
+        """Measure weights with ladder games for ``cpu_seconds``."""
+        history = self.history
         placement, spent = place_policy(
             player(weights),
             self._env_config,
-            seed=self._seed + len(record.measurements),
+            seed=self._seed + len(history.measurements),
             cpu_seconds=cpu_seconds,
-            around=record.measurements[-1].elo if record.measurements else None,
+            around=history.measurements[-1].elo if history.measurements else None,
         )
-        record.ladder_seconds += spent
-        return Measurement.of(placement, cpu_minutes)
+        history.ladder_seconds += spent
+        return Measurement.from_placement(placement, cpu_minutes)
 
-    def save(self, folder: Path) -> None:
-        """Write record and best weights into a checkpoint."""
-        self.record.save(folder)
+    def save(self, directory: Path) -> None:
+        """Write history and best weights into a checkpoint."""
+        self.history.save(directory)
         if self.best_weights is not None:
-            save_arrays(folder / BEST_FILE, **self.best_weights)
+            save_arrays(directory / BEST_FILE, **self.best_weights)
 
-    def restore(self, folder: Path) -> None:
-        """Go on from a checkpoint; one without a record begins one."""
-        self.record = StrengthHistory.of(folder)
-        self.best_weights = read_best(folder)
+    def restore(self, directory: Path) -> None:
+        """Restore a checkpoint; without a history, start a new one."""
+        self.history = StrengthHistory.load(directory)
+        self.best_weights = read_best(directory)
         if self.best_weights is None:
-            self.record.best = None
-            self.record.measurements.clear()
-        self._trained_before = self.record.training_seconds
+            self.history.best = None
+            self.history.measurements.clear()
+        self._trained_before = self.history.training_seconds
         self._began = self._clock()

@@ -1,4 +1,4 @@
-"""A short game of what is trained, to look at: a replay, and a film of it."""
+"""Short sample games of a trained policy, as replays and GIF animations."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ from battlesnake_rl.mabs.envs.env_factory import make_vector
 from battlesnake_rl.mabs.policy.policy_loader import ScoreFn
 
 _MAX_SAMPLE_GAME_TURNS = 150
-"""A game is left after this many turns, which is enough to look at."""
+"""Maximum turns of a sample game."""
 
 _CELL = 12
-"""Pixels of a cell's side in a film."""
+"""Size of a cell in an animation, in pixels."""
 
 _POSITIONS = 100
-"""That a search looks at for each move."""
+"""Nodes per move of a search."""
 
 
 def play_sample_game(
     values: ScoreFn, env_config: Mapping[str, Any], seed: int, turns: int = _MAX_SAMPLE_GAME_TURNS
 ) -> Replay:
-    """Let a policy play all seats of a game of ``env_config``, greedily, under its action mask."""
+    """Play a game in which a policy plays all seats, greedily, under its action mask."""
     vector = make_vector(1, {**env_config, "max_turns": turns})
     observations, infos = vector.reset(seed=seed)
     replay = Replay(_board(vector))
@@ -57,14 +57,14 @@ def play_sample_game(
 def play_search_duel(
     evaluation: Evaluation | None, seed: int, turns: int = _MAX_SAMPLE_GAME_TURNS
 ) -> Replay:
-    """Let the search play a duel against itself with ``evaluation`` (None: hand-set weights)."""
+    """Play a duel of the search against itself; None uses the handcrafted evaluation."""
     board = Board.new(11, 11, 2, game=Game(seed=seed))
     search = Search(evaluation=evaluation, nodes=_POSITIONS)
     return Replay.from_play(board, {snake.id: search for snake in board.snakes}, max_turns=turns)
 
 
 def to_gif(replay: Replay) -> bytes:
-    """The game as a GIF."""
+    """Return the game as GIF bytes."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "game.gif"
         animation.save_gif(replay.boards(), path, _CELL)
