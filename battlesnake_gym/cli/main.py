@@ -189,21 +189,26 @@ def usage(group: str = "") -> str:
             "commands:",
             *lines,
             "",
-            f"Run '{prog} COMMAND --help' for the options of a command and '{_PROG} --version' for",
-            "the installed versions.",
-            *([] if group else examples),
+            f"'{prog} COMMAND --help' shows the options of a command.",
+            f"'{_PROG} --version' shows the installed versions.",
+            *([] if group else ["", *examples]),
             "",
         ]
     )
 
 
 def _overview() -> dict[str, str]:
-    """List the commands and groups with their help."""
+    """List the commands and groups with their help and their subcommands."""
     listed: dict[str, str] = {}
     for name, command in COMMANDS.items():
         first, _, second = name.partition(" ")
-        text = listed.get(first)
-        listed[first] = command.help if not second else f"{text}, {second}" if text else second
+        if second and first in COMMANDS:
+            separator = ", " if "; also: " in listed[first] else "; also: "
+            listed[first] += separator + second
+        elif second:
+            listed[first] = f"{listed[first]}, {second}" if first in listed else second
+        else:
+            listed[first] = command.help
     return listed
 
 

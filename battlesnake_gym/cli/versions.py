@@ -12,8 +12,8 @@ from types import ModuleType
 
 from battlesnake_gym.engine import build_check
 
-NAME = "battlesnake-gym"
-PARTS = {
+PACKAGE_NAME = "battlesnake-gym"
+COMPILED_MODULES = {
     "engine": ("battlesnake_gym.engine.engine", "battlesnake_gym.engine._engine"),
     "search": ("battlesnake_heuristics.search.search", "battlesnake_heuristics.search._search"),
 }
@@ -26,12 +26,12 @@ def report() -> str:
 
 
 def _lines() -> Iterator[str]:
-    yield f"{NAME} {version(NAME) or 'not installed (running from source)'}"
+    yield f"{PACKAGE_NAME} {version(PACKAGE_NAME) or 'not installed (running from source)'}"
     yield f"python {platform.python_version()} on {platform.system()} {platform.machine()}"
     needed = required()
     for name in needed.pop("", []):
         yield f"{name} {version(name) or 'missing'}"
-    for part, (importer, name) in PARTS.items():
+    for part, (importer, name) in COMPILED_MODULES.items():
         yield f"{part}: {_describe_module(importer, name)}"
     for extra, packages in sorted(needed.items()):
         yield f"extra {extra}: {_describe_extra(packages)}"
@@ -64,7 +64,7 @@ def _describe_extra(packages: list[str]) -> str:
 def required() -> dict[str, list[str]]:
     """Return the required packages by extra; key "" holds those that are always required."""
     try:
-        requirements = metadata.requires(NAME) or []
+        requirements = metadata.requires(PACKAGE_NAME) or []
     except metadata.PackageNotFoundError:
         return {}
     found: dict[str, list[str]] = {}

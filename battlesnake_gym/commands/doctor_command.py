@@ -89,8 +89,8 @@ def findings() -> Iterator[Finding]:
     yield Finding("python", _BROKEN if old else _GOOD, version, "install 3.11 or later" * old)
     required = versions.required()
     reinstall = "pip install '.' in a clone, or the wheel file"
-    yield _packages("packages", required.pop("", [versions.NAME]), _BROKEN, reinstall)
-    for part, (importer, name) in versions.PARTS.items():
+    yield _packages("packages", required.pop("", [versions.PACKAGE_NAME]), _BROKEN, reinstall)
+    for part, (importer, name) in versions.COMPILED_MODULES.items():
         module = versions.compiled_part(importer, name)
         if module is None:
             yield Finding(part, _BROKEN, build_check.missing_reason(name), build_check.BUILD_HINT)

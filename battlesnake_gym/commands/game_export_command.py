@@ -86,8 +86,8 @@ def _animation_options(
     options: argparse.Namespace,
 ) -> tuple[int, float, animation.WinProbabilities]:
     """Return cell size, seconds per turn and, if the game was analyzed, win probabilities."""
-    analyses = load_module("battlesnake_heuristics.analysis.game_analysis", "")
-    analysis = analyses.known(options.source)
+    game_analysis = load_module("battlesnake_heuristics.analysis.game_analysis", "")
+    analysis = game_analysis.load_existing(options.source)
     win_probabilities = analysis.chances if analysis else animation.no_win_probabilities
     return options.cell_size, 1 / options.turns_per_second, win_probabilities
 
@@ -98,7 +98,7 @@ def _png(replay: Replay, output: Path, options: argparse.Namespace) -> None:
 
 def _svg(replay: Replay, output: Path, options: argparse.Namespace) -> None:
     text = drawing.svg(_turn(replay, options), options.cell_size)
-    write_atomically(output, lambda part: part.write_text(text, "utf-8"))
+    write_atomically(output, lambda temporary: temporary.write_text(text, "utf-8"))
 
 
 def _html(replay: Replay, output: Path, options: argparse.Namespace) -> None:
@@ -107,7 +107,7 @@ def _html(replay: Replay, output: Path, options: argparse.Namespace) -> None:
     page = embedded_player.read("templates/export.html")
     page = page.replace("@STYLE@", embedded_player.style(), 1)
     page = page.replace("@PLAYER@", embedded_player.part(replay, options.turns_per_second), 1)
-    write_atomically(output, lambda part: part.write_text(page, "utf-8"))
+    write_atomically(output, lambda temporary: temporary.write_text(page, "utf-8"))
 
 
 def _turn(replay: Replay, options: argparse.Namespace) -> Board:

@@ -1,4 +1,4 @@
-"""Games of arena.battlesnake.com by their addresses, from a stand-in that answers as it does."""
+"""Games of arena.battlesnake.com by URL, from a stand-in server."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_what_is_no_address(source: str) -> None:
 
 @pytest.fixture(scope="module")
 def platform() -> Platform:
-    """All modes and sizes, the rules from each source, the dead listed and not."""
+    """All modes and board sizes, rules from each source, eliminated snakes listed or not."""
     return Platform(
         *(
             Kept(played(mode, size, snakes, seed), mode, seed % 4 > 0, SAYS[seed % 3],
@@ -89,7 +89,7 @@ def platform() -> Platform:
 
 @pytest.fixture
 def site(platform: Platform, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    """The stand-in in the place of the arena, and of the old engine one that has nothing."""
+    """Replace the arena by the stand-in, and the old engine by a server without games."""
     monkeypatch.setenv(game_fetcher.TOKEN, TOKEN)
     with web_site.serving(platform.app) as address:
         monkeypatch.setattr(game_urls, "ARENA_API_URL", f"{address}/api")
@@ -120,7 +120,7 @@ def test_every_game_is_the_game_that_was_played(site: str, platform: Platform) -
                     assert (one.body, one.health) == (other.body, other.health)
                     assert one.eliminated_cause == other.eliminated_cause
         for turn, theirs_turn in zip(found.turns, kept.replay.turns, strict=True):
-            for who in [snake for snake in turn.moves if snake not in turn.guessed]:
+            for who in [snake for snake in turn.moves if snake not in turn.inferred]:
                 assert turn.moves[who] == theirs_turn.moves[who]
             known = {who: time for who, time in theirs_turn.latency.items() if who in turn.latency}
             assert {**turn.latency, **known} == turn.latency
@@ -131,7 +131,7 @@ def test_every_game_is_the_game_that_was_played(site: str, platform: Platform) -
                 assert (turn.problems, turn.shouts) == (theirs_turn.problems, theirs_turn.shouts)
     told = {Replay.fetch(f"{site}/games/{game_id}").info["rules"] for game_id in platform.games}
     modes = {f"those of {mode}" for mode, _, _ in GAMES}
-    assert told == {"as its snakes were sent them", "found in its frames", *modes}
+    assert told == {"as its snakes were sent them", "inferred from its frames", *modes}
 
 
 def test_the_next_engine_is_asked_where_the_first_has_no_such_game(
@@ -145,7 +145,7 @@ def test_the_next_engine_is_asked_where_the_first_has_no_such_game(
 
 @contextlib.contextmanager
 def alone(kept: Kept, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Platform, str]]:
-    """A platform in the place of the arena with this game, and the game's id."""
+    """Replace the arena by a platform with a single game; yield the platform and the game id."""
     platform = Platform(kept)
     with web_site.serving(platform.app) as address:
         monkeypatch.setattr(game_urls, "ARENA_API_URL", f"{address}/api")
@@ -161,11 +161,11 @@ def test_rules_are_not_guessed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
         with pytest.raises(ReplayError, match="5 turns without hazards may be standard or royale"):
             fetch(game_id)
         assert fetch(game_id, ruleset="royale").game.ruleset == "royale"
-        with pytest.raises(ReplayError, match="not 'constrictor', as no snake grows unfed"):
+        with pytest.raises(ReplayError, match="not 'constrictor', because no snake grows without food"):
             fetch(game_id, ruleset="constrictor")
         cut.mode, cut.says = "Constrictor", ("details",)
         monkeypatch.setenv(game_fetcher.TOKEN, TOKEN)
-        with pytest.raises(ReplayError, match="not 'constrictor', as no snake grows unfed"):
+        with pytest.raises(ReplayError, match="not 'constrictor', because no snake grows without food"):
             fetch(game_id)
         for options, words in [
             ({"ruleset": "standrad"}, "did you mean standard"),
@@ -183,7 +183,7 @@ def test_a_game_that_is_played_is_waited_for(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     kept = Kept(played("Standard", 7, 4, 3), "Standard", status="running", shown=3)
-    monkeypatch.setattr(game_fetcher, "GAME_POLL_INTERVAL_S", 0.01)
+    monkeypatch.setattr(game_fetcher, "_GAME_POLL_INTERVAL_S", 0.01)
     with alone(kept, monkeypatch) as (_, game_id):
         with pytest.raises(ReplayError, match="still being played"):
             fetch(game_id)
@@ -209,7 +209,7 @@ def test_a_failed_game_is_read_as_far_as_it_went(monkeypatch: pytest.MonkeyPatch
 
 
 def circling(turns: int) -> Replay:
-    """One snake on a round of 100 cells, with food before it now and then."""
+    """Play one snake on a cycle of 100 cells, with occasional food in front of it."""
     rows = [[(x, y) for x in range(1, 10)][:: 1 if y % 2 else -1] for y in range(9, -1, -1)]
     cells = [(0, y) for y in range(10)] + [cell for row in rows for cell in row]
     board = Board.new(11, 11, 1, game=Game("solo", id=ID))
@@ -296,9 +296,6 @@ def test_the_token_goes_to_the_arena_alone(monkeypatch: pytest.MonkeyPatch) -> N
         assert game_fetcher._token(address) == {}
 
 
-# --- where games are shown -----------------------------------------------------------------------
-
-
 @pytest.mark.usefixtures("site")
 def test_pages_fetch_a_game(platform: Platform, tmp_path: Path) -> None:
     game_id = next(iter(platform.games))
@@ -326,8 +323,8 @@ def test_commands_fetch_a_game(
     monkeypatch.setattr(mistakes, "GAMES", 2)
     game_id = next(iter(platform.games))
     page = f"https://arena.battlesnake.com/games/{game_id}"
-    near = ["--allow-addresses", "loopback"]
-    assert game_analyze_command.main([page, "--milliseconds", "1", *near]) == 0
+    near = ["--allow-networks", "loopback"]
+    assert game_analyze_command.main([page, "--move-time", "1", *near]) == 0
     assert (tmp_path / f"{game_id}.jsonl.gz").exists()
     shown: list[str] = []
 
@@ -350,17 +347,17 @@ def test_the_coach_reads_the_last_games_of_a_ladder_snake(
     kept = next(kept for kept in platform.games.values() if kept.replay.deaths())
     name = kept.replay.last.snake(kept.replay.deaths()[0][1]).name
     monkeypatch.setattr(platform, "ladder", {ID: name})
-    near = ["--allow-addresses", "loopback"]
+    near = ["--allow-networks", "loopback"]
     began = time.process_time()
     assert game_coach_command.main(["--snake", name, "--last", "20", *near]) in (0, 1)
     assert time.process_time() - began < 60
     out = capsys.readouterr().out
-    assert out.startswith(f"{name}: 1 games, out in 1\ntime a move: half within ")
-    assert "allowed: 500 ms" in out
+    assert out.startswith(f"{name}: 1 games, 1 lost\nresponse time: median ")
+    assert "timeout: 500 ms" in out
     late = sum(name in {kept.replay.first.snake(who).name for who in turn.problems}
                for turn in kept.replay.turns)  # fmt: skip
     assert f"late moves: {late}" in out
-    assert "wins given away" in out
+    assert "total loss" in out
     monkeypatch.delenv(game_fetcher.TOKEN)
     assert game_coach_command.main(["--snake", name, "--last", "20", *near]) == 2
     assert "set BATTLESNAKE_TOKEN" in capsys.readouterr().err

@@ -89,12 +89,12 @@ def ask(snake: PolicySnake, picture: str) -> str:
 def test_the_best_value_wins_among_moves_that_do_not_kill(make_policy: MakePolicy) -> None:
     policy = OnnxPolicy.load(make_policy([-1.0, -2.0, -3.0, -4.0], sizes=[(5, 5)]))
     assert ask(PolicySnake(policy), ROOM) == "up"
-    # up and left leave the board, right is the neck: negative values must not let them win
+    # Up and left leave the board, and right is the neck: negative values must not make them win.
     assert ask(PolicySnake(policy), CORNER) == "down"
 
 
 def test_relative_actions_are_turned_with_the_snake(make_policy: MakePolicy) -> None:
-    # "facing": the network's "up" is straight ahead
+    # In "facing", the network's "up" is straight ahead.
     snake = strategy_factory(policy=make_policy(sizes=[(5, 5)], observation="facing"))(0)
     assert ask(snake, ROOM) == "left"  # type: ignore[arg-type]
 
@@ -128,7 +128,7 @@ def test_own_rules_speak_over_a_policy(make_policy: MakePolicy, tmp_path: Path) 
         assert decision.reasons[-1].note == "never_up, which rules out the policy's up"
     with pytest.raises(ValueError, match="need a policy, and 'hungry' is not one; give a file"):
         strategy_factory(snake="hungry", rules=file)
-    with pytest.raises(ValueError, match="is no file"):
+    with pytest.raises(ValueError, match="does not exist"):
         strategy_factory(policy=f"{path}+nowhere.py")
 
 
