@@ -121,8 +121,8 @@ def parser() -> Parser:
     add(
         "policy",
         type=Path,
-        help="run, checkpoint, or policy.onnx; of a run or checkpoint, the weights with the highest "
-        "Elo",
+        help="run, checkpoint, or policy.onnx; of a run or checkpoint, the weights with the "
+        "highest Elo",
     )
     add("--opponents", help="built-in snakes that play in every game, comma-separated")
     add(

@@ -406,7 +406,7 @@ def _check_engine_compiled(hyperparameters: BattlesnakeHyperparameters) -> None:
     if not hyperparameters.allow_python_engine:
         raise HyperparameterError(
             f"{why}; {engine.SLOW_RULES_WARNING}; to fix it: "
-            f"{build_check.BUILD_HINT} (in a job: rebuild its image from these sources), or allow it with "
-            " allow_python_engine"
+            f"{build_check.BUILD_HINT} (in a job: rebuild its image from these sources), "
+            "or set allow_python_engine"
         )
-    log_line(f"{why}; {engine.SLOW_RULES_WARNING}, as allow_python_engine allows")
+    log_line(f"{why}; {engine.SLOW_RULES_WARNING}; allowed by allow_python_engine")

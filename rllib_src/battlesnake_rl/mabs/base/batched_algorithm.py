@@ -157,7 +157,8 @@ class BatchedAlgorithmConfig:
         if games.width != games.height or seen.relative:
             raise ValueError(
                 "symmetry_augmentation needs square boards and moves that do not depend on a "
-                f"snake's direction, got {games.width}x{games.height} and {seen.name!r}; set it to false"
+                f"snake's direction, got {games.width}x{games.height} and {seen.name!r}; "
+                "set it to false"
             )
 
 

@@ -21,7 +21,7 @@ from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
 from ray.rllib.core import DEFAULT_MODULE_ID
 from ray.rllib.core.columns import Columns
 from ray.rllib.core.learner.torch.torch_learner import TorchLearner
-from ray.rllib.utils.metrics import NUM_ENV_MOVE_OFFSETS_SAMPLED_LIFETIME
+from ray.rllib.utils.metrics import NUM_ENV_STEPS_SAMPLED_LIFETIME
 from torch import Tensor
 from torch.nn.functional import mse_loss
 
@@ -193,7 +193,7 @@ class DistilLearner(FastTorchLearnerMixin, TorchLearner):  # type: ignore[misc]
         self._weights_seq_no += 1
         turns = self.config.num_envs_per_env_runner * self.config.get_rollout_fragment_length()
         self.after_gradient_based_update(
-            timesteps={NUM_ENV_MOVE_OFFSETS_SAMPLED_LIFETIME: self._weights_seq_no * turns}
+            timesteps={NUM_ENV_STEPS_SAMPLED_LIFETIME: self._weights_seq_no * turns}
         )
         self.module[DEFAULT_MODULE_ID].unwrapped().update_average()
 

@@ -22,7 +22,7 @@ from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
 from ray.rllib.core import DEFAULT_MODULE_ID
 from ray.rllib.core.columns import Columns
 from ray.rllib.core.learner.torch.torch_learner import TorchLearner
-from ray.rllib.utils.metrics import NUM_ENV_MOVE_OFFSETS_SAMPLED_LIFETIME
+from ray.rllib.utils.metrics import NUM_ENV_STEPS_SAMPLED_LIFETIME
 from ray.rllib.utils.schedules.scheduler import Scheduler
 from torch import Tensor
 from torch.nn.functional import mse_loss
@@ -240,9 +240,7 @@ class PPOLearner(FastTorchLearnerMixin, TorchLearner):  # type: ignore[misc]
                 self.apply_gradients(self.postprocess_gradients(gradients))
             self._num_moves_trained += moves
         self._weights_seq_no += 1
-        self.after_gradient_based_update(
-            timesteps={NUM_ENV_MOVE_OFFSETS_SAMPLED_LIFETIME: env_steps}
-        )
+        self.after_gradient_based_update(timesteps={NUM_ENV_STEPS_SAMPLED_LIFETIME: env_steps})
         if isinstance(module := self.module[DEFAULT_MODULE_ID].unwrapped(), WeightAveragingMixin):
             module.update_average()
 
