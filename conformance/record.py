@@ -1,4 +1,4 @@
-"""Records more games, by any engine: every game in ``games`` again with other seeds and settings.
+"""Records new games by any engine, with other seeds and settings than the games in ``games``.
 
 ``python conformance/record.py battlesnake_python --each 4 --to conformance/more``
 """
@@ -17,21 +17,27 @@ from pathlib import Path
 from run import HERE, Engine, Json, Recording, cells, command_of, read  # type: ignore[import-not-found]
 
 _MOVES = {"up": (0, 1), "down": (0, -1), "left": (-1, 0), "right": (1, 0)}
-_ODD = ("", "UP", "left ", "nope")
-"""No moves: the snake goes straight on."""
+_INVALID_MOVES = ("", "UP", "left ", "nope")
+"""Text that is not a move; the snake goes straight ahead."""
 
-_LONGEST = 80
-"""Turns; most of what can happen on a map has happened by then."""
+_MAX_TURNS = 80
+"""Maximum turns of a recorded game; most events of a map happen earlier."""
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Record the games of each file into one of the same name."""
+    """Record new games for each file, to a file of the same name."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument(
-        "engine", metavar="ENGINE", help="as of run.py; with its own starts and food"
+        "engine",
+        metavar="ENGINE",
+        help="as in run.py; it must create its own start positions and food",
     )
-    parser.add_argument("--each", type=int, default=4, metavar="N", help="new games of every game")
-    parser.add_argument("--only", default="*", metavar="GLOB", help="files of games (snail_mode*)")
+    parser.add_argument(
+        "--each", type=int, default=4, metavar="N", help="new games per recorded game"
+    )
+    parser.add_argument(
+        "--only", default="*", metavar="GLOB", help="files of games, such as snail_mode*"
+    )
     parser.add_argument("--to", type=Path, required=True, metavar="DIR")
     options = parser.parse_args(argv)
     options.to.mkdir(parents=True, exist_ok=True)
@@ -43,7 +49,7 @@ def main(argv: list[str] | None = None) -> int:
                 line
                 for game in old
                 for number in range(options.each)
-                for line in recorded(
+                for line in record_game(
                     engine, game, random.Random(f"{game.header['id']} {number}"), old
                 )
             ]
@@ -56,19 +62,19 @@ def main(argv: list[str] | None = None) -> int:
     return 0
 
 
-def recorded(
-    engine: Engine, game: Recording, luck: random.Random, all_of: list[Recording]
+def record_game(
+    engine: Engine, game: Recording, rng: random.Random, all_of: list[Recording]
 ) -> Iterator[Json]:
-    """The lines of a game like ``game``, with the settings of one of its file."""
-    seed = luck.choice((luck.randrange(1, 1000), luck.randrange(-(2**63), 2**63) or 1))
+    """Generate the lines of a game like ``game``, with the settings of any game of its file."""
+    seed = rng.choice((rng.randrange(1, 1000), rng.randrange(-(2**63), 2**63) or 1))
     header = {**game.header, "seed": seed, "recorder": engine.title}
-    header["settings"] = luck.choice(all_of).header["settings"]
+    header["settings"] = rng.choice(all_of).header["settings"]
     what = repr((game.header["id"], seed, header["settings"]))
     header["id"] = f"own-{zlib.crc32(what.encode()):08x}"
-    header["maxTurns"] = min(header["maxTurns"], _LONGEST)
+    header["maxTurns"] = min(header["maxTurns"], _MAX_TURNS)
     for unused in ("policies", "policySeed"):
         header.pop(unused, None)
-    begun = engine.ask(
+    begun = engine.request(
         {"start": header} if header["map"] else {"load": header, "state": game.frames[0]}
     )
     if "refused" in begun or "error" in begun:
@@ -85,9 +91,9 @@ def recorded(
             reason = "over" if position["over"] else "cap"
             break
         moves = [
-            None if "x" in one else chosen(header, position, one, luck) for one in position["s"]
+            None if "x" in one else choose_move(header, position, one, rng) for one in position["s"]
         ]
-        after = engine.ask({"step": moves})
+        after = engine.request({"step": moves})
         if "error" in after:
             reason = "panic"
             break
@@ -95,23 +101,23 @@ def recorded(
     yield {"k": "end", "t": position["t"], "reason": reason}
 
 
-def chosen(header: Json, position: Json, snake: Json, luck: random.Random) -> str:
-    """A move to a free cell, often towards food; now and then any word."""
-    if luck.random() < 0.03:
-        return luck.choice((*_MOVES, *_ODD))
+def choose_move(header: Json, position: Json, snake: Json, rng: random.Random) -> str:
+    """Choose a move to a free cell, often toward food; sometimes return invalid text."""
+    if rng.random() < 0.03:
+        return rng.choice((*_MOVES, *_INVALID_MOVES))
     taken = {cell for one in position["s"] if "x" not in one for cell in cells(one["b"])[:-1]}
     (x, y), free = snake["b"][:2], {}
     for move, (right, up) in _MOVES.items():
-        to = x + right, y + up
+        target = x + right, y + up
         if header["ruleset"].startswith("wrapped"):
-            to = to[0] % header["w"], to[1] % header["h"]
-        if 0 <= to[0] < header["w"] and 0 <= to[1] < header["h"] and to not in taken:
-            free[move] = to
+            target = target[0] % header["w"], target[1] % header["h"]
+        if 0 <= target[0] < header["w"] and 0 <= target[1] < header["h"] and target not in taken:
+            free[move] = target
     food = cells(position["f"])
     if not free:
-        return luck.choice(list(_MOVES))
-    if not food or luck.random() < 0.4:
-        return luck.choice(list(free))
+        return rng.choice(list(_MOVES))
+    if not food or rng.random() < 0.4:
+        return rng.choice(list(free))
     return min(free, key=lambda m: min(abs(free[m][0] - a) + abs(free[m][1] - b) for a, b in food))
 
 

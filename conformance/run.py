@@ -1,7 +1,8 @@
-"""Recorded games of the reference engine, played again by other engines, every position compared.
+"""Plays recorded games of the official engine with other engines and compares every position.
 
-``python conformance/run.py c "mine=./my-engine --lines"`` reports agreement by ruleset and map, and
-games a second; ``--mutants`` plays engines with one broken rule each. README.md has the protocol.
+``python conformance/run.py c "mine=./my-engine --lines"`` reports the agreement by ruleset and map,
+and games per second. ``--mutants`` plays engines with one broken rule each. README.md describes
+the protocol.
 """
 
 from __future__ import annotations
@@ -22,11 +23,11 @@ from itertools import pairwise, zip_longest
 from pathlib import Path
 from typing import Any
 
-_HERE = Path(__file__).parent
+HERE = Path(__file__).parent
 Json = dict[str, Any]
 
 _SORTED_UNSTABLY = 12
-"""With more snakes than this the reference may name any of several equally long culprits."""
+"""With more snakes, the official engine's unstable sort may name any equally long culprit."""
 
 _FIELDS = ("b", "hp", "x", "by", "on")
 _RULES = {
@@ -40,16 +41,16 @@ _RULES = {
     "hz": "hazards (RULES.md 3, shrink, and 6)",
     "over": "over? (RULES.md 3)",
 }
-"""By what differs, the rule that decides it."""
+"""The rule that determines each field."""
 
 
 class EngineGoneError(Exception):
-    """An engine that ended, was silent for too long, or answered in another form."""
+    """An engine that exited, exceeded the timeout or sent an invalid response."""
 
 
 @dataclass(frozen=True)
 class Recording:
-    """One recorded game: its header, the positions with the moves that led to them, its end."""
+    """One recorded game: its header, its positions with the moves that led to them, and its end."""
 
     file: str
     header: Json
@@ -58,9 +59,10 @@ class Recording:
 
 
 def read(path: Path) -> Iterator[Recording]:
-    """The games of a file; every position gets its hazards, which a line may leave out.
+    """Read the games of a file; positions without hazards get those of the previous position.
 
-    Raises `ValueError` where the file is not in the format of README.md, with its name.
+    Raises:
+        ValueError: If the file is not in the format of README.md; the message names the file.
     """
     lines: list[Json] = []
     openers: dict[str, Any] = {".gz": gzip.open, ".xz": lzma.open}
@@ -78,46 +80,50 @@ def read(path: Path) -> Iterator[Recording]:
                     yield Recording(path.name, header, frames, end)
                     lines = []
         if lines:
-            raise ValueError("the last game has no line of its end")
+            raise ValueError("the last game has no end line")
     except (OSError, EOFError, ValueError, KeyError, IndexError, TypeError) as error:
-        raise ValueError(f"{path} holds no recorded games: {error!r}") from error
+        raise ValueError(f"{path} has no recorded games: {error!r}") from error
 
 
 class Engine:
-    """An engine in a process of its own, asked a line and answering a line."""
+    """An engine in its own process, which receives and returns one line per message."""
 
-    def __init__(self, name: str, command: list[str], patience: float) -> None:
-        self.name, self.command, self.patience = name, command, patience
+    def __init__(self, name: str, command: list[str], timeout_s: float) -> None:
+        self.name, self.command, self.timeout_s = name, command, timeout_s
         self.start()
 
     def start(self) -> None:
-        """Start the process anew and ask what it is."""
+        """Start a new process and request its name."""
         pipe = subprocess.PIPE
         self.process = subprocess.Popen(self.command, stdin=pipe, stdout=pipe, text=True)
         try:
-            hello = self.ask({"hello": 1})
+            hello = self.request({"hello": 1})
             self.title, self.lacks = str(hello["engine"]), frozenset(hello.get("lacks", ()))
         except (EngineGoneError, KeyError):
             self.stop()
             raise
 
-    def ask(self, question: Json) -> Json:
-        """The answer to one question; raises `EngineGoneError` where there is none."""
+    def request(self, message: Json) -> Json:
+        """Send a message and return the response.
+
+        Raises:
+            EngineGoneError: If there is no valid response.
+        """
         assert self.process.stdin is not None
         assert self.process.stdout is not None
-        timer = threading.Timer(self.patience, self.process.kill)
+        timer = threading.Timer(self.timeout_s, self.process.kill)
         timer.start()
         try:
-            self.process.stdin.write(json.dumps(question) + "\n")
+            self.process.stdin.write(json.dumps(message) + "\n")
             self.process.stdin.flush()
-            answer = json.loads(self.process.stdout.readline())
+            response = json.loads(self.process.stdout.readline())
         except (OSError, ValueError) as error:
-            raise EngineGoneError(f"no answer to {json.dumps(question)[:80]}: {error}") from error
+            raise EngineGoneError(f"no response to {json.dumps(message)[:80]}: {error}") from error
         finally:
             timer.cancel()
-        if not isinstance(answer, dict):
-            raise EngineGoneError(f"an answer must be an object, got {answer!r:.80}")
-        return answer
+        if not isinstance(response, dict):
+            raise EngineGoneError(f"a response must be an object, got {response!r:.80}")
+        return response
 
     def stop(self) -> None:
         """End the process."""
@@ -127,7 +133,7 @@ class Engine:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What one game by one engine gave: ``agrees``, ``differs`` or ``refused``, and where."""
+    """The result of one game (agrees, differs or refused), with the turn and the rule."""
 
     verdict: str
     recording: Recording
@@ -147,14 +153,20 @@ class Outcome:
 
 @dataclass
 class Comparison:
-    """Compares the positions of one game; remembers which ties of culprits it let pass."""
+    """The comparison of the positions of one game; keeps the culprits accepted as ties."""
 
     header: Json
     lacks: frozenset[str] = frozenset()
     tied: dict[str, str] = field(default_factory=dict)
 
     def differences(self, want: Json, got: Json, without: str = "") -> list[tuple[str, str]]:
-        """What differs, each with its field; ``without`` is a field that is not compared."""
+        """List the differing fields, each with its description.
+
+        Args:
+            want: The recorded position.
+            got: The engine's position.
+            without: A field that is not compared.
+        """
         found = []
         lacks = self.lacks | {without}
         if "t" not in lacks and want["t"] != got.get("t"):
@@ -170,22 +182,24 @@ class Comparison:
             for key in _FIELDS:
                 same = one.get(key) == other.get(key)
                 if key not in lacks and not same and not self._is_tie(want, name, key, one, other):
-                    found.append((key, differs(f"{name} {key}", one.get(key), other.get(key))))
+                    found.append(
+                        (key, describe_difference(f"{name} {key}", one.get(key), other.get(key)))
+                    )
         ended = all(one is None for one in played)
         for key in {"f", "hz"} - lacks:
             if ended and got.get(key, []) is None:
-                continue  # an engine that no longer shows a board on which no snake lives
+                continue  # Some engines stop showing a board on which no snake lives.
             one, other = want[key], got.get(key) or []
             if key == "hz" and not self.header["hazardOrderExact"]:
                 one, other = sorted(cells(one)), sorted(cells(other))
             if one != other:
-                found.append((key, differs(key, one, other)))
+                found.append((key, describe_difference(key, one, other)))
         return found
 
     def _is_tie(self, want: Json, victim: str, key: str, one: Json, other: Json) -> bool:
-        """Whether the reference's unstable sort could have named this culprit as well.
+        """Return whether the official engine's unstable sort could have named this culprit too.
 
-        Lengths are those at the turn of the elimination, so the answer is kept for later turns.
+        The lengths are those on the turn of the elimination; the result is kept for later turns.
         """
         by, instead = one.get("by"), other.get("by")
         if key != "by" or len(want["s"]) <= _SORTED_UNSTABLY or not by or not instead:
@@ -193,7 +207,7 @@ class Comparison:
         if victim not in self.tied:
             names = zip(self.header["snakes"], want["s"], strict=True)
             lengths = {name: len(snake["b"]) // 2 for name, snake in names}
-            # A constrictor has grown since, unless it ate.
+            # In constrictor games, a snake has grown since, unless it ate.
             slack = 1 if "constrictor" in self.header["ruleset"] else 0
             if instead not in lengths or abs(lengths[by] - lengths[instead]) > slack:
                 return False
@@ -202,12 +216,12 @@ class Comparison:
 
 
 def cells(flat: list[int]) -> list[tuple[int, int]]:
-    """The cells of a flat list ``x0, y0, x1, y1, ...``."""
+    """Return the cells of a flat list ``x0, y0, x1, y1, ...``."""
     return list(zip(flat[::2], flat[1::2], strict=True))
 
 
-def differs(label: str, want: object, got: object) -> str:
-    """One differing field in words; of long lists only the first different entries."""
+def describe_difference(label: str, want: object, got: object) -> str:
+    """Describe a differing field; of long lists, show the first different entries only."""
     if not isinstance(want, list) or not isinstance(got, list):
         return f"{label}: recorded {want!r}, played {got!r}"
     at = next(i for i, (a, b) in enumerate(zip_longest(want, got)) if a != b)
@@ -218,10 +232,10 @@ def differs(label: str, want: object, got: object) -> str:
 
 
 def play(engine: Engine, recording: Recording) -> Outcome:
-    """Play one recorded game by an engine, up to the first difference."""
+    """Play one recorded game with an engine, up to the first difference."""
     header, frames, end = recording.header, recording.frames, recording.end
     compare, lacks = Comparison(header, engine.lacks), engine.lacks
-    anew = bool({"f", "hz"} & lacks)
+    reload_each_turn = bool({"f", "hz"} & lacks)
     turns, turn = 0, frames[0]["t"]
 
     def outcome(verdict: str, rule: str = "", *details: str) -> Outcome:
@@ -230,27 +244,27 @@ def play(engine: Engine, recording: Recording) -> Outcome:
     def refusal(answer: Json) -> Outcome:
         if "refused" in answer:
             return outcome("refused", "refused", str(answer["refused"]))
-        return outcome("differs", "none", f"the engine cannot go on: {answer['error']}")
+        return outcome("differs", "none", f"the engine cannot continue: {answer['error']}")
 
     got: Json = {}
-    if header["map"] and not anew and "start" not in lacks:
-        got = engine.ask({"start": header})
+    if header["map"] and not reload_each_turn and "start" not in lacks:
+        got = engine.request({"start": header})
         if {"refused", "error"} & set(got):
             return refusal(got)
         found = compare.differences(frames[0], got, "" if header["setupExact"] else "f")
         if found:
-            return outcome("differs", "set-up (RULES.md 6)", *(text for _, text in found))
+            return outcome("differs", "setup (RULES.md 6)", *(text for _, text in found))
     if not got or not header["setupExact"]:
-        got = engine.ask({"load": header, "state": frames[0]})
+        got = engine.request({"load": header, "state": frames[0]})
     for before, frame in pairwise(frames):
         if {"refused", "error"} & set(got):
             return refusal(got)
-        if anew and before is not frames[0]:
-            got = engine.ask({"load": header, "state": before})
+        if reload_each_turn and before is not frames[0]:
+            got = engine.request({"load": header, "state": before})
         elif before is not frames[0] and "over" not in lacks and got["over"]:
-            return outcome("differs", _RULES["over"], "over, but the recording goes on")
+            return outcome("differs", _RULES["over"], "over, but the recording continues")
         if not {"refused", "error"} & set(got):
-            got = engine.ask({"step": frame["m"]})
+            got = engine.request({"step": frame["m"]})
         turn = frame["t"]
         if {"refused", "error"} & set(got):
             return refusal(got)
@@ -259,19 +273,21 @@ def play(engine: Engine, recording: Recording) -> Outcome:
             return outcome("differs", _RULES[found[0][0]], *(text for _, text in found))
     if "over" in lacks:
         return outcome("agrees")
-    # At the cap the recorder stops without looking whether the game has ended as well.
+    # At the turn limit, the recorder stops without checking whether the game is over too.
     at_cap = end["reason"] == "cap" and turn - frames[0]["t"] == header["maxTurns"]
     if got["over"] != (end["reason"] == "over") and not (at_cap and got["over"]):
         said = f"the recording ends because of {end['reason']!r}, over is {got['over']}"
         return outcome("differs", _RULES["over"], said)
-    crash = end["reason"] == "panic" and not anew
-    if crash and "error" not in engine.ask({"step": frame["m"]}):
-        return outcome("differs", "none", "the reference crashes on the next turn, the engine not")
+    crash = end["reason"] == "panic" and not reload_each_turn
+    if crash and "error" not in engine.request({"step": frame["m"]}):
+        return outcome(
+            "differs", "none", "the official engine crashes on the next turn, this engine does not"
+        )
     return outcome("agrees")
 
 
 def play_all(engine: Engine, games: Iterator[Recording]) -> Iterator[Outcome]:
-    """Every game by one engine; one that ends or hangs differs, and is started again."""
+    """Play every game with one engine; a failure counts as a difference and restarts the engine."""
     for recording in games:
         try:
             yield play(engine, recording)
@@ -282,24 +298,31 @@ def play_all(engine: Engine, games: Iterator[Recording]) -> Iterator[Outcome]:
 
 
 def command_of(word: str) -> tuple[str, list[str]]:
-    """Name and command of an engine: ``NAME=COMMAND``, or the name of a file in ``adapters``."""
+    """Return the name and the command of an engine.
+
+    Args:
+        word: ``NAME=COMMAND``, or the name of a file in ``adapters``.
+
+    Raises:
+        ValueError: If there is no such adapter.
+    """
     name, equals, command = word.partition("=")
     if equals:
         return name, shlex.split(command)
     for suffix, program in ((".py", sys.executable), (".mjs", "node")):
-        if (path := _HERE / "adapters" / f"{name}{suffix}").exists():
+        if (path := HERE / "adapters" / f"{name}{suffix}").exists():
             return name, [program, str(path)]
-    known = sorted(p.stem for p in (_HERE / "adapters").iterdir() if p.suffix in (".py", ".mjs"))
+    known = sorted(p.stem for p in (HERE / "adapters").iterdir() if p.suffix in (".py", ".mjs"))
     raise ValueError(f"no adapter {name!r}; choose one of {', '.join(known)}, or NAME=COMMAND")
 
 
 def table(outcomes: dict[str, list[Outcome]]) -> Iterator[str]:
-    """Agreement by ruleset and by map, a column an engine: agreeing / played, and refused."""
+    """Generate the table of agreement by ruleset and map: agreeing / played, and refused games."""
     width = max(14, *(len(name) + 2 for name in outcomes))
     yield " " * 34 + "".join(f"{name:>{width}}" for name in outcomes)
     for kind in ("ruleset", "map"):
-        named = {o.recording.header[kind] for found in outcomes.values() for o in found}
-        for one in sorted(named):
+        values = {o.recording.header[kind] for found in outcomes.values() for o in found}
+        for one in sorted(values):
             row = f"{kind + ' ' + (one or '(none)'):<34}"
             for found in outcomes.values():
                 count = Counter(o.verdict for o in found if o.recording.header[kind] == one)
@@ -309,11 +332,11 @@ def table(outcomes: dict[str, list[Outcome]]) -> Iterator[str]:
             yield row
 
 
-def run_mutants(files: list[Path], patience: float) -> Iterator[tuple[str, Outcome | None]]:
-    """Each mutant of the engine in Python, with the first game in which it is noticed."""
+def run_mutants(files: list[Path], timeout_s: float) -> Iterator[tuple[str, Outcome | None]]:
+    """Play each mutant of the Python engine until a game detects it."""
     name, command = command_of("battlesnake_python")
-    for mutant in json.loads((_HERE / "mutants.json").read_text()):
-        engine = Engine(name, [*command, "--mutant", mutant["rule"]], patience)
+    for mutant in json.loads((HERE / "mutants.json").read_text()):
+        engine = Engine(name, [*command, "--mutant", mutant["rule"]], timeout_s)
         chosen = [p for p in files if p.name.split(".")[0] == mutant["games"]] or files
         outcomes = play_all(engine, (game for path in chosen for game in read(path)))
         yield mutant["rule"], next((o for o in outcomes if o.verdict == "differs"), None)
@@ -321,32 +344,49 @@ def run_mutants(files: list[Path], patience: float) -> Iterator[tuple[str, Outco
 
 
 def parser() -> argparse.ArgumentParser:
-    """The options."""
+    """Create the parser of the options."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("engines", nargs="*", metavar="ENGINE", help="adapter, or NAME=COMMAND")
-    parser.add_argument("--games", type=Path, default=_HERE / "games", metavar="DIR")
-    parser.add_argument("--only", default="*", metavar="GLOB", help="files of games (snail_mode*)")
-    parser.add_argument("--patience", type=float, default=60, metavar="SECONDS", help="an answer")
-    parser.add_argument("--differences", type=int, default=3, metavar="N", help="shown an engine")
-    parser.add_argument("--mutants", action="store_true", help="play engines with a broken rule")
+    parser.add_argument("--games", type=Path, default=HERE / "games", metavar="DIR")
+    parser.add_argument(
+        "--only", default="*", metavar="GLOB", help="files of games, such as snail_mode*"
+    )
+    parser.add_argument(
+        "--timeout",
+        dest="timeout_s",
+        type=float,
+        default=60,
+        metavar="SECONDS",
+        help="time limit of a response",
+    )
+    parser.add_argument(
+        "--differences", type=int, default=3, metavar="N", help="differences shown per engine"
+    )
+    parser.add_argument(
+        "--mutants", action="store_true", help="play engines with one broken rule each"
+    )
     return parser
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Run the program: 0 if all games agree, 1 if any differs or a mutant passes, else 2."""
+    """Run the command.
+
+    Returns:
+        0 if all games agree, 1 if a game differs or a mutant is not detected; errors exit with 2.
+    """
     options = parser().parse_args(argv)
     files = sorted(p for p in options.games.glob(f"{options.only}") if ".jsonl" in p.name)
     if not files:
-        parser().error(f"--games {options.games} holds no files {options.only} of recorded games")
+        parser().error(f"--games {options.games} has no files {options.only} of recorded games")
     status = 0
     if options.mutants:
-        for rule, outcome in run_mutants(files, options.patience):
+        for rule, outcome in run_mutants(files, options.timeout_s):
             print(f"{rule}: {'noticed, ' + str(outcome) if outcome else 'NOT NOTICED'}", flush=True)
             status |= not outcome
     outcomes: dict[str, list[Outcome]] = {}
     for word in options.engines:
         try:
-            engine = Engine(*command_of(word), options.patience)
+            engine = Engine(*command_of(word), options.timeout_s)
         except (ValueError, OSError, EngineGoneError, KeyError) as error:
             parser().error(f"{word}: {error}")
         begun = time.perf_counter()
@@ -364,7 +404,7 @@ def main(argv: list[str] | None = None) -> int:
         print(
             f"{engine.name}: {engine.title}, lacks {lacks}: {len(played) - len(different)} of "
             f"{len(played)} games agree, {len(found) - len(played)} refused; "
-            f"{sum(o.turns for o in found)} turns, {len(played) / seconds:.1f} games a second"
+            f"{sum(o.turns for o in found)} turns, {len(played) / seconds:.1f} games per second"
         )
         print(*different[: options.differences], sep="\n", end="\n" if different else "")
         status |= bool(different)

@@ -234,7 +234,7 @@ class TestProgram:
         self, engine: str, capsys: pytest.CaptureFixture[str]
     ) -> None:
         with pytest.raises(SystemExit, match="2"):
-            run.main([f'it={sys.executable} -c "{engine}"', "--patience", "0.5"])
+            run.main([f'it={sys.executable} -c "{engine}"', "--timeout", "0.5"])
         assert "it=" in capsys.readouterr().err
 
     def test_one_that_ends_in_a_game_differs_and_goes_on(

@@ -1,1 +1,1 @@
-"""Environments: arrays, Gymnasium's vector form of them, one game, PettingZoo."""
+"""Environments: batches of games as arrays, and the interfaces of Gymnasium and PettingZoo."""

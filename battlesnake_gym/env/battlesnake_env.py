@@ -1,4 +1,4 @@
-"""The Gymnasium environment ``battlesnake_gym:Battlesnake-v0``: one learner against named snakes.
+"""The Gymnasium environment ``battlesnake_gym:Battlesnake-v0``: one learner against opponents.
 
 >>> import gymnasium
 >>> env = gymnasium.make("battlesnake_gym:Battlesnake-v0", opponents=[], width=7, height=7)
@@ -35,25 +35,34 @@ from battlesnake_gym.rules import MOVES, State
 
 
 class BattlesnakeEnv(gymnasium.Env[npt.NDArray[np.uint8], np.int64]):
-    """One learner on a board with opponents that play by themselves.
+    """One learner in one game against opponents that the environment plays.
 
-    ``opponents``: who else plays. Without ``num_snakes`` all of them do; with it, each game draws
-    ``num_snakes - 1`` from them (the same one may be drawn twice). Seats, the learner's too, are
-    dealt anew for each game. A policy is named by its file or its run, or as "shipped"; "past"
-    plays by what `remember` was given. Strategies are given the board without the seed, and no time
-    limit.
+    An episode ends (``terminated``) when the learner's snake is eliminated or the game is over. The
+    seats of all snakes are drawn at random for each game. Without opponents, the game is ``solo``.
 
-    ``width``, ``height`` and ``options`` are the fields of `config.EnvConfig`; food comes from the
-    official engine's stream unless ``food="fast"`` is given. Alone, the game is ``solo``.
+    Each ``info`` contains:
 
-    An episode ends (``terminated``) when the learner's snake is out or the game is over.
+    * ``action_mask``: int8 [4], 1 for allowed moves;
+    * ``board``: the `Board` with the learner as ``you``;
+    * ``seat``: the learner's seat;
+    * ``seed``: the seed of the game, which determines future food and must not guide the learner;
+    * ``cause``: the cause of the learner's elimination, one of `rules.CAUSES`; ``""`` while it
+      lives.
 
-    ``info``: ``action_mask`` int8 [4], 1 for allowed; ``board``, the `Board` with the learner as
-    ``you``; ``seat``; ``seed``, that of the game, which the learner is not meant to look into;
-    ``cause``, why the learner is out (one of `rules.CAUSES`, ``""`` while it lives).
+    Args:
+        opponents: The opponents, as registered names, policy files, run directories, "shipped" for
+            the default policy, "past" for the policies from `add_past_self`, or strategies.
+            Strategies receive a board without the seed, and no time limit.
+        width: Columns of the board, as in `config.EnvConfig`.
+        height: Rows of the board, as in `config.EnvConfig`.
+        num_snakes: Each game draws ``num_snakes - 1`` opponents with replacement; None: all
+            opponents play.
+        render_mode: "ansi" (text), "rgb_array" (uint8 [height, width, 3]) or "human" (writes each
+            position to the terminal).
+        **options: Other fields of `config.EnvConfig`; ``food_rng`` is "official" by default.
 
-    ``render_mode``: "ansi" (text), "rgb_array" (uint8 [height, width, 3]), "human" (each position
-    is written to the terminal). Raises ``ValueError`` for arguments out of range.
+    Raises:
+        ValueError: If an argument is invalid.
     """
 
     metadata = {"render_modes": list(RENDER_MODES), "render_fps": RENDER_FPS}  # noqa: RUF012
@@ -82,18 +91,32 @@ class BattlesnakeEnv(gymnasium.Env[npt.NDArray[np.uint8], np.int64]):
         self.seat = 0
 
     def add_past_self(self, policy: ActFn) -> None:
-        """As `vector_env.BattlesnakeVectorEnv.remember`; ``env.unwrapped`` of `make` has it."""
+        """Add an opponent "past"; see `vector_env.BattlesnakeVectorEnv.add_past_self`.
+
+        Environments from ``gymnasium.make`` provide the method as ``env.unwrapped.add_past_self``.
+
+        Args:
+            policy: A function from observations and action masks to actions.
+
+        Raises:
+            ValueError: If "past" is not an opponent.
+        """
         check_past(self.opponents)
         self._seated_opponents.add_past_self(policy)
 
     def reset(
         self, *, seed: int | None = None, options: Mapping[str, Any] | None = None
     ) -> tuple[npt.NDArray[np.uint8], dict[str, Any]]:
-        """Begin a game; returns the learner's observation and info.
+        """Start a game.
 
-        ``seed`` decides this game and those that follow. ``options={"states": [...]}`` draws the
-        start from these positions (`State`, `Board` or the JSON of the API's /move); the learner
-        plays the board's ``you`` where it has a living one. The option holds for this game only.
+        Args:
+            seed: Seed of this game and the following ones; None continues the previous sequence.
+            options: ``{"states": [...]}`` draws the start from these positions (`State`, `Board` or
+                the JSON of the API's /move), for this game only. The learner plays the board's
+                ``you`` if that snake lives.
+
+        Returns:
+            The learner's observation and its info.
         """
         super().reset(seed=seed)
         self._assign_seats(self._game.reset(self.np_random, options or {}))
@@ -102,10 +125,18 @@ class BattlesnakeEnv(gymnasium.Env[npt.NDArray[np.uint8], np.int64]):
     def step(
         self, action: int | np.integer[Any]
     ) -> tuple[npt.NDArray[np.uint8], float, bool, bool, dict[str, Any]]:
-        """Play one turn: the learner takes ``action`` (index into `rules.MOVES`), opponents think.
+        """Play one turn.
 
-        Raises ``ValueError`` for any other action, ``ResetNeeded`` where no game is running,
-        ``ClosedEnvironmentError`` after `close`.
+        Args:
+            action: The learner's move, an index into `rules.MOVES`.
+
+        Returns:
+            The observation, the reward, ``terminated``, ``truncated`` and the info.
+
+        Raises:
+            ValueError: If the action is invalid.
+            ResetNeeded: If no game is running.
+            ClosedEnvironmentError: If the environment is closed.
         """
         self._game.check_playing(self.seat)
         actions = np.zeros(self._game.vector.num_snakes, np.uint8)
@@ -119,20 +150,20 @@ class BattlesnakeEnv(gymnasium.Env[npt.NDArray[np.uint8], np.int64]):
         return observation, reward, terminated, truncated, info
 
     def action_masks(self) -> npt.NDArray[np.bool_]:
-        """The learner's mask, bool [4], under the name that sb3-contrib asks for."""
+        """Return the learner's action mask, bool [4], for sb3-contrib."""
         masks: npt.NDArray[np.bool_] = self._game.mask(self.seat).astype(np.bool_)
         return masks
 
     def render(self) -> str | Frame | None:  # type: ignore[override]
-        """The position in the form of ``render_mode``."""
+        """Return the position in the format of ``render_mode``."""
         return self._game.render(self._game.board(self.seat))
 
     def close(self) -> None:
-        """Refuse further work; closing twice does no harm."""
+        """Close the environment; it cannot be used afterwards."""
         self._game.vector.close()
 
     def _assign_seats(self, start: State | None) -> None:
-        """Seat the learner and its opponents on the snakes that are alive."""
+        """Assign the living snakes to the learner and its opponents."""
         living = np.flatnonzero(self._game.infos["alive"][0]).tolist()
         you = start.you_id if isinstance(start, Board) else None
         ids = [] if start is None else [snake.id for snake in start.snakes]
@@ -159,7 +190,7 @@ class BattlesnakeEnv(gymnasium.Env[npt.NDArray[np.uint8], np.int64]):
         return [self.opponents[i] for i in drawn]
 
     def _view(self) -> tuple[npt.NDArray[np.uint8], dict[str, Any]]:
-        """What the learner is given after a reset or step; drawn too for a person who watches."""
+        """Return the learner's observation and info; render the position in the mode "human"."""
         board = self._game.board(self.seat)
         if self.render_mode == "human":
             self._game.render(board)

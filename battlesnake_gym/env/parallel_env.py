@@ -1,4 +1,4 @@
-"""The PettingZoo environment: all snakes of one game, each an agent.
+"""The PettingZoo environment: one game in which every snake is an agent.
 
 >>> from battlesnake_gym import parallel_env
 >>> env = parallel_env(num_snakes=2, width=7, height=7)
@@ -38,19 +38,30 @@ AgentInfos = dict[str, dict[str, Any]]
 
 
 class ParallelBattlesnake(ParallelEnv):  # type: ignore[misc]
-    """One game with an agent for every snake: ``snake_0``, ``snake_1``, ...
+    """One game with an agent for every snake: ``snake_0``, ``snake_1`` and so on.
 
-    ``opponents`` play the last seats by themselves, as in `single.BattlesnakeEnv`, and are no
-    agents. The other arguments are the fields of `config.EnvConfig`; food comes from the official
-    engine's stream unless ``food="fast"`` is given.
+    An agent terminates when its snake is eliminated or the game is over. The dictionaries of that
+    step contain it for the last time.
 
-    An agent terminates when its snake is out or the game is over, and is in that step's
-    dictionaries for the last time. Its info: ``action_mask`` int8 [4], 1 for allowed; ``cause``,
-    why the snake is out, an index into `rules.CAUSES` (0 while it lives), and ``killer``, the
-    number of the agent that did it (maybe itself) or -1: numbers, so that trainers can stack them.
+    The values in each agent's info are numbers, which trainers can stack:
 
-    ``render_mode``: "ansi" (text), "rgb_array" (uint8 [height, width, 3]), "human" (each position
-    is written to the terminal). Raises ``ValueError`` for arguments out of range.
+    * ``action_mask``: int8 [4], 1 for allowed moves;
+    * ``cause``: the cause of the elimination, an index into `rules.CAUSES`; 0 while the snake
+      lives;
+    * ``killer``: the number of the agent that eliminated this one (or itself), or -1.
+
+    Args:
+        num_snakes: Snakes in the game, 1 to 16.
+        width: Columns of the board, as in `config.EnvConfig`.
+        height: Rows of the board, as in `config.EnvConfig`.
+        opponents: Opponents at the last seats, as in `battlesnake_env.BattlesnakeEnv`; they are not
+            agents.
+        render_mode: "ansi" (text), "rgb_array" (uint8 [height, width, 3]) or "human" (writes each
+            position to the terminal).
+        **options: Other fields of `config.EnvConfig`; ``food_rng`` is "official" by default.
+
+    Raises:
+        ValueError: If an argument is invalid.
     """
 
     metadata = {  # noqa: RUF012
@@ -95,30 +106,41 @@ class ParallelBattlesnake(ParallelEnv):  # type: ignore[misc]
 
     @property
     def board(self) -> Board:
-        """The position as a `Board`, without the seed that decides the food to come."""
+        """The position, without the seed that determines future food."""
         return self._game.board()
 
     def add_past_self(self, policy: ActFn) -> None:
-        """As `vector_env.BattlesnakeVectorEnv.remember`."""
+        """Add an opponent "past"; see `vector_env.BattlesnakeVectorEnv.add_past_self`.
+
+        Args:
+            policy: A function from observations and action masks to actions.
+
+        Raises:
+            ValueError: If "past" is not an opponent.
+        """
         check_past(self.opponents)
         self._seated_opponents.add_past_self(policy)
 
     def observation_space(self, agent: str) -> Box:
-        """The space of the agent's observations."""
+        """Return the space of an agent's observations."""
         return self.observation_spaces[agent]
 
     def action_space(self, agent: str) -> Discrete[np.int64]:
-        """The agent's four moves, indices into `rules.MOVES`."""
+        """Return the space of an agent's actions, indices into `rules.MOVES`."""
         return self.action_spaces[agent]
 
     def reset(
         self, seed: int | None = None, options: Mapping[str, Any] | None = None
     ) -> tuple[Observations, AgentInfos]:
-        """Begin a game; returns observations and infos of all its agents.
+        """Start a game.
 
-        ``seed`` decides this game and those that follow. ``options={"states": [...]}``: positions
-        (`State`, `Board` or the JSON of the API's /move), from which the start is drawn. Other
-        options are ignored, as PettingZoo requires.
+        Args:
+            seed: Seed of this game and the following ones; None continues the previous sequence.
+            options: ``{"states": [...]}`` draws the start from these positions (`State`, `Board` or
+                the JSON of the API's /move). Other options are ignored, as PettingZoo requires.
+
+        Returns:
+            The observations and infos of all agents.
         """
         if seed is not None or self._random is None:
             self._random = np.random.default_rng(seed)
@@ -137,10 +159,19 @@ class ParallelBattlesnake(ParallelEnv):  # type: ignore[misc]
     def step(
         self, actions: Mapping[str, int | np.integer[Any]]
     ) -> tuple[Observations, dict[str, float], dict[str, bool], dict[str, bool], AgentInfos]:
-        """Play one turn: ``actions`` has an index into `rules.MOVES` for each of ``agents``.
+        """Play one turn.
 
-        Raises ``ValueError`` for a missing, unknown or finished agent and for any other action,
-        ``ResetNeeded`` where no game is running, ``ClosedEnvironmentError`` after `close`.
+        Args:
+            actions: An index into `rules.MOVES` for each of ``agents``.
+
+        Returns:
+            Observations, rewards, terminations, truncations and infos of the agents that acted.
+
+        Raises:
+            ValueError: If an agent is missing, unknown or no longer in the game, or an action is
+                invalid.
+            ResetNeeded: If no game is running.
+            ClosedEnvironmentError: If the environment is closed.
         """
         self._game.check_playing()
         self._game.step(self._actions(actions))
@@ -157,11 +188,11 @@ class ParallelBattlesnake(ParallelEnv):  # type: ignore[misc]
         return observations, rewards, terminations, truncations, infos
 
     def render(self) -> str | Frame | None:
-        """The position in the form of ``render_mode``."""
+        """Return the position in the format of ``render_mode``."""
         return self._game.render(self.board)
 
     def close(self) -> None:
-        """Refuse further work; closing twice does no harm."""
+        """Close the environment; it cannot be used afterwards."""
         self._game.vector.close()
 
     def _actions(self, actions: Mapping[str, int | np.integer[Any]]) -> npt.NDArray[np.uint8]:

@@ -1,7 +1,7 @@
-"""The learner as it was: earlier weights that sit in training games, the hard ones more often.
+"""Past selves: earlier weights of the learner as opponents in its training games.
 
-Prioritised fictitious self-play (Vinyals et al. 2019): who is drawn depends on how seldom the
-learner outlives it. The selves kept are spread over all of training.
+Prioritized fictitious self-play (Vinyals et al. 2019): past selves that the learner beats less
+often are drawn more often. The stored past selves are spread over the whole training.
 """
 
 from __future__ import annotations
@@ -13,17 +13,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 MAX_PAST_SELVES = 10
-"""Past selves at most; of more, every second is given up, the first one stays."""
+"""Maximum number of stored past selves; above it, every second one is removed, except the first."""
 
 _MAX_ACTIVE = 3
-"""Different past selves that play in the games of one runner at the same time: each costs a forward
-pass of its own a turn."""
+"""Maximum number of different past selves in the games of one env runner at a time; each costs one
+forward pass per turn.
+"""
 
 _PFSP_EXPONENT = 2.0
-"""Power of how often the learner does not outlive a past self, in the chance that it is drawn."""
+"""Exponent of the learner's failure rate in a past self's sampling probability."""
 
 _RESULT_DECAY = 0.99
-"""What a result counts after each further one: the learner changes."""
+"""Decay of earlier results per new result, because the learner changes."""
 
 _OLD_STATE_KEYS = {
     "outlived": "wins",
@@ -35,9 +36,10 @@ _OLD_STATE_KEYS = {
 
 
 class PastSelves:
-    """Past selves and how the learner does against them.
+    """Past selves and the learner's results against them.
 
-    ``build`` makes of what `add` is given, such as a module's weights, a function that plays.
+    Args:
+        build: Creates a policy function from the argument of `add`, such as a module's weights.
     """
 
     def __init__(self, build: Callable[[Any], Callable[..., Any]]) -> None:
@@ -55,11 +57,11 @@ class PastSelves:
 
     @property
     def numbers(self) -> tuple[int, ...]:
-        """Names of those that are kept, the oldest first: they hold when others are given up."""
+        """The numbers of the stored past selves, oldest first; removals do not change them."""
         return tuple(self._numbers)
 
     def add(self, weights: Any) -> None:
-        """Hear of the present weights; they are kept if it is their turn."""
+        """Store the current weights, if enough time has passed since the last ones."""
         self._num_offered += 1
         if (self._num_offered - 1) % self._keep_interval:
             return
@@ -85,15 +87,23 @@ class PastSelves:
         self._num_results.append(num_results)
 
     def sampling_probabilities(self) -> NDArray[np.float64]:
-        """The chance of each to be drawn."""
-        # Who was not met yet counts as one that wins half of the time.
+        """Return the probability of each past self to be drawn."""
+        # Laplace smoothing: a past self not played yet counts as a 50% win rate.
         win_rates = (np.array(self._wins) + 1) / (np.array(self._num_results) + 2)
         hardness = (1 - win_rates) ** _PFSP_EXPONENT
         probabilities: NDArray[np.float64] = hardness / hardness.sum()
         return probabilities
 
     def draw(self, random: np.random.Generator, playing: set[int]) -> int:
-        """The number of one for a game that begins, while those in ``playing`` play in others."""
+        """Draw a past self for a game that starts.
+
+        Args:
+            random: The random generator.
+            playing: Numbers of the past selves that play in other games.
+
+        Returns:
+            The number of the past self.
+        """
         probabilities = self.sampling_probabilities()
         in_play = np.isin(self._numbers, list(playing))
         if in_play.sum() >= _MAX_ACTIVE:
@@ -101,19 +111,25 @@ class PastSelves:
         return self._numbers[random.choice(len(self), p=probabilities / probabilities.sum())]
 
     def record_result(self, number: int, score: float) -> None:
-        """The learner has outlived ``number`` (1), has not (0), or both died at once (1/2)."""
+        """Record the result of a game against a past self.
+
+        Args:
+            number: The number of the past self.
+            score: 1 if the learner outlived it, 0 if not, 0.5 if both were eliminated on the same
+                turn.
+        """
         if number in self._numbers:
             index = self._numbers.index(number)
             self._wins[index] = _RESULT_DECAY * self._wins[index] + score
             self._num_results[index] = _RESULT_DECAY * self._num_results[index] + 1
 
     def act(self, number: int, *inputs: NDArray[Any]) -> Any:
-        """What one of them answers to ``seen``; for one given up, the next older one answers."""
+        """Call the policy of a past self; if it was removed, the policy of the next older one."""
         kept = max((n for n in self._numbers if n <= number), default=self._numbers[0])
         return self._act_fns[self._numbers.index(kept)](*inputs)
 
     def get_state(self) -> dict[str, Any]:
-        """Everything, in numbers."""
+        """Return the complete state, for a checkpoint."""
         return {
             "weights": list(self._weights),
             "numbers": list(self._numbers),
@@ -124,7 +140,7 @@ class PastSelves:
         }
 
     def set_state(self, state: dict[str, Any]) -> None:
-        """Take over what `get_state` gave."""
+        """Restore the state from `get_state`."""
         state = {_OLD_STATE_KEYS.get(name, name): value for name, value in state.items()}
         for part in (self._weights, self._act_fns, self._wins, self._num_results, self._numbers):
             part.clear()

@@ -1,8 +1,8 @@
-"""Named snakes at the seats of a vector environment: who sits where, and their moves.
+"""Opponents at the seats of a vector environment, and their moves.
 
-The compiled engine plays the cheap ones for all games in one call (`snakes.IN_ENGINE`), and
-policies are asked for all their seats at once. All others are strategies in Python, asked board by
-board: some thousand times slower.
+The compiled engine plays the built-in snakes in `snakes.ENGINE_SNAKES` for all games in one call.
+Each policy is evaluated for all its seats at once. Other opponents are Python strategies, called
+board by board, about a thousand times slower.
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ if TYPE_CHECKING:
     from battlesnake_gym.env.vector import VectorBattlesnake
 
 _DEFAULT_PAST_SELF = "safe-random"
-"""Who plays as `PAST` as long as there is none."""
+"""The snake that plays as `PAST` until a past self was added."""
 
 Opponent = str | Strategy
-"""A name that `snakes.make` knows (built afresh for every game), `PAST`, or a strategy (kept)."""
+"""A name for `snakes.make` (built again for every game), `PAST`, or a strategy (kept)."""
 
 _ABSOLUTE_TO_RELATIVE: NDArray[np.uint8] = np.argsort(RELATIVE_TO_ABSOLUTE, axis=1).astype(np.uint8)
-"""``ABSOLUTE_TO_RELATIVE[facing, move]`` is the relative action by which a snake facing so makes that move."""
+"""Relative action of ``[facing, absolute move]``."""
 
 
 class SeatedOpponents:
-    """The strategies that play seats of ``vector`` by themselves; none does before `assign`."""
+    """The opponents at the seats of ``vector``; all seats are empty before `assign`."""
 
     def __init__(self, vector: VectorBattlesnake) -> None:
         self._vector = vector
@@ -52,11 +52,11 @@ class SeatedOpponents:
         self._past_self_at = np.zeros(seats, np.int64)
 
     def add_past_self(self, policy: ActFn) -> None:
-        """Let `PAST` play by ``chooses``, in some of the games that begin from now on."""
+        """Add a past self, which plays as `PAST` in some of the games that start from now on."""
         self._past_selves.add(policy)
 
     def clear(self, games: NDArray[np.bool_]) -> None:
-        """Empty the seats of ``games`` (bool [N])."""
+        """Remove the opponents from the seats of ``games``, bool [N]."""
         self._codes[games] = self._past_self_at[games] = 0
         for seats in self._policy_seats.values():
             seats[games] = False
@@ -64,10 +64,15 @@ class SeatedOpponents:
             del self._strategies[game]
 
     def assign(self, game: int, seat: int, opponent: Opponent, seed: int) -> None:
-        """From now on ``opponent`` plays this seat; a name is built with ``seed``.
+        """Assign an opponent to a seat.
 
-        What the engine plays draws by the game's own seed instead. As long as nothing is
-        remembered, `PAST` is the snake `_DEFAULT_PAST_SELF`.
+        Without a past self, `PAST` is the snake `_DEFAULT_PAST_SELF`.
+
+        Args:
+            game: Index of the game.
+            seat: Seat of the opponent.
+            opponent: The opponent; strategies are built from their name and ``seed``.
+            seed: Seed of the opponent. Snakes that the engine plays use the game's seed instead.
         """
         if opponent == PAST and len(self._past_selves):
             playing = set(np.unique(self._past_self_at[self._past_self_at > 0]).tolist())
@@ -85,15 +90,16 @@ class SeatedOpponents:
             self._strategies.setdefault(game, {})[seat] = strategy
 
     def load_policies(self, opponents: Sequence[Opponent]) -> None:
-        """Load the policies among ``opponents`` now. Raises ``ValueError`` as `learned` does."""
+        """Load the policies among ``opponents``; raises ``ValueError`` as `seated_policy` does."""
         for opponent in opponents:
             if isinstance(opponent, str) and opponent != PAST:
                 self.seated_policy(opponent)
 
     def seated_policy(self, name: str) -> SeatedPolicy | None:
-        """The policy that plays as ``name``, ready for these games; None for other strategies.
+        """Return the policy that plays as ``name`` in these games, or None for other strategies.
 
-        Raises ``ValueError`` where it cannot play them.
+        Raises:
+            ValueError: If the policy does not support the board sizes or its observation.
         """
         if name not in self._policies:
             policy = snakes.batch_policy(name)
@@ -104,14 +110,19 @@ class SeatedOpponents:
     def assign_engine_snakes(
         self, games: NDArray[np.intp], seats: NDArray[np.intp], codes: NDArray[np.uint8]
     ) -> None:
-        """As `assign`, for many seats that the engine plays (`snakes.engine_code`)."""
+        """Assign snakes that the engine plays to many seats; see `snakes.engine_code`."""
         self._codes[games, seats] = codes
 
     def move(self, actions: NDArray[np.uint8], alive: NDArray[np.bool_]) -> None:
-        """Fill the moves of the rivals in the seats ``alive`` (bool [N, S]) into ``actions``.
+        """Write the opponents' moves to ``actions``.
 
-        They are actions as `VectorBattlesnake.step` takes them, uint8 [N, S]: relative where the
-        observation is. Raises ``ValueError`` where a strategy answers something else than a move.
+        Args:
+            actions: uint8 [N, S], as `VectorBattlesnake.step` expects them: relative actions if the
+                observation is relative.
+            alive: bool [N, S], the seats that act.
+
+        Raises:
+            ValueError: If a strategy returns an invalid move.
         """
         games = self._vector.games
         played = alive & (self._codes > 0)
@@ -134,7 +145,7 @@ class SeatedOpponents:
 
     def _move_strategies(self, game: int, seats: list[int], actions: NDArray[np.uint8]) -> None:
         games = self._vector.games
-        # The board does not know the seed, so no strategy can look up the food to come.
+        # The board does not contain the seed, because a strategy could compute future food from it.
         rules = replace(self._vector.game, seed=UNKNOWN_SEED)
         board = Board.from_state(games.state(game), rules)
         for seat in seats:
@@ -147,14 +158,18 @@ class SeatedOpponents:
 
 
 def engine_code(opponent: Opponent, vector: VectorBattlesnake) -> int:
-    """The number by which the games' engine knows ``opponent``; 0 where it is asked in Python."""
+    """Return the engine's code of ``opponent``, or 0 if it is played in Python."""
     if not isinstance(vector.games, engine.EngineGames) or not isinstance(opponent, str):
         return 0
     return snakes.engine_code(opponent)
 
 
 def check_opponents(opponents: Sequence[Opponent]) -> tuple[Opponent, ...]:
-    """Return the opponents; raise ``ValueError`` where one is no strategy and no known name."""
+    """Return the opponents as a tuple.
+
+    Raises:
+        ValueError: If an opponent is neither a strategy nor a known name.
+    """
     if isinstance(opponents, str) or not isinstance(opponents, Sequence):
         raise ValueError(f"opponents must be a list of names or strategies, got {opponents!r}")
     for opponent in opponents:
@@ -169,9 +184,10 @@ def check_opponents(opponents: Sequence[Opponent]) -> tuple[Opponent, ...]:
 
 
 def seat_count(opponents: Sequence[Opponent], num_snakes: int | None) -> int:
-    """How many snakes play: ``num_snakes``, or (None) the learner and all of the opponents.
+    """Return the number of snakes: ``num_snakes``, or the learner and all opponents if None.
 
-    Raises ``ValueError`` where seats are left that no one could take.
+    Raises:
+        ValueError: If there are seats without a possible opponent.
     """
     if num_snakes is None:
         return len(opponents) + 1
@@ -181,7 +197,7 @@ def seat_count(opponents: Sequence[Opponent], num_snakes: int | None) -> int:
 
 
 def check_past(opponents: Sequence[Opponent]) -> None:
-    """Raise ``ValueError`` where `PAST` is not among ``opponents``, so nothing is to remember."""
+    """Raise ``ValueError`` if `PAST` is not among ``opponents``."""
     if PAST not in opponents:
         raise ValueError(f"no opponent is {PAST!r}, so none would play what is remembered")
 
@@ -193,11 +209,11 @@ def _check_name(name: str) -> None:
     if not snakes.resolve_file(base) and base not in snakes.names():
         known = [PAST, snakes.BUILTIN_POLICY, *snakes.names()]
         raise ValueError(
-            f"opponents: {unknown_name_message('snake', name, known)}; or give a .onnx file, a run's folder "
-            "or a bundle"
+            f"opponents: {unknown_name_message('snake', name, known)}; or give a .onnx file, a run "
+            "directory or a bundle"
         )
     if base != name or snakes.resolve_file(base):
-        snakes.make(name)  # "hungry@400" says itself that it does not search
+        snakes.make(name)  # Reject snakes such as "hungry@400", which do not search.
 
 
 def _unchanged(policy: ActFn) -> ActFn:

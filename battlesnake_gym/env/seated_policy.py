@@ -1,4 +1,4 @@
-"""Policies at the seats of a vector environment: all seats of one are asked in one call a turn."""
+"""A policy at some seats of a vector environment, evaluated for all these seats at once."""
 
 from __future__ import annotations
 
@@ -14,21 +14,25 @@ if TYPE_CHECKING:
     from battlesnake_gym.env.vector import VectorBattlesnake
 
 PAST = "past"
-"""Who plays by an earlier policy of the learner."""
+"""The opponent that plays earlier policies of the learner."""
 
 ActFn = Callable[[NDArray[np.uint8], NDArray[np.bool_]], Any]
-"""A policy of your own: observations uint8 [B, C, H, W] and masks bool [B, 4] to actions [B]."""
+"""A function from observations uint8 [B, C, H, W] and masks bool [B, 4] to actions [B]."""
 
 _MAX_INFERENCE_BATCH = 32
-"""Observations that a network is asked for at a time: what it remembers of more outgrows a cache,
-and takes a third longer."""
+"""Maximum observations per inference call; with more, the activations exceed a CPU cache and
+inference takes a third longer.
+"""
 
 
 class SeatedPolicy:
-    """The policy of a file, at any of the seats of ``vector``; ``name`` as in `snakes.policy`.
+    """The policy ``name`` (see `snakes.batch_policy`) at any seats of ``vector``.
 
-    It is shown its own observation, whatever the learner sees, and takes the best move that the
-    mask of its training leaves. Raises ``ValueError`` where it does not play boards of these sizes.
+    It receives its own observation, which may differ from the learner's, and plays the best move
+    that its training's action mask allows.
+
+    Raises:
+        ValueError: If the policy does not support the board sizes of ``vector``.
     """
 
     def __init__(self, name: str, policy: snakes.BatchPolicy, vector: VectorBattlesnake) -> None:
@@ -41,7 +45,11 @@ class SeatedPolicy:
         vector.observe_as(policy.observation, self._shape)
 
     def moves(self, seats: NDArray[np.bool_]) -> NDArray[np.uint8]:
-        """The moves of ``seats`` (bool [N, S], of living snakes), indices into `rules.MOVES`."""
+        """Return the moves of ``seats`` as indices into `rules.MOVES`.
+
+        Args:
+            seats: bool [N, S], seats of living snakes.
+        """
         policy = self.policy
         observation, facing = policy.observation, self._vector.games.facing[seats]
         self._vector.write_action_mask(policy.action_mask, self._mask)
@@ -58,7 +66,7 @@ class SeatedPolicy:
 
     @property
     def policy(self) -> snakes.BatchPolicy:
-        """What is asked; a copy reads it from its file again."""
+        """The network; copies and pickles load it from its file again."""
         if self._policy is None:
             self._policy = snakes.batch_policy(self._name)
             assert self._policy is not None

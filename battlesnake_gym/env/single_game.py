@@ -1,8 +1,8 @@
-"""One game at a time: what the Gymnasium and the PettingZoo environment share.
+"""One game at a time: the shared part of the Gymnasium and the PettingZoo environment.
 
-Both are faces of a `VectorBattlesnake` with a single game, so that actions, observations, masks,
-rewards and truncation mean the same everywhere. Food comes from the official engine's seeded
-stream: a seed gives the game that the official engine plays.
+Both use a `VectorBattlesnake` with one game, so actions, observations, masks, rewards and
+truncation have the same meaning in all environments. Food comes from the official engine's
+random stream, so a seed reproduces the official engine's game.
 """
 
 from __future__ import annotations
@@ -28,12 +28,15 @@ Frame = npt.NDArray[np.uint8]
 
 
 class OneGame:
-    """One game of what ``options``, the fields of `EnvConfig`, say; food is ``seeded`` by default.
+    """One game with the options of `EnvConfig`; ``food_rng`` is "official" by default.
 
-    ``others`` are the environment's own arguments, which an error may suggest.
+    The attributes ``observations``, ``rewards``, ``terminations``, ``truncations`` and ``infos``
+    contain the last turn as `VectorBattlesnake.step` returns it, with a first axis of one game.
 
-    ``observations``, ``rewards``, ``terminations``, ``truncations`` and ``infos`` hold the last
-    turn, with a first axis of one game, as `VectorBattlesnake.step` returns them.
+    Args:
+        options: Fields of `EnvConfig`.
+        render_mode: None or one of `RENDER_MODES`.
+        *others: Names of the environment's own arguments, which error messages may suggest.
     """
 
     def __init__(self, options: Mapping[str, Any], render_mode: str | None, *others: str) -> None:
@@ -49,9 +52,14 @@ class OneGame:
         self.infos: Infos = {}
 
     def reset(self, random: np.random.Generator, options: Mapping[str, Any]) -> State | None:
-        """Begin a game with a seed and, where ``options`` has "states", a start from ``random``.
+        """Start a game with a seed from ``random``.
 
-        Returns the position drawn, None for the map's own start.
+        Args:
+            random: The random generator.
+            options: May contain "states", from which the start position is drawn.
+
+        Returns:
+            The start position drawn, or None for a start by the map.
         """
         states = start_states(options)
         start = states[random.integers(len(states))] if states else None
@@ -61,7 +69,7 @@ class OneGame:
         return start
 
     def step(self, actions: npt.NDArray[np.uint8]) -> None:
-        """Play one turn with one action per seat."""
+        """Play one turn with one action per seat, uint8 [S]."""
         (
             self.observations,
             self.rewards,
@@ -71,7 +79,11 @@ class OneGame:
         ) = self.vector.step(actions[None])
 
     def check_playing(self, seat: int | None = None) -> None:
-        """Raise where there is nothing to step: closed, not begun, over (for ``seat`` or all)."""
+        """Raise an error if the environment is closed or no game is running.
+
+        Args:
+            seat: The seat that must be alive; None: any seat.
+        """
         self.vector.check_open()
         if not self.infos:
             raise ResetNeeded("call reset() before the first step()")
@@ -80,9 +92,9 @@ class OneGame:
             raise ResetNeeded("the game is over; call reset() to begin the next")
 
     def board(self, seat: int | None = None) -> Board:
-        """The position with the snake in ``seat`` as ``you`` (None: as an onlooker sees it).
+        """Return the position with the snake at ``seat`` as ``you``; None: without ``you``.
 
-        The board does not know the seed, so no strategy can look up the food to come.
+        The board does not contain the seed, because a strategy could compute future food from it.
         """
         self.vector.check_open()
         if not self.infos:
@@ -94,26 +106,26 @@ class OneGame:
         return board
 
     def observation(self, seat: int) -> npt.NDArray[np.uint8]:
-        """What one seat sees, in an array of its own."""
+        """Return a copy of the observation of one seat."""
         observation: npt.NDArray[np.uint8] = self.observations[0, seat].copy()
         return observation
 
     def mask(self, seat: int) -> npt.NDArray[np.int8]:
-        """The action mask of one seat, 1 for allowed: what ``Discrete.sample(mask)`` takes."""
+        """Return the action mask of one seat for ``Discrete.sample(mask)``, 1 for allowed moves."""
         mask: npt.NDArray[np.int8] = self.infos["action_mask"][0, seat].astype(np.int8)
         return mask
 
     def cause(self, seat: int) -> str:
-        """Why the snake in this seat is out; ``""`` while it lives."""
+        """Return the cause of the elimination of one seat's snake; ``""`` while it lives."""
         return CAUSES[self.infos["cause"][0, seat]]
 
     def render(self, board: Board) -> str | Frame | None:
-        """``board`` in the form of ``render_mode``; "human" writes it to the terminal."""
+        """Render ``board`` in the format of ``render_mode``; "human" writes it to the terminal."""
         if self.render_mode == "ansi":
             return str(board)
         if self.render_mode == "rgb_array":
             from battlesnake_gym.draw import (
-                drawing,  # pillow is only loaded where pictures are wanted
+                drawing,  # Pillow is imported only if images are needed.
             )
 
             return np.asarray(drawing.image(board).convert("RGB"))
@@ -125,7 +137,15 @@ class OneGame:
 
 
 def action_index(action: object, whose: str) -> int:
-    """``action`` as an index into `rules.MOVES`; ``whose`` names it in the error."""
+    """Return ``action`` as an index into `rules.MOVES`.
+
+    Args:
+        action: An integer or a numpy scalar.
+        whose: The name of the action in error messages.
+
+    Raises:
+        ValueError: If the action is not an integer or out of range.
+    """
     if isinstance(action, np.ndarray) and action.ndim == 0:
         action = action[()]
     if isinstance(action, bool | np.bool_) or not isinstance(action, int | np.integer):

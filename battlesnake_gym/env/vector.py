@@ -1,7 +1,7 @@
-"""Many games at once, arrays in and arrays out: the environment that training uses.
+"""The vector environment that training uses: many games at once, with numpy arrays.
 
-A step costs one call of the engine, which plays and observes, one of the action mask and a few
-numpy operations, whatever the number of games. Axes: N games, S seats, C planes, H rows, W columns.
+A step costs one call of the engine, which plays and observes, one call for the action mask, and a
+few numpy operations, for any number of games. Axes: N games, S seats, C planes, H rows, W columns.
 """
 
 from __future__ import annotations
@@ -27,32 +27,39 @@ from battlesnake_gym.rules import MAPS, MOVES, RULESETS, Game, State, is_over, k
 Infos = dict[str, npt.NDArray[Any]]
 
 _SEED_STEP = np.uint64(0x9E3779B97F4A7C15)
-"""How far apart the seeds of one seat's successive games are (2^64 over the golden ratio)."""
+"""Difference of the seeds of one game's successive episodes: 2^64 over the golden ratio."""
 
 _NO_LIMIT = np.iinfo(np.int32).max
 
 
 class VectorBattlesnake:
-    """N games of up to S snakes each, all stepped by one call.
+    """N games of up to S snakes each, stepped in one call.
 
-    ``num_snakes``, ``width`` and ``height`` are one number for all games or one per game; arrays
-    are as large as the largest. A seat beyond a game's snakes is never alive, and observations of
-    smaller boards are centred in theirs. They and ``options`` are the fields of
-    `config.EnvConfig`. ``game`` may be given instead of ``ruleset``, ``map`` and ``settings``; its
-    seed is not used, seeds come from `reset`. ``start``, a position that every game begins with
-    unless `reset` is given others, may be given instead of ``starts`` and ``food_at``. The map
-    ``hz_scatter`` always ends when it has filled the board.
+    The arrays have the size of the largest game. A seat without a snake is never alive, and
+    observations of smaller boards are centered in their arrays. If all games have one snake, they
+    are played ``solo``; they would be over at the start otherwise. Games on the map ``hz_scatter``
+    end when it has filled the board.
 
-    A batch of one-snake games is played ``solo`` (else they would be over before they began).
+    Autoreset is Gymnasium's NEXT_STEP: the step that ends a game returns its last observation. The
+    next step starts a new game, ignores the actions for it and returns reward 0.
 
-    Autoreset is Gymnasium's NEXT_STEP: the step that ends a game returns its last observation, and
-    the next one begins a new game, ignores the actions for it and returns reward 0.
+    Game i has its own sequence of seeds, which depends on ``seed`` and i only, not on the number of
+    games. The first seed is hashed from both; each following one is `_SEED_STEP` larger. The large
+    step keeps the streams that the official engine derives from neighboring seeds from overlapping.
 
-    Seeds: game i owns a stream of seeds that depends on ``seed`` and i alone, not on the number of
-    games. Its first element is hashed from both; each further one lies `_SEED_STEP` on. So the
-    streams that the official engine derives from neighbouring seeds do not overlap.
+    Args:
+        num_games: N, the number of games.
+        num_snakes: Snakes per game: one number, or one per game.
+        width: Columns of the boards: one number, or one per game.
+        height: Rows of the boards: one number, or one per game.
+        game: Replaces the options ``ruleset``, ``map`` and ``settings``. Its seed is not used;
+            `reset` determines the seeds.
+        start: Replaces the options ``start_positions`` and ``food_positions``: the position from
+            which all games start, unless `reset` receives others. **options: Other fields of
+            `config.EnvConfig`.
 
-    Raises ``ValueError`` for an unknown option or a value out of range.
+    Raises:
+        ValueError: If an option is unknown or a value is out of range.
     """
 
     def __init__(
@@ -116,11 +123,11 @@ class VectorBattlesnake:
 
         self._turn_limits = np.full(num_games, min(max_turns or _NO_LIMIT, _NO_LIMIT), np.int32)
         if game.map == "hz_scatter":
-            # The official engine fails on the turn for which this map has no cell left.
+            # The official engine fails on the turn for which this map has no free cell.
             last = 2 * np.multiply(width, height, dtype=np.int32) + 1
             self._turn_limits = np.minimum(self._turn_limits, last)
 
-        # What Python does for the engine, worked out once: every step asks.
+        # Decide once which work Python does for the engine; every step reads these flags.
         self._observe_in_python = (
             isinstance(self.games, EngineGames) and not self.observation.in_engine
         )
@@ -142,22 +149,27 @@ class VectorBattlesnake:
         self._ready = False
         self._closed = False
         self.last_turn: TurnBatch | None = None
-        """The turn of the last step, for `rewards.count` and the like."""
+        """The turn of the last step, for `rewards.count_metrics` for example."""
 
     @classmethod
     def from_config(cls, config: EnvConfig, num_games: int) -> VectorBattlesnake:
-        """``num_games`` games of what ``config`` says. Raises ``ValueError`` as the class does."""
+        """Create ``num_games`` games with the options of ``config``; see the class for errors."""
         return cls(num_games, **vars(config))
 
     def reset(
         self, *, seed: int | None = None, options: Mapping[str, Any] | None = None
     ) -> tuple[npt.NDArray[np.uint8], Infos]:
-        """Begin all games anew; returns observations and infos as `step` does.
+        """Start new games everywhere.
 
-        ``seed`` restarts the streams of seeds; None goes on with them (at first: from the
-        operating system). ``options={"states": [...]}``: positions to start from, each a `State`, a
-        `Board` (of a replay, say) or a decoded JSON body of the API's /move. Game i's k-th start
-        is position ``(i + k) % len(states)``; this holds until the next `reset`.
+        Args:
+            seed: Restarts the sequences of seeds; None continues them. The first reset without a
+                seed takes one from the operating system.
+            options: ``{"states": [...]}`` gives start positions, each a `State`, a `Board` (of a
+                replay, for example) or the decoded JSON body of the API's /move. The k-th episode
+                of game i starts from position ``(i + k) % len(states)``, until the next `reset`.
+
+        Returns:
+            The observations and infos, as `step` returns them.
         """
         self.check_open()
         self._ready = False
@@ -186,25 +198,39 @@ class VectorBattlesnake:
         npt.NDArray[np.bool_],
         Infos,
     ]:
-        """Play one turn of every game; begin those anew that ended in the step before.
+        """Play one turn of every game; start a new game where the previous step ended one.
 
-        ``actions``: integers [N, S], indices into `rules.MOVES`; those of seats that are not alive
-        and of games that are reset are ignored, but must be in range too.
+        The environment owns the memory of the observations (read-only) and infos and overwrites it
+        in the next step: copy the arrays that you keep. ``alive``, ``acted``, ``reset``, rewards,
+        terminations and truncations are new arrays in every step.
 
-        Returns observations uint8 [N, S, C, H, W] (zero for seats that are out), rewards float32
-        [N, S], terminations and truncations bool [N, S], and infos. A seat's ``terminations`` is
-        True in the one step in which its snake is eliminated or its game is over; ``truncations``
-        in the step in which a game that is not over reaches ``max_turns``, for its living snakes.
+        Infos:
 
-        Infos: ``action_mask_kind`` bool [N, S, 4]; ``alive`` bool [N, S], the seats that act next;
-        ``acted`` bool [N, S], the seats that acted in this step; ``reset`` bool [N], the games that
-        began in this step; ``cause`` uint8 [N, S] (index into `rules.CAUSES`), ``killer`` int8
-        [N, S] (a seat or -1), ``length`` int32 and ``health`` int16 [N, S], ``turn`` int32 [N],
-        ``seed`` int64 [N] of the running games.
+        * ``action_mask``: bool [N, S, 4];
+        * ``alive``: bool [N, S], the seats that act next;
+        * ``acted``: bool [N, S], the seats that acted in this step;
+        * ``reset``: bool [N], the games that started in this step;
+        * ``cause``: uint8 [N, S], index into `rules.CAUSES`;
+        * ``killer``: int8 [N, S], a seat or -1;
+        * ``length``: int32 [N, S];
+        * ``health``: int16 [N, S];
+        * ``turn``: int32 [N];
+        * ``seed``: int64 [N], the seeds of the running games.
 
-        Observations (read-only) and infos are the environment's own memory, overwritten by the next
-        step: copy what you keep (``alive``, ``acted`` and ``reset`` are new each time, as are
-        rewards, terminations and truncations).
+        Args:
+            actions: Integers [N, S], indices into `rules.MOVES`. Actions of seats that are not
+                alive and of games that start are ignored, but must be in range too.
+
+        Returns:
+            Observations uint8 [N, S, C, H, W], zero for eliminated snakes; rewards float32 [N, S];
+            terminations and truncations bool [N, S]; infos. A seat terminates in the step in which
+            its snake is eliminated or its game is over. The living seats of a game are truncated in
+            the step in which it reaches ``max_turns``, unless it is over.
+
+        Raises:
+            ValueError: If the actions have the wrong shape or dtype or are out of range.
+            ResetNeeded: If `reset` was not called.
+            ClosedEnvironmentError: If the environment is closed.
         """
         self.check_open()
         if not self._ready:
@@ -244,32 +270,35 @@ class VectorBattlesnake:
 
     @property
     def observations(self) -> npt.NDArray[np.uint8]:
-        """What all seats see now: the (read-only) array that `reset` and `step` return."""
+        """The current observations, the read-only array that `reset` and `step` return."""
         return self._observations
 
     @property
     def alive(self) -> npt.NDArray[np.bool_]:
-        """The seats that act next, bool [N, S]: the last ``infos["alive"]``, after `end_games` too."""
+        """The seats that act next, bool [N, S]: ``infos["alive"]``, updated by `end_games`."""
         return self._alive
 
     def close(self) -> None:
-        """Refuse further work; closing twice does no harm."""
+        """Close the environment; it cannot be used afterwards."""
         self._closed = True
 
     def end_games(self, which: npt.NDArray[np.bool_]) -> None:
-        """Let the games in ``which`` (bool [N]) end here, as if they were over.
+        """End the games in ``which``, bool [N], as if they were over.
 
-        No seat acts in them any more, and the next `step` begins them anew. For a learner that is
-        out and need not see the rest of a game that goes on.
+        Their seats no longer act, and the next `step` starts new games. Use this if the learner is
+        eliminated and need not see the rest of a game.
         """
         self._ended = self._ended | which
         self._alive = self._alive & ~self._ended[:, None]
 
     def reset_ended(self) -> Infos:
-        """Begin the games anew now that the last `step` (or `end_games`) ended; returns infos.
+        """Start new games now where the last `step` or `end_games` ended one.
 
-        This is Gymnasium's SAME_STEP instead of NEXT_STEP: take the last observations of the games
-        that ended before this call, which overwrites them.
+        This is Gymnasium's SAME_STEP instead of NEXT_STEP. Read the last observations of these
+        games before the call, which overwrites them.
+
+        Returns:
+            The infos, as `step` returns them.
         """
         ended = self._ended
         self._start_games(ended)
@@ -278,7 +307,7 @@ class VectorBattlesnake:
         return self._infos(acted=np.zeros_like(self._alive), reset=ended)
 
     def start_state(self, game: int) -> State | None:
-        """The position that ``reset(options={"states": ...})`` gave this game, or None."""
+        """Return the start position of the current episode from `reset`'s ``states``, or None."""
         if not self._states:
             return None
         return self._states[(game + int(self._starts_used[game]) - 1) % len(self._states)]
@@ -286,10 +315,19 @@ class VectorBattlesnake:
     def observe_as(
         self, observation: Observation, shape: tuple[int, int, int]
     ) -> npt.NDArray[np.uint8]:
-        """What all seats see by another observation, uint8 ``[N, S, *shape]``; write nothing in it.
+        """Return the current observations of all seats with another encoder.
 
-        It is up to date from the first call on. Raises ``ValueError`` for one that the engine does
-        not know, and for an eighth.
+        The array stays current from the first call on; do not write to it.
+
+        Args:
+            observation: The encoder.
+            shape: (C, H, W) of one observation.
+
+        Returns:
+            uint8 [N, S, C, H, W].
+
+        Raises:
+            ValueError: If the engine does not support the encoder, or for more than seven encoders.
         """
         if observation == self.observation and shape == self._obs.shape[2:]:
             return self._obs
@@ -300,7 +338,7 @@ class VectorBattlesnake:
         return self._extra_obs[observation, shape]
 
     def write_action_mask(self, kind: str, out: npt.NDArray[np.bool_]) -> None:
-        """Write the moves that ``kind`` (see `masks`) leaves into ``out``, bool [N, S, 4]."""
+        """Write the action masks of a kind to ``out``, bool [N, S, 4]; see `masks`."""
         if masks.in_engine(kind) or not isinstance(self.games, EngineGames):
             self.games.action_mask(kind, out)
             return
@@ -313,39 +351,41 @@ class VectorBattlesnake:
 
     @property
     def last_action_mask(self) -> npt.NDArray[np.bool_]:
-        """The last ``infos["action_mask_kind"]``."""
+        """The last ``infos["action_mask"]``, bool [N, S, 4]."""
         return self._allowed
 
     def __getstate__(self) -> dict[str, Any]:
-        """A copy goes on from here; arrays that were handed out stay with the original."""
+        """Pickle the environment; arrays returned earlier stay with the original."""
         return {name: value for name, value in self.__dict__.items() if name != "_observations"}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
         seen = self._obs.copy()
         self._register_observations()
-        self._obs[:] = seen  # older frames too, which the engine does not know
+        # Earlier stacked turns too, which the engine does not store.
+        self._obs[:] = seen
         for slot, ((observation, shape), other) in enumerate(self._extra_obs.items(), 1):
             seen = other.copy()
             self.games.observe(observation, other, slot, shape)
             other[:] = seen
 
     def _register_observations(self) -> None:
-        """Let the engine keep `_obs` up to date, where it knows the observation."""
+        """Register `_obs` with the engine if it supports the observation."""
         if not self._observe_in_python:
             self.games.observe(self.observation, self._obs)
         self._observations = self._obs.view()
-        self._observations.flags.writeable = False  # the engine goes by what it wrote there
+        # The engine updates only changed bytes, so nothing else may write.
+        self._observations.flags.writeable = False
 
     def _encode(self, which: npt.NDArray[np.bool_]) -> None:
-        """Write what the seats of some games see, where the engine does not know how."""
+        """Encode the observations of some games in Python."""
         for i in np.flatnonzero(which).tolist():
             state = self.games.state(i)
             for seat, snake in enumerate(state.snakes):
                 self.observation.encode(state, snake.id, self._obs[i, seat])
 
     def _start_games(self, which: npt.NDArray[np.bool_]) -> None:
-        """Start a new game where ``which`` says."""
+        """Start new games where ``which`` is True."""
         assert self._streams is not None
         self._seeds[which] = (self._streams[which] >> np.uint64(1)) | np.uint64(1)
         self._streams[which] += _SEED_STEP
@@ -380,7 +420,7 @@ class VectorBattlesnake:
         }
 
     def _store_actions(self, actions: npt.NDArray[np.integer[Any]]) -> None:
-        """Check the actions and put them into the array that the engine reads."""
+        """Check the actions and copy them into the array that the engine reads."""
         actions = np.asarray(actions)
         if actions.shape != self._actions.shape:
             raise ValueError(
@@ -391,7 +431,7 @@ class VectorBattlesnake:
             raise ValueError(
                 f"actions must be integers (indices into {MOVES}), got dtype {actions.dtype}"
             )
-        if (actions >> 2).any():  # so are all numbers but 0 to 3, negative ones too
+        if (actions >> 2).any():  # True for every integer except 0 to 3, including negative ones.
             wrong = actions[(actions < 0) | (actions >= len(MOVES))][0]
             raise ValueError(
                 f"actions must be between 0 and {len(MOVES) - 1} (indices into {MOVES}), "
@@ -402,7 +442,7 @@ class VectorBattlesnake:
         np.copyto(self._actions, actions, casting="unsafe")
 
     def _check_start(self, name: str, state: State) -> None:
-        """Refuse a position that this environment cannot start from."""
+        """Raise ``ValueError`` for a position from which the games cannot start."""
         if is_over(self.game, state):
             raise ValueError(f"{name} is a finished game (turn {state.turn}); take an earlier turn")
         if self.max_turns is not None and state.turn >= self.max_turns:
@@ -411,7 +451,7 @@ class VectorBattlesnake:
                 "take an earlier turn or a larger max_turns"
             )
         try:
-            self.games.load(0, state)  # only to hear what the engine says; the reset follows
+            self.games.load(0, state)  # Only to get the engine's errors; the reset follows.
         except ValueError as error:
             raise ValueError(f"{name}: {error}") from error
 
@@ -422,9 +462,13 @@ class VectorBattlesnake:
 
 
 def start_states(options: Mapping[str, Any]) -> tuple[State, ...]:
-    """The positions in a reset's ``options``: {} or {"states": [...]}.
+    """Read the start positions from the options of a reset: ``{}`` or ``{"states": [...]}``.
 
-    Each is a `State`, a `Board` or the decoded JSON body of the API's /move.
+    Args:
+        options: Each state is a `State`, a `Board` or the decoded JSON body of the API's /move.
+
+    Raises:
+        ValueError: If an option is unknown or a state is invalid.
     """
     for name in options:
         if name != "states":
@@ -455,7 +499,7 @@ def _start_state(name: str, state: object) -> State:
 
 
 def _check_exclusive(name: str, options: Mapping[str, Any], replaced: Iterable[str]) -> None:
-    """Refuse options that say the same as the argument ``name``."""
+    """Raise ``ValueError`` for options that the argument ``name`` replaces."""
     for option in replaced:
         if options.get(option) is not None:
             raise ValueError(f"{name} says what {option} says; give one of the two")

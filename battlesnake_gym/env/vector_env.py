@@ -1,4 +1,4 @@
-"""Gymnasium's vector environment: many games, one learner in each, or a learner in every seat.
+"""Gymnasium's vector environments: many games, with one learner each or a learner at every seat.
 
 >>> import gymnasium
 >>> envs = gymnasium.make_vec("battlesnake_gym:Battlesnake-v0", num_envs=64, opponents=["hungry"])
@@ -45,14 +45,14 @@ _RENDER_MODES: list[str] = []
 
 
 class _VectorEnv(VectorEnv[Bytes, npt.NDArray[np.integer[Any]], Any]):
-    """What both forms share: the games, spaces, infos and autoreset."""
+    """Base class: the games, the spaces, the infos and autoreset."""
 
     metadata = {  # noqa: RUF012
         "render_modes": _RENDER_MODES,
         "autoreset_mode": AutoresetMode.NEXT_STEP,
     }
 
-    closed = True  # until it is made: what was refused needs no closing
+    closed = True  # Until construction succeeds; a rejected environment needs no closing.
 
     def __init__(
         self,
@@ -69,7 +69,7 @@ class _VectorEnv(VectorEnv[Bytes, npt.NDArray[np.integer[Any]], Any]):
         self.autoreset_mode = _autoreset_mode(autoreset_mode)
         self.metadata = {**self.metadata, "autoreset_mode": self.autoreset_mode}
         self.games = games
-        """The games themselves, all seats of them: `VectorBattlesnake`."""
+        """The `VectorBattlesnake` with all seats of all games."""
         self.num_envs = num_envs
         self.single_observation_space = games.single_observation_space
         self.single_action_space = games.single_action_space
@@ -79,13 +79,13 @@ class _VectorEnv(VectorEnv[Bytes, npt.NDArray[np.integer[Any]], Any]):
         self.closed = False
 
     def close_extras(self, **kwargs: Any) -> None:
-        """Refuse further work."""
+        """Close the games."""
         self.games.close()
 
     def _step_result(
         self, rewards: Floats, terminations: Flags, truncations: Flags, ended: Flags, infos: Infos
     ) -> StepReturn:
-        """A step's results; in SAME_STEP mode the games that ended begin anew first."""
+        """Return the results of a step; in SAME_STEP mode, first restart the games that ended."""
         if self.autoreset_mode is AutoresetMode.NEXT_STEP or not ended.any():
             return self._observations(), rewards, terminations, truncations, self._infos(infos)
         last, last_infos = self._observations(), self._infos(infos)
@@ -101,7 +101,7 @@ class _VectorEnv(VectorEnv[Bytes, npt.NDArray[np.integer[Any]], Any]):
         return self._observations(), rewards, terminations, truncations, infos
 
     def _infos(self, infos: Infos) -> Infos:
-        """The infos of the sub-environments, with Gymnasium's marks of who has them."""
+        """Return the infos of the sub-environments, with Gymnasium's masks of valid entries."""
         picked = {
             name: self._select_seats(infos[name]).copy() for name in ("action_mask", *_SEAT_INFOS)
         }
@@ -114,11 +114,11 @@ class _VectorEnv(VectorEnv[Bytes, npt.NDArray[np.integer[Any]], Any]):
         raise NotImplementedError
 
     def _select_seats(self, array: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        """[N, S, ...] to [num_envs, ...]."""
+        """Convert [N, S, ...] to [num_envs, ...]."""
         raise NotImplementedError
 
     def _expand_to_envs(self, array: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        """[N] to [num_envs]."""
+        """Convert [N] to [num_envs]."""
         raise NotImplementedError
 
     def _envs_of(self, games: Flags) -> Flags:
@@ -133,24 +133,34 @@ _SEAT_INFOS = ("acted", "alive", "cause", "killer", "length", "health")
 
 
 class BattlesnakeVectorEnv(_VectorEnv):
-    """``num_envs`` games with one learner each, against opponents that play by themselves.
+    """``num_envs`` games with one learner each, against opponents that the environment plays.
 
-    This is what ``gymnasium.make_vec("battlesnake_gym:Battlesnake-v0", ...)`` makes. Arguments are
-    those of `single.BattlesnakeEnv`: ``opponents`` (all of them play, or ``num_snakes - 1`` drawn
-    from them), and the fields of `config.EnvConfig`. Opponents of `snakes.IN_ENGINE` are played by
-    the engine, policies all at once, all others board by board in Python. Seats and opponents are
-    dealt anew for each game; who sits where follows from the game's seed alone.
+    ``gymnasium.make_vec("battlesnake_gym:Battlesnake-v0", ...)`` creates this class. The compiled
+    engine plays the opponents in `snakes.ENGINE_SNAKES`; each policy is evaluated once per turn for
+    all its seats; other opponents are called board by board in Python. Seats and opponents are
+    drawn for each game from the game's seed alone.
 
-    An episode ends when the learner's snake is out or the game is over. ``autoreset_mode``:
-    NEXT_STEP (the step that ends an episode returns its last observation, the next one begins a new
-    game and ignores the action) or SAME_STEP (that step returns the first observation of the new
-    game, and the last one of the old in ``infos["final_obs"]``, its infos in ``"final_info"``).
+    An episode ends when the learner's snake is eliminated or the game is over. Observations and
+    infos are copies that belong to the caller.
 
     Infos: ``action_mask`` bool [num_envs, 4]; ``seat``; ``acted``, whether the action was played;
-    ``alive``; ``cause`` (index into `rules.CAUSES`), ``killer`` (a seat or -1), ``length``,
-    ``health``, ``turn``, ``seed``, ``reset`` (whether a game began in this step).
+        ``alive``; ``cause`` (index into `rules.CAUSES`); ``killer`` (a seat or -1); ``length``;
+        ``health``; ``turn``; ``seed``; ``reset``, whether a game started in this step.
 
-    Observations and infos are the caller's own. Raises ``ValueError`` for arguments out of range.
+    Args:
+        num_envs: Number of games.
+        opponents: The opponents, as in `battlesnake_env.BattlesnakeEnv`.
+        num_snakes: Each game draws ``num_snakes - 1`` opponents with replacement; None: all
+            opponents play.
+        autoreset_mode: NEXT_STEP: the step that ends an episode returns its last observation; the
+            next step starts a new game and ignores the action. SAME_STEP: the step that ends an
+            episode returns the first observation of the new game, the last observation of the old
+            game in ``infos["final_obs"]`` and its infos in ``infos["final_info"]``.
+        render_mode: Must be None.
+        **options: Fields of `config.EnvConfig`.
+
+    Raises:
+        ValueError: If an argument is invalid.
     """
 
     def __init__(
@@ -179,11 +189,16 @@ class BattlesnakeVectorEnv(_VectorEnv):
         self._actions = np.zeros((num_envs, num_snakes), np.uint8)
 
     def add_past_self(self, policy: ActFn) -> None:
-        """Let the opponent "past" play by ``policy`` in some of the games that begin from now on.
+        """Add a past self, which plays as the opponent "past" in some of the games that start next.
 
-        ``policy`` is given observations uint8 [B, C, H, W] and masks bool [B, 4] and answers
-        actions [B]; hand over a copy of what goes on learning. Of many, ten are kept, spread over
-        all of training. Raises ``ValueError`` where "past" is no opponent.
+        At most ten past selves are stored, spread over the whole training.
+
+        Args:
+            policy: A function from observations uint8 [B, C, H, W] and masks bool [B, 4] to actions
+                [B]. Pass a copy of a network that training changes.
+
+        Raises:
+            ValueError: If "past" is not an opponent.
         """
         check_past(self.opponents)
         self._seated_opponents.add_past_self(policy)
@@ -191,18 +206,32 @@ class BattlesnakeVectorEnv(_VectorEnv):
     def reset(
         self, *, seed: int | None = None, options: Mapping[str, Any] | None = None
     ) -> tuple[Bytes, Infos]:
-        """Begin all games; ``seed`` and ``options`` as in `VectorBattlesnake.reset`.
+        """Start new games everywhere.
 
-        Of a start position that is a `Board` the learner plays the ``you``, where it lives.
+        If a start position is a `Board` whose ``you`` lives, the learner plays that snake.
+
+        Args:
+            seed: As in `VectorBattlesnake.reset`.
+            options: As in `VectorBattlesnake.reset`.
+
+        Returns:
+            The observations and infos.
         """
         _, infos = self.games.reset(seed=seed, options=options)
         self._assign_seats(infos)
         return self._observations(), self._infos(infos)
 
     def step(self, actions: npt.NDArray[np.integer[Any]]) -> StepReturn:
-        """Play one turn of all games: the learners by ``actions`` [num_envs], the others think.
+        """Play one turn of all games.
 
-        Raises ``ValueError`` for actions of another shape or out of range.
+        Args:
+            actions: Integers [num_envs], the learners' moves.
+
+        Returns:
+            Observations, rewards, terminations, truncations and infos.
+
+        Raises:
+            ValueError: If the actions have the wrong shape or are out of range.
         """
         actions = np.asarray(actions)
         if actions.shape != (self.num_envs,) or actions.dtype.kind not in "iu":
@@ -226,12 +255,12 @@ class BattlesnakeVectorEnv(_VectorEnv):
         return self._step_result(won, out, cut, ended, infos)
 
     def _assign_seats(self, infos: Infos) -> None:
-        """Seat learners and opponents in the games that begin."""
+        """Assign the learner and its opponents to seats in the games that start."""
         begun: Flags = infos["reset"]
         games = np.flatnonzero(begun)
         self._seated_opponents.clear(begun)
         alive = infos["alive"][games]
-        # A random order of the living seats for each game: the learner takes the first of them.
+        # A random order of the living seats of each game; the learner gets the first one.
         order = _hash_uniform(infos["seed"][games], alive.shape[1], 1)
         order[~alive] = 1.0
         for row, game in enumerate(games.tolist()):
@@ -241,7 +270,7 @@ class BattlesnakeVectorEnv(_VectorEnv):
                 if start.you_id in ids and alive[row, ids.index(start.you_id)]:
                     order[row, ids.index(start.you_id)] = -1.0
             elif start is None:
-                break  # so have all others the map's own start
+                break  # All other games start from the map too.
         seats = order.argsort(axis=1)
         self._seats[games] = seats[:, 0]
         self._seat_opponents(games, seats[:, 1:], alive.sum(axis=1) - 1, infos["seed"][games])
@@ -290,13 +319,19 @@ class BattlesnakeVectorEnv(_VectorEnv):
 
 
 class SelfPlayVectorEnv(_VectorEnv):
-    """Every seat of ``num_games`` games is a sub-environment: for trainers of one shared policy.
+    """A vector environment in which every seat of ``num_games`` games is a sub-environment.
 
-    Sub-environment ``game * num_snakes + seat`` is that seat. ``options`` are the fields of
-    `config.EnvConfig`. A seat's episode ends when its snake is out or the game is over. A seat
-    whose snake is out waits until the game is over: it sees zeros, gets no reward, and its actions
-    are ignored; ``infos["acted"]`` is False there, so leave these steps out of what you learn from.
-    Otherwise as `BattlesnakeVectorEnv`, without ``seat``.
+    For trainers of one shared policy. Sub-environment ``game * num_snakes + seat`` is one seat. A
+    seat's episode ends when its snake is eliminated or the game is over. After an elimination, the
+    seat waits for the end of the game: its observations are zero, its rewards 0, and its actions
+    are ignored. ``infos["acted"]`` is False in these steps; do not train on them. Everything else
+    is as in `BattlesnakeVectorEnv`, without the info ``seat``.
+
+    Args:
+        num_games: Number of games.
+        autoreset_mode: As in `BattlesnakeVectorEnv`.
+        render_mode: Must be None.
+        **options: Fields of `config.EnvConfig`.
     """
 
     def __init__(
@@ -316,12 +351,12 @@ class SelfPlayVectorEnv(_VectorEnv):
     def reset(
         self, *, seed: int | None = None, options: Mapping[str, Any] | None = None
     ) -> tuple[Bytes, Infos]:
-        """Begin all games; ``seed`` and ``options`` as in `VectorBattlesnake.reset`."""
+        """Start new games everywhere; see `VectorBattlesnake.reset`."""
         _, infos = self.games.reset(seed=seed, options=options)
         return self._observations(), self._infos(infos)
 
     def step(self, actions: npt.NDArray[np.integer[Any]]) -> StepReturn:
-        """Play one turn of all games; ``actions`` are [num_envs]."""
+        """Play one turn of all games with ``actions``, integers [num_envs]."""
         actions = np.asarray(actions)
         if actions.shape != (self.num_envs,):
             raise ValueError(
@@ -363,7 +398,7 @@ def _autoreset_mode(mode: AutoresetMode | str) -> AutoresetMode:
 def _hash_uniform(
     seeds: npt.NDArray[np.int64], count: int, purpose: int
 ) -> npt.NDArray[np.float64]:
-    """``count`` numbers in [0, 1) for each seed, by a hash: [len(seeds), count]."""
+    """Hash each seed to ``count`` numbers in [0, 1): float64 [len(seeds), count]."""
     words = seeds.astype(np.uint64)[:, None] * np.uint64(0xD1342543DE82EF95)
     words = words + (np.arange(count, dtype=np.uint64) * np.uint64(4) + np.uint64(purpose)) * (
         np.uint64(0x9E3779B97F4A7C15)
@@ -382,12 +417,19 @@ def win_rate(
     seed: int = 0,
     **options: Any,
 ) -> float:
-    """The share of ``games`` games that ``choose`` wins: it lives when all opponents are out.
+    """Play games and return the fraction that ``policy`` wins, in [0, 1].
 
-    ``choose`` is given the observations uint8 [games, C, H, W] and action masks bool [games, 4] of
-    all games, and answers actions [games], as does ``past``, the opponent "past". ``options`` are
-    those of `BattlesnakeVectorEnv`; ``max_turns`` is that of `config.TRAINED` unless given, so that
-    every game ends.
+    A game is won if the learner lives when all opponents are eliminated.
+
+    Args:
+        policy: A function from the observations uint8 [games, C, H, W] and action masks bool
+            [games, 4] of all games to actions [games].
+        opponents: The opponents, as in `BattlesnakeVectorEnv`.
+        past_self: The policy of the opponent "past".
+        games: Number of games.
+        seed: Seed of the games.
+        **options: Options of `BattlesnakeVectorEnv`. ``max_turns`` is that of
+            `config.TRAINING_DEFAULTS` by default, so that every game ends.
     """
     envs = BattlesnakeVectorEnv(
         games, opponents, **{"max_turns": TRAINING_DEFAULTS.max_turns, **options}

@@ -1,4 +1,4 @@
-"""The engine of `battlesnake_gym` in C, as a batch of one game with the reference's food."""
+"""The C engine of `battlesnake_gym`: a batch of one game with the official engine's food."""
 
 import numpy as np
 from gym_records import game_of, line_of, state_of
@@ -28,13 +28,13 @@ class Compiled:
         return line_of(state, bool(self.games.over[0]))
 
     def start(self, header: Json) -> Json:
-        """Set a game up from its seed."""
+        """Start a game from its seed."""
         self._make(header)
         self.games.reset(np.array([self.game.seed], dtype=np.int64))
         return self._line()
 
     def load(self, header: Json, state: Json) -> Json:
-        """Go on from this position."""
+        """Load a position."""
         self._make(header)
         try:
             self.games.load(0, state_of(header, state), self.game)

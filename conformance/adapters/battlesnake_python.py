@@ -1,4 +1,4 @@
-"""The rules of `battlesnake_gym` in Python; with ``--mutant RULE`` one of them is broken."""
+"""The Python rules of `battlesnake_gym`; ``--mutant RULE`` breaks one of them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class PythonRules:
         return line_of(self.state, self.rules.is_over(self.game, self.state))
 
     def start(self, header: Json) -> Json:
-        """Set a game up from its seed."""
+        """Start a game from its seed."""
         self.game = game_of(header)
         size = (header["w"], header["h"])
         try:
@@ -32,7 +32,7 @@ class PythonRules:
         return self._line()
 
     def load(self, header: Json, state: Json) -> Json:
-        """Go on from this position."""
+        """Load a position."""
         self.game, self.state = game_of(header), state_of(header, state)
         return self._line()
 

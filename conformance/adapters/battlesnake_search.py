@@ -1,4 +1,4 @@
-"""The rules as the search of `battlesnake_heuristics` has them, on records of its own."""
+"""The rules in the search of `battlesnake_heuristics`, which has its own game records."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from server_loop import Json, RefusedError, flat, pairs, serve
 from battlesnake_gym.rules import MOVES
 from battlesnake_heuristics.search import _search
 
-_MOST_SNAKES = 8
+_MAX_SNAKES = 8
 
 
 class Search:
     """One position."""
 
     def load(self, header: Json, state: Json) -> Json:
-        """Go on from this position."""
+        """Load a position."""
         self.header, self.state = header, state
         width, height = header["w"], header["h"]
         self.cell = {(i % width, i // width): i for i in range(width * height)}
@@ -24,8 +24,8 @@ class Search:
         bodies = [set(pairs(s["b"])) for s in living]
         apart = len(set().union(*bodies)) == sum(map(len, bodies))
         apart = apart and len({*pairs(state["f"])}) == len(pairs(state["f"]))
-        if len(state["s"]) > _MOST_SNAKES or not (apart and inside) or header["map"] == "solo_maze":
-            raise RefusedError(f"at most {_MOST_SNAKES} snakes; they and food apart; no solo_maze")
+        if len(state["s"]) > _MAX_SNAKES or not (apart and inside) or header["map"] == "solo_maze":
+            raise RefusedError(f"at most {_MAX_SNAKES} snakes; they and food apart; no solo_maze")
         return state
 
     def _layers(self, flat_cells: list[int]) -> bytes:
@@ -36,20 +36,20 @@ class Search:
         return bytes(layers)
 
     def step(self, moves: list[str | None]) -> Json:
-        """Play one turn; of snakes that are out nothing is said."""
+        """Play one turn; return None for eliminated snakes."""
         if any(move not in (None, *MOVES) for move in moves):
-            raise RefusedError("the search plays the four moves alone")
+            raise RefusedError("the search plays only the four moves")
         header, snakes = self.header, self.state["s"]
         rules, damage = header["ruleset"], header["settings"]["hazardDamagePerTurn"]
         numbers = [self.cell.get(cell, 0) for s in snakes for cell in pairs(s["b"])]
-        question = (
+        request = (
             *(header["w"], header["h"], "wrapped" in rules, "constrictor" in rules, damage),
             np.array([len(s["b"]) // 2 for s in snakes], np.int32),
             np.array([0 if "x" in s else s["hp"] for s in snakes], np.int32),
             *(np.array(numbers, np.uint16), self._layers(self.state["f"])),
             self._layers(self.state["hz"]),
         )
-        held = _search.play_turns(*question, bytes(MOVES.index(m) if m else 0 for m in moves))[0]
+        held = _search.play_turns(*request, bytes(MOVES.index(m) if m else 0 for m in moves))[0]
         at = list(self.cell)
         bodies = [one and flat(at[i] for i in np.frombuffer(one[1], np.uint16)) for one in held]
         return {"s": [one and {"hp": one[0], "b": b} for one, b in zip(held, bodies, strict=True)]}

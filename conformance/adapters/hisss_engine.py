@@ -1,4 +1,4 @@
-"""hisss (pip install hisss, Python 3.12 or newer): its turn, with food and hazards handed over."""
+"""hisss (pip install hisss, Python 3.12 or newer): its turn, with given food and hazards."""
 
 from __future__ import annotations
 
@@ -6,22 +6,22 @@ from hisss import BattleSnakeConfig, BattleSnakeGame
 from server_loop import Json, RefusedError, flat, pairs, serve
 
 _MOVES = ("up", "right", "down", "left")
-_MOST_SNAKES = 6
-"""It lists all joint moves of a turn, 4 to the power of the living snakes."""
+_MAX_SNAKES = 6
+"""hisss lists all joint moves of a turn, 4 to the power of the living snakes."""
 
 
 class Hisss:
     """One position in a game of hisss."""
 
     def load(self, header: Json, state: Json) -> Json:
-        """Go on from this position."""
+        """Load a position."""
         snakes, hazards = state["s"], pairs(state["hz"])
         bodies = {i: [list(cell) for cell in pairs(s["b"])] for i, s in enumerate(snakes)}
         alone = header["solo"] or header["ruleset"] == "solo"
         if "constrictor" in header["ruleset"] or header["map"] in ("", "solo_maze"):
             raise RefusedError("no constrictor, no solo_maze, no artificial boards")
-        if len(snakes) > _MOST_SNAKES or (hazards and header["w"] != header["h"]):
-            raise RefusedError(f"at most {_MOST_SNAKES} snakes; hazards on square boards alone")
+        if len(snakes) > _MAX_SNAKES or (hazards and header["w"] != header["h"]):
+            raise RefusedError(f"at most {_MAX_SNAKES} snakes; hazards on square boards only")
         if len(set(hazards)) < len(hazards) or alone != (len(snakes) == 1):
             raise RefusedError("no stacked hazards; solo is a game of one snake")
         config = BattleSnakeConfig(
@@ -35,14 +35,14 @@ class Hisss:
             hazard_damage=header["settings"]["hazardDamagePerTurn"],
             init_hazards=[[x, y] for x, y in hazards if x < header["w"] and y < header["h"]],
         )  # fmt: skip
-        config.ec.include_board = False  # which it refuses on a board without borders
+        config.ec.include_board = False  # hisss rejects it on a board without borders.
         self.game = BattleSnakeGame(config)
         return state
 
     def step(self, moves: list[str | None]) -> Json:
-        """Play one turn; an unknown move is refused, since hisss has the four alone."""
+        """Play one turn; reject unknown moves, because hisss has only the four moves."""
         if any(move not in (None, *_MOVES) for move in moves):
-            raise RefusedError("hisss plays the four moves alone")
+            raise RefusedError("hisss plays only the four moves")
         self.game.step(tuple(_MOVES.index(move) for move in moves if move))
         lengths, health = self.game.player_lengths(), self.game.player_healths()
         alive, found = self.game.players_alive(), []

@@ -1,20 +1,20 @@
-"""The official command line: ``official_cli.py PATH``. It plays whole games, asking for moves."""
+"""The official command line: ``official_cli.py PATH``. It plays whole games and requests moves."""
 
 import subprocess
 import sys
 from queue import Queue
 
-from scripted_snakes import answers, boards, listen
+from scripted_snakes import boards, listen, scripted_moves
 from server_loop import Json, RefusedError, flat, serve
 
 
 class Cli:
-    """One game of the command line, stopped by the next one."""
+    """One game of the command line; the next one stops it."""
 
     process: subprocess.Popen[bytes] | None = None
 
     def start(self, header: Json) -> Json:
-        """Begin the game until its snakes have the recorded order: it varies from run to run."""
+        """Start the game until its snakes have the recorded order, which varies from run to run."""
         self.names = header["snakes"]
         if not header["map"] or header["solo"] != (len(self.names) == 1):
             raise RefusedError("a map, and solo with one snake")
@@ -28,19 +28,19 @@ class Cli:
                 self.process.kill()
                 self.process.wait()
             boards.queue.clear()
-            answers.update((name, Queue()) for name in self.names)
+            scripted_moves.update((name, Queue()) for name in self.names)
             self.process = subprocess.Popen(command, stderr=subprocess.DEVNULL)
             first = boards.get()
             if [snake["name"] for snake in first["board"]["snakes"]] == self.names:
                 return self._line(first)
 
     def step(self, moves: list[str | None]) -> Json:
-        """Play one turn; for a move that is none it would play the last one again."""
+        """Play one turn; the command line would replace an unknown move by the last one."""
         if any(move not in (None, "up", "down", "left", "right") for move in moves):
-            raise RefusedError("it plays the four moves alone")
+            raise RefusedError("it plays only the four moves")
         for name, move in zip(self.names, moves, strict=True):
             if move:
-                answers[name].put(move)
+                scripted_moves[name].put(move)
         return self._line(boards.get())
 
     def _line(self, body: Json) -> Json:
@@ -49,7 +49,7 @@ class Cli:
             snake["name"]: {"hp": snake["health"], "b": flat(c.values() for c in snake["body"])}
             for snake in board["snakes"]
         }
-        # When all are out, the last request comes a turn late, with food of that turn.
+        # After the last elimination, the request comes one turn late, with that turn's food.
         late = {} if living else {"t": body["turn"] - 1, "f": None, "hz": None}
         f, hz = (flat(c.values() for c in board[key]) for key in ("food", "hazards"))
         return {"t": body["turn"], "s": list(map(living.get, self.names)), "f": f, "hz": hz, **late}

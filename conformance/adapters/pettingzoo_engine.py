@@ -1,4 +1,4 @@
-"""pypzbattlesnake (pip install pypzbattlesnake), an environment of PettingZoo's in Python alone."""
+"""pypzbattlesnake (pip install pypzbattlesnake), a PettingZoo environment in pure Python."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from pypzbattlesnake.common import ACTION_BY_SHIFT, Action
 from server_loop import Json, RefusedError, flat, pairs, serve
 
 _MOVES = ("down", "up", "left", "right")
-"""Its y grows downwards."""
+"""Its y increases downwards."""
 
 
 class PettingZoo:
     """One position in its environment."""
 
     def load(self, header: Json, state: Json) -> Json:
-        """Go on from this position, with snakes put into its lists."""
+        """Load a position by changing the environment's snakes."""
         if header["ruleset"] not in ("standard", "solo") or header["map"] == "solo_maze":
-            raise RefusedError("standard and solo alone, no solo_maze")
+            raise RefusedError("only standard and solo, no solo_maze")
         if state["hz"] or min(header["w"], header["h"]) < 7 or "x" in state["s"][0]:
             raise RefusedError("no hazards, boards of 7 at least")
         size = (header["w"], header["h"])
@@ -37,7 +37,7 @@ class PettingZoo:
     def step(self, moves: list[str | None]) -> Json:
         """Play one turn."""
         if any(move not in (None, *_MOVES) for move in moves):
-            raise RefusedError("it plays the four moves alone")
+            raise RefusedError("it plays only the four moves")
         named = zip(self.names, moves, strict=True)
         self.env.step({name: _MOVES.index(move) for name, move in named if move})
         snakes = [self.env.snakes.get(name) for name in self.names]

@@ -1,4 +1,4 @@
-"""Snakes that a command line asks over HTTP; they answer with moves of a recording."""
+"""HTTP snakes for a command line; they return the moves of a recording."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ from threading import Thread
 from server_loop import Json
 
 boards: Queue[Json] = Queue()
-answers: dict[str, Queue[str]] = {}
+scripted_moves: dict[str, Queue[str]] = {}
 
 
-class Snakes(BaseHTTPRequestHandler):
-    """All snakes of a game, each at its path; the first one that lives hands the board on."""
+class SnakeHandler(BaseHTTPRequestHandler):
+    """All snakes of a game, each at its own path; the first living one forwards the board."""
 
     def do_POST(self) -> None:
-        """Answer with the move of the recording."""
+        """Respond with the recorded move."""
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"] or 0)) or "{}")
         name, what = self.path.strip("/").partition("/")[::2]
         living = [snake["name"] for snake in body.get("board", {"snakes": []})["snakes"]]
         if (living[:1] == [name] and what == "move") or (not living and what == "end"):
             boards.put(body)
-        move = answers[name].get() if what == "move" else "up"
+        move = scripted_moves[name].get() if what == "move" else "up"
         text = json.dumps({"apiversion": "1", "move": move}).encode()
-        with contextlib.suppress(OSError):  # a game that was stopped waits for nothing
+        with contextlib.suppress(OSError):  # A stopped game no longer reads the response.
             self.send_response(200)
             self.send_header("Content-Length", str(len(text)))
             self.end_headers()
@@ -35,11 +35,11 @@ class Snakes(BaseHTTPRequestHandler):
     do_GET = do_POST  # noqa: N815
 
     def log_message(self, *_: object) -> None:
-        """Leave stderr to the command line."""
+        """Keep stderr free for the command line."""
 
 
 def listen() -> str:
-    """Serve from now on, at the address that is given back."""
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Snakes)
+    """Start the server and return its address."""
+    server = ThreadingHTTPServer(("127.0.0.1", 0), SnakeHandler)
     Thread(target=server.serve_forever, daemon=True).start()
     return f"http://127.0.0.1:{server.server_port}"

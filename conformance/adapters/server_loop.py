@@ -10,47 +10,47 @@ Json = dict[str, Any]
 
 
 class RefusedError(Exception):
-    """A game that the engine does not play: its rules, map or position."""
+    """A game that the engine does not support: its rules, map or position."""
 
 
 class OverError(Exception):
-    """The rules cannot go on from here."""
+    """A position from which the rules cannot continue."""
 
 
-class Door(Protocol):
-    """An adapter, with `start(header)` and `load(header, state)` too, or one of them."""
+class Adapter(Protocol):
+    """An adapter, which also has `start(header)`, `load(header, state)` or both."""
 
     def step(self, moves: list[str | None]) -> Json:
-        """Play one turn, with a move for every living snake."""
+        """Play one turn with a move for every living snake."""
 
 
-def serve(name: str, door: Door, *lacks: str) -> None:
-    """Answer questions until there are no more."""
+def serve(name: str, adapter: Adapter, *lacks: str) -> None:
+    """Respond to messages until the input ends."""
     for line in sys.stdin:
-        question = json.loads(line)
+        message = json.loads(line)
         try:
-            if "hello" in question:
-                answer: Json = {"engine": name, "lacks": lacks}
-            elif "start" in question:
-                answer = door.start(question["start"])  # type: ignore[attr-defined]
-            elif "load" in question:
-                if not hasattr(door, "load"):
-                    raise RefusedError("it begins games only")
-                answer = door.load(question["load"], question["state"])
+            if "hello" in message:
+                response: Json = {"engine": name, "lacks": lacks}
+            elif "start" in message:
+                response = adapter.start(message["start"])  # type: ignore[attr-defined]
+            elif "load" in message:
+                if not hasattr(adapter, "load"):
+                    raise RefusedError("it only starts games")
+                response = adapter.load(message["load"], message["state"])
             else:
-                answer = door.step(question["step"])
+                response = adapter.step(message["step"])
         except RefusedError as error:
-            answer = {"refused": str(error)}
+            response = {"refused": str(error)}
         except OverError as error:
-            answer = {"error": str(error)}
-        print(json.dumps(answer), flush=True)
+            response = {"error": str(error)}
+        print(json.dumps(response), flush=True)
 
 
 def pairs(flat: list[int]) -> list[tuple[int, int]]:
-    """The cells of a flat list ``x0, y0, x1, y1, ...``."""
+    """Return the cells of a flat list ``x0, y0, x1, y1, ...``."""
     return list(zip(flat[::2], flat[1::2], strict=True))
 
 
 def flat(cells: Any) -> list[int]:
-    """The flat list of cells."""
+    """Return the flat list of cells."""
     return [int(number) for cell in cells for number in cell]
