@@ -84,7 +84,7 @@ class Ladder:
 def load(snakes: int) -> Ladder:
     """The ladder for games of 2 (duels) or 4 ``snakes``. Raises ``ValueError`` for others."""
     data = json.loads(
-        resources.files("battlesnake_heuristics.analysis").joinpath("ladder.json").read_text()
+        resources.files("battlesnake_heuristics.rating").joinpath("ladder.json").read_text()
     )
     if str(snakes) not in data["ladders"]:
         raise ValueError(

@@ -308,7 +308,7 @@ class Search:
         self.decoupled = decoupled
         self._elsewhere: Strategy | None = None
 
-    def set_nodes(self, positions: int) -> None:
+    def set_nodes(self, nodes: int) -> None:
         """Set the node limit of searches without a time budget."""
         self.nodes = nodes
 
