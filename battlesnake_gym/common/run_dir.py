@@ -64,7 +64,7 @@ _OLD_FIELDS = {
 RecordGame = Callable[[Any, Path, bool], bytes | None]
 """Records a game of the algorithm to a file; returns it as GIF bytes if the flag is True."""
 
-REPORT = "report.html"
+REPORT_FILE = "report.html"
 
 
 class LockedError(ValueError):
@@ -100,7 +100,7 @@ class RunStatus:
     def save(self, run_dir: Path) -> None:
         """Write the file atomically."""
         text = json.dumps(asdict(self), indent=1, default=str) + "\n"
-        write_atomically(run_dir / RUN_FILE, lambda part: part.write_text(text))
+        write_atomically(run_dir / RUN_FILE, lambda temporary: temporary.write_text(text))
 
     @classmethod
     def load(cls, run_dir: Path) -> RunStatus | None:

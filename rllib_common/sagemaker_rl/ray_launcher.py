@@ -165,7 +165,7 @@ def _write_report(folder: Path) -> str:
         missing = "battlesnake_server"
     return (
         f"none, because the package {missing!r} is not installed; on a machine with the package "
-        f"and this directory, `battlesnake-gym runs {folder} --report` writes {run_dir.REPORT}"
+        f"and this directory, `battlesnake-gym runs {folder} --report` writes {run_dir.REPORT_FILE}"
     )
 
 

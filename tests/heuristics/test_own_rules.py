@@ -116,5 +116,5 @@ def test_a_file_without_rules_is_refused(tmp_path: Path, text: str, message: str
     file.write_text(text)
     with pytest.raises(ValueError, match=message):
         policy_rules.load(file)
-    with pytest.raises(ValueError, match=r"rules names .*absent\.py, which is no file"):
+    with pytest.raises(ValueError, match=r"rules names .*absent\.py, which does not exist"):
         policy_rules.load(tmp_path / "absent.py")

@@ -8,7 +8,7 @@ from pathlib import Path
 import jinja2
 
 from battlesnake_gym.common.files import write_atomically
-from battlesnake_gym.common.run_dir import REPORT
+from battlesnake_gym.common.run_dir import REPORT_FILE
 from battlesnake_gym.replays.replay import Replay
 from battlesnake_server.replay_viewer import embedded_player
 from battlesnake_server.runs import charts
@@ -20,7 +20,7 @@ _NO_GAME = "this algorithm shows none, or the run ended before its first checkpo
 
 def write(folder: Path) -> Path:
     """Write the report of the run in ``folder`` beside its curves; returns the file."""
-    target = folder / REPORT
+    target = folder / REPORT_FILE
     text = page(Run(folder))
     write_atomically(target, lambda part: part.write_text(text, "utf-8"))
     return target
