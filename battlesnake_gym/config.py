@@ -155,7 +155,7 @@ def _cells(name: str, cells: Any, width: int, height: int) -> list[Point]:
         if not (0 <= x < width and 0 <= y < height):
             raise ValueError(f"{name} has ({x}, {y}), which is off the board of {width}x{height}")
     if len(set(points)) < len(points):
-        raise ValueError(f"{name} names a cell twice: {points}")
+        raise ValueError(f"{name} contains a cell twice: {points}")
     return points
 
 

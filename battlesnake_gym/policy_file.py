@@ -104,7 +104,7 @@ def open_session(model: bytes, name: object) -> Any:
     try:
         return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
     except Exception as error:  # onnxruntime's exceptions have no common base class.
-        raise PolicyError(f"{name}: not a network that onnxruntime reads: {error}") from error
+        raise PolicyError(f"{name}: not a network that onnxruntime can read: {error}") from error
 
 
 def write_metadata(path: Path, metadata: Mapping[str, Any]) -> None:
@@ -139,7 +139,7 @@ def _read_metadata(text: bytes, path: Path) -> dict[str, Any]:
     except ValueError as error:
         raise PolicyError(f"{path}: not JSON ({error}); export the policy again") from error
     if not isinstance(metadata, dict):
-        raise PolicyError(f"{path}: must hold a JSON object; export the policy again")
+        raise PolicyError(f"{path}: must contain a JSON object; export the policy again")
     version = metadata.get("format")
     if type(version) is not int or version not in (1, _FORMAT):
         raise PolicyError(

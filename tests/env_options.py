@@ -1,4 +1,4 @@
-"""Every option of an environment: a value that no environment has by default, and its effect."""
+"""Every option of an environment: a value that is no default, and its effect."""
 
 from collections.abc import Callable
 from typing import Any
@@ -27,7 +27,7 @@ CASES: list[tuple[str, dict[str, Any]]] = [
     ("start_positions", {"start_positions": STARTS}),
     ("food_positions", {"start_positions": STARTS, "food_positions": FOOD_AT}),
 ]
-"""The field that is tried, and the options with which it is."""
+"""The field under test, and the options that set it."""
 
 _IN_GAMES: dict[str, Callable[[VectorBattlesnake], Any]] = {
     "num_snakes": lambda games: games.num_snakes,
@@ -55,5 +55,5 @@ def _first(games: VectorBattlesnake) -> State:
 
 
 def seen(field: str, games: VectorBattlesnake) -> Any:
-    """The value of an option that ``games`` are played with, found in the games themselves."""
+    """The value of an option in the games themselves."""
     return _IN_GAMES[field](games)

@@ -1,4 +1,4 @@
-"""The rules agree with every recorded game, and the kit notices every broken rule."""
+"""The rules agree with every recorded game, and the tools detect every broken rule."""
 
 from __future__ import annotations
 
@@ -68,7 +68,10 @@ def test_the_recordings_cover_every_map_and_ruleset() -> None:
     text = (KIT / "RULES.md").read_text()
     assert [name for name in [*rules.MAPS, *rules.RULESETS] if name not in text] == [
         *("hz_castle_wall_lg", "hz_castle_wall_xl", "hz_rivers_bridges_lg"),
-        *("hz_rivers_bridges_xl", "hz_islands_bridges_lg"),  # a size of the map before them each
+        *(
+            "hz_rivers_bridges_xl",
+            "hz_islands_bridges_lg",
+        ),  # One size of each of these maps is played above.
     ]
 
 
@@ -77,7 +80,7 @@ def test_the_recordings_cover_every_map_and_ruleset() -> None:
 def test_our_engines_agree_with_the_reference(
     name: str, which: str, engine: Callable[[str], Engine]
 ) -> None:
-    """From their seeds; C refuses only artificial boards, the search what it cannot hold."""
+    """Play from the seeds; C rejects only artificial boards, the search unsupported positions."""
     if which != "python" and not compiled.COMPILED:
         pytest.skip("the engine was not built")
     found = list(run.play_all(engine(f"battlesnake_{which}"), iter(games(name))))
@@ -109,7 +112,7 @@ def test_they_agree_on_the_games_that_python_recorded(
 def test_games_are_recorded_anew_by_any_engine(
     tmp_path: Path, engine: Callable[[str], Engine]
 ) -> None:
-    """The same seeds and settings have the same games, and another engine agrees."""
+    """Equal seeds and settings give equal games, and another engine agrees."""
     words = ["battlesnake_python", "--each", "1", "--only", "hz_rings*", "--to", str(tmp_path)]
     done = processes.run(sys.executable, KIT / "record.py", *words)
     assert done.stdout.endswith("12 games\n"), done.stderr
@@ -135,7 +138,7 @@ def test_a_broken_rule_is_noticed(mutant: dict[str, str]) -> None:
 
 
 class TestComparison:
-    """What is compared, and what the format lets pass."""
+    """Compared fields, and differences that the format permits."""
 
     @pytest.mark.parametrize("key", ["t", "f", "hz", "b", "hp", "x", "by", "on", "s"])
     def test_every_field_counts_unless_it_is_lacking(self, key: str) -> None:
@@ -181,7 +184,7 @@ class TestComparison:
         assert details("s2", 12) != []
         assert details("s2") == []
         snakes[2]["b"] += [2, 0]
-        assert details("s2") == []  # once let pass, the name stays
+        assert details("s2") == []  # An accepted culprit stays accepted.
         assert details("s3") != []
 
 
@@ -213,7 +216,7 @@ def test_ends_are_compared(
 
 
 class TestProgram:
-    """The command: what it prints and the status it gives."""
+    """The output and the exit status of the command."""
 
     def test_agreement_is_status_0(self, capsys: pytest.CaptureFixture[str]) -> None:
         assert run.main(["battlesnake_python", "--only", "standard*"]) == 0

@@ -122,7 +122,7 @@ def check_load(games: Game, largest: tuple[int, int, int], state: State, given: 
     if comparable(given) != comparable(games):
         raise ValueError(
             f"rules must be those of these games, {comparable(games)}, got {comparable(given)}: "
-            "make other Games for them"
+            "create other Games for them"
         )
     if not 1 <= state.turn + 1 < 2**31 - 10**6:
         raise ValueError(f"state.turn must be between 0 and {2**31 - 10**6}, got {state.turn}")
@@ -130,13 +130,13 @@ def check_load(games: Game, largest: tuple[int, int, int], state: State, given: 
     for (name, _), size, most in zip(_LIMITS.items(), found, largest, strict=True):
         if size > most or (size < 1 and name != "num_snakes"):
             raise ValueError(
-                f"state has {name} {size}, but these games have room for {most}: make larger ones"
+                f"state has {name} {size}, but these games have room for {most}: create larger ones"
             )
     if games.map:
         try:
             MAPS[games.map].check(*found)
         except RulesError as error:
-            raise ValueError(f"state does not suit the games' map: {error}") from error
+            raise ValueError(f"state does not fit the games' map: {error}") from error
 
 
 def comparable(game: Game) -> tuple[Any, ...]:

@@ -199,7 +199,7 @@ class ParallelBattlesnake(ParallelEnv):  # type: ignore[misc]
         for agent in actions:
             if agent not in self.agents:
                 raise ValueError(
-                    f"actions names {agent!r}, which is not in the game; "
+                    f"actions contains {agent!r}, which is not in the game; "
                     f"give actions for {', '.join(self.agents)}"
                 )
         taken = np.zeros(self._game.vector.num_snakes, np.uint8)

@@ -199,7 +199,9 @@ def seat_count(opponents: Sequence[Opponent], num_snakes: int | None) -> int:
 def check_past(opponents: Sequence[Opponent]) -> None:
     """Raise ``ValueError`` if `PAST` is not among ``opponents``."""
     if PAST not in opponents:
-        raise ValueError(f"no opponent is {PAST!r}, so none would play what is remembered")
+        raise ValueError(
+            f"no opponent is {PAST!r}, so no game would use the policy; add it to opponents"
+        )
 
 
 def _check_name(name: str) -> None:
@@ -224,6 +226,6 @@ def _strategy_move(strategy: Strategy, board: Board) -> int:
     move = strategy(board).move
     if move not in MOVES:
         raise ValueError(
-            f"opponent {strategy!r} answered {move!r}; a move is one of {', '.join(MOVES)}"
+            f"opponent {strategy!r} returned {move!r}; a move is one of {', '.join(MOVES)}"
         )
     return MOVES.index(move)

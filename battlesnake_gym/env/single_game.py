@@ -89,7 +89,7 @@ class OneGame:
             raise ResetNeeded("call reset() before the first step()")
         alive = self.infos["alive"][0]
         if not (alive.any() if seat is None else alive[seat]):
-            raise ResetNeeded("the game is over; call reset() to begin the next")
+            raise ResetNeeded("the game is over; call reset() to start another")
 
     def board(self, seat: int | None = None) -> Board:
         """Return the position with the snake at ``seat`` as ``you``; None: without ``you``.

@@ -94,8 +94,8 @@ class VectorBattlesnake:
             game = replace(game, solo=True)
         elif alone.any() and not (game.solo or game.ruleset == "solo"):
             raise ValueError(
-                "num_snakes has games with one snake among others; such a game would be over "
-                "before it begins: give 2 or more, or play all games with Game(solo=True)"
+                "num_snakes mixes games of one snake with larger ones; a game of one would be over "
+                "at the start: give 2 or more, or play all games with Game(solo=True)"
             )
         self.game = game
         self.max_turns = max_turns
@@ -458,7 +458,7 @@ class VectorBattlesnake:
     def check_open(self) -> None:
         """Raise ``ClosedEnvironmentError`` after `close`."""
         if self._closed:
-            raise ClosedEnvironmentError("this environment is closed; make a new one")
+            raise ClosedEnvironmentError("this environment is closed; create a new one")
 
 
 def start_states(options: Mapping[str, Any]) -> tuple[State, ...]:
@@ -502,7 +502,7 @@ def _check_exclusive(name: str, options: Mapping[str, Any], replaced: Iterable[s
     """Raise ``ValueError`` for options that the argument ``name`` replaces."""
     for option in replaced:
         if options.get(option) is not None:
-            raise ValueError(f"{name} says what {option} says; give one of the two")
+            raise ValueError(f"{name} replaces {option}; give one of the two")
 
 
 def _check_game(game: Game) -> None:

@@ -64,7 +64,7 @@ class _VectorEnv(VectorEnv[Bytes, npt.NDArray[np.integer[Any]], Any]):
         if render_mode is not None:
             raise UnsupportedMode(
                 f"render_mode must be None for many games at once, got {render_mode!r}; "
-                "make one game with gymnasium.make to look at it"
+                "create one game with gymnasium.make to render it"
             )
         self.autoreset_mode = _autoreset_mode(autoreset_mode)
         self.metadata = {**self.metadata, "autoreset_mode": self.autoreset_mode}

@@ -308,7 +308,7 @@ class Observation:
             )
         elif self.relative and (out.shape[1] != out.shape[2] or out.shape[1] % 2 == 0):
             raise ValueError(
-                f"planes that turn must be a square of odd side, got out of shape {out.shape}"
+                f"rotated planes must be squares with an odd side, got out of shape {out.shape}"
             )
         if not snake.alive:
             out[:] = 0
@@ -328,7 +328,7 @@ class Observation:
         wanted = (len(self.planes), *_custom_encoders[self.name].size(state.width, state.height))
         if planes.dtype != np.uint8 or planes.shape != wanted:
             raise ValueError(
-                f"observation {self.name!r} must give uint8 of shape {wanted}, "
+                f"observation {self.name!r} must return uint8 of shape {wanted}, "
                 f"got {planes.dtype} of shape {planes.shape}"
             )
         return planes
@@ -397,7 +397,7 @@ def get(observation: str | Mapping[str, Any] | Observation) -> Observation:
     if observation.get("version", version) != version:
         raise ValueError(
             f"observation {found.name!r} is of version {version} here, got "
-            f"{observation['version']}: take the file that the policy was trained with"
+            f"{observation['version']}: use the file with which the policy was trained"
         )
     return found
 
@@ -420,7 +420,7 @@ def _find(state: State, snake_id: str) -> Snake:
         if snake.id == snake_id:
             return snake
     known = ", ".join(repr(snake.id) for snake in state.snakes)
-    raise ValueError(f"unknown snake {snake_id!r}; on this board are {known or 'none'}")
+    raise ValueError(f"unknown snake {snake_id!r}; this board has {known or 'none'}")
 
 
 def _planes(state: State, own: Snake) -> tuple[Bytes, Bytes]:

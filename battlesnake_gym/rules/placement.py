@@ -89,7 +89,7 @@ def place_in_quadrants(state: State, rand: GoRand, quadrants: Sequence[Sequence[
     places = [list(cells) for cells in quadrants]
     if len(state.snakes) > sum(map(len, places)):
         raise RulesError(
-            f"{len(state.snakes)} snakes are too many for {sum(map(len, places))} start places: "
+            f"{len(state.snakes)} snakes are too many for {sum(map(len, places))} start cells: "
             "take fewer snakes"
         )
     turn = rand.intn(len(places))
@@ -121,7 +121,7 @@ def _place_on_random_cells(state: State, rand: GoRand) -> None:
         ]
         if not cells:
             raise RulesError(
-                f"a board of {state.width}x{state.height} has start places for {i} snakes only, "
+                f"a board of {state.width}x{state.height} has start cells for {i} snakes only, "
                 f"got {len(state.snakes)}: take fewer snakes or a larger board"
             )
         put_snake(snake, cells[rand.intn(len(cells))])
@@ -147,7 +147,7 @@ def place_start_food(state: State, rand: GoRand) -> None:
     if any(middle in snake.body for snake in state.snakes):
         raise RulesError(
             f"a snake starts on the center {middle} of a board of {width}x{height}, which is "
-            "for food: take fewer snakes or another size"
+            "reserved for food: take fewer snakes or another size"
         )
     state.food.append(middle)
 
@@ -164,7 +164,7 @@ def place_food_beside(
         ]
         if not cells:
             raise RulesError(
-                f"no cell for the first food of snake {snake.id!r} at {snake.head}: "
+                f"no cell for the initial food of snake {snake.id!r} at {snake.head}: "
                 "take fewer snakes or a larger board"
             )
         state.food.append(cells[rand.intn(len(cells))])

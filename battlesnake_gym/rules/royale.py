@@ -38,5 +38,5 @@ def check_shrink_every(game: Game, where: str = "in a royale game") -> None:
     if every < 1:
         raise RulesError(
             f"shrink_every_n_turns must be 1 or more {where}, got {every}: "
-            "set it to 25, the usual value"
+            "set it to 25, the default"
         )

@@ -1,4 +1,4 @@
-"""One `EnvConfig`: every environment honours every field, and each default is in one place."""
+"""Every environment uses every field of `EnvConfig`, and each default is defined once."""
 
 import ast
 from collections.abc import Callable, Iterator
@@ -46,7 +46,7 @@ MAKE: dict[str, Callable[..., Any]] = {
 
 
 def games_of(environment: Any) -> VectorBattlesnake:
-    """The games below an environment."""
+    """The games of an environment."""
     if isinstance(environment, VectorBattlesnake):
         return environment
     games: VectorBattlesnake = (
@@ -66,7 +66,7 @@ def test_every_field_is_tried_with_a_value_that_is_no_default() -> None:
     assert {field for field, _ in CASES} == {field.name for field in fields(EnvConfig)}
     usual = VectorBattlesnake(2, **BASE)
     for field, options in CASES:
-        if field != "food_rng":  # both values of which are tried
+        if field != "food_rng":  # The cases contain both values.
             assert seen(field, usual) != options[field]
 
 
@@ -112,7 +112,7 @@ def test_a_game_or_a_start_may_be_given_whole_but_not_twice() -> None:
     ]
     whole: dict[str, Any] = {"game": Game(), "start": position}
     for name, options in twice:
-        with pytest.raises(ValueError, match=f"^{name} says what {min(options)} says; give one"):
+        with pytest.raises(ValueError, match=f"^{name} replaces {min(options)}; give one"):
             VectorBattlesnake(2, 2, **{name: whole[name], **options})
 
 
@@ -140,10 +140,10 @@ def test_seats_have_rewards_and_first_cells_of_their_own() -> None:
             {"start_positions": [[1, 1], [2, 2]], "food_positions": [[1, 1]]},
             r"has \(1, 1\), where a snake starts",
         ),
-        ({"start_positions": [[1, 1], [1, 1]]}, "start_positions names a cell twice"),
+        ({"start_positions": [[1, 1], [1, 1]]}, "start_positions contains a cell twice"),
         (
             {"start_positions": [[1, 1], [2, 2]], "food_positions": [[3, 3], [3, 3]]},
-            "food_positions names a cell twice",
+            "food_positions contains a cell twice",
         ),
         ({"start_positions": [[1, 1]]}, "start_positions has 1 cells for 2 snakes"),
         (
@@ -163,14 +163,14 @@ def test_first_cells_and_settings_are_checked(bad: dict[str, Any], message: str)
 
 ROOT = Path(__file__).parents[2]
 READERS = ("battlesnake_gym", "rllib_src/battlesnake_rl/mabs")
-"""Packages that make environments."""
+"""Packages that create environments."""
 
 ALSO_CALLED = {"num_agents": "num_snakes", "map_size": "width", "size": "width"}
-"""What the launcher and commands call a field of `EnvConfig`."""
+"""Names of the launcher and the commands for fields of `EnvConfig`."""
 
 
 def written_defaults(tree: ast.AST) -> Iterator[tuple[str, object]]:
-    """All names that a module gives a constant by default, or in a table of defaults."""
+    """All names to which a module gives a constant default, as an argument or in a table."""
     for node in ast.walk(tree):
         if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
             value = node.value
@@ -202,7 +202,7 @@ def _constant(name: str, value: ast.AST | None) -> Iterator[tuple[str, object]]:
 
 
 def test_each_default_is_written_in_one_place() -> None:
-    """The rules have those of ruleset, map and size, `config` all others."""
+    """The rules define the ruleset, the map and the size; `config` defines all others."""
     wanted = {
         ("num_snakes", EnvConfig.num_snakes),
         ("ruleset", EnvConfig.ruleset),

@@ -1,4 +1,4 @@
-"""The engine's arrays, its two streams of food, what it refuses, and its stand-in in Python."""
+"""The engine's arrays, its two food streams, rejected input, and the engine in Python."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ Actions = NDArray[np.uint8]
 
 
 def random_actions(games: Any, rand: np.random.Generator) -> Actions:
-    """Random among the moves that do not lose at once."""
+    """Random choices among the moves that do not lose at once."""
     mask = np.zeros((games.num_games, games.num_snakes, 4), np.bool_)
     games.action_mask("fatal", mask)
     chosen: Actions = np.where(mask, rand.random(mask.shape), -1).argmax(-1).astype(np.uint8)
@@ -50,14 +50,11 @@ def assert_same(one: dict[str, NDArray[Any]], other: dict[str, NDArray[Any]]) ->
 
 
 def lone_state(width: int = 11, height: int = 11, **changes: Any) -> State:
-    """One snake at the lower left that has just begun."""
+    """A state with one new snake at the lower left."""
     snake = Snake("me", [(1, 1), (1, 0), (0, 0)])
     for name, value in changes.pop("snake", {}).items():
         setattr(snake, name, value)
     return State(0, width, height, [snake], **changes)
-
-
-# ---- playing ----
 
 
 @pytest.mark.parametrize("games_type", BOTH)
@@ -123,7 +120,7 @@ def test_the_python_stand_in_shows_the_same(map_id: str) -> None:
 
 
 def test_games_of_one_batch_do_not_touch_each_other() -> None:
-    """Mixed sizes and counts play as each would alone."""
+    """Games of mixed sizes and numbers of snakes play as each would alone."""
     kinds = [(11, 11, 4), (7, 9, 1), (19, 21, 16), (3, 3, 1), (25, 25, 2), (4, 11, 3)]
     widths, heights, counts = (list(column) for column in zip(*kinds, strict=True))
     game = Game(ruleset="solo")
@@ -162,7 +159,7 @@ def test_threads_may_play_different_games_at_once() -> None:
 
 
 def test_a_game_may_be_longer_than_the_clock() -> None:
-    """Two snakes go round and round on healing ground: marks must stay right for ever."""
+    """Two snakes circle on healing cells: the occupancy marks must stay correct forever."""
     game = Game(map="", settings=Settings(hazard_damage_per_turn=-3))
     cells = [(x, y) for x in range(9) for y in range(4)]
     first = [(0, 0), (1, 0), (2, 0), (3, 0), (3, 0)]
@@ -182,7 +179,7 @@ def test_a_game_may_be_longer_than_the_clock() -> None:
 
 
 def around(head: tuple[int, int], end: int) -> str:
-    """The next move clockwise along the border of the four rows and columns before ``end``."""
+    """The next move clockwise along the border of the rows and columns before ``end``."""
     x, y = head[0] - (end - 4), head[1]
     if x == 0 and y < 3:
         return "up"
@@ -191,13 +188,10 @@ def around(head: tuple[int, int], end: int) -> str:
     return "down" if x == 3 and y > 0 else "left"
 
 
-# ---- food ----
-
-
 @needs_compiled
 @pytest.mark.parametrize("food_rng", ["fast", "official"])
 def test_food_appears_as_often_as_it_should(food_rng: str) -> None:
-    """Chance 15 passes in 14 of 100 turns: 40000 rolls stay within 5 standard deviations."""
+    """Food appears in 14 of 100 turns with chance 15; 40,000 rolls, 5 standard deviations."""
     game = Game(ruleset="solo", settings=Settings(food_spawn_chance=15, minimum_food=0))
     games = engine.Games(4000, num_snakes=1, game=game, food_rng=food_rng)
     games.reset(np.random.default_rng(0).integers(1, 2**62, 4000))
@@ -210,7 +204,8 @@ def test_food_appears_as_often_as_it_should(food_rng: str) -> None:
         after = [len(games.state(i).food) for i in range(4000)]
         rolls += int(playing.sum())
         spawned += sum(np.subtract(after, before)[playing]) + int(games.ate[playing].sum())
-        # A snake that ate and died in the same turn is rare here: it could only hit a wall.
+        # A snake that ate and was eliminated on the same turn is rare here: it could only hit a
+        # wall.
         before = after
     expected, deviation = 0.14 * rolls, (0.14 * 0.86 * rolls) ** 0.5
     assert rolls > 30000
@@ -220,7 +215,7 @@ def test_food_appears_as_often_as_it_should(food_rng: str) -> None:
 @needs_compiled
 @pytest.mark.parametrize("crowded", [False, True])
 def test_fast_food_falls_on_every_free_cell_alike(crowded: bool) -> None:
-    """Chi-square over many seeds, on a roomy and on a crowded board (drawn from a list there)."""
+    """Chi-square test over many seeds, on a nearly empty and on a crowded board."""
     game = Game(ruleset="solo", settings=Settings(food_spawn_chance=0, minimum_food=1))
     state = lone_state(5, 5)
     if crowded:
@@ -258,9 +253,6 @@ def test_fast_food_falls_where_a_snake_has_died() -> None:
         games.step(np.array([[0, 0]], np.uint8))
         found.update(games.state(0).food)
     assert set(dying.body) <= found
-
-
-# ---- states in and out ----
 
 
 @pytest.mark.parametrize("games_type", BOTH)
@@ -349,7 +341,7 @@ WRONG_WORDS = [
 @needs_compiled
 @pytest.mark.parametrize(("place", "words", "reason"), WRONG_WORDS)
 def test_words_that_describe_no_game_are_refused(place: int, words: list[int], reason: str) -> None:
-    """Of a turn, a side, a snake, food, a hazard, and what maps remember, one is wrong."""
+    """One word is wrong: of the turn, a side, a snake, food, a hazard or a map's memory."""
     games = engine.Games(1, num_snakes=2)
     games.load(0, lone_state(food=[(2, 2)], hazards=[(3, 3)]))
     right = np.frombuffer(games.export_words(0), np.int32).tolist()
@@ -390,9 +382,6 @@ def test_states_and_rules_that_do_not_suit_the_games_are_refused(games_type: Any
             call(1)
 
 
-# ---- bad input ----
-
-
 @pytest.mark.parametrize("games_type", BOTH)
 @pytest.mark.parametrize(
     ("wrong", "message"),
@@ -408,7 +397,7 @@ def test_states_and_rules_that_do_not_suit_the_games_are_refused(games_type: Any
         ({"game": Game("royale", settings=Settings(shrink_every_n_turns=0))}, "shrink_every"),
         ({"game": Game(settings=Settings(minimum_food=2**31))}, "minimum_food must fit"),
         ({"game": Game(map="hz_castle_wall"), "width": 19}, "needs a board of 11x11"),
-        ({"width": 3, "height": 2, "num_snakes": 9}, "start places"),
+        ({"width": 3, "height": 2, "num_snakes": 9}, "start cells"),
     ],
 )
 def test_bad_games_are_refused(games_type: Any, wrong: dict[str, Any], message: str) -> None:
@@ -455,7 +444,9 @@ def test_an_action_out_of_range_is_named_and_nothing_is_played(games_type: Any) 
     with pytest.raises(ValueError, match=r"actions\[1, 1\] is 5; it must be 0 to 3"):
         games.step(actions)
     assert not games.turn.any()
-    games.step(actions, np.array([True, False]))  # nobody reads the wrong one here
+    games.step(
+        actions, np.array([True, False])
+    )  # The wrong action belongs to a game that does not step.
     assert games.turn.tolist() == [1, 0]
 
 
@@ -495,7 +486,7 @@ def test_observations_are_kept_in_the_last_array_that_was_taken(games_type: Any)
     np.testing.assert_array_equal(first, left)
     np.testing.assert_array_equal(second[1], left[1])
     assert (second[0] != left[0]).any()
-    second[:] = 0  # against the rules
+    second[:] = 0  # Not allowed: only the engine may write.
     games.observe(planes, second)
     np.testing.assert_array_equal(second[1], left[1])
 

@@ -1,4 +1,4 @@
-"""The engine and the Python rules play the same games, and neither notices a difference."""
+"""The engine and the Python rules play the same games."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from battlesnake_gym.rules import (
 )
 
 LIMITS = ("longer than the compiled engine holds",)
-"""What the engine may refuse in the middle of a game though the rules go on."""
+"""Errors of the engine in the middle of a game that the Python rules can continue."""
 
 pytestmark = pytest.mark.skipif(
     not engine.COMPILED, reason="without the compiled part both sides are the same code"
@@ -51,7 +51,7 @@ def ids(count: int) -> list[str]:
 
 
 def agree(games: Games, index: int, game: Game, state: State) -> None:
-    """Assert that one game of the engine is in this position, in all its arrays too."""
+    """Assert that one game of the engine has this position, in all its arrays too."""
     held = games.state(index)
     assert held == state
     assert bool(games.over[index]) == rules.is_over(game, state)
@@ -70,7 +70,7 @@ def agree(games: Games, index: int, game: Game, state: State) -> None:
 
 
 def answers(rand: random.Random, game: Game, state: State, care: float) -> dict[str, str]:
-    """A move for every living snake: mostly to a free cell, sometimes any, sometimes no move."""
+    """A move for every living snake: mostly to a free cell, sometimes any, sometimes invalid."""
     taken = {cell for snake in state.snakes if snake.alive for cell in snake.body[:-1]}
     moves = {}
     for snake in state.snakes:
@@ -91,7 +91,7 @@ def answers(rand: random.Random, game: Game, state: State, care: float) -> dict[
 
 
 def actions(moves: dict[str, str], seats: int) -> np.ndarray[tuple[int], np.dtype[np.uint8]]:
-    """The same moves as the engine takes them; for dead seats anything."""
+    """The moves as an action array; eliminated snakes get arbitrary actions."""
     numbers = [MOVES.index(moves[i]) if moves.get(i) in MOVES else 4 for i in ids(seats)]
     return np.array(numbers, np.uint8)
 
@@ -99,7 +99,7 @@ def actions(moves: dict[str, str], seats: int) -> np.ndarray[tuple[int], np.dtyp
 def play_on(
     games: Games, index: int, game: Game, state: State, rand: random.Random, turns: int, care: float
 ) -> None:
-    """Play both sides for some turns and compare after each; a refusal must be mutual."""
+    """Play both engines for some turns and compare after each; both must raise errors together."""
     which = np.arange(games.num_games) == index
     batch = np.zeros((games.num_games, games.num_snakes), np.uint8)
     for _ in range(turns):
@@ -118,7 +118,7 @@ def play_on(
             assert any(limit in refusal for limit in LIMITS), refusal
             return
         agree(games, index, game, state)
-        if game.map != "solo_maze":  # which moves the snake that has eaten
+        if game.map != "solo_maze":  # The map moves the snake that has eaten.
             ate = [snake.alive and snake.head in before.food for snake in state.snakes]
             assert games.ate[index, : len(ate)].tolist() == ate
 
@@ -153,7 +153,7 @@ class Board:
 
 @st.composite
 def boards(draw: st.DrawFn, map_id: str) -> Board:
-    """Mostly a board that the map is made for, sometimes any."""
+    """Mostly boards that the map supports, sometimes any board."""
     board_map = MAPS[map_id]
     if draw(st.integers(0, 2)):
         width, height = draw(st.sampled_from(board_map.sizes))
@@ -165,7 +165,7 @@ def boards(draw: st.DrawFn, map_id: str) -> Board:
 
 
 def check_seeded_game(game: Game, board: Board, seed: int, turns: int, care: float) -> None:
-    """One game from its seed on both sides, or refused by both."""
+    """Play one game from its seed with both engines, or expect errors from both."""
     names = ids(board.count)
     try:
         state = rules.start(game, board.width, board.height, names)
@@ -196,7 +196,7 @@ def test_games_from_a_seed(data: st.DataObject, game: Game, seed: int, care: flo
 
 
 def random_board(rand: random.Random) -> State:
-    """Any position that the engine can hold: snakes apart, some dead, stacks of everything."""
+    """A random position that the engine supports: snakes apart, some eliminated, stacks."""
     width, height = rand.randint(1, 25), rand.randint(1, 25)
     cells = [(x, y) for x in range(width) for y in range(height)]
     taken: set[Point] = set()
@@ -217,7 +217,7 @@ def random_board(rand: random.Random) -> State:
 def random_snake(
     rand: random.Random, name: str, width: int, height: int, taken: set[Point], head: Point
 ) -> Snake:
-    """A snake that winds over free cells, and may be stacked on its last one."""
+    """A snake on a random path of free cells, possibly stacked on its last one."""
     body = [head]
     taken.add(head)
     for _ in range(rand.randint(0, 20)):
@@ -233,7 +233,7 @@ def random_snake(
 
 
 def kill_some(rand: random.Random, snakes: Sequence[Snake]) -> None:
-    """Some of the snakes are out; their bodies may lie anywhere, heads off the board."""
+    """Eliminate some snakes; their bodies may be anywhere, heads off the board."""
     for snake in snakes:
         if rand.random() < 0.2:
             snake.eliminated_cause = rand.choice(CAUSES[1:])
@@ -251,7 +251,7 @@ def test_a_map_is_begun_or_refused_on_any_board(map_id: str) -> None:
             settings = Settings(minimum_food=3, shrink_every_n_turns=count % 3)
             game = Game(map=map_id, settings=settings, seed=width + count)
             check_seeded_game(game, Board(width, height, count), count, 2, 1.0)
-    for width, height in (*MAPS[map_id].sizes[:2], (9, 4)):  # alone, while hazards grow
+    for width, height in (*MAPS[map_id].sizes[:2], (9, 4)):  # A single snake, while hazards grow.
         settings = Settings(3, 0, hazard_damage_per_turn=0, shrink_every_n_turns=1)
         game = Game("wrapped", map_id, settings, 3, solo=True)
         check_seeded_game(game, Board(width, height, max(1, MAPS[map_id].players[0])), 1, 90, 1.0)
@@ -322,7 +322,7 @@ def test_a_position_moves_over_in_the_middle_of_a_game(
 def test_mazes_of_any_level(
     width: int, height: int, full: bool, seed: int, data: st.DataObject
 ) -> None:
-    """A level may need more digits than the bottom row has cells, and hazards lie beside it."""
+    """A level may need more digits than the bottom row has cells; hazards may be off the board."""
     harmless = Settings(hazard_damage_per_turn=0)
     game = Game(map="solo_maze", settings=harmless, seed=seed + 1, solo=True)
     state = rules.start(game, width, height, ids(1))

@@ -188,7 +188,7 @@ def test_observation_cannot_be_subclassed() -> None:
 def test_observation_with_wrong_shape_is_rejected(extension: Path) -> None:
     observations.register("odd", ["one"], lambda state, snake: np.zeros((2, 3, 3), np.uint8))
     try:
-        with pytest.raises(ValueError, match=r"'odd' must give uint8 of shape \(1, 7, 7\)"):
+        with pytest.raises(ValueError, match=r"'odd' must return uint8 of shape \(1, 7, 7\)"):
             VectorBattlesnake(1, 2, 7, 7, observation="odd").reset(seed=1)
     finally:
         del observations._custom_encoders["odd"]

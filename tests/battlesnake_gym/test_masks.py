@@ -18,15 +18,15 @@ Kinds = st.lists(st.sampled_from(KINDS), min_size=1, max_size=3).map("+".join)
 
 
 def moves(kind: str, state: State, game: Game = STANDARD) -> list[str]:
-    """The moves left to the first snake."""
+    """The moves allowed to the first snake."""
     mask = masks.action_mask(game, state, state.snakes[0].id, kind)
     return [move for move, allowed in zip(MOVES, mask, strict=True) if allowed]
 
 
 def corner() -> State:
-    """ "me" in the lower left corner of 5 x 5, above it its own body, a longer snake to its right.
+    """The snake "me" in the lower left corner of a 5x5 board, with a longer snake to its right.
 
-    The tail of "me" is at its left end: (0, 0) head, (0, 1), (1, 1), (1, 0) tail.
+    Its body, from the head: (0, 0), (0, 1), (1, 1), (1, 0).
     """
     own = Snake("me", [(0, 0), (0, 1), (1, 1), (1, 0)])
     return State(7, 5, 5, [own, Snake("big", [(2, 0)] + [(2, y) for y in range(1, 5)])])
@@ -37,7 +37,7 @@ def test_kinds_by_hand() -> None:
     assert moves("none", state) == list(MOVES)
     assert moves("wall", state) == ["up", "right"]
     assert moves("neck", state) == ["down", "left", "right"]
-    # To the right lies the own tail, which leaves.
+    # To the right is the own tail, which moves away.
     assert moves("body", state) == ["down", "left", "right"]
     assert moves("fatal", state) == ["right"]
     assert moves("head", state) == ["up", "down", "left"]
@@ -62,7 +62,7 @@ def test_wrapped_boards_have_no_wall() -> None:
     state, game = corner(), Game("wrapped")
     state.snakes[1].body = [(4, 4), (3, 4), (2, 4), (1, 4), (1, 3), (2, 3)]
     assert moves("wall", state, game) == list(MOVES)
-    # Below is (0, 4), where the head of "big" can go; to the left (4, 0), where it can go too.
+    # Below is (0, 4), to the left (4, 0); the head of "big" can reach both.
     assert moves("head", state, game) == ["up", "right"]
     state.snakes[1].body = [(3, 3), (4, 3), (4, 4), (0, 4), (0, 3), (1, 3)]
     assert moves("body", state, game) == ["left", "right"]
@@ -123,7 +123,7 @@ def test_faults_are_what_the_rules_punish(games: Games, seed: int, turns: int, m
             step(game, after, {snake.id: "straight on" for snake in players} | {own.id: move})
             cause = next(snake for snake in after.snakes if snake.id == own.id).eliminated_cause
             found = masks.move_faults(game, before, own.id, move)
-            # Whoever dies had a fault, and every fault but those of bodies and heads kills.
+            # Every eliminated snake's move had a fault; every fault except body and head is fatal.
             assert not cause or found & BITS_OF_CAUSE[cause]
             assert cause or not found & (WALL | HEALTH)
             if found & NECK and own.length > 2:

@@ -26,7 +26,7 @@ Observations = st.builds(Observation, st.sampled_from(NAMES), st.integers(1, 3))
 
 
 def state(**changes: object) -> State:
-    """Three snakes on 5 x 4: "me" heads right; "long" is longer, "short" shorter; one is dead."""
+    """Three living snakes on 5x4, "me", "long" and "short", and an eliminated one."""
     fields: dict[str, object] = {
         "turn": 42,
         "width": 5,
@@ -44,12 +44,9 @@ def state(**changes: object) -> State:
 
 
 def plane(observation: np.ndarray, name: str) -> list[list[int]]:
-    """One plane of "planes" as a picture: top row first."""
+    """One plane of "planes" as a picture, top row first."""
     picture: list[list[int]] = observation[PLANES.index(name)][::-1].tolist()
     return picture
-
-
-# -- the definition, plane by plane ----------------------------------------------------------------
 
 
 def test_planes_by_hand() -> None:
@@ -61,7 +58,7 @@ def test_planes_by_hand() -> None:
     assert plane(seen, "turn") == [[5] * 5] * 4
     assert plane(seen, "health") == [[130] * 5] * 4
     assert plane(seen, "length") == [[6] * 5] * 4
-    # The tails of "me" and "short" leave (32); the doubled one of "long" stays.
+    # The tails of "me" and "short" move away (32); the stacked tail of "long" stays.
     assert plane(seen, "own_body") == [[z] * 5, [z] * 5, [32, 136, 255, z, z], [z] * 5]
     assert plane(seen, "other_bodies") == [
         [z, z, 136, 140, 255],
@@ -88,7 +85,7 @@ def test_planes_by_hand() -> None:
     ],
 )
 def test_heads_tell_how_much_longer_or_shorter(difference: int, longer: int, shorter: int) -> None:
-    """One as long as the own snake counts as longer: meeting it is death too."""
+    """A snake of equal length counts as longer: a head-to-head with it is fatal too."""
     lengths = {"a": 70, "b": 70 + difference}
     snakes = [Snake(name, [(x, 1)] * n) for x, (name, n) in enumerate(lengths.items())]
     seen = get("planes").encode(state(snakes=snakes), "a")
@@ -114,7 +111,7 @@ def test_numbers_are_rounded_and_saturate(name: str, shown: dict[int, int]) -> N
 
 
 def test_bodies_tell_when_they_leave() -> None:
-    """255 the head, 32 what is free after the next turn, all else at least 128 and at most 224."""
+    """The head is 255, cells free after the next turn 32, all others in [128, 224]."""
     line = [(x, 0) for x in range(26)]
     lonely = state(width=26, height=1, snakes=[Snake("me", line)], food=[], hazards=[])
     body = get("planes").encode(lonely, "me")[PLANES.index("own_body"), 0].tolist()
@@ -133,7 +130,7 @@ def test_starter_pack_and_hazards_saturate() -> None:
     giant += [giant[-1]] * 40
     lonely = state(turn=5000, snakes=[Snake("me", giant)], hazards=[(0, 0)] * 9)
     seen = get("planes").encode(lonely, "me")
-    # The tail is far from leaving, and so is all of the body before it.
+    # The tail and all of the body before it are far from leaving.
     assert np.unique(seen[PLANES.index("own_body")]).tolist() == [224, 255]
     assert seen[PLANES.index("hazards"), 0, 0] == 255
     numbers = get("flat-num").encode(lonely, "me")[1]
@@ -169,7 +166,7 @@ def test_borders_surround_the_flat_planes(values: str) -> None:
     assert (bordered[:, 1:-1, 1:-1] == flat).all()
     assert (largest[:, 8:12, 8:13] == flat).all()
     for wider in (bordered, largest):
-        # Outside, the first four planes hold the border; the others go on as they are.
+        # The first four planes contain the border; the others are unchanged.
         assert wider[:4].sum() == flat[:4].sum() + 255 * 4 * (wider[0].size - flat[0].size)
         assert (wider[4:] == flat[4:, :1, :1]).all()
 
@@ -202,7 +199,7 @@ def test_facing_turns_the_neck_below_the_head(move: str) -> None:
     seen = get("facing").encode(board, "me")
     assert seen[PLANES.index("own_body"), 2:5, 4].tolist() == [32, 136, 255]
     assert seen[PLANES.index("food"), 4, 3] == 255
-    # The network says "left"; the game must move onto the food.
+    # The network returns "left"; the game must move onto the food.
     facing = np.array(observations.facing(board, "me"))
     action = get("facing").absolute_actions(np.array(MOVES.index("left")), facing)
     dx, dy = OFFSETS[MOVES[action]]
@@ -232,9 +229,6 @@ def test_a_dead_snake_sees_nothing() -> None:
     assert not out.any()
 
 
-# -- frames ----------------------------------------------------------------------------------------
-
-
 def test_frames_are_newest_first_and_begin_with_turn_0() -> None:
     one, two = get("planes"), Observation("planes", frame_stack=2)
     out = np.full(two.shape(5, 4), 7, np.uint8)
@@ -248,12 +242,9 @@ def test_frames_are_newest_first_and_begin_with_turn_0() -> None:
     assert (out[planes:] == one.encode(begin, "me")).all()
 
 
-# -- the engine writes the same bytes --------------------------------------------------------------
-
-
 @pytest.fixture(scope="module", params=["plain", "avx2", "avx512"])
 def vectors(request: pytest.FixtureRequest) -> Iterator[None]:
-    """The codes that the engine may observe by."""
+    """Each instruction set of the observation kernel."""
     _engine = pytest.importorskip("battlesnake_gym.engine._engine")
     try:
         _engine.set_observation_isa(request.param)
@@ -283,7 +274,7 @@ def test_engine_equals_definition(
         shape = observation.shape(
             max(board.width for board in boards), max(board.height for board in boards)
         )
-    except ValueError:  # a board too large for max-bordered
+    except ValueError:  # The board is too large for max-bordered.
         return
     out = np.full((3, games.num_snakes, *shape), 99, np.uint8)
     expected = np.zeros_like(out)
@@ -294,10 +285,10 @@ def test_engine_equals_definition(
     position = games.state(0)
     playing = ~games.over
     for turn, _ in enumerate(play(games, seed, turns)):
-        if turn:  # before the first one nothing was played
+        if turn:  # No turn was played before the first one.
             encode_games(observation, games, np.flatnonzero(playing).tolist(), expected)
             np.testing.assert_array_equal(out, expected)
-        # Some begin anew, one goes on from where it was before: their history is new.
+        # Some games restart and one is loaded from an earlier position: their history is new.
         anew = games.over & (random.random(3) < 0.4) | (random.random(3) < 0.03)
         if anew.any():
             games.reset(random.integers(1, 2**60, 3), anew)
@@ -313,7 +304,7 @@ def test_engine_equals_definition(
 def encode_games(
     observation: Observation, games: Games, which: Iterable[int], out: np.ndarray
 ) -> None:
-    """What the definition says of these games."""
+    """The observations of these games by the Python definition."""
     for i in which:
         position = games.state(i)
         for seat, snake in enumerate(position.snakes):
@@ -344,9 +335,9 @@ def test_engine_equals_definition_on_mixed_sizes_and_odd_positions(name: str) ->
 @pytest.mark.usefixtures("vectors")
 @pytest.mark.parametrize("name", NAMES)
 def test_engine_equals_definition_of_long_lives(name: str) -> None:
-    """All health there is, up to 130 segments, differences of up to 16 and of more."""
+    """Maximum health, up to 130 segments, length differences of 16 and more."""
     observation = get(name)
-    # All follow one way around the board, so nobody meets anybody; two eat at first, all starve.
+    # All snakes follow one path around the board without collisions; two eat first, all starve.
     way = [(x, y if x % 2 == 0 else 14 - y) for x in range(16) for y in range(1, 14)]
     way += [(x, 0) for x in range(15, -1, -1)]
     snakes, food, behind = [], [], 0
@@ -396,9 +387,6 @@ def test_engine_writes_nothing_outside_its_array(name: str) -> None:
     assert (memory[-64:] == 77).all()
 
 
-# -- who reaches what first ------------------------------------------------------------------------
-
-
 def test_reach_shows_who_is_first_and_what_each_move_leaves() -> None:
     others = Snake("you", [(6, 0), (7, 0), (7, 0)])
     me = Snake("me", [(2, 0), (1, 0), (0, 0)])
@@ -407,7 +395,7 @@ def test_reach_shows_who_is_first_and_what_each_move_leaves() -> None:
     seen = {
         name: plane.tolist() for name, plane in zip(get("territory").planes, encoded, strict=True)
     }
-    # 255 on the coming turn, 8 less for each later one; what both reach at once shows for nobody
+    # 255 for the next turn, 8 less for each later one; ties belong to no snake.
     assert seen["own_territory"] == [
         [231, 239, 231, 255, 0, 0, 0, 0],
         [239, 247, 255, 247, 0, 0, 0, 0],
@@ -423,9 +411,6 @@ def test_reach_shows_who_is_first_and_what_each_move_leaves() -> None:
     assert seen["up_territory"][1][2] == 255
     nothing = [[0] * 8] * 2
     assert seen["down_territory"] == seen["left_territory"] == nothing
-
-
-# -- names, spaces, errors -------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -462,7 +447,7 @@ def test_wrong_names_are_refused(wrong: object, message: str) -> None:
 
 def test_wrong_arrays_and_snakes_are_refused() -> None:
     planes = get("planes")
-    with pytest.raises(ValueError, match=r"unknown snake 'you'; on this board are 'me', 'long'"):
+    with pytest.raises(ValueError, match=r"unknown snake 'you'; this board has 'me', 'long'"):
         planes.encode(state(), "you")
     with pytest.raises(ValueError, match=r"uint8 array of shape \(10, 4, 5\) or more, got float32"):
         planes.encode(state(), "me", np.zeros((10, 4, 5), np.float32))

@@ -1,4 +1,4 @@
-"""The PettingZoo environment: PettingZoo's own tests, and what it promises beyond."""
+"""The PettingZoo environment: PettingZoo's API tests and further properties."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def sample(env: ParallelBattlesnake, infos: dict[str, Any]) -> dict[str, int]:
 
 
 def play(env: ParallelBattlesnake, **reset: Any) -> list[Step]:
-    """One game of allowed random actions: the reset's and every step's results, and actions."""
+    """One game of allowed random actions: the results of the reset and every step, and actions."""
     observations, infos = env.reset(**reset)
     for number, agent in enumerate(env.possible_agents):
         env.action_space(agent).seed(number)
@@ -94,7 +94,9 @@ def test_it_converts_to_turns() -> None:
     env = parallel_to_aec(small())
     env.reset(seed=1)
     for seed, agent in enumerate(env.agents):
-        env.action_space(agent).seed(seed)  # or every run plays another game, and some are long
+        env.action_space(agent).seed(
+            seed
+        )  # Without a seed, every run plays another game, and some are long.
     for agent in env.agent_iter():
         _, _, terminated, truncated, info = env.last()
         ended = terminated or truncated
@@ -117,7 +119,7 @@ def test_start_from_positions() -> None:
 
 
 def test_render(capsys: pytest.CaptureFixture[str]) -> None:
-    """Other modes than "human" are the single environment's (`OneGame.render`)."""
+    """Other modes than "human" are those of the single environment (`OneGame.render`)."""
     env = small(render_mode="ansi")
     env.reset(seed=1)
     assert env.render() == str(env.board)
@@ -137,7 +139,7 @@ def test_render(capsys: pytest.CaptureFixture[str]) -> None:
         ({"snake_0": None}, "action of 'snake_0' must be a whole number.*got None"),
         ({"snake_1": 4}, "action of 'snake_1' must be between 0 and 3.*got 4"),
         ({"snake_2": 0.5}, "action of 'snake_2' must be a whole number.*got 0.5"),
-        ({"snake_3": 0}, "actions names 'snake_3', which is not in the game"),
+        ({"snake_3": 0}, "actions contains 'snake_3', which is not in the game"),
     ],
 )
 def test_bad_actions(changes: dict[str, Any], message: str) -> None:

@@ -31,7 +31,7 @@ DEATHS = (
 
 
 def play_turn(games: Games, actions: np.ndarray) -> TurnBatch:
-    """Step the games and tell what happened."""
+    """Step the games and return the turn."""
     acted = games.alive & ~games.over[:, None]
     reversed_ = reversals(actions, games.facing)
     games.step(actions)
@@ -41,7 +41,7 @@ def play_turn(games: Games, actions: np.ndarray) -> TurnBatch:
 def events_of(
     snakes: list[Snake], moves: dict[str, str], **changes: object
 ) -> dict[str, dict[str, float]]:
-    """Play one turn on 7 x 7; each snake's events that happened, with their counts."""
+    """Play one turn on 7x7 and return each snake's events with their counts."""
     state = State(9, 7, 7, snakes, **changes)  # type: ignore[arg-type]
     games = Games(1, width=7, height=7, num_snakes=len(snakes), game=Game(map=""))
     games.load(0, state)
@@ -99,7 +99,7 @@ def test_head_to_head() -> None:
     assert happened["big"]["ate_another_snake"] == 1
     twin = Snake("big", [(4, 1), (5, 1), (6, 1)])
     happened = events_of([small, twin, *bystanders()], {"me": "right", "big": "left", **UP})
-    # Both are eaten, and nobody who died is said to have eaten.
+    # Both are eliminated; an eliminated snake has not eaten.
     assert happened["me"] == happened["big"] == {"died": 1, "was_eaten": 1}
 
 
@@ -129,7 +129,7 @@ def test_winning_and_draw() -> None:
         "x": {"died": 1, "hit_wall": 1},
         "y": {"another_turn": 1, "won": 1, "outlived": 1},
     }
-    # Those who die last share the deaths of that turn: nobody has won.
+    # The last eliminated snakes share the eliminations of that turn; there is no winner.
     happened = events_of([x, y], {"x": "right", "y": "left"})
     assert happened == {seat: {"died": 1, "hit_wall": 1, "outlived": 1} for seat in "xy"}
 

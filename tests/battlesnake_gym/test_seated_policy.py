@@ -1,4 +1,4 @@
-"""Policies and past selves as opponents: what they see, what they play, and who is refused."""
+"""Policies and past selves as opponents: observations, moves and rejected input."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ LEFT = MOVES.index("left")
 
 @pytest.fixture
 def left(tmp_path: Path) -> str:
-    """The file of a policy that likes "left" best."""
+    """The file of a policy that prefers "left"."""
     pytest.importorskip("onnx", reason="needs the extra rllib")
     from tests.server.conftest import write_policy
 
@@ -33,13 +33,13 @@ def left(tmp_path: Path) -> str:
 
 
 def some(mask: NDArray[np.bool_], random: np.random.Generator) -> NDArray[np.intp]:
-    """Allowed moves at random."""
+    """Random allowed moves."""
     moves: NDArray[np.intp] = (random.random(mask.shape) * mask).argmax(-1)
     return moves
 
 
 def last_allowed(seen: NDArray[np.uint8], mask: NDArray[np.bool_]) -> NDArray[np.intp]:
-    """A policy that can be pickled: of the allowed actions the last."""
+    """A policy that can be pickled: it chooses the last allowed action."""
     assert seen.shape[1:] == (10, 7, 7)
     moves: NDArray[np.intp] = 3 - mask[:, ::-1].argmax(1)
     return moves
@@ -117,7 +117,7 @@ def test_past_plays_what_is_remembered_in_games_that_begin_then() -> None:
         assert (actions[:, 1] == last).all() == remembered
         assert (actions[:, 0] == 9).all()
     first = win_rate(last_allowed, ["past"], past_self=last_allowed, width=7, height=7, games=40)
-    assert 0 < first < 1  # both sides play
+    assert 0 < first < 1  # Each side wins some games.
 
 
 def test_one_game_and_pettingzoo_have_them_too(left: str) -> None:

@@ -1,4 +1,4 @@
-"""The Gymnasium environment: Gymnasium's own check, and what it promises beyond."""
+"""The Gymnasium environment: Gymnasium's checker and further properties."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Step = tuple[Any, SupportsFloat, bool, bool, dict[str, Any]]
 
 
 def careful(board: Board, seconds: float | None = None) -> Decision:
-    """Goes where it is safe; up where nowhere is."""
+    """Choose a safe move, or up if there is none."""
     return Decision((board.safe_moves() or ["up"])[0])
 
 
@@ -39,7 +39,7 @@ def make(**arguments: Any) -> Env:
 
 
 def play(env: Env, **reset: Any) -> list[Step]:
-    """One game with the first allowed action: the reset's and every step's results."""
+    """One game with the first allowed action: the results of the reset and every step."""
     observation, info = env.reset(**reset)
     trace: list[Step] = [(observation, 0.0, False, False, info)]
     while not (trace[-1][2] or trace[-1][3]):
@@ -119,7 +119,7 @@ def test_observations_are_the_callers_own() -> None:
 
 
 class Named:
-    """An opponent that notes whom it plays."""
+    """An opponent that records which snakes it plays."""
 
     def __init__(self, played: set[str | None]) -> None:
         self.played = played
@@ -131,7 +131,7 @@ class Named:
 
 def test_opponents_change_seats() -> None:
     played: tuple[set[str | None], set[str | None]] = set(), set()
-    # BattlesnakeEnv itself: gymnasium.make would copy the opponents.
+    # BattlesnakeEnv itself, because gymnasium.make would copy the opponents.
     env = BattlesnakeEnv([Named(played[0]), Named(played[1])], 7, 7)
     deals = set()
     for seed in range(60):
@@ -230,7 +230,7 @@ def test_start_from_positions() -> None:
     env = make(opponents=[careful, careful])
     for seed in range(10):
         _, info = env.reset(seed=seed, options={"states": [board.to_api()]})
-        assert info["seat"] == 1  # the learner plays "you"
+        assert info["seat"] == 1  # The learner plays "you".
         assert info["board"].turn == 40
         assert info["board"].snakes[0].health == 50
         assert [s.body for s in info["board"].living] == [s.body for s in board.snakes]
@@ -325,7 +325,7 @@ def test_bad_actions(action: Any, message: str) -> None:
 def test_a_bad_answer_of_an_opponent_is_told() -> None:
     env = BattlesnakeEnv([lambda board, seconds=None: Decision("north")], 7, 7)
     env.reset(seed=1)
-    with pytest.raises(ValueError, match="answered 'north'; a move is one of up"):
+    with pytest.raises(ValueError, match="returned 'north'; a move is one of up"):
         env.step(0)
 
 
@@ -368,7 +368,7 @@ def test_copies_and_pickles_go_on_in_the_same_way(frame_stack: int) -> None:
 
 
 def play_on(env: Env, info: dict[str, Any]) -> list[Step]:
-    """The steps until the end of this game and the next, which are seeded by what came before."""
+    """The steps until the end of this game and the next; earlier games determine their seeds."""
     trace: list[Step] = []
     for _ in range(2):
         ended = False

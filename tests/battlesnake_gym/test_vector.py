@@ -1,4 +1,4 @@
-"""The vector environment against the Python rules: `rules` plays every game beside it."""
+"""The vector environment against the Python rules, which play every game in parallel."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def choose(env: VectorBattlesnake, infos: Infos, random: np.random.Generator) ->
 
 
 def play(env: VectorBattlesnake, steps: int, seed: int = 0) -> list[Step]:
-    """Copies of all that ``steps`` steps return, the reset first."""
+    """Copies of the results of the reset and of ``steps`` steps."""
     random = np.random.default_rng(seed)
     observation, infos = env.reset(seed=seed)
     seats = env.num_games, env.num_snakes
@@ -177,7 +177,7 @@ def test_seeds_of_successive_games_lie_far_apart() -> None:
     seeds = [env.reset(seed=4)[1]["seed"].copy()]
     seeds += [env.reset()[1]["seed"].copy() for _ in range(5000)]
     assert (np.array(seeds) > 0).all()
-    # The official engine reduces seeds to this many, and turn t of a game uses seed + t.
+    # The official engine reduces seeds modulo this number, and turn t of a game uses seed + t.
     modulus = 2**31 - 1
     for game in np.array(seeds).T:
         reduced = np.sort(game % modulus)
@@ -245,7 +245,7 @@ def test_start_from_positions() -> None:
     expected = np.zeros_like(observation[0, 0])
     env.observation.encode(first, "a", out=expected)
     np.testing.assert_array_equal(observation[0, 0], expected)
-    # Each game goes to the next position when it begins anew, and to the map's start after reset().
+    # Each game takes the next position when it restarts, and the map's start after reset().
     starts = {i: [int(infos["turn"][i])] for i in range(5)}
     for _ in range(60):
         _, _, _, _, infos = env.step(np.zeros((5, 3), int))

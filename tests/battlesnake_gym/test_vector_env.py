@@ -1,4 +1,4 @@
-"""Gymnasium's vector environment: one learner in each game, and one in each seat."""
+"""Gymnasium's vector environments: one learner per game, and one per seat."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def test_every_step_is_the_learners_part_of_the_games(observation: str) -> None:
 
 
 def test_same_step_begins_at_once_and_hands_over_the_last_observation() -> None:
-    """Both modes play the same games; only where the last observation stands differs."""
+    """Both modes play the same games; only the place of the last observation differs."""
     actions = np.random.default_rng(0)
     later, at_once = (make(12, autoreset_mode=mode) for mode in (NEXT, SAME))
     assert at_once.metadata["autoreset_mode"] is SAME
@@ -124,7 +124,7 @@ def test_same_step_begins_at_once_and_hands_over_the_last_observation() -> None:
             assert same_infos["final_info"]["cause"][i] == infos["cause"][i]
             assert same_infos["turn"][i] == 0
             assert same_infos["alive"][i]
-        # The environments that wait for their next step are brought level with the others.
+        # Environments that wait for the next step catch up with the others.
         later, infos, seen = copy.deepcopy(at_once), same_infos, same_seen
         later.autoreset_mode = NEXT
     assert ends > 30
@@ -167,7 +167,7 @@ def test_opponents_are_drawn_where_num_snakes_says_so() -> None:
     drawn = np.bincount(envs._seated_opponents._codes.max(axis=1), minlength=4)
     assert drawn[3] > 40  # hungry
     assert drawn[1] > 40  # random
-    assert len(envs._seated_opponents._strategies) == drawn[0] > 40  # in Python
+    assert len(envs._seated_opponents._strategies) == drawn[0] > 40  # Played in Python.
 
 
 def test_the_learner_plays_the_you_of_a_start_position() -> None:
@@ -232,7 +232,7 @@ def test_episode_statistics_of_gymnasium_count_whole_games() -> None:
     for _ in range(100):
         *_, infos = envs.step(allowed(infos, random))
     assert len(envs.return_queue) > 10
-    # Survival: one for each turn but the last, unless the learner lived through it.
+    # The survival reward is 1 per turn except the last, unless the learner survived it.
     for reward, length in zip(envs.return_queue, envs.length_queue, strict=True):
         assert length - 1 <= reward <= length
 

@@ -62,5 +62,5 @@ class Map:
             players = str(fewest) if fewest == most else f"{fewest} to {most}"
             raise RulesError(
                 f"map {self.id!r} takes {players} snakes, got {num_snakes}: "
-                "change how many snake_ids there are, or the map"
+                "change the number of snake_ids, or the map"
             )

@@ -88,7 +88,7 @@ def build_level(game: Game, state: State, level: int) -> None:
     if level + 3 > _MAX_BODY_LENGTH:
         raise RulesError(
             f"level {level} of map 'solo_maze' would need a body of {level + 3} segments; more "
-            f"than {_MAX_BODY_LENGTH} are refused: play this map with the solo or standard rules"
+            f"than {_MAX_BODY_LENGTH} are not supported: use the solo or standard ruleset"
         )
     size, corner = maze_square(state, level)
     old_walls = set(state.hazards)

@@ -1,4 +1,4 @@
-"""The random streams, word for word as Go gives them."""
+"""The random streams are exactly those of Go."""
 
 from __future__ import annotations
 

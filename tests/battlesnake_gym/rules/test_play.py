@@ -1,4 +1,4 @@
-"""Starts and whole games on every map, and what the rules refuse."""
+"""Starts and whole games on every map, and rejected input."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ IDS = tuple(f"s{i}" for i in range(17))
 
 
 def smallest_start(map_id: str, **settings: int) -> tuple[Game, State]:
-    """A game on a map's first advertised size with as many snakes as it takes, two at most."""
+    """A game on a map's first advertised size with the most snakes it takes, at most two."""
     board_map = MAPS[map_id]
     width, height = board_map.sizes[0]
     ids = IDS[: min(2, board_map.players[1])]
@@ -42,7 +42,7 @@ class TestStart:
         board_map = MAPS[map_id]
         for (width, height), count in itertools.product(board_map.sizes, board_map.players):
             if width * height < 121 and count > 8:
-                continue  # more snakes than a small board has room for
+                continue  # More snakes than a small board has room for.
             state = rules.start(Game(map=map_id), width, height, IDS[:count])
             heads = [snake.head for snake in state.snakes]
             assert len(set(heads)) == count
@@ -57,7 +57,7 @@ class TestStart:
             (Game(), 11, 26, 2, "height must be between 1 and 25, got 26"),
             (Game(), 11, 11, 17, "at most 16 snakes, got 17"),
             (Game(), 5, 5, 9, "9 snakes do not fit"),
-            (Game(), 2, 2, 4, "has start places for"),
+            (Game(), 2, 2, 4, "has start cells for"),
             (Game(map="hz_expand_box"), 3, 4, 1, "width and height of 4 or more"),
             (
                 Game(map="nowhere"),
@@ -117,11 +117,11 @@ class TestMaps:
         [
             ([(6, 0)], 2, [(5, 0)]),
             ([(x, 0) for x in range(1, 7)], 64, [(0, 0)]),
-            # 128 has eight digits for seven cells: the first one stands at the left border, where
-            # it says 64 to the turns that follow.
+            # 128 has eight digits for seven cells: the first one is at the left border, where the
+            # following turns read it as 64.
             ([(x, 0) for x in range(7)], 128, [(0, 0)]),
             ([(0, 0)], 65, [(0, 0), (6, 0)]),
-            # What lies beside the board is no part of the number.
+            # Cells off the board are not part of the number.
             ([(-1, 0), (5, 0), (7, 0)], 3, [(5, 0), (6, 0)]),
         ],
     )

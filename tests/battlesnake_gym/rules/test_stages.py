@@ -1,4 +1,4 @@
-"""The rules one by one, on boards made for them."""
+"""Each rule on boards made for it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def board(*bodies: list[Point], size: int = 11, turn: int = 5) -> State:
 
 
 def line(head: Point, length: int, dx: int = 0, dy: int = -1) -> list[Point]:
-    """A straight body; by default it hangs down from the head."""
+    """A straight body; by default it extends down from the head."""
     return [(head[0] + i * dx, head[1] + i * dy) for i in range(length)]
 
 
@@ -109,7 +109,7 @@ ANSWERS = st.sampled_from([*rules.MOVES, "", "UP"])
 
 @st.composite
 def positions(draw: st.DrawFn) -> State:
-    """Any board at all: overlapping bodies, stacks, double food, dead snakes."""
+    """Arbitrary boards: overlapping bodies, stacks, duplicate food, eliminated snakes."""
     snakes = [
         Snake(f"s{i}", body, draw(st.integers(1, 100)))
         for i, body in enumerate(draw(st.lists(BODIES, min_size=1, max_size=6)))
