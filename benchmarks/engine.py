@@ -66,22 +66,24 @@ class Plan:
 
     def games(self) -> Games:
         """The games at their first turn."""
-        games = make(len(self.seeds), self.game, self.food)
+        games = make(len(self.seeds), self.game, self.food_rng)
         games.reset(self.seeds)
         return games
 
 
 def make(num_games: int, game: Game, food_rng: str) -> Games:
     """Games of the size that is measured."""
-    return Games(num_games, width=_SIZE, height=_SIZE, num_snakes=_SNAKES, game=game, food_rng=food_rng)
+    return Games(
+        num_games, width=_SIZE, height=_SIZE, num_snakes=_SNAKES, game=game, food_rng=food_rng
+    )
 
 
 def prepare(num_games: int, turns: int, game: Game, food_rng: str) -> Plan:
     """Play games to write down what happens in them."""
     rand = np.random.default_rng(7)
-    games = make(num_games, game, food)
+    games = make(num_games, game, food_rng)
     seeds = rand.integers(1, 2**62, num_games)
-    plan = Plan(game, food, seeds, [], [], 0)
+    plan = Plan(game, food_rng, seeds, [], [], 0)
     games.reset(seeds)
     mask = np.zeros((num_games, _SNAKES, 4), np.bool_)
     for _ in range(turns):
@@ -137,9 +139,9 @@ def report(repetitions: int) -> None:
         f"{'game':24}{'batch':>6}{'turns':>7}{'bare':>16}{'with obs':>16}{'obs':>8}{'memset':>8}"
     )
     print(f"\n{header}{'ratio':>7}")
-    for name, (game, food) in _STANDARD.items():
+    for name, (game, food_rng) in _STANDARD.items():
         for batch in _BATCHES:
-            plan = prepare(batch, max(360, 40_000 // batch), game, food)
+            plan = prepare(batch, max(360, 40_000 // batch), game, food_rng)
             bare = nanoseconds(plan, repetitions)
             seen = nanoseconds(plan, repetitions, "observe")
             memset = nanoseconds(plan, repetitions, "memset") - bare
