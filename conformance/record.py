@@ -74,14 +74,14 @@ def record_game(
     header["maxTurns"] = min(header["maxTurns"], _MAX_TURNS)
     for unused in ("policies", "policySeed"):
         header.pop(unused, None)
-    begun = engine.request(
+    started = engine.request(
         {"start": header} if header["map"] else {"load": header, "state": game.frames[0]}
     )
-    if "refused" in begun or "error" in begun:
+    if "refused" in started or "error" in started:
         return
     yield header
-    position, hazards, moves, reason = begun, None, None, "cap"
-    first = begun["t"]
+    position, hazards, moves, reason = started, None, None, "cap"
+    first = started["t"]
     while True:
         line = {"k": "t", "t": position["t"], **({"m": moves} if moves else {})}
         line |= {"s": position["s"], "f": position["f"]}

@@ -389,7 +389,7 @@ def main(argv: list[str] | None = None) -> int:
             engine = Engine(*command_of(word), options.timeout_s)
         except (ValueError, OSError, EngineGoneError, KeyError) as error:
             parser().error(f"{word}: {error}")
-        begun = time.perf_counter()
+        started_at = time.perf_counter()
         try:
             games = (game for path in files for game in read(path))
             found = outcomes[engine.name] = list(play_all(engine, games))
@@ -397,7 +397,7 @@ def main(argv: list[str] | None = None) -> int:
             parser().error(str(error))
         finally:
             engine.stop()
-        seconds = time.perf_counter() - begun
+        seconds = time.perf_counter() - started_at
         played = [o for o in found if o.verdict != "refused"]
         different = [o for o in played if o.verdict == "differs"]
         lacks = ", ".join(sorted(engine.lacks)) or "nothing"

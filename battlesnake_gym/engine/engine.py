@@ -139,8 +139,8 @@ class EngineGames(Batch, GameArrays):
         """
         super().reset(seeds, which)
         if self._ids:
-            begun = np.ones(self.num_games, np.bool_) if which is None else which
-            for game in np.flatnonzero(begun).tolist():
+            started = np.ones(self.num_games, np.bool_) if which is None else which
+            for game in np.flatnonzero(started).tolist():
                 self._ids.pop(game, None)
 
     def __reduce__(self) -> tuple[Any, ...]:

@@ -94,8 +94,8 @@ class _VectorEnv(VectorEnv[Bytes, npt.NDArray[np.integer[Any]], Any]):
         for i in np.flatnonzero(over).tolist():
             final[i] = last[i]
         acted = infos["acted"]
-        begun = self._after_reset(self.games.reset_ended())
-        infos = self._infos({**begun, "acted": acted})
+        reset_infos = self._after_reset(self.games.reset_ended())
+        infos = self._infos({**reset_infos, "acted": acted})
         infos |= {"final_obs": final, "_final_obs": over}
         infos |= {"final_info": last_infos, "_final_info": over}
         return self._observations(), rewards, terminations, truncations, infos
@@ -184,7 +184,7 @@ class BattlesnakeVectorEnv(_VectorEnv):
         codes = [engine_code(one, self.games) for one in self.opponents]
         self._engine_codes = np.array(codes, np.uint8)
         self._seated_opponents.load_policies(self.opponents)
-        self._numbers = np.arange(num_envs)
+        self._env_indices = np.arange(num_envs)
         self._seats = np.zeros(num_envs, np.intp)
         self._actions = np.zeros((num_envs, num_snakes), np.uint8)
 
@@ -243,22 +243,22 @@ class BattlesnakeVectorEnv(_VectorEnv):
             wrong = actions[(actions >> 2) != 0][0]
             raise ValueError(f"actions must be between 0 and 3, got {wrong}")
         self._seated_opponents.move(self._actions, self.games.alive)
-        self._actions[self._numbers, self._seats] = actions
+        self._actions[self._env_indices, self._seats] = actions
         _, rewards, terminations, truncations, infos = self.games.step(self._actions)
         if infos["reset"].any():
             self._assign_seats(infos)
-        out = terminations[self._numbers, self._seats]
-        cut = truncations[self._numbers, self._seats]
-        ended = out | cut
+        terminated = terminations[self._env_indices, self._seats]
+        truncated = truncations[self._env_indices, self._seats]
+        ended = terminated | truncated
         self.games.end_games(ended)
-        won = rewards[self._numbers, self._seats]
-        return self._step_result(won, out, cut, ended, infos)
+        learner_rewards = rewards[self._env_indices, self._seats]
+        return self._step_result(learner_rewards, terminated, truncated, ended, infos)
 
     def _assign_seats(self, infos: Infos) -> None:
         """Assign the learner and its opponents to seats in the games that start."""
-        begun: Flags = infos["reset"]
-        games = np.flatnonzero(begun)
-        self._seated_opponents.clear(begun)
+        started: Flags = infos["reset"]
+        games = np.flatnonzero(started)
+        self._seated_opponents.clear(started)
         alive = infos["alive"][games]
         # A random order of the living seats of each game; the learner gets the first one.
         order = _hash_uniform(infos["seed"][games], alive.shape[1], 1)
@@ -286,17 +286,17 @@ class BattlesnakeVectorEnv(_VectorEnv):
             return
         draws = _hash_uniform(seeds, max(seats.shape[1], len(self.opponents)), 2)
         if self._draw:
-            who = (draws * len(self.opponents)).astype(np.intp)[:, : seats.shape[1]]
+            drawn = (draws * len(self.opponents)).astype(np.intp)[:, : seats.shape[1]]
         else:
-            who = draws[:, : len(self.opponents)].argsort(axis=1)[:, : seats.shape[1]]
-        sits = np.arange(seats.shape[1]) < counts[:, None]
-        in_engine = sits & (self._engine_codes[who] > 0)
+            drawn = draws[:, : len(self.opponents)].argsort(axis=1)[:, : seats.shape[1]]
+        occupied = np.arange(seats.shape[1]) < counts[:, None]
+        in_engine = occupied & (self._engine_codes[drawn] > 0)
         rows, columns = np.nonzero(in_engine)
         self._seated_opponents.assign_engine_snakes(
-            games[rows], seats[rows, columns], self._engine_codes[who[rows, columns]]
+            games[rows], seats[rows, columns], self._engine_codes[drawn[rows, columns]]
         )
-        for row, column in np.argwhere(sits & ~in_engine).tolist():
-            opponent = self.opponents[who[row, column]]
+        for row, column in np.argwhere(occupied & ~in_engine).tolist():
+            opponent = self.opponents[drawn[row, column]]
             seed = int(draws[row, column] * 2**31)
             self._seated_opponents.assign(int(games[row]), int(seats[row, column]), opponent, seed)
 
@@ -305,11 +305,11 @@ class BattlesnakeVectorEnv(_VectorEnv):
         return infos
 
     def _observations(self) -> Bytes:
-        observed: Bytes = self.games.observations[self._numbers, self._seats]
+        observed: Bytes = self.games.observations[self._env_indices, self._seats]
         return observed
 
     def _select_seats(self, array: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        return array[self._numbers, self._seats]
+        return array[self._env_indices, self._seats]
 
     def _expand_to_envs(self, array: npt.NDArray[Any]) -> npt.NDArray[Any]:
         return array
@@ -440,7 +440,7 @@ def win_rate(
     won, playing = np.zeros(games, np.bool_), np.ones(games, np.bool_)
     while playing.any():
         actions = np.asarray(policy(observations, infos["action_mask"]))
-        observations, _, out, cut, infos = envs.step(actions)
-        won |= playing & out & (infos["cause"] == 0)
-        playing &= ~(out | cut)
+        observations, _, terminated, truncated, infos = envs.step(actions)
+        won |= playing & terminated & (infos["cause"] == 0)
+        playing &= ~(terminated | truncated)
     return float(won.mean())

@@ -42,7 +42,8 @@ def test_a_policy_of_format_1_plays() -> None:
 
 
 def test_written_again_it_has_the_current_format(tmp_path: Path) -> None:
-    copy = shutil.copy(FORMAT_1, tmp_path / "policy.onnx")
+    copy = tmp_path / "policy.onnx"
+    shutil.copy(FORMAT_1, copy)
     _, metadata = policy_file.read(FORMAT_1)
     policy_file.write_metadata(copy, {"observation": metadata["observation"]})
     written = json.loads(copy.with_suffix(".json").read_text())
