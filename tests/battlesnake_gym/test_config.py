@@ -33,7 +33,7 @@ def make_vec(**options: Any) -> Any:
 
 MAKE: dict[str, Callable[..., Any]] = {
     "VectorBattlesnake": lambda **options: VectorBattlesnake(2, **options),
-    "VectorBattlesnake.of": lambda **options: VectorBattlesnake.from_config(
+    "VectorBattlesnake.from_config": lambda **options: VectorBattlesnake.from_config(
         EnvConfig.from_options(options), 2
     ),
     "SelfPlayVectorEnv": lambda **options: SelfPlayVectorEnv(2, **options),

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from battlesnake_gym.common import extensions
-from tests.mabs.test_own_files import FILE
+from tests.mabs.test_extensions_in_training import FILE
 
 pytestmark = [pytest.mark.rllib, pytest.mark.slow, pytest.mark.timeout(1800)]
 
@@ -28,7 +28,7 @@ def test_a_job_trains_with_what_it_brings(training: Callable[..., Any], tmp_path
             "algorithm": "my_files/mine.py:OwnDQN",
             "map": "corners",
             "observation": "heads-and-food",
-            "frames": 2,
+            "frame_stack": 2,
             "rewards": {"climbed": 1.0, "died": -1.0},
             "action_mask": "fatal+low",
             "num_snakes": 2,
