@@ -1,15 +1,16 @@
-"""Double, dueling, n-step DQN with prioritised replay for Battlesnake, in one file.
+"""Double, dueling, n-step DQN with prioritized replay for Battlesnake, in one file.
 
     python reference/dqn.py --minutes 2
 
-All snakes of all games play by one network, learn from each other, and explore by a ladder of
-epsilons. `battlesnake-gym train` (`battlesnake_rl.mabs`) does the same faster and for longer: it
-stores each frame once, draws from a tree of sums, thinks in bfloat16, plays and learns in many
-processes, and has opponents, curricula and checkpoints. A test holds the two equal.
+One network plays all snakes of all games. The snakes learn from each other, and every game explores
+with its own epsilon. `battlesnake-gym train --algorithm DQN` (`battlesnake_rl.mabs`) implements the
+same algorithm for long runs: it stores each observation once, samples from a sum tree, infers in
+bfloat16, uses many processes, and adds opponents, curricula and checkpoints. A test compares the
+two.
 
-Mnih et al. 2015 (DQN), van Hasselt et al. 2016 (double), Wang et al. 2016 (dueling), Schaul et al.
-2016 (prioritised replay), Horgan et al. 2018 (the ladder). Axes: T turns, N games, S seats,
-B transitions; an observation is uint8 [C, H, W].
+References: Mnih et al. 2015 (DQN), van Hasselt et al. 2016 (double), Wang et al. 2016 (dueling),
+Schaul et al. 2016 (prioritized replay), Horgan et al. 2018 (one epsilon per game). Axes: T turns,
+N games, S seats, B transitions; an observation is uint8 [C, H, W].
 """
 
 from __future__ import annotations
@@ -33,53 +34,55 @@ from battlesnake_gym.env.vector_env import win_rate
 
 Floats = NDArray[np.float32]
 Flags = NDArray[np.bool_]
-Batch = dict[str, NDArray[Any]]  # B transitions, by column: see `transitions`
+Batch = dict[str, NDArray[Any]]  # B transitions by column name, see `transitions`
 
 
 @dataclass(frozen=True)
 class Settings:
-    """What is played and how it is learned; a turn of one game is an env step."""
+    """Settings of the game and the algorithm; an env step is one turn of one game."""
 
     minutes: float = 2.0
-    env_steps: int = 10**9  # or for how long to train
-    num_snakes: int = 2  # in a game
-    board_size: int = 7  # of the board: cells a side
+    env_steps: int = 10**9  # stops training, like minutes
+    num_snakes: int = 2  # per game
+    board_size: int = 7  # width and height in cells
     seed: int = 0
-    num_envs: int = 64  # played at once
-    rollout_turns: int = 16  # of each game, between two rounds of updates
-    epsilon_base: float = 0.4  # game i of N explores with base ** (1 + exponent * i / (N - 1))
+    num_envs: int = 64  # games in parallel
+    rollout_turns: int = 16  # turns of each game between updates
+    epsilon_base: float = 0.4  # game i of N has epsilon base ** (1 + exponent * i / (N - 1))
     epsilon_exponent: float = 7.0
     gamma: float = 0.97
     n_step: int = 3
-    reward_scale: float = 0.03  # TD errors below 1: there the Huber loss is a square
-    buffer_size: int = 100_000  # transitions in the replay
-    alpha: float = 0.6  # how much a TD error raises the chance of a transition; 0: not at all
-    beta: float = 0.4  # how much of that the importance weights take back; 1: all of it
+    reward_scale: float = (
+        0.03  # keeps most TD errors below 1, in the quadratic part of the Huber loss
+    )
+    buffer_size: int = 100_000  # transitions in the replay buffer
+    alpha: float = 0.6  # exponent of the priorities; 0 samples uniformly
+    beta: float = 0.4  # exponent of the importance weights; 1 corrects the priorities fully
     learning_starts: int = 5_000  # env steps
-    replay_ratio: float = 2.0  # transitions that are trained on for each that is played
+    replay_ratio: float = 2.0  # transitions trained on per transition played
     batch_size: int = 512
     lr: float = 1e-4
     target_every: int = 10_000  # env steps
 
 
 class QNetwork(nn.Module):
-    """Bytes [B, C, H, W] to Q-values [B, 4]: a value and four advantages (dueling)."""
+    """Network from bytes [B, C, H, W] to Q-values [B, 4]: a value and four advantages (dueling)."""
 
     def __init__(self, games: VectorBattlesnake) -> None:
         super().__init__()
         side = games.single_observation_space.shape[-1]
-        planes, self.glimpse = len(games.observation.planes), 7
+        planes, self.head_crop_size = len(games.observation.planes), 7
         self.head_plane = games.observation.planes.index("own_body")
         layers: list[nn.Module] = []
         for before, after, stride in ((planes, 32, 2), (32, 64, 2), (64, 64, 1)):
             layers += [nn.Conv2d(before, after, 3, stride, padding=1), nn.ReLU()]
         self.convolutions = nn.Sequential(*layers, nn.Flatten())
-        # Two strides of 2 leave a quarter of each side.
-        self.dense = nn.Linear(64 * (-(-side // 4)) ** 2 + planes * self.glimpse**2, 256)
+        # Two strides of 2 leave a quarter of the width and height.
+        self.dense = nn.Linear(64 * (-(-side // 4)) ** 2 + planes * self.head_crop_size**2, 256)
         self.value, self.advantage = nn.Linear(256, 1), nn.Linear(256, 4)
 
     def forward(self, observations: Tensor) -> Tensor:
-        """The Q-values; a byte of 255 means 1."""
+        """Compute Q-values; a byte of 255 means 1."""
         scaled = observations.float() / 255
         seen = torch.cat((self.convolutions(scaled), self.head_crop(scaled)), dim=1)
         features = torch.relu(self.dense(seen))
@@ -88,15 +91,15 @@ class QNetwork(nn.Module):
         return q_values
 
     def values(self, frames: NDArray[np.uint8]) -> Floats:
-        """The Q-values for those who play."""
+        """Compute Q-values without gradients, for playing."""
         with torch.inference_mode():
             return np.asarray(self(torch.from_numpy(frames)))
 
     def head_crop(self, scaled: Tensor) -> Tensor:
-        """The cells around the head, which the strides would blur: [B, glimpse * glimpse * C]."""
-        width, margin = scaled.shape[3], self.glimpse // 2
+        """Return the cells around the head at full resolution, [B, head_crop_size**2 * C]."""
+        width, margin = scaled.shape[3], self.head_crop_size // 2
         head = scaled[:, self.head_plane].flatten(1).argmax(1)
-        window = torch.arange(self.glimpse)
+        window = torch.arange(self.head_crop_size)
         rows = (head // width)[:, None, None] + window[:, None]
         columns = (head % width)[:, None, None] + window
         padded = pad(scaled, (margin,) * 4).permute(0, 2, 3, 1)
@@ -105,12 +108,12 @@ class QNetwork(nn.Module):
 
 @dataclass
 class TurnBuffer:
-    """T turns of all games: what was seen (also after the last of them), done and got."""
+    """T turns of all games: observations (one more than turns), actions and rewards."""
 
     frames: NDArray[np.uint8]  # [T + 1, N, S, C, H, W]
     action_mask: Flags  # [T + 1, N, S, 4]
-    q_values: Floats  # [T + 1, N, S, 4], as the playing network saw them
-    actions: NDArray[np.int64]  # [T, N, S], and so are all below
+    q_values: Floats  # [T + 1, N, S, 4], from the network that played
+    actions: NDArray[np.int64]  # [T, N, S], like all following fields
     rewards: Floats
     acted: Flags
     terminated: Flags
@@ -118,20 +121,21 @@ class TurnBuffer:
 
 
 class VectorPlayer:
-    """All snakes of all games, which play by one network."""
+    """All snakes of all games, played by one network."""
 
     def __init__(self, games: VectorBattlesnake, network: QNetwork, settings: Settings) -> None:
         self.games, self.network, self.settings = games, network, settings
         self.random = np.random.default_rng(settings.seed)
-        # A ladder of epsilons: some games always try much, some are played almost greedily.
+        # Some games explore a lot, others are played almost greedily.
         height = np.arange(settings.num_envs) / max(settings.num_envs - 1, 1)
         self.epsilon = settings.epsilon_base ** (1 + settings.epsilon_exponent * height)
         frames, infos = games.reset(seed=settings.seed)
-        # Observations, action masks, and whose Q-values matter: who acts next, or was cut off.
+        # Observations, action masks, and the seats whose Q-values are needed: they act next, or
+        # were truncated.
         self.position = frames, infos["action_mask"], infos["alive"]
 
     def play(self) -> TurnBuffer:
-        """Play ``settings.turns`` turns of all games."""
+        """Play ``settings.rollout_turns`` turns of all games."""
         looks, deeds = [], []
         for turn in range(self.settings.rollout_turns + 1):
             frames, allowed, thinks = self.position
@@ -155,9 +159,10 @@ class VectorPlayer:
 def n_step_returns(
     turns: TurnBuffer, n: int, gamma: float
 ) -> tuple[Floats, NDArray[np.int64], Flags]:
-    """Discounted rewards of up to ``n`` steps from each turn, the steps, and who was out by then.
+    """Compute n-step returns, the number of steps, and whether the snake was eliminated by then.
 
-    All [T, N, S]. Steps are fewer where the snake's game, or the block of turns, ends before.
+    All arrays are [T, N, S]. There are fewer than ``n`` steps if the snake's game or the buffer
+    ends earlier.
     """
     returns = np.zeros_like(turns.rewards)
     steps = np.zeros(turns.rewards.shape, np.int64)
@@ -173,9 +178,10 @@ def n_step_returns(
 
 
 def transitions(turns: TurnBuffer, n: int, gamma: float) -> tuple[Batch, Floats]:
-    """All transitions of a block of turns, and their absolute TD errors as the player saw them.
+    """Build all transitions of a buffer and their absolute TD errors under the network that played.
 
-    ``discount`` is that of what the next state is worth: 0 where the snake is out by then.
+    ``discount`` multiplies the value of the next state; it is 0 if the snake was eliminated by
+    then.
     """
     returns, steps, terminated = n_step_returns(turns, n, gamma)
     begin = np.nonzero(turns.acted)
@@ -189,13 +195,13 @@ def transitions(turns: TurnBuffer, n: int, gamma: float) -> tuple[Batch, Floats]
         "next_mask": turns.action_mask[end],
     }
     best = np.where(turns.action_mask[end], turns.q_values[end], -np.inf).max(-1)
-    best[terminated[begin]] = 0.0  # a snake that is out may have no allowed move: -infinity
+    best[terminated[begin]] = 0.0  # an eliminated snake may have no allowed move: -infinity
     q_played = turns.q_values[begin][np.arange(len(best)), batch["action"]]
     return batch, np.abs(batch["returns"] + batch["discount"] * best - q_played)
 
 
 class PrioritizedReplayBuffer:
-    """The last ``buffer_size`` transitions, drawn in proportion to ``(error + 0.001) ** alpha``."""
+    """The last ``buffer_size`` transitions, sampled by ``(error + 0.001) ** alpha``."""
 
     def __init__(self, settings: Settings) -> None:
         self.settings, self.random = settings, np.random.default_rng(settings.seed)
@@ -204,7 +210,7 @@ class PrioritizedReplayBuffer:
         self.added = 0
 
     def add(self, batch: Batch, errors: Floats) -> None:
-        """Put transitions in the place of the oldest."""
+        """Add transitions and overwrite the oldest ones."""
         slots = (self.added + np.arange(len(errors))) % len(self.priorities)
         for name, column in batch.items():
             if name not in self.columns:
@@ -215,9 +221,9 @@ class PrioritizedReplayBuffer:
         self.added += len(errors)
 
     def sample(self, count: int) -> tuple[NDArray[np.int64], Batch]:
-        """Slots, and their transitions with importance weights, the largest of them 1."""
+        """Sample indices and their transitions with importance weights; the largest weight is 1."""
         sums = self.priorities[: self.added].cumsum()
-        # One draw from each of count equal parts: less variance than independent draws.
+        # One sample from each of count equal parts has less variance than independent samples.
         masses = (np.arange(count) + self.random.random(count)) * (sums[-1] / count)
         slots = np.searchsorted(sums[:-1], masses, side="right")
         weights = self.priorities[slots] ** -self.settings.beta
@@ -225,17 +231,17 @@ class PrioritizedReplayBuffer:
         return slots, batch | {"weights": (weights / weights.max()).astype(np.float32)}
 
     def update(self, slots: NDArray[np.int64], errors: Floats) -> None:
-        """Set priorities by new TD errors."""
+        """Set priorities from new TD errors."""
         self.priorities[slots] = (errors.astype(np.float64) + 1e-3) ** self.settings.alpha
 
 
 def td_loss(network: nn.Module, target: nn.Module, batch: Batch) -> tuple[Tensor, Tensor]:
-    """The loss, and the absolute TD errors [B]."""
+    """Compute the loss and the absolute TD errors [B]."""
     columns = {name: torch.from_numpy(column) for name, column in batch.items()}
     q_played = network(columns["obs"]).gather(1, columns["action"][:, None])[:, 0]
     with torch.no_grad():
         forbidden = ~columns["next_mask"]
-        # Double: the network chooses the next move, the target network says what it is worth.
+        # Double DQN: the network selects the next action, the target network evaluates it.
         best = network(columns["next_obs"]).masked_fill(forbidden, -torch.inf).argmax(1)
         worth = target(columns["next_obs"]).masked_fill(forbidden, -torch.inf)
         future = worth.gather(1, best[:, None])[:, 0].nan_to_num(neginf=0.0)
@@ -245,7 +251,7 @@ def td_loss(network: nn.Module, target: nn.Module, batch: Batch) -> tuple[Tensor
 
 
 def train(settings: Settings) -> QNetwork:
-    """Play and learn, in turn, until the time is up; returns the mean of the networks."""
+    """Alternate between playing and learning until the time is up; return the averaged network."""
     torch.manual_seed(settings.seed)
     config = replace(
         TRAINING_DEFAULTS,
@@ -256,7 +262,7 @@ def train(settings: Settings) -> QNetwork:
     games = VectorBattlesnake.from_config(config, settings.num_envs)
     network = QNetwork(games)
     target = copy.deepcopy(network)
-    # The mean of all weights, half of it from the last sixth of training, plays far better.
+    # The average of the weights, half of it from the last sixth of training, plays far better.
     mean = AveragedModel(network, avg_fn=lambda mean, now, n: mean + (now - mean) * 4 / (n + 4))
     optimizer = torch.optim.Adam(network.parameters(), lr=settings.lr)
     player, replay = VectorPlayer(games, network, settings), PrioritizedReplayBuffer(settings)
@@ -287,7 +293,7 @@ def train(settings: Settings) -> QNetwork:
 
 
 def wins(network: QNetwork, settings: Settings, games: int = 200) -> float:
-    """The part of ``num_envs`` that it wins against snakes whose random moves do not lose at once."""
+    """Return the win rate against snakes that move randomly among safe moves."""
 
     def greedy(frames: NDArray[np.uint8], allowed: Flags) -> NDArray[np.int64]:
         return np.asarray(np.where(allowed, network.values(frames), -np.inf).argmax(1))

@@ -1,20 +1,20 @@
-"""Expert iteration (Anthony, Tian and Barber 2017), to be read in one sitting.
+"""Expert iteration (Anthony, Tian and Barber 2017) in one file.
 
     python reference/exit.py --minutes 2
 
-A search plays better than the network that values its positions. So let the search play itself, and
-fit the network to what the games and the search's own values say of every position; the next search
-is better again. A round:
+A search plays better than the network that evaluates its positions. The search therefore plays
+against itself, and the network is fitted to the outcomes and to the search's own values. The next
+search is stronger. One iteration:
 
-    play      whole games of the search in C, valued by the champion
-    labels    the points that each position was worth, by TD(lambda)
-    fit       the network to the positions of the last rounds
-    match     against the champion, whose place the new network takes if it is no weaker
+    play      games of the C search with the champion's network
+    label     compute value targets of all positions by TD(lambda)
+    fit       fit the networks to the positions of the last iterations
+    match     play the new network against the champion; it becomes the champion if it is no weaker
 
-The champion is saved as a file that the search plays (`battlesnake_heuristics.search.search`).
-`battlesnake_rl.mabs.exit.exit` is the same on many processes: it also plays earlier networks,
-hand-set weights of other appetites, larger boards and other rules, keeps checkpoints, and measures
-Elo. `tests/reference/test_exit.py` holds the labels and the fit of the two equal.
+The champion is saved as a file for `battlesnake_heuristics.search.search`.
+`battlesnake_rl.mabs.exit.exit` implements the same algorithm on many processes. It also plays
+earlier networks, handcrafted evaluations with other weights, larger boards and other rulesets,
+saves checkpoints and measures Elo. `tests/reference/test_exit.py` compares the labels and the fit.
 """
 
 from __future__ import annotations
@@ -42,34 +42,32 @@ GAME_MIX = (
     (0.2, Setup(num_snakes=3)),
     (0.1, Setup(7, 7)),
 )
-"""What is played, by its share of the moves."""
+"""The kinds of games, each with its fraction of the moves."""
 MOVES_PER_ITERATION, BUFFER_ITERATIONS = 30_000, 16
-"""Searched moves a round, and the rounds that a fit looks back on."""
+"""Searched moves per iteration, and iterations in the sample buffer."""
 NODE_CHOICES = (100, 150, 200, 300)
-"""Positions that a search looks at for each move; each part of a round draws one."""
+"""Nodes per move; each part of an iteration samples one of them."""
 TD_LAMBDA = 0.95
-"""How much the label of a position trusts what came later more than its own value."""
+"""TD(lambda): weight of the later labels against the position's own value."""
 LOGIT, CERTAIN = 10_000, 300_000
-"""The search's values are in thousandths of a cell: a logit of 1 in these, and the value beyond
-which the search has seen the game's end."""
+"""Search values are in 1/1000 cell. The first constant is one logit; values beyond the second are
+proven."""
 BATCH = 2048
-"""Positions a step of the fit."""
+"""Positions per gradient step."""
 PAIRS, POSITIONS_IN_MATCH = 40, 100
-"""At most this many pairs of games decide the champion, at this many positions a move."""
+"""Maximum number of game pairs in a match, and nodes per move."""
 
 Floats = NDArray[np.float64]
 Samples = tuple[NDArray[np.int16], NDArray[np.uint8], NDArray[np.float32]]
 """Inputs [n, INPUTS], living snakes [n] and labels [n] of positions."""
 
 
-# ---- labels: what was each position worth, in points of the game's one? ----
-
-
 def labels(games: SelfPlayBatch) -> Samples:
-    """Label all positions that were searched.
+    """Label all searched positions with TD(lambda).
 
-    Going back through the positions of one snake in one game, a label is the search's own chance
-    there, mixed with the label of the next one; the last one's next is the points of the game.
+    The recursion runs backwards over the positions of one snake in one game. A label mixes the
+    expected score of the position's own value with the label of the snake's next position; after
+    the last position follows the score of the game.
     """
     asked = games.rows["kind"] != self_play.ROW_RANDOM
     rows, game = games.rows[asked], games.game[asked]
@@ -84,7 +82,7 @@ def labels(games: SelfPlayBatch) -> Samples:
             later = points[i] if games.finished[game[i]] else chance[i]
         if (
             rows["kind"][i] == self_play.ROW_SEARCHED_RANDOM
-        ):  # it moved at random: what followed was not meant
+        ):  # after a random move, the outcome says little
             later = chance[i]
         label[i] = later = (1 - TD_LAMBDA) * chance[i] + TD_LAMBDA * later
     rows = rows[order]
@@ -92,11 +90,12 @@ def labels(games: SelfPlayBatch) -> Samples:
 
 
 def expected_scores(values: NDArray[np.int32], living: NDArray[np.uint8], points: Floats) -> Floats:
-    """The search's values as expected points, by what came of such values in these games.
+    """Convert search values to expected scores, fitted to the outcomes of these games.
 
-    Where the search has seen an end, the mean points of such games: a sure loss, an end that one of
-    several rivals could bring about, a sure win. Elsewhere a logistic curve. Each number of living
-    snakes has its own, since a lead among four is worth less than in a duel.
+    A proven value becomes the mean score of its kind: a sure loss, an end that one of several
+    opponents could cause, a sure win. Other values go through a logistic curve. Each number of
+    living snakes is fitted separately, because a lead among four snakes is worth less than in a
+    duel.
     """
     chance = np.zeros(len(values))
     for count in np.unique(living):
@@ -106,7 +105,7 @@ def expected_scores(values: NDArray[np.int32], living: NDArray[np.uint8], points
             (CERTAIN, math.inf, 1.0),
         ):
             such = (living == count) & (values >= low) & (values < high)
-            # five games more that ended as usual, so that a few decide nothing
+            # Five pseudo-games with the usual outcome regularize small samples.
             chance[such] = (points[such].sum() + 5 * usual) / (such.sum() + 5)
         such = (living == count) & (np.abs(values) < CERTAIN)
         chance[such] = logistic(values[such] / LOGIT, points[such])
@@ -114,7 +113,7 @@ def expected_scores(values: NDArray[np.int32], living: NDArray[np.uint8], points
 
 
 def logistic(value: Floats, points: Floats) -> Floats:
-    """What the best logistic curve (drawn to slope 1, bias 0) expects, by Newton's method."""
+    """Fit a logistic curve by Newton's method (prior: slope 1, bias 0) and apply it."""
     slope_and_bias = usual = np.array([1.0, 0.0])
     terms = np.stack([np.clip(value, -20, 20), np.ones_like(value)], 1)
     for _ in range(20):
@@ -126,18 +125,15 @@ def logistic(value: Floats, points: Floats) -> Floats:
 
 
 def sigmoid(logits: Floats) -> Floats:
-    """Chances of ``logits``."""
+    """Compute the logistic function."""
     return np.asarray(1 / (1 + np.exp(-np.clip(logits, -30, 30))))
 
 
-# ---- the network: one for two, one for three, one for more living snakes ----
-
-
 class Network(nn.Module):
-    """Inputs of a position to the logit of its points: two hidden layers, as the C code has them.
+    """Network from the inputs of a position to the logit of its score, with two hidden layers.
 
-    Hidden values stay between 0 and `LARGEST` / `INPUT_UNIT`, and weights where their whole numbers
-    fit, since the C code computes in whole numbers.
+    Activations are clamped to [0, `MAX_ACTIVATION` / `INPUT_UNIT`] and weights to the range of
+    their quantized values, because the C code computes with integers.
     """
 
     def __init__(self, inputs: int) -> None:
@@ -148,14 +144,14 @@ class Network(nn.Module):
         self.mean, self.deviation = nn.Buffer(torch.zeros(inputs)), nn.Buffer(torch.ones(inputs))
 
     def forward(self, inputs: Tensor) -> Tensor:
-        """Logits [n] of inputs [n, inputs]."""
+        """Compute logits [n] of inputs [n, inputs]."""
         top = evaluation.MAX_ACTIVATION / evaluation.INPUT_UNIT
         hidden = self.first((inputs - self.mean) / self.deviation).clamp(0, top)
         return torch.flatten(self.last(self.second(hidden).clamp(0, top)))
 
     @torch.no_grad()
-    def hold_in_bounds(self) -> None:
-        """Keep each weight where its whole number fits 16 bits."""
+    def clamp_weights(self) -> None:
+        """Clamp each weight to the range of 16-bit quantized weights."""
         most = (evaluation.MAX_WEIGHT - 1) / evaluation.WEIGHT_UNIT
         scaled = most * self.deviation
         self.first.weight.copy_(self.first.weight.clamp(-scaled, scaled))
@@ -164,7 +160,7 @@ class Network(nn.Module):
 
     @torch.no_grad()
     def layers(self) -> FloatLayers:
-        """The weights for inputs as they come, without the mean and the deviation."""
+        """Return the weights for raw inputs, with mean and deviation folded in."""
         first = (self.first.weight / self.deviation).double().numpy()
         return {
             "first": np.pad(first, ((0, 0), (0, evaluation.NUM_INPUTS - first.shape[1]))),
@@ -177,7 +173,7 @@ class Network(nn.Module):
 
 
 def networks() -> list[Network]:
-    """For two, three, and more living snakes, untrained."""
+    """Create untrained networks for two, three, and more living snakes."""
     return [
         Network(evaluation.NUM_DUEL_INPUTS),
         Network(evaluation.NUM_INPUTS),
@@ -188,9 +184,10 @@ def networks() -> list[Network]:
 def fit(
     nets: Sequence[Network], samples: Samples, epochs: float, rate: float, seed: int
 ) -> list[float]:
-    """Fit each network to its positions; the mean of its recent losses (NaN: too few positions).
+    """Fit each network to its positions with Adam and a cosine schedule.
 
-    Adam on the cross-entropy to the labels, its rate falling along half a cosine.
+    Returns:
+        The running mean of each network's cross-entropy; NaN if it has too few positions.
     """
     all_inputs, living, label = samples
     generator = torch.Generator().manual_seed(seed)
@@ -201,7 +198,7 @@ def fit(
             continue
         inputs = torch.from_numpy(all_inputs[mine][:, : net.first.in_features])
         target = torch.from_numpy(label[mine])
-        if not net.mean.any():  # its first positions say what is usual
+        if not net.mean.any():  # the first positions define the normalization
             some = inputs[:200_000].float() / evaluation.INPUT_UNIT
             net.mean.copy_(some.mean(0))
             net.deviation.copy_(some.std(0).clamp(min=0.15))
@@ -219,24 +216,21 @@ def fit(
             loss.backward()  # type: ignore[no-untyped-call]
             optimizer.step()
             schedule.step()
-            net.hold_in_bounds()
+            net.clamp_weights()
             losses[number] = 0.99 * losses[number] + 0.01 * loss.item() if step else loss.item()
     return losses
 
 
 def quantize_evaluation(nets: Sequence[Network], moves: int) -> evaluation.Evaluation:
-    """The networks in whole numbers, with what the search asks of a file: which games it is for."""
+    """Quantize the networks and add the metadata that the search requires."""
     games = {"rulesets": ["standard"], "maps": ["standard"], "snakes": [2, 3, 4]}
     trained_for = games | {"sizes": sorted({(setup.width, setup.height) for _, setup in GAME_MIX})}
     facts = {"trained_for": trained_for, "command": "reference/exit.py", "moves": moves}
     return evaluation.Evaluation(quantize([net.layers() for net in nets]), facts)
 
 
-# ---- rounds ----
-
-
 def play(champion: evaluation.Evaluation | None, moves: int, seed: int) -> SelfPlayBatch:
-    """Games of the search against itself (None: with its hand-set weights)."""
+    """Play games of the search against itself (None: with the handcrafted evaluation)."""
     rng, parts = np.random.default_rng(seed), []
     for number, (share, setup) in enumerate(GAME_MIX):
         player = SearchPlayer(champion, nodes=int(rng.choice(NODE_CHOICES)))
@@ -250,7 +244,7 @@ def play(champion: evaluation.Evaluation | None, moves: int, seed: int) -> SelfP
 def passes_sprt(
     candidate: evaluation.Evaluation, champion: evaluation.Evaluation | None, seed: int
 ) -> bool:
-    """Let the two play pairs of games until a sequential test decides, or `PAIRS` are played."""
+    """Play game pairs until a sequential test decides or `PAIRS` pairs are played."""
     test, pairs = Sprt(elo0=-30, elo1=10), [0] * 5
     for number in range(PAIRS):
         pairs[play_pair(candidate, champion, (2, 4)[number % 2], seed + number)] += 1
@@ -262,9 +256,9 @@ def passes_sprt(
 def play_pair(
     one: evaluation.Evaluation, other: evaluation.Evaluation | None, snakes: int, seed: int
 ) -> int:
-    """Twice the points of ``one`` in a start that is played twice, with seats exchanged.
+    """Play one start twice with exchanged seats; return twice the points of ``one``.
 
-    In games of four, two of each sit alternately; the side of the last snake alive wins.
+    In games of four, each side has two seats, alternately; the side of the last snake alive wins.
     """
     setup, points = Setup(num_snakes=snakes, random_opening_turns=4, random_move_fraction=0.0), 0
     for first in (0, 1):
@@ -277,10 +271,10 @@ def play_pair(
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Learn by rounds until the CPU time is over; the champion is in the file."""
+    """Iterate until the CPU time is used up; the champion is in the file."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--minutes", type=float, default=2.0, help="of CPU time")
-    parser.add_argument("--file", type=Path, default=Path("exit.evaluation"), help="to write")
+    parser.add_argument("--minutes", type=float, default=2.0, help="CPU minutes")
+    parser.add_argument("--file", type=Path, default=Path("exit.evaluation"), help="output file")
     options = parser.parse_args(arguments)
     torch.set_num_threads(1)
     champion, nets = None, networks()
@@ -302,11 +296,15 @@ def main(arguments: Sequence[str] | None = None) -> None:
             champion = candidate
             champion.save(options.file)
         print(
-            f"round {number}: {moves} moves, losses {' '.join(f'{loss:.3f}' for loss in losses)}, "
-            f"{'the new champion' if promoted else 'learns on'}, begun after {spent:.0f} s"
+            f"iteration {number}: {moves} moves, "
+            f"losses {' '.join(f'{loss:.3f}' for loss in losses)}, "
+            f"{'promoted' if promoted else 'not promoted'}, "
+            f"started after {spent:.0f} s"
         )
     if champion is None:
-        parser.exit(1, "no network was as good as the hand-set weights yet; give more --minutes\n")
+        parser.exit(
+            1, "no network was as good as the handcrafted evaluation yet; give more --minutes\n"
+        )
 
 
 if __name__ == "__main__":
