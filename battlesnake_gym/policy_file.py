@@ -15,20 +15,11 @@ from typing import Any
 
 from battlesnake_gym.boards.json_fields import format_value, parse
 from battlesnake_gym.common.files import read_bounded, write_atomically
+from battlesnake_gym.common.old_env_config import convert_env_config, convert_observation
 from battlesnake_gym.rules import MOVES
 
 _FORMAT = 2
-"""Current version of the JSON file's format; format 1 has the old names below."""
-
-_OBSERVATION_NAMES = {"reach": "territory", "centred": "centered"}
-_OPTION_NAMES = {
-    "frames": "frame_stack",
-    "food": "food_rng",
-    "starts": "start_positions",
-    "food_at": "food_positions",
-}
-_MASK_NAMES = {"forbidden": "fatal"}
-_FOOD_RNG_NAMES = {"seeded": "official"}
+"""Current version of the JSON file's format; format 1 has the names of version 0.1."""
 
 _MAX_MODEL_BYTES = 256 << 20
 """Largest accepted network file in bytes; networks trained here have about two million."""
@@ -164,51 +155,3 @@ def _convert_format_1(metadata: dict[str, Any]) -> dict[str, Any]:
         env_config = convert_env_config(training["env_config"])
         converted["training"] = training | {"env_config": env_config}
     return converted
-
-
-def convert_observation(observation: Any) -> Any:
-    """Convert an observation stored by version 0.1 to the current names.
-
-    Args:
-        observation: The name or dictionary that was stored; any other value stays as it is.
-
-    Returns:
-        A name or dictionary for `observations.get`.
-    """
-    if isinstance(observation, str):
-        return _OBSERVATION_NAMES.get(observation, observation)
-    if not isinstance(observation, Mapping):
-        return observation
-    converted = _rename_keys(observation)
-    old_name = converted.get("name")
-    if isinstance(old_name, str) and old_name in _OBSERVATION_NAMES:
-        converted["name"] = _OBSERVATION_NAMES[old_name]
-        if isinstance(planes := converted.get("planes"), list):
-            converted["planes"] = [
-                plane.replace("_reach", "_territory") if isinstance(plane, str) else plane
-                for plane in planes
-            ]
-    return converted
-
-
-def convert_env_config(env_config: Mapping[str, Any]) -> dict[str, Any]:
-    """Convert the environment options stored by version 0.1 to the current names and values.
-
-    Args:
-        env_config: The stored options. Options with current names stay as they are.
-
-    Returns:
-        A new dictionary.
-    """
-    converted = _rename_keys(env_config)
-    if "observation" in converted:
-        converted["observation"] = convert_observation(converted["observation"])
-    if isinstance(kind := converted.get("action_mask"), str):
-        converted["action_mask"] = "+".join(_MASK_NAMES.get(name, name) for name in kind.split("+"))
-    if isinstance(food_rng := converted.get("food_rng"), str):
-        converted["food_rng"] = _FOOD_RNG_NAMES.get(food_rng, food_rng)
-    return converted
-
-
-def _rename_keys(options: Mapping[str, Any]) -> dict[str, Any]:
-    return {_OPTION_NAMES.get(name, name): value for name, value in options.items()}

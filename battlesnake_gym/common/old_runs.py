@@ -1,7 +1,7 @@
 """Current names for the names that version 0.1 wrote into run directories and checkpoints.
 
-Each function takes the content of a file and returns it with the current names. Content that already
-has the current names is returned unchanged.
+Each function takes the content of a file and returns it with the current names. Content that
+already has the current names is returned unchanged.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from battlesnake_gym.policy_file import convert_env_config, convert_observation
+from battlesnake_gym.common.old_env_config import convert_env_config, convert_observation
 
 _CONFIG_PREFIX = "rl.training.config."
 
@@ -65,6 +65,8 @@ _SELF_PLAY_FIELDS = (
 )
 
 _STRENGTH = {"beyond": "out_of_range"}
+
+_EXIT_STATE = {"promoted": "promotions", "memory": "sample_buffer", "rounds": "iterations"}
 
 _CSV_COLUMNS = {
     "ladder_points": "ladder_score",
@@ -129,6 +131,11 @@ def convert_checkpoint_metadata(metadata: Mapping[str, Any]) -> dict[str, Any]:
 def convert_measurement(measurement: Mapping[str, Any]) -> dict[str, Any]:
     """Convert one measurement of ``strength.json``."""
     return {_STRENGTH.get(name, name): value for name, value in measurement.items()}
+
+
+def convert_exit_state(state: Mapping[str, Any]) -> dict[str, Any]:
+    """Convert ``state.json`` or ``progress.json`` of an EXIT checkpoint."""
+    return {_EXIT_STATE.get(name, name): value for name, value in state.items()}
 
 
 def convert_csv_column(name: str) -> str:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from battlesnake_gym import Board, policy_file, snakes
+from battlesnake_gym.common import old_env_config
 from battlesnake_gym.config import EnvConfig
 from battlesnake_gym.mdp import masks, observations
 from battlesnake_gym.rules import MOVES, Game, start
@@ -66,5 +67,5 @@ def test_written_again_it_has_the_current_format(tmp_path: Path) -> None:
     ],
 )
 def test_stored_options_are_converted(old: dict[str, Any], new: dict[str, Any]) -> None:
-    assert policy_file.convert_env_config(old) == new
-    assert policy_file.convert_env_config(new) == new
+    assert old_env_config.convert_env_config(old) == new
+    assert old_env_config.convert_env_config(new) == new
