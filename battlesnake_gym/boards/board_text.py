@@ -254,12 +254,12 @@ def _is_head(symbol: str) -> bool:
     return len(symbol) == 1 and symbol.isalpha() and symbol.isupper()
 
 
-def _read_pairs(tokens: list[str], place: str) -> _Attributes:
+def _read_pairs(tokens: list[str], location: str) -> _Attributes:
     attributes = {}
     for token in tokens:
         key, equals, value = token.partition("=")
         if not equals:
-            raise BoardError(f"{place}: {token!r} is not an attribute; write key=value")
+            raise BoardError(f"{location}: {token!r} is not an attribute; write key=value")
         attributes[key] = value
     return attributes
 
@@ -369,18 +369,18 @@ def _follow(head: Point, arrows: dict[Point, str], game: Game, state: State) -> 
         body.append(behind[0])
 
 
-def _read_number(text: str, place: str) -> int:
+def _read_number(text: str, location: str) -> int:
     try:
         return int(text)
     except ValueError:
-        raise BoardError(f"{place} must be a whole number, got {format_value(text)}") from None
+        raise BoardError(f"{location} must be a whole number, got {format_value(text)}") from None
 
 
-def _read_point(text: str, place: str) -> Point:
+def _read_point(text: str, location: str) -> Point:
     x, comma, y = text.partition(",")
     if not comma:
-        raise BoardError(f"{place}: a cell must be x,y, got {format_value(text)}")
-    return _read_number(x, place), _read_number(y, place)
+        raise BoardError(f"{location}: a cell must be x,y, got {format_value(text)}")
+    return _read_number(x, location), _read_number(y, location)
 
 
 def _inside(cell: Point, state: State) -> bool:

@@ -129,8 +129,8 @@ def point(value: object, path: str) -> Point:
 
 def points(parent: Mapping[str, Any], key: str, path: str) -> list[Point]:
     """Return the cells under ``key``; empty if it is missing."""
-    place = join(path, key)
-    return [point(cell, f"{place}[{i}]") for i, cell in enumerate(items(parent, key, path))]
+    list_path = join(path, key)
+    return [point(cell, f"{list_path}[{i}]") for i, cell in enumerate(items(parent, key, path))]
 
 
 def sanitize_text(text: str, max_chars: int) -> str:

@@ -62,10 +62,10 @@ class Formatter(argparse.HelpFormatter):
     def _fill_text(self, text: str, width: int, indent: str) -> str:
         """Wrap every paragraph except indented ones (examples)."""
         return "\n\n".join(
-            textwrap.indent(part, indent)
-            if part.startswith(" ")
-            else textwrap.fill(" ".join(part.split()), width, initial_indent=indent)
-            for part in re.split(r"\n\s*?\n", textwrap.dedent(text.strip("\n")))
+            textwrap.indent(paragraph, indent)
+            if paragraph.startswith(" ")
+            else textwrap.fill(" ".join(paragraph.split()), width, initial_indent=indent)
+            for paragraph in re.split(r"\n\s*?\n", textwrap.dedent(text.strip("\n")))
         )
 
 
@@ -88,23 +88,29 @@ class Parser(argparse.ArgumentParser):
     def flags(self) -> list[argparse.Action]:
         """Return the options in order, without help options and hidden options."""
         options = [action for action in self._actions if action.option_strings]
-        return [one for one in options if one.help != argparse.SUPPRESS and one.dest != "help"]
+        return [
+            action
+            for action in options
+            if action.help != argparse.SUPPRESS and action.dest != "help"
+        ]
 
     def format_help(self, full: bool = False) -> str:
         """Return the help text with all options (``full``) or with the short selection."""
         flags = self.flags()
-        named = [one for one in flags if {*one.option_strings} & {*self._short_help_flags}]
+        named = [action for action in flags if {*action.option_strings} & {*self._short_help_flags}]
         rest = (
             []
             if full
-            else [one for one in flags if one not in (named or flags[:MAX_SHORT_HELP_FLAGS])]
+            else [
+                action for action in flags if action not in (named or flags[:MAX_SHORT_HELP_FLAGS])
+            ]
         )
-        hidden = [(one, one.help) for one in rest]
-        for one in rest:
-            one.help = argparse.SUPPRESS
+        hidden = [(action, action.help) for action in rest]
+        for action in rest:
+            action.help = argparse.SUPPRESS
         text = super().format_help()
-        for one, shown in hidden:
-            one.help = shown
+        for action, text_of_option in hidden:
+            action.help = text_of_option
         return text + (f"\n{len(rest)} more options: {self.prog} --help-all\n" if rest else "")
 
     def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
@@ -140,8 +146,8 @@ class Parser(argparse.ArgumentParser):
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         if action.choices is not None and value not in action.choices:
             names = [str(choice) for choice in action.choices]
-            what = (action.option_strings or [str(action.metavar or action.dest)])[-1].lstrip("-")
-            raise argparse.ArgumentError(None, unknown_name_message(what, value, names))
+            option = (action.option_strings or [str(action.metavar or action.dest)])[-1].lstrip("-")
+            raise argparse.ArgumentError(None, unknown_name_message(option, value, names))
 
 
 class _HelpAll(argparse.Action):
@@ -158,8 +164,8 @@ def _clean_argparse_message(message: str) -> str:
     message = re.sub(r"^argument (?:\S+/)?(\S+): ", r"\1: ", message)
     found = re.fullmatch(r"(\S+): invalid (\S+) value: (.*)", message, re.DOTALL)
     if found:
-        what = _TYPE_DESCRIPTIONS.get(found[2], "another value (see --help)")
-        return f"{found[1]} must be {what}, got {found[3]}"
+        description = _TYPE_DESCRIPTIONS.get(found[2], "another value (see --help)")
+        return f"{found[1]} must be {description}, got {found[3]}"
     message = re.sub(
         r"^(\S+): expected (?:one|at least one) argument$", r"\1 needs a value", message
     )

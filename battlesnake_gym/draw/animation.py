@@ -30,7 +30,7 @@ _FINAL_FRAME_S = 2.0
 _MAX_CACHED_CELLS = 1024
 """Maximum number of cached tiles, which bounds memory for any length of game."""
 
-_SEEN, _UNCHANGED = 180, 255
+_NUM_SAMPLED_COLORS, _TRANSPARENT = 180, 255
 """Number of palette colors taken from the first board, and the index of the transparent color."""
 
 
@@ -79,10 +79,10 @@ class Animation:
             self._start(board)
             return [Box(0, 0, *self.picture.size)]
         changed = []
-        for number, shapes in enumerate(self._shapes_by_tile(board)):
-            if shapes != self._shown[number]:
-                self._shown[number] = shapes
-                box = self._tiles[number]
+        for index, shapes in enumerate(self._shapes_by_tile(board)):
+            if shapes != self._shown[index]:
+                self._shown[index] = shapes
+                box = self._tiles[index]
                 self.picture.paste(self._paint(shapes, box), box)
                 changed.append(box)
         return changed
@@ -112,7 +112,7 @@ class Animation:
             self._background = background
             self._background_by_tile = [[] for _ in range(len(self._tiles))]
             self._distribute(background, self._background_by_tile)
-        found = [part[:] for part in self._background_by_tile]
+        found = [shapes[:] for shapes in self._background_by_tile]
         self._distribute(
             drawing.foreground_shapes(board, self._win_probabilities(board.turn)), found
         )
@@ -269,19 +269,19 @@ def _write_gif(
     frame = palette.whole(animation.picture)
     for block in GifImagePlugin.getheader(frame, info={"loop": 0})[0]:
         file.write(block)
-    place = (0, 0)
+    offset = (0, 0)
     for board in remaining:
-        _write_frame(file, frame, place, duration_ms)
-        frame, place = palette.patch(animation.picture, animation.draw(board))
-    _write_frame(file, frame, place, max(duration_ms, round(_FINAL_FRAME_S * 1000)))
+        _write_frame(file, frame, offset, duration_ms)
+        frame, offset = palette.patch(animation.picture, animation.draw(board))
+    _write_frame(file, frame, offset, max(duration_ms, round(_FINAL_FRAME_S * 1000)))
     file.write(b";")
 
 
 def _write_frame(
-    file: IO[bytes], frame: Image.Image, place: tuple[int, int], duration_ms: int
+    file: IO[bytes], frame: Image.Image, offset: tuple[int, int], duration_ms: int
 ) -> None:
-    options = {"duration": duration_ms, "transparency": _UNCHANGED, "disposal": 1}
-    for block in GifImagePlugin.getdata(frame, place, **options):
+    options = {"duration": duration_ms, "transparency": _TRANSPARENT, "disposal": 1}
+    for block in GifImagePlugin.getdata(frame, offset, **options):
         file.write(block)
 
 
@@ -289,10 +289,10 @@ class _Palette:
     """The colors of one animation, and the mapping of images to them."""
 
     def __init__(self, picture: Image.Image, board: State) -> None:
-        seen = picture.quantize(_SEEN).getpalette() or []
+        seen = picture.quantize(_NUM_SAMPLED_COLORS).getpalette() or []
         colors = [tuple(seen[i : i + 3]) for i in range(0, len(seen), 3)]
         known = dict.fromkeys([*map(_rgb, _later_colors(board)), *colors])
-        self._colors = [channel for color in list(known)[:_UNCHANGED] for channel in color]
+        self._colors = [channel for color in list(known)[:_TRANSPARENT] for channel in color]
         self._image = Image.new("P", (1, 1))
         self._image.putpalette(self._colors)
 
@@ -309,7 +309,7 @@ class _Palette:
         mask = Image.new("L", patch.size, 255)
         for box in boxes:
             mask.paste(0, (box.left - left, box.top - top, box.right - left, box.bottom - top))
-        patch.paste(_UNCHANGED, mask=mask)
+        patch.paste(_TRANSPARENT, mask=mask)
         return patch, (left, top)
 
 
@@ -361,7 +361,7 @@ def _bounding_box(shape: Shape) -> tuple[float, float, float, float]:
         (x, y), radius = shape.center, shape.radius
         return x - radius, y - radius, x + radius, y + radius
     if isinstance(shape, Text):
-        (x, y), width = shape.place, shape.size * len(shape.text)
+        (x, y), width = shape.origin, shape.size * len(shape.text)
         left = x - (width if shape.anchor == "end" else 0.0)
         return left, y - shape.size, left + width, y + shape.size
     margin = shape.width / 2 if isinstance(shape, Line) else 0.0
@@ -381,7 +381,7 @@ def _relative_to(shape: Shape, left: float, top: float, right: float, bottom: fl
     if isinstance(shape, Disc):
         return Disc(shift(shape.center), shape.fill, shape.radius)
     if isinstance(shape, Text):
-        return Text(shift(shape.place), shape.fill, shape.text, shape.size, shape.anchor)
+        return Text(shift(shape.origin), shape.fill, shape.text, shape.size, shape.anchor)
     if isinstance(shape, Line):
         return Line(tuple(map(shift, shape.points)), shape.fill, shape.width)
     points = shape.points

@@ -351,8 +351,11 @@ def paint(draw: ImageDraw.ImageDraw, shape: Shape, scale: float) -> None:
         case Disc((x, y), fill, radius):
             first, last = (x - radius, y - radius), (x + radius, y + radius)
             draw.ellipse([*_scaled(first, scale), *_scaled(last, scale)], fill)
-        case Text(place, fill, text, size, anchor):
-            (x, y), (mask, left, top) = _scaled(place, scale), _text_mask(text, round(size * scale))
+        case Text(origin, fill, text, size, anchor):
+            (x, y), (mask, left, top) = (
+                _scaled(origin, scale),
+                _text_mask(text, round(size * scale)),
+            )
             left -= {"start": 0, "middle": mask.width // 2, "end": mask.width}[anchor]
             draw.bitmap((round(x) + left, round(y) + top), mask, fill)
 

@@ -8,14 +8,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-Place = tuple[float, float]
+Coordinates = tuple[float, float]
 
 
 @dataclass(frozen=True, slots=True)
 class Polygon:
     """A filled polygon, or a box given by two opposite corners, rounded by ``radius``."""
 
-    points: tuple[Place, ...]
+    points: tuple[Coordinates, ...]
     fill: str
     radius: float = 0.0
 
@@ -24,7 +24,7 @@ class Polygon:
 class Line:
     """A stroke through ``points`` with round caps and joints."""
 
-    points: tuple[Place, ...]
+    points: tuple[Coordinates, ...]
     fill: str
     width: float
 
@@ -33,16 +33,16 @@ class Line:
 class Disc:
     """A filled circle."""
 
-    center: Place
+    center: Coordinates
     fill: str
     radius: float
 
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """A line of text, vertically centered on ``place``."""
+    """A line of text, vertically centered on ``origin``."""
 
-    place: Place
+    origin: Coordinates
     fill: str
     text: str
     size: float
@@ -53,7 +53,7 @@ Part = Polygon | Line | Disc
 Shape = Part | Text
 
 
-def place(part: Part, center: Place, ahead: Place, fills: Mapping[str, str]) -> Part:
+def place(part: Part, center: Coordinates, ahead: Coordinates, fills: Mapping[str, str]) -> Part:
     """Move a part to ``center`` and turn it to face ``ahead``.
 
     Parts are defined around (0, 0), facing right. A part that faces left is mirrored instead of
@@ -71,11 +71,11 @@ def place(part: Part, center: Place, ahead: Place, fills: Mapping[str, str]) -> 
     (x, y), (dx, dy) = center, ahead
     side = -1 if dx < 0 else 1
 
-    def put(point: Place) -> Place:
+    def transform(point: Coordinates) -> Coordinates:
         along, across = point
         return x + along * dx - across * dy * side, y + along * dy + across * dx * side
 
     fill = fills[part.fill]
     if isinstance(part, Disc):
-        return replace(part, center=put(part.center), fill=fill)
-    return replace(part, points=tuple(put(point) for point in part.points), fill=fill)
+        return replace(part, center=transform(part.center), fill=fill)
+    return replace(part, points=tuple(transform(point) for point in part.points), fill=fill)

@@ -117,7 +117,11 @@ class EngineFrames:
                     after=turn.after,
                     inferred=turn.inferred,
                     **_responses_to_turn(
-                        {who: responses[who] for who in turn.moves if who in responses},
+                        {
+                            snake_id: responses[snake_id]
+                            for snake_id in turn.moves
+                            if snake_id in responses
+                        },
                         game.timeout,
                     ),
                 )
@@ -132,13 +136,13 @@ def _responses_to_turn(
 
     A late move has the latency ``timeout``, or a latency of at least the game's timeout.
     """
-    times = {who: _milliseconds(latency) for who, (latency, _) in responses.items()}
-    known = {who: time for who, time in times.items() if time is not None}
-    late = [who for who, (latency, _) in responses.items()
-            if latency == "timeout" or known.get(who, 0) >= timeout]  # fmt: skip
+    times = {snake_id: _milliseconds(latency) for snake_id, (latency, _) in responses.items()}
+    known = {snake_id: time for snake_id, time in times.items() if time is not None}
+    late = [snake_id for snake_id, (latency, _) in responses.items()
+            if latency == "timeout" or known.get(snake_id, 0) >= timeout]  # fmt: skip
     return {
         "latency": known,
-        "shouts": {who: shout for who, (_, shout) in responses.items() if shout},
+        "shouts": {snake_id: shout for snake_id, (_, shout) in responses.items() if shout},
         "problems": dict.fromkeys(late, "timeout"),
     }
 

@@ -90,7 +90,7 @@ class Turn:
     problems: dict[str, str] = field(default_factory=dict)
 
     def play(self, board: Board) -> None:
-        """Play this turn on ``board``, in place."""
+        """Play this turn on ``board``, in location."""
         board.advance(self.moves)
         if self.snakes is not None:
             board.snakes = copy.deepcopy(self.snakes)
@@ -204,16 +204,16 @@ class Replay:
             played.play(board)
         return board
 
-    def snake_id(self, who: str) -> str:
+    def snake_id(self, id_or_name: str) -> str:
         """Return the id of the snake with this id or unique name.
 
         Raises:
             ReplayError: If no snake, or more than one, matches.
         """
         snakes = self.first.snakes
-        if any(snake.id == who for snake in snakes):
-            return who
-        named = [snake.id for snake in snakes if snake.name == who]
+        if any(snake.id == id_or_name for snake in snakes):
+            return id_or_name
+        named = [snake.id for snake in snakes if snake.name == id_or_name]
         if len(named) == 1:
             return named[0]
         known = ", ".join(
@@ -222,7 +222,7 @@ class Replay:
         )
         problem = "several snakes are called" if named else "no snake is called"
         raise ReplayError(
-            f"{problem} {json_fields.format_value(who)}; give a name or id of {known}"
+            f"{problem} {json_fields.format_value(id_or_name)}; give a name or id of {known}"
         )
 
     def deaths(self) -> list[tuple[int, str, str]]:
@@ -471,9 +471,10 @@ def _bounded(parent: Mapping[str, Any], key: str, path: str) -> int:
 
 def _read_snakes(parent: Mapping[str, Any], path: str) -> list[Snake]:
     values = enumerate(json_fields.items(parent, "snakes", path))
-    place = json_fields.join(path, "snakes")
+    location = json_fields.join(path, "snakes")
     return [
-        _read_snake(json_fields.mapping(v, f"{place}[{i}]"), f"{place}[{i}]") for i, v in values
+        _read_snake(json_fields.mapping(v, f"{location}[{i}]"), f"{location}[{i}]")
+        for i, v in values
     ]
 
 
@@ -502,23 +503,23 @@ def _read_snake(value: Mapping[str, Any], path: str) -> Snake:
 def _read_cells(parent: Mapping[str, Any], key: str, path: str) -> list[Point]:
     cells = []
     for i, value in enumerate(json_fields.items(parent, key, path)):
-        place = f"{json_fields.join(path, key)}[{i}]"
+        location = f"{json_fields.join(path, key)}[{i}]"
         if not isinstance(value, list) or len(value) != 2:
             raise BoardError(
-                f"{place} must be a cell [x, y], got {json_fields.format_value(value)}"
+                f"{location} must be a cell [x, y], got {json_fields.format_value(value)}"
             )
         cell = dict(zip("xy", value, strict=True))
-        x, y = json_fields.integer(cell, "x", place), json_fields.integer(cell, "y", place)
+        x, y = json_fields.integer(cell, "x", location), json_fields.integer(cell, "y", location)
         if abs(x) > limits.MAX_COORDINATE or abs(y) > limits.MAX_COORDINATE:
-            raise BoardError(f"{place} is more than {limits.MAX_COORDINATE} cells off the board")
+            raise BoardError(f"{location} is more than {limits.MAX_COORDINATE} cells off the board")
         cells.append((x, y))
     return cells
 
 
 def _read_texts(parent: Mapping[str, Any], key: str, path: str) -> dict[str, str]:
-    place = json_fields.join(path, key)
+    location = json_fields.join(path, key)
     texts = json_fields.child(parent, key, path)
-    return {name: json_fields.string(texts, name, place, "") for name in texts}
+    return {name: json_fields.string(texts, name, location, "") for name in texts}
 
 
 def _read_numbers(parent: Mapping[str, Any], key: str, path: str) -> dict[str, float]:
@@ -528,9 +529,9 @@ def _read_numbers(parent: Mapping[str, Any], key: str, path: str) -> dict[str, f
         try:
             numbers[name] = float(value)
         except (TypeError, ValueError):
-            place = f"{json_fields.join(path, key)}.{name}"
+            location = f"{json_fields.join(path, key)}.{name}"
             raise BoardError(
-                f"{place} must be a number, got {json_fields.format_value(value)}"
+                f"{location} must be a number, got {json_fields.format_value(value)}"
             ) from None
     return numbers
 
@@ -579,9 +580,9 @@ def _read_decision(value: Mapping[str, Any], path: str) -> Decision:
 
 
 def _read_line(value: Mapping[str, Any], path: str) -> dict[str, tuple[str, ...]]:
-    place = json_fields.join(path, "line")
+    location = json_fields.join(path, "line")
     line = json_fields.child(value, "line", path)
-    return {name: tuple(map(str, json_fields.items(line, name, place))) for name in line}
+    return {name: tuple(map(str, json_fields.items(line, name, location))) for name in line}
 
 
 def _read_reason(value: Mapping[str, Any], path: str) -> Reason:
