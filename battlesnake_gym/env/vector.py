@@ -44,8 +44,8 @@ class VectorBattlesnake:
     next step starts a new game, ignores the actions for it and returns reward 0.
 
     Game i has its own sequence of seeds, which depends on ``seed`` and i only, not on the number of
-    games. The first seed is hashed from both; each following one is `_SEED_STEP` larger. The large
-    step keeps the streams that the official engine derives from neighboring seeds from overlapping.
+    games. The first seed is hashed from both; each following one is `_SEED_STEP` larger. The step
+    is large because the official engine's streams of neighboring seeds overlap.
 
     Args:
         num_games: N, the number of games.
@@ -55,8 +55,8 @@ class VectorBattlesnake:
         game: Replaces the options ``ruleset``, ``map`` and ``settings``. Its seed is not used;
             `reset` determines the seeds.
         start: Replaces the options ``start_positions`` and ``food_positions``: the position from
-            which all games start, unless `reset` receives others. **options: Other fields of
-            `config.EnvConfig`.
+            which all games start, unless `reset` receives others.
+        **options: Other fields of `config.EnvConfig`.
 
     Raises:
         ValueError: If an option is unknown or a value is out of range.
