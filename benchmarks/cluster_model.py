@@ -170,8 +170,8 @@ def training(name: str, runners: int) -> Any:
     config.env_runners(num_env_runners=runners)
     config.debugging(seed=1, log_level="ERROR")
     if algorithm == "EXIT":
-        short = {"moves": 40_000, "fragment": 1_500, "match_pairs": 0, "ladder_cpu_fraction": 0.0}
-        late = {"deep_search_after_moves": 1, "in_memory": 8} if name == LATE else {}
+        short = {"moves_per_iteration": 40_000, "moves_per_fragment": 1_500, "match_pairs": 0, "ladder_cpu_fraction": 0.0}
+        late = {"deep_search_after_moves": 1, "buffer_iterations": 8} if name == LATE else {}
         config.settings = replace(config.settings, **short, **late)
         return config.build_algo()
     config.ladder_cpu_fraction = 0.0

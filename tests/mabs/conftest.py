@@ -45,7 +45,7 @@ def small(name: str, **env_config: Any) -> Any:
         replay_buffer_config={"capacity": 2_000},
     )
     config.reporting(min_sample_timesteps_per_iteration=128, min_time_s_per_iteration=0)
-    config.rl_module(model_config={"channels": (8,), "strides": (2,), "width": 16})
+    config.rl_module(model_config={"channels": (8,), "strides": (2,), "hidden_size": 16})
     config.fault_tolerance(restart_failed_env_runners=False)
     return config.debugging(seed=7, log_level="ERROR")
 

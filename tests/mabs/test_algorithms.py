@@ -102,7 +102,16 @@ def test_one_policy_for_each_snake_is_a_setting(
     from sagemaker_rl.runs import checkpoints
 
     command = [
-        *("--experiment", "hill-ppo", "--num-snakes", "2", "--board-size", "5", "--num-env-runners", "0"),
+        *(
+            "--experiment",
+            "hill-ppo",
+            "--num-snakes",
+            "2",
+            "--board-size",
+            "5",
+            "--num-env-runners",
+            "0",
+        ),
         *("--rl.training.config.train_batch_size_per_learner", "64"),
         *("--rl.training.config.minibatch_size", "32", "--runs-dir", str(run_folder)),
     ]

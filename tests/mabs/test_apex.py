@@ -34,7 +34,7 @@ def test_runners_and_learner_keep_each_others_pace(small_config: Any) -> None:
         assert results["env_runners"]["num_episodes"] > 0
         assert results["replay_buffer"]["num_transitions"] > 0
 
-        shards = algorithm._foreach_shard("results")
+        shards = algorithm._foreach_shard("stats")
         assert len(shards) == 2
         assert all(shard["num_transitions"] > 0 for shard in shards)
         # Weights reach the runners: their number is not far behind the learner's.
@@ -105,9 +105,9 @@ def test_training_goes_on_when_a_runner_and_a_shard_die(small_config: Any) -> No
         while True:
             after = totals(algorithm.train())
             everybody = (
-                runners.num_healthy_actors() == 2 and len(algorithm._foreach_shard("results")) == 2
+                runners.num_healthy_actors() == 2 and len(algorithm._foreach_shard("stats")) == 2
             )
-            refilled = all(s["num_transitions"] for s in algorithm._foreach_shard("results"))
+            refilled = all(s["num_transitions"] for s in algorithm._foreach_shard("stats"))
             if everybody and refilled:
                 break
             assert time.monotonic() < deadline, "not everybody came back"
@@ -143,11 +143,11 @@ def test_a_checkpoint_can_hold_the_shards(small_config: Any, tmp_path: Any) -> N
     algorithm = config.build_algo()
     algorithm.train()
     algorithm.save_to_path(str(tmp_path / "checkpoint"))
-    stored = algorithm._foreach_shard("results")
+    stored = algorithm._foreach_shard("stats")
     algorithm.stop()
     with built(config.copy(copy_frozen=False)) as copy:
         copy.restore_from_path(str(tmp_path / "checkpoint"))
-        held = copy._foreach_shard("results")
+        held = copy._foreach_shard("stats")
         assert [shard["num_transitions"] for shard in held] == pytest.approx(
             [shard["num_transitions"] for shard in stored], abs=200
         )

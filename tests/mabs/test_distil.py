@@ -16,7 +16,7 @@ from tests.mabs.conftest import SMALL
 
 pytestmark = [pytest.mark.rllib, pytest.mark.filterwarnings("default")]
 
-TINY = {"channels": (8,), "strides": (2,), "width": 16}
+TINY = {"channels": (8,), "strides": (2,), "hidden_size": 16}
 
 
 @pytest.fixture
@@ -30,7 +30,7 @@ def made(ray_with_games: None) -> Callable[..., Any]:
         config.env_runners(num_envs_per_env_runner=8, rollout_fragment_length=8)
         config.training(minibatch_size=32)
         if name == "DISTIL":
-            config.training(positions=30, in_memory=500)
+            config.training(expert_nodes=30, label_buffer_size=500)
         config.reporting(min_time_s_per_iteration=0)
         config.rl_module(model_config=config.model_config | TINY)
         config.ladder_cpu_fraction = 0.0
@@ -78,11 +78,11 @@ def test_labels_are_what_the_search_says_of_each_position(made: Any, snakes: Any
                 )
         (labels,) = runner.sample()
     assert len(wanted) > 8
-    frames, worse, chances = (np.array(one) for one in zip(*wanted, strict=True))
-    np.testing.assert_array_equal(labels.frames, frames)
-    np.testing.assert_allclose(labels.worse, worse, rtol=1e-3)
-    np.testing.assert_allclose(labels.chance, chances, rtol=1e-5)
-    assert (labels.worse[~labels.action_mask] == MAX_REGRET).all()
+    frames, regrets, chances = (np.array(one) for one in zip(*wanted, strict=True))
+    np.testing.assert_array_equal(labels.obs, frames)
+    np.testing.assert_allclose(labels.regrets, regrets, rtol=1e-3)
+    np.testing.assert_allclose(labels.value_targets, chances, rtol=1e-5)
+    assert (labels.regrets[~labels.action_mask] == MAX_REGRET).all()
 
 
 def test_in_games_that_the_search_leads_its_best_move_is_played(made: Any) -> None:
@@ -101,15 +101,15 @@ def test_in_games_that_the_search_leads_its_best_move_is_played(made: Any) -> No
         alive = runner._position[2].copy()
         (labels,) = runner.sample()
     led = np.nonzero(alive)[0] < 4
-    assert len(labels.worse) == len(led)
+    assert len(labels.regrets) == len(led)
     chosen = played[-1][alive]
-    worse = np.take_along_axis(labels.worse, chosen[:, None].astype(int), 1)[:, 0]
-    assert (worse[led] == 0).all()
-    assert (worse[~led] > 0).any()
+    regrets = np.take_along_axis(labels.regrets, chosen[:, None].astype(int), 1)[:, 0]
+    assert (regrets[led] == 0).all()
+    assert (regrets[~led] > 0).any()
 
 
-@pytest.mark.parametrize("way", range(8))
-def test_labels_turn_with_their_boards(made: Any, way: int) -> None:
+@pytest.mark.parametrize("symmetry", range(8))
+def test_labels_turn_with_their_boards(made: Any, symmetry: int) -> None:
     from battlesnake_rl.mabs.policy import symmetry_transforms
 
     with built(made()) as algorithm:
@@ -121,23 +121,23 @@ def test_labels_turn_with_their_boards(made: Any, way: int) -> None:
             raise ZeroDivisionError
 
         learner.module.forward_train = noted
-        learner._random = type("Way", (), {"integers": staticmethod(lambda n: way)})
+        learner._random = type("Way", (), {"integers": staticmethod(lambda n: symmetry)})
         with pytest.raises(ZeroDivisionError):
             learner._update(dict(labels.arrays))
         (batch,) = seen[0].values()
         columns = {
-            "obs": labels.frames,
-            "new_obs": labels.frames,
-            "actions": labels.worse.argmin(-1),
+            "obs": labels.obs,
+            "new_obs": labels.obs,
+            "actions": labels.regrets.argmin(-1),
         }
         mask = {"mask": labels.action_mask}
         wanted = symmetry_transforms.transform_batch(
-            columns | mask, way, "mask", learner._observation
+            columns | mask, symmetry, "mask", learner._observation
         )
     np.testing.assert_array_equal(batch["obs"], wanted["obs"])
     np.testing.assert_array_equal(batch["action_mask"], wanted["mask"])
-    worse = batch["worse"].numpy()
-    assert (np.take_along_axis(worse, wanted["actions"][:, None], 1) == 0).all()
+    regrets = batch["regrets"].numpy()
+    assert (np.take_along_axis(regrets, wanted["actions"][:, None], 1) == 0).all()
 
 
 def test_the_memory_keeps_the_newest(made: Any) -> None:
@@ -145,8 +145,8 @@ def test_the_memory_keeps_the_newest(made: Any) -> None:
         learner = algorithm.learner_group._learner
         for first in range(0, 1300, 130):
             numbers = np.arange(first, first + 130, dtype=np.float32)
-            learner._add({"worse": np.zeros((130, 4), np.float16), "chance": numbers})
-        kept = learner._memory["chance"]
+            learner._add({"regrets": np.zeros((130, 4), np.float16), "chance": numbers})
+        kept = learner._label_buffer["value_targets"]
     np.testing.assert_array_equal(np.sort(kept), np.arange(800, 1300))
 
 
@@ -178,16 +178,16 @@ def test_what_runners_bring_at_once_is_learned_from_as_one_fragment(made: Any) -
             )
             for _ in range(2):
                 learner.learn([labels] * count, 10_000)
-            updates.append(len(learner._unreported))
-            assert learner._added == 2 * count * len(labels.worse)
-    assert updates[0] == updates[1] == 2 * 16 * len(labels.worse) // 32
+            updates.append(len(learner._pending_metrics))
+            assert learner._num_added == 2 * count * len(labels.regrets)
+    assert updates[0] == updates[1] == 2 * 16 * len(labels.regrets) // 32
     assert steps == [64, 128] * 2  # 8 games of 8 turns
 
 
 def test_runners_go_on_asking_while_the_learner_learns(made: Any) -> None:
     with built(made().env_runners(num_env_runners=1)) as algorithm:
         for _ in range(2):
-            algorithm._take()
+            algorithm._collect_fragments()
         asked = algorithm.env_runner_group._worker_manager.num_outstanding_async_reqs("fragment")
     assert asked == 4
 
@@ -203,7 +203,7 @@ def test_the_learner_waits_for_the_first_fragment_alone(
             lambda runner: time.sleep(60), tag="slow", remote_worker_ids=[slow]
         )
         began = time.monotonic()
-        assert algorithm._take()
+        assert algorithm._collect_fragments()
         assert time.monotonic() - began < 30
         ray.kill(group._worker_manager.actors()[slow])
 
@@ -223,17 +223,23 @@ def test_an_iteration_waits_for_a_slow_runner_and_says_so(
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda c: c.training(positions=0), "positions must be a positive integer, got 0"),
+        (lambda c: c.training(expert_nodes=0), "expert_nodes must be a positive integer, got 0"),
         (
             lambda c: c.training(expert_action_fraction=2),
             "expert_action_fraction must be a number from 0 to 1, got 2",
         ),
-        (lambda c: c.training(epochs="x"), "epochs must be a number from 0 to inf, got 'x'"),
+        (
+            lambda c: c.training(replay_ratio="x"),
+            "replay_ratio must be a number from 0 to inf, got 'x'",
+        ),
         (lambda c: c.training(gamma=0.9), "gamma is not used"),
         (lambda c: c.environment(env_config={"rewards": "survival"}), "rewards is 'survival', but"),
         (lambda c: c.environment(env_config={"width": 26, "height": 26}), "board_size is 26, but"),
         (lambda c: c.learners(num_learners=2), "DISTIL has one learner, got num_learners=2"),
-        (lambda c: c.environment(env_config={"width": 7, "height": 9}), "symmetry_augmentation needs square"),
+        (
+            lambda c: c.environment(env_config={"width": 7, "height": 9}),
+            "symmetry_augmentation needs square",
+        ),
     ],
 )
 def test_what_is_not_honoured_is_refused(made: Any, change: Any, message: str) -> None:
@@ -266,18 +272,18 @@ def test_ppo_goes_on_from_it_with_policy_and_value_and_stays_near_at_first(
             for name, one in begun.value.state_dict().items():
                 assert torch.equal(one, value[name])
             (rollout,) = algorithm.env_runner.sample()
-            columns = learner._columns(rollout)
+            columns = learner._to_batch(rollout)
             logits = np.where(
-                rollout.action_mask, logits_and_values_numpy(begun, rollout.frames)[0], -np.inf
+                rollout.action_mask, logits_and_values_numpy(begun, rollout.obs)[0], -np.inf
             )
             likely = np.exp(logits) / np.exp(logits).sum(-1, keepdims=True)
             np.testing.assert_allclose(columns[KICKSTART_PROBS], likely, atol=1e-2)
             for _ in range(5):
                 learner.learn([rollout], 0)
-            again = learner._columns(rollout)
+            again = learner._to_batch(rollout)
             np.testing.assert_array_equal(columns[KICKSTART_PROBS], again[KICKSTART_PROBS])
             learner.learn([rollout], 100)
-            assert KICKSTART_PROBS not in learner._columns(rollout)
+            assert KICKSTART_PROBS not in learner._to_batch(rollout)
 
 
 def test_ppo_begins_with_the_moves_of_a_policy_by_dqn(made: Any) -> None:

@@ -64,7 +64,7 @@ def test_same_seed_same_weights(small_config: Any, remote_runners: int) -> None:
     finals = []
     for seed in (7, 7, 8):
         config = small_config("DQN").env_runners(num_env_runners=remote_runners)
-        config = config.training(symmetries=True)
+        config = config.training(symmetry_augmentation=True)
         algorithm = config.debugging(seed=seed).build_algo()
         algorithm.train()
         algorithm.train()
@@ -90,7 +90,7 @@ def test_a_checkpoint_holds_everything(
     online, target = weights(algorithm), weights(algorithm, "target_network")
     mean = weights(algorithm, "mean")
     target_updates = algorithm._last_target_updates()
-    rows = algorithm.replay.results()
+    rows = algorithm.replay_buffer.stats()
     algorithm.stop()
 
     with built(config.copy(copy_frozen=False)) as copy:
@@ -105,7 +105,7 @@ def test_a_checkpoint_holds_everything(
         assert mean["n_averaged"] > 10
         assert copy._last_target_updates() == target_updates
         assert target_updates["default_policy"] > 64
-        assert (copy.replay.results() == rows) == with_replay
+        assert (copy.replay_buffer.stats() == rows) == with_replay
         optimizer = copy.learner_group.get_state()["learner"]["optimizer"]
         assert next(iter(optimizer.values()))["state"]["state"][0]["step"] > 0
 
@@ -127,7 +127,7 @@ def test_rllib_can_evaluate_with_our_runner(small_config: Any) -> None:
         results = algorithm.train()["evaluation"]["env_runners"]
         evaluating = algorithm.eval_env_runner
         assert evaluating._opponents.names == ("", "past", "random")
-        assert not evaluating._opponents.learning.all()
+        assert not evaluating._opponents.learner_seats.all()
         assert results["num_episodes"] >= 10
         assert results["episode_len_mean"] > 0
 

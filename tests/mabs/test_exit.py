@@ -23,10 +23,15 @@ pytestmark = [pytest.mark.rllib, pytest.mark.filterwarnings("default")]
 
 SMALL = [
     *("--algorithm", "EXIT", "--seed", "3", "--num-env-runners", "2"),
-    *("--rl.training.config.moves", "6000", "--rl.training.config.fragment", "1000"),
+    *(
+        "--rl.training.config.moves_per_iteration",
+        "6000",
+        "--rl.training.config.moves_per_fragment",
+        "1000",
+    ),
     *("--rl.training.config.match_pairs", "4", "--rl.training.config.match_nodes", "20"),
     *("--rl.training.config.bootstrap_epochs", "30"),
-    *("--rl.training.config.in_memory", "3", "--rl.training.config.elo0", "-2000"),
+    *("--rl.training.config.buffer_iterations", "3", "--rl.training.config.elo0", "-2000"),
     *("--rl.training.config.elo1", "-1000", "--rl.training.config.ladder_cpu_fraction", "0.2"),
 ]
 
@@ -160,7 +165,7 @@ def test_an_iteration_is_broken_off(
         return original(algorithm, *arguments)
 
     monkeypatch.setattr(EXIT, stage, told)
-    assert train(tmp_path, "--num-iters", "9", "--rl.training.config.in_memory", "9") == 143
+    assert train(tmp_path, "--num-iters", "9", "--rl.training.config.buffer_iterations", "9") == 143
     assert len(rows(run)) == 3
     assert json.loads((last / "state.json").read_text())["training_iteration"] == 3
     # The games that were all played are kept, but not a half fit.
@@ -182,7 +187,14 @@ def test_a_runner_that_dies_is_replaced(ray_with_games: None) -> None:
 
     config = EXITConfig()
     config.num_env_runners = 2
-    config.update_from_dict({"moves": 2000, "fragment": 500, "match_pairs": 2, "ladder_cpu_fraction": 0.0})
+    config.update_from_dict(
+        {
+            "moves_per_iteration": 2000,
+            "moves_per_fragment": 500,
+            "match_pairs": 2,
+            "ladder_cpu_fraction": 0.0,
+        }
+    )
     with built(config) as algorithm:
         algorithm.train()
         ray.kill(algorithm._runners[0], no_restart=False)
@@ -203,8 +215,20 @@ def test_without_matches_every_network_takes_over_and_games_grow_deep(
     monkeypatch.setattr(exit, "DEEP_NODE_CHOICES", (31,))
     config = exit.EXITConfig()
     config.update_from_dict(
-        {"moves": 3000, "match_pairs": 0, "deep_search_after_moves": 5000, "in_memory": 3, "bootstrap_buffer_iterations": 2}
-        | {"fragment": 1000, "bootstrap_epochs": 1.0, "ladder_cpu_fraction": 0.0, "elo0": 0.0, "elo1": 20.0}
+        {
+            "moves_per_iteration": 3000,
+            "match_pairs": 0,
+            "deep_search_after_moves": 5000,
+            "buffer_iterations": 3,
+            "bootstrap_buffer_iterations": 2,
+        }
+        | {
+            "moves_per_fragment": 1000,
+            "bootstrap_epochs": 1.0,
+            "ladder_cpu_fraction": 0.0,
+            "elo0": 0.0,
+            "elo1": 20.0,
+        }
     )
     with built(config) as algorithm:
         assert algorithm.game().last.turn > 0  # of a run that is stopped in its first iteration
@@ -213,9 +237,9 @@ def test_without_matches_every_network_takes_over_and_games_grow_deep(
             result = algorithm.train()
             assert (result["match"]["pairs"], result["promoted"]) == (0, iteration)
             assert math.isnan(result["env_runners"]["episode_return_mean"])
-            assert 0 < result["learners"]["loss_rounded"] < 1
-            asked.append(algorithm._draw()[2][0].nodes)
-            kept.append(algorithm.memory[:])
+            assert 0 < result["learners"]["loss_quantized"] < 1
+            asked.append(algorithm._choose_game()[2][0].nodes)
+            kept.append(algorithm.sample_buffer[:])
         played = [*algorithm._play(), *algorithm._play()]
         fragments = [fragment.games.rows.tobytes() for fragment in played]
         assert len(set(fragments)) == len(fragments) >= 4, "no game is played twice"
@@ -223,16 +247,16 @@ def test_without_matches_every_network_takes_over_and_games_grow_deep(
         assert asked == [30, 31, 31]
         # The first iteration's samples leave after two, all others after three.
         assert [len(samples) for samples in kept] == [1, 2, 2]
-        assert kept[2] == [kept[1][1], algorithm.memory[-1]]
+        assert kept[2] == [kept[1][1], algorithm.sample_buffer[-1]]
         assert len(list(tmp_path.glob("network-*"))) == 3
     with built(config) as again:
         again.restore_from_path(str(tmp_path))
         assert again.progress == algorithm.progress
         assert again.champion.numbers == algorithm.champion.numbers
-        for samples, before in zip(again.memory, algorithm.memory, strict=True):
+        for samples, before in zip(again.sample_buffer, algorithm.sample_buffer, strict=True):
             assert (samples.target == before.target).all()
         assert again.train()["promoted"] == 4
-        assert len(again.memory) == 3
+        assert len(again.sample_buffer) == 3
         assert again.champion.numbers != algorithm.champion.numbers
     known = Evaluation.load(tmp_path / "champion.evaluation").metadata
     assert known["trained_for"]["sizes"] == [[7, 7]]
@@ -250,13 +274,13 @@ def test_a_placement_is_kept_and_paid_for(ray_with_games: None) -> None:
     config.update_from_dict({"ladder_cpu_fraction": 0.1, "ladder_nodes": 10})
     with built(config) as algorithm:
         algorithm.progress.cpu_seconds = 15.0
-        algorithm._measure(least=1.0)
+        algorithm._place_champion(least=1.0)
         assert not algorithm.strength.measurements, "there is no champion"
         algorithm.champion = Evaluation.load(BUILTIN_PATH)
-        algorithm._measure(least=2.0)
+        algorithm._place_champion(least=2.0)
         assert not algorithm.strength.measurements, "1.5 seconds are owed"
-        algorithm._measure(least=1.0)
-        algorithm._measure(least=1.0)
+        algorithm._place_champion(least=1.0)
+        algorithm._place_champion(least=1.0)
         (measured,) = algorithm.strength.measurements
         spent = algorithm.strength.ladder_seconds
         assert spent > 0.5
@@ -272,19 +296,31 @@ def test_a_placement_is_kept_and_paid_for(ray_with_games: None) -> None:
     [
         (["--num-snakes", "2"], "num_snakes is 2, but EXIT plays a family of games"),
         (["--rewards", "survival"], "leave the option out"),
-        (["--starts", "[[1, 1], [5, 5], [9, 9], [1, 9]]"], "start_positions is [[1, 1], [5, 5]"),
-        (["--food-at", "[[3, 3]]"], "food_positions is [[3, 3]], but EXIT plays"),
-        (["--frames", "2"], "observation is {'name': 'planes', 'frame_stack': 2}, but EXIT plays"),
+        (
+            ["--start-positions", "[[1, 1], [5, 5], [9, 9], [1, 9]]"],
+            "start_positions is [[1, 1], [5, 5]",
+        ),
+        (["--food-positions", "[[3, 3]]"], "food_positions is [[3, 3]], but EXIT plays"),
+        (
+            ["--frame-stack", "2"],
+            "observation is {'name': 'planes', 'frame_stack': 2}, but EXIT plays",
+        ),
         (["--rl.training.config.env_config.max_turns", "50"], "max_turns is 50, but EXIT plays"),
         (
             ["--rl.training.config.env_config.settings.food_spawn_chance", "5"],
             "env_config.settings",
         ),
-        (["--rl.training.config.moves", "null"], "moves must be a number such as 100000, got None"),
+        (
+            ["--rl.training.config.moves_per_iteration", "null"],
+            "moves_per_iteration must be a number such as 100000, got None",
+        ),
         (["--rl.training.config.match_pairs", "2.5"], "match_pairs must be a number such as 40"),
-        (["--rl.training.config.deep_search_after_moves", "-1"], "deep_search_after_moves must be at least 0"),
+        (
+            ["--rl.training.config.deep_search_after_moves", "-1"],
+            "deep_search_after_moves must be at least 0",
+        ),
         (["--num-env-runners", "0"], "at least one runner"),
-        (["--rl.training.config.moves", "0"], "moves must be positive"),
+        (["--rl.training.config.moves_per_iteration", "0"], "moves_per_iteration must be positive"),
         (["--rl.training.config.elo0", "5", "--rl.training.config.elo1", "0"], "below the second"),
         (["--opponents", '{"past": 0.3}'], "opponents needs PPO, DISTIL, DQN or APEX"),
     ],

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from tests.mabs.conftest import SMALL
-from tests.mabs.test_learner import made_up
+from tests.mabs.test_dqn_learner import made_up
 
 torch = pytest.importorskip("torch", reason="needs the extra rllib")
 pytestmark = [pytest.mark.rllib, pytest.mark.filterwarnings("default")]
@@ -81,7 +81,7 @@ def learner_of(name: str, **settings: Any) -> Any:
     config = algorithms.configure(name, games | {"observation": "territory"})
     # A schedule's value is put where it is by a way that the stand-in does not know.
     config.training(grad_clip=0.5, lr=5e-4, **settings)
-    config.rl_module(model_config={"channels": (8,), "strides": (2,), "width": 16})
+    config.rl_module(model_config={"channels": (8,), "strides": (2,), "hidden_size": 16})
     env = algorithms.make_multi_agent_env(dict(config.env_config))
     (agent, *_) = env.possible_agents
     seen = split_observation(env.get_observation_space(agent))[0]
@@ -114,7 +114,7 @@ def test_ppo_waits_for_nothing(copied: list[str]) -> None:
     shape = 4, 8, 2
     made = np.ones(shape, np.bool_)
     rollout = Rollout(
-        frames=frames_for(learner),
+        obs=frames_for(learner),
         action_mask=np.ones((COUNT, 4), np.bool_),
         actions=np.zeros(COUNT, np.int64),
         log_probs=np.zeros(COUNT, np.float32),
@@ -127,7 +127,7 @@ def test_ppo_waits_for_nothing(copied: list[str]) -> None:
     )
     copied.clear()
     learner.learn([rollout], 0)
-    assert len(learner._unreported) == 2 * learner.config.num_epochs
+    assert len(learner._pending_metrics) == 2 * learner.config.num_epochs
     assert set(copied) == {"pinned", "stepped"}
 
 
@@ -136,12 +136,12 @@ def test_distil_waits_for_nothing(copied: list[str]) -> None:
 
     learner = learner_of("DISTIL", minibatch_size=32)
     labels = ExpertLabels(
-        frames=frames_for(learner),
+        obs=frames_for(learner),
         action_mask=np.ones((COUNT, 4), np.bool_),
         regrets=np.zeros((COUNT, 4), np.float16),
         value_targets=np.zeros(COUNT, np.float32),
     )
     copied.clear()
     learner.learn([labels], 0)
-    assert len(learner._unreported) == 2 * learner.config.epochs
+    assert len(learner._pending_metrics) == 2 * learner.config.epochs
     assert set(copied) == {"pinned", "stepped"}

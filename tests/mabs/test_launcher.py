@@ -258,7 +258,7 @@ def test_command_export_evaluate_and_plot(
         (["--observation", "centered"], '"name": "centered"'),
         (["--algorithm", "APEX", "--num-env-runners", "1", "--name", "DQN-5x5-2"],
          'algorithm is "APEX" but was "DQN"'),
-        (["--rl.training.config.model_config.width", "8"], 'network is {"channels": [8]'),
+        (["--rl.training.config.model_config.hidden_size", "8"], 'network is {"channels": [8]'),
     ],
 )  # fmt: skip
 def test_a_checkpoint_of_something_else_is_refused_by_name(
@@ -307,7 +307,9 @@ def test_the_python_rules_are_refused_unless_they_are_allowed(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.setattr("battlesnake_gym.engine.engine.COMPILED", False)
-    monkeypatch.setattr("battlesnake_gym.engine.build_check.missing_reason", "{} lies in ruins".format)
+    monkeypatch.setattr(
+        "battlesnake_gym.engine.build_check.missing_reason", "{} lies in ruins".format
+    )
     why = "the compiled engine is missing (battlesnake_gym.engine._engine lies in ruins)"
     assert train(run_folder, "--num-iters", "1") == 2
     told = capsys.readouterr().err
@@ -368,7 +370,12 @@ def command(run_folder: Path, words: list[str]) -> Iterator[subprocess.Popen[str
 
 SMALL_EXIT = [
     *("--algorithm", "EXIT", "--seed", "3", "--num-env-runners", "1"),
-    *("--rl.training.config.moves", "3000", "--rl.training.config.fragment", "500"),
+    *(
+        "--rl.training.config.moves_per_iteration",
+        "3000",
+        "--rl.training.config.moves_per_fragment",
+        "500",
+    ),
     *("--rl.training.config.match_pairs", "2", "--rl.training.config.bootstrap_epochs", "5"),
 ]
 GAMES = ["--num-snakes", "2", "--board-size", "7", "--seed", "3", "--num-env-runners", "1"]

@@ -24,7 +24,7 @@ def ppo(ray_with_games: None) -> Callable[..., Any]:
         config.env_runners(num_envs_per_env_runner=8, rollout_fragment_length=8)
         config.training(minibatch_size=32)
         config.reporting(min_time_s_per_iteration=0)
-        config.rl_module(model_config={"channels": (8,), "strides": (2,), "width": 16})
+        config.rl_module(model_config={"channels": (8,), "strides": (2,), "hidden_size": 16})
         config.fault_tolerance(restart_failed_env_runners=False)
         config.ladder_cpu_fraction = 0.0
         return config.debugging(seed=7, log_level="ERROR")
@@ -33,7 +33,7 @@ def ppo(ray_with_games: None) -> Callable[..., Any]:
 
 
 def turned(config: Any, env_config: dict[str, Any]) -> Any:
-    return config.training(symmetries=True).environment(env_config=env_config)
+    return config.training(symmetry_augmentation=True).environment(env_config=env_config)
 
 
 def sampled(algorithm: Any, **how: Any) -> Any:
@@ -85,17 +85,17 @@ def test_a_rollout_says_what_was_played(ppo: Any) -> None:
     with built(ppo(opponents={"random": 0.3})) as algorithm:
         runner = algorithm.env_runner
         rollout = sampled(algorithm)
-        assert rollout.num_agent_steps == rollout.acted.sum() == len(rollout.frames)
-        logits, values = logits_and_values_numpy(runner.module["default_policy"], rollout.frames)
+        assert rollout.num_agent_steps == rollout.acted.sum() == len(rollout.obs)
+        logits, values = logits_and_values_numpy(runner.module["default_policy"], rollout.obs)
         logits = np.where(rollout.action_mask, logits, -np.inf)
         chances = np.exp(logits) / np.exp(logits).sum(-1, keepdims=True)
         played = chances[np.arange(len(chances)), rollout.actions]
-        np.testing.assert_allclose(np.exp(rollout.log_chances), played, rtol=2e-2)
+        np.testing.assert_allclose(np.exp(rollout.log_probs), played, rtol=2e-2)
         np.testing.assert_allclose(rollout.values[:-1][rollout.acted], values, atol=2e-2)
         greedy = sampled(algorithm, explore=False)
         logits = np.where(
             greedy.action_mask,
-            logits_and_values_numpy(runner.module["default_policy"], greedy.frames)[0],
+            logits_and_values_numpy(runner.module["default_policy"], greedy.obs)[0],
             -np.inf,
         )
         best = logits[np.arange(len(logits)), greedy.actions]
@@ -108,7 +108,7 @@ def test_no_forbidden_move_is_made_or_wished_for(ppo: Any) -> None:
         assert not rollout.action_mask.all()
         assert rollout.action_mask[np.arange(len(rollout.actions)), rollout.actions].all()
         learner = algorithm.learner_group._learner
-        outputs = learner._forward(learner._columns(rollout))
+        outputs = learner._forward(learner._to_batch(rollout))
         chances = outputs["action_dist_inputs"].softmax(-1).detach().numpy()
         assert (chances[~rollout.action_mask] == 0).all()
         assert (chances[rollout.action_mask] > 0).all()
@@ -126,7 +126,7 @@ def test_a_turned_board_is_played_as_it_lies(ppo: Any, way: int) -> None:
         observations, mask = runner._position[0][seen].copy(), runner._position[1][seen].copy()
         values = np.zeros(seen.shape, np.float32)
         ways = np.full(len(seen), way)
-        frames, masks, moves, _, actions, acting = runner._decide(values, ways, ways < 0)
+        frames, masks, moves, _, actions, acting = runner._sample_actions(values, ways, ways < 0)
         np.testing.assert_array_equal(acting, seen)
         turned = symmetry_transforms.transform_batch(
             {"obs": observations, "new_obs": observations, "actions": actions[seen], "mask": mask},
@@ -209,11 +209,11 @@ def test_a_past_self_sits_in_a_game_until_it_is_over(ppo: Any, monkeypatch: Any)
         step = runner._step
 
         def watched(actions: Any) -> Any:
-            before = runner._opponents._who.copy(), runner._opponents._self.copy()
+            before = runner._opponents._players.copy(), runner._opponents._past_self.copy()
             stepped = step(actions)
             begun = runner.env.games.turn == 0
             for old, new in zip(
-                before, (runner._opponents._who, runner._opponents._self), strict=True
+                before, (runner._opponents._players, runner._opponents._past_self), strict=True
             ):
                 np.testing.assert_array_equal(old[~begun], new[~begun])
             seats.append(before)
@@ -227,9 +227,9 @@ def test_a_past_self_sits_in_a_game_until_it_is_over(ppo: Any, monkeypatch: Any)
     assert len(selves) > 1
 
 
-@pytest.mark.parametrize("lag", [False, True])
-def test_several_runners_play_for_one_learner(ppo: Any, lag: bool) -> None:
-    config = ppo().env_runners(num_env_runners=2).training(lag=lag)
+@pytest.mark.parametrize("async_sampling", [False, True])
+def test_several_runners_play_for_one_learner(ppo: Any, async_sampling: bool) -> None:
+    config = ppo().env_runners(num_env_runners=2).training(async_sampling=async_sampling)
     config.reporting(min_sample_timesteps_per_iteration=300)
     with built(config) as algorithm:
         for _ in range(3):
@@ -248,10 +248,10 @@ def test_of_moves_by_older_weights_the_learner_takes_its_own_view(ppo: Any) -> N
     with built(ppo()) as algorithm:
         rollout = sampled(algorithm)
         learner = algorithm.learner_group._learner
-        fresh = learner._columns(rollout)
+        fresh = learner._to_batch(rollout)
         for _ in range(5):
             learner.learn([rollout], 0)
-        columns = learner._columns(rollout)
+        columns = learner._to_batch(rollout)
         again = learner._forward(columns)
         np.testing.assert_allclose(
             rollout.values[:-1][rollout.acted], again["vf_preds"].detach().numpy(), atol=1e-2
@@ -270,7 +270,7 @@ def test_of_moves_by_older_weights_the_learner_takes_its_own_view(ppo: Any) -> N
         (lambda c: c.training(num_epochs=1.5), "num_epochs must be a positive integer"),
         (lambda c: c.training(lambda_=1.5), "lambda_ must be a number from 0 to 1"),
         (lambda c: c.training(clip_param="x"), "clip_param must be a number from 0 to 1"),
-        (lambda c: c.training(lag=True), "lag needs runner processes"),
+        (lambda c: c.training(async_sampling=True), "async_sampling needs runner processes"),
         (lambda c: c.training(entropy_coeff=[[5, 0.1], [9, 0.2]]), "entropy"),
         (lambda c: c.learners(num_learners=2), "PPO has one learner, got num_learners=2"),
         (lambda c: turned(c, {"width": 7, "height": 9}), "symmetry_augmentation needs square"),
@@ -307,5 +307,5 @@ def test_a_network_of_your_own_is_policy_and_value(ppo: Any, tmp_path: Path) -> 
         algorithm.train()
         module = algorithm.learner_group._learner.module["default_policy"]
         assert module.value.all[1].out_features == 1
-        values = algorithm._player(algorithm._weights_to_export())
+        values = algorithm._policy_from_weights(algorithm._weights_to_export())
         assert values(np.zeros((2, *module.observation_space.shape), np.uint8)).shape == (2, 4)

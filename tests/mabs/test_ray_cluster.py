@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from sagemaker_rl.runs import checkpoints
-from tests.mabs.one_node import PORT
+from tests.mabs.single_node import PORT
 from tests.sagemaker_rl import instances
 from tests.sagemaker_rl.instances import Instance, Network, until
 from tests.sagemaker_rl.test_clusters import ENDLESS, SMALL
@@ -65,7 +65,7 @@ class Cluster:
             "RAY_worker_niceness": "0",
         }
         names = ["head", "one", "two"]
-        self.nodes = network.job(folder, HERE / "one_node.py", names, {}, {})
+        self.nodes = network.job(folder, HERE / "single_node.py", names, {}, {})
         self.addresses = [network.address_of(node.namespace) for node in self.nodes]
         for node, address, cpus in zip(self.nodes, self.addresses, CPUS, strict=True):
             node.environment = self.ray | {

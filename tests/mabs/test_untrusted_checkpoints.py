@@ -61,7 +61,10 @@ def test_no_algorithm_runs_what_a_checkpoint_holds(
     for path in pickles:
         kept = path.read_bytes()
         doctor(path, ran)
-        with pytest.raises(CheckpointError, match="--trust-checkpoint"), checkpoints.numbers_only_copy(pure):
+        with (
+            pytest.raises(CheckpointError, match="--trust-checkpoint"),
+            checkpoints.numbers_only_copy(pure),
+        ):
             pass
         path.write_bytes(kept)
 

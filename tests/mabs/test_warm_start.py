@@ -14,7 +14,17 @@ pytestmark = pytest.mark.rllib
 
 GAMES = {"num_snakes": 2, "width": 5, "height": 5}
 TINY = [
-    *("--algorithm", "DQN", "--num-snakes", "2", "--board-size", "5", "--num-iters", "1", "--dry-run")
+    *(
+        "--algorithm",
+        "DQN",
+        "--num-snakes",
+        "2",
+        "--board-size",
+        "5",
+        "--num-iters",
+        "1",
+        "--dry-run",
+    )
 ]
 
 
@@ -82,7 +92,7 @@ def test_everybody_begins_with_its_weights(
         (["--algorithm", "DQN"], ""),
         (["--algorithm", "PPO"], "was trained on another board or with another model_config"),
         (["--board-size", "11"], "was trained on another board or with another model_config"),
-        (["--frames", "2"], "give the observation that it was trained on"),
+        (["--frame-stack", "2"], "give the observation that it was trained on"),
         (["--start-from", "nowhere"], "nowhere is neither a checkpoint nor a folder with one"),
     ],
 )

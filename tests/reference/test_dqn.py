@@ -49,7 +49,7 @@ def turns() -> dqn.TurnBuffer:
 def as_fast(turns: dqn.TurnBuffer) -> n_step_transitions.TurnBuffer:
     """The same turns, as the fast runner would hand them on."""
     return n_step_transitions.TurnBuffer(
-        turns.frames, turns.action_mask, turns.q_values, turns.actions.astype(np.uint8),
+        turns.obs, turns.action_mask, turns.q_values, turns.actions.astype(np.uint8),
         turns.rewards, turns.acted, turns.terminated, turns.truncated,
     )  # fmt: skip
 
@@ -114,7 +114,7 @@ def networks() -> tuple[dqn.QNetwork, dqn.QNetwork, VectorBattlesnake]:
 
 def test_the_network_is_the_fast_one(turns: dqn.TurnBuffer) -> None:
     ours, _, games = networks()
-    frames = torch.from_numpy(turns.frames[turns.action_mask.any(-1)])
+    frames = torch.from_numpy(turns.obs[turns.action_mask.any(-1)])
     with torch.no_grad():
         expected = fast_network(ours, games)(frames)
         torch.testing.assert_close(ours(frames), expected, rtol=1e-5, atol=1e-6)
@@ -147,7 +147,7 @@ def test_loss_errors_and_gradients_are_the_fast_ones(turns: dqn.TurnBuffer) -> N
             QF_NEXT_PREDS: fast(after).masked_fill(forbidden, -torch.inf),
             QF_TARGET_NEXT_PREDS: fast_target(after).masked_fill(forbidden, -torch.inf),
         }
-    learner: Any = SimpleNamespace(_unreported=[])
+    learner: Any = SimpleNamespace(_pending_metrics=[])
     fast_loss = SnakeDQNLearner.compute_loss_for_module(
         learner,
         module_id="",
@@ -157,7 +157,7 @@ def test_loss_errors_and_gradients_are_the_fast_ones(turns: dqn.TurnBuffer) -> N
     )
     fast_loss.backward()  # type: ignore[no-untyped-call]
     torch.testing.assert_close(loss, fast_loss, rtol=1e-5, atol=1e-7)
-    torch.testing.assert_close(seen, learner._unreported[0][2], rtol=1e-4, atol=1e-6)
+    torch.testing.assert_close(seen, learner._pending_metrics[0][2], rtol=1e-4, atol=1e-6)
     for mine, theirs in zip(ours.parameters(), fast.parameters(), strict=True):
         torch.testing.assert_close(mine.grad, theirs.grad, rtol=1e-3, atol=1e-6)
 
@@ -198,7 +198,7 @@ def test_the_ladder_of_epsilons_is_the_fast_one() -> None:
     settings = dqn.Settings(num_envs=9)
     games = VectorBattlesnake(9, 2, 7, 7)
     config = SimpleNamespace(
-        epsilon_ladder=(settings.epsilon_base, settings.epsilon_exponent), num_env_runners=0
+        epsilon_per_game=(settings.epsilon_base, settings.epsilon_exponent), num_env_runners=0
     )
     runner: Any = SimpleNamespace(env=games, config=config, worker_index=0)
     ours = dqn.VectorPlayer(games, dqn.QNetwork(games), settings).epsilon

@@ -17,7 +17,7 @@ from battlesnake_gym.boards.board import Board
 from battlesnake_gym.common import extensions
 from battlesnake_gym.rules import Game
 from tests.mabs.test_launcher import SMALL
-from tests.mabs.test_own_files import EXPERIMENT, FILE
+from tests.mabs.test_extensions_in_training import EXPERIMENT, FILE
 from tests.processes import fetch, fetch_json, free_port, run, running, wait_for
 from tests.wheel.conftest import Environment
 

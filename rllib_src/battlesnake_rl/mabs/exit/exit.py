@@ -29,6 +29,7 @@ import ray
 import torch
 from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
 
+from battlesnake_gym.common import old_runs
 from battlesnake_gym.common.files import write_atomically
 from battlesnake_gym.replays.replay import Replay
 from battlesnake_heuristics.rating import ladder
@@ -397,7 +398,7 @@ class EXIT:
     def restore_from_path(self, path: str) -> None:
         """Restore a checkpoint."""
         folder = Path(path)
-        state = json.loads((folder / _STATE).read_text())
+        state = old_runs.convert_exit_state(json.loads((folder / _STATE).read_text()))
         self.training_iteration = state["training_iteration"]
         self.promotions = state["promotions"]
         self.strength = StrengthHistory.load(folder)

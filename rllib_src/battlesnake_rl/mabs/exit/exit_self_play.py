@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from battlesnake_gym.common import old_runs
 from battlesnake_gym.common.files import write_atomically
 from battlesnake_heuristics.rating.match import side_of_seats
 from battlesnake_heuristics.rating.sprt import pair_outcome
@@ -57,7 +58,9 @@ class ExitProgress:
     def load(cls, folder: Path) -> ExitProgress:
         """Load the progress from a directory, or return a new one if there is none."""
         path = folder / "progress.json"
-        return cls(**json.loads(path.read_text())) if path.exists() else cls()
+        if not path.exists():
+            return cls()
+        return cls(**old_runs.convert_exit_state(json.loads(path.read_text())))
 
     def save(self, folder: Path) -> None:
         """Write the file atomically."""

@@ -61,7 +61,7 @@ def test_the_loss_is_rllibs(double_q: bool, loss: str) -> None:
     batch, outputs = batch_and_outputs()
     found = []
     for kind in (DQNTorchLearner, SnakeDQNLearner):
-        learner = MagicMock(_unreported=[])
+        learner = MagicMock(_pending_metrics=[])
         value = kind.compute_loss_for_module(
             learner, module_id="default_policy", config=config, batch=batch, fwd_out=outputs
         )
@@ -72,7 +72,7 @@ def test_the_loss_is_rllibs(double_q: bool, loss: str) -> None:
     torch.testing.assert_close(ours, theirs)
     torch.testing.assert_close(our_gradient, their_gradient)
     td_errors = logged.metrics.log_value.call_args.kwargs["value"]
-    torch.testing.assert_close(learner._unreported[0][2], td_errors)
+    torch.testing.assert_close(learner._pending_metrics[0][2], td_errors)
 
 
 def made_up(count: int, observation: tuple[int, ...]) -> dict[str, Any]:

@@ -125,10 +125,10 @@ def test_a_module_and_a_checkpoint_of_rllib(tmp_path: Path) -> None:
         module_class=SnakeQModule,
         observation_space=Box(0, 255, SHAPE, np.uint8),
         action_space=Discrete(4),
-        model_config={**TRUNK_DEFAULTS, "channels": (8,), "strides": (2,), "width": 16},
+        model_config={**TRUNK_DEFAULTS, "channels": (8,), "strides": (2,), "hidden_size": 16},
     )
     module = spec.build()
-    module.update_mean()
+    module.update_average()
     with torch.no_grad():
         module.network.advantage.bias += 1.0  # the last weights are not the mean
         wanted = module.mean.module(planes()).numpy()

@@ -52,7 +52,7 @@ def test_any_board_size(side: int) -> None:
 def test_the_glimpse_is_what_lies_around_the_head(height: int, width: int) -> None:
     from battlesnake_rl.mabs.policy.q_network import ConvTrunk
 
-    trunk = ConvTrunk((3, height, width), (2,), (1,), 4, glimpse=5, head_plane=1)
+    trunk = ConvTrunk((3, height, width), (2,), (1,), 4, head_crop=5, head_plane=1)
     boards = np.random.default_rng(1).integers(0, 256, (height * width, 3, height, width), np.uint8)
     boards[:, 1] = np.minimum(boards[:, 1], 224)  # bodies, which the head outshines
     for cell, board in enumerate(boards):
@@ -71,7 +71,7 @@ def test_the_glimpse_is_what_lies_around_the_head(height: int, width: int) -> No
 def test_the_gradient_of_the_convolutions_keeps_the_order_of_their_channels() -> None:
     from battlesnake_rl.mabs.policy.q_network import ConvTrunk
 
-    trunk = ConvTrunk((3, 7, 7), (8,), (1,), 4, glimpse=0, head_plane=None)
+    trunk = ConvTrunk((3, 7, 7), (8,), (1,), 4, head_crop=0, head_plane=None)
     seen: list[Any] = []
     trunk.convolutions[-2].register_full_backward_hook(lambda _, __, after: seen.extend(after))
     trunk(torch.zeros((5, 3, 7, 7), dtype=torch.uint8)).sum().backward()
@@ -110,10 +110,10 @@ def test_heads_that_no_plane_tells_apart_have_no_glimpse() -> None:
 def test_no_glimpse_without_a_head_plane_and_none_of_even_side() -> None:
     from battlesnake_rl.mabs.policy.q_network import ConvTrunk
 
-    blind = ConvTrunk((10, 7, 7), (8,), (2,), 4, glimpse=7, head_plane=None)
+    blind = ConvTrunk((10, 7, 7), (8,), (2,), 4, head_crop=7, head_plane=None)
     assert blind.dense.in_features == 8 * 4 * 4
-    with pytest.raises(ValueError, match="glimpse must be an odd number, or 0 for none, got 4"):
-        ConvTrunk((10, 7, 7), (8,), (2,), 4, glimpse=4, head_plane=6)
+    with pytest.raises(ValueError, match="head_crop must be an odd number, or 0 for none, got 4"):
+        ConvTrunk((10, 7, 7), (8,), (2,), 4, head_crop=4, head_plane=6)
 
 
 def test_dueling_heads_leave_the_value_as_mean(module: Any) -> None:
@@ -166,7 +166,7 @@ def test_the_mean_of_the_weights_leans_towards_late_ones(module: Any) -> None:
     drawn = np.random.default_rng(0).normal(size=(40, 4)).astype(np.float32)
     for bias in drawn:
         learner.network.advantage.bias.data = torch.from_numpy(bias)
-        learner.update_mean()
+        learner.update_average()
     # In closed form: what was drawn t-th weighs (t + 1) (t + 2) ... (t + RECENT).
     shares = np.array(
         [math.comb(t + POLY_DECAY_ETA, POLY_DECAY_ETA) for t in range(len(drawn))], np.float64

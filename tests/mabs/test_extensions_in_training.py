@@ -61,7 +61,7 @@ def file(own: Path) -> Path:
 EXPERIMENT = """
 map: corners
 observation: heads-and-food
-frames: 2
+frame_stack: 2
 rewards: {climbed: 1.0, died: -1.0}
 action_mask: fatal+low
 num_snakes: 2
@@ -74,20 +74,20 @@ board_size: 5
     [
         (["--hyperparameter", "rl.training.config.model_config.channels=[16, 32]"],
          "channels and strides must have a number for each convolution"),
-        (["--rl.training.config.model_config.width", "-5"], "model_config makes no network"),
+        (["--rl.training.config.model_config.hidden_size", "-5"], "model_config makes no network"),
         (["--network", "{file}:Wrong"], r"must give \[batch, 4\], got torch.Size"),
         (["--network", "{file}:corners"], "must be a class of torch.nn.Module"),
         (["--network", "{file}:Nett"], "unknown network 'Nett'; did you mean Net"),
         (["--network", "{file}"], "network must be FILE.py:NAME"),
         (["--network", "{file}:Net", "--algorithm", "RLLIB_PPO"], "network needs PPO, DISTIL"),
-        (["--algorithm", "IMPALA"], "take PPO with rl.training.config.lag true"),
+        (["--algorithm", "IMPALA"], "use PPO with rl.training.config.async_sampling true"),
         (["--algorithm", "{file}:Net"], "must be a subclass of PPO"),
         (["--algorithm", "DQM"], "did you mean DQN.*or give FILE.py:NAME"),
         (["--experiment", "absent.yaml"], "there is no experiment file absent.yaml"),
         (["--experiment", "{file}.yaml"], "must be a table of hyperparameters"),
-        (["--starts", "[[1, 1]]"], "start_positions has 1 cells for 4 snakes"),
+        (["--start-positions", "[[1, 1]]"], "start_positions has 1 cells for 4 snakes"),
         (["--rewards", '["survival"]'], "1 elements for 4 seats"),
-        (["--frames", "9"], "frames"),
+        (["--frame-stack", "9"], "frame_stack"),
     ],
 )  # fmt: skip
 def test_the_check_finds_it_before_anything_starts(
@@ -106,8 +106,15 @@ def test_the_check_finds_it_before_anything_starts(
 def test_what_is_fine_passes_the_check(file: Path) -> None:
     from battlesnake_rl.commands.train_command import main
 
-    seats = ["--num-snakes", "2", "--starts", "[[1, 1], [5, 5]]", "--food-at", "[[1, 2], [5, 4]]"]
-    rewards = ["--rewards", '["survival", {"won": 1}]', "--frames", "2"]
+    seats = [
+        "--num-snakes",
+        "2",
+        "--start-positions",
+        "[[1, 1], [5, 5]]",
+        "--food-positions",
+        "[[1, 2], [5, 4]]",
+    ]
+    rewards = ["--rewards", '["survival", {"won": 1}]', "--frame-stack", "2"]
     for algorithm in ("DQN", f"{file}:OwnDQN"):
         check = ["--dry-run", "--num-iters", "1", "--algorithm", algorithm]
         assert main([*check, *seats, *rewards]) == 0

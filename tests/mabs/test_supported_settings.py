@@ -324,7 +324,7 @@ def test_a_module_of_ones_own_needs_nothing_of_ours(small_config: Any) -> None:
         assert results["learners"]["default_policy"]["num_module_steps_trained_lifetime"] > 0
         after = algorithm.get_module().state_dict()["line.weight"]
         assert (before != after).any()
-        values = algorithm._player(algorithm._weights_to_export())
+        values = algorithm._policy_from_weights(algorithm._weights_to_export())
         assert values(np.zeros((3, 10, 5, 5), np.uint8)).shape == (3, 4)
 
 

@@ -16,7 +16,7 @@ def play(turns: int, games: int, seed: int, **env_config: object) -> TurnBuffer:
     block = TurnBuffer.empty(turns, games, vector.num_snakes, vector.single_observation_space.shape)
     frames, infos = vector.reset(seed=seed)
     for t in range(turns + 1):
-        block.frames[t], block.action_mask[t] = frames, infos["action_mask"]
+        block.obs[t], block.action_mask[t] = frames, infos["action_mask"]
         block.q_values[t] = random.normal(size=block.q_values[t].shape)
         if t == turns:
             return block
@@ -54,11 +54,11 @@ def test_fragment_equals_a_walk_step_by_step(n_step: int, max_turns: int | None)
         assert fragment.terminateds[row] == dead
         assert fragment.rewards[row] == pytest.approx(total, rel=1e-5)
         assert fragment.actions[row] == turns.actions[t, game, seat]
-        np.testing.assert_array_equal(fragment.obs[row], turns.frames[t, game, seat])
+        np.testing.assert_array_equal(fragment.obs[row], turns.obs[t, game, seat])
         target = total
         if not dead:
             next_row = row + fragment.next_offset[row]
-            np.testing.assert_array_equal(fragment.obs[next_row], turns.frames[end])
+            np.testing.assert_array_equal(fragment.obs[next_row], turns.obs[end])
             np.testing.assert_array_equal(fragment.action_mask[next_row], turns.action_mask[end])
             target += GAMMA**steps * turns.q_values[end][turns.action_mask[end]].max()
         played = turns.q_values[t, game, seat, turns.actions[t, game, seat]]

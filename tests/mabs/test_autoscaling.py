@@ -67,9 +67,18 @@ def test_machines_come_for_the_runners_and_go_again(
     until(listens)
     words = ["--algorithm", "APEX", "--num-snakes", "2", "--board-size", "5", "--num-iters", "1"]
     words += ["--runs-dir", str(tmp_path), "--rl.training.config.min_time_s_per_iteration", "1"]
-    words += ["--rl.training.config.ladder_cpu_fraction", "0", "--name", "grown", "--autoscale-timeout", "3"]
+    words += [
+        "--rl.training.config.ladder_cpu_fraction",
+        "0",
+        "--name",
+        "grown",
+        "--autoscale-timeout",
+        "3",
+    ]
     assert main([*words, "--num-env-runners", "2"]) == 2
-    assert "--autoscale-timeout needs --ray-address and --num-env-runners" in capsys.readouterr().err
+    assert (
+        "--autoscale-timeout needs --ray-address and --num-env-runners" in capsys.readouterr().err
+    )
     assert main([*words, "--num-env-runners", "2", "--ray-address", address]) == 0
     words += ["--num-env-runners", "7", "--ray-address", address, "--autoscale-timeout", "1"]
     assert main([*words, "--name", "more"]) == 1

@@ -96,16 +96,16 @@ def test_a_placement_begins_where_it_is_told_to(monkeypatch: pytest.MonkeyPatch)
 class Bench:
     """A training whose CPU time and strength are what the test says."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, share: float = 0.05) -> None:
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, fraction: float = 0.05) -> None:
         self.seconds = 100.0
         self.worth: dict[float, float] = {}
         self.asked: list[dict[str, Any]] = []
-        monkeypatch.setattr(ladder_evaluator, "place", self.place)
-        self.strength = LadderEvaluator(
-            ENV_CONFIG_DEFAULTS, lambda: self.seconds, share=share, seed=4
+        monkeypatch.setattr(ladder_evaluator, "place_policy", self.place_policy)
+        self.evaluator = LadderEvaluator(
+            ENV_CONFIG_DEFAULTS, lambda: self.seconds, fraction=fraction, seed=4
         )
 
-    def place(self, values: Any, env_config: Any, **told: Any) -> tuple[Placement, float]:
+    def place_policy(self, values: Any, env_config: Any, **told: Any) -> tuple[Placement, float]:
         self.asked.append(told)
         self.seconds += told["cpu_seconds"]
         half = 400 / told["cpu_seconds"]
@@ -116,7 +116,7 @@ class Bench:
 
     def iterate(self, seconds: float, elo: float, at_end: bool = False) -> dict[str, Any]:
         self.seconds += seconds
-        return self.strength.after_iteration(
+        return self.evaluator.after_iteration(
             lambda: {"weights": np.array(elo)},
             lambda weights: lambda seen: weights["weights"][np.newaxis],
             at_end=at_end,
@@ -168,30 +168,30 @@ def test_a_lucky_best_is_found_out_at_the_end(monkeypatch: pytest.MonkeyPatch) -
     bench = Bench(monkeypatch)
     for elo in (1000, 1400, 1100, 1100):
         bench.iterate(seconds=200.0, elo=elo)
-    record = bench.strength.record
-    lucky = record.measurements[1]
-    assert record.best == 1
+    history = bench.evaluator.history
+    lucky = history.measurements[1]
+    assert history.best == 1
     bench.worth[1400] = 1150
     results = bench.iterate(seconds=100.0, elo=1200, at_end=True)
-    assert record.measurements[1].elo == 1150
-    assert record.measurements[1].cpu_minutes == lucky.cpu_minutes
+    assert history.measurements[1].elo == 1150
+    assert history.measurements[1].cpu_minutes == lucky.cpu_minutes
     assert results["elo_best"] == 1200
-    assert bench.strength.best_weights == {"weights": np.array(1200.0)}
+    assert bench.evaluator.best_weights == {"weights": np.array(1200.0)}
 
     bench.iterate(seconds=100.0, elo=1100, at_end=True)
-    assert bench.strength.best_weights == {"weights": np.array(1200.0)}
+    assert bench.evaluator.best_weights == {"weights": np.array(1200.0)}
 
 
 def test_no_share_no_games_and_no_measurement_no_table(monkeypatch: pytest.MonkeyPatch) -> None:
-    bench = Bench(monkeypatch, share=0.0)
+    bench = Bench(monkeypatch, fraction=0.0)
     results = bench.iterate(seconds=1e6, elo=1000, at_end=True)
     assert np.isnan(results["elo"])
     assert results["cpu_minutes"] == pytest.approx(1e6 / 60)
     assert not bench.asked
-    assert "not measured" in bench.strength.record.table()
+    assert "not measured" in bench.evaluator.history.table()
     for wrong in (-0.1, 0.6, True, "much"):
         with pytest.raises(ValueError, match=r"ladder_cpu_fraction must be between 0 .* and 0\.5"):
-            ladder_evaluator.check_share(wrong)
+            ladder_evaluator.check_cpu_fraction(wrong)
 
 
 def test_the_best_is_kept_by_the_lower_end_through_a_checkpoint(
@@ -202,39 +202,39 @@ def test_the_best_is_kept_by_the_lower_end_through_a_checkpoint(
         results = bench.iterate(seconds=100.0, elo=elo)
     assert results["elo"] == 1100
     assert results["elo_best"] == 1200
-    assert bench.strength.best_weights == {"weights": np.array(1200.0)}
-    bench.strength.save(tmp_path)
+    assert bench.evaluator.best_weights == {"weights": np.array(1200.0)}
+    bench.evaluator.save(tmp_path)
 
     again = Bench(monkeypatch)
-    again.strength.restore(tmp_path)
-    assert again.strength.record == bench.strength.record
+    again.evaluator.restore(tmp_path)
+    assert again.evaluator.history == bench.evaluator.history
     # The CPU time before counts on, and so does what the games had of it.
     results = again.iterate(seconds=1.0, elo=2000)
     assert not again.asked
-    before = bench.strength.record.training_seconds
+    before = bench.evaluator.history.training_seconds
     assert results["cpu_minutes"] == pytest.approx((before + 1) / 60)
-    assert again.strength.best_weights == {"weights": np.array(1200.0)}
+    assert again.evaluator.best_weights == {"weights": np.array(1200.0)}
     again.iterate(seconds=100.0, elo=2000)
-    assert again.strength.best_weights == {"weights": np.array(2000.0)}
+    assert again.evaluator.best_weights == {"weights": np.array(2000.0)}
     # A little higher by few games is not better.
-    again.strength.record.add(Measurement(9.0, 2010.0, 1500.0, 2500.0, 4, "", {}))
-    assert again.strength.record.best == 3
+    again.evaluator.history.add(Measurement(9.0, 2010.0, 1500.0, 2500.0, 4, "", {}))
+    assert again.evaluator.history.best == 3
 
 
-def test_win_rates_and_their_intervals() -> None:
+def test_scores_and_their_intervals() -> None:
     measured = Measurement(
         1.5, 1010, 950, 1070, 24, "", {"hungry": [0, 0, 4, 0, 4], "tree": [4] + [0] * 4}
     )
-    rates = measured.win_rates()
-    assert rates["hungry"][0] == 0.75
-    assert 0.4 < rates["hungry"][1] < 0.75 < rates["hungry"][2] < 1
-    assert rates["tree"][:2] == (0.0, 0.0)
-    assert 0.2 < rates["tree"][2] < 0.9
+    scores = measured.scores()
+    assert scores["hungry"][0] == 0.75
+    assert 0.4 < scores["hungry"][1] < 0.75 < scores["hungry"][2] < 1
+    assert scores["tree"][:2] == (0.0, 0.0)
+    assert 0.2 < scores["tree"][2] < 0.9
     results = measured.results()
-    assert results["win_rate"] == {"hungry": 0.75, "tree": 0.0}
+    assert results["score"] == {"hungry": 0.75, "tree": 0.0}
     assert results["elo_cpu_minutes"] == 1.5
-    record = StrengthHistory([measured], 0, 600.0, 30.0)
-    table = record.table()
+    history = StrengthHistory([measured], 0, 600.0, 30.0)
+    table = history.table()
     assert "1010 Elo (950 to 1070) in 24 duels" in table
     assert table.index("hungry") < table.index("tree")
     assert "after 1.5 of 10.0 CPU minutes" in table
@@ -244,16 +244,16 @@ def test_win_rates_and_their_intervals() -> None:
 def test_all_that_is_reported_has_a_column() -> None:
     numbers = set(ladder_evaluator.CSV_COLUMNS.values())
     measured = Measurement(1.0, 1, 0, 2, 2, "", {"hungry": [0, 0, 1, 0, 0]})
-    record = StrengthHistory([measured], 0, 60.0, 3.0)
+    history = StrengthHistory([measured], 0, 60.0, 3.0)
     from sagemaker_rl.runs.curves import flatten
 
-    assert {name for name, _ in flatten(record.results())} <= numbers
+    assert {name for name, _ in flatten(history.results())} <= numbers
 
 
 @pytest.fixture
 def exact_clock(monkeypatch: pytest.MonkeyPatch) -> None:
     """The clock of all processes looks whenever it is asked, not once a second."""
-    monkeypatch.setattr("battlesnake_rl.mabs.strength.cpu_clock.LOOK_SECONDS", 0.0)
+    monkeypatch.setattr("battlesnake_rl.mabs.strength.cpu_clock._CACHE_S", 0.0)
 
 
 @pytest.mark.usefixtures("exact_clock")
@@ -298,8 +298,8 @@ def test_dqn_tells_its_elo_and_exports_its_best(
     at_once: None, small_config: Any, tmp_path: Path
 ) -> None:
     from battlesnake_rl.mabs.battlesnake_launcher import BattlesnakeLauncher
-    from battlesnake_rl.mabs.policy import policy_loader
     from battlesnake_rl.mabs.checkpoint_export import export_checkpoint
+    from battlesnake_rl.mabs.policy import policy_loader
     from sagemaker_rl.runs import checkpoints
 
     config = small_config("DQN", action_mask="none")
@@ -307,17 +307,17 @@ def test_dqn_tells_its_elo_and_exports_its_best(
         results = algorithm.train()
         assert results["elo_low"] < results["elo"] < results["elo_high"]
         assert results["elo_games"] == 4
-        assert set(results["win_rate"]) <= {
-            rung.name for rung in ladder_evaluator.fast_rungs().rungs
-        }
-        played = algorithm.strength.best_weights
+        assert set(results["score"]) <= {rung.name for rung in ladder_evaluator.fast_rungs().rungs}
+        played = algorithm.ladder_evaluator.best_weights
         boards = np.random.default_rng(0).integers(256, size=(3, 10, 5, 5), dtype=np.uint8)
-        expected = algorithm._player(played)(boards)
+        expected = algorithm._policy_from_weights(played)(boards)
         # From now on nothing is better.
-        algorithm.strength.record.measurements[0] = Measurement(0, 5000, 4999, 5001, 4, "", {})
+        algorithm.ladder_evaluator.history.measurements[0] = Measurement(
+            0, 5000, 4999, 5001, 4, "", {}
+        )
         for _ in range(2):
             algorithm.train()
-        assert len(algorithm.strength.record.measurements) == 3
+        assert len(algorithm.ladder_evaluator.history.measurements) == 3
         facts = {"identity": BattlesnakeLauncher().checkpoint_identity(algorithm.config),
                  "env_config": algorithm.config.env_config}  # fmt: skip
         kept = checkpoints.save(algorithm, tmp_path, facts)
@@ -336,7 +336,7 @@ def test_dqn_tells_its_elo_and_exports_its_best(
 
     with built(config.copy(copy_frozen=False)) as again:
         again.restore_from_path(str(kept))
-        assert again.strength.record == algorithm.strength.record
+        assert again.evaluator.history == algorithm.ladder_evaluator.history
         assert again.train()["elo_best"] == 5000
         again.save_to_path(str(tmp_path / "again"))
         np.testing.assert_array_equal(
@@ -377,7 +377,7 @@ def test_the_other_algorithms_tell_theirs(
         config = algorithms.configure(name, SMALL)
         config.env_runners(num_env_runners=1, num_envs_per_env_runner=2, rollout_fragment_length=16)
         config.training(train_batch_size_per_learner=64)
-        config.rl_module(model_config={"channels": (8,), "strides": (2,), "width": 16})
+        config.rl_module(model_config={"channels": (8,), "strides": (2,), "hidden_size": 16})
     if name == "RLLIB_PPO":
         config.training(minibatch_size=32, num_epochs=1)
     config.debugging(log_level="ERROR", seed=3)
@@ -411,17 +411,17 @@ def test_the_command_writes_it_everywhere_and_ends_with_a_table(
     run = run_folder / "DQN-5x5-2"
     curve = rows(run)
     assert all(float(row["elo_low"]) < float(row["elo"]) for row in curve)
-    rates = {name for name in curve[0] if name.startswith("win_rate_")}
-    assert len(rates) == 3 * len(ladder.RUNG_NAMES)
-    assert any(row[name] for row in curve for name in rates)
+    scores = {name for name in curve[0] if name.startswith("score_")}
+    assert len(scores) == 3 * len(ladder.RUNG_NAMES)
+    assert any(row[name] for row in curve for name in scores)
     assert float(curve[-1]["cpu_minutes"]) > float(curve[0]["cpu_minutes"])
     # The last iteration is measured twice: as any, and at the end.
-    record = StrengthHistory.of(sorted((run / "checkpoints").iterdir())[-1])
-    assert len(record.measurements) == 3
-    assert float(curve[-1]["elo"]) == record.measurements[-1].elo
+    history = StrengthHistory.load(sorted((run / "checkpoints").iterdir())[-1])
+    assert len(history.measurements) == 3
+    assert float(curve[-1]["elo"]) == history.measurements[-1].elo
     events = b"".join(path.read_bytes() for path in (run / "tensorboard").iterdir())
     assert b"elo_low" in events
-    assert b"win_rate/" in events
+    assert b"score/" in events
     # Again: nothing is trained, and the table stands there again.
     assert train(run_folder, "--num-iters", "2") == 0
     assert capsys.readouterr().out.endswith(table)

@@ -39,20 +39,20 @@ def seated(
 
 def test_seats_are_drawn_and_the_learner_always_has_one() -> None:
     opponents, _, _ = seated(SHARES)
-    assert opponents.learning.any(-1).all()
+    assert opponents.learner_seats.any(-1).all()
     # Without the games in which the learner was given a seat (0.7 ** 3) it would have 0.3.
-    assert opponents.learning.mean() == pytest.approx(0.3 + 0.7**3 / 3, abs=0.04)
-    assert opponents.learning.mean(0).std() < 0.04  # no seat is special
+    assert opponents.learner_seats.mean() == pytest.approx(0.3 + 0.7**3 / 3, abs=0.04)
+    assert opponents.learner_seats.mean(0).std() < 0.04  # no seat is special
     assert seated({})[0].learning.all()
 
 
 def test_only_games_that_begin_are_seated_anew() -> None:
     opponents, _, _ = seated(SHARES)
-    before = opponents.learning
+    before = opponents.learner_seats
     begin = np.arange(len(before)) % 2 == 0
-    opponents.sit_down(begin)
-    np.testing.assert_array_equal(opponents.learning[~begin], before[~begin])
-    assert (opponents.learning[begin] != before[begin]).any()
+    opponents.draw_seats(begin)
+    np.testing.assert_array_equal(opponents.learner_seats[~begin], before[~begin])
+    assert (opponents.learner_seats[begin] != before[begin]).any()
 
 
 def test_everybody_makes_its_own_moves() -> None:
@@ -69,10 +69,10 @@ def test_everybody_makes_its_own_moves() -> None:
     actions = np.full(infos["alive"].shape, unset, np.uint8)
     mask = np.ones((*infos["alive"].shape, 4), np.bool_)
     opponents.move(frames, mask, infos["alive"], actions)
-    np.testing.assert_array_equal(actions == unset, opponents.learning)
+    np.testing.assert_array_equal(actions == unset, opponents.learner_seats)
     lefts = int((actions == MOVES.index("left")).sum())
     assert asked[0] <= lefts
-    assert 0 < asked[0] < (~opponents.learning).sum()
+    assert 0 < asked[0] < (~opponents.learner_seats).sum()
     # The dead are not asked.
     dead = np.zeros_like(infos["alive"])
     actions[:] = unset
@@ -99,26 +99,26 @@ def test_impossible_opponents_are_refused(shares: Any, words: str) -> None:
 
 def test_a_past_self_keeps_its_seats_until_the_game_is_over_and_hears_how_it_went() -> None:
     opponents, _, _ = seated({"past": 0.6}, games=30, past=[1, 2, 3, 4, 5])
-    past, who, selves = opponents._past, opponents._who.copy(), opponents._self.copy()
+    past, who, selves = opponents._past, opponents._players.copy(), opponents._past_self.copy()
     assert len(opponents._playing()) == 3  # not more at once
     none = np.zeros(30, np.bool_)
     alive = np.zeros((30, 3), np.uint8)
     turn = np.full(30, 7)
     for _ in range(20):
-        opponents.follow({"reset": none, "cause": alive, "turn": turn})
-    np.testing.assert_array_equal(opponents._who, who)
-    np.testing.assert_array_equal(opponents._self, selves)
+        opponents.after_step({"reset": none, "cause": alive, "turn": turn})
+    np.testing.assert_array_equal(opponents._players, who)
+    np.testing.assert_array_equal(opponents._past_self, selves)
     # In the first game the learner dies first, in the second the past self, in a third nobody.
     with_past = np.flatnonzero((who != 0).any(-1))[:3]
     lost, won, _ = with_past
-    opponents._self[with_past] = 1, 2, 3
+    opponents._past_self[with_past] = 1, 2, 3
     cause = alive.copy()
     cause[lost, who[lost] == 0] = 1
     cause[won, who[won] != 0] = 1
-    opponents.follow({"reset": none, "cause": cause, "turn": turn})
+    opponents.after_step({"reset": none, "cause": cause, "turn": turn})
     over = none.copy()
     over[with_past] = True
-    opponents.follow({"reset": over, "cause": alive, "turn": np.zeros(30, int)})
+    opponents.after_step({"reset": over, "cause": alive, "turn": np.zeros(30, int)})
     state = past.get_state()
     assert state["num_results"][:3] == [1, 1, 1]
     assert state["wins"][:3] == [0, 1, 0.5]
@@ -187,8 +187,8 @@ def test_a_frozen_policy_plays_by_its_values(frozen: Callable[..., str]) -> None
     mask = np.ones((*infos["alive"].shape, 4), np.bool_)
     mask[:, 0, MOVES.index("left")] = False
     opponents.move(frames, mask, infos["alive"], actions)
-    np.testing.assert_array_equal(actions == unset, opponents.learning)
-    names = np.array(opponents.names)[opponents._who]
+    np.testing.assert_array_equal(actions == unset, opponents.learner_seats)
+    names = np.array(opponents.names)[opponents._players]
     frozen_seats = np.char.startswith(names, "policy:")
     assert 0.3 < frozen_seats.mean() < 0.6
     # Where "left" is forbidden it plays what it likes next.
@@ -208,7 +208,7 @@ def test_a_list_of_opponents_shares_the_seats_evenly_and_policies_see_their_own(
     unset = 77
     actions = np.full(infos["alive"].shape, unset, np.uint8)
     opponents.move(frames, infos["action_mask"], infos["alive"], actions)
-    np.testing.assert_array_equal(actions == unset, opponents.learning)
+    np.testing.assert_array_equal(actions == unset, opponents.learner_seats)
 
 
 @pytest.mark.parametrize("other", [{"width": 5}, {"observation": "centered"}])
@@ -234,7 +234,7 @@ def test_nothing_is_learned_from_opponents(runner: Any) -> None:
     step = runner.env.step
 
     def counted(actions: Any) -> Any:
-        learning = runner._opponents.learning
+        learning = runner._opponents.learner_seats
         result = step(actions)
         moved.append((result[4]["acted"] & learning).sum())
         moved_by_all.append(result[4]["acted"].sum())

@@ -62,7 +62,9 @@ def test_there_are_eight() -> None:
 def test_planes_about_moves_are_about_the_turned_moves(way: int) -> None:
     """Cells that one moves to at first are the head's neighbours in that direction."""
     vector = make_vector(
-        20, ENV_CONFIG_DEFAULTS | {"num_snakes": 2, "observation": {"name": "territory", "frame_stack": 2}}
+        20,
+        ENV_CONFIG_DEFAULTS
+        | {"num_snakes": 2, "observation": {"name": "territory", "frame_stack": 2}},
     )
     frames, _ = vector.reset(seed=5)
     for _ in range(6):
