@@ -33,7 +33,7 @@ from battlesnake_heuristics.rule_based.pipeline import Pipeline
 
 snakes.register("mine", lambda seed: Pipeline(*SAFE, seed=seed))
 """
-MATCH = ["my_rules.py", "hungry", "--size=7", "--milliseconds=5", "--max-turns=40", "--games=40",
+MATCH = ["my_rules.py", "hungry", "--board-size=7", "--move-time=5", "--max-turns=40", "--games=40",
          "--sprt", "0", "1", "--json"]  # fmt: skip
 
 
@@ -91,14 +91,14 @@ def test_a_match_on_two_nodes_is_the_match_on_one(
         return store(*game)
 
     monkeypatch.setattr(arena_command, "store", store)
-    there = played(capsys, f"--address={address}")
+    there = played(capsys, f"--ray-address={address}")
     assert there == here
     assert there["games"] == 40
     assert killed
     monkeypatch.setattr(tournament, "play_in_pool", lost_games_won)
-    assert arena_command.main([*MATCH, f"--address={address}", "--database=sqlite:///w.db"]) == 1
+    assert arena_command.main([*MATCH, f"--ray-address={address}", "--database=sqlite:///w.db"]) == 1
     assert "does not follow from its moves" in capsys.readouterr().err
-    call = [f"--address={address}", "--positions=10", "--minutes=0.05", "--json"]
+    call = [f"--ray-address={address}", "--nodes=10", "--max-minutes=0.05", "--json"]
     assert ladder_command.main(["minimax", *call, "--database=sqlite:///ladder.sqlite"]) == 0
     assert json.loads(capsys.readouterr().out)["games"] > 0
 
@@ -106,7 +106,7 @@ def test_a_match_on_two_nodes_is_the_match_on_one(
 def test_what_cannot_be_played_elsewhere_is_refused_in_a_line(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    address = "--address=127.0.0.1:1"
+    address = "--ray-address=127.0.0.1:1"
     database = f"--database=sqlite:///{tmp_path / 'games.sqlite'}"
     assert arena_command.main(["hungry", "hungry", "--web", address, database]) == 2
     assert "leave --web and --replays out" in capsys.readouterr().err

@@ -23,7 +23,7 @@ from battlesnake_gym.boards.board import Board
 from battlesnake_gym.replays.replay import Replay
 from battlesnake_heuristics.analysis import scenarios
 from battlesnake_server.arena.database import StoredGame, Tournament
-from battlesnake_server.arena.results import summarise, to_json
+from battlesnake_server.arena.results import summarize, to_json
 from battlesnake_server.arena.tournament import GameResult, play_all
 from battlesnake_server.http.page_server import MAX_REQUEST_BYTES
 from battlesnake_server.web import game_manager, keyboard_player
@@ -75,7 +75,7 @@ def wait_until_over(client: FlaskClient, game_id: str) -> dict[str, Any]:
 
 def test_the_leaderboard_tells_what_the_database_holds(pages: Pages, client: FlaskClient) -> None:
     page = client.get("/").text
-    lines = summarise(rows(pages))
+    lines = summarize(rows(pages))
     found = re.findall(r'<th scope="row"><a[^>]*>([^<]*)</a>', page)
     assert found == [line.snake.replace("<", "&lt;").replace(">", "&gt;") for line in lines]
     for line in lines:
@@ -102,7 +102,7 @@ def test_the_table_grows_with_the_games_and_shrinks_where_some_are_gone(tmp_path
     first = pages.client.get("/leaderboard.json?tournament=1").get_json()
     assert sum(line["games"] for line in first) == 2 * 6
     web_site.play(pages, games=4)
-    whole = summarise(rows(pages))
+    whole = summarize(rows(pages))
     told = pages.client.get("/leaderboard.json?tournament=1").get_json()
     assert told == json.loads(json.dumps(to_json(whole)))
     assert sum(line["games"] for line in told) == 2 * 12
@@ -110,7 +110,7 @@ def test_the_table_grows_with_the_games_and_shrinks_where_some_are_gone(tmp_path
         session.delete(session.get_one(StoredGame, 1))
         session.commit()
     told = pages.client.get("/leaderboard.json?tournament=1").get_json()
-    assert told == json.loads(json.dumps(to_json(summarise(rows(pages)))))
+    assert told == json.loads(json.dumps(to_json(summarize(rows(pages)))))
 
 
 def test_the_page_of_a_snake_tells_its_games(pages: Pages, client: FlaskClient) -> None:
@@ -118,7 +118,7 @@ def test_the_page_of_a_snake_tells_its_games(pages: Pages, client: FlaskClient) 
     page = client.get("/snake/hungry").text
     (points,) = re.findall(r'<polyline points="([^"]*)"', page)
     assert len(points.split()) == len(games)
-    (line,) = (line for line in summarise(rows(pages)) if line.snake == "hungry")
+    (line,) = (line for line in summarize(rows(pages)) if line.snake == "hungry")
     assert f"<b>{line.rating.mu:.1f}</b>" in page
     ahead = dict.fromkeys(("cautious", "NAME<b>"), 0)
     for game in games:
@@ -407,7 +407,7 @@ def test_who_is_gone_goes_straight_on(empty: Pages, monkeypatch: pytest.MonkeyPa
         ({"snakes": ["hungry", {"a": 1}]}, "snakes[1]: unknown snake {'a': 1}"),
         ({"snakes": ["os.system"]}, "snakes[0]: unknown snake"),
         ({"snakes": ["../policy.onnx"]}, "snakes[0]: unknown snake"),
-        ({"snakes": ["http://127.0.0.1:1/"]}, "start the arena with --allow-urls"),
+        ({"snakes": ["http://127.0.0.1:1/"]}, "start the arena with --allow-visitor-urls"),
         ({"snakes": []}, "snakes: between 1 and 8 play, got 0"),
         ({"snakes": ["hungry"] * 9}, "snakes: between 1 and 8 play, got 9"),
         ({"snakes": "hungry"}, "snakes must be a list, got 'hungry'"),
@@ -587,7 +587,7 @@ def changed(path: str, value: Any) -> dict[str, Any]:
     ("sent", "words"),
     [
         ({"snake": "nobody"}, "snake: unknown snake 'nobody'"),
-        ({"snake": "http://127.0.0.1:1"}, "--allow-urls"),
+        ({"snake": "http://127.0.0.1:1"}, "--allow-visitor-urls"),
         ({"snake": "cautious"}, "board is missing"),
         ({"snake": "cautious", "board": 7}, "board must be a JSON object, got 7"),
         ({"snake": "cautious", "milliseconds": 10**7}, "milliseconds must be between 10 and 5000"),
@@ -670,7 +670,7 @@ def test_a_position_becomes_a_scenario_and_comes_back(client: FlaskClient) -> No
         ({"allowed": []}, "allowed must list some of up, down, left, right, got none"),
         ({"allowed": ["jump"]}, "got jump"),
         ({"name": "two\nlines"}, "name must be one line"),
-        ({"note": 5}, "note must be a text, got 5"),
+        ({"note": 5}, "note must be text, got 5"),
         ({"board": {}}, "board"),
     ],
 )
@@ -697,7 +697,7 @@ def test_boards_requests_and_shipped_scenarios_are_opened(client: FlaskClient) -
         assert told["scenario"]["name"] == scenario.name
     for text, words in [
         ("scenario: x\nallowed: up\n? ?", "x: "), ("{", "Expecting"), ("[]", "no scenario"),
-        ("A . ?", "?"), ("", "text must be a text"), ("[" * 10**5, "")]:  # fmt: skip
+        ("A . ?", "?"), ("", "text must be text"), ("[" * 10**5, "")]:  # fmt: skip
         answer = client.post("/lab/read", json={"text": text})
         assert answer.status_code == 400
         assert words in answer.get_json()["error"]

@@ -129,7 +129,7 @@ RULES = (
     Rule("battlesnake-gym league .*--host", server=True),
     Rule("battlesnake-gym league .*--games", also("--games 1 --jobs 1 --port 0")),
     Rule("battlesnake-gym league "),
-    Rule(r"battlesnake-gym ladder \S", also("--minutes 0.02"), slow=True),
+    Rule(r"battlesnake-gym ladder \S", also("--max-minutes 0.02"), slow=True),
     Rule(r"(\w+=\S+ )?battlesnake-gym (serve|game watch)\b", server=True),
     Rule("battlesnake-gym snakes mcp ", also("--help")),
     Rule("battlesnake-gym play ", lambda command: f"echo q | {command}"),

@@ -52,7 +52,9 @@ def _path(source: str, options: argparse.Namespace, addresses: AddressPolicy) ->
     chosen = options.ruleset or options.map
     if not chosen and (path.exists() or not game_urls.is_address(source)):
         return path
-    return game_fetcher.resolve_game(source, addresses, ruleset=options.ruleset, board_map=options.map)
+    return game_fetcher.resolve_game(
+        source, addresses, ruleset=options.ruleset, board_map=options.map
+    )
 
 
 def parser() -> Parser:

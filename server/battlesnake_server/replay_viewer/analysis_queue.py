@@ -1,4 +1,4 @@
-"""Analyses that pages show and start: `game analyse` in the background, one at a time.
+"""Analyses that pages show and start: `game analyze` in the background, one at a time.
 
 The command runs as a process of its own with little priority and writes beside the game; the pages
 read what is there so far. A game whose process is stopped goes on when it is asked for again.
@@ -107,9 +107,9 @@ class AnalysisQueue:
 
     def _run(self, game: Path) -> str:
         """Run the command for one game; returns why it failed, or ""."""
-        command = [sys.executable, "-m", "battlesnake_gym", "game", "analyse", "--quiet", str(game)]
+        command = [sys.executable, "-m", "battlesnake_gym", "game", "analyze", "--quiet", str(game)]
         process = subprocess.Popen(
-            [*command, f"--milliseconds={_MOVE_TIME_MS:g}"],
+            [*command, f"--move-time={_MOVE_TIME_MS:g}"],
             stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
         )  # fmt: skip
         self._process = process

@@ -266,6 +266,6 @@ class GameManager:
             path.parent.mkdir(parents=True, exist_ok=True)
             Replay(record.first, record.turns).save(path)
             fixture = ScheduledGame(number, wish.seed, tuple(range(len(record.seats))))
-            result = GameResult.of(fixture, match.id, record, path)
+            result = GameResult.from_record(fixture, match.id, record, path)
             session.add(row(result, tournament.id, wish.labels))
             session.commit()

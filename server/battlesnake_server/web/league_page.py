@@ -85,7 +85,7 @@ def bench_one() -> Response:
         benched = asked.get("benched")
         if not isinstance(benched, bool):
             raise BoardError(f"benched must be true or false, got {format_value(benched)}")
-        if snake not in {member.name for member in plan.members}:
+        if snake not in {entrant.name for entrant in plan.entrants}:
             raise BoardError(f"snake: {format_value(snake)} is not in this league")
     except BoardError as error:
         return error_response(error)
@@ -115,7 +115,7 @@ def _table(season: Season | None) -> list[LeagueRow]:
     lines = {} if season is None else {line.snake: line for line in standings(season.tournament)}
     with Session(arena().database) as session:
         noted = league_rows(session, plan.name)
-        names = [member.name for member in plan.members]
+        names = [entrant.name for entrant in plan.entrants]
         places = {name: place for place, name in enumerate(lines)}
         names.sort(key=lambda name: places.get(name, len(places)))
         return [_standing(name, lines.get(name), noted.get(name)) for name in names]

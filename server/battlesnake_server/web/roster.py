@@ -70,8 +70,8 @@ class Roster:
     def _url(self, url: str, field: str) -> Entrant:
         if not self.allow_urls:
             raise BoardError(
-                f"{field}: {format_value(url)} may not be fetched; start the arena with --allow-urls, or "
-                "name the snake on the command line"
+                f"{field}: {format_value(url)} may not be fetched; start the arena with "
+                "--allow-visitor-urls, or name the snake on the command line"
             )
         try:
             host = urlsplit(url).hostname
@@ -101,7 +101,9 @@ def request_decision(entrant: Entrant, board: Board, seconds: float) -> Decision
     Raises ``ValueError`` where it gives no move, or cannot play such a board.
     """
     if entrant.remote:
-        decision = asyncio.run(request_single_move(board.to_api(), entrant.source, entrant.reach))
+        decision = asyncio.run(
+            request_single_move(board.to_api(), entrant.source, entrant.address_policy)
+        )
     else:
         strategy = local_factory(entrant)(board.game.seed)
         try:
