@@ -1,8 +1,8 @@
-"""Files of strangers: mutations of real ones, each of which is refused in a line or read as it is.
+"""Mutations of valid files: loaders must reject each in one line, or read it.
 
     python -m tests.server.hostile_files FILE LOADER COUNT SEED
 
-runs in a process of its own, which may take 300 MB more than it has.
+runs in a separate process that may allocate 300 MB.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ LOADERS: dict[str, Callable[[Path], object]] = {
     "replay.gz": Replay.load,
     "league": league_config.load,
 }
-"""What opens a file; of a policy the card, which speaks of an empty network."""
+"""Loader per kind of file; for a policy only its JSON file, which describes an empty network."""
 
 VALUES = (
     b"null", b"true", b"-1", b"1e999", b"1" * 5000, b"1" + b"0" * 30, b"[]", b"{}", b'""', b"NaN",
@@ -46,7 +46,7 @@ VALUES = (
 
 
 def mutated(data: bytes, chance: random.Random) -> bytes:
-    """The bytes with up to three cuts, doublings, flips and strange values somewhere in them."""
+    """Apply up to three random cuts, duplications, bit flips and unusual values."""
     for _ in range(chance.randint(1, 3)):
         start = chance.randrange(len(data) + 1)
         end = start + chance.choice([0, 1, 2, 8, 100])
@@ -56,7 +56,7 @@ def mutated(data: bytes, chance: random.Random) -> bytes:
 
 
 def mutated_zip(data: bytes, chance: random.Random) -> bytes:
-    """A zip with mutated bytes, or with another file, name or facts inside."""
+    """Return a zip file with mutated bytes, or with another file, name or metadata inside."""
     if chance.random() < 0.5:
         return mutated(data, chance)
     with zipfile.ZipFile(io.BytesIO(data)) as archive:
@@ -86,7 +86,7 @@ def mutant(loader: str, data: bytes, chance: random.Random) -> bytes:
 
 
 def main(original: Path, loader: str, count: int, seed: int) -> None:
-    """Load mutants of a file; raises for the first that is not dealt with."""
+    """Load mutants of a file; raise at the first that is neither read nor rejected properly."""
     load, data = LOADERS[loader], original.read_bytes()
     path = original.with_name(f"mutant-{seed}-{original.name}")
     (now,) = (

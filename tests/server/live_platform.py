@@ -1,7 +1,7 @@
-"""A stand-in for arena.battlesnake.com: its addresses and the forms of its answers.
+"""Stand-in for arena.battlesnake.com: its URLs and response formats.
 
-It follows the platform's published source: frames of 100 a page, dead snakes with their last body,
-``timeout`` for a move that came too late, no rules in a game's description.
+It follows the platform's published source: 100 frames per page, eliminated snakes with their last
+body, ``timeout`` for a late move, no rules in a game's description.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ TOKEN = "a-token"
 def played(
     mode: str, size: int, snakes: int, seed: int, *, least: int = 26, most: int = 400
 ) -> Replay:
-    """A game of that mode by our rules, of ``least`` turns or more; some moves come too late."""
+    """Play a game of this mode by our rules, with at least ``least`` turns; some moves are late."""
     ruleset, board_map = MODES[mode.lower()]
     for number in itertools.count(seed * 1000 + 1):
         draw = random.Random(number)
@@ -39,7 +39,9 @@ def played(
         replay = Replay(board)
         while not replay.last.is_over() and len(replay.turns) < most:
             _turn(replay, draw)
-        if len(replay.turns) >= (6 if mode == "Constrictor" else least):  # those fill the board
+        if len(replay.turns) >= (
+            6 if mode == "Constrictor" else least
+        ):  # Constrictor games fill the board.
             return replay
     raise AssertionError
 
@@ -64,9 +66,12 @@ def _turn(replay: Replay, draw: random.Random) -> None:
 class Kept:
     """One game of the platform.
 
-    ``dead``: whether frames list the dead. ``says``: which of ``move-request`` and ``details``
-    answer. ``late``: the latency of a move that came too late. ``status`` is the platform's own;
-    of a running game the first ``shown`` frames are there.
+    Attributes:
+        dead: Whether frames list eliminated snakes.
+        says: Which of ``move-request`` and ``details`` exist.
+        late: Latency of a move that came too late.
+        status: The platform's status of the game.
+        shown: Number of available frames of a running game.
     """
 
     replay: Replay
@@ -99,7 +104,7 @@ class Kept:
 
     @property
     def now(self) -> list[dict[str, Any]]:
-        """The frames that are there."""
+        """Return the available frames."""
         return self.frames[: self.shown]
 
 
@@ -123,7 +128,7 @@ def _cells(cells: list[Point]) -> list[dict[str, int]]:
 
 
 class Platform:
-    """The games by id, the snakes of its ladder by id, and the addresses that were asked for."""
+    """Games by id, snakes of the leaderboard by id, and the requested URLs."""
 
     def __init__(self, *games: Kept) -> None:
         self.games = {kept.replay.game.id: kept for kept in games}
@@ -154,7 +159,9 @@ class Platform:
     def describe(self, game_id: str) -> Response:
         kept = self._find(game_id)
         first = kept.replay.first
-        if kept.status == "running" and kept.shown is not None:  # it goes on whenever it is asked
+        if (
+            kept.status == "running" and kept.shown is not None
+        ):  # The game advances with every request.
             kept.shown += 10
             if kept.shown >= len(kept.frames):
                 kept.status, kept.shown = "finished", None
@@ -167,7 +174,7 @@ class Platform:
         offset = max(0, request.args.get("offset", 0, int))
         limit = min(max(0, request.args.get("limit", 100, int)), 100)
         page = self._find(game_id).now[offset : offset + limit]
-        if game_id.startswith(tuple("13579bdf")):  # as other engines write it
+        if game_id.startswith(tuple("13579bdf")):  # The format of other engines.
             return jsonify(Count=len(page), Frames=page)
         return jsonify(count=len(page), frames=page)
 

@@ -1,4 +1,4 @@
-"""Strangers' URLs that lead inwards: nothing is ever sent there."""
+"""Snake URLs that lead into the operator's network: no request is ever sent there."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_the_operator_names_a_class_by_typing_an_address_and_not_by_a_name() -> 
 
 @contextlib.contextmanager
 def inner() -> Iterator[tuple[int, list[Any]]]:
-    """A service that trusts whoever reaches it: its port, and who came."""
+    """Run a service without authentication; yield its port and its visitors."""
     came: list[Any] = []
     listener = socket.create_server(("", 0), family=socket.AF_INET6, dualstack_ipv6=True)
     listener.settimeout(20)
@@ -72,15 +72,18 @@ def inner() -> Iterator[tuple[int, list[Any]]]:
         yield listener.getsockname()[1], came
         listener.settimeout(0)
         with contextlib.suppress(BlockingIOError):
-            while True:  # a connection that was opened stands in the queue
+            while True:  # An open connection is in the queue.
                 came.append(listener.accept())
 
 
 def ask(
-    url: str, reach: AddressPolicy = AddressPolicy(), *, redirects: bool = False
-) -> MoveResponse:  # noqa: B008
+    url: str,
+    policy: AddressPolicy = AddressPolicy(),  # noqa: B008
+    *,
+    redirects: bool = False,
+) -> MoveResponse:
     async def talk() -> MoveResponse:
-        async with open_client(reach) as client:
+        async with open_client(policy) as client:
             player = HttpPlayer(url, 2.0, client, redirects=redirects)
             await player.fetch_customization()
             await player.start(BODY)
@@ -98,7 +101,7 @@ def ask(
 )  # fmt: skip
 def test_no_spelling_of_this_machine_reaches_it(host: str) -> None:
     with inner() as (port, came):
-        # Some are no addresses to our HTTP client, and no names to the system.
+        # Some are neither addresses for our HTTP client nor host names for the system.
         assert ask(f"http://{host}:{port}").problem in ("address", "connection")
     assert not came
 
@@ -106,7 +109,7 @@ def test_no_spelling_of_this_machine_reaches_it(host: str) -> None:
 def test_a_name_is_judged_by_the_address_that_is_connected_to(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """It resolves to a public address when it is looked at, and to this machine when it counts."""
+    """The name resolves to a public address for the check, and to this machine afterwards."""
     answers = ["1.1.1.1", "127.0.0.1"]
 
     async def resolve(self: Any, host: str, port: int, family: Any = 0) -> list[Any]:
@@ -120,7 +123,7 @@ def test_a_name_is_judged_by_the_address_that_is_connected_to(
     def note(self: AddressPolicy, found: Any) -> socket.socket:
         opened.append(found[4][0])
         made = real(self, found)
-        made.close()  # the public address is not asked in a test
+        made.close()  # Tests must not connect to the public address.
         return made
 
     monkeypatch.setattr("aiohttp.resolver.ThreadedResolver.resolve", resolve)
@@ -170,7 +173,7 @@ def arena(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_a_tournament_sends_nothing_inwards_and_says_why(tmp_path: Path) -> None:
-    """A snake that behaves until the game begins, then redirects; one under a name of ours."""
+    """One snake redirects once the game has started; another uses a host name of this machine."""
     seen: list[bytes] = []
 
     def turns(connection: Any, head: bytes, body: bytes) -> bool:

@@ -1,4 +1,4 @@
-"""The application without a network: what it answers, and what it tolerates."""
+"""The live snake's application without a network: responses and tolerated requests."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def test_everything_engines_send_is_played(client: FlaskClient, body: Body, name
 
 
 def test_the_largest_boards_are_answered_in_time(body: Body) -> None:
-    """A hundred cells a side and no end of snakes: too much for any strategy."""
+    """Boards of 100x100 with very many snakes are too large for any strategy."""
     row = [{"x": x, "y": y} for y in range(0, 100, 2) for x in range(100)]
     for lengths in ([2000, 2000], [50] * 64, [3] * 64):
         snakes, used = [], 0
@@ -265,13 +265,10 @@ def test_metrics_count_moves_and_refusals(client: FlaskClient, body: Body) -> No
     assert "process_cpu_seconds_total" in text
 
 
-# --- requests that nest, boards that no search holds --------------------------------------------
-
-
 @pytest.mark.parametrize("left", ["[", '{"a":'])
 @pytest.mark.parametrize("depth", [*range(900, 1000, 9), 977, 20_000])
 def test_what_nests_is_played_or_refused(client: FlaskClient, left: str, depth: int) -> None:
-    """Also where the parser takes it, and saying what was sent would go deeper than that."""
+    """Deep nesting must not fail in the JSON parser or in the error message."""
     nested = left * depth + "1" + {"[": "]"}.get(left, "}") * depth
     body = Board.new(7, 7, 2, game=Game(id=f"{left}{depth}")).to_api("snake_0")
     text = json.dumps(body | {"turn": "HERE"}).replace('"HERE"', nested)

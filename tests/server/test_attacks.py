@@ -1,4 +1,4 @@
-"""Strangers who want to keep the live snake from a game: real servers, real sockets."""
+"""Clients that try to disturb the live snake's games: real servers, real sockets."""
 
 from __future__ import annotations
 
@@ -28,15 +28,14 @@ from battlesnake_server.http.thread_pool import NICE_INCREMENT
 from tests.processes import fetch
 
 PATIENCE = 0.7
-"""Seconds for an answer of the honest game, which allows half a second, where nothing else runs
-than server and strangers. See `Pace`."""
+"""Seconds for a response in the honest game, which allows 0.5 s, on an idle machine; see `Pace`."""
 
 
 class Pace:
-    """How slow the machine is while the block lasts: seconds that a second of computing takes.
+    """Measures the machine's slowness during a block: wall-clock seconds per second of computing.
 
-    A test of what comes in time can be as strict as this, however busy the machine is. With
-    ``steps_back`` it is told for threads that stand back so far, as those that think do.
+    A test of deadlines scales its limits by this factor on a busy machine. With ``steps_back``, the
+    measuring thread lowers its priority like a search thread.
     """
 
     def __init__(self, steps_back: int = 0) -> None:
@@ -63,12 +62,12 @@ class Pace:
 
     @property
     def slowness(self) -> float:
-        """Seconds that a second of computing took, at least one."""
+        """Return the wall-clock seconds per second of computing, at least 1."""
         return max(1.0, sum(self._slowness) / len(self._slowness))
 
     @property
     def patience(self) -> float:
-        """Seconds for each answer: one of many may come when the machine is at its slowest."""
+        """Return the timeout of a response in seconds, at the slowest measured pace."""
         return PATIENCE * max(self._slowness)
 
 
@@ -97,12 +96,12 @@ def loud(**options):
 app.strategy_factory = loud
 sys.exit(serve.main(sys.argv[1:]))
 """
-"""A server that shouts where the strategy, and not the fallback, has chosen a move."""
+"""Server whose shout tells whether the strategy, not the fallback, has chosen the move."""
 
 
 @pytest.fixture(scope="module")
 def loud(serve: Callable[..., str]) -> Callable[..., str]:
-    """Start such a server once for each snake; the answer is its address."""
+    """Start such a server once per snake; return its URL."""
     return functools.cache(functools.partial(serve, program=(sys.executable, "-c", LOUD)))
 
 
@@ -118,14 +117,14 @@ def post(body: bytes, path: str = "/move") -> bytes:
 
 @dataclass
 class Honest:
-    """What came of an honest game's moves: seconds, and whether the strategy chose."""
+    """Result of an honest game: seconds per move, and whether the strategy chose it."""
 
     seconds: list[float] = field(default_factory=list)
     thought: list[bool] = field(default_factory=list)
 
 
 def honest_game(address: str, turns: int, *, split: bool = False, new: bool = False) -> Honest:
-    """Play on one connection, or on a ``new`` one for each move; ``split`` sends in two packets."""
+    """Play on one connection, or a ``new`` one per move; ``split`` requests into two packets."""
     board = Board.new(11, 11, 4, game=Game(seed=7, id=f"honest-{split}-{new}", timeout=500))
     seen, connection = Honest(), connect(address)
     for turn in range(turns):
@@ -155,7 +154,7 @@ def honest_game(address: str, turns: int, *, split: bool = False, new: bool = Fa
 
 
 def healthy(address: str) -> float:
-    """Seconds until ``/healthz`` answers, on a connection of its own."""
+    """Return the seconds that ``/healthz`` takes on a new connection."""
     began = time.perf_counter()
     with urllib.request.urlopen(f"{address}/healthz", timeout=20) as answer:
         assert answer.status == 200
@@ -164,7 +163,7 @@ def healthy(address: str) -> float:
 
 @contextlib.contextmanager
 def meanwhile(work: Callable[[threading.Event], None], threads: int = 1) -> Iterator[None]:
-    """Do ``work`` in threads until the block ends; an event tells them."""
+    """Run ``work`` in threads until the block ends; its event is set at the end."""
     over, errors = threading.Event(), []
 
     def run() -> None:
@@ -189,7 +188,7 @@ TIMEOUTS = (10**9, 500, 10**400, 100, 10_000, 1)
 
 
 def short_request(number: int, timeout: int) -> bytes:
-    """The smallest board that a search has something to think about."""
+    """Build a request with the smallest board that requires a search."""
     snakes = [
         {"id": name, "health": 90, "body": [{"x": x, "y": y} for y in (3, 2, 1)]}
         for name, x in (("a", 2), ("b", 5))
@@ -223,7 +222,7 @@ def test_a_thousand_requests_whose_clients_leave_keep_nobody_waiting(
     assert len(sent) == 1000
     assert max(during.seconds) < pace.patience
     assert max(health) < pace.patience
-    # Searches that were begun for nobody do not go on for long, so that moves are thought again.
+    # Searches for clients that have disconnected soon stop, so that strategies choose moves again.
     while not any(honest_game(address, 5, new=True).thought):
         pass
 
@@ -231,7 +230,7 @@ def test_a_thousand_requests_whose_clients_leave_keep_nobody_waiting(
 def test_a_thousand_requests_whose_clients_wait_keep_nobody_waiting(
     loud: Callable[..., str],
 ) -> None:
-    """All want ten seconds of a search's time."""
+    """All clients ask for searches of ten seconds."""
     address = loud("--snake", "minimax")
     patient = [connect(address) for _ in range(300)]
     try:
@@ -249,7 +248,7 @@ def test_a_thousand_requests_whose_clients_wait_keep_nobody_waiting(
 
 
 def outsized_request() -> bytes:
-    """A hundred cells a side and sixty snakes: 200 kB."""
+    """Build a request with a 100x100 board and sixty snakes: 200 kB."""
     cells = [{"x": x, "y": y} for y in range(0, 100, 2) for x in range(100)]
     snakes = [{"id": f"s{i}", "health": 90, "body": cells[60 * i : 60 * i + 60]} for i in range(60)]
     board = {"width": 100, "height": 100, "snakes": snakes, "food": cells[4000:4500]}
@@ -278,7 +277,7 @@ def test_outsized_boards_get_no_more_than_their_share(loud: Callable[..., str], 
     alone = honest_game(address, 10)
     assert set(answered) == {200}, "they are answered too"
     assert max(seen.seconds) < pace.patience
-    # Thought, not only answered: half as often as alone, or less where the machine is slower.
+    # The strategy chooses at least half as many moves as without load, adjusted for a slow machine.
     assert sum(seen.thought) * thinkers.slowness >= sum(alone.thought)
 
 
@@ -294,7 +293,7 @@ def lose_no_move(address: str) -> None:
 
 
 def test_clients_that_drip_lose_their_connections(cautious: str) -> None:
-    """Three hundred of them, a byte a second, in the head or in the body."""
+    """Three hundred clients send one byte per second, in the headers or in the body."""
     whole = short_request(1, 500)
     dripping = [connect(cautious) for _ in range(300)]
     closed: list[float] = []
@@ -326,7 +325,7 @@ def test_clients_that_drip_lose_their_connections(cautious: str) -> None:
 
 @pytest.mark.parametrize("served", [False, True])
 def test_idle_connections_make_room(cautious: str, served: bool) -> None:
-    """More than the server keeps, fresh or kept alive after an answer."""
+    """Open more connections than the server keeps, new or kept alive after a response."""
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, min(most, 4096)), most))
@@ -345,7 +344,7 @@ def test_idle_connections_make_room(cautious: str, served: bool) -> None:
 
 
 def test_one_connection_cannot_hold_the_memory(cautious: str) -> None:
-    """Requests in a row without reading an answer, and bodies that never end."""
+    """Send many requests without reading the responses, and bodies without an end."""
     with connect(cautious) as connection:
         with contextlib.suppress(OSError):
             connection.sendall(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n" * 5000)
@@ -365,7 +364,7 @@ def test_one_connection_cannot_hold_the_memory(cautious: str) -> None:
 
 
 def test_another_protocol_is_declined(cautious: str) -> None:
-    """Java's HTTP client offers HTTP/2 with every request, and others ask before they send."""
+    """Java's HTTP client offers HTTP/2 with every request; other clients expect 100 Continue."""
     board = Board.new(11, 11, 2, game=Game(id="java"))
     body = json.dumps(board.to_api("snake_0")).encode()
     offers = (
@@ -386,11 +385,10 @@ def test_another_protocol_is_declined(cautious: str) -> None:
 
 
 def test_dead_snakes_that_are_listed_are_walls_to_nobody(loud: Callable[..., str]) -> None:
-    """The moves of a game told in both forms, the second one to a server that knows it from turn
-    to turn."""
+    """Send a game with and without dead snakes; one server knows the game's earlier turns."""
     from battlesnake_server.arena.referee import ArenaRequestWriter
 
-    address = loud("--policy", "shipped")  # which plays alike however long it may think
+    address = loud("--policy", "shipped")  # It plays the same moves whatever its time budget is.
     game = Game(seed=3, id="both", timeout=2000)
     board, arena = Board.new(11, 11, 4, game=game), ArenaRequestWriter()
     me, listed = "snake_0", 0
@@ -409,7 +407,7 @@ def test_dead_snakes_that_are_listed_are_walls_to_nobody(loud: Callable[..., str
             answers.append(json.loads(answer.read())["move"])
         assert answers[0] == answers[1], f"turn {board.turn}"
         listed += len(board.snakes) - len(board.living)
-        # Two of the rivals run into something soon.
+        # Two opponents soon collide with something.
         moves = {snake.id: (board.safe_moves(snake.id) or ["up"])[0] for snake in board.living}
         moves |= {name: "up" for name in ("snake_1", "snake_2") if board.snake(name).alive}
         board.step(moves | {me: answers[0]})

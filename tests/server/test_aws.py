@@ -1,4 +1,4 @@
-"""A snake on AWS, in an account that is played on this machine: made, published, taken away."""
+"""A snake on AWS, in a simulated account: deploy, publish, undeploy."""
 
 from __future__ import annotations
 
@@ -34,13 +34,15 @@ ROOT = Path(__file__).parents[2]
 def account() -> Iterator[SimulatedAccount]:
     with SimulatedAccount() as account:
         place = account.session.client("s3").meta.endpoint_url
-        urllib.request.urlopen(f"{place}/moto-api/reset", b"").close()  # of earlier tests
+        urllib.request.urlopen(
+            f"{place}/moto-api/reset", b""
+        ).close()  # Reset the state of earlier tests.
         yield account
 
 
 @pytest.fixture
 def make(tmp_path: Path) -> Any:
-    """A bundle of a snake that always goes one way."""
+    """Return a function that packs a snake with a constant move."""
 
     def run(move: str, **looks: str) -> Path:
         rules = (
@@ -62,7 +64,7 @@ def make(tmp_path: Path) -> Any:
 
 
 def left(session: Any) -> dict[str, list[Any]]:
-    """All of which there may be something in the account, but layers: moto leaves a stack's."""
+    """List the resources in the account, without layers: moto keeps those of deleted stacks."""
     ask = session.client
     return {
         "stacks": ask("cloudformation").describe_stacks()["Stacks"],
@@ -157,7 +159,7 @@ def test_stacks_and_buckets_that_are_not_there(account: SimulatedAccount) -> Non
 
 
 class Stacks:
-    """CloudFormation with one stack in it; moto cannot change one whose types it does not know."""
+    """CloudFormation with one stack; moto cannot update stacks with resource types it lacks."""
 
     def __init__(self, refusal: str = "", status: str = "UPDATE_COMPLETE") -> None:
         self.refusal, self.status = refusal, status
@@ -203,7 +205,7 @@ def test_an_account_needs_a_region() -> None:
         region_name = None
 
     with pytest.raises(StackError, match="set AWS_DEFAULT_REGION"):
-        Account.of(Session())
+        Account.from_session(Session())
 
 
 def test_a_damaged_bundle_is_not_published(
@@ -217,7 +219,7 @@ def test_a_damaged_bundle_is_not_published(
 def test_the_layer_has_our_packages_and_is_the_same_each_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Without the packages of others, which the registry has."""
+    """Skip the download of third-party packages."""
     monkeypatch.setattr(layer, "_fetch", lambda folder: None)
     monkeypatch.setattr("shutil.which", lambda name: None)
     sizes = [layer.build(tmp_path / name) for name in ("one.zip", "two.zip")]
@@ -277,6 +279,6 @@ def test_the_layer_has_what_serving_imports(tmp_path: Path) -> None:
     }
     text = (ROOT / "deployment/server/requirements-lambda.txt").read_text()
     listed = set(re.findall(r"^([\w.-]+)==", text, re.MULTILINE))
-    # setuptools puts itself into every Python that it is installed for, as it starts.
+    # setuptools imports itself at the start of every Python that has it.
     assert imported - {"battlesnake-gym", "importedpackage", "setuptools"} <= listed
     assert {"flask", "onnxruntime", "numpy"} <= imported

@@ -1,4 +1,4 @@
-"""Bundles: one file plays the same snake wherever a snake is named, and nothing runs too early."""
+"""Bundles: the same snake everywhere, and no code that runs too early."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def rules(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def make(tmp_path: Path) -> Callable[..., Path]:
-    """`battlesnake-gym pack` with these arguments; the answer is the bundle's path."""
+    """Return a function that runs `battlesnake-gym pack` and returns the bundle's path."""
 
     def run(*arguments: str | Path) -> Path:
         path = tmp_path / "snake.zip"
@@ -96,7 +96,7 @@ def make(tmp_path: Path) -> Callable[..., Path]:
 
 
 def recorded(count: int) -> list[dict[str, Any]]:
-    """What an engine asks in games of four cautious snakes, in order."""
+    """Return the move requests of games of four cautious snakes, in order."""
     bodies: list[dict[str, Any]] = []
     for seed in range(1, 1000):
         start = Board.new(11, 11, 4, game=Game(seed=seed, id=f"game-{seed}", timeout=10_000))
@@ -114,7 +114,7 @@ def ids(body: dict[str, Any]) -> tuple[str, str]:
 
 
 def played(build: snakes.Factory, bodies: list[dict[str, Any]]) -> list[str]:
-    """The moves of a live snake's sessions, without the server around them."""
+    """Return the moves of a live snake's sessions, without a server."""
     sessions: dict[tuple[str, str], LocalPlayer] = {}
     moves = []
     for body in bodies:
@@ -144,7 +144,7 @@ def on_lambda(folder: Path, bodies: list[dict[str, Any]], patch: pytest.MonkeyPa
 
 
 def in_a_league(path: Path, folder: Path, count: int) -> Iterator[tuple[Replay, int]]:
-    """Games of a bundle as a league plays them, with its seed: so many moves of it or more."""
+    """Play a bundle in a league until it has made ``count`` moves; yield replays and seeds."""
     told = {
         "name": "Club",
         "snakes": {"mine": str(path), "other": "cautious"},
@@ -152,7 +152,7 @@ def in_a_league(path: Path, folder: Path, count: int) -> Iterator[tuple[Replay, 
         "timeout": 10_000,
     }
     plan = league_config.read(told, folder)
-    sources = {member.name: member.source for member in plan.members}
+    sources = {member.name: member.source for member in plan.entrants}
     setup = plan.setup(plan.boards[0], ["mine", "other"], sources)
     for fixture in schedule(2, 2, count, plan.seed):
         replay = Replay.load(str(play_scheduled_game(setup, fixture, folder).replay))
@@ -163,7 +163,7 @@ def in_a_league(path: Path, folder: Path, count: int) -> Iterator[tuple[Replay, 
 
 
 def assert_the_league_plays(build: snakes.Factory, replay: Replay, seed: int) -> None:
-    """The moves of "mine" in a league's game are those of a strategy of that seed."""
+    """Check that the moves of "mine" in a league's game are those of a strategy with that seed."""
     mine = replay.snake_id("mine")
     player = LocalPlayer(build(seed), 10.0)
     for board, turn in zip(replay.boards(), replay.turns, strict=False):
@@ -220,7 +220,7 @@ rules = [Filter(lambda view, move: move != {!r})]
 def test_rules_alone_overrule_a_policy(
     rules: Path, make: Callable[..., Path], board: Board
 ) -> None:
-    """With no filter chosen; without rules the policy's moves can be asked for all at once."""
+    """Without filters and rules, the arena can batch the policy's observations."""
     board.you_id = "snake_0"
     plain = snakes.factory(str(make("--policy", "shipped")))
     assert isinstance(plain, PolicyFactory)
@@ -249,7 +249,7 @@ def test_a_server_reads_its_bundle_once(
     app = create_app({"SNAKE": str(path)})
     assert app.test_client().get("/").get_json()["color"] == "#123456"
     assert opened == [str(path)]
-    make("--snake", "hungry")  # another file of that name
+    make("--snake", "hungry")  # Another file with the same name.
     assert create_app({"SNAKE": str(path)}).test_client().get("/").get_json()["color"] != "#123456"
     assert len(opened) > 1
 
@@ -277,7 +277,7 @@ def test_nothing_runs_before_the_snake_is_chosen(
 def test_bundles_of_one_name_do_not_meet(
     rules: Path, make: Callable[..., Path], board: Board
 ) -> None:
-    """Two files that both register "mine" and "edges"; nobody else gets either."""
+    """Both files register "mine" and "edges"; the registrations must not leak."""
     first = make(rules).rename(rules.with_name("first.zip"))
     rules.write_text(
         "from battlesnake_gym import snakes\n"
@@ -299,7 +299,7 @@ def test_a_search_in_a_bundle_can_be_bounded_where_it_is_named(make: Callable[..
 
 
 def changed(path: Path, name: str, data: bytes | None) -> Path:
-    """The bundle with another file in it, or without."""
+    """Return the bundle with a changed, added or removed file."""
     with zipfile.ZipFile(path) as archive:
         files = {info.filename: archive.read(info) for info in archive.infolist()}
     files.pop(name, None)
@@ -396,7 +396,9 @@ def test_what_does_not_play_is_not_packed(
 
 
 def test_the_command_says_what_is_in_it(rules: Path, tmp_path: Path) -> None:
-    own = os.environ | {"BATTLESNAKE_GYM_EXTENSIONS": rules.name}  # which no other process finds
+    own = os.environ | {
+        "BATTLESNAKE_GYM_EXTENSIONS": rules.name
+    }  # Other processes do not find this relative path.
     done = run(*COMMAND, "pack", rules, *LOOKS, cwd=tmp_path, env=own, check=True)
     assert "bytes; plays mine" in done.stdout
     assert "color #123456, head evil" in done.stdout

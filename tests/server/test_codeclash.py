@@ -24,16 +24,16 @@ PYTHON = next(
     for name in ("python3.10", "python3")
     if (path := shutil.which(name)) and not run(path, "-V").returncode
 )
-"""The arena's, where it is installed."""
+"""The arena's Python version, if it is installed."""
 
 
 def answers(folder: Path, requests: list[tuple[str, str, Any]]) -> list[Any]:
-    """What the folder's server says, started as the arena does, from a copy elsewhere."""
+    """Return the responses of a copy of the directory, started as the arena starts it."""
     port = free_port()
     there = Path(shutil.copytree(folder, folder.with_name("elsewhere")))
     environment = {"PORT": str(port), "PATH": os.environ["PATH"]}
     found = []
-    # -S: no packages, -E: no paths of ours.
+    # -S: no packages, -E: no PYTHONPATH.
     words = [PYTHON, "-S", "-E", "main.py"]
     with served(words, port, "/", cwd=there, env=environment) as address:
         for method, path, body in requests:
@@ -67,7 +67,7 @@ def test_it_plays_the_moves_that_the_snake_plays_here(which: str, tmp_path: Path
             playing[key] = build(zlib.crc32(repr(key).encode()))
         moves.append({"move": playing[key](Board.from_api(body), 0.1).move})
     assert said[2:] == moves
-    main = (folder / "main.py").read_text()  # what the arena looks for
+    main = (folder / "main.py").read_text()  # The arena searches for these texts.
     wanted = ("def info(", "def start(", "def end(", "def move(", "__main__", "run_server")
     assert all(word in main for word in wanted)
 

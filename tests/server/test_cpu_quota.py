@@ -1,4 +1,4 @@
-"""What control groups and AWS Lambda give a process, in the files and words of their own."""
+"""CPU quotas of control groups and AWS Lambda, in their file formats."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ BOUND = available_cores(Path("/nowhere"), Path("/nowhere"), {})
 
 
 def given(tmp_path: Path, own: str, files: dict[str, str]) -> float:
-    """The cores where /proc/self/cgroup says ``own`` and the groups have these files."""
+    """Return the cores for these contents of /proc/self/cgroup and of the cgroup file systems."""
     (tmp_path / "own").write_text(own)
     for name, text in files.items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
@@ -32,7 +32,7 @@ def given(tmp_path: Path, own: str, files: dict[str, str]) -> float:
 @pytest.mark.parametrize(
     ("own", "group"),
     [
-        ("0::/\n", ""),  # a container's own
+        ("0::/\n", ""),  # In a container.
         ("0::/system.slice/battlesnake.service\n", "system.slice/battlesnake.service/"),
         ("0::/system.slice/battlesnake.service\n", "system.slice/"),
     ],

@@ -1,4 +1,4 @@
-"""Reasons that snakes tell over HTTP: from a served snake into the replay, or whatever comes."""
+"""Decisions over HTTP: from a served snake to the replay, and malformed ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The snake that plays where nobody names another, and the policy that comes with the package."""
+"""The default snake, and the bundled policy."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ ELSEWHERES = {
 
 def test_the_policy_is_small_and_goes_with_its_json() -> None:
     assert DEFAULT_POLICY_PATH.stat().st_size < 2 << 20
-    policy = OnnxPolicy.load(DEFAULT_POLICY_PATH)  # refuses another hash
+    policy = OnnxPolicy.load(DEFAULT_POLICY_PATH)  # Raises if the hash differs.
     for side in (7, 11, 19):
         for ruleset in ("standard", "royale", "wrapped", "constrictor"):
             policy.check_game(Board.new(side, side, 4, game=Game(ruleset=ruleset)))
@@ -133,5 +133,7 @@ def test_where_nothing_is_compiled_the_search_is_refused_in_a_line(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("battlesnake_heuristics.search.search.COMPILED", False)
-    with pytest.raises(ValueError, match="champion cannot play on this machine: the search is not compiled"):
+    with pytest.raises(
+        ValueError, match="champion cannot play on this machine: the search is not compiled"
+    ):
         strategy_factory(snake="champion")

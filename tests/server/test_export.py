@@ -1,4 +1,4 @@
-"""`battlesnake-gym game export`: what each ending makes of a recorded game."""
+"""`battlesnake-gym game export`: the output of each file format."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["browser"]
 
 @pytest.fixture
 def game(tmp_path: Path) -> Path:
-    """A recorded game of four turns whose first snake has a wicked name."""
+    """Save a replay of four turns whose first snake has a malicious name."""
     replay = Replay(Board.from_text("A . . . . .\n. . . . . B\nA: name='</script><b>'"))
     for _ in range(4):
         replay.append({"a": "right", "b": "left"})
@@ -29,7 +29,7 @@ def game(tmp_path: Path) -> Path:
 def test_pictures_and_films(game: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for ending in ("gif", "png", "svg"):
         target = game.with_suffix(f".{ending}")
-        assert main.main(["game", "export", str(game), "-o", str(target), "--cell", "10"]) == 0
+        assert main.main(["game", "export", str(game), "-o", str(target), "--cell-size", "10"]) == 0
         assert f"wrote {target} (4 turns, " in capsys.readouterr().out
     with Image.open(game.with_suffix(".gif")) as film:
         assert getattr(film, "n_frames", 0) == 5

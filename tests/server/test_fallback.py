@@ -67,7 +67,7 @@ EXITS = """
 
 
 def test_the_free_cells_beside_each_move_are_counted() -> None:
-    """The tail leaves its cell, and what is off the board is none."""
+    """The tail's cell becomes free; cells off the board do not count."""
     assert safe_move(board_of(EXITS), "").scores == {"up": 2, "left": 3, "down": 2}
 
 
@@ -78,7 +78,7 @@ def test_the_free_cells_beside_each_move_are_counted() -> None:
 def test_larger_boards_than_any_games_get_a_look_at_the_next_cells(
     width: int, height: int, count: int, ordinary: bool
 ) -> None:
-    """Along the edge and round the corner, where up has most exits."""
+    """The snake follows the edge around the corner, and up has the most exits."""
     bodies = [[(0, 1), (1, 1), (1, 0)]] + [[(i % 5, 4)] * 3 for i in range(1, count)]
     rivals = [Snake(chr(97 + i), body) for i, body in enumerate(bodies)]
     board = Board.from_state(State(0, width, height, rivals), Game())

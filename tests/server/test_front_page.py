@@ -1,4 +1,4 @@
-"""The page of a served snake: JSON for engines as ever, and for browsers the game that is on."""
+"""The root URL of a served snake: JSON for engines, a page with the current game for browsers."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ HTML = {"Accept": "text/html,application/xhtml+xml,*/*;q=0.8"}
 
 
 def played(client: FlaskClient, turns: int, game_id: str = "g", *, end: bool = False) -> Board:
-    """A duel as an engine asks the snake for it."""
+    """Play a duel with the requests of an engine."""
     board = Board.new(11, 11, ["you", "it"], game=Game(seed=4, id=game_id, timeout=400))
     for _ in range(turns):
         move = client.post("/move", json=board.to_api("you")).get_json()["move"]
@@ -61,7 +61,7 @@ def test_the_game_that_is_on_is_shown_and_its_thoughts_when_it_is_over() -> None
     median, high = told["moves"]["latency_percentiles_ms"]
     assert 0 < median <= high
     assert [f["turn"] for f in shown(client, 2, version)["game"]["frames"]] == [2]
-    played(client, 2, "other")  # beside it
+    played(client, 2, "other")  # A concurrent game.
     assert shown(client)["game"]["id"] == "g"
     board = played(client, 0, end=True)
     game = shown(client, 2, version)["game"]

@@ -1,4 +1,4 @@
-"""What opens the files of strangers: each refuses in a line, whatever the file claims to be."""
+"""Loaders of untrusted files: each rejects a malformed file with a one-line error."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ ZEROS = bytes(1 << 20)
 
 @pytest.fixture
 def original(tmp_path: Path, request: pytest.FixtureRequest) -> Callable[[str], Path]:
-    """A file that a loader reads."""
+    """Return a function that writes a valid file for a loader."""
 
     def write(loader: str) -> Path:
         path = tmp_path / loader
@@ -54,9 +54,6 @@ def original(tmp_path: Path, request: pytest.FixtureRequest) -> Callable[[str], 
         return path
 
     return write
-
-
-# --- bundles --------------------------------------------------------------------------------------
 
 
 def zipped(path: Path, files: dict[str, bytes], *, mode: int = 0) -> Path:
@@ -100,7 +97,7 @@ def test_a_bundle_s_names_are_there_once(tmp_path: Path) -> None:
 
 
 def lie_about_sizes(path: Path, size: int) -> None:
-    """Claim in all headers of a zip that its files unpack to so many bytes."""
+    """Set the uncompressed size in all headers of a zip file to ``size``."""
     data = bytearray(path.read_bytes())
     for mark, place in ((b"PK\x03\x04", 22), (b"PK\x01\x02", 24)):
         start = -1
@@ -121,7 +118,7 @@ print(int(time.process_time() * 1000), resource.getrusage(resource.RUSAGE_SELF).
 
 
 def opened(path: Path) -> tuple[str, float, int]:
-    """What a process says that opens a bundle, its seconds, and the KiB that it took."""
+    """Open a bundle in a process; return its output, its seconds, and its memory in KiB."""
     done = run(sys.executable, "-c", OPENED, path, cwd=Path(__file__).parents[2], check=True)
     *said, taken = done.stdout.strip().splitlines()
     milliseconds, memory = map(int, taken.split())
@@ -129,7 +126,7 @@ def opened(path: Path) -> tuple[str, float, int]:
 
 
 def test_a_bundle_that_lies_about_its_size_costs_little(tmp_path: Path) -> None:
-    """A gigabyte of zeros in a megabyte, said to be a kilobyte."""
+    """A gigabyte of zeros is compressed to a megabyte and declared as a kilobyte."""
     path = tmp_path / "a.zip"
     with (
         zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive,
@@ -205,7 +202,7 @@ def test_facts_are_short_and_flat(tmp_path: Path, facts: bytes, words: str) -> N
 def test_a_league_s_snake_may_be_called_what_no_file_is(tmp_path: Path) -> None:
     path = tmp_path / "league.yaml"
     path.write_text(f"name: x\nsnakes: {{a: {'x' * 5000}, b: hungry}}\n")
-    assert league_config.load(path).members[0].source == "x" * 5000
+    assert league_config.load(path).entrants[0].source == "x" * 5000
 
 
 def test_a_replay_s_error_is_short(tmp_path: Path) -> None:
@@ -216,9 +213,6 @@ def test_a_replay_s_error_is_short(tmp_path: Path) -> None:
     with pytest.raises(ReplayError) as raised:
         Replay.load(path)
     assert len(str(raised.value)) < 1000
-
-
-# --- others ---------------------------------------------------------------------------------------
 
 
 def test_files_are_not_read_further_than_they_may_be(
@@ -260,7 +254,7 @@ def test_a_league_s_file_is_flat(tmp_path: Path, text: str) -> None:
 def test_mutants_are_read_or_refused_in_a_line(
     loader: str, count: int, original: Callable[[str], Path]
 ) -> None:
-    """In a process that may take 300 MB; its error names the mutant that failed."""
+    """The process may use 300 MB; its error message names the mutant that failed."""
     path = original(loader)
     LOADERS[loader](path)
     done = run(

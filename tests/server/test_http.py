@@ -1,4 +1,4 @@
-"""The server under live snake and pages: slow readers, answers without a body."""
+"""The HTTP server of the live snake and the pages: slow readers, responses without a body."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ GET = b"GET /large HTTP/1.1\r\nHost: 127.0.0.1\r\n"
 
 
 def application(environ: dict[str, Any], start: Callable[..., Any]) -> Iterable[bytes]:
-    """Answers with a large text, nothing new, or a small text."""
+    """WSGI application with a large response, status 304, or a small response."""
     path = environ["PATH_INFO"]
     if path == "/old":
         start("304 Not Modified", [("ETag", '"a"')])
@@ -57,7 +57,7 @@ def read_all(connection: socket.socket, pause: float = 0.0) -> bytes:
     "last", [b"Connection: close\r\n\r\n", b"\r\n" + GET.replace(b"large", b"x")]
 )
 def test_a_slow_reader_gets_all_of_it(last: bytes) -> None:
-    """Also where the connection ends with it, or has another request waiting."""
+    """Test it also if the connection ends afterwards, or if another request is waiting."""
     with serving() as server, connect(server) as connection:
         connection.sendall(GET + last + b"\r\n")
         if last.startswith(b"Connection"):
@@ -98,7 +98,7 @@ def test_answers_that_nobody_reads_are_bounded(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_answers_without_a_body_have_none() -> None:
-    """A second answer on the connection begins where the first one's head ends."""
+    """The second response on the connection must start after the headers of the first."""
     with serving() as server, connect(server) as connection:
         connection.sendall(b"HEAD / HTTP/1.1\r\nHost: elsewhere.example\r\n\r\n")
         connection.sendall(b"GET /old HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n")

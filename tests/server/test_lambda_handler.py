@@ -1,4 +1,4 @@
-"""Events in the forms that API Gateway sends, and the answers it reads."""
+"""API Gateway's event formats, and the responses that it reads."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Handler = Callable[[Event, object], Event]
 
 
 def http_api(method: str, path: str, body: str | None = None) -> Event:
-    """Payload format 2.0: HTTP APIs and function URLs."""
+    """Build an event of payload format 2.0 (HTTP APIs and function URLs)."""
     event: Event = {
         "version": "2.0",
         "routeKey": "$default",
@@ -99,7 +99,7 @@ def test_a_broken_request_is_refused(handler: Handler) -> None:
 
 
 def test_a_move_began_when_the_gateway_was_asked(board: Board) -> None:
-    """Whether the snake or the fallback answers shows what was left of a minute."""
+    """Whether the snake or the fallback chooses shows how much of a minute was left."""
     handler = build_handler({"SNAKE": "cautious", "SEND_DECISIONS": True})
     board.game = replace(board.game, timeout=10_000)
     asked = http_api("POST", "/move", json.dumps(board.to_api("snake_0")))

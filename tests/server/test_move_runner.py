@@ -18,17 +18,18 @@ from battlesnake_heuristics.search.search import SHOULD_STOP, Search
 from battlesnake_server.http.connection_table import ClientState
 from battlesnake_server.http.thread_pool import NICE_INCREMENT
 from battlesnake_server.live import move_runner as module
+from battlesnake_server.live.fallback import TIMEOUT_NOTE
 from battlesnake_server.live.live_metrics import Metrics
-from battlesnake_server.live.move_runner import NUM_CORES, TIMEOUT_NOTE, MoveRunner
+from battlesnake_server.live.move_runner import NUM_CORES, MoveRunner
 from battlesnake_server.live.search_slots import LoadEstimate
 from battlesnake_server.live.sessions import Session
 from tests.processes import until
 
 TIMEOUT = 60.0
-"""Seconds of a move; time enough, however busy the machine is."""
+"""Seconds per move; sufficient however busy the machine is."""
 
 SHORT = 0.2
-"""Seconds of a move that nobody shall keep."""
+"""Seconds per move; not sufficient for any strategy."""
 
 
 @pytest.fixture
@@ -45,7 +46,7 @@ def position() -> Board:
 
 @pytest.fixture
 def hurried(position: Board) -> Board:
-    """The same position in a game whose moves are short."""
+    """Return the same position in a game with a short timeout."""
     board = position.copy()
     board.game = replace(board.game, timeout=round(SHORT * 1000))
     return board
@@ -77,7 +78,7 @@ def test_a_hanging_strategy_costs_its_moves_and_nothing_else(
         assert decision.reasons[0].note == TIMEOUT_NOTE
         assert seconds < 0.5 * TIMEOUT
         assert decision.move in hurried.safe_moves()
-        # while it hangs it is not asked again, and takes no second thread from the others
+        # A hanging strategy is not called again, and occupies no second thread.
         decision, seconds = decide(runner, stuck, position)
         assert decision.reasons[0].note == TIMEOUT_NOTE
         assert seconds < 0.5 * TIMEOUT
@@ -109,8 +110,10 @@ def test_under_load_the_time_is_shared(metrics: Metrics, position: Board) -> Non
 
     given: list[float] = []
     runner = MoveRunner(metrics, num_slots=2)
-    runner._slots._load = LoadEstimate(lambda: 0.0)  # however slowly they come, none is forgotten
-    at_once(runner, thorough, position, 10)  # the first of these do not know what is coming
+    runner._slots._load = LoadEstimate(
+        lambda: 0.0
+    )  # The peak never decays, however slowly the requests arrive.
+    at_once(runner, thorough, position, 10)  # The first requests do not yet expect this load.
     given.clear()
     results = at_once(runner, thorough, position, 10)
     assert not any(decision.reasons for decision, _ in results), "everybody gets to think"
@@ -197,7 +200,7 @@ def test_a_quick_strategy_thinks_where_it_is_asked(metrics: Metrics, position: B
 
 
 def test_a_search_ends_when_its_client_leaves(metrics: Metrics, position: Board) -> None:
-    """On one seat, where both games have a minute for a move."""
+    """There is one search slot, and both games have a minute per move."""
     search, runner, client = Search(), MoveRunner(metrics, num_slots=1), ClientState()
     began = threading.Event()
 
@@ -211,7 +214,7 @@ def test_a_search_ends_when_its_client_leaves(metrics: Metrics, position: Board)
         client.mark_disconnected()
         other, _ = decide(runner, Session(lambda board, seconds=None: Decision("down")), position)
         assert left.result().reasons[0].note == TIMEOUT_NOTE
-    # The seat was free in time for the other game, whose minute ended no later.
+    # The slot was free in time for the other game, whose minute ended no later.
     assert count(metrics, "battlesnake_moves_total", chosen_by="strategy") == 1, other
 
 
@@ -266,7 +269,7 @@ def test_one_outsized_board_at_a_time_is_thought_about(metrics: Metrics, positio
 
 
 class Slow(Search):
-    """A search that ends ``late`` seconds after its time, or as soon as it is told to give up."""
+    """A search that ends ``late`` seconds after its deadline, or as soon as it is told to stop."""
 
     def __init__(self, late: float) -> None:
         super().__init__()

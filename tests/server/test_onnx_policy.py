@@ -53,14 +53,14 @@ def test_missing_and_broken_files_are_refused(tmp_path: Path, make_policy: MakeP
     with pytest.raises(PolicyError, match="not JSON"):
         OnnxPolicy.load(path)
     path.with_suffix(".json").write_text("[]")
-    with pytest.raises(PolicyError, match="must hold a JSON object"):
+    with pytest.raises(PolicyError, match="must contain a JSON object"):
         OnnxPolicy.load(path)
 
 
 def test_a_file_that_is_no_network_is_refused(make_policy: MakePolicy) -> None:
     path = make_policy(changes={"sha256": hashlib.sha256(b"not a network").hexdigest()})
     path.write_bytes(b"not a network")
-    with pytest.raises(PolicyError, match="not a network that onnxruntime reads"):
+    with pytest.raises(PolicyError, match="not a network that onnxruntime can read"):
         OnnxPolicy.load(path)
 
 

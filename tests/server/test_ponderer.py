@@ -1,4 +1,4 @@
-"""Thinking on the rivals' time, which nobody who asks for a move waits for."""
+"""Pondering, which delays no move request."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.skipif(not search.COMPILED, reason=search.NOT_COMPILED_
 
 
 class Ponders(Search):
-    """Answers at once, and ponders until it is stopped; says what it ponders over, and its end."""
+    """Moves immediately, and ponders until it is stopped; records start and end of pondering."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -63,7 +63,7 @@ def test_it_ponders_until_the_next_move_or_the_end() -> None:
 def test_while_somebody_asks_nobody_ponders() -> None:
     strategy = Ponders()
     live = LiveSnake(lambda seed: strategy, ponders=True)
-    with live._ponderer.paused():  # another game's move, which takes its time
+    with live._ponderer.paused():  # A slow move of another game.
         live.move(("a", "snake_0"), a_move("a"), time.perf_counter())
         until(lambda: live._ponderer._threads._idle)
     assert strategy.told.empty()

@@ -1,4 +1,4 @@
-"""Who gets a seat, for how long, and who is turned away."""
+"""Search slots: order, granted time, rejections."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from battlesnake_server.live.search_slots import (
 from tests.processes import until
 
 LONG, PATIENCE = 60.0, 10.0
-"""Seconds that no thought needs, and that a machine which is busy may need for anything."""
+"""Seconds that no search needs, and seconds that a busy machine may need for anything."""
 
 
 @pytest.fixture
 def pool() -> Iterator[ThreadPoolExecutor]:
     pool = ThreadPoolExecutor(8)
     yield pool
-    pool.shutdown(wait=False)  # who waits for ever is not waited for
+    pool.shutdown(wait=False)  # Do not wait for threads that wait forever.
 
 
 def taken(
@@ -36,7 +36,7 @@ def taken(
     least: float = 0.01,
     client: ClientState | None = None,
 ) -> float:
-    """Take a seat and leave it; the seconds that were given."""
+    """Acquire and release a search slot; return the granted seconds."""
     with slots.acquire(time.perf_counter() + seconds, least, client or ClientState()) as given:
         return given
 
@@ -123,7 +123,7 @@ def test_who_leaves_gives_up_the_wait_and_the_seat(pool: ThreadPoolExecutor) -> 
             taken(slots, seconds, 0.2, asked)
     assert taken(slots) > 0, "the one seat is free"
     with slots.acquire(time.perf_counter() + LONG, 0, ClientState()), pytest.raises(NoSlotError):
-        taken(slots, 0.1)  # and is one
+        taken(slots, 0.1)  # One of them is this one.
 
 
 def test_the_order_outlives_one_who_goes() -> None:

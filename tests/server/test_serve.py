@@ -1,4 +1,4 @@
-"""gunicorn, started for real: broken requests, many games, slow strategies."""
+"""A real gunicorn server: broken requests, many games, slow strategies."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from tests.processes import COMMAND, PATIENCE, fetch, free_port, until, wait_for
 
 
 class Engine:
-    """One keep-alive connection to a snake."""
+    """A keep-alive connection to a snake."""
 
     def __init__(self, address: str) -> None:
         self._connection = http.client.HTTPConnection(urlsplit(address).netloc, timeout=PATIENCE)
@@ -100,14 +100,14 @@ def test_broken_bodies_are_refused(engine: Engine, path: str, name: str) -> None
 
 
 def raw(address: str, data: bytes, timeout: float = PATIENCE, *, last: bool = False) -> bytes:
-    """What comes back for these bytes, until the server closes or says no more.
+    """Send bytes; return the response until the server closes or pauses.
 
-    ``last`` tells the server that nothing else will come.
+    ``last`` shuts down the sending side of the connection.
     """
     parts = urlsplit(address)
     with socket.create_connection((parts.hostname, parts.port), timeout) as connection:
         received = b""
-        with contextlib.suppress(OSError):  # the server may well have closed already
+        with contextlib.suppress(OSError):  # The server may have closed the connection already.
             connection.sendall(data)
             if last:
                 connection.shutdown(socket.SHUT_WR)
@@ -173,7 +173,7 @@ def test_clients_that_stop_midway_lose_their_connections(cautious: str) -> None:
 
 
 def test_requests_in_pieces_and_in_a_row_are_answered(cautious: str) -> None:
-    """Piece by piece, and two at once on one connection."""
+    """Send a request in pieces, and two requests at once on one connection."""
     parts = urlsplit(cautious)
     request = b"POST /move HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % len(TEXT) + TEXT
     with socket.create_connection((parts.hostname, parts.port), timeout=PATIENCE) as connection:
@@ -191,10 +191,10 @@ def test_requests_in_pieces_and_in_a_row_are_answered(cautious: str) -> None:
 @settings(max_examples=200, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_any_bytes_are_answered_or_dropped(cautious: str, data: st.DataObject) -> None:
-    """Whole requests with some bytes cut out, doubled or replaced."""
+    """Send valid requests with some bytes removed, duplicated or replaced."""
     request = HEAD + b"Content-Length: %d\r\n\r\n" % len(TEXT) + TEXT
     for _ in range(data.draw(st.integers(1, 4), "changes")):
-        # Half of the damage is done to the head, which is much shorter than the body.
+        # Half of the mutations change the headers, which are much shorter than the body.
         last = data.draw(st.sampled_from([len(HEAD) + 30, len(request)]), "where")
         start = data.draw(st.integers(0, last), "from")
         end = data.draw(st.integers(start, start + 20), "to")
@@ -206,7 +206,7 @@ def test_any_bytes_are_answered_or_dropped(cautious: str, data: st.DataObject) -
 
 
 def test_broken_requests_do_not_disturb_a_game(cautious: str) -> None:
-    """The same game beside a storm of broken requests: the same moves."""
+    """The same game during many broken requests has the same moves."""
     alone = play(cautious, 77, 60)
     going_on = threading.Event()
     going_on.set()
@@ -218,7 +218,7 @@ def test_broken_requests_do_not_disturb_a_game(cautious: str) -> None:
             for path in ("/start", "/move", "/end"):
                 assert engine.post(path, body)[0] in (200, 400)
                 sent += 1
-            # The game's own id, from somebody who is not in it.
+            # The id of the game, sent by a snake that is not in it.
             assert (
                 engine.post("/end", GOOD | {"game": {"id": "game-77"}, "you": {"id": "x"}})[0]
                 == 200
@@ -241,9 +241,9 @@ def test_broken_requests_do_not_disturb_a_game(cautious: str) -> None:
 
 
 def play(address: str, number: int, turns: int, timeout: int = 60_000) -> list[str]:
-    """Play one game against a straight-goer; the answer is the moves.
+    """Play one game against a snake that moves straight ahead; return the moves.
 
-    ``timeout``, in milliseconds, is long enough for a strategy on a busy machine.
+    ``timeout`` in ms is sufficient for a strategy on a busy machine.
     """
     game = Game(seed=1000 * number + 1, id=f"game-{number}", timeout=timeout)
     board = Board.new(11, 11, 2, game=game)
@@ -283,8 +283,8 @@ def test_more_searches_than_there_is_time_for_are_all_answered(serve: Callable[.
         games = list(engines.map(lambda number: play(address, number, 4, 1000), range(60)))
     moves = metric(address, "battlesnake_move_seconds_count")
     assert moves == sum(map(len, games)) > 120
-    # By the server's own clock: sixty engines on this machine's cores would be late themselves.
-    # With 0.75 s for each and a core for eight the mean would be 3 s.
+    # By the server's own clock, because sixty engines on this machine would be late themselves.
+    # With 0.75 s for each and one core for eight games, the mean would be 3 s.
     assert metric(address, "battlesnake_move_seconds_sum") < 2 * moves
     assert metric(address, 'battlesnake_moves_total{chosen_by="strategy"}') > 20
 
@@ -307,21 +307,22 @@ sys.exit(serve.main(sys.argv[1:]))
 
 
 def test_what_waited_for_a_thread_is_answered_quickly(tmp_path: Path) -> None:
-    """One thread, 4 s a move, ten games at once: who waited too long gets the fallback."""
+    """There is one thread with 4 s per move, and ten games: late requests get fallback moves."""
     program = (sys.executable, "-c", SLOW_FOR_ITS_KIND, "--snake=slow")
     with started(tmp_path, *program) as (_, address, _):
         with ThreadPoolExecutor(10) as engines:
             games = list(engines.map(lambda number: play(address, number, 1, 500), range(10)))
         assert sum(map(len, games)) == 10
-        # nine, where the engines themselves do not come late
+        # Nine, unless the engines themselves are late.
         assert metric(address, "battlesnake_fallback_moves_on_timeout_total") >= 5
 
 
 @contextlib.contextmanager
 def served(folder: Path, *arguments: str) -> Iterator[tuple[subprocess.Popen[bytes], str, Path]]:
-    """A server of the test's own: its process, which leads a group, its address and its log.
+    """Start a separate server; yield its process (leader of a group), its URL and its log.
 
-    Its home is empty, and nothing tells it of continuous integration, where libraries keep quiet.
+    Its home is empty, and no variable of continuous integration is set, because some libraries
+    log less there.
     """
     home = folder / "home"
     home.mkdir()
@@ -336,9 +337,9 @@ def served(folder: Path, *arguments: str) -> Iterator[tuple[subprocess.Popen[byt
 def started(
     folder: Path, *command: str, env: Mapping[str, str] | None = None
 ) -> Iterator[tuple[subprocess.Popen[bytes], str, Path]]:
-    """A server on a free port: its process, which leads a group, its address and its log.
+    """Start a server on a free port; yield its process (leader of a group), its URL and its log.
 
-    The group is killed in the end.
+    The group is killed at the end.
     """
     port, log = free_port(), folder / "log"
     with log.open("wb") as file:
@@ -356,12 +357,12 @@ def started(
 
 
 def workers(log: Path, words: str = "Booting worker") -> list[int]:
-    """The process ids in the lines of the log that say this, in order."""
+    """Return the process ids in the matching lines of the log, in order."""
     return [int(pid) for pid in re.findall(rf"{words}.*pid: (\d+)", log.read_text())]
 
 
 def move(address: str, timeout: int = 60_000) -> str:
-    """The answer to a move that comes on a connection of its own."""
+    """Return the move of a request on a new connection."""
     engine = Engine(address)
     board = Board.new(11, 11, 4, game=Game(seed=5, id="a-game", timeout=timeout))
     status, answer = engine.post("/move", board.to_api("snake_0"))
@@ -371,7 +372,7 @@ def move(address: str, timeout: int = 60_000) -> str:
 
 
 ABNORMAL = re.compile("terminate called|Traceback|SIG(ABRT|SEGV|KILL|QUIT)|exited with code")
-"""What the log does not hold where all is well: a crash, or a worker that had to be killed."""
+"""Log texts of a crash or of a killed worker."""
 
 
 @pytest.mark.parametrize("snake", ["policy", "cautious"])
@@ -386,7 +387,7 @@ def test_a_stopped_server_ends_cleanly(tmp_path: Path, policy_file: Path, snake:
 
 
 def test_an_interrupted_server_ends_cleanly(tmp_path: Path, policy_file: Path) -> None:
-    """Ctrl-C tells master and worker, and the master tells the worker again, maybe late."""
+    """Ctrl-C signals master and worker; the master signals the worker again, possibly late."""
     with served(tmp_path, "--policy", str(policy_file)) as (process, address, log):
         assert move(address) in MOVES
         (worker,) = workers(log)
@@ -406,7 +407,7 @@ def test_an_interrupted_server_ends_cleanly(tmp_path: Path, policy_file: Path) -
 
 
 def test_a_stopped_server_answers_what_it_was_asked(tmp_path: Path) -> None:
-    """A search has begun when the signal comes; another client has connected and says nothing."""
+    """A search is running when the signal arrives; another client is connected and silent."""
     with served(tmp_path, "--snake", "minimax") as (process, address, log):
         parts = urlsplit(address)
         with (
@@ -424,12 +425,12 @@ def test_a_stopped_server_answers_what_it_was_asked(tmp_path: Path) -> None:
 def test_a_worker_is_replaced_without_missing_a_move(
     tmp_path: Path, make_policy: Callable[..., Path]
 ) -> None:
-    """By SIGHUP, which also loads the policy anew, and after its sudden death; the disk is full."""
+    """Reload the policy by SIGHUP, and recover from the worker's death, with a full disk."""
     path = make_policy([4.0, 3.0, 2.0, 1.0])
     with served(tmp_path, "--policy", str(path)) as (process, address, log):
         first = move(address)
         make_policy([1.0, 2.0, 3.0, 4.0])
-        shutil.rmtree(tmp_path / "home")  # no file can be written there, as on a full disk
+        shutil.rmtree(tmp_path / "home")  # No file can be written there, as on a full disk.
         process.send_signal(signal.SIGHUP)
         until(lambda: move(address) in MOVES and workers(log, "Worker exiting") == workers(log)[:1])
         assert move(address) != first

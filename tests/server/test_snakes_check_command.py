@@ -1,4 +1,4 @@
-"""`battlesnake-gym snakes check`: ten planted regressions are refused before submission."""
+"""`battlesnake-gym snakes check` rejects ten planted regressions."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ REGRESSIONS = {
     "a word in capitals": ("return pipeline(board, seconds)", 'return Decision("UP")'),
     "too slow": ("return pipeline(", "sum(range(10**8)); return pipeline("),
 }
-"""Ten edits for the worse: a text of the snake's file, and what it becomes."""
+"""Ten harmful edits: a text of the snake's file, and its replacement."""
 
 
 def written(folder: Path, name: str, text: str) -> str:
@@ -97,7 +97,7 @@ EDITED = [f"filters.{name}" for name in filters.FILTERS] + [
 
 
 def edited(path: Path, rule: str, place: int) -> str:
-    """The snake's file with one more rule, in this place of its list."""
+    """Return the snake's file with one more rule at this index of its list."""
     head, rest = path.read_text().split("RULES = [\n")
     rules, tail = rest.split("]\n", 1)
     lines = rules.splitlines(keepends=True)
@@ -106,7 +106,7 @@ def edited(path: Path, rule: str, place: int) -> str:
 
 
 def with_tools(path: Path, rand: random.Random, capsys: pytest.CaptureFixture[str]) -> None:
-    """Edits by the advice for what fails, then others; one that gains nothing is undone."""
+    """Edit a snake by the command's advice, then at random; undo edits without a gain."""
     tried: set[str] = set()
     for edit in range(EDITS):
         old = written(path.parent, f"{path.stem}_{edit}", path.read_text())
@@ -123,7 +123,7 @@ def with_tools(path: Path, rand: random.Random, capsys: pytest.CaptureFixture[st
 
 
 def without(path: Path, rand: random.Random) -> None:
-    """As many edits, of the same rules, at random."""
+    """Make the same number of edits, with the same rules, at random."""
     for rule in rand.sample(EDITED, EDITS):
         path.write_text(edited(path, rule, rand.randrange(2, 9)))
 
@@ -132,7 +132,7 @@ def without(path: Path, rand: random.Random) -> None:
 def test_edits_by_the_tools_are_150_elo_better(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Scripted agents, the same template and number of edits: five with the tools, five without."""
+    """Compare five scripted agents that use the tools with five that edit at random."""
     counts = [0] * len(PAIR_SCORES)
     for seed in range(5):
         guided, alone = tmp_path / f"guided_{seed}.py", tmp_path / f"alone_{seed}.py"

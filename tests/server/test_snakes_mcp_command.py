@@ -1,4 +1,4 @@
-"""The build_server for agents, by the protocol's own client."""
+"""The tools for agents, called by the protocol's own client."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MOST = snakes_mcp_command.MAX_REPLY_CHARS
 
 
 async def call(client: Client, tool: str, **arguments: Any) -> str:
-    """What a tool says; it answers within 2 s, or shows progress by then."""
+    """Call a tool; it must reply, or report progress, within 2 s."""
     signs = []
 
     async def sign(progress: float, total: float | None, message: str | None) -> None:

@@ -1,4 +1,4 @@
-"""Which thread does what, how many there are, and when they end."""
+"""Thread pool: which thread runs a task, number of threads, end of threads."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_threads_are_started_when_they_are_needed_and_end_with_their_owner() -> 
 
 
 def settle(pool: ThreadPool, threads: int) -> None:
-    """Wait until all threads wait for work."""
+    """Wait until all threads are idle."""
     while len(pool._idle) < threads:
         pass
 
