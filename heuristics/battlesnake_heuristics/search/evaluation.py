@@ -101,7 +101,7 @@ class Evaluation:
 
     def __post_init__(self) -> None:
         """Hold the facts as the file's JSON gives them back: a new one plays as it will then."""
-        object.__setattr__(self, "facts", json.loads(json.dumps(dict(self.metadata))))
+        object.__setattr__(self, "metadata", json.loads(json.dumps(dict(self.metadata))))
 
     @classmethod
     def load(cls, path: str | Path) -> Evaluation:
