@@ -286,7 +286,7 @@ class SageMakerRayLauncher:
         """
         return RunSummary(
             strength="not measured; the curves are in progress.csv",
-            model=f"{checkpoint}, a checkpoint of RLlib's",
+            model=f"{checkpoint}, an RLlib checkpoint",
             next_command="battlesnake-gym runs --web",
         )
 

@@ -104,7 +104,7 @@ def test_a_rollout_builds_the_network_itself_and_reads_but_weights(
     expected = load_policy(last, greedy=True)(boards)
     np.testing.assert_array_equal(load_policy(copy, greedy=True)(boards), expected)
     doctor(copy / MODULE / "module_state.pkl", ran)
-    with pytest.raises(CheckpointError, match="holds more than numbers"):
+    with pytest.raises(CheckpointError, match="contains more than numbers"):
         load_policy(copy)
     assert not ran.exists()
 

@@ -1,1 +1,1 @@
-"""Instances that find each other and become one Ray."""
+"""Formation of a Ray cluster from the instances of a job."""

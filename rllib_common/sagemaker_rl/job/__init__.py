@@ -1,1 +1,1 @@
-"""Before training starts, and around it: settings, folders, sources and data of a job."""
+"""Environment of a training job: hyperparameters, directories, sources, data and checks."""

@@ -1,1 +1,1 @@
-"""A training run and what it leaves in its folder: curves, checkpoints, games, its state."""
+"""Training runs and the files in their directories: curves, checkpoints, games and status."""

@@ -1,9 +1,10 @@
-"""Checkpoints on disk: written whole or not at all, found again, read without running them.
+"""Checkpoints on disk: written atomically, found again, and read without executing code.
 
-RLlib writes checkpoints as pickles, and a pickle may call anything as it is read: its author
-decides. But all that training needs of one is numbers, in arrays and in containers. So only what
-makes those is looked up here, and a file that asks for more is refused. The pickles that say how to
-build the objects are not read at all: the experiment that goes on builds them itself.
+RLlib writes checkpoints as pickles, and a pickle can execute arbitrary code when it is read.
+Training needs only the numbers in a checkpoint, in arrays and containers. Therefore this module
+resolves only the names that construct those, and rejects other files. It does not read the pickles
+that construct
+objects: the experiment that resumes a checkpoint constructs them itself.
 """
 
 from __future__ import annotations
@@ -20,13 +21,14 @@ from typing import Any
 from battlesnake_gym.common import old_runs
 
 CHECKPOINT_METADATA_FILE = "metadata.json"
-"""File of every checkpoint: identity, environment options, hyperparameters and progress."""
+"""Metadata file of every checkpoint: identity, environment options, hyperparameters and progress.
+"""
 
 _OLD_METADATA_FILE = "facts.json"
 """Name of `CHECKPOINT_METADATA_FILE` in checkpoints of version 0.1."""
 
 _FILES = "files"
-"""Entry in the facts: the checkpoint's files and their sizes, which show whether it is whole."""
+"""Metadata key of the checkpoint's files and their sizes, which show whether it is complete."""
 
 _PREFIX = "checkpoint_"
 _UNFINISHED = ".unfinished"
@@ -45,30 +47,39 @@ _SAFE_GLOBALS = {
         )
     ),
 }
-"""What a pickle of numbers names: module and name."""
+"""Module and name of the objects that construct numbers in a pickle."""
 
 IGNORED_FILES = ("class_and_ctor_args.pkl", "*.msgpack")
-"""Files of a checkpoint that build objects, or, as RLlib reads msgpack, may hold pickles."""
+"""Files of a checkpoint that construct objects or, like RLlib's msgpack files, may contain pickles.
+"""
 
 
 class CheckpointError(ValueError):
-    """A checkpoint that is not there, or not one of this experiment."""
+    """A checkpoint does not exist, or does not belong to this experiment."""
 
 
 def save(
     algorithm: Any,
     folder: Path,
-    facts: Mapping[str, Any],
+    metadata: Mapping[str, Any],
     files: Sequence[Path] = (),
     keep: int = 2,
 ) -> Path:
-    """Write ``algorithm`` into a new checkpoint in ``folder`` and delete all but the last ``keep``.
+    """Write a new checkpoint into ``folder`` and delete all except the last ``keep``.
 
-    The ``files`` are copied into it.
+    The checkpoint gets its final name only when it is complete, so a job that is killed meanwhile
+    leaves the previous one as the newest. SageMaker copies the directory to S3 and back file by
+    file, so the metadata lists the checkpoint's files.
 
-    The checkpoint gets its name only when everything is written, so that a job that is killed
-    meanwhile leaves the one before as the newest. SageMaker copies the folder to S3 and back file
-    by file, so a checkpoint also says what belongs to it.
+    Args:
+        algorithm: The algorithm to save.
+        folder: Directory of all checkpoints of the run.
+        metadata: Metadata of the checkpoint.
+        files: Files to copy into the checkpoint.
+        keep: Number of checkpoints to keep.
+
+    Returns:
+        Directory of the checkpoint.
     """
     target = folder / f"{_PREFIX}{algorithm.training_iteration:06d}"
     draft = folder / (target.name + _UNFINISHED)
@@ -78,10 +89,10 @@ def save(
         algorithm.save_to_path(str(draft.absolute()))
         for path in files:
             shutil.copy(path, draft)
-        facts = {**facts, _FILES: _sizes(draft)}
-        (draft / CHECKPOINT_METADATA_FILE).write_text(json.dumps(facts, indent=2) + "\n")
+        content = {**metadata, _FILES: _sizes(draft)}
+        (draft / CHECKPOINT_METADATA_FILE).write_text(json.dumps(content, indent=2) + "\n")
     except BaseException:
-        shutil.rmtree(draft, ignore_errors=True)  # a full disk has no room for it
+        shutil.rmtree(draft, ignore_errors=True)  # it would not fit on a full disk
         raise
     shutil.rmtree(target, ignore_errors=True)
     draft.rename(target)
@@ -97,23 +108,26 @@ def delete_all(folder: Path) -> None:
 
 
 def newest(folder: Path) -> Path | None:
-    """The newest whole checkpoint in ``folder``, or None."""
-    return next((path for path in reversed(_all(folder)) if _is_whole(path)), None)
+    """Return the newest complete checkpoint in ``folder``, or None."""
+    return next((path for path in reversed(_all(folder)) if _is_complete(path)), None)
 
 
 def find(path: Path) -> Path:
-    """The checkpoint that ``path`` is, or the newest in the run or folder that it is.
+    """Return ``path`` if it is a checkpoint, or else the newest checkpoint in it.
+
+    Args:
+        path: A checkpoint, a run directory, or a directory of checkpoints.
 
     Raises:
-        CheckpointError: there is none.
+        CheckpointError: If there is none.
     """
     if _metadata(path) is not None:
         return path
     found = newest(path / "checkpoints") or newest(path)
     if found is None:
         raise CheckpointError(
-            f"{path} is neither a checkpoint nor a folder with one; "
-            f"a checkpoint is a folder with a {CHECKPOINT_METADATA_FILE}, a run has them under checkpoints/"
+            f"{path} is neither a checkpoint nor a directory with one; a checkpoint is a directory "
+            f"with a {CHECKPOINT_METADATA_FILE}, and a run has them in checkpoints/"
         )
     return found
 
@@ -149,12 +163,12 @@ def _metadata(checkpoint: Path) -> dict[str, Any] | None:
 
 
 def check_compatible(checkpoint: Path, now: Mapping[str, Any]) -> None:
-    """Refuse a checkpoint whose ``"identity"`` differs from that of the experiment of ``now``.
+    """Reject a checkpoint whose ``"identity"`` differs from that in the metadata ``now``.
 
     Raises:
-        CheckpointError: naming everything that differs.
+        CheckpointError: If it differs; the message lists all differences.
     """
-    # Through JSON as the other was: a tuple comes back as a list.
+    # Converted through JSON, because a tuple is read as a list.
     wanted = json.loads(json.dumps(now["identity"]))
     then = read_metadata(checkpoint)["identity"]
     differences = [
@@ -164,9 +178,8 @@ def check_compatible(checkpoint: Path, now: Mapping[str, Any]) -> None:
     ]
     if differences:
         raise CheckpointError(
-            f"cannot resume from {checkpoint}: {'; '.join(differences)}. Train under another "
-            "--name, or repeat the command that this checkpoint is from, or add --no-resume to "
-            "delete it and start anew"
+            f"cannot resume from {checkpoint}: {'; '.join(differences)}; use another --name, or "
+            "repeat the command of this checkpoint, or add --no-resume to delete it and start over"
         )
 
 
@@ -178,7 +191,7 @@ def _sizes(checkpoint: Path) -> dict[str, int]:
     }
 
 
-def _is_whole(checkpoint: Path) -> bool:
+def _is_complete(checkpoint: Path) -> bool:
     metadata = _metadata(checkpoint)
     if metadata is None:
         return False
@@ -193,7 +206,7 @@ def _all(folder: Path) -> list[Path]:
 
 
 class _Reader(pickle.Unpickler):
-    """Looks up nothing but what it is allowed to."""
+    """Resolves only allowed names."""
 
     def __init__(self, file: Any, allowed: Collection[tuple[str, str]]) -> None:
         super().__init__(file)
@@ -206,20 +219,24 @@ class _Reader(pickle.Unpickler):
 
 
 def load_numeric_pickle(path: Path, also: Collection[tuple[str, str]] = ()) -> Any:
-    """The numbers in a pickle, or what is made of ``also`` (module, name) as well.
+    """Read a pickle that contains only numbers.
+
+    Args:
+        path: The file.
+        also: Further allowed names: (module, name).
 
     Raises:
-        CheckpointError: it holds something else, or is damaged.
+        CheckpointError: If the pickle contains other objects, or is damaged.
     """
     try:
         with path.open("rb") as file:
             return _Reader(file, {*_SAFE_GLOBALS, *also}).load()
     except OSError as error:
         raise CheckpointError(f"{path} cannot be read: {error.strerror}") from error
-    except Exception as error:  # a damaged pickle may raise anything
+    except Exception as error:  # a damaged pickle may raise any error
         raise CheckpointError(
-            f"{path} holds more than numbers, or is damaged ({error}); reading it could run "
-            "a stranger's program"
+            f"{path} contains more than numbers, or is damaged ({error}); reading it could execute "
+            "another person's code"
         ) from error
 
 
@@ -228,20 +245,20 @@ def _load_weights(path: Path) -> None:
 
     try:
         torch.load(path, map_location="cpu", weights_only=True)
-    except Exception as error:  # as above
+    except Exception as error:  # likewise
         raise CheckpointError(
-            f"{path} holds more than weights, or is damaged; reading it could run a program"
+            f"{path} contains more than weights, or is damaged; reading it could execute code"
         ) from error
 
 
 @contextmanager
 def numbers_only_copy(checkpoint: Path) -> Iterator[Path]:
-    """A copy of ``checkpoint`` whose pickles hold numbers alone, for the time of the context.
+    """Copy ``checkpoint`` to a temporary directory after checking that it contains only numbers.
 
-    So do torch's own files (``.pt``), as torch itself checks.
+    torch checks its own files (``.pt``).
 
     Raises:
-        CheckpointError: one of them holds something else, or is damaged.
+        CheckpointError: If a file contains other objects, or is damaged.
     """
     with tempfile.TemporaryDirectory(prefix="checkpoint-") as folder:
         copy = Path(folder) / checkpoint.name
@@ -251,7 +268,5 @@ def numbers_only_copy(checkpoint: Path) -> Iterator[Path]:
                 _load_weights(path) if path.suffix == ".pt" else load_numeric_pickle(path)
             except CheckpointError as error:
                 shown = str(error).replace(str(copy), str(checkpoint))
-                raise CheckpointError(
-                    f"{shown}; --trust-checkpoint reads it all the same"
-                ) from error
+                raise CheckpointError(f"{shown}; --trust-checkpoint reads it anyway") from error
         yield copy

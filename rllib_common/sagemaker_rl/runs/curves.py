@@ -1,9 +1,9 @@
-"""Curves of a run: ``progress.csv`` and TensorBoard, both going on where a resumed run left off.
+"""Curves of a run, ``progress.csv`` and TensorBoard, which a resumed run continues.
 
-TensorBoard opens with the curves that an experiment names (the group ``curves``) and a game as a
-film (``game``), or, where no game is filmed, how much was played (``progress``); all other results
-are in the group ``rllib``, folded below. The hyperparameters are in its HPARAMS tab, and nowhere
-else.
+TensorBoard opens with the experiment's main curves (group ``curves``) and an animated game
+(``game``), or with the number of env steps (``progress``) if games cannot be shown. All other
+results are in the group ``rllib``, which is collapsed. The hyperparameters are only in the HPARAMS
+tab.
 """
 
 from __future__ import annotations
@@ -27,27 +27,29 @@ from tensorboardX.summary import hparams, scalar  # type: ignore[import-untyped]
 from battlesnake_gym.common.run_dir import CSV_FILE, ITERATION, read_progress
 
 _MAX_MAIN_CURVES = 12
-"""Curves on TensorBoard's first page: as many as it shows at once."""
+"""Number of curves on TensorBoard's first page."""
 
 _MAIN_TAG, _GAME_TAG, _PROGRESS_TAG, _RLLIB_TAG = "curves", "game", "progress", "rllib"
-"""Groups in TensorBoard, which shows them by the alphabet and opens the first two."""
+"""Groups in TensorBoard, which sorts them alphabetically and expands the first two."""
 
 ENV_STEPS_RESULT = "env_runners/num_env_steps_sampled_lifetime"
-"""The result in the group `_PROGRESS_TAG`; where there is no `_GAME_TAG`, it comes before `_RLLIB_TAG`."""
+"""Result in the group `_PROGRESS_TAG`, which TensorBoard expands if there is no `_GAME_TAG`."""
 
 _ELO, _ELO_X_RESULT = "elo", "elo_cpu_minutes"
-"""Results of a run that plays the ladder: its strength, and the CPU minutes of training by then.
-TensorBoard shows one over the other in the group `_PROGRESS_TAG`, with CPU seconds for steps."""
+"""Results of the ladder evaluation: Elo, and the CPU minutes of training until then.
+
+TensorBoard shows Elo over CPU seconds in the group `_PROGRESS_TAG`.
+"""
 
 _CONFIG = "config/"
-"""What RLlib repeats of its configuration in each result."""
+"""Prefix of the configuration that RLlib repeats in each result."""
 
 _COPY_INTERVAL_S = 30.0
-"""How often TensorBoard's file goes where it is uploaded from."""
+"""Interval between two copies of TensorBoard's file to the upload directory."""
 
 
 def flatten(results: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, float]]:
-    """All numbers in nested ``results``, under their keys joined by slashes."""
+    """Yield all numbers in nested ``results`` with their keys, joined by slashes."""
     for key, value in results.items():
         if isinstance(value, Mapping):
             yield from flatten(value, f"{prefix}{key}/")
@@ -59,15 +61,17 @@ def flatten(results: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str,
 
 
 class Curves:
-    """Writes one row, and one TensorBoard point for each number, an iteration.
+    """Writes one CSV row per iteration, and one TensorBoard point for each number.
 
-    ``columns`` maps the CSV's column names to keys of the results as `flatten` gives them; absent
-    numbers are left empty. Rows after iteration ``resumed_at`` are dropped at the start: they
-    belong to work that no checkpoint has. ``named`` maps what TensorBoard's first curves are
-    called, `_MAX_MAIN_CURVES` at most with that of `ENV_STEPS_RESULT`, to keys of the results, and ``settings`` are
-    the hyperparameters.
-    Where an ``intermediate`` folder is given, it gets a copy of TensorBoard's file every
-    `_COPY_INTERVAL_S`: ``sagemaker-training`` uploads what is closed there to S3 while the job runs.
+    Args:
+        folder: Run directory.
+        columns: Result keys, as `flatten` yields them, by CSV column; missing numbers stay empty.
+        resumed_at: Iteration of the checkpoint. Later rows are deleted, because their work is lost.
+        named: Result keys of TensorBoard's main curves by name; at most `_MAX_MAIN_CURVES`,
+            including that of `ENV_STEPS_RESULT`.
+        settings: The hyperparameters.
+        intermediate: Directory that gets a copy of TensorBoard's file every `_COPY_INTERVAL_S`
+            seconds; ``sagemaker-training`` uploads closed files in it while the job runs.
     """
 
     def __init__(
@@ -86,7 +90,9 @@ class Curves:
             if key != ENV_STEPS_RESULT
         }
         if len(self._tags) > _MAX_MAIN_CURVES:
-            raise ValueError(f"{len(self._tags)} curves are named, and {_MAX_MAIN_CURVES} may be")
+            raise ValueError(
+                f"there are {len(self._tags)} main curves; use at most {_MAX_MAIN_CURVES}"
+            )
         folder.mkdir(parents=True, exist_ok=True)
         self._resumed_at = resumed_at
         self._path = folder / CSV_FILE
@@ -104,15 +110,16 @@ class Curves:
         if resumed_at == 0:
             shutil.rmtree(board, ignore_errors=True)
         board.mkdir(exist_ok=True)
-        # Files are named by the second; the suffix keeps those of quick restarts apart. Without
-        # tensorboardX's thread: where a disk is full it dies, and a writer waits for ever.
+        # File names contain the second; the suffix keeps those of quick restarts apart.
+        # tensorboardX's thread is not used, because it ends if a disk is full, and a writer then
+        # waits forever.
         self._board = EventsWriter(str(board / "events"), f".{resumed_at}")
         self._intermediate = intermediate and intermediate / board.name
         self._copied = -math.inf
         self._measured_at = math.nan
         start = SessionLog(status=SessionLog.START)
         self._write_event(resumed_at + 1, session_log=start)
-        for row in rows:  # TensorBoard forgets all later steps there, and these are no iterations
+        for row in rows:  # TensorBoard drops all later steps, and CPU seconds are not iterations
             self._add_elo(row, later_than=resumed_at)
         given = {name: _hparam(value) for name, value in (settings or {}).items()}
         experiment, began, self._end = hparams(given, dict.fromkeys(self._tags.values(), 0.0))
@@ -136,7 +143,7 @@ class Curves:
             self._copy()
 
     def _add_elo(self, numbers: Mapping[str, float], later_than: int = 0) -> None:
-        """Write a measurement once, at its CPU seconds, if these are ``later_than``."""
+        """Write a new Elo at its CPU seconds, if these are ``later_than``."""
         at = numbers.get(_ELO_X_RESULT, math.nan)
         if math.isfinite(at) and at != self._measured_at:
             self._measured_at = at
@@ -145,7 +152,7 @@ class Curves:
                 self._write_event(seconds, summary=scalar(tag, numbers[_ELO]))
 
     def add_animation(self, gif: bytes, iteration: int) -> None:
-        """Show a game."""
+        """Write an animated game."""
         width, height = struct.unpack("<HH", gif[6:10])
         image = Summary.Image(height=height, width=width, colorspace=3, encoded_image_string=gif)
         value = Summary.Value(tag=f"{_GAME_TAG}/against_itself", image=image)
@@ -163,7 +170,7 @@ class Curves:
         self._board.write_event(Event(wall_time=time.time(), step=step, **content))
 
     def close(self) -> None:
-        """Close the TensorBoard file; what a full disk has no room for is lost."""
+        """Close the TensorBoard file; on a full disk, its last events are lost."""
         with contextlib.suppress(OSError):
             self._write_event(0, summary=self._end)
             self._board.close()
@@ -171,7 +178,7 @@ class Curves:
 
 
 def _hparam(value: Any) -> bool | float | str | None:
-    """As the HPARAMS tab takes it: what has parts, or has no end, as JSON."""
+    """Convert a value for the HPARAMS tab: containers and infinite numbers to JSON."""
     if value is None or isinstance(value, bool | int | str):
         return value
     if isinstance(value, float) and math.isfinite(value):

@@ -1,4 +1,4 @@
-"""One training run: iterate until done or asked to stop, with curves, checkpoints and a bar."""
+"""One training run: iterations until a stop condition or signal, with curves and checkpoints."""
 
 from __future__ import annotations
 
@@ -50,108 +50,108 @@ CSV_COLUMNS = {
     "transitions_per_s": "transitions_per_s",
     "cpu_percent": "cpu_percent",
 }
-"""Columns of ``summary_line.csv`` that every experiment has, and the RLlib results they show.
+"""Columns of ``progress.csv`` of every experiment, and the RLlib results they contain.
 
-The last four are from `TrainingRun` itself: the mean of all learners' losses, turns played and
-transitions trained on in a second of this iteration, by the wall's clock, and how busy the CPUs of
-the driver's machine were meanwhile, with all that runs there.
+`TrainingRun` computes the last four: the mean loss of all learners, env steps and transitions per
+second of wall-clock time in this iteration, and the CPU utilization of the driver's machine by all
+its processes.
 """
 
 _TRANSITIONS = "learners/__all_modules__/num_env_steps_trained_lifetime"
-"""The result that counts what was trained on."""
+"""Result with the number of transitions trained."""
 
 CPU_MINUTES = "cpu_minutes"
-"""The result that counts the CPU time of training, in all processes, where an algorithm does."""
+"""Result with the CPU time of training in all processes, if the algorithm counts it."""
 
 _LOW_CPU_FRACTION = 0.8
-"""The part of a processor below which it is said that a training had no more."""
+"""Fraction of a CPU below which a message reports CPU contention."""
 
 _LOSS = re.compile(r"learners/[^/]+/(total_loss|qf_loss)")
-"""Results of the learners: where there are both, the two are equal."""
+"""Losses of the learners; if there are both, they are equal."""
 
 MAIN_CURVES = {
     "reward": "env_runners/episode_return_mean",
     "length": "env_runners/episode_len_mean",
     "env_steps": ENV_STEPS_RESULT,
 }
-"""What TensorBoard opens with, of every experiment."""
+"""TensorBoard's main curves of every experiment."""
 
 _GROWTH_CHECK_INTERVAL_S = 5.0
-"""How often is looked whether machines have come."""
+"""Interval between two checks for new machines."""
 
 _ENV_RUNNER_START_TIMEOUT_S = 300.0
-"""How long there may be no runner before the job ends."""
+"""Maximum time without an env runner before the job ends."""
 
 _PROGRESS_INTERVAL_S = 60.0
-"""How often a line shows the progress where no bar is drawn."""
+"""Interval between two progress lines if there is no progress bar."""
 
 
 @dataclass
 class TrainingRun:
-    """What to train, until when, and where it goes; `train` does it."""
+    """Configuration, stop conditions and directories of a run; `train` executes it."""
 
     config: AlgorithmConfig
     job: JobPaths
     checkpoint_metadata: dict[str, Any]
-    """Goes into every checkpoint, with the iteration, the seconds and the steps so far."""
+    """Written to every checkpoint, with the iteration, seconds and env steps so far."""
     checkpoint: Path | None
-    """Where to resume from; afterwards the last checkpoint."""
+    """Checkpoint to resume from; later, the last checkpoint."""
     num_iters: int | None
     minutes: float | None
     cpu_minutes: float | None = None
     env_steps: int | None = None
-    """When to stop, whichever comes first; earlier parts of a resumed run count."""
+    """Stop conditions, of which the first ends the run; earlier parts of a resumed run count."""
     csv_columns: Mapping[str, str] = field(default_factory=lambda: CSV_COLUMNS)
     main_curves: Mapping[str, str] = field(default_factory=lambda: MAIN_CURVES)
-    """TensorBoard's first curves, and the results they show."""
+    """Result keys of TensorBoard's main curves by name."""
     trust_checkpoint: bool = False
-    """Whether to read whatever the checkpoint holds, programs too."""
+    """Whether to read a checkpoint that contains more than numbers, such as code."""
     checkpoint_minutes: float = 1.0
-    """Time between checkpoints; there is always one at the end."""
+    """Minutes between checkpoints; the run always ends with one."""
     conclude: Callable[[Any, dict[str, Any]], None] = lambda algorithm, results: None
-    """Called after the last iteration with its results, which it may add to."""
+    """Called after the last iteration with its results, to which it may add."""
     settings: Mapping[str, Any] = field(default_factory=dict)
-    """All hyperparameters, for `run_folder.RunStatus`."""
+    """All hyperparameters, for `run_dir.RunStatus`."""
     max_env_runners: Callable[[], int] | None = None
-    """How many runners there is room for now, in a cluster to which machines may come."""
+    """Returns how many env runners a growing cluster has space for now."""
     record: RecordGame | None = None
-    """Lets the algorithm play a game to look at; see `run_folder.Games`."""
+    """Plays and records a game with the algorithm; see `run_dir.GameRecorder`."""
     stopped_by: int = 0
-    """The signal that ended `train` early, or 0."""
+    """Signal that ended `train` early, or 0."""
 
     def __post_init__(self) -> None:
-        then = checkpoints.read_metadata(self.checkpoint) if self.checkpoint else {}
-        self._iterations = int(then.get(ITERATION, 0))
-        self._seconds = float(then.get("time_total_s", 0.0))
-        self._steps = int(then.get("env_steps", 0))
-        self._cpu_minutes = float(then.get(CPU_MINUTES, 0.0))
+        metadata = checkpoints.read_metadata(self.checkpoint) if self.checkpoint else {}
+        self._iterations = int(metadata.get(ITERATION, 0))
+        self._seconds = float(metadata.get("time_total_s", 0.0))
+        self._steps = int(metadata.get("env_steps", 0))
+        self._cpu_minutes = float(metadata.get(CPU_MINUTES, 0.0))
         self._cpu_fraction = math.nan
         self._last_progress_at = self._last_growth_check_at = time.monotonic()
-        self._began = time.time()
-        # How much a run that is resumed has trained on before is not known.
+        self._started_at = time.time()
+        # Checkpoints do not contain the number of transitions trained before.
         self._trained = 0.0 if self.checkpoint is None else math.nan
 
     @contextmanager
     def tracked_status(self) -> Iterator[None]:
-        """Within, ``run.json`` says that the run is running; afterwards, what it failed of."""
+        """Keep ``run.json`` up to date: running, and failed if the block raises."""
         self.write_status(RUNNING)
         try:
             yield
         except Exception as error:
-            with suppress(OSError):  # a full disk has no room for it
+            with suppress(OSError):  # a full disk cannot store it
                 self.write_status(FAILED, f"{type(error).__name__}: {error}")
             raise
-        except BaseException:  # Ctrl-C before there was anything to lose
+        except BaseException:  # Ctrl-C before the first iteration
             self.write_status(STOPPED)
             raise
 
-    def write_status(self, state: str, why: str = "") -> None:
+    def write_status(self, state: str, reason: str = "") -> None:
         """Write ``run.json``."""
         RunStatus(
             state=state,
-            started_at=self._began,
+            started_at=self._started_at,
             ended_at=None if state == RUNNING else time.time(),
-            reason=why,
+            reason=reason,
             stop_conditions={
                 "num_iters": self.num_iters,
                 "minutes": self.minutes,
@@ -164,30 +164,30 @@ class TrainingRun:
         ).save(self.job.output_dir)
 
     def summary_line(self) -> str:
-        """How far it came, in one line."""
+        """Return the progress of the run in one line."""
         return (
-            f"{self.job.name}, {self._iterations:,} iterations and {self._steps:,} turns in "
+            f"{self.job.name}, {self._iterations:,} iterations and {self._steps:,} env steps in "
             f"{self._seconds / 60:,.1f} minutes of training"
         )
 
     def cpu_contention_message(self) -> str:
-        """How much of the processor a training in one process got, where that is clearly less."""
+        """Return a message if a training in one process got clearly less than one CPU, or ""."""
         if self.config.num_env_runners or not self._cpu_fraction < _LOW_CPU_FRACTION:
             return ""
         return (
-            f"the machine was busy: training got {self._cpu_fraction:.0%} of a processor; "
-            f"--cpu-minutes counts what it gets"
+            f"the machine was busy: training got {self._cpu_fraction:.0%} of a CPU; "
+            "--cpu-minutes counts only its own CPU time"
         )
 
     @property
     def finished(self) -> bool:
-        """Whether nothing is left to train."""
+        """Whether a stop condition is met."""
         return self._remaining_fraction() <= 0
 
     def restore_progress_csv(self) -> None:
-        """Take ``summary_line.csv`` from the checkpoint, which has the rows up to that point.
+        """Copy ``progress.csv`` from the checkpoint, which has the rows up to its iteration.
 
-        The run's own may be missing, as on a new instance, or torn, if the last process was killed.
+        The run's own file may be missing, as on a new instance, or incomplete after a kill.
         """
         path = self.job.output_dir / CSV_FILE
         if self.checkpoint is None:
@@ -198,12 +198,13 @@ class TrainingRun:
             shutil.copy(kept, path)
 
     def train(self, caught: PendingSignals) -> None:
-        """Train to the end, or until a signal is ``caught``; either way ends with a checkpoint.
+        """Train until a stop condition or a signal in ``caught``, and write a checkpoint.
 
-        There is none before the first iteration, when a signal raises `StoppedBeforeTrainingError`.
+        There is no checkpoint before the first iteration, in which a signal raises
+        `StoppedBeforeTrainingError`.
         """
         algorithm = build(self.config)
-        if hasattr(algorithm, "should_stop"):  # it can break off its iterations, which may be long
+        if hasattr(algorithm, "should_stop"):  # it can cancel its iterations, which may be long
             algorithm.should_stop = lambda: bool(caught)
         try:
             if self.checkpoint is not None:
@@ -245,14 +246,14 @@ class TrainingRun:
     ) -> None:
         before, began, used = self._seconds, time.monotonic(), time.process_time()
         saved = began
-        psutil.cpu_percent()  # from here on
+        psutil.cpu_percent()  # start of the measurement
         with self._bar() as bar:
             while not caught and not self.finished:
                 self._add_env_runners(algorithm)
                 try:
                     results = algorithm.train()
                 except Exception:
-                    # A signal to the whole process group ends the runners too.
+                    # A signal to the whole process group also ends the env runners.
                     if caught:
                         return
                     raise
@@ -272,19 +273,19 @@ class TrainingRun:
                     saved = time.monotonic()
 
     def _add_env_runners(self, algorithm: Algorithm) -> None:
-        """Have runners on machines that have come since."""
+        """Start env runners on machines that have joined the cluster."""
         if (
             self.max_env_runners is None
             or time.monotonic() < self._last_growth_check_at + _GROWTH_CHECK_INTERVAL_S
         ):
             return
         self._last_growth_check_at = time.monotonic()
-        room = self.max_env_runners()
+        limit = self.max_env_runners()
         group = algorithm.env_runner_group
         if group is None:
-            algorithm.set_num_runners(room)
-        elif (more := room - group.num_remote_env_runners()) > 0:
-            log_line(f"there is room for {more} more runners, {room} in all")
+            algorithm.set_num_runners(limit)
+        elif (more := limit - group.num_remote_env_runners()) > 0:
+            log_line(f"starting {more} more env runners, {limit} in total")
             add_env_runners(group, more)
 
     def _show_game(
@@ -295,7 +296,7 @@ class TrainingRun:
             curves.add_animation(film, self._iterations)
 
     def _measure(self, results: dict[str, Any], seconds: float) -> None:
-        """Add what `CSV_COLUMNS` says to the results of an iteration that took so long."""
+        """Add the computed columns of `CSV_COLUMNS` to an iteration's results."""
         numbers = dict(flatten(results))
         steps = int(numbers.get(self.csv_columns["env_steps"], self._steps))
         trained = numbers.get(_TRANSITIONS, 0.0)
@@ -310,7 +311,7 @@ class TrainingRun:
         self._cpu_minutes = float(numbers.get(CPU_MINUTES, 0.0))
 
     def _save(self, algorithm: Algorithm) -> None:
-        facts = {
+        metadata = {
             **self.checkpoint_metadata,
             ITERATION: self._iterations,
             "time_total_s": round(self._seconds, 3),
@@ -318,10 +319,10 @@ class TrainingRun:
             CPU_MINUTES: round(self._cpu_minutes, 3),
         }
         curves = [self.job.output_dir / CSV_FILE]
-        self.checkpoint = checkpoints.save(algorithm, self.job.checkpoint_dir, facts, curves)
+        self.checkpoint = checkpoints.save(algorithm, self.job.checkpoint_dir, metadata, curves)
 
     def _remaining_fraction(self) -> float:
-        """What is left to do, as a part of the whole."""
+        """Return the fraction of the run that remains."""
         iterations = 1 - self._iterations / self.num_iters if self.num_iters else 1.0
         minutes = 1 - self._seconds / (60 * self.minutes) if self.minutes else 1.0
         spent = 1 - self._cpu_minutes / self.cpu_minutes if self.cpu_minutes else 1.0
@@ -334,9 +335,9 @@ class TrainingRun:
     def _bar(self) -> Any:
         return tqdm(
             total=100,
-            initial=self._percent(),  # else the time that is left counts what was done before
+            initial=self._percent(),  # the estimated time must not count earlier parts
             desc=self.job.name,
-            # A log or a pipe has no place for a bar that moves.
+            # A log or a pipe cannot show a moving bar.
             disable=self.job.in_sagemaker or None,
             bar_format="{desc} {percentage:3.0f}%|{bar}| {elapsed} < {remaining}{postfix}",
         )
@@ -354,22 +355,22 @@ class TrainingRun:
         )
         bar.set_postfix_str(text)
         if self.job.in_sagemaker:
-            # CloudWatch takes its metrics out of the log.
+            # CloudWatch reads its metrics from the log.
             found = {
                 name: numbers.get(self.csv_columns.get(name, name), math.nan)
                 for name in LOGGED_METRICS
             }
             log_line(metric_line(found | {"env_steps": self._steps}))
         elif bar.disable and time.monotonic() - self._last_progress_at > _PROGRESS_INTERVAL_S:
-            self._last_progress_at = self._last_growth_check_at = time.monotonic()
+            self._last_progress_at = time.monotonic()
             log_line(f"{self.job.name} {self._percent():.0f}%, {text}")
 
 
 def add_env_runners(group: Any, more: int) -> None:
-    """Start ``more`` runners, and wait for none.
+    """Start ``more`` env runners without waiting for them.
 
-    RLlib takes them for runners that have died: it gives them the state of the others once they
-    answer, and until then asks nothing of them.
+    RLlib treats them like env runners that have died: it sends them the others' state once they
+    respond, and no requests until then.
     """
     group.add_workers(more)
     manager = group._worker_manager
@@ -380,32 +381,33 @@ def add_env_runners(group: Any, more: int) -> None:
 def _versions(*names: str) -> dict[str, str]:
     found = {}
     for name in names:
-        with suppress(PackageNotFoundError):  # of sources beside a script there is no package
+        with suppress(
+            PackageNotFoundError
+        ):  # sources next to a script are not an installed package
             found[name] = version(name)
     return found
 
 
 def build(config: AlgorithmConfig) -> Algorithm:
-    """The algorithm, with runners that answer: RLlib would restart them for ever.
+    """Build the algorithm with env runners that respond; RLlib would restart them forever.
 
     Raises:
-        RuntimeError: not one of its runners has started.
+        RuntimeError: If no env runner starts.
     """
     none_started = RuntimeError(
-        f"none of {config.num_env_runners} runners started; Ray's logs say why: "
-        "/tmp/ray*/session_latest/logs/worker-*.err. With num_env_runners 0 the driver plays the "
-        "games itself, and the reason is in the job's log"
+        f"none of {config.num_env_runners} env runners started; the reason is in Ray's logs, "
+        "/tmp/ray*/session_latest/logs/worker-*.err, or with num_env_runners 0 in the job's log"
     )
     try:
         algorithm = config.build_algo()
     except IndexError as error:
-        # RLlib has asked them for the environment's spaces, and took the first answer.
+        # RLlib requested the environment's spaces from them and took the first response.
         raise none_started from error
     group = algorithm.env_runner_group
     if group is None or config.num_env_runners == 0:
         return algorithm
     deadline = time.monotonic() + _ENV_RUNNER_START_TIMEOUT_S
-    # On a busy machine Ray loses patience with a process that starts, and starts another one.
+    # On a busy machine, Ray gives up on a starting process and starts another one.
     while not group.foreach_env_runner(lambda runner: True, local_env_runner=False):
         if time.monotonic() > deadline:
             algorithm.stop()
@@ -416,7 +418,7 @@ def build(config: AlgorithmConfig) -> Algorithm:
 
 
 def restore(algorithm: Algorithm, config: AlgorithmConfig, checkpoint: Path) -> None:
-    """Give an algorithm the state of a checkpoint; and what RLlib leaves out: the callback."""
+    """Restore a checkpoint and call the callback that RLlib omits."""
     algorithm.restore_from_path(str(checkpoint.absolute()))
     if (loaded := config.callbacks_on_checkpoint_loaded) is not None:
         loaded(algorithm=algorithm)

@@ -1,4 +1,4 @@
-"""``battlesnake-gym procgen rollout``: what a trained agent does on Procgen's games."""
+"""``battlesnake-gym procgen rollout``: run a trained Procgen agent."""
 
 from __future__ import annotations
 
@@ -32,31 +32,31 @@ from battlesnake_rl.procgen.kit.plugins import NO_PREPROCESSORS
 from battlesnake_rl.procgen.procgen_env_config import complete, held_out
 from battlesnake_rl.procgen.procgen_environment import VectorProcgen
 from battlesnake_rl.procgen.procgen_episodes import Act, Episode, acting, play, score
-from battlesnake_rl.procgen.procgen_launcher import STACKED, ProcgenHyperparameters, configure
+from battlesnake_rl.procgen.procgen_launcher import FRAME_STACK, ProcgenHyperparameters, configure
 from sagemaker_rl.runs import checkpoints
 
 _SIDE, _FRAMES_PER_SECOND = 512, 15
 _FORMATS: dict[str, dict[str, Any]] = {
-    # The draft's name does not end in .mp4, by which ffmpeg would know.
+    # A draft's name does not end in .mp4, so ffmpeg needs the format.
     "mp4": {"fps": _FRAMES_PER_SECOND, "output_params": ["-f", "mp4"]},
-    # How long a frame stays, in milliseconds; and begin again for ever.
+    # Milliseconds per frame; repeat forever.
     "gif": {"duration": 1000 / _FRAMES_PER_SECOND, "loop": 0},
 }
-"""Of videos, with imageio's options for each."""
+"""Video formats, with imageio's options for each."""
 
 MODULE = Path("learner_group", "learner", "rl_module", DEFAULT_MODULE_ID)
-"""Where the network is in a checkpoint."""
+"""Path of the network in a checkpoint."""
 
 
 def load_policy(checkpoint: Path, *, greedy: bool = False, seed: int | None = None) -> Act:
-    """The agent of a checkpoint; it draws its actions unless ``greedy``.
+    """Load the policy of a checkpoint; it samples its actions unless ``greedy``.
 
-    Its network is built here, from the checkpoint's facts and, where it is your own, the file in
-    ``models/``; of the checkpoint's files only the weights are read.
+    The network is built from the checkpoint's metadata and, if it is a user's network, the file in
+    ``models/``. Only the weights are read from the checkpoint.
 
     Raises:
-        CheckpointError: there is none, or its weights hold more than numbers.
-        ValueError: it names an algorithm or a network that is not here.
+        CheckpointError: If there is no checkpoint, or its weights contain more than numbers.
+        ValueError: If its algorithm or network does not exist here.
     """
     module = _build(checkpoints.read_metadata(checkpoint))
     module.set_state(checkpoints.load_numeric_pickle(checkpoint / MODULE / "module_state.pkl"))
@@ -64,10 +64,10 @@ def load_policy(checkpoint: Path, *, greedy: bool = False, seed: int | None = No
     return acting(module, greedy=greedy)
 
 
-def _build(facts: Mapping[str, Any]) -> RLModule:
-    """The network of a checkpoint with these facts, untrained."""
-    identity = facts["identity"]
-    hyperparameters = facts["hyperparameters"]
+def _build(metadata: Mapping[str, Any]) -> RLModule:
+    """Build the untrained network of a checkpoint from its metadata."""
+    identity = metadata["identity"]
+    hyperparameters = metadata["hyperparameters"]
     if hyperparameters.get("custom_preprocessor") is not None:
         raise ValueError(NO_PREPROCESSORS)
     given = {
@@ -90,10 +90,11 @@ def _build(facts: Mapping[str, Any]) -> RLModule:
 
 
 def save_rollouts(path: Path, episodes: Sequence[Episode]) -> None:
-    """Write episodes as compressed numpy arrays (.npz), one after the other.
+    """Write episodes as concatenated, compressed numpy arrays (.npz).
 
-    ``observations`` uint8 (frames, 64, 64, 3), ``actions`` int64 and ``rewards`` float32 (turns);
-    of each episode ``lengths`` in turns (it has one frame more), ``level_seeds``, ``terminated``.
+    Frames and turns: ``observations`` uint8 (frames, 64, 64, 3), ``actions`` int64 (turns) and
+    ``rewards`` float32 (turns). Episodes: ``lengths`` in turns (an episode has one frame more),
+    ``level_seeds`` and ``terminated``.
     """
     arrays = {
         "observations": np.array(
@@ -114,7 +115,7 @@ def save_rollouts(path: Path, episodes: Sequence[Episode]) -> None:
 
 
 def write_video(path: Path, frames: Iterable[NDArray[np.uint8]]) -> None:
-    """Write ``frames``, each (64, 64, 3) RGB, enlarged to 512 pixels, in the format of ``path``."""
+    """Write RGB ``frames`` (64, 64, 3), enlarged to 512 pixels; the suffix sets the format."""
     kind = path.suffix.removeprefix(".")
 
     def write(draft: Path) -> None:
@@ -132,11 +133,11 @@ _LEVELS: dict[str, Callable[[Mapping[str, Any]], dict[str, Any]]] = {
     "held-out": held_out,
     "all": lambda env_config: complete(env_config) | {"num_levels": 0},
 }
-"""On which levels to play, and how that changes the ``env_config`` of the training."""
+"""Changes of the training's ``env_config`` by choice of levels."""
 
 
 def main(argv: list[str] | None = None) -> int:
-    """``rollout.py``; the exit status is 2 where something is refused."""
+    """Run the command; the exit status is 2 if its arguments are invalid."""
     arguments = parser().parse_args(argv)
     try:
         return _run(arguments)
@@ -145,31 +146,36 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def parser() -> Parser:
-    """The command's options."""
+    """Return the command's parser."""
     parser = Parser(
         prog="battlesnake-gym procgen rollout",
-        description="Let a trained agent play: scores, rollouts, videos, and how well it does on "
-        "levels that it was not trained on.",
-        epilog="example: rollout runs/impala-baseline-bigfish --episodes 100 --levels training "
-        "held-out",
+        description="Run a trained Procgen agent and print its scores. It can save episodes and "
+        "videos, and measure generalization to levels that it was not trained on.",
+        epilog="Example: procgen rollout runs/impala-baseline-bigfish --episodes 100 --levels "
+        "training held-out",
     )
     add = parser.add_argument
-    add("checkpoint", type=Path, help="a checkpoint, or a run: its newest one")
+    add("checkpoint", type=Path, help="checkpoint, or run directory (its latest checkpoint)")
     add("--levels", nargs="+", choices=list(_LEVELS), default=["training"],
-        help="play on these levels, each in turn; of two or more the differences to the first are "
-        "shown: the generalization gap")  # fmt: skip
-    add("--episodes", type=natural, default=0, help="complete ones (instead of --steps)")
-    add("--steps", type=positive, default=10_000, help="turns")
+        help="levels to play, in this order; with two or more, shows the generalization gap to the "
+        "first")  # fmt: skip
+    add(
+        "--episodes",
+        type=natural,
+        default=0,
+        help="number of complete episodes (instead of --steps)",
+    )
+    add("--steps", type=positive, default=10_000, help="number of turns")
     add("--config", type=json.loads, default={}, metavar="JSON",
-        help='changes of the env_config, such as {"distribution_mode": "hard"}')  # fmt: skip
-    add("--greedy", action="store_true", help="always the likeliest action")
-    add("--num-envs", type=positive, default=16, help="games at once")
-    add("--seed", type=seed, default=0, help="of levels and actions")
-    add("-o", "--output", type=Path, metavar="FILE.npz", help="save the rollouts")
-    add("--video-dir", type=writable, metavar="DIR", help="save a video an episode")
-    add("--video-format", choices=list(_FORMATS), default="mp4")
-    add("--run", help="the algorithm; refused unless it is the checkpoint's")
-    add("--env", choices=list(STACKED), help="refused unless it is the checkpoint's")
+        help='changes to the env_config, such as {"distribution_mode": "hard"}')  # fmt: skip
+    add("--greedy", action="store_true", help="take the most probable action instead of sampling")
+    add("--num-envs", type=positive, default=16, help="number of parallel games")
+    add("--seed", type=seed, default=0, help="random seed for levels and actions")
+    add("-o", "--output", type=Path, metavar="FILE.npz", help="save the episodes to FILE.npz")
+    add("--video-dir", type=writable, metavar="DIR", help="save a video of each episode in DIR")
+    add("--video-format", choices=list(_FORMATS), default="mp4", help="format of the videos")
+    add("--run", help="algorithm; must be the checkpoint's")
+    add("--env", choices=list(FRAME_STACK), help="environment; must be the checkpoint's")
     add_json(parser)
     return parser
 
@@ -178,22 +184,22 @@ def _run(arguments: argparse.Namespace) -> int:
     if arguments.output is not None and arguments.output.suffix != ".npz":
         raise ValueError(f"--output must end in .npz, got {arguments.output}")
     if (arguments.output or arguments.video_dir) and len(arguments.levels) > 1:
-        raise ValueError("rollouts and videos are of one kind of --levels at a time")
+        raise ValueError("--output and --video-dir need a single choice of --levels")
     checkpoint = checkpoints.find(arguments.checkpoint)
     identity = checkpoints.read_metadata(checkpoint)["identity"]
     for flag, key in (("run", "algorithm"), ("env", "env")):
         if getattr(arguments, flag) not in (None, identity[key]):
             raise ValueError(
-                f"--{flag} is {getattr(arguments, flag)} but {checkpoint} is of {identity[key]}"
+                f"--{flag} is {getattr(arguments, flag)} but {checkpoint} has {identity[key]}"
             )
     trained_on = complete(identity["env_config"] | arguments.config)
-    played_on = {levels: _LEVELS[levels](trained_on) for levels in arguments.levels}
+    env_configs = {levels: _LEVELS[levels](trained_on) for levels in arguments.levels}
     act = load_policy(checkpoint, greedy=arguments.greedy, seed=arguments.seed)
     results: dict[str, dict[str, float]] = {}
-    for levels, env_config in played_on.items():
+    for levels, env_config in env_configs.items():
         episodes = _play(arguments, env_config, act)
         if not episodes:
-            raise ValueError(f"no episode ended within {arguments.steps} steps; give more --steps")
+            raise ValueError(f"no episode ended within {arguments.steps} steps; raise --steps")
         results[levels] = score(episodes, env_config)
         if not arguments.json:
             sys.stdout.write(_line(levels, env_config, results[levels]))
@@ -204,7 +210,7 @@ def _run(arguments: argparse.Namespace) -> int:
 
 
 def _generalization_gap(results: Mapping[str, Mapping[str, float]]) -> str:
-    """What the levels of the last result are harder than those of the first."""
+    """Return a line with the difference between the first and the last result, or ""."""
     (first, result), levels = (list(results.values())[i] for i in (0, -1)), list(results)
     if len(levels) < 2:
         return ""

@@ -1,4 +1,4 @@
-"""The IMPALA network: 64x64 pictures in, action logits and a value out, as an RLlib module."""
+"""IMPALA network as an RLlib module: 64x64 images to action logits and a value."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from torch import Tensor, nn
 from battlesnake_rl.mabs.policy.q_network import bfloat16_pays
 
 _IMAGES_PER_CHUNK = {"cpu": 128, "cuda": 2048}
-"""Larger batches go through the trunk in pieces of this many.
+"""Images per chunk of the trunk; larger batches are split.
 
-A CPU loses a third of its speed when the pieces outgrow its caches; a GPU only lacks the memory.
+A CPU loses a third of its speed when the chunks outgrow its caches; a GPU only runs out of memory.
 """
 
 MODEL_CONFIG: dict[str, Any] = {
@@ -25,16 +25,16 @@ MODEL_CONFIG: dict[str, Any] = {
     "width": 256,
     "bfloat16": "auto",
 }
-"""The settings of `ImpalaModule` and their defaults.
+"""Settings of `ImpalaModule` with their defaults.
 
-``patch``: with more than 1, a convolution on squares of so many pixels goes before; ``channels`` of
-the stages, residual ``blocks`` of each, ``width`` of the dense layer; ``bfloat16``: ``"auto"``
-(where the processor has it), ``True`` or ``False``.
+``patch``: if more than 1, a convolution on squares of this many pixels comes first. ``channels``:
+channels of the stages. ``blocks``: residual blocks per stage. ``width``: units of the dense layer.
+``bfloat16``: ``"auto"`` (if the processor supports it), ``True`` or ``False``.
 """
 
 
 class ResidualBlock(nn.Module):
-    """Two 3x3 convolutions whose result is added to what went in."""
+    """Two 3x3 convolutions with a residual connection."""
 
     def __init__(self, channels: int) -> None:
         super().__init__()
@@ -46,15 +46,16 @@ class ResidualBlock(nn.Module):
         )
 
     def forward(self, features: Tensor) -> Tensor:
-        """(B, C, H, W) to the same."""
+        """Map (B, C, H, W) to (B, C, H, W)."""
         changed: Tensor = features + self.layers(features)
         return changed
 
 
 class ImpalaTrunk(nn.Module):
-    """Features of pictures: (B, H, W, C) uint8 to (B, ``width``).
+    """Image features: (B, H, W, C) uint8 to (B, ``width``).
 
-    Each stage is a convolution, a pooling that halves the sides, and residual blocks.
+    Each stage consists of a convolution, a pooling that halves height and width, and residual
+    blocks.
     """
 
     def __init__(
@@ -83,11 +84,12 @@ class ImpalaTrunk(nn.Module):
         layers += [nn.ReLU(), nn.Flatten(), nn.Linear(previous * height * breadth, width)]
         self.layers = nn.Sequential(*layers, nn.ReLU())
         self.width = width
-        # Pictures arrive with the colours last; in that order convolutions take half the time.
+        # The images have their channels last; in this memory format convolutions take half the
+        # time.
         self.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
 
     def forward(self, pictures: Tensor) -> Tensor:
-        """Features of a batch of pictures; 255 means 1."""
+        """Return the features of a batch of images, after scaling 255 to 1."""
         device = pictures.device.type
         half = torch.is_autocast_enabled(device)
         scaled = pictures.to(torch.get_autocast_dtype(device) if half else torch.float32) / 255
@@ -96,14 +98,15 @@ class ImpalaTrunk(nn.Module):
 
 
 class ImpalaModule(TorchRLModule, ValueFunctionAPI):  # type: ignore[misc]
-    """Policy and value on one `ImpalaTrunk`: PPO, APPO and IMPALA train it.
+    """Policy and value heads on one `ImpalaTrunk`, for PPO, APPO and IMPALA.
 
-    ``model_config`` as `MODEL_CONFIG`. With three colours and 15 actions it has 626,256 parameters.
+    ``model_config`` contains the settings of `MODEL_CONFIG`. With three channels and 15 actions,
+    the network has 626,256 parameters.
     """
 
     def setup(self) -> None:
         """Build the network."""
-        # RLlib adds settings of its own networks, which mean nothing here.
+        # RLlib adds settings of its own networks, which have no effect here.
         self.settings = {
             key: self.model_config.get(key, default) for key, default in MODEL_CONFIG.items()
         }
@@ -111,7 +114,7 @@ class ImpalaModule(TorchRLModule, ValueFunctionAPI):  # type: ignore[misc]
         self.trunk = ImpalaTrunk(self.observation_space.shape, **shape)
         self.policy = nn.Linear(self.trunk.width, int(self.action_space.n))
         self.value = nn.Linear(self.trunk.width, 1)
-        # A policy that begins nearly uniform explores at first, whatever the pictures are.
+        # A nearly uniform initial policy explores all actions, whatever the images are.
         nn.init.orthogonal_(self.policy.weight, gain=0.01)
         nn.init.zeros_(self.policy.bias)
 
@@ -123,7 +126,7 @@ class ImpalaModule(TorchRLModule, ValueFunctionAPI):  # type: ignore[misc]
         }
 
     def compute_values(self, batch: dict[str, Any], embeddings: Tensor | None = None) -> Tensor:
-        """Values (B,). Without ``embeddings``, as advantages are estimated, without gradients."""
+        """Return the values (B,); without ``embeddings``, as for advantages, without gradients."""
         if embeddings is not None:
             values: Tensor = self.value(embeddings).squeeze(-1)
             return values
@@ -131,7 +134,7 @@ class ImpalaModule(TorchRLModule, ValueFunctionAPI):  # type: ignore[misc]
             return self.compute_values(batch, self._features(batch[Columns.OBS]))
 
     def _features(self, pictures: Tensor) -> Tensor:
-        """Features in full precision; the trunk computes in half where that is faster."""
+        """Return float32 features; the trunk computes in bfloat16 if that is faster."""
         choice = self.settings["bfloat16"]
         enabled = bfloat16_pays(pictures.device) if choice == "auto" else bool(choice)
         pieces = torch.split(pictures, _IMAGES_PER_CHUNK[pictures.device.type])

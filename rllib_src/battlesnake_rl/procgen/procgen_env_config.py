@@ -1,4 +1,4 @@
-"""The ``env_config`` of an experiment: every key, its default, and what it may be."""
+"""Options of the Procgen environment: ``env_config``, its defaults and its valid values."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ _DEFAULTS: dict[str, Any] = {
     "frame_stack": 1,
     "provider": "envpool",
 }
-"""Every key and its default.
+"""All options with their defaults.
 
-``env_name``: the game (`games.GAMES`). ``num_levels``: how many levels there are, 0 for all of them
-(then ``start_level`` means nothing, as in Procgen itself); ``start_level``: the first one's number.
-``paint_vel_info``: paint the speed of the player into a corner, in some games.
-``use_generated_assets``: drawn pictures instead of designed ones. ``center_agent``: show what is
-around the player rather than the whole level. ``use_sequential_levels``: a completed level leads to
-the next one within the same episode. ``distribution_mode``: easy, hard, or one of the game's own.
-``frame_stack``: how many of the last frames are seen at once. ``provider``: who computes the games,
-which can only be envpool.
+``env_name``: the game (`procgen_games.GAMES`). ``num_levels``: number of levels; 0 for all levels,
+in which case Procgen ignores ``start_level``. ``start_level``: number of the first level.
+``paint_vel_info``: paint the player's velocity into a corner, in some games.
+``use_generated_assets``: use generated images instead of designed ones. ``center_agent``: show the
+surroundings of the player instead of the whole level. ``use_sequential_levels``: continue with the
+next level in the same episode after a completed level. ``distribution_mode``: easy, hard, or
+another mode of the game. ``frame_stack``: number of latest frames in an observation. ``provider``:
+implementation of the games; only envpool.
 """
 
 _MAX_LEVEL = 2**31 - 1
@@ -37,10 +37,12 @@ _PROVIDERS = ("envpool",)
 
 
 def complete(env_config: Mapping[str, Any]) -> dict[str, Any]:
-    """All keys of `_DEFAULTS`, with the values of ``env_config`` where it has them.
+    """Return ``env_config`` with the defaults of missing options.
 
     Raises:
-        ValueError: an unknown key or an impossible value, naming key, value and remedy.
+        ValueError: If a key is unknown or a value is impossible; the message names the key, the
+            value
+            and the remedy.
     """
     for key in env_config:
         if key not in _DEFAULTS:
@@ -66,16 +68,16 @@ def complete(env_config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def held_out(env_config: Mapping[str, Any]) -> dict[str, Any]:
-    """The same game on levels that ``env_config`` does not have: as many, right after them.
+    """Return the options for the same game on held-out levels: as many, after the training levels.
 
     Raises:
-        ValueError: there are none, since ``env_config`` has all levels.
+        ValueError: If there are none, because ``env_config`` uses all levels.
     """
     values = complete(env_config)
     if values["num_levels"] == 0:
         raise ValueError(
-            "num_levels is 0, so training saw all levels and none is held out; "
-            "train on some, such as num_levels 200"
+            "num_levels is 0, so training used all levels and none is held out; "
+            "train on fewer, such as num_levels 200"
         )
     return values | {"start_level": values["start_level"] + values["num_levels"]}
 
@@ -85,6 +87,6 @@ def _check_choice(key: str, value: Any, choices: Any) -> None:
         raise ValueError(f"{key} must be one of {' '.join(choices)}, got {value!r}")
 
 
-def _check_range(key: str, value: int, least: int, most: int) -> None:
-    if not least <= value <= most:
-        raise ValueError(f"{key} must be between {least} and {most}, got {value}")
+def _check_range(key: str, value: int, minimum: int, maximum: int) -> None:
+    if not minimum <= value <= maximum:
+        raise ValueError(f"{key} must be between {minimum} and {maximum}, got {value}")

@@ -1,4 +1,4 @@
-"""Procgen's games as one Gymnasium environment: many in step."""
+"""Procgen games as a vectorized Gymnasium environment."""
 
 from __future__ import annotations
 
@@ -23,27 +23,27 @@ from battlesnake_rl.procgen.providers import (
 )
 
 ENV_NAME = "procgen_env_wrapper"
-"""Under this name the environment is registered with RLlib."""
+"""Name of the environment in RLlib's registry."""
 
 Infos = dict[str, NDArray[Any]]
 
 
 class VectorProcgen(VectorEnv[NDArray[np.uint8], NDArray[np.integer[Any]], NDArray[Any]]):
-    """``num_envs`` games in step.
+    """``num_envs`` Procgen games that step together.
 
-    Observations are uint8 (N, 64, 64, 3 * frame_stack), RGB, the newest frame last; actions are
-    integers below 15; rewards are float32. A level that is completed or lost terminates the
-    episode, one that has lasted for the game's ``max_turns`` truncates it; the observation is then
-    the level's last frame, and the step after that ignores the action, has reward 0 and shows the
+    Observations are uint8 (N, 64, 64, 3 * frame_stack), RGB, with the newest frame last. Actions
+    are integers below 15, rewards are float32. A completed or lost level terminates the episode; a
+    level that reaches the game's ``max_turns`` truncates it. The observation is then the last frame
+    of the level. The next step ignores its action, has reward 0, and returns the first frame of the
     next level (``AutoresetMode.NEXT_STEP``).
 
-    ``infos``: ``level_seed`` int32 (N,), the number of the level that is played;
-    ``prev_level_complete`` bool (N,), whether this step completed a level; ``clock`` int64 (N,),
-    how many steps there have been since the games were made.
+    ``infos`` contains ``level_seed`` int32 (N,), the number of the current level;
+    ``prev_level_complete`` bool (N,), whether this step completed a level; and ``clock`` int64
+    (N,), the number of steps since the games were created.
 
     Raises:
-        ValueError: an impossible ``env_config`` (keys: `env_config.DEFAULTS`) or ``num_envs``.
-        ImportError: envpool is missing.
+        ValueError: If ``env_config`` (keys: `procgen_env_config`) or ``num_envs`` is impossible.
+        ImportError: If envpool is missing.
     """
 
     metadata = {"autoreset_mode": AutoresetMode.NEXT_STEP}  # noqa: RUF012
@@ -72,15 +72,18 @@ class VectorProcgen(VectorEnv[NDArray[np.uint8], NDArray[np.integer[Any]], NDArr
     def reset(
         self, *, seed: int | list[int | None] | None = None, options: dict[str, Any] | None = None
     ) -> tuple[NDArray[np.uint8], Infos]:
-        """Begin new episodes; with ``seed`` all games start over and will repeat themselves.
+        """Start new episodes; with a ``seed``, all games restart and are reproducible.
 
-        ``seed``: one integer, from which every game gets its own.
+        Args:
+            seed: One integer, from which every game derives its own seed; None to continue.
+            options: Not used.
         """
         if isinstance(seed, list):
             raise ValueError("seed must be one integer or None; every game gets its own from it")
         if seed is not None or self._provider is None:
             self.close()
-            # Seeds far apart: neighbours would play the same levels one game later.
+            # Distant seeds, because games with adjacent seeds would play the same levels with an
+            # offset.
             seeds = np.random.SeedSequence(seed).generate_state(self.num_envs) >> 1
             self._provider = make_provider(
                 self.env_config, [int(one) for one in seeds], self._num_threads
@@ -95,22 +98,22 @@ class VectorProcgen(VectorEnv[NDArray[np.uint8], NDArray[np.integer[Any]], NDArr
     def step(
         self, actions: NDArray[np.integer[Any]]
     ) -> tuple[NDArray[np.uint8], NDArray[np.float32], NDArray[np.bool_], NDArray[np.bool_], Infos]:
-        """Play one turn of all games; ``actions`` (N,)."""
+        """Play one turn of all games with ``actions``, (N,)."""
         if self._provider is None:
             raise RuntimeError("call reset() before step()")
-        begun = self._ended
+        started = self._ended
         step = self._provider.step(np.asarray(actions, dtype=np.int32))
         self._clock = self._clock + 1
         self._turns += 1
-        self._turns[begun] = 0
+        self._turns[started] = 0
         truncations = step.done & (self._turns >= self.max_turns) & ~step.level_complete
         self._ended = step.done
         self._turns[step.level_complete] = 0
-        observations = self._observe(step, begun)
+        observations = self._observe(step, started)
         return observations, step.rewards, step.done & ~truncations, truncations, self._infos(step)
 
     def close(self, **kwargs: Any) -> None:
-        """Let the games go; `reset` makes new ones."""
+        """Close the games; `reset` creates new ones."""
         if self._provider is not None:
             self._provider.close()
         self._provider = None
@@ -122,20 +125,20 @@ class VectorProcgen(VectorEnv[NDArray[np.uint8], NDArray[np.integer[Any]], NDArr
             "clock": self._clock,
         }
 
-    def _observe(self, step: Step, begun: NDArray[np.bool_]) -> NDArray[np.uint8]:
-        """The newest frames, or the last ones; of a game that has just begun, its first alone."""
+    def _observe(self, step: Step, started: NDArray[np.bool_]) -> NDArray[np.uint8]:
+        """Return the stacked frames; a new episode repeats its first frame."""
         count = self.env_config["frame_stack"]
         if count == 1:
             return step.frames
         repeated = np.tile(step.frames, (1, 1, 1, count))
         if self._stack is not None:
             channels = FRAME_SHAPE[-1]
-            repeated[~begun, :, :, :-channels] = self._stack[~begun, :, :, channels:]
+            repeated[~started, :, :, :-channels] = self._stack[~started, :, :, channels:]
         self._stack = repeated
         return repeated
 
 
 def make_env(context: Mapping[str, Any]) -> VectorProcgen:
-    """What RLlib calls: as many games as its ``num_envs`` says."""
+    """Create the number of games that RLlib passes as ``num_envs``."""
     env_config = dict(context)
     return VectorProcgen(env_config.pop("num_envs"), env_config)

@@ -1,4 +1,4 @@
-"""Episodes played by a network, and what they were worth."""
+"""Episodes played by a network, and their scores."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ from battlesnake_rl.procgen.procgen_games import normalized_score
 from battlesnake_rl.procgen.providers import FRAME_SHAPE
 
 Act = Callable[[NDArray[np.uint8]], NDArray[np.int64]]
-"""From observations (N, 64, 64, C) to actions (N,)."""
+"""Function from observations (N, 64, 64, C) to actions (N,)."""
 
 
 @dataclass
 class Episode:
-    """One episode of one game, while it is played and after."""
+    """One episode of one game, running or finished."""
 
     level_seed: int
     observations: list[NDArray[np.uint8]] = field(default_factory=list)
-    """The frames, (64, 64, 3) each, one more than there are actions; none unless they are kept."""
+    """Frames, (64, 64, 3) each, one more than actions; empty unless frames are kept."""
     actions: list[int] = field(default_factory=list)
     rewards: list[float] = field(default_factory=list)
     terminated: bool = False
-    """Completed or lost, rather than cut off."""
+    """Whether the level was completed or lost, not truncated."""
 
 
 def play(
@@ -44,10 +44,22 @@ def play(
     keep_frames: bool = False,
     show: bool = True,
 ) -> list[Episode]:
-    """Play ``episodes`` to their ends, or, where that is 0, ``steps`` turns; the finished ones.
+    """Play ``episodes`` complete episodes, or ``steps`` turns if that is 0.
 
-    The games share the episodes evenly from the start: taking those that end first would favour
-    short ones. A bar shows the progress on a terminal, unless ``show`` is False.
+    The games share the episodes evenly from the start, because taking the episodes that end first
+    would prefer short ones.
+
+    Args:
+        games: The games.
+        act: Function from observations to actions.
+        episodes: Number of complete episodes.
+        steps: Number of turns, summed over all games.
+        seed: Seed of the games.
+        keep_frames: Whether the episodes keep their frames.
+        show: Whether to show a progress bar on a terminal.
+
+    Returns:
+        The finished episodes.
     """
     observations, infos = games.reset(seed=seed)
     quota = [
@@ -55,19 +67,19 @@ def play(
     ]
     finished: list[Episode] = []
     current = [Episode(int(level)) for level in infos["level_seed"]]
-    begun = np.ones(games.num_envs, dtype=np.bool_)
-    left = episodes or steps
+    started = np.ones(games.num_envs, dtype=np.bool_)
+    remaining = episodes or steps
     with tqdm(
-        total=left, unit="episodes" if episodes else "steps", disable=None if show else True
+        total=remaining, unit="episodes" if episodes else "steps", disable=None if show else True
     ) as bar:
-        while left > 0:
+        while remaining > 0:
             actions = act(observations)
             frames = observations
             observations, rewards, terminations, truncations, infos = games.step(actions)
             ended = terminations | truncations
             for i, episode in enumerate(current):
-                if not begun[i]:
-                    # This step showed the next level's first frame; the action was ignored.
+                if not started[i]:
+                    # This step returned the next level's first frame and ignored the action.
                     current[i] = Episode(int(infos["level_seed"][i]))
                     continue
                 if keep_frames:
@@ -83,9 +95,11 @@ def play(
                         quota[i] -= 1
                         bar.update(1 if episodes else 0)
             if not episodes:
-                bar.update(int(begun.sum()))
-            left = sum(max(one, 0) for one in quota) if episodes else left - int(begun.sum())
-            begun = ~ended
+                bar.update(int(started.sum()))
+            remaining = (
+                sum(max(one, 0) for one in quota) if episodes else remaining - int(started.sum())
+            )
+            started = ~ended
     return finished
 
 
@@ -94,7 +108,7 @@ def _newest(observation: NDArray[np.uint8]) -> NDArray[np.uint8]:
 
 
 def acting(module: RLModule, *, greedy: bool = False) -> Act:
-    """The agent whose network is ``module``; it draws its actions unless ``greedy``."""
+    """Return the policy of a network; it samples its actions unless ``greedy``."""
     if isinstance(module, torch.nn.Module):
         module.eval()
 
@@ -114,7 +128,7 @@ def acting(module: RLModule, *, greedy: bool = False) -> Act:
 
 
 def score(episodes: Sequence[Episode], env_config: Mapping[str, Any]) -> dict[str, float]:
-    """Number of episodes, mean reward with its standard error, length and normalized score."""
+    """Return number of episodes, mean reward with standard error, length and normalized score."""
     totals = [sum(one.rewards) for one in episodes]
     result = {
         "episodes": float(len(episodes)),

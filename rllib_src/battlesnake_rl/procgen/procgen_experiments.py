@@ -1,8 +1,8 @@
-"""Experiment files as in the competition's starter kit, read into hyperparameters.
+"""Experiment files in the format of the competition's starter kit.
 
-A file holds one experiment: its name, and under it ``env``, ``run``, ``stop`` and ``config``. What
-is in ``config`` are RLlib's settings, with ``env_config``, ``model`` and ``callbacks`` among
-them. Settings of the kit that have other names today are refused with those.
+A file contains one experiment: its name, with ``env``, ``run``, ``stop`` and ``config`` below it.
+``config`` contains RLlib's settings, and ``env_config``, ``model`` and ``callbacks``. Settings that
+have new names are rejected with a message that gives the new name.
 """
 
 from __future__ import annotations
@@ -24,26 +24,31 @@ _STOP = {
     "training_iteration": "num_iters",
     "time_total_s": "minutes",
 }
-"""The conditions under ``stop`` and the hyperparameters that they set."""
+"""Hyperparameters by the conditions under ``stop``."""
 
 _MODEL_KEYS = ("custom_model", "custom_options")
-"""The keys under ``model``."""
+"""Keys under ``model``."""
 
 
 class ExperimentError(ValueError):
-    """An experiment that does not exist, or whose file is not valid."""
+    """An experiment does not exist, or its file is invalid."""
 
 
 def names() -> list[str]:
-    """The experiments there are."""
+    """Return the names of the experiments."""
     return sorted(path.stem for path in _FOLDER.glob("*.yaml"))
 
 
 def read(experiment: str) -> dict[str, Any]:
-    """The hyperparameters of an experiment: the name of one of `names`, or a file's path.
+    """Read the hyperparameters of an experiment.
+
+    Args:
+        experiment: Name of an experiment (`names`) or path of a .yaml file.
 
     Raises:
-        ExperimentError: there is no such experiment, or its file has faults: all are named.
+        ExperimentError: If there is no such experiment, or its file is invalid; the message lists
+            all
+            faults.
     """
     path = Path(experiment) if experiment.endswith((".yaml", ".yml")) else _named(experiment)
     if not path.is_file():
@@ -53,7 +58,9 @@ def read(experiment: str) -> dict[str, Any]:
     except yaml.YAMLError as error:
         raise ExperimentError(f"{path} is not YAML: {error}") from None
     if not isinstance(content, dict) or len(content) != 1:
-        raise ExperimentError(f"{path} must hold one experiment: a name with all else under it")
+        raise ExperimentError(
+            f"{path} must contain one experiment: a name with its settings below it"
+        )
     (body,) = content.values()
     if faults := _faults(body):
         raise ExperimentError(f"{path} cannot be run:\n" + "\n".join(f"  {f}" for f in faults))
@@ -63,26 +70,27 @@ def read(experiment: str) -> dict[str, Any]:
 def _named(experiment: str) -> Path:
     if experiment not in names():
         raise ExperimentError(
-            f"{unknown_name_message('experiment', experiment, names())}; or give the path of a .yaml file"
+            f"{unknown_name_message('experiment', experiment, names())}; or use the path of a "
+            ".yaml file"
         )
     return _FOLDER / f"{experiment}.yaml"
 
 
 def _faults(body: Any) -> list[str]:
-    """Everything that is wrong with an experiment, so that one edit sets it right."""
+    """Return all faults of an experiment."""
     if not isinstance(body, dict):
-        return ["the name must hold env, run, stop and config"]
+        return ["the name must have env, run, stop and config below it"]
     faults: list[str] = []
-    strange = [key for key in body if key not in ("env", "run", "stop", "config")]
-    faults += [f"{key}: unknown; there are env, run, stop and config" for key in strange]
+    unknown_parts = [key for key in body if key not in ("env", "run", "stop", "config")]
+    faults += [f"{key}: unknown; use env, run, stop and config" for key in unknown_parts]
     for part in ("stop", "config"):
         if not isinstance(body.get(part, {}), dict):
-            return [*faults, f"{part}: must be a table of settings"]
+            return [*faults, f"{part}: must be a mapping of settings"]
     unknown = [key for key in body.get("stop", {}) if key not in _STOP]
-    faults += [f"stop.{key}: unknown; there are {', '.join(_STOP)}" for key in unknown]
+    faults += [f"stop.{key}: unknown; use {', '.join(_STOP)}" for key in unknown]
     config = body.get("config", {})
     faults += [
-        f"config.{key}: it is {LEGACY_RLLIB_NAMES[key]} today"
+        f"config.{key}: use {LEGACY_RLLIB_NAMES[key]}"
         for key in config
         if key in LEGACY_RLLIB_NAMES
     ]
@@ -90,8 +98,8 @@ def _faults(body: Any) -> list[str]:
     if isinstance(model, dict) and "custom_preprocessor" in model:
         faults.append(f"config.model.{NO_PREPROCESSORS}")
     elif not isinstance(model, dict) or set(model) - set(_MODEL_KEYS):
-        faults.append(f"config.model: there are {', '.join(_MODEL_KEYS)}; write a "
-                      "network of your own into models/")  # fmt: skip
+        faults.append(f"config.model: use {', '.join(_MODEL_KEYS)}; put your own "
+                      "network into models/")  # fmt: skip
     return faults
 
 

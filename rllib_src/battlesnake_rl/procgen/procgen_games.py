@@ -1,4 +1,4 @@
-"""The 16 games: what each can be asked for, how long it lasts, what its rewards mean."""
+"""The 16 Procgen games with their modes, lengths and reward ranges."""
 
 from __future__ import annotations
 
@@ -6,27 +6,27 @@ from typing import NamedTuple
 
 
 class RewardRange(NamedTuple):
-    """Mean episode rewards between which a score is measured."""
+    """Mean episode rewards that normalize to scores 0 and 1."""
 
     blind: float
-    """Of an agent trained without seeing the game."""
+    """Reward of an agent trained without observations."""
     best: float
-    """The most that can be had, or what the best known agents reach."""
+    """Maximum reward, or the reward of the best known agents."""
 
 
 class ProcgenGame(NamedTuple):
-    """What is known of one game."""
+    """Properties of one game."""
 
     max_turns: int
-    """Turns after which a level is cut off."""
+    """Number of turns after which an episode is truncated."""
     easy: RewardRange
     hard: RewardRange
     more_modes: tuple[str, ...] = ()
-    """Its distribution modes beside easy and hard."""
+    """Distribution modes besides easy and hard."""
 
     @property
     def modes(self) -> tuple[str, ...]:
-        """All its distribution modes."""
+        """All distribution modes."""
         return ("easy", "hard", *self.more_modes)
 
 
@@ -61,10 +61,10 @@ GAMES: dict[str, ProcgenGame] = {
 
 
 def normalized_score(reward: float, env_name: str, distribution_mode: str = "easy") -> float:
-    """A mean episode reward as a part of the way from a blind agent (0) to the best (1).
+    """Scale a mean episode reward to 0 for an agent without observations and 1 for the best.
 
     Raises:
-        ValueError: the mode has no published range (only easy and hard have).
+        ValueError: If the mode has no published range; only easy and hard have one.
 
     >>> normalized_score(20.5, "bigfish")
     0.5

@@ -1,4 +1,4 @@
-"""The launcher of the Procgen experiments: hyperparameters and RLlib's configuration."""
+"""Launcher of the Procgen experiments: hyperparameters and RLlib's configuration."""
 
 from __future__ import annotations
 
@@ -27,49 +27,49 @@ from sagemaker_rl.job.utilization import Utilization
 from sagemaker_rl.ray_launcher import Hyperparameters, RunSummary, SageMakerRayLauncher
 from sagemaker_rl.runs.training_run import CSV_COLUMNS
 
-STACKED = {ENV_NAME: 1, "stacked_procgen_env": 4}
-"""The environments by the names of the competition's starter kit: how many frames are seen at once
-unless ``env_config`` says otherwise."""
+FRAME_STACK = {ENV_NAME: 1, "stacked_procgen_env": 4}
+"""Default ``frame_stack`` by environment name, with the names of the competition's starter kit."""
 
 MODELS = {"impala_cnn": ImpalaModule}
 _ALGORITHMS = {"ProcgenPPO": ProcgenPPO}
-"""What is here beside RLlib's and the files of users."""
-_SETTINGS = {"impala_cnn": MODEL_CONFIG}
-"""What each of our networks has under ``custom_options``, with the defaults."""
+"""Algorithms besides RLlib's and those in users' files."""
+_NETWORK_OPTIONS = {"impala_cnn": MODEL_CONFIG}
+"""Keys of ``custom_options`` by network, with their defaults."""
 
 _DEFAULT_EXPERIMENT = "impala-baseline"
 
 
 @dataclass(frozen=True)
 class ProcgenHyperparameters(Hyperparameters):
-    """What to play and how to learn; an experiment file sets most of them."""
+    """Environment and algorithm; an experiment file sets most of them."""
 
     algorithm: str = hyperparameter(
-        "ProcgenPPO", "ProcgenPPO, one of RLlib's, or a file in algorithms/"
+        "ProcgenPPO", "training algorithm: ProcgenPPO, one of RLlib's, or a file in algorithms/"
     )
     experiment: str = hyperparameter(
-        _DEFAULT_EXPERIMENT, "a named experiment, or an experiment file"
+        _DEFAULT_EXPERIMENT, "name of an experiment, or an experiment file"
     )
-    env: str = hyperparameter(ENV_NAME, f"the environment: {' or '.join(STACKED)}")
-    env_name: str | None = hyperparameter(None, "the game, over that of the experiment")
+    env: str = hyperparameter(ENV_NAME, f"environment: {' or '.join(FRAME_STACK)}")
+    env_name: str | None = hyperparameter(None, "game; overrides the experiment's")
     env_config: dict[str, Any] | None = hyperparameter(  # noqa: RUF009  (it makes a field)
-        None, "what to play (battlesnake_rl.procgen.procgen_env_config)"
+        None, "environment options (battlesnake_rl.procgen.procgen_env_config)"
     )
     custom_model: str | None = hyperparameter(
         "impala_cnn",
-        "the network: impala_cnn or a file in models/; null: the algorithm's own",
+        "network: impala_cnn or a file in models/; null: the algorithm's own",
     )
     custom_options: dict[str, Any] | None = hyperparameter(  # noqa: RUF009
-        None, "settings of the network"
+        None, "options of the network"
     )
-    callbacks: str | None = hyperparameter(None, "a file in callbacks/, or the path of a .py")
+    callbacks: str | None = hyperparameter(None, "file in callbacks/, or path of a .py file")
 
 
 class ProcgenLauncher(SageMakerRayLauncher):
     """Train an agent on one of Procgen's 16 games.
 
-    An experiment, a name or a .yaml file, says with what and for how long; flags go over it. The
-    run goes to RUNS/NAME: progress.csv, tensorboard/ and checkpoints/. Examples:
+    An experiment, a name or a .yaml file, sets the algorithm, the game and the stop condition;
+    command-line options override it. The run directory RUNS/NAME contains progress.csv,
+    tensorboard/ and checkpoints/. Examples:
 
       train-procgen --env-name bigfish
       train-procgen -f starter-example --env-name starpilot
@@ -80,14 +80,14 @@ class ProcgenLauncher(SageMakerRayLauncher):
     csv_columns = CSV_COLUMNS | generalization.COLUMNS
 
     def register_env_creator(self) -> None:
-        """Register the environments under the names that the starter kit has for them."""
-        for name in STACKED:
+        """Register the environments under the starter kit's names."""
+        for name in FRAME_STACK:
             register_env(name, make_env)
 
     def experiment_defaults(
         self, given: Mapping[str, Any], before: Mapping[str, Any]
     ) -> tuple[Mapping[str, Any], str]:
-        """The hyperparameters of the experiment; a stop condition that is given replaces all."""
+        """Return the experiment's hyperparameters, without its stop conditions if any is given."""
         values = procgen_experiments.read(given.get("experiment", _DEFAULT_EXPERIMENT))
         stops = ("num_iters", "minutes", "env_steps")
         if any(name in given for name in stops):
@@ -96,48 +96,47 @@ class ProcgenLauncher(SageMakerRayLauncher):
         return values, ""
 
     def get_experiment_config(self, hyperparameters: ProcgenHyperparameters) -> AlgorithmConfig:
-        """The configuration of the named algorithm, network and callbacks on the wanted game."""
+        """Return the configuration of the algorithm, network and callbacks for the game."""
         config = configure(hyperparameters)
         return config.debugging(seed=hyperparameters.seed, log_level="ERROR")
 
     def check_host(self, config: AlgorithmConfig) -> None:
-        """Begin a game: its packages are large, and an image may do without them."""
+        """Start a game, because an image may lack the large packages of the games."""
         games = VectorProcgen(1, config.env_config)
         try:
             games.reset(seed=0)
         except ImportError as error:
             raise HyperparameterError(
-                f"{error}. The image of a job has it if it is built from "
-                "deployment/training/Dockerfile"
+                f"{error}; a job's image built from deployment/training/Dockerfile has it"
             ) from None
         games.close()
 
     def default_num_env_runners(self, config: AlgorithmConfig, cpus: int) -> int:
-        """None where there are few CPUs: sampling and learning in turn, both use all of them.
+        """Return 0 with few CPUs, because sampling and learning in turn use all of them.
 
-        Nor beside the learner's GPU, on which `ProcgenRunner` then plays. Else the games are shared
-        evenly among the runners, so that some CPUs may be left.
+        It is also 0 for a learner on a GPU, which `ProcgenRunner` then uses. Otherwise, the env
+        runners share the games evenly, so some CPUs may be idle.
         """
         if cpus <= 4 or (isinstance(config, ProcgenPPOConfig) and config.num_gpus_per_learner):
             return 0
-        most = super().default_num_env_runners(config, cpus)
+        maximum = super().default_num_env_runners(config, cpus)
         shared = config.games if isinstance(config, ProcgenPPOConfig) else None
         if shared is None:
-            return most
-        return max(runners for runners in range(1, most + 1) if shared % runners == 0)
+            return maximum
+        return max(runners for runners in range(1, maximum + 1) if shared % runners == 0)
 
     def expected_utilization(self, config: AlgorithmConfig) -> Utilization:
-        """Without runners all CPUs, which torch shares out; one learner's GPU."""
-        most = super().expected_utilization(config)
-        return most if config.num_env_runners else Utilization(math.inf, most.gpus)
+        """Return all CPUs without env runners, because torch uses them, and one learner's GPU."""
+        usual = super().expected_utilization(config)
+        return usual if config.num_env_runners else Utilization(math.inf, usual.gpus)
 
     def default_run_name(self, hyperparameters: ProcgenHyperparameters) -> str:
-        """The experiment and the game."""
+        """Return the experiment and the game."""
         game = hyperparameters.env_name or complete(hyperparameters.env_config or {})["env_name"]
         return f"{Path(hyperparameters.experiment).stem}-{game}"
 
     def checkpoint_identity(self, config: AlgorithmConfig) -> dict[str, Any]:
-        """What decides whether a checkpoint can go on: algorithm, game and network."""
+        """Return algorithm, game and network, which a resumed checkpoint must share."""
         generalization.check(config)
         spec = config.rl_module_spec
         return {
@@ -149,74 +148,75 @@ class ProcgenLauncher(SageMakerRayLauncher):
         }
 
     def export_model(self, checkpoint: Path, model_dir: Path) -> RunSummary:
-        """Nothing is made of the checkpoint, which plays as it is."""
+        """Export nothing: a rollout uses the checkpoint itself."""
         return RunSummary(
-            strength="the reward of games, in progress.csv; a rollout plays more of them",
-            model=f"{checkpoint}, a checkpoint of RLlib's",
+            strength="mean rewards are in progress.csv; a rollout measures more episodes",
+            model=f"{checkpoint}, an RLlib checkpoint",
             next_command=f"battlesnake-gym procgen rollout {checkpoint}",
         )
 
     def parser(self, prog: str | None) -> Parser:
-        """The usual options, and the starter kit's words for two of the hyperparameters."""
+        """Return the parser, with the starter kit's names of two options."""
         parser = super().parser(prog)
         parser.add_argument(
             *("-f", "--config-file"),
             dest="hyperparameter.experiment",
             default=argparse.SUPPRESS,
             metavar="FILE",
-            help="the same as --experiment",
+            help="same as --experiment",
         )
         parser.add_argument(
             "--run",
             dest="hyperparameter.algorithm",
             default=argparse.SUPPRESS,
             metavar="NAME",
-            help="the same as --algorithm",
+            help="same as --algorithm",
         )
         return parser
 
 
 def _check_network(values: Mapping[str, Any]) -> None:
-    """Refuse RLlib's words for a network where they would do nothing."""
-    rllibs_own = values.get("custom_model", "impala_cnn") is None
+    """Reject RLlib's network settings if they would have no effect."""
+    own_network = values.get("custom_model", "impala_cnn") is None
     for name in values:
         if not name.startswith(CONFIG_PREFIX):
             continue
         field = name.removeprefix(CONFIG_PREFIX).split(".")[0]
-        if field == "model" or (field == "model_config" and not rllibs_own):
+        if field == "model" or (field == "model_config" and not own_network):
             raise HyperparameterError(
-                f"{name} would do nothing; set custom_options, or with custom_model null "
+                f"{name} would have no effect; set custom_options, or with custom_model null "
                 f"{CONFIG_PREFIX}model_config"
             )
 
 
 def configure(hyperparameters: ProcgenHyperparameters) -> AlgorithmConfig:
-    """RLlib's configuration of an algorithm, a network and callbacks on a game.
+    """Return RLlib's configuration of an algorithm, a network and callbacks for a game.
 
     Raises:
-        ValueError: an unknown name, with those there are, or an impossible setting.
+        ValueError: If a name is unknown (the message lists the known ones) or a setting is
+            impossible.
     """
     env, model = hyperparameters.env, hyperparameters.custom_model
-    if env not in STACKED:
-        raise ValueError(unknown_name_message("env", env, STACKED))
-    env_config = {"frame_stack": STACKED[env], **(hyperparameters.env_config or {})}
+    if env not in FRAME_STACK:
+        raise ValueError(unknown_name_message("env", env, FRAME_STACK))
+    env_config = {"frame_stack": FRAME_STACK[env], **(hyperparameters.env_config or {})}
     if hyperparameters.env_name is not None:
         env_config["env_name"] = hyperparameters.env_name
     algorithm = plugins.find("algorithms", hyperparameters.algorithm, _ALGORITHMS)
     config = algorithm.get_default_config()
     config.environment(env, env_config=complete(env_config))
     if not isinstance(config, ProcgenPPOConfig):
-        # One batch of games a runner, and so one forward pass for all of them.
+        # One batch of games per env runner, and therefore one forward pass per turn.
         config.env_runners(gym_env_vectorize_mode="vector_entry_point")
     config.learners(num_gpus_per_learner=int(torch.cuda.is_available()))
     generalization.set_up(config)
     if model is not None:
         network = plugins.find("models", model, MODELS)
         options = dict(hyperparameters.custom_options or {})
-        for key in sorted(set(options) - set(_SETTINGS.get(model, options))):
+        for key in sorted(set(options) - set(_NETWORK_OPTIONS.get(model, options))):
             raise ValueError(
                 f"custom_options of {model} has no key {key!r}; "
-                f"its keys are {', '.join(_SETTINGS[model])}"
+                f"its keys are {', '.join(_NETWORK_OPTIONS[model])}"
             )
         config.rl_module(rl_module_spec=RLModuleSpec(module_class=network, model_config=options))
     if hyperparameters.callbacks is not None:

@@ -1,10 +1,10 @@
-"""PPO for these games, by arrays instead of RLlib's episode objects: ``run: ProcgenPPO``.
+"""PPO for Procgen, on arrays instead of RLlib's episode objects: ``run: ProcgenPPO``.
 
-It is the PPO that trains Battlesnake (`battlesnake_rl.mabs.ppo`) on games of one seat, with what
-OpenAI published for them beside: `baselines.ppo2` as the repository openai/train-procgen calls it
-(Cobbe et al. 2020). 64 games of 256 turns are an iteration, however many runners share them;
-rewards are normalized (`reward_scale`), a value moves by at most the clip, and advantages are
-normalized in each minibatch.
+It is the PPO of Battlesnake (`battlesnake_rl.mabs.ppo`) for games with one seat, with OpenAI's
+published changes for Procgen: `baselines.ppo2` as called by the repository openai/train-procgen
+(Cobbe et al. 2020). An iteration plays 256 turns of 64 games, however many env runners share them.
+Rewards are normalized (`reward_normalizer`), a value changes by at most the clip, and advantages
+are normalized in each minibatch.
 """
 
 from __future__ import annotations
@@ -39,38 +39,38 @@ from battlesnake_rl.procgen.procgen_environment import VectorProcgen
 from battlesnake_rl.procgen.reward_normalizer import RewardNormalizer
 
 _STATE = "reward_normalization"
-"""Under this key a learner's state has that of its `RewardNormalizer`."""
+"""Key of the `RewardNormalizer` in a learner's state."""
 
-_NOT_HERE = {
+_UNUSED_SETTINGS = {
     "symmetry_augmentation": False,
     "start_from": None,
     "ladder_cpu_fraction": DEFAULT_CPU_FRACTION,
     "lag": False,
 }
-"""Settings of the PPO for Battlesnake that mean nothing here, with their defaults."""
+"""Settings of Battlesnake's PPO that have no effect here, with their defaults."""
 
 
 class SingleSeatProcgen(VectorProcgen):
-    """Procgen's games under the words for games of several players."""
+    """Procgen games with the attributes of multi-player games."""
 
     num_snakes = 1
 
     @property
     def num_games(self) -> int:
-        """How many are played at once."""
+        """Number of parallel games."""
         return self.num_envs
 
 
 class ProcgenRunner(PPOEnvRunner):
-    """Plays by chance, as the policy says, and returns a `Rollout` of one seat a game.
+    """Samples actions from the policy and returns a `Rollout` with one seat per game.
 
-    The step that only shows the next level's first frame has not ``acted``. Rewards are as the
-    games pay them. A runner in the learner's own process has all CPUs for its games, and chooses
-    moves on the learner's GPU.
+    A step that only returns the next level's first frame has not ``acted``. Rewards are not
+    normalized yet. An env runner in the learner's process uses all CPUs for its games, and the
+    learner's GPU for its network.
     """
 
     def make_env(self) -> None:
-        """Build the games; the next `sample` starts them anew."""
+        """Create the games; the next `sample` starts new episodes."""
         config = self.config
         cpus = len(os.sched_getaffinity(0)) if config.num_env_runners == 0 else 1
         games: Any = SingleSeatProcgen(
@@ -88,7 +88,7 @@ class ProcgenRunner(PPOEnvRunner):
         self.module[DEFAULT_MODULE_ID].to(self._device)
 
     def _curriculum_side(self) -> None:
-        """Procgen's frames have one size."""
+        """Do nothing: Procgen's frames have one size."""
 
     def _reset(self) -> None:
         games: Any = self.env
@@ -100,10 +100,10 @@ class ProcgenRunner(PPOEnvRunner):
     def _sample_actions(
         self, values: NDArray[np.float32], ways: NDArray[np.int64], by_chance: NDArray[np.bool_]
     ) -> tuple[NDArray[Any], ...]:
-        """Fill in ``values`` (N, 1); as `PPOEnvRunner`'s, with every action allowed."""
+        """Set ``values`` (N, 1) and return a turn's arrays, with all actions allowed."""
         with torch.inference_mode():
             frames = torch.from_numpy(self._frames).to(self._device)
-            found = judged(self.module[DEFAULT_MODULE_ID], frames)
+            found = compute_outputs(self.module[DEFAULT_MODULE_ID], frames)
         logits, values[:, 0] = (one.cpu().numpy() for one in found)
         luck = self._random.gumbel(size=logits.shape).astype(np.float32)
         moves = (logits + luck * by_chance[:, None]).argmax(-1)
@@ -130,7 +130,7 @@ class ProcgenRunner(PPOEnvRunner):
         return StepResult(acted[:, None], rewards[:, None], out[:, None], cut[:, None])
 
     def _report_ended(self) -> None:
-        """Log the episodes that have just ended, and begin to count the next ones."""
+        """Log the episodes that have just ended, and reset their counters."""
         recent = self.config.metrics_num_episodes_for_smoothing
         for name, column in (("return", self._totals), ("len", self._lengths)):
             for one in column[self._ended].tolist():
@@ -140,12 +140,12 @@ class ProcgenRunner(PPOEnvRunner):
         self.metrics.log_value("num_episodes", int(self._ended.sum()), reduce="sum")
 
     def get_metrics(self) -> Any:
-        """Counters, and the rewards and lengths of episodes, as RLlib's runners have them."""
+        """Return counters, rewards and lengths of episodes, as RLlib's env runners do."""
         return self.metrics.reduce()
 
 
-def judged(module: Any, frames: Tensor) -> tuple[Tensor, Tensor]:
-    """Logits (B, 15) and values (B,) of any module that RLlib's PPO can train."""
+def compute_outputs(module: Any, frames: Tensor) -> tuple[Tensor, Tensor]:
+    """Return logits (B, 15) and values (B,) of any module that RLlib's PPO can train."""
     batch = {Columns.OBS: frames}
     learning = torch.is_grad_enabled()
     found = (module.forward_train if learning else module.forward_inference)(batch)
@@ -154,16 +154,16 @@ def judged(module: Any, frames: Tensor) -> tuple[Tensor, Tensor]:
 
 
 class ProcgenLearner(PPOLearner):
-    """PPO's learner with normalized rewards, and the published loss."""
+    """PPO's learner with normalized rewards and the published loss."""
 
     def build(self) -> None:
-        """Module, optimizer, and what rewards are divided by."""
+        """Build module, optimizer and reward normalizer."""
         super().build()
-        self._scale = RewardNormalizer(self.config.gamma, self.config.reward_clip)
+        self._normalizer = RewardNormalizer(self.config.gamma, self.config.reward_clip)
 
     def learn(self, rollouts: list[Rollout], env_steps: int) -> None:
-        """As `PPOLearner`'s, with the rewards of all games scaled turn by turn."""
-        self._scale.scale(rollouts)
+        """Normalize the rewards of all games turn by turn, then learn as `PPOLearner` does."""
+        self._normalizer.scale(rollouts)
         super().learn(rollouts, env_steps)
 
     def _to_batch(self, rollout: Rollout) -> dict[str, Tensor]:
@@ -171,49 +171,56 @@ class ProcgenLearner(PPOLearner):
         return super()._to_batch(rollout) | {Columns.VF_PREDS: old}
 
     def _forward(self, batch: dict[str, Tensor]) -> dict[str, Tensor]:
-        logits, values = judged(self.module[DEFAULT_MODULE_ID].unwrapped(), batch[Columns.OBS])
+        logits, values = compute_outputs(
+            self.module[DEFAULT_MODULE_ID].unwrapped(), batch[Columns.OBS]
+        )
         return {Columns.ACTION_DIST_INPUTS: logits, Columns.VF_PREDS: values}
 
     def compute_loss_for_module(self, *, batch: dict[str, Tensor], **kwargs: Any) -> Tensor:
-        """The loss of one minibatch, with the advantages of this minibatch normalized."""
-        better = batch[ADVANTAGES]
-        usual = (better - better.mean()) / (better.std(unbiased=False) + 1e-8)
-        return super().compute_loss_for_module(batch=batch | {ADVANTAGES: usual}, **kwargs)
+        """Return the loss of a minibatch after normalizing its advantages."""
+        advantages = batch[ADVANTAGES]
+        deviation = advantages.std(unbiased=False) + 1e-8
+        normalized = (advantages - advantages.mean()) / deviation
+        return super().compute_loss_for_module(batch=batch | {ADVANTAGES: normalized}, **kwargs)
 
     def vf_loss(self, values: Tensor, batch: dict[str, Tensor]) -> Tensor:
-        """The published one; see `value_loss`."""
+        """Return the published loss; see `value_loss`."""
         clip = self.config.vf_clip_param
         return value_loss(values, batch[Columns.VF_PREDS], batch[VALUE_TARGETS], clip)
 
     def get_state(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
-        """RLlib's, with what rewards are divided by."""
+        """Return RLlib's state and that of the reward normalizer."""
         state: dict[str, Any] = super().get_state(*args, **kwargs)
-        return state | {_STATE: self._scale.state()}
+        return state | {_STATE: self._normalizer.state()}
 
     def set_state(self, state: dict[str, Any]) -> None:
-        """Go on from what `get_state` gave."""
+        """Restore the state returned by `get_state`."""
         super().set_state(state)
         if _STATE in state:
-            self._scale.restore(state[_STATE])
+            self._normalizer.restore(state[_STATE])
 
 
 def value_loss(values: Tensor, old: Tensor, targets: Tensor, clip: float) -> Tensor:
-    """The mean square error of the values, or of values that moved by at most ``clip``, if larger.
+    """Return the mean of the larger squared error: of the values, or of the clipped values.
 
-    All are (B,); ``old`` are the values when the turns were played.
+    Args:
+        values: Values (B,).
+        old: Values (B,) when the turns were played.
+        targets: Value targets (B,).
+        clip: Maximum change from ``old`` of a clipped value.
     """
-    moved = old + (values - old).clamp(-clip, clip)
-    return torch.maximum((values - targets) ** 2, (moved - targets) ** 2).mean()
+    clipped = old + (values - old).clamp(-clip, clip)
+    return torch.maximum((values - targets) ** 2, (clipped - targets) ** 2).mean()
 
 
 class ProcgenPPOConfig(PPOConfig):
-    """The settings of Battlesnake's PPO with the published values, and some more.
+    """Settings of Battlesnake's PPO with the published values, and three more settings.
 
-    ``games``: how many there are in all; runners share them evenly (None: each runner has
-    ``num_envs_per_env_runner``). ``reward_clip``: see `reward_scale`. ``vf_clip_param`` is how far
-    the value may move from what it was when the turn was played; RLlib's PPO cuts the loss there
-    instead. The value's loss is the mean square: `baselines` halves it, so that its coefficient of
-    0.5 is 0.25 here.
+    ``games`` is the total number of games, which the env runners share evenly; with None, each env
+    runner has ``num_envs_per_env_runner``. ``reward_clip`` is the maximum of a normalized reward
+    (`reward_normalizer`). ``vf_clip_param`` is the maximum change of a value since its turn was
+    played; RLlib's PPO clips the loss instead. The value loss is the mean squared error, half of
+    which `baselines` uses, so its coefficient of 0.5 is 0.25 here.
     """
 
     env_runner_class = ProcgenRunner
@@ -238,16 +245,16 @@ class ProcgenPPOConfig(PPOConfig):
         self.kickstart_coeff = 0.0
 
     def _check_environment(self) -> None:
-        """Share the games among the runners; refuse what would do nothing here."""
+        """Share the games among the env runners; reject settings without effect."""
         if not self.in_evaluation:
             self._share_games()
-        for name, default in _NOT_HERE.items():
+        for name, default in _UNUSED_SETTINGS.items():
             if getattr(self, name) != default:
-                raise ValueError(f"ProcgenPPO: {name} is not used (leave it out)")
+                raise ValueError(f"ProcgenPPO: {name} has no effect; leave it out")
         if Callbacks(self).wanted(CREATED, START, STEP, END):
             raise ValueError(
-                "callbacks: ProcgenPPO has no episode objects to look at; leave callbacks out, or "
-                "take RLlib's own (run: PPO)"
+                "callbacks: ProcgenPPO has no episode objects; leave callbacks out, or use RLlib's "
+                "PPO (run: PPO)"
             )
 
     def _share_games(self) -> None:
@@ -256,26 +263,27 @@ class ProcgenPPOConfig(PPOConfig):
         runners = max(self.num_env_runners, 1)
         if self.num_envs_per_env_runner not in (1, self._shared):
             raise ValueError(
-                f"num_envs_per_env_runner is {self.num_envs_per_env_runner}, but the runners share "
-                f"games, {self.games} in all; leave out the one or set games to null"
+                f"num_envs_per_env_runner is {self.num_envs_per_env_runner}, but the env runners "
+                "share "
+                f"{self.games} games in total; leave it out or set games to null"
             )
         if self.games % runners:
-            fitting = ", ".join(str(n) for n in range(1, self.games + 1) if self.games % n == 0)
+            divisors = ", ".join(str(n) for n in range(1, self.games + 1) if self.games % n == 0)
             raise ValueError(
                 f"num_env_runners {runners} cannot share {self.games} games evenly; give one of "
-                f"{fitting}, or another number of games"
+                f"{divisors}, or another number of games"
             )
         self._shared = self.num_envs_per_env_runner = self.games // runners
 
 
 class ProcgenPPO(TrainingLoopMixin, Algorithm):  # type: ignore[misc]
-    """The games play a rollout, then the learner learns from it."""
+    """Alternates between playing a rollout and learning from it."""
 
     config: ProcgenPPOConfig
 
     @classmethod
     def get_default_config(cls) -> AlgorithmConfig:
-        """The configuration to start from."""
+        """Return the default configuration."""
         return ProcgenPPOConfig()
 
     def training_step(self) -> None:

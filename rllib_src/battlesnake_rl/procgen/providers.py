@@ -1,7 +1,7 @@
-"""envpool's Procgen: N games in step.
+"""Procgen games of envpool, stepped as a batch of N.
 
-Where a level ends the games show its last frame; the step after that ignores the action and shows
-the first frame of the next level.
+The last step of a level returns its last frame. The next step ignores its action and returns the
+first frame of the next level.
 """
 
 from __future__ import annotations
@@ -15,32 +15,35 @@ from numpy.typing import NDArray
 FRAME_SHAPE = (64, 64, 3)
 NUM_ACTIONS = 15
 _NEXT_LEVEL = 997
-"""In a sequence of levels, what is added to one's number to get the next one's."""
+"""Difference between the numbers of consecutive levels in a sequence."""
 
 
 class Step(NamedTuple):
-    """What N games show after a step."""
+    """Result of one step of N games."""
 
     frames: NDArray[np.uint8]
-    """(N, 64, 64, 3), RGB."""
+    """RGB frames, uint8 (N, 64, 64, 3)."""
     rewards: NDArray[np.float32]
     done: NDArray[np.bool_]
-    """The episode is over, for whatever reason."""
+    """Whether the episode ended, bool (N,)."""
     level_complete: NDArray[np.bool_]
-    """The step completed a level."""
+    """Whether the step completed a level, bool (N,)."""
     level_seeds: NDArray[np.int32]
-    """The number of the level that is played."""
+    """Number of the current level, int32 (N,)."""
 
 
 def make_provider(
     env_config: Mapping[str, Any], seeds: Sequence[int], num_threads: int
 ) -> EnvpoolBatch | SequentialGames:
-    """Build one game for each of ``seeds`` from a complete ``env_config``.
+    """Create one game for each of ``seeds``.
 
-    ``num_threads`` is for envpool's batches; sequences of levels are played one after the other.
+    Args:
+        env_config: Complete options of the games.
+        seeds: Seeds of the games.
+        num_threads: Threads of an envpool batch; sequential levels are played one after the other.
 
     Raises:
-        ImportError: envpool is missing, with what to install.
+        ImportError: If envpool is missing; the message names the extra to install.
     """
     if env_config["use_sequential_levels"]:
         return SequentialGames(env_config, seeds)
@@ -48,7 +51,7 @@ def make_provider(
 
 
 class EnvpoolBatch:
-    """Games of envpool, stepped by its threads all at once."""
+    """Games of envpool, which its threads step in parallel."""
 
     def __init__(
         self, env_config: Mapping[str, Any], seeds: Sequence[int], num_threads: int
@@ -57,7 +60,7 @@ class EnvpoolBatch:
             import envpool
         except ImportError as error:
             raise ImportError(
-                "Procgen's games need the package envpool, as the extra procgen installs it"
+                "Procgen's games need the package envpool; install the extra procgen"
             ) from error
         mode = env_config["distribution_mode"]
         try:
@@ -79,7 +82,7 @@ class EnvpoolBatch:
             ) from error
 
     def reset(self) -> Step:
-        """Begin new episodes everywhere."""
+        """Start new episodes in all games."""
         frames, infos = self._pool.reset()
         nothing = np.zeros(len(frames), dtype=np.bool_)
         return Step(
@@ -98,14 +101,14 @@ class EnvpoolBatch:
         )
 
     def close(self) -> None:
-        """Let the games go."""
+        """Close the games."""
         self._pool.close()
 
 
 class SequentialGames:
     """Games in which a completed level leads to the next one.
 
-    envpool ends the episode there, so each next level is a game of its own that has just that one.
+    envpool ends the episode there, so each next level is a separate game with only that level.
     """
 
     def __init__(self, env_config: Mapping[str, Any], seeds: Sequence[int]) -> None:
@@ -113,7 +116,7 @@ class SequentialGames:
         self._first = [EnvpoolBatch(env_config, [seed], num_threads=1) for seed in seeds]
 
     def reset(self) -> Step:
-        """Begin new episodes everywhere."""
+        """Start new episodes in all games."""
         self._now, self._ended = list(self._first), [False] * len(self._first)
         return _stack([game.reset() for game in self._first])
 
@@ -132,11 +135,11 @@ class SequentialGames:
         number = (int(result.level_seeds[0]) + _NEXT_LEVEL) % 2**31
         next_level = self._env_config | {"start_level": number, "num_levels": 1}
         self._now[i] = EnvpoolBatch(next_level, [0], num_threads=1)
-        begun = self._now[i].reset()
-        return result._replace(frames=begun.frames, done=begun.done, level_seeds=begun.level_seeds)
+        first = self._now[i].reset()
+        return result._replace(frames=first.frames, done=first.done, level_seeds=first.level_seeds)
 
     def close(self) -> None:
-        """Let the games go."""
+        """Close the games."""
         for game in self._first:
             game.close()
 

@@ -1,7 +1,8 @@
-"""Rewards in units of what a game's discounted returns vary by, as baselines' VecNormalize has it.
+"""Reward normalization by the variance of discounted returns, as in VecNormalize of baselines.
 
-Games differ in what they pay, from 1 to 40 an episode; so scaled, one learning rate and one value
-clip fit them all. The returns of all games are followed turn by turn, whichever runner played them.
+The games' rewards differ, from 1 to 40 per episode. Normalized rewards allow one learning rate and
+one value clip for all games. The returns of all games are updated turn by turn, whichever env
+runner played them.
 """
 
 from __future__ import annotations
@@ -14,14 +15,14 @@ from numpy.typing import NDArray
 from battlesnake_rl.mabs.ppo.ppo import Rollout
 
 _EPSILON = 1e-8
-"""Added to the variance before its root is taken."""
+"""Added to the variance before its square root is taken."""
 
 
 class RewardNormalizer:
-    """Divides rewards by the running standard deviation of discounted returns, then clips them.
+    """Divides rewards by the running standard deviation of discounted returns and clips them.
 
-    The return of a game is what it was, times ``gamma``, plus the reward; it begins at 0 with each
-    episode. Each turn's returns go into the running variance before its rewards are divided.
+    The return of a game is its previous return times ``gamma`` plus the reward; it starts at 0 in
+    each episode. The running variance includes each turn's returns before its rewards are divided.
     """
 
     def __init__(self, gamma: float, clip: float) -> None:
@@ -30,9 +31,10 @@ class RewardNormalizer:
         self._returns: NDArray[np.float64] = np.zeros(0)
 
     def scale(self, rollouts: Sequence[Rollout]) -> None:
-        """Scale the rewards of rollouts of as many turns each, with one seat a game, in place.
+        """Normalize the rewards of rollouts in place.
 
-        They go on where those before ended, with the games in the same order.
+        All rollouts have the same number of turns and one seat per game. They continue the previous
+        rollouts, with the games in the same order.
         """
         rewards, acted, out, cut = (
             np.concatenate([getattr(one, name)[..., 0] for one in rollouts], axis=1)
@@ -48,7 +50,13 @@ class RewardNormalizer:
     def scale_turn(
         self, rewards: NDArray[np.floating], played: NDArray[np.bool_], ended: NDArray[np.bool_]
     ) -> NDArray[np.float32]:
-        """The scaled rewards of the next turn of N games, each (N,); only the ``played`` count."""
+        """Return the normalized rewards of the next turn of N games; each array is (N,).
+
+        Args:
+            rewards: Rewards of the turn.
+            played: Whether the turn counts; other turns have no effect on the returns.
+            ended: Whether the episode ended.
+        """
         if len(self._returns) != len(rewards):
             self._returns = np.zeros(len(rewards))
         self._returns[played] = self._returns[played] * self._gamma + rewards[played]
@@ -60,7 +68,7 @@ class RewardNormalizer:
         return clipped
 
     def _update_moments(self, returns: NDArray[np.float64]) -> None:
-        """Add to the running moments, as two samples are joined (Chan et al. 1979)."""
+        """Merge a sample into the running moments (Chan et al. 1979)."""
         count, difference = len(returns), returns.mean() - self._mean
         total = self._count + count
         squares = (
@@ -72,11 +80,11 @@ class RewardNormalizer:
         self._variance, self._count = squares / total, total
 
     def state(self) -> dict[str, float]:
-        """The running moments; games begin anew where a run is resumed, and so do their returns."""
+        """Return the running moments; a resumed run starts new games with new returns."""
         return {"mean": self._mean, "variance": self._variance, "count": self._count}
 
     def restore(self, state: Mapping[str, float]) -> None:
-        """Go on from what `state` gave."""
+        """Restore the moments returned by `state`."""
         self._mean, self._variance, self._count = (
             float(state[name]) for name in ("mean", "variance", "count")
         )

@@ -1,7 +1,7 @@
-"""An example of an algorithm of your own: it plays at random and learns nothing.
+"""Example of a user's algorithm: it plays at random and learns nothing.
 
-Write ``run: random_agent`` into an experiment, or give ``--run random_agent``. A file here holds
-one subclass of RLlib's ``Algorithm``; its ``training_step`` is one iteration of training.
+Set ``run: random_agent`` in an experiment, or pass ``--run random_agent``. A file in this folder
+contains one subclass of RLlib's ``Algorithm``; its ``training_step`` is one training iteration.
 """
 
 from __future__ import annotations
@@ -21,50 +21,50 @@ from torch import Tensor
 
 
 class RandomModule(TorchRLModule):  # type: ignore[misc]
-    """All actions alike, whatever is seen."""
+    """Uniformly random actions, independent of the observations."""
 
     def setup(self) -> None:
-        """There are no weights."""
+        """Do nothing: there are no weights."""
 
     def _forward(self, batch: dict[str, Any], **kwargs: Any) -> dict[str, Tensor]:
-        """An action for each observation."""
+        """Return an action for each observation."""
         count = len(batch[Columns.OBS])
         return {Columns.ACTIONS: torch.randint(int(self.action_space.n), (count,))}
 
 
 class NoLearner(TorchLearner):  # type: ignore[misc]
-    """A learner that is never asked to learn."""
+    """A learner that never learns."""
 
     def configure_optimizers_for_module(self, module_id: str, config: Any = None) -> None:
-        """There is nothing to optimize."""
+        """Do nothing: there is nothing to optimize."""
 
     def compute_loss_for_module(self, **kwargs: Any) -> Any:
-        """There is no loss."""
+        """Raise an error: there is no loss."""
         raise NotImplementedError
 
 
 class RandomAgentConfig(AlgorithmConfig):  # type: ignore[misc]
-    """RLlib's defaults, with a network that has no weights."""
+    """RLlib's defaults, with a module without weights."""
 
     def __init__(self, algo_class: type | None = None) -> None:
         super().__init__(algo_class=algo_class or RandomAgent)
         self.training(train_batch_size_per_learner=2000)
 
     def get_default_rl_module_spec(self) -> RLModuleSpec:
-        """What chooses the actions."""
+        """Return the module that chooses the actions."""
         return RLModuleSpec(module_class=RandomModule)
 
     def get_default_learner_class(self) -> type[NoLearner]:
-        """What would learn."""
+        """Return the unused learner class."""
         return NoLearner
 
 
 class RandomAgent(Algorithm):  # type: ignore[misc]
-    """Samples ``train_batch_size_per_learner`` random steps an iteration."""
+    """Samples ``train_batch_size_per_learner`` random steps per iteration."""
 
     @classmethod
     def get_default_config(cls) -> AlgorithmConfig:
-        """The configuration to start from."""
+        """Return the default configuration."""
         return RandomAgentConfig()
 
     def training_step(self) -> None:

@@ -1,7 +1,7 @@
-"""An example of callbacks of your own: how many levels were completed, and on how many.
+"""Example of a user's callbacks: the number of completed levels per episode.
 
-Write ``callbacks: level_counter`` into an experiment. A file here holds one subclass of RLlib's
-``RLlibCallback``; what it logs is in the results under ``env_runners/`` and in TensorBoard.
+Set ``callbacks: level_counter`` in an experiment. A file in this folder contains one subclass of
+RLlib's ``RLlibCallback``; its metrics are in the results under ``env_runners/`` and in TensorBoard.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from ray.rllib.callbacks.callbacks import RLlibCallback
 
 
 class LevelCounter(RLlibCallback):  # type: ignore[misc]
-    """Logs ``levels_completed``, the mean number of completed levels an episode."""
+    """Logs ``levels_completed``, the mean number of completed levels per episode."""
 
     def on_episode_end(self, *, episode: Any, metrics_logger: Any, **kwargs: Any) -> None:
-        """Look through the infos of the episode that has ended."""
+        """Count the completed levels of the ended episode."""
         completed = sum(bool(info["prev_level_complete"]) for info in episode.get_infos())
         metrics_logger.log_value("levels_completed", completed, reduce="mean", window=100)

@@ -1,1 +1,1 @@
-"""Files of users and of the competition's starter kit: experiments, networks and callbacks."""
+"""Experiments, networks and callbacks in the format of the competition's starter kit."""

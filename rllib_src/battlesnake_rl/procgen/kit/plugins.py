@@ -1,10 +1,10 @@
-"""Models, algorithms and callbacks of users: files in folders, named in an experiment.
+"""Users' models, algorithms and callbacks: files in folders, named in an experiment.
 
-``models/my_vision_network.py`` holds one subclass of RLlib's ``RLModule`` and is called
-``my_vision_network``; in the same way ``algorithms/`` holds subclasses of ``Algorithm`` and
-``callbacks/`` subclasses of ``RLlibCallback``. Folders are looked for in the current directory,
-then beside the script that was started, then in this package, where the examples are. Files of the
-competition's starter kit that need RLlib's interfaces of 2020 are refused with what to do instead.
+``models/my_vision_network.py`` contains one subclass of RLlib's ``RLModule`` and has the name
+``my_vision_network``. Likewise, ``algorithms/`` contains subclasses of ``Algorithm``, and
+``callbacks/`` subclasses of ``RLlibCallback``. The folders are searched for in the current
+directory, next to the script, and in this package, which contains examples. Files of the
+competition's starter kit that need RLlib's API of 2020 are rejected with a remedy.
 """
 
 from __future__ import annotations
@@ -31,43 +31,46 @@ _BASES: dict[str, type[Any]] = {
     "algorithms": Algorithm,
     "callbacks": RLlibCallback,
 }
-"""The base class of each folder."""
+"""Base class of each folder's files."""
 
-_NETWORK = "networks of RLlib's old API do not run any more; "
-_GONE = {
+_NETWORK = "networks of RLlib's former API are not supported; "
+_UNSUPPORTED = {
     "tensorflow": _NETWORK,
     "ray.rllib.models.tf": _NETWORK,
     "ray.rllib.models.torch.torch_modelv2": _NETWORK,
-    "ray.rllib.agents.callbacks": "callbacks of RLlib's old API do not run any more; subclass "
+    "ray.rllib.agents.callbacks": "callbacks of RLlib's former API are not supported; subclass "
     "ray.rllib.callbacks.callbacks.RLlibCallback, as callbacks/level_counter.py does",
-    "ray.rllib.agents.trainer": "RLlib has no Trainer any more; subclass "
+    "ray.rllib.agents.trainer": "RLlib no longer has a Trainer; subclass "
     "ray.rllib.algorithms.algorithm.Algorithm, as algorithms/random_agent.py does, or for the "
-    "kit's random agents write run: random_agent",
+    "kit's random agents use run: random_agent",
 }
-"""Modules whose users cannot run here, also those whose names begin so, and the remedy."""
+"""Remedies by unsupported modules; prefixes of module names."""
 
 _ANY_NETWORK = "write it as an RLModule, as models/my_vision_network.py does"
-_SAME_NETWORK = "write custom_model: impala_cnn, the same network"
+_SAME_NETWORK = "use custom_model: impala_cnn, the same network"
 _NETWORKS = {
     "impala_cnn_tf": _SAME_NETWORK,
     "impala_cnn_torch": _SAME_NETWORK,
-    "my_vision_network": "take the file out of models/: my_vision_network is a small network here",
+    "my_vision_network": "remove the file from models/; this package has a network of this name",
 }
-"""The kit's own networks, and what to do instead."""
+"""Remedies for the starter kit's networks."""
 
 NO_PREPROCESSORS = (
-    "custom_preprocessor: preprocessors of RLlib's old API do not run any more; do what yours does "
-    "at the start of your network's _forward"
+    "custom_preprocessor: preprocessors of RLlib's former API are not supported; preprocess at the "
+    "start of your network's _forward"
 )
 
 
 def find(kind: str, name: str, ours: Mapping[str, type[Any]] | None = None) -> type[Any]:
-    """The class called ``name`` of a ``kind`` of `_BASES`: one of ``ours``, RLlib's, or a file's.
+    """Return a class by name: one of ``ours``, one of RLlib's, or the class in a user's file.
 
-    ``name`` is that of a file in the folder ``kind``, or the path of a ``.py``.
+    Args:
+        kind: Folder, a key of `_BASES`.
+        name: Name of the class, name of a file in the folder, or path of a .py file.
+        ours: This project's classes by name.
 
     Raises:
-        ValueError: there is none (the error lists those there are), or its file is not valid.
+        ValueError: If there is no such class (the message lists the names), or its file is invalid.
     """
     ours = ours or {}
     if name in ours:
@@ -86,8 +89,8 @@ def find(kind: str, name: str, ours: Mapping[str, type[Any]] | None = None) -> t
         built_in = ALGORITHMS if kind == "algorithms" else ()
         raise ValueError(
             f"found no {kind.removesuffix('s') if kind != 'callbacks' else kind} {name!r}; "
-            f"there are {', '.join(sorted([*files, *ours, *built_in])) or 'none'}. "
-            f"Put one into {kind}/"
+            f"there are {', '.join(sorted([*files, *ours, *built_in])) or 'none'}; "
+            f"put your own into {kind}/"
         )
     return _only_class(_load(kind, files[name]), _BASES[kind], files[name])
 
@@ -100,24 +103,24 @@ def _load(kind: str, path: Path) -> ModuleType:
     except Exception as error:
         why = error if isinstance(error, ValueError) else repr(error)
         raise ValueError(f"{path} cannot be imported: {why}") from error
-    # Runners on other machines may not have the file: the class travels as a whole.
+    # Env runners on other machines may not have the file, so the class is pickled by value.
     cloudpickle.register_pickle_by_value(module)
     return module
 
 
 def _check(path: Path) -> None:
-    """Refuse a file of RLlib's old API, with the module that it imports and the remedy."""
+    """Reject a file of RLlib's former API; the message names the imported module and the remedy."""
     for node in ast.walk(ast.parse(path.read_text(), str(path))):
         names: list[str] = []
         if isinstance(node, ast.Import):
             names = [one.name for one in node.names]
         elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
             names = [node.module]
-        for gone, remedy in _GONE.items():
-            if any(name.startswith(gone) for name in names):
+        for module, remedy in _UNSUPPORTED.items():
+            if any(name.startswith(module) for name in names):
                 if remedy == _NETWORK:
                     remedy += _NETWORKS.get(path.stem, _ANY_NETWORK)
-                raise ValueError(f"it imports {gone}: {remedy}")
+                raise ValueError(f"it imports {module}: {remedy}")
 
 
 def _only_class(module: ModuleType, base: type[Any], path: Path) -> type[Any]:

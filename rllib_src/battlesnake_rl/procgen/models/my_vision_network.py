@@ -1,7 +1,7 @@
-"""An example of a network of your own: three convolutions, two heads.
+"""Example of a user's network: three convolutions, two heads.
 
-Write ``custom_model: my_vision_network`` into an experiment to train it. A file here holds one
-subclass of RLlib's ``RLModule``; what is under ``custom_options`` is ``self.model_config``.
+Set ``custom_model: my_vision_network`` in an experiment to train it. A file in this folder contains
+one subclass of RLlib's ``RLModule``; ``self.model_config`` contains the ``custom_options``.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from torch import Tensor, nn
 
 
 class MyVisionNetwork(TorchRLModule, ValueFunctionAPI):  # type: ignore[misc]
-    """Policy and value on one small trunk; ``conv_filters``: [channels, kernel, stride] each."""
+    """Policy and value heads on a small trunk; ``conv_filters``: channels, kernel and stride."""
 
     def setup(self) -> None:
-        """Build the network; the spaces and ``self.model_config`` are set."""
+        """Build the network; the spaces and ``self.model_config`` are set already."""
         filters = self.model_config.get("conv_filters", [[16, 8, 4], [32, 4, 2], [32, 3, 1]])
         *_, channels = self.observation_space.shape
         layers: list[nn.Module] = []
@@ -27,13 +27,13 @@ class MyVisionNetwork(TorchRLModule, ValueFunctionAPI):  # type: ignore[misc]
             layers += [nn.Conv2d(channels, count, kernel, stride), nn.ReLU()]
             channels = count
         self.trunk = nn.Sequential(*layers, nn.Flatten(), nn.LazyLinear(256), nn.ReLU())
-        # A first picture gives the lazy layer its size.
+        # A first image determines the size of the lazy layer.
         self._features(torch.zeros(1, *self.observation_space.shape))
         self.policy = nn.Linear(256, int(self.action_space.n))
         self.value = nn.Linear(256, 1)
 
     def _forward(self, batch: dict[str, Any], **kwargs: Any) -> dict[str, Tensor]:
-        """What all algorithms need: the logits of the actions."""
+        """Return the logits of the actions, which all algorithms need."""
         embeddings = self._features(batch[Columns.OBS])
         return {
             Columns.ACTION_DIST_INPUTS: self.policy(embeddings),
@@ -41,7 +41,7 @@ class MyVisionNetwork(TorchRLModule, ValueFunctionAPI):  # type: ignore[misc]
         }
 
     def compute_values(self, batch: dict[str, Any], embeddings: Tensor | None = None) -> Tensor:
-        """What PPO and IMPALA need beside: the value of each picture, (B,)."""
+        """Return the values (B,) of the images, which PPO and IMPALA need."""
         if embeddings is None:
             with torch.no_grad():
                 embeddings = self._features(batch[Columns.OBS])
