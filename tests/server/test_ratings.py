@@ -23,8 +23,8 @@ def test_a_game_alone_says_nothing() -> None:
 
 
 def test_who_lives_longer_ranks_higher() -> None:
-    placing = rank([("first out", False, 3), ("winner", True, 0), ("second", False, 9)])
-    assert dict(placing) == {"winner": 0, "second": 1, "first out": 2}
+    ranks = rank([("first out", False, 3), ("winner", True, 0), ("second", False, 9)])
+    assert dict(ranks) == {"winner": 0, "second": 1, "first out": 2}
 
 
 def test_survivors_of_a_game_cut_short_share_their_rank() -> None:

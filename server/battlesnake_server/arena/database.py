@@ -41,7 +41,7 @@ from sqlalchemy.pool import NullPool, Pool
 
 _T = TypeVar("_T")
 
-DEFAULT_URL = "sqlite:///arena.sqlite"
+DEFAULT_DATABASE_URL = "sqlite:///arena.sqlite"
 
 
 class DatabaseError(ValueError):
@@ -165,7 +165,7 @@ class LeagueSnake(Base):
     reason: Mapped[str] = mapped_column(default="")
 
 
-def open_database(url: str = DEFAULT_URL) -> Engine:
+def open_database(url: str = DEFAULT_DATABASE_URL) -> Engine:
     """Connect to a database and create missing tables.
 
     Args:
@@ -181,7 +181,7 @@ def open_database(url: str = DEFAULT_URL) -> Engine:
         raise DatabaseError(f"database {url!r} needs the package {error.name!r}") from error
     except (ArgumentError, NoSuchModuleError, SQLAlchemyError) as error:
         raise DatabaseError(
-            f"database {url!r}: {error}; give a URL like {DEFAULT_URL} or "
+            f"database {url!r}: {error}; give a URL like {DEFAULT_DATABASE_URL} or "
             "postgresql+psycopg://user@host/name"
         ) from error
     return engine

@@ -35,7 +35,7 @@ from battlesnake_server.arena.players import (
 )
 from battlesnake_server.arena.tournament import Entrant, OpenPlayers, local_factory
 
-LEAGUE_ONLY = ("games_per_hour", "season_days", "health_check_minutes")
+LEAGUE_ONLY_FIELDS = ("games_per_hour", "season_days", "health_check_minutes")
 """Fields of a league file that a gauntlet rejects."""
 
 _CPU_TIMEOUT_FACTOR = 10

@@ -8,7 +8,7 @@ from typing import Any
 
 from openskill.models import PlackettLuce
 
-CONFIDENCE = 1.96
+Z_95 = 1.96
 """Half-width of a 95% confidence interval, in standard deviations of a normal distribution."""
 
 
@@ -22,19 +22,19 @@ class Rating:
     @property
     def low(self) -> float:
         """Lower end of the 95% confidence interval."""
-        return self.mu - CONFIDENCE * self.sigma
+        return self.mu - Z_95 * self.sigma
 
     @property
     def high(self) -> float:
         """Upper end of the 95% confidence interval."""
-        return self.mu + CONFIDENCE * self.sigma
+        return self.mu + Z_95 * self.sigma
 
 
-Placing = Sequence[tuple[str, int]]
+GameRanks = Sequence[tuple[str, int]]
 """The result of one game: (name, rank) of every snake; rank 0 is best, equal ranks are ties."""
 
 
-def rank(snakes: Sequence[tuple[str, bool, int]]) -> Placing:
+def rank(snakes: Sequence[tuple[str, bool, int]]) -> GameRanks:
     """Rank the snakes of one game, given as (name, alive, turn of elimination).
 
     Snakes that survived longer rank higher; snakes eliminated on the same turn tie.
@@ -54,16 +54,16 @@ class Ratings:
         self._model = PlackettLuce()
         self._ratings: dict[str, Any] = {}
 
-    def add(self, placing: Placing) -> None:
+    def add(self, ranks: GameRanks) -> None:
         """Update the ratings with one game; a solo game changes nothing."""
-        for name, _ in placing:
+        for name, _ in ranks:
             if name not in self._ratings:
                 self._ratings[name] = self._model.rating(name=name)
-        if len(placing) < 2:
+        if len(ranks) < 2:
             return
-        teams = [[self._ratings[name]] for name, _ in placing]
-        rated = self._model.rate(teams, ranks=[float(rank) for _, rank in placing])
-        for (name, _), (rating,) in zip(placing, rated, strict=True):
+        teams = [[self._ratings[name]] for name, _ in ranks]
+        rated = self._model.rate(teams, ranks=[float(rank) for _, rank in ranks])
+        for (name, _), (rating,) in zip(ranks, rated, strict=True):
             self._ratings[name] = rating
 
     def of(self, name: str) -> Rating:
@@ -76,9 +76,9 @@ class Ratings:
         return {name: self.of(name) for name in self._ratings}
 
 
-def rate(games: Iterable[Placing]) -> dict[str, Rating]:
+def rate(games: Iterable[GameRanks]) -> dict[str, Rating]:
     """Rate all snakes from their games, in the order played; solo games change nothing."""
     ratings = Ratings()
-    for placing in games:
-        ratings.add(placing)
+    for ranks in games:
+        ratings.add(ranks)
     return ratings.all()

@@ -18,7 +18,8 @@ from battlesnake_server.arena.database import Seat, StoredGame, with_retries
 from battlesnake_server.arena.ratings import Rating, Ratings, rank
 from battlesnake_server.arena.tournament import GameResult, TournamentSettings, parse_entrants
 
-ALIVE = "alive"
+SURVIVED = "alive"
+"""Key of `StandingsRow.endings` for games that the snake survived."""
 
 
 def row(result: GameResult, tournament: int, labels: Sequence[str]) -> StoredGame:
@@ -113,8 +114,8 @@ class Standings:
     def add(self, game: StoredGame) -> None:
         """Add the result of a game."""
         self.games += 1
-        placing = rank([(seat.snake, not seat.cause, seat.eliminated_on) for seat in game.seats])
-        self._ratings.add(placing)
+        ranks = rank([(seat.snake, not seat.cause, seat.eliminated_on) for seat in game.seats])
+        self._ratings.add(ranks)
         drawn = len(game.seats) > 1 and not any(seat.won for seat in game.seats)
         for seat in game.seats:
             history = self.histories.setdefault(seat.snake, History())
@@ -122,7 +123,7 @@ class Standings:
             history.draws += drawn
             rating = self._ratings.of(seat.snake)
             history.ratings.append((rating.mu, rating.sigma))
-        for (name, own_rank), (other, other_rank) in itertools.permutations(placing, 2):
+        for (name, own_rank), (other, other_rank) in itertools.permutations(ranks, 2):
             if name != other:
                 record = self.histories[name].against.setdefault(other, [0, 0, 0])
                 record[(own_rank > other_rank) - (own_rank < other_rank) + 1] += 1
@@ -148,7 +149,7 @@ def _count(history: History, game: StoredGame, seat: Seat) -> None:
     history.games += 1
     history.wins += seat.won
     history.turns += game.turns
-    history.endings[seat.cause or ALIVE] += 1
+    history.endings[seat.cause or SURVIVED] += 1
     history.latencies.update(seat.latencies)
     history.problems.update(seat.problems)
     if seat.opening:

@@ -39,7 +39,7 @@ from battlesnake_heuristics.rating.sprt import Sprt
 from battlesnake_server import address_policy
 from battlesnake_server.arena import result_verification, sprt_match
 from battlesnake_server.arena.database import (
-    DEFAULT_URL,
+    DEFAULT_DATABASE_URL,
     Tournament,
     find_tournament,
     load_games,
@@ -67,7 +67,7 @@ if TYPE_CHECKING:
 DEFAULT_REPLAYS = Path("replays")
 DEFAULT_PORT = 8791
 _DEFAULT_GAMES = 10
-DEFAULT_TIMEOUT = 500
+DEFAULT_TIMEOUT_MS = 500
 _DEFAULT_ERROR_RATE = 0.05
 _MAX_LOAD_PER_CORE = 1.25
 """Load per core, including our own games, above which a tournament with timeouts prints a warning.
@@ -354,7 +354,7 @@ def _setup(arguments: argparse.Namespace) -> TournamentSettings:
             shrink_every_n_turns=arguments.shrink_every_n_turns,
         ),
         seed=arguments.seed,
-        timeout=DEFAULT_TIMEOUT if arguments.timeout is None else arguments.timeout,
+        timeout=DEFAULT_TIMEOUT_MS if arguments.timeout is None else arguments.timeout,
         max_turns=arguments.max_turns,
         address_policy=address_policy.from_options(arguments),
         nodes=arguments.nodes,
@@ -431,7 +431,12 @@ def parser() -> Parser:
         help="health lost per turn in a hazard")  # fmt: skip
     add("--shrink-every-n-turns", type=positive, default=defaults.shrink_every_n_turns,
         help="royale: turns between two shrinks of the board")  # fmt: skip
-    add("--database", default=DEFAULT_URL, metavar="URL", help="database URL for the results")
+    add(
+        "--database",
+        default=DEFAULT_DATABASE_URL,
+        metavar="URL",
+        help="database URL for the results",
+    )
     address_policy.add_page_options(parser, DEFAULT_PORT)
     add("--web-opponent", action="append", default=[], metavar="SNAKE",
         help="additional snake that visitors may play against; repeatable")  # fmt: skip

@@ -14,7 +14,7 @@ from tqdm import tqdm
 from battlesnake_gym.common.command_line import Parser, positive, print_error, writable
 from battlesnake_server import address_policy
 from battlesnake_server.arena.database import (
-    DEFAULT_URL,
+    DEFAULT_DATABASE_URL,
     StoredGame,
     load_games,
     lock_database,
@@ -22,7 +22,7 @@ from battlesnake_server.arena.database import (
     with_retries,
 )
 from battlesnake_server.arena.gauntlet import (
-    LEAGUE_ONLY,
+    LEAGUE_ONLY_FIELDS,
     at_equal_cpu_time,
     matchups,
     summary,
@@ -42,7 +42,7 @@ def main(argv: list[str] | None = None) -> int:
     """Play the missing games and print the table; return 2 for a usage error."""
     arguments = parser().parse_args(argv)
     try:
-        plan = load(arguments.file, without=LEAGUE_ONLY)
+        plan = load(arguments.file, without=LEAGUE_ONLY_FIELDS)
         check(plan)
         if arguments.clock == "cpu":
             check_equal_cpu(plan)
@@ -175,7 +175,12 @@ def parser() -> Parser:
         help="games per matchup; use a multiple of the number of seats")  # fmt: skip
     add("--replays", type=writable, default=None, metavar="DIR",
         help="save a replay of every game in this directory")  # fmt: skip
-    add("--database", default=DEFAULT_URL, metavar="URL", help="database URL for the results")
+    add(
+        "--database",
+        default=DEFAULT_DATABASE_URL,
+        metavar="URL",
+        help="database URL for the results",
+    )
     add("--json", action="store_true", help="print the results as JSON")
     address_policy.add_options(parser)
     return parser

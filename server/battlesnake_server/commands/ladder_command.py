@@ -37,7 +37,7 @@ from battlesnake_heuristics.rating.sprt import PAIR_SCORES
 from battlesnake_server import address_policy
 from battlesnake_server.arena import result_verification
 from battlesnake_server.arena.database import (
-    DEFAULT_URL,
+    DEFAULT_DATABASE_URL,
     find_tournament,
     load_games,
     lock_database,
@@ -115,7 +115,7 @@ def _setup(arguments: argparse.Namespace) -> TournamentSettings:
         snakes=(arguments.snake,),
         num_snakes=arguments.num_snakes,
         seed=arguments.seed,
-        timeout=arguments.timeout or arena_command.DEFAULT_TIMEOUT,
+        timeout=arguments.timeout or arena_command.DEFAULT_TIMEOUT_MS,
         max_turns=1000,
         is_match=True,
         address_policy=address_policy.from_options(arguments),
@@ -308,7 +308,12 @@ def parser() -> Parser:
     add("--jobs", type=positive, default=os.cpu_count() or 1, help="games to play in parallel")
     add("--ray-address", metavar="ADDRESS",
         help="run the games on a Ray cluster: HOST:PORT of the head node, or auto")  # fmt: skip
-    add("--database", default=DEFAULT_URL, metavar="URL", help="database URL for the results")
+    add(
+        "--database",
+        default=DEFAULT_DATABASE_URL,
+        metavar="URL",
+        help="database URL for the results",
+    )
     add("--resume", action="store_true", help="continue an earlier run of the same command")
     add("--json", action="store_true", help="print the result as JSON")
     address_policy.add_options(parser)

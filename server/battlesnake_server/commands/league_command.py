@@ -19,7 +19,7 @@ from battlesnake_gym.common.command_line import Parser, positive, print_error, w
 from battlesnake_server import address_policy
 from battlesnake_server.address_policy import AddressPolicy
 from battlesnake_server.arena.database import (
-    DEFAULT_URL,
+    DEFAULT_DATABASE_URL,
     lock_database,
     open_database,
 )
@@ -240,7 +240,12 @@ def parser() -> Parser:
         metavar="DIR",
         help="directory for replays",
     )
-    add("--database", default=DEFAULT_URL, metavar="URL", help="database URL for the results")
+    add(
+        "--database",
+        default=DEFAULT_DATABASE_URL,
+        metavar="URL",
+        help="database URL for the results",
+    )
     add("--json", action="store_true", help="print the season's standings as JSON on exit")
     address_policy.add_page_options(parser, DEFAULT_PORT)
     add("--token-file", type=Path, default=None, metavar="FILE",

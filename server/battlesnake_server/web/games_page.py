@@ -15,7 +15,7 @@ from battlesnake_gym.draw.customization import PALETTE
 from battlesnake_gym.replays.replay import ReplayError
 from battlesnake_server import replay_json
 from battlesnake_server.arena.database import Seat, StoredGame
-from battlesnake_server.arena.results import ALIVE
+from battlesnake_server.arena.results import SURVIVED
 from battlesnake_server.replay_viewer import frame_stream, position_formats
 from battlesnake_server.replay_viewer.what_if import WhatIfBusyError
 from battlesnake_server.web import pages
@@ -138,7 +138,7 @@ def _wanted(
     elif ending == "won":
         wanted.append(_with(Seat.won.is_(True), *this))
     elif ending in ENDINGS:
-        wanted.append(_with(Seat.cause == ("" if ending == ALIVE else ending), *this))
+        wanted.append(_with(Seat.cause == ("" if ending == SURVIVED else ending), *this))
     else:
         wanted += [_with(*this)] if this else []
         wrong = f"there is no ending {ending[:40]!r}" if ending else ""

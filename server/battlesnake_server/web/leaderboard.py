@@ -15,7 +15,7 @@ from sqlalchemy.engine import Engine
 from sqlalchemy.orm import Session, selectinload
 
 from battlesnake_server.arena.database import StoredGame, Tournament
-from battlesnake_server.arena.results import ALIVE, History, Standings, StandingsRow, to_json
+from battlesnake_server.arena.results import SURVIVED, History, Standings, StandingsRow, to_json
 from battlesnake_server.web.context import arena
 from battlesnake_server.web.game_manager import SETUP
 from battlesnake_server.web.pages import number
@@ -23,7 +23,7 @@ from battlesnake_server.web.pages import number
 blueprint = Blueprint("leaderboard", __name__)
 
 ENDINGS = {
-    ALIVE: "alive",
+    SURVIVED: "alive",
     "snake-collision": "ran into a body",
     "head-collision": "head to head",
     "wall-collision": "hit a wall",
