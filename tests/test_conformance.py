@@ -77,7 +77,7 @@ def test_the_recordings_cover_every_map_and_ruleset() -> None:
 
 @pytest.mark.parametrize("name", [path.name.split(".")[0] for path in FILES])
 @pytest.mark.parametrize("which", ["python", "c", "search"])
-def test_our_engines_agree_with_the_reference(
+def test_our_engines_agree_with_the_official_engine(
     name: str, which: str, engine: Callable[[str], Engine]
 ) -> None:
     """Play from the seeds; C rejects only artificial boards, the search unsupported positions."""
@@ -109,9 +109,7 @@ def test_they_agree_on_the_games_that_python_recorded(
     assert sum(one.verdict == "agrees" for one in found) >= least[which]
 
 
-def test_games_are_recorded_anew_by_any_engine(
-    tmp_path: Path, engine: Callable[[str], Engine]
-) -> None:
+def test_any_engine_can_record_games(tmp_path: Path, engine: Callable[[str], Engine]) -> None:
     """Equal seeds and settings give equal games, and another engine agrees."""
     words = ["battlesnake_python", "--each", "1", "--only", "hz_rings*", "--to", str(tmp_path)]
     done = processes.run(sys.executable, KIT / "record.py", *words)
@@ -124,7 +122,7 @@ def test_games_are_recorded_anew_by_any_engine(
 
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: str(mutant["rule"]))
-def test_a_broken_rule_is_noticed(mutant: dict[str, str]) -> None:
+def test_a_broken_rule_is_detected(mutant: dict[str, str]) -> None:
     name, command = run.command_of("battlesnake_python")
     broken = Engine(name, [*command, "--mutant", mutant["rule"]], 60)
     try:
@@ -141,7 +139,7 @@ class TestComparison:
     """Compared fields, and differences that the format permits."""
 
     @pytest.mark.parametrize("key", ["t", "f", "hz", "b", "hp", "x", "by", "on", "s"])
-    def test_every_field_counts_unless_it_is_lacking(self, key: str) -> None:
+    def test_every_field_is_compared_unless_the_engine_lacks_it(self, key: str) -> None:
         recording = games("royale")[0]
         recorded = recording.frames[-1]
         played = copy.deepcopy(recorded)
@@ -156,7 +154,7 @@ class TestComparison:
                 Comparison(recording.header, frozenset({key})).differences(recorded, played) == []
             )
 
-    def test_order_counts_where_it_is_exact(self) -> None:
+    def test_order_is_compared_if_it_is_exact(self) -> None:
         recording = next(g for g in games("snail_mode") if len(g.frames[-1]["hz"]) > 4)
         recorded = recording.frames[-1]
         cells = sorted(run.cells(recorded["hz"]), reverse=True)
@@ -233,14 +231,14 @@ class TestProgram:
             "print('{}', flush=True)",
         ],
     )
-    def test_an_engine_that_says_nothing_is_refused(
+    def test_a_silent_engine_is_rejected(
         self, engine: str, capsys: pytest.CaptureFixture[str]
     ) -> None:
         with pytest.raises(SystemExit, match="2"):
             run.main([f'it={sys.executable} -c "{engine}"', "--timeout", "0.5"])
         assert "it=" in capsys.readouterr().err
 
-    def test_one_that_ends_in_a_game_differs_and_goes_on(
+    def test_an_engine_that_exits_differs_and_is_restarted(
         self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
     ) -> None:
         path = tmp_path / "engine.py"

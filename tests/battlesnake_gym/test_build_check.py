@@ -48,7 +48,7 @@ def job(tmp_path: Path) -> Path:
     return tmp_path / "job"
 
 
-def test_what_the_search_includes_is_its_own_or_shared() -> None:
+def test_the_search_includes_only_its_own_or_shared_headers() -> None:
     """Otherwise, a change to the file would not recompile the search."""
     files = [*SHARED_SOURCES, *(PACKAGES[1] / "search/csrc").glob("*.[ch]")]
     text = "".join(path.read_text() for path in files)
@@ -66,14 +66,14 @@ def run(*command: str, path: list[Path]) -> subprocess.CompletedProcess[str]:
     return processes.run(*words, cwd=path[0].parent, env=found, check=True)
 
 
-def test_where_nothing_was_compiled_nothing_is_told(job: Path) -> None:
+def test_a_missing_module_gives_no_warning(job: Path) -> None:
     done = run("-c", TELL, path=[job])
     assert (done.stdout, done.stderr) == ("False False\n", "")
 
 
 @pytest.mark.parametrize("damage", ["a Mac's", "another name", "other sources"])
 @pytest.mark.parametrize("part", PARTS)
-def test_one_that_does_not_fit_is_told_once_with_reason_cost_and_remedy(
+def test_an_unusable_module_gives_one_warning_with_reason_cost_and_remedy(
     job: Path, part: str, damage: str
 ) -> None:
     package, leaf, cost = PARTS[part]
@@ -101,7 +101,7 @@ def test_one_that_does_not_fit_is_told_once_with_reason_cost_and_remedy(
 
 
 @pytest.mark.parametrize("part", PARTS)
-def test_the_part_of_the_image_serves_where_the_senders_does_not(job: Path, part: str) -> None:
+def test_the_module_of_the_image_replaces_an_unusable_one(job: Path, part: str) -> None:
     package, leaf, _ = PARTS[part]
     (job / package / f"{leaf}.abi3.so").write_bytes(MACH_O)
     image = job.with_name("image")
@@ -118,7 +118,7 @@ def test_the_part_of_the_image_serves_where_the_senders_does_not(job: Path, part
     assert "was compiled from other C sources" in done.stderr
 
 
-def test_version_tells_what_is_installed(job: Path) -> None:
+def test_version_lists_the_installation(job: Path) -> None:
     shutil.copy(built("engine"), job / "battlesnake_gym/engine/_engine.abi3.so")
     lines = run("-m", "battlesnake_gym", "--version", path=[job]).stdout.splitlines()
     assert lines[0].startswith("battlesnake-gym ")

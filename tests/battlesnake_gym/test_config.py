@@ -57,12 +57,12 @@ def games_of(environment: Any) -> VectorBattlesnake:
 
 @pytest.mark.parametrize("environment", MAKE)
 @pytest.mark.parametrize(("field", "options"), CASES)
-def test_every_field_is_honoured(environment: str, field: str, options: dict[str, Any]) -> None:
+def test_every_field_has_an_effect(environment: str, field: str, options: dict[str, Any]) -> None:
     made = MAKE[environment](**BASE | options)
     assert seen(field, games_of(made)) == options[field]
 
 
-def test_every_field_is_tried_with_a_value_that_is_no_default() -> None:
+def test_every_field_is_tested_with_a_value_that_is_no_default() -> None:
     assert {field for field, _ in CASES} == {field.name for field in fields(EnvConfig)}
     usual = VectorBattlesnake(2, **BASE)
     for field, options in CASES:
@@ -71,7 +71,7 @@ def test_every_field_is_tried_with_a_value_that_is_no_default() -> None:
 
 
 @pytest.mark.parametrize("environment", MAKE)
-def test_a_wrong_name_is_refused_with_the_nearest(environment: str) -> None:
+def test_an_unknown_name_is_rejected_with_the_nearest_name(environment: str) -> None:
     with pytest.raises(ValueError, match=r"^unknown option 'widht'; did you mean width\?$"):
         MAKE[environment](widht=7)
     with pytest.raises(ValueError, match=r"^unknown option 'num_snake'; did you mean num_snakes"):
@@ -97,7 +97,7 @@ def test_an_environments_own_arguments_are_suggested(
         make(**{wrong: None})
 
 
-def test_a_game_or_a_start_may_be_given_whole_but_not_twice() -> None:
+def test_game_and_start_replace_options() -> None:
     position = start(Game(seed=1), 7, 7, ["one", "two"])
     games = VectorBattlesnake(2, 2, 7, 7, game=Game(map="royale"), start=position)
     games.reset(seed=1)
@@ -116,7 +116,7 @@ def test_a_game_or_a_start_may_be_given_whole_but_not_twice() -> None:
             VectorBattlesnake(2, 2, **{name: whole[name], **options})
 
 
-def test_seats_have_rewards_and_first_cells_of_their_own() -> None:
+def test_seats_have_their_own_rewards_and_start_cells() -> None:
     options: dict[str, Any] = {"num_snakes": 2, "width": 7, "height": 5}
     where: dict[str, Any] = {
         "start_positions": [[0, 0], [6, 4]],
@@ -155,7 +155,7 @@ def test_seats_have_rewards_and_first_cells_of_their_own() -> None:
     ],
     ids=str,
 )
-def test_first_cells_and_settings_are_checked(bad: dict[str, Any], message: str) -> None:
+def test_start_cells_and_settings_are_checked(bad: dict[str, Any], message: str) -> None:
     options: dict[str, Any] = {"num_snakes": 2, "width": 7, "height": 5}
     with pytest.raises(ValueError, match=message):
         VectorBattlesnake.from_config(EnvConfig(**{**options, **bad}), 2)

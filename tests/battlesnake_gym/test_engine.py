@@ -93,7 +93,7 @@ def test_arrays_have_their_types_and_cannot_be_written(games_type: Any) -> None:
 
 @needs_compiled
 @pytest.mark.parametrize("map_id", ["standard", "hz_islands_bridges"])
-def test_the_python_stand_in_shows_the_same(map_id: str) -> None:
+def test_the_python_engine_has_the_same_arrays(map_id: str) -> None:
     game = Game(map=map_id)
     fast = EngineGames(3, game=game, food_rng="official")
     slow = PythonGames(3, game=game, food_rng="official")
@@ -119,7 +119,7 @@ def test_the_python_stand_in_shows_the_same(map_id: str) -> None:
     assert [fast.state(i) for i in range(3)] == [slow.state(i) for i in range(3)]
 
 
-def test_games_of_one_batch_do_not_touch_each_other() -> None:
+def test_games_of_one_batch_are_independent() -> None:
     """Games of mixed sizes and numbers of snakes play as each would alone."""
     kinds = [(11, 11, 4), (7, 9, 1), (19, 21, 16), (3, 3, 1), (25, 25, 2), (4, 11, 3)]
     widths, heights, counts = (list(column) for column in zip(*kinds, strict=True))
@@ -190,7 +190,7 @@ def around(head: tuple[int, int], end: int) -> str:
 
 @needs_compiled
 @pytest.mark.parametrize("food_rng", ["fast", "official"])
-def test_food_appears_as_often_as_it_should(food_rng: str) -> None:
+def test_food_appears_with_the_right_probability(food_rng: str) -> None:
     """Food appears in 14 of 100 turns with chance 15; 40,000 rolls, 5 standard deviations."""
     game = Game(ruleset="solo", settings=Settings(food_spawn_chance=15, minimum_food=0))
     games = engine.Games(4000, num_snakes=1, game=game, food_rng=food_rng)
@@ -214,7 +214,7 @@ def test_food_appears_as_often_as_it_should(food_rng: str) -> None:
 
 @needs_compiled
 @pytest.mark.parametrize("crowded", [False, True])
-def test_fast_food_falls_on_every_free_cell_alike(crowded: bool) -> None:
+def test_fast_food_is_uniform_on_free_cells(crowded: bool) -> None:
     """Chi-square test over many seeds, on a nearly empty and on a crowded board."""
     game = Game(ruleset="solo", settings=Settings(food_spawn_chance=0, minimum_food=1))
     state = lone_state(5, 5)
@@ -243,7 +243,7 @@ def test_fast_food_falls_on_every_free_cell_alike(crowded: bool) -> None:
 
 
 @needs_compiled
-def test_fast_food_falls_where_a_snake_has_died() -> None:
+def test_fast_food_appears_on_cells_of_eliminated_snakes() -> None:
     dying = Snake("b", [(4, 4), (4, 3), (4, 2)])
     state = State(3, 5, 5, [Snake("a", [(0, 0), (1, 0), (2, 0)]), dying])
     game = Game(settings=Settings(food_spawn_chance=0, minimum_food=1), solo=True)
@@ -256,7 +256,7 @@ def test_fast_food_falls_where_a_snake_has_died() -> None:
 
 
 @pytest.mark.parametrize("games_type", BOTH)
-def test_a_state_comes_out_as_it_went_in(games_type: Any) -> None:
+def test_a_loaded_state_is_returned_unchanged(games_type: Any) -> None:
     state = State(
         turn=41,
         width=9,
@@ -299,7 +299,7 @@ REFUSED = [
 
 @needs_compiled
 @pytest.mark.parametrize(("changes", "reason"), REFUSED)
-def test_what_the_engine_cannot_hold_is_refused_and_changes_nothing(
+def test_unsupported_states_are_rejected_and_change_nothing(
     changes: dict[str, Any], reason: str
 ) -> None:
     games = engine.Games(1, num_snakes=2)
@@ -340,7 +340,7 @@ WRONG_WORDS = [
 
 @needs_compiled
 @pytest.mark.parametrize(("place", "words", "reason"), WRONG_WORDS)
-def test_words_that_describe_no_game_are_refused(place: int, words: list[int], reason: str) -> None:
+def test_invalid_state_words_are_rejected(place: int, words: list[int], reason: str) -> None:
     """One word is wrong: of the turn, a side, a snake, food, a hazard or a map's memory."""
     games = engine.Games(1, num_snakes=2)
     games.load(0, lone_state(food=[(2, 2)], hazards=[(3, 3)]))
@@ -362,7 +362,7 @@ def test_hazards_of_one_cell_in_two_rows_are_added() -> None:
 
 
 @pytest.mark.parametrize("games_type", BOTH)
-def test_states_and_rules_that_do_not_suit_the_games_are_refused(games_type: Any) -> None:
+def test_states_and_rules_that_do_not_fit_the_games_are_rejected(games_type: Any) -> None:
     games = games_type(1, num_snakes=2)
     with pytest.raises(ValueError, match="width 12"):
         games.load(0, lone_state(12, 11))
@@ -400,7 +400,7 @@ def test_states_and_rules_that_do_not_suit_the_games_are_refused(games_type: Any
         ({"width": 3, "height": 2, "num_snakes": 9}, "start cells"),
     ],
 )
-def test_bad_games_are_refused(games_type: Any, wrong: dict[str, Any], message: str) -> None:
+def test_invalid_games_are_rejected(games_type: Any, wrong: dict[str, Any], message: str) -> None:
     arguments = {"num_games": 2, **wrong}
     with pytest.raises(ValueError, match=message):
         games_type(arguments.pop("num_games"), **arguments)
@@ -417,7 +417,7 @@ def test_bad_games_are_refused(games_type: Any, wrong: dict[str, Any], message: 
         None,
     ],
 )
-def test_actions_of_another_kind_are_refused(games_type: Any, actions: Any) -> None:
+def test_actions_of_another_dtype_or_shape_are_rejected(games_type: Any, actions: Any) -> None:
     games = games_type(2, num_snakes=2)
     games.reset(np.array([1, 2]))
     with pytest.raises(ValueError, match=r"actions must be a C-contiguous array .*\(2, 2\)"):
@@ -426,7 +426,7 @@ def test_actions_of_another_kind_are_refused(games_type: Any, actions: Any) -> N
 
 
 @needs_compiled
-def test_arrays_that_are_no_plain_block_of_memory_are_refused() -> None:
+def test_noncontiguous_arrays_are_rejected() -> None:
     games = engine.Games(2, num_snakes=2)
     with pytest.raises(ValueError, match="C-contiguous"):
         games.step(np.zeros((2, 4), np.uint8)[:, ::2])
@@ -451,7 +451,7 @@ def test_an_action_out_of_range_is_named_and_nothing_is_played(games_type: Any) 
 
 
 @pytest.mark.parametrize("games_type", BOTH)
-def test_bad_resets_and_looks_are_refused(games_type: Any) -> None:
+def test_invalid_resets_and_observations_are_rejected(games_type: Any) -> None:
     games = games_type(2, num_snakes=2)
     with pytest.raises(ValueError, match=r"seeds\[1\] must not be 0"):
         games.reset(np.array([1, 0]))
@@ -471,7 +471,7 @@ def test_bad_resets_and_looks_are_refused(games_type: Any) -> None:
 
 
 @pytest.mark.parametrize("games_type", BOTH)
-def test_observations_are_kept_in_the_last_array_that_was_taken(games_type: Any) -> None:
+def test_observations_are_kept_in_the_last_registered_array(games_type: Any) -> None:
     games = games_type(2, num_snakes=2)
     games.reset(np.array([1, 2]))
     planes = observations.get("planes")
@@ -492,7 +492,7 @@ def test_observations_are_kept_in_the_last_array_that_was_taken(games_type: Any)
 
 
 @pytest.mark.parametrize("games_type", BOTH)
-def test_a_map_that_cannot_go_on_says_so(games_type: Any) -> None:
+def test_a_map_that_cannot_continue_raises(games_type: Any) -> None:
     game = Game(ruleset="solo", map="hz_scatter")
     games = games_type(1, width=7, height=7, num_snakes=1, game=game)
     games.load(0, State(98, 7, 7, [Snake("me", [(3, 3), (3, 2), (3, 1)])]), game)
@@ -503,7 +503,7 @@ def test_a_map_that_cannot_go_on_says_so(games_type: Any) -> None:
 
 
 @pytest.mark.parametrize("kind", BOTH)
-def test_games_go_with_their_last_reference_and_arrays_stay_good(kind: Any) -> None:
+def test_games_are_freed_with_their_last_reference_and_arrays_stay_valid(kind: Any) -> None:
     games = kind(2)
     games.reset(np.array([1, 2]))
     games.step(np.zeros((2, games.num_snakes), np.uint8))

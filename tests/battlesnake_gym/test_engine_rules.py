@@ -244,7 +244,7 @@ def kill_some(rand: random.Random, snakes: Sequence[Snake]) -> None:
 
 
 @pytest.mark.parametrize("map_id", sorted(MAPS))
-def test_a_map_is_begun_or_refused_on_any_board(map_id: str) -> None:
+def test_a_map_starts_or_is_rejected_on_any_board(map_id: str) -> None:
     sides = ((1, 1), (2, 2), (2, 9), (9, 4), (19, 21))
     for width, height in (*sides, *((side, side) for side in (3, 5, 7, 11, 19, 25))):
         for count in (1, 2, 4, 5, 8, 9, 12, 13, 16):
@@ -258,7 +258,7 @@ def test_a_map_is_begun_or_refused_on_any_board(map_id: str) -> None:
 
 
 @pytest.mark.parametrize("map_id", sorted(MAPS))
-def test_a_game_knows_nothing_of_the_one_before(map_id: str) -> None:
+def test_a_game_does_not_depend_on_the_previous_one(map_id: str) -> None:
     (width, height), count = MAPS[map_id].sizes[0], max(1, MAPS[map_id].players[0])
     game = Game("royale", map_id, Settings(50, 5, 1, 2), solo=True)
     games = make(game, Board(width, height, count))
@@ -270,7 +270,7 @@ def test_a_game_knows_nothing_of_the_one_before(map_id: str) -> None:
         play_on(games, 0, one, state, random.Random(seed), 20, 1.0)
 
 
-def test_hazards_beside_the_board_fade_as_those_on_it() -> None:
+def test_hazards_off_the_board_fade_like_those_on_it() -> None:
     game = Game(map="snail_mode", seed=3)
     state = rules.start(game, 7, 7, ids(2))
     state.hazards = [(-1, 2), (8, 1), (-1, 2), (2, 2), (-1, 2), (3, 9), (8, 1), (2, 2)]
@@ -294,7 +294,7 @@ def test_games_from_any_board(game: Game, seed: int, care: float) -> None:
 
 
 @given(st.data(), GAMES, SEEDS, st.integers(0, 40))
-def test_a_position_moves_over_in_the_middle_of_a_game(
+def test_a_position_can_be_loaded_in_the_middle_of_a_game(
     data: st.DataObject, game: Game, seed: int, turns: int
 ) -> None:
     board = data.draw(boards(game.map))

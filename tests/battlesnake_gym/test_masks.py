@@ -49,7 +49,7 @@ def test_stacked_tails_stay() -> None:
     assert moves("body", state) == ["down", "left"]
 
 
-def test_a_part_that_leaves_nothing_is_passed_over() -> None:
+def test_a_part_that_allows_no_move_is_skipped() -> None:
     state = corner()
     assert moves("fatal+head", state) == ["right"]
     assert moves("head+fatal", state) == ["up", "down", "left"]
@@ -76,7 +76,7 @@ def test_equal_lengths_contest_and_shorter_do_not() -> None:
     assert moves("head", state) == list(MOVES)
 
 
-def test_the_dead_may_do_anything() -> None:
+def test_eliminated_snakes_may_choose_any_move() -> None:
     state = corner()
     state.snakes[0].eliminated_cause = "wall-collision"
     assert moves("fatal+head", state) == list(MOVES)
@@ -109,7 +109,9 @@ BITS_OF_CAUSE = {
 
 @settings(max_examples=60)
 @given(batches(), st.integers(0, 2**32), st.integers(0, 40), st.sampled_from(MOVES))
-def test_faults_are_what_the_rules_punish(games: Games, seed: int, turns: int, move: str) -> None:
+def test_faults_are_the_moves_that_the_rules_punish(
+    games: Games, seed: int, turns: int, move: str
+) -> None:
     for _ in play(games, seed, turns):
         pass
     for i in range(3):
@@ -131,11 +133,11 @@ def test_faults_are_what_the_rules_punish(games: Games, seed: int, turns: int, m
 
 
 @pytest.mark.parametrize("kind", ["walls", "", "wall+", "wall,body"])
-def test_unknown_kinds_are_refused(kind: str) -> None:
+def test_unknown_kinds_are_rejected(kind: str) -> None:
     with pytest.raises(ValueError, match=r"unknown action mask .* none, wall, neck"):
         masks.check(kind)
 
 
-def test_unknown_snakes_are_refused() -> None:
+def test_unknown_snakes_are_rejected() -> None:
     with pytest.raises(ValueError, match="unknown snake 'you' on this board"):
         masks.action_mask(Game(), corner(), "you", "wall")

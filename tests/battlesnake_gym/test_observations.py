@@ -84,7 +84,7 @@ def test_planes_by_hand() -> None:
         (60, 255, 0),
     ],
 )
-def test_heads_tell_how_much_longer_or_shorter(difference: int, longer: int, shorter: int) -> None:
+def test_heads_encode_the_length_difference(difference: int, longer: int, shorter: int) -> None:
     """A snake of equal length counts as longer: a head-to-head with it is fatal too."""
     lengths = {"a": 70, "b": 70 + difference}
     snakes = [Snake(name, [(x, 1)] * n) for x, (name, n) in enumerate(lengths.items())]
@@ -110,7 +110,7 @@ def test_numbers_are_rounded_and_saturate(name: str, shown: dict[int, int]) -> N
         assert (seen[PLANES.index(name)] == value).all(), number
 
 
-def test_bodies_tell_when_they_leave() -> None:
+def test_bodies_encode_the_turns_until_they_are_free() -> None:
     """The head is 255, cells free after the next turn 32, all others in [128, 224]."""
     line = [(x, 0) for x in range(26)]
     lonely = state(width=26, height=1, snakes=[Snake("me", line)], food=[], hazards=[])
@@ -171,7 +171,7 @@ def test_borders_surround_the_flat_planes(values: str) -> None:
         assert (wider[4:] == flat[4:, :1, :1]).all()
 
 
-def test_max_bordered_refuses_larger_boards() -> None:
+def test_max_bordered_rejects_larger_boards() -> None:
     with pytest.raises(ValueError, match=r"up to 19 cells a side, got 25 x 25; use 'bordered-num'"):
         get("max-bordered-num").shape(25, 25)
 
@@ -223,13 +223,13 @@ def test_relative_actions_and_masks_agree() -> None:
     assert (np.sort(RELATIVE_TO_ABSOLUTE) == np.arange(4)).all()
 
 
-def test_a_dead_snake_sees_nothing() -> None:
+def test_an_eliminated_snake_observes_zeros() -> None:
     out = np.ones(get("planes").shape(5, 4), np.uint8)
     assert get("planes").encode(state(), "dead", out) is out
     assert not out.any()
 
 
-def test_frames_are_newest_first_and_begin_with_turn_0() -> None:
+def test_stacked_turns_are_newest_first_and_start_with_turn_0() -> None:
     one, two = get("planes"), Observation("planes", frame_stack=2)
     out = np.full(two.shape(5, 4), 7, np.uint8)
     begin, later = state(turn=0), state(turn=1, food=[])
@@ -255,7 +255,7 @@ def vectors(request: pytest.FixtureRequest) -> Iterator[None]:
     _engine.set_observation_isa("best")
 
 
-def test_code_that_is_not_there_is_refused() -> None:
+def test_an_unknown_instruction_set_is_rejected() -> None:
     _engine = pytest.importorskip("battlesnake_gym.engine._engine")
     with pytest.raises(ValueError, match="plain, best, or avx2 or avx512"):
         _engine.set_observation_isa("sse9")
@@ -387,7 +387,7 @@ def test_engine_writes_nothing_outside_its_array(name: str) -> None:
     assert (memory[-64:] == 77).all()
 
 
-def test_reach_shows_who_is_first_and_what_each_move_leaves() -> None:
+def test_territory_shows_who_is_first_overall_and_after_each_move() -> None:
     others = Snake("you", [(6, 0), (7, 0), (7, 0)])
     me = Snake("me", [(2, 0), (1, 0), (0, 0)])
     board = State(turn=5, width=8, height=2, snakes=[me, others])
@@ -440,12 +440,12 @@ def test_dictionary_round_trip(observation: Observation) -> None:
         ({"name": "planes", "planes": ["food"]}, "got food; it was stored by another version"),
     ],
 )
-def test_wrong_names_are_refused(wrong: object, message: str) -> None:
+def test_unknown_names_are_rejected(wrong: object, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         get(wrong)  # type: ignore[arg-type]
 
 
-def test_wrong_arrays_and_snakes_are_refused() -> None:
+def test_wrong_arrays_and_snakes_are_rejected() -> None:
     planes = get("planes")
     with pytest.raises(ValueError, match=r"unknown snake 'you'; this board has 'me', 'long'"):
         planes.encode(state(), "you")

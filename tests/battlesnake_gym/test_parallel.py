@@ -168,7 +168,7 @@ def test_order_of_calls() -> None:
             call()
 
 
-def test_copies_and_pickles_go_on_in_the_same_way() -> None:
+def test_copies_and_pickles_continue_the_same_games() -> None:
     env = parallel_env(num_snakes=3, width=7, height=7)
     _, infos = env.reset(seed=4)
     for _ in range(3):

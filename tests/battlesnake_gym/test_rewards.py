@@ -66,7 +66,7 @@ def test_another_turn_and_food() -> None:
     assert happened == {"x": {"another_turn": 1, "ate_food": 1}, "y": {"another_turn": 1}}
 
 
-def test_who_dies_on_food_has_not_eaten() -> None:
+def test_a_snake_eliminated_on_food_has_not_eaten() -> None:
     twins = [Snake("me", [(2, 1), (1, 1), (0, 1)]), Snake("it", [(4, 1), (5, 1), (6, 1)])]
     moves = {"me": "right", "it": "left", **UP}
     happened = events_of([*twins, *bystanders()], moves, food=[(3, 1)])
@@ -134,7 +134,7 @@ def test_winning_and_draw() -> None:
     assert happened == {seat: {"died": 1, "hit_wall": 1, "outlived": 1} for seat in "xy"}
 
 
-def test_the_dead_have_no_events() -> None:
+def test_eliminated_snakes_have_no_events() -> None:
     dead = Snake("me", [(3, 6), (3, 5), (3, 4)], eliminated_cause="wall-collision")
     assert events_of([dead, *bystanders()], {"me": "up", **UP})["me"] == {}
 
@@ -219,6 +219,6 @@ def test_presets(preset: str) -> None:
         ({"died": float("nan")}, "the reward for 'died' must be finite, got nan"),
     ],
 )
-def test_wrong_schemes_are_refused(wrong: object, message: str) -> None:
+def test_invalid_weights_are_rejected(wrong: object, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         get(wrong)  # type: ignore[arg-type]

@@ -64,7 +64,7 @@ def test_other_observations_of_the_same_games_are_kept_up_to_date() -> None:
 
 
 @pytest.mark.parametrize("observation", ["planes", "facing"])
-def test_a_policy_is_shown_its_own_observation_and_takes_its_best_move(observation: str) -> None:
+def test_a_policy_gets_its_own_observation_and_plays_its_best_move(observation: str) -> None:
     games = VectorBattlesnake(12, num_snakes=2, observation=observation)
     policy = snakes.batch_policy("shipped")
     assert policy is not None
@@ -88,7 +88,7 @@ def test_a_policy_is_shown_its_own_observation_and_takes_its_best_move(observati
 
 
 @pytest.mark.parametrize("form", ["copy", "pickle"])
-def test_copies_play_on_in_the_same_way(form: str) -> None:
+def test_copies_continue_the_same_games(form: str) -> None:
     envs = BattlesnakeVectorEnv(6, ["shipped", "past", "hungry"], width=7, height=7)
     envs.add_past_self(last_allowed)
     random = np.random.default_rng(0)
@@ -102,7 +102,7 @@ def test_copies_play_on_in_the_same_way(form: str) -> None:
         np.testing.assert_array_equal(seen, other.step(actions)[0])
 
 
-def test_past_plays_what_is_remembered_in_games_that_begin_then() -> None:
+def test_past_plays_past_selves_in_games_that_start_later() -> None:
     opponents = SeatedOpponents(games := VectorBattlesnake(9, 2, 7, 7, max_turns=3))
     _, infos = games.reset(seed=1)
     for remembered in (False, True):
@@ -120,7 +120,7 @@ def test_past_plays_what_is_remembered_in_games_that_begin_then() -> None:
     assert 0 < first < 1  # Each side wins some games.
 
 
-def test_one_game_and_pettingzoo_have_them_too(left: str) -> None:
+def test_single_and_pettingzoo_environments_have_policies_too(left: str) -> None:
     env = BattlesnakeEnv([left, "past"], 7, 7)
     env.add_past_self(last_allowed)
     agents = parallel_env(3, opponents=[left, "hungry"], width=7, height=7)
@@ -151,7 +151,7 @@ def test_one_game_and_pettingzoo_have_them_too(left: str) -> None:
         ({"opponents": ["shipped"], "width": 9}, "plays boards of 7x7, 11x11, 19x19, not 9x11"),
     ],
 )
-def test_what_cannot_play_is_refused_by_name(
+def test_unsuitable_opponents_are_rejected_by_name(
     options: dict[str, Any], words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)

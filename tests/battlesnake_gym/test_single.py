@@ -157,7 +157,7 @@ def test_opponents_are_drawn_from_a_pool() -> None:
     assert len(drawn) > 10
 
 
-def test_named_opponents_begin_every_game_afresh() -> None:
+def test_named_opponents_are_built_for_every_game() -> None:
     made = []
 
     class Counting:
@@ -197,7 +197,7 @@ def test_opponents_cannot_change_the_game() -> None:
     assert info["board"].food
 
 
-def test_the_learner_may_play_on_its_board() -> None:
+def test_the_learner_may_change_its_board() -> None:
     env, same = make(), make()
     info, other = env.reset(seed=1)[1], same.reset(seed=1)[1]
     for _ in range(5):
@@ -268,7 +268,7 @@ def test_render(capsys: pytest.CaptureFixture[str]) -> None:
         assert env.render() is None
 
 
-def test_gymnasium_vectorises_it() -> None:
+def test_gymnasium_vectorizes_it() -> None:
     env = gymnasium.make_vec(
         NAME, num_envs=2, opponents=["random"], width=7, height=7, vectorization_mode="sync"
     )
@@ -322,7 +322,7 @@ def test_bad_actions(action: Any, message: str) -> None:
         env.step(action)
 
 
-def test_a_bad_answer_of_an_opponent_is_told() -> None:
+def test_an_invalid_move_of_an_opponent_raises() -> None:
     env = BattlesnakeEnv([lambda board, seconds=None: Decision("north")], 7, 7)
     env.reset(seed=1)
     with pytest.raises(ValueError, match="returned 'north'; a move is one of up"):
@@ -350,7 +350,7 @@ def test_order_of_calls() -> None:
 
 
 @pytest.mark.parametrize("frame_stack", [1, 3])
-def test_copies_and_pickles_go_on_in_the_same_way(frame_stack: int) -> None:
+def test_copies_and_pickles_continue_the_same_games(frame_stack: int) -> None:
     env = gymnasium.make(
         NAME, opponents=["hungry", "tree"], width=7, height=7, frame_stack=frame_stack
     )
@@ -379,7 +379,7 @@ def play_on(env: Env, info: dict[str, Any]) -> list[Step]:
     return trace
 
 
-def test_the_mask_has_the_name_that_sb3_contrib_asks_for() -> None:
+def test_the_mask_has_the_name_that_sb3_contrib_expects() -> None:
     env = make(opponents=["hungry"])
     _, info = env.reset(seed=1)
     masks = env.get_wrapper_attr("action_masks")()

@@ -103,7 +103,7 @@ def check_against(
         np.testing.assert_array_equal(infos["action_mask"][i, s], mask)
 
 
-def test_the_python_rules_serve_where_nothing_was_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_python_rules_work_without_the_compiled_module(monkeypatch: pytest.MonkeyPatch) -> None:
     def trace() -> list[Step]:
         env = VectorBattlesnake(3, [2, 3, 3], [7, 9, 9], 7, food_rng="official", max_turns=20)
         return play(env, 50, seed=8)
@@ -147,7 +147,7 @@ def test_shapes_and_dtypes() -> None:
     }
 
 
-def test_nobody_else_writes_into_the_observations() -> None:
+def test_only_the_engine_writes_to_the_observations() -> None:
     env = VectorBattlesnake(2, 2, 7, 7)
     observation, _ = env.reset(seed=1)
     with pytest.raises(ValueError, match="read-only"):
@@ -172,7 +172,7 @@ def test_unseeded_environments_differ() -> None:
     assert (seeds[0] != seeds[1]).all()
 
 
-def test_seeds_of_successive_games_lie_far_apart() -> None:
+def test_seeds_of_successive_games_are_far_apart() -> None:
     env = VectorBattlesnake(2, 1, 7, 7)
     seeds = [env.reset(seed=4)[1]["seed"].copy()]
     seeds += [env.reset()[1]["seed"].copy() for _ in range(5000)]

@@ -57,7 +57,7 @@ def test_it_is_a_vector_environment_of_gymnasium() -> None:
 
 
 @pytest.mark.parametrize("observation", ["planes", "facing"])
-def test_every_step_is_the_learners_part_of_the_games(observation: str) -> None:
+def test_every_step_is_the_learners_part_of_the_batch(observation: str) -> None:
     envs = make(16, observation=observation, max_turns=40)
     definition = envs.games.observation
     random = np.random.default_rng(3)
@@ -97,7 +97,7 @@ def test_every_step_is_the_learners_part_of_the_games(observation: str) -> None:
     assert counts["acted"] > 1000
 
 
-def test_same_step_begins_at_once_and_hands_over_the_last_observation() -> None:
+def test_same_step_restarts_at_once_and_returns_the_last_observation() -> None:
     """Both modes play the same games; only the place of the last observation differs."""
     actions = np.random.default_rng(0)
     later, at_once = (make(12, autoreset_mode=mode) for mode in (NEXT, SAME))
@@ -143,7 +143,7 @@ def test_games_do_not_depend_on_how_many_there_are() -> None:
             infos = [one[4], other[4]]
 
 
-def test_opponents_in_python_play_beside_those_of_the_engine() -> None:
+def test_python_and_engine_opponents_play_together() -> None:
     asked: list[str | None] = []
 
     def up(board: Board, seconds: float | None = None) -> Decision:
@@ -161,7 +161,7 @@ def test_opponents_in_python_play_beside_those_of_the_engine() -> None:
     assert seats == {0, 1, 2, 3}
 
 
-def test_opponents_are_drawn_where_num_snakes_says_so() -> None:
+def test_num_snakes_draws_opponents() -> None:
     envs = make(200, opponents=["hungry", "random", "tail-chaser"], num_snakes=2)
     envs.reset(seed=1)
     drawn = np.bincount(envs._seated_opponents._codes.max(axis=1), minlength=4)
@@ -170,7 +170,7 @@ def test_opponents_are_drawn_where_num_snakes_says_so() -> None:
     assert len(envs._seated_opponents._strategies) == drawn[0] > 40  # Played in Python.
 
 
-def test_the_learner_plays_the_you_of_a_start_position() -> None:
+def test_the_learner_plays_you_of_a_start_position() -> None:
     board = Board.from_text(POSITION + "B: you\n")
     envs = make(5, opponents=["hungry"])
     _, infos = envs.reset(seed=1, options={"states": [board]})
@@ -180,7 +180,7 @@ def test_the_learner_plays_the_you_of_a_start_position() -> None:
 
 @pytest.mark.parametrize("form", ["learner", "seats"])
 @pytest.mark.parametrize("frame_stack", [1, 3])
-def test_copies_and_pickles_go_on_in_the_same_way(form: str, frame_stack: int) -> None:
+def test_copies_and_pickles_continue_the_same_games(form: str, frame_stack: int) -> None:
     observation = {"name": "planes", "frame_stack": frame_stack}
     envs: Any = (
         make(4, opponents=["hungry", "tail-chaser"], observation=observation)
@@ -237,7 +237,7 @@ def test_episode_statistics_of_gymnasium_count_whole_games() -> None:
         assert length - 1 <= reward <= length
 
 
-def test_errors_name_what_is_wrong() -> None:
+def test_errors_name_the_argument() -> None:
     envs = make(3)
     with pytest.raises(ResetNeeded):
         envs.step(np.zeros(3, np.int64))

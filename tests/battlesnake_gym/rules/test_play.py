@@ -87,22 +87,24 @@ class TestStart:
             (Game(map="hz_inner_wall"), 11, 3, 1, "no room for ring 2"),
         ],
     )
-    def test_refuses(self, game: Game, width: int, height: int, count: int, message: str) -> None:
+    def test_invalid_starts_are_rejected(
+        self, game: Game, width: int, height: int, count: int, message: str
+    ) -> None:
         with pytest.raises(RulesError, match=message):
             rules.start(game, width, height, IDS[:count])
 
-    def test_refuses_two_snakes_of_one_name(self) -> None:
+    def test_duplicate_snake_ids_are_rejected(self) -> None:
         with pytest.raises(RulesError, match="snake_ids must all differ"):
             rules.start(Game(), 11, 11, ["me", "me"])
 
 
 class TestMaps:
-    def test_an_unknown_map_is_refused_in_play_too(self) -> None:
+    def test_step_rejects_an_unknown_map(self) -> None:
         state = State(3, 11, 11, [Snake("s0", [(5, 5)] * 3)])
         with pytest.raises(RulesError, match="unknown map 'nowhere'"):
             rules.step(Game(map="nowhere", solo=True), state, {"s0": "up"})
 
-    def test_scatter_refuses_the_turn_without_a_cell_and_changes_nothing(self) -> None:
+    def test_scatter_rejects_the_turn_without_a_free_cell_and_changes_nothing(self) -> None:
         game, state = smallest_start("hz_scatter")
         state.turn = 2 * 49
         rules.step(game, copy.deepcopy(state), dict.fromkeys(IDS, "up"))
@@ -125,7 +127,7 @@ class TestMaps:
             ([(-1, 0), (5, 0), (7, 0)], 3, [(5, 0), (6, 0)]),
         ],
     )
-    def test_the_level_of_a_maze_stands_in_the_bottom_row(
+    def test_the_bottom_row_stores_the_level_of_a_maze(
         self, before: list[Point], level: int, bits: list[Point]
     ) -> None:
         game, state = smallest_start("solo_maze")
@@ -134,11 +136,11 @@ class TestMaps:
         assert state.snakes[0].length == level + 3
         assert [cell for cell in state.hazards if cell[1] == 0] == bits
 
-    def test_the_last_digits_of_a_long_level_lie_off_the_board(self) -> None:
+    def test_the_last_digits_of_a_long_level_are_off_the_board(self) -> None:
         assert solo_maze.level_bits(0b1000_0001, width=7) == [(0, 0), (7, 0)]
         assert solo_maze.level_bits(0b10_0000_0110, width=7) == [(0, 0), (7, 0), (8, 0)]
 
-    def test_an_absurd_maze_is_refused(self) -> None:
+    def test_an_extreme_maze_level_is_rejected(self) -> None:
         game, state = smallest_start("solo_maze")
         state = rules.start(game, 25, 25, IDS[:1])
         state.food, state.hazards = [], [(0, 0)]
@@ -171,7 +173,7 @@ SETTINGS = st.builds(
     st.booleans(),
     st.randoms(use_true_random=False),
 )
-def test_any_game_plays_or_is_refused_and_repeats_itself(
+def test_any_game_is_rejected_or_reproducible(
     game: Game, width: int, height: int, count: int, advertised: bool, rand: random.Random
 ) -> None:
     board_map = MAPS[game.map]

@@ -60,7 +60,7 @@ class TestMove:
         assert default_move(body) == move
 
     @pytest.mark.parametrize("answer", ["", "UP", "nope", "left "])
-    def test_no_move_means_straight_on(self, answer: str) -> None:
+    def test_invalid_moves_go_straight_ahead(self, answer: str) -> None:
         state = play(board(line((5, 5), 3, dx=-1, dy=0), line((9, 9), 3)), answer, "up")
         assert state.snakes[0].head == (6, 5)
 
@@ -70,7 +70,7 @@ class TestMove:
             rules.step(BARE, state, {"a": "up"})
         assert state == board(line((5, 5), 3), line((9, 9), 3))
 
-    def test_without_any_move_only_time_passes(self) -> None:
+    def test_without_any_move_only_the_turn_number_changes(self) -> None:
         state = board(line((5, 5), 3), line((9, 9), 3))
         rules.step(BARE, state, {})
         assert [snake.head for snake in state.snakes] == [(5, 5), (9, 9)]
@@ -78,7 +78,7 @@ class TestMove:
 
 
 class TestFood:
-    def test_doubled_food_grows_twice(self) -> None:
+    def test_duplicate_food_grows_twice(self) -> None:
         state = board(line((5, 5), 3), line((8, 8), 3))
         state.food = [(5, 6), (5, 6)]
         play(state, "up", "up")
@@ -87,7 +87,7 @@ class TestFood:
 
 class TestRoyale:
     @pytest.mark.parametrize("every", [0, -1])
-    def test_refuses_to_divide_by_nothing(self, every: int) -> None:
+    def test_a_shrink_interval_below_1_is_rejected(self, every: int) -> None:
         game = Game("royale", "", Settings(shrink_every_n_turns=every))
         state = board([(5, 5)] * 3, [(7, 7)] * 3)
         with pytest.raises(RulesError, match=f"shrink_every_n_turns must be 1 or more.*{every}"):
@@ -122,7 +122,7 @@ def positions(draw: st.DrawFn) -> State:
 
 
 @given(positions(), st.sampled_from(sorted(rules.RULESETS)), st.integers(-50, 120), st.data())
-def test_what_every_turn_keeps(
+def test_invariants_of_every_turn(
     state: State, ruleset: str, damage: int, data: st.DataObject
 ) -> None:
     game = Game(ruleset, "", Settings(hazard_damage_per_turn=damage), solo=True)
