@@ -1,4 +1,4 @@
-"""``train-mabs.py --ray-address`` that also notes of APEX, apart from all metrics, what it really did.
+"""``train-mabs.py --ray-address`` that also counts APEX's work independently of its metrics.
 
 In the folder ``COUNTS`` every process leaves a file ``KIND-ADDRESS-PID`` with a line of JSON for
 each fragment that it played (``played``) or stored in a replay (``stored``), and for each batch

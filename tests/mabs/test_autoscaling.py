@@ -1,4 +1,4 @@
-"""``--autoscale-timeout``: a cluster's own autoscaler starts machines for the runners, and ends idle ones."""
+"""``--autoscale-timeout``: the autoscaler starts machines for env runners and stops idle ones."""
 
 import json
 import os

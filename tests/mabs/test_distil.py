@@ -195,7 +195,7 @@ def test_runners_go_on_asking_while_the_learner_learns(made: Any) -> None:
 def test_the_learner_waits_for_the_first_fragment_alone(
     made: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("battlesnake_rl.mabs.base.batched_algorithm.WAIT_SECONDS", 60)
+    monkeypatch.setattr("battlesnake_rl.mabs.base.batched_algorithm._WAIT_TIMEOUT_S", 60)
     with built(made().env_runners(num_env_runners=2)) as algorithm:
         group = algorithm.env_runner_group
         slow = group.healthy_worker_ids()[0]
@@ -211,7 +211,7 @@ def test_the_learner_waits_for_the_first_fragment_alone(
 def test_an_iteration_waits_for_a_slow_runner_and_says_so(
     made: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("battlesnake_rl.mabs.base.batched_algorithm.WAIT_SECONDS", 0.001)
+    monkeypatch.setattr("battlesnake_rl.mabs.base.batched_algorithm._WAIT_TIMEOUT_S", 0.001)
     config = made().env_runners(num_env_runners=1, sample_timeout_s=0.01)
     with built(config) as algorithm:
         algorithm.env_runner_group.foreach_env_runner_async(lambda _: time.sleep(1), tag="slow")

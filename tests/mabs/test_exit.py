@@ -211,7 +211,7 @@ def test_without_matches_every_network_takes_over_and_games_grow_deep(
     quick = ((0.5, SelfPlaySettings(7, 7)), (0.5, SelfPlaySettings(7, 7, 3)))
     for module in (exit, exit_self_play):
         monkeypatch.setattr(module, "GAME_MIX", quick)
-    monkeypatch.setattr(exit, "POSITIONS", (30,))
+    monkeypatch.setattr(exit, "NODE_CHOICES", (30,))
     monkeypatch.setattr(exit, "DEEP_NODE_CHOICES", (31,))
     config = exit.EXITConfig()
     config.update_from_dict(

@@ -66,7 +66,6 @@ def test_flags_win_over_the_experiment() -> None:
     ("name", "line"),
     [
         ("hill-vanila", "unknown experiment 'hill-vanila'; did you mean hill-vanilla"),
-        ("winner-demonstrations", "is not here any more; take duel-distil"),
     ],
 )
 def test_an_unknown_experiment_is_refused(
@@ -78,9 +77,9 @@ def test_an_unknown_experiment_is_refused(
     assert line in capsys.readouterr().err
 
 
-def test_ppo_learns_the_game_that_winner_learns() -> None:
-    (_, winner), (_, ppo) = (configured("--experiment", name) for name in ("winner", "duel-ppo"))
-    assert winner.env_config | {"opponents": {}} == ppo.env_config
+def test_ppo_and_dqn_duels_differ_only_in_opponents() -> None:
+    (_, dqn), (_, ppo) = (configured("--experiment", name) for name in ("duel-dqn", "duel-ppo"))
+    assert dqn.env_config | {"opponents": {}} == ppo.env_config
 
 
 def settings(config: Any) -> dict[str, str]:
@@ -104,7 +103,7 @@ def test_with_nothing_named_it_trains_by_the_default_experiment() -> None:
 @pytest.mark.parametrize(
     ("given", "before", "algorithm", "line"),
     [
-        ({}, {}, "DISTIL", "the experiment duel-distil: no algorithm is named$"),
+        ({}, {}, "DISTIL", "the experiment duel-distil: no algorithm is set$"),
         ({"rl.training.config.lr": 1e-4, "num_snakes": 4}, {}, "DISTIL", "duel-distil"),
         ({"rl.training.config.gamma": 0.9}, {}, "PPO", "and DISTIL has no rl.*gamma$"),
         ({"rewards": "survival"}, {}, "PPO", "duel-ppo: .* DISTIL has no rewards$"),
@@ -112,9 +111,9 @@ def test_with_nothing_named_it_trains_by_the_default_experiment() -> None:
         ({"rl.training.config.n_step": 5}, {}, "DQN", r"only DQN and APEX have .*config\.n_step$"),
         ({"rl.training.config.replay_buffer_config.capacity": 9}, {}, "DQN", "have .*capacity$"),
         ({"rl.training.config.symmetry_augmentation": False}, {}, "DISTIL", "duel-distil"),
-        ({}, {"num_snakes": 4}, "DQN", "the run that is resumed is one of DQN"),
-        ({}, {"algorithm": "DQN"}, "DQN", "the run that is resumed is one of DQN"),
-        ({}, {"algorithm": "PPO"}, "PPO", "duel-ppo: .* is one of PPO$"),
+        ({}, {"num_snakes": 4}, "DQN", "the resumed run uses DQN"),
+        ({}, {"algorithm": "DQN"}, "DQN", "the resumed run uses DQN"),
+        ({}, {"algorithm": "PPO"}, "PPO", "duel-ppo: .* resumed run uses PPO$"),
         ({}, {"algorithm": "DISTIL"}, "DISTIL", "duel-distil"),
     ],
 )

@@ -57,7 +57,7 @@ def copied(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     kernels = "_get_fused_kernels_supported_devices"
     for patched, name, instead in (
         (torch_learner, "get_device", lambda *_: torch.device("meta")),
-        (dqn_learner, "coming", coming),
+        (dqn_learner, "copy_to_cpu_async", coming),
         (torch.Tensor, "pin_memory", pin_memory),
         (torch.Tensor, "to", to),
         (torch, "autocast", lambda *_, **__: contextlib.nullcontext()),
@@ -143,5 +143,5 @@ def test_distil_waits_for_nothing(copied: list[str]) -> None:
     )
     copied.clear()
     learner.learn([labels], 0)
-    assert len(learner._pending_metrics) == 2 * learner.config.epochs
+    assert len(learner._pending_metrics) == 2 * learner.config.replay_ratio
     assert set(copied) == {"pinned", "stepped"}

@@ -52,7 +52,7 @@ def test_a_pair_is_one_start_from_both_seats(monkeypatch: pytest.MonkeyPatch) ->
         won = np.array([True, False, False, True])
         return batched_games.GameOutcomes(won, np.array([False, True, False, False]), np.zeros(4))
 
-    monkeypatch.setattr(batched_games, "play", play)
+    monkeypatch.setattr(batched_games, "play_games_batched", play)
     assert batched_games.play_pairs(upwards, UNMASKED, ["hungry", "tree"], seed=3, first=5) == [
         3,
         2,
@@ -291,7 +291,7 @@ def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
         return place(*words, **(told | {"games": 4}))[0], 0.0
 
     monkeypatch.setattr(ladder_evaluator, "MIN_MEASUREMENT_S", 0.0)
-    monkeypatch.setattr(ladder_evaluator, "place", place_for_nothing)
+    monkeypatch.setattr(ladder_evaluator, "place_policy", place_for_nothing)
 
 
 def test_dqn_tells_its_elo_and_exports_its_best(

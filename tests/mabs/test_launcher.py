@@ -284,7 +284,7 @@ def test_a_checkpoint_of_something_else_is_refused_by_name(
          "unknown hyperparameter rl.training.config.replay_buffer_config.size"),
         (["--num-env-runners", "999"], "num_env_runners must be between 0 and"),
         (["--rl.training.config.n_step", "0"], "n_step must be"),
-        (["--rl.training.config.ladder_cpu_fraction", "0.9"], "ladder_cpu_fraction must be between"),
+        (["--rl.training.config.ladder_cpu_fraction", "0.9"], "must be between 0"),
         (["--opponents", '{"policy:nowhere.onnx": 0.5}'], "nowhere"),
     ],
 )  # fmt: skip
@@ -338,12 +338,12 @@ def test_cpu_minutes_end_a_training_and_count_over_all_its_parts(
         ray_launcher._check_cpu_minutes(1.0, training_run.CSV_COLUMNS)
     run, trained = run_folder / "DQN-5x5-2", []
     for part, minutes in ((0.0, 0.02), (9.0, 0.02), (9.0, 0.05)):
-        monkeypatch.setattr(training_run, "LOW_CPU_FRACTION", part)
+        monkeypatch.setattr(training_run, "_LOW_CPU_FRACTION", part)
         assert train(run_folder, "--cpu-minutes", str(minutes)) == 0
         trained.append([float(row["cpu_minutes"]) for row in rows(run)])
         assert trained[-1][-1] >= minutes
         said = capsys.readouterr().out
-        assert bool(re.search(r"training got \d+% of a processor", said)) == (minutes == 0.05)
+        assert bool(re.search(r"training got \d+% of a CPU", said)) == (minutes == 0.05)
     assert trained[0] == trained[1] == trained[2][: len(trained[0])]
     assert all(minutes < 0.05 for minutes in trained[2][:-1])
 

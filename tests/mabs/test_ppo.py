@@ -202,7 +202,7 @@ def test_training_goes_on_where_it_was(ppo: Any, tmp_path: Path) -> None:
 
 
 def test_a_past_self_sits_in_a_game_until_it_is_over(ppo: Any, monkeypatch: Any) -> None:
-    monkeypatch.setattr("battlesnake_rl.mabs.base.batched_algorithm.PAST_SELF_INTERVAL", 50)
+    monkeypatch.setattr("battlesnake_rl.mabs.base.batched_algorithm._PAST_SELF_INTERVAL", 50)
     with built(ppo(opponents={"past": 0.5})) as algorithm:
         runner = algorithm.env_runner
         seats: list[tuple[Any, Any]] = []

@@ -1,4 +1,4 @@
-"""``--ray-address``: APEX and EXIT on three Ray nodes, of whose processes some are killed meanwhile."""
+"""``--ray-address``: APEX and EXIT on three Ray nodes while some processes are killed."""
 
 import csv
 import json

@@ -44,10 +44,10 @@ def test_the_published_hyperparameters_are_taken() -> None:
     assert values[prefix + "train_batch_size_per_learner"] == 9216
     assert values[prefix + "rollout_fragment_length"] == 96
     assert values[prefix + "num_gpus_per_learner"] == 0
-    assert values["num_workers"] == 1
+    assert values["num_env_runners"] == 1
     assert values["action_mask"] == "none"
     assert "iterate_map_size" not in values
-    assert f"{prefix}num_sgd_iter is {prefix}num_epochs today: 3" in said
+    assert f"{prefix}num_sgd_iter is now called {prefix}num_epochs: 3" in said
     assert translate_hyperparameters(values) == (values, [])
 
 
@@ -73,9 +73,9 @@ def test_the_command_takes_them(
     status = main(["--dry-run"])
     told = capsys.readouterr()
     assert status == 0, told.err
-    assert "rl.training.config.num_cpus is num_workers today: 1" in told.out + told.err
+    assert "rl.training.config.num_cpus is now called num_env_runners: 1" in told.out + told.err
     assert main(["--dry-run", "--rl.training.config.num_workers", "1"]) == 2
-    assert "says what num_workers says" in capsys.readouterr().err
+    assert "num_env_runners set the same value" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -83,10 +83,10 @@ def test_the_command_takes_them(
     [
         ({"rl.training.checkpoint_freq": 50}, "set checkpoint_minutes"),
         ({"rl.training.config.model": {}}, "set rl.training.config.model_config"),
-        ({"rl.training.config.multiagent": {}}, "set policies to each or shared"),
+        ({"rl.training.config.multiagent": {}}, "set policy_sharing to per_seat or shared"),
         ({"additional_configs": 3}, "must be a dictionary"),
         ({"rl.training.config.num_cpus": 0}, "must be a number of CPUs, got 0"),
-        ({"rl.training.config.num_cpus": 4, "num_workers": 3}, "give one of the two"),
+        ({"rl.training.config.num_cpus": 4, "num_env_runners": 3}, "give one of the two"),
     ],
 )
 def test_what_has_no_counterpart_is_answered(given: dict[str, object], message: str) -> None:

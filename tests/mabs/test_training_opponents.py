@@ -43,7 +43,7 @@ def test_seats_are_drawn_and_the_learner_always_has_one() -> None:
     # Without the games in which the learner was given a seat (0.7 ** 3) it would have 0.3.
     assert opponents.learner_seats.mean() == pytest.approx(0.3 + 0.7**3 / 3, abs=0.04)
     assert opponents.learner_seats.mean(0).std() < 0.04  # no seat is special
-    assert seated({})[0].learning.all()
+    assert seated({})[0].learner_seats.all()
 
 
 def test_only_games_that_begin_are_seated_anew() -> None:
@@ -85,8 +85,8 @@ def test_everybody_makes_its_own_moves() -> None:
     ("shares", "words"),
     [
         ({"nobody": 0.5}, "unknown opponent 'nobody'; `battlesnake-gym snakes` lists"),
-        ({"past": 1.5}, "the share of 'past' must be between 0 and 1"),
-        ({"past": 0.5, "hungry": 0.5}, "must leave the learner some seats"),
+        ({"past": 1.5}, "the fraction of 'past' must be between 0 and 1"),
+        ({"past": 0.5, "hungry": 0.5}, "must sum to less than 1"),
         ([0.3], "opponents must be like"),
     ],
 )
@@ -100,7 +100,7 @@ def test_impossible_opponents_are_refused(shares: Any, words: str) -> None:
 def test_a_past_self_keeps_its_seats_until_the_game_is_over_and_hears_how_it_went() -> None:
     opponents, _, _ = seated({"past": 0.6}, games=30, past=[1, 2, 3, 4, 5])
     past, who, selves = opponents._past, opponents._players.copy(), opponents._past_self.copy()
-    assert len(opponents._playing()) == 3  # not more at once
+    assert len(opponents._active_past_selves()) == 3  # not more at once
     none = np.zeros(30, np.bool_)
     alive = np.zeros((30, 3), np.uint8)
     turn = np.full(30, 7)
@@ -153,7 +153,7 @@ def test_hard_past_selves_are_drawn_more_often_and_all_of_training_is_kept() -> 
 
 
 def test_as_long_as_there_is_no_past_self_the_seats_are_the_learners() -> None:
-    assert seated({"past": 0.6}, past=[])[0].learning.all()
+    assert seated({"past": 0.6}, past=[])[0].learner_seats.all()
 
 
 GAMES = {"num_snakes": 3, "width": 7, "height": 7}
@@ -254,7 +254,7 @@ def test_past_selves_play_by_the_weights_of_then_and_survive_a_checkpoint(
 ) -> None:
     from battlesnake_rl.mabs.base import batched_algorithm
 
-    monkeypatch.setattr(batched_algorithm, "PAST_SELF_INTERVAL", 200)
+    monkeypatch.setattr(batched_algorithm, "_PAST_SELF_INTERVAL", 200)
     config = small_config(algorithm, num_snakes=3, opponents=SHARES)
     one = config.build_algo()
     for _ in range(3):

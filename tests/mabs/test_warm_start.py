@@ -93,7 +93,7 @@ def test_everybody_begins_with_its_weights(
         (["--algorithm", "PPO"], "was trained on another board or with another model_config"),
         (["--board-size", "11"], "was trained on another board or with another model_config"),
         (["--frame-stack", "2"], "give the observation that it was trained on"),
-        (["--start-from", "nowhere"], "nowhere is neither a checkpoint nor a folder with one"),
+        (["--start-from", "nowhere"], "nowhere is neither a checkpoint nor a directory with one"),
     ],
 )
 def test_what_does_not_fit_is_refused_before_anything_starts(
@@ -142,7 +142,7 @@ def test_a_job_goes_on_from_the_policy_in_its_channel(
     from battlesnake_rl.mabs.policy import warm_start
 
     begun = []
-    monkeypatch.setattr(warm_start, "take", lambda config, path: begun.append(path))
+    monkeypatch.setattr(warm_start, "apply_start_from", lambda config, path: begun.append(path))
     monkeypatch.setattr(launcher.BattlesnakeLauncher, "checkpoint_identity", lambda *_: {})
     folder = exported()
     job(policy=folder)
