@@ -52,9 +52,7 @@ class Settings:
     epsilon_exponent: float = 7.0
     gamma: float = 0.97
     n_step: int = 3
-    reward_scale: float = (
-        0.03  # keeps most TD errors below 1, in the quadratic part of the Huber loss
-    )
+    reward_scale: float = 0.03  # keeps most TD errors in the quadratic part of the Huber loss
     buffer_size: int = 100_000  # transitions in the replay buffer
     alpha: float = 0.6  # exponent of the priorities; 0 samples uniformly
     beta: float = 0.4  # exponent of the importance weights; 1 corrects the priorities fully
@@ -90,10 +88,10 @@ class QNetwork(nn.Module):
         q_values: Tensor = self.value(features) + advantage - advantage.mean(1, keepdim=True)
         return q_values
 
-    def values(self, frames: NDArray[np.uint8]) -> Floats:
+    def values(self, obs: NDArray[np.uint8]) -> Floats:
         """Compute Q-values without gradients, for playing."""
         with torch.inference_mode():
-            return np.asarray(self(torch.from_numpy(frames)))
+            return np.asarray(self(torch.from_numpy(obs)))
 
     def head_crop(self, scaled: Tensor) -> Tensor:
         """Return the cells around the head at full resolution, [B, head_crop_size**2 * C]."""
@@ -110,7 +108,7 @@ class QNetwork(nn.Module):
 class TurnBuffer:
     """T turns of all games: observations (one more than turns), actions and rewards."""
 
-    frames: NDArray[np.uint8]  # [T + 1, N, S, C, H, W]
+    obs: NDArray[np.uint8]  # [T + 1, N, S, C, H, W]
     action_mask: Flags  # [T + 1, N, S, 4]
     q_values: Floats  # [T + 1, N, S, 4], from the network that played
     actions: NDArray[np.int64]  # [T, N, S], like all following fields
@@ -129,28 +127,28 @@ class VectorPlayer:
         # Some games explore a lot, others are played almost greedily.
         height = np.arange(settings.num_envs) / max(settings.num_envs - 1, 1)
         self.epsilon = settings.epsilon_base ** (1 + settings.epsilon_exponent * height)
-        frames, infos = games.reset(seed=settings.seed)
+        obs, infos = games.reset(seed=settings.seed)
         # Observations, action masks, and the seats whose Q-values are needed: they act next, or
         # were truncated.
-        self.position = frames, infos["action_mask"], infos["alive"]
+        self.position = obs, infos["action_mask"], infos["alive"]
 
     def play(self) -> TurnBuffer:
         """Play ``settings.rollout_turns`` turns of all games."""
         looks, deeds = [], []
         for turn in range(self.settings.rollout_turns + 1):
-            frames, allowed, thinks = self.position
+            obs, allowed, thinks = self.position
             q_values = np.zeros(allowed.shape, np.float32)
-            q_values[thinks] = self.network.values(frames[thinks])
-            looks.append((frames.copy(), allowed.copy(), q_values))
+            q_values[thinks] = self.network.values(obs[thinks])
+            looks.append((obs.copy(), allowed.copy(), q_values))
             if turn == self.settings.rollout_turns:
                 break
             exploring = self.random.random(allowed.shape[:2]) < self.epsilon[:, None]
             wanted = np.where(exploring[..., None], self.random.random(allowed.shape), q_values)
             actions = np.where(allowed, wanted, -np.inf).argmax(-1)
-            frames, rewards, died, cut, infos = self.games.step(actions)
+            obs, rewards, died, cut, infos = self.games.step(actions)
             rewards = rewards * np.float32(self.settings.reward_scale)
             deeds.append((actions, rewards, infos["acted"], died, cut))
-            self.position = frames, infos["action_mask"], infos["alive"] | cut
+            self.position = obs, infos["action_mask"], infos["alive"] | cut
         return TurnBuffer(
             *(np.stack(c) for rows in (looks, deeds) for c in zip(*rows, strict=True))
         )
@@ -187,11 +185,11 @@ def transitions(turns: TurnBuffer, n: int, gamma: float) -> tuple[Batch, Floats]
     begin = np.nonzero(turns.acted)
     end = begin[0] + steps[begin], *begin[1:]
     batch = {
-        "obs": turns.frames[begin],
+        "obs": turns.obs[begin],
         "action": turns.actions[begin],
         "returns": returns[begin],
         "discount": np.where(terminated[begin], 0.0, gamma ** steps[begin]).astype(np.float32),
-        "next_obs": turns.frames[end],
+        "next_obs": turns.obs[end],
         "next_mask": turns.action_mask[end],
     }
     best = np.where(turns.action_mask[end], turns.q_values[end], -np.inf).max(-1)
@@ -295,8 +293,8 @@ def train(settings: Settings) -> QNetwork:
 def wins(network: QNetwork, settings: Settings, games: int = 200) -> float:
     """Return the win rate against snakes that move randomly among safe moves."""
 
-    def greedy(frames: NDArray[np.uint8], allowed: Flags) -> NDArray[np.int64]:
-        return np.asarray(np.where(allowed, network.values(frames), -np.inf).argmax(1))
+    def greedy(obs: NDArray[np.uint8], allowed: Flags) -> NDArray[np.int64]:
+        return np.asarray(np.where(allowed, network.values(obs), -np.inf).argmax(1))
 
     others, side = ["safe-random"] * (settings.num_snakes - 1), settings.board_size
     return win_rate(greedy, others, games=games, seed=settings.seed, width=side, height=side)

@@ -85,8 +85,11 @@ def test_both_are_set_alike() -> None:
     settings = ExitSettings()
     assert exit.NODE_CHOICES == exit_self_play.NODE_CHOICES
     assert exit.TD_LAMBDA == evaluation_fit.TD_LAMBDA
-    assert (settings.in_memory, settings.match_pairs) == (exit.BUFFER_ITERATIONS, exit.PAIRS)
-    assert settings.match_positions == exit.POSITIONS_IN_MATCH
+    assert (settings.buffer_iterations, settings.match_pairs) == (
+        exit.BUFFER_ITERATIONS,
+        exit.PAIRS,
+    )
+    assert settings.match_nodes == exit.POSITIONS_IN_MATCH
 
 
 def test_the_match_knows_the_stronger() -> None:
@@ -102,9 +105,9 @@ def test_it_runs_alone(tmp_path: Path) -> None:
         [sys.executable, str(ROOT / "reference" / "exit.py"), "--minutes", "0.01", "--file", file],
         capture_output=True, text=True, timeout=600, cwd=tmp_path,
     )  # fmt: skip
-    assert re.match(r"round 1: 3\d{4} moves, losses 0\.\d+ 0\.\d+ 0\.\d+, ", done.stdout), done
+    assert re.match(r"iteration 1: 3\d{4} moves, losses 0\.\d+ 0\.\d+ 0\.\d+, ", done.stdout), done
     assert done.returncode == (0 if file.exists() else 1)
-    assert file.exists() == ("the new champion" in done.stdout)
+    assert file.exists() == (", promoted" in done.stdout)
     assert file.exists() != ("no network was as good" in done.stderr)
 
 
