@@ -1,5 +1,5 @@
-# The live snake for Fargate: docs/aws.md. The folder that it is built from
-# holds policy.onnx and policy.json, or nothing:
+# Live snake for Fargate: docs/aws.md. The build context is a directory with policy.onnx and
+# policy.json, or an empty one:
 #
 #   docker build -f deployment/server/Dockerfile -t battlesnake .
 #   docker build -f deployment/server/aws.Dockerfile -t snake runs/first/model

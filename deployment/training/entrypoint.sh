@@ -1,11 +1,11 @@
 #!/bin/sh
-# SageMaker sends SIGTERM to the first process alone, and two minutes later SIGKILL to all (a spot
-# instance is taken away, or the job is stopped). tini passes it on to all; sagemaker-training, which
-# would end at once and take the container with it, does not listen to it; the training script does,
-# writes a checkpoint and ends.
+# When a job is stopped or a spot instance is interrupted, SageMaker sends SIGTERM only to the first
+# process, and SIGKILL to all two minutes later. tini forwards SIGTERM to all processes.
+# sagemaker-training must ignore it, because it would exit immediately and end the container. The
+# training script handles it: it writes a checkpoint and exits.
 trap '' TERM
 [ "$(id -u)" = 0 ] || exec tini -g -- "$@"
-# Nothing trains as root: /opt/ml goes to the user 10001, and no way leads back.
+# Training never runs as root: the user 10001 owns /opt/ml, and cannot regain privileges.
 chown -R 10001:10001 "${SAGEMAKER_BASE_DIR:-/opt/ml}" 2> /dev/null
 export HOME=/home/trainer
 exec setpriv --reuid=10001 --regid=10001 --clear-groups --inh-caps=-all --no-new-privs \
