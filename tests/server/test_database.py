@@ -42,7 +42,7 @@ DATA = Path(__file__).parents[1] / "data"
 
 
 def postgres_folder() -> Path:
-    """Where initdb and pg_ctl are; without them the test is skipped."""
+    """Return the directory of initdb and pg_ctl; skip the test without them."""
     found = shutil.which("initdb")
     folders = [Path(found).parent] if found else []
     folders += sorted(Path("/usr/lib/postgresql").glob("*/bin"), reverse=True)
@@ -53,7 +53,7 @@ def postgres_folder() -> Path:
 
 
 def unprivileged() -> str | None:
-    """The user to run PostgreSQL as, for it refuses root; None where we are not root."""
+    """Return the user to run PostgreSQL as, because it rejects root; None if we are not root."""
     if os.geteuid() != 0:
         return None
     users = {user.pw_name for user in pwd.getpwall()}
@@ -62,7 +62,7 @@ def unprivileged() -> str | None:
 
 @pytest.fixture(scope="module")
 def postgres() -> Iterator[str]:
-    """A PostgreSQL server of our own; gives its URL."""
+    """Run a PostgreSQL server; yield its URL."""
     binaries, user, port = postgres_folder(), unprivileged(), free_port()
     folder = Path(tempfile.mkdtemp(prefix="postgres-"))
     if user:
@@ -116,7 +116,7 @@ def test_what_is_stored_comes_back(url: str) -> None:
         session.commit()
     engine.dispose()
 
-    engine = open_database(url)  # the tables are there already
+    engine = open_database(url)  # the tables exist
     with Session(engine) as session:
         found = find_tournament(session, setup)
         assert found is not None
@@ -164,7 +164,7 @@ def test_a_game_is_stored_once(url: str) -> None:
     engine.dispose()
 
 
-def test_a_wrong_url_says_so(tmp_path: Path) -> None:
+def test_a_wrong_url_is_reported(tmp_path: Path) -> None:
     for url in (
         "results.db",
         "nosuch://host/name",
@@ -175,7 +175,7 @@ def test_a_wrong_url_says_so(tmp_path: Path) -> None:
             open_database(url)
 
 
-def test_the_pages_read_and_write_it(url: str, tmp_path: Path) -> None:
+def test_the_pages_read_and_write_the_database(url: str, tmp_path: Path) -> None:
     engine = open_database(url)
     with Session(engine) as session:
         tournament = Tournament(setup=TournamentSettings(("ä0", "ä1"), 2).to_dict())
@@ -196,7 +196,7 @@ def test_the_pages_read_and_write_it(url: str, tmp_path: Path) -> None:
     engine.dispose()
 
 
-def test_a_league_goes_on_in_it(url: str) -> None:
+def test_a_league_resumes_from_the_database(url: str) -> None:
     engine = open_database(url)
     board = {"width": 7, "height": 7, "max_turns": 8}
     plan = read({"name": url, "snakes": {"ä": "hungry", "b": "random"}, "boards": [board]}, Path())

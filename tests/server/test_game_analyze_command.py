@@ -1,4 +1,4 @@
-"""The analysis as a command and behind the pages, games from elsewhere, and long games."""
+"""Game analysis: the command, the pages, fetched games, and long games."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from battlesnake_server.commands import game_analyze_command
 from battlesnake_server.replay_viewer import analysis_queue, frame_stream, what_if
 from battlesnake_server.replay_viewer.analysis_queue import AnalysisQueue
 from battlesnake_server.web import replay_pages
-from tests.heuristics.test_analysis import played
+from tests.heuristics.test_game_analysis import played
 from tests.processes import COMMAND, running, until
 
 UUID = "1c3a5f0e-8f0b-4a5e-9f6b-0123456789ab"
@@ -39,40 +39,44 @@ def game(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Analyses think little, and those in the background are not put last on a busy machine."""
+    """Make analyses fast, and keep background analyses at normal priority."""
     monkeypatch.setattr(mistakes, "SCREENING_GAMES", 1)
     monkeypatch.setattr(mistakes, "ROLLOUT_GAMES", 2)
     monkeypatch.setattr(analysis_queue, "_MOVE_TIME_MS", 1.0)
     monkeypatch.setattr(analysis_queue, "_NICE_INCREMENT_ANALYSIS", 0)
 
 
-# --- the command ---------------------------------------------------------------------------------
-
-
 @pytest.mark.usefixtures("quick")
-def test_a_film_of_an_analysed_game_has_the_bar_of_chances(game: Path, tmp_path: Path) -> None:
-    def colours(name: str) -> int:
-        """How many there are below the list of the snakes when the game begins."""
+def test_an_animation_of_an_analyzed_game_has_a_win_probability_bar(
+    game: Path, tmp_path: Path
+) -> None:
+    def count_colors(name: str) -> int:
+        """Count the colors below the list of snakes in the first frame."""
         assert game_export_command.main([str(game), "-o", str(tmp_path / name)]) == 0
         with Image.open(tmp_path / name) as film:
             top = int((drawing.MARGIN + 0.85 + 2 * drawing.ROW) * animation.DEFAULT_CELL_SIZE)
             bar = film.convert("RGB").crop((film.width * 2 // 3 + 9, top, film.width - 20, top + 8))
         return len(bar.getcolors() or ())
 
-    assert colours("plain.gif") == 1
+    assert count_colors("plain.gif") == 1
     game_analysis.analyze_game(game, 1)
-    assert colours("barred.gif") > 1
+    assert count_colors("barred.gif") > 1
 
 
-def test_the_bar_says_about_where_nothing_is_proved() -> None:
+def test_the_bar_marks_estimates_with_a_tilde() -> None:
     board = Board.new(7, 7, ["a", "b"])
-    for chances, told in (({"a": 0.47, "b": 0.53}, ["~47%", "~53%"]), ({"a": 1.0}, ["100%"])):
-        texts = [one.text for one in drawing.shapes(board, chances) if isinstance(one, Text)]
-        assert [text for text in texts if "%" in text] == told
+    for win_probabilities, labels in (
+        ({"a": 0.47, "b": 0.53}, ["~47%", "~53%"]),
+        ({"a": 1.0}, ["100%"]),
+    ):
+        texts = [
+            one.text for one in drawing.shapes(board, win_probabilities) if isinstance(one, Text)
+        ]
+        assert [text for text in texts if "%" in text] == labels
 
 
 @pytest.mark.usefixtures("quick")
-def test_the_command_tells_and_keeps(game: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_prints_and_saves(game: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert game_analyze_command.main([str(game), "--move-time", "1"]) == 0
     out = capsys.readouterr().out
     assert out.startswith("12 turns, 1 ms ")
@@ -87,7 +91,7 @@ def test_the_command_tells_and_keeps(game: Path, capsys: pytest.CaptureFixture[s
     assert {one["annotation"] for one in told["mistakes"]} <= {"?", "??"}
 
 
-def test_a_terminated_command_keeps_what_it_found(tmp_path: Path) -> None:
+def test_a_terminated_command_saves_its_results(tmp_path: Path) -> None:
     game = tmp_path / "game.jsonl.gz"
     played(turns=60).save(game)
     with running(*COMMAND, "game", "analyze", game, "--quiet", "--move-time", "400") as process:
@@ -107,7 +111,7 @@ def test_a_terminated_command_keeps_what_it_found(tmp_path: Path) -> None:
         ("http://localhost.localdomain.invalid/games/x", "cannot be fetched"),
     ],
 )
-def test_what_is_no_game_is_refused(
+def test_input_that_is_no_game_is_rejected(
     argument: str, words: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert game_analyze_command.main([argument]) == 2
@@ -115,16 +119,13 @@ def test_what_is_no_game_is_refused(
 
 
 def finished(seed: int = 3) -> Replay:
-    """A whole game of three snakes that go where they can."""
+    """Play a whole game of three random snakes."""
     board = Board.new(7, 7, 3, game=Game(seed=seed))
     return Replay.from_play(board, {s.id: snakes.make("safe-random", seed) for s in board.snakes})
 
 
-# --- behind the pages ----------------------------------------------------------------------------
-
-
 @pytest.mark.usefixtures("quick")
-def test_a_failed_analysis_says_why(tmp_path: Path) -> None:
+def test_a_failed_analysis_reports_the_reason(tmp_path: Path) -> None:
     bad = tmp_path / "bad.jsonl"
     bad.write_text("{}\n")
     with contextlib.closing(AnalysisQueue()) as runner:
@@ -145,7 +146,7 @@ def test_closing_stops_the_process(tmp_path: Path) -> None:
     assert process.poll() is not None
 
 
-def test_who_may_only_look_starts_nothing(game: Path) -> None:
+def test_visitors_without_a_token_cannot_start_an_analysis(game: Path) -> None:
     client = replay_pages.create_app([game.parent], token="secret").test_client()
     assert 'data-may="false"' in client.get("/replay/game.jsonl.gz").text
     assert client.post("/analysis/game.jsonl.gz", json={}).status_code == 403
@@ -157,10 +158,7 @@ def test_who_may_only_look_starts_nothing(game: Path) -> None:
     assert allowed.test_client().get("/analysis/none.jsonl").status_code == 404
 
 
-# --- what if -------------------------------------------------------------------------------------
-
-
-def test_what_if_plays_what_was_not_played() -> None:
+def test_what_if_plays_other_moves() -> None:
     board = Board.from_text("A . . . . B\n. . . . . .\n. . . . . .")
     after, played_on = what_if.branch(board, "rl-dd")
     assert played_on == "rl-dd"
@@ -182,7 +180,7 @@ def test_what_if_plays_what_was_not_played() -> None:
         ("-".join(["rl"] * 61), "at most 60 turns"),
     ],
 )
-def test_what_cannot_be_played_is_told(groups: str, words: str) -> None:
+def test_unplayable_moves_are_reported(groups: str, words: str) -> None:
     board = Board.from_text("A . . . . B\n. . . . . .")
     with pytest.raises(ValueError, match=words):
         what_if.branch(board, groups)
@@ -204,10 +202,7 @@ def test_a_position_becomes_a_scenario(game: Path) -> None:
     assert sum(told["chance"] for told in frame["snakes"].values()) == pytest.approx(1, abs=1e-3)
 
 
-# --- long games ----------------------------------------------------------------------------------
-
-
-def test_a_long_game_comes_in_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_long_game_is_sent_in_chunks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(frame_stream, "_FIRST_CHUNK_BYTES", 600)
     monkeypatch.setattr(frame_stream, "_CHUNK_BYTES", 900)
     replay = finished()
@@ -230,7 +225,7 @@ def test_a_long_game_comes_in_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert client.get("/data/game.jsonl.gz?since=100000").status_code == 404
 
 
-def test_what_is_damaged_later_is_told_later(
+def test_damage_in_a_later_chunk_is_reported_with_that_chunk(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(frame_stream, "_FIRST_CHUNK_BYTES", 1000)
@@ -245,9 +240,9 @@ def test_what_is_damaged_later_is_told_later(
     assert (answer.status_code, "end differs from" in answer.text) == (422, True)
 
 
-def test_pages_and_scripts_are_compressed_for_who_understands_it(game: Path) -> None:
+def test_pages_and_scripts_are_compressed_if_accepted(game: Path) -> None:
     client = replay_pages.create_app([game.parent]).test_client()
-    for address in ("/static/player.js", "/replay/game.jsonl.gz", "/static/look.css"):
+    for address in ("/static/player.js", "/replay/game.jsonl.gz", "/static/style.css"):
         with client.get(address) as plain:
             assert "Content-Encoding" not in plain.headers
             content = plain.data

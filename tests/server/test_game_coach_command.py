@@ -43,7 +43,7 @@ def test_the_better_move_is_kept_whatever_fewer_games_say(
     told = analyze_loss(lost(), "a")
     assert told is not None
     assert told.mistake is not None
-    assert told.better_moves == {told.mistake.better: told.mistake.best_win_probability}
+    assert told.better_moves == {told.mistake.better_move: told.mistake.best_win_probability}
 
 
 def test_the_coach_reports_saves_and_tests_again(
@@ -110,9 +110,6 @@ def test_an_unknown_name_is_rejected(
     (tmp_path / "empty").mkdir()
     assert game_coach_command.main([str(tmp_path / "empty"), "--snake", "mine"]) == 2
     assert "holds no recorded game" in capsys.readouterr().err
-
-
-# --- puzzles -------------------------------------------------------------------------------------
 
 
 def test_puzzles_are_found_in_games(

@@ -1,4 +1,4 @@
-"""Standing leagues: their file, a day by a fast clock, real processes that are killed, the page."""
+"""Standing leagues: the file, a simulated day, killed processes, and the page."""
 
 from __future__ import annotations
 
@@ -53,10 +53,7 @@ def games_of(engine: Engine, tournament: int) -> list[StoredGame]:
         return load_games(session, tournament)
 
 
-# --- the file -------------------------------------------------------------------------------------
-
-
-def test_the_example_is_a_league(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_example_is_valid(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main.main(["league", "--print-example"]) == 0
     file = tmp_path / "league.yaml"
     file.write_text(capsys.readouterr().out)
@@ -72,7 +69,7 @@ def test_the_example_is_a_league(tmp_path: Path, capsys: pytest.CaptureFixture[s
     )
 
 
-def test_files_named_in_it_lie_beside_it(tmp_path: Path) -> None:
+def test_paths_are_relative_to_the_league_file(tmp_path: Path) -> None:
     (tmp_path / "policy.onnx").write_bytes(b"")
     plan = read({"name": "A", "snakes": {"a": "policy.onnx", "b": "hungry"}}, tmp_path)
     assert [entrant.source for entrant in plan.entrants] == [
@@ -82,7 +79,7 @@ def test_files_named_in_it_lie_beside_it(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "told"),
+    ("change", "message"),
     [
         ({"name": ""}, "name must be text"),
         ({"snakes": {"a": "hungry"}}, "a league needs two or more, got 1"),
@@ -104,9 +101,9 @@ def test_files_named_in_it_lie_beside_it(tmp_path: Path) -> None:
         ({"timeout": "long"}, "timeout must be a whole number"),
     ],
 )
-def test_a_mistake_in_it_is_told_in_one_line(
+def test_a_mistake_in_the_file_is_reported_in_one_line(
     change: dict[str, Any],
-    told: str,
+    message: str,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
@@ -118,47 +115,41 @@ def test_a_mistake_in_it_is_told_in_one_line(
     assert main.main(["league", "league.yaml"]) == 2
     assert not Path("arena.sqlite").exists()
     err = capsys.readouterr().err
-    assert told in err
+    assert message in err
     assert err.count("\n") == 1
 
 
-# --- who plays whom -------------------------------------------------------------------------------
-
-
-def test_the_nearest_meet_but_not_for_ever() -> None:
+def test_closely_rated_snakes_meet_but_not_only_each_other() -> None:
     ratings = Ratings()
-    for _ in range(6):  # two strong ones, two weak ones, who win by turns among themselves
+    for _ in range(6):  # two strong and two weak snakes, which alternate wins among themselves
         for better, worse in ("ac", "ad", "bc", "bd", "ab", "ba", "cd", "dc"):
             ratings.add([(better, 0), (worse, 1)])
-    everybody = ["a", "b", "c", "d"]
-    assert set(pair_entrants(everybody, 2, ratings, {}, {"a": []})) == {"a", "b"}
-    assert pair_entrants(everybody, 2, ratings, {"a": 2, "b": 2, "c": 1, "d": 2}, {"c": []}) == [
+    names = ["a", "b", "c", "d"]
+    assert set(pair_entrants(names, 2, ratings, {}, {"a": []})) == {"a", "b"}
+    assert pair_entrants(names, 2, ratings, {"a": 2, "b": 2, "c": 1, "d": 2}, {"c": []}) == [
         "c",
         "d",
     ]
-    met: dict[str, list[str]] = {name: [] for name in everybody}
-    played = dict.fromkeys(everybody, 0)
+    recent_opponents: dict[str, list[str]] = {name: [] for name in names}
+    played = dict.fromkeys(names, 0)
     for _ in range(100):
-        pair = pair_entrants(everybody, 2, ratings, played, met)
+        pair = pair_entrants(names, 2, ratings, played, recent_opponents)
         for name, other in (pair, pair[::-1]):
             played[name] += 1
-            met[name].append(other)
-            del met[name][:-PAIRING_MEMORY_GAMES]
-    assert met["a"].count("b") > met["a"].count("d")
-    assert set(met["a"]) == {"b", "c", "d"}
+            recent_opponents[name].append(other)
+            del recent_opponents[name][:-PAIRING_MEMORY_GAMES]
+    assert recent_opponents["a"].count("b") > recent_opponents["a"].count("d")
+    assert set(recent_opponents["a"]) == {"b", "c", "d"}
 
 
-# --- a day ----------------------------------------------------------------------------------------
-
-
-def test_a_day_of_a_league_with_a_snake_that_is_sick_and_a_kill_every_hour(
+def test_a_day_of_a_league_with_an_unhealthy_snake_and_hourly_restarts(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     clock = FastClock()
-    well = misbehaving_snakes.Recorder()
+    healthy = misbehaving_snakes.Recorder()
 
     def sometimes(connection: Any, head: bytes, body: bytes) -> bool | None:
-        return None if 6 <= clock.hours < 9 else well(connection, head, body)
+        return None if 6 <= clock.hours < 9 else healthy(connection, head, body)
 
     engine = open_database(f"sqlite:///{tmp_path / 'arena.sqlite'}")
     with misbehaving_snakes.snake(sometimes) as url, ProgramSupervisor({}) as programs:
@@ -173,7 +164,7 @@ def test_a_day_of_a_league_with_a_snake_that_is_sick_and_a_kill_every_hour(
             played.append((clock.hours, {snake.partition("=")[0] for snake in setup.snakes}))
             return play_here(setup, scheduled, replays)
 
-        for hour in range(1, 26):  # a new object each hour knows only what the database holds
+        for hour in range(1, 26):  # each hour, a new object restores its state from the database
             league = League(plan, players.sources, engine, players.problems, clock=clock)
             while clock.hours < hour:
                 league.step(play)
@@ -183,36 +174,36 @@ def test_a_day_of_a_league_with_a_snake_that_is_sick_and_a_kill_every_hour(
     assert (first.starts, first.ends - first.starts) == (BEGIN, second.ends - second.starts)
     assert second.starts == first.ends
     games = games_of(engine, first.tournament)
-    # Each end loses at most the game that it interrupts, and a pause that it shortens adds one.
+    # Each restart loses at most one game, and may add one by shortening a pause.
     assert 4 * 24 - 26 <= len(games) <= 4 * 24 + 26
     assert [game.number for game in games] == list(range(len(games)))
     with_far = [when for when, names in played if "far" in names]
-    sick = [when for when in with_far if 6 <= when < 9]
-    assert len(sick) <= 1  # in which it is noticed, if no look at its health came before
+    unhealthy = [when for when in with_far if 6 <= when < 9]
+    assert len(unhealthy) <= 1  # detects the problem, unless a health check came first
     assert [when for when in with_far if when < 6]
     assert [when for when in with_far if 9 <= when < 11]
-    told = capsys.readouterr().err
+    log = capsys.readouterr().err
     cooldowns = [
-        int(minutes) for minutes in re.findall(r"far is unhealthy; cooldown of (\d+) min", told)
+        int(minutes) for minutes in re.findall(r"far is unhealthy; cooldown of (\d+) min", log)
     ]
     assert cooldowns == [1, 2, 4, 8, 16, 32, 60, 60]
-    assert told.count("far is healthy again") == 1
-    assert "season 2 starts" in told
+    assert log.count("far is healthy again") == 1
+    assert "season 2 starts" in log
     engine.dispose()
 
 
-def test_who_loses_moves_rests_and_who_is_benched_does_not_play(tmp_path: Path) -> None:
+def test_failed_moves_start_a_cooldown_and_benched_snakes_do_not_play(tmp_path: Path) -> None:
     clock = FastClock()
     engine = open_database(f"sqlite:///{tmp_path / 'arena.sqlite'}")
 
-    def asked_for_moves(connection: Any, head: bytes, body: bytes) -> bool | None:
+    def only_introduces(connection: Any, head: bytes, body: bytes) -> bool | None:
         return (
             misbehaving_snakes.Recorder()(connection, head, body)
             if head.startswith(b"GET")
             else None
         )
 
-    with misbehaving_snakes.snake(asked_for_moves) as url, ProgramSupervisor({}) as programs:
+    with misbehaving_snakes.snake(only_introduces) as url, ProgramSupervisor({}) as programs:
         plan = plan_of({"h": "hungry", "c": "cautious", "mute": url}, games_per_hour=60)
         players = LeagueHealth(plan, programs, AddressPolicy())
         league = League(plan, players.sources, engine, players.problems, clock=clock)
@@ -236,10 +227,7 @@ def test_who_loses_moves_rests_and_who_is_benched_does_not_play(tmp_path: Path) 
     engine.dispose()
 
 
-# --- real processes -------------------------------------------------------------------------------
-
-
-def test_a_league_that_is_killed_leaves_nothing_behind_and_goes_on(tmp_path: Path) -> None:
+def test_a_killed_league_leaves_no_process_and_resumes(tmp_path: Path) -> None:
     (tmp_path / "snake.py").write_text(misbehaving_snakes.PROGRAM)
     (tmp_path / "league.yaml").write_text(
         yaml.safe_dump(
@@ -277,7 +265,7 @@ def test_a_league_that_is_killed_leaves_nothing_behind_and_goes_on(tmp_path: Pat
     assert re.search(rf"^hungry .* {len(after)} ", done.stdout, re.MULTILINE)
 
 
-def test_a_program_that_ends_is_started_again(tmp_path: Path) -> None:
+def test_a_program_that_ends_is_restarted(tmp_path: Path) -> None:
     (tmp_path / "snake.py").write_text(misbehaving_snakes.PROGRAM)
     with ProgramSupervisor(
         {"mine": f"{sys.executable} {tmp_path / 'snake.py'} 0 nobody {{port}}"}
@@ -297,9 +285,6 @@ def test_a_program_that_ends_is_started_again(tmp_path: Path) -> None:
         urllib.request.urlopen(programs.url("mine"))
 
 
-# --- the page -------------------------------------------------------------------------------------
-
-
 @pytest.fixture
 def club(tmp_path: Path) -> Iterator[tuple[LeagueConfig, Engine]]:
     engine = open_database(f"sqlite:///{tmp_path / 'arena.sqlite'}")
@@ -312,7 +297,7 @@ def club(tmp_path: Path) -> Iterator[tuple[LeagueConfig, Engine]]:
     engine.dispose()
 
 
-def test_the_page_tells_of_the_season_and_obeys_who_has_the_token(
+def test_the_page_shows_the_season_and_obeys_the_token(
     club: tuple[LeagueConfig, Engine], tmp_path: Path
 ) -> None:
     plan, engine = club
@@ -330,11 +315,11 @@ def test_the_page_tells_of_the_season_and_obeys_who_has_the_token(
     assert operator.get("/league").text.count("data-post") == 4
     assert ">League</a>" in stranger.get("/").text
     assert "Club, season 1" in stranger.get("/").text
-    wish = {"snake": "h", "benched": True}
-    assert stranger.post("/league/bench", json=wish).status_code == 403
+    request = {"snake": "h", "benched": True}
+    assert stranger.post("/league/bench", json=request).status_code == 403
     assert stranger.post("/league/season", json={}).status_code == 403
     assert states(stranger)["h"] == "plays"
-    assert operator.post("/league/bench", json=wish).status_code == 200
+    assert operator.post("/league/bench", json=request).status_code == 200
     assert states(stranger)["h"] == "benched"
     for wrong in ({"snake": "nobody", "benched": True}, {"snake": "h"}, {"snake": 3}):
         answer = operator.post("/league/bench", json=wrong)

@@ -1,9 +1,11 @@
+"""Ratings from the games of snakes."""
+
 from __future__ import annotations
 
 from battlesnake_server.arena.ratings import rank, rate
 
 
-def test_the_better_snake_is_rated_higher_and_more_surely_with_every_game() -> None:
+def test_the_better_snake_is_rated_higher_and_with_less_uncertainty_after_more_games() -> None:
     few = rate([[("good", 0), ("bad", 1)]] * 3)
     many = rate([[("good", 0), ("bad", 1)]] * 40)
     assert few["good"].mu > 25 > few["bad"].mu
@@ -12,20 +14,20 @@ def test_the_better_snake_is_rated_higher_and_more_surely_with_every_game() -> N
     assert many["good"].low > many["bad"].high
 
 
-def test_ties_keep_equals_equal() -> None:
+def test_ties_keep_ratings_equal() -> None:
     ratings = rate([[("a", 0), ("b", 0)]] * 10)
     assert abs(ratings["a"].mu - ratings["b"].mu) < 1e-6
 
 
-def test_a_game_alone_says_nothing() -> None:
+def test_a_solo_game_changes_nothing() -> None:
     (rating,) = rate([[("a", 0)]] * 5).values()
     assert (rating.mu, rating.sigma) == (25, 25 / 3)
 
 
-def test_who_lives_longer_ranks_higher() -> None:
+def test_longer_survival_ranks_higher() -> None:
     ranks = rank([("first out", False, 3), ("winner", True, 0), ("second", False, 9)])
     assert dict(ranks) == {"winner": 0, "second": 1, "first out": 2}
 
 
-def test_survivors_of_a_game_cut_short_share_their_rank() -> None:
+def test_survivors_at_the_turn_limit_tie() -> None:
     assert rank([("a", True, 0), ("b", True, 0)]) == [("a", 0), ("b", 0)]
