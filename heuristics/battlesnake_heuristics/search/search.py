@@ -44,7 +44,7 @@ else:
 COMPILED: bool = _search is not None
 """Whether there is a search here: without a C compiler there is none."""
 
-NOT_COMPILED_MESSAGE = "the search is not compiled here; install with a C compiler: pip install ."
+NOT_COMPILED_MESSAGE = "the search is not compiled; install with a C compiler: pip install ."
 
 MAX_SEARCH_BOARD_SIZE = 25
 """Of a board that the C code holds."""
@@ -54,7 +54,7 @@ _UNSUPPORTED_BOARD_SNAKE = "cautious"
 
 _MAX_DEPTH = 120
 _DEFAULT_NODES = 20_000
-SHOULD_STOP: ContextVar[Callable[[], object] | None] = ContextVar("STOP", default=None)
+SHOULD_STOP: ContextVar[Callable[[], object] | None] = ContextVar("SHOULD_STOP", default=None)
 """Whether searches of this context should give up, asked some fifty times a second; None: never."""
 
 _VALUE_PER_CELL = 1000
@@ -82,7 +82,7 @@ class Weights:
     eliminated_opponent: int = 16_000
     draw: int = 500_000
 
-    def packed(self) -> array[int]:
+    def to_array(self) -> array[int]:
         """All weights as int32 in their order."""
         return array("i", dataclasses.astuple(self))
 
@@ -128,28 +128,28 @@ class ThreadTuner:
     def __init__(self, cores: int, share: float = 1.0) -> None:
         self.cores = self.threads = cores
         self.share = share
-        self._got: list[float] = []
-        self._span, self._all = self.SAMPLE_SEARCHES, 0.0
+        self._samples: list[float] = []
+        self._sample_size, self._all_cpu = self.SAMPLE_SEARCHES, 0.0
 
-    def observe(self, got: float) -> None:
-        """The last thought, with ``threads``, took ``got`` seconds of processor in a second."""
-        self._got.append(got)
-        if len(self._got) < self._span:
+    def observe(self, cpu_per_second: float) -> None:
+        """The last thought, with ``threads``, took ``cpu_per_second`` seconds of processor in a second."""
+        self._samples.append(cpu_per_second)
+        if len(self._samples) < self._sample_size:
             return
-        usual = statistics.median(self._got)
-        self._got = []
+        median = statistics.median(self._samples)
+        self._samples = []
         if self.threads == 1:
-            self.share = usual
-        if self.threads < self.cores and self._span == self.SAMPLE_SEARCHES:
-            self._span = self.RETRY_SEARCHES
-            if usual < self.KEEP_CPU_FRACTION * self._all:
+            self.share = median
+        if self.threads < self.cores and self._sample_size == self.SAMPLE_SEARCHES:
+            self._sample_size = self.RETRY_SEARCHES
+            if median < self.KEEP_CPU_FRACTION * self._all_cpu:
                 self.threads = self.cores
             return
-        self._span = self.SAMPLE_SEARCHES
+        self._sample_size = self.SAMPLE_SEARCHES
         if self.threads < self.cores:
             self.threads = self.cores
-        elif usual < self.MIN_CPU_FRACTION * self.cores:
-            self.threads, self._all = max(1, round(usual)), usual
+        elif median < self.MIN_CPU_FRACTION * self.cores:
+            self.threads, self._all_cpu = max(1, round(median)), median
 
     @property
     def throttle_fraction(self) -> float:
@@ -187,7 +187,7 @@ class SearchCores:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._taken = 0
-        self._gauge = ThreadTuner(1)
+        self._tuner = ThreadTuner(1)
         self._pool = ThreadPoolExecutor(1, "search")
 
     def use(self, count: int, share: float = 1.0) -> None:
@@ -201,25 +201,25 @@ class SearchCores:
         if count < 1:
             raise ValueError(f"count must be 1 or more, got {count}")
         self._pool = ThreadPoolExecutor(count, "search")
-        self._gauge = ThreadTuner(count, share)
+        self._tuner = ThreadTuner(count, share)
 
     @property
     def _free(self) -> int:
-        return self._gauge.cores - self._taken
+        return self._tuner.cores - self._taken
 
-    def think(self, question: tuple[Any, ...]) -> tuple[SearchResult, NodeCounts]:
+    def think(self, request: tuple[Any, ...]) -> tuple[SearchResult, NodeCounts]:
         """What the C code answers, and how many positions the other cores looked at."""
         with self._lock:
-            alone, gauge = self._taken == 0, self._gauge
-            taken = gauge.threads if alone else max(1, self._free)
+            alone, tuner = self._taken == 0, self._tuner
+            taken = tuner.threads if alone else max(1, self._free)
             self._taken += taken
         done = threading.Event()
-        _search.set_throttle(gauge.throttle_fraction if alone else 0.0)
+        _search.set_throttle(tuner.throttle_fraction if alone else 0.0)
         began, worked = time.perf_counter(), time.process_time()
         try:
-            others = [self._start_helper(question, 1 + n, done) for n in range(1, taken)]
+            others = [self._start_helper(request, 1 + n, done) for n in range(1, taken)]
             try:
-                found = SearchResult(*_search.search(*(*question, 1, SHOULD_STOP.get())))
+                found = SearchResult(*_search.search(*(*request, 1, SHOULD_STOP.get())))
             finally:
                 done.set()
             # One that the system keeps waiting just now must not keep the answer waiting.
@@ -232,19 +232,19 @@ class SearchCores:
         until, rested = _search.set_throttle(0.0)
         seconds = time.perf_counter() - began - rested
         if alone and seconds > _MIN_MEASURED_S:
-            gauge.observe(((until or time.process_time()) - worked) / seconds)
+            tuner.observe(((until or time.process_time()) - worked) / seconds)
         return _merge_results([found, *helped]), NodeCounts(
             sum(other.leaf_evals for other in helped), sum(other.nodes for other in helped)
         )
 
     def _start_helper(
-        self, question: tuple[Any, ...], first_depth: int, done: threading.Event
+        self, request: tuple[Any, ...], first_depth: int, done: threading.Event
     ) -> Future[SearchResult | None]:
         """Search beside, beginning at another depth, until the one that answers is ``done``."""
 
         def help_out() -> SearchResult | None:
             try:
-                return SearchResult(*_search.search(*(*question, first_depth, done.is_set)))
+                return SearchResult(*_search.search(*(*request, first_depth, done.is_set)))
             except InterruptedError:
                 return None
 
@@ -270,8 +270,8 @@ class SearchStats:
     nodes: int
 
     def __str__(self) -> str:
-        decided = ", decided" if self.proven else ""
-        return f"depth {self.depth}{decided}, {self.leaf_evals} positions valued"
+        proven = ", proven" if self.proven else ""
+        return f"depth {self.depth}{proven}, {self.leaf_evals} leaf evaluations"
 
 
 class Search:
@@ -299,14 +299,14 @@ class Search:
         if nodes < 1:
             raise ValueError(f"nodes must be a positive number, got {nodes}")
         if decoupled and (exact or evaluation is None):
-            raise ValueError("a decoupled search needs an evaluation, and has no exact scores")
-        self.weights = weights.packed()
+            raise ValueError("a decoupled search needs an evaluation and has no exact scores")
+        self.weights = weights.to_array()
         self.nodes = nodes
         self.max_depth = max_depth
         self.evaluation = evaluation
         self.exact = exact
         self.decoupled = decoupled
-        self._elsewhere: Strategy | None = None
+        self._fallback: Strategy | None = None
 
     def set_nodes(self, nodes: int) -> None:
         """Set the node limit of searches without a time budget."""
@@ -314,18 +314,18 @@ class Search:
 
     def __call__(self, board: Board, seconds: float | None = None) -> Decision:
         """Search for the best move of ``board.you``; `_UNSUPPORTED_BOARD_SNAKE` chooses where none can be held."""
-        objection = unsupported_reason(board)
-        if not objection:
+        reason = unsupported_reason(board)
+        if not reason:
             return self.think(board, seconds)[0]
-        if self._elsewhere is None:
+        if self._fallback is None:
             log.warning(
                 "%s plays game %s: %s",
                 _UNSUPPORTED_BOARD_SNAKE,
                 format_value(board.game.id),
-                objection,
+                reason,
             )
-            self._elsewhere = snakes_by_name.make(_UNSUPPORTED_BOARD_SNAKE)
-        return self._elsewhere(board, seconds)
+            self._fallback = snakes_by_name.make(_UNSUPPORTED_BOARD_SNAKE)
+        return self._fallback(board, seconds)
 
     def think(self, board: Board, seconds: float | None = None) -> tuple[Decision, SearchStats]:
         """The decision, and what the search did to find it.
@@ -333,31 +333,31 @@ class Search:
         Raises ``ValueError`` for ``seconds`` that are no positive number, and ``InterruptedError``
         where `SHOULD_STOP` says so. In the main thread, Ctrl-C interrupts it.
         """
-        question, snakes, objection = self._build_request(board, seconds)
+        request, snakes, reason = self._build_request(board, seconds)
         if seconds is None:
             found, others = (
-                SearchResult(*_search.search(*(*question, 1, SHOULD_STOP.get()))),
+                SearchResult(*_search.search(*(*request, 1, SHOULD_STOP.get()))),
                 NodeCounts(0, 0),
             )
         else:
-            found, others = SEARCH_CORES.think(question)
-        move, depth, proven, evaluated, visited, scores, line, _ = found
-        statistics = SearchStats(
-            depth, bool(proven), evaluated + others.leaf_evals, visited + others.nodes
+            found, others = SEARCH_CORES.think(request)
+        move, depth, proven, leaf_evals, nodes, scores, line, _ = found
+        stats = SearchStats(
+            depth, bool(proven), leaf_evals + others.leaf_evals, nodes + others.nodes
         )
         values = {MOVES[index]: value / _VALUE_PER_CELL for index, value in scores.items()}
         best = values.get(MOVES[move], 0.0)  # none where one position was all
-        note = f"{statistics}; expects {_format_line(line, snakes)}"
-        if objection:
-            note += f"; valued by hand: the evaluation is {objection}"
+        note = f"{stats}; line {_format_line(line, snakes)}"
+        if reason:
+            note += f"; handcrafted evaluation: the network is {reason}"
         elif self.evaluation:
-            note += f"; {score_to_probability(best):.0%} of the point"
+            note += f"; expected score {score_to_probability(best):.0%}"
         return Decision(
             MOVES[move],
             (Reason("search", scores=values, note=note),),
             values,
             line=_moves(line, snakes),
-        ), statistics
+        ), stats
 
     def ponder(self, board: Board, decision: Decision, seconds: float) -> None:
         """Search on one core what comes after ``decision`` on ``board``, if all play as expected.
@@ -366,13 +366,13 @@ class Search:
         decoupled search keeps nothing there, so that it does not begin. It ends after
         ``seconds``, or when `SHOULD_STOP` says so.
         """
-        expected = _predicted_board(board, decision)
-        if expected is not None:
-            question, snakes, objection = self._build_request(expected, seconds)
-            if self.decoupled and not objection and len(snakes) > 2:
+        predicted = _predicted_board(board, decision)
+        if predicted is not None:
+            request, snakes, reason = self._build_request(predicted, seconds)
+            if self.decoupled and not reason and len(snakes) > 2:
                 return
             with contextlib.suppress(InterruptedError):
-                _search.search(*(*question, 1, SHOULD_STOP.get()))
+                _search.search(*(*request, 1, SHOULD_STOP.get()))
 
     def _build_request(
         self, board: Board, seconds: float | None
@@ -381,22 +381,22 @@ class Search:
         if seconds is not None and not (seconds > 0 and math.isfinite(seconds)):
             raise ValueError(
                 f"seconds must be a positive number, got {seconds}; "
-                "None searches a fixed number of positions"
+                "None searches a fixed number of nodes"
             )
         snakes = _you_first(board)
-        objection = self.evaluation.unsupported_reason(board) if self.evaluation else ""
-        network = self.evaluation.network_bytes if self.evaluation and not objection else b""
-        question = _request_tuple(
+        reason = self.evaluation.unsupported_reason(board) if self.evaluation else ""
+        network = self.evaluation.network_bytes if self.evaluation and not reason else b""
+        request = _request_tuple(
             board, snakes, self.weights, seconds, self.nodes, self.max_depth, network, self.exact,
             self.decoupled,
         )  # fmt: skip
-        return question, snakes, objection
+        return request, snakes, reason
 
 
 class FrozenSearch:
     """The search of 2026: what plays on the upper rungs of the ladder, and stays as it is.
 
-    It is `Search` without what was found since (``of_2026`` in ``csrc``), with the weights of then
+    It is `Search` without what was found since (``frozen`` in ``csrc``), with the weights of then
     and on one core. The same board and the same number of positions have the same answer for ever,
     that of the build with which the ladder was measured; with a clock it is as fast as its
     processor. Raises ``RuntimeError`` where the compiled part is missing.
@@ -415,30 +415,32 @@ class FrozenSearch:
 
     def __call__(self, board: Board, seconds: float | None = None) -> Decision:
         """Search for the best move of ``board.you``; its score is exact, the others are bounds."""
-        question = _request_tuple(
+        request = _request_tuple(
             board,
             _you_first(board),
-            self.WEIGHTS.packed(),
+            self.WEIGHTS.to_array(),
             seconds or None,
             self.nodes,
             _MAX_DEPTH,
             b"",
-            of_2026=True,
+            frozen=True,
         )
-        move, depth, proven, evaluated, _, scores, *_ = _search.search(
-            *(*question, 1, SHOULD_STOP.get())
+        move, depth, proven, leaf_evals, _, scores, *_ = _search.search(
+            *(*request, 1, SHOULD_STOP.get())
         )
         values = {MOVES[index]: value / _VALUE_PER_CELL for index, value in scores.items()}
-        note = f"depth {depth}{', decided' if proven else ''}, {evaluated} positions valued"
+        note = f"depth {depth}{', proven' if proven else ''}, {leaf_evals} leaf evaluations"
         return Decision(MOVES[move], (Reason("search", scores=values, note=note),), values)
 
 
 def unsupported_reason(board: Board) -> str:
     """Why no search holds ``board``, or "" where one does."""
     if max(board.width, board.height) > MAX_SEARCH_BOARD_SIZE:
-        return f"the search holds boards of {MAX_SEARCH_BOARD_SIZE}x{MAX_SEARCH_BOARD_SIZE} at most"
+        return (
+            f"the search supports boards of at most {MAX_SEARCH_BOARD_SIZE}x{MAX_SEARCH_BOARD_SIZE}"
+        )
     if any(len(snake.body) > MAX_SEARCH_BOARD_SIZE**2 for snake in board.living):
-        return f"the search holds snakes of {MAX_SEARCH_BOARD_SIZE**2} cells at most"
+        return f"the search supports snakes of at most {MAX_SEARCH_BOARD_SIZE**2} cells"
     return ""
 
 
@@ -455,8 +457,8 @@ def network_inputs(board: Board) -> NDArray[np.int16]:
     import numpy as np  # here: a packed snake plays without it
 
     snakes = _you_first(board)
-    question = _request_tuple(board, snakes, Weights().packed(), None, 0, 1, b"")
-    return np.frombuffer(_search.inputs(*(*question, 1, None)), np.int16)
+    request = _request_tuple(board, snakes, Weights().to_array(), None, 0, 1, b"")
+    return np.frombuffer(_search.inputs(*(*request, 1, None)), np.int16)
 
 
 def _request_tuple(
@@ -469,7 +471,7 @@ def _request_tuple(
     network: bytes,
     exact: bool = False,
     decoupled: bool = False,
-    of_2026: bool = False,
+    frozen: bool = False,
 ) -> tuple[Any, ...]:
     """What the C code asks for, but for its last two arguments."""
     return (
@@ -487,7 +489,7 @@ def _request_tuple(
         network,
         exact,
         decoupled,
-        of_2026,
+        frozen,
     )
 
 
@@ -496,9 +498,9 @@ def _predicted_board(board: Board, decision: Decision) -> Board | None:
     moves = {snake: line[0] for snake, line in decision.line.items() if line}
     if any(snake.id not in moves for snake in board.living):
         return None
-    expected = board.without_seed()
-    expected.step(moves)
-    return expected if expected.you.alive and len(expected.living) > 1 else None
+    predicted = board.without_seed()
+    predicted.step(moves)
+    return predicted if predicted.you.alive and len(predicted.living) > 1 else None
 
 
 def _you_first(board: Board) -> list[Snake]:
