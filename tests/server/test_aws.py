@@ -128,7 +128,7 @@ def test_a_link_fills_the_form_in_and_makes_nothing(
     assert left(account.session)["stacks"] == []
 
 
-def test_the_command_rehearses(make: Any, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_simulates(make: Any, capsys: pytest.CaptureFixture[str]) -> None:
     assert aws_deploy_command.main([str(make("up")), "--simulate"]) == 0
     said = capsys.readouterr().out
     assert '"move":"up"' in said
@@ -142,9 +142,9 @@ def test_what_cannot_be_is_refused_first(
     for words, message in (
         ([str(tmp_path / "nobody.zip")], "no such file"),
         ([str(tmp_path / "up.py")], "is not a bundle; pack it first"),
-        ([path, "--name", "My_Snake"], "--name 'My_Snake' cannot be"),
-        ([path, "--color", "blue"], "color cannot be 'blue'"),
-        ([path, "--layer", "nowhere.zip"], "nowhere.zip is not there"),
+        ([path, "--name", "My_Snake"], "--name 'My_Snake' is invalid"),
+        ([path, "--color", "blue"], "color must not be 'blue'"),
+        ([path, "--layer", "nowhere.zip"], "nowhere.zip does not exist"),
         ([path, "--with-notebook", "https://x.org", "--simulate"], "excludes --simulate"),
     ):
         assert aws_deploy_command.main(words) == 2
@@ -193,7 +193,7 @@ def test_a_stack_that_is_there_is_changed() -> None:
 
 def test_the_reasons_of_a_stack_that_failed_are_told() -> None:
     for stacks, message in (
-        (Stacks(status="UPDATE_ROLLBACK_COMPLETE"), "not made: Packages: no such layer"),
+        (Stacks(status="UPDATE_ROLLBACK_COMPLETE"), "not created: Packages: no such layer"),
         (Stacks("no capability"), "rejects the stack: .*no capability"),
     ):
         with pytest.raises(StackError, match=message):

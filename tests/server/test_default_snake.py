@@ -114,7 +114,7 @@ import battlesnake_server.commands.runs_command, battlesnake_server.runs.report
 import battlesnake_server.web.runs_page
 from battlesnake_gym.boards.board import Board
 from battlesnake_server.live.app import create_app
-from battlesnake_server.strategy_loader import STRONGEST
+from battlesnake_server.strategy_loader import DEFAULT_SNAKE
 client = create_app({"POLICY": "shipped"}).test_client()
 for side in (9, 11):
     body = Board.new(side, side, 2).to_api("snake_0")
@@ -122,7 +122,7 @@ for side in (9, 11):
     assert client.post("/move", json=body).status_code == 200
 assert 'battlesnake_moves_total{chosen_by="strategy"} 2.0' in client.get("/metrics").text
 heavy = {"torch", "ray", "sagemaker", "envpool", "onnx", "pandas", "matplotlib", "tensorboardX"}
-print(STRONGEST, sorted(heavy & set(sys.modules)))
+print(DEFAULT_SNAKE, sorted(heavy & set(sys.modules)))
 """
     done = run(sys.executable, "-c", script)
     assert done.stdout.strip() == "lookahead []", done.stderr

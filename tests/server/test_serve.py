@@ -455,7 +455,7 @@ def test_development_reloads(tmp_path: Path) -> None:
     ("arguments", "words"),
     [
         (["--filters", "luck"], "unknown filter 'luck'"),
-        (["--snake", "random", "--color", "red"], "'red' is not a colour"),
+        (["--snake", "random", "--color", "red"], "'red' is not a color"),
         (["--snake", "nobody"], "unknown snake 'nobody'"),
         (["nobody.zip"], "nobody.zip"),
         (["--policy", "nowhere.onnx"], "nowhere.json: No such file"),
