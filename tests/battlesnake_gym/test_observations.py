@@ -453,7 +453,7 @@ def test_wrong_arrays_and_snakes_are_rejected() -> None:
         planes.encode(state(), "me", np.zeros((10, 4, 5), np.float32))
     with pytest.raises(ValueError, match="too small for a board of 5 x 4"):
         planes.encode(state(), "me", np.zeros((10, 4, 4), np.uint8))
-    with pytest.raises(ValueError, match="square of odd side"):
+    with pytest.raises(ValueError, match="squares with an odd side"):
         get("facing").encode(state(), "me", np.zeros((10, 11, 13), np.uint8))
     with pytest.raises(ValueError, match="width must be at least 1, got 0"):
         planes.shape(0, 5)
