@@ -230,7 +230,7 @@ def test_a_turn_that_only_shows_the_next_level_is_not_learned_from() -> None:
     assert runner.get_metrics()["num_episodes"].peek() == ended.sum()
 
 
-class DarkOrBright(procgen_ppo.OneSeat):  # type: ignore[misc, name-defined]
+class DarkOrBright(procgen_ppo.SingleSeatProcgen):  # type: ignore[misc, name-defined]
     """On dark frames one action pays, on bright ones another; an episode is eight turns."""
 
     PAYS = np.array([3, 7])

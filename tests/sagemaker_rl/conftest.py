@@ -1,4 +1,4 @@
-"""What the tests of rehearsed jobs share."""
+"""Fixtures for simulated jobs."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -9,13 +9,13 @@ import pytest
 IMAGE = "123456789012.dkr.ecr.us-east-1.amazonaws.com/battlesnake-training"
 
 collect_ignore = ["sdk3_job.py"]
-"""A script for an environment with the SDK 3, which imports what version 2 has not."""
+"""A script for an environment with the SDK 3, whose imports version 2 lacks."""
 
 
-# Not longer than a module: `moto.mock_aws` in another one forgets every account of the process.
+# At most one module: `moto.mock_aws` in another module deletes all accounts of the process.
 @pytest.fixture(scope="module")
 def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    """The SDK's session with an account on this machine."""
+    """Return the SDK's session with a simulated account."""
     for package in ("sagemaker_training", "moto.server", "sagemaker"):
         pytest.importorskip(package, reason="needs the extras sagemaker and sagemaker-simulator")
     from sagemaker_rl.simulator.simulated_session import SimulatedSession
@@ -27,8 +27,8 @@ def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
 
 @pytest.fixture
 def estimator(session: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
-    """Makes an estimator of a script that imports ``helping``, one of its dependencies."""
-    # The SDK does so for each setting of each estimator, which takes half a second.
+    """Return a function that creates an estimator of a script with a dependency ``helping``."""
+    # The SDK calls it for each setting of each estimator, which takes half a second.
     monkeypatch.setattr("sagemaker.utils.validate_sagemaker_config", lambda _: None)
     from sagemaker import get_execution_role
     from sagemaker.rl import RLEstimator
@@ -54,7 +54,7 @@ def estimator(session: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
 @pytest.fixture
 def training(session: Any) -> Callable[..., Any]:
-    """Makes an estimator of this project's training; ``brings`` are folders beside its own."""
+    """Return a function that creates an estimator of this project's training script."""
     pytest.importorskip("ray", reason="needs the extra rllib")
     import sagemaker
     from sagemaker.rl import RLEstimator

@@ -1,6 +1,6 @@
-"""A training script that only counts: one "iteration" is one task on every CPU of the cluster.
+"""Training script that only counts: one "iteration" is one task on every CPU of the cluster.
 
-All of the cluster is real; what is left out is RLlib, which takes long to start.
+The cluster is real. RLlib is left out, because it starts slowly.
 """
 
 import dataclasses

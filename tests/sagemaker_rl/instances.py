@@ -1,6 +1,6 @@
-"""Instances of SageMaker jobs as processes, each in a network namespace of its own.
+"""Instances of SageMaker jobs as processes, each in its own network namespace.
 
-Needs root and iproute2. Names are unique to a `Network`; `Network.close` leaves nothing behind.
+Needs root and iproute2. Names are unique to a `Network`, and `Network.close` removes everything.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ BUCKET = "runs"
 
 
 def missing() -> str:
-    """What the tests need that this machine does not give; empty where it gives all."""
+    """Return the requirement of the tests that this machine lacks, or ""."""
     if os.geteuid() != 0:
         return "needs root"
     if shutil.which("ip") is None:
@@ -53,7 +53,7 @@ ip link delete "$0"
 
 
 class Network:
-    """A bridge; instances hang on it, and so does a `moto_server`."""
+    """A bridge that connects instances and a `moto_server`."""
 
     def __init__(self) -> None:
         self.tag = f"bs{secrets.token_hex(3)}"
@@ -63,7 +63,7 @@ class Network:
         self.address = f"{self._subnet}.1"
 
     def open(self) -> Network:
-        """Make the bridge, and have it cleaned up whatever happens to this process."""
+        """Create the bridge; a cleaner process removes it even if this process is killed."""
         self._cleaner = subprocess.Popen(
             ["sh", "-c", CLEANER, self.tag],
             stdin=subprocess.PIPE,
@@ -82,7 +82,7 @@ class Network:
             self._s3.wait(10)
 
     def start_s3(self) -> dict[str, str]:
-        """Start S3 with an empty bucket; returns what its users need in their environment."""
+        """Start S3 with an empty bucket, and return the environment variables of its users."""
         import boto3
 
         address = self._add_namespaces(["s3"])[0][1]
@@ -115,7 +115,7 @@ class Network:
         hyperparameters: Mapping[str, Any],
         environment: Mapping[str, str],
     ) -> list[Instance]:
-        """The instances of one job, not started yet; host names resolve within the job alone."""
+        """Return the instances of a job, not started; host names resolve only within the job."""
         return [
             Instance(
                 number,
@@ -135,11 +135,11 @@ class Network:
         ]
 
     def address_of(self, namespace: str) -> str:
-        """The address of an instance's namespace."""
+        """Return the address of an instance's namespace."""
         return f"{self._subnet}.{self._namespaces.index(namespace) + 2}"
 
     def _add_namespaces(self, hosts: Sequence[str]) -> list[tuple[str, str]]:
-        """A namespace and an address for each host; they know each other by name."""
+        """Create a namespace and an address for each host, with each other's names."""
         first = len(self._namespaces)
         made = [
             (f"{self.tag}-{first + i}", f"{self._subnet}.{first + i + 2}")
@@ -170,7 +170,7 @@ class Network:
 
 @dataclass
 class Instance:
-    """One instance: what it is given, and its process while it runs."""
+    """One instance: its configuration and its process."""
 
     number: int
     namespace: str
@@ -195,10 +195,10 @@ class Instance:
                 cwd=self.folder,
                 stdout=log,
                 stderr=subprocess.STDOUT,
-                # A process group of its own, as a container's: a signal may go to all of it.
+                # A new process group, as in a container: a signal may be sent to all of it.
                 start_new_session=True,
             )
-        # One CPU for each: what they have to do is small, and so may this machine be.
+        # One CPU per instance: their work is small, and this machine may be, too.
         cpus = sorted(os.sched_getaffinity(0))
         os.sched_setaffinity(self._process.pid, {cpus[self.number % len(cpus)]})
 
@@ -218,7 +218,7 @@ class Instance:
 
     @property
     def iterations(self) -> int:
-        """Training iterations that the log tells of."""
+        """Number of training iterations in the log."""
         return self.log.count("training_iteration=")
 
     def wait(self, seconds: float) -> int:
@@ -230,12 +230,12 @@ class Instance:
             ) from None
 
     def pids(self) -> list[int]:
-        """All processes in the namespace."""
+        """Return all processes in the namespace."""
         listed = run("ip", "netns", "pids", self.namespace)
         return [int(pid) for pid in listed.stdout.split()]
 
     def works(self, actor: str = "") -> bool:
-        """Whether an actor (of a class, or any) or a task runs there, besides Ray's own agents."""
+        """Whether an actor (of a class, or any) or a task runs there, besides Ray's agents."""
         lines = [_command_line(pid) for pid in self.pids()]
         return any(
             line.startswith(f"ray::{actor}") and not re.match(r"ray::(IDLE|\w+Agent)", line)
@@ -243,14 +243,14 @@ class Instance:
         )
 
     def kill_one(self, program: str) -> None:
-        """End the one process whose program's path ends so."""
+        """Kill the one process whose program's path has this suffix."""
         (pid,) = [
             pid for pid in self.pids() if _command_line(pid).partition("\0")[0].endswith(program)
         ]
         os.kill(pid, signal.SIGKILL)
 
     def kill_all(self) -> None:
-        """As when the machine loses its power: everything in the namespace ends at once."""
+        """Kill everything in the namespace at the same time, as a power failure does."""
         for pid in self.pids():
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
@@ -259,17 +259,17 @@ class Instance:
 
 
 def until(condition: Callable[[], Any], seconds: float, lives: Instance | None = None) -> None:
-    """Wait for ``condition``, for as long as the instance ``lives``."""
+    """Wait for ``condition`` while the instance ``lives``."""
     deadline = time.monotonic() + seconds
     while not condition():
         over = time.monotonic() > deadline or (lives and lives.process.poll() is not None)
-        # It may have come true meanwhile.
+        # It may have become true in the meantime.
         assert not over or condition(), lives.log if lives else "it took too long"
         time.sleep(0.1)
 
 
 def _command_line(pid: int) -> str:
-    """What a process was started by, or calls itself; empty where it has ended."""
+    """Return the command line of a process, or "" if it has ended."""
     try:
         return Path(f"/proc/{pid}/cmdline").read_text()
     except OSError:

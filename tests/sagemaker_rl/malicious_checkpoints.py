@@ -1,4 +1,4 @@
-"""Checkpoints as an attacker would hand them out."""
+"""Checkpoints as an attacker would distribute them."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ class _Command:
 
 
 def doctor(path: Path, ran: Path) -> None:
-    """Replace a pickle by one that makes the file ``ran`` when it is read."""
+    """Replace a pickle by one that creates the file ``ran`` when it is read."""
     path.write_bytes(pickle.dumps({"weights": _Command(f"touch {ran}")}))
 
 
 def mark_whole(checkpoint: Path) -> None:
-    """Write the sizes of its files anew, as whoever doctors them would."""
+    """Update the file sizes in the metadata, as an attacker would."""
     path = checkpoint / "metadata.json"
     facts = json.loads(path.read_text())
     facts["files"] = {name: (checkpoint / name).stat().st_size for name in facts["files"]}

@@ -1,7 +1,7 @@
-"""Every AWS call of a rehearsal, as the action that a role must be allowed.
+"""AWS calls of a simulation, as the actions that a role needs.
 
-Calls are noted where they arrive, at moto's server, whoever makes them: the SDK, a job's instance
-or our own code; those to SageMaker at the object that plays it.
+moto's server records the calls of the SDK, of instances and of this project's code. The object that
+simulates SageMaker records calls to SageMaker.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from urllib.parse import parse_qs
 from tests.deployment import templates
 
 ROLES = ("notebook", "network", "everything")
-"""The templates whose policies the notebook's role has, and so all that it starts."""
+"""Templates whose policies the notebook's role and its jobs have."""
 
 S3 = {
     ("GET", True): "GetObject",
@@ -30,11 +30,11 @@ S3 = {
     ("PUT", False): "CreateBucket",
     ("POST", False): "DeleteObject",
 }
-"""By the method, and whether it is about an object."""
+"""Actions by HTTP method, and whether the request is for an object."""
 
 
 def action(environ: dict[str, Any]) -> str:
-    """The action that a request to AWS asks for, as policies name it; of S3 with its bucket."""
+    """Return the action of a request to AWS as in policies; for S3, with its bucket."""
     signed = re.search(r"/([a-z0-9-]+)/aws4_request", environ.get("HTTP_AUTHORIZATION", ""))
     if signed is None:
         return ""  # moto's own pages
@@ -59,7 +59,7 @@ def action(environ: dict[str, Any]) -> str:
 
 @contextmanager
 def recording() -> Iterator[set[str]]:
-    """Note the actions of all calls to accounts that are opened inside the block."""
+    """Record the actions of all calls to accounts that are opened in the block."""
     from moto.moto_server import threaded_moto_server
 
     from sagemaker_rl.simulator.tuning_jobs import SimulatedSageMaker
@@ -94,7 +94,7 @@ def recording() -> Iterator[set[str]]:
 
 
 def allowed() -> set[str]:
-    """The actions that the role's policies allow; an endpoint's policy is not the role's."""
+    """Return the actions that the role's policies allow, without those of an endpoint's policy."""
     return {
         action
         for name in ROLES

@@ -1,8 +1,8 @@
-"""Makes a job with the real SageMaker SDK 3: ``seen`` by preflight, or ``rehearsed`` to its end.
+"""Creates a job with the real SageMaker SDK 3: ``seen`` by preflight, or ``simulated`` to its end.
 
-``documented`` is the one of docs/sagemaker.md, as pasted, but for an iteration instead of an hour.
+``documented`` runs the listing of docs/sagemaker.md, for one iteration instead of an hour.
 
-The last line that it prints is JSON: what preflight would see, or what became of the job.
+The last line of output is JSON: preflight's view of the job, or the result of the job.
 """
 
 import json
@@ -34,7 +34,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def trainer(session: SimulatedSession, source_dir: str, **hyperparameters: Any) -> ModelTrainer:
-    """A job of two groups of instances, which the script of this name in the folder trains."""
+    """Return a job of two instance groups that runs a script of the folder."""
     account, bucket = session.account_id(), session.default_bucket()
     return ModelTrainer(
         sagemaker_session=session,
@@ -61,7 +61,7 @@ def trainer(session: SimulatedSession, source_dir: str, **hyperparameters: Any) 
 
 
 def seen(one: ModelTrainer) -> dict[str, Any]:
-    """What preflight would see."""
+    """Return preflight's view of the job."""
     job = preflight.as_estimator(one)
     groups = [
         (one.instance_group_name, one.instance_type, one.instance_count)
@@ -77,8 +77,8 @@ def seen(one: ModelTrainer) -> dict[str, Any]:
     }
 
 
-def rehearsed(session: SimulatedSession, one: ModelTrainer) -> dict[str, Any]:
-    """Check, run and interrupt the job; with a data channel."""
+def simulated(session: SimulatedSession, one: ModelTrainer) -> dict[str, Any]:
+    """Check, run and interrupt the job, with a data channel."""
     s3, bucket = session.boto_session.client("s3"), session.default_bucket()
     s3.put_object(Bucket=bucket, Key="policies/policy.json", Body=b"{}")
     inputs = [InputData(channel_name="policy", data_source=f"s3://{bucket}/policies")]
@@ -87,7 +87,7 @@ def rehearsed(session: SimulatedSession, one: ModelTrainer) -> dict[str, Any]:
     session.interrupt(session.newest_job, after="training algo-1")
     session.logs_for_job(session.newest_job, wait=True)
     job = one._latest_training_job
-    job.wait(poll=1)  # the SDK itself finds that it is done
+    job.wait(poll=1)  # the SDK itself sees that the job is done
     bucket, key = bucket_and_key(job.model_artifacts.s3_model_artifacts)
     return {
         "status": job.training_job_status,
@@ -97,7 +97,7 @@ def rehearsed(session: SimulatedSession, one: ModelTrainer) -> dict[str, Any]:
 
 
 def documented(session: SimulatedSession) -> dict[str, Any]:
-    """Train by the page's listing."""
+    """Train with the listing of docs/sagemaker.md."""
     page = (ROOT / "docs/sagemaker.md").read_text()
     listing = re.findall(r"^```python train_with_sdk_3.py\n(.*?)^```", page, re.M | re.S)[0]
     short = '"num_iters": 1, "additional_configs": {"min_time_s_per_iteration": 1}'
@@ -123,14 +123,14 @@ def documented(session: SimulatedSession) -> dict[str, Any]:
 
 def main() -> int:
     what, source_dir, folder = sys.argv[1:]
-    # What the role may do, the SDK asks IAM, of which moto does not know as much.
+    # The SDK simulates policies with IAM, which moto does not support.
     TrainDefaults.get_role = lambda role, **_: role
     session = SimulatedSession(Path(folder))
     if what == "documented":
         told = documented(session)
     else:
         one = trainer(session, source_dir, algorithm="APEX", minutes=60)
-        told = seen(one) if what == "seen" else rehearsed(session, one)
+        told = seen(one) if what == "seen" else simulated(session, one)
     sys.stdout.write(json.dumps(told) + "\n")
     return 0
 

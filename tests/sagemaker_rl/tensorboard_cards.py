@@ -1,4 +1,4 @@
-"""What TensorBoard shows of a run before anybody clicks."""
+"""First page of TensorBoard for a run."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from pathlib import Path
 
 
 def cards(folder: Path) -> list[str]:
-    """The tags on TensorBoard's first page: it opens the first two groups by the alphabet.
+    """Return the tags on TensorBoard's first page, which expands the first two groups.
 
-    `test_tensorboard_page` holds this rule against the page itself.
+    `test_tensorboard_page` compares this rule with the page itself.
     """
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
@@ -20,7 +20,7 @@ def cards(folder: Path) -> list[str]:
 
 
 def check(folder: Path) -> list[str]:
-    """Assert that the first page is as promised; returns its curves' names."""
+    """Check the first page and return the names of its curves."""
     shown = cards(folder)
     films = [tag for tag in shown if tag.startswith("game/")]
     curves = [tag for tag in shown if tag not in films]

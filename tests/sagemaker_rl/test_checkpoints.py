@@ -1,4 +1,4 @@
-"""Checkpoints appear whole or not at all, strangers are refused, and nothing in them runs."""
+"""Checkpoints are written atomically, compared with the experiment, and read without code."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.sagemaker_rl.malicious_checkpoints import doctor
 
 
 class Algorithm:
-    """Writes one file, or dies while it does."""
+    """Writes one file, or fails while writing."""
 
     def __init__(self, iteration: int, dies: bool = False) -> None:
         self.training_iteration = iteration
@@ -59,7 +59,7 @@ def test_files_come_along_and_belong_to_it(tmp_path: Path) -> None:
     for iteration in (1, 2):
         newest = checkpoints.save(Algorithm(iteration), folder, FACTS, [curves])
     assert (newest / curves.name).read_text() == curves.read_text()
-    (newest / curves.name).unlink()  # as in a copy that came only in part
+    (newest / curves.name).unlink()  # as in an incomplete copy
     assert checkpoints.newest(folder) == folder / "checkpoint_000001"
 
 
@@ -68,10 +68,10 @@ def test_a_half_written_checkpoint_does_not_count(tmp_path: Path) -> None:
     with pytest.raises(OSError, match="disk full"):
         checkpoints.save(Algorithm(2, dies=True), tmp_path, FACTS)
     assert list(tmp_path.iterdir()) == [whole], "a full disk has no room for the rest"
-    # A process that is killed leaves it.
+    # Left by a killed process.
     (tmp_path / "checkpoint_000002.unfinished").mkdir()
     assert checkpoints.newest(tmp_path) == whole
-    # The next attempt takes its place.
+    # The next attempt replaces it.
     checkpoints.save(Algorithm(2), tmp_path, FACTS)
     assert [path.name for path in sorted(tmp_path.iterdir())] == [
         "checkpoint_000001",
@@ -100,7 +100,7 @@ def test_every_difference_is_named(tmp_path: Path) -> None:
 
 
 def test_a_checkpoint_that_came_only_in_part_does_not_count(tmp_path: Path) -> None:
-    # S3 gets the files one by one, so an interrupted job may leave any part of a checkpoint.
+    # S3 gets files one by one, so an interrupted job may leave any part of a checkpoint.
     whole = checkpoints.save(Algorithm(1), tmp_path, FACTS)
     part = checkpoints.save(Algorithm(2), tmp_path, FACTS)
     (part / "weights").write_text("")
@@ -149,7 +149,7 @@ def test_what_may_be_read_besides_is_named(tmp_path: Path) -> None:
 
 
 def refused(checkpoint: Path, why: str) -> None:
-    """No copy is made of this checkpoint."""
+    """Check that this checkpoint is not copied."""
     with pytest.raises(CheckpointError, match=why), checkpoints.numbers_only_copy(checkpoint):
         raise AssertionError("it is refused before")
 

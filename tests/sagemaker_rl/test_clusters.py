@@ -1,4 +1,4 @@
-"""Whole clusters, as separate processes in network namespaces: they train, die and resume."""
+"""Complete clusters of processes in network namespaces that train, fail and resume."""
 
 import json
 import signal
@@ -36,15 +36,15 @@ SMALL: dict[str, Any] = {
     "rl.training.config.model_config.channels": [8],
     "rl.training.config.model_config.strides": [2],
 }
-"""Iterations of a moment, on one runner for each CPU but one."""
+"""Short iterations with one env runner per CPU, minus one CPU."""
 
 ENDLESS = 1_000_000
 STARTED = 600
-"""Seconds in which a cluster has trained for the first time, on a busy machine."""
+"""Seconds until a cluster's first iteration, on a busy machine."""
 JOINED = 60
-"""Seconds in which an instance that comes late, or again, is ready."""
+"""Seconds until an instance that joins late, or again, is ready."""
 NOTICED = 25
-"""Seconds in which all others have ended after one was lost."""
+"""Seconds until all other instances end after the loss of one."""
 
 
 @pytest.fixture(scope="module")
@@ -64,7 +64,7 @@ def s3(network: Network) -> dict[str, str]:
 
 
 class Cluster:
-    """Makes the jobs of one kind of cluster, the same instances each time."""
+    """Creates the jobs of one kind of cluster, with the same instances each time."""
 
     def __init__(self, network: Network, folder: Path, s3: dict[str, str] | None) -> None:
         self.network, self.folder, self.s3 = network, folder, s3
@@ -113,106 +113,100 @@ def cluster(request: pytest.FixtureRequest, network: Network, tmp_path: Path) ->
         instance.kill_all()
 
 
-# The cluster itself, with a script that only counts
-
-
-def comes(late: Instance, name: str, master: Instance) -> None:
-    """Start an instance of a cluster that is at work already, and wait until it belongs to it."""
-    seen, began = len(master.log), time.monotonic()
+def comes(late: Instance, name: str, head: Instance) -> None:
+    """Start an instance of a running cluster, and wait until it has joined."""
+    seen, began = len(head.log), time.monotonic()
     late.start()
-    until(lambda: f"{name} is ready: 2 of 2" in master.log[seen:], STARTED, master)
+    until(lambda: f"{name} is ready: 2 of 2" in head.log[seen:], STARTED, head)
     assert time.monotonic() - began < JOINED
 
 
 @pytest.mark.parametrize("moment", ["joined", "counting"])
-def test_the_loss_of_the_master_ends_all(cluster: Cluster, moment: str) -> None:
-    everybody = cluster.start(COUNT, ENDLESS)
+def test_the_loss_of_the_head_ends_all(cluster: Cluster, moment: str) -> None:
+    instances = cluster.start(COUNT, ENDLESS)
     if moment == "joined":
-        until(lambda: all("has joined" in one.log for one in everybody[1:]), STARTED, everybody[0])
+        until(lambda: all("has joined" in one.log for one in instances[1:]), STARTED, instances[0])
     else:
-        until(lambda: everybody[0].iterations >= 2, STARTED, everybody[0])
-    everybody[0].kill_all()
+        until(lambda: instances[0].iterations >= 2, STARTED, instances[0])
+    instances[0].kill_all()
     killed = time.monotonic()
-    for one in everybody[1:]:
+    for one in instances[1:]:
         assert one.wait(NOTICED) == 1, one.log
         assert f"{cluster.names[0]} was lost" in one.failure
     assert time.monotonic() - killed < NOTICED
     if moment == "joined":
-        # With two jobs, the note of a killed master is still there: nobody must follow it.
+        # With two jobs, the announcement of a killed head is still in S3; no worker may join it.
         cluster.start(COUNT, 2)
-        for one in everybody:
+        for one in instances:
             assert one.wait(STARTED) == 0, one.log
-        assert "training_iteration=2 nodes=3 cpus=3" in everybody[0].log
+        assert "training_iteration=2 nodes=3 cpus=3" in instances[0].log
 
 
 def test_a_lost_worker_is_done_without_and_comes_again(cluster: Cluster) -> None:
-    everybody = cluster.start(COUNT, ENDLESS)
-    master = everybody[0]
-    until(lambda: "nodes=3 cpus=3" in master.log, STARTED, master)
-    everybody[2].kill_all()
-    until(lambda: f"{cluster.names[2]} was lost" in master.log, STARTED, master)
-    until(lambda: "nodes=2 cpus=2" in master.log, STARTED, master)
-    before = master.iterations
-    comes(everybody[2], cluster.names[2], master)
-    until(lambda: "nodes=3 cpus=3" in master.log.partition("is ready: 2 of 2")[2], STARTED, master)
-    assert master.iterations > before
-    stop(everybody)
+    instances = cluster.start(COUNT, ENDLESS)
+    head = instances[0]
+    until(lambda: "nodes=3 cpus=3" in head.log, STARTED, head)
+    instances[2].kill_all()
+    until(lambda: f"{cluster.names[2]} was lost" in head.log, STARTED, head)
+    until(lambda: "nodes=2 cpus=2" in head.log, STARTED, head)
+    before = head.iterations
+    comes(instances[2], cluster.names[2], head)
+    until(lambda: "nodes=3 cpus=3" in head.log.partition("is ready: 2 of 2")[2], STARTED, head)
+    assert head.iterations > before
+    stop(instances)
 
 
 def test_a_worker_starts_its_ray_node_again(cluster: Cluster) -> None:
-    everybody = cluster.start(COUNT, ENDLESS)
-    master, worker = everybody[0], everybody[1]
-    until(lambda: "nodes=3 cpus=3" in master.log, STARTED, master)
+    instances = cluster.start(COUNT, ENDLESS)
+    head, worker = instances[0], instances[1]
+    until(lambda: "nodes=3 cpus=3" in head.log, STARTED, head)
     worker.kill_one("raylet/raylet")
     until(lambda: "has ended; starting it again" in worker.log, STARTED, worker)
-    until(lambda: "is ready: 2 of 2" in master.log, STARTED, master)
-    until(lambda: "nodes=3 cpus=3" in master.log.partition("is ready: 2 of 2")[2], STARTED, master)
-    stop(everybody)
+    until(lambda: "is ready: 2 of 2" in head.log, STARTED, head)
+    until(lambda: "nodes=3 cpus=3" in head.log.partition("is ready: 2 of 2")[2], STARTED, head)
+    stop(instances)
 
 
-def stop(everybody: list[Instance]) -> None:
-    """Stop the job, as SageMaker does."""
-    for one in everybody:
+def stop(instances: list[Instance]) -> None:
+    """Stop the job as SageMaker does."""
+    for one in instances:
         one.process.send_signal(signal.SIGTERM)
-    for one in everybody:
+    for one in instances:
         assert one.wait(60) == 143, one.log
         assert not one.failure
 
 
 def test_a_worker_that_is_killed_after_the_end_harms_nobody(cluster: Cluster) -> None:
-    everybody = cluster.start(COUNT, 2)
-    until(lambda: "ends: training is done" in everybody[1].log, STARTED)
-    everybody[1].kill_all()
-    for one in (everybody[0], everybody[2]):
+    instances = cluster.start(COUNT, 2)
+    until(lambda: "ends: training is done" in instances[1].log, STARTED)
+    instances[1].kill_all()
+    for one in (instances[0], instances[2]):
         assert one.wait(60) == 0, one.log
         assert not one.failure
 
 
-def test_sigterm_to_the_master_stops_all_in_order(cluster: Cluster) -> None:
-    everybody = cluster.start(COUNT, ENDLESS)
-    until(lambda: everybody[0].iterations >= 2, STARTED, everybody[0])
-    everybody[0].process.send_signal(signal.SIGTERM)
-    for one in everybody:
+def test_sigterm_to_the_head_stops_all_in_order(cluster: Cluster) -> None:
+    instances = cluster.start(COUNT, ENDLESS)
+    until(lambda: instances[0].iterations >= 2, STARTED, instances[0])
+    instances[0].process.send_signal(signal.SIGTERM)
+    for one in instances:
         assert one.wait(60) == 143, one.log
         assert not one.failure
 
 
 def test_a_worker_that_is_taken_away_leaves_alone(cluster: Cluster) -> None:
-    everybody = cluster.start(COUNT, ENDLESS)
-    master = everybody[0]
-    until(lambda: "nodes=3 cpus=3" in master.log, STARTED, master)
-    everybody[1].process.send_signal(signal.SIGTERM)
-    until(lambda: f"{cluster.names[1]} leaves: it was asked to stop" in master.log, STARTED, master)
-    assert everybody[1].wait(STARTED) == 143, everybody[1].log
-    until(lambda: "nodes=2 cpus=2" in master.log, STARTED, master)
-    stop([master, everybody[2]])
-
-
-# Training
+    instances = cluster.start(COUNT, ENDLESS)
+    head = instances[0]
+    until(lambda: "nodes=3 cpus=3" in head.log, STARTED, head)
+    instances[1].process.send_signal(signal.SIGTERM)
+    until(lambda: f"{cluster.names[1]} leaves: it was asked to stop" in head.log, STARTED, head)
+    assert instances[1].wait(STARTED) == 143, instances[1].log
+    until(lambda: "nodes=2 cpus=2" in head.log, STARTED, head)
+    stop([head, instances[2]])
 
 
 def delivered(cluster: Cluster) -> None:
-    """All have ended well, and the master alone has delivered."""
+    """Check that all instances ended with status 0, and that only the head exported a model."""
     for one in cluster.instances:
         assert one.wait(STARTED) == 0, one.log
         assert not one.failure
@@ -225,34 +219,34 @@ def delivered(cluster: Cluster) -> None:
     assert sum((one.folder / "model" / "policy.onnx").exists() for one in cluster.instances) == 1
 
 
-def test_a_master_killed_at_the_end_delivers_when_started_again(cluster: Cluster) -> None:
-    everybody = cluster.start(TRAIN, 3)
-    until(lambda: "ends: training is done" in everybody[1].log, STARTED)
-    master = everybody[0]
-    master.kill_all()
-    assert "2 of 2 other instances are ready" in master.log
-    assert master.iterations == 3
-    assert not (master.folder / "model" / "policy.onnx").exists()
-    for one in everybody[1:]:
+def test_a_head_killed_at_the_end_delivers_when_started_again(cluster: Cluster) -> None:
+    instances = cluster.start(TRAIN, 3)
+    until(lambda: "ends: training is done" in instances[1].log, STARTED)
+    head = instances[0]
+    head.kill_all()
+    assert "2 of 2 workers are ready" in head.log
+    assert head.iterations == 3
+    assert not (head.folder / "model" / "policy.onnx").exists()
+    for one in instances[1:]:
         assert one.wait(60) == 0, one.log
     cluster.start(TRAIN, 3)
     delivered(cluster)
-    assert master.iterations == 0
+    assert head.iterations == 0
 
 
 def test_training_resumes_after_a_kill(cluster: Cluster) -> None:
-    everybody = cluster.start(TRAIN, ENDLESS)
-    until(lambda: everybody[0].iterations >= 4, STARTED, everybody[0])
-    everybody[0].kill_all()
-    for one in everybody[1:]:
+    instances = cluster.start(TRAIN, ENDLESS)
+    until(lambda: instances[0].iterations >= 4, STARTED, instances[0])
+    instances[0].kill_all()
+    for one in instances[1:]:
         assert one.wait(NOTICED) == 1, one.log
         assert f"{cluster.names[0]} was lost" in one.failure
-    folder = everybody[0].folder / "checkpoints"
+    folder = instances[0].folder / "checkpoints"
     done = max(int(path.name[-6:]) for path in folder.glob("checkpoint_??????"))
     cluster.start(TRAIN, done + 2)
     delivered(cluster)
-    assert f"resuming from {folder}/checkpoint_" in everybody[0].log
-    assert 2 <= everybody[0].iterations <= 3
+    assert f"resuming from {folder}/checkpoint_" in instances[0].log
+    assert 2 <= instances[0].iterations <= 3
 
 
 @pytest.mark.parametrize("moment", ["start", "middle", "end"])
@@ -272,6 +266,6 @@ def test_one_instance_killed_and_started_again(
     assert one.wait(STARTED) == 0, one.log
     if moment == "middle":
         assert "resuming from" in one.log
-    # At most the iteration whose checkpoint was not complete is trained again.
+    # At most the iteration of the incomplete checkpoint is repeated.
     assert 6 - done <= one.iterations <= 6 - done + 1
     assert (one.folder / "model" / "policy.onnx").is_file()

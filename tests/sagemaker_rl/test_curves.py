@@ -1,4 +1,4 @@
-"""progress.csv goes on where a resumed run left off."""
+"""A resumed run continues progress.csv and TensorBoard."""
 
 import math
 from collections.abc import Iterable
@@ -25,7 +25,7 @@ def test_rows_after_the_checkpoint_are_dropped_and_written_again(tmp_path: Path)
         first.add(results(iteration, iteration / 2))
     first.close()
     with (tmp_path / run_dir.CSV_FILE).open("a") as file:
-        file.write("4")  # killed in the middle of a row
+        file.write("4")  # killed while writing a row
     second = curves.Curves(tmp_path, COLUMNS, 2)
     second.add(results(3, None))
     second.close()
@@ -42,7 +42,7 @@ def test_tensorboard_opens_with_the_named_curves_alone(tmp_path: Path) -> None:
     from tensorboard.plugins.hparams.plugin_data_pb2 import HParamsPluginData
 
     settings = {"lr": 1e-4, "algorithm": "DQN", "double_q": True, "sizes": [7, 11], "seed": None}
-    settings["clip"] = math.inf  # which tensorboardX warns of
+    settings["clip"] = math.inf  # tensorboardX warns of it
     named = {"reward": "env_runners/mean"}
     run = curves.Curves(tmp_path, COLUMNS, 0, named=named, settings=settings)
     played = {"env_runners": {"mean": 0.5} | PLAYED}
@@ -93,7 +93,7 @@ def test_tensorboard_has_the_elo_over_cpu_time_after_a_resume_too(tmp_path: Path
         run.close()
 
     play((1, 2, 3, 4), 0)
-    play((4, 5), 3)  # a checkpoint later than the first measurement, earlier than the second
+    play((4, 5), 3)  # a checkpoint between the first and the second measurement
     board = EventAccumulator(str(tmp_path / "tensorboard")).Reload()
     points = board.Scalars("progress/elo_over_cpu_seconds")
     assert [(point.step, point.value) for point in points] == [(54, 400), (120, 900), (180, 950)]

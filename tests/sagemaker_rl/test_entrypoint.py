@@ -1,4 +1,4 @@
-"""The image's first process passes SIGTERM on to the script, and lives until that has ended."""
+"""The image's first process forwards SIGTERM to the script and waits for its end."""
 
 import os
 import shutil
@@ -21,7 +21,7 @@ print("ready", flush=True)
 time.sleep(60)
 """
 
-# As sagemaker-training: waits for the script and does not care about signals.
+# Like sagemaker-training, it waits for the script and ignores signals.
 TRAIN = """
 import os, subprocess, sys
 from pathlib import Path
@@ -41,8 +41,8 @@ sys.exit(status)
 @pytest.mark.skipif(not shutil.which("tini"), reason="needs the package tini")
 @pytest.mark.skipif(not shutil.which("setpriv"), reason="needs util-linux")
 def test_nothing_runs_as_root_and_sigterm_reaches_the_script() -> None:
-    # In a PID namespace the entry point is the first process, as in a container.
-    # One that another user may run too.
+    # In a PID namespace the entry point is the first process, as in a container. It needs a Python
+    # that another user may run.
     python = shutil.which("python3", path="/usr/local/bin:/usr/bin")
     if python is None:
         pytest.skip("needs the system's Python")

@@ -1,4 +1,4 @@
-"""What leaves this machine in a job's tarball, packed by the SageMaker SDK itself; addresses."""
+"""Content of a job's archive, packed by the SageMaker SDK, and S3 URIs."""
 
 import io
 import json
@@ -27,13 +27,13 @@ SOURCE_DIR = "rllib_src"
 
 
 def members(packed: bytes) -> set[str]:
-    """The files in a tarball."""
+    """Return the files in an archive."""
     with tarfile.open(fileobj=io.BytesIO(packed)) as archive:
         return {member.name for member in archive if member.isfile()}
 
 
 def tracked() -> set[str]:
-    """The files of a job as git has them, by their names in the tarball."""
+    """Return the files of a job in git by their names in the archive."""
     names = set()
     for folder in (SOURCE_DIR, *PROJECT_DEPENDENCIES):
         base = ROOT / folder if folder == SOURCE_DIR else (ROOT / folder).parent
@@ -44,7 +44,7 @@ def tracked() -> set[str]:
 
 @pytest.fixture
 def packed_by_the_sdk(estimator: Callable[..., Any], session: Any) -> Callable[..., set[str]]:
-    """Lets an estimator with these folders pack and upload its code; what arrived in S3."""
+    """Return a function that uploads folders with an estimator, and returns the files in S3."""
     pytest.importorskip("sagemaker", reason="needs the extras sagemaker and sagemaker-simulator")
 
     def packed(**sources: Any) -> set[str]:
@@ -70,7 +70,9 @@ def test_the_sdk_packs_no_compiled_files_of_this_machine(
     assert not [name for name in arrived if not all(map(is_wanted, Path(name).parts))]
     assert tracked() <= arrived, "nothing else is missing"
     here = [ROOT / folder for folder in PROJECT_DEPENDENCIES]
-    assert members(pack_sources(ROOT / SOURCE_DIR, here)) == arrived, "a rehearsal brings the same"
+    assert members(pack_sources(ROOT / SOURCE_DIR, here)) == arrived, (
+        "a simulated job gets the same files"
+    )
 
 
 def test_nothing_compiled_is_left_by_the_questions_before(
@@ -79,7 +81,7 @@ def test_nothing_compiled_is_left_by_the_questions_before(
     """``preflight`` runs the script in the copies."""
     from sagemaker_rl.job import preflight
 
-    estimator("import helping\n", "WORD = 1\n")  # writes the folders
+    estimator("import helping\n", "WORD = 1\n")  # creates the folders
     sources = copy_sources(source_dir=tmp_path / "source", dependencies=[tmp_path / "helping"])
     list(preflight._script(estimator("", "", **sources), {}))
     assert sorted(path.name for path in Path(sources["source_dir"]).parent.rglob("*")) == [
@@ -101,8 +103,8 @@ def test_pages_and_notebooks_show_no_other_way(path: Path) -> None:
     text = path.read_text()
     if path.suffix == ".ipynb":
         text = "\n".join("".join(cell["source"]) for cell in json.loads(text)["cells"])
-    # Only beside ``source_dir`` within ``copy_sources`` does a list of folders stand.
-    ways = re.findall(r"(\*\*cleaned\(\n *source_dir=\S+\n *)?dependencies=\[", text)
+    # A list of folders may only be an argument of ``copy_sources``.
+    ways = re.findall(r"(\*\*copy_sources\(\n *source_dir=\S+\n *)?dependencies=\[", text)
     assert all(ways), "dependencies=[...] goes as it is to the SDK"
     assert len(ways) == text.count("entry_point=")
 
@@ -113,7 +115,7 @@ def test_a_copy_is_what_was_there_and_leaves_the_original_alone(tmp_path: Path) 
         path = tmp_path / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(name)
-    # A slash would make the SDK pour out the folder.
+    # With the slash, the SDK would pack the files without the folder.
     sources = copy_sources(source_dir=tmp_path / "src", dependencies=[f"{tmp_path}/lib/"])
     (tmp_path / "lib" / "a.py").write_text("changed")
     (copy,) = map(Path, sources["dependencies"])
@@ -128,7 +130,7 @@ def test_folders_that_are_none_or_overwrite_each_other_are_refused(tmp_path: Pat
         (tmp_path / name).mkdir(parents=True)
     with pytest.raises(ValueError, match=r"there is no folder nowhere"):
         copy_sources(source_dir=tmp_path / "src", dependencies=["nowhere"])
-    with pytest.raises(ValueError, match=r"two folders are called lib; rename one"):
+    with pytest.raises(ValueError, match=r"two folders have the name lib; rename one"):
         copy_sources(
             source_dir=tmp_path / "src", dependencies=[tmp_path / "a/lib", tmp_path / "b/lib"]
         )
@@ -158,6 +160,6 @@ def test_an_address_has_a_bucket_and_a_key(address: str, parts: tuple[str, str])
 
 @pytest.mark.parametrize("address", ["", "runs/a", "s3:/runs/a", "s3:///a", "file:///runs/a"])
 def test_anything_else_is_refused_by_its_name(address: str) -> None:
-    message = f"{address!r} is not an address in S3; give s3://BUCKET/FOLDER"
+    message = f"{address!r} is not an S3 URI; use s3://BUCKET/FOLDER"
     with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
         bucket_and_key(address)

@@ -1,4 +1,4 @@
-"""Names and types of hyperparameters, from flags and from SM_HPS."""
+"""Names and types of hyperparameters from command-line options and SM_HPS."""
 
 import argparse
 import json
@@ -154,7 +154,7 @@ def test_sm_hps_must_be_a_json_object(text: str, message: str) -> None:
 
 
 def test_the_flags_that_sagemaker_repeats_are_left_to_sm_hps() -> None:
-    # sagemaker-training writes str(value), and dictionaries as a=1,b=2.
+    # sagemaker-training passes str(value), and dictionaries as a=1,b=2.
     repeated = ["--masked", "False", "--name", "", "--rewards", "kill=1.0,won=2.0"]
     environ = {"SM_USER_ARGS": json.dumps(repeated)}
     assert strip_sagemaker_arguments(repeated, environ) == []

@@ -1,4 +1,4 @@
-"""What a job's machines would do is said before they are paid for; what would idle is refused."""
+"""Expected utilization of a job's instances, and rejection of idle ones."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ ENOUGH = "more than half of the GPUs or instances would be idle"
 def check(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> Any:
-    """The status and the output of ``--dry-run`` in a job of these instances."""
+    """Return a function that runs ``--dry-run`` in a job: its status and its output."""
 
     def run(script: str, instance: str, count: int, **values: Any) -> tuple[int, str]:
         from battlesnake_rl.commands import procgen_train_command, train_command
@@ -87,11 +87,16 @@ def test_what_would_idle_is_refused_unless_it_is_allowed(
         ("ml.g5.2xlarge", 1, {"algorithm": "APEX"}, "8.0 of 8 vCPUs would be busy (100%), 1 of 1"),
         ("ml.c5.2xlarge", 3, {"algorithm": "RLLIB_PPO"}, "24.0 of 24 vCPUs would be busy (100%)"),
         ("ml.c5.2xlarge", 3, {"experiment": "champion"}, "24.0 of 24 vCPUs would be busy (100%)"),
-        # The job named its runners, as the kits' listings do.
-        ("ml.c5.2xlarge", 3, {"algorithm": "APEX", "num_env_runners": 11}, "1 of 3 instances would be enough"),
-        # Its opponents may be what the runners spend their time on.
+        # The job sets its number of env runners, as the kits' listings do.
+        (
+            "ml.c5.2xlarge",
+            3,
+            {"algorithm": "APEX", "num_env_runners": 11},
+            "1 of 3 instances would be enough",
+        ),
+        # Opponents may need the env runners' time.
         ("ml.c5.2xlarge", 3, {"algorithm": "APEX", "opponents": {"tree": 0.5}}, "24.0 of 24"),
-        # What learns is in another job.
+        # The learner is in another job.
         (
             "ml.c5.4xlarge",
             4,
@@ -145,7 +150,7 @@ def test_a_gpu_of_another_machine_learns(gpus: int, given: dict[str, Any], learn
 @pytest.mark.timeout(900)
 @pytest.mark.skipif(torch.cuda.is_available(), reason="a learner here would have a GPU")
 def test_the_learner_goes_to_the_machine_with_the_gpu(tmp_path: Path) -> None:
-    """Ray takes this machine to have a GPU; where it begins to learn there, torch finds none."""
+    """Ray has a GPU on this machine, on which torch then finds none."""
     host, port = own_address(socket.gethostname()), free_port()
     head = RayNode.head(host, port, 4)
     head._arguments.append("--num-gpus=1")

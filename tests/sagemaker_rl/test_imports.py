@@ -1,4 +1,4 @@
-"""A training script in an image, or in a job, that lacks something: what the user reads."""
+"""Imports of a training script: messages about missing packages, and a job's flat folder."""
 
 import os
 import re
@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def run(script: str, tmp_path: Path, *path: str) -> tuple[str, str]:
-    """Start a script with ``path`` and Python's own modules alone; the failure and the log."""
+    """Run a script with ``path`` and the standard library; return the failure and the log."""
     environment = {
         "PATH": os.environ["PATH"],
         "PYTHONPATH": os.pathsep.join(str(ROOT / one) for one in path),
@@ -37,7 +37,7 @@ def test_a_job_without_our_packages(script: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("script", ["train-mabs.py", "train-procgen.py"])
 def test_an_image_without_our_requirements(script: str, tmp_path: Path) -> None:
     failure, log = run(script, tmp_path, "rllib_common", ".")
-    # Whichever is imported first.
+    # Depends on the order of the imports.
     assert re.match(r"No module named '(numpy|torch|ray|gymnasium|yaml)[.\w]*' \(", failure)
     assert "image_uri of an image built from deployment/training/Dockerfile" in failure
     assert "requirements.txt" in failure
@@ -68,7 +68,7 @@ for package in (sagemaker_rl, battlesnake_gym, battlesnake_heuristics, battlesna
 
 
 def test_a_job_finds_all_names_in_what_was_copied_flat(tmp_path: Path) -> None:
-    """Nothing of ours is installed: the packages are found beside the script alone."""
+    """Without an installation, the packages next to the script are imported."""
     folders = [ROOT / name for name in PROJECT_DEPENDENCIES]
     sources = merge_source_dir(source_dir=ROOT / "rllib_src", dependencies=folders)
     (Path(sources) / "train.py").write_text(STARTER_PACK)

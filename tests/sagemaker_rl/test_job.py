@@ -1,4 +1,4 @@
-"""A job's folders and data channels, what its log says, and why it failed."""
+"""Directories, data channels, log and failure of a job."""
 
 import io
 import math
@@ -67,7 +67,7 @@ def test_what_is_packed_is_unpacked_beside_itself(tmp_path: Path) -> None:
 
 
 def test_what_is_empty_or_damaged_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(HyperparameterError, match="'policy' is empty; look at its address"):
+    with pytest.raises(HyperparameterError, match="'policy' is empty; check its S3 URI"):
         channel_folder("policy", environment(tmp_path))
     (tmp_path / "model.tar.gz").write_bytes(b"nothing packed")
     with pytest.raises(HyperparameterError, match=r"cannot unpack model\.tar\.gz"):

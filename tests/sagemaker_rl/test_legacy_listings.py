@@ -1,6 +1,6 @@
-"""Listings of the starter pack, the Procgen kit and the post train in a rehearsal, as pasted.
+"""Published listings of the starter pack, the Procgen kit and the post, run in a simulation.
 
-What stands for the account is `names`; all else is called as the listings call it.
+`names` replaces the account; everything else is unchanged.
 """
 
 from pathlib import Path
@@ -120,7 +120,7 @@ SHORT = {
 
 @pytest.fixture
 def run(session: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Runs a listing; ``short`` lets its estimators train for an iteration, else they are asked."""
+    """Return a function that runs a listing; ``short`` trains one iteration, else nothing starts."""
     pytest.importorskip("ray", reason="needs the extra rllib")
     import sagemaker.rl
 
@@ -194,7 +194,7 @@ def test_a_tuner_would_train(run: Any) -> None:
 def test_the_pack_s_first_listing_trains(
     run: Any, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """In a clone of the pack, whose sources stay at home while the user's own come along."""
+    """Run the listing in a clone of the pack; the job contains only the user's own folders."""
     for name in ("training/training_src/train-mabs.py", "inference/inference_src/mine.py"):
         (tmp_path / name).parent.mkdir(parents=True)
         (tmp_path / name).write_text("raise SystemExit('the old one')")
@@ -205,7 +205,7 @@ def test_the_pack_s_first_listing_trains(
     found = {one["MetricName"] for one in last}
     assert found >= {"training_iteration", "episodes_total", "timesteps_total", "episode_len_max"}
     said = capsys.readouterr().out
-    assert "image_uri is 123456789012.dkr.ecr" in said
+    assert "using image_uri 123456789012.dkr.ecr" in said
     assert "Warning" not in said
 
 

@@ -1,7 +1,7 @@
-"""Jobs of the SageMaker SDK 3, which cannot be installed beside version 2, as preflight sees them.
+"""Preflight checks of jobs of the SageMaker SDK 3, which excludes version 2.
 
-``sdk3_job.py`` makes one with the real SDK; the tests of it run where ``SAGEMAKER_SDK3_PYTHON``
-names a Python that has it (``pip install sagemaker-train``).
+``sdk3_job.py`` creates a job with the real SDK. Its tests need ``SAGEMAKER_SDK3_PYTHON``, the path
+of a Python with that SDK (``pip install sagemaker-train``).
 """
 
 import json
@@ -32,7 +32,7 @@ if "lrr" in json.loads(os.environ["SM_HPS"]):
 
 @pytest.fixture
 def trainer(session: Any, tmp_path: Path) -> Callable[..., Any]:
-    """Makes what has the fields of a `ModelTrainer` that are read."""
+    """Return a function that creates an object with the fields of a `ModelTrainer`."""
     from sagemaker import get_execution_role
 
     (tmp_path / "train.py").write_text(SCRIPT)
@@ -101,7 +101,7 @@ def test_the_channels_of_the_sdk_are_nobodys_data() -> None:
 
 
 def with_the_real_sdk(what: str, source_dir: Path, folder: Path) -> tuple[str, dict[str, Any]]:
-    """What ``sdk3_job.py`` prints, and its last line."""
+    """Run ``sdk3_job.py``, and return its output and its last line."""
     python = os.environ.get("SAGEMAKER_SDK3_PYTHON")
     if python is None:
         pytest.skip("needs SAGEMAKER_SDK3_PYTHON")
@@ -150,13 +150,13 @@ sys.exit(143)
 
 
 @pytest.mark.slow
-def test_a_job_of_the_real_sdk_is_rehearsed(tmp_path: Path) -> None:
-    """Two groups, a channel, an interruption, by the programs that the SDK sends along."""
+def test_a_job_of_the_real_sdk_is_simulated(tmp_path: Path) -> None:
+    """Two groups, a channel and an interruption, with the programs that the SDK uploads."""
     source = tmp_path / "source"
     source.mkdir()
     (source / "train-mabs.py").write_text(TRAINING)
-    said, told = with_the_real_sdk("rehearsed", source, tmp_path / "jobs")
-    assert "training algo-1" in said.partition("the job goes on with new ones")[0]
+    said, told = with_the_real_sdk("simulated", source, tmp_path / "jobs")
+    assert "training algo-1" in said.partition("the job resumes on new ones")[0]
     for host in ("algo-1", "algo-2", "algo-3"):
         assert f"{host} | resumed [['algo-1'], ['algo-2', 'algo-3']] 61 ['policy.json']" in said, (
             said

@@ -1,4 +1,4 @@
-"""Files of somebody's own, brought along by a job: a map, an observation, a network and more."""
+"""A job with a user's own map, observation, network and other extensions."""
 
 import json
 from collections.abc import Callable

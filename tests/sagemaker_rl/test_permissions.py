@@ -1,4 +1,4 @@
-"""The notebook's role may do what rehearsals ask AWS for, and nothing else without a reason."""
+"""The notebook's role has the permissions that simulations need, and no unexplained others."""
 
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -46,7 +46,7 @@ def calls() -> Iterator[set[str]]:
 
 @pytest.fixture(scope="module")
 def session(calls: set[str], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    """The account as the stacks leave it: with a role, an image, a network and a bucket."""
+    """Return an account as the stacks create it, with a role, an image, a network and a bucket."""
     from sagemaker_rl.simulator.simulated_session import SimulatedSession
 
     one = SimulatedSession(tmp_path_factory.mktemp("jobs"))
@@ -58,7 +58,7 @@ def session(calls: set[str], tmp_path_factory: pytest.TempPathFactory) -> Iterat
 
 PAGE = Path(__file__).parents[2] / "docs" / "aws.md"
 FREE = {"sts:GetCallerIdentity"}
-"""What everybody may ask."""
+"""Actions that every principal may use."""
 
 ELSEWHERE = {
     "s3:AbortMultipartUpload": "an upload of more than 8 MB that breaks off",
@@ -77,8 +77,8 @@ ELSEWHERE = {
     "logs:CreateLogGroup": "SageMaker, of a job's log",
     "logs:CreateLogStream": "SageMaker, of a job's log",
     "logs:PutLogEvents": "SageMaker, of a job's log",
-    "logs:DescribeLogStreams": "`fit()` and `logs()`; a rehearsal reads its processes instead",
-    "logs:GetLogEvents": "`fit()` and `logs()`; a rehearsal reads its processes instead",
+    "logs:DescribeLogStreams": "`fit()` and `logs()`; a simulation reads its processes instead",
+    "logs:GetLogEvents": "`fit()` and `logs()`; a simulation reads its processes instead",
     **dict.fromkeys(
         ("ec2:CreateNetworkInterface", "ec2:CreateNetworkInterfacePermission",
          "ec2:DeleteNetworkInterface", "ec2:DeleteNetworkInterfacePermission",
@@ -87,7 +87,7 @@ ELSEWHERE = {
         "SageMaker, of a job in a VPC",
     ),
 }  # fmt: skip
-"""Actions that no rehearsal asks for, and who does."""
+"""Actions that no simulation uses, with their users."""
 
 
 @pytest.mark.slow
@@ -133,7 +133,7 @@ def test_every_call_is_allowed_and_every_right_is_used(
     with SimulatedAccount() as account:
         notebook_s = set(calls)
         account.deploy(snake_stack.parser().parse_args([str(bundle)]))
-        calls.clear()  # who deploys is nobody of ours
+        calls.clear()  # another principal deploys
         publish(bundle, session=account.session)
     asked = {one.partition(" ")[0] for one in (calls | notebook_s) - {"", *FREE}}
     rights = allowed()
@@ -146,8 +146,8 @@ def test_every_call_is_allowed_and_every_right_is_used(
 
 
 def written(asked: set[str]) -> str:
-    """The table of docs/aws.md: who asks for which actions."""
-    rows: dict[str, list[str]] = {"a rehearsal, and so it is proved": sorted(asked)}
+    """Compare the table of docs/aws.md with the recorded actions."""
+    rows: dict[str, list[str]] = {"simulations, as recorded by a test": sorted(asked)}
     for action, who in ELSEWHERE.items():
         rows.setdefault(who, []).append(action)
     lines = [f"| {who} | {', '.join(f'`{one}`' for one in ones)} |" for who, ones in rows.items()]

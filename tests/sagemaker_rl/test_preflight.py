@@ -1,4 +1,4 @@
-"""Jobs that cannot work are refused before they are paid for, against an account played by moto."""
+"""Preflight checks of jobs, with an account simulated by moto."""
 
 import json
 import re
@@ -34,7 +34,7 @@ def job(estimator: Any) -> Any:
     return partial(estimator, SCRIPT, f"KNOWN = {KNOWN!r}\n")
 
 
-def refused(job: Any, message: str, **changes: Any) -> None:
+def rejected(job: Any, message: str, **changes: Any) -> None:
     with pytest.raises(preflight.PreflightError, match=re.escape(message)):
         preflight.check(job(**changes))
 
@@ -78,8 +78,8 @@ def test_a_job_that_can_work_passes(job: Any, session: Any) -> None:
         ),
         ({"image_uri": "battlesnake-training"}, "is not in ECR"),
         ({"image_uri": IMAGE.replace("battlesnake-training", "x")}, "amazonaws.com/x; build one"),
-        ({"output_path": "runs/x"}, "output_path: 'runs/x' is not an address in S3; give s3://"),
-        ({"output_path": "s3://My bucket/x"}, "My bucket cannot be the name of a bucket"),
+        ({"output_path": "runs/x"}, "output_path: 'runs/x' is not an S3 URI; use s3://"),
+        ({"output_path": "s3://My bucket/x"}, "My bucket is not a valid bucket name"),
         (
             {"output_path": "s3://no-such-bucket/x"},
             "output_path: there is no bucket no-such-bucket",
@@ -98,15 +98,15 @@ def test_a_job_that_can_work_passes(job: Any, session: Any) -> None:
                 "subnets": ["subnet-00000000"],
                 "security_group_ids": ["sg-1"],
             },
-            "'subnet-00000000' does not exist; name subnets of your VPC",
+            "'subnet-00000000' does not exist; use subnets of your VPC",
         ),
     ],
 )
 def test_mistakes_are_found(job: Any, changes: dict[str, Any], message: str) -> None:
-    refused(job, message, **changes)
+    rejected(job, message, **changes)
 
 
-def test_instance_groups_are_looked_at(job: Any) -> None:
+def test_instance_groups_are_checked(job: Any) -> None:
     from sagemaker.instance_group import InstanceGroup
 
     def grouped(*groups: tuple[str, int]) -> dict[str, Any]:
@@ -114,24 +114,24 @@ def test_instance_groups_are_looked_at(job: Any) -> None:
         return {"instance_type": None, "instance_count": None, "instance_groups": made}
 
     preflight.check(job(**grouped(("ml.g5.xlarge", 1), ("ml.c5.xlarge", 1))))
-    refused(
+    rejected(
         job,
         "instances ['algo-1', 'algo-2', 'algo-3']",
         **grouped(("ml.g5.xlarge", 1), ("ml.c5.xlarge", 2)),
     )
-    refused(
+    rejected(
         job,
         "instance_count of group 'group-1' must be at least 1, got 0",
         **grouped(("ml.g5.xlarge", 1), ("ml.c5.xlarge", 0)),
     )
-    refused(
+    rejected(
         job,
         "none of the instance_groups has a GPU",
         **grouped(("ml.c5.xlarge", 1), ("ml.m5.xlarge", 1)),
     )
 
 
-def test_channels_are_looked_at(job: Any, session: Any, tmp_path: Path) -> None:
+def test_channels_are_checked(job: Any, session: Any, tmp_path: Path) -> None:
     from sagemaker.inputs import TrainingInput
 
     bucket = session.default_bucket()
@@ -142,7 +142,7 @@ def test_channels_are_looked_at(job: Any, session: Any, tmp_path: Path) -> None:
     for inputs, message in (
         ({"policy": f"{there}.gz"}, f"channel 'policy': there is nothing at {there}.gz"),
         ({"policy": "s3://no-such-bucket/x"}, "channel 'policy': there is no bucket no-such-bu"),
-        ({"policy": "runs/first"}, "channel 'policy': 'runs/first' is not an address in S3"),
+        ({"policy": "runs/first"}, "channel 'policy': 'runs/first' is not an S3 URI"),
         (there, "nobody reads the data channel 'training'"),
     ):
         with pytest.raises(preflight.PreflightError, match=re.escape(message)):
@@ -161,45 +161,45 @@ def test_a_tuner_is_checked_with_its_ranges(job: Any, session: Any) -> None:
     for one, message in (
         (tuner(), session_region),
         (tuner(name="lrr"), "unknown hyperparameter ['lrr']"),
-        (tuner("rewards"), "objective_metric_name is rewards, which is none of the metric_def"),
+        (tuner("rewards"), "objective_metric_name is rewards, which is not one of the metric_def"),
         (
             tuner(checkpoint_s3_uri=f"s3://{session.default_bucket()}/x"),
-            "a tuner's jobs would go on from each other's checkpoints",
+            "a tuner's jobs would resume each other's checkpoints",
         ),
     ):
         with pytest.raises(preflight.PreflightError, match=re.escape(message)):
             preflight.check(one)
 
 
-def test_all_mistakes_are_told_at_once(job: Any) -> None:
+def test_all_mistakes_are_reported_together(job: Any) -> None:
     with pytest.raises(preflight.PreflightError) as refusal:
         preflight.check(job(instance_count=0, role="nobody"))
     assert str(refusal.value).splitlines() == [
         "this job cannot work:",
         "- instance_count must be at least 1, got 0",
-        "- there is no role nobody in this account; give the role that notebooks and jobs run as, "
+        "- there is no role nobody in this account; use the role of notebooks and jobs, "
         "sagemaker.get_execution_role()",
     ]
 
 
 def test_sagemakers_own_images_are_too_old(job: Any) -> None:
     old = "462105765813.dkr.ecr.us-east-1.amazonaws.com/sagemaker-rl-ray-container:ray-1.6.0"
-    refused(job, "which end at Ray 1.6; build one from", image_uri=old)
+    rejected(job, "which end at Ray 1.6; build one from", image_uri=old)
     estimator = job()
     estimator.image_uri = None
     with pytest.raises(preflight.PreflightError, match="image_uri is missing"):
         preflight.check(estimator)
 
 
-def test_a_slash_would_pour_out_the_folder(job: Any, tmp_path: Path) -> None:
+def test_a_dependency_must_not_end_with_a_slash(job: Any, tmp_path: Path) -> None:
     message = f"write {tmp_path}/helping"
-    refused(job, message, dependencies=[f"{tmp_path}/helping/"])
+    rejected(job, message, dependencies=[f"{tmp_path}/helping/"])
 
 
-def test_what_was_compiled_here_stays_here(job: Any, tmp_path: Path) -> None:
-    job()  # writes the folders
+def test_compiled_files_are_rejected(job: Any, tmp_path: Path) -> None:
+    job()  # creates the folders
     (tmp_path / "helping" / "fast.abi3.so").touch()
-    refused(job, "the job would bring fast.abi3.so along, which was compiled for this machine")
+    rejected(job, "the job would include fast.abi3.so, which was compiled for this machine")
 
 
 def test_buckets_are_in_the_region_of_the_job(job: Any, session: Any) -> None:
@@ -207,8 +207,10 @@ def test_buckets_are_in_the_region_of_the_job(job: Any, session: Any) -> None:
     s3 = session.boto_session.client("s3")
     s3.create_bucket(Bucket="in-europe", CreateBucketConfiguration=europe)
     message = "the bucket in-europe is in eu-west-1, but the job runs in us-east-1"
-    refused(job, f"checkpoint_s3_uri: {message}", checkpoint_s3_uri="s3://in-europe/x")
-    refused(job, f"hyperparameter s3_bucket: {message}", hyperparameters={"s3_bucket": "in-europe"})
+    rejected(job, f"checkpoint_s3_uri: {message}", checkpoint_s3_uri="s3://in-europe/x")
+    rejected(
+        job, f"hyperparameter s3_bucket: {message}", hyperparameters={"s3_bucket": "in-europe"}
+    )
 
 
 def test_a_role_must_trust_sagemaker(job: Any, session: Any) -> None:
@@ -216,10 +218,10 @@ def test_a_role_must_trust_sagemaker(job: Any, session: Any) -> None:
     document = {"Version": "2012-10-17", "Statement": [{"Effect": "Allow", **trust}]}
     iam = session.boto_session.client("iam")
     iam.create_role(RoleName="of-machines", AssumeRolePolicyDocument=json.dumps(document))
-    refused(job, "SageMaker may not act as role of-machines", role="of-machines")
+    rejected(job, "SageMaker may not assume role of-machines", role="of-machines")
 
 
-def test_two_jobs_need_a_way_to_s3(job: Any, session: Any) -> None:
+def test_two_jobs_need_an_endpoint_for_s3(job: Any, session: Any) -> None:
     ec2 = session.boto_session.client("ec2")
     (vpc,) = ec2.describe_vpcs(Filters=[{"Name": "is-default", "Values": ["true"]}])["Vpcs"]
     of_vpc = [{"Name": "vpc-id", "Values": [vpc["VpcId"]]}]
@@ -230,7 +232,7 @@ def test_two_jobs_need_a_way_to_s3(job: Any, session: Any) -> None:
     preflight.check(job(hyperparameters={"rl_cluster_type": "primary"}, **network))
     other = ec2.create_vpc(CidrBlock="10.0.0.0/16")["Vpc"]["VpcId"]
     subnet = ec2.create_subnet(VpcId=other, CidrBlock="10.0.0.0/24")["Subnet"]["SubnetId"]
-    refused(
+    rejected(
         job,
         f"the VPC {other} has no endpoint for S3",
         hyperparameters={"rl_cluster_type": "primary"},

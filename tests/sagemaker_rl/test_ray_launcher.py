@@ -1,4 +1,4 @@
-"""What the base launcher refuses before a job costs anything, and what it delivers."""
+"""Checks of the base launcher before training, and its results."""
 
 import json
 import sys
@@ -27,10 +27,10 @@ pytestmark = [pytest.mark.rllib, pytest.mark.filterwarnings("default")]
 
 
 class CartPole(SageMakerRayLauncher):
-    """An experiment of somebody else."""
+    """An experiment of a user."""
 
     def register_env_creator(self) -> None:
-        """It is registered already."""
+        """Do nothing: it is registered already."""
 
     def get_experiment_config(self, hyperparameters: Any) -> PPOConfig:
         return PPOConfig().environment("CartPole-v1")
@@ -38,7 +38,7 @@ class CartPole(SageMakerRayLauncher):
 
 @pytest.fixture
 def job(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-    """The master of three instances."""
+    """Make this process the head of three instances."""
     for name, value in {
         "SM_HOSTS": '["algo-1", "algo-2", "algo-3"]',
         "SM_CURRENT_HOST": "algo-1",
@@ -95,9 +95,17 @@ def test_several_instances_are_a_cluster_of_their_own(
     ("arguments", "status", "message"),
     [
         (["--num-env-runners", "0", "--ray-address", "127.0.0.1:1"], 2, "num_env_runners is 0"),
-        # Nobody listens on this port.
-        (["--num-env-runners", "1", "--ray-address", "127.0.0.1:1"], 1, "no Ray cluster at 127.0.0.1:1: "),
-        (["--num-env-runners", "1", "--ray-address", "somewhere"], 1, "no Ray cluster at somewhere: "),
+        # Nothing listens on this port.
+        (
+            ["--num-env-runners", "1", "--ray-address", "127.0.0.1:1"],
+            1,
+            "no Ray cluster at 127.0.0.1:1: ",
+        ),
+        (
+            ["--num-env-runners", "1", "--ray-address", "somewhere"],
+            1,
+            "no Ray cluster at somewhere: ",
+        ),
     ],
 )
 def test_a_cluster_that_is_not_there_is_told_at_once(
@@ -155,14 +163,16 @@ def test_gpus_are_those_of_the_cluster(
     config = PPOConfig().update_from_dict(settings)
     check_gpus(config, cluster)
     if cluster:
-        with pytest.raises(HyperparameterError, match=f"wanted in all and there are {cluster - 1}"):
+        with pytest.raises(
+            HyperparameterError, match=f"needed in total and there are {cluster - 1}"
+        ):
             check_gpus(config, cluster - 1)
 
 
 def test_a_learner_in_the_driver_needs_a_gpu_there(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("torch.cuda.device_count", lambda: 0)
     config = PPOConfig().learners(num_learners=0, num_gpus_per_learner=1)
-    with pytest.raises(HyperparameterError, match="1 GPUs are wanted in the driver's instance"):
+    with pytest.raises(HyperparameterError, match="1 GPUs are needed on the driver's instance"):
         check_gpus(config, 4)
 
 
@@ -170,7 +180,7 @@ def test_a_learner_in_the_driver_needs_a_gpu_there(monkeypatch: pytest.MonkeyPat
 def test_gpus_that_are_paid_for_must_work(
     works: bool, there: int, usable: int, job: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A driver that is too old for this torch shows GPUs that nothing can be computed on."""
+    """With an old driver, torch counts GPUs that it cannot use."""
     monkeypatch.setattr("torch.cuda.is_available", lambda: works)
     monkeypatch.setattr("torch.cuda.device_count", lambda: there)
     monkeypatch.setenv("SM_NUM_GPUS", "4")
@@ -231,7 +241,7 @@ def test_a_model_has_its_checkpoint_and_parameters_beside_it(tmp_path: Path) -> 
 
 
 class Lonely(CartPole):
-    """Runners do not find what the driver finds."""
+    """Env runners lack a requirement that the driver has."""
 
     def register_env_creator(self) -> None:
         register_env("lonely", _make_lonely)
@@ -251,6 +261,6 @@ def _make_lonely(context: Any) -> Any:
 def test_runners_that_all_fail_are_not_waited_for(ray_session: None, job: Path) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("SM_HOSTS", '["algo-1"]')
-        with pytest.raises(RuntimeError, match="none of 1 runners started"):
+        with pytest.raises(RuntimeError, match="none of 1 env runners started"):
             Lonely.train_main(["--num-iters", "1", "--num-env-runners", "1"])
     assert "RuntimeError: none of 1 runners" in (job / "output" / "failure").read_text()

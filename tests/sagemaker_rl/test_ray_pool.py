@@ -1,4 +1,4 @@
-"""A match on a Ray cluster of two nodes, of which processes are killed, and then one node."""
+"""Matches on a Ray cluster of two nodes, of which processes and a node are killed."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ MATCH = ["my_rules.py", "hungry", "--board-size=7", "--move-time=5", "--max-turn
 
 @pytest.fixture
 def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[str, Any]]:
-    """Its address, and the second node; this folder has a file of rules, theirs have not."""
+    """Return the cluster's address and its second node; only this directory has the rules file."""
     from sagemaker_rl.cluster.membership import own_address
     from sagemaker_rl.cluster.ray_node import RayNode, free_port, private_auth_token
 
@@ -54,13 +54,13 @@ def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[s
 
 
 def lost_games_won(setup: TournamentSettings, fixture: ScheduledGame, replays: None) -> GameResult:
-    """What a machine would send that turns results round."""
+    """Return a reversed result, as a malicious machine might."""
     result = play_in_pool(setup, fixture, replays)
     return replace(result, winner=None if result.winner is None else 1 - result.winner)
 
 
 def played(capsys: pytest.CaptureFixture[str], *call: str) -> dict[str, Any]:
-    """What the arena says of a match, without the times."""
+    """Run the arena, and return its output without times."""
     database = f"--database=sqlite:///{call[-1].strip('-')[:7]}.sqlite"
     assert arena_command.main([*MATCH, *call, database]) == 0
     told: dict[str, Any] = json.loads(capsys.readouterr().out)
@@ -79,7 +79,7 @@ def test_a_match_on_two_nodes_is_the_match_on_one(
     stored = []
 
     def store(*game: Any, store: Any = results.store) -> Any:
-        """Kills the process that plays on the second node, after twenty games all of it."""
+        """Kill the process on the second node, and after twenty games the node."""
         stored.append(game)
         if len(stored) == 20:
             second.stop()
@@ -96,7 +96,9 @@ def test_a_match_on_two_nodes_is_the_match_on_one(
     assert there["games"] == 40
     assert killed
     monkeypatch.setattr(tournament, "play_in_pool", lost_games_won)
-    assert arena_command.main([*MATCH, f"--ray-address={address}", "--database=sqlite:///w.db"]) == 1
+    assert (
+        arena_command.main([*MATCH, f"--ray-address={address}", "--database=sqlite:///w.db"]) == 1
+    )
     assert "does not follow from its moves" in capsys.readouterr().err
     call = [f"--ray-address={address}", "--nodes=10", "--max-minutes=0.05", "--json"]
     assert ladder_command.main(["minimax", *call, "--database=sqlite:///ladder.sqlite"]) == 0

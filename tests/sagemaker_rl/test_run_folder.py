@@ -1,4 +1,4 @@
-"""A run's folder and two processes."""
+"""Lock of a run directory, with two processes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The SageMaker SDK and `sagemaker-training`, with an account and instances played here."""
+"""The SageMaker SDK and `sagemaker-training` with a simulated account and instances."""
 
 import itertools
 import json
@@ -75,7 +75,7 @@ def test_a_job_runs_and_delivers(
         lambda *request: telemetry.append(request),
     )
     values = {"lr": 5e-5, "name": "a b", "sizes": [1, 2], "on": True}
-    estimator = job(hyperparameters=dict(values))  # the SDK adds to it
+    estimator = job(hyperparameters=dict(values))  # the SDK adds entries
     estimator.fit()
     assert "algo-1 | going on from nothing: training_iteration=1" in capsys.readouterr().out
     run = download_artifacts(estimator, tmp_path / "run")
@@ -83,8 +83,8 @@ def test_a_job_runs_and_delivers(
     assert (run / "progress.csv").read_text() == "env_steps\n7\n"
     found = estimator.training_job_analytics.dataframe()
     rewards = found[found["metric_name"] == "episode_reward_mean"]["value"]
-    assert len(rewards) > 0  # means over a minute
-    assert "No metrics called" not in caplog.text  # of those that the job does without
+    assert len(rewards) > 0  # means per minute
+    assert "No metrics called" not in caplog.text  # for metrics that the job lacks
     assert rewards.between(-2.5, 300).all()
     last = {
         one["MetricName"]: one["Value"]
@@ -112,9 +112,9 @@ def test_an_interrupted_job_goes_on_from_its_checkpoint(
     session.interrupt(estimator.latest_training_job.name, after="waiting")
     estimator.logs()
     said = capsys.readouterr().out
-    assert "the instances were taken away; the job goes on with new ones" in said
+    assert "the instances were interrupted; the job resumes on new ones" in said
     assert "going on from 12" in said
-    # A new job finds what the old one left in S3.
+    # A new job finds the checkpoint of the old one in S3.
     again = job(hyperparameters={"wait": True})
     again.fit()
     assert "going on from 12" in capsys.readouterr().out
@@ -126,7 +126,7 @@ def test_a_job_can_be_stopped(job: Any, session: Any) -> None:
 
 
 def stopped_after(word: str, estimator: Any, session: Any) -> dict[str, Any]:
-    """The description of a job that was asked to stop when it had printed a word."""
+    """Stop a job after a line of its log, and return its description."""
     estimator.fit(wait=False)
     name = estimator.latest_training_job.name
     for line in session.sagemaker_client.job(name).log(wait=True):
@@ -141,7 +141,8 @@ def test_a_job_whose_time_is_over_is_stopped(
 ) -> None:
     from sagemaker_rl.simulator import training_jobs
 
-    # The script may not listen yet after a second; then it is ended as one that never does.
+    # After a second, the script may not handle signals yet; it is then killed like one that never
+    # does.
     monkeypatch.setattr(training_jobs, "STOP_GRACE_S", 5.0)
     estimator = job(hyperparameters={"wait": True}, max_run=1)
     estimator.fit()
@@ -169,7 +170,7 @@ def test_impossible_requests_are_refused(job: Any, session: Any) -> None:
     from sagemaker.inputs import TrainingInput
 
     address = f"s3://{session.default_bucket()}/data"
-    with pytest.raises(ValueError, match="'training' with input_mode Pipe cannot be rehearsed"):
+    with pytest.raises(ValueError, match="'training' with input_mode Pipe cannot be simulated"):
         job().fit({"training": TrainingInput(address, input_mode="Pipe")})
     with pytest.raises(ClientError, match="there is no training job nobody"):
         session.describe_training_job("nobody")
@@ -211,9 +212,7 @@ def tuner(estimator: Any, tmp_path: Path) -> Any:
             "buffer": IntegerParameter(1000, 6000),
             "sizes": CategoricalParameter([[8], [8, 8]]),
         }
-        name = (
-            f"{tmp_path.name[-12:-1].strip('_')}-{next(number)}"  # the SDK's own are by the minute
-        )
+        name = f"{tmp_path.name[-12:-1].strip('_')}-{next(number)}"  # the SDK's own names change by the minute
         settings = {"max_jobs": 3, "random_seed": 5, "base_tuning_job_name": name} | changes
         return HyperparameterTuner(
             one, objective, ranges, metric_definitions=METRIC_DEFINITIONS, **settings
@@ -242,7 +241,7 @@ def test_a_tuner_finds_the_best_job(
     given = json.loads(model.read_text())
     assert given["lr"] == pytest.approx(best["lr"])
     assert given["name"] == "same"
-    assert given["sizes"] in ("[8]", "[8, 8]")  # the SDK's text; the launcher reads it as JSON
+    assert given["sizes"] in ("[8]", "[8, 8]")  # the SDK's text, which the launcher reads as JSON
     assert set(given) == {"lr", "gamma", "buffer", "sizes", "name"}
 
 
@@ -275,13 +274,13 @@ def test_a_tuner_can_be_stopped(tuner: Any, session: Any) -> None:
 
 
 def test_impossible_tuners_are_refused(tuner: Any, session: Any) -> None:
-    with pytest.raises(ClientError, match="the objective 'rewards' is none of the metric"):
+    with pytest.raises(ClientError, match="the objective 'rewards' is not one of the metric"):
         tuner("rewards").fit()
-    with pytest.raises(ValueError, match="Hyperband cannot be rehearsed; take the strategy Random"):
+    with pytest.raises(ValueError, match="Hyperband cannot be simulated; use the strategy Random"):
         tuner(strategy="Hyperband").fit()
     one = tuner()
     one.estimator.checkpoint_s3_uri = f"s3://{session.default_bucket()}/x"
-    with pytest.raises(ValueError, match="go on from each other's checkpoints"):
+    with pytest.raises(ValueError, match="resume each other's checkpoints"):
         one.fit()
 
 
@@ -337,7 +336,7 @@ def test_a_job_of_instance_groups(estimator: Any, capsys: pytest.CaptureFixture[
 
 
 OF_THE_LADDER = {"elo", "elo_low", "elo_high", "elo_best", "ladder_score"}
-"""Metrics that there are after some seconds of CPU time at the earliest."""
+"""Metrics that exist only after some seconds of CPU time."""
 
 
 @pytest.mark.rllib
@@ -350,7 +349,7 @@ def test_the_published_job_trains_and_gives_a_table(
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """As the post on the starter pack has it: the SDK's patterns, and the names of its settings."""
+    """The job of the post about the starter pack: the SDK's patterns and its names of settings."""
     from sagemaker.rl import RLEstimator, RLToolkit
 
     estimator = training(
@@ -382,7 +381,7 @@ def test_the_published_job_trains_and_gives_a_table(
         Bucket=bucket, Prefix=f"{name}/output/intermediate/tensorboard/events."
     )
     assert found["KeyCount"] == 1
-    # It ends as a run here does, and the report comes with the rest.
+    # The log ends like that of a run on this machine, and the artifacts contain the report.
     log = [line.partition("algo-1 | ") for line in capsys.readouterr().out.splitlines()]
     said = [line.partition(": ") for start, mark, line in log if mark and not start]
     begins = next(n for n, (word, _, _) in enumerate(said) if word == "result")

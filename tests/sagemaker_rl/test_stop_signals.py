@@ -1,4 +1,4 @@
-"""Stops at random moments, from the first second on: jobs end in order, and nothing is lost."""
+"""Stops at random moments from the first second: jobs shut down in order and lose nothing."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ pytestmark = [pytest.mark.rllib, pytest.mark.timeout(2400)]
 
 STOPS = 20
 FINISHED = 90.0
-"""Seconds in which a job ends, on a machine whose load is ten times its cores."""
+"""Seconds until a job ends, on a machine whose load is ten times its cores."""
 
 
 @pytest.fixture
@@ -51,7 +51,7 @@ def test_a_job_that_is_stopped_at_any_moment_ends_in_order(
     luck = random.Random(count)
     hosts = [f"algo-{number}" for number in range(1, count + 1)]
     everybody = network.job(tmp_path, TRAIN, hosts, SMALL | {"num_iters": ENDLESS}, {})
-    master = everybody[0]
+    head = everybody[0]
 
     def begin() -> float:
         for one in everybody:
@@ -71,15 +71,15 @@ def test_a_job_that_is_stopped_at_any_moment_ends_in_order(
         took = time.monotonic() - stopped
         delivers = len(list(checkpoints.glob("checkpoint_*")))
         sys.stdout.write(f"stopped in {took:.1f} s, {kept} checkpoints, then {delivers}\n")
-        assert delivers >= min(kept, 1), master.log
+        assert delivers >= min(kept, 1), head.log
         until(lambda: not any(one.pids() for one in everybody), FINISHED)
 
     began = begin()
-    until(lambda: master.iterations, STARTED, master)
+    until(lambda: head.iterations, STARTED, head)
     latest = 1.2 * (time.monotonic() - began)
     stop()
     for number in range(STOPS):
-        if number % 2:  # every other job has nothing to resume from
+        if number % 2:  # every other job has nothing to resume
             shutil.rmtree(checkpoints, ignore_errors=True)
         began = begin()
         moment = luck.uniform(0, latest)
@@ -87,13 +87,13 @@ def test_a_job_that_is_stopped_at_any_moment_ends_in_order(
         time.sleep(moment)
         stop()
     begin()
-    until(lambda: master.iterations, STARTED, master)
+    until(lambda: head.iterations, STARTED, head)
     stop()
 
 
 def test_waiting_for_ray_is_broken_off(ray_session: None) -> None:
-    """Ray turns an error of any other kind into an ordinary one, at the end of its wait."""
-    nothing = ray.remote(num_cpus=99)(lambda: None).remote()  # there is no such machine
+    """Ray converts every other kind of error into its own, at the end of its wait."""
+    nothing = ray.remote(num_cpus=99)(lambda: None).remote()  # no machine is that large
     for wait in (ray.get, lambda one, timeout: ray.wait([one], timeout=timeout)):
         began = time.monotonic()
         signals = threading.Timer(1, os.kill, (os.getpid(), signal.SIGTERM))
@@ -139,5 +139,5 @@ def test_a_start_of_ray_that_does_nothing_is_begun_again(
     finally:
         node.stop()
     said = capsys.readouterr()
-    assert "attempt 1 of 3: it has done nothing for 20 s" in said.out + said.err
+    assert "attempt 1 of 3: it has used no CPU time for 20 s" in said.out + said.err
     assert (said.out + said.err).count("Ray is slow to start") == 2, "once for each start"

@@ -1,4 +1,4 @@
-"""TensorBoard's first page, in a browser."""
+"""First page of TensorBoard in a browser."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ GIF = (
 
 @contextmanager
 def tensorboard(folder: Path) -> Iterator[str]:
-    """TensorBoard over a folder; gives its address."""
+    """Start TensorBoard for a folder, and yield its URL."""
     port = str(free_port())
     program = Path(sys.executable).with_name("tensorboard")
     words = [program, "--logdir", folder, "--host", "127.0.0.1", "--port", port]
@@ -54,7 +54,7 @@ def test_it_opens_with_the_named_curves(filmed: bool, tmp_path: Path, browser: B
     expected = tensorboard_cards.cards(tmp_path / "tensorboard")
     assert tensorboard_cards.check(tmp_path / "tensorboard")
     with tensorboard(tmp_path / "tensorboard") as address:
-        browser.look(1280, 5000)  # cards are drawn where they are seen
+        browser.look(1280, 5000)  # cards are drawn only if they are visible
         browser.open(address)
         names = (
             "[...document.querySelectorAll('card-view tb-truncated-path')].map(tag => tag.title)"

@@ -1,4 +1,4 @@
-"""Runners that do not start, with stand-ins for RLlib's."""
+"""Env runners that do not start, with fakes for RLlib's."""
 
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ pytestmark = pytest.mark.rllib
 
 
 class Algorithm:
-    """One whose runners answer when they have been restored so often."""
+    """Env runners that respond after a number of restores."""
 
     def __init__(self, restores: int) -> None:
         self._left = restores
@@ -47,7 +47,7 @@ def test_runners_may_take_several_attempts(monkeypatch: pytest.MonkeyPatch) -> N
 def test_runners_that_never_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(training_run, "ENV_RUNNER_START_TIMEOUT_S", 0.0)
     algorithm: Any = Algorithm(restores=1_000_000)
-    with pytest.raises(RuntimeError, match="none of 2 runners started"):
+    with pytest.raises(RuntimeError, match="none of 2 env runners started"):
         training_run.build(algorithm)
     assert algorithm.stopped
 
@@ -59,7 +59,7 @@ def test_the_driver_needs_no_runners() -> None:
 
 
 class Counting:
-    """Trains by counting; the third iteration is as far as it gets before a signal comes."""
+    """Trains by counting; a signal arrives in the third iteration."""
 
     def __init__(self, caught: PendingSignals, signal_after: int = 99) -> None:
         self.training_iteration = 0
