@@ -131,7 +131,7 @@ def test_a_broken_rule_is_detected(mutant: dict[str, str]) -> None:
     finally:
         broken.stop()
     assert noticed.details
-    assert noticed.rule.endswith(")") or "cannot go on" in noticed.details[0]
+    assert noticed.rule.endswith(")") or "cannot continue" in noticed.details[0]
     assert f"turn {noticed.turn}, rule: {noticed.rule}" in str(noticed)
 
 
@@ -207,7 +207,7 @@ def test_ends_are_compared(
     shorter = replace(game, frames=game.frames[:-1])
     assert "over is False" in str(run.play(python, shorter))
     longer = replace(game, frames=[*game.frames, game.frames[-1]])
-    assert "the recording goes on" in str(run.play(python, longer))
+    assert "the recording continues" in str(run.play(python, longer))
     capped = next(g for g in games("hz_rivers_bridges") if g.end["reason"] == "cap")
     crash = run.play(python, replace(capped, end=capped.end | {"reason": "panic"}))
     assert "the reference crashes" in str(crash)
@@ -249,7 +249,7 @@ class TestProgram:
         assert run.main(words) == 1
         out = capsys.readouterr().out
         assert "0 of 12 games agree" in out
-        assert "engine failed: no answer to" in out
+        assert "engine failed: no response to" in out
 
     @pytest.mark.parametrize(
         "torn", [b"{}", b'{"k": "game"}\n', gzip.compress(b"{}", mtime=0)[:-4]]
@@ -260,11 +260,11 @@ class TestProgram:
         (tmp_path / f"bad.jsonl{'.gz' if torn[0] == 31 else ''}").write_bytes(torn)
         with pytest.raises(SystemExit, match="2"):
             run.main(["battlesnake_python", "--games", str(tmp_path)])
-        assert "holds no recorded games" in capsys.readouterr().err
+        assert "has no recorded games" in capsys.readouterr().err
 
     @pytest.mark.parametrize(
         ("words", "message"),
-        [(["moral"], "no adapter 'moral'"), (["c", "--only", "x*"], "holds no files x*")],
+        [(["moral"], "no adapter 'moral'"), (["c", "--only", "x*"], "has no files x*")],
     )
     def test_a_wrong_call_is_status_2(
         self, words: list[str], message: str, capsys: pytest.CaptureFixture[str]
