@@ -146,7 +146,7 @@ def _open_site(arguments: argparse.Namespace, engine: Engine) -> Site:
     roster = Roster(
         extra_snakes,
         allow_urls=arguments.allow_visitor_urls,
-        reach=address_policy.from_options(arguments),
+        address_policy=address_policy.from_options(arguments),
     )
     return Site(
         engine, roster, arguments.replays, arguments.host, arguments.port, arguments.allow_host

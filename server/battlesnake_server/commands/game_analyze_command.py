@@ -93,7 +93,7 @@ def _line(mistake: MoveAssessment, names: dict[str, str]) -> str:
     return (
         f"  turn {mistake.turn:>4}  {name:<24} {mistake.move:>5}{mistake.annotation:<2} "
         f"about {mistake.best_win_probability:4.0%} -> {mistake.played_win_probability:4.0%}   "
-        f"{mistake.better} was better"
+        f"{mistake.better_move} was better"
     )
 
 

@@ -16,7 +16,7 @@ from battlesnake_heuristics.analysis.loss_analysis import NODES_BY_GRADE, find_p
 from battlesnake_heuristics.analysis.scenarios import Scenario
 from battlesnake_heuristics.search import search
 from battlesnake_server.address_policy import open_listener
-from battlesnake_server.web.pages import show
+from battlesnake_server.web.pages import serve
 from battlesnake_server.web.puzzle_pages import create_app
 
 _MIN_TURNS_APART = 5
@@ -58,7 +58,7 @@ def main(argv: list[str] | None = None) -> int:
     except (ValueError, OSError) as error:
         return print_error("battlesnake-gym game puzzles", error)
     app, title = create_app(puzzles), f"{len(puzzles)} puzzles"
-    return show(app, listener, title, open_browser=not options.no_browser)
+    return serve(app, listener, title, open_browser=not options.no_browser)
 
 
 def _puzzles(options: argparse.Namespace) -> list[Scenario]:

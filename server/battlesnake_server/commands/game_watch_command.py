@@ -29,7 +29,7 @@ def main(argv: list[str] | None = None) -> int:
     except ValueError as error:
         return print_error("battlesnake-gym game watch", error)
     games = app.extensions["library"].entries()
-    return pages.show(
+    return pages.serve(
         app,
         listener,
         f"{len(games)} recorded games",

@@ -92,7 +92,7 @@ def _play(
     extra_snakes = [f"{name}={source}" for name, source in players.sources.items()]
     site = Site(
         engine,
-        Roster(extra_snakes, reach=players.address_policy),
+        Roster(extra_snakes, address_policy=players.address_policy),
         replays,
         arguments.host,
         arguments.port,

@@ -15,13 +15,13 @@ from battlesnake_gym.common.command_line import (
     write_json,
 )
 from battlesnake_gym.common.extras import load_module
-from battlesnake_server.runs.run_view import DIED, Run, Runs, differing, left, state
+from battlesnake_server.runs.run_view import DIED, RunsView, RunView, differing, left, state
 
 _PROG = "battlesnake-gym runs"
 _DEFAULT_PORT = 8793
 
 
-def table(runs: Sequence[Run]) -> str:
+def table(runs: Sequence[RunView]) -> str:
     """Format the runs, one per line, the most recently written first."""
     differ = differing(runs)
     rows = [("run", "state", "left", "minutes", "env steps", "Elo", "differing settings")]
@@ -31,7 +31,7 @@ def table(runs: Sequence[Run]) -> str:
             state(run),
             left(run),
             f"{run.seconds / 60:,.1f}",
-            f"{run.turns:,}",
+            f"{run.env_steps:,}",
             str(run.strength or "-"),
             ", ".join(f"{name}={value}" for name, value in differ[run.path].items()),
         )
@@ -66,7 +66,7 @@ def main(argv: list[str] | None = None) -> int:
     """List runs; return 2 if the directory does not exist."""
     options = parser().parse_args(argv)
     try:
-        runs = Runs(options.dir)
+        runs = RunsView(options.dir)
         found = runs.refresh()
         if not found and not options.web:
             raise ValueError(
