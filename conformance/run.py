@@ -381,7 +381,9 @@ def main(argv: list[str] | None = None) -> int:
     status = 0
     if options.mutants:
         for rule, outcome in run_mutants(files, options.timeout_s):
-            print(f"{rule}: {'noticed, ' + str(outcome) if outcome else 'NOT NOTICED'}", flush=True)
+            print(
+                f"{rule}: {'detected, ' + str(outcome) if outcome else 'NOT DETECTED'}", flush=True
+            )
             status |= not outcome
     outcomes: dict[str, list[Outcome]] = {}
     for word in options.engines:

@@ -210,7 +210,7 @@ def test_ends_are_compared(
     assert "the recording continues" in str(run.play(python, longer))
     capped = next(g for g in games("hz_rivers_bridges") if g.end["reason"] == "cap")
     crash = run.play(python, replace(capped, end=capped.end | {"reason": "panic"}))
-    assert "the reference crashes" in str(crash)
+    assert "the official engine crashes" in str(crash)
 
 
 class TestProgram:
