@@ -1,4 +1,4 @@
-"""The CloudFormation templates, parsed: functions are dictionaries like ``{"Ref": ...}``."""
+"""Parsed CloudFormation templates, with functions as dictionaries like ``{"Ref": ...}``."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ PARAMETERS: dict[str, dict[str, str]] = {
     "network": {"BucketName": "battlesnake-test", "RoleName": "battlesnake-Role-1"},
     "container": {"ImageUri": IMAGE, "VpcId": "vpc-1", "Subnets": "subnet-1,subnet-2"},
 }
-"""What has no default, as somebody would type it."""
+"""Values of the parameters without a default."""
 
 
 def text(name: str) -> str:
@@ -46,13 +46,13 @@ def load(name: str) -> dict[str, Any]:
 
 
 def resources(name: str, kind: str) -> list[dict[str, Any]]:
-    """The properties of a template's resources of this type."""
+    """Return the properties of a template's resources of one type."""
     every = load(name)["Resources"].values()
     return [resource["Properties"] for resource in every if resource["Type"] == kind]
 
 
 def documents(name: str) -> Iterator[dict[str, Any]]:
-    """The policies that allow something, wherever they stand."""
+    """Yield all policy documents of a template."""
     for role in resources(name, "AWS::IAM::Role"):
         for policy in role.get("Policies", []):
             yield policy["PolicyDocument"]
@@ -62,10 +62,10 @@ def documents(name: str) -> Iterator[dict[str, Any]]:
 
 
 def statements(name: str) -> list[dict[str, Any]]:
-    """What the policies of a template allow."""
+    """Return the statements of a template's policies."""
     return [statement for document in documents(name) for statement in document["Statement"]]
 
 
 def listed(value: Any) -> list[Any]:
-    """IAM writes a single one without its list."""
+    """IAM omits the list around a single value."""
     return value if isinstance(value, list) else [value]

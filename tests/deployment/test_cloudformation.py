@@ -1,4 +1,4 @@
-"""The CloudFormation templates as written: valid, explained, and no right too many."""
+"""CloudFormation templates: valid, documented, and without superfluous permissions."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def test_wrong_values_are_refused_before_anything_is_made(name: str, key: str, w
 
 
 def refusal(parameter: dict[str, Any], value: Any) -> str | None:
-    """Why CloudFormation refuses a value; None where it does not."""
+    """Return why CloudFormation rejects a value, or None."""
     values = str(value).split(",") if parameter["Type"] == "CommaDelimitedList" else [str(value)]
     for one in values:
         if not re.fullmatch(parameter.get("AllowedPattern", "(?s).*"), one):
@@ -104,7 +104,7 @@ def refusal(parameter: dict[str, Any], value: Any) -> str | None:
 
 
 def knows_resources(action: str) -> bool:
-    """Whether IAM can bound this action to resources, by AWS' service reference."""
+    """Whether IAM can limit this action to resources, from AWS's service reference."""
     reference = files.files("cfnlint") / "data/AdditionalSpecs/Policies.json"
     service, _, verb = action.partition(":")
     actions = json.loads(reference.read_text())[service]["Actions"]
@@ -150,7 +150,7 @@ def test_roles_trust_one_service_each() -> None:
 
 
 def allowed(name: str) -> dict[str, dict[str, Any]]:
-    """Each allowed action with its statement."""
+    """Return the statement of each allowed action."""
     return {
         action: statement
         for statement in templates.statements(name)
@@ -178,7 +178,7 @@ def test_jobs_may_run_on_the_instances_that_were_named() -> None:
 
 
 def test_a_job_has_the_rights_that_it_needs() -> None:
-    """What docs/sagemaker.md and AWS' page on execution roles ask for."""
+    """The permissions required by docs/sagemaker.md and AWS's page on execution roles."""
     training = set(allowed("notebook"))
     assert training >= {
         "s3:GetObject", "s3:PutObject", "s3:DeleteObject", "s3:ListBucket",
@@ -273,7 +273,7 @@ def test_a_container_has_memory_that_fargate_sells_with_its_cores() -> None:
 
 
 def test_both_subnets_have_the_way_to_the_bucket() -> None:
-    """In moto associations made by a template do not show."""
+    """Associations made by a template are not visible in moto."""
     (way,) = templates.resources("network", "AWS::EC2::VPCEndpoint")
     links = templates.resources("network", "AWS::EC2::SubnetRouteTableAssociation")
     assert [[link["RouteTableId"]] for link in links] == 2 * [way["RouteTableIds"]]

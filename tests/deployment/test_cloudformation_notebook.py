@@ -1,4 +1,4 @@
-"""The script that sets a notebook instance up, run with programs that only note their calls."""
+"""Setup script of a notebook instance, run with programs that only record their calls."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PYPROJECT = Path(__file__).parents[2] / "pyproject.toml"
 
 NOTING = 'echo "$(basename "$0") $*" >> "$HOME/calls"\n'
 
-# What each program leaves behind, as far as the script looks at it.
+# Results of each program that the script uses.
 PROGRAMS = {
     "bin/sudo": 'echo "sudo $*" >> "$HOME/calls"\nexec bash\n',
     "bin/git": NOTING + "mkdir battlesnake\n",
@@ -41,7 +41,7 @@ def home(tmp_path: Path) -> Path:
 
 
 def script() -> str:
-    """The script of a stack with the examples' parameters."""
+    """Return the script of a stack with the example parameters."""
     (setup,) = templates.resources("notebook", "AWS::SageMaker::NotebookInstanceLifecycleConfig")
     text: str = setup["OnStart"][0]["Content"]["Fn::Base64"]["Fn::Sub"]
     values = {"RepositoryBranch": "main"} | templates.PARAMETERS["notebook"]
@@ -51,7 +51,7 @@ def script() -> str:
 
 
 def start(home: Path) -> list[str]:
-    """Start the instance; the answer is what was called before the installation ended."""
+    """Start the instance, and return the calls before the installation ended."""
     (home / "calls").unlink(missing_ok=True)
     log = home / "SageMaker/install.log"
     log.unlink(missing_ok=True)
@@ -61,7 +61,7 @@ def start(home: Path) -> list[str]:
         check=True,
         timeout=300,
     )
-    # It goes on in the background after it has come back.
+    # The script returns before the installation ends in the background.
     until(lambda: log.exists() and "\nthe installation has ended" in log.read_text())
     return (home / "calls").read_text().splitlines()
 
@@ -79,7 +79,7 @@ def test_an_instance_gets_the_repository_and_a_kernel(home: Path) -> None:
 
 
 def test_the_sdk_uses_the_stack_s_bucket(home: Path) -> None:
-    """Else it would make one of its own, which the role may not."""
+    """Otherwise the SDK would create a bucket, which the role does not allow."""
     start(home)
     settings = yaml.safe_load((home / ".config/sagemaker/config.yaml").read_text())
     assert settings["SchemaVersion"] == "1.0"

@@ -1,4 +1,4 @@
-"""The CloudFormation stacks, created and deleted in moto, and what stands in between."""
+"""CloudFormation stacks, created and deleted in moto."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ NOT_CREATED_BY_MOTO = {
     "notebook": {"AWS::Budgets::Budget"},
     "everything": GATEWAY,
 }
-"""Types that moto's CloudFormation does not know."""
+"""Types that moto's CloudFormation does not support."""
 
 
 @pytest.fixture(autouse=True)
 def account(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """An empty account."""
+    """Start with an empty account."""
     for key in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"):
         monkeypatch.setenv(key, "testing")
     monkeypatch.setenv("AWS_DEFAULT_REGION", REGION)
     monkeypatch.delenv("AWS_PROFILE", raising=False)
-    monkeypatch.setattr(boto3, "DEFAULT_SESSION", None)  # it may remember another account
+    monkeypatch.setattr(boto3, "DEFAULT_SESSION", None)  # it may refer to another account
     monkeypatch.delenv("AWS_ENDPOINT_URL", raising=False)
     with moto.mock_aws():
         yield
@@ -42,8 +42,10 @@ def account(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def deleting_networks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two types that moto leaves behind when their stack is deleted keep it from deleting the
-    network around them; here they go, in whichever order."""
+    """Delete the two types that moto keeps when their stack is deleted.
+
+    Otherwise, the network that contains them could not be deleted.
+    """
     from moto.ec2.models import ec2_backends
     from moto.ec2.models.route_tables import RouteTable
     from moto.ec2.models.vpcs import VPCEndPoint
@@ -59,7 +61,7 @@ def deleting_networks(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def create(name: str, parameters: dict[str, str] | None = None) -> dict[str, str]:
-    """Create a stack; the answer is its outputs."""
+    """Create a stack and return its outputs."""
     values = templates.PARAMETERS[name] | (parameters or {})
     cloudformation = boto3.client("cloudformation")
     with warnings.catch_warnings(record=True) as said:
@@ -92,12 +94,12 @@ def delete(name: str) -> None:
 
 
 def policies(role: str) -> list[dict[str, Any]]:
-    """The statements that hold for a role, with every reference resolved."""
+    """Return a role's statements with resolved references."""
     iam = boto3.client("iam")
     statements = []
     for name in iam.list_role_policies(RoleName=role)["PolicyNames"]:
         document = iam.get_role_policy(RoleName=role, PolicyName=name)["PolicyDocument"]
-        if isinstance(document, str):  # moto's way with policies inside of roles: Python, not JSON
+        if isinstance(document, str):  # moto returns policies inside roles as Python, not JSON
             document = ast.literal_eval(document)
         statements += document["Statement"]
     return statements
@@ -108,12 +110,12 @@ def roles() -> list[str]:
 
 
 def check_resources(statements: list[dict[str, Any]], bucket: str = "battlesnake-test") -> None:
-    """Nothing reaches beyond this account, this region and this bucket."""
+    """All resources are in this account, region and bucket."""
     assert statements
     for statement in statements:
         for resource in templates.listed(statement["Resource"]):
             if resource == "*":
-                continue  # test_cloudformation tells where that is right
+                continue  # test_cloudformation lists the exceptions
             assert "${" not in resource
             arn, partition, service, *place = resource.split(":")[:5]
             assert (arn, partition) == ("arn", "aws")
@@ -225,7 +227,7 @@ def test_everything_fits_together(monkeypatch: pytest.MonkeyPatch) -> None:
     from moto.cloudformation.models import Stack
 
     def output(stack: Any, name: str) -> Any:
-        """What moto lacks: an output of a nested stack."""
+        """Return an output of a nested stack, which moto does not support."""
         found = {output.key: output.value for output in stack.output_map.values()}
         return found[name.removeprefix("Outputs.")]
 

@@ -1,4 +1,4 @@
-"""The page for newcomers to AWS names what there is: templates, parameters, outputs, options."""
+"""Templates, parameters, outputs and options on the page for AWS beginners exist."""
 
 from __future__ import annotations
 

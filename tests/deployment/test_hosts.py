@@ -1,4 +1,4 @@
-"""The files for hosts of containers are as their makers want them, and the image answers there."""
+"""Files for container hosts follow the references of the hosts; the server uses their ports."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ SPACE = {  # huggingface.co/docs/hub/spaces-config-reference, its source at comm
 
 
 def check(found: Any, allowed: Any, where: str = "") -> None:
-    """No other keys than the reference's, and their values of its types or from its lists."""
+    """Check that a file has only keys, types and values of the reference."""
     if isinstance(allowed, dict):
         assert set(found) <= set(allowed), where
         for key, value in found.items():
@@ -72,7 +72,7 @@ def check(found: Any, allowed: Any, where: str = "") -> None:
 
 
 def strict(part: dict[str, Any]) -> dict[str, Any]:
-    """A part of Google's kind of schema as JSON Schema, without keys that are not in it."""
+    """Convert a part of Google's schema to JSON Schema without additional keys."""
     if "$ref" in part:
         return {"$ref": f"#/schemas/{part['$ref']}"}
     return {"additionalProperties": False, **part} if "properties" in part else part
@@ -91,7 +91,7 @@ def render() -> tuple[int | None, str, dict[str, Any]]:
     (service,) = file["services"]
     assert (ROOT / service["dockerfilePath"]).is_file()
     variables = {one["key"]: one["value"] for one in service["envVars"]}
-    return None, service["healthCheckPath"], variables  # it names a port in PORT
+    return None, service["healthCheckPath"], variables  # the port is passed in PORT
 
 
 def cloud_run() -> tuple[int | None, str, dict[str, Any]]:

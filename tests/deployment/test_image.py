@@ -1,7 +1,7 @@
-"""The training image, run as SageMaker runs it: ``make image-check`` builds it and names its root.
+"""The training image, run as SageMaker runs it; ``make image-check`` builds it and sets its root.
 
-Containers of runc begin as root with an ``/opt/ml`` of their own, two processors and 4 GB; what is
-in the image cannot be written to, and nothing but the other instances can be reached.
+runc's containers start as root with their own ``/opt/ml``, two CPUs and 4 GB of memory. The image
+is read-only, and only the other instances can be reached.
 """
 
 import json
@@ -48,7 +48,7 @@ class Container:
         return (self.folder / "log").read_text(errors="replace")
 
     def ends(self) -> int:
-        """Its exit status."""
+        """Wait and return the exit status."""
         return self.process.wait(900)
 
 
@@ -93,8 +93,8 @@ def start(network: Any, folder: Path, hosts: list[str], **given: Any) -> list[Co
 
 
 def config(name: str, host: str, ml: Path, namespace: str) -> dict[str, Any]:
-    """What runc is told of a container."""
-    # In a real one all that is the user's can be written to; of a folder runc keeps the mode.
+    """Return runc's configuration of a container."""
+    # In a real container, the user can write to all its directories; runc keeps their mode.
     owned = f"uid={TRAINER},gid={TRAINER}"
     temporary = [
         {"destination": place, "type": "tmpfs", "source": "tmpfs", "options": options}

@@ -1,4 +1,4 @@
-"""What the images are built from: packages by their hashes, the base image by its digest."""
+"""Pins of the images: packages by their hashes, the base image by its digest."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_images_install_nothing_without_a_hash(name: str) -> None:
 
 @pytest.fixture
 def checkout(tmp_path: Path) -> Path:
-    """The tool and the Dockerfiles, and a ``docker`` that knows one digest."""
+    """Copy the tool and the Dockerfiles, and create a ``docker`` with one digest."""
     for name in ("tools/pin_images.sh", *DOCKERFILES):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / name, tmp_path / name)

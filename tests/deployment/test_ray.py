@@ -1,4 +1,4 @@
-"""Clusters without SageMaker: Ray's own launcher on EC2, and KubeRay on Kubernetes."""
+"""Clusters without SageMaker: Ray's cluster launcher on EC2, and KubeRay on Kubernetes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.rllib
 
 
 def table(**fields: Any) -> dict[str, Any]:
-    """The schema of a mapping that may have these keys and no others."""
+    """Return the schema of a mapping that may only have these keys."""
     return {"type": "object", "additionalProperties": False, "properties": fields}
 
 
@@ -80,13 +80,13 @@ RAY_JOB = table(
     submissionMode={"enum": ["K8sJobMode", "HTTPMode", "InteractiveMode"]},
     rayClusterSpec=RAY_CLUSTER,
 )
-"""What our file uses of the API ray.io/v1 (https://ray-project.github.io/kuberay/reference/api/)."""
+"""Part of the API ray.io/v1 in use (https://ray-project.github.io/kuberay/reference/api/)."""
 
 
 def rayjobs() -> Any:
-    """The schema of a job: KubeRay's own file ray.io_rayjobs.yaml, where ``KUBERAY_CRD`` names it.
+    """Return the schema of a job: KubeRay's ray.io_rayjobs.yaml, if ``KUBERAY_CRD`` is its path.
 
-    No registry of packages has that file, and it is a megabyte.
+    No package registry has that file, which is one megabyte.
     """
     if "KUBERAY_CRD" not in os.environ:
         return RAY_JOB
@@ -96,7 +96,7 @@ def rayjobs() -> Any:
 
 
 def closed(schema: Any) -> Any:
-    """A schema under which no field goes by that Kubernetes would drop in silence."""
+    """Return a schema that rejects the unknown fields that Kubernetes would drop silently."""
     if isinstance(schema, list):
         return [closed(one) for one in schema]
     if not isinstance(schema, dict):
@@ -108,7 +108,7 @@ def closed(schema: Any) -> Any:
 
 
 def commands() -> list[list[str]]:
-    """The two lines that train: of the launcher's page head, and the entry point of the job."""
+    """Return the training commands of cluster.yaml and of the job's entry point."""
     _, job = read("rayjob.yaml")
     (line,) = re.findall(r'--tmux "(.*)"', (FOLDER / "cluster.yaml").read_text())
     return [shlex.split(line), shlex.split(job["spec"]["entrypoint"])]
@@ -119,7 +119,7 @@ def read(name: str) -> list[Any]:
 
 
 def first(kinds: Any, failed: dict[str, float]) -> dict[str, int]:
-    """Which machines Ray's autoscaler starts for eight CPUs; ``failed`` types score below 1."""
+    """Return the machines that Ray's autoscaler starts for eight CPUs; ``failed`` score < 1."""
     from ray.autoscaler.v2.instance_manager.config import NodeTypeConfig
     from ray.autoscaler.v2.scheduler import ResourceDemandScheduler, SchedulingRequest
     from ray.autoscaler.v2.utils import ResourceRequestUtil
@@ -145,7 +145,7 @@ def first(kinds: Any, failed: dict[str, float]) -> dict[str, int]:
 def test_the_launcher_takes_the_file_and_makes_what_it_needs(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """Up to where machines would start: keys, roles, networks and groups are moto's."""
+    """Run the launcher until machines would start, with resources simulated by moto."""
     pytest.importorskip("ray", reason="needs the extra rllib")
     moto = pytest.importorskip("moto", reason="needs the extra dev")
     from ray.autoscaler._private import commands as launcher

@@ -1,4 +1,4 @@
-"""The live snake's image, as far as it goes without a container engine: its steps, played here."""
+"""Steps of the live snake's image, run without a container engine."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Steps = list[tuple[str, str]]
 
 @pytest.fixture(scope="module")
 def stages() -> dict[str, Steps]:
-    """The instructions of each stage by its name; the last one is called ""."""
+    """Return the instructions of each stage by its name; the last stage has the name ""."""
     found: dict[str, Steps] = {}
     text = (ROOT / "deployment/server/Dockerfile").read_text().replace("\\\n", " ")
     for line in text.splitlines():
@@ -108,7 +108,7 @@ def test_the_steps_of_the_image_make_a_snake_that_plays(
 
 
 def check_size(environment: Path) -> None:
-    """No training library, and what there is stays small."""
+    """The environment is small and has no training library."""
     packages = next(environment.glob("lib/python3*/site-packages"))
     names = {path.name for path in packages.iterdir()}
     assert "onnxruntime" in names
@@ -118,7 +118,7 @@ def check_size(environment: Path) -> None:
 
 
 def copy_context(folder: Path) -> None:
-    """What a container engine would be sent, after .dockerignore."""
+    """Return the build context after .dockerignore."""
     lines = (ROOT / ".dockerignore").read_text().split("\n")
     patterns = [line for line in lines if line and not line.startswith("#")]
     assert patterns[0] == "*", "everything is left out but what is named"

@@ -1,11 +1,11 @@
-"""The games must be there: the tests are skipped where they are not."""
+"""Skip of the tests if Procgen cannot run."""
 
 import pytest
 
 
 @pytest.fixture(scope="session", autouse=True)
 def games() -> None:
-    """Skip the tests, naming the missing package, unless Procgen runs."""
+    """Skip the tests, with the name of the missing package, unless Procgen runs."""
     from battlesnake_rl.procgen.procgen_environment import VectorProcgen
 
     try:

@@ -1,8 +1,8 @@
-"""What was recorded of the original package ``procgen``, and how envpool's games are compared.
+"""Recordings of the original package ``procgen``, and comparison with envpool's games.
 
-``rewards.json`` has, of each game, the three of 60 levels with the most rewards, as `play` returns
-them; ``frames.json`` the `digests` of both packages. The original was recorded with version 0.1 of
-this project, which could play it (commit 8cdc123).
+``rewards.json`` contains, for each game, the three of 60 levels with the most rewards, as `play`
+returns them, and ``frames.json`` the `digests` of both packages. The original was recorded with
+version 0.1 of this project, which supported it (commit 8cdc123).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ RIGHT, RIGHT_UP = 7, 8
 
 
 def actions(seed: int) -> list[int]:
-    """Random actions, many to the right, each held for some turns so that they lead somewhere."""
+    """Return random actions, many to the right, each repeated for some turns to get somewhere."""
     draw = random.Random(seed)
     held: list[int] = []
     while len(held) < TURNS:
@@ -35,7 +35,7 @@ def actions(seed: int) -> list[int]:
 
 
 def play(env_config: dict[str, Any], level: int, seed: int = 0) -> dict[str, list[Any]]:
-    """Turns and rewards where there are some, and the turns that ended an episode."""
+    """Return the turns with rewards, with their rewards, and the turns that ended an episode."""
     games = VectorProcgen(1, env_config | {"start_level": level, "num_levels": 1})
     games.reset(seed=seed)
     result: dict[str, list[Any]] = {"rewards": [], "ends": []}
@@ -50,7 +50,7 @@ def play(env_config: dict[str, Any], level: int, seed: int = 0) -> dict[str, lis
 
 
 def digest(env_config: dict[str, Any], level: int) -> str:
-    """A hash of all frames, rewards and ends of a level's first turns, its last frames excepted.
+    """Return a hash of all frames, rewards and ends of a level's first turns, except last frames.
 
     The original does not show the last frame of a level.
     """
@@ -67,5 +67,5 @@ def digest(env_config: dict[str, Any], level: int) -> str:
 
 
 def digests(name: str) -> list[str]:
-    """The hashes of ten levels of a game."""
+    """Return the hashes of ten levels of a game."""
     return [digest({"env_name": name}, level) for level in HASHED_LEVELS]

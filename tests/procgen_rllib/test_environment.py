@@ -1,4 +1,4 @@
-"""The environments: what they show, when they end, and that they repeat themselves."""
+"""Observations, rewards, episode ends and reproducibility of the environments."""
 
 import json
 from typing import Any
@@ -13,11 +13,11 @@ from tests.procgen_rllib.recording import FRAMES, RECORDED, actions, digests, pl
 ROLLED = json.loads(RECORDED.read_text())
 HASHES = json.loads(FRAMES.read_text())
 WAIT = 4
-"""The action that does nothing."""
+"""The no-op action."""
 
 
 def roll(num_envs: int, turns: int, seed: int | None, **env_config: Any) -> dict[str, np.ndarray]:
-    """Everything that random actions lead to, stacked over the turns."""
+    """Return all results of random actions, stacked over the turns."""
     games = VectorProcgen(num_envs, env_config)
     draw = np.random.default_rng(5)
     observations, infos = games.reset(seed=seed)
@@ -50,7 +50,7 @@ def test_recorded_frames_of_ten_levels(name: str) -> None:
 
 
 def test_on_how_many_levels_every_pixel_is_the_original_s() -> None:
-    # docs/procgen.md tells this number.
+    # docs/procgen.md contains this number.
     pairs = (zip(game["envpool"], game["procgen"], strict=True) for game in HASHES.values())
     assert sum(ours == theirs for pair in pairs for ours, theirs in pair) == 107
 
@@ -98,7 +98,7 @@ def test_time_runs_out(name: str, turns: int) -> None:
         if truncations.any():
             assert truncations.all()
             ends.append(turn)
-    # One step in between began the next level.
+    # One step in between started the next level.
     assert ends == [turns, 2 * turns + 1]
 
 
@@ -114,7 +114,7 @@ def test_turns_are_counted_from_the_start_of_each_episode(monkeypatch: pytest.Mo
             length = turn + 1 - begin
             assert played["truncations"][turn, i] == (length >= limit)
             late, early = late + (length >= limit), early + (length < limit)
-            # One step more begins the next.
+            # One more step starts the next level.
             begin = turn + 2
     assert late > 3
     assert early > 3
@@ -134,7 +134,7 @@ def test_last_and_first_frames() -> None:
             assert not truncations[0]
             assert infos["prev_level_complete"][0]
             assert rewards[0] == 10
-            # The last frame is still of the maze as it was: the player took one step.
+            # The last frame still shows the previous maze: the player made one step.
             assert (observations != first).any()
             changed = (observations != before).any(-1).mean()
             assert changed < 0.1
@@ -175,7 +175,7 @@ def test_sequential_levels() -> None:
             assert infos["level_seed"][i] == levels[i]
             if terminations[i] or truncations[i]:
                 lost += 1
-                # The step after this one begins the sequence anew.
+                # The step after this one restarts the sequence.
                 levels[i] = 5
             highest = max(highest, levels[i])
         if (terminations | truncations).any():
@@ -189,7 +189,7 @@ def test_stacked_frames() -> None:
     plain = roll(2, 120, 4, env_name="bigfish")
     stacked = roll(2, 120, 4, env_name="bigfish", frame_stack=3)
     ended = plain["terminations"] | plain["truncations"]
-    # A step ends an episode, the next one shows the last frame, the one after that the first.
+    # One step ends an episode, the next returns the last frame, the one after that the first.
     begun = np.concatenate([np.ones((1, 2), bool), np.zeros((1, 2), bool), ended[:-2]])
     assert stacked["observations"].shape == (120, 2, 64, 64, 9)
     assert ended.any()
@@ -219,7 +219,7 @@ def test_all_modes_run(name: str, mode: str) -> None:
 def test_options_change_what_is_seen(option: str) -> None:
     changed: Any = {"center_agent": False, "start_level": 8}.get(option, True)
     levels = {"num_levels": 1, "start_level": 1}
-    # Its player moves at once, so that there is a speed to paint.
+    # Its player moves immediately, so there is a velocity to paint.
     base = roll(1, 12, 1, env_name="coinrun", **levels)
     other = roll(1, 12, 1, env_name="coinrun", **(levels | {option: changed}))
     assert (base["observations"] != other["observations"]).any()

@@ -1,4 +1,4 @@
-"""Experiment files: those that are there can be planned, those with faults are refused."""
+"""Experiment files: the existing ones can be planned, and faulty ones are rejected."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -18,7 +18,7 @@ Plan = Callable[..., Any]
 
 @pytest.fixture
 def plan(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Plan:
-    """From arguments to what would be run."""
+    """Return a function from arguments to the planned run."""
     from battlesnake_rl.procgen.procgen_launcher import ProcgenLauncher
 
     def make(*arguments: str) -> Any:
@@ -45,13 +45,13 @@ def test_names() -> None:
 def test_all_experiments_can_be_planned(
     name: str, plan: Plan, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # As on the machines that the experiment is for.
+    # As on the machines for which the experiment is made.
     monkeypatch.setattr("os.sched_getaffinity", lambda _: set(range(64)))
     monkeypatch.setattr("torch.cuda.device_count", lambda: 2)
     run = plan("--experiment", name)
     assert run.config.env_config["frame_stack"] == (4 if name == "frame-stack" else 1)
     assert run.timesteps or run.minutes == 60
-    # RLlib's runners must make one batch of games; ours know no other way.
+    # RLlib's env runners need the vectorized environment; this project's always use it.
     batch = run.config.gym_env_vectorize_mode == "vector_entry_point"
     assert batch == (run.config.algo_class.__name__ != "ProcgenPPO")
     assert run.job.name == f"{name}-{run.config.env_config['env_name']}"
@@ -142,7 +142,7 @@ def test_all_faults_are_named_at_once(tmp_path: Path) -> None:
 
 
 def test_old_names_are_refused_with_those_of_today(tmp_path: Path) -> None:
-    """Of the starter kit's ``experiments/impala-baseline.yaml``."""
+    """From the starter kit's ``experiments/impala-baseline.yaml``."""
     path = write(
         tmp_path,
         "kit:\n  run: PPO\n  checkpoint_freq: 100\n"
@@ -164,7 +164,7 @@ def test_parts_of_gpus_are_counted_before_the_start(
 
     monkeypatch.setattr("os.sched_getaffinity", lambda _: set(range(8)))
     monkeypatch.setattr("torch.cuda.device_count", lambda: 2)
-    # 0.3 and three times 0.55 are less than two, but no two of the three fit on one.
+    # 0.3 and three times 0.55 are less than two, but no two of the three fit on one GPU.
     settings = {"num_gpus_per_learner": 0.3, "num_gpus_per_env_runner": 0.55}
     words = ["-f", "one-hour"] + [
         f"--rl.training.config.{name}={value}" for name, value in settings.items()

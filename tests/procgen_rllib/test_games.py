@@ -1,4 +1,4 @@
-"""What stands in the table of games, and the levels held out of a training."""
+"""Table of games, and held-out levels."""
 
 import pytest
 

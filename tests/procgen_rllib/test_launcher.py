@@ -1,4 +1,4 @@
-"""Whole commands: train, resume, with models, algorithms and callbacks of users; then roll out."""
+"""Complete commands: train and resume, with users' models, algorithms and callbacks; rollouts."""
 
 import json
 from pathlib import Path
@@ -34,7 +34,7 @@ def train(runs: Path, *arguments: str) -> int:
 
 @pytest.fixture(scope="module")
 def trained(ray_session: None, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run on three levels of a game whose episodes are short, made in two parts."""
+    """Train a run in two parts on three levels of a game with short episodes."""
     runs = tmp_path_factory.mktemp("runs")
     game = json.dumps({"env_name": "bossfight", "num_levels": 3})
     arguments = [*SMALL, "--hyperparameter", f"env_config={game}"]
@@ -50,7 +50,7 @@ def test_a_run_leaves_a_curve_and_goes_on_from_its_checkpoint(trained: Path) -> 
     assert steps == sorted(steps)
     assert 250 <= steps[0] < 700 <= steps[-1]
     assert float(table[-1]["episode_len_mean"]) > 0
-    # Tested after the second of three.
+    # The test ran after the second of three iterations.
     assert [row["test_reward_mean"] != "" for row in table] == [False, True, False]
 
 
@@ -136,7 +136,7 @@ def test_rollouts(trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[s
 
 
 def check_replay(saved: Any) -> None:
-    """The first rollout, played again on its level, shows the same."""
+    """The first rollout is reproduced on its level."""
     from battlesnake_rl.procgen.procgen_environment import VectorProcgen
 
     level, length = int(saved["level_seeds"][0]), int(saved["lengths"][0])

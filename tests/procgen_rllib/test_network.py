@@ -1,4 +1,4 @@
-"""The IMPALA network: its size, its precision, and that batches come apart and together again."""
+"""IMPALA network: size, precision, and split batches."""
 
 from typing import Any
 
@@ -48,7 +48,7 @@ def test_outputs(batch: Any) -> None:
     logits = outputs["action_dist_inputs"]
     assert logits.shape == (300, 15)
     assert logits.dtype == torch.float32
-    # A beginner tries everything.
+    # The initial policy explores all actions.
     assert torch.softmax(logits, -1).max() < 0.1
     values = module.compute_values(batch, outputs["embeddings"])
     assert values.shape == (300,)
@@ -56,7 +56,7 @@ def test_outputs(batch: Any) -> None:
     again = module.compute_values(batch)
     assert not again.requires_grad
     torch.testing.assert_close(again, values.detach())
-    # The batch goes through in pieces; each picture has its own features all the same.
+    # The batch is split into chunks, which does not change an image's features.
     alone = module.forward_train({"obs": batch["obs"][250:251]})
     torch.testing.assert_close(alone["embeddings"][0], outputs["embeddings"][250])
 

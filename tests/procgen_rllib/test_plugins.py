@@ -1,4 +1,4 @@
-"""Files of users: found by name, refused where they are missing or not as they must be."""
+"""Users' files: found by name, and rejected if they are missing or invalid."""
 
 import sys
 from pathlib import Path
@@ -18,7 +18,7 @@ class Mine(TorchRLModule):
 
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The current directory of a user."""
+    """Change to a user's directory."""
     monkeypatch.chdir(tmp_path)
     for kind in ("models", "algorithms", "callbacks"):
         (tmp_path / kind).mkdir()
@@ -46,7 +46,7 @@ def test_a_class_travels_without_its_file(folder: Path, monkeypatch: pytest.Monk
     (folder / "models" / "mine.py").write_text(MODEL)
     model = plugins.find("models", "mine")
     pickled = cloudpickle.dumps(model)
-    # As in a runner on another machine, which never read the file.
+    # As in an env runner on another machine, which has not read the file.
     monkeypatch.delitem(sys.modules, model.__module__)
     assert cloudpickle.loads(pickled).__name__ == "Mine"
 

@@ -1,4 +1,4 @@
-"""The published PPO on arrays: its parts beside another library or plain numpy; that it learns."""
+"""The published PPO on arrays: its parts against another library or plain numpy; learning."""
 
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,7 @@ SMALL = {"patch": 4, "channels": [16, 32], "blocks": 1, "bfloat16": False}
 
 
 def configured(**settings: Any) -> Any:
-    """A validated configuration on three levels of a game whose episodes are short."""
+    """Return a validated configuration on three levels of a game with short episodes."""
     from battlesnake_rl.procgen.procgen_launcher import ProcgenHyperparameters, configure
 
     config = configure(
@@ -38,7 +38,7 @@ def configured(**settings: Any) -> Any:
 
 
 def rollouts_of(rewards: np.ndarray, ends: np.ndarray, games: int, seed: int = 0) -> list[Any]:
-    """Rollouts of so many ``games`` each in which all that is (turns, games) happened."""
+    """Return rollouts of ``games`` games each from arrays (turns, games)."""
     draw = np.random.default_rng(seed)
     acted = ~np.vstack([np.zeros_like(ends[:1]), ends[:-1]])
     made = []
@@ -64,21 +64,21 @@ def rollouts_of(rewards: np.ndarray, ends: np.ndarray, games: int, seed: int = 0
 
 
 def rewards_and_ends(games: int, turns: int) -> tuple[np.ndarray, np.ndarray]:
-    """Rewards of very different sizes and the ends of episodes, both (turns, games)."""
+    """Return rewards of very different sizes and episode ends, both (turns, games)."""
     draw = np.random.default_rng(3)
     rewards = draw.normal(0, 1, (turns, games)) * draw.choice([0, 0.01, 30], (turns, games))
     return rewards, draw.random((turns, games)) < 0.15
 
 
 def normalized(rewards: np.ndarray, ends: np.ndarray, clip: float) -> np.ndarray:
-    """What the VecNormalize of another library makes of rewards."""
+    """Return rewards normalized by another library's VecNormalize."""
     vec_env = pytest.importorskip("stable_baselines3.common.vec_env", reason="needs the trainers")
     from gymnasium.spaces import Box, Discrete
 
     turns, games = rewards.shape
 
     class Played(vec_env.DummyVecEnv):  # type: ignore[misc, name-defined]
-        """Games that pay what is written down."""
+        """Games with given rewards."""
 
         def __init__(self) -> None:
             vec_env.VecEnv.__init__(self, games, Box(0, 1, (1,)), Discrete(2))
@@ -105,7 +105,7 @@ def test_rewards_are_normalized_as_by_another_library() -> None:
     expected = normalized(rewards, ends, clip=1.5)
     assert (np.abs(expected) == 1.5).any()
     normalizer, everywhere = RewardNormalizer(GAMMA, clip=1.5), np.ones((60, 6), np.bool_)
-    # In three iterations, of two runners with three games each.
+    # In three iterations, with two env runners of three games each.
     for turns in (slice(0, 25), slice(25, 26), slice(26, 60)):
         rollouts = rollouts_of(rewards[turns], ends[turns], games=3)
         for one, those in zip(rollouts, (slice(0, 3), slice(3, 6)), strict=True):
@@ -119,7 +119,7 @@ def test_a_normalizer_goes_on_where_it_was() -> None:
     from battlesnake_rl.procgen.reward_normalizer import RewardNormalizer
 
     rewards, ends = rewards_and_ends(games=3, turns=20)
-    ends[9] = True  # all games begin anew, as they do where a run is resumed
+    ends[9] = True  # all games restart, as in a resumed run
     one, other = RewardNormalizer(GAMMA, 10.0), RewardNormalizer(GAMMA, 10.0)
     one.scale(rollouts_of(rewards[:10], ends[:10], games=3))
     other.restore(one.state())
@@ -139,7 +139,7 @@ def test_the_value_loss_is_that_of_numpy() -> None:
     ]
     tensors = [torch.from_numpy(one) for one in (values, old, targets)]
     assert procgen_ppo.value_loss(*tensors, CLIP).item() == pytest.approx(np.mean(expected))
-    # The clip was at work, and so was what it leaves alone.
+    # Some values are clipped, and some are not.
     assert 0 < np.mean(np.abs(values - old) > CLIP) < 1
 
 
@@ -202,7 +202,7 @@ def ends_of(rollout: Any) -> Any:
 
 
 def expected_rewards(rewards: np.ndarray, ends: np.ndarray) -> list[np.ndarray]:
-    """As the games are scaled together, in two rollouts of two games."""
+    """The games are normalized together, in two rollouts of two games."""
     from battlesnake_rl.procgen.reward_normalizer import RewardNormalizer
 
     normalizer = RewardNormalizer(GAMMA, 1.5)
@@ -231,7 +231,7 @@ def test_a_turn_that_only_shows_the_next_level_is_not_learned_from() -> None:
 
 
 class DarkOrBright(procgen_ppo.SingleSeatProcgen):  # type: ignore[misc, name-defined]
-    """On dark frames one action pays, on bright ones another; an episode is eight turns."""
+    """One action is rewarded on dark frames, another on bright ones; an episode has eight turns."""
 
     PAYS = np.array([3, 7])
 
@@ -245,7 +245,7 @@ class DarkOrBright(procgen_ppo.SingleSeatProcgen):  # type: ignore[misc, name-de
         return np.broadcast_to(shades[:, None, None, None], (self.num_envs, 64, 64, 3)).copy()
 
     def step(self, actions: Any) -> Any:
-        # Every ninth step shows the next level alone.
+        # Every ninth step only shows the next level.
         shown = self._turn % 9 == 8
         paid = (actions == self.PAYS[self._bright]).astype(np.float32) * (not shown)
         over = np.full(self.num_envs, self._turn % 9 == 7)
@@ -305,7 +305,7 @@ def test_runners_share_the_games(runners: int, each: int) -> None:
     config = configured(num_env_runners=runners)
     assert config.num_envs_per_env_runner == each
     assert config.get_rollout_fragment_length() == 256
-    # On a cluster the runners are counted once more.
+    # On a cluster, the env runners are counted again.
     config.num_env_runners = 16
     config.validate()
     assert config.num_envs_per_env_runner == 4

@@ -9,7 +9,7 @@ from battlesnake_rl.procgen.procgen_environment import VectorProcgen
 
 imageio = pytest.importorskip("imageio.v3", reason="needs the extra procgen")
 
-# The reader of imageio leaves closing its process to the garbage collector.
+# imageio's reader leaves closing its process to the garbage collector.
 pytestmark = pytest.mark.filterwarnings("default")
 
 
@@ -26,6 +26,6 @@ def test_videos(kind: str, tmp_path: Path) -> None:
     film = np.stack([frame[..., :3] for frame in imageio.imiter(path)])
     assert film.shape == (21, 512, 512, 3)
     for shown, frame in zip(film, frames, strict=True):
-        # The middle of each square has the pixel's colour, but for what compression takes.
+        # The center of each square has the pixel's color, except for compression errors.
         error = np.abs(shown[4::8, 4::8].astype(int) - frame).mean()
         assert error < 12

@@ -120,11 +120,11 @@ def test_what_is_uploaded_is_copied_now_and_then(
     assert first > 0
     run.add(results(2, 1.0))
     assert size() == first
-    monkeypatch.setattr(curves, "COPY_INTERVAL_S", 0.0)
+    monkeypatch.setattr(curves, "_COPY_INTERVAL_S", 0.0)
     run.add(results(3, 1.0))
     second = size()
     assert second > first
-    monkeypatch.setattr(curves, "COPY_INTERVAL_S", 1e9)
+    monkeypatch.setattr(curves, "_COPY_INTERVAL_S", 1e9)
     run.add(results(4, 1.0))
     run.close()
     (written,) = (tmp_path / "data" / "tensorboard").iterdir()

@@ -120,7 +120,7 @@ SHORT = {
 
 @pytest.fixture
 def run(session: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Return a function that runs a listing; ``short`` trains one iteration, else nothing starts."""
+    """Return a function that runs a listing; ``short`` trains one iteration."""
     pytest.importorskip("ray", reason="needs the extra rllib")
     import sagemaker.rl
 

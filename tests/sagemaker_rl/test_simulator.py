@@ -143,7 +143,7 @@ def test_a_job_whose_time_is_over_is_stopped(
 
     # After a second, the script may not handle signals yet; it is then killed like one that never
     # does.
-    monkeypatch.setattr(training_jobs, "STOP_GRACE_S", 5.0)
+    monkeypatch.setattr(training_jobs, "_STOP_GRACE_S", 5.0)
     estimator = job(hyperparameters={"wait": True}, max_run=1)
     estimator.fit()
     assert "the job's max_run is over: it is stopped" in capsys.readouterr().out
@@ -157,7 +157,7 @@ def test_a_job_that_does_not_stop_is_ended(
 ) -> None:
     from sagemaker_rl.simulator import training_jobs
 
-    monkeypatch.setattr(training_jobs, "STOP_GRACE_S", 1.0)
+    monkeypatch.setattr(training_jobs, "_STOP_GRACE_S", 1.0)
     stopped = stopped_after("deaf", job(hyperparameters={"deaf": True}), session)
     assert stopped["SecondaryStatus"] == "Stopped"
 
@@ -212,7 +212,7 @@ def tuner(estimator: Any, tmp_path: Path) -> Any:
             "buffer": IntegerParameter(1000, 6000),
             "sizes": CategoricalParameter([[8], [8, 8]]),
         }
-        name = f"{tmp_path.name[-12:-1].strip('_')}-{next(number)}"  # the SDK's own names change by the minute
+        name = f"{tmp_path.name[-12:-1].strip('_')}-{next(number)}"
         settings = {"max_jobs": 3, "random_seed": 5, "base_tuning_job_name": name} | changes
         return HyperparameterTuner(
             one, objective, ranges, metric_definitions=METRIC_DEFINITIONS, **settings

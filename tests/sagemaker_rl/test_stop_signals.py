@@ -123,8 +123,8 @@ def test_a_stop_that_was_lost_on_the_way_is_found() -> None:
 def test_a_start_of_ray_that_does_nothing_is_begun_again(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(ray_node, "START_TIMEOUT_S", 20.0)
-    monkeypatch.setattr(ray_node, "SLOW_START_S", 1.0)
+    monkeypatch.setattr(ray_node, "_START_TIMEOUT_S", 20.0)
+    monkeypatch.setattr(ray_node, "_SLOW_START_S", 1.0)
     address = own_address("127.0.0.1")
     node = ray_node.RayNode.head(address, ray_node.free_port(), 1)
 

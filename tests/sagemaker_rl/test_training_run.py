@@ -45,7 +45,7 @@ def test_runners_may_take_several_attempts(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_runners_that_never_answer(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(training_run, "ENV_RUNNER_START_TIMEOUT_S", 0.0)
+    monkeypatch.setattr(training_run, "_ENV_RUNNER_START_TIMEOUT_S", 0.0)
     algorithm: Any = Algorithm(restores=1_000_000)
     with pytest.raises(RuntimeError, match="none of 2 env runners started"):
         training_run.build(algorithm)
