@@ -128,14 +128,14 @@ class RunSummary:
     next_command: str
 
 
-def print_summary(result: str, delivered: RunSummary, folder: Path) -> None:
+def print_summary(result: str, summary: RunSummary, folder: Path) -> None:
     """Write the report into the run directory ``folder`` and log the five summary lines."""
     page = _write_report(folder)
     log_line(f"result: {result}")
-    log_line(f"strength: {delivered.strength}")
-    log_line(f"model: {delivered.model}")
+    log_line(f"strength: {summary.strength}")
+    log_line(f"model: {summary.model}")
     log_line(f"report: {page}")
-    log_line(f"next: {delivered.next_command}")
+    log_line(f"next: {summary.next_command}")
 
 
 def _check_cpu_minutes(minutes: float, columns: Mapping[str, str]) -> None:
@@ -341,10 +341,10 @@ class SageMakerRayLauncher:
                     "--autoscale-timeout needs --ray-address and --num-env-runners; give both"
                 )
             config = self._configure(settings)
-            why = [settings.preset_message] if settings.preset_message else []
+            messages = [settings.preset_message] if settings.preset_message else []
             if arguments.dry_run:
                 self.checkpoint_identity(config)
-                for line in (*why, *self._check_instances(config, settings), _VALID_MESSAGE):
+                for line in (*messages, *self._check_instances(config, settings), _VALID_MESSAGE):
                     log_line(line)
                 return 0
             check_cuda_driver(os.environ)
@@ -357,7 +357,7 @@ class SageMakerRayLauncher:
                 if membership.is_head
                 else None
             )
-            for line in why:
+            for line in messages:
                 log_line(line)
         except ValueError as error:
             report_failure(str(error), prog=prog)
@@ -416,7 +416,7 @@ class SageMakerRayLauncher:
                 hyperparameters.collect(arguments, rest, os.environ), cls
             )
         )
-        presets, why = self.experiment_defaults(given, _checkpoint_hyperparameters(arguments))
+        presets, message = self.experiment_defaults(given, _checkpoint_hyperparameters(arguments))
         values = {**hyperparameters.resolve_aliases(presets, cls), **given}
         plain, overrides = hyperparameters.split_rllib_overrides(
             values, self.hyperparameters_class, config_fields=_config_fields()
@@ -440,7 +440,7 @@ class SageMakerRayLauncher:
             values,
             plain,
             overrides,
-            why,
+            message,
             membership,
             arguments.ray_address,
             arguments.autoscale_timeout,
@@ -620,7 +620,7 @@ class SageMakerRayLauncher:
     def _export_and_report(self, run: TrainingRun) -> None:
         """Export the last checkpoint and report, whether training is complete or was stopped."""
         assert run.checkpoint is not None
-        delivered = self.export_model(run.checkpoint, run.job.model_dir)
+        summary = self.export_model(run.checkpoint, run.job.model_dir)
         if run.job.in_sagemaker:
             save_model_artifacts(run.checkpoint, run.job.model_dir, run.checkpoint_metadata)
         run.write_status(STOPPED if run.stopped_by else DONE)
@@ -631,8 +631,8 @@ class SageMakerRayLauncher:
         if run.job.in_sagemaker:
             call = f"download_artifacts(estimator, Path('runs/{run.job.name}'))"
             where = "sagemaker_rl.job.source_files"
-            delivered = replace(delivered, next_command=f"{where}.{call} downloads the run")
-        print_summary(result, delivered, run.job.output_dir)
+            summary = replace(summary, next_command=f"{where}.{call} downloads the run")
+        print_summary(result, summary, run.job.output_dir)
 
 
 def _checkpoint_hyperparameters(arguments: argparse.Namespace) -> dict[str, Any]:

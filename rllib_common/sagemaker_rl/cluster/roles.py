@@ -65,14 +65,14 @@ class HeadContext:
 
 @contextmanager
 def run_head(
-    membership: Membership, settings: ClusterHyperparameters, caught: Sequence[int] = ()
+    membership: Membership, settings: ClusterHyperparameters, stop_signals: Sequence[int] = ()
 ) -> Iterator[HeadContext]:
     """Start Ray on all instances and connect this process to it.
 
     Args:
         membership: This instance, which is the head.
         settings: How the instances find each other.
-        caught: Stop signals received so far. If the block raises after a signal, the
+        stop_signals: Stop signals received so far. If the block raises after a signal, the
             workers receive the status of a stopped job.
 
     Raises:
@@ -97,7 +97,7 @@ def run_head(
         gpus = int(ray.cluster_resources().get("GPU", 0))
         yield HeadContext(server, cpus, gpus, server.all_workers_ready)
     except BaseException as error:
-        if caught:
+        if stop_signals:
             server.end(STOPPED_EXIT_STATUS, "it was asked to stop")
         else:
             server.end(1, str(error) or type(error).__name__)

@@ -43,22 +43,22 @@ def deferred_stop_signals(
         doing: The work, for that line.
         raise_immediately: Initial value of `PendingSignals.raise_immediately`.
     """
-    caught = PendingSignals()
-    caught.raise_immediately = raise_immediately
+    pending = PendingSignals()
+    pending.raise_immediately = raise_immediately
 
     def note(number: int, frame: FrameType | None) -> None:
-        caught.append(number)
-        if len(caught) > 1:
+        pending.append(number)
+        if len(pending) > 1:
             return
         # Not through sys.stderr: the signal may interrupt a write to it.
-        after = "" if caught.raise_immediately else f" after {doing} (Ctrl+\\ ends now)"
+        after = "" if pending.raise_immediately else f" after {doing} (Ctrl+\\ ends now)"
         os.write(2, f"\nstopping{after}\n".encode())
-        if caught.raise_immediately:
+        if pending.raise_immediately:
             raise StoppedBeforeTrainingError
 
     previous = {number: signal.signal(number, note) for number in (signal.SIGTERM, signal.SIGINT)}
     try:
-        yield caught
+        yield pending
     finally:
         for number, handler in previous.items():
             signal.signal(number, handler)

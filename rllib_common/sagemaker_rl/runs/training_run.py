@@ -197,15 +197,15 @@ class TrainingRun:
             path.parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(kept, path)
 
-    def train(self, caught: PendingSignals) -> None:
-        """Train until a stop condition or a signal in ``caught``, and write a checkpoint.
+    def train(self, stop_signals: PendingSignals) -> None:
+        """Train until a stop condition or a signal in ``stop_signals``, and write a checkpoint.
 
         There is no checkpoint before the first iteration, in which a signal raises
         `StoppedBeforeTrainingError`.
         """
         algorithm = build(self.config)
         if hasattr(algorithm, "should_stop"):  # it can cancel its iterations, which may be long
-            algorithm.should_stop = lambda: bool(caught)
+            algorithm.should_stop = lambda: bool(stop_signals)
         try:
             if self.checkpoint is not None:
                 log_line(f"resuming from {self.checkpoint}")
@@ -222,11 +222,11 @@ class TrainingRun:
                 intermediate=self.job.intermediate_dir,
             )
             with closing(drawn) as curves:
-                caught.defer()
-                self._iterate(algorithm, curves, games, caught)
+                stop_signals.defer()
+                self._iterate(algorithm, curves, games, stop_signals)
                 self._save(algorithm)
                 self._show_game(algorithm, curves, games, last=True)
-            self.stopped_by = caught[0] if caught else 0
+            self.stopped_by = stop_signals[0] if stop_signals else 0
         finally:
             algorithm.stop()
 
@@ -242,19 +242,19 @@ class TrainingRun:
         algorithm: Algorithm,
         curves: Curves,
         games: GameRecorder,
-        caught: list[int],
+        stop_signals: list[int],
     ) -> None:
         before, began, used = self._seconds, time.monotonic(), time.process_time()
         saved = began
         psutil.cpu_percent()  # start of the measurement
         with self._bar() as bar:
-            while not caught and not self.finished:
+            while not stop_signals and not self.finished:
                 self._add_env_runners(algorithm)
                 try:
                     results = algorithm.train()
                 except Exception:
                     # A signal to the whole process group also ends the env runners.
-                    if caught:
+                    if stop_signals:
                         return
                     raise
                 self._iterations = algorithm.training_iteration
@@ -263,7 +263,7 @@ class TrainingRun:
                 self._seconds = seconds
                 self._cpu_fraction = (time.process_time() - used) / max(seconds - before, 1e-9)
                 results["time_total_s"] = self._seconds
-                if self._remaining_fraction() <= 0 and not caught:
+                if self._remaining_fraction() <= 0 and not stop_signals:
                     self.conclude(algorithm, results)
                 curves.add(results)
                 self._show(bar, dict(flatten(results)))
