@@ -39,7 +39,7 @@ def test_an_impossible_curriculum_is_refused(curriculum: Any) -> None:
 def test_small_boards_look_as_the_live_snake_will_see_them() -> None:
     from battlesnake_rl.mabs.envs.env_factory import make_vector
 
-    vector = make_vector(3, SMALL | CURRICULUM, side=5)
+    vector = make_vector(3, SMALL | CURRICULUM, board_size=5)
     seen, infos = vector.reset(seed=4)
     for _ in range(3):
         for game, side in enumerate((5, 5, 7)):

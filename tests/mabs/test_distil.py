@@ -145,7 +145,7 @@ def test_the_memory_keeps_the_newest(made: Any) -> None:
         learner = algorithm.learner_group._learner
         for first in range(0, 1300, 130):
             numbers = np.arange(first, first + 130, dtype=np.float32)
-            learner._add({"regrets": np.zeros((130, 4), np.float16), "chance": numbers})
+            learner._add({"regrets": np.zeros((130, 4), np.float16), "value_targets": numbers})
         kept = learner._label_buffer["value_targets"]
     np.testing.assert_array_equal(np.sort(kept), np.arange(800, 1300))
 
@@ -154,7 +154,7 @@ def test_it_comes_to_prefer_what_the_search_prefers(made: Any) -> None:
     with built(made(width=7, height=7).training(lr=3e-3)) as algorithm:
         results = [algorithm.train()["learners"]["default_policy"] for _ in range(20)]
     assert results[-1]["policy_loss"] < 0.8 * results[0]["policy_loss"]
-    assert results[-1]["best_moves"] > results[0]["best_moves"] + 0.05
+    assert results[-1]["expert_agreement"] > results[0]["expert_agreement"] + 0.05
 
 
 def test_several_runners_ask_for_one_learner(made: Any) -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.battlesnake_gym.test_extensions import FILE as GAME
-from tests.battlesnake_gym.test_extensions import own as own
+from tests.battlesnake_gym.test_extensions import extension as extension
 
 pytestmark = [pytest.mark.rllib, pytest.mark.filterwarnings("default")]
 
@@ -52,10 +52,10 @@ class Wrong(torch.nn.Module):
 
 
 @pytest.fixture
-def file(own: Path) -> Path:
+def file(extension: Path) -> Path:
     """The file, named to every command; what it registers goes again."""
-    own.write_text(FILE)
-    return own
+    extension.write_text(FILE)
+    return extension
 
 
 EXPERIMENT = """

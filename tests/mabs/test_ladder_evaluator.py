@@ -336,7 +336,7 @@ def test_dqn_tells_its_elo_and_exports_its_best(
 
     with built(config.copy(copy_frozen=False)) as again:
         again.restore_from_path(str(kept))
-        assert again.evaluator.history == algorithm.ladder_evaluator.history
+        assert again.ladder_evaluator.history == algorithm.ladder_evaluator.history
         assert again.train()["elo_best"] == 5000
         again.save_to_path(str(tmp_path / "again"))
         np.testing.assert_array_equal(
@@ -429,13 +429,14 @@ def test_the_command_writes_it_everywhere_and_ends_with_a_table(
     assert evaluate_command.main([str(run), "--games", "4", "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
     assert told["games"] == 4
-    assert told["low"] < told["elo"] < told["high"]
+    assert told["ci_low"] < told["elo"] < told["ci_high"]
     assert sum(rung["games"] for rung in told["rungs"]) == 4
     assert evaluate_command.main([str(run), "--games", "4"]) == 0
     assert "in 4 duels" in capsys.readouterr().out
     assert evaluate_command.main([str(run), "--opponents", "random", "--games", "4", "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
     assert told["wins"] + told["draws"] + told["losses"] == 4
+    assert told["score"] == (told["wins"] + told["draws"] / 2) / 4
     assert told["opponents"] == ["random"]
     for wrong in ("nobody", "hungry@5"):
         with pytest.raises(SystemExit):
