@@ -1,4 +1,4 @@
-"""Snakes that think without learning, and the rules that they are made of."""
+"""Rule-based and searching snakes, their analysis and their ratings."""
 
 from battlesnake_heuristics import builtin_snakes
 from battlesnake_heuristics.rule_based.filters import FILTERS, SAFE
@@ -22,9 +22,9 @@ __all__ = [
     "Preference",
     "View",
     "When",
-    "to_mask_function",
+    "best_after_filters",
     "builtin_snakes",
     "explain",
-    "best_after_filters",
     "filter_mask",
+    "to_mask_function",
 ]

@@ -1,7 +1,7 @@
-"""The compiled search; `search.py` and `selfplay.py` are its users.
+"""The compiled search, which `search.py` and `self_play.py` use.
 
-Positions are passed as buffers: ``lengths`` and ``health`` int32 [S], ``bodies`` uint16 cells
-(y * width + x, head first, one snake after the other), ``food`` and ``hazards`` uint8 [cells].
+Positions are passed as buffers: ``lengths`` and ``health`` int32 (S,), ``bodies`` uint16 cells
+(y * width + x, head first, snake after snake), ``food`` and ``hazards`` uint8 (cells,).
 """
 
 from array import array
@@ -11,7 +11,7 @@ from typing import Any
 from numpy.typing import NDArray
 
 SOURCES_HASH: str
-"""The hash of the C files that it was compiled from (`build_check.hash_of_sources`)."""
+"""Hash of the C files from which it was compiled (`build_check.hash_of_sources`)."""
 
 def search(
     width: int,
@@ -40,8 +40,21 @@ def search(
     """Search for the best move of snake 0.
 
     Args:
+        width: Width of the board.
+        height: Height of the board.
+        wrapped: Moves wrap around the edges.
+        constrictor: Snakes grow on every turn.
+        solo: The game continues with one snake.
+        damage: Damage per hazard layer.
+        lengths: Lengths of the snakes.
+        health: Health of the snakes.
+        bodies: Cells of the bodies.
+        food: Food per cell.
+        hazards: Hazard layers per cell.
+        weights: Weights of the handcrafted evaluation (`search.Weights`).
         seconds: Time limit; 0 for none.
         nodes: Maximum number of nodes; 0 for no limit.
+        max_depth: Maximum depth in turns.
         network: Bytes of a learned evaluation; empty for the handcrafted evaluation.
         exact: Return exact scores for all moves, not only for the best move.
         decoupled: Use decoupled MCTS if three or more snakes live and ``network`` is given.

@@ -1,10 +1,10 @@
-"""Learned evaluations: what a position is worth, from a small network that the search asks in C.
+"""Learned evaluations: small quantized networks that the C search evaluates at its leaves.
 
-A file holds everything: a line that names the format, a line of JSON with the facts (what the
-network was trained for, by which command, and the hash of its numbers), then the numbers. They are
-whole numbers, so that every processor computes the same value; ``csrc/network.h`` says how they are
-counted. What the network is given of a position is one table, ``csrc/input_table.h``. A file names
-its inputs and how many hidden values it has, so that one of fewer inputs plays as it always did.
+A file has three parts: a line that names the format, a line of JSON metadata (the games it was
+trained for, the training command, the hash of the weights), and the weights. They are integers, so
+that all processors compute the same value; ``csrc/network.h`` defines their scales. The inputs are
+defined in one table, ``csrc/input_table.h``. A file lists its inputs and hidden layer sizes, so
+that networks with fewer inputs keep their values when inputs are added.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from battlesnake_gym.common.files import read_bounded, write_atomically
 _FORMAT = 2
 MAGIC = b"battlesnake evaluation"
 BUILTIN_PATH = Path(__file__).parent / "evaluations" / "champion.evaluation"
-"""The evaluation that comes with the package; its model card lies beside it."""
+"""Path of the built-in evaluation; its model card lies beside it."""
 
 
 @dataclass(frozen=True, slots=True)
 class NetworkInput:
-    """One number that a network is given: its name, what it counts in, and its formula in C."""
+    """One network input: its name, its unit, and its formula in C."""
 
     name: str
     unit: str
@@ -46,66 +46,74 @@ BOARD_INPUTS, SNAKE_INPUTS = (
     }
     for row in (r'^BOARD\((\w+), "(.*?)", (.*)\)$', r'^SNAKE\((\w+), "(.*?)", (.*)\)$')
 )
-"""The inputs by their names, of the board once and of a snake for each of `INPUT_GROUPS`, in order."""
+"""Network inputs by name, in order: once for the board, and once per group for a snake."""
 
 INPUT_GROUPS = "own", "strongest", "nearest", "mean"
-"""Whose inputs of a snake follow those of the board; the last two rivals' only with several."""
+"""Groups of snake inputs, in order after the board's; the last two need several opponents."""
 
 NUM_INPUTS, NUM_DUEL_INPUTS = (len(BOARD_INPUTS) + number * len(SNAKE_INPUTS) for number in (4, 2))
 HIDDEN1, HIDDEN2, STACKS = 32, 16, 3
-"""The shape of a network: inputs (`NUM_DUEL_INPUTS` of them with one rival), two hidden layers of at
-most these, and stacks of weights for two, three, and more living snakes; see ``csrc/network.h``."""
+"""The network shape: two hidden layers of at most these sizes, and the number of weight stacks.
+
+One stack each serves two, three, and four or more living snakes; duels use only the first
+`NUM_DUEL_INPUTS` inputs. See ``csrc/network.h``.
+"""
 
 _SHAPE = {"board": list(BOARD_INPUTS), "snake": list(SNAKE_INPUTS), "hidden": [HIDDEN1, HIDDEN2]}
-"""What a file says of its numbers: names of inputs and sizes."""
+"""Shape metadata of a new file: input names and hidden layer sizes."""
 
 _FORMAT_1_SHAPE = {
     "board": list(BOARD_INPUTS)[:16],
     "snake": list(SNAKE_INPUTS)[:16],
     "hidden": [32, 16],
 }
-"""That of format 1, which named nothing."""
+"""Shape of format 1, whose files do not store it."""
 
 INPUT_UNIT, WEIGHT_UNIT = 256, 1024
 MAX_ACTIVATION, MAX_WEIGHT = 1023, 8191
-"""Inputs and hidden values lie within ``LARGEST`` / ``INPUT_UNIT``, weights within ``HEAVIEST`` /
-``WEIGHT_UNIT``."""
+"""Inputs and activations lie within `MAX_ACTIVATION` / `INPUT_UNIT`, weights within `MAX_WEIGHT` /
+`WEIGHT_UNIT`.
+"""
 
 _LOGIT_PER_CELL = 0.1
-"""A logit of 1 is worth ten cells of territory to the search."""
+"""Logits per cell of territory: a logit of 1 counts as ten cells in the search."""
 
 
 def _size(inputs: int, hidden: int, second: int) -> int:
-    """Bytes of all stacks: weights of 16 bits, biases of 32."""
+    """Return the size of all stacks in bytes: int16 weights, int32 biases."""
     return 2 * STACKS * ((inputs + 2 + second) * hidden + 3 * second + 2)
 
 
 _NUM_BYTES = _size(NUM_INPUTS, HIDDEN1, HIDDEN2)
-"""Bytes of the numbers that the C code reads."""
+"""Number of network bytes that the C code reads."""
 
 
 class EvaluationError(ValueError):
-    """A file that is no evaluation, is damaged or of another version; says which, what to do."""
+    """A file is not an evaluation, is damaged, or has an unknown format."""
 
 
 @dataclass(frozen=True)
 class Evaluation:
-    """A loaded evaluation: ``network_bytes`` for the C code, and the ``facts`` of its file.
+    """A loaded evaluation: ``network_bytes`` for the C code, and the ``metadata`` of its file.
 
-    ``facts["trained_for"]`` has ``rulesets``, ``maps``, ``sizes`` ([width, height] each) and
-    ``snakes``.
+    ``metadata["trained_for"]`` contains ``rulesets``, ``maps``, ``sizes`` ([width, height] each)
+    and ``snakes`` (numbers of snakes).
     """
 
     network_bytes: bytes
     metadata: Mapping[str, Any]
 
     def __post_init__(self) -> None:
-        """Hold the facts as the file's JSON gives them back: a new one plays as it will then."""
+        """Convert the metadata to JSON types, so that a new evaluation equals a loaded one."""
         object.__setattr__(self, "metadata", json.loads(json.dumps(dict(self.metadata))))
 
     @classmethod
     def load(cls, path: str | Path) -> Evaluation:
-        """Read a file whole; raises `EvaluationError` where anything in it does not fit."""
+        """Read an evaluation file.
+
+        Raises:
+            EvaluationError: If the file cannot be read, is damaged, or has an unknown format.
+        """
         try:
             data = read_bounded(Path(path), _NUM_BYTES + MAX_JSON_BYTES)
         except ValueError as error:
@@ -118,7 +126,7 @@ class Evaluation:
 
     @classmethod
     def read(cls, data: bytes, path: str | Path) -> Evaluation:
-        """As `load`, of what was read from ``path``."""
+        """Parse the contents of the file ``path``; raises `EvaluationError` as `load`."""
         try:
             magic, header, numbers = data.split(b"\n", 2)
         except ValueError as error:
@@ -126,34 +134,39 @@ class Evaluation:
         if magic != MAGIC:
             raise EvaluationError(f"{path}: not an evaluation; give another file")
         try:
-            facts = parse(header)
-            version, digest, trained = facts["format"], facts["sha256"], facts["trained_for"]
+            metadata = parse(header)
+            version, digest, trained = (
+                metadata["format"],
+                metadata["sha256"],
+                metadata["trained_for"],
+            )
             _check_trained(trained)
-            shape = _FORMAT_1_SHAPE if version == 1 else facts.pop("shape")
+            shape = _FORMAT_1_SHAPE if version == 1 else metadata.pop("shape")
             places, hidden, second = _parse_shape(shape)
         except (KeyError, TypeError, ValueError) as error:
             raise EvaluationError(
-                f"{path}: its facts are damaged ({sanitize_text(str(error), 200)}); fit it again"
+                f"{path}: its metadata is damaged ({sanitize_text(str(error), 200)}); "
+                "train it again"
             ) from error
         if version not in (1, _FORMAT):
             raise EvaluationError(
                 f"{path}: format is {format_value(version)}, this version reads 1 and {_FORMAT}; "
-                "fit it again"
+                "train it again"
             )
         size = _size(len(places), hidden, second)
         if digest != hashlib.sha256(numbers).hexdigest() or len(numbers) != size:
-            raise EvaluationError(f"{path}: its numbers are damaged; fetch or fit it again")
-        return cls(_pad_network(numbers, places, hidden, second), facts)
+            raise EvaluationError(f"{path}: its weights are damaged; download or train it again")
+        return cls(_pad_network(numbers, places, hidden, second), metadata)
 
     def save(self, path: str | Path) -> None:
-        """Write the file whole or not at all, with the hash of the numbers."""
+        """Write the file atomically, with the hash of the weights."""
         digest = hashlib.sha256(self.network_bytes).hexdigest()
-        facts = {**self.metadata, "format": _FORMAT, "shape": _SHAPE, "sha256": digest}
-        data = b"\n".join((MAGIC, json.dumps(facts).encode(), self.network_bytes))
+        metadata = {**self.metadata, "format": _FORMAT, "shape": _SHAPE, "sha256": digest}
+        data = b"\n".join((MAGIC, json.dumps(metadata).encode(), self.network_bytes))
         write_atomically(path, lambda part: part.write_bytes(data))
 
     def unsupported_reason(self, board: Board) -> str:
-        """Why the network cannot value this game, or "" where it was trained for it."""
+        """Return why the network does not support this game, or "" if it does."""
         trained, living = self.metadata["trained_for"], len(board.living)
         if board.game.ruleset not in trained["rulesets"]:
             return f"trained for {', '.join(trained['rulesets'])}, not {board.game.ruleset}"
@@ -164,24 +177,24 @@ class Evaluation:
             return f"trained for boards of {sizes}, not {board.width}x{board.height}"
         if living > max(trained["snakes"]):
             return f"trained for up to {max(trained['snakes'])} snakes, not {living}"
-        return "no one to play against" if living < 2 else ""
+        return "trained for two or more snakes" if living < 2 else ""
 
 
 @functools.cache
 def load_builtin() -> Evaluation:
-    """The evaluation that comes with the package."""
+    """Return the built-in evaluation."""
     return Evaluation.load(BUILTIN_PATH)
 
 
 def score_to_probability(score: float) -> float:
-    """What a score of the search, in cells of territory, means: the share of a point to expect."""
+    """Convert a search score, in cells of territory, to an expected score in [0, 1]."""
     return 1 / (1 + math.exp(-max(-60.0, min(60.0, score * _LOGIT_PER_CELL))))
 
 
 def _parse_shape(shape: Mapping[str, Any]) -> tuple[list[int], int, int]:
-    """Which input of ours each input of a file is, and how many hidden values it has.
+    """Return the index of each input of a file, and the sizes of its hidden layers.
 
-    Raises ``KeyError``, ``TypeError`` or ``ValueError`` where it has others or too many.
+    Raises ``KeyError``, ``TypeError`` or ``ValueError`` if the shape is not supported.
     """
     board, snake = (
         {name: k for k, name in enumerate(group)} for group in (BOARD_INPUTS, SNAKE_INPUTS)
@@ -191,7 +204,7 @@ def _parse_shape(shape: Mapping[str, Any]) -> tuple[list[int], int, int]:
         places += [start + snake[name] for name in shape["snake"]]
     hidden, second = shape["hidden"]
     if len(set(places)) < len(places) or len(places) % 2:
-        raise ValueError("shape: its inputs must differ, and number evenly")
+        raise ValueError("shape: the inputs must be distinct and their number even")
     for name, size, most in (("first", hidden, HIDDEN1), ("second", second, HIDDEN2)):
         if type(size) is not int or not 2 <= size <= most or size % 2:
             raise ValueError(f"shape.hidden: the {name} must be even, 2 to {most}, got {size!r}")
@@ -199,18 +212,18 @@ def _parse_shape(shape: Mapping[str, Any]) -> tuple[list[int], int, int]:
 
 
 def _pad_network(numbers: bytes, places: Sequence[int], hidden: int, second: int) -> bytes:
-    """A file's stacks as the C code reads them: what the file lacks weighs nothing.
+    """Pad the stacks of a file to the full shape with zero weights.
 
-    Plain Python, since a packed snake reads them where there is no numpy.
+    Plain Python, because bundles must load evaluations without NumPy.
     """
     narrow, wide = memoryview(numbers).cast("h"), memoryview(bytearray(_NUM_BYTES)).cast("h")
-    at = to = 0  # in words of 16 bits
+    at = to = 0  # in 16-bit words
     for _ in range(STACKS):
         for rows, columns, most_rows, most_columns in (
             (places, hidden, NUM_INPUTS, HIDDEN1),
             (range(hidden), second, HIDDEN1, HIDDEN2),
         ):
-            for row, place in enumerate(rows):  # by pairs of rows, column by column
+            for row, place in enumerate(rows):  # pairs of rows, column by column
                 here = at + row // 2 * 2 * columns + row % 2
                 there = to + place // 2 * 2 * most_columns + place % 2
                 wide[there : there + 2 * columns : 2] = narrow[here : here + 2 * columns : 2]
@@ -229,4 +242,4 @@ def _pad_network(numbers: bytes, places: Sequence[int], hidden: int, second: int
 def _check_trained(trained: Mapping[str, Any]) -> None:
     for name in ("rulesets", "maps", "sizes", "snakes"):
         if not isinstance(trained[name], list) or not trained[name]:
-            raise ValueError(f"trained_for.{name} must be a list with something in it")
+            raise ValueError(f"trained_for.{name} must be a list that is not empty")

@@ -1,6 +1,6 @@
-"""The numbers of an evaluation as arrays, and fitted weights rounded to them.
+"""The weights of an evaluation as arrays, and the quantization of trained weights.
 
-Apart from `evaluation`, with which packed snakes play where there is no numpy.
+A separate module, because bundles load `evaluation` without NumPy.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from battlesnake_heuristics.search.evaluation import (
 
 
 def layers_dtype(inputs: int, hidden: int, second: int) -> np.dtype[np.void]:
-    """One stack of a network of these sizes."""
+    """Return the dtype of one weight stack with these layer sizes."""
     return np.dtype(
         [
             ("first", np.int16, (inputs // 2, hidden, 2)),
@@ -37,15 +37,18 @@ def layers_dtype(inputs: int, hidden: int, second: int) -> np.dtype[np.void]:
 
 
 LAYERS = layers_dtype(NUM_INPUTS, HIDDEN1, HIDDEN2)
-"""One stack as the C code reads it: weights by pairs of inputs."""
+"""Dtype of one stack as the C code reads it, with weights in pairs of inputs."""
 
 FloatLayers = Mapping[str, NDArray[np.floating[Any]]]
-"""One stack before rounding: ``first`` [HIDDEN, INPUTS], ``second`` [SECOND, HIDDEN], ``last``
-[SECOND], and the biases ``first_bias``, ``second_bias``, ``last_bias``."""
+"""One stack of float weights.
+
+``first`` is (HIDDEN1, NUM_INPUTS), ``second`` (HIDDEN2, HIDDEN1), ``last`` (HIDDEN2,); the biases
+are ``first_bias``, ``second_bias`` and ``last_bias``.
+"""
 
 
 def quantize(stacks: Sequence[FloatLayers]) -> bytes:
-    """Round the weights of all stacks to whole numbers, clipped to what the C code can hold."""
+    """Quantize the weights of all stacks, clipped to the ranges of the C code; returns bytes."""
     layers = np.zeros(STACKS, LAYERS)
     for stack, weights in zip(layers, stacks, strict=True):
         stack["first"] = _paired(weights["first"])
@@ -64,6 +67,6 @@ def _rounded(weights: NDArray[np.floating[Any]]) -> NDArray[np.int16]:
 
 
 def _paired(weights: NDArray[np.floating[Any]]) -> NDArray[np.int16]:
-    """[out, in] as [in / 2, out, 2]."""
+    """Reorder (out, in) to (in / 2, out, 2)."""
     outputs, inputs = weights.shape
     return _rounded(weights).reshape(outputs, inputs // 2, 2).transpose(1, 0, 2)

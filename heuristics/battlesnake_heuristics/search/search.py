@@ -1,10 +1,11 @@
-"""Snakes that think ahead: alpha-beta search in C, from a board to a decision that shows its line.
+"""Strategies that use the C search: alpha-beta search and decoupled MCTS.
 
-The search looks whole turns ahead, deeper and deeper until time is up, and values the end of each
-line by territory: which cells each snake reaches first, bodies giving way as they move on. We move
-first and the rivals answer knowing it, so a value is one to rely on; with one rival left that is
-exact. With several, each in turn may play its worst against us while the others keep to one move,
-what has hurt us most so far (best-reply search, Schadd and Winands 2011). The C is in ``csrc``.
+The alpha-beta search deepens iteratively, one turn at a time, until its time or node limit. It
+evaluates leaves by territory, that is, by the cells that each snake reaches first, considering
+that bodies move out of the way. We move first and the opponents reply to our move, so a value is
+a guaranteed one; with one opponent it is exact at the given depth. With several opponents, one of
+them plays its best reply while the others keep to one move, the move that has hurt us most so far
+(best-reply search, Schadd and Winands 2011). The C code is in ``csrc``.
 """
 
 from __future__ import annotations
@@ -42,31 +43,31 @@ else:
     )
 
 COMPILED: bool = _search is not None
-"""Whether there is a search here: without a C compiler there is none."""
+"""Whether the C search is compiled; compiling it needs a C compiler."""
 
 NOT_COMPILED_MESSAGE = "the search is not compiled; install with a C compiler: pip install ."
 
 MAX_SEARCH_BOARD_SIZE = 25
-"""Of a board that the C code holds."""
+"""Maximum width and height of a board for the search."""
 
 _UNSUPPORTED_BOARD_SNAKE = "cautious"
-"""The snake that plays on all others."""
+"""Built-in snake that plays on boards that the search does not support."""
 
 _MAX_DEPTH = 120
 _DEFAULT_NODES = 20_000
 SHOULD_STOP: ContextVar[Callable[[], object] | None] = ContextVar("SHOULD_STOP", default=None)
-"""Whether searches of this context should give up, asked some fifty times a second; None: never."""
+"""Callback polled about 50 times per second; a true value stops the searches of this context."""
 
 _VALUE_PER_CELL = 1000
-"""Scores of the search are in thousandths of a cell of territory."""
+"""Search scores per cell of territory."""
 
 
 @dataclass(frozen=True, slots=True)
 class Weights:
-    """What a position is worth, in thousandths of a cell of territory, in the order of the C code.
+    """Weights of the handcrafted evaluation, in 1/1000 cell, in the order of the C code.
 
-    ``hunger_threshold`` (a health) and ``lead_cap`` (segments) are not in thousandths. Found once, by
-    games of the search against itself (SPSA, Spall 1992).
+    Exceptions: ``hunger_threshold`` is a health and ``lead_cap`` a number of segments. The weights
+    were tuned by self-play of the search (SPSA, Spall 1992).
     """
 
     territory: int = 1000
@@ -83,7 +84,7 @@ class Weights:
     draw: int = 500_000
 
     def to_array(self) -> array[int]:
-        """All weights as int32 in their order."""
+        """Return all weights as int32, in order."""
         return array("i", dataclasses.astuple(self))
 
 
@@ -91,14 +92,14 @@ log = logging.getLogger(__name__)
 
 
 class NodeCounts(NamedTuple):
-    """How many a search valued and played."""
+    """Numbers of leaf evaluations and of nodes of a search."""
 
     leaf_evals: int
     nodes: int
 
 
 class SearchResult(NamedTuple):
-    """What the C code answers (``csrc/search_bindings.c``)."""
+    """The result of the C function ``search`` (``csrc/search_bindings.c``)."""
 
     move: int
     depth: int
@@ -111,17 +112,21 @@ class SearchResult(NamedTuple):
 
 
 class ThreadTuner:
-    """With how many of ``cores`` threads to think: with those that the system gives time to.
+    """Tunes the number of search threads to the CPU time that the operating system grants.
 
-    A process may see more cores than it is given time on: functions on AWS Lambda do, and shared
-    machines. So where ``cores`` threads got less than ``MIN_CPU_FRACTION`` of their time, as many are tried
-    as it would have been enough for, and kept for a while if they get as much together. Beside
-    other busy programs they get less, and all are kept. ``share`` is what one thread got, at first
-    what is known of it.
+    A process may see more cores than it gets CPU time for, for example on AWS Lambda or on shared
+    machines. If ``cores`` threads together get less than `MIN_CPU_FRACTION` of their time, the
+    tuner tries the number of threads for which that time would suffice, and keeps it for a while if
+    these threads get about as much time together. If they get less, other programs compete for the
+    cores, and the tuner returns to all threads.
+
+    Args:
+        cores: Number of cores that searches may use.
+        share: Initial estimate of the CPU time per second that a single thread gets, in (0, 1].
     """
 
     SAMPLE_SEARCHES, RETRY_SEARCHES = 8, 100
-    """Thoughts to judge by, and until the other way is tried again."""
+    """Number of searches per measurement, and before another number of threads is tried again."""
 
     MIN_CPU_FRACTION, KEEP_CPU_FRACTION = 0.75, 0.85
 
@@ -132,7 +137,7 @@ class ThreadTuner:
         self._sample_size, self._all_cpu = self.SAMPLE_SEARCHES, 0.0
 
     def observe(self, cpu_per_second: float) -> None:
-        """The last thought, with ``threads``, took ``cpu_per_second`` seconds of processor in a second."""
+        """Record a search with ``threads`` threads that got this many CPU seconds per second."""
         self._samples.append(cpu_per_second)
         if len(self._samples) < self._sample_size:
             return
@@ -153,7 +158,10 @@ class ThreadTuner:
 
     @property
     def throttle_fraction(self) -> float:
-        """Of a core, what a search is to take near its end, so that its answer is not stopped."""
+        """Fraction of a core to which a search throttles near its deadline; 0 disables throttling.
+
+        Throttling keeps the operating system from suspending the process when the response is due.
+        """
         return (
             _THROTTLE_FRACTION * self.share
             if self.threads == 1 and self.share < _FULL_CORE_FRACTION
@@ -162,26 +170,27 @@ class ThreadTuner:
 
 
 _FULL_CORE_FRACTION = 0.9
-"""From this share of a core on it counts as a whole one."""
+"""Shares of a core from this value on count as a full core."""
 
 _THROTTLE_FRACTION = 0.75
-"""Of its share, what a search takes near its end: the rest is for the answer."""
+"""Part of its CPU share that a search uses near its deadline; the response needs the rest."""
 
 _MIN_MEASURED_S = 0.05
-"""Seconds of a thought that says how much processor there is."""
+"""Minimum duration of a search that is used to measure CPU shares, in seconds."""
 
 _HELPER_JOIN_TIMEOUT_S = 0.005
-"""How long the answer waits for what the other threads have counted."""
+"""Maximum time to wait for the node counts of helper threads, in seconds."""
 
 
 class SearchCores:
-    """The cores that searches against the clock share; a search takes those that are free.
+    """The cores that time-limited searches share; a search uses those that are free.
 
-    All search the same position and write into one table, each at a depth of its own, so that the
-    one that answers finds there what the others know already (lazy SMP, as in Stockfish). Decoupled
-    searches grow a tree each, and choose together (Chaslot, Winands, van den Herik 2008). A search
-    that begins while no core is free has one all the same, and one that has all has no more threads
-    than its `ThreadTuner` says.
+    The threads of a search work on the same position and share one transposition table. Each thread
+    starts at a different depth, so that the main thread finds results of the others in the table
+    (lazy SMP, as in Stockfish). Decoupled searches build one tree per thread and vote on the move
+    (root parallelization, Chaslot, Winands and van den Herik 2008). A search that starts while no
+    core is free still gets one. A search that runs alone uses as many threads as its `ThreadTuner`
+    allows.
     """
 
     def __init__(self) -> None:
@@ -191,12 +200,16 @@ class SearchCores:
         self._pool = ThreadPoolExecutor(1, "search")
 
     def use(self, count: int, share: float = 1.0) -> None:
-        """Use ``count`` cores from now on (1 at first).
+        """Set the number of cores (initially 1).
 
-        ``share`` is what the process is given of a core, where that is less than one: then a search
-        is careful not to be stopped by the system when its answer is due.
+        Args:
+            count: Number of cores, 1 or more.
+            share: CPU time per second that the process gets of one core. Below 1, searches throttle
+                near
+                their deadline so that the operating system does not suspend the process just then.
 
-        Raises ``ValueError`` for less than one core.
+        Raises:
+            ValueError: If ``count`` is less than 1.
         """
         if count < 1:
             raise ValueError(f"count must be 1 or more, got {count}")
@@ -208,7 +221,7 @@ class SearchCores:
         return self._tuner.cores - self._taken
 
     def think(self, request: tuple[Any, ...]) -> tuple[SearchResult, NodeCounts]:
-        """What the C code answers, and how many positions the other cores looked at."""
+        """Search with all free cores; returns the result and the helper threads' node counts."""
         with self._lock:
             alone, tuner = self._taken == 0, self._tuner
             taken = tuner.threads if alone else max(1, self._free)
@@ -222,13 +235,13 @@ class SearchCores:
                 found = SearchResult(*_search.search(*(*request, 1, SHOULD_STOP.get())))
             finally:
                 done.set()
-            # One that the system keeps waiting just now must not keep the answer waiting.
+            # Do not wait for a helper thread that the operating system has suspended.
             left = (other.result() for other in wait(others, _HELPER_JOIN_TIMEOUT_S).done)
             helped = [other for other in left if other is not None]
         finally:
             with self._lock:
                 self._taken -= taken
-        # Of a search that rested, what it was given before counts.
+        # For a throttled search, measure only the time before throttling began.
         until, rested = _search.set_throttle(0.0)
         seconds = time.perf_counter() - began - rested
         if alone and seconds > _MIN_MEASURED_S:
@@ -240,7 +253,7 @@ class SearchCores:
     def _start_helper(
         self, request: tuple[Any, ...], first_depth: int, done: threading.Event
     ) -> Future[SearchResult | None]:
-        """Search beside, beginning at another depth, until the one that answers is ``done``."""
+        """Start a helper thread at another depth; it runs until ``done`` is set."""
 
         def help_out() -> SearchResult | None:
             try:
@@ -252,7 +265,7 @@ class SearchCores:
 
 
 def _merge_results(found: list[SearchResult]) -> SearchResult:
-    """What the first of searches side by side found, or the decoupled one whose move all like."""
+    """Return the main thread's result, or the decoupled result whose move has the most visits."""
     return max(found, key=lambda one: sum(other.visits[one.move] for other in found))
 
 
@@ -262,7 +275,7 @@ SEARCH_CORES = SearchCores()
 
 @dataclass(frozen=True, slots=True)
 class SearchStats:
-    """Turns searched to the end, whether the game is decided, positions valued and played."""
+    """Statistics of a search: completed depth in turns, whether it is proven, node counts."""
 
     depth: int
     proven: bool
@@ -275,14 +288,23 @@ class SearchStats:
 
 
 class Search:
-    """A strategy that searches for ``seconds``, or a fixed number of positions without a clock.
+    """A strategy that searches for a number of seconds, or without a clock for a number of nodes.
 
-    The score of the best move is exact, those of the others are bounds, unless ``exact`` asks for
-    exact ones, which takes longer. ``decoupled``: while three snakes or more are alive and the
-    evaluation values them, every snake picks its moves for itself (``csrc/decoupled_mcts.h``); scores
-    are then estimates, and nothing is proven.
+    Args:
+        weights: Weights of the handcrafted evaluation.
+        nodes: Maximum number of nodes of a search without a time budget.
+        max_depth: Maximum depth in turns, 1 to 120.
+        evaluation: Learned evaluation; None for the handcrafted evaluation.
+        exact: Compute exact scores for all moves, which takes longer. By default, only the score of
+            the best move is exact; the others are upper bounds.
+        decoupled: Use decoupled MCTS (``csrc/decoupled_mcts.h``) while three or more snakes are
+            alive
+            and the evaluation supports the game. Scores are then estimates, and nothing is proven.
 
-    Raises ``RuntimeError`` where the compiled part is missing, ``ValueError`` for invalid limits.
+    Raises:
+        RuntimeError: If the search is not compiled.
+        ValueError: If ``nodes`` is less than 1, or ``decoupled`` is given without ``evaluation`` or
+            with ``exact``.
     """
 
     def __init__(
@@ -313,7 +335,10 @@ class Search:
         self.nodes = nodes
 
     def __call__(self, board: Board, seconds: float | None = None) -> Decision:
-        """Search for the best move of ``board.you``; `_UNSUPPORTED_BOARD_SNAKE` chooses where none can be held."""
+        """Search for the best move of ``board.you``.
+
+        A rule-based snake plays on boards that the search does not support.
+        """
         reason = unsupported_reason(board)
         if not reason:
             return self.think(board, seconds)[0]
@@ -328,10 +353,17 @@ class Search:
         return self._fallback(board, seconds)
 
     def think(self, board: Board, seconds: float | None = None) -> tuple[Decision, SearchStats]:
-        """The decision, and what the search did to find it.
+        """Search for the best move and return the decision with statistics of the search.
 
-        Raises ``ValueError`` for ``seconds`` that are no positive number, and ``InterruptedError``
-        where `SHOULD_STOP` says so. In the main thread, Ctrl-C interrupts it.
+        Ctrl-C in the main thread interrupts the search.
+
+        Args:
+            board: Position with a living ``board.you``, on a board that the search supports.
+            seconds: Time budget; None for the node limit.
+
+        Raises:
+            ValueError: If ``seconds`` is not a positive number.
+            InterruptedError: If `SHOULD_STOP` returned a true value.
         """
         request, snakes, reason = self._build_request(board, seconds)
         if seconds is None:
@@ -346,7 +378,7 @@ class Search:
             depth, bool(proven), leaf_evals + others.leaf_evals, nodes + others.nodes
         )
         values = {MOVES[index]: value / _VALUE_PER_CELL for index, value in scores.items()}
-        best = values.get(MOVES[move], 0.0)  # none where one position was all
+        best = values.get(MOVES[move], 0.0)  # empty if only the root was evaluated
         note = f"{stats}; line {_format_line(line, snakes)}"
         if reason:
             note += f"; handcrafted evaluation: the network is {reason}"
@@ -360,11 +392,11 @@ class Search:
         ), stats
 
     def ponder(self, board: Board, decision: Decision, seconds: float) -> None:
-        """Search on one core what comes after ``decision`` on ``board``, if all play as expected.
+        """Search the position that ``decision`` predicts, to fill the transposition table.
 
-        There is no answer: what it finds is in the table when that position is asked about; a
-        decoupled search keeps nothing there, so that it does not begin. It ends after
-        ``seconds``, or when `SHOULD_STOP` says so.
+        Uses one core. Does nothing if the decision has no complete line, or if the search would be
+        decoupled, because decoupled searches do not use the table. Stops after ``seconds``, or if
+        `SHOULD_STOP` returns a true value.
         """
         predicted = _predicted_board(board, decision)
         if predicted is not None:
@@ -377,7 +409,7 @@ class Search:
     def _build_request(
         self, board: Board, seconds: float | None
     ) -> tuple[tuple[Any, ...], list[Snake], str]:
-        """What the C code asks for, the snakes in its order, and why they are valued by hand."""
+        """Return the request, its snakes, and why the network is unsupported (or "")."""
         if seconds is not None and not (seconds > 0 and math.isfinite(seconds)):
             raise ValueError(
                 f"seconds must be a positive number, got {seconds}; "
@@ -394,12 +426,14 @@ class Search:
 
 
 class FrozenSearch:
-    """The search of 2026: what plays on the upper rungs of the ladder, and stays as it is.
+    """The frozen search of 2026, which forms the upper rungs of the ladder.
 
-    It is `Search` without what was found since (``frozen`` in ``csrc``), with the weights of then
-    and on one core. The same board and the same number of positions have the same answer for ever,
-    that of the build with which the ladder was measured; with a clock it is as fast as its
-    processor. Raises ``RuntimeError`` where the compiled part is missing.
+    This is `Search` without later improvements (``frozen`` in ``csrc``), with fixed weights and on
+    one core. With a node limit, its decisions are identical to those of the build that calibrated
+    the ladder. With a time budget, its strength depends on the processor.
+
+    Raises:
+        RuntimeError: If the search is not compiled.
     """
 
     WEIGHTS = Weights(1000, 350, 6400, 5, 6200, 8400, 280, 53, 600_000, 7000, 16_000, 500_000)
@@ -414,7 +448,7 @@ class FrozenSearch:
         self.nodes = nodes
 
     def __call__(self, board: Board, seconds: float | None = None) -> Decision:
-        """Search for the best move of ``board.you``; its score is exact, the others are bounds."""
+        """Search for the best move; its score is exact, the others are upper bounds."""
         request = _request_tuple(
             board,
             _you_first(board),
@@ -434,7 +468,7 @@ class FrozenSearch:
 
 
 def unsupported_reason(board: Board) -> str:
-    """Why no search holds ``board``, or "" where one does."""
+    """Return why the search does not support ``board``, or "" if it does."""
     if max(board.width, board.height) > MAX_SEARCH_BOARD_SIZE:
         return (
             f"the search supports boards of at most {MAX_SEARCH_BOARD_SIZE}x{MAX_SEARCH_BOARD_SIZE}"
@@ -445,16 +479,19 @@ def unsupported_reason(board: Board) -> str:
 
 
 def use_cpu_clock(on: bool) -> bool:
-    """Whether the seconds of this search are CPU time of the process from now on; what was."""
+    """Measure time budgets in CPU time of the process or not; returns the old setting."""
     return COMPILED and _search.use_cpu_clock(on)
 
 
 def network_inputs(board: Board) -> NDArray[np.int16]:
-    """The inputs of a learned evaluation for the position of ``board.you``, int16 in 1/256.
+    """Return the network inputs for ``board.you``: int16 (NUM_INPUTS,), in 1/256.
 
-    ``csrc/network_inputs.h`` lists them. Raises ``ValueError`` without a rival.
+    ``csrc/input_table.h`` defines them.
+
+    Raises:
+        ValueError: If no opponent is alive.
     """
-    import numpy as np  # here: a packed snake plays without it
+    import numpy as np  # imported here because bundles play without NumPy
 
     snakes = _you_first(board)
     request = _request_tuple(board, snakes, Weights().to_array(), None, 0, 1, b"")
@@ -473,7 +510,7 @@ def _request_tuple(
     decoupled: bool = False,
     frozen: bool = False,
 ) -> tuple[Any, ...]:
-    """What the C code asks for, but for its last two arguments."""
+    """Return the arguments of ``_search.search``, except for the last two."""
     return (
         board.width,
         board.height,
@@ -494,7 +531,7 @@ def _request_tuple(
 
 
 def _predicted_board(board: Board, decision: Decision) -> Board | None:
-    """The board after the line's first moves; None where not all have one, or the game is over."""
+    """Return the board after the line's first moves; None if one is missing or it ends the game."""
     moves = {snake: line[0] for snake, line in decision.line.items() if line}
     if any(snake.id not in moves for snake in board.living):
         return None
@@ -511,7 +548,7 @@ def _you_first(board: Board) -> list[Snake]:
 
 
 def position_arrays(board: Board, snakes: list[Snake]) -> tuple[Any, ...]:
-    """Lengths and health (C's int), bodies (uint16 cells), food and hazards, as C has them."""
+    """Return lengths and health (int32), bodies (uint16), food and hazards (uint8 per cell)."""
     return (
         array("i", [len(snake.body) for snake in snakes]),
         array("i", [snake.health for snake in snakes]),
@@ -522,9 +559,9 @@ def position_arrays(board: Board, snakes: list[Snake]) -> tuple[Any, ...]:
 
 
 def count_per_cell(board: State, points: list[tuple[int, int]]) -> bytearray:
-    """How often each cell of the board is listed; 255 means 255 or more.
+    """Count how often each cell is listed, up to 255.
 
-    That is exact: 100 layers of hazard already decide a turn.
+    The limit loses nothing, because 100 hazard layers already decide a turn.
     """
     counts = bytearray(board.width * board.height)
     for x, y in points:
@@ -535,13 +572,13 @@ def count_per_cell(board: State, points: list[tuple[int, int]]) -> bytearray:
 
 
 def clamped_hazard_damage(board: Board) -> int:
-    """What a layer of hazard takes; more than all health is as much as all of it."""
+    """Return the damage per hazard layer, clamped to the maximum health."""
     damage = board.game.settings.hazard_damage_per_turn
     return min(max(damage, -MAX_HEALTH), MAX_HEALTH)
 
 
 def _moves(line: list[bytes], snakes: list[Snake]) -> dict[str, tuple[str, ...]]:
-    """The expected line by snake id, each snake's as long as it lives."""
+    """Return the line by snake id; each snake's moves end when it is eliminated."""
     return {
         snake.id: tuple(MOVES[turn[seat]] for turn in line if turn[seat] < len(MOVES))
         for seat, snake in enumerate(snakes)
@@ -549,7 +586,7 @@ def _moves(line: list[bytes], snakes: list[Snake]) -> dict[str, tuple[str, ...]]
 
 
 def _format_line(line: list[bytes], snakes: list[Snake]) -> str:
-    """The expected line: every snake's moves by their first letters, ``.`` once it is out."""
+    """Format the line: the first letters of every snake's moves, ``.`` after its elimination."""
     letters = "".join(move[0] for move in MOVES) + "."
     return " / ".join(
         f"{snake.name or snake.id} {''.join(letters[turn[seat]] for turn in line)}"

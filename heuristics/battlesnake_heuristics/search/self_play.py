@@ -1,16 +1,16 @@
-"""Whole games of the search in C, for learning: positions, what the search thought, who won.
+"""Self-play games of the search in C, as training data: positions, search values, results.
 
-`play_game` plays one game without the interpreter and without its lock, `play_from` from any
-position, and `play_games` as many as give a number of searched moves. Players may differ: each has
-an evaluation (None: the weights set by hand), weights, and positions or CPU seconds a move. The
-rows of the games are one structured array (`ROW_DTYPE`); `battlesnake_rl.mabs.exit.evaluation_fit` makes
-of them what a network is fitted to.
+`play_game` plays one game without the interpreter and without the GIL. `play_from` starts from any
+position. `play_games` plays until a number of searched moves is reached. Each player has its own
+evaluation (None: handcrafted), weights, and limit: nodes, or CPU seconds per move. The rows of the
+games form one structured array (`ROW_DTYPE`), on which
+`battlesnake_rl.mabs.exit.evaluation_fit` trains a network.
 
 >>> players = [SearchPlayer(nodes=50)] * 2
->>> games = play_games(seed=1, setup=SelfPlaySetup(snakes=2), players=players, moves=100)
+>>> games = play_games(seed=1, setup=SelfPlaySettings(num_snakes=2), players=players, moves=100)
 >>> games.rows["inputs"].shape[1], games.rows["value"].dtype
 (80, dtype('int32'))
->>> bool((games.rows["kind"] != AT_RANDOM).sum() >= 100)
+>>> bool((games.rows["kind"] != ROW_RANDOM).sum() >= 100)
 True
 """
 
@@ -39,11 +39,11 @@ from battlesnake_heuristics.search.search import (
 
 if TYPE_CHECKING:
     from battlesnake_heuristics.search import _search
-else:  # None where there is no compiler
+else:  # None if the search is not compiled
     from battlesnake_heuristics.search.search import _search
 
 ROW_RANDOM, ROW_SEARCHED, ROW_SEARCHED_RANDOM = 0, 1, 2
-"""Kinds of rows: moved at random; searched and moved so; searched, and then moved at random."""
+"""Kinds of rows: random move; searched move; random move although the position was searched."""
 
 ROW_DTYPE = np.dtype(
     [
@@ -57,17 +57,21 @@ ROW_DTYPE = np.dtype(
         ("kind", np.uint8),
     ]
 )
-"""A snake's view of a turn: the network's inputs (int16, 1/256), the search's value (thousandths of
-a cell; 0 where it was not asked), the cell where food appeared after the turn (-1: none), the seat,
-the living snakes, the move (an index into ``MOVES``) and the kind of row."""
+"""One snake's turn.
+
+The fields are the network inputs (1/256), the search value (1/1000 cell; 0 for random moves
+without a search), the turn, the cell of the food that appeared after the turn (-1: none), the
+seat, the number of living snakes, the move (an index into ``MOVES``) and the kind of row.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class SelfPlaySettings:
-    """What is played: the board, the rules, and how much chance makes games different.
+    """Board, rules and randomness of self-play games.
 
-    All snakes move at random for up to ``random_opening_turns`` turns; in half of the games a share
-    ``random_move_fraction`` of all moves is made at random afterwards (the search is asked all the same).
+    All snakes move randomly for up to ``random_opening_turns`` turns. After that, in half of the
+    games, each move is random with probability ``random_move_fraction``; its position is still
+    searched.
     """
 
     width: int = 11
@@ -82,9 +86,9 @@ class SelfPlaySettings:
 
 @dataclass(frozen=True, slots=True)
 class SearchPlayer:
-    """Who searches, and for how long: ``nodes`` positions or ``seconds`` of CPU time a move.
+    """A player of self-play games, limited to ``nodes`` nodes or ``seconds`` of CPU time per move.
 
-    ``decoupled`` as of `Search`.
+    ``seconds`` 0 selects the node limit. For ``decoupled`` see `Search`.
     """
 
     evaluation: Evaluation | None = None
@@ -93,19 +97,20 @@ class SearchPlayer:
     seconds: float = 0.0
     decoupled: bool = False
 
-    def packed(self) -> tuple[array[int], bytes, int, float, bool]:
-        """As the C code takes it."""
-        numbers = self.evaluation.network_bytes if self.evaluation else b""
+    def to_arguments(self) -> tuple[array[int], bytes, int, float, bool]:
+        """Return the player as the C code expects it."""
+        network = self.evaluation.network_bytes if self.evaluation else b""
         nodes = 0 if self.seconds else self.nodes
-        return self.weights.packed(), numbers, nodes, self.seconds, self.decoupled
+        return self.weights.to_array(), network, nodes, self.seconds, self.decoupled
 
 
 @dataclass(frozen=True, slots=True)
 class SelfPlayGame:
-    """One game: its rows in the order of turns and seats, and how it ended.
+    """One game: its rows, ordered by turn and seat, and its result.
 
-    ``points`` float64 [seats] sum to 1: the last one alive has them, or those who died last share
-    them; ``finished`` is False where the game was stopped, and the points are shared by the living.
+    ``points`` is float64 (seats,) and sums to 1: the last living snake gets it, or the snakes that
+    died last share it. ``finished`` is False if the game reached the turn limit; the living snakes
+    then share the point.
     """
 
     rows: NDArray[np.void]
@@ -118,9 +123,9 @@ class SelfPlayGame:
 class SelfPlayBatch:
     """Rows of many games.
 
-    ``game`` int32 [rows] is each row's game, a row of ``points`` float64 [games, seats];
-    ``player`` uint8 [rows] is an index into the players that `play_games` was given, and ``turns``
-    are those of all the games together.
+    ``game`` is int32 (rows,): the index of each row's game, into ``points``, float64 (games,
+    seats). ``player`` is uint8 (rows,): an index into the players of `play_games`. ``turns`` is the
+    total of all games.
     """
 
     rows: NDArray[np.void]
@@ -131,7 +136,7 @@ class SelfPlayBatch:
     turns: int
 
     def for_players(self, players: Sequence[int]) -> SelfPlayBatch:
-        """Only the rows of these players."""
+        """Return only the rows of these players."""
         theirs = np.isin(self.player, players)
         return dataclasses.replace(
             self, rows=self.rows[theirs], game=self.game[theirs], player=self.player[theirs]
@@ -139,7 +144,7 @@ class SelfPlayBatch:
 
     @classmethod
     def concatenate(cls, parts: Sequence[SelfPlayBatch]) -> SelfPlayBatch:
-        """All games one after the other; missing seats have no points."""
+        """Concatenate games; missing seats get 0 points."""
         seats = max(part.points.shape[1] for part in parts)
         before = np.cumsum([0, *(len(part.points) for part in parts)])
         return cls(
@@ -157,9 +162,19 @@ class SelfPlayBatch:
 
 
 def play_game(seed: int, setup: SelfPlaySettings, players: Sequence[SearchPlayer]) -> SelfPlayGame:
-    """Play one game, ``players`` by seat; the same seed plays the same (unless by seconds)."""
+    """Play one game, with ``players`` by seat.
+
+    The same seed plays the same game, unless a player has a time limit.
+
+    Raises:
+        ValueError: If the number of players is not ``setup.num_snakes``, or the search does not
+            support
+            the settings.
+    """
     if len(players) != setup.num_snakes:
-        raise ValueError(f"players must be {setup.num_snakes}, one a seat, got {len(players)}")
+        raise ValueError(
+            f"players must have {setup.num_snakes} entries, one per seat, got {len(players)}"
+        )
     game = Game(setup.ruleset, "standard", setup.settings, seed=seed)
     if setup.settings.minimum_food != 1:
         raise ValueError(f"settings.minimum_food must be 1, got {setup.settings.minimum_food}")
@@ -180,16 +195,28 @@ def play_from(
     players: Sequence[SearchPlayer],
     seed: int,
     max_turns: int = 1000,
-    opening: int = 0,
-    random_moves: float = 0.0,
+    random_opening_turns: int = 0,
+    random_move_fraction: float = 0.0,
     node_doublings: int = 0,
 ) -> SelfPlayGame:
-    """Play a game on from ``board``, with a player and a seat for each of its living snakes.
+    """Play a game from ``board``, with one player per living snake.
 
-    Rows count turns from there. Of the first ``node_doublings`` ones the last has twice the positions of
-    later ones, the one before twice that, and so on. Food comes as in the standard game, by chance
-    of ``seed``; hazards stay as they are, but where the game is royale and its own seed is known.
-    Raises ``ValueError`` for fewer than two snakes, and for what the search does not hold.
+    Rows count turns from there. During the first ``node_doublings`` turns, node limits are higher:
+    twice the limit on the last of these turns, four times on the turn before, and so on. Food
+    appears as in the standard game, from ``seed``. Hazards stay, unless the game is royale and its
+    own seed is known.
+
+    Args:
+        board: Position with at least two living snakes.
+        players: One player per living snake, in the order of the board.
+        seed: Seed of the game; the same seed plays the same game unless a player has a time limit.
+        max_turns: Maximum number of turns played.
+        random_opening_turns: Maximum number of turns in which all snakes move randomly.
+        random_move_fraction: Probability of a random move afterwards, in half of the games.
+        node_doublings: Number of turns with an increased node limit.
+
+    Raises:
+        ValueError: If fewer than two snakes are alive, or the search does not support the position.
     """
     hazards, every = _hazards(board)
     lengths, health, bodies, food, _ = position_arrays(board, board.living)
@@ -206,12 +233,12 @@ def play_from(
         hazards,
         board.game.settings.food_spawn_chance,
         every,
-        tuple(player.packed() for player in players),
+        tuple(player.to_arguments() for player in players),
         seed,
         board.turn % every if every else 0,
-        opening,
+        random_opening_turns,
         node_doublings,
-        round(random_moves * 65536),
+        round(random_move_fraction * 65536),
         max_turns,
     )
     return SelfPlayGame(
@@ -222,9 +249,9 @@ def play_from(
 def play_games(
     seed: int, setup: SelfPlaySettings, players: Sequence[SearchPlayer], moves: int
 ) -> SelfPlayBatch:
-    """Play games one after the other until they have ``moves`` searched moves.
+    """Play games until they have ``moves`` searched moves.
 
-    Seats rotate from game to game. Seeds count up from ``seed``.
+    The players rotate through the seats, and the seeds count up from ``seed``.
     """
     played: list[SelfPlayGame] = []
     player: list[NDArray[np.uint8]] = []
@@ -246,7 +273,7 @@ def play_games(
 
 
 def _hazards(board: Board) -> tuple[bytes, int]:
-    """The layers of hazard now and after each further shrink, and the turns between (0: none)."""
+    """Return hazard layers now and after each shrink, and the turns between shrinks (0: none)."""
     planes, every = [count_per_cell(board, board.hazards)], 0
     if "royale" in (board.game.ruleset, board.game.map) and board.game.seed != UNKNOWN_SEED:
         every = board.game.settings.shrink_every_n_turns
