@@ -1,1 +1,1 @@
-"""Who is better, and why: matches, the ladder, analysis, coaching, scenarios."""
+"""Analysis of positions and games: win probabilities, mistakes, lost games, scenarios."""

@@ -1,9 +1,9 @@
-"""The analysis of a whole recorded game, which lies in a file beside it and grows turn by turn.
+"""The analysis of a recorded game, saved in a file beside the game.
 
-`analyze_game` lets an `PositionAnalyzer` look at every position, the last one first: mistakes are near the end.
-What it finds is written beside the game every now and then, whole or not at all, so that it can be
-stopped at any time and goes on where it was. The file holds its version, the hash of the game's
-file and the time per position; where one of these does not fit, the analysis begins anew.
+`analyze_game` analyzes every position with a `PositionAnalyzer`, starting at the end of the game,
+because mistakes tend to be near the end. It saves the results regularly and atomically, so an
+interrupted analysis resumes. The file stores its format, the hash of the game file and the time
+per move; if one of these does not match, the game is analyzed again.
 """
 
 from __future__ import annotations
@@ -34,19 +34,32 @@ from battlesnake_heuristics.rating.match import searches_on_cpu_clock
 from battlesnake_heuristics.rating.process_pool import ProcessPool, run_tasks
 from battlesnake_heuristics.search.evaluation import load_builtin
 
-_FORMAT = 2
-"""The version of the file; another one is not read."""
+_FORMAT = 3
+"""Format of the analysis file; files of format 2 are converted when they are read."""
+
+_KEYS_OF_FORMAT_2 = {
+    "by": "evaluation_id",
+    "milliseconds": "move_time_ms",
+    "ends": "final_scores",
+    "marks": "mistakes",
+    "better": "better_move",
+    "before": "best_win_probability",
+    "after": "played_win_probability",
+    "chance": "win_probability",
+    "choices": "candidates",
+}
+"""Keys of format 2 and their present names."""
 
 MOVES_BY_LETTER = {move[0]: move for move in MOVES}
 _SAVE_TIME_RATIO = 30
-"""Writing the file may take a thirtieth of the time."""
+"""Saving may take at most 1/30 of the time."""
 
-Tell = Callable[["GameAnalysis"], object]
+_OnUpdate = Callable[["GameAnalysis"], object]
 
 
 @dataclass(frozen=True, slots=True)
 class AnalyzedPosition:
-    """One analysed position: the judgement of each living snake, and what they then did."""
+    """One analyzed position: the assessment of each living snake, and the moves played."""
 
     assessments: dict[str, SnakeAssessment]
     moves: dict[str, str]
@@ -54,12 +67,17 @@ class AnalyzedPosition:
 
 @dataclass(slots=True)
 class GameAnalysis:
-    """What is known of a game so far.
+    """The analysis of a game so far.
 
-    ``game`` is the hash of its file, ``first`` and ``last`` are the turns with a move to judge,
-    ``final_scores`` is what each snake got in the end (None: the game was stopped). ``seen`` are the
-    positions by turn, in the order in which they were looked at; the ``mistakes`` of the mistakes come
-    after all of them (None: not yet), in the order of the game.
+    Attributes:
+        game: SHA-256 hash of the game file.
+        move_time_ms: CPU time per living snake and turn, in milliseconds.
+        first: First turn with a move.
+        last: Last turn with a move.
+        final_scores: Final score of each snake; None if the game was stopped.
+        evaluation_id: Evaluation that was used, with the start of its hash.
+        positions: Analyzed positions by turn, in the order of their analysis.
+        mistakes: Mistakes in game order; None until all positions are analyzed.
     """
 
     game: str
@@ -78,70 +96,83 @@ class GameAnalysis:
 
     @property
     def complete(self) -> bool:
-        """Whether every turn was looked at, and the mistakes were."""
+        """Whether all turns are analyzed and the mistakes are known."""
         return self.mistakes is not None and len(self.positions) == self.last - self.first + 1
 
-    def chances(self, turn: int) -> dict[str, float] | None:
-        """The chances of the snakes on a turn; None where they are not known."""
+    def win_probabilities(self, turn: int) -> dict[str, float] | None:
+        """Return the win probabilities on a turn; None if they are not known."""
         if turn in self.positions:
             return {
-                name: judged.win_probability
-                for name, judged in self.positions[turn].assessments.items()
+                name: assessment.win_probability
+                for name, assessment in self.positions[turn].assessments.items()
             }
         return self.final_scores if turn == self.last + 1 else None
 
     def save(self, path: Path) -> None:
-        """Write the file, whole or not at all."""
-        write_lines(path, [self.head(), *itertools.starmap(write_seen, self.positions.items())])
+        """Write the file atomically."""
+        write_lines(
+            path, [self.header(), *itertools.starmap(position_to_json, self.positions.items())]
+        )
 
-    def head(self) -> dict[str, Any]:
-        """What the file says of the analysis as a whole."""
+    def header(self) -> dict[str, Any]:
+        """Return the first line of the file as JSON."""
         return {
-            "analysis": _FORMAT, "game": self.game, "by": self.evaluation_id,
-            "milliseconds": self.move_time_ms, "first": self.first, "last": self.last,
-            "ends": self.final_scores,
-            "marks": self.mistakes and [dataclasses.asdict(mark) for mark in self.mistakes],
+            "analysis": _FORMAT, "game": self.game, "evaluation_id": self.evaluation_id,
+            "move_time_ms": self.move_time_ms, "first": self.first, "last": self.last,
+            "final_scores": self.final_scores,
+            "mistakes": self.mistakes
+            and [
+                dataclasses.asdict(mistake) | {"annotation": mistake.annotation}
+                for mistake in self.mistakes
+            ],
         }  # fmt: skip
 
     @classmethod
     def load(cls, path: Path) -> GameAnalysis:
-        """Read a file; raises `ReplayError` for what is none, ``OSError`` if there is none."""
+        """Read an analysis file.
+
+        Raises:
+            ReplayError: If the file is not an analysis of a known format.
+            OSError: If the file cannot be read.
+        """
         lines = read_lines(path)
         try:
-            head = next(lines)
-            if head.get("analysis") != _FORMAT:
-                raise ReplayError(f"{path.name} is no analysis of version {_FORMAT}")
+            header = next(lines)
+            if header.get("analysis") == 2:
+                header, lines = _header_from_format_2(header), map(_position_from_format_2, lines)
+            elif header.get("analysis") != _FORMAT:
+                raise ReplayError(f"{path.name} is not an analysis of format 2 or {_FORMAT}")
             return cls(
-                json_fields.string(head, "game", ""),
-                float(head["milliseconds"]),
-                json_fields.integer(head, "first", ""),
-                json_fields.integer(head, "last", ""),
-                head["ends"],
-                json_fields.string(head, "by", ""),
-                dict(map(_read_seen, lines)),
-                head["marks"] and [MoveAssessment(**mark) for mark in head["marks"]],
+                json_fields.string(header, "game", ""),
+                float(header["move_time_ms"]),
+                json_fields.integer(header, "first", ""),
+                json_fields.integer(header, "last", ""),
+                header["final_scores"],
+                json_fields.string(header, "evaluation_id", ""),
+                dict(map(_position_from_json, lines)),
+                header["mistakes"] and [_mistake_from_json(value) for value in header["mistakes"]],
             )
         except (KeyError, TypeError, AttributeError) as error:
             raise ReplayError(f"{path.name} is a damaged analysis ({error})") from error
 
 
 def analysis_path(game: Path) -> Path:
-    """Where the analysis of a recorded game lies.
+    """Return the path of a recorded game's analysis.
 
-    >>> path_of(Path("games/final.jsonl.gz")).name
+    >>> analysis_path(Path("games/final.jsonl.gz")).name
     'final.jsonl.gz.analysis.gz'
     """
     return game.with_name(game.name + ".analysis.gz")
 
 
 def file_sha256(game: Path) -> str:
-    """The hash of a recorded game's file."""
+    """Return the SHA-256 hash of a recorded game's file."""
     with game.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def load_existing(game: Path) -> GameAnalysis | None:
-    """The analysis that lies beside a game, if it is of this game as it is now."""
+    """Return the analysis beside a game if it matches the game file and the current evaluation."""
     try:
         found = GameAnalysis.load(analysis_path(game))
     except (OSError, ReplayError):
@@ -156,133 +187,163 @@ def load_existing(game: Path) -> GameAnalysis | None:
 
 def analyze_game(
     path: Path,
-    milliseconds: float = 50,
+    move_time_ms: float = 50,
     jobs: int = 1,
-    tell: Tell = lambda analysis: None,
+    on_update: _OnUpdate = lambda analysis: None,
 ) -> GameAnalysis:
-    """Analyse the recorded game at ``path``, or go on with that, and keep it beside the game.
+    """Analyze the recorded game at ``path``, or resume its analysis, and save the result beside it.
 
-    Every living snake of every turn gets ``move_time_ms`` of CPU time; what was thought about for
-    as long or longer before is kept. The mistakes are looked for last (`analysis.mistakes`), in the
-    same way whatever the time. ``tell`` is called after every turn, and at the end. Raises
-    `ReplayError` for a file that is no recorded game, ``ValueError`` for one that no snake can win.
+    Positions that were analyzed with at least the same time per move are kept. Mistakes are found
+    last, independently of the time (`analysis.mistakes`).
+
+    Args:
+        path: Replay file.
+        move_time_ms: CPU time per living snake and turn, in milliseconds.
+        jobs: Number of processes.
+        on_update: Called with the analysis at the start, after every turn, and at the end.
+
+    Raises:
+        ReplayError: If the file is not a recorded game of at least two snakes and one turn.
     """
     replay = Replay.load(path)
-    analysis = _begun(path, replay, milliseconds)
+    analysis = _load_or_start(path, replay, move_time_ms)
     boards = list(replay.boards())
     start = analysis.first
     done = analysis.complete
     missing = [
         turn for turn in range(analysis.last, start - 1, -1) if turn not in analysis.positions
     ]
-    began = saved = time.monotonic()
-    took = 0.0
-    tell(analysis)
+    saved = time.monotonic()
+    save_s = 0.0
+    on_update(analysis)
     try:
         positions = [(turn, boards[turn - start]) for turn in missing]
-        with contextlib.closing(_judge(positions, milliseconds / 1000, jobs)) as judged:
-            for turn, judgements in judged:
+        with contextlib.closing(_assess_positions(positions, move_time_ms / 1000, jobs)) as results:
+            for turn, assessments in results:
                 analysis.positions[turn] = AnalyzedPosition(
-                    judgements, replay.turns[turn - start].moves
+                    assessments, replay.turns[turn - start].moves
                 )
-                if time.monotonic() - saved > max(1.0, _SAVE_TIME_RATIO * took):
+                if time.monotonic() - saved > max(1.0, _SAVE_TIME_RATIO * save_s):
                     began = time.monotonic()
                     analysis.save(analysis_path(path))
                     saved = time.monotonic()
-                    took = saved - began
-                tell(analysis)
+                    save_s = saved - began
+                on_update(analysis)
         if not done:
             found, _ = find_mistakes(replay, [snake.id for snake in replay.first.snakes])
-            analysis.mistakes = sorted(found, key=lambda mark: mark.turn)
-            tell(analysis)
+            analysis.mistakes = sorted(found, key=lambda mistake: mistake.turn)
+            on_update(analysis)
     finally:
         if not done:
             analysis.save(analysis_path(path))
     return analysis
 
 
-def _begun(path: Path, replay: Replay, milliseconds: float) -> GameAnalysis:
-    before = load_existing(path)
-    if before is not None and before.move_time_ms >= milliseconds:
-        return before
+def _load_or_start(path: Path, replay: Replay, move_time_ms: float) -> GameAnalysis:
+    existing = load_existing(path)
+    if existing is not None and existing.move_time_ms >= move_time_ms:
+        return existing
     if replay.game.solo or not replay.turns:
         raise ReplayError(
-            f"{path.name}: a game needs two snakes and a turn to be analysed; give another one"
+            f"{path.name}: an analysis needs a game with two snakes and one turn; give another game"
         )
     first = replay.first.turn
     last = first + len(replay.turns) - 1
-    return GameAnalysis(file_sha256(path), milliseconds, first, last, final_scores(replay.last))
+    return GameAnalysis(file_sha256(path), move_time_ms, first, last, final_scores(replay.last))
 
 
-def _judge(
+def _assess_positions(
     positions: Sequence[tuple[int, Board]], seconds: float, jobs: int
 ) -> Generator[tuple[int, dict[str, SnakeAssessment]], None, None]:
-    """The turns, and what is thought of the board before each, the first ones first."""
+    """Yield turns with the assessments of their positions, in order."""
     if jobs == 1:
-        analyst = PositionAnalyzer(seconds=seconds)
+        analyzer = PositionAnalyzer(seconds=seconds)
         with searches_on_cpu_clock(True):
-            yield from ((turn, analyst.analyze(board)) for turn, board in positions)
+            yield from ((turn, analyzer.analyze(board)) for turn, board in positions)
         return
-    work = functools.partial(_work, seconds)
-    with ProcessPool(jobs) as pool, contextlib.closing(run_tasks(pool, work, positions)) as judged:
-        yield from ((turn, judgements) for (turn, _), judgements in judged)
+    work = functools.partial(_assess_in_worker, seconds)
+    with ProcessPool(jobs) as pool, contextlib.closing(run_tasks(pool, work, positions)) as results:
+        yield from ((turn, assessments) for (turn, _), assessments in results)
 
 
-def _work(seconds: float, position: tuple[int, Board]) -> dict[str, SnakeAssessment]:
+def _assess_in_worker(seconds: float, position: tuple[int, Board]) -> dict[str, SnakeAssessment]:
     with searches_on_cpu_clock(True):
-        return _analyst(seconds).analyze(position[1])
+        return _analyzer(seconds).analyze(position[1])
 
 
-_analyst = functools.cache(lambda seconds: PositionAnalyzer(seconds=seconds))
-"""In a process of a pool, which keeps it from position to position."""
+_analyzer = functools.cache(lambda seconds: PositionAnalyzer(seconds=seconds))
+"""The analyzer of a pool process, which is reused for all its positions."""
 
 
-# --- between objects and JSON -------------------------------------------------------------------
-
-
-def write_seen(turn: int, seen: AnalyzedPosition) -> dict[str, Any]:
-    """A line of the file: lines of moves are words of their first letters."""
+def position_to_json(turn: int, position: AnalyzedPosition) -> dict[str, Any]:
+    """Convert a position to a line of the file; lines of moves become strings of first letters."""
     return {
         "turn": turn,
-        "moves": seen.moves,
-        "snakes": {name: write_judgement(judged) for name, judged in seen.assessments.items()},
+        "moves": position.moves,
+        "snakes": {
+            name: assessment_to_json(assessment)
+            for name, assessment in position.assessments.items()
+        },
     }
 
 
-def write_judgement(judged: SnakeAssessment) -> dict[str, Any]:
-    """A judgement as JSON holds it."""
+def assessment_to_json(assessment: SnakeAssessment) -> dict[str, Any]:
+    """Convert an assessment to JSON."""
     return {
-        "chance": round(judged.win_probability, 4),
-        "choices": [
+        "win_probability": round(assessment.win_probability, 4),
+        "candidates": [
             {
-                "move": choice.move,
-                "chance": round(choice.win_probability, 4),
-                "value": round(choice.value, 2),
+                "move": candidate.move,
+                "win_probability": round(candidate.win_probability, 4),
+                "value": round(candidate.value, 2),
                 "line": {
-                    name: "".join(move[0] for move in line) for name, line in choice.line.items()
+                    name: "".join(move[0] for move in line) for name, line in candidate.line.items()
                 },
             }
-            for choice in judged.candidates
+            for candidate in assessment.candidates
         ],
     }
 
 
-def _read_seen(line: dict[str, Any]) -> tuple[int, AnalyzedPosition]:
-    judged = {name: _read_judgement(value) for name, value in line["snakes"].items()}
-    return json_fields.integer(line, "turn", ""), AnalyzedPosition(judged, dict(line["moves"]))
+def _position_from_json(line: dict[str, Any]) -> tuple[int, AnalyzedPosition]:
+    assessments = {name: _assessment_from_json(value) for name, value in line["snakes"].items()}
+    position = AnalyzedPosition(assessments, dict(line["moves"]))
+    return json_fields.integer(line, "turn", ""), position
 
 
-def _read_judgement(value: dict[str, Any]) -> SnakeAssessment:
-    choices = [
+def _assessment_from_json(value: dict[str, Any]) -> SnakeAssessment:
+    candidates = [
         CandidateMove(
-            choice["move"],
-            choice["chance"],
-            choice["value"],
+            candidate["move"],
+            candidate["win_probability"],
+            candidate["value"],
             {
                 name: tuple(MOVES_BY_LETTER[at] for at in line)
-                for name, line in choice["line"].items()
+                for name, line in candidate["line"].items()
             },
         )
-        for choice in value["choices"]
+        for candidate in value["candidates"]
     ]
-    return SnakeAssessment(value["chance"], tuple(choices))
+    return SnakeAssessment(value["win_probability"], tuple(candidates))
+
+
+def _mistake_from_json(value: dict[str, Any]) -> MoveAssessment:
+    names = [field.name for field in dataclasses.fields(MoveAssessment)]
+    return MoveAssessment(**{name: value[name] for name in names})
+
+
+def _header_from_format_2(header: dict[str, Any]) -> dict[str, Any]:
+    header = _rename_keys(header)
+    header["mistakes"] = header["mistakes"] and list(map(_rename_keys, header["mistakes"]))
+    return header
+
+
+def _position_from_format_2(line: dict[str, Any]) -> dict[str, Any]:
+    assessments = {name: _rename_keys(value) for name, value in line["snakes"].items()}
+    for assessment in assessments.values():
+        assessment["candidates"] = list(map(_rename_keys, assessment["candidates"]))
+    return {**line, "snakes": assessments}
+
+
+def _rename_keys(value: dict[str, Any]) -> dict[str, Any]:
+    return {_KEYS_OF_FORMAT_2.get(key, key): item for key, item in value.items()}

@@ -1,4 +1,4 @@
-"""What each input of a learned evaluation is worth in a position."""
+"""The contribution of each network input to the evaluation of a position."""
 
 from __future__ import annotations
 
@@ -22,10 +22,14 @@ from battlesnake_heuristics.search.search import network_inputs
 
 @dataclass(frozen=True, slots=True)
 class InputAttribution:
-    """One input: whose it is ("board" or one of `SNAKES`), ``value`` and ``baseline`` in its unit.
+    """The contribution of one input to the win probability.
 
-    ``attribution`` is by how much it raises the chance to win, from 0 to 1: the difference that it makes
-    to the evaluation whether it is ``value`` or ``baseline``.
+    Attributes:
+        group: "board", or one of `INPUT_GROUPS`.
+        input: The network input.
+        value: Its value in the position, in its unit.
+        baseline: Its mean over comparable positions.
+        attribution: Win probability with ``value`` minus win probability with ``baseline``.
     """
 
     group: str
@@ -38,36 +42,42 @@ class InputAttribution:
 def attribute_inputs(
     evaluation: Evaluation, board: Board, others: Sequence[Board]
 ) -> list[InputAttribution]:
-    """All inputs of ``board``, the most important first.
+    """Compute the attributions of all inputs, sorted by decreasing absolute value.
 
-    Usual is the mean over ``others``, positions of the same snake with as many alive. Raises
-    ``ValueError`` where the evaluation was not trained for the game.
+    Args:
+        evaluation: Evaluation that is explained.
+        board: Position of ``board.you``.
+        others: Positions of the same snake; the baseline is the mean over those with as many
+            living snakes as ``board``.
+
+    Raises:
+        ValueError: If the evaluation does not support the game.
     """
-    if objection := evaluation.unsupported_reason(board):
-        raise ValueError(f"the evaluation does not know this game: {objection}")
+    if reason := evaluation.unsupported_reason(board):
+        raise ValueError(f"the evaluation does not support this game: {reason}")
     row, living = network_inputs(board), len(board.living)
-    like = [network_inputs(other) for other in others if len(other.living) == living]
-    usual = np.rint(np.mean([*like, row], axis=0)).astype(np.int16)
+    comparable = [network_inputs(other) for other in others if len(other.living) == living]
+    baseline = np.rint(np.mean([*comparable, row], axis=0)).astype(np.int16)
     changed = np.repeat(row[None], len(row), axis=0)
-    np.fill_diagonal(changed, usual)
-    now, *without = _chances(evaluation, np.concatenate((row[None], changed)), living)
+    np.fill_diagonal(changed, baseline)
+    now, *without = _win_probabilities(evaluation, np.concatenate((row[None], changed)), living)
     names = [("board", one) for one in BOARD_INPUTS.values()]
-    names += [(whose, one) for whose in INPUT_GROUPS for one in SNAKE_INPUTS.values()]
+    names += [(group, one) for group in INPUT_GROUPS for one in SNAKE_INPUTS.values()]
     found = [
-        InputAttribution(whose, one, int(value), int(mean), float(now - other))
-        for (whose, one), value, mean, other in zip(names, row, usual, without, strict=True)
+        InputAttribution(group, one, int(value), int(mean), float(now - other))
+        for (group, one), value, mean, other in zip(names, row, baseline, without, strict=True)
     ]
     return sorted(found, key=lambda one: -abs(one.attribution))
 
 
 def static_win_probability(evaluation: Evaluation, board: Board) -> float:
-    """What the evaluation alone, without search, gives ``board.you``: the share of a point."""
-    return float(_chances(evaluation, network_inputs(board)[None], len(board.living))[0])
+    """Return the expected score of ``board.you``, evaluated without search, in [0, 1]."""
+    return float(_win_probabilities(evaluation, network_inputs(board)[None], len(board.living))[0])
 
 
-def _chances(evaluation: Evaluation, rows: np.ndarray, living: int) -> np.ndarray:
+def _win_probabilities(evaluation: Evaluation, rows: np.ndarray, living: int) -> np.ndarray:
     values = _search.evaluate_batch(0, evaluation.network_bytes, np.ascontiguousarray(rows), living)
-    assert values is not None  # plain code runs everywhere
+    assert values is not None  # the plain kernel runs on all processors
     return np.array(
         [score_to_probability(value / 1000) for value in np.frombuffer(values, np.int32)]
     )

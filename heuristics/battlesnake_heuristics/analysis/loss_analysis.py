@@ -1,8 +1,8 @@
-"""Why a snake lost: the move after which it won the fewest games that another move wins.
+"""Why a snake lost: the move that lost the most expected score.
 
-`analyze_loss` takes the worst of the mistakes that `analysis.mistakes` finds, which often was made many
-turns before the fatal collision.
-`find_puzzle` asks the other way round whether a position has exactly one move that saves.
+`analyze_loss` selects the worst of the mistakes that `analysis.mistakes` finds; it often precedes
+the fatal collision by many turns. `find_puzzle` checks whether a position has exactly one good
+move.
 """
 
 from __future__ import annotations
@@ -30,16 +30,22 @@ from battlesnake_heuristics.search.evaluation import load_builtin
 from battlesnake_heuristics.search.search import Search
 
 NODES_BY_GRADE = (100, 400, 1600)
-"""Positions that a search needs to look at to solve a puzzle of grade 1, 2, 3."""
+"""Nodes that a search needs to solve a puzzle of grade 1, 2 and 3."""
 
 
 @dataclass(frozen=True, slots=True)
 class LossAnalysis:
-    """How a snake lost a game.
+    """The analysis of a lost game.
 
-    ``died`` is the turn of its death and ``cause`` that of the rules; ``mark`` is the move that
-    lost the game (None: no one move did), ``board`` the position then, ``better_moves`` the shares of
-    games that the better moves win, the best first; ``seen`` turns were looked at.
+    Attributes:
+        snake_id: The snake that lost.
+        died: Turn of its elimination.
+        cause: Cause of its elimination, as in the official API.
+        turns_analyzed: Number of turns that were searched for mistakes.
+        mistake: The move that lost the game; None if no single move did.
+        board: Position before that move.
+        better_moves: Expected scores of the better moves, best first.
+        recorded: Recorded decision of the snake for that move, if any.
     """
 
     snake_id: str
@@ -53,24 +59,25 @@ class LossAnalysis:
 
     @property
     def loss(self) -> float:
-        """The share of the game that the fatal move gave away."""
+        """The win probability that the losing move cost."""
         return self.mistake.loss if self.mistake else 0.0
 
     @property
     def death_type(self) -> str:
-        """What sort of death it was."""
+        """The kind of death, in words."""
         words = _CAUSE_PHRASES.get(self.cause, self.cause)
         if self.mistake is None:
             return f"{words}, outplayed long before"
         return words if self.died - self.mistake.turn <= 1 else f"{words}, trapped before"
 
     def scenario(self, name: str) -> Scenario:
-        """The position before the fatal move, as a test of the snake."""
+        """Convert the position before the losing move to a scenario."""
         assert self.board is not None
         assert self.mistake is not None
         board = self.board.copy()
         board.you_id = self.snake_id
-        note = f"{self.mistake.move} lost: {_CAUSE_PHRASES.get(self.cause, self.cause)} on turn {self.died}."
+        cause = _CAUSE_PHRASES.get(self.cause, self.cause)
+        note = f"{self.mistake.move} lost: {cause} on turn {self.died}."
         return Scenario(name, board, tuple(self.better_moves), note)
 
 
@@ -85,33 +92,39 @@ _CAUSE_PHRASES = {
 
 
 def analyze_loss(replay: Replay, snake_id: str, seconds: float = math.inf) -> LossAnalysis | None:
-    """How this snake lost, with about ``seconds`` of CPU; None where it did not die."""
+    """Analyze how a snake lost, in about ``seconds`` of CPU time; returns None if it survived."""
     snake = replay.last.snake(snake_id)
     if snake.alive:
         return None
-    marks, seen = find_mistakes(replay, [snake_id], seconds)
-    mark = next((mark for mark in marks if mark.best_win_probability >= MIN_BETTER_SCORE), None)
-    if mark is None:
-        return LossAnalysis(snake_id, snake.eliminated_on, snake.eliminated_cause, seen)
-    board, turn = replay.board(mark.turn), replay.turns[mark.turn - replay.first.turn]
+    mistakes, turns_analyzed = find_mistakes(replay, [snake_id], seconds)
+    mistake = next(
+        (mistake for mistake in mistakes if mistake.best_win_probability >= MIN_BETTER_SCORE), None
+    )
+    if mistake is None:
+        return LossAnalysis(snake_id, snake.eliminated_on, snake.eliminated_cause, turns_analyzed)
+    board, turn = replay.board(mistake.turn), replay.turns[mistake.turn - replay.first.turn]
     won = scores_by_move(board, snake_id, turn.moves, ROLLOUT_GAMES, 1 + SCREENING_GAMES)
-    won[mark.better] = mark.best_win_probability  # of these games or of more
-    saving = {
-        move: share
-        for move, share in sorted(won.items(), key=lambda item: -item[1])
-        if move != mark.move and share > mark.best_win_probability - MISTAKE_LOSS
+    won[mistake.better_move] = (
+        mistake.best_win_probability
+    )  # from these games or, if assessed again, from more
+    better_moves = {
+        move: score
+        for move, score in sorted(won.items(), key=lambda item: -item[1])
+        if move != mistake.move and score > mistake.best_win_probability - MISTAKE_LOSS
     }
     return LossAnalysis(
-        snake_id, snake.eliminated_on, snake.eliminated_cause, seen, mark, board, saving,
+        snake_id, snake.eliminated_on, snake.eliminated_cause, turns_analyzed, mistake, board,
+        better_moves,
         turn.decisions.get(snake_id),
     )  # fmt: skip
 
 
 def find_puzzle(board: Board) -> tuple[str, int] | None:
-    """The one move that saves ``board.you`` and the grade, 1 to 3; None where it is no puzzle.
+    """Return the only good move of ``board.you`` and the grade 1 to 3; None if there is no puzzle.
 
-    The grade is how far one must look (`NODES_BY_GRADE`). It is no puzzle where every move loses or
-    several hold, in games played on too, nor where the others lose at once, which anyone sees.
+    The grade tells how many nodes are needed to find the move (`NODES_BY_GRADE`). A position is no
+    puzzle if all moves lose, if rollouts show that several moves are good, or if the solution wins
+    at once because the opponents die.
     """
     safe = board.safe_moves()
     if len(safe) < 2:
@@ -124,20 +137,20 @@ def find_puzzle(board: Board) -> tuple[str, int] | None:
     moves = {}
     for at.you_id in (snake.id for snake in board.living):
         moves[at.you_id] = Search(evaluation=load_builtin(), nodes=hardest)(at).move
-    for move in sorted(safe, key=only.__ne__):  # the one first
-        share = score_after_move(board, you, move, moves, ROLLOUT_GAMES)
-        if share < MISTAKE_LOSS if move == only else share > MIN_BETTER_SCORE:
+    for move in sorted(safe, key=only.__ne__):  # the only surviving move first
+        score = score_after_move(board, you, move, moves, ROLLOUT_GAMES)
+        if score < MISTAKE_LOSS if move == only else score > MIN_BETTER_SCORE:
             return None
-    seen = (
+    solving_grades = (
         grade
-        for grade, effort in enumerate(easier, 1)
-        if _only_surviving_move(board, safe, effort) == only
+        for grade, nodes in enumerate(easier, 1)
+        if _only_surviving_move(board, safe, nodes) == only
     )
-    return only, next(seen, len(NODES_BY_GRADE))
+    return only, next(solving_grades, len(NODES_BY_GRADE))
 
 
-def _only_surviving_move(board: Board, safe: list[str], effort: int) -> str | None:
-    """The one safe move that a search of ``effort`` positions does not call lost."""
-    scores = Search(evaluation=load_builtin(), nodes=effort)(board).scores
+def _only_surviving_move(board: Board, safe: list[str], nodes: int) -> str | None:
+    """Return the only safe move that a search of this many nodes does not consider lost."""
+    scores = Search(evaluation=load_builtin(), nodes=nodes)(board).scores
     held = [move for move in safe if scores.get(move, 0.0) > -PROVEN_VALUE]
     return held[0] if len(held) == 1 else None

@@ -1,8 +1,8 @@
-"""What a mistake is, and which move lost a game: how games go on from either move.
+"""Mistakes: moves after which a snake wins clearly fewer rollouts than after another move.
 
-A mistake is a move after which its snake wins clearly fewer games than after another one, where the
-champion plays on for all snakes: with care for the first turns, where a trap closes, then fast.
-`find_mistakes` finds those of a recorded game. Analyses, the coach and puzzles know no other.
+In a rollout, the champion's search plays all snakes to the end of the game: with more nodes during
+the first turns, when a trap closes, and with few nodes afterwards. `find_mistakes` finds the
+mistakes in a recorded game. Game analyses, the coach and puzzles use this definition.
 """
 
 from __future__ import annotations
@@ -21,56 +21,63 @@ from battlesnake_heuristics.search.search import unsupported_reason
 from battlesnake_heuristics.search.self_play import SearchPlayer, play_from
 
 MISTAKE_LOSS, _BLUNDER_LOSS = 0.10, 0.30
-"""From which fall of the share of games on a move is marked ``?``, and ``??``."""
+"""Minimum lost win probability of a mistake (``?``) and of a blunder (``??``)."""
 
 MIN_BETTER_SCORE = 0.05
-"""From which share of games on a better move is worth being learned."""
+"""Minimum score of the better move for a losing move to be reported."""
 
 SCREENING_GAMES, ROLLOUT_GAMES = 12, 64
-"""Games after each move to see whether it was one, and then to say what it cost."""
+"""Number of rollouts per move for the first screening, and for the measurement."""
 
 _SCREENING_NODES = 3000
-"""Positions that a search of each turn looks at for each snake, to see where its chance falls."""
+"""Nodes per snake and turn that are searched to find drops in win probability."""
 
 _LAST_MOVES, _MAX_SUSPECTS, _MAX_MISTAKES = 24, 16, 6
-"""Moves of a snake, where it had another, from which a few games go on: its last ones and those
-with the largest falls; and those of them from which many do, which are its mistakes at most."""
+"""Numbers of moves of one snake that are examined.
+
+Its last moves and the moves with the largest drops in win probability are screened; the worst of
+these are measured and can become mistakes. Only moves with an alternative count.
+"""
 
 _TIE_MARGIN = 0.15
-"""Mistakes that cost their snake at most this much less than its worst are weighed again, by three
-times as many other games."""
+"""Mistakes whose loss is at most this much below the worst are measured again with other rollouts,
+three times as many.
+"""
 
 ROLLOUT_NODE_DOUBLINGS, ROLLOUT_MAX_TURNS = range(4, 8), 700
-"""First turns of games played on with more thought (see `play_on`), one after the other; turns."""
+"""Rollout settings: turns with increased node limits (see `play_from`), which vary by game, and the
+maximum number of turns.
+"""
 
 ROLLOUT_PLAYERS = [SearchPlayer(load_builtin(), nodes=nodes) for nodes in range(12, 36)]
-"""Who plays on, one after the other: one alone would play the same game again and again."""
+"""Players of the rollouts, cycled through by game, because a single one would repeat the same game.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class MoveAssessment:
-    """A move that cost its snake chances: from ``best_win_probability`` to ``played_win_probability``; ``better`` was there."""
+    """The win probabilities of the played move and of the best other safe move."""
 
     turn: int
     snake_id: str
     move: str
-    better: str
+    better_move: str
     best_win_probability: float
     played_win_probability: float
 
     @property
     def loss(self) -> float:
-        """By how much."""
+        """The lost win probability."""
         return self.best_win_probability - self.played_win_probability
 
     @property
     def annotation(self) -> str:
-        """``?`` or ``??``."""
+        """``??`` for a blunder, otherwise ``?``."""
         return "??" if self.loss >= _BLUNDER_LOSS else "?"
 
 
 def final_scores(last: Board) -> dict[str, float] | None:
-    """What each snake got of a game that ended like this; None where it was stopped earlier."""
+    """Return each snake's score in a finished game; None if the game was stopped earlier."""
     if not last.is_over():
         return None
     living = last.living
@@ -80,10 +87,13 @@ def final_scores(last: Board) -> dict[str, float] | None:
 
 
 def rollout_scores(board: Board, games: int, seed: int = 1) -> dict[str, float]:
-    """The share of ``games`` from a position that each snake wins, by id.
+    """Return the score of each snake over ``games`` rollouts, by id, in [0, 1].
 
-    Food differs from game to game, and how far all snakes look (`ROLLOUT_PLAYERS`, `CAREFUL`); the same
-    ``seed`` plays the same. Raises ``ValueError`` for a position that the search does not hold.
+    Food differs between games, and so do the node limits (`ROLLOUT_PLAYERS`,
+    `ROLLOUT_NODE_DOUBLINGS`). The same ``seed`` gives the same scores.
+
+    Raises:
+        ValueError: If the search does not support the position.
     """
     won = dict.fromkeys((snake.id for snake in board.snakes), 0.0)
     living = board.living
@@ -91,8 +101,10 @@ def rollout_scores(board: Board, games: int, seed: int = 1) -> dict[str, float]:
         return final_scores(board) or won
     for game in range(seed, seed + games):
         players = [ROLLOUT_PLAYERS[game % len(ROLLOUT_PLAYERS)]] * len(living)
-        careful = ROLLOUT_NODE_DOUBLINGS[game % len(ROLLOUT_NODE_DOUBLINGS)]
-        points = play_from(board, players, game, ROLLOUT_MAX_TURNS, node_doublings=careful).points
+        node_doublings = ROLLOUT_NODE_DOUBLINGS[game % len(ROLLOUT_NODE_DOUBLINGS)]
+        points = play_from(
+            board, players, game, ROLLOUT_MAX_TURNS, node_doublings=node_doublings
+        ).points
         for snake, share in zip(living, points.tolist(), strict=True):
             won[snake.id] += share / games
     return won
@@ -101,7 +113,7 @@ def rollout_scores(board: Board, games: int, seed: int = 1) -> dict[str, float]:
 def score_after_move(
     board: Board, snake_id: str, move: str, others: Mapping[str, str], games: int, seed: int = 1
 ) -> float:
-    """The share of ``games`` that a snake wins after ``move`` and those of the ``others``."""
+    """Return the rollout score of a snake after ``move`` and the moves of the ``others``."""
     after = board.without_seed()
     after.advance({**others, snake_id: move})
     after.game = board.game
@@ -111,7 +123,7 @@ def score_after_move(
 def scores_by_move(
     board: Board, snake_id: str, moves: Mapping[str, str], games: int, seed: int = 1
 ) -> dict[str, float]:
-    """The share of ``games`` won after each safe move and after the one of ``moves``, as played."""
+    """Return the rollout score after each safe move, and after the played one in ``moves``."""
     tried = dict.fromkeys((*board.safe_moves(snake_id), moves[snake_id]))
     return {move: score_after_move(board, snake_id, move, moves, games, seed) for move in tried}
 
@@ -119,23 +131,23 @@ def scores_by_move(
 def assess_move(
     board: Board, snake_id: str, moves: Mapping[str, str], games: int, seed: int
 ) -> MoveAssessment:
-    """What a move cost beside the best other safe one."""
+    """Compare a played move with the best other safe move."""
     won = scores_by_move(board, snake_id, moves, games, seed)
     move = moves[snake_id]
-    better = max((one for one in won if one != move), key=won.__getitem__)
-    return MoveAssessment(board.turn, snake_id, move, better, won[better], won[move])
+    better_move = max((one for one in won if one != move), key=won.__getitem__)
+    return MoveAssessment(board.turn, snake_id, move, better_move, won[better_move], won[move])
 
 
 def assess_moves(
-    places: Iterable[int], mark: Callable[[int, int, int], MoveAssessment]
+    places: Iterable[int], assess: Callable[[int, int, int], MoveAssessment]
 ) -> list[MoveAssessment]:
-    """The marks of these places by ``mark`` (place, games, seed): more games where it is close."""
-    found = {at: mark(at, ROLLOUT_GAMES, 1 + SCREENING_GAMES) for at in places}
+    """Assess moves with ``assess`` (index, games, seed), with more rollouts if losses are close."""
+    found = {at: assess(at, ROLLOUT_GAMES, 1 + SCREENING_GAMES) for at in places}
     most = max((one.loss for one in found.values()), default=0.0)
     close = [at for at, one in found.items() if one.loss >= max(most - _TIE_MARGIN, MISTAKE_LOSS)]
     if len(close) > 1:
         found |= {
-            at: mark(at, 3 * ROLLOUT_GAMES, 1 + SCREENING_GAMES + ROLLOUT_GAMES) for at in close
+            at: assess(at, 3 * ROLLOUT_GAMES, 1 + SCREENING_GAMES + ROLLOUT_GAMES) for at in close
         }
     return list(found.values())
 
@@ -143,40 +155,52 @@ def assess_moves(
 def find_mistakes(
     replay: Replay, snake_ids: Collection[str], seconds: float = math.inf
 ) -> tuple[list[MoveAssessment], int]:
-    """The mistakes of these snakes, the worst first, and how many turns were looked through.
+    """Find the mistakes of some snakes in a recorded game.
 
-    The last turns come first, and no more are begun after half of the ``seconds`` of CPU. There are
-    none in a game that the search does not hold.
+    Turns are examined from the end of the game. The list is empty if the search does not support
+    the game.
+
+    Args:
+        replay: Recorded game.
+        snake_ids: Snakes whose moves are examined.
+        seconds: CPU time limit; no turn is started after half of it.
+
+    Returns:
+        The mistakes, worst first, and the number of turns examined.
     """
     boards = list(replay.boards())
     if unsupported_reason(boards[0]) or len(boards[0].living) > 16:
         return [], 0
     until = time.process_time() + seconds / 2
-    falls: dict[str, list[tuple[float, int]]] = {snake_id: [] for snake_id in snake_ids}
-    analyst, after, seen = (
-        PositionAnalyzer(positions=2 * _SCREENING_NODES),
+    losses: dict[str, list[tuple[float, int]]] = {snake_id: [] for snake_id in snake_ids}
+    analyzer, after, seen = (
+        PositionAnalyzer(nodes=2 * _SCREENING_NODES),
         final_scores(boards[-1]) or {},
         0,
     )
     for at in range(len(replay.turns) - 1, -1, -1):
         if time.process_time() >= until:
             break
-        now = analyst.win_probabilities(boards[at])
-        for snake_id in falls.keys() & now.keys():
+        now = analyzer.win_probabilities(boards[at])
+        for snake_id in losses.keys() & now.keys():
             if {*boards[at].safe_moves(snake_id)} - {replay.turns[at].moves[snake_id]}:
-                falls[snake_id].append((now[snake_id] - after.get(snake_id, 0.0), at))
+                losses[snake_id].append((now[snake_id] - after.get(snake_id, 0.0), at))
         after, seen = now, seen + 1
 
-    def mark(snake_id: str, at: int, games: int, seed: int) -> MoveAssessment:
+    def assess(snake_id: str, at: int, games: int, seed: int) -> MoveAssessment:
         return assess_move(boards[at], snake_id, replay.turns[at].moves, games, seed)
 
-    marks = []
-    for snake_id, fell in falls.items():
+    assessments = []
+    for snake_id, snake_losses in losses.items():
         places = {
-            at for _, at in (*fell[:_LAST_MOVES], *sorted(fell, reverse=True)[:_MAX_SUSPECTS])
+            at
+            for _, at in (
+                *snake_losses[:_LAST_MOVES],
+                *sorted(snake_losses, reverse=True)[:_MAX_SUSPECTS],
+            )
         }
-        looks = [(mark(snake_id, at, SCREENING_GAMES, 1).loss, at) for at in places]
+        looks = [(assess(snake_id, at, SCREENING_GAMES, 1).loss, at) for at in places]
         worst = [at for _, at in sorted(looks, reverse=True)[:_MAX_MISTAKES]]
-        marks += assess_moves(worst, partial(mark, snake_id))
-    found = [one for one in marks if one.loss >= MISTAKE_LOSS]
+        assessments += assess_moves(worst, partial(assess, snake_id))
+    found = [one for one in assessments if one.loss >= MISTAKE_LOSS]
     return sorted(found, key=lambda one: -one.loss), seen

@@ -1,8 +1,9 @@
-"""What the strongest search thinks of a position, for every snake: chances, best moves, lines.
+"""Position analysis with the champion's search: win probabilities, best moves and lines.
 
-An `PositionAnalyzer` looks at one position through the eyes of each living snake. `SnakeAssessment.chance` is how
-likely the snake is to win (see `analysis.win_probability`), `SnakeAssessment.candidates` are its best moves with
-what each is worth and the line that is expected after it. What a mistake is, `analysis.mistakes` says.
+A `PositionAnalyzer` searches a position from the view of each living snake.
+`SnakeAssessment.win_probability` is explained in `analysis.win_probability`.
+`SnakeAssessment.candidates` are the best moves, with values and lines. For mistakes see
+`analysis.mistakes`.
 
 >>> from battlesnake_gym.boards.board import Board
 >>> board = Board.from_text('''
@@ -14,10 +15,10 @@ what each is worth and the line that is expected after it. What a mistake is, `a
 ... . . . . . . .
 ... . . . . . . *
 ... ''')
->>> judged = Analyst(positions=2000).judge(board)
->>> sum(judgement.chance for judgement in judged.values())
+>>> assessments = PositionAnalyzer(nodes=2000).analyze(board)
+>>> sum(assessment.win_probability for assessment in assessments.values())
 1.0
->>> judged["b"].choices[0].move in board.safe_moves("b")
+>>> assessments["b"].candidates[0].move in board.safe_moves("b")
 True
 """
 
@@ -39,15 +40,16 @@ from battlesnake_heuristics.search.search import Search
 
 _MAX_CANDIDATES = 3
 _MAX_LINE_TURNS = 20
-"""Moves of each snake that are kept of a line."""
+"""Maximum number of moves per snake in a line."""
 
 Line = dict[str, tuple[str, ...]]
-"""The moves that are expected of each snake, by id."""
+"""Moves of each snake in the expected line, by id."""
 
 _MAX_FORCED_MOVES = 10
 
 _PROVEN_VALUE_PER_TURN = 0.001
-"""By how much less the value of a game that is won or lost a turn later is decided."""
+"""Difference of proven values between consecutive turns: earlier ends have larger absolute values.
+"""
 
 _LOST = -1000.0
 _WON = 1000.0
@@ -55,10 +57,13 @@ _WON = 1000.0
 
 @dataclass(frozen=True, slots=True)
 class CandidateMove:
-    """One of the best moves of a snake: the chance to win after it, and the line it leads to.
+    """One of the best moves of a snake.
 
-    ``value`` is the search's, in cells of territory; ``line`` has the moves expected of each snake
-    by id, this one first.
+    Attributes:
+        move: The move.
+        win_probability: Win probability after the move, in [0, 1].
+        value: Search value, in cells of territory.
+        line: Expected moves of each snake by id, including this move.
     """
 
     move: str
@@ -69,7 +74,7 @@ class CandidateMove:
 
 @dataclass(frozen=True, slots=True)
 class SnakeAssessment:
-    """What is thought of one snake in one position; ``candidates`` are the best first."""
+    """The assessment of one snake in a position; ``candidates`` are sorted, best first."""
 
     win_probability: float
     candidates: tuple[CandidateMove, ...] = ()
@@ -77,128 +82,134 @@ class SnakeAssessment:
 
 @dataclass(slots=True)
 class PositionAnalyzer:
-    """Judges positions with ``seconds`` of search for each living snake.
+    """Analyzes positions with a number of seconds, or of nodes, per living snake.
 
-    With ``seconds`` None it looks at ``positions`` for each snake: the same answer everywhere.
+    Args:
+        seconds: Search time per living snake; None for the node limit.
+        nodes: Node limit per living snake; makes results reproducible on any machine.
     """
 
     seconds: float | None = None
-    positions: int = 20_000
+    nodes: int = 20_000
     _search: Search = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         self._search = Search(evaluation=load_builtin())
 
     def analyze(self, board: Board) -> dict[str, SnakeAssessment]:
-        """Judge every living snake of ``board``; the judgements by id.
+        """Assess every living snake of ``board``; returns the assessments by id.
 
-        In a game that is over, the winner is certain and no snake has choices. Raises
-        ``ValueError`` for a solo game, which has no winner.
+        If the game is over, the winner has probability 1 and there are no candidates.
+
+        Raises:
+            ValueError: If the game is a solo game, which has no winner.
         """
         if board.game.solo or board.game.ruleset == "solo":
-            raise ValueError("a solo game cannot be analysed: there is no one to win against")
+            raise ValueError("a solo game cannot be analyzed: it has no opponents")
         board = board.without_seed()
         living = board.living
         if len(living) < 2:
             return {snake.id: SnakeAssessment(1.0) for snake in living}
-        found = {snake.id: self._choices(board, snake) for snake in living}
-        values = {snake_id: choices[0][1] for snake_id, choices in found.items()}
-        chances = self._chances(board, values)
+        found = {snake.id: self._candidates(board, snake) for snake in living}
+        values = {snake_id: candidates[0][1] for snake_id, candidates in found.items()}
+        probabilities = self._win_probabilities(board, values)
         return {
             snake_id: SnakeAssessment(
-                chances[snake_id],
+                probabilities[snake_id],
                 tuple(
                     CandidateMove(
-                        move, self._chance_of(board, values, snake_id, value), value, line
+                        move, self._probability_after(board, values, snake_id, value), value, line
                     )
-                    for move, value, line in choices
+                    for move, value, line in candidates
                 ),
             )
-            for snake_id, choices in found.items()
+            for snake_id, candidates in found.items()
         }
 
     def win_probabilities(self, board: Board) -> dict[str, float]:
-        """The chances of the living alone, with half of the time for each."""
+        """Return only the win probabilities of the living snakes, using half of the time."""
         board = board.without_seed()
         values = {snake.id: self._value(board, snake.id, 0.5)[0] for snake in board.living}
-        return self._chances(board, values)
+        return self._win_probabilities(board, values)
 
     def best_move(self, board: Board, snake_id: str) -> str:
-        """The best move of one snake, with all of its time for that."""
+        """Return the best move of one snake, using all of its time."""
         board = board.without_seed()
         board.you_id = snake_id
-        self._search.nodes = self.positions
+        self._search.nodes = self.nodes
         return self._search(board, self.seconds).move
 
     def uses_network(self, board: Board) -> bool:
-        """Whether the learned evaluation values this position."""
+        """Return whether the learned evaluation supports this position."""
         return not load_builtin().unsupported_reason(board)
 
-    def _chances(self, board: Board, values: Mapping[str, float]) -> dict[str, float]:
+    def _win_probabilities(self, board: Board, values: Mapping[str, float]) -> dict[str, float]:
         return win_probability.win_probabilities(values, board.turn, self.uses_network(board))
 
-    def _chance_of(
+    def _probability_after(
         self, board: Board, values: Mapping[str, float], snake_id: str, value: float
     ) -> float:
-        """The chance of a snake if its move is worth ``value``; others gain what it loses."""
+        """Return a snake's win probability if its move has ``value``, shared with the opponents."""
         gain = (values[snake_id] - value) / (len(values) - 1) if abs(value) < 900 else 0.0
         others = {
             name: known + gain if abs(known) < 900 else known for name, known in values.items()
         }
-        return self._chances(board, {**others, snake_id: value})[snake_id]
+        return self._win_probabilities(board, {**others, snake_id: value})[snake_id]
 
-    def _choices(self, board: Board, snake: Snake) -> list[tuple[str, float, Line]]:
-        """The best moves of a snake with their values and lines, the best first.
+    def _candidates(self, board: Board, snake: Snake) -> list[tuple[str, float, Line]]:
+        """Return the best moves of a snake with values and lines, best first.
 
-        Half of the time goes into the best move, whose value is exact. For the others the search
-        only knows bounds; the rest of the time goes into their values, by looking at the positions
-        after them.
+        A search yields only upper bounds for moves other than the best. The rest of the time goes
+        into their values, by searching the positions after them.
         """
         safe = board.safe_moves(snake.id)
         decision = None
         tried: list[tuple[str, float, Line]] = []
         bounds: Mapping[str, float] = {}
-        if len(safe) != 1:  # with a single move the search does not look ahead
+        if len(safe) != 1:  # the search does not look ahead if there is a single move
             board.you_id = snake.id
-            decision = self._think(board, 0.5)
+            decision = self._search_for(board, 0.5)
             bounds = decision.scores
             value = bounds[decision.move]
-            tried.append((decision.move, value, _cut(decision.line)))
+            tried.append((decision.move, value, _truncate(decision.line)))
         rest = [move for move in safe if decision is None or move != decision.move]
         rest.sort(key=lambda move: -bounds.get(move, _LOST))
         rest = rest[: _MAX_CANDIDATES - len(tried)]
-        share = (1.0 if decision is None else 0.5) / max(1, len(rest))
+        fraction = (1.0 if decision is None else 0.5) / max(1, len(rest))
         for move in rest:
-            value, line = self._after(board, snake, move, share)
-            if tried:  # the first was found to be the best with more thought
+            value, line = self._value_after(board, snake, move, fraction)
+            if tried:  # the longer search found this move to be the best
                 value = min(value, tried[0][1])
-            tried.append((move, value, _cut(line)))
+            tried.append((move, value, _truncate(line)))
         tried[1:] = sorted(tried[1:], key=lambda choice: -choice[1])
         return tried
 
-    def _after(self, board: Board, snake: Snake, move: str, share: float) -> tuple[float, Line]:
-        """What a move is worth if the nearest rival gives the worst answer, and the line then."""
-        answers = list(_answers(board, snake))
+    def _value_after(
+        self, board: Board, snake: Snake, move: str, fraction: float
+    ) -> tuple[float, Line]:
+        """Return a move's value and line if the nearest opponent plays its best reply."""
+        replies = list(_replies(board, snake))
         worst = _WON + 1
         line: Line = {}
-        for answer in answers:
+        for reply in replies:
             after = board.copy()
-            after.advance({**answer, snake.id: move})
-            value, expected = self._value(after, snake.id, share / len(answers))
+            after.advance({**reply, snake.id: move})
+            value, expected = self._value(after, snake.id, fraction / len(replies))
             if value < worst:
                 worst = value
-                line = _joined({**answer, snake.id: move}, expected)
+                line = _prepend({**reply, snake.id: move}, expected)
             if worst < -win_probability.PROVEN_VALUE:
                 break
         return worst, line
 
     def _value(
-        self, board: Board, snake_id: str, share: float, forced: int = 0
+        self, board: Board, snake_id: str, fraction: float, forced: int = 0
     ) -> tuple[float, Line]:
-        """The value of a position for one snake, which may be out, and the line from there.
+        """Return the value of a position for one snake, which may be eliminated, and the line.
 
-        A search does not look ahead where there is a single move; so forced moves are played, up
-        to `_MAX_FORCED_MOVES`, against the best answers of the nearest rival.
+        The search does not look ahead if there is a single move. Therefore, up to
+        `_MAX_FORCED_MOVES` forced moves are played first, against the best replies of the nearest
+        opponent.
         """
         living = [snake.id for snake in board.living]
         if snake_id not in living:
@@ -207,57 +218,67 @@ class PositionAnalyzer:
             return _WON, {}
         safe = board.safe_moves(snake_id)
         if len(safe) == 1 and forced < _MAX_FORCED_MOVES:
-            moves = self._answer(board, board.snake(snake_id), share / 4)
+            moves = self._predict_replies(board, board.snake(snake_id), fraction / 4)
             moves[snake_id] = safe[0]
             after = board.copy()
             after.advance(moves)
-            value, line = self._value(after, snake_id, share * 3 / 4, forced + 1)
-            if abs(value) > win_probability.PROVEN_VALUE:  # the end is a turn later from here
+            value, line = self._value(after, snake_id, fraction * 3 / 4, forced + 1)
+            if (
+                abs(value) > win_probability.PROVEN_VALUE
+            ):  # seen from here, the end is one turn later
                 value -= math.copysign(_PROVEN_VALUE_PER_TURN, value)
-            return value, _joined(moves, line)
+            return value, _prepend(moves, line)
         board.you_id = snake_id
-        decision = self._think(board, share)
+        decision = self._search_for(board, fraction)
         return decision.scores[decision.move], decision.line
 
-    def _answer(self, board: Board, snake: Snake, share: float) -> dict[str, str]:
-        """What the rivals of a snake do: the nearest its best move, the others straight on."""
-        moves = {rival.id: _usual(board, rival) for rival in board.living if rival.id != snake.id}
+    def _predict_replies(self, board: Board, snake: Snake, fraction: float) -> dict[str, str]:
+        """Return the opponents' moves: the nearest plays its best move, the others go straight."""
+        moves = {
+            opponent.id: _default_move(board, opponent)
+            for opponent in board.living
+            if opponent.id != snake.id
+        }
         board.you_id = _nearest(board, snake).id
-        moves[board.you_id] = self._think(board, share).move
+        moves[board.you_id] = self._search_for(board, fraction).move
         return moves
 
-    def _think(self, board: Board, share: float) -> Decision:
-        """Search with a share of the time."""
-        self._search.nodes = max(50, round(self.positions * share))
-        seconds = None if self.seconds is None else max(self.seconds * share, 0.0005)
+    def _search_for(self, board: Board, fraction: float) -> Decision:
+        """Search with a fraction of the time or nodes."""
+        self._search.nodes = max(50, round(self.nodes * fraction))
+        seconds = None if self.seconds is None else max(self.seconds * fraction, 0.0005)
         return self._search(board, seconds)
 
 
-def _answers(board: Board, snake: Snake) -> Iterable[dict[str, str]]:
-    """What the rivals may answer: the nearest anything that is safe, the others straight on."""
+def _replies(board: Board, snake: Snake) -> Iterable[dict[str, str]]:
+    """Yield the opponents' replies: any safe move of the nearest, the others go straight."""
     nearest = _nearest(board, snake)
-    usual = {rival.id: _usual(board, rival) for rival in board.living if rival.id != snake.id}
-    for move in board.safe_moves(nearest.id) or [usual[nearest.id]]:
-        yield {**usual, nearest.id: move}
+    default = {
+        opponent.id: _default_move(board, opponent)
+        for opponent in board.living
+        if opponent.id != snake.id
+    }
+    for move in board.safe_moves(nearest.id) or [default[nearest.id]]:
+        yield {**default, nearest.id: move}
 
 
 def _nearest(board: Board, snake: Snake) -> Snake:
-    rivals = [rival for rival in board.living if rival.id != snake.id]
+    opponents = [opponent for opponent in board.living if opponent.id != snake.id]
     shape = grid(board.width, board.height, rules.wraps(board.game))
-    return min(rivals, key=lambda rival: shape.distance(snake.head, rival.head))
+    return min(opponents, key=lambda opponent: shape.distance(snake.head, opponent.head))
 
 
-def _joined(moves: Mapping[str, str], line: Mapping[str, tuple[str, ...]]) -> Line:
-    """The line that begins with these moves."""
+def _prepend(moves: Mapping[str, str], line: Mapping[str, tuple[str, ...]]) -> Line:
+    """Prepend these moves to a line."""
     return {name: (move, *line.get(name, ())) for name, move in moves.items()}
 
 
-def _usual(board: Board, snake: Snake) -> str:
-    """Straight on where that is safe."""
+def _default_move(board: Board, snake: Snake) -> str:
+    """Return the straight move if it is safe, otherwise the first safe move."""
     straight = rules.default_move(snake.body)
     safe = board.safe_moves(snake.id)
     return straight if straight in safe or not safe else safe[0]
 
 
-def _cut(line: Mapping[str, tuple[str, ...]]) -> Line:
+def _truncate(line: Mapping[str, tuple[str, ...]]) -> Line:
     return {name: tuple(itertools.islice(moves, _MAX_LINE_TURNS)) for name, moves in line.items()}

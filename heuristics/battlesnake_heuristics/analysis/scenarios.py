@@ -1,6 +1,6 @@
-"""Situations with their good moves: tests of a snake, written as pictures or as JSON.
+"""Scenarios: positions with their good moves, as tests of a snake.
 
-A text file holds scenarios one after the other; each begins with its name::
+A text file contains scenarios one after the other. Each starts with its name::
 
     scenario: longer head
     note: B is longer and can enter the cell between the heads.
@@ -9,9 +9,9 @@ A text file holds scenarios one after the other; each begins with its name::
     > > A . B < <
     . . . . . . ^
 
-``allowed`` lists the moves that pass; below it is a board as `boards.board_text` reads it. The
-snake that moves is the one marked ``you``, else the first. A JSON file holds an object (or a list
-of them) with ``name``, ``note``, ``allowed`` (a list of moves) and ``board``: the body of a
+``allowed`` lists the moves that pass. The board below it has the format of `boards.board_text`. The
+snake to move is the one marked ``you``, or else the first. A JSON file contains an object (or a
+list of objects) with ``name``, ``note``, ``allowed`` (a list of moves) and ``board``: the body of a
 ``/move`` request.
 """
 
@@ -31,18 +31,18 @@ from battlesnake_gym.rules.state import MOVES
 from battlesnake_gym.snakes import Decision, Strategy
 
 BUILTIN_SCENARIOS = sorted((Path(__file__).parent / "scenario_files").glob("*.txt"))
-"""The files of this package: what every careful snake should know."""
+"""The built-in scenario files, which every careful snake should pass."""
 
 _KEYS = ("scenario", "note", "allowed")
 
 
 class ScenarioError(ValueError):
-    """A scenario that cannot be read; the message names the file, the scenario and the field."""
+    """A scenario cannot be read; the message names the file, the scenario and the field."""
 
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """A board with its ``you``, and the moves that are right there."""
+    """A board with its ``you``, and the moves that are good in this position."""
 
     name: str
     board: Board
@@ -69,48 +69,59 @@ class Scenario:
         name: str = "",
         note: str = "",
     ) -> Scenario:
-        """One turn of a recorded game as the snake with this id or name saw it.
+        """Create a scenario from one turn of a recorded game.
 
-        Raises ``ValueError`` for a turn or snake that the game lacks.
+        Args:
+            replay: Recorded game.
+            turn: Turn of the position.
+            snake_id: Id or name of the snake to move.
+            allowed: Moves that pass.
+            name: Name of the scenario; derived from the turn and the snake by default.
+            note: Explanation of the good moves.
+
+        Raises:
+            ValueError: If the game does not have this turn or snake.
         """
         board = replay.board(turn).copy()
         board.you_id = replay.snake_id(snake_id)
         return cls(name or f"turn {turn} of {snake_id}", board, tuple(allowed), note)
 
-    def ask(self, strategy: Strategy) -> ScenarioResult:
-        """Let a strategy move on a copy of the board, within the time of the game."""
+    def run(self, strategy: Strategy) -> ScenarioResult:
+        """Run a strategy on a copy of the board, with the timeout of the game."""
         decision = strategy(self.board.copy(), self.board.game.timeout / 1000)
         return ScenarioResult(self, decision)
 
     def to_text(self) -> str:
-        """The scenario as a text file holds it; reading it back gives an equal one."""
+        """Convert to text; reading the text yields an equal scenario."""
         note = [f"note: {self.note}"] if self.note else []
         head = [f"scenario: {self.name}", *note, f"allowed: {' '.join(self.allowed)}"]
         return "\n".join([*head, str(self.board)]) + "\n"
 
     def to_json(self) -> dict[str, Any]:
-        """The scenario as a JSON file holds it, the board as a ``/move`` request."""
+        """Convert to a JSON object whose board is a ``/move`` request."""
         board = self.board.to_api()
         return {"name": self.name, "note": self.note, "allowed": list(self.allowed), "board": board}
 
 
 @dataclass(frozen=True, slots=True)
 class ScenarioResult:
-    """What a snake did in a scenario."""
+    """The decision of a snake in a scenario."""
 
     scenario: Scenario
     decision: Decision
 
     @property
     def passed(self) -> bool:
-        """Whether the move is one of the allowed."""
+        """Whether the move is an allowed one."""
         return self.decision.move in self.scenario.allowed
 
 
 def load(path: str | os.PathLike[str]) -> list[Scenario]:
-    """Read a file of scenarios, JSON where the name ends so, else text.
+    """Read a scenario file: JSON if the suffix is ``.json``, otherwise text.
 
-    Raises `ScenarioError` naming what cannot be read, and ``OSError`` where there is no such file.
+    Raises:
+        ScenarioError: If a scenario cannot be read.
+        OSError: If the file cannot be read.
     """
     file = Path(path)
     try:
@@ -119,12 +130,12 @@ def load(path: str | os.PathLike[str]) -> list[Scenario]:
     except (ValueError, TypeError) as error:
         raise ScenarioError(f"{file}: {error}") from error
     if not found:
-        raise ScenarioError(f"{file}: no scenario in the file; begin one with 'scenario: NAME'")
+        raise ScenarioError(f"{file}: no scenario in the file; start one with 'scenario: NAME'")
     return found
 
 
 def save(path: str | os.PathLike[str], scenarios: Iterable[Scenario]) -> None:
-    """Write a file of scenarios, JSON where the name ends so, else text."""
+    """Write a scenario file: JSON if the suffix is ``.json``, otherwise text."""
     if Path(path).suffix == ".json":
         text = json.dumps([scenario.to_json() for scenario in scenarios], indent=2) + "\n"
     else:
@@ -133,7 +144,7 @@ def save(path: str | os.PathLike[str], scenarios: Iterable[Scenario]) -> None:
 
 
 def from_text(text: str) -> list[Scenario]:
-    """Read the scenarios of a text; raises `ScenarioError`."""
+    """Parse the scenarios in a text; raises `ScenarioError`."""
     blocks: list[list[str]] = []
     for line in text.splitlines():
         if line.startswith("scenario:"):
@@ -141,12 +152,12 @@ def from_text(text: str) -> list[Scenario]:
         if blocks:
             blocks[-1].append(line)
         elif line.strip():
-            raise ScenarioError(f"a file begins with 'scenario: NAME', got {line.strip()!r}")
+            raise ScenarioError(f"a file must start with 'scenario: NAME', got {line.strip()!r}")
     return [_read_block(block) for block in blocks]
 
 
 def from_json(value: object) -> list[Scenario]:
-    """Read a scenario, or a list of them, from what ``json.loads`` gave; raises `ScenarioError`."""
+    """Parse a scenario, or a list of scenarios, decoded from JSON; raises `ScenarioError`."""
     return [_read_object(item) for item in (value if isinstance(value, list) else [value])]
 
 

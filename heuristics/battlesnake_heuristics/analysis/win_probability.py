@@ -1,9 +1,9 @@
-"""How likely each snake is to win, from what a search says of a position.
+"""Win probabilities of all snakes, computed from search values.
 
-Every living snake is asked for the value of its own best move. The values of one position are
-weighed by numbers that were fitted to games of the search against itself, and shared out so that
-the chances of all sum to 1 (a softmax): a draw is a share of the game for each of those who died
-last. ``docs/analysis.md`` shows how far they can be relied on.
+The search values the position for every living snake. The values are weighted by numbers that were
+fitted to self-play games, and normalized with a softmax, so that the probabilities sum to 1. A draw
+counts as a fraction of a win for each snake that died last. ``docs/analysis.md`` reports the
+calibration.
 """
 
 from __future__ import annotations
@@ -12,33 +12,37 @@ import math
 from collections.abc import Mapping
 
 VALUE_SCALE = 20.0
-"""Cells of territory from which on more of them say little more."""
+"""Scale of the tanh that compresses values, in cells of territory."""
 
 LATE_TURN = 300
-"""The turn from which on it makes no difference how late it is."""
+"""Later turns count like this turn."""
 
 PROVEN_VALUE = 900.0
-"""A value beyond this says that the game is won or lost, unless food appears of which the search
-does not know."""
+"""Values beyond this are proven wins or losses, unless food appears that the search cannot predict.
+"""
 
 FORCED_END_VALUE = 1000 - 0.008
-"""A value beyond this says so within 8 turns, if each rival finds its best answer."""
+"""Values beyond this are proven to end within 8 turns if each opponent plays its best reply."""
 
 MIN_PROBABILITY = 0.01
-"""No living snake's chance is less: a rival may miss the move that wins."""
+"""Minimum probability of a living snake: an opponent may miss the winning move."""
 
 WEIGHTS: dict[str, dict[int, tuple[float, float, float]]] = {
     "learned": {2: (0.801, -0.346, 0.203), 3: (1.27, -0.554, 0.0)},
     "by hand": {2: (0.159, 0.069, 1.526), 3: (0.459, 0.109, 0.0)},
 }
-"""By how a position was valued and how many snakes live (3: three and more): the weights of
-`features`, fitted to 2,500 positions of 500 games, and 1,200 of 240 valued by hand."""
+"""Weights of `features`, by evaluation and by number of living snakes (3: three or more).
+
+They were fitted to 2,500 positions of 500 games; with the handcrafted evaluation, to 1,200
+positions of 240 games.
+"""
 
 
 def features(value: float, turn: int) -> tuple[float, float, float]:
-    """What the chance of one snake depends on: its value, that late in the game, and decidedness.
+    """Return the features of one snake's ``value``, in cells of territory.
 
-    ``value`` is in cells of territory.
+    The features are the compressed value, the same weighted by the turn, and the sign of a proven
+    result.
     """
     near = 2 * math.tanh(value / VALUE_SCALE)
     decided = int(value > PROVEN_VALUE) - int(value < -PROVEN_VALUE)
@@ -46,19 +50,19 @@ def features(value: float, turn: int) -> tuple[float, float, float]:
 
 
 def weights_for(learned: bool, living: int) -> tuple[float, float, float]:
-    """The weights for a position valued this way, with ``living`` living snakes."""
+    """Return the weights for the evaluation used and the number of living snakes."""
     return WEIGHTS["learned" if learned else "by hand"][min(max(living, 2), 3)]
 
 
 def win_probabilities(values: Mapping[str, float], turn: int, learned: bool) -> dict[str, float]:
-    """How likely each living snake is to win, by what the search says of each (in cells).
+    """Compute the win probability of each living snake from its search value, in cells.
 
-    >>> even = chances({"a": 3.0, "b": 3.0}, turn=20, learned=True)
+    >>> even = win_probabilities({"a": 3.0, "b": 3.0}, turn=20, learned=True)
     >>> even["a"], even["b"]
     (0.5, 0.5)
-    >>> round(chances({"a": 999.998, "b": -999.998}, turn=20, learned=True)["b"], 2)
+    >>> round(win_probabilities({"a": 999.998, "b": -999.998}, turn=20, learned=True)["b"], 2)
     0.01
-    >>> 0.95 < chances({"a": 999.0, "b": -999.0}, turn=20, learned=True)["a"] < 1
+    >>> 0.95 < win_probabilities({"a": 999.0, "b": -999.0}, turn=20, learned=True)["a"] < 1
     True
     """
     weights = weights_for(learned, len(values))
