@@ -1,6 +1,6 @@
-"""The named snakes: each a few lines made of the shared rules.
+"""The built-in snakes, most of them a few lines made of shared rules.
 
-The first line of a docstring is what ``battlesnake-gym snakes`` prints.
+``battlesnake-gym snakes`` prints the first line of each docstring.
 """
 
 from __future__ import annotations
@@ -27,59 +27,59 @@ from battlesnake_heuristics.search.search import FrozenSearch, Search
 
 
 def random(seed: int) -> Pipeline:
-    """Any of the four moves, walls and necks included: the worst snake there is."""
+    """Move randomly, even into walls and the own neck; the weakest snake."""
     return Pipeline(seed=seed)
 
 
 def safe_random(seed: int) -> Pipeline:
-    """Any move that does not kill it at once."""
+    """Move randomly, but avoid moves that lose at once."""
     return Pipeline(*ALIVE, seed=seed)
 
 
 def straight_on(seed: int) -> Pipeline:
-    """Straight on until something is in the way."""
+    """Go straight until something is in the way."""
     return Pipeline(*ALIVE, straight, seed=seed)
 
 
 def hungry_snake(seed: int) -> Pipeline:
-    """Always after the nearest food, with an eye for walls and bodies only."""
+    """Go for the nearest food at all times; avoid only walls and bodies."""
     return Pipeline(*ALIVE, food, seed=seed)
 
 
 def cautious(seed: int) -> Pipeline:
-    """Takes no risk that it can see, eats when hungry, and keeps its room."""
+    """Avoid all visible risks, eat when hungry, and keep space to move."""
     return Pipeline(*SAFE, hazards, When(hungry, [food], [space, distance]), seed=seed)
 
 
 def hunter(seed: int) -> Pipeline:
-    """Eats until it is the longest, then goes for the heads of the others."""
+    """Eat until it is the longest snake, then attack the heads of the others."""
     return Pipeline(
         *SAFE, When(hungry, [food], [When(longest, [hunt], [food])]), unharmed, seed=seed
     )
 
 
 def tail_chaser(seed: int) -> Pipeline:
-    """Circles behind its own tail and leaves it only to eat."""
+    """Follow the own tail and leave it only to eat."""
     return Pipeline(*SAFE, When(hungry, [food], [tail]), unharmed, seed=seed)
 
 
 def wall_hugger(seed: int) -> Pipeline:
-    """Keeps to the edge of the board and comes in only to eat."""
+    """Stay at the edge of the board and leave it only to eat."""
     return Pipeline(*SAFE, When(hungry, [food], [edge]), unharmed, seed=seed)
 
 
 def centrist(seed: int) -> Pipeline:
-    """Holds the middle of the board and leaves it only to eat."""
+    """Stay in the center of the board and leave it only to eat."""
     return Pipeline(*SAFE, When(hungry, [food], [centre]), unharmed, seed=seed)
 
 
 def territorial(seed: int) -> Pipeline:
-    """Claims the most cells that it can reach before any other snake."""
+    """Claim the most cells that it can reach before any other snake."""
     return Pipeline(*SAFE, When(hungry, [food * 3]), territory, food * 0.4, unharmed, seed=seed)
 
 
 def tree(seed: int) -> Pipeline:
-    """A decision tree: alone it circles, hungry it eats, longest it hunts, else it grows."""
+    """Use a decision tree: eat if hungry, hunt if longest, else grow; alone, follow the tail."""
     crowd = [When(longest, [territory, hunt * 0.3], [food, territory])]
     return Pipeline(
         *SAFE,
@@ -90,22 +90,22 @@ def tree(seed: int) -> Pipeline:
 
 
 def lookahead(seed: int) -> Pipeline:
-    """Plays the next turn in its head and minds the worst answer of the nearest rival."""
+    """Simulate the next turn and assume the worst reply of the nearest opponent."""
     return Pipeline(*SAFE, When(hungry, [food * 3], [food * 0.4]), foresight, unharmed, seed=seed)
 
 
 def minimax(seed: int) -> Search:
-    """Searches ahead in C for as long as the clock allows; its evaluation was made by hand."""
+    """Search in C with a handcrafted evaluation, for as long as the time budget allows."""
     return Search()
 
 
 def champion(seed: int) -> Search:
-    """Searches in C, too, with an evaluation learned from its own games."""
+    """Search in C with an evaluation learned by self-play."""
     return Search(evaluation=load_builtin(), decoupled=True)
 
 
 def minimax_2026(seed: int) -> FrozenSearch:
-    """The search of 2026, which stays as it is: the ladder's upper rungs, like minimax-2026@100."""
+    """Search like minimax did in 2026; frozen, because it forms the upper rungs of the ladder."""
     return FrozenSearch()
 
 
@@ -126,7 +126,7 @@ BUILTIN_SNAKES: dict[str, snakes.Factory] = {
     "minimax": minimax,
     "champion": champion,
 }
-"""All of them by name, roughly from weak to strong."""
+"""All built-in snakes by name, roughly from weak to strong."""
 
 for name, factory in BUILTIN_SNAKES.items():
     snakes.register(name, factory, in_engine=name in snakes.ENGINE_SNAKES)

@@ -1,4 +1,4 @@
-"""Duels of all pairs of named snakes: a quick answer to "which snake is better?"."""
+"""Duels between all pairs of snakes, for a quick comparison."""
 
 from __future__ import annotations
 
@@ -13,12 +13,22 @@ from battlesnake_gym import snakes
 from battlesnake_heuristics.rating.match import MatchSettings, play_game, points_of
 
 _SEED, _SEED_STEP = 1, 10_007
-"""Games lie this far apart in seeds: the food of turn t depends on seed + t alone."""
+"""Distance between the seeds of games, because food depends on the seed plus the turn.
+"""
 
 
 def duel_scores(names: Sequence[str], games: int, ruleset: str) -> dict[str, dict[str, float]]:
-    """Duels of all pairs, each start in both seatings: each snake's share of the points against
-    each other, a draw counting half, and under ``all`` in all its games. The best comes first."""
+    """Play duels of all pairs, and every start with both seatings.
+
+    Args:
+        names: Snakes to compare.
+        games: Number of games per pair.
+        ruleset: Ruleset of the games.
+
+    Returns:
+        The score (a draw counts half) of each snake against each other snake, and under ``all`` in
+        all its games. The best snake comes first.
+    """
     points: dict[tuple[str, str], float] = defaultdict(float)
     duels = [(*pair, i) for pair in itertools.combinations(names, 2) for i in range(games)]
     for one, other, number in tqdm(duels, desc="duels", unit="game", disable=None):
@@ -39,7 +49,7 @@ def duel_scores(names: Sequence[str], games: int, ruleset: str) -> dict[str, dic
 
 
 def duel_table(shares: Mapping[str, Mapping[str, float]]) -> str:
-    """What `duel_scores` returns, as text: a row a snake, a column an opponent."""
+    """Format the result of `duel_scores`: one row per snake, one column per opponent."""
     lines = [" " * 12 + "".join(f"{name[:7]:>8}" for name in shares) + "     all"]
     for name, row in shares.items():
         cells = [f"{row[other]:8.0%}" if other in row else "       ." for other in shares]

@@ -1,4 +1,4 @@
-"""``battlesnake-gym snakes``: who can play here."""
+"""The command ``battlesnake-gym snakes``."""
 
 from __future__ import annotations
 
@@ -12,26 +12,26 @@ from battlesnake_heuristics.round_robin import duel_scores, duel_table
 
 
 def main(argv: list[str] | None = None) -> int:
-    """List the named snakes, or let them duel; returns the exit status."""
+    """List the built-in snakes, or play duels between them; returns the exit status."""
     options = parser().parse_args(argv)
     chosen = options.names or snakes.names()
     known = snakes.names()
     files = [n for n in chosen if snakes.is_bundle(n) or n.endswith(".py")]
-    if strangers := [n for n in chosen if n not in (*known, *files)]:
+    if unknown := [n for n in chosen if n not in (*known, *files)]:
         return command_line.print_error(
             "battlesnake-gym snakes",
-            unknown_name_message("snake", strangers[0], snakes.names(), "battlesnake-gym snakes"),
+            unknown_name_message("snake", unknown[0], snakes.names(), "battlesnake-gym snakes"),
         )
     if options.duels and len(chosen) < 2:
         return command_line.print_error(
-            "battlesnake-gym snakes", "--duels needs two snakes or more"
+            "battlesnake-gym snakes", "--duels needs two or more snakes"
         )
     if options.duels:
-        shares = duel_scores(chosen, options.duels, options.ruleset)
+        scores = duel_scores(chosen, options.duels, options.ruleset)
         if options.json:
-            command_line.write_json(shares)
+            command_line.write_json(scores)
         else:
-            sys.stdout.write(duel_table(shares) + "\n")
+            sys.stdout.write(duel_table(scores) + "\n")
         return 0
     about = {name: snakes.description(name) for name in chosen}
     if options.json:
@@ -45,11 +45,11 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def parser() -> command_line.Parser:
-    """The command's options."""
+    """Create the argument parser."""
     parser = command_line.Parser(
         prog="battlesnake-gym snakes",
-        description="List the named snakes. With --duels every pair plays, and a table shows each "
-        "row's share of the points against each column.",
+        description="List the built-in snakes. With --duels, every pair plays duels; the table "
+        "contains the score of the row against the column.",
         epilog="example: battlesnake-gym snakes hungry cautious territory --duels 10",
     )
     parser.add_argument("names", nargs="*", metavar="NAME", help="only these (default: all)")

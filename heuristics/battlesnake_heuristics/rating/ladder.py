@@ -1,9 +1,9 @@
-"""The ladder: snakes whose Elo is known and does not move, and another snake's place on it.
+"""The ladder: opponents of fixed Elo, and the placement of a snake on it.
 
-Elo says who wins: 100 Elo more is 64 % of the points, 200 is 76 %, 400 is 91 %. The rungs were
-measured once (`fit` of their games), duels and games of four (two snakes each) apart, and
-``ladder.json`` holds what came of it; `ANCHOR` is 1000 by definition. The searching rungs look at a
-fixed number of positions, so they are as strong on any processor and however busy it is.
+An Elo difference of 100 predicts a score of 64%, 200 predicts 76%, and 400 predicts 91%. The Elo of
+the rungs was fitted once (`fit`), separately for duels and for games of four (two snakes per side);
+``ladder.json`` stores the results. `ANCHOR` has 1000 Elo by definition. Searching rungs use a fixed
+number of nodes, so their strength does not depend on the processor or its load.
 
 >>> ladder = load(2)
 >>> [rung.name for rung in ladder.rungs][:3]
@@ -28,7 +28,7 @@ from battlesnake_heuristics.rating.match import MatchSettings, play_pair
 from battlesnake_heuristics.rating.sprt import PAIR_SCORES, Z95
 
 _RUNG_NODES = (10, 30, 100, 400, 2_000, 10_000, 50_000)
-"""Positions a move of the searching rungs."""
+"""Nodes per move of the searching rungs."""
 
 RUNG_NAMES = (
     "safe-random",
@@ -46,12 +46,12 @@ ANCHOR = "hungry"
 ANCHOR_ELO = 1000.0
 
 _LOGITS_PER_ELO = math.log(10) / 400
-"""What one Elo is in natural logits."""
+"""Natural logits per Elo."""
 
 
 @dataclass(frozen=True, slots=True)
 class PairResults:
-    """What came of one snake's games against another: counts of pairs, as in `sprt`."""
+    """Results of game pairs between two snakes, as five counts (see `sprt`)."""
 
     one: str
     other: str
@@ -60,9 +60,11 @@ class PairResults:
 
 @dataclass(frozen=True, slots=True)
 class Rung:
-    """A snake of known strength; ``low`` and ``high`` are its 95 % interval against the anchor.
+    """A snake of known Elo.
 
-    ``cpu_seconds_per_game`` is the CPU time of its own moves in a game, on the processor that measured it.
+    ``low`` and ``high`` are its 95% confidence interval relative to the anchor.
+    ``cpu_seconds_per_game`` is the CPU time of its own moves in one game, on the processor that
+    measured it.
     """
 
     name: str
@@ -75,14 +77,21 @@ class Rung:
 
 @dataclass(frozen=True, slots=True)
 class Ladder:
-    """The rungs for games of ``snakes`` snakes, from weak to strong as they are listed."""
+    """The rungs for games of ``snakes`` snakes, ordered from weak to strong."""
 
     snakes: int
     rungs: tuple[Rung, ...]
 
 
 def load(snakes: int) -> Ladder:
-    """The ladder for games of 2 (duels) or 4 ``snakes``. Raises ``ValueError`` for others."""
+    """Load the ladder for games of ``snakes`` snakes.
+
+    Args:
+        snakes: Snakes per game: 2 (duels) or 4.
+
+    Raises:
+        ValueError: If there is no ladder for this number of snakes.
+    """
     data = json.loads(
         resources.files("battlesnake_heuristics.rating").joinpath("ladder.json").read_text()
     )
@@ -94,11 +103,18 @@ def load(snakes: int) -> Ladder:
 
 
 def fit(meetings: Sequence[PairResults], names: Sequence[str]) -> dict[str, tuple[float, float]]:
-    """Elo of each of ``names`` and its standard error against `ANCHOR`, from who beat whom.
+    """Fit the Elo of each of ``names``, and its standard error, to the results of game pairs.
 
-    Bradley and Terry's model (1952) by maximum likelihood, a draw being half a win. The errors take
-    pairs of games for what is independent (a sandwich estimate). A prior as weak as one draw with
-    each opponent met keeps the Elo of who won or lost everything finite.
+    This is the Bradley-Terry model (1952), fitted by maximum likelihood; a draw counts as half a
+    win. Standard errors treat the game pairs as independent (sandwich estimator). A weak prior, one
+    draw against each opponent played, keeps the Elo finite for snakes that won or lost all games.
+
+    Args:
+        meetings: Results of pairs; `ANCHOR` is one of the snakes.
+        names: Snakes whose Elo is fitted.
+
+    Returns:
+        Elo and standard error by name, relative to `ANCHOR`.
     """
     index = {name: number for number, name in enumerate(names)}
     rows = [(index[met.one], index[met.other], np.array(met.pairs, np.float64)) for met in meetings]
@@ -116,7 +132,8 @@ def fit(meetings: Sequence[PairResults], names: Sequence[str]) -> dict[str, tupl
             gradient += surplus * edge
             information += games * expected * (1 - expected) * np.outer(edge, edge)
             spread = 4 * float(pairs @ (PAIR_SCORES - expected) ** 2) + (0.5 - expected) ** 2
-            # Few pairs may all have ended alike; they vary by chance at least.
+            # With few pairs, all results may be equal; assume at least the variance of independent
+            # games.
             spread = max(spread, games * expected * (1 - expected))
             variation += spread * np.outer(edge, edge)
         step = np.linalg.solve(information[np.ix_(free, free)], gradient[free])
@@ -134,10 +151,10 @@ def fit(meetings: Sequence[PairResults], names: Sequence[str]) -> dict[str, tupl
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """A snake's place: its Elo with its 95 % interval, and the games that say so.
+    """The placement of a snake: its Elo with a 95% confidence interval, and the results behind it.
 
-    ``out_of_range`` is "above" or "below" where it won or lost nearly all its games against the last
-    rung: the ladder then bounds its Elo on one side only, and the other is a guess.
+    ``out_of_range`` is "above" or "below" if the snake won or lost nearly all games against the
+    last rung. The ladder then bounds its Elo on one side only; the other bound is a guess.
     """
 
     elo: float
@@ -153,18 +170,22 @@ class Placement:
 
 
 _PRIOR_ELO_SD = 700.0
-"""Before any game, a snake is taken to stand this far (one standard deviation) from the middle."""
+"""Standard deviation of the prior of a snake's Elo, around the middle of the ladder."""
 
 GAME_OVERHEAD_S = 0.1
-"""CPU seconds that a game costs beside the moves of the rung."""
+"""CPU time of a game besides the moves of the rung, in seconds."""
 
 
 class PlacementRun:
-    """Finds a snake's place: says whom to meet next, and what the games so far say.
+    """An adaptive placement in progress: chooses opponents and estimates the Elo.
 
-    Rungs near the present estimate say the most; those that are quick and have been met seldom go
-    first, so that no single style decides. ``around`` is where to look at first (an Elo; None: in
-    the middle), and has no part in what the games say.
+    Rungs near the current estimate give the most information. Among them, fast rungs and rungs with
+    few games come first, so that no single style decides the result.
+
+    Args:
+        ladder: The rungs to play against.
+        initial_elo: Elo near which the first opponents are chosen (None: the middle of the ladder);
+            it does not influence the estimate.
     """
 
     def __init__(self, ladder: Ladder, initial_elo: float | None = None) -> None:
@@ -172,13 +193,13 @@ class PlacementRun:
         self._around = initial_elo
         self.pairs = {rung.name: [0] * 5 for rung in ladder.rungs}
         self.pairs_requested = dict.fromkeys(self.pairs, 0)
-        """Pairs handed out by `next_rung`, by rung; the number of the next one, too."""
+        """Pairs returned by `next_rung`, by rung; also the index of the next pair."""
         elo = [rung.elo for rung in ladder.rungs]
         self._grid = np.arange(min(elo) - 1500, max(elo) + 1500, 5.0)
         self._middle = (min(elo) + max(elo)) / 2
 
     def next_rung(self) -> Rung:
-        """Whom to meet in the next pair of games."""
+        """Return the opponent of the next game pair."""
         begun = any(any(pairs) for pairs in self.pairs.values())
         here = self._estimate()[0] if begun or self._around is None else self._around
         rung = max(self.ladder.rungs, key=lambda rung: self._information_per_cost(rung, here))
@@ -186,13 +207,13 @@ class PlacementRun:
         return rung
 
     def add(self, rung: str, outcome: int) -> None:
-        """A pair against ``rung`` ended so (for the snake that is placed, see `sprt.PAIR_SCORES`)."""
+        """Add the outcome of a pair against ``rung``, an index into `sprt.PAIR_SCORES`."""
         self.pairs[rung][outcome] += 1
         self.pairs_requested[rung] = max(self.pairs_requested[rung], sum(self.pairs[rung]))
 
     @property
     def placement(self) -> Placement:
-        """What is known by now."""
+        """The placement from the results so far."""
         elo, error = self._estimate()
         met = [
             PairResults("", name, tuple(pairs)) for name, pairs in self.pairs.items() if any(pairs)
@@ -212,7 +233,7 @@ class PlacementRun:
         return expected * (1 - expected) / math.sqrt(cost)
 
     def _estimate(self) -> tuple[float, float]:
-        """Elo and its standard error; the rungs' own Elo are what the scale is made of."""
+        """Return the Elo and its standard error; the Elo of the rungs counts as exact."""
         belief = -(((self._grid - self._middle) / _PRIOR_ELO_SD) ** 2) / 2
         played = [rung for rung in self.ladder.rungs if any(self.pairs[rung.name])]
         for rung in played:
@@ -227,7 +248,7 @@ class PlacementRun:
         return elo, math.sqrt(variance)
 
     def _dispersion(self, elo: float, played: Sequence[Rung]) -> float:
-        """How much more pairs vary than two independent games would; 1 at least."""
+        """Return how much more pairs vary than two independent games would; at least 1."""
         spread = chance = 0.0
         for rung in played:
             expected = float(_expected(elo - rung.elo))
@@ -248,7 +269,7 @@ def _expected(difference: float | np.ndarray[tuple[int], np.dtype[np.float64]]) 
 
 
 DEFAULT_SETTINGS = MatchSettings(move_time_ms=25)
-"""What a snake that searches is given, unless something else is asked for."""
+"""Default settings of a placement, for searching snakes."""
 
 
 def run_placement(
@@ -262,11 +283,20 @@ def run_placement(
     seed: int = 1,
     on_update: Callable[[Placement], None] | None = None,
 ) -> Placement:
-    """Play a snake against rungs, in this process, until its Elo is known to ± ``precision_elo``.
+    """Play a snake against rungs, in this process, until its Elo is known to ±``precision_elo``.
 
-    Games are of ``snakes`` snakes (2 or 4), against all rungs or some (``rungs``). It stops earlier
-    when ``cpu_seconds`` are spent, after the pair that spends them. ``tell`` is called with the
-    placement after every pair. Raises ``ValueError`` for another number of snakes.
+    Args:
+        make: Factory of the snake.
+        snakes: Snakes per game, 2 or 4.
+        precision_elo: Half-width of the 95% confidence interval at which to stop.
+        cpu_seconds: CPU time at which to stop, after the pair that exceeds it.
+        conditions: Settings of the games.
+        rungs: Rungs to play against (default: all).
+        seed: Seed of the starts, of the food and of the snakes.
+        on_update: Called with the placement after every pair.
+
+    Raises:
+        ValueError: If there is no ladder for this number of snakes.
     """
     placing, spent = PlacementRun(rungs or load(snakes)), 0.0
     while True:

@@ -1,7 +1,8 @@
-"""Games in this process by the clock of the CPU, and matches of two sides: which one is better?
+"""Games in this process, timed in CPU time, and matches between two sides.
 
-Two snakes of a game are a duel; of four, each side plays two, in seats by turns. Games come in
-pairs: the same start, then with seats exchanged. A side wins when the other has no snake left.
+With two snakes a game is a duel; with four, each side plays two snakes in alternating seats. Games
+come in pairs: the same start twice, with seats exchanged. A side wins when the other side has no
+snake left.
 """
 
 from __future__ import annotations
@@ -21,16 +22,18 @@ from battlesnake_heuristics.rating import sprt
 from battlesnake_heuristics.search import search
 
 DEFAULT_MAX_TURNS = 1000
-"""Turns after which a game is a draw, unless another limit is given."""
+"""Default number of turns after which a game is a draw."""
 
 
 @dataclass(frozen=True, slots=True)
 class MatchSettings:
-    """What games are like.
+    """Settings of the games.
 
-    Each search among the snakes looks at ``nodes`` positions a move, or thinks for
-    ``move_time_ms`` of CPU time; with neither, for as long as it does without a clock.
-    Raises ``ValueError`` where both are given, or one is not above 0.
+    Every searching snake is limited to ``nodes`` nodes, or ``move_time_ms`` milliseconds of CPU
+    time, per move. With neither, it uses its default without a clock.
+
+    Raises:
+        ValueError: If both limits are given, or one is not positive.
     """
 
     width: int = 11
@@ -53,9 +56,9 @@ class MatchSettings:
 
 @dataclass(slots=True)
 class PlayedGame:
-    """A game that was played: its first and last position, and the turns between.
+    """A game: its first and last position, and the turns between them.
 
-    ``cpu_ms`` holds, by seat, the CPU milliseconds of each move.
+    ``cpu_ms`` contains, by seat, the CPU time of each move in milliseconds.
     """
 
     first: Board
@@ -65,13 +68,13 @@ class PlayedGame:
 
 
 def start_seed(seed: int, index: int) -> int:
-    """A seed of its own for each index: the rules' streams of neighbouring seeds overlap."""
+    """Derive a seed from an index, because the random streams of adjacent seeds overlap."""
     digest = hashlib.sha256(f"{seed}/{index}".encode()).digest()
     return int.from_bytes(digest[:8]) >> 1 or 1
 
 
 def side_of_seats(snakes: int, number: int) -> tuple[int, ...]:
-    """Which side (0 or 1) has which seat in the game ``number`` of a match; they sit by turns.
+    """Return the side (0 or 1) of each seat in the game ``number`` of a match; the sides alternate.
 
     >>> side_of_seats(4, 0), side_of_seats(4, 1)
     ((0, 1, 0, 1), (1, 0, 1, 0))
@@ -80,9 +83,11 @@ def side_of_seats(snakes: int, number: int) -> tuple[int, ...]:
 
 
 def points_of(sides: Sequence[int], out_on: Sequence[int | None]) -> float:
-    """The points of side 0: 1, 0, or 1/2; ``out_on`` is when each seat's snake died (None: alive).
+    """Return the points of side 0: 1, 1/2 or 0. The side whose last snake lives longer wins.
 
-    The side that has a snake for longer wins.
+    Args:
+        sides: Side of each seat.
+        out_on: Turn on which each seat's snake was eliminated; None if it is alive.
 
     >>> points_of((0, 1, 0, 1), (30, 50, 60, None)), points_of((0, 1), (50, 50))
     (0.0, 0.5)
@@ -104,11 +109,17 @@ def play_game(
     reasons: bool = False,
     tell: Callable[[Board | Turn], None] | None = None,
 ) -> PlayedGame:
-    """Play one game from the start of ``seed`` with ``players`` in the seats.
+    """Play one game from the start of ``seed``; exceptions of a strategy are propagated.
 
-    ``names`` are what the snakes are called. Where ``sides`` are given (by seat), the game is over
-    as soon as one of them has lost all its snakes. With ``reasons`` the turns hold the decisions.
-    ``tell`` is called with the first position and every turn. What a strategy raises is raised.
+    Args:
+        conditions: Settings of the game.
+        players: Factory of each seat's strategy, called with ``seed`` plus the seat.
+        seed: Seed of the start, of the food and of the strategies.
+        names: Names of the snakes.
+        game_id: Id of the game.
+        sides: Side of each seat; the game ends as soon as one side has no snake left.
+        reasons: Keep the decisions with their reasons in the turns.
+        tell: Called with the first position and with every turn.
     """
     board = _begin(conditions, len(players), seed, names, game_id)
     played = PlayedGame(board.copy(), board, [], [[] for _ in players])
@@ -133,7 +144,7 @@ def play_game(
 
 
 def with_node_limit(strategy: Strategy, conditions: MatchSettings) -> Strategy:
-    """``strategy`` with the number of positions that the conditions give, if it searches."""
+    """Limit ``strategy`` to the nodes of the settings if it is a search."""
     if conditions.nodes is not None and isinstance(strategy, NodeLimitedStrategy):
         return FixedNodes(strategy, conditions.nodes)
     return strategy
@@ -151,13 +162,13 @@ def _begin(
 
 
 def _has_lost(board: Board, sides: Sequence[int]) -> bool:
-    """Whether a side has no snake left; without ``sides`` none has."""
+    """Return whether a side has no snake left; False without ``sides``."""
     alive = {side for side, snake in zip(sides, board.snakes, strict=False) if snake.alive}
     return bool(sides) and len(alive) < 2
 
 
 def _timed(strategy: Strategy, milliseconds: list[float]) -> Strategy:
-    """``strategy``, with the CPU time of each move added to ``move_time_ms``."""
+    """Wrap ``strategy`` to append the CPU time of each move to ``milliseconds``."""
 
     def decide(board: Board, seconds: float | None = None) -> Decision:
         began = time.process_time()
@@ -176,9 +187,18 @@ def play_pair(
     index: int,
     snakes: int = 2,
 ) -> tuple[int, float]:
-    """Play the pair ``index`` of a match from ``seed``; ``snakes`` in a game, 2 or 4.
+    """Play a game pair of a match: the same start twice, with seats exchanged.
 
-    Returns its outcome for ``side0`` (`sprt.PAIR_SCORES`) and the CPU seconds that it took.
+    Args:
+        conditions: Settings of the games.
+        side0: Factory of the snakes of side 0.
+        side1: Factory of the snakes of side 1.
+        seed: Seed of the match.
+        index: Index of the pair.
+        snakes: Snakes per game, 2 or 4.
+
+    Returns:
+        The outcome for ``side0`` (an index into `sprt.PAIR_SCORES`), and the CPU seconds used.
     """
     began = time.process_time()
     points = 0.0
@@ -193,9 +213,9 @@ def play_pair(
 
 @contextmanager
 def searches_on_cpu_clock(on: bool) -> Iterator[None]:
-    """Inside the block, seconds of all searches in this process are its CPU time (or the wall's).
+    """Measure the time budgets of all searches in this process in CPU time (or wall-clock time).
 
-    So that other work on this machine decides no match.
+    With CPU time, other programs on the machine do not influence the result of a match.
     """
     was_on = search.use_cpu_clock(on)
     try:

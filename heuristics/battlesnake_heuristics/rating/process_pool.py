@@ -1,10 +1,9 @@
-"""One queue for games: tasks go to processes of this machine, and each is answered once.
+"""A process pool for games in which killed processes are replaced and their tasks retried.
 
-A task whose process was killed is handed out again, so a task's answer must follow from the task
-alone, as a game does from its seed.
+Because a task may run again, its result must depend on the task alone, for example on a seed.
 
->>> with Pool(1) as pool:
-...     sorted(answers(pool, abs, [-1, -2]))
+>>> with ProcessPool(1) as pool:
+...     sorted(run_tasks(pool, abs, [-1, -2]))
 [(-2, 2), (-1, 1)]
 """
 
@@ -25,49 +24,59 @@ from types import FrameType
 from typing import Any, Self, TypeVar
 
 MAX_TASK_ATTEMPTS = 5
-"""How often a task may be lost with its process before it is taken to be what kills it."""
+"""Number of killed processes after which a task counts as the cause."""
 
 WORKER_TERMINATE_TIMEOUT_S = 5.0
-"""Seconds that an interrupted game's process has to end by itself."""
+"""Time that an interrupted process has to exit by itself, in seconds."""
 
 Task = TypeVar("Task")
-Answer = TypeVar("Answer")
-Begin = Callable[[], object]
-Prepare = Callable[[], contextlib.AbstractContextManager[Begin | None]]
-"""Gives what a new process calls first; the context ends with the process."""
+Result = TypeVar("Result")
+Initializer = Callable[[], object]
+Prepare = Callable[[], contextlib.AbstractContextManager[Initializer | None]]
+"""Returns the function that a new process calls first; the context exits with the process."""
 
 
 def run_tasks(
-    pool: ProcessPool, work: Callable[[Task], Answer], tasks: Iterable[Task]
-) -> Generator[tuple[Task, Answer], None, None]:
-    """Each of ``tasks`` with ``work`` of it, as they end.
+    pool: ProcessPool, work: Callable[[Task], Result], tasks: Iterable[Task]
+) -> Generator[tuple[Task, Result], None, None]:
+    """Run ``work`` on each task; yields the tasks with their results in order of completion.
 
-    A task is taken when a process is free for it, so ``tasks`` may be endless and may look at what
-    came before. What ``work`` raises is raised, and ``ChildProcessError`` where a task's processes
-    were killed again and again; closing this ends what is on.
+    A task is taken from the iterable when a process is free, so ``tasks`` may be endless and may
+    depend on earlier results. Closing the generator terminates the running tasks.
+
+    Args:
+        pool: Processes to use.
+        work: Function of one task; must be picklable.
+        tasks: Tasks; must be picklable.
+
+    Raises:
+        ChildProcessError: If a task's process was killed `MAX_TASK_ATTEMPTS` times.
+        Exception: Any exception of ``work``.
     """
     waiting = ((task, 1) for task in tasks)
     again: list[tuple[Task, int]] = []
-    going: dict[Future[Answer], tuple[Task, int]] = {}
+    going: dict[Future[Result], tuple[Task, int]] = {}
     try:
         while True:
-            free = max(0, pool.jobs - len(going))  # machines of a pool may have gone
-            for task, tries in itertools.islice(itertools.chain(again, waiting), free):
-                going[pool.submit(work, task)] = task, tries
+            free = max(
+                0, pool.jobs - len(going)
+            )  # the number of jobs may decrease, e.g. in a Ray pool
+            for task, attempts in itertools.islice(itertools.chain(again, waiting), free):
+                going[pool.submit(work, task)] = task, attempts
             again = again[free:]
             if not going:
                 return
             for future in wait(going, return_when=FIRST_COMPLETED).done:
-                task, tries = going.pop(future)
+                task, attempts = going.pop(future)
                 if not _is_lost(future):
                     yield task, future.result()
-                elif tries == MAX_TASK_ATTEMPTS:
+                elif attempts == MAX_TASK_ATTEMPTS:
                     raise ChildProcessError(
-                        f"{MAX_TASK_ATTEMPTS} processes were killed over {reprlib.repr(task)}; is there "
-                        "memory enough? try fewer --jobs"
+                        f"{MAX_TASK_ATTEMPTS} processes were killed during {reprlib.repr(task)}; "
+                        "if memory is short, try fewer --jobs"
                     )
                 else:
-                    again.append((task, tries + 1))
+                    again.append((task, attempts + 1))
     except BaseException:
         pool.terminate()
         raise
@@ -78,9 +87,13 @@ def _is_lost(future: Future[Any]) -> bool:
 
 
 class ProcessPool:
-    """Processes that Ctrl-C does not reach: the one that began them says when to end.
+    """A pool of processes that ignore Ctrl-C; the parent process terminates them.
 
-    One that was killed takes only its own task with it, and another takes its place.
+    If a process is killed, only its own task is lost, and a new process replaces it.
+
+    Args:
+        jobs: Number of processes.
+        prepare: Context of each process, which returns the function that the process calls first.
     """
 
     def __init__(self, jobs: int, prepare: Prepare = contextlib.nullcontext) -> None:
@@ -88,8 +101,8 @@ class ProcessPool:
         self._prepare = prepare
         self._workers: list[_Worker] = []
 
-    def submit(self, work: Callable[..., Answer], /, *arguments: Any) -> Future[Answer]:
-        """Begin a task in a process that is free; of a lost one the future says so."""
+    def submit(self, work: Callable[..., Result], /, *arguments: Any) -> Future[Result]:
+        """Start a task in a free process; the future reports whether the process was killed."""
         worker = next((worker for worker in self._workers if worker.task.done()), None)
         if worker is None:
             worker = _Worker(self._prepare)
@@ -102,7 +115,7 @@ class ProcessPool:
             return self.submit(work, *arguments)
 
     def terminate(self) -> None:
-        """End the games that are on, and the processes, by force where a snake does not let go."""
+        """Terminate all running tasks and processes; kill processes that do not exit in time."""
         processes = [process for worker in self._workers for process in worker.processes]
         for process in processes:
             process.terminate()
@@ -119,37 +132,37 @@ class ProcessPool:
 
 
 class _Worker:
-    """A process, which begins with its first task."""
+    """A process, which starts with its first task."""
 
     def __init__(self, prepare: Prepare) -> None:
         self.task: Future[Any] = Future()
-        self.task.set_result(None)  # Ctrl-C may come before the first
+        self.task.set_result(None)  # Ctrl-C may come before the first task
         self._prepared = contextlib.ExitStack()
-        begin = self._prepared.enter_context(prepare())
+        initializer = self._prepared.enter_context(prepare())
         context = multiprocessing.get_context("spawn")
-        self._executor = ProcessPoolExecutor(1, context, _begin, (begin,))
+        self._executor = ProcessPoolExecutor(1, context, _initialize_worker, (initializer,))
 
     @property
     def processes(self) -> list[multiprocessing.Process]:
-        """The process, unless it has gone."""
+        """The process, if it is running."""
         return list((self._executor._processes or {}).values())
 
-    def submit(self, work: Callable[..., Answer], /, *arguments: Any) -> Future[Answer]:
-        """Begin a task, with interrupts blocked, as they then stay in the process."""
+    def submit(self, work: Callable[..., Result], /, *arguments: Any) -> Future[Result]:
+        """Start a task while SIGINT is blocked, so that the new process inherits the mask."""
         with masked(signal.SIGINT):
             task = self.task = self._executor.submit(work, *arguments)
         task.add_done_callback(lambda task: self._prepared.close() if _is_lost(task) else None)
         return task
 
     def close(self) -> None:
-        """Return when the process has ended."""
+        """Wait for the process to exit."""
         self._executor.shutdown()
         self._prepared.close()
 
 
 @contextlib.contextmanager
 def masked(number: int, block: bool = True) -> Iterator[None]:
-    """Block a signal, or let it through, within the block; Windows has no masks."""
+    """Block or unblock a signal within the context; does nothing on Windows."""
     if sys.platform == "win32":
         yield
         return
@@ -162,25 +175,25 @@ def masked(number: int, block: bool = True) -> Iterator[None]:
 
 
 busy = False
-"""In a process of a pool: whether what is on wants a ``KeyboardInterrupt`` to end by."""
+"""Whether the current task of this pool process must be stopped by ``KeyboardInterrupt``."""
 
 
-def _begin(begin: Begin | None) -> None:
-    signal.signal(signal.SIGTERM, _give_up)
-    threading.Thread(target=_end_with_parent, daemon=True).start()
-    if begin is not None:
-        begin()
+def _initialize_worker(initializer: Initializer | None) -> None:
+    signal.signal(signal.SIGTERM, _on_sigterm)
+    threading.Thread(target=_exit_with_parent, daemon=True).start()
+    if initializer is not None:
+        initializer()
 
 
-def _end_with_parent() -> None:
-    """End this process when the one that started it is gone, even where that was killed."""
+def _exit_with_parent() -> None:
+    """Exit when the parent process is gone, even if it was killed."""
     parent = multiprocessing.parent_process()
     assert parent is not None
     parent.join()
     os._exit(1)
 
 
-def _give_up(number: int, frame: FrameType | None) -> None:
+def _on_sigterm(number: int, frame: FrameType | None) -> None:
     if not busy:
         os._exit(128 + number)
-    raise KeyboardInterrupt  # which the pool brings home as the game's result
+    raise KeyboardInterrupt  # the pool returns it to the parent as the task's result

@@ -1,11 +1,11 @@
-"""Is A better than B, and by how much? Statistics of matches that stop when the answer is known.
+"""Statistics of matches: sequential tests and Elo estimates.
 
-Games come in pairs: the same start twice, seats exchanged, so that a lucky corner helps neither. A
-pair gives A 0, 1/2, 1, 3/2 or 2 points (a draw is half a point), and a match is five counts, one
-for each (a *pentanomial*). The games of a pair are alike, so pairs are what varies independently;
-counting games would pretend to more certainty than there is.
+Games come in pairs: the same start twice, with seats exchanged, so that a good seat helps neither
+side. A pair yields 0, 1/2, 1, 3/2 or 2 points for side A (a draw counts half), and the result of a
+match is five counts, one per outcome (a *pentanomial*). The two games of a pair are correlated, so
+the pairs count as independent samples; counting games would overstate the certainty.
 
-The test is a generalised sequential probability ratio test (GSPRT; Michel Van den Bergh for
+The test is a generalized sequential probability ratio test (GSPRT; Michel Van den Bergh for
 fishtest, after Xiaoou Li, Jingchen Liu and Zhiliang Ying 2014): the likelihood ratio of the most
 likely distributions of pairs under which A is ``elo1`` and ``elo0`` Elo stronger.
 
@@ -13,7 +13,7 @@ likely distributions of pairs under which A is ``elo1`` and ``elo0`` Elo stronge
 >>> sprt.decide([10, 30, 120, 100, 60])
 'H1'
 >>> estimate([10, 30, 120, 100, 60])
-Estimate(score=0.633, elo=94.6, low=73.6, high=114.9, pairs=320)
+EloEstimate(score=0.633, elo=94.6, low=73.6, high=114.9, pairs=320)
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 PAIR_SCORES = np.arange(5) / 4
-"""The share of the points that each kind of pair gives."""
+"""Score of each outcome of a pair."""
 
 Z95 = 1.959964
-"""Standard deviations that hold 95 % of a normal distribution."""
+"""Standard deviations on either side of the mean that contain 95% of a normal distribution."""
 
 _EMPTY_CELL_PRIOR = 1e-3
-"""Pairs counted for a kind that has not been seen: nothing is taken to be impossible."""
+"""Count used for outcomes that did not occur, so that no outcome is impossible."""
 
 
 def elo(score: float) -> float:
-    """The difference in Elo at which ``score`` (a share of the points) is expected.
+    """Return the Elo difference at which ``score`` is expected.
 
     >>> round(elo(0.64), 1), elo(1.0)
     (100.0, inf)
@@ -47,7 +47,7 @@ def elo(score: float) -> float:
 
 
 def expected_score(elo: float) -> float:
-    """The share of the points that is expected of a player who is ``elo`` stronger.
+    """Return the expected score of a player who is ``elo`` stronger.
 
     >>> expected_score(0), round(expected_score(100), 2)
     (0.5, 0.64)
@@ -57,10 +57,16 @@ def expected_score(elo: float) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Sprt:
-    """A test of H1, "``elo1`` or more stronger", against H0, "``elo0`` or less".
+    """A sequential test of H1 ("``elo1`` or more stronger") against H0 ("``elo0`` or less").
 
-    ``alpha`` bounds how often H0 is given up where it holds, ``beta`` how often H1 is. Raises
-    ``ValueError`` for bounds that are no test.
+    Args:
+        elo0: Elo difference of H0.
+        elo1: Elo difference of H1.
+        alpha: Maximum probability of rejecting H0 although it is true, in (0, 0.5).
+        beta: Maximum probability of rejecting H1 although it is true, in (0, 0.5).
+
+    Raises:
+        ValueError: If the bounds do not define a test.
     """
 
     elo0: float
@@ -82,25 +88,35 @@ class Sprt:
 
     @property
     def bounds(self) -> tuple[float, float]:
-        """The log-likelihood ratios at or beyond which H0 and H1 are accepted."""
+        """The log-likelihood ratios at which H0 and H1 are accepted."""
         return math.log(self.beta / (1 - self.alpha)), math.log((1 - self.beta) / self.alpha)
 
     def llr(self, pairs: ArrayLike) -> NDArray[np.float64]:
-        """The log-likelihood ratio of matches: counts [..., 5] to [...]."""
+        """Return the log-likelihood ratios of matches: counts (..., 5) to (...)."""
         return log_likelihood_ratio(pairs, expected_score(self.elo0), expected_score(self.elo1))
 
     def decide(self, pairs: ArrayLike) -> str | None:
-        """ "H1", "H0", or None where more pairs are needed."""
+        """Return "H1", "H0", or None if more pairs are needed."""
         low, high = self.bounds
         llr = float(self.llr(pairs))
         return "H1" if llr >= high else "H0" if llr <= low else None
 
 
 def log_likelihood_ratio(pairs: ArrayLike, score0: float, score1: float) -> NDArray[np.float64]:
-    """ln of how much likelier the pairs are if ``score1`` is expected than if ``score0`` is.
+    """Return the log-likelihood ratio of expected score ``score1`` to ``score0``.
 
-    ``pairs`` are counts [..., 5], not negative; the answer has the shape [...]. Each likelihood is
-    that of the most likely distribution with this expectation.
+    Each likelihood is that of the most likely distribution with this expected score.
+
+    Args:
+        pairs: Counts (..., 5), not negative.
+        score0: Expected score under H0.
+        score1: Expected score under H1.
+
+    Returns:
+        float64 (...).
+
+    Raises:
+        ValueError: If the counts have another shape or are negative.
     """
     counts = np.asarray(pairs, np.float64)
     if counts.shape[-1:] != PAIR_SCORES.shape or (counts < 0).any():
@@ -113,16 +129,16 @@ def log_likelihood_ratio(pairs: ArrayLike, score0: float, score1: float) -> NDAr
 
 
 def _tilted(share: NDArray[np.float64], score: float) -> NDArray[np.float64]:
-    """ln(p / share) of the distribution p of mean ``score`` under which ``share`` is likeliest.
+    """Return ln(p / share) of the most likely distribution p with mean ``score``, given ``share``.
 
-    It is p = share / (1 + x (outcome - score)) with the x at which the mean is ``score`` (Owen
-    1988), which is found by bisection: all of the shape [..., 5].
+    p = share / (1 + x (outcome - score)), with the x for which the mean is ``score`` (Owen 1988).
+    The function finds x by bisection. All arrays have the shape (..., 5).
     """
     off = PAIR_SCORES - score
-    # Between these all of p is positive; the mean falls with x.
+    # Between these bounds all of p is positive, and the mean falls with x.
     low = np.full((*share.shape[:-1], 1), -1 / off[-1])
     high = np.full_like(low, -1 / off[0])
-    for _ in range(np.finfo(np.float64).nmant):  # a bit each
+    for _ in range(np.finfo(np.float64).nmant):  # one bit per iteration
         middle = (low + high) / 2
         too_high = (share * off / (1 + middle * off)).sum(-1, keepdims=True) > 0
         low, high = np.where(too_high, middle, low), np.where(too_high, high, middle)
@@ -132,7 +148,7 @@ def _tilted(share: NDArray[np.float64], score: float) -> NDArray[np.float64]:
 
 @dataclass(frozen=True, slots=True)
 class EloEstimate:
-    """How much stronger A seems: its share of the points, Elo, and Elo's 95 % interval."""
+    """The estimated score of A, and the Elo difference with its 95% confidence interval."""
 
     score: float
     elo: float
@@ -145,11 +161,11 @@ class EloEstimate:
 
 
 def estimate(pairs: Sequence[int] | NDArray[np.int64]) -> EloEstimate:
-    """What ``pairs`` (five counts) say of the difference in Elo.
+    """Estimate the Elo difference from ``pairs`` (five counts).
 
-    The interval is that of Agresti and Coull (1998) with pairs in place of games: two games won and
-    two lost are added before the mean and its error are taken, so that a match without a loss says
-    "at least this much" and not "certainly infinite".
+    The interval is that of Agresti and Coull (1998), with pairs instead of games: it adds one won
+    and one lost pair before computing the mean and its error. A match without a loss therefore
+    yields a finite lower bound.
     """
     counts = np.asarray(pairs, np.float64)
     total = counts.sum()
@@ -167,9 +183,9 @@ def estimate(pairs: Sequence[int] | NDArray[np.int64]) -> EloEstimate:
 
 
 def wilson_interval(share: float, games: int) -> tuple[float, float]:
-    """Wilson's 95 % interval of a share that was seen in ``games``.
+    """Return Wilson's 95% confidence interval of a fraction observed in ``games``.
 
-    >>> low, high = share_interval(0.5, 100)
+    >>> low, high = wilson_interval(0.5, 100)
     >>> round(low, 3), round(high, 3)
     (0.404, 0.596)
     """
@@ -180,7 +196,7 @@ def wilson_interval(share: float, games: int) -> tuple[float, float]:
 
 
 def pair_outcome(points: float) -> int:
-    """Which of the five kinds a pair is that gave ``points`` (0 to 2, in halves).
+    """Return the index of a pair's outcome from its ``points`` (0 to 2, in halves).
 
     >>> [pair_outcome(points) for points in (0, 0.5, 1, 1.5, 2)]
     [0, 1, 2, 3, 4]

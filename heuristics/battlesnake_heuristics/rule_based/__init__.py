@@ -1,1 +1,1 @@
-"""Snakes made of rules: views of a board, filters, preferences, pipelines of both."""
+"""Rule-based snakes: views of a board, filters, preferences, and pipelines of them."""

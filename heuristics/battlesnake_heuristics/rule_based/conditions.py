@@ -1,4 +1,4 @@
-"""Questions that a decision tree may ask with `pipeline.When`."""
+"""Conditions for decision trees (`pipeline.When`)."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ def hungry(view: View) -> bool:
 
 
 def longest(view: View) -> bool:
-    """Longer than every rival."""
-    return all(view.you.length > rival.length for rival in view.rivals)
+    """Longer than every opponent."""
+    return all(view.you.length > opponent.length for opponent in view.opponents)
 
 
 def crowded(view: View) -> bool:
-    """Rivals are left."""
-    return bool(view.rivals)
+    """Opponents are left."""
+    return bool(view.opponents)

@@ -1,7 +1,7 @@
-"""What speaks against a move, from the worst to what merely costs.
+"""Filters, which rule out moves.
 
-The order of `SAFE` is the order of badness: with nothing safe left, a pipeline that begins with
-``*SAFE`` risks a head-to-head rather than hit a wall.
+The order of `SAFE` is the order of badness: if no move is safe, a pipeline that starts with
+``*SAFE`` risks a head-to-head collision rather than hitting a wall.
 """
 
 from __future__ import annotations
@@ -18,47 +18,48 @@ def walls(view: View, move: str) -> float:
 
 @Filter
 def neck(view: View, move: str) -> float:
-    """Turns back into its own neck."""
+    """Enters its own neck."""
     return float(view.targets[move] in view.you.body[1:2] and view.targets[move] != view.you.head)
 
 
 @Filter
 def starvation(view: View, move: str) -> float:
-    """Ends with no health, by hunger or by hazards."""
+    """Leaves no health, because of hunger or hazards."""
     target = view.targets[move]
     return float(target is not None and view.health_after(target) <= 0)
 
 
 @Filter
 def bodies(view: View, move: str) -> float:
-    """Hits a body that will not have moved away."""
+    """Hits a body that will still be there."""
     return float(view.targets[move] is not None and view.blocked(move))
 
 
 @Filter
 def head_to_heads(view: View, move: str) -> float:
-    """May meet the head of a snake that is as long or longer."""
-    # The badness is the chance that the rival comes, if it takes any of its exits; a tie costs half
-    # of a loss. Both snakes eat before lengths are compared, so today's lengths decide.
+    """May collide with the head of a snake of the same length or longer."""
+    # The badness is the probability that the opponent enters the cell if it picks any of its exits
+    # uniformly; a tie counts as half a loss. Both snakes eat before lengths are compared, so the
+    # present lengths decide.
     target = view.grid.bit(view.targets[move])
     worst = 0.0
-    for rival in view.rivals:
-        exits = view.exits(rival)
-        if target & exits and rival.length >= view.you.length:
-            loss = 1.0 if rival.length > view.you.length else 0.5
+    for opponent in view.opponents:
+        exits = view.exits(opponent)
+        if target & exits and opponent.length >= view.you.length:
+            loss = 1.0 if opponent.length > view.you.length else 0.5
             worst = max(worst, loss / exits.bit_count())
     return worst
 
 
 @Filter
 def dead_ends(view: View, move: str) -> float:
-    """Leads to fewer cells than the snake is long, counting tails that will have left."""
+    """Leads to fewer cells than the snake is long, considering that tails move away."""
     return max(0.0, 1 - view.num_reachable(move) / view.you.length)
 
 
 @Filter
 def hazards(view: View, move: str) -> float:
-    """Enters a hazard that hurts."""
+    """Enters a harmful hazard."""
     target = view.targets[move]
     if target is None:
         return 0.0
@@ -66,20 +67,23 @@ def hazards(view: View, move: str) -> float:
 
 
 ALIVE = (walls, neck, starvation, bodies)
-"""What loses at once: together the action mask ``fatal``."""
+"""Filters of moves that lose at once; together they equal the action mask ``fatal``."""
 
 SAFE = (*ALIVE, head_to_heads, dead_ends)
 """The filters of a careful snake, worst first."""
 
 FILTERS = {rule.name: rule for rule in (*SAFE, hazards)}
-"""All filters by name, worst first; `register` adds to them."""
+"""All filters by name, worst first; `register` adds more."""
 
 
 def register(rule: Filter) -> None:
     """Register a filter under the name of its function, for ``--filters`` and bundles.
 
-    One of the same name is replaced. Raises ``TypeError`` for what is no filter.
+    A filter with the same name is replaced.
+
+    Raises:
+        TypeError: If ``rule`` is not a filter.
     """
     if not isinstance(rule, Filter):
-        raise TypeError(f"a filter is a function with @Filter before it, got {rule!r}")
+        raise TypeError(f"a filter must be a function decorated with @Filter, got {rule!r}")
     FILTERS[rule.name] = rule

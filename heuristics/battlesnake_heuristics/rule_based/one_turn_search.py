@@ -1,4 +1,4 @@
-"""Looking one turn ahead by playing it."""
+"""A one-turn search, which simulates the next turn."""
 
 from __future__ import annotations
 
@@ -7,36 +7,38 @@ from battlesnake_heuristics.rule_based.pipeline import Preference
 from battlesnake_heuristics.rule_based.view import View
 
 _MAX_OPPONENT_DISTANCE = 6
-"""A rival whose head is further away than this cannot matter on the next turn."""
+"""Maximum distance, in cells, of opponents that are considered."""
 
 
 @Preference
 def foresight(view: View, move: str) -> float:
-    """Claims the most cells after the worst answer of the nearest rival."""
-    near = [rival for rival in view.rivals if _gap(view, rival) <= _MAX_OPPONENT_DISTANCE]
-    nearest = min(near, key=lambda rival: _gap(view, rival), default=None)
+    """Claims the most cells after the worst reply of the nearest opponent."""
+    near = [
+        opponent for opponent in view.opponents if _gap(view, opponent) <= _MAX_OPPONENT_DISTANCE
+    ]
+    nearest = min(near, key=lambda opponent: _gap(view, opponent), default=None)
     answers = _open_moves(view, nearest) if nearest else [None]
     return min(_value_after(view, move, nearest, answer) for answer in answers)
 
 
-def _gap(view: View, rival: Snake) -> int:
-    return view.grid.distance(view.you.head, rival.head)
+def _gap(view: View, opponent: Snake) -> int:
+    return view.grid.distance(view.you.head, opponent.head)
 
 
 def _open_moves(view: View, snake: Snake) -> list[str]:
-    """The moves of a snake that do not kill it at once; straight into death if there is none."""
+    """Return the moves of a snake that do not kill it at once; ``up`` if there are none."""
     free = view.exits(snake)
     moves = [m for m in MOVES if view.grid.bit(view.grid.step(snake.head, m)) & free]
     return moves or ["up"]
 
 
-def _value_after(view: View, move: str, rival: Snake | None, answer: str | None) -> float:
-    """The share of the board that is claimed after the turn; below 0 for death."""
+def _value_after(view: View, move: str, opponent: Snake | None, answer: str | None) -> float:
+    """Return the claimed fraction of the board after the turn; negative if the snake dies."""
     board = view.board.without_seed()
-    moves = {snake.id: _open_moves(view, snake)[0] for snake in view.rivals}
+    moves = {snake.id: _open_moves(view, snake)[0] for snake in view.opponents}
     moves[view.you.id] = move
-    if rival and answer:
-        moves[rival.id] = answer
+    if opponent and answer:
+        moves[opponent.id] = answer
     board.step(moves)
     if not board.you.alive:
         return -1.0

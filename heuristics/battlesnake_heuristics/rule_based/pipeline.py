@@ -1,14 +1,14 @@
-"""How rules make a decision: filters rule moves out, preferences score what is left.
+"""Rules that make a decision: filters rule out moves, preferences score the others.
 
-A strategy is a `Pipeline` of nodes, read from top to bottom:
+A strategy is a `Pipeline` of steps, applied from first to last:
 
-* a `Filter` says how bad a move is, 0 for nothing against it. The moves with the least badness
-  stay. So a filter rules out the bad moves where there is a better one, and where all are bad it
-  leaves the least bad: there is always a move, and earlier filters weigh more than later ones.
-* a `Preference` adds a score to each move that is left; ``preference * 2`` counts double.
-* `When` asks a question and goes on with one list of nodes or the other: a decision tree.
+* A `Filter` computes the badness of each move, 0 if it does not object. The moves with the lowest
+  badness remain. A filter therefore rules out bad moves if there are better ones, and keeps the
+  least bad moves if all are bad. There is always a move left, and earlier filters have priority.
+* A `Preference` adds a score to each remaining move; ``preference * 2`` doubles its weight.
+* `When` evaluates a condition and continues with one of two lists of steps: a decision tree.
 
-Whatever speaks leaves a `Reason`. The best score wins; the seed decides between equals.
+Each step records a `Reason`. The move with the highest score wins; the seed breaks ties.
 """
 
 from __future__ import annotations
@@ -31,19 +31,19 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 Measure = Callable[[View, str], float]
-"""Judges one move on one view."""
+"""Function that computes a number for one move in one view."""
 
 
 @dataclass(slots=True)
 class Verdict:
-    """What the rules have said so far: the moves left, their scores, and the reasons."""
+    """The state of a decision: the remaining moves, their scores, and the reasons."""
 
     remaining: list[str] = field(default_factory=lambda: list(MOVES))
     scores: dict[str, float] = field(default_factory=lambda: dict.fromkeys(MOVES, 0.0))
     reasons: list[Reason] = field(default_factory=list)
 
     def decide(self, choose: Callable[[list[str]], str] = lambda best: best[0]) -> Decision:
-        """Take the best move left; ``choose`` decides between moves of equal score."""
+        """Choose the best remaining move; ``choose`` breaks ties."""
         top = max(self.scores[move] for move in self.remaining)
         best = [move for move in self.remaining if self.scores[move] == top]
         scores = {move: self.scores[move] for move in self.remaining}
@@ -54,37 +54,40 @@ class PipelineStep(Protocol):
     """A step of a pipeline."""
 
     def apply(self, view: View, verdict: Verdict) -> None:
-        """Speak on ``view``: change the verdict and add a reason."""
+        """Apply the step to ``view``: update the verdict and add a reason."""
         ...
 
 
-def _decorated(module: str, name: str) -> Measure:
-    """The function behind a rule of a module, which has the function's name there."""
+def _rule_function(module: str, name: str) -> Measure:
+    """Return the function inside a rule of a module."""
     rule: Filter | Preference = getattr(importlib.import_module(module), name)
     return rule.badness if isinstance(rule, Filter) else rule.score
 
 
-def _reduced(rule: Filter | Preference, function: Measure, *more: float) -> tuple[Any, ...]:
-    """How a rule is pickled: its function cannot be found by name, only the rule itself can."""
-    place = getattr(function, "__module__", ""), getattr(function, "__name__", "")
-    found = getattr(sys.modules.get(place[0]), place[1], None)
-    if isinstance(found, Filter | Preference) and _decorated(*place) is function:
-        return _rebuilt, (type(rule), place, *more)
+def _reduce_rule(rule: Filter | Preference, function: Measure, *more: float) -> tuple[Any, ...]:
+    """Pickle a rule by its own name, because its function's name refers to the rule."""
+    location = getattr(function, "__module__", ""), getattr(function, "__name__", "")
+    found = getattr(sys.modules.get(location[0]), location[1], None)
+    if isinstance(found, Filter | Preference) and _rule_function(*location) is function:
+        return _restore_rule, (type(rule), location, *more)
     return type(rule), (function, *more)
 
 
-def _rebuilt(kind: Callable[..., Any], place: tuple[str, str], *more: float) -> Any:
-    return kind(_decorated(*place), *more)
+def _restore_rule(kind: Callable[..., Any], location: tuple[str, str], *more: float) -> Any:
+    return kind(_rule_function(*location), *more)
 
 
 @dataclass(frozen=True)
 class Filter:
-    """Rules out moves. Decorates a function that returns how bad a move is, 0 for not at all."""
+    """A filter that rules out moves.
+
+    Decorates a function that returns the badness of a move, 0 if it does not object.
+    """
 
     badness: Measure
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _reduced(self, self.badness)
+        return _reduce_rule(self, self.badness)
 
     @property
     def name(self) -> str:
@@ -92,7 +95,7 @@ class Filter:
         return _name(self.badness)
 
     def apply(self, view: View, verdict: Verdict) -> None:
-        """Keep the least bad of the moves left."""
+        """Keep the remaining moves with the lowest badness."""
         badness = {move: self.badness(view, move) for move in verdict.remaining}
         least = min(badness.values())
         vetoed = tuple(move for move in verdict.remaining if badness[move] > least)
@@ -101,20 +104,23 @@ class Filter:
         note = _description(self.badness)
         if least > 0:
             left = [move for move in verdict.remaining if move not in vetoed]
-            note += f" (so does {' or '.join(left)}, the least bad left)"
+            note += f" (also {' or '.join(left)}, the least bad moves)"
         verdict.remaining = [move for move in verdict.remaining if move not in vetoed]
         verdict.reasons.append(Reason(self.name, vetoed, note=note))
 
 
 @dataclass(frozen=True)
 class Preference:
-    """Scores moves. Decorates a function that gives a move a score, by habit from 0 to 1."""
+    """A preference that scores moves.
+
+    Decorates a function that returns the score of a move, usually in [0, 1].
+    """
 
     score: Measure
     weight: float = 1.0
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _reduced(self, self.score, self.weight)
+        return _reduce_rule(self, self.score, self.weight)
 
     @property
     def name(self) -> str:
@@ -122,13 +128,13 @@ class Preference:
         return _name(self.score)
 
     def __mul__(self, factor: float) -> Preference:
-        """The same preference, ``factor`` times as strong."""
+        """Return the same preference with ``factor`` times its weight."""
         return replace(self, weight=self.weight * factor)
 
     __rmul__ = __mul__
 
     def apply(self, view: View, verdict: Verdict) -> None:
-        """Add to the scores of the moves left."""
+        """Add the scores of the remaining moves."""
         added = {move: self.weight * self.score(view, move) for move in verdict.remaining}
         for move, score in added.items():
             verdict.scores[move] += score
@@ -137,49 +143,57 @@ class Preference:
 
 @dataclass(frozen=True)
 class When:
-    """Goes on with ``then`` where the condition holds on the view, otherwise with ``otherwise``."""
+    """A branch that continues with ``then`` if the condition holds, else with ``otherwise``."""
 
     condition: Callable[[View], bool]
     then: Sequence[PipelineStep]
     otherwise: Sequence[PipelineStep] = ()
 
     def apply(self, view: View, verdict: Verdict) -> None:
-        """Ask, note the answer, and walk the branch."""
+        """Evaluate the condition, record the result, and apply the branch."""
         holds = self.condition(view)
         note = f"{_description(self.condition)}: {'yes' if holds else 'no'}"
         verdict.reasons.append(Reason(f"{_name(self.condition)}?", note=note))
-        apply_nodes(self.then if holds else self.otherwise, view, verdict)
+        apply_steps(self.then if holds else self.otherwise, view, verdict)
 
 
-def apply_nodes(nodes: Sequence[PipelineStep], view: View, verdict: Verdict) -> None:
-    """Let the nodes speak one after the other."""
-    for node in nodes:
-        node.apply(view, verdict)
+def apply_steps(steps: Sequence[PipelineStep], view: View, verdict: Verdict) -> None:
+    """Apply steps in order."""
+    for step in steps:
+        step.apply(view, verdict)
 
 
 class Pipeline:
-    """A strategy made of nodes; the same seed breaks ties in the same way."""
+    """A strategy made of steps; the seed breaks ties reproducibly."""
 
-    def __init__(self, *nodes: PipelineStep, seed: int = 0) -> None:
-        self.nodes = nodes
+    def __init__(self, *steps: PipelineStep, seed: int = 0) -> None:
+        self.steps = steps
         self._random = random.Random(seed)
 
     def __call__(self, board: Board, seconds: float | None = None) -> Decision:
-        """Choose a move for ``board.you``; a pipeline needs no more than milliseconds."""
+        """Choose a move for ``board.you``; takes a few milliseconds, whatever the time budget."""
         verdict = Verdict()
-        apply_nodes(self.nodes, View(board), verdict)
+        apply_steps(self.steps, View(board), verdict)
         return verdict.decide(self._random.choice)
 
 
 def best_after_filters(
     values: Mapping[str, float] | Sequence[float], board: Board, filters: Sequence[Filter]
 ) -> Decision:
-    """Let ``filters`` rule moves out, then take the highest of ``values`` among those left.
+    """Apply ``filters``, then choose the remaining move with the highest value.
 
-    ``values`` are a policy's, by move or in the order of ``MOVES``; any real numbers do, negative
-    ones too: a move that is ruled out never wins. NaN and missing moves count below all others.
-    Equal values go to the first in the order of ``MOVES``. Raises ``ValueError`` for unknown moves
-    or a sequence of another length than 4.
+    NaN and missing values count below all others. Ties go to the first move in the order of
+    ``MOVES``.
+
+    Args:
+        values: A policy's values, by move or in the order of ``MOVES``. They may be any real
+            numbers,
+            also negative: a filtered move never wins.
+        board: Position of ``board.you``.
+        filters: Filters, in order.
+
+    Raises:
+        ValueError: If a move is unknown, or a sequence does not have four values.
     """
     if not isinstance(values, Mapping):
         if len(values) != len(MOVES):
@@ -192,49 +206,51 @@ def best_after_filters(
     verdict = Verdict(scores={move: numbers.get(move, -math.inf) for move in MOVES})
     note = f"no number for {', '.join(missing)}" if missing else ""
     verdict.reasons.append(Reason("values", scores=numbers, note=note))
-    apply_nodes(filters, View(board), verdict)
+    apply_steps(filters, View(board), verdict)
     return verdict.decide()
 
 
-def filter_mask(board: Board, nodes: Sequence[PipelineStep]) -> NDArray[np.bool_]:
-    """Which moves the filters leave, as an action mask: bool[4] in the order of ``MOVES``.
+def filter_mask(board: Board, steps: Sequence[PipelineStep]) -> NDArray[np.bool_]:
+    """Convert filters to an action mask: bool (4,) in the order of ``MOVES``.
 
-    A filter that has something against every move left is passed over, however bad each is; so the
-    mask is never all False, and it agrees with `mdp.masks`. Trees are walked;
-    preferences rule nothing out.
+    A filter that objects to all remaining moves is ignored, whatever their badness. The mask
+    therefore is never all False, and it agrees with `mdp.masks`. Branches are followed; preferences
+    are ignored.
     """
-    import numpy as np  # here: a packed snake plays without it
+    import numpy as np  # imported here because bundles play without NumPy
 
-    kept = _left(nodes, View(board), list(MOVES))
-    return np.array([move in kept for move in MOVES])
-
-
-def _left(nodes: Sequence[PipelineStep], view: View, kept: list[str]) -> list[str]:
-    for node in nodes:
-        if isinstance(node, When):
-            kept = _left(node.then if node.condition(view) else node.otherwise, view, kept)
-        elif isinstance(node, Filter):
-            kept = [move for move in kept if node.badness(view, move) == 0] or kept
-    return kept
+    remaining = _filter_moves(steps, View(board), list(MOVES))
+    return np.array([move in remaining for move in MOVES])
 
 
-def to_mask_function(nodes: Sequence[PipelineStep]) -> Callable[[Game, State, str], list[bool]]:
-    """`filter_mask` in the form that `see.masks.register` takes: a snake's rules as a training mask.
+def _filter_moves(steps: Sequence[PipelineStep], view: View, remaining: list[str]) -> list[str]:
+    for step in steps:
+        if isinstance(step, When):
+            remaining = _filter_moves(
+                step.then if step.condition(view) else step.otherwise, view, remaining
+            )
+        elif isinstance(step, Filter):
+            remaining = [move for move in remaining if step.badness(view, move) == 0] or remaining
+    return remaining
+
+
+def to_mask_function(steps: Sequence[PipelineStep]) -> Callable[[Game, State, str], list[bool]]:
+    """Convert steps to a function for `mdp.masks.register`: a snake's rules as a training mask.
 
     >>> from battlesnake_gym.mdp import masks
     >>> from battlesnake_heuristics.rule_based.filters import SAFE
-    >>> masks.register("as-cautious", as_mask(SAFE))
+    >>> masks.register("as-cautious", to_mask_function(SAFE))
     """
 
     def allows(game: Game, state: State, snake_id: str) -> list[bool]:
-        allowed: list[bool] = filter_mask(Board.from_state(state, game, snake_id), nodes).tolist()
+        allowed: list[bool] = filter_mask(Board.from_state(state, game, snake_id), steps).tolist()
         return allowed
 
     return allows
 
 
 def explain(decision: Decision) -> str:
-    """A decision as text: the move, then a line for each rule that spoke."""
+    """Format a decision as text: the move, then one line per reason."""
     rows = []
     for reason in decision.reasons:
         said = [f"not {move}" for move in reason.vetoed]

@@ -1,9 +1,9 @@
-"""Your own rules over a policy: a file with filters, preferences and trees.
+"""Policy rules: filters, preferences and trees from a file, applied to a policy's values.
 
-The file has a list called ``rules``, of the nodes that a `Pipeline` is made of. The policy's values
-are the first preference: scaled so that its best move among those that do not lose at once is worth
-1 and the worst of them 0. Then the rules speak, in their order. Conditions and rules may look at
-the unscaled values as ``view.values``.
+The file defines a list named ``rules`` with the steps of a `Pipeline`. The policy's values act as
+the first preference, scaled so that the best of the moves that do not lose at once has 1 and the
+worst of them 0. Then the rules are applied in order. Conditions and rules can read the unscaled
+values as ``view.values``.
 """
 
 from __future__ import annotations
@@ -17,20 +17,21 @@ from battlesnake_gym.boards.board import Board
 from battlesnake_gym.common import extensions
 from battlesnake_gym.rules.state import MOVES
 from battlesnake_gym.snakes import Decision, Reason
-from battlesnake_heuristics.rule_based.pipeline import Filter, PipelineStep, Verdict, apply_nodes
+from battlesnake_heuristics.rule_based.pipeline import Filter, PipelineStep, Verdict, apply_steps
 from battlesnake_heuristics.rule_based.view import View
 
 RULES_VARIABLE = "rules"
-"""What the list is called in a file."""
+"""Name of the list in the file."""
 
 _POLICY_REASON, _DECIDED_REASON = "policy", "decided"
-"""The rules under which a decision shows what the policy said, and who decided."""
+"""Names of the reasons with the policy's values, and with the deciding part."""
 
 
 def load(path: str | Path) -> tuple[PipelineStep, ...]:
-    """The rules in a file.
+    """Load the rules in a file.
 
-    Raises ``ValueError`` where there is no such file, or no list of nodes called ``rules`` in it.
+    Raises:
+        ValueError: If the file does not exist, or has no list of steps named ``rules``.
     """
     return validate_rules(
         getattr(extensions.module(Path(path), "rules"), RULES_VARIABLE, None), path
@@ -38,18 +39,18 @@ def load(path: str | Path) -> tuple[PipelineStep, ...]:
 
 
 def validate_rules(found: object, path: str | Path) -> tuple[PipelineStep, ...]:
-    """The list of rules that was ``found`` in a file; raises as `load`."""
+    """Check the object ``found`` in a file; raises as `load`."""
     if not isinstance(found, Sequence) or not found:
         raise ValueError(
-            f"{path} must have a list called {RULES_VARIABLE}, such as rules = [walls, centre * 2]; "
-            f"got {found!r:.80}"
+            f"{path} must define a list named {RULES_VARIABLE}, such as "
+            f"rules = [walls, center * 2]; got {found!r:.80}"
         )
-    for node in found:
-        if not hasattr(node, "apply"):
-            name = getattr(node, "__name__", repr(node))
+    for step in found:
+        if not hasattr(step, "apply"):
+            name = getattr(step, "__name__", repr(step))
             raise ValueError(
-                f"{path}: {name:.80} in {RULES_VARIABLE} is no rule; decorate the function with @Filter or "
-                "@Preference, or ask it in a When"
+                f"{path}: {name:.80} in {RULES_VARIABLE} is not a rule; decorate the function with "
+                "@Filter or @Preference, or use it in a When"
             )
     return tuple(found)
 
@@ -60,30 +61,36 @@ def apply_policy_rules(
     rules: Sequence[PipelineStep],
     always: Sequence[Filter] = (),
 ) -> Decision:
-    """Let ``always`` rule moves out, then apply ``rules`` over what the policy says.
+    """Apply the filters ``always``, then ``rules``, to a policy's values.
 
-    ``values`` are the policy's, by move. The last reason says who decided: the policy, the rule
-    that ruled its move out, or the preferences that another move is worth more to.
+    The last reason names the part that decided: the policy, the rule that ruled out its move, or
+    the preferences that favored another move.
+
+    Args:
+        values: The policy's values by move.
+        board: Position of ``board.you``.
+        rules: Rules, in order.
+        always: Filters that are applied before the values are scaled.
     """
     view = View(board)
     view.values = dict(values)
     verdict = Verdict()
-    apply_nodes(always, view, verdict)
+    apply_steps(always, view, verdict)
     verdict.scores = dict.fromkeys(MOVES, 0.0) | _scaled(values, verdict.remaining)
-    said = {move: verdict.scores[move] for move in verdict.remaining}
-    wanted = max(said, key=said.__getitem__)
+    scaled = {move: verdict.scores[move] for move in verdict.remaining}
+    wanted = max(scaled, key=scaled.__getitem__)
     verdict.reasons.append(
-        Reason(_POLICY_REASON, scores=said, note=f"wants {wanted}; its values, scaled to 0 and 1")
+        Reason(_POLICY_REASON, scores=scaled, note=f"prefers {wanted}; values scaled to [0, 1]")
     )
     first = len(verdict.reasons)
-    apply_nodes(rules, view, verdict)
+    apply_steps(rules, view, verdict)
     decision = verdict.decide()
-    note = _who(decision.move, wanted, verdict.reasons[first:])
+    note = _decided_by(decision.move, wanted, verdict.reasons[first:])
     return replace(decision, reasons=(*decision.reasons, Reason(_DECIDED_REASON, note=note)))
 
 
 def _scaled(values: Mapping[str, float], kept: Sequence[str]) -> dict[str, float]:
-    """0 for the worst of the moves that are ``kept``, 1 for the best; not finite: 0."""
+    """Scale the values of the ``kept`` moves to [0, 1]; values that are not finite become 0."""
     numbers = {move: values.get(move, -math.inf) for move in kept}
     finite = [number for number in numbers.values() if math.isfinite(number)]
     low, high = min(finite, default=0.0), max(finite, default=0.0)
@@ -94,7 +101,7 @@ def _scaled(values: Mapping[str, float], kept: Sequence[str]) -> dict[str, float
     }
 
 
-def _who(move: str, wanted: str, reasons: Sequence[Reason]) -> str:
+def _decided_by(move: str, wanted: str, reasons: Sequence[Reason]) -> str:
     if move == wanted:
         return f"the policy, whose {move} no rule outweighs"
     for reason in reasons:

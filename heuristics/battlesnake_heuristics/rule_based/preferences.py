@@ -1,4 +1,4 @@
-"""What speaks for a move. Scores run from 0 to 1, so that weights compare them."""
+"""Preferences, which score moves. Scores are in [0, 1], so that weights are comparable."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from battlesnake_heuristics.rule_based.pipeline import Preference
 from battlesnake_heuristics.rule_based.view import View
 
 _DISCOUNT = 0.9
-"""A goal one turn further away is worth this much of the nearer one."""
+"""Discount per turn of distance to a goal."""
 
 
 @Preference
 def food(view: View, move: str) -> float:
-    """Nears food, best food that no rival reaches first."""
+    """Approaches food, preferably food that no opponent reaches first."""
     ours = view.food & view.first_reached(move)
     near = _nearness(view.turns_to(move, view.food))
     return max(_nearness(view.turns_to(move, ours)), near / 2)
@@ -20,26 +20,26 @@ def food(view: View, move: str) -> float:
 
 @Preference
 def space(view: View, move: str) -> float:
-    """Keeps room to move."""
+    """Leaves space to move."""
     return view.num_reachable(move) / view.grid.everything.bit_count()
 
 
 @Preference
 def territory(view: View, move: str) -> float:
-    """Claims cells that it reaches before every rival."""
+    """Claims cells that it reaches before every opponent."""
     return view.first_reached(move).bit_count() / view.grid.everything.bit_count()
 
 
 @Preference
 def centre(view: View, move: str) -> float:
-    """Seeks the middle of the board."""
+    """Approaches the center of the board."""
     middle = view.board.width // 2, view.board.height // 2
     return _closeness(view, move, [middle])
 
 
 @Preference
 def edge(view: View, move: str) -> float:
-    """Hugs the walls."""
+    """Stays close to the walls."""
     target = view.targets[move]
     if target is None:
         return 0.0
@@ -49,7 +49,7 @@ def edge(view: View, move: str) -> float:
 
 @Preference
 def straight(view: View, move: str) -> float:
-    """Goes on in the same direction."""
+    """Goes straight ahead."""
     body = view.you.body
     return float(len(body) > 1 and view.grid.step(body[1], move) == body[0] != body[1])
 
@@ -62,21 +62,21 @@ def tail(view: View, move: str) -> float:
 
 @Preference
 def hunt(view: View, move: str) -> float:
-    """Goes for the heads of shorter snakes."""
-    prey = [snake.head for snake in view.rivals if snake.length < view.you.length]
+    """Attacks the heads of shorter snakes."""
+    prey = [snake.head for snake in view.opponents if snake.length < view.you.length]
     return _closeness(view, move, prey)
 
 
 @Preference
 def distance(view: View, move: str) -> float:
-    """Keeps away from the heads of snakes that are as long or longer."""
-    feared = [snake.head for snake in view.rivals if snake.length >= view.you.length]
+    """Stays away from the heads of snakes of the same length or longer."""
+    feared = [snake.head for snake in view.opponents if snake.length >= view.you.length]
     return 1 - _closeness(view, move, feared)
 
 
 @Preference
 def unharmed(view: View, move: str) -> float:
-    """Stays out of hazards; each point costs a hundredth."""
+    """Avoids hazards; each lost health point costs 0.01."""
     target = view.targets[move]
     return 0.0 if target is None else min(0, view.health_after(target) - view.you.health + 1) / 100
 

@@ -1,8 +1,9 @@
-"""A file with the starter pack's class ``MyBattlesnakeHeuristics`` plays, rules and masks here.
+"""Support for files with the starter pack's class ``MyBattlesnakeHeuristics``.
 
-Its methods are asked as the pack's endpoint asked them: of an array [rows, columns, 3] with row 0
-at the bottom (food 1; heads 5 and bodies 1, its own and all others'; -1 around the board), the
-number 0, the next turn, everybody's health and the request.
+The file can be used as a snake, as policy rules and as an action mask. Its methods get the same
+arguments as from the pack's endpoint: an array (rows, columns, 3) with row 0 at the bottom (food 1;
+heads 5 and bodies 1, first its own, then all others; -1 around the board), the number 0, the next
+turn, the health of all snakes, and the request.
 """
 
 from __future__ import annotations
@@ -23,11 +24,11 @@ from battlesnake_gym.rules.state import MOVES, Game, State
 from battlesnake_heuristics.rule_based.pipeline import Pipeline, PipelineStep, Verdict
 from battlesnake_heuristics.rule_based.view import View
 
-_CLASS, _BASE = "MyBattlesnakeHeuristics", "heuristics"  # the latter is a module beside its file
+_CLASS, _BASE = "MyBattlesnakeHeuristics", "heuristics"  # _BASE is a module beside the file
 
 
 class Heuristics:
-    """The decorators of the pack's class of this name, where its file is missing."""
+    """The decorators of the pack's class of this name, used if its file is missing."""
 
     @staticmethod
     def negative_heuristics(rule: Any) -> Any:
@@ -39,7 +40,10 @@ class Heuristics:
 
 @dataclass
 class StarterPackRule:
-    """Takes the move that ``run`` makes of a policy's values or, alone, of random ones."""
+    """A pipeline step that plays the move that ``run`` returns for a policy's values.
+
+    Without a policy, ``run`` gets random values.
+    """
 
     heuristics: Any
     name: str
@@ -49,7 +53,7 @@ class StarterPackRule:
         self._random = np.random.default_rng(self.seed)
 
     def apply(self, view: View, verdict: Verdict) -> None:
-        """Keep that move alone; one that was ruled out before is passed over."""
+        """Keep only that move, unless an earlier step ruled it out."""
         values = [view.values[move] for move in MOVES] if view.values else self._random.random(4)
         number, said = self.heuristics.run(
             *starter_pack_state(view.board), action=np.array([values])
@@ -63,7 +67,7 @@ class StarterPackRule:
 
 
 def starter_pack_state(board: Board) -> tuple[Any, int, int, dict[int, int], dict[str, Any]]:
-    """What the methods are given, but for the policy's values: see the top of this file."""
+    """Return the arguments of the pack's methods, without the policy's values."""
     border = max((21 - board.height) // 2, 1)
     inside = np.zeros((board.height, board.width, 3))
     for x, y in board.food:
@@ -77,12 +81,15 @@ def starter_pack_state(board: Board) -> tuple[Any, int, int, dict[int, int], dic
 
 
 def register_starter_pack(path: str | Path, name: str) -> list[PipelineStep]:
-    """Register the file's snake and the mask of its negative heuristics, both as ``name``.
+    """Register the file's snake, and the mask of its negative heuristics, both as ``name``.
 
-    Returns what may speak over a policy as ``rules``. Raises ``ValueError`` without the class.
+    Returns the steps to use as policy rules.
+
+    Raises:
+        ValueError: If the file does not have the class.
     """
     path = Path(path).resolve()
-    sys.modules.pop(_BASE, None)  # a folder of this name, or that of another file
+    sys.modules.pop(_BASE, None)  # a directory of this name, or the module of another file
     if not path.with_name(f"{_BASE}.py").exists():
         vars(sys.modules.setdefault(_BASE, ModuleType(_BASE)))["Heuristics"] = Heuristics
     sys.path.insert(0, str(path.parent))
