@@ -102,7 +102,7 @@ class Line:
         self.search = search
         self.start = f"{game}\n{start}"  # before the rules change it
         self.width, self.moves = start.width, b""
-        self.question = (
+        self.position = (
             start.width,
             start.height,
             wraps(game),
@@ -118,7 +118,7 @@ class Line:
     def play(self, moves: list[int], state: State) -> str:
         """Play one more turn; what is otherwise than in ``state``, or "" where nothing is."""
         self.moves += bytes(moves)
-        snakes, food, _ = self.search.play(*self.question, self.moves)
+        snakes, food, _ = self.search.play_turns(*self.position, self.moves)
         for seat, (held, snake) in enumerate(zip(snakes, state.snakes, strict=True)):
             if (held is not None) != snake.alive:
                 return self._told(
@@ -132,7 +132,9 @@ class Line:
 
     def same_key(self, again: Line) -> str:
         """Whether the position set up anew in ``again`` has the key that was kept until here."""
-        kept, anew = (line.search.play(*line.question, line.moves)[2] for line in (self, again))
+        kept, anew = (
+            line.search.play_turns(*line.position, line.moves)[2] for line in (self, again)
+        )
         return "" if kept == anew != 0 else self._told(f"the key is {kept:x}, set up anew {anew:x}")
 
     def _told(self, what: str) -> str:

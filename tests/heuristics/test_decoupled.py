@@ -15,7 +15,7 @@ from battlesnake_heuristics.search.evaluation import load_builtin
 from battlesnake_heuristics.search.search import SEARCH_CORES, Search, _request_tuple, _you_first
 from battlesnake_heuristics.search.self_play import SearchPlayer, SelfPlaySettings, play_game
 
-from .slow_decoupled import Tree
+from .decoupled_reference import Tree
 from .test_inputs import positions
 
 _search = pytest.importorskip("battlesnake_heuristics.search._search")
@@ -39,11 +39,11 @@ def champion(nodes: int = 1000) -> Search:
 
 
 def visits(board: Board, nodes: int, first_depth: int = 1) -> tuple[int, ...]:
-    question = _request_tuple(
-        board, _you_first(board), champion().weights, None, nodes, 120, load_builtin().network_bytes,
-        decoupled=True,
+    request = _request_tuple(
+        board, _you_first(board), champion().weights, None, nodes, 120,
+        load_builtin().network_bytes, decoupled=True,
     )  # fmt: skip
-    tried: tuple[int, ...] = _search.search(*question, first_depth, None)[-1]
+    tried: tuple[int, ...] = _search.search(*request, first_depth, None)[-1]
     return tried
 
 
@@ -95,7 +95,7 @@ def test_it_says_what_it_expects(four: Board) -> None:
     assert 4000 < statistics.leaf_evals <= statistics.nodes + 1 < 5100
     assert decision.line[four.you.id][0] == decision.move
     assert sorted(decision.scores) == sorted(four.safe_moves())
-    assert "of the point" in decision.reasons[0].note
+    assert "expected score" in decision.reasons[0].note
 
 
 def test_it_goes_on_when_the_tree_is_full(four: Board) -> None:

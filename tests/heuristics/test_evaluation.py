@@ -31,7 +31,7 @@ _search = pytest.importorskip("battlesnake_heuristics.search._search")
 from battlesnake_heuristics.search.search import Search  # noqa: E402
 from battlesnake_heuristics.search.self_play import SearchPlayer, SelfPlaySettings, play_game  # noqa: E402
 
-from .slow_inputs import value_by_definition  # noqa: E402
+from .network_reference import value_by_definition  # noqa: E402
 
 TRAINED = {
     "trained_for": {
@@ -174,9 +174,9 @@ def test_where_it_was_trained_its_values_are_the_scores() -> None:
     decision = Search(max_depth=1, evaluation=evaluation)(board)
     assert decision.scores != Search(max_depth=1)(board).scores
     note = decision.reasons[0].note
-    assert "by hand" not in note
+    assert "handcrafted" not in note
     share = 1 / (1 + np.exp(-decision.scores[decision.move] / 10))
-    assert f"{share:.0%} of the point" in note
+    assert f"expected score {share:.0%}" in note
 
 
 def test_what_is_no_network_is_refused() -> None:
@@ -198,7 +198,7 @@ def test_what_is_no_network_is_refused() -> None:
         ((0, b"", row, 2), "network"),
         ((0, numbers, row[1:], 2), "inputs"),
         ((0, numbers, row, 1), "living"),
-        ((2, numbers, row, 2), "code"),
+        ((2, numbers, row, 2), "kernel"),
     ):
         with pytest.raises(ValueError, match=what):
             _search.evaluate_batch(*arguments)

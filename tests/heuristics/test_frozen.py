@@ -20,7 +20,7 @@ from battlesnake_heuristics.search.search import FrozenSearch, Weights
 
 pytest.importorskip("battlesnake_heuristics.search._search")
 
-RECORDED = Path(__file__).with_name("answers_of_2026.json")
+RECORDED = Path(__file__).with_name("frozen_digests.json")
 """Digests of moves and scores by game and positions a move, by the build that the ladder was
 measured with; 10,000 searches."""
 
@@ -89,7 +89,7 @@ GAMES = {
     ),
 }
 SEEDS = (1, 2, 3)
-POSITIONS = (100, 700, 5000)
+NODES = (100, 700, 5000)
 
 RUNGS = {
     "safe-random": "83fa70be057c24ce",
@@ -103,9 +103,9 @@ RUNGS = {
 """Digests of their games, likewise."""
 
 
-def answers(game: Played, positions: int) -> str:
+def digest_of_decisions(game: Played, nodes: int) -> str:
     """Digest of all moves and scores of some games."""
-    digest, search = hashlib.sha256(), snakes.make(f"minimax-2026@{positions}")
+    digest, search = hashlib.sha256(), snakes.make(f"minimax-2026@{nodes}")
     for board in map(game.board, SEEDS):
         while not board.is_over() and board.turn < game.turns:
             moves = {}
@@ -119,14 +119,14 @@ def answers(game: Played, positions: int) -> str:
 
 
 @pytest.mark.parametrize("name", GAMES)
-def test_the_search_of_2026_answers_as_ever(name: str) -> None:
+def test_the_frozen_search_decides_as_recorded(name: str) -> None:
     """A difference here means that the ladder's upper rungs are no longer those that were measured:
     undo the change in ``csrc``, or keep it from them (``of_2026``); do not record anew."""
     recorded = json.loads(RECORDED.read_text())[name]
-    assert {str(count): answers(GAMES[name], count) for count in POSITIONS} == recorded
+    assert {str(count): digest_of_decisions(GAMES[name], count) for count in NODES} == recorded
 
 
-def test_the_weights_are_those_that_were_found() -> None:
+def test_the_default_weights_are_unchanged() -> None:
     """By thousands of games, which the ladder's `minimax` played with: none changes by a slip."""
     assert Weights() == FrozenSearch.WEIGHTS
 

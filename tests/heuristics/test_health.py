@@ -49,10 +49,10 @@ def healths(board: Board) -> Iterator[tuple[str, int]]:
         games.step(np.array([[MOVES.index("right")]], np.uint8))
         yield "engine", int(games.health[0, 0])
     if search.COMPILED:
-        question = search.Search()._build_request(board, None)[0]
-        fields = (*question[:4], *question[5:11])
+        request = search.Search()._build_request(board, None)[0]
+        fields = (*request[:4], *request[5:11])
         compiled = importlib.import_module("battlesnake_heuristics.search._search")
-        (held,), _, _ = compiled.play(*fields, bytes([MOVES.index("right")]))
+        (held,), _, _ = compiled.play_turns(*fields, bytes([MOVES.index("right")]))
         yield "search", held[0] if held else 0
 
 

@@ -38,7 +38,7 @@ from battlesnake_heuristics.search.evaluation import (
 from battlesnake_heuristics.search.quantization import layers_dtype
 from battlesnake_heuristics.search.search import network_inputs
 
-from .slow_inputs import named_inputs, value_by_definition
+from .network_reference import named_inputs, value_by_definition
 
 KINDS = (
     *(("standard", side, count) for side, count in ((7, 2), (11, 2), (11, 3), (11, 4), (19, 8))),
@@ -128,8 +128,8 @@ def test_a_file_of_fewer_inputs_and_hidden_values_means_what_it_says(tmp_path: P
     ("change", "why"),
     [
         ({"board": ["size", "colour"]}, "colour"),
-        ({"board": ["size", "size"]}, "differ"),
-        ({"board": ["size"]}, "evenly"),
+        ({"board": ["size", "size"]}, "distinct"),
+        ({"board": ["size"]}, "number even"),
         ({"hidden": [64, 16]}, "first must be even, 2 to 32, got 64"),
         ({"hidden": [8, 3]}, "second must be even, 2 to 16, got 3"),
         ({"hidden": 8}, "damaged"),
@@ -163,7 +163,7 @@ def test_what_an_input_is_worth_is_what_it_changes() -> None:
     assert by_name["board", "size"].attribution == 0  # as everywhere in this game
     assert by_name["mean", "length"].attribution == 0  # not looked at in duels
     assert 0 < static_win_probability(load_builtin(), board) < 1
-    with pytest.raises(ValueError, match="does not know this game: trained for"):
+    with pytest.raises(ValueError, match="does not support this game: trained for"):
         attribute_inputs(load_builtin(), next(positions("standard", 13, 2)), [])
 
 

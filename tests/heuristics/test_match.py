@@ -64,8 +64,8 @@ def test_positions_bound_whoever_searches_unless_its_name_does() -> None:
     def bounded_by_name(seed: int) -> snakes.Strategy:
         return snakes.FixedNodes(Spy(), 7)
 
-    conditions = MatchSettings(7, 7, nodes=20, max_turns=3)
-    play_game(conditions, [lambda seed: Spy(), bounded_by_name, named("hungry")], 5)
+    settings = MatchSettings(7, 7, nodes=20, max_turns=3)
+    play_game(settings, [lambda seed: Spy(), bounded_by_name, named("hungry")], 5)
     assert set(asked) == {(20, None), (7, None)}
 
 
@@ -84,7 +84,7 @@ def test_milliseconds_are_cpu_time_however_long_they_take_on_the_wall() -> None:
 def test_a_budget_that_is_none_is_refused() -> None:
     with pytest.raises(ValueError, match="not both"):
         MatchSettings(nodes=1, move_time_ms=1)
-    with pytest.raises(ValueError, match="positions must be above 0"):
+    with pytest.raises(ValueError, match="nodes must be above 0"):
         MatchSettings(nodes=0)
 
 
@@ -94,8 +94,8 @@ def test_a_search_is_named_with_its_positions() -> None:
     there = snakes.make("minimax@50")(board, 0.5)
     assert there == Search(nodes=50)(board)
     for name, why in {
-        "minimax@": "number of positions",
-        "minimax@many": "number of positions",
+        "minimax@": "number of nodes",
+        "minimax@many": "number of nodes",
         "minimax@0": "1 or more",
         "hungry@50": "does not search",
         "nobody@50": "unknown snake 'nobody'",

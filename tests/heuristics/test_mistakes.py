@@ -44,7 +44,7 @@ def lost(*, reasons: bool = False) -> Replay:
 
 def test_the_move_that_lost_a_game_is_not_the_last_one() -> None:
     (mark,), seen = find_mistakes(lost(), ["a", "b"])
-    assert (mark.turn, mark.snake_id, mark.move, mark.better) == (0, "a", "left", "right")
+    assert (mark.turn, mark.snake_id, mark.move, mark.better_move) == (0, "a", "left", "right")
     assert mark.played_win_probability == 0 < 0.1 < mark.best_win_probability < 0.3
     assert (mark.annotation, seen) == ("?", 3)
     assert find_mistakes(lost(), ["a"], seconds=0) == ([], 0)

@@ -30,7 +30,7 @@ def board_of(text: str, you: str = "a") -> Board:
 
 @Filter
 def everything(view: View, move: str) -> float:
-    """Is against all moves"""
+    """Is against all moves."""
     return {"up": 3, "down": 1, "left": 2, "right": 1}[move]
 
 
@@ -47,12 +47,12 @@ def leftward(view: View, move: str) -> float:
 
 
 def yes(view: View) -> bool:
-    """Always"""
+    """Always."""
     return True
 
 
 def no(view: View) -> bool:
-    """Never"""
+    """Never."""
     return False
 
 
@@ -69,7 +69,7 @@ def test_a_filter_against_everything_keeps_the_least_bad() -> None:
     decision = Pipeline(everything, upward)(board_of(OPEN))
     assert set(decision.scores) == {"down", "right"}
     assert decision.reasons[0].vetoed == ("up", "left")
-    assert "down or right, the least bad left" in decision.reasons[0].note
+    assert "down or right, the least bad moves" in decision.reasons[0].note
 
 
 def test_with_nothing_safe_left_the_earlier_filter_decides() -> None:

@@ -38,13 +38,13 @@ def test_a_good_set_is_shipped() -> None:
 @pytest.mark.parametrize("scenario", ALL, ids=lambda scenario: scenario.name)
 def test_careful_snakes_pass_with_any_seed(careful: str, scenario: Scenario) -> None:
     for seed in range(5):
-        outcome = scenario.ask(snakes.make(careful, seed))
+        outcome = scenario.run(snakes.make(careful, seed))
         assert outcome.passed, f"{outcome.decision}\n{scenario.board}"
 
 
 @pytest.mark.parametrize("scenario", ALL, ids=lambda scenario: scenario.name)
 def test_no_scenario_lets_everything_pass(scenario: Scenario) -> None:
-    assert any(not scenario.ask(snakes.make("random", seed)).passed for seed in range(20))
+    assert any(not scenario.run(snakes.make("random", seed)).passed for seed in range(20))
 
 
 def test_text_is_read() -> None:
@@ -81,7 +81,7 @@ def test_one_object_is_a_json_file_too(tmp_path: Path) -> None:
     ("text", "says"),
     [
         ("", "no scenario"),
-        (". . .\n", "a file begins with 'scenario: NAME'"),
+        (". . .\n", "a file must start with 'scenario: NAME'"),
         (TEXT.replace("allowed: up left\n", ""), "corner: allowed must list.*got none"),
         (TEXT.replace("up left", "north"), "corner: allowed must list.*got north"),
         (TEXT.replace("A < <", "A < x"), "corner: .*unknown"),
@@ -144,5 +144,5 @@ def test_asking_leaves_the_scenario_as_it_is() -> None:
         board.snakes.clear()
         return snakes.Decision("up")
 
-    assert scenario.ask(vandal).passed
+    assert scenario.run(vandal).passed
     assert scenario.board == before

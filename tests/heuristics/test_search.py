@@ -134,7 +134,7 @@ def test_it_finds_a_win_some_turns_away() -> None:
     board.you_id = board.snakes[0].id
     decision = Search(nodes=200_000)(board)
     assert isinstance(decision, Decision)
-    assert "decided" in decision.reasons[0].note
+    assert "proven" in decision.reasons[0].note
     assert max(decision.scores.values()) > DECIDED
 
 
@@ -158,7 +158,7 @@ def test_an_evaluation_that_saw_nothing_knows_nothing() -> None:
     board.you_id = "snake_0"
     decision = snakes.make("champion@1")(board)
     assert decision.move in MOVES
-    assert "50% of the point" in decision.reasons[0].note
+    assert "expected score 50%" in decision.reasons[0].note
 
 
 @pytest.mark.parametrize(("dx", "dy"), [(1, 0), (-1, 0), (0, 1), (0, -1)])
@@ -269,16 +269,16 @@ def test_the_compiled_part_trusts_nothing() -> None:
             "bodies": np.array([4], np.uint16),
             "food": np.zeros(9, np.uint8),
             "hazards": np.zeros(9, np.uint8),
-            "weights": Weights().packed(),
+            "weights": Weights().to_array(),
             "seconds": 0.0,
             "nodes": 100,
             "max_depth": 5,
             "network": b"",
             "exact": False,
             "decoupled": True,
-            "of_2026": False,
+            "frozen": False,
             "first_depth": 1,
-            "stop": None,
+            "should_stop": None,
         }
         return ask(*(arguments | changed).values())
 
@@ -554,21 +554,21 @@ def test_there_is_at_least_one_core() -> None:
 def test_as_many_threads_as_are_given_time(
     cores: int, got: Callable[[int], float], threads: int
 ) -> None:
-    gauge, used = ThreadTuner(cores), []
+    tuner, used = ThreadTuner(cores), []
     for _ in range(3 * ThreadTuner.RETRY_SEARCHES):
-        used.append(gauge.threads)
-        gauge.observe(got(gauge.threads))
+        used.append(tuner.threads)
+        tuner.observe(got(tuner.threads))
     assert used[0] == cores
     assert used.count(threads) >= 0.85 * len(used)
-    assert gauge.throttle_fraction == (pytest.approx(0.75 * 0.3) if threads == 1 else 0)
+    assert tuner.throttle_fraction == (pytest.approx(0.75 * 0.3) if threads == 1 else 0)
 
 
 def test_only_one_thread_says_what_is_given_of_a_core() -> None:
     for cores, got, share, threads in ((1, 0.3, 0.3, 1), (2, 1.6, 1.0, 2), (4, 3.2, 1.0, 4)):
-        gauge = ThreadTuner(cores)
+        tuner = ThreadTuner(cores)
         for _ in range(ThreadTuner.SAMPLE_SEARCHES):
-            gauge.observe(got)
-        assert (gauge.share, gauge.threads) == (share, threads)
+            tuner.observe(got)
+        assert (tuner.share, tuner.threads) == (share, threads)
 
 
 def test_near_its_end_a_search_keeps_to_its_pace() -> None:
@@ -587,7 +587,7 @@ def test_only_a_long_search_that_is_alone_is_judged(
 ) -> None:
     seen: list[float] = []
     monkeypatch.setattr(ThreadTuner, "observe", lambda self, got: seen.append(got))
-    monkeypatch.setattr("battlesnake_heuristics.search.search.LONG_ENOUGH", long_enough)
+    monkeypatch.setattr("battlesnake_heuristics.search.search._MIN_MEASURED_S", long_enough)
     monkeypatch.setattr(SEARCH_CORES, "_taken", taken)
     Search()(duel(1), 0.01)
     assert len(seen) == judged

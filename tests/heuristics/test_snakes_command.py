@@ -2,6 +2,7 @@ from pathlib import Path
 
 import pytest
 
+from battlesnake_gym import snakes
 from battlesnake_heuristics.builtin_snakes import BUILTIN_SNAKES
 from battlesnake_heuristics.commands.snakes_command import main
 from tests.processes import COMMAND, run
@@ -11,7 +12,7 @@ def test_every_snake_is_listed_with_its_description(capsys: pytest.CaptureFixtur
     assert main([]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert {line.split()[0] for line in lines} >= set(BUILTIN_SNAKES)
-    assert any("Any move that does not kill it at once." in line for line in lines)
+    assert any(snakes.description("hungry") in line for line in lines)
 
 
 def test_some_may_duel(capsys: pytest.CaptureFixture[str]) -> None:

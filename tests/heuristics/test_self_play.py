@@ -38,7 +38,7 @@ QUICK = SearchPlayer(nodes=40)
         SelfPlaySettings(num_snakes=2, ruleset="constrictor"),
         SelfPlaySettings(num_snakes=8, ruleset="standard", max_turns=60),
     ],
-    ids=lambda setup: f"{setup.ruleset}-{setup.width}-{setup.snakes}",
+    ids=lambda setup: f"{setup.ruleset}-{setup.width}-{setup.num_snakes}",
 )
 def test_its_games_are_those_of_the_rules(setup: SelfPlaySettings) -> None:
     """Every turn replayed by the rules, with the food that the game told of."""
@@ -163,10 +163,10 @@ def test_games_of_different_sizes_are_joined() -> None:
     ("change", "players", "what"),
     [
         ({}, 3, "players"),
-        ({"snakes": 1}, 1, "players"),
+        ({"num_snakes": 1}, 1, "players"),
         ({"settings": Settings(minimum_food=0)}, 2, "minimum_food"),
         ({"max_turns": 0}, 2, "max_turns"),
-        ({"opening": -1}, 2, "opening"),
+        ({"random_opening_turns": -1}, 2, "random_opening_turns"),
     ],
 )
 def test_what_cannot_be_played_is_refused(change: dict[str, Any], players: int, what: str) -> None:

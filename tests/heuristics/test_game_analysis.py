@@ -24,7 +24,7 @@ from battlesnake_heuristics.search.search import Search
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Mistakes are looked for by few games."""
     monkeypatch.setattr(mistakes, "SCREENING_GAMES", 1)
-    monkeypatch.setattr(mistakes, "GAMES", 2)
+    monkeypatch.setattr(mistakes, "ROLLOUT_GAMES", 2)
 
 
 def played(seed: int = 5, turns: int = 12) -> Replay:
@@ -34,9 +34,9 @@ def played(seed: int = 5, turns: int = 12) -> Replay:
     return Replay.from_play(board, {snake.id: search for snake in board.snakes}, max_turns=turns)
 
 
-def test_chances_sum_to_one_and_the_best_comes_first() -> None:
+def test_win_probabilities_sum_to_one_and_the_best_comes_first() -> None:
     board = Board.new(11, 11, 4, game=Game(seed=3))
-    judged = PositionAnalyzer(positions=400).analyze(board)
+    judged = PositionAnalyzer(nodes=400).analyze(board)
     assert sum(judgement.win_probability for judgement in judged.values()) == pytest.approx(1)
     for snake_id, judgement in judged.items():
         chances = [choice.win_probability for choice in judgement.candidates]
@@ -51,12 +51,10 @@ def test_chances_sum_to_one_and_the_best_comes_first() -> None:
 def test_it_does_not_know_the_food_to_come() -> None:
     one, other = (Board.new(11, 11, 2, game=Game(seed=seed)) for seed in (3, 4))
     same = Board.from_state(one, other.game)
-    assert PositionAnalyzer(positions=300).analyze(one) == PositionAnalyzer(positions=300).analyze(
-        same
-    )
+    assert PositionAnalyzer(nodes=300).analyze(one) == PositionAnalyzer(nodes=300).analyze(same)
 
 
-def test_a_move_into_a_dead_end_has_no_chance() -> None:
+def test_a_move_into_a_dead_end_has_a_low_win_probability() -> None:
     board = Board.from_text("""
     . . . . . . .
     . . . . . > B
@@ -66,14 +64,14 @@ def test_a_move_into_a_dead_end_has_no_chance() -> None:
     > > v . . . .
     . . A . . . .
     """)
-    choices = {c.move: c for c in PositionAnalyzer(positions=20_000).analyze(board)["a"].candidates}
+    choices = {c.move: c for c in PositionAnalyzer(nodes=20_000).analyze(board)["a"].candidates}
     assert choices["left"].win_probability < 0.02 < choices["right"].win_probability
     assert choices["left"].value == pytest.approx(-999.998), "a forced move puts off the end"
 
 
 def test_a_game_of_one_snake_is_refused() -> None:
-    with pytest.raises(ValueError, match="no one to win against"):
-        PositionAnalyzer(positions=100).analyze(Board.new(7, 7, 1))
+    with pytest.raises(ValueError, match="no opponents"):
+        PositionAnalyzer(nodes=100).analyze(Board.new(7, 7, 1))
 
 
 @pytest.mark.parametrize("learned", [True, False])
@@ -100,16 +98,13 @@ def test_nothing_is_certain_while_a_snake_lives(living: int) -> None:
     )
 
 
-# --- the file ------------------------------------------------------------------------------------
-
-
 @pytest.mark.usefixtures("quick")
 def test_the_analysis_lies_beside_the_game_and_is_read_again(tmp_path: Path) -> None:
     path = tmp_path / "game.jsonl.gz"
     replay = played()
     replay.save(path)
     told: list[int] = []
-    analysis = analyze_game(path, 1, tell=lambda so_far: told.append(len(so_far.positions)))
+    analysis = analyze_game(path, 1, on_update=lambda so_far: told.append(len(so_far.positions)))
     assert told == [*range(len(replay.turns) + 1), len(replay.turns)]
     assert list(analysis.positions) == list(range(len(replay.turns) - 1, -1, -1)), (
         "the end comes first"
@@ -117,7 +112,7 @@ def test_the_analysis_lies_beside_the_game_and_is_read_again(tmp_path: Path) -> 
     assert analysis.complete
     again = load_existing(path)
     assert again is not None
-    assert again.head() == analysis.head()
+    assert again.header() == analysis.header()
     assert again.mistakes == analysis.mistakes is not None
     assert [again.positions[t].moves for t in sorted(again.positions)] == [
         t.moves for t in replay.turns
@@ -138,7 +133,7 @@ def test_what_was_stopped_goes_on(tmp_path: Path) -> None:
             raise _StoppedError
 
     with pytest.raises(_StoppedError):
-        analyze_game(path, 1, tell=stop)
+        analyze_game(path, 1, on_update=stop)
     before = GameAnalysis.load(analysis_path(path))
     assert len(before.positions) == 5
     after = analyze_game(path, 1)
@@ -147,7 +142,7 @@ def test_what_was_stopped_goes_on(tmp_path: Path) -> None:
         assert after.positions[turn] == before.positions[turn], "what was known is kept"
     assert analyze_game(path, 0.5).move_time_ms == 1, "less time adds nothing"
     begun: list[int] = []
-    longer = analyze_game(path, 2, tell=lambda so_far: begun.append(len(so_far.positions)))
+    longer = analyze_game(path, 2, on_update=lambda so_far: begun.append(len(so_far.positions)))
     assert begun[0] == 0, "more time begins anew"
     assert longer.mistakes == after.mistakes, "mistakes do not depend on the time"
 
@@ -177,5 +172,5 @@ def test_a_solo_game_is_refused(tmp_path: Path) -> None:
     replay = Replay(Board.new(7, 7, 1))
     replay.append({"snake_0": "up"})
     replay.save(path)
-    with pytest.raises(ReplayError, match=r"solo\.jsonl: a game needs two snakes"):
+    with pytest.raises(ReplayError, match=r"solo\.jsonl: an analysis needs a game with two snakes"):
         analyze_game(path, 1)

@@ -22,7 +22,7 @@ def not_down(view: View, move: str) -> float:
 
 
 def close(view: View) -> bool:
-    """The policy sees little difference"""
+    """The policy sees little difference."""
     first, second, *_ = sorted(view.values.values(), reverse=True)
     return first - second < 0.5
 
@@ -66,7 +66,7 @@ def test_a_tree_looks_at_the_networks_values() -> None:
 
 FILE = """
 from battlesnake_gym.mdp import masks
-from battlesnake_heuristics import Filter, as_mask
+from battlesnake_heuristics import Filter, to_mask_function
 
 
 @Filter
@@ -76,7 +76,7 @@ def not_down(view, move):
 
 
 rules = [not_down]
-masks.register("not-down", as_mask(rules))
+masks.register("not-down", to_mask_function(rules))
 """
 
 
@@ -106,9 +106,9 @@ def test_trees_and_preferences_make_masks() -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", "must have a list called rules"),
-        ("rules = []", "must have a list called rules"),
-        ("rules = [len]", "len in rules is no rule; decorate"),
+        ("", "must define a list named rules"),
+        ("rules = []", "must define a list named rules"),
+        ("rules = [len]", "len in rules is not a rule; decorate"),
     ],
 )
 def test_a_file_without_rules_is_refused(tmp_path: Path, text: str, message: str) -> None:

@@ -11,7 +11,7 @@ from battlesnake_gym import snakes
 from battlesnake_gym.boards.board import Board
 from battlesnake_gym.engine.engine import COMPILED, EngineGames, Games
 from battlesnake_gym.rules import MOVES, Game, Settings
-from battlesnake_heuristics.rule_based.pipeline import Pipeline, Verdict, apply_nodes
+from battlesnake_heuristics.rule_based.pipeline import Pipeline, Verdict, apply_steps
 from battlesnake_heuristics.rule_based.view import View
 from tests.battlesnake_gym.played_games import batches, play
 
@@ -23,7 +23,7 @@ def liked(name: str, board: Board) -> set[str]:
     strategy = snakes.make(name)
     assert isinstance(strategy, Pipeline)
     verdict = Verdict()
-    apply_nodes(strategy.nodes, View(board), verdict)
+    apply_steps(strategy.steps, View(board), verdict)
     top = max(verdict.scores[move] for move in verdict.remaining)
     return {move for move in verdict.remaining if verdict.scores[move] == top}
 
