@@ -142,9 +142,9 @@ def test_the_marked_snake_is_asked_else_the_first() -> None:
 
 def test_another_snake_is_asked() -> None:
     editor = Editor(Board.from_text(OPEN), "cautious")
-    assert "Nears food" in editor.reasons.value
+    assert "Approaches food" in editor.reasons.value
     editor.name.value = "minimax"
-    assert "positions valued" in editor.reasons.value
+    assert "leaf evaluations" in editor.reasons.value
 
 
 def test_a_text_that_is_no_board_is_told() -> None:

@@ -119,5 +119,5 @@ def test_its_champion_plays_in_the_search(tmp_path: Path, monkeypatch: pytest.Mo
     board = Board.new(11, 11, 2)
     board.you_id = board.snakes[0].id
     learned = Search(nodes=300, evaluation=Evaluation.load(file))(board)
-    assert "of the point" in learned.reasons[0].note
+    assert "expected score" in learned.reasons[0].note
     assert learned.scores != Search(nodes=300)(board).scores

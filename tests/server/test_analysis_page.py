@@ -21,7 +21,7 @@ from battlesnake_heuristics.analysis.mistakes import MoveAssessment, final_score
 from battlesnake_heuristics.analysis.position_analysis import CandidateMove, Line, SnakeAssessment
 from battlesnake_server.replay_viewer import analysis_queue
 from battlesnake_server.web import replay_pages
-from tests.heuristics.test_analysis import played
+from tests.heuristics.test_game_analysis import played
 from tests.processes import fetch
 from tests.server import web_site
 from tests.server.browser import Browser

@@ -295,7 +295,7 @@ def test_boards_that_the_search_cannot_hold_are_played_by_another_snake(
     assert 'battlesnake_moves_total{chosen_by="strategy"} 3.0' in metrics
     assert "battlesnake_strategy_errors_total 0.0" in metrics
     assert len(caplog.records) == 1
-    assert "the search holds" in caplog.text
+    assert "the search supports" in caplog.text
     assert "Traceback" not in caplog.text
 
 

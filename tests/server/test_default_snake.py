@@ -97,7 +97,7 @@ def test_where_nobody_is_named_the_champion_plays() -> None:
     board.you_id = "snake_0"
     decision = snake(board, 0.02)
     assert decision.reasons[0].rule == "search"
-    assert "valued by hand" not in decision.reasons[0].note
+    assert "handcrafted" not in decision.reasons[0].note
 
 
 def test_filters_without_a_policy_are_refused_with_the_remedy() -> None:

@@ -79,7 +79,7 @@ def report(result: ScenarioResult) -> str:
 def run_with_strategy(scenario: Scenario, number: int, factory: Factory) -> ScenarioResult:
     """Ask a new strategy for a move; if it rejects the board, the move is ``""``."""
     try:
-        return scenario.ask(factory(number))
+        return scenario.run(factory(number))
     except ValueError as error:
         return ScenarioResult(scenario, Decision("", (Reason("refused", note=str(error)),)))
 

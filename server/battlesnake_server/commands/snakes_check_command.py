@@ -98,7 +98,7 @@ def findings(new: Factory, old: Factory | None, pairs: int) -> Iterator[str]:
         SnakeCheckError: At the first finding that rejects the snake.
     """
     scenarios = [one for file in BUILTIN_SCENARIOS for one in load(file)]
-    results = [one.ask(new(0)) for one in scenarios]
+    results = [one.run(new(0)) for one in scenarios]
     failed = [one for one in results if not one.passed]
     yield f"legal and in time: {len(scenarios) - len(failed)} of {len(scenarios)} scenarios passed"
     yield from map(advice, failed)
@@ -109,7 +109,7 @@ def findings(new: Factory, old: Factory | None, pairs: int) -> Iterator[str]:
         )
         yield f"score {score:.0%} in 8 two-snake games against {_OPPONENT}"
         return
-    regressions = [one.scenario.name for one in failed if one.scenario.ask(old(0)).passed]
+    regressions = [one.scenario.name for one in failed if one.scenario.run(old(0)).passed]
     if regressions:
         raise SnakeCheckError(f"regression: the earlier version passed {', '.join(regressions)}")
     counts = [0] * len(PAIR_SCORES)
