@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import os
 import secrets
@@ -13,11 +14,15 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+_CANNOT_SYNC = (errno.EINVAL, errno.ENOTSUP, errno.EBADF)
+"""Errors of file systems that cannot sync a directory, such as some network mounts."""
+
 
 def write_atomically(path: str | os.PathLike[str], write: Callable[[Path], object]) -> None:
     """Write a temporary file beside ``path`` and move it to ``path``.
 
-    If ``write`` raises, ``path`` is unchanged.
+    If ``write`` raises, ``path`` is unchanged. When this function returns, the file and its name
+    are on disk. After a power cut, ``path`` has its old or its new content, never an empty one.
 
     Args:
         path: Target file; its directory is created if it is missing.
@@ -28,9 +33,39 @@ def write_atomically(path: str | os.PathLike[str], write: Callable[[Path], objec
     temporary = target.with_name(f".{target.name}.{secrets.token_hex(4)}.part")
     try:
         write(temporary)
+        sync(temporary)
         temporary.replace(target)
     finally:
         temporary.unlink(missing_ok=True)
+    sync(target.parent)
+
+
+def sync(path: str | os.PathLike[str]) -> None:
+    """Wait until a file's content, or a directory's list of names, is on disk.
+
+    A file takes about 0.4 ms on an SSD. File systems that cannot sync a directory are ignored, as
+    is Windows, where directories cannot be opened.
+    """
+    is_directory = os.path.isdir(path)  # noqa: PTH112
+    if is_directory and os.name == "nt":
+        return
+    # Windows syncs only files that are open for writing.
+    descriptor = os.open(path, os.O_RDONLY if is_directory else os.O_RDWR)
+    try:
+        os.fsync(descriptor)
+    except OSError as error:
+        if not is_directory or error.errno not in _CANNOT_SYNC:
+            raise
+    finally:
+        os.close(descriptor)
+
+
+def sync_tree(directory: str | os.PathLike[str]) -> None:
+    """Wait until a directory with all its files and subdirectories is on disk."""
+    for folder, _, names in os.walk(directory, topdown=False):
+        for name in names:
+            sync(os.path.join(folder, name))  # noqa: PTH118
+        sync(folder)
 
 
 def save_arrays(path: str | os.PathLike[str], **arrays: NDArray[Any]) -> None:

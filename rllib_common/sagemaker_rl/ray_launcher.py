@@ -37,6 +37,7 @@ from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
 
 from battlesnake_gym.common import run_dir
 from battlesnake_gym.common.command_line import Parser, positive
+from battlesnake_gym.common.files import write_atomically
 from battlesnake_gym.common.run_dir import DONE, STOPPED
 from sagemaker_rl import process_environment
 from sagemaker_rl.cluster.membership import (
@@ -759,4 +760,5 @@ def drop_cluster_settings(values: Mapping[str, Any]) -> dict[str, Any]:
 def save_model_artifacts(checkpoint: Path, model_dir: Path, metadata: Mapping[str, Any]) -> None:
     """Add the checkpoint and `_PARAMS_FILE` to the model directory, for ``model.tar.gz``."""
     shutil.copytree(checkpoint, model_dir / "checkpoint", dirs_exist_ok=True)
-    (model_dir / _PARAMS_FILE).write_text(json.dumps(metadata, indent=2) + "\n")
+    text = json.dumps(metadata, indent=2) + "\n"
+    write_atomically(model_dir / _PARAMS_FILE, lambda part: part.write_text(text))

@@ -25,6 +25,7 @@ from typing import Any
 import battlesnake_gym
 import battlesnake_heuristics
 from battlesnake_gym.boards.board import Board
+from battlesnake_gym.common.files import sync, sync_tree
 from battlesnake_gym.engine.build_check import SHARED_SOURCES
 from battlesnake_gym.rules import Game
 from battlesnake_server.bundle import BUNDLE_METADATA_FILE, POLICY_FILE, BundleError
@@ -61,7 +62,9 @@ def write(folder: Path, metadata: Mapping[str, Any], files: Mapping[str, bytes])
     with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".codeclash-") as part:
         _fill(Path(part, "snake"), metadata, files)
         seconds = _try_move(Path(part, "snake"))
+        sync_tree(Path(part, "snake"))
         Path(part, "snake").rename(folder)
+    sync(folder.parent)
     return seconds
 
 

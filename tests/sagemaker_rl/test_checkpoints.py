@@ -79,6 +79,26 @@ def test_a_half_written_checkpoint_does_not_count(tmp_path: Path) -> None:
     ]
 
 
+def test_a_checkpoint_is_on_disk_before_it_has_its_name_and_the_older_ones_go(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced: list[tuple[str, list[str]]] = []
+
+    def record(path: Path) -> None:
+        synced.append((path.name, sorted(other.name for other in tmp_path.iterdir())))
+
+    monkeypatch.setattr(checkpoints, "sync_tree", record)
+    monkeypatch.setattr(checkpoints, "sync", record)
+    for number in (1, 2):
+        checkpoints.save(Algorithm(number), tmp_path, FACTS, keep=1)
+    first, second = "checkpoint_000001", "checkpoint_000002"
+    assert synced[2:] == [
+        (f"{second}.unfinished", [first, f"{second}.unfinished"]),
+        (tmp_path.name, [first, second]),
+    ]
+    assert [path.name for path in tmp_path.iterdir()] == [second]
+
+
 def test_deleting_spares_other_files(tmp_path: Path) -> None:
     checkpoints.save(Algorithm(1), tmp_path, FACTS)
     (tmp_path / "notes.txt").write_text("mine")

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from battlesnake_gym.common import old_runs
+from battlesnake_gym.common.files import sync, sync_tree
 
 CHECKPOINT_METADATA_FILE = "metadata.json"
 """Metadata file of every checkpoint: identity, environment options, hyperparameters and progress.
@@ -67,9 +68,10 @@ def save(
 ) -> Path:
     """Write a new checkpoint into ``folder`` and delete all except the last ``keep``.
 
-    The checkpoint gets its final name only when it is complete, so a job that is killed meanwhile
-    leaves the previous one as the newest. SageMaker copies the directory to S3 and back file by
-    file, so the metadata lists the checkpoint's files.
+    The checkpoint gets its final name only when it is complete and on disk. The older ones are
+    deleted after that. A job that is killed or loses power therefore leaves a complete one.
+    SageMaker copies the directory to S3 and back file by file, so the metadata lists the
+    checkpoint's files.
 
     Args:
         algorithm: The algorithm to save.
@@ -94,8 +96,10 @@ def save(
     except BaseException:
         shutil.rmtree(draft, ignore_errors=True)  # it would not fit on a full disk
         raise
+    sync_tree(draft)  # a power cut must not leave a complete name with empty files
     shutil.rmtree(target, ignore_errors=True)
     draft.rename(target)
+    sync(folder)
     for old in _all(folder)[:-keep]:
         shutil.rmtree(old)
     return target

@@ -24,6 +24,7 @@ from tensorboardX.proto.event_pb2 import Event, SessionLog  # type: ignore[impor
 from tensorboardX.proto.summary_pb2 import Summary  # type: ignore[import-untyped]
 from tensorboardX.summary import hparams, scalar  # type: ignore[import-untyped]
 
+from battlesnake_gym.common.files import write_atomically
 from battlesnake_gym.common.run_dir import CSV_FILE, ITERATION, read_progress
 
 _MAX_MAIN_CURVES = 12
@@ -98,14 +99,16 @@ class Curves:
         self._path = folder / CSV_FILE
         self._columns = dict(columns)
         rows = [row for row in read_progress(self._path) if row[ITERATION] <= resumed_at]
-        draft = self._path.with_suffix(".csv.unfinished")
-        with draft.open("w", newline="") as file:
-            writer = csv.writer(file)
-            writer.writerow(self._columns)
-            writer.writerows(
-                [_text(row.get(name, math.nan)) for name in self._columns] for row in rows
-            )
-        draft.replace(self._path)
+
+        def write(draft: Path) -> None:
+            with draft.open("w", newline="") as file:
+                writer = csv.writer(file)
+                writer.writerow(self._columns)
+                writer.writerows(
+                    [_text(row.get(name, math.nan)) for name in self._columns] for row in rows
+                )
+
+        write_atomically(self._path, write)
         board = folder / "tensorboard"
         if resumed_at == 0:
             shutil.rmtree(board, ignore_errors=True)

@@ -24,6 +24,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from battlesnake_gym.common.files import write_atomically
 from sagemaker_rl.cluster.membership import PRIMARY, SECONDARY
 from sagemaker_rl.job.hyperparameters import HyperparameterError, parse
 from sagemaker_rl.job.job_environment import FAILURE_FILE
@@ -297,10 +298,12 @@ class LocalJob:
 
 def pack_folder(folder: Path, target: Path) -> None:
     """Write ``target``, a ``.tar.gz`` file of the content of ``folder``."""
-    draft = target.with_name(target.name + ".unfinished")
-    with tarfile.open(draft, "w:gz") as archive:
-        archive.add(folder, arcname=".")
-    draft.replace(target)
+
+    def write(draft: Path) -> None:
+        with tarfile.open(draft, "w:gz") as archive:
+            archive.add(folder, arcname=".")
+
+    write_atomically(target, write)
 
 
 def cpus_of_instance(position: int, instances: int) -> set[int]:
