@@ -20,7 +20,6 @@ import stat
 import sys
 import threading
 import zipfile
-import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -45,6 +44,46 @@ from battlesnake_server.strategy_loader import (
 
 _FORMAT = 2
 _FORMAT_1_KEYS = {"looks": "customization", "positions": "nodes"}
+_FORMAT_1_NAMES = {
+    b"battlesnake_gym.records.engine_form": b"battlesnake_gym.replays.engine_frames",
+    b"battlesnake_gym.records.official_form": b"battlesnake_gym.replays.official_format",
+    b"battlesnake_gym.records.shown_rules": b"battlesnake_gym.replays.rule_inference",
+    b"battlesnake_gym.records": b"battlesnake_gym.replays",
+    b"battlesnake_gym.see": b"battlesnake_gym.mdp",
+    b"battlesnake_heuristics.handwritten.foresight": (
+        b"battlesnake_heuristics.rule_based.one_turn_search"
+    ),
+    b"battlesnake_heuristics.handwritten.own_rules": (
+        b"battlesnake_heuristics.rule_based.policy_rules"
+    ),
+    b"battlesnake_heuristics.handwritten.pack_heuristics": (
+        b"battlesnake_heuristics.rule_based.starter_pack_heuristics"
+    ),
+    b"battlesnake_heuristics.handwritten": b"battlesnake_heuristics.rule_based",
+    b"battlesnake_heuristics.judge.analysis": b"battlesnake_heuristics.analysis.position_analysis",
+    b"battlesnake_heuristics.judge.calibration": b"battlesnake_heuristics.analysis.win_probability",
+    b"battlesnake_heuristics.judge.coaching": b"battlesnake_heuristics.analysis.loss_analysis",
+    b"battlesnake_heuristics.judge.game_queue": b"battlesnake_heuristics.rating.process_pool",
+    b"battlesnake_heuristics.judge.ladder": b"battlesnake_heuristics.rating.ladder",
+    b"battlesnake_heuristics.judge.match": b"battlesnake_heuristics.rating.match",
+    b"battlesnake_heuristics.judge.sprt": b"battlesnake_heuristics.rating.sprt",
+    b"battlesnake_heuristics.judge.worths": b"battlesnake_heuristics.analysis.input_attribution",
+    b"battlesnake_heuristics.judge": b"battlesnake_heuristics.analysis",
+    b"battlesnake_heuristics.named": b"battlesnake_heuristics.builtin_snakes",
+    b"battlesnake_heuristics import named": (
+        b"battlesnake_heuristics import builtin_snakes as named"
+    ),
+    b"as_mask": b"to_mask_function",
+    b"view.rivals": b"view.opponents",
+    b"view.room": b"view.num_reachable",
+    b"view.first": b"view.first_reached",
+    b"view.claims": b"view.territories",
+    b"view.taken": b"view.blocked_cells",
+}
+"""Current names of the modules and functions that extension code of format 1 uses."""
+
+_FORMAT_1_NAME = re.compile(rb"\b(?:%s)\b" % b"|".join(map(re.escape, _FORMAT_1_NAMES)))
+
 BUNDLE_METADATA_FILE = "snake.json"
 RULES_FILE, POLICY_FILE, EVALUATION_FILE = "rules.py", "policy.onnx", "snake.evaluation"
 """Names of the files in a bundle; the policy's JSON file is next to `POLICY_FILE`."""
@@ -68,15 +107,6 @@ CUSTOMIZATION_PATTERNS = {
     "author": re.compile("[^\\x00-\\x1f]{0,64}"),
 }
 """Valid values of a snake's customization."""
-
-_CORRUPT_ARCHIVE_ERRORS = (
-    zipfile.BadZipFile,
-    NotImplementedError,
-    RuntimeError,
-    EOFError,
-    zlib.error,
-)
-"""Exceptions that `zipfile` raises for files that are not valid zip archives."""
 
 _loading = threading.RLock()
 
@@ -275,7 +305,9 @@ def _unzipped(path: Path, data: bytes) -> dict[str, bytes]:
                     f"{path}: {size} bytes unpacked; a bundle has at most {_MAX_UNPACKED_BYTES}"
                 )
             return _contents(path, archive)
-    except _CORRUPT_ARCHIVE_ERRORS as error:
+    except BundleError:
+        raise
+    except Exception as error:  # zipfile raises almost anything for a damaged file.
         why = sanitize_text(str(error), 200)
         raise BundleError(f"{path}: not a zip file, or damaged ({why}); pack it again") from error
 
@@ -308,11 +340,9 @@ def _checked(path: Path, read: dict[str, bytes]) -> tuple[dict[str, Any], dict[s
     try:
         metadata = parse(read.pop(BUNDLE_METADATA_FILE))
         version, hashes = metadata["format"], metadata["files"]
-        if version == 1:
-            metadata = _upgrade(metadata)
-        elif version != _FORMAT:
+        if version not in (1, _FORMAT):
             raise BundleError(
-                f"{path}: format is {format_value(version)}, this version reads {_FORMAT}"
+                f"{path}: format is {format_value(version)}, this version reads 1 and {_FORMAT}"
             )
         if set(hashes) != set(read):
             differ = sanitize_text(", ".join(sorted(set(hashes) ^ set(read))), 200)
@@ -322,6 +352,8 @@ def _checked(path: Path, read: dict[str, bytes]) -> tuple[dict[str, Any], dict[s
         for name, digest in hashes.items():
             if hashlib.sha256(read[name]).hexdigest() != digest:
                 raise BundleError(f"{path}: {name} is damaged; fetch or pack the bundle again")
+        if version == 1:
+            metadata, read = _upgrade(metadata, read)
         _check_metadata(metadata, read)
     except BundleError:
         raise
@@ -333,11 +365,17 @@ def _checked(path: Path, read: dict[str, bytes]) -> tuple[dict[str, Any], dict[s
     return metadata, read
 
 
-def _upgrade(metadata: dict[str, Any]) -> dict[str, Any]:
-    """Convert format 1, which called ``customization`` ``looks`` and ``nodes`` ``positions``."""
-    return {_FORMAT_1_KEYS.get(key, key): value for key, value in metadata.items()} | {
-        "format": _FORMAT
-    }
+def _upgrade(
+    metadata: dict[str, Any], files: dict[str, bytes]
+) -> tuple[dict[str, Any], dict[str, bytes]]:
+    """Convert format 1 to the current names, in the metadata and in the extension code."""
+    renamed = {_FORMAT_1_KEYS.get(key, key): value for key, value in metadata.items()}
+    upgraded = dict(files)
+    if RULES_FILE in files:
+        upgraded[RULES_FILE] = _FORMAT_1_NAME.sub(
+            lambda found: _FORMAT_1_NAMES[found[0]], files[RULES_FILE]
+        )
+    return renamed | {"format": _FORMAT}, upgraded
 
 
 def _check_metadata(metadata: Mapping[str, Any], files: Mapping[str, bytes]) -> None:

@@ -316,7 +316,7 @@ def changed(path: Path, name: str, data: bytes | None) -> Path:
         ("more.py", b"", "snake.json and the files differ in more.py"),
         ("snake.json", None, "snake.json is missing or damaged"),
         ("snake.json", b"[]", "snake.json is missing or damaged"),
-        ("snake.json", b'{"format": 9, "files": {}}', "format is 9, this version reads 2"),
+        ("snake.json", b'{"format": 9, "files": {}}', "format is 9, this version reads 1 and 2"),
     ],
 )
 def test_a_bundle_that_was_changed_is_refused(
@@ -339,6 +339,22 @@ def test_what_is_no_bundle_is_refused(tmp_path: Path, monkeypatch: pytest.Monkey
         Bundle.open(tmp_path / "bomb.zip")
 
 
+@pytest.mark.parametrize("signature", [b"PK\x05\x06", b"PK\x01\x02"])
+def test_a_damaged_archive_names_its_file(
+    tmp_path: Path, rules: Path, make: Callable[..., Path], signature: bytes
+) -> None:
+    """Every damaged number of the directory; zipfile raises many kinds of exceptions for them."""
+    good, path = make(rules).read_bytes(), tmp_path / "damaged.zip"
+    for offset in range(good.rindex(signature), min(good.rindex(signature) + 46, len(good))):
+        for value in (b"\xff\xff\xff\xff", b"\0\0\0\0", b"\x80"):
+            path.write_bytes(good[:offset] + value + good[offset + len(value) :])
+            with contextlib.suppress(BundleError):
+                Bundle.open(path)
+    path.write_bytes(good[:-6] + b"\xff\xff\xff\xff" + good[-2:])
+    with pytest.raises(BundleError, match=r"damaged\.zip: .*pack it again"):
+        Bundle.open(path)
+
+
 def test_a_bundle_of_format_1_still_plays() -> None:
     path = Path(__file__).parents[1] / "data/formats/bundle_1.zip"
     packed = Bundle.open(path)
@@ -350,6 +366,15 @@ def test_a_bundle_of_format_1_still_plays() -> None:
     assert isinstance(strategy, snakes.FixedNodes)
     board = Board.new(11, 11, 2, game=Game(seed=1))
     assert strategy(Board.from_api(board.to_api("snake_0"))).move in board.safe_moves("snake_0")
+
+
+def test_code_of_a_bundle_of_format_1_still_plays() -> None:
+    """Its extension code imports modules that have moved."""
+    strategy = snakes.make(str(Path(__file__).parents[1] / "data/formats/bundle_code_1.zip"))
+    board = Board.new(11, 11, 2, game=Game(seed=1))
+    decision = strategy(Board.from_api(board.to_api("snake_0")))
+    assert "room_before_rivals" in decision.reasons[-1].rule
+    assert decision.move in board.safe_moves("snake_0")
 
 
 def test_packing_twice_gives_the_same_bytes(rules: Path, make: Callable[..., Path]) -> None:
