@@ -14,8 +14,8 @@ ROOT = Path(__file__).parents[2]
 
 IMPORT_ALL = """
 import contextlib, importlib, json, os, pkgutil
-for name in ("numpy", "torch", "ray.rllib", "gymnasium", "onnxruntime", "matplotlib.pyplot", "moto",
-             "sagemaker"):
+for name in ("numpy", "torch", "ray.rllib", "gymnasium", "pettingzoo", "tensorboardX", "envpool",
+             "imageio.v2", "matplotlib.pyplot", "moto", "sagemaker", "onnx", "onnxscript"):
     with contextlib.suppress(ImportError):
         importlib.import_module(name)
 before = dict(os.environ)

@@ -119,7 +119,9 @@ class RayNode:
             stdin=subprocess.DEVNULL,
             text=True,
             # Env runners import the same modules as this process, whatever folder the script is in.
-            env=os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+            env=os.environ
+            | actor_variables()
+            | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
             # A signal to this process's group must not end the node before the checkpoint is
             # written.
             start_new_session=True,
@@ -164,8 +166,8 @@ def _cpu_seconds(number: int) -> float:
     return seconds
 
 
-def connect(address: str, runtime_env: dict[str, Any] | None = None, **options: Any) -> None:
-    """Call `ray.init` with the training variables, and keep this process's SIGTERM handler.
+def connect(address: str, **options: Any) -> None:
+    """Call `ray.init`, and keep this process's SIGTERM handler.
 
     Ray's own handler would end the process without a checkpoint.
     """
@@ -175,7 +177,6 @@ def connect(address: str, runtime_env: dict[str, Any] | None = None, **options: 
         ray.init(
             address=address,
             logging_level=logging.ERROR,
-            runtime_env={"env_vars": actor_variables(), **(runtime_env or {})},
             **options,
         )
     finally:
@@ -186,7 +187,7 @@ def connect(address: str, runtime_env: dict[str, Any] | None = None, **options: 
 
 @contextmanager
 def connected_ray(
-    address: str, environment: dict[str, str] | None = None
+    address: str, environment: dict[str, Any] | None = None
 ) -> Iterator[tuple[int, int]]:
     """Connect to the Ray cluster at ``address`` and return its numbers of CPUs and GPUs.
 
@@ -202,7 +203,10 @@ def connected_ray(
             # Ray would retry for minutes.
             host, _, port = address.rpartition(":")
             socket.create_connection((host, int(port)), timeout=10).close()
-        connect(address, log_to_driver=False, runtime_env=environment)
+        # A RayNode passes on the variables, but other people started these nodes. A runtime_env
+        # makes the first actors start later, because Ray's prestarted processes lack it.
+        runtime_env = {"env_vars": actor_variables(), **(environment or {})}
+        connect(address, log_to_driver=False, runtime_env=runtime_env)
     except (OSError, RuntimeError, ValueError) as error:
         raise ClusterError(
             f"no Ray cluster at {address}: {error}; start one with `ray start --head`, and join it "
