@@ -11,7 +11,7 @@ from battlesnake_heuristics.rule_based.filters import ALIVE, SAFE, hazards
 from battlesnake_heuristics.rule_based.one_turn_search import foresight
 from battlesnake_heuristics.rule_based.pipeline import Pipeline, When
 from battlesnake_heuristics.rule_based.preferences import (
-    centre,
+    center,
     distance,
     edge,
     food,
@@ -68,9 +68,9 @@ def wall_hugger(seed: int) -> Pipeline:
     return Pipeline(*SAFE, When(hungry, [food], [edge]), unharmed, seed=seed)
 
 
-def centrist(seed: int) -> Pipeline:
+def center_snake(seed: int) -> Pipeline:
     """Stay in the center of the board and leave it only to eat."""
-    return Pipeline(*SAFE, When(hungry, [food], [centre]), unharmed, seed=seed)
+    return Pipeline(*SAFE, When(hungry, [food], [center]), unharmed, seed=seed)
 
 
 def territorial(seed: int) -> Pipeline:
@@ -118,7 +118,7 @@ BUILTIN_SNAKES: dict[str, snakes.Factory] = {
     "hunter": hunter,
     "tail-chaser": tail_chaser,
     "wall-hugger": wall_hugger,
-    "centre": centrist,
+    "center": center_snake,
     "territory": territorial,
     "tree": tree,
     "lookahead": lookahead,

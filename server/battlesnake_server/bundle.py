@@ -74,6 +74,7 @@ _FORMAT_1_NAMES = {
         b"battlesnake_heuristics import builtin_snakes as named"
     ),
     b"as_mask": b"to_mask_function",
+    b"centre": b"center",
     b"view.rivals": b"view.opponents",
     b"view.room": b"view.num_reachable",
     b"view.first": b"view.first_reached",

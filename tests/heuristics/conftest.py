@@ -16,7 +16,7 @@ CAREFUL = [
     "hunter",
     "tail-chaser",
     "wall-hugger",
-    "centre",
+    "center",
     "territory",
     "tree",
     "lookahead",

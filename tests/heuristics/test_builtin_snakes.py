@@ -22,10 +22,10 @@ def test_a_dozen_snakes_are_registered_with_a_description() -> None:
 @pytest.mark.parametrize("ruleset", sorted(RULESETS))
 @pytest.mark.parametrize("name", BUILTIN_SNAKES)
 def test_every_snake_plays_every_ruleset(name: str, ruleset: str) -> None:
-    settings = Settings(shrink_every_n_turns=5)
-    conditions = MatchSettings(7, 7, ruleset, settings=settings, max_turns=40)
+    game_settings = Settings(shrink_every_n_turns=5)
+    settings = MatchSettings(7, 7, ruleset, settings=game_settings, max_turns=40)
     players = [partial(snakes.make, name)] * (1 if ruleset == "solo" else 3)
-    assert play_game(conditions, players, 3).turns
+    assert play_game(settings, players, 3).turns
 
 
 @pytest.mark.parametrize("name", BUILTIN_SNAKES)

@@ -53,12 +53,12 @@ def test_the_fit_finds_the_elo_that_games_were_simulated_with() -> None:
     random = np.random.default_rng(5)
     true = dict(zip(("weak", ladder.ANCHOR, "good", "best"), (700, 1000, 1150, 1500), strict=True))
     names = tuple(true)
-    meetings = [
+    results = [
         PairResults(one, other, tuple(played(random, true[one] - true[other], 300)))
         for place, one in enumerate(names)
         for other in names[place + 1 : place + 3]
     ]
-    for name, (elo, error) in fit(meetings, names).items():
+    for name, (elo, error) in fit(results, names).items():
         assert abs(elo - true[name]) <= 3 * error
         assert error < 40
 
@@ -66,9 +66,7 @@ def test_the_fit_finds_the_elo_that_games_were_simulated_with() -> None:
 def test_the_rungs_elo_follow_from_the_games_that_are_kept() -> None:
     data = json.loads(Path(ladder.__file__).with_name("ladder.json").read_text())
     for count, rungs in data["ladders"].items():
-        met = [
-            PairResults(m["one"], m["other"], tuple(m["pairs"])) for m in data["meetings"][count]
-        ]
+        met = [PairResults(m["one"], m["other"], tuple(m["pairs"])) for m in data["results"][count]]
         elo = fit(met, ladder.RUNG_NAMES)
         for rung in rungs:
             assert elo[rung["name"]][0] == pytest.approx(rung["elo"], abs=1)

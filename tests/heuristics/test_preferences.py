@@ -57,7 +57,7 @@ def test_territory_minds_rivals_but_space_does_not() -> None:
 
 def test_centre_and_edge_pull_apart() -> None:
     text = ". . . . .\n. . A . .\n. . . . .\n. . . . .\n. . . . ."
-    assert liked(preferences.centre, text)[0][0] == "down"
+    assert liked(preferences.center, text)[0][0] == "down"
     assert liked(preferences.edge, text)[0][0] == "up"
 
 

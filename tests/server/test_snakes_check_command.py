@@ -92,7 +92,7 @@ def test_a_change_that_does_no_harm_is_fit_and_advice_names_rules(
 
 EDITS = 6
 EDITED = [f"filters.{name}" for name in filters.FILTERS] + [
-    f"preferences.{name}" for name in ("space", "territory", "centre", "tail", "hunt")
+    f"preferences.{name}" for name in ("space", "territory", "center", "tail", "hunt")
 ]
 
 

@@ -33,12 +33,12 @@ def main(argv: list[str] | None = None) -> int:
         else:
             sys.stdout.write(duel_table(scores) + "\n")
         return 0
-    about = {name: snakes.description(name) for name in chosen}
+    descriptions = {name: snakes.description(name) for name in chosen}
     if options.json:
-        command_line.write_json([{"name": k, "description": v} for k, v in about.items()])
+        command_line.write_json([{"name": k, "description": v} for k, v in descriptions.items()])
         return 0
     width = max(map(len, chosen))
-    for name, text in about.items():
+    for name, text in descriptions.items():
         shown = command_line.colorize(f"{name:<{width}}", "bold", sys.stdout)
         sys.stdout.write(f"{shown}  {text}\n")
     return 0
@@ -50,17 +50,17 @@ def parser() -> command_line.Parser:
         prog="battlesnake-gym snakes",
         description="List the built-in snakes. With --duels, every pair plays duels; the table "
         "contains the score of the row against the column.",
-        epilog="example: battlesnake-gym snakes hungry cautious territory --duels 10",
+        epilog="Example: battlesnake-gym snakes hungry cautious territory --duels 10",
     )
-    parser.add_argument("names", nargs="*", metavar="NAME", help="only these (default: all)")
+    parser.add_argument("names", nargs="*", metavar="NAME", help="snakes to list (default: all)")
     parser.add_argument(
-        "--duels", type=command_line.positive, metavar="N", help="play N games a pair"
+        "--duels", type=command_line.positive, metavar="N", help="play N duels per pair"
     )
     parser.add_argument(
         "--ruleset",
         choices=sorted(RULESETS),
         default="standard",
-        help="of the duels",
+        help="ruleset of the duels",
     )
     command_line.add_json(parser)
     return parser

@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from battlesnake_gym import snakes as named
+from battlesnake_gym import snakes
 from battlesnake_gym.snakes import Factory
 from battlesnake_heuristics.rating.match import MatchSettings, play_pair
 from battlesnake_heuristics.rating.sprt import PAIR_SCORES, Z95
@@ -77,17 +77,17 @@ class Rung:
 
 @dataclass(frozen=True, slots=True)
 class Ladder:
-    """The rungs for games of ``snakes`` snakes, ordered from weak to strong."""
+    """The rungs for games of ``num_snakes`` snakes, ordered from weak to strong."""
 
-    snakes: int
+    num_snakes: int
     rungs: tuple[Rung, ...]
 
 
-def load(snakes: int) -> Ladder:
-    """Load the ladder for games of ``snakes`` snakes.
+def load(num_snakes: int) -> Ladder:
+    """Load the ladder for games of ``num_snakes`` snakes.
 
     Args:
-        snakes: Snakes per game: 2 (duels) or 4.
+        num_snakes: Snakes per game: 2 (duels) or 4.
 
     Raises:
         ValueError: If there is no ladder for this number of snakes.
@@ -95,14 +95,14 @@ def load(snakes: int) -> Ladder:
     data = json.loads(
         resources.files("battlesnake_heuristics.rating").joinpath("ladder.json").read_text()
     )
-    if str(snakes) not in data["ladders"]:
+    if str(num_snakes) not in data["ladders"]:
         raise ValueError(
-            f"there is a ladder for {' and '.join(data['ladders'])} snakes, got {snakes}"
+            f"there is a ladder for {' and '.join(data['ladders'])} snakes, got {num_snakes}"
         )
-    return Ladder(snakes, tuple(Rung(**rung) for rung in data["ladders"][str(snakes)]))
+    return Ladder(num_snakes, tuple(Rung(**rung) for rung in data["ladders"][str(num_snakes)]))
 
 
-def fit(meetings: Sequence[PairResults], names: Sequence[str]) -> dict[str, tuple[float, float]]:
+def fit(results: Sequence[PairResults], names: Sequence[str]) -> dict[str, tuple[float, float]]:
     """Fit the Elo of each of ``names``, and its standard error, to the results of game pairs.
 
     This is the Bradley-Terry model (1952), fitted by maximum likelihood; a draw counts as half a
@@ -110,14 +110,17 @@ def fit(meetings: Sequence[PairResults], names: Sequence[str]) -> dict[str, tupl
     draw against each opponent played, keeps the Elo finite for snakes that won or lost all games.
 
     Args:
-        meetings: Results of pairs; `ANCHOR` is one of the snakes.
+        results: Results of pairs; `ANCHOR` is one of the snakes.
         names: Snakes whose Elo is fitted.
 
     Returns:
         Elo and standard error by name, relative to `ANCHOR`.
     """
     index = {name: number for number, name in enumerate(names)}
-    rows = [(index[met.one], index[met.other], np.array(met.pairs, np.float64)) for met in meetings]
+    rows = [
+        (index[result.one], index[result.other], np.array(result.pairs, np.float64))
+        for result in results
+    ]
     theta = np.zeros(len(names))
     free = np.array([name != ANCHOR for name in names])
     for _ in range(50):
@@ -126,10 +129,10 @@ def fit(meetings: Sequence[PairResults], names: Sequence[str]) -> dict[str, tupl
         for one, other, pairs in rows:
             expected = 1 / (1 + math.exp(theta[other] - theta[one]))
             games = 2 * pairs.sum() + 1
-            surplus = 2 * float(pairs @ (PAIR_SCORES - expected)) + (0.5 - expected)
+            residual = 2 * float(pairs @ (PAIR_SCORES - expected)) + (0.5 - expected)
             edge = np.zeros(len(names))
             edge[one], edge[other] = 1, -1
-            gradient += surplus * edge
+            gradient += residual * edge
             information += games * expected * (1 - expected) * np.outer(edge, edge)
             spread = 4 * float(pairs @ (PAIR_SCORES - expected) ** 2) + (0.5 - expected) ** 2
             # With few pairs, all results may be equal; assume at least the variance of independent
@@ -165,8 +168,8 @@ class Placement:
     results: tuple[PairResults, ...]
 
     def __str__(self) -> str:
-        beyond = f", {self.out_of_range} the ladder" if self.out_of_range else ""
-        return f"{self.elo:.0f} Elo ({self.low:.0f} to {self.high:.0f}{beyond})"
+        suffix = f", {self.out_of_range} the ladder" if self.out_of_range else ""
+        return f"{self.elo:.0f} Elo ({self.low:.0f} to {self.high:.0f}{suffix})"
 
 
 _PRIOR_ELO_SD = 700.0
@@ -190,7 +193,7 @@ class PlacementRun:
 
     def __init__(self, ladder: Ladder, initial_elo: float | None = None) -> None:
         self.ladder = ladder
-        self._around = initial_elo
+        self._initial_elo = initial_elo
         self.pairs = {rung.name: [0] * 5 for rung in ladder.rungs}
         self.pairs_requested = dict.fromkeys(self.pairs, 0)
         """Pairs returned by `next_rung`, by rung; also the index of the next pair."""
@@ -200,9 +203,13 @@ class PlacementRun:
 
     def next_rung(self) -> Rung:
         """Return the opponent of the next game pair."""
-        begun = any(any(pairs) for pairs in self.pairs.values())
-        here = self._estimate()[0] if begun or self._around is None else self._around
-        rung = max(self.ladder.rungs, key=lambda rung: self._information_per_cost(rung, here))
+        started = any(any(pairs) for pairs in self.pairs.values())
+        current_elo = (
+            self._estimate()[0] if started or self._initial_elo is None else self._initial_elo
+        )
+        rung = max(
+            self.ladder.rungs, key=lambda rung: self._information_per_cost(rung, current_elo)
+        )
         self.pairs_requested[rung.name] += 1
         return rung
 
@@ -215,33 +222,33 @@ class PlacementRun:
     def placement(self) -> Placement:
         """The placement from the results so far."""
         elo, error = self._estimate()
-        met = [
+        results = [
             PairResults("", name, tuple(pairs)) for name, pairs in self.pairs.items() if any(pairs)
         ]
         return Placement(
             elo=round(elo, 1),
             low=round(elo - Z95 * error, 1),
             high=round(elo + Z95 * error, 1),
-            games=2 * sum(sum(meeting.pairs) for meeting in met),
-            out_of_range=self._beyond(elo),
-            results=tuple(met),
+            games=2 * sum(sum(result.pairs) for result in results),
+            out_of_range=self._out_of_range(elo),
+            results=tuple(results),
         )
 
-    def _information_per_cost(self, rung: Rung, here: float) -> float:
-        expected = float(_expected(here - rung.elo))
+    def _information_per_cost(self, rung: Rung, current_elo: float) -> float:
+        expected = float(_expected_score(current_elo - rung.elo))
         cost = (1 + self.pairs_requested[rung.name]) * (GAME_OVERHEAD_S + rung.cpu_seconds_per_game)
         return expected * (1 - expected) / math.sqrt(cost)
 
     def _estimate(self) -> tuple[float, float]:
         """Return the Elo and its standard error; the Elo of the rungs counts as exact."""
-        belief = -(((self._grid - self._middle) / _PRIOR_ELO_SD) ** 2) / 2
+        log_posterior = -(((self._grid - self._middle) / _PRIOR_ELO_SD) ** 2) / 2
         played = [rung for rung in self.ladder.rungs if any(self.pairs[rung.name])]
         for rung in played:
             counts = np.array(self.pairs[rung.name])
-            chance = _expected(self._grid - rung.elo)
-            belief += 2 * counts @ PAIR_SCORES * np.log(chance)
-            belief += 2 * counts @ (1 - PAIR_SCORES) * np.log1p(-chance)
-        weight = np.exp(belief - belief.max())
+            probability = _expected_score(self._grid - rung.elo)
+            log_posterior += 2 * counts @ PAIR_SCORES * np.log(probability)
+            log_posterior += 2 * counts @ (1 - PAIR_SCORES) * np.log1p(-probability)
+        weight = np.exp(log_posterior - log_posterior.max())
         weight /= weight.sum()
         elo = float(weight @ self._grid)
         variance = float(weight @ (self._grid - elo) ** 2) * self._dispersion(elo, played)
@@ -249,22 +256,22 @@ class PlacementRun:
 
     def _dispersion(self, elo: float, played: Sequence[Rung]) -> float:
         """Return how much more pairs vary than two independent games would; at least 1."""
-        spread = chance = 0.0
+        spread = independent = 0.0
         for rung in played:
-            expected = float(_expected(elo - rung.elo))
+            expected = float(_expected_score(elo - rung.elo))
             counts = np.array(self.pairs[rung.name])
             spread += float(counts @ (PAIR_SCORES - expected) ** 2)
-            chance += counts.sum() * expected * (1 - expected) / 2
-        return max(1.0, spread / chance) if chance else 1.0
+            independent += counts.sum() * expected * (1 - expected) / 2
+        return max(1.0, spread / independent) if independent else 1.0
 
-    def _beyond(self, elo: float) -> str:
+    def _out_of_range(self, elo: float) -> str:
         ranked = sorted(self.ladder.rungs, key=lambda rung: rung.elo)
         if elo > ranked[-1].elo + 200:
             return "above"
         return "below" if elo < ranked[0].elo - 200 else ""
 
 
-def _expected(difference: float | np.ndarray[tuple[int], np.dtype[np.float64]]) -> Any:
+def _expected_score(difference: float | np.ndarray[tuple[int], np.dtype[np.float64]]) -> Any:
     return 1 / (1 + np.exp(-_LOGITS_PER_ELO * difference))
 
 
@@ -274,11 +281,11 @@ DEFAULT_SETTINGS = MatchSettings(move_time_ms=25)
 
 def run_placement(
     make: Factory,
-    snakes: int = 2,
+    num_snakes: int = 2,
     *,
     precision_elo: float = 75.0,
     cpu_seconds: float = math.inf,
-    conditions: MatchSettings = DEFAULT_SETTINGS,
+    settings: MatchSettings = DEFAULT_SETTINGS,
     rungs: Ladder | None = None,
     seed: int = 1,
     on_update: Callable[[Placement], None] | None = None,
@@ -287,10 +294,10 @@ def run_placement(
 
     Args:
         make: Factory of the snake.
-        snakes: Snakes per game, 2 or 4.
+        num_snakes: Snakes per game, 2 or 4.
         precision_elo: Half-width of the 95% confidence interval at which to stop.
         cpu_seconds: CPU time at which to stop, after the pair that exceeds it.
-        conditions: Settings of the games.
+        settings: Settings of the games.
         rungs: Rungs to play against (default: all).
         seed: Seed of the starts, of the food and of the snakes.
         on_update: Called with the placement after every pair.
@@ -298,16 +305,16 @@ def run_placement(
     Raises:
         ValueError: If there is no ladder for this number of snakes.
     """
-    placing, spent = PlacementRun(rungs or load(snakes)), 0.0
+    run, spent_s = PlacementRun(rungs or load(num_snakes)), 0.0
     while True:
-        rung = placing.next_rung()
-        opponent = partial(named.make, rung.name)
-        index = placing.pairs_requested[rung.name] - 1
-        outcome, seconds = play_pair(conditions, make, opponent, seed, index, snakes)
-        placing.add(rung.name, outcome)
-        spent += seconds
-        now = placing.placement
+        rung = run.next_rung()
+        opponent = partial(snakes.make, rung.name)
+        index = run.pairs_requested[rung.name] - 1
+        outcome, seconds = play_pair(settings, make, opponent, seed, index, num_snakes)
+        run.add(rung.name, outcome)
+        spent_s += seconds
+        now = run.placement
         if on_update is not None:
             on_update(now)
-        if now.high - now.low <= 2 * precision_elo or spent >= cpu_seconds:
+        if now.high - now.low <= 2 * precision_elo or spent_s >= cpu_seconds:
             return now

@@ -73,13 +73,13 @@ def start_seed(seed: int, index: int) -> int:
     return int.from_bytes(digest[:8]) >> 1 or 1
 
 
-def side_of_seats(snakes: int, number: int) -> tuple[int, ...]:
+def side_of_seats(num_snakes: int, number: int) -> tuple[int, ...]:
     """Return the side (0 or 1) of each seat in the game ``number`` of a match; the sides alternate.
 
     >>> side_of_seats(4, 0), side_of_seats(4, 1)
     ((0, 1, 0, 1), (1, 0, 1, 0))
     """
-    return tuple((seat + number) % 2 for seat in range(snakes))
+    return tuple((seat + number) % 2 for seat in range(num_snakes))
 
 
 def points_of(sides: Sequence[int], out_on: Sequence[int | None]) -> float:
@@ -99,7 +99,7 @@ def points_of(sides: Sequence[int], out_on: Sequence[int | None]) -> float:
 
 
 def play_game(
-    conditions: MatchSettings,
+    settings: MatchSettings,
     players: Sequence[Factory],
     seed: int,
     *,
@@ -107,55 +107,55 @@ def play_game(
     game_id: str = "",
     sides: Sequence[int] = (),
     reasons: bool = False,
-    tell: Callable[[Board | Turn], None] | None = None,
+    on_update: Callable[[Board | Turn], None] | None = None,
 ) -> PlayedGame:
     """Play one game from the start of ``seed``; exceptions of a strategy are propagated.
 
     Args:
-        conditions: Settings of the game.
+        settings: Settings of the game.
         players: Factory of each seat's strategy, called with ``seed`` plus the seat.
         seed: Seed of the start, of the food and of the strategies.
         names: Names of the snakes.
         game_id: Id of the game.
         sides: Side of each seat; the game ends as soon as one side has no snake left.
         reasons: Keep the decisions with their reasons in the turns.
-        tell: Called with the first position and with every turn.
+        on_update: Called with the first position and with every turn.
     """
-    board = _begin(conditions, len(players), seed, names, game_id)
+    board = _start_board(settings, len(players), seed, names, game_id)
     played = PlayedGame(board.copy(), board, [], [[] for _ in players])
     strategies = {
-        snake.id: _timed(with_node_limit(make(seed + seat), conditions), played.cpu_ms[seat])
+        snake.id: _with_timing(with_node_limit(make(seed + seat), settings), played.cpu_ms[seat])
         for seat, (snake, make) in enumerate(zip(board.snakes, players, strict=True))
     }
-    seconds = None if conditions.move_time_ms is None else conditions.move_time_ms / 1000
-    if tell is not None:
-        tell(board.copy())
+    seconds = None if settings.move_time_ms is None else settings.move_time_ms / 1000
+    if on_update is not None:
+        on_update(board.copy())
     with searches_on_cpu_clock(seconds is not None):
-        for decisions in snakes.play(board, strategies, seconds, conditions.max_turns):
+        for decisions in snakes.play(board, strategies, seconds, settings.max_turns):
             moves = {snake: decision.move for snake, decision in decisions.items()}
             turn = Turn(moves, decisions=decisions if reasons else {})
             played.turns.append(turn)
-            if tell is not None:
-                tell(turn)
+            if on_update is not None:
+                on_update(turn)
             if _has_lost(board, sides):
                 break
     board.you_id = None
     return played
 
 
-def with_node_limit(strategy: Strategy, conditions: MatchSettings) -> Strategy:
+def with_node_limit(strategy: Strategy, settings: MatchSettings) -> Strategy:
     """Limit ``strategy`` to the nodes of the settings if it is a search."""
-    if conditions.nodes is not None and isinstance(strategy, NodeLimitedStrategy):
-        return FixedNodes(strategy, conditions.nodes)
+    if settings.nodes is not None and isinstance(strategy, NodeLimitedStrategy):
+        return FixedNodes(strategy, settings.nodes)
     return strategy
 
 
-def _begin(
-    conditions: MatchSettings, count: int, seed: int, names: Sequence[str], game_id: str
+def _start_board(
+    settings: MatchSettings, count: int, seed: int, names: Sequence[str], game_id: str
 ) -> Board:
-    game = Game(conditions.ruleset, conditions.map, conditions.settings, seed=seed, id=game_id)
+    game = Game(settings.ruleset, settings.map, settings.settings, seed=seed, id=game_id)
     seats = [str(seat) for seat in range(count)]
-    board = Board.new(conditions.width, conditions.height, seats, game=game)
+    board = Board.new(settings.width, settings.height, seats, game=game)
     for snake, name in zip(board.snakes, names, strict=False):
         snake.name = name
     return board
@@ -167,35 +167,35 @@ def _has_lost(board: Board, sides: Sequence[int]) -> bool:
     return bool(sides) and len(alive) < 2
 
 
-def _timed(strategy: Strategy, milliseconds: list[float]) -> Strategy:
-    """Wrap ``strategy`` to append the CPU time of each move to ``milliseconds``."""
+def _with_timing(strategy: Strategy, cpu_ms: list[float]) -> Strategy:
+    """Wrap ``strategy`` to append the CPU time of each move to ``cpu_ms``."""
 
     def decide(board: Board, seconds: float | None = None) -> Decision:
         began = time.process_time()
         decision = strategy(board, seconds)
-        milliseconds.append(round(1000 * (time.process_time() - began), 3))
+        cpu_ms.append(round(1000 * (time.process_time() - began), 3))
         return decision
 
     return decide
 
 
 def play_pair(
-    conditions: MatchSettings,
+    settings: MatchSettings,
     side0: Factory,
     side1: Factory,
     seed: int,
     index: int,
-    snakes: int = 2,
+    num_snakes: int = 2,
 ) -> tuple[int, float]:
     """Play a game pair of a match: the same start twice, with seats exchanged.
 
     Args:
-        conditions: Settings of the games.
+        settings: Settings of the games.
         side0: Factory of the snakes of side 0.
         side1: Factory of the snakes of side 1.
         seed: Seed of the match.
         index: Index of the pair.
-        snakes: Snakes per game, 2 or 4.
+        num_snakes: Snakes per game, 2 or 4.
 
     Returns:
         The outcome for ``side0`` (an index into `sprt.PAIR_SCORES`), and the CPU seconds used.
@@ -203,10 +203,10 @@ def play_pair(
     began = time.process_time()
     points = 0.0
     for number in range(2):
-        sides = side_of_seats(snakes, number)
+        sides = side_of_seats(num_snakes, number)
         players = [(side0, side1)[side] for side in sides]
         start = start_seed(seed, index)
-        last = play_game(conditions, players, start, sides=sides).last
+        last = play_game(settings, players, start, sides=sides).last
         points += points_of(sides, [None if s.alive else s.eliminated_on for s in last.snakes])
     return sprt.pair_outcome(points), time.process_time() - began
 

@@ -31,7 +31,7 @@ def territory(view: View, move: str) -> float:
 
 
 @Preference
-def centre(view: View, move: str) -> float:
+def center(view: View, move: str) -> float:
     """Approaches the center of the board."""
     middle = view.board.width // 2, view.board.height // 2
     return _closeness(view, move, [middle])

@@ -475,7 +475,7 @@ def _play_without_referee(
             names=[entrant.label for entrant in seated],
             game_id=game_id,
             reasons=reasons or on_event is not None,
-            tell=on_event,
+            on_update=on_event,
         )
     last, finished = played.last, played.last.is_over()
     seats = seat_records(last, [move_letters(snake.id, played.turns) for snake in last.snakes])

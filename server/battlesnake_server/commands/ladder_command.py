@@ -262,7 +262,7 @@ def _report(label: str, run: PlacementRun, as_json: bool) -> str:
     if as_json:
         report = asdict(placement) | {
             "snake": label,
-            "num_snakes": run.ladder.snakes,
+            "num_snakes": run.ladder.num_snakes,
             "results": [
                 {"rung": name, "games": games, "score": round(score, 3)}
                 for name, (games, score) in rows.items()
@@ -270,7 +270,7 @@ def _report(label: str, run: PlacementRun, as_json: bool) -> str:
         }
         return json.dumps(report, indent=2) + "\n"
     elo = {rung.name: rung.elo for rung in run.ladder.rungs}
-    kind = "duels" if run.ladder.snakes == 2 else f"games of {run.ladder.snakes}"
+    kind = "duels" if run.ladder.num_snakes == 2 else f"games of {run.ladder.num_snakes}"
     lines = [f"{label}: {placement} in {placement.games} {kind}"]
     lines += [
         f"  score {score:>4.0%} in {games:>3} games against {name} ({elo[name]:.0f})"

@@ -159,7 +159,7 @@ def parser() -> Parser:
 _TEMPLATE = '''"""A snake: edit RULES, ordered by importance, and run the check after every edit.
 
 Filters veto moves: {filters}.
-Preferences score the remaining moves: food, space, territory, centre, edge, straight, tail, hunt,
+Preferences score the remaining moves: food, space, territory, center, edge, straight, tail, hunt,
 distance, unharmed. When(hungry, [...], [...]) chooses by a condition. See docs/heuristics.md.
 """
 

@@ -245,7 +245,7 @@ class SelfPlayRunner:
         began = time.process_time()
         placement = ladder.run_placement(
             lambda seed: Search(evaluation=evaluation),
-            conditions=MatchSettings(nodes=positions),
+            settings=MatchSettings(nodes=positions),
             rungs=fast_rungs(_EXIT_MAX_RUNG_CPU_S),
             cpu_seconds=cpu_seconds,
             precision_elo=20.0,
