@@ -1,11 +1,12 @@
-"""What more runners bring: calculated from what one costs, and measured.
+"""Model how training scales with the number of env runners, and measure it.
 
-    python -m benchmarks.cluster_model                                     # what docs/scaling.md has
-    python -m benchmarks.cluster_model --measure 1 2 4 --seconds 8         # on this machine
+    python -m benchmarks.cluster_model                              # tables of docs/scaling.md
+    python -m benchmarks.cluster_model --measure 1 2 4 --seconds 8  # on this machine
 
-A measurement trains with each number of runners, one after the other. From what each process spent
-with one, and the runners with the most, it calculates what all should do, and prints both. It says
-something where every runner has a core of its own, and two more are left.
+A measurement trains with each number of env runners, one after the other. From the CPU time of
+every process with the first and the last number, it calculates the rate for all numbers and prints
+both. The comparison is meaningful only if every env runner has its own core and two more are
+free.
 """
 
 from __future__ import annotations
@@ -20,53 +21,56 @@ from typing import Any
 
 import psutil
 
-_MANY = 1e5
-"""More runners than anyone has."""
-_NETWORK = 1.25e9
-"""Bytes a second between two machines: 10 Gbit/s."""
-_A_SHARD = 8
-"""Runners for which there is a replay shard, and two at least."""
+_UNLIMITED = 1e5
+"""A number of env runners that counts as unlimited."""
+_BYTES_PER_SECOND = 1.25e9
+"""Network bandwidth between two machines: 10 Gbit/s, in bytes per second."""
+_RUNNERS_PER_SHARD = 8
+"""Env runners per replay buffer shard; there are at least two shards."""
 
 
 @dataclass(frozen=True)
 class Costs:
-    """What a fragment costs, in CPU seconds or bytes."""
+    """Costs of one fragment, in CPU seconds or bytes."""
 
     moves: float
-    """In it: of the learner's snakes, or those that EXIT searched."""
+    """Moves in a fragment: those of the learner's snakes or, with EXIT, searched moves."""
     play: float
-    """Of a runner."""
+    """CPU time of an env runner."""
     learn: float
-    """Of the learner's thread, for updates."""
-    hand_on: float
-    """Of the same thread, for all else."""
+    """CPU time of the learner thread for updates."""
+    overhead: float
+    """CPU time of the learner thread for everything else."""
     threads: float
-    """Of Ray's threads beside it."""
+    """CPU time of Ray's threads in the same process."""
     size: float
-    """Bytes that come from the runner."""
-    beside: float
-    """By how much playing is dearer beside others: times the logarithm of the runners there."""
+    """Bytes sent by the env runner."""
+    contention: float
+    """Slowdown by other env runners on a machine, multiplied by the logarithm of their number."""
     shard: float = 0.0
-    """Of a replay shard."""
+    """CPU time of a replay buffer shard."""
     match: float = 0.0
-    """Of runners, in matches for which the learner waits."""
+    """CPU time of env runners in matches for which the learner waits."""
     sends: float = 0.0
-    """Sendings of weights to all runners."""
+    """Number of times that weights are sent to all env runners."""
     waits: bool = False
-    """Runners wait for the learner, and it for all of them."""
+    """Whether env runners and the learner wait for each other (synchronous sampling)."""
     own_pace: bool = False
-    """The learner's steps of ``learn`` seconds do not become more with more fragments."""
+    """Whether the learner makes updates of ``learn`` seconds at its own pace, independent of
+    fragments."""
     call: float = 5.8e-5
-    """Of the learner's thread, to send weights to one runner."""
+    """CPU time of the learner thread to send weights to one env runner."""
     weights: float = 1.2e6
-    """Bytes that each machine is sent."""
-    together: int = 8
-    """Runners of a machine."""
+    """Bytes of weights sent to each machine."""
+    runners_per_machine: int = 8
+    """Env runners per machine."""
 
     def parts(self, runners: float) -> dict[str, float]:
-        """Seconds of each part for a fragment, if ``runners`` play and all other parts are one."""
+        """Return the seconds per fragment of each part, with this many env runners."""
         play = (
-            self.play * (1 + self.beside * math.log(max(min(runners, self.together), 1))) / runners
+            self.play
+            * (1 + self.contention * math.log(max(min(runners, self.runners_per_machine), 1)))
+            / runners
         )
         sends = self.sends
         if self.waits:
@@ -76,26 +80,29 @@ class Costs:
         return {
             "runners": play,
             "learning": 0.0 if self.own_pace else self.learn,
-            "fragments": self.hand_on,
+            "fragments": self.overhead,
             "calls": self.call * runners * sends,
             "Ray's threads": self.threads,
-            "shards": self.shard / max(2, -(-runners // _A_SHARD)),
-            "network in": self.size / _NETWORK,
-            "network out": self.weights * sends * -(-runners // self.together) / _NETWORK,
+            "shards": self.shard / max(2, -(-runners // _RUNNERS_PER_SHARD)),
+            "network in": self.size / _BYTES_PER_SECOND,
+            "network out": self.weights
+            * sends
+            * -(-runners // self.runners_per_machine)
+            / _BYTES_PER_SECOND,
         }
 
     def rate(self, runners: int) -> float:
-        """Moves a second."""
+        """Return the moves per second."""
         parts = self.parts(runners)
         thread = sum(parts.pop(name) for name in ("learning", "fragments", "calls"))
         if self.waits:
             return self.moves / (parts["runners"] + thread)
         return self.moves / (max(thread, *parts.values()) + self.match / runners)
 
-    def full(self, part: str) -> float:
-        """How many runners at full speed keep ``part`` busy."""
+    def saturating_runners(self, part: str) -> float:
+        """Return how many env runners saturate ``part``."""
         runners = 0.1
-        while runners < _MANY and self.parts(runners)[part] < self.parts(runners)["runners"]:
+        while runners < _UNLIMITED and self.parts(runners)[part] < self.parts(runners)["runners"]:
             runners *= 1.01
         return runners
 
@@ -106,10 +113,10 @@ _EXIT = Costs(
     moves=6_000,
     play=0.285,
     learn=0.149,
-    hand_on=0.002,
+    overhead=0.002,
     threads=0.002,
     size=1.2e6,
-    beside=0.27,
+    contention=0.27,
     match=0.096,
 )
 COSTS = {
@@ -117,10 +124,10 @@ COSTS = {
         moves=2_820,
         play=0.042,
         learn=0.035,
-        hand_on=0.0018,
+        overhead=0.0018,
         threads=0.0033,
         size=3.7e6,
-        beside=0.26,
+        contention=0.26,
         shard=0.0096,
         sends=0.135,
         weights=1.33e6,
@@ -129,10 +136,10 @@ COSTS = {
         moves=12_000,
         play=0.168,
         learn=0.60,
-        hand_on=0.003,
+        overhead=0.003,
         threads=0.003,
         size=23.6e6,
-        beside=0.0,
+        contention=0.0,
         waits=True,
     ),
     "EXIT": _EXIT,
@@ -141,27 +148,29 @@ COSTS = {
         moves=2_000,
         play=0.335,
         learn=0.76,
-        hand_on=0.0011,
+        overhead=0.0011,
         threads=0.0014,
         size=3.9e6,
-        beside=0.06,
+        contention=0.06,
         own_pace=True,
     ),
 }
-"""On an AMD EPYC (AVX-512 with bfloat16); fragments of the default sizes."""
+"""Measured on an AMD EPYC (AVX-512 with bfloat16), with fragments of default sizes."""
 
 
 def games(experiment: str) -> dict[str, Any]:
-    """The games of a named experiment, as an environment takes them."""
+    """Return the environment settings of a named experiment."""
     from battlesnake_rl.mabs import experiments
 
-    said = experiments.read(experiment)
+    settings = experiments.read(experiment)
     names = "observation", "action_mask", "rewards"
-    return {"num_snakes": said["num_snakes"]} | {name: said[name] for name in names if name in said}
+    return {"num_snakes": settings["num_snakes"]} | {
+        name: settings[name] for name in names if name in settings
+    }
 
 
 def training(name: str, runners: int) -> Any:
-    """An algorithm that trains as its experiment does, but with shorter iterations."""
+    """Build an algorithm as its experiment does, but with shorter iterations."""
     from battlesnake_rl.mabs import algorithms
 
     algorithm = name.split(",")[0]
@@ -170,7 +179,12 @@ def training(name: str, runners: int) -> Any:
     config.env_runners(num_env_runners=runners)
     config.debugging(seed=1, log_level="ERROR")
     if algorithm == "EXIT":
-        short = {"moves_per_iteration": 40_000, "moves_per_fragment": 1_500, "match_pairs": 0, "ladder_cpu_fraction": 0.0}
+        short = {
+            "moves_per_iteration": 40_000,
+            "moves_per_fragment": 1_500,
+            "match_pairs": 0,
+            "ladder_cpu_fraction": 0.0,
+        }
         late = {"deep_search_after_moves": 1, "buffer_iterations": 8} if name == LATE else {}
         config.settings = replace(config.settings, **short, **late)
         return config.build_algo()
@@ -181,15 +195,15 @@ def training(name: str, runners: int) -> Any:
     return config.build_algo()
 
 
-class Spent:
-    """What an algorithm's processes spend from now on: CPU seconds by kind, fragments, moves."""
+class ProcessCosts:
+    """Counts CPU seconds by kind of process, fragments and moves of an algorithm."""
 
     def __init__(self, algorithm: Any) -> None:
         self._algorithm = algorithm
         self.learning = self.steps = self.fragments = 0.0
-        for name in ("_learn", "_learn_from", "_fit", "_remember"):
+        for name in ("_learn", "_learn_from", "_fit", "_buffer_samples"):
             self._wrap(name, self._learned)
-        for name in ("_infos", "_take", "_sample", "_play"):
+        for name in ("_infos", "_collect_fragments", "_sample", "_play"):
             self._wrap(name, self._came)
 
     def _wrap(self, name: str, note: Callable[[float, Any], None]) -> None:
@@ -200,7 +214,7 @@ class Spent:
         def noted(*args: Any) -> Any:
             began = time.thread_time()
             result = inner(*args)
-            if name == "_play":  # which plays while it is gone through
+            if name == "_play":  # iterating over it plays the games
                 result = list(result)
             note(time.thread_time() - began, result)
             return result
@@ -214,8 +228,8 @@ class Spent:
     def _came(self, seconds: float, result: Any) -> None:
         self.fragments += len(result)
 
-    def seen(self, results: dict[str, Any]) -> dict[str, float]:
-        """All sums up to now."""
+    def totals(self, results: dict[str, Any]) -> dict[str, float]:
+        """Return all totals so far."""
         runners = results.get("env_runners", {})
         searched = runners.get("num_env_steps_sampled_lifetime", 0)
         moves = runners.get("num_agent_steps_sampled_lifetime", {"default_agent": searched})
@@ -241,80 +255,102 @@ class Spent:
 
 
 def measured(name: str, runners: int, seconds: float) -> tuple[float, Costs]:
-    """Moves a second of the clock, and what each process spent for them."""
+    """Return the moves per second (wall clock), and the measured costs."""
     algorithm = training(name, runners)
-    spent = Spent(algorithm)
+    spent = ProcessCosts(algorithm)
     until = time.monotonic() + seconds / 3
     results = algorithm.train()
     while time.monotonic() < until:
         results = algorithm.train()
-    before = spent.seen(results)
+    before = spent.totals(results)
     while time.monotonic() < before["clock"] + seconds:
         results = algorithm.train()
-    seen = {name: after - before[name] for name, after in spent.seen(results).items()}
+    totals = {name: after - before[name] for name, after in spent.totals(results).items()}
     algorithm.stop()
-    fragments, own_pace = seen["fragments"], name == "DISTIL"
-    return seen["moves"] / seen["clock"], replace(
+    fragments, own_pace = totals["fragments"], name == "DISTIL"
+    return totals["moves"] / totals["clock"], replace(
         COSTS[name],
-        moves=seen["moves"] / fragments,
-        play=seen["Runner"] / fragments,
-        learn=seen["learning"] / (seen["steps"] if own_pace else fragments),
-        hand_on=(seen["thread"] - seen["learning"]) / fragments,
-        threads=(seen["driver"] - seen["thread"]) / fragments,
-        shard=seen["Shard"] / fragments,
+        moves=totals["moves"] / fragments,
+        play=totals["Runner"] / fragments,
+        learn=totals["learning"] / (totals["steps"] if own_pace else fragments),
+        overhead=(totals["thread"] - totals["learning"]) / fragments,
+        threads=(totals["driver"] - totals["thread"]) / fragments,
+        shard=totals["Shard"] / fragments,
         match=0.0,
     )
 
 
 def measure(names: list[str], counts: list[int], seconds: float) -> None:
-    """Print what each number of runners does, and what should follow from the costs of these."""
+    """Print the measured rate for each number of env runners, and the calculated one."""
     import ray
     import torch
 
     torch.set_num_threads(1)
     ray.init("local", num_cpus=4 + max(counts), include_dashboard=False, log_to_driver=False)
-    print("| training | runners | moves a second | calculated | of it |\n|---|---:|---:|---:|---:|")
+    print(
+        "| training | env runners | moves per second | calculated | ratio |\n"
+        "|---|---:|---:|---:|---:|"
+    )
     for name in names:
-        seen = {runners: measured(name, runners, seconds) for runners in counts}
-        (_, one), (_, many) = seen[counts[0]], seen[counts[-1]]
-        dearer = many.play / many.moves / (one.play / one.moves)
-        beside = (dearer - 1) / math.log(counts[-1] / counts[0]) if len(counts) > 1 else 0.0
-        costs = replace(one, beside=beside, together=counts[-1])
-        for runners, (rate, _) in seen.items():
+        totals = {runners: measured(name, runners, seconds) for runners in counts}
+        (_, one), (_, many) = totals[counts[0]], totals[counts[-1]]
+        slowdown = many.play / many.moves / (one.play / one.moves)
+        contention = (slowdown - 1) / math.log(counts[-1] / counts[0]) if len(counts) > 1 else 0.0
+        costs = replace(one, contention=contention, runners_per_machine=counts[-1])
+        for runners, (rate, _) in totals.items():
             wanted = costs.rate(runners)
             print(f"| {name} | {runners} | {rate:,.0f} | {wanted:,.0f} | {rate / wanted:.0%} |")
         print(costs, flush=True)
-    os._exit(0)  # Ray's end would take longer
+    os._exit(0)  # faster than shutting Ray down
 
 
 def tables() -> list[str]:
-    """The two tables of docs/scaling.md: how much more is played, and what runners keep busy."""
+    """Return the tables of docs/scaling.md: speedup, and env runners that saturate a part."""
     counts, parts = (2, 4, 8, 16, 100, 1000), [*next(iter(COSTS.values())).parts(1)][1:]
-    more = [["training", "moves a second of one", *(f"{count:,}" for count in counts)]]
-    full = [["training", *parts]]
+    speedup = [["training", "moves per second with 1", *(f"{count:,}" for count in counts)]]
+    saturating = [["training", *parts]]
     for name, costs in COSTS.items():
         one = costs.rate(1)
-        more.append([name, f"{one:,.0f}", *(_short(costs.rate(count) / one) for count in counts)])
-        most = [costs.full(part) for part in parts]
-        full.append([name, *("" if runners >= _MANY else _short(runners) for runners in most)])
+        speedup.append(
+            [name, f"{one:,.0f}", *(_short(costs.rate(count) / one) for count in counts)]
+        )
+        most = [costs.saturating_runners(part) for part in parts]
+        saturating.append(
+            [name, *("" if runners >= _UNLIMITED else _short(runners) for runners in most)]
+        )
     lines = []
-    for table in (more, full):
+    for table in (speedup, saturating):
         table.insert(1, ["---", *["---:"] * (len(table[0]) - 1)])
         lines += [f"| {' | '.join(row)} |" for row in table] + [""]
     return lines[:-1]
 
 
 def _short(number: float) -> str:
-    """Two digits of it."""
+    """Format a number with two significant digits."""
     return f"{float(f'{number:.2g}'):,.15g}"
 
 
 def main() -> None:
     """Print the tables, or measure."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--measure", type=int, nargs="*", default=[], metavar="RUNNERS")
-    parser.add_argument("--seconds", type=float, default=8, help="for each row (%(default)s)")
-    parser.add_argument("--only", nargs="*", default=list(COSTS), choices=COSTS)
+    parser.add_argument(
+        "--measure",
+        type=int,
+        nargs="*",
+        default=[],
+        metavar="ENV_RUNNERS",
+        help="numbers of env runners to measure, in ascending order",
+    )
+    parser.add_argument(
+        "--seconds", type=float, default=8, help="seconds per row (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--only",
+        nargs="*",
+        default=list(COSTS),
+        choices=COSTS,
+        help="trainings to measure (default: all)",
+    )
     arguments = parser.parse_args()
     if not arguments.measure:
         print("\n".join(tables()))

@@ -1,19 +1,19 @@
-"""How fast the engine plays: CPU time per board-turn, one thread.
+"""Measure the speed of the engine: CPU time per board-turn, on one thread.
 
-Games of 4 snakes on 11x11 whose moves are random among those that the engine's mask ``fatal``
-leaves. They are played once to write down the moves; what is timed is playing the same games again
-from the same seeds: the steps and the resets of the games that ended, in one loop of Python, so
-that a batch of 1 pays the price of the call. Each figure is the median of several repetitions.
+The games have 4 snakes on 11x11; moves are random among those that the mask ``fatal`` allows. The
+games are played once to record the moves. The benchmark then replays them from the same seeds: the
+steps, and the resets of finished games, in one Python loop, so that a batch of 1 includes the cost
+of the call. Each number is the median of several repetitions.
 
     python benchmarks/engine.py
     python benchmarks/engine.py --environment 64 1024
     python benchmarks/engine.py --environment 1024 --opponents hungry,hungry,hungry
 
-With ``--environment`` it is the vector environment that is timed, with its default observation,
-mask and rewards: `step` alone, and how much of it is not the engine's. With opponents it is
-Gymnasium's vector environment with one learner in each game, in learner steps.
+``--environment`` measures the vector environment with its default observation, mask and rewards:
+the time of `step`, and the part of it spent outside the engine. ``--opponents`` measures
+Gymnasium's vector environment with one learner per game, in learner steps.
 
-Nothing here is a test: the figures depend on the machine and on what else it does.
+This is not a test: the numbers depend on the machine and its load.
 """
 
 from __future__ import annotations
@@ -49,8 +49,8 @@ _STANDARD = {
 
 
 @dataclass
-class Plan:
-    """Moves and resets of games played before: entry t belongs to turn t of all games."""
+class Recording:
+    """Moves and resets of recorded games: entry t belongs to turn t of all games."""
 
     game: Game
     food_rng: str
@@ -61,48 +61,48 @@ class Plan:
 
     @property
     def board_turns(self) -> int:
-        """Turns of single games."""
+        """The number of turns, summed over games."""
         return len(self.actions) * len(self.seeds)
 
     def games(self) -> Games:
-        """The games at their first turn."""
+        """Return the games at their first turn."""
         games = make(len(self.seeds), self.game, self.food_rng)
         games.reset(self.seeds)
         return games
 
 
 def make(num_games: int, game: Game, food_rng: str) -> Games:
-    """Games of the size that is measured."""
+    """Create games of the measured size."""
     return Games(
         num_games, width=_SIZE, height=_SIZE, num_snakes=_SNAKES, game=game, food_rng=food_rng
     )
 
 
-def prepare(num_games: int, turns: int, game: Game, food_rng: str) -> Plan:
-    """Play games to write down what happens in them."""
+def prepare(num_games: int, turns: int, game: Game, food_rng: str) -> Recording:
+    """Play games and record their moves and resets."""
     rand = np.random.default_rng(7)
     games = make(num_games, game, food_rng)
     seeds = rand.integers(1, 2**62, num_games)
-    plan = Plan(game, food_rng, seeds, [], [], 0)
+    recording = Recording(game, food_rng, seeds, [], [], 0)
     games.reset(seeds)
     mask = np.zeros((num_games, _SNAKES, 4), np.bool_)
     for _ in range(turns):
         games.action_mask("fatal", mask)
         actions = np.where(mask, rand.random(mask.shape), -1).argmax(-1).astype(np.uint8)
-        plan.actions.append(actions)
+        recording.actions.append(actions)
         games.step(actions)
         over = games.over.copy()
-        plan.ended += int(over.sum())
-        plan.resets.append((rand.integers(1, 2**62, num_games), over) if over.any() else None)
+        recording.ended += int(over.sum())
+        recording.resets.append((rand.integers(1, 2**62, num_games), over) if over.any() else None)
         if over.any():
-            games.reset(*plan.resets[-1])  # type: ignore[misc]
-    return plan
+            games.reset(*recording.resets[-1])  # type: ignore[misc]
+    return recording
 
 
-def play(plan: Plan, games: Games, after: Callable[[], object] | None = None) -> None:
-    """What is timed."""
+def play(recording: Recording, games: Games, after: Callable[[], object] | None = None) -> None:
+    """Replay the games; this is the measured function."""
     step, reset = games.step, games.reset
-    for actions, new in zip(plan.actions, plan.resets, strict=True):
+    for actions, new in zip(recording.actions, recording.resets, strict=True):
         step(actions)
         if new:
             reset(*new)
@@ -110,52 +110,61 @@ def play(plan: Plan, games: Games, after: Callable[[], object] | None = None) ->
             after()
 
 
-def nanoseconds(plan: Plan, repetitions: int, beside: str | None = None) -> float:
-    """Median CPU time of a board-turn; ``beside`` says what is done besides playing."""
+def nanoseconds(recording: Recording, repetitions: int, extra_work: str | None = None) -> float:
+    """Return the median CPU time per board-turn, in nanoseconds.
+
+    Args:
+        recording: Recorded games.
+        repetitions: Number of measurements.
+        extra_work: Additional work per turn: "observe", "memset" or None.
+    """
     samples = []
     encoder = observations.get(_OBSERVATION)
-    shape = len(plan.seeds), _SNAKES, *encoder.shape(_SIZE, _SIZE)
-    out = np.zeros(shape if beside else 1, np.uint8)
+    shape = len(recording.seeds), _SNAKES, *encoder.shape(_SIZE, _SIZE)
+    out = np.zeros(shape if extra_work else 1, np.uint8)
     address, size = out.ctypes.data, out.nbytes
     for _ in range(repetitions):
-        games = plan.games()
-        if beside == "observe":
+        games = recording.games()
+        if extra_work == "observe":
             games.observe(encoder, out)
-        after = partial(ctypes.memset, address, 1, size) if beside == "memset" else None
+        after = partial(ctypes.memset, address, 1, size) if extra_work == "memset" else None
         start = time.thread_time_ns()
-        play(plan, games, after)
-        samples.append((time.thread_time_ns() - start) / plan.board_turns)
+        play(recording, games, after)
+        samples.append((time.thread_time_ns() - start) / recording.board_turns)
     return statistics.median(samples)
 
 
 def report(repetitions: int) -> None:
-    """Print a line for every case and batch."""
+    """Print one line per case and batch size."""
     print(f"{_SIZE}x{_SIZE}, {_SNAKES} snakes, one thread, CPU time per board-turn in ns;")
     print(
         f"observations: {_OBSERVATION}, {observations.get(_OBSERVATION).shape(_SIZE, _SIZE)} uint8"
     )
-    print("per snake; memset: of as many bytes. In brackets: million board-turns per second.")
+    print(
+        "per snake; memset: writes as many bytes. In parentheses: million board-turns per second."
+    )
     header = (
         f"{'game':24}{'batch':>6}{'turns':>7}{'bare':>16}{'with obs':>16}{'obs':>8}{'memset':>8}"
     )
     print(f"\n{header}{'ratio':>7}")
     for name, (game, food_rng) in _STANDARD.items():
         for batch in _BATCHES:
-            plan = prepare(batch, max(360, 40_000 // batch), game, food_rng)
-            bare = nanoseconds(plan, repetitions)
-            seen = nanoseconds(plan, repetitions, "observe")
-            memset = nanoseconds(plan, repetitions, "memset") - bare
-            length = plan.board_turns / max(plan.ended, 1)
+            recording = prepare(batch, max(360, 40_000 // batch), game, food_rng)
+            bare = nanoseconds(recording, repetitions)
+            with_observations = nanoseconds(recording, repetitions, "observe")
+            memset = nanoseconds(recording, repetitions, "memset") - bare
+            length = recording.board_turns / max(recording.ended, 1)
             print(
                 f"{name:24}{batch:6}{length:7.0f}{bare:8.0f} ({1e3 / bare:5.1f})"
-                f"{seen:8.0f} ({1e3 / seen:5.1f}){seen - bare:8.0f}{memset:8.0f}"
-                f"{(seen - bare) / memset:7.2f}",
+                f"{with_observations:8.0f} ({1e3 / with_observations:5.1f})"
+                f"{with_observations - bare:8.0f}{memset:8.0f}"
+                f"{(with_observations - bare) / memset:7.2f}",
                 flush=True,
             )
 
 
 def step_seconds(num_games: int, turns: int) -> tuple[float, float]:
-    """CPU seconds of a step of the vector environment, and those of them spent in the engine."""
+    """Return the CPU seconds of a vector environment step, and those spent in the engine."""
     env = VectorBattlesnake(num_games)
     spent = {"step": 0.0, "engine": 0.0}
 
@@ -172,7 +181,7 @@ def step_seconds(num_games: int, turns: int) -> tuple[float, float]:
     step = timed("step", env.step)
     rand = np.random.default_rng(0)
     _, infos = env.reset(seed=1)
-    for turn in range(-100, turns):  # the first hundred warm up and spread the games' ages
+    for turn in range(-100, turns):  # the first 100 turns warm up and spread the ages of the games
         if turn == 0:
             spent["step"] = 0.0
             for name in ("step", "reset", "action_mask"):
@@ -183,7 +192,7 @@ def step_seconds(num_games: int, turns: int) -> tuple[float, float]:
 
 
 def learner_steps(num_games: int, opponents: list[str], turns: int) -> float:
-    """Learner steps a CPU-second of the vector environment with one learner in each game."""
+    """Return the learner steps per CPU second with one learner per game."""
     envs = BattlesnakeVectorEnv(num_games, opponents)
     rand = np.random.default_rng(0)
     _, infos = envs.reset(seed=1)
@@ -198,26 +207,30 @@ def learner_steps(num_games: int, opponents: list[str], turns: int) -> float:
 
 
 def report_environment(num_games: int, opponents: str | None, repetitions: int) -> None:
-    """Print a line for a batch of this size."""
+    """Print one line for a batch size."""
     if opponents:
         speed = learner_steps(num_games, opponents.split(","), max(50, 100_000 // num_games))
-        print(f"{num_games:5} games: {speed:,.0f} learner steps a CPU-second")
+        print(f"{num_games:5} games: {speed:,.0f} learner steps per CPU second")
         return
     rounds = [step_seconds(num_games, max(200, 200_000 // num_games)) for _ in range(repetitions)]
-    whole, inside = (statistics.median(column) for column in zip(*rounds, strict=True))
+    total, in_engine = (statistics.median(column) for column in zip(*rounds, strict=True))
     print(
-        f"{num_games:5} games: {whole * 1e6:.1f} us/step, {(whole - inside) * 1e6:.1f} us "
-        f"({1 - inside / whole:.0%}) of it outside the engine, "
-        f"{num_games / whole:,.0f} board-turns/s"
+        f"{num_games:5} games: {total * 1e6:.1f} us/step, {(total - in_engine) * 1e6:.1f} us "
+        f"({1 - in_engine / total:.0%}) of it outside the engine, "
+        f"{num_games / total:,.0f} board-turns/s"
     )
 
 
 def main() -> None:
-    """Print what is asked for."""
+    """Print the selected measurements."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--repetitions", type=int, default=7, help="of each figure (default 7)")
+    parser.add_argument(
+        "--repetitions", type=int, default=7, help="repetitions per number (default: %(default)s)"
+    )
     parser.add_argument("--environment", type=int, nargs="+", metavar="GAMES", help="batch sizes")
-    parser.add_argument("--opponents", help="names, separated by commas: with one learner a game")
+    parser.add_argument(
+        "--opponents", help="comma-separated opponents; measures one learner per game"
+    )
     options = parser.parse_args()
     if not engine.COMPILED:
         raise SystemExit("the engine was not compiled: run `make build` first")

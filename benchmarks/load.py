@@ -1,4 +1,4 @@
-"""What the load tests of the live snake share: recorded games, servers and players."""
+"""Recorded games, servers and clients, shared by the load tests of the live snake."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from battlesnake_gym.replays.replay import Replay
 from battlesnake_gym.rules import MOVES, Game
 
 _GAME_ID = "a-game-id-of-its-own"
-_GIVEN_UP = 10.0
-"""Seconds after which an answer is no longer waited for."""
+_RESPONSE_TIMEOUT_S = 10.0
+"""Response timeout, in seconds."""
 
 PlayedGame = list[bytes]
-"""The bodies of a game's requests, in the order they were asked."""
+"""The request bodies of a game, in order."""
 
 
 def played_games(timeout: int, count: int = 8) -> list[PlayedGame]:
-    """Play games of four careful snakes; ``timeout`` in milliseconds is what their requests say."""
+    """Play games of four careful snakes, whose requests state this ``timeout`` in milliseconds."""
     games = []
     for seed in range(1, count + 1):
         game = Game(seed=1_000_000 * seed, id=_GAME_ID, timeout=timeout)
@@ -41,28 +41,28 @@ def played_games(timeout: int, count: int = 8) -> list[PlayedGame]:
 
 @dataclass
 class Tally:
-    """What came of the requests: the seconds of every valid move, and the requests without one."""
+    """Response times of valid moves in seconds, and the number of other requests."""
 
     seconds: list[float] = field(default_factory=list)
     lost: int = 0
 
     def add(self, other: Tally) -> None:
-        """Count what ``other`` counted too."""
+        """Add the results of ``other``."""
         self.seconds += other.seconds
         self.lost += other.lost
 
 
 class Connection:
-    """One engine's kept-alive connection to the snake."""
+    """A keep-alive connection of one engine to the snake."""
 
     def __init__(self, port: int) -> None:
         self._port = port
         self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
 
     async def post(self, path: str, body: bytes) -> Any:
-        """The JSON of the answer; ``OSError`` or ``ValueError`` where there is none."""
+        """Send a request and return the JSON response; raises ``ConnectionError``."""
         try:
-            async with asyncio.timeout(_GIVEN_UP):
+            async with asyncio.timeout(_RESPONSE_TIMEOUT_S):
                 return await self._post(path, body)
         except (OSError, EOFError, ValueError) as error:
             self.close()
@@ -74,15 +74,15 @@ class Connection:
         reader, writer = self._streams
         head = f"POST {path} HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}\r\n\r\n"
         writer.write(head.encode() + body)
-        answer = await reader.readuntil(b"\r\n\r\n")
-        length = int(answer.lower().split(b"content-length:")[1].split(b"\r\n")[0])
+        response = await reader.readuntil(b"\r\n\r\n")
+        length = int(response.lower().split(b"content-length:")[1].split(b"\r\n")[0])
         content = await reader.readexactly(length)
-        if not answer.startswith(b"HTTP/1.1 200"):
-            raise ValueError(f"{answer.splitlines()[0]!r}: {content!r}")
+        if not response.startswith(b"HTTP/1.1 200"):
+            raise ValueError(f"{response.splitlines()[0]!r}: {content!r}")
         return json.loads(content)
 
     def close(self) -> None:
-        """Close; the next request connects anew."""
+        """Close the connection; the next request opens a new one."""
         if self._streams is not None:
             self._streams[1].close()
             self._streams = None
@@ -96,43 +96,44 @@ async def play(
     tally: Tally,
     end: float,
 ) -> None:
-    """Ask all of a game's moves, or those until ``end`` (`time.perf_counter`).
+    """Request all moves of a game, or those until ``end`` (`time.perf_counter`).
 
-    As an engine does: ``/start``, the moves with the latency of the one before, ``/end``.
+    Like an engine, it sends ``/start``, the moves with the latency of the previous one, and
+    ``/end``.
     """
     latency = b"0"
     moves = (("/move", body) for body in game)
     for path, recorded in [("/start", game[0]), *moves, ("/end", game[-1])]:
         body = recorded.replace(_GAME_ID.encode(), name.encode())
         body = body.replace(b'"latency": "0"', b'"latency": "%s"' % latency)
-        began = time.perf_counter()
+        started = time.perf_counter()
         try:
-            answer = await connection.post(path, body)
+            response = await connection.post(path, body)
             if path == "/move":
-                if not isinstance(answer, dict) or answer.get("move") not in MOVES:
-                    raise ValueError(f"no move: {answer}")
-                tally.seconds.append(time.perf_counter() - began)
+                if not isinstance(response, dict) or response.get("move") not in MOVES:
+                    raise ValueError(f"not a move: {response}")
+                tally.seconds.append(time.perf_counter() - started)
         except (OSError, ValueError):
             tally.lost += 1
-        latency = b"%d" % (1000 * (time.perf_counter() - began))
+        latency = b"%d" % (1000 * (time.perf_counter() - started))
         if time.perf_counter() > end:
             break
         await asyncio.sleep(pause)
 
 
 def metric(port: int, name: str) -> float:
-    """A number of the server's ``/metrics``."""
-    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=60) as answer:
-        text = answer.read().decode()
-    found = re.search(rf"^{re.escape(name)} (\S+)$", text, re.MULTILINE)
-    if found is None:
+    """Return a value from the server's ``/metrics``."""
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=60) as response:
+        text = response.read().decode()
+    match = re.search(rf"^{re.escape(name)} (\S+)$", text, re.MULTILINE)
+    if match is None:
         raise KeyError(f"/metrics has no {name}")
-    return float(found[1])
+    return float(match[1])
 
 
 @contextmanager
 def served(command: list[str], log: IO[bytes] | int = subprocess.DEVNULL) -> Iterator[int]:
-    """Run a server (the port is the command's last word) while the block lasts."""
+    """Run a server inside the context; the port is appended to the command."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = int(probe.getsockname()[1])
@@ -144,7 +145,7 @@ def served(command: list[str], log: IO[bytes] | int = subprocess.DEVNULL) -> Ite
                 break
             except OSError:
                 if process.poll() is not None:
-                    raise RuntimeError(f"the server ended: {' '.join(command)}") from None
+                    raise RuntimeError(f"the server exited: {' '.join(command)}") from None
                 time.sleep(0.05)
         yield port
     finally:

@@ -1,12 +1,12 @@
-"""How fast the search thinks: positions valued per CPU-second, and how deep it looks.
+"""Measure the speed of the search: leaf evaluations per CPU second, and depth.
 
     python benchmarks/search.py [--seconds 0.4] [--positions 12] [--cores 2]
     python benchmarks/search.py --learned
 
-Positions come from games that the search plays against itself. On one core by CPU time, so that
-other work on the machine does not count; with more, and with one of them for comparison, by the
-clock, which needs a machine that does nothing else. ``--learned`` shows instead what a position
-costs with the learned evaluation over the hand-made one, the two by turns.
+The positions come from self-play games of the search. One core is measured in CPU time, so that
+other programs do not matter. Several cores, with one core for comparison, are measured in
+wall-clock time, on a machine that must be idle. ``--learned`` prints the cost of a leaf evaluation
+with the learned evaluation relative to the handcrafted one, measured in turns.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _TURNS_BETWEEN = 12
 
 
 def positions(size: int, snakes: int, ruleset: str, count: int) -> list[Board]:
-    """Boards from a few quick games of the search against itself, some turns apart."""
+    """Return boards from a few fast self-play games, some turns apart."""
     quick, seed = Search(nodes=300), 1
     found: list[Board] = []
     while len(found) < count:
@@ -54,65 +54,76 @@ def positions(size: int, snakes: int, ruleset: str, count: int) -> list[Board]:
 def measure(
     search: Search, boards: list[Board], seconds: float, clock: Callable[[], float]
 ) -> tuple[float, float, float]:
-    """Medians over the boards: positions valued and visited per second, and depth in turns."""
-    valued: list[float] = []
-    visited: list[float] = []
+    """Return medians over the boards: leaf evaluations and nodes per second, and depth in turns."""
+    leaf_evals: list[float] = []
+    nodes: list[float] = []
     depths: list[int] = []
     for board in boards:
         start = clock()
         statistic: SearchStats = search.think(board, seconds)[1]
         spent = clock() - start
         if statistic.proven:
-            continue  # decided before the time was up
-        valued.append(statistic.leaf_evals / spent)
-        visited.append(statistic.nodes / spent)
+            continue  # proven before the time was up
+        leaf_evals.append(statistic.leaf_evals / spent)
+        nodes.append(statistic.nodes / spent)
         depths.append(statistic.depth)
-    return statistics.median(valued), statistics.median(visited), statistics.median(depths)
+    return statistics.median(leaf_evals), statistics.median(nodes), statistics.median(depths)
 
 
 def cost_of_learned(boards: list[Board], rounds: int, nodes: int = 10_000) -> list[float]:
-    """By rounds: CPU seconds for a position with the learned evaluation, over those by hand."""
-    by_hand, learned = Search(nodes=nodes), Search(nodes=nodes, evaluation=load_builtin())
+    """Return the relative cost of a leaf evaluation with the learned evaluation, by round."""
+    handcrafted, learned = Search(nodes=nodes), Search(nodes=nodes, evaluation=load_builtin())
 
     def spent(search: Search) -> float:
         began = time.process_time()
-        valued = sum(search.think(board)[1].leaf_evals for board in boards)
-        return (time.process_time() - began) / valued
+        leaf_evals = sum(search.think(board)[1].leaf_evals for board in boards)
+        return (time.process_time() - began) / leaf_evals
 
-    return [spent(learned) / spent(by_hand) for _ in range(rounds)]
+    return [spent(learned) / spent(handcrafted) for _ in range(rounds)]
 
 
 def print_cost_of_learned(count: int, rounds: int = 15) -> None:
-    """Print a line for each kind of game that the shipped evaluation was trained for."""
-    print(f"{'':24}{'learned / by hand':>18}{'lowest':>8}{'highest':>8}")
+    """Print one line per kind of game that the built-in evaluation supports."""
+    print(f"{'':24}{'learned / handcrafted':>22}{'lowest':>8}{'highest':>8}")
     for name, (size, snakes, ruleset) in _CASES.items():
         boards = positions(size, snakes, ruleset, count)
         if not load_builtin().unsupported_reason(boards[0]):
             found = cost_of_learned(boards, rounds)
-            print(f"{name:24}{statistics.median(found):18.2f}{min(found):8.2f}{max(found):8.2f}")
+            print(f"{name:24}{statistics.median(found):22.2f}{min(found):8.2f}{max(found):8.2f}")
 
 
 def main() -> None:
-    """Print a line for each kind of game."""
+    """Print one line per kind of game."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--seconds", type=float, default=0.4, help="a move (default 0.4)")
-    parser.add_argument("--positions", type=int, default=12, help="boards a case (default 12)")
-    parser.add_argument("--cores", type=int, default=1, help="of a search (default 1)")
-    parser.add_argument("--learned", action="store_true", help="what the learned evaluation costs")
+    parser.add_argument(
+        "--seconds",
+        type=float,
+        default=0.4,
+        help="time per search, in seconds (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--positions", type=int, default=12, help="positions per case (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--cores", type=int, default=1, help="cores per search (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--learned", action="store_true", help="measure the cost of the learned evaluation"
+    )
     args = parser.parse_args()
     if args.learned:
         print_cost_of_learned(args.positions)
         return
-    print(f"{'':24}{'cores':>6}{'valued/s':>12}{'visited/s':>12}{'depth':>7}")
+    print(f"{'':24}{'cores':>6}{'leaf evals/s':>14}{'nodes/s':>12}{'depth':>7}")
     for name, (size, snakes, ruleset) in _CASES.items():
         boards = positions(size, snakes, ruleset, args.positions)
         for cores in sorted({1, args.cores}):
             SEARCH_CORES.use(cores)
             clock = time.process_time if args.cores == 1 else time.perf_counter
-            # weights of its own: else it would find in the table what the one before has found
+            # Different weights, so that searches do not share results in the transposition table.
             search = Search(Weights(draw=Weights().draw + cores))
-            valued, visited, depth = measure(search, boards, args.seconds, clock)
-            print(f"{name:24}{cores:6}{valued:12,.0f}{visited:12,.0f}{depth:7.1f}")
+            leaf_evals, nodes, depth = measure(search, boards, args.seconds, clock)
+            print(f"{name:24}{cores:6}{leaf_evals:14,.0f}{nodes:12,.0f}{depth:7.1f}")
 
 
 if __name__ == "__main__":

@@ -1,16 +1,16 @@
-"""How fast the live snake answers: many games at once over real sockets.
+"""Measure the response times of the live snake with many games at once over real sockets.
 
     python -m benchmarks.serving
     python -m benchmarks.serving --games 100 --pause 0 --snakes cautious --policy demo/policy.onnx
 
-Plays the boards of games that were played before, every game on a connection of its own, from
-several client processes: an answer, ``--pause`` seconds of waiting for the other snakes, the next
-turn. In the same run a bare Flask route shows what gunicorn, Flask and this machine cost without
-any thinking. Without ``--policy`` the one that ships is asked.
+The benchmark sends the boards of recorded games, each game over its own connection, from several
+client processes: a request, ``--pause`` seconds to wait for the other snakes, the next turn. The
+same run measures an empty Flask route, that is, the cost of gunicorn, Flask and the machine.
+Without ``--policy`` it measures the default policy.
 
-``slow`` counts the moves that took more than 100 ms, ``lost`` those without a valid answer within
-the game's timeout. ``CPU ms`` is what the server spent on each move; unlike the times it hardly
-depends on what else the machine does.
+``slow`` counts moves that took more than 100 ms, ``lost`` those without a valid response within the
+game's timeout. ``CPU ms`` is the server's CPU time per move; unlike the response times it hardly
+depends on the load of the machine.
 """
 
 from __future__ import annotations
@@ -46,29 +46,53 @@ _HEADINGS = ("moves/s", "p50 ms", "p95 ms", "p99 ms", "worst", "slow", "lost", "
 
 
 def main() -> None:
-    """Measure every kind of snake and print a row for each."""
+    """Measure every kind of snake and print one row for each."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--games", type=int, default=100, help="games at once (%(default)s)")
-    parser.add_argument("--pause", type=float, default=0.1, help="seconds between (%(default)s)")
-    parser.add_argument("--seconds", type=float, default=10, help="for each row (%(default)s)")
-    parser.add_argument("--clients", type=int, default=2, help="client processes (%(default)s)")
-    parser.add_argument("--timeout", type=int, default=500, help="of the games, ms (%(default)s)")
     parser.add_argument(
-        "--policy", type=Path, default=DEFAULT_POLICY_PATH, help="a policy.onnx for 11x11 boards"
+        "--games", type=int, default=100, help="concurrent games (default: %(default)s)"
     )
-    parser.add_argument("--snakes", nargs="*", default=["minimax"], help="named snakes to measure")
+    parser.add_argument(
+        "--pause",
+        type=float,
+        default=0.1,
+        help="seconds between response and request (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--seconds", type=float, default=10, help="seconds per row (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--clients", type=int, default=2, help="client processes (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--timeout",
+        type=int,
+        default=500,
+        help="timeout of the games, in milliseconds (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--policy",
+        type=Path,
+        default=DEFAULT_POLICY_PATH,
+        help="policy.onnx for 11x11 boards (default: the default policy)",
+    )
+    parser.add_argument(
+        "--snakes", nargs="*", default=["minimax"], help="built-in snakes to measure"
+    )
     parser.add_argument("--bare", type=int, help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.bare:
         serve_bare(args.bare)
         return
     recorded = played_games(args.timeout)
-    print(f"{args.games} games at once, {args.pause * 1000:.0f} ms between an answer and the next")
+    print(
+        f"{args.games} concurrent games, {args.pause * 1000:.0f} ms between a response and the "
+        "next request"
+    )
     print(f"{'':<22}" + "".join(f"{heading:>8}" for heading in _HEADINGS) + "    load")
     serve = [sys.executable, "-m", "battlesnake_gym", "serve"]
     rows = {
         "bare Flask route": [sys.executable, "-m", "benchmarks.serving", "--bare"],
-        "policy + heuristics": [*serve, "--policy", str(args.policy), "--filters", "--port"],
+        "policy + filters": [*serve, "--policy", str(args.policy), "--filters", "--port"],
     }
     rows |= {name: [*serve, "--snake", name, "--port"] for name in args.snakes}
     for name, command in rows.items():
@@ -78,7 +102,7 @@ def main() -> None:
 
 
 def measure(port: int, recorded: list[PlayedGame], args: argparse.Namespace) -> str:
-    """Ask the server at ``port`` from several processes; one row of the table."""
+    """Send requests from several processes; returns one row of the table."""
     counts = [args.games // args.clients] * args.clients
     counts[0] += args.games % args.clients
     before = metric(port, _CPU_SECONDS)
@@ -104,7 +128,7 @@ def measure(port: int, recorded: list[PlayedGame], args: argparse.Namespace) -> 
 def load(
     port: int, recorded: list[PlayedGame], client: str, count: int, pause: float, seconds: float
 ) -> Tally:
-    """Keep ``count`` games going for some seconds."""
+    """Play ``count`` games at once for some seconds."""
     tally = Tally()
 
     async def engine(number: int, end: float) -> None:
@@ -126,7 +150,7 @@ def load(
 
 
 def serve_bare(port: int) -> None:
-    """A Flask route that reads its request and thinks nothing, under the same gunicorn."""
+    """Serve an empty Flask route that reads its request, with the same gunicorn settings."""
 
     def make_app() -> Flask:
         app = Flask("bare")

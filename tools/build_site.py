@@ -1,7 +1,7 @@
-"""Builds the documentation site: `python tools/build_site.py site`, or `make site`.
+"""Build the documentation site: `python tools/build_site.py site`, or `make site`.
 
-Three steps: the game and the search are compiled to WebAssembly for the page that plays, the
-gallery's pictures are drawn, and Sphinx makes the pages. Nothing is fetched; a warning is an error.
+The script compiles the game and the search to WebAssembly for the page with the playable game,
+draws the pictures of the gallery, and runs Sphinx. It downloads nothing, and warnings are errors.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ from battlesnake_server.strategy_loader import DEFAULT_POLICY_PATH as SHIPPED_PO
 _HERE = Path(__file__).parents[1]
 _DOCS = _HERE / "docs"
 PAGE = ("index.html", "play.js", "worker.js", "policy.js", "gif.js")
-SHARED = ("board.js", "copy.js", "look.css", "icon.svg")
-"""What the page takes from the live snake's and the arena's pages."""
+SHARED = ("board.js", "copy_button.js", "style.css", "icon.svg")
+"""Files shared with the pages of the live snake and the arena."""
 
-_FOR_ALL = {
+_ACCESSIBILITY_FIXES = {
     'role="heading">': 'role="heading" aria-level="2">',
     '<aside class="sidebar-drawer">': '<aside class="sidebar-drawer" aria-label="Pages">',
     '<aside class="toc-drawer': '<aside aria-label="On this page" class="toc-drawer',
@@ -43,24 +43,27 @@ _FOR_ALL = {
     '<div class="table-wrapper': '<div tabindex="0" class="table-wrapper',
     '<div id="search-results"></div>': '<h1>Search</h1><div id="search-results"></div>',
 }
-"""What Sphinx and its theme write that keyboards and screen readers miss, and what they need."""
+"""Accessibility fixes: output of Sphinx and its theme, and the replacement."""
 
-_LEFT_OUT = ("batch.c", "module.c", "map_layouts.c")
-"""Sources of the engine that the page does without: they speak to Python."""
+_EXCLUDED_SOURCES = ("batch.c", "module.c", "map_layouts.c")
+"""C sources of the engine that are not needed without Python."""
 
-_BY_SIZE = ("{}_plain", "builtin_choices_{}", "territory_planes_{}")
-"""What C has for each size of boards: the page's boards are not the largest."""
+_SIZED_FUNCTIONS = ("{}_plain", "builtin_choices_{}", "territory_planes_{}")
+"""Functions that C defines for each board size; the page does not use the largest."""
 
-_LARGE, _FEW, _MANY = 100_000, 5, 127
-"""Layers of the policy with more numbers than the first are rounded to -5 to 5, others to -127 to
-127: so it wants the best move in 91 % of positions, and loses 0.003 of a cell in the others."""
+_LARGE_LAYER, _MAX_4_BIT, _MAX_8_BIT = 100_000, 5, 127
+"""Quantization of the policy's layers.
+
+Layers with more weights than `_LARGE_LAYER` are rounded to -5 to 5, others to -127 to 127. The
+rounded policy prefers the best move in 91% of positions, and loses 0.003 cells in the others.
+"""
 
 
 def main() -> None:
-    """Build the site into the folder that is named."""
+    """Build the site into a directory."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("output", type=Path, help="folder of the site")
-    parser.add_argument("--only", choices=("play", "pages"), help="one part of it")
+    parser.add_argument("output", type=Path, help="directory of the site")
+    parser.add_argument("--only", choices=("play", "pages"), help="build only this part")
     arguments = parser.parse_args()
     if arguments.only != "play":
         draw_gallery.draw(_DOCS / "_gallery")
@@ -71,14 +74,14 @@ def main() -> None:
 
 
 def lay_root(folder: Path) -> None:
-    """The site's first page is the page that plays, which leads to ``docs/index.html``."""
+    """Write the start page: the playable game, which links to ``docs/index.html``."""
     page = (_DOCS / "play" / "index.html").read_text()
     based = page.replace("<head>", '<head>\n  <base href="docs/play/">')
     (folder / "index.html").write_text(based)
 
 
 def lay_page(folder: Path) -> None:
-    """Put the page that plays, and all that it needs, into ``folder``."""
+    """Write the page with the playable game, and all files that it needs, into ``folder``."""
     folder.mkdir(parents=True, exist_ok=True)
     for name in PAGE:
         shutil.copy(_DOCS / "play" / name, folder)
@@ -102,7 +105,7 @@ def lay_page(folder: Path) -> None:
             "rescue": mistakes.MIN_BETTER_SCORE,
             "glance": mistakes.SCREENING_GAMES,
             "games": mistakes.ROLLOUT_GAMES,
-            "positions": [player.nodes for player in mistakes.ROLLOUT_PLAYERS],
+            "nodes": [player.nodes for player in mistakes.ROLLOUT_PLAYERS],
             "careful": list(mistakes.ROLLOUT_NODE_DOUBLINGS),
             "longest": mistakes.ROLLOUT_MAX_TURNS,
         },
@@ -115,9 +118,9 @@ def lay_page(folder: Path) -> None:
 
 
 def lay_policy(target: Path) -> list[dict[str, Any]]:
-    """Write the shipped policy for the page, its numbers rounded; returns where each layer is.
+    """Write the quantized default policy for the page; returns the layout of the layers.
 
-    Two thirds of them are one layer's, which gets 4 bits a number; the others get 8.
+    One layer has two-thirds of the weights and gets 4 bits per weight; the others get 8.
     """
     import onnx
 
@@ -129,7 +132,7 @@ def lay_policy(target: Path) -> list[dict[str, Any]]:
     layers, scales, rounded = [], [], []
     for array in (array for name, array in numbers if name.endswith(".weight")):
         rows = array.reshape(len(array), -1)
-        bits, top = (4, _FEW) if rows.size > _LARGE else (8, _MANY)
+        bits, top = (4, _MAX_4_BIT) if rows.size > _LARGE_LAYER else (8, _MAX_8_BIT)
         scale, whole = best_rounding(rows, top)
         pairs = whole.reshape(-1, 2) + 8
         packed = pairs[:, 0] * 16 + pairs[:, 1] if bits == 4 else whole
@@ -142,7 +145,7 @@ def lay_policy(target: Path) -> list[dict[str, Any]]:
 
 
 def best_rounding(rows: NDArray[np.float32], top: int) -> tuple[NDArray[Any], NDArray[np.int64]]:
-    """A scale for each row, and the rows as whole numbers up to ``top``: with the least squares."""
+    """Quantize rows with least squared error; returns scales, and integers up to ``top``."""
     peaks = np.abs(rows).max(1, keepdims=True)
     tried = [peaks * share / top for share in np.linspace(0.35, 1, 14)]
     whole = [np.clip(np.round(rows / scale), -top, top).astype(np.int64) for scale in tried]
@@ -152,7 +155,7 @@ def best_rounding(rows: NDArray[np.float32], top: int) -> tuple[NDArray[Any], ND
 
 
 def looks() -> list[dict[str, Any]]:
-    """Colours and shapes of the snakes, the visitor's first, for the colour-blind too."""
+    """Return the snakes' customizations, the visitor's first; their colors suit the color-blind."""
     wear = [
         ("#2f6fde", "smile", "curled"),
         ("#e0a100", "evil", "sharp"),
@@ -168,24 +171,30 @@ def looks() -> list[dict[str, Any]]:
 
 
 def compile_game(target: Path, evaluation: Evaluation) -> None:
-    """Compile the engine's rules and the search, unchanged, with the C compiler of Zig.
+    """Compile the engine's rules and the search, unchanged, with Zig's C compiler.
 
-    Both small rather than fast, and for boards of up to 384 cells.
+    Both are optimized for size, and limited to boards of up to 384 cells.
     """
     engine = _HERE / "battlesnake_gym/engine/csrc"
     search = _HERE / "heuristics/battlesnake_heuristics/search/csrc"
-    weights = ",".join(str(weight) for weight in Weights().packed())
+    weights = ",".join(str(weight) for weight in Weights().to_array())
     compiler = [sys.executable, "-m", "ziglang", "cc", "-target", "wasm32-wasi"]
     options = [f"-I{engine}", "-std=gnu2x", "-msimd128", f"-DSEARCH_WEIGHTS={weights}"]
-    # a page knows no other clock
+    # WebAssembly has no other clock.
     options += [f"-DCLOCK_{whose}_CPUTIME_ID=CLOCK_MONOTONIC" for whose in ("THREAD", "PROCESS")]
-    options += [f"-D{name.format('large')}={name.format('medium')}" for name in _BY_SIZE]
+    options += [f"-D{name.format('large')}={name.format('medium')}" for name in _SIZED_FUNCTIONS]
     with tempfile.TemporaryDirectory() as folder:
         (Path(folder) / "numbers").write_bytes(evaluation.network_bytes)
         filled = Path(folder) / "map_layouts.c"
         filled.write_text(filled_tables(engine))
         for level, sources in (
-            ("-Oz", [filled, *(p for p in sorted(engine.glob("*.c")) if p.name not in _LEFT_OUT)]),
+            (
+                "-Oz",
+                [
+                    filled,
+                    *(p for p in sorted(engine.glob("*.c")) if p.name not in _EXCLUDED_SOURCES),
+                ],
+            ),
             ("-Os", [_DOCS / "play" / "game.c", *sorted(search.glob("*.c"))]),
         ):
             command = [*compiler, *options, level, f"--embed-dir={folder}", "-c"]
@@ -199,7 +208,7 @@ def compile_game(target: Path, evaluation: Evaluation) -> None:
 
 
 def filled_tables(engine: Path) -> str:
-    """C with what Python hands over to the engine elsewhere: a page has none."""
+    """Return C code with the tables that Python passes to the engine elsewhere."""
     lines = [f'#include "{engine / name}"' for name in ("rand.h", "map_layouts.h")]
     for name, content in {"RANDOM": tables.RANDOM, **tables.LAYOUTS}.items():
         numbers = ",".join(map(str, content))
@@ -213,15 +222,15 @@ def filled_tables(engine: Path) -> str:
 
 
 def make_pages(output: Path) -> None:
-    """Run Sphinx over the documentation, whose first page is ``docs/index.html``."""
-    shutil.rmtree(_DOCS / "_api", ignore_errors=True)  # pages of modules that have moved since
+    """Run Sphinx on the documentation, whose start page is ``docs/index.html``."""
+    shutil.rmtree(_DOCS / "_api", ignore_errors=True)  # pages of modules that were moved
     command = [sys.executable, "-m", "sphinx", "-q", "-W", "--keep-going", "-j", "auto"]
     environment = os.environ | {"OMP_NUM_THREADS": "1"}
     command += ["-c", "docs", ".", str(output.absolute())]
     subprocess.run(command, check=True, cwd=_HERE, env=environment)
     for page in output.rglob("*.html"):
         text = page.read_text()
-        for made, mended in _FOR_ALL.items():
+        for made, mended in _ACCESSIBILITY_FIXES.items():
             text = text.replace(made, mended)
         page.write_text(text)
     shutil.copy(_DOCS / "llms.txt", output)

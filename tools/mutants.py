@@ -1,16 +1,16 @@
-"""Breaks the code a line at a time, and looks whether the tests notice.
+"""Mutation testing: change one line of the code at a time and check that a test fails.
 
-    python tools/mutants.py                          all modules that mutants.toml names
-    python tools/mutants.py server heuristics        those in folders, or of these names
+    python tools/mutants.py                          all modules in mutants.toml
+    python tools/mutants.py server heuristics        modules whose path contains one of the words
 
-A mutant is one changed line: another comparison, a sign, a number that is one too high, a condition
-turned round, a statement left out. Each module gets the same ones every time, and each of them the
-tests that ``mutants.toml`` names for its module, until one fails. C is compiled again. All happens
-in a copy, several can run beside each other, and what was noticed is kept in
-``build/mutants.jsonl`` until the module changes: an interrupted run goes on.
+A mutant is one changed line: another comparison, another sign, a number plus one, a negated
+condition, or a removed statement. Each module gets the same mutants every time. For each mutant,
+the tests listed in ``mutants.toml`` for its module run until one fails. C code is compiled again.
+Everything happens in a copy of the project, so several runs can work in parallel. The results are
+stored in ``build/mutants.jsonl`` until the module changes, so an interrupted run resumes.
 
-What no test notices must be in ``mutants.toml`` with a reason. The exit status is 1 where one is
-not, or where fewer than 95 of 100 are noticed.
+A surviving mutant must be listed in ``mutants.toml`` with a reason. The exit status is 1 if one is
+not listed, or if fewer than 95% of the mutants are detected.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _ROOT = Path(__file__).parents[1]
 _KEPT = _ROOT / "build/mutants.jsonl"
 _WANTED = 0.95
 _MOST = 12
-"""Mutants of a module."""
+"""Maximum number of mutants per module."""
 
 _FOLDERS = (".", "heuristics", "server", "rllib_src", "rllib_common")
 _COMPILED = {
@@ -57,7 +57,7 @@ _SWAPS = {
     "true": "false", "false": "true", "is": "is not", "in": "not in", "not": "", "break": "pass",
     "continue": "pass", "if": "if not", "while": "while not", "!": "",
 }  # fmt: skip
-"""What a word of the code is replaced by."""
+"""Replacements for operators and words of the code."""
 
 _NO_CODE = re.compile(r'"""[^\0]*?"""|"(?:\\.|[^"\\\n])*"|#.*|/\*[^\0]*?\*/')
 _PYTHON = (
@@ -78,11 +78,11 @@ _C = (
         r"|(?<![\w.\[])\d+\b(?![.x])|!(?=[a-z(])"
     ),
 )
-"""Of each language: lines to leave alone, statements that can go, and words to replace."""
+"""For each language: lines to skip, statements that can be removed, and words to replace."""
 
 
 class Mutant(NamedTuple):
-    """A line of a file, and the one that replaces it."""
+    """A line of a file, and its replacement."""
 
     path: str
     number: int
@@ -91,18 +91,18 @@ class Mutant(NamedTuple):
 
     @property
     def name(self) -> str:
-        """What ``mutants.toml`` calls it."""
+        """The name of the mutant in ``mutants.toml``."""
         return f"{self.path}: {self.old.strip()} -> {self.new.strip()}"
 
     def applied(self, text: str) -> str:
-        """The file with this line."""
+        """Return the file with the replaced line."""
         lines = text.split("\n")
         lines[self.number] = self.new
         return "\n".join(lines)
 
 
 def mutants(path: str, text: str, most: int = _MOST) -> list[Mutant]:
-    """At most ``most`` of a file's mutants: always the same, spread over the file."""
+    """Return at most ``most`` mutants of a file, always the same ones, spread over the file."""
     found = {mutant.name: mutant for mutant in all_mutants(path, text)}
     order = sorted(found, key=lambda name: hashlib.sha256(name.encode()).digest())
     valid = (found[name] for name in order if parses(path, found[name].applied(text)))
@@ -110,14 +110,14 @@ def mutants(path: str, text: str, most: int = _MOST) -> list[Mutant]:
 
 
 def parses(path: str, text: str) -> bool:
-    """Whether a text is Python, where it has to be."""
+    """Return whether a text is valid Python, or no Python file."""
     with contextlib.suppress(SyntaxError):
         return not path.endswith(".py") or bool(ast.parse(text))
     return False
 
 
 def all_mutants(path: str, text: str) -> Iterator[Mutant]:
-    """Every line that can be broken; in C the ends of loops are left to the sanitizers."""
+    """Yield all mutants of a file, except loop bounds in C, which the sanitizers check."""
     quiet, statement, word = _PYTHON if path.endswith(".py") else _C
     code = _NO_CODE.sub(lambda no: re.sub(r"[^\n]", '"' if no[0][0] == '"' else " ", no[0]), text)
     for number, (line, old) in enumerate(zip(code.split("\n"), text.split("\n"), strict=True)):
@@ -132,7 +132,7 @@ def all_mutants(path: str, text: str) -> Iterator[Mutant]:
 
 
 class Copy:
-    """A copy of the project, in which lines are broken and tests run."""
+    """A copy of the project in which lines are changed and tests run."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -154,17 +154,17 @@ class Copy:
         self._written = 0
 
     def write(self, path: str, text: str) -> bool:
-        """Change a file; whether it could be compiled."""
+        """Change a file; returns whether it compiles."""
         file = self.folder / path
         file.write_text(text)
-        self._written += 1  # a time of its own: else Python believes what it compiled before
+        self._written += 1  # a unique modification time, so that Python does not use stale bytecode
         os.utime(file, (1e9 + self._written, 1e9 + self._written))
         csrc = str(Path(path).parent)
         needing = _COMPILED if file.name in _SHARED else _COMPILED.keys() & {csrc}
         return all(self._compile(self.folder / one, file.name) for one in needing)
 
     def _compile(self, csrc: Path, changed: str) -> bool:
-        """Compile what includes the changed file; all the first time."""
+        """Compile the files that include the changed file, or all files the first time."""
         check = self.folder / _CHECK
         sources = runpy.run_path(str(check))["sources_hash"](csrc)
         flags = ["-std=gnu11", "-O1", "-ffp-contract=off", "-fPIC", "-w", "-MMD", "-c"]
@@ -183,7 +183,7 @@ class Copy:
         return not subprocess.run(["gcc", "-shared", *csrc.glob("*.o"), "-o", target]).returncode
 
     def notice(self, tests: str, seconds: float) -> str:
-        """The test that fails, "too late" after so many seconds, or "" where all pass."""
+        """Return the failing test, "too late" after ``seconds``, or "" if all tests pass."""
         folders = os.pathsep.join(str(self.folder / name) for name in _FOLDERS)
         words = [
             "timeout",
@@ -212,7 +212,7 @@ class Copy:
 def one_module(
     copy: Copy, path: str, tests: str, kept: dict[str, str], left: dict[str, str]
 ) -> collections.Counter[str]:
-    """Try the mutants of a module, and say what came of them."""
+    """Run the mutants of a module and print the result."""
     text, began = (_ROOT / path).read_text(), time.monotonic()
     counts, limit = collections.Counter[str](), 0.0
     tests = " ".join([path] * (">>>" in text) + [f"tests/{name}" for name in tests.split()])
@@ -226,7 +226,7 @@ def one_module(
                     raise SystemExit(f"{path}: {failed} fails without a mutant")
                 limit = 15 + 4 * (time.monotonic() - began)
             if not copy.write(path, changed):
-                continue  # no C
+                continue  # does not compile
             kept[key] = copy.notice(tests, limit)
             with _KEPT.open("a") as file:
                 line = {"mutant": key, "name": mutant.name, "noticed": kept[key]}
@@ -242,7 +242,7 @@ def one_module(
 
 
 def main(modules: list[str]) -> int:
-    """Try the mutants of the modules named."""
+    """Run the mutants of the given modules."""
     table = tomllib.loads(Path(__file__).with_suffix(".toml").read_text())
     _KEPT.parent.mkdir(exist_ok=True)
     lines = _KEPT.read_text().splitlines() if _KEPT.exists() else []

@@ -1,7 +1,7 @@
-"""Lets a build of the search think and play on random boards, to be watched by sanitizers.
+"""Run a build of the search on random boards, for use with sanitizers.
 
-All rulesets, sizes from 1 to 25, up to 16 snakes, the dead among them, bodies that overlap, every
-limit; and questions with a field that is wrong, which must be refused or answered.
+The requests cover all rulesets, sizes from 1 to 25, up to 16 snakes including dead ones,
+overlapping bodies, and all limits. Requests with an invalid field must be rejected or searched.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from tqdm import tqdm
 from battlesnake_heuristics.search.evaluation import load_builtin
 from battlesnake_heuristics.search.search import Weights
 
-_WRONG: tuple[Any, ...] = (
+_INVALID: tuple[Any, ...] = (
     *(-(2**31), -1, 0, 1, 26, 121, 2**31 - 1, 2**63 - 1, 1e308, float("nan"), "", None),
     *(b"", b"\xff" * 7, b"\xff" * 4000, np.full(16, -1, np.int32), np.zeros(9, np.uint8)[1:]),
 )
-"""What may be in any field instead."""
+"""Invalid values for any field."""
 
 
 def load(path: Path | None) -> ModuleType:
-    """This build of the search, or the installed one."""
+    """Load a build of the search, or the installed one."""
     if path is None:
         from battlesnake_heuristics.search import _search
 
@@ -36,7 +36,7 @@ def load(path: Path | None) -> ModuleType:
 
 
 def random_position(rand: random.Random) -> dict[str, Any]:
-    """The fields of a position: anything that is not refused."""
+    """Return the fields of a random position that the search accepts."""
     width, height = rand.choice(((11, 11), (rand.randint(1, 25), rand.randint(1, 25))))
     cells, snakes = width * height, rand.randint(1, 16)
     lengths, bodies = [], []
@@ -62,10 +62,10 @@ def random_position(rand: random.Random) -> dict[str, Any]:
 
 
 def think(search: ModuleType, rand: random.Random, position: dict[str, Any]) -> None:
-    """Ask for a move, sometimes with a wrong field."""
+    """Search for a move, sometimes with an invalid field."""
     head = {name: position[name] for name in ("width", "height", "wrapped", "constrictor")}
     rest = {name: value for name, value in position.items() if name not in head}
-    weights = np.array(Weights().packed())
+    weights = np.array(Weights().to_array())
     if rand.random() < 0.2:
         weights = weights * 0 + rand.choice((-1000, -1, 0, 1000))
     limits = {
@@ -82,41 +82,41 @@ def think(search: ModuleType, rand: random.Random, position: dict[str, Any]) -> 
     }
     if rand.random() < 0.02:
         limits["seconds"] = 0.001
-    ask(search.search, rand, head | {"solo": rand.random() < 0.2} | rest | limits)
+    call(search.search, rand, head | {"solo": rand.random() < 0.2} | rest | limits)
 
 
 def play(search: ModuleType, rand: random.Random, position: dict[str, Any]) -> None:
-    """Play some turns, sometimes with a wrong field."""
+    """Play some turns, sometimes with an invalid field."""
     turns, snakes = rand.choice((0, 1, 30, 120)), len(position["lengths"])
     moves = bytes(rand.randrange(4) for _ in range(turns * snakes))
     dead = position["health"] * np.array([rand.random() < 0.9 for _ in range(snakes)])
-    ask(search.play_turns, rand, position | {"health": dead.astype(np.int32), "moves": moves})
+    call(search.play_turns, rand, position | {"health": dead.astype(np.int32), "moves": moves})
 
 
-def ask(function: Any, rand: random.Random, fields: dict[str, Any]) -> None:
-    """Call a function of the search; a wrong field may be refused, a right one must not."""
-    spoilt = rand.random() < 0.3
-    if spoilt:
-        fields[rand.choice(list(fields))] = rand.choice(_WRONG)
+def call(function: Any, rand: random.Random, fields: dict[str, Any]) -> None:
+    """Call a function of the search; only calls with an invalid field may be rejected."""
+    invalid = rand.random() < 0.3
+    if invalid:
+        fields[rand.choice(list(fields))] = rand.choice(_INVALID)
     nodes = fields.get("nodes")
     if isinstance(nodes, int) and (nodes == 0 or nodes > 1000):
-        return  # would be answered, but not soon
+        return  # would take too long
     try:
         function(*fields.values())
     except (ValueError, TypeError, OverflowError, BufferError):
-        if not spoilt:
+        if not invalid:
             raise
 
 
 def main() -> None:
-    """Ask until the questions are done."""
+    """Run random requests."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--search", type=Path, help="compiled module to use (default: installed)")
-    parser.add_argument("--questions", type=int, default=5000)
-    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--search", type=Path, help="compiled module (default: installed)")
+    parser.add_argument("--requests", type=int, default=5000, help="number of requests")
+    parser.add_argument("--seed", type=int, default=1, help="random seed")
     options = parser.parse_args()
     search, rand = load(options.search), random.Random(options.seed)
-    for _ in tqdm(range(options.questions), unit=" questions"):
+    for _ in tqdm(range(options.requests), unit=" requests"):
         position = random_position(rand)
         rand.choice((think, play))(search, rand, position)
 

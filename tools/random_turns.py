@@ -1,8 +1,8 @@
-"""Plays random games of every kind on a build of the engine, to be watched by sanitizers.
+"""Play random games of all kinds with a build of the engine, for use with sanitizers.
 
-Rulesets, maps, sizes, snakes, settings and both kinds of food; moves that are careful, wild or
-missing; some games of a batch stepped and reset alone; all observations and masks; positions taken
-out, put back and put back damaged.
+The games cover rulesets, maps, sizes, numbers of snakes, settings and both food RNGs. Moves are
+careful, random or missing. Some games of a batch are stepped and reset alone. All observations and
+masks are computed. Positions are exported, imported, and imported with errors.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ _ENGINE = "battlesnake_gym.engine._engine"
 
 
 def compiled(name: str, path: Path) -> ModuleType:
-    """A build of a module, which is not the installed one."""
+    """Load a build of a module instead of the installed one."""
     loader = importlib.machinery.ExtensionFileLoader(name, str(path))
     spec = importlib.util.spec_from_file_location(name, path, loader=loader)
     if spec is None:
-        raise SystemExit(f"{path} is no compiled module")
+        raise SystemExit(f"{path} is not a compiled module")
     module = importlib.util.module_from_spec(spec)
     loader.exec_module(module)
     return module
 
 
 def random_games(rand: random.Random) -> Any:
-    """Games of one random kind, or None where the rules refuse it."""
+    """Create games of a random kind; returns None if the rules reject it."""
     from battlesnake_gym.engine.engine import FOOD_RNGS, Games
     from battlesnake_gym.rules import MAPS, RULESETS, Game, Settings
 
@@ -70,7 +70,7 @@ def random_games(rand: random.Random) -> Any:
 
 
 class Player:
-    """One kind of game, played for a while."""
+    """Plays games of one kind for a while."""
 
     def __init__(self, games: Any, seed: int) -> None:
         self.games = games
@@ -79,13 +79,13 @@ class Player:
         self.wildness = self.rand.choice((0.02, 0.1, 1.0))
 
     def seeds(self) -> NDArray[np.int64]:
-        """New seeds, of all sizes."""
+        """Return new seeds of all magnitudes."""
         span = 1 << int(self.rand.integers(1, 63))
         seeds: NDArray[np.int64] = self.rand.integers(1, span + 1, self.games.num_games)
         return seeds if self.rand.random() < 0.5 else -seeds
 
     def actions(self) -> NDArray[np.uint8]:
-        """Mostly moves that the mask leaves, sometimes any, none at all for others."""
+        """Return mostly moves that the mask allows, sometimes any, and none for some snakes."""
         self.games.action_mask("fatal+head", self.mask)
         chances = np.where(self.mask, self.rand.random(self.mask.shape), -1)
         careful = chances.argmax(-1).astype(np.uint8)
@@ -97,7 +97,7 @@ class Player:
         return actions
 
     def play(self, turns: int) -> int:
-        """Play up to ``turns`` turns; returns the turns of single games."""
+        """Play up to ``turns`` turns; returns the number of turns, summed over games."""
         games, played = self.games, 0
         games.reset(self.seeds())
         for _ in range(turns):
@@ -105,14 +105,14 @@ class Player:
             played += int((which & ~games.over).sum())
             try:
                 games.step(self.actions(), which)
-            except ValueError:  # a map that cannot go on
+            except ValueError:  # a map that cannot continue
                 games.reset(self.seeds())
             if games.over.any():
                 games.reset(self.seeds(), games.over.copy())
         return played
 
     def look(self) -> None:
-        """Call everything that reads; what the last call wrote is kept up to date from then on."""
+        """Call everything that reads; the engine keeps the last outputs up to date from then on."""
         from battlesnake_gym.engine import _engine
         from battlesnake_gym.mdp import masks, observations
 
@@ -123,7 +123,7 @@ class Player:
                 observation = observations.Observation(name, frames)
                 try:
                     shape = observation.shape(*largest)
-                except ValueError:  # boards too large for this one
+                except ValueError:  # boards too large for this observation
                     continue
                 out = np.zeros((games.num_games, games.num_snakes, *shape), np.uint8)
                 _engine.set_observation_isa(str(self.rand.choice(("plain", "best"))))
@@ -132,7 +132,7 @@ class Player:
             games.action_mask(kind, self.mask)
 
     def damage(self) -> None:
-        """Put positions back, as they were and with wrong words."""
+        """Import positions unchanged and with wrong words."""
         games = self.games
         for _ in range(20):
             game = int(self.rand.integers(games.num_games))
@@ -149,18 +149,20 @@ class Player:
 
 
 def main() -> None:
-    """Play until the turns are done."""
+    """Play the given number of turns."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--engine", type=Path, help="compiled module to use (default: installed)")
-    parser.add_argument("--turns", type=int, default=1_000_000, help="turns of single games")
-    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--engine", type=Path, help="compiled module (default: installed)")
+    parser.add_argument(
+        "--turns", type=int, default=1_000_000, help="number of turns, summed over games"
+    )
+    parser.add_argument("--seed", type=int, default=1, help="random seed")
     options = parser.parse_args()
     if options.engine:
         sys.modules[_ENGINE] = compiled(_ENGINE, options.engine)
     from battlesnake_gym.engine import engine
 
     if not engine.COMPILED:
-        raise SystemExit("the engine was not compiled: run `make build` first")
+        raise SystemExit("the engine is not compiled: run `make build` first")
     rand = random.Random(options.seed)
     with tqdm(total=options.turns, unit=" turns", unit_scale=True) as progress:
         while progress.n < options.turns:

@@ -7,7 +7,7 @@ import pytest
 
 from benchmarks.cluster_model import APEX, COSTS, LATE, Costs
 
-FREE = Costs(moves=100, play=1, learn=0, hand_on=0, threads=0, size=0, beside=0, call=0)
+FREE = Costs(moves=100, play=1, learn=0, overhead=0, threads=0, size=0, contention=0, call=0)
 
 
 @pytest.mark.parametrize(
@@ -15,7 +15,7 @@ FREE = Costs(moves=100, play=1, learn=0, hand_on=0, threads=0, size=0, beside=0,
     [
         ({}, 1600),
         ({"learn": 0.5}, 200),
-        ({"learn": 0.2, "hand_on": 0.3}, 200),  # one thread does both
+        ({"learn": 0.2, "overhead": 0.3}, 200),  # one thread does both
         ({"learn": 0.2, "threads": 0.5}, 200),  # two do
         ({"learn": 0.5, "waits": True}, 1600 / 9),
         ({"learn": 0.5, "own_pace": True}, 1600),
@@ -24,7 +24,7 @@ FREE = Costs(moves=100, play=1, learn=0, hand_on=0, threads=0, size=0, beside=0,
         ({"match": 1}, 800),
         ({"size": 1.25e9}, 100),
         ({"sends": 1, "weights": 1.25e9}, 50),  # two machines
-        ({"beside": 1, "together": 1}, 1600),
+        ({"contention": 1, "runners_per_machine": 1}, 1600),
     ],
 )
 def test_the_slowest_part_sets_the_pace(changes: dict[str, Any], moves: float) -> None:
@@ -33,8 +33,8 @@ def test_the_slowest_part_sets_the_pace(changes: dict[str, Any], moves: float) -
 
 def test_runners_that_keep_a_part_busy() -> None:
     costs = dataclasses.replace(FREE, learn=0.5, size=1.25e8)
-    assert costs.full("learning") == pytest.approx(2, rel=0.02)
-    assert costs.full("network in") == pytest.approx(10, rel=0.02)
+    assert costs.saturating_runners("learning") == pytest.approx(2, rel=0.02)
+    assert costs.saturating_runners("network in") == pytest.approx(10, rel=0.02)
 
 
 @pytest.mark.rllib
@@ -48,6 +48,6 @@ def test_the_preflight_has_what_is_calculated_of_exit() -> None:
             {key.removeprefix(prefix): x for key, x in settings.items() if key.startswith(prefix)}
         )
         assert algorithms.saturating_env_runners(config) == pytest.approx(
-            COSTS[name].full("learning"), rel=0.15
+            COSTS[name].saturating_runners("learning"), rel=0.15
         )
-    assert COSTS[APEX].full("learning") < 2
+    assert COSTS[APEX].saturating_runners("learning") < 2

@@ -15,6 +15,7 @@ def benchmark(name: str, *words: object) -> str:
     """What ``benchmarks/NAME.py`` prints; its own verdict may be that something is wrong."""
     done = run(sys.executable, "-m", f"benchmarks.{name}", *words, cwd=ROOT)
     assert done.returncode in (0, 1), done.stderr
+    assert done.stdout, done.stderr
     return done.stdout
 
 
@@ -28,7 +29,7 @@ def test_pages_name_all_benchmarks_that_are_there() -> None:
 
 def test_the_page_on_scaling_has_what_is_calculated() -> None:
     page = (ROOT / "docs" / "scaling.md").read_text()
-    for table in benchmark("machines").strip().split("\n\n"):
+    for table in benchmark("cluster_model").strip().split("\n\n"):
         assert table in page, f"docs/scaling.md lacks\n{table}"
 
 
@@ -42,16 +43,16 @@ def test_broken_requests_upset_no_server(snake: str) -> None:
     assert sum(counts.values()) >= 400
     assert counts["valid", "a move"] > 50
     assert counts["damaged JSON", "a move"] > 50
-    assert counts["damaged JSON", "refused (4xx)"] > 20
+    assert counts["damaged JSON", "rejected (4xx)"] > 20
     assert not [came for _, came in counts if came.isupper() or "ERROR" in came]
 
 
 @pytest.mark.slow
 def test_more_thinking_gives_away_less() -> None:
-    printed = benchmark("proved", "--positions", 40, "--milliseconds", 0.02, 20)
-    little, much = (float(one) for one in re.findall(r"gave away in (\S+)%", printed)[:2])
-    assert "constrictor: 20 proved" in printed
-    assert "endgame: 20 proved" in printed
+    printed = benchmark("proven_positions", "--positions", 40, "--move-time", 0.02, 20)
+    little, much = (float(one) for one in re.findall(r"worse moves in (\S+)%", printed)[:2])
+    assert "constrictor: 20 positions proven" in printed
+    assert "endgame: 20 positions proven" in printed
     assert much < little
 
 
@@ -59,7 +60,7 @@ def test_more_thinking_gives_away_less() -> None:
 @pytest.mark.parametrize("kind", ["planted", "values"])
 def test_lost_games_are_gone_on_with(tmp_path: Path, kind: str) -> None:
     file = tmp_path / "lines.jsonl"
-    words = ("--snakes", 2, "--file", file)
+    words = ("--num-snakes", 2, "--file", file)
     assert "2 snakes, 1 of " in benchmark("lost_games", kind, "--games", 1, *words)
     before = file.read_text()
     assert "2 snakes, 2 of " in benchmark("lost_games", kind, "--games", 2, *words)
