@@ -33,6 +33,7 @@ from battlesnake_rl.procgen.procgen_env_config import complete, held_out
 from battlesnake_rl.procgen.procgen_environment import VectorProcgen
 from battlesnake_rl.procgen.procgen_episodes import Act, Episode, acting, play, score
 from battlesnake_rl.procgen.procgen_launcher import FRAME_STACK, ProcgenHyperparameters, configure
+from sagemaker_rl.process_environment import limit_torch_threads
 from sagemaker_rl.runs import checkpoints
 
 _SIDE, _FRAMES_PER_SECOND = 512, 15
@@ -58,6 +59,7 @@ def load_policy(checkpoint: Path, *, greedy: bool = False, seed: int | None = No
         CheckpointError: If there is no checkpoint, or its weights contain more than numbers.
         ValueError: If its algorithm or network does not exist here.
     """
+    limit_torch_threads()
     module = _build(checkpoints.read_metadata(checkpoint))
     module.set_state(checkpoints.load_numeric_pickle(checkpoint / MODULE / "module_state.pkl"))
     torch.manual_seed(np.random.SeedSequence(seed).generate_state(1)[0])
