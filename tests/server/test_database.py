@@ -216,7 +216,7 @@ def test_a_league_resumes_from_the_database(url: str) -> None:
         assert [game.number for game in load_games(session, season.tournament)] == [0, 1]
         rows = league_rows(session, url)
         assert (rows["ä"].reason, rows["ä"].failures, set(rows)) == ("tired", 1, {"ä"})
-        set_benched(session, url, "b", True, season.starts)
+        set_benched(session, url, "b", True)
         end_season(session, url, season.starts)
     assert league.season == season
     league.step(play_here)

@@ -10,6 +10,7 @@ import sys
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -21,10 +22,12 @@ from sqlalchemy.orm import Session
 
 from battlesnake_gym.cli import main
 from battlesnake_server.address_policy import AddressPolicy
+from battlesnake_server.arena import league as league_module
 from battlesnake_server.arena.database import LeagueSnake, StoredGame, load_games, open_database
 from battlesnake_server.arena.league import (
     PAIRING_MEMORY_GAMES,
     League,
+    end_season,
     pair_entrants,
     seasons,
     set_benched,
@@ -192,6 +195,75 @@ def test_a_day_of_a_league_with_an_unhealthy_snake_and_hourly_restarts(
     engine.dispose()
 
 
+@pytest.mark.parametrize("change", [timedelta(hours=-1), timedelta(hours=1), timedelta(days=20)])
+def test_a_change_of_the_system_clock_changes_neither_pace_nor_cooldowns_nor_seasons(
+    change: timedelta,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    passed_s, changed = 0.0, timedelta()
+
+    class PassingClock(league_module.SteadyClock):
+        def wait(self, seconds: float, games: Any) -> None:
+            nonlocal passed_s
+            passed_s += 0 if games else seconds
+
+    monkeypatch.setattr(league_module, "_monotonic_s", lambda: 500 + passed_s)
+    monkeypatch.setattr(
+        league_module, "_system_time", lambda: BEGIN + timedelta(seconds=passed_s) + changed
+    )
+    engine = open_database(f"sqlite:///{tmp_path / 'arena.sqlite'}")
+    with ProgramSupervisor({}) as programs:
+        snakes = {"h": "hungry", "c": "cautious", "gone": str(tmp_path / "gone.zip")}
+        plan = plan_of(snakes, games_per_hour=60, season_days=1)
+        players = LeagueHealth(plan, programs, AddressPolicy())
+        league = League(plan, players.sources, engine, players.problems, clock=PassingClock())
+
+        def games_in(minutes: int) -> int:
+            before, end = league.games, passed_s + 60 * minutes
+            while passed_s < end:
+                league.step(play_here)
+            return league.games - before
+
+        assert 9 <= games_in(10) <= 11
+        changed = change
+        assert 9 <= games_in(10) <= 11
+        log = capsys.readouterr().err
+        checks = [int(minutes) for minutes in re.findall(r"cooldown of (\d+) min", log)]
+        assert checks == [1, 2, 4, 8, 16], "after 0, 1, 3, 7 and 15 minutes"
+        assert log.count("the system clock differs by") == 1
+        with Session(engine) as session:
+            (season,) = seasons(session, "Club")
+            set_benched(session, "Club", "c", True)
+        assert games_in(5) <= 1
+        with Session(engine) as session:
+            set_benched(session, "Club", "c", False)
+            end_season(session, "Club", BEGIN + timedelta(seconds=passed_s) + changed)
+        assert games_in(5) >= 4
+        assert league.season.number == season.number + 1
+    engine.dispose()
+
+
+def test_a_cooldown_set_by_a_clock_that_was_ahead_ends(tmp_path: Path) -> None:
+    clock = FastClock()
+    engine = open_database(f"sqlite:///{tmp_path / 'arena.sqlite'}")
+    with ProgramSupervisor({}) as programs:
+        plan = plan_of({"h": "hungry", "c": "cautious"}, games_per_hour=60)
+        players = LeagueHealth(plan, programs, AddressPolicy())
+        with Session(engine) as session:
+            session.add(
+                LeagueSnake(league="Club", snake="c", failures=2, reason="",
+                            cooldown_until=BEGIN + timedelta(days=9))
+            )  # fmt: skip
+            session.commit()
+        league = League(plan, players.sources, engine, players.problems, clock=clock)
+        while clock.hours < 0.1:
+            league.step(play_here)
+        assert league.games >= 3, "the second cooldown in a row is 2 minutes long"
+    engine.dispose()
+
+
 def test_failed_moves_start_a_cooldown_and_benched_snakes_do_not_play(tmp_path: Path) -> None:
     clock = FastClock()
     engine = open_database(f"sqlite:///{tmp_path / 'arena.sqlite'}")
@@ -214,13 +286,13 @@ def test_failed_moves_start_a_cooldown_and_benched_snakes_do_not_play(tmp_path: 
             row = session.scalars(select(LeagueSnake)).one()
             assert (row.snake, row.failures >= 2) == ("mute", True)
             assert re.fullmatch(r"failed (\d+) of \1 moves of a game \(connection\)", row.reason)
-            set_benched(session, "Club", "h", True, clock.now())
-            set_benched(session, "Club", "mute", True, clock.now())
+            set_benched(session, "Club", "h", True)
+            set_benched(session, "Club", "mute", True)
         while clock.hours < 2:
             league.step(play_here)
         assert len(games_of(engine, league.season.tournament)) == len(games)
         with Session(engine) as session:
-            set_benched(session, "Club", "h", False, clock.now())
+            set_benched(session, "Club", "h", False)
         while clock.hours < 2.1:
             league.step(play_here)
         assert len(games_of(engine, league.season.tournament)) > len(games)

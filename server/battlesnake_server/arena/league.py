@@ -36,6 +36,12 @@ from battlesnake_server.arena.ratings import Ratings, rank
 from battlesnake_server.arena.results import store
 from battlesnake_server.arena.tournament import GameResult, ScheduledGame, TournamentSettings
 
+_MIN_CLOCK_CHANGE_S = 60.0
+"""Change of the system clock that is logged, in seconds; smaller ones are usual corrections."""
+
+_AT_ONCE = datetime(1970, 1, 1)
+"""End of a cooldown that has ended, whatever the clock of the process that writes it says."""
+
 _LEAGUE_POLL_INTERVAL_S = 2.0
 """Longest wait between two looks at the clock and at the operator's changes, in seconds."""
 
@@ -67,12 +73,29 @@ class Clock(Protocol):
         ...
 
 
-class WallClock:
-    """The system clock."""
+class SteadyClock:
+    """The system clock when the league starts, continued by a monotonic clock.
+
+    A system clock that is changed while the league runs neither stops the games nor ends a season.
+    The change is logged.
+    """
+
+    def __init__(self) -> None:
+        self._began = _system_time()
+        self._began_s = _monotonic_s()
+        self._logged_change_s = 0.0
 
     def now(self) -> datetime:
         """Return the current time (UTC, without a time zone)."""
-        return datetime.now(UTC).replace(tzinfo=None)
+        now = self._began + timedelta(seconds=_monotonic_s() - self._began_s)
+        change_s = (_system_time() - now).total_seconds()
+        if abs(change_s - self._logged_change_s) >= _MIN_CLOCK_CHANGE_S:
+            self._logged_change_s = change_s
+            log(
+                f"the system clock differs by {change_s:+.0f} s from the time that passed; pace, "
+                "cooldowns and seasons follow the time that passed until the league is restarted"
+            )
+        return now
 
     def wait(self, seconds: float, games: Collection[Future[GameResult]]) -> None:
         """Wait as described in `Clock.wait`, at most `_LEAGUE_POLL_INTERVAL_S`."""
@@ -85,18 +108,22 @@ class WallClock:
 
 @dataclass(frozen=True, slots=True)
 class Season:
-    """A season of a league, stored as a tournament; times are UTC."""
+    """A season of a league, stored as a tournament; times are UTC.
+
+    ``ended`` is True if the operator ended it before its time.
+    """
 
     tournament: int
     number: int
     starts: datetime
     ends: datetime
+    ended: bool = False
 
     @classmethod
     def from_row(cls, row: Tournament) -> Season:
         """Read a season from a row whose settings `setup` wrote."""
         times = (datetime.fromisoformat(row.setup[name]) for name in ("starts", "ends"))
-        return cls(row.id, row.setup["season"], *times)
+        return cls(row.id, row.setup["season"], *times, row.setup.get("ended", False))
 
     def setup(self, league: str) -> dict[str, object]:
         """Return the season as JSON for `Tournament.setup`."""
@@ -105,7 +132,7 @@ class Season:
             "season": self.number,
             "starts": self.starts.isoformat(timespec="seconds"),
             "ends": self.ends.isoformat(timespec="seconds"),
-        }
+        } | ({"ended": True} if self.ended else {})
 
 
 def seasons(session: Session, league: str) -> list[Season]:
@@ -118,7 +145,7 @@ def end_season(session: Session, league: str, now: datetime) -> None:
     """End the current season now; the league then starts the next one."""
     season = seasons(session, league)[0]
     row = session.get_one(Tournament, season.tournament)
-    row.setup = replace(season, ends=min(season.ends, now)).setup(league)
+    row.setup = replace(season, ends=min(season.ends, now), ended=True).setup(league)
     session.commit()
 
 
@@ -133,12 +160,12 @@ def league_row(session: Session, league: str, snake: str) -> LeagueSnake:
     return row
 
 
-def set_benched(session: Session, league: str, snake: str, benched: bool, now: datetime) -> None:
+def set_benched(session: Session, league: str, snake: str, benched: bool) -> None:
     """Bench a snake, or unbench it: it then plays as soon as a health check passes."""
     row = league_row(session, league, snake)
     row.benched = benched
     if not benched:
-        row.cooldown_until = now
+        row.cooldown_until = _AT_ONCE
     session.commit()
 
 
@@ -168,7 +195,7 @@ class League:
         jobs: Number of games in parallel.
         replays: Directory for replays.
         address_policy: Addresses that the operator allows.
-        clock: The clock to use (default: the system clock).
+        clock: The clock to use (default: a `SteadyClock`).
     """
 
     def __init__(
@@ -191,12 +218,13 @@ class League:
         self._jobs = jobs
         self._replays = replays
         self._address_policy = address_policy
-        self._clock = clock or WallClock()
+        self._clock = clock or SteadyClock()
         self._checked: dict[str, datetime] = {}
         self._playing: dict[Future[GameResult], _Playing] = {}
         self._next_game = self._clock.now()
         self._season: Season
         self._restore_season(self._find_season())
+        with_retries(self._engine, self._limit_cooldowns)
 
     @property
     def season(self) -> Season:
@@ -249,9 +277,9 @@ class League:
         """Start the next season if the current one has ended, aligned to whole season lengths."""
         found = self._find_season()
         now = self._clock.now()
-        if now >= found.ends:
+        if found.ended or now >= found.ends:
             length = timedelta(days=self.plan.season_days)
-            missed = (now - found.ends) // length
+            missed = max(0, (now - found.ends) // length)
             found = self._add_season(found.number + 1, found.ends + missed * length)
             log(f"season {found.number} starts and ends at {found.ends:%Y-%m-%d %H:%M} UTC")
         if found.tournament != self._season.tournament:
@@ -328,7 +356,7 @@ class League:
 
         def write(session: Session) -> timedelta:
             row = league_row(session, self.plan.name, name)
-            cooldown: timedelta = min(_MIN_COOLDOWN * 2 ** min(row.failures, 20), _MAX_COOLDOWN)
+            cooldown = _cooldown(row.failures)
             row.failures += 1
             row.cooldown_until, row.reason = now + cooldown, reason[:200]
             session.commit()
@@ -336,6 +364,15 @@ class League:
 
         cooldown = with_retries(self._engine, write)
         log(f"{name} is unhealthy; cooldown of {cooldown.total_seconds() / 60:.0f} min: {reason}")
+
+    def _limit_cooldowns(self, session: Session) -> None:
+        """Shorten cooldowns whose end another clock has set; none exceeds its length from now."""
+        now = self._clock.now()
+        for row in league_rows(session, self.plan.name).values():
+            if row.cooldown_until is not None:
+                latest = now + _cooldown(max(0, row.failures - 1))
+                row.cooldown_until = min(row.cooldown_until, latest)
+        session.commit()
 
     def _mark_healthy(self, name: str) -> None:
         def write(session: Session) -> None:
@@ -421,6 +458,20 @@ class League:
         return (
             min(upcoming, default=now + timedelta(seconds=_LEAGUE_POLL_INTERVAL_S)) - now
         ).total_seconds()
+
+
+def _cooldown(failures: int) -> timedelta:
+    """Return the length of a cooldown after this number of earlier ones in a row."""
+    return min(_MIN_COOLDOWN * 2 ** min(failures, 20), _MAX_COOLDOWN)
+
+
+def _system_time() -> datetime:
+    return datetime.now(UTC).replace(tzinfo=None)
+
+
+def _monotonic_s() -> float:
+    """Return seconds of a clock that nobody sets; on Linux it also runs while suspended."""
+    return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
 
 
 def pair_entrants(

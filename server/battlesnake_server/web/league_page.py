@@ -90,7 +90,7 @@ def bench_one() -> Response:
     except BoardError as error:
         return error_response(error)
     with Session(arena().database) as session:
-        set_benched(session, plan.name, snake, benched, _now())
+        set_benched(session, plan.name, snake, benched)
     return jsonify(snake=snake, benched=benched)
 
 
