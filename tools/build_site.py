@@ -181,7 +181,7 @@ def compile_game(target: Path, evaluation: Evaluation) -> None:
     compiler = [sys.executable, "-m", "ziglang", "cc", "-target", "wasm32-wasi"]
     options = [f"-I{engine}", "-std=gnu2x", "-msimd128", f"-DSEARCH_WEIGHTS={weights}"]
     # WebAssembly has no other clock.
-    options += [f"-DCLOCK_{whose}_CPUTIME_ID=CLOCK_MONOTONIC" for whose in ("THREAD", "PROCESS")]
+    options += [f"-DCLOCK_{name}_CPUTIME_ID=CLOCK_MONOTONIC" for name in ("THREAD", "PROCESS")]
     options += [f"-D{name.format('large')}={name.format('medium')}" for name in _SIZED_FUNCTIONS]
     with tempfile.TemporaryDirectory() as folder:
         (Path(folder) / "numbers").write_bytes(evaluation.network_bytes)
@@ -230,8 +230,8 @@ def make_pages(output: Path) -> None:
     subprocess.run(command, check=True, cwd=_HERE, env=environment)
     for page in output.rglob("*.html"):
         text = page.read_text()
-        for made, mended in _ACCESSIBILITY_FIXES.items():
-            text = text.replace(made, mended)
+        for old, new in _ACCESSIBILITY_FIXES.items():
+            text = text.replace(old, new)
         page.write_text(text)
     shutil.copy(_DOCS / "llms.txt", output)
 

@@ -88,7 +88,7 @@ def _animation_options(
     """Return cell size, seconds per turn and, if the game was analyzed, win probabilities."""
     game_analysis = load_module("battlesnake_heuristics.analysis.game_analysis", "")
     analysis = game_analysis.load_existing(options.source)
-    win_probabilities = analysis.chances if analysis else animation.no_win_probabilities
+    win_probabilities = analysis.win_probabilities if analysis else animation.no_win_probabilities
     return options.cell_size, 1 / options.turns_per_second, win_probabilities
 
 
@@ -106,7 +106,7 @@ def _html(replay: Replay, output: Path, options: argparse.Namespace) -> None:
     embedded_player = load_module("battlesnake_server.replay_viewer.embedded_player", "")
     page = embedded_player.read("templates/export.html")
     page = page.replace("@STYLE@", embedded_player.style(), 1)
-    page = page.replace("@PLAYER@", embedded_player.part(replay, options.turns_per_second), 1)
+    page = page.replace("@PLAYER@", embedded_player.render(replay, options.turns_per_second), 1)
     write_atomically(output, lambda temporary: temporary.write_text(page, "utf-8"))
 
 

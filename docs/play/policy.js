@@ -1,13 +1,13 @@
-// The shipped policy's network, from numbers that tools/build_site.py has rounded.
+// The shipped policy's network, with weights quantized by tools/build_site.py.
 //
 //   const policy = await Policy.load();
-//   policy.values(planes, width, height);   // what it says of up, down, left, right; planes: territory
+//   policy.values(planes, width, height);   // values of up, down, left and right; planes: observation "territory"
 
 import { LAYERS } from "./facts.js";
 
-const PLANES = 16;
-const OWN_BODY = 6; // the plane in which the own head is 255
-const MEAN_OVER = 121; // sums over the board are divided by this, whatever its size
+const NUM_PLANES = 16;
+const OWN_BODY_PLANE = 6; // the own head is 255 in this plane
+const MEAN_CELLS = 121; // divisor of means over the board, for every board size
 
 export class Policy {
   static async load() {
@@ -25,9 +25,9 @@ export class Policy {
     this.layers = LAYERS.map(({ shape: [height, width], bits }) => {
       const count = height * width;
       const packed = new Uint8Array(buffer, at, (count * bits) / 8);
-      const whole = bits === 8 ? new Int8Array(packed)
+      const quantized = bits === 8 ? new Int8Array(packed)
         : Int8Array.from({ length: count }, (_, i) => ((packed[i >> 1] >> (i & 1 ? 0 : 4)) & 15) - 8);
-      const weights = Float32Array.from(whole, (n, i) => n * scales[row + Math.floor(i / width)]);
+      const weights = Float32Array.from(quantized, (n, i) => n * scales[row + Math.floor(i / width)]);
       const bias = biases.subarray(row, row + height);
       [row, at] = [row + height, at + packed.length];
       return { weights, bias, height, width };
@@ -35,20 +35,20 @@ export class Policy {
   }
 
   values(planes, width, height) {
-    const head = planes.subarray(OWN_BODY * width * height).indexOf(255);
-    const place = { x: head % width, y: Math.floor(head / width) };
-    const input = { width, height, depth: PLANES, cells: Float32Array.from(planes, (n) => n / 255) };
+    const head = planes.subarray(OWN_BODY_PLANE * width * height).indexOf(255);
+    const headCell = { x: head % width, y: Math.floor(head / width) };
+    const input = { width, height, depth: NUM_PLANES, cells: Float32Array.from(planes, (n) => n / 255) };
     const near = convolve(this.layers[0], input, 1);
     const far = convolve(this.layers[2], convolve(this.layers[1], near, 2), 1);
-    let seen = Float32Array.from([
-      ...means(input), ...around(input, place, 3), ...around(near, place, 2),
+    let features = Float32Array.from([
+      ...means(input), ...around(input, headCell, 3), ...around(near, headCell, 2),
       ...means(far), ...peaks(far)]);
-    this.layers.slice(3).forEach((layer, i) => { seen = dense(layer, seen, i < 2); });
-    return [...seen];
+    this.layers.slice(3).forEach((layer, i) => { features = dense(layer, features, i < 2); });
+    return [...features];
   }
 }
 
-/** 3x3 cells around every `stride`-th cell, none of them below 0. */
+/** Applies a 3x3 convolution with this stride, zero padding and ReLU. */
 function convolve({ weights, bias, height: depth }, from, stride) {
   const width = Math.ceil(from.width / stride);
   const height = Math.ceil(from.height / stride);
@@ -77,31 +77,31 @@ function convolve({ weights, bias, height: depth }, from, stride) {
   return { width, height, depth, cells };
 }
 
-function dense({ weights, bias, height, width }, from, rectified) {
+function dense({ weights, bias, height, width }, from, relu) {
   return Float32Array.from({ length: height }, (_, row) => {
     let sum = bias[row];
     for (let i = 0; i < width; i += 1) sum += weights[row * width + i] * from[i];
-    return rectified ? Math.max(0, sum) : sum;
+    return relu ? Math.max(0, sum) : sum;
   });
 }
 
-/** The cells up to `reach` away from a place, one after the other; off the board they are 0. */
-function around({ width, height, depth, cells }, { x, y }, reach) {
-  const found = [];
-  for (let row = y - reach; row <= y + reach; row += 1) {
-    for (let column = x - reach; column <= x + reach; column += 1) {
+/** Returns the crop of cells up to `radius` away from a cell; cells off the board are 0. */
+function around({ width, height, depth, cells }, { x, y }, radius) {
+  const crop = [];
+  for (let row = y - radius; row <= y + radius; row += 1) {
+    for (let column = x - radius; column <= x + radius; column += 1) {
       const outside = row < 0 || column < 0 || row >= height || column >= width;
       for (let i = 0; i < depth; i += 1) {
-        found.push(outside ? 0 : cells[(i * height + row) * width + column]);
+        crop.push(outside ? 0 : cells[(i * height + row) * width + column]);
       }
     }
   }
-  return found;
+  return crop;
 }
 
 function planesOf({ width, height, depth, cells }) {
   const size = width * height;
   return Array.from({ length: depth }, (_, i) => cells.subarray(i * size, (i + 1) * size));
 }
-const means = (from) => planesOf(from).map((plane) => plane.reduce((a, b) => a + b, 0) / MEAN_OVER);
+const means = (from) => planesOf(from).map((plane) => plane.reduce((a, b) => a + b, 0) / MEAN_CELLS);
 const peaks = (from) => planesOf(from).map((plane) => Math.max(...plane));

@@ -1,37 +1,35 @@
-// The game and the search, off the page's thread, so that the board never freezes.
+// Worker with the game and the search, so that the page stays responsive.
 //
-//   in:  {start: {width, height, snakes, seed, ruleset, map}, moves}   begin a game, and play these
-//                                                               turns of it: [[a move a seat]]
-//        {turn: {moves: {seat: move}, players: {seat: player}}}  play a turn; a player is
-//                                                               {seconds, positions}, {policy: true}
-//                                                               or {named: "hungry"}
-//        {look: turn}                                            what the champion thinks of the
-//                                                               position that is on now
-//        {judge: {start, moves, until}}                          the same of the last turns before
-//                                                               `until`
-//        {weigh: {start, moves, falls}}                          which of these moves of the visitor
-//                                                               cost most: [{turn, played, best}]
-//   out: {words, over, thought}   the game as numbers (see game.c); what the search found, by seat
-//        with {moves} that were played, by seat, and after a start {past}: words of every turn
-//        {look, turn}             {learned, seen: {seat: {move, depth, valued, values, line}}}
-//        {judged: [{turn, look}]}
-//        {weighed: {turn, played, best, before, after}}          shares of games that go on
-//        {error}                  in words
+//   in:  {start: {width, height, snakes, seed, ruleset, map}, moves}   starts a game and plays
+//                                                 `moves`: for each turn one move per seat
+//        {turn: {moves: {seat: move}, players: {seat: player}}}  plays a turn; a player is
+//                                                 {seconds, nodes}, {policy: true} or {builtin: "hungry"}
+//        {assess: turn}                           assesses the current position with the champion
+//        {review: {start, moves, until}}          assesses the last positions before turn `until`
+//        {compare: {start, moves, losses}}        finds the costliest of these moves of the visitor:
+//                                                 [{turn, played, best}]
+//   out: {words, over, decisions}                 the state as int32 words (see game.c); decisions by seat
+//        with {moves}, the moves played by seat; after a start with {past}, the words of every turn
+//        {assessment, turn}                       {learned, seats: {seat: {move, depth, leafEvaluations,
+//                                                 values, line}}}
+//        {reviewed: [{turn, assessment}]}
+//        {compared: {turn, played, best, before, after}}         scores of rollouts
+//        {error}                                  message
 
 import { MISTAKES, NAMED, TRAINED_FOR } from "./facts.js";
 import { Policy } from "./policy.js";
 
 const INT32_MIN = -(2 ** 31);
-const JUDGED = 60; // turns before a death that are judged
-const LOOK = 3000; // positions for each snake of a turn that is judged
-const LONGEST_LINE = 14; // turns
+const MAX_REVIEWED_TURNS = 60;
+const ASSESSMENT_NODES = 3000; // per snake
+const MAX_LINE_TURNS = 14;
 const MAX_SNAKES = 16;
 let module;
-let policy = null; // fetched when it plays for the first time
-let looks = new Map(); // by turn, of the game that is on
-let trained = false; // whether the learned evaluation was trained for this game
+let policy = null; // loaded on first use
+let assessments = new Map(); // by turn of the current game
+let trained = false; // whether the network was trained for this kind of game
 
-/** What the compiled code asks of its surroundings: what time it is. It can also sleep, and never does. */
+/** WASI clock for the compiled code. Its other import, poll_oneoff (sleep), is never called. */
 function clockTimeGet(_clock, _precision, at) {
   const nanoseconds = BigInt(Math.round(performance.now() * 1e6));
   new DataView(module.memory.buffer).setBigUint64(at, nanoseconds, true);
@@ -56,17 +54,17 @@ const numbers = (at, count) => new Int32Array(module.memory.buffer, at, count);
 function start({ width, height, snakes, seed, ruleset, map }) {
   const name = new TextEncoder().encode(`${map}\0`);
   bytes(module.map_at(), name.length).set(name);
-  const begun = module.start(
+  const started = module.start(
     width, height, snakes, BigInt(seed), ruleset.startsWith("wrapped"),
     ruleset.endsWith("constrictor"),
     ruleset === "royale", 15, 1, 14, 25);
   trained = TRAINED_FOR.rulesets.includes(ruleset) && TRAINED_FOR.snakes.includes(snakes) &&
     TRAINED_FOR.sizes.some(([w, h]) => w === width && h === height);
-  if (!begun) throw new Error(`the map ${map} is not made for ${snakes} snakes on ${width}x${height}`);
+  if (!started) throw new Error(`the map ${map} does not support ${snakes} snakes on ${width}x${height}`);
 }
 
-/** How long the list of numbers is: see battlesnake_gym/engine/csrc/state_words.c. */
-function gameWords() {
+/** Returns the words of the state (format: battlesnake_gym/engine/csrc/state_words.c). */
+function stateWords() {
   const at = module.words_at();
   const all = numbers(at, (module.memory.buffer.byteLength - at) >> 2);
   let end = 4;
@@ -77,7 +75,7 @@ function gameWords() {
   return all.slice(0, end);
 }
 
-/** Whether each snake lives: its cause of death is 0. */
+/** Returns for each seat whether its snake is alive (cause 0). */
 function living(words) {
   const alive = [];
   let at = 4;
@@ -88,34 +86,34 @@ function living(words) {
   return alive;
 }
 
-/** The seats of the living, in the order of the search's lines. */
-function order(seat) {
-  return [seat, ...living(gameWords()).flatMap((alive, other) => (alive && other !== seat ? [other] : []))];
+/** Returns the living seats in the order of the search's lines. */
+function lineSeats(seat) {
+  return [seat, ...living(stateWords()).flatMap((alive, other) => (alive && other !== seat ? [other] : []))];
 }
 
-function think(seat, seconds, positions, decoupled = 0) {
-  const move = module.think(seat, seconds, positions, trained, decoupled);
-  const [depth, valued, ...rest] = numbers(module.report_at(), 7);
-  const turns = Math.min(rest.pop(), LONGEST_LINE);
+function search(seat, seconds, nodes, decoupled = 0) {
+  const move = module.think(seat, seconds, nodes, trained, decoupled);
+  const [depth, leafEvaluations, ...rest] = numbers(module.report_at(), 7);
+  const turns = Math.min(rest.pop(), MAX_LINE_TURNS);
   const moves = bytes(module.line_at(), turns * MAX_SNAKES);
-  const line = Object.fromEntries(order(seat).map((id, i) => [id,
+  const line = Object.fromEntries(lineSeats(seat).map((id, i) => [id,
     Array.from({ length: turns }, (_, turn) => moves[turn * MAX_SNAKES + i]).filter((m) => m < 4)]));
-  return { move, depth, valued, values: rest.map((v) => (v === INT32_MIN ? null : v / 1000)), line };
+  return { move, depth, leafEvaluations, values: rest.map((v) => (v === INT32_MIN ? null : v / 1000)), line };
 }
 
-/** What the champion thinks of the position, for every living snake. */
-function look(turn) {
-  if (!looks.has(turn)) {
-    const seats = living(gameWords()).flatMap((alive, seat) => (alive ? [seat] : []));
-    const seen = Object.fromEntries(seats.map((seat) => [seat, think(seat, 0, LOOK)]));
-    looks.set(turn, { seen, learned: trained && seats.length > 1 });
+/** Assesses the current position for every living snake. */
+function assess(turn) {
+  if (!assessments.has(turn)) {
+    const seats = living(stateWords()).flatMap((alive, seat) => (alive ? [seat] : []));
+    const found = Object.fromEntries(seats.map((seat) => [seat, search(seat, 0, ASSESSMENT_NODES)]));
+    assessments.set(turn, { seats: found, learned: trained && seats.length > 1 });
   }
-  return looks.get(turn);
+  return assessments.get(turn);
 }
 
-/** The best move of the policy that its mask allows. */
-function learned(seat) {
-  const [words, moves] = [gameWords(), module.allowed(seat)];
+/** Returns the policy's best move within its action mask. */
+function policyDecision(seat) {
+  const [words, moves] = [stateWords(), module.allowed(seat)];
   const [width, height] = [words[1], words[2]];
   const planes = bytes(module.seen_at(seat), 16 * width * height).slice();
   const values = policy.values(planes, width, height).map((v, i) => (moves >> i & 1 ? v : -Infinity));
@@ -123,87 +121,87 @@ function learned(seat) {
 }
 
 function decide(seat, player) {
-  if (player.named) return { move: module.named(seat, NAMED.indexOf(player.named) + 1) };
-  return player.policy ? learned(seat) : think(seat, player.seconds, player.positions, 1);
+  if (player.builtin) return { move: module.named(seat, NAMED.indexOf(player.builtin) + 1) };
+  return player.policy ? policyDecision(seat) : search(seat, player.seconds, player.nodes, 1);
 }
 
 async function turn({ moves, players }) {
   if (!policy && Object.values(players).some((player) => player.policy)) policy = await Policy.load();
-  const thought = {};
-  const actions = living(gameWords()).map((alive, seat) => {
+  const decisions = {};
+  const actions = living(stateWords()).map((alive, seat) => {
     if (!alive) return 4;
     if (moves[seat] !== undefined) return moves[seat];
-    thought[seat] = decide(seat, players[seat]);
-    return thought[seat].move;
+    decisions[seat] = decide(seat, players[seat]);
+    return decisions[seat].move;
   });
   play(actions);
-  return { thought, moves: actions };
+  return { decisions, moves: actions };
 }
 
 function play(actions) {
-  if (module.over()) throw new Error("these moves are not those of a game");
+  if (module.over()) throw new Error("the game is over before the last of these moves");
   bytes(module.actions_at(), actions.length).set(actions);
   module.turn();
 }
 
 function begin(game, moves = []) {
   start(game);
-  looks = new Map();
-  return [gameWords(), ...moves.map((actions) => { play(actions); return gameWords(); })];
+  assessments = new Map();
+  return [stateWords(), ...moves.map((actions) => { play(actions); return stateWords(); })];
 }
 
-/** Played over again to its end, so that the game can go on afterwards. */
-function judge({ start: game, moves, until }) {
-  const judged = [];
+/** Assesses the last turns of a game; replays all of it, so that its end is the current state. */
+function review({ start: game, moves, until }) {
+  const reviewed = [];
   start(game);
   moves.forEach((actions, turn) => {
-    if (turn < until && turn >= until - JUDGED) judged.push({ turn, look: look(turn) });
+    if (turn < until && turn >= until - MAX_REVIEWED_TURNS) reviewed.push({ turn, assessment: assess(turn) });
     play(actions);
   });
-  return judged;
+  return reviewed;
 }
 
-/** The share of games that the visitor wins after `move` on a turn: heuristics' judge/mistakes.py. */
-function share({ start: game, moves }, turn, move, games, seed) {
+/** Returns the visitor's score in rollouts after `move` (battlesnake_heuristics/analysis/mistakes.py). */
+function rolloutScore({ start: game, moves }, turn, move, games, seed) {
   begin(game, moves.slice(0, turn));
-  const before = living(gameWords()).filter(Boolean).length;
+  const before = living(stateWords()).filter(Boolean).length;
   play(moves[turn].map((played, seat) => (seat ? played : move)));
-  const alive = living(gameWords());
+  const alive = living(stateWords());
   if (!alive.some(Boolean)) return 1 / before;
   if (!alive[0] || module.over()) return Number(alive[0]);
-  const { positions, careful, longest } = MISTAKES;
+  const { nodes, careful, longest } = MISTAKES;
   let won = 0;
   for (let i = seed; i < seed + games; i += 1) {
-    won += module.played_on(0, positions[i % positions.length], careful[i % careful.length], i, longest, trained);
+    won += module.played_on(0, nodes[i % nodes.length], careful[i % careful.length], i, longest, trained);
   }
   return won / games;
 }
 
-/** Of these moves the one that cost most games, by some from each and by more from that one. */
-function weigh({ falls, ...played }) {
-  const shares = (fall, games, seed) =>
-    [fall.best, fall.played].map((move) => share(played, fall.turn, move, games, seed));
-  const cost = ([before, after]) => before - after;
-  const costs = falls.map((fall) => cost(shares(fall, MISTAKES.glance, 1)));
-  const worst = falls[costs.indexOf(Math.max(...costs))];
-  const [before, after] = shares(worst, MISTAKES.games, 1 + MISTAKES.glance);
-  begin(played.start, played.moves); // where the game was
+/** Finds the costliest of these moves: a few rollouts of each, then more of the worst. */
+function compare({ losses, ...game }) {
+  const scores = (loss, games, seed) =>
+    [loss.best, loss.played].map((move) => rolloutScore(game, loss.turn, move, games, seed));
+  const difference = ([before, after]) => before - after;
+  const costs = losses.map((loss) => difference(scores(loss, MISTAKES.glance, 1)));
+  const worst = losses[costs.indexOf(Math.max(...costs))];
+  const [before, after] = scores(worst, MISTAKES.games, 1 + MISTAKES.glance);
+  begin(game.start, game.moves); // restore the state
   return { ...worst, before, after };
 }
 
-async function answer(data) {
-  if (data.weigh) return { weighed: weigh(data.weigh) };
-  if (data.judge) return { judged: judge(data.judge) };
-  if (data.look !== undefined) return { look: look(data.look), turn: data.look };
-  const found = data.start ? { past: begin(data.start, data.moves), thought: {} } : await turn(data.turn);
-  return { ...found, words: gameWords(), over: Boolean(module.over()) };
+async function respond(data) {
+  if (data.compare) return { compared: compare(data.compare) };
+  if (data.review) return { reviewed: review(data.review) };
+  if (data.assess !== undefined) return { assessment: assess(data.assess), turn: data.assess };
+  const found = data.start ? { past: begin(data.start, data.moves), decisions: {} } : await turn(data.turn);
+  return { ...found, words: stateWords(), over: Boolean(module.over()) };
 }
 
-// One after the other: what takes its time must not be overtaken.
+// Process messages in order: a fast one must not overtake a slow one.
 const ready = load();
-let before = ready.catch(() => {});
+let queue = ready.catch(() => {});
 self.onmessage = ({ data }) => {
-  before = before.then(() => ready).then(() => answer(data)).then(
+  queue = queue.then(() => ready).then(() => respond(data)).then(
     (found) => self.postMessage(found),
     (error) => self.postMessage({ error: String(error.message ?? error) }));
 };

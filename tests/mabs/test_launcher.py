@@ -86,9 +86,9 @@ def test_a_finished_run_is_not_trained_again_and_ends_with_five_lines(
 
 def test_a_run_leaves_what_it_was_its_games_and_a_report(trained: Path) -> None:
     from battlesnake_gym.replays.replay import Replay
-    from battlesnake_server.runs.run_view import Run
+    from battlesnake_server.runs.run_view import RunView
 
-    run = Run(trained)
+    run = RunView(trained)
     assert run.state == "done"
     assert run.progress_fraction == 1
     assert run.settings["board_size"] == "5"

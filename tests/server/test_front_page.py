@@ -89,16 +89,16 @@ def test_a_browser_sees_it_play(quiet: Browser) -> None:
     app = create_app({"SNAKE": "hungry"})
     with serving(app) as address:
         quiet.open(address, "document.querySelectorAll('#board .snake').length === 2")
-        assert "It has played no game yet" in quiet.text("#caption")
+        assert "No game yet" in quiet.text("#caption")
         assert quiet.run("document.querySelectorAll('#portrait .snake').length") == 1
         client = app.test_client()
         played(client, 2)
-        quiet.wait("document.getElementById('caption').textContent === 'Playing now: turn 1'")
+        quiet.wait("document.getElementById('caption').textContent === 'Live: turn 1'")
         assert quiet.text("#moves") == "2"
         assert quiet.text("#address") == f"{address}/"
         assert quiet.text("#share") == "100.0 %"
         quiet.open(f"{address}/any/base/", "document.querySelectorAll('#board .snake').length")
         played(client, 0, end=True)
-        quiet.wait("document.getElementById('caption').textContent.startsWith('Its last game')")
+        quiet.wait("document.getElementById('caption').textContent.startsWith('Last game')")
         quiet.wait("document.querySelectorAll('#board .value').length > 0")
         assert quiet.run("document.documentElement.scrollWidth <= innerWidth")

@@ -247,13 +247,13 @@ CROWD = ",".join(
     ("frames", "words"),
     [
         (HUGE, "more than 3000000 values"),
-        ("[" * 200_000, "does not answer with a JSON object"),
+        ("[" * 200_000, "does not return a JSON object"),
         ('[{"Turn": 0, "Snakes": [{"ID": "a", "Health": 1, "Body": []}]}]', "body of 'a' is empty"),
         ('[{"Turn": 0, "Food": [{"X": 9999, "Y": 0}]}]', "more than 1000 off the board"),
         ('[{"Turn": 0, "Snakes": [{"ID": "a", "Health": 1e9, "Body": [{"X": 1, "Y": 1}]}]}]',
          "health must be between"),
         ('[{"Turn": 0}, {"Turn": 2}]', "turn must be 1, got 2"),
-        (f'[{{"Turn": {"9" * 5000}}}]', "does not answer with a JSON object"),
+        (f'[{{"Turn": {"9" * 5000}}}]', "does not return a JSON object"),
         ('"x"', "frames must be a list"),
         (f'[{{"Turn": 0, "Snakes": [{CROWD}]}}]', "there are 99 snakes; at most 64"),
         ('[{"Turn": 0, "Snakes": 7}]', "snakes must be a list"),
@@ -299,7 +299,7 @@ def test_the_token_goes_to_the_arena_alone(monkeypatch: pytest.MonkeyPatch) -> N
 @pytest.mark.usefixtures("site")
 def test_pages_fetch_a_game(platform: Platform, tmp_path: Path) -> None:
     game_id = next(iter(platform.games))
-    client = replay_pages.create_app([tmp_path], reach=REACH).test_client()
+    client = replay_pages.create_app([tmp_path], address_policy=REACH).test_client()
     assert "data-fetch" in client.get("/").text
     answer = client.post("/fetch", json={"game": game_id})
     assert answer.get_json()["page"] == f"/replay/{game_id}.jsonl.gz"

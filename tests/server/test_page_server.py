@@ -112,8 +112,8 @@ def test_half_open_connections_take_no_threads_and_make_room(tmp_path: Path, com
 )
 def test_who_drips_is_cut_off(empty: Pages, sent: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
     """A byte now and then does not keep a connection: the whole request has one deadline."""
-    monkeypatch.setattr(page_server, "PAGE_REQUEST_TIMEOUT_S", 0.3)
-    monkeypatch.setattr(page_server, "PAGE_SEND_TIMEOUT_S", 0.3)
+    monkeypatch.setattr(page_server, "_PAGE_REQUEST_TIMEOUT_S", 0.3)
+    monkeypatch.setattr(page_server, "_PAGE_SEND_TIMEOUT_S", 0.3)
     with web_site.serving(empty.app) as address:
         port = port_of(address + "/")
         with socket.create_connection(("127.0.0.1", port), timeout=60) as dripping:
@@ -175,7 +175,7 @@ def test_a_page_whose_name_leads_here_gets_nothing(tmp_path: Path, empty: Pages)
         assert ask(port_of(lines[0]), Host="rebound.example")[0] == 421
 
 
-WISH = {"snakes": ["hungry"], "width": 7, "height": 7, "turns": 5}
+GAME_REQUEST = {"snakes": ["hungry"], "width": 7, "height": 7, "max_turns": 5}
 
 
 def test_beyond_loopback_only_the_token_does_more_than_look(tmp_path: Path) -> None:
@@ -188,7 +188,7 @@ def test_beyond_loopback_only_the_token_does_more_than_look(tmp_path: Path) -> N
         for path in ("/play", "/play/preview", "/lab/ask", "/lab/read", "/game/x/press",
                      "/game/x/stop", "/replays/analysis/x.jsonl"):  # fmt: skip
             for cookie in ("", "arena=", "arena=guess"):
-                status, text, _ = ask(port, "POST", path, WISH, Cookie=cookie)
+                status, text, _ = ask(port, "POST", path, GAME_REQUEST, Cookie=cookie)
                 assert (status, "with the token" in text) == (403, True)
         for path, button in (("/play", "begin"), ("/lab", "ask")):
             page = ask(port, path=path)[1]
@@ -205,11 +205,11 @@ def test_beyond_loopback_only_the_token_does_more_than_look(tmp_path: Path) -> N
         page = ask(port, path="/play", **mine)[1]
         assert "open the address with the token" not in page
         assert 'id="begin">' in page
-        assert ask(port, "POST", "/play", WISH, **mine)[0] == 201
+        assert ask(port, "POST", "/play", GAME_REQUEST, **mine)[0] == 201
 
 
 def test_a_name_for_the_pages_needs_a_token_too(tmp_path: Path) -> None:
     with showing(tmp_path, "arena", "--web", "--allow-host=arena.lan") as (_, lines):
         port = port_of(lines[0])
         assert ask(port, Host="arena.lan")[0] == 200
-        assert ask(port, "POST", "/play", WISH)[0] == 403
+        assert ask(port, "POST", "/play", GAME_REQUEST)[0] == 403

@@ -16,7 +16,7 @@ from battlesnake_gym.cli import main
 from battlesnake_gym.common import run_dir
 from battlesnake_gym.common.run_dir import CSV_FILE, ProgressTable
 from battlesnake_server.runs import charts, report
-from battlesnake_server.runs.run_view import Run, Runs, differing
+from battlesnake_server.runs.run_view import RunsView, RunView, differing
 from battlesnake_server.web import runs_page as pages
 from tests.server import training_runs
 
@@ -42,10 +42,10 @@ def test_the_table_tells_how_runs_stand_and_what_differs(
     assert re.search(
         r"done +- +3\.0 +18,000 +1060 \(1010 to 1120\) +board_size=11, lr=-", lines["done"]
     )
-    assert "running 33 %  2 min" in lines["on"]
+    assert "running 33%  2 min" in lines["on"]
     assert "lr=0.0002" in lines["on"]
-    assert re.search(r"stopped 33 % +- .* board_size=7", lines["stopped"])
-    assert "died 11 %" in lines["failed"]
+    assert re.search(r"stopped 33% +- .* board_size=7", lines["stopped"])
+    assert "died 11%" in lines["failed"]
     assert "failed died: RuntimeError: no <runner>" in out
     assert "killed died: its process was killed" in out
     assert "seed" not in out
@@ -57,7 +57,7 @@ def test_the_table_as_json(folder: Path, capsys: pytest.CaptureFixture[str]) -> 
     (told,) = json.loads(capsys.readouterr().out)
     assert told["run"] == "done"
     assert told["state"] == "done"
-    assert told["part"] == 1
+    assert told["progress_fraction"] == 1
     assert told["seconds_left"] is None
     assert told["strength"] == {"elo": 1060, "low": 1010, "high": 1120, "games": 16}
     assert told["settings"] == {"algorithm": "DQN", "board_size": "11", "minutes": "3.0"}
@@ -67,17 +67,17 @@ def test_the_strength_is_that_of_the_weights_that_are_kept(tmp_path: Path) -> No
     run = training_runs.make(tmp_path, "fell", 4)
     with (run / CSV_FILE).open("a") as file:  # weaker since, so that iteration 4's are kept
         file.write("5,50,5000,1,1,0,0,0,1,600,550,660,20,780,0.2,0.1,0.3\n")
-    found = Run(run)
+    found = RunView(run)
     assert str(found.strength) == "780 (730 to 840)"
-    assert found.win_rates() == [("hungry", 0.5, 0.4, 0.6)]
-    assert Run(training_runs.make(tmp_path, "young", 2)).strength is None
+    assert found.rung_scores() == [("hungry", 0.5, 0.4, 0.6)]
+    assert RunView(training_runs.make(tmp_path, "young", 2)).strength is None
 
 
 def test_no_runs_and_no_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main.main(["runs", str(tmp_path)]) == 2
     assert "has no runs; `battlesnake-gym train --minutes 3`" in capsys.readouterr().err
     assert main.main(["runs", str(tmp_path / "none")]) == 2
-    assert "there is no folder" in capsys.readouterr().err
+    assert "there is no directory" in capsys.readouterr().err
 
 
 def test_a_look_is_no_reason_for_a_training_to_be_refused(
@@ -126,7 +126,7 @@ def test_only_what_was_added_is_read(tmp_path: Path) -> None:
 
 def test_a_file_that_was_begun_anew_is_read_from_its_beginning(tmp_path: Path) -> None:
     run = training_runs.make(tmp_path, "resumed", 5)
-    found = Run(run)
+    found = RunView(run)
     fresh = training_runs.make(tmp_path, "fresh", 0)
     training_runs.append(fresh, *range(101, 111))
     assert (fresh / CSV_FILE).stat().st_size > (run / CSV_FILE).stat().st_size
@@ -139,7 +139,7 @@ def test_a_file_that_was_begun_anew_is_read_from_its_beginning(tmp_path: Path) -
 
 
 def test_runs_come_and_go(folder: Path) -> None:
-    runs = Runs(folder)
+    runs = RunsView(folder)
     assert len(runs.refresh()) == 4
     training_runs.make(folder, "new", 1)
     shutil.rmtree(folder / "killed")
@@ -147,15 +147,15 @@ def test_runs_come_and_go(folder: Path) -> None:
 
 
 def test_settings_of_one_run_do_not_differ(folder: Path) -> None:
-    run = Run(folder / "done")
+    run = RunView(folder / "done")
     assert differing([run]) == {run.path: {}}
 
 
 def test_curves_lie_over_each_other_and_have_their_interval(folder: Path) -> None:
-    runs = [Run(folder / name) for name in ("done", "stopped", "failed")]
+    runs = [RunView(folder / name) for name in ("done", "stopped", "failed")]
     made = charts.charts(runs, "minutes", span=1)
     strength, reward, *_ = made
-    assert strength.title == "strength, Elo"
+    assert strength.title == "Elo"
     assert [line.name for line in strength.lines] == ["done", "stopped"]  # failed: not measured
     assert [line.number for line in reward.lines] == [0, 1, 2]
     assert strength.x.ticks == ("0", "0.5", "1", "1.5", "2", "2.5", "3")
@@ -169,8 +169,8 @@ def test_curves_lie_over_each_other_and_have_their_interval(folder: Path) -> Non
 
 
 def test_long_curves_are_drawn_by_means(tmp_path: Path) -> None:
-    run = Run(training_runs.make(tmp_path, "long", 2000))
-    reward = next(c for c in charts.charts([run]) if c.title == "reward of a game")
+    run = RunView(training_runs.make(tmp_path, "long", 2000))
+    reward = next(c for c in charts.charts([run]) if c.title == "mean reward per game")
     points = reward.lines[0].points.split()
     assert len(points) == charts.MAX_POINTS
     assert float(points[-1].split(",")[0]) == pytest.approx(
@@ -179,7 +179,7 @@ def test_long_curves_are_drawn_by_means(tmp_path: Path) -> None:
 
 
 def test_causes_of_death_fill_their_chart(folder: Path) -> None:
-    found = charts.deaths(Run(folder / "done"))
+    found = charts.deaths(RunView(folder / "done"))
     assert found is not None
     assert [layer.title for layer in found.layers] == ["hit a wall", "ran into a body", "starved"]
     assert sum(layer.last for layer in found.layers) == pytest.approx(1)
@@ -196,11 +196,11 @@ def test_reports_of_runs_with_and_without_games_or_curves(folder: Path) -> None:
     assert "after iteration 18" in whole
     assert "<b>1060 Elo</b>" in whole
     assert '<th scope="row">board_size</th><td>11</td>' in whole
-    assert "none was recorded" in (folder / "stopped" / "report.html").read_text()
+    assert "No game was recorded" in (folder / "stopped" / "report.html").read_text()
     text = (folder / "failed" / "report.html").read_text()
     assert "RuntimeError: no &lt;runner&gt;" in text
     empty = training_runs.make(folder, "empty", 0, "stopped")
-    assert "no iteration was finished" in report.write(empty).read_text()
+    assert "No iteration has finished" in report.write(empty).read_text()
     other = training_runs.make(folder, "other", 3)  # of an experiment that is not on the ladder
     lines = (other / CSV_FILE).read_text().splitlines(keepends=True)
     (other / CSV_FILE).write_text("".join([lines[0].replace(",elo,", ",score,"), *lines[1:]]))
@@ -209,14 +209,14 @@ def test_reports_of_runs_with_and_without_games_or_curves(folder: Path) -> None:
 
 
 def test_pages_answer(folder: Path) -> None:
-    client = pages.create_app(Runs(folder)).test_client()
+    client = pages.create_app(RunsView(folder)).test_client()
     text = client.get("/").get_data(as_text=True)
     assert text.count("<figure") >= 4
     assert "no &lt;runner&gt;" in text
-    only = client.get("/?run=stopped&axis=turns&span=25").get_data(as_text=True)
+    only = client.get("/?run=stopped&axis=env_steps&span=25").get_data(as_text=True)
     assert 'data-name="stopped"' in only
     assert 'data-name="done"' not in only
-    assert "turns played" in only
+    assert "env steps" in only
     assert client.get("/?axis=../../etc&span=x").status_code == 200
     run = client.get("/run/done").get_data(as_text=True)
     assert "after iteration 18, 3.0 minutes</p>" in run
@@ -231,15 +231,15 @@ def test_pages_answer(folder: Path) -> None:
 
 def test_pages_tell_of_a_checkpoint_without_a_game(folder: Path) -> None:
     (folder / "done" / "checkpoints" / "checkpoint_000019").mkdir(parents=True)
-    client = pages.create_app(Runs(folder)).test_client()
+    client = pages.create_app(RunsView(folder)).test_client()
     text = client.get("/run/done").get_data(as_text=True)
-    assert "No game was recorded of the checkpoint after iteration 19." in text
+    assert "No game was recorded for the checkpoint after iteration 19." in text
     assert json.loads(client.get("/run/done.json").data)["games"] == [19, 18, 6]
 
 
 def test_pages_of_no_runs(tmp_path: Path) -> None:
-    client = pages.create_app(Runs(tmp_path)).test_client()
-    assert "No runs here yet" in client.get("/").get_data(as_text=True)
+    client = pages.create_app(RunsView(tmp_path)).test_client()
+    assert "No runs yet" in client.get("/").get_data(as_text=True)
     training_runs.make(tmp_path, "begun", 0, "running")
-    assert "No iteration is finished yet" in client.get("/").get_data(as_text=True)
+    assert "No iteration has finished yet" in client.get("/").get_data(as_text=True)
     assert client.get("/run/begun").status_code == 200

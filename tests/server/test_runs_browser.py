@@ -1,4 +1,4 @@
-"""The page of training runs and a run's report in a real browser."""
+"""Tests of the pages and reports of training runs in a browser."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from battlesnake_server.runs import report
-from battlesnake_server.runs.run_view import Runs
+from battlesnake_server.runs.run_view import RunsView
 from battlesnake_server.web import runs_page as pages
 from tests.server import training_runs, web_site
 from tests.server.browser import Browser
@@ -25,38 +25,38 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def site(folder: Path) -> Iterator[str]:
-    app = pages.create_app(Runs(folder))
+    app = pages.create_app(RunsView(folder))
     with web_site.serving(app) as address:
         yield address
     app.extensions["analyses"].close()
 
 
-def hover(browser: Browser, part: float) -> str:
-    """What the first chart tells of a place, 0 to 1, along its axis."""
+def hover(browser: Browser, fraction: float) -> str:
+    """Return the first chart's tooltip at a fraction of its horizontal axis."""
     browser.run(
         "(chart => { const box = chart.getBoundingClientRect(); chart.dispatchEvent("
         "new PointerEvent('pointermove', {bubbles: true, clientX: box.left + box.width"
-        f" * {part}, clientY: box.top + 5}})); }})(document.querySelector('svg[data-chart]'))"
+        f" * {fraction}, clientY: box.top + 5}})); }})(document.querySelector('svg[data-chart]'))"
     )
     return browser.text(".plot .readout")
 
 
-def test_curves_are_chosen_and_told(quiet: Browser, site: str) -> None:
+def test_curve_selection_and_tooltip(quiet: Browser, site: str) -> None:
     quiet.open(f"{site}/", "document.querySelectorAll('svg[data-chart] polyline').length >= 4")
     box = quiet.run("document.querySelector('svg[data-chart]').getBoundingClientRect().height")
     assert box > 100
     told = hover(quiet, 0.3)
-    assert told.startswith("0.9 minutes of training: ")
+    assert told.startswith("0.9 training minutes: ")
     assert "long 800" in told
     assert "on 800" in told
     quiet.run("document.querySelector('input[value=on]').click()")
     quiet.wait("!document.querySelector('polyline[data-name=on]')")
     assert "run=long" in quiet.run("location.href")
-    quiet.enter("select[name=axis]", "turns")
-    quiet.wait("document.querySelector('svg[data-chart]').dataset.title === 'turns played'")
+    quiet.enter("select[name=axis]", "env_steps")
+    quiet.wait("document.querySelector('svg[data-chart]').dataset.title === 'env steps'")
 
 
-def test_the_page_follows_a_run(quiet: Browser, site: str, folder: Path) -> None:
+def test_page_follows_a_run(quiet: Browser, site: str, folder: Path) -> None:
     quiet.open(f"{site}/run/on", "document.body.innerText.includes('6 iterations')")
     assert "No game was recorded" in quiet.text("main")
     quiet.wait("performance.getEntriesByType('resource').some(r => r.name.endsWith('on.json'))")
@@ -78,19 +78,19 @@ def test_the_games_of_a_run_are_played(quiet: Browser, site: str) -> None:
 
 
 @pytest.mark.parametrize("path", ["/", "/run/long"])
-def test_a_phone_shows_all_of_it(quiet: Browser, site: str, path: str) -> None:
+def test_page_fits_a_phone(quiet: Browser, site: str, path: str) -> None:
     quiet.look(390, 800)
     quiet.open(site + path, "document.querySelector('svg[data-chart]')")
     assert quiet.run("document.documentElement.scrollWidth") <= 390
     assert quiet.run("document.querySelector('svg[data-chart]').clientWidth") > 250
 
 
-def test_the_report_needs_nothing_else(quiet: Browser, folder: Path, tmp_path: Path) -> None:
+def test_report_is_self_contained(quiet: Browser, folder: Path, tmp_path: Path) -> None:
     alone = tmp_path / "alone.html"
     alone.write_bytes(report.write(folder / "long").read_bytes())
     quiet.open(alone.as_uri(), "document.querySelectorAll('#board .snake').length === 2")
     quiet.wait("document.getElementById('shown').innerText === 'turn 6'")
-    assert hover(quiet, 1.0).startswith("3 minutes of training: long 1,060")
+    assert hover(quiet, 1.0).startswith("3 training minutes: long 1,060")
     assert not re.search(r'(src|href)="', alone.read_text())
     loaded = quiet.run("performance.getEntriesByType('resource').map(r => r.name)")
     assert loaded == []

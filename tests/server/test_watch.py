@@ -1,4 +1,4 @@
-"""The viewer: its addresses, its command, and what a real browser makes of its pages."""
+"""Tests of the pages of recorded games: addresses, command, and behavior in a browser."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ C: name="Cleo" health=20
 
 
 def story() -> Replay:
-    """Six turns: Cleo runs into the left wall on the third, the naughty one ends on the sixth."""
+    """Return a game of six turns: snake C hits the left wall on turn 3, snake B dies on turn 6."""
     replay = Replay(Board.from_text(START))
     paths = {
         "a": "down right right up right up",
@@ -93,10 +93,7 @@ def client(folder: Path) -> FlaskClient:
     return replay_pages.create_app([folder]).test_client()
 
 
-# --- addresses ----------------------------------------------------------------------------------
-
-
-def test_the_list_shows_every_game_and_names_the_damaged(client: FlaskClient) -> None:
+def test_list_shows_games_and_damaged_files(client: FlaskClient) -> None:
     page = client.get("/").text
     assert "3 games" in page
     assert "deep/story.jsonl.gz" in page
@@ -105,7 +102,7 @@ def test_the_list_shows_every_game_and_names_the_damaged(client: FlaskClient) ->
     assert NAUGHTY not in page
 
 
-def test_the_data_of_a_game_is_strict_json(client: FlaskClient) -> None:
+def test_game_data_is_strict_json(client: FlaskClient) -> None:
     answer = client.get("/data/deep/story.jsonl.gz")
     game = json.loads(answer.data, parse_constant=lambda word: pytest.fail(word))
     assert (game["width"], game["height"], game["seed"]) == (7, 6, None)
@@ -120,10 +117,10 @@ def test_the_data_of_a_game_is_strict_json(client: FlaskClient) -> None:
         ]
         assert [s["health"] for s in frame["snakes"]] == [s.health for s in board.snakes]
         assert sorted(frame["food"]) == sorted(map(list, board.food))
-        assert sum(depth for _, _, depth in frame["hazards"]) == len(board.hazards)
+        assert sum(layers for _, _, layers in frame["hazards"]) == len(board.hazards)
     assert game["frames"][0]["snakes"][0]["next"] == {
         "move": "down",
-        "guessed": False,
+        "inferred": False,
         "problem": "",
         "scores": {"up": None, "down": 3.0, "left": 1.0, "right": -0.5},
         "reasons": [
@@ -136,7 +133,7 @@ def test_the_data_of_a_game_is_strict_json(client: FlaskClient) -> None:
     assert game["frames"][-1]["snakes"][0]["next"] is None
 
 
-def test_every_position_as_text_json_and_picture(client: FlaskClient) -> None:
+def test_positions_as_text_json_and_image(client: FlaskClient) -> None:
     replay = story()
     for turn in range(len(replay.turns) + 1):
         text = client.get(f"/turn/{turn}/text/deep/story.jsonl.gz").text
@@ -150,29 +147,27 @@ def test_every_position_as_text_json_and_picture(client: FlaskClient) -> None:
 @pytest.mark.parametrize(
     ("address", "status", "words"),
     [
-        ("/replay/nothing.jsonl", 404, "There is no such game here"),
-        ("/replay/notes.txt", 404, "There is no such game here"),
-        ("/data/../../../etc/passwd", 404, "There is no such game here"),
-        ("/data/%2e%2e/%2e%2e/etc/passwd", 404, "There is no such game here"),
-        ("/data//etc/passwd", 404, "There is no such game here"),
+        ("/replay/nothing.jsonl", 404, "This game does not exist"),
+        ("/replay/notes.txt", 404, "This game does not exist"),
+        ("/data/../../../etc/passwd", 404, "This game does not exist"),
+        ("/data/%2e%2e/%2e%2e/etc/passwd", 404, "This game does not exist"),
+        ("/data//etc/passwd", 404, "This game does not exist"),
         ("/data/damaged.jsonl", 422, "damaged.jsonl, line 1: first.turn is missing"),
         ("/turn/99/text/official.jsonl", 404, "turn must be between 0 and 6, got 99"),
         ("/turn/1/json/official.jsonl?you=x", 404, "no snake has the id 'x'; the board has 'a'"),
-        ("/turn/1/gif/official.jsonl", 404, "There is no such page here"),
-        ("/nowhere", 404, "There is no such page here"),
+        ("/turn/1/gif/official.jsonl", 404, "This page does not exist"),
+        ("/nowhere", 404, "This page does not exist"),
     ],
 )
-def test_addresses_that_lead_nowhere(
-    client: FlaskClient, address: str, status: int, words: str
-) -> None:
+def test_unknown_addresses(client: FlaskClient, address: str, status: int, words: str) -> None:
     answer = client.get(address, follow_redirects=True)
     assert answer.status_code == status
     assert words in answer.text
 
 
-def test_games_arrive_and_change_while_it_runs(tmp_path: Path) -> None:
+def test_new_and_changed_files_are_shown(tmp_path: Path) -> None:
     client = replay_pages.create_app([tmp_path]).test_client()
-    assert "No recorded games here yet" in client.get("/").text
+    assert "No recorded games yet" in client.get("/").text
     for number in range(replay_pages.PER_PAGE + 1):
         Replay(Board.from_text(f"turn={number}\nA . B")).save(tmp_path / f"{number:02}.jsonl")
         os.utime(tmp_path / f"{number:02}.jsonl", (number, number))
@@ -187,15 +182,15 @@ def test_games_arrive_and_change_while_it_runs(tmp_path: Path) -> None:
     assert client.get("/data/03.jsonl").get_json()["frames"][0]["turn"] == 70
 
 
-def test_who_looks_from_elsewhere_needs_a_token(
+def test_other_hosts_require_a_token(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(PageServer, "set_deadline", lambda server: None)
+    monkeypatch.setattr(PageServer, "wait", lambda server: None)
     for option in ("--host=0.0.0.0", "--allow-host=games.lan"):
         assert game_watch_command.main([str(folder), option, "--port=0", "--no-browser"]) == 0
         told = capsys.readouterr().out.splitlines()
         assert "/?token=" in told[1]
-        assert told[1].endswith("have games analysed; everyone else may look")
+        assert told[1].startswith("open http://")
     assert game_watch_command.main([str(folder), "--port=0", "--no-browser"]) == 0
     assert "token" not in capsys.readouterr().out
 
@@ -204,7 +199,7 @@ def test_who_looks_from_elsewhere_needs_a_token(
     "key", ["../deep/story.jsonl.gz", "deep/../official.jsonl", "./official.jsonl", "/etc/passwd",
             "link/story.jsonl.gz", "a\0.jsonl", "x" * 5000 + ".jsonl", "notes.txt", ""],
 )  # fmt: skip
-def test_only_names_of_the_list_are_found(folder: Path, tmp_path: Path, key: str) -> None:
+def test_library_finds_only_listed_keys(folder: Path, tmp_path: Path, key: str) -> None:
     story().save(tmp_path / "inside" / "official.jsonl")
     (tmp_path / "inside" / "link").symlink_to(folder / "deep")
     library = Library([tmp_path / "inside", folder / "official.jsonl"])
@@ -214,48 +209,47 @@ def test_only_names_of_the_list_are_found(folder: Path, tmp_path: Path, key: str
     assert [library.find(prefix + key) for prefix in ("", "0/", "1/")] == [None] * 3
 
 
-# --- the command --------------------------------------------------------------------------------
-
-
 def test_a_single_game_opens_at_once(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     opened: list[str] = []
     monkeypatch.setattr("webbrowser.open", opened.append)
 
-    monkeypatch.setattr(PageServer, "set_deadline", lambda server: None)
+    monkeypatch.setattr(PageServer, "wait", lambda server: None)
     assert game_watch_command.main([str(folder / "official.jsonl"), "--port=0"]) == 0
     assert opened[0].endswith("/replay/official.jsonl")
     assert opened[0] in capsys.readouterr().out
 
 
-def test_what_is_no_game_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_other_files_are_rejected(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "any.py").write_text("print(1)")
     assert game_watch_command.main([str(tmp_path / "any.py"), "--port=0", "--no-browser"]) == 2
     assert "any.py, line 1 is not JSON" in capsys.readouterr().err
 
 
 def read_whole(address: str) -> None:
-    """Read a game piece by piece: what is wrong further on is told with the piece that has it."""
+    """Read all chunks of a game; an error is reported with the chunk that contains it."""
     since, more = 0, True
     while more:
-        piece = fetch_json(f"{address}?since={since}")
-        since, more = since + len(piece["frames"]), piece["more"]
+        chunk = fetch_json(f"{address}?since={since}")
+        since, more = since + len(chunk["frames"]), chunk["more"]
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="limits its address space")
-def test_files_of_strangers_mark_their_own_cards_in_one_gigabyte(tmp_path: Path) -> None:
+def test_hostile_files_in_one_gigabyte(tmp_path: Path) -> None:
     told = hostile_replays.write(tmp_path)
     story().save(tmp_path / "good.jsonl.gz")
-    program = f"exec {sys.executable} -m battlesnake_gym watch {tmp_path} --port=0 --no-browser"
+    program = (
+        f"exec {sys.executable} -m battlesnake_gym game watch {tmp_path} --port=0 --no-browser"
+    )
     limited = ("bash", "-c", f"ulimit -v 1048576; {program}")
     with running(*limited, stderr=subprocess.DEVNULL) as process:
         assert process.stdout is not None
-        address = process.stdout.readline().split()[4]
+        address = process.stdout.readline().split()[5]
         page, unread = "", True
-        while unread:  # on a busy machine the list may come in pieces
+        while unread:  # on a busy machine the list may come in chunks
             page = html.unescape(fetch(address))
-            unread = replay_pages.UNREAD in page
+            unread = replay_pages._UNREAD in page
         assert page.count('class="game damaged"') == len(told)
         assert page.count('<a class="game"') == 1
         for name, words in told.items():
@@ -272,9 +266,6 @@ def test_files_of_strangers_mark_their_own_cards_in_one_gigabyte(tmp_path: Path)
         assert process.wait(60) == 0
 
 
-# --- in the browser -----------------------------------------------------------------------------
-
-
 @pytest.fixture(scope="module")
 def site(folder: Path) -> Iterator[str]:
     with web_site.serving(replay_pages.create_app([folder])) as address:
@@ -283,7 +274,7 @@ def site(folder: Path) -> Iterator[str]:
 
 @pytest.fixture
 def player(quiet: Browser, site: str) -> Browser:
-    """The page of the story, ready to play; its console must stay empty."""
+    """Open the page of the story; the test fails if the console reports errors."""
     quiet.open(f"{site}/replay/deep/story.jsonl.gz")
     quiet.wait("document.querySelectorAll('#board .snake').length === 3")
     return quiet
@@ -305,10 +296,10 @@ def test_the_board_shows_the_position(player: Browser) -> None:
     )
     assert foods == [[x + 0.5, board.height - y - 0.5] for x, y in board.food]
     assert player.run("document.querySelectorAll('#board .hazard').length") == 2
-    assert player.text("#board .depth") == "2"
+    assert player.text("#board .layers") == "2"
 
 
-def test_keys_move_through_the_game(player: Browser) -> None:
+def test_keys_change_the_turn(player: Browser) -> None:
     deaths = sorted({on for on, _, _ in story().deaths()})
     assert player.turn() == 0
     for key, expected in [
@@ -320,7 +311,7 @@ def test_keys_move_through_the_game(player: Browser) -> None:
     player.wait(f"location.hash === '#turn={deaths[0]}'")
 
 
-def test_buttons_and_the_timeline_move_too(player: Browser) -> None:
+def test_buttons_and_timeline_change_the_turn(player: Browser) -> None:
     for name, expected in [
         ("end", 6),
         ("back", 5),
@@ -334,7 +325,7 @@ def test_buttons_and_the_timeline_move_too(player: Browser) -> None:
     assert player.turn() == 4
 
 
-def test_it_plays_to_the_end_and_stops(player: Browser) -> None:
+def test_playback_stops_at_the_end(player: Browser) -> None:
     player.press("+", "+")
     assert player.run("document.getElementById('speed').value") == "40"
     player.press(" ")
@@ -349,7 +340,7 @@ def test_it_plays_to_the_end_and_stops(player: Browser) -> None:
     assert player.run("document.body.classList.contains('playing')") is False
 
 
-def test_cards_tell_health_latency_shouts_and_deaths(player: Browser) -> None:
+def test_cards_show_health_latency_shouts_and_deaths(player: Browser) -> None:
     player.press("ArrowRight")
     ann, naughty, cleo = player.run(
         "[...document.querySelectorAll('.snake-card')].map(card => card.innerText)"
@@ -361,24 +352,24 @@ def test_cards_tell_health_latency_shouts_and_deaths(player: Browser) -> None:
     assert player.run("document.querySelectorAll('.meter.low').length") == 1
     player.press("n")
     fate = player.text("#snakes li:nth-child(3) .fate")
-    assert fate == "hit the wall · turn 3"
+    assert fate == "hit a wall · turn 3"
     assert player.run("document.querySelectorAll('#board .cross.fresh').length") == 1
 
 
-def test_a_snake_s_thoughts_are_shown(player: Browser) -> None:
-    assert player.run("document.getElementById('thoughts').hidden") is True
+def test_decision_is_shown(player: Browser) -> None:
+    assert player.run("document.getElementById('decision').hidden") is True
     player.press("1")
-    assert player.text("#thoughts h2") == "Ann goes down"
-    panel = player.text("#thoughts")
+    assert player.text("#decision h2") == "Ann moves down"
+    panel = player.text("#decision")
     for words in ("walls", "would leave the board", "space", "3", "\N{MINUS SIGN}0.50"):
         assert words in panel
     assert player.text("#board .value.chosen") == "3"
     assert player.text("#board .value.vetoed") == "✕"
     assert player.run("document.getElementById('as-json').href").endswith("?you=a")
     player.press("2")
-    assert "This game keeps no reasons" in player.text("#thoughts")
+    assert "This game has no recorded reasons" in player.text("#decision")
     player.press("Escape")
-    assert player.run("document.getElementById('thoughts').hidden") is True
+    assert player.run("document.getElementById('decision').hidden") is True
     player.press("?")
     assert player.run("document.getElementById('help').open") is True
 
@@ -387,10 +378,10 @@ def test_a_snake_s_thoughts_are_shown(player: Browser) -> None:
     ("turns", "links"),
     [(90, 2), *(pytest.param(n, 10, marks=pytest.mark.slow) for n in (50, 500, 2000, 5000))],
 )
-def test_an_address_leads_to_its_turn_however_slow_the_pieces(
+def test_address_leads_to_its_turn_while_chunks_load(
     quiet: Browser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, turns: int, links: int
 ) -> None:
-    """And stays: the address was once that of the turn shown while the others were on their way."""
+    """The address must not change to the turn that is shown while further chunks load."""
     board = Board.from_text("ruleset=solo\nA . .\n. . .")
     board.hazards = [(x, y) for x in range(3) for y in range(2)]  # they heal, so that it lives on
     board.game = replace(board.game, settings=Settings(hazard_damage_per_turn=-2))
@@ -398,8 +389,8 @@ def test_an_address_leads_to_its_turn_however_slow_the_pieces(
     while replay.last.turn < turns:
         replay.append({"a": ["right", "down", "left", "up"][replay.last.turn % 4]})
     replay.save(tmp_path / "long.jsonl")
-    for name, most in (("FIRST_PIECE", 2000), ("PIECE", 100 * turns)):
-        monkeypatch.setattr(frame_stream, name, most)
+    for name, size in (("_FIRST_CHUNK_BYTES", 2000), ("_CHUNK_BYTES", 100 * turns)):
+        monkeypatch.setattr(frame_stream, name, size)
     app, slow = replay_pages.create_app([tmp_path]), [0.0]
     app.before_request(lambda: time.sleep(slow[0]) if "since" in request.args else None)
     with web_site.serving(app) as address:
@@ -413,7 +404,7 @@ def test_an_address_leads_to_its_turn_however_slow_the_pieces(
                 assert [quiet.turn(), *ends] == [wanted, *[f"#turn={wanted}"] * 2], milliseconds
 
 
-def test_a_damaged_game_says_so(browser: Browser, site: str) -> None:
+def test_damaged_game_shows_its_error(browser: Browser, site: str) -> None:
     browser.open(f"{site}/replay/damaged.jsonl")
     browser.wait("document.getElementById('message').innerText.includes('cannot be shown')")
     assert "line 1: first.turn is missing" in browser.text("#message")

@@ -1,4 +1,4 @@
-"""The arena's pages without a browser: what they tell, what they refuse, and whom they let play."""
+"""Tests of the arena's pages without a browser: content, validation and access control."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from battlesnake_server.http.page_server import MAX_REQUEST_BYTES
 from battlesnake_server.web import game_manager, keyboard_player
 from battlesnake_server.web.games_page import PER_PAGE
 from battlesnake_server.web.live_games import NUM_FINISHED_KEPT, Broadcast
-from battlesnake_server.web.position_editor import EXAMPLE
+from battlesnake_server.web.position_editor import EXAMPLE_BOARD
 from tests.json_strategies import JUNK, places, replaced
 from tests.processes import COMMAND, below, fetch, free_port, running, until, until_gone
 from tests.server import misbehaving_snakes, web_site
@@ -59,7 +59,7 @@ def rows(pages: Pages) -> list[StoredGame]:
 
 
 def replay_of(game: StoredGame | GameResult) -> Path:
-    """The file of a game that was kept."""
+    """Return the replay file of a stored game."""
     assert game.replay is not None
     return Path(game.replay)
 
@@ -70,10 +70,7 @@ def wait_until_over(client: FlaskClient, game_id: str) -> dict[str, Any]:
     return game
 
 
-# --- results ------------------------------------------------------------------------------------
-
-
-def test_the_leaderboard_tells_what_the_database_holds(pages: Pages, client: FlaskClient) -> None:
+def test_leaderboard_shows_stored_results(pages: Pages, client: FlaskClient) -> None:
     page = client.get("/").text
     lines = summarize(rows(pages))
     found = re.findall(r'<th scope="row"><a[^>]*>([^<]*)</a>', page)
@@ -90,14 +87,14 @@ def test_the_leaderboard_tells_what_the_database_holds(pages: Pages, client: Fla
         assert {cause: int(width) for cause, width in widths} == line.endings
 
 
-def test_tournaments_are_told_apart_and_unknown_ones_are_empty(client: FlaskClient) -> None:
+def test_leaderboard_of_one_tournament(client: FlaskClient) -> None:
     assert "hungry, cautious, NAME&lt;b&gt;=straight · standard 7x7" in client.get("/").text
-    assert "No games here yet" in client.get("/?tournament=99").text
+    assert "No games yet" in client.get("/?tournament=99").text
     assert client.get("/?tournament=").text.count('scope="row"') == 3
     assert client.get("/leaderboard.json?tournament=99").get_json() == []
 
 
-def test_the_table_grows_with_the_games_and_shrinks_where_some_are_gone(tmp_path: Path) -> None:
+def test_leaderboard_follows_inserted_and_deleted_games(tmp_path: Path) -> None:
     pages = web_site.make(tmp_path, games=2)
     first = pages.client.get("/leaderboard.json?tournament=1").get_json()
     assert sum(line["games"] for line in first) == 2 * 6
@@ -113,7 +110,7 @@ def test_the_table_grows_with_the_games_and_shrinks_where_some_are_gone(tmp_path
     assert told == json.loads(json.dumps(to_json(summarize(rows(pages)))))
 
 
-def test_the_page_of_a_snake_tells_its_games(pages: Pages, client: FlaskClient) -> None:
+def test_snake_page_shows_results(pages: Pages, client: FlaskClient) -> None:
     games = [game for game in rows(pages) if any(s.snake == "hungry" for s in game.seats)]
     page = client.get("/snake/hungry").text
     (points,) = re.findall(r'<polyline points="([^"]*)"', page)
@@ -163,14 +160,14 @@ def test_games_are_filtered(pages: Pages, client: FlaskClient) -> None:
             hit = {game.id for game, seat in mine if seat.cause == cause}
             assert shown(f"snake={snake}&ending={cause}") == len(hit)
     page = client.get("/games?from=tomorrow&ending=eaten").text
-    assert "from must be a day like 2026-03-02" in page
+    assert "from must be a date like 2026-03-02" in page
     page = client.get("/games").text
     assert [game.uuid for game in everything][::-1] == re.findall(r'href="/game/([^"]+)"', page)
     assert "No game matches" in client.get("/games?snake=nobody").text
     assert client.get("/games?page=999").status_code == 200
 
 
-def test_thousands_of_games_are_read_once_and_listed_a_page_at_a_time(tmp_path: Path) -> None:
+def test_lists_of_many_games_are_paged_and_cached(tmp_path: Path) -> None:
     pages = web_site.make(tmp_path, games=0)
     with Session(pages.database) as session:
         session.add(Tournament(id=1, setup={"snakes": ["made", "up"]}))
@@ -193,9 +190,7 @@ HUGE = "1" + 30 * "0"
 
 
 @pytest.mark.parametrize("number", [HUGE, "-" + HUGE, "9" * 5000, "1e400", "nan", "%00", "%ff", ""])
-def test_no_number_in_an_address_is_too_large(
-    pages: Pages, client: FlaskClient, number: str
-) -> None:
+def test_huge_numbers_in_addresses(pages: Pages, client: FlaskClient, number: str) -> None:
     game = rows(pages)[0].uuid
     for address in (
         "/?tournament=", "/leaderboard.json?tournament=", "/games?tournament=", "/games?page=",
@@ -207,10 +202,7 @@ def test_no_number_in_an_address_is_too_large(
     assert client.get(f"/?tournament={HUGE}").status_code == 200
 
 
-# --- one game -----------------------------------------------------------------------------------
-
-
-def test_a_game_s_data_is_that_of_its_replay(pages: Pages, client: FlaskClient) -> None:
+def test_game_data_equals_replay(pages: Pages, client: FlaskClient) -> None:
     row = rows(pages)[0]
     assert row.replay is not None
     replay = Replay.load(replay_of(row))
@@ -236,27 +228,25 @@ def test_a_game_s_data_is_that_of_its_replay(pages: Pages, client: FlaskClient) 
         ("/game/nothing", "there is no game &#39;nothing&#39; in this arena"),
         ("/game/nothing/data", "there is no game 'nothing' in this arena"),
         ("/game/nothing/last", "there is no game"),
-        ("/game/..%2f..%2fetc%2fpasswd/data", "no such page"),
+        ("/game/..%2f..%2fetc%2fpasswd/data", "does not exist"),
         ("/game/{}/turn/9999/text", "turn must be between 0 and "),
         ("/game/{}/turn/0/json?you=x", "no snake has the id 'x'"),
-        ("/game/{}/turn/0/gif", "no such page"),
+        ("/game/{}/turn/0/gif", "does not exist"),
         ("/lab?game=nothing", "there is no game"),
         ("/lab?game={}&turn=9999", "turn must be between"),
         ("/lab/shipped/9999", "got number 9999"),
         ("/games/nothing", "there is no game"),
         ("/games/nothing/frames", "there is no game"),
-        ("/nowhere", "no such page"),
+        ("/nowhere", "does not exist"),
     ],
 )
-def test_addresses_that_lead_nowhere(
-    pages: Pages, client: FlaskClient, address: str, words: str
-) -> None:
+def test_unknown_addresses(pages: Pages, client: FlaskClient, address: str, words: str) -> None:
     answer = client.get(address.format(rows(pages)[0].uuid))
     assert answer.status_code == 404
     assert words in (answer.get_json()["error"] if answer.is_json else answer.text)
 
 
-def test_replays_that_are_gone_damaged_or_were_not_kept(tmp_path: Path) -> None:
+def test_missing_and_damaged_replays(tmp_path: Path) -> None:
     pages = web_site.make(tmp_path, games=1)
     gone, damaged, none = (game.uuid for game in rows(pages))
     with Session(pages.database) as session:
@@ -273,13 +263,10 @@ def test_replays_that_are_gone_damaged_or_were_not_kept(tmp_path: Path) -> None:
         answer = client.get(f"/game/{game}/data")
         assert (answer.status_code, words in answer.get_json()["error"]) == (status, True)
         assert client.get(f"/game/{game}").status_code == 404
-    assert "no replay kept" in client.get("/games").text
+    assert "no replay" in client.get("/games").text
 
 
-# --- live games ---------------------------------------------------------------------------------
-
-
-def test_a_game_that_is_on_grows(empty: Pages) -> None:
+def test_live_game_grows(empty: Pages) -> None:
     client, broadcast = empty.client, empty.broadcast
     board = web_site.announce(broadcast, "on", 2)
     (card,) = client.get("/live.json").get_json()
@@ -294,14 +281,14 @@ def test_a_game_that_is_on_grows(empty: Pages) -> None:
     timer = threading.Timer(0.3, broadcast.announce, ("on", None))
     timer.start()
     rest = client.get("/game/on/data?since=2&wait").get_json()
-    assert time.monotonic() - began > 0.2, "the answer waited for what was new"
+    assert time.monotonic() - began > 0.2, "the response waited for a new frame"
     assert (rest["over"], rest["from"], len(rest["frames"])) == (True, 2, 1)
     assert rest["frames"][0]["snakes"][0]["body"] == [list(c) for c in board.snakes[0].body]
     assert client.get("/live.json").get_json() == []
     timer.join()
 
 
-def test_only_the_last_games_stay_in_memory() -> None:
+def test_broadcast_keeps_only_recent_games() -> None:
     broadcast = Broadcast()
     for number in range(NUM_FINISHED_KEPT + 5):
         web_site.announce(broadcast, str(number), 1, end=number != 0)
@@ -311,25 +298,23 @@ def test_only_the_last_games_stay_in_memory() -> None:
     broadcast.announce("unknown", None)
 
 
-def test_a_tournament_s_processes_announce_every_turn(tmp_path: Path) -> None:
+def test_tournament_processes_announce_every_turn(tmp_path: Path) -> None:
     broadcast = Broadcast()
     results = list(play_all(web_site.SETUP, 1, 2, replays=tmp_path, announce=broadcast.announce))
     assert len(results) == 3
     for result in results:
-        course = broadcast.find(result.uuid)
-        assert course is not None
-        assert course.over
-        assert course.boards == list(Replay.load(replay_of(result)).boards())
+        timeline = broadcast.find(result.uuid)
+        assert timeline is not None
+        assert timeline.over
+        assert timeline.boards == list(Replay.load(replay_of(result)).boards())
 
 
-# --- playing ------------------------------------------------------------------------------------
-
-WISH = {"snakes": ["hungry", "hungry"], "width": 7, "height": 7, "timeout": 2000, "seed": 3}
+GAME_REQUEST = {"snakes": ["hungry", "hungry"], "width": 7, "height": 7, "timeout": 2000, "seed": 3}
 
 
-def test_people_start_games_and_they_are_kept(empty: Pages) -> None:
+def test_visitors_start_games_that_are_stored(empty: Pages) -> None:
     client = empty.client
-    answer = client.post("/play", json=WISH)
+    answer = client.post("/play", json=GAME_REQUEST)
     assert answer.status_code == 201
     assert answer.get_json()["page"] == f"/game/{answer.get_json()['game']}"
     game = wait_until_over(client, answer.get_json()["game"])
@@ -337,26 +322,34 @@ def test_people_start_games_and_they_are_kept(empty: Pages) -> None:
     (row,) = rows(empty)
     assert (row.uuid, row.seed, row.turns) == (game["id"], 3, len(game["frames"]) - 1)
     assert Replay.load(replay_of(row)).last.turn == row.turns
-    assert "Games from these pages" in client.get("/").text
-    assert client.post("/play", json=WISH).status_code == 201  # the second finds the first's row
+    assert "Games from this site" in client.get("/").text
+    assert (
+        client.post("/play", json=GAME_REQUEST).status_code == 201
+    )  # the second finds the first's row
     until(lambda: len(rows(empty)) == 2)
     assert [row.number for row in rows(empty)] == [0, 1]
     assert len({row.tournament_id for row in rows(empty)}) == 1
 
 
-def test_games_of_people_do_not_hide_the_tournament(tmp_path: Path) -> None:
+def test_leaderboard_prefers_tournaments_over_visitors_games(tmp_path: Path) -> None:
     pages = web_site.make(tmp_path, games=1)
-    wait_until_over(pages.client, pages.client.post("/play", json=WISH).get_json()["game"])
+    wait_until_over(pages.client, pages.client.post("/play", json=GAME_REQUEST).get_json()["game"])
     until(lambda: len(rows(pages)) == 4)
     page = pages.client.get("/").text
-    assert "Games from these pages" in page
+    assert "Games from this site" in page
     assert page.count('scope="row"') == 3, "the tournament's snakes"
 
 
-def test_a_human_steers_by_keys(empty: Pages) -> None:
+def test_keyboard_player_steers(empty: Pages) -> None:
     client = empty.client
-    wish = {**WISH, "snakes": ["straight"], "human": "Ann", "width": 11, "height": 11}
-    answer = client.post("/play", json=wish)
+    game_request = {
+        **GAME_REQUEST,
+        "snakes": ["straight"],
+        "keyboard_player": "Ann",
+        "width": 11,
+        "height": 11,
+    }
+    answer = client.post("/play", json=game_request)
     game_id = answer.get_json()["game"]
     key = answer.get_json()["page"].partition("?key=")[2]
     assert f'data-key="{key}"' in client.get(answer.get_json()["page"]).text
@@ -369,11 +362,14 @@ def test_a_human_steers_by_keys(empty: Pages) -> None:
     game = client.get(f"/game/{game_id}/data").get_json()
     assert (len(game["frames"]), game["snakes"][0]["name"]) == (1, "Ann")
     x, y = game["frames"][0]["snakes"][0]["body"][0]
-    assert press("left", "guess") == (403, {"error": "key is not that of a seat in this game"})
+    assert press("left", "guess") == (
+        403,
+        {"error": "key does not belong to a player of this game"},
+    )
     assert press("left")[0] == 200
     game = client.get(f"/game/{game_id}/data?since=0&wait").get_json()
     assert game["frames"][-1]["snakes"][0]["body"][0] == [x - 1, y]
-    press("right")  # back into the own neck: a slip that costs nothing
+    press("right")  # moves back into the own neck are ignored
     press("up")
     game = client.get(f"/game/{game_id}/data?since=1&wait").get_json()
     assert game["frames"][-1]["turn"] == 2
@@ -385,18 +381,28 @@ def test_a_human_steers_by_keys(empty: Pages) -> None:
     assert press("left") == (200, {"over": True})
 
 
-def test_with_a_pace_the_game_goes_on_by_itself(empty: Pages) -> None:
-    wish = {"snakes": [], "human": "Ann", "pace": 20, "width": 7, "height": 7}
-    game_id = empty.client.post("/play", json=wish).get_json()["game"]
+def test_game_with_turn_delay_does_not_wait_for_keys(empty: Pages) -> None:
+    game_request = {
+        "snakes": [],
+        "keyboard_player": "Ann",
+        "turn_delay_ms": 20,
+        "width": 7,
+        "height": 7,
+    }
+    game_id = empty.client.post("/play", json=game_request).get_json()["game"]
     game = wait_until_over(empty.client, game_id)
     heads = [frame["snakes"][0]["body"][0] for frame in game["frames"]]
     assert [y for _, y in heads] == list(range(heads[0][1], 8)), "straight up into the wall"
 
 
-def test_who_is_gone_goes_straight_on(empty: Pages, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(keyboard_player, "PATIENCE", 0.05)
-    wish = {"snakes": ["straight"], "human": "Ann", "width": 7, "height": 7}
-    game = wait_until_over(empty.client, empty.client.post("/play", json=wish).get_json()["game"])
+def test_absent_keyboard_player_moves_straight_ahead(
+    empty: Pages, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(keyboard_player, "_KEY_TIMEOUT_S", 0.05)
+    game_request = {"snakes": ["straight"], "keyboard_player": "Ann", "width": 7, "height": 7}
+    game = wait_until_over(
+        empty.client, empty.client.post("/play", json=game_request).get_json()["game"]
+    )
     assert game["deaths"][0]["cause"]
 
 
@@ -408,8 +414,8 @@ def test_who_is_gone_goes_straight_on(empty: Pages, monkeypatch: pytest.MonkeyPa
         ({"snakes": ["os.system"]}, "snakes[0]: unknown snake"),
         ({"snakes": ["../policy.onnx"]}, "snakes[0]: unknown snake"),
         ({"snakes": ["http://127.0.0.1:1/"]}, "start the arena with --allow-visitor-urls"),
-        ({"snakes": []}, "snakes: between 1 and 8 play, got 0"),
-        ({"snakes": ["hungry"] * 9}, "snakes: between 1 and 8 play, got 9"),
+        ({"snakes": []}, "snakes: a game has between 1 and 8, got 0"),
+        ({"snakes": ["hungry"] * 9}, "snakes: a game has between 1 and 8, got 9"),
         ({"snakes": "hungry"}, "snakes must be a list, got 'hungry'"),
         ({"width": 1}, "width must be between 3 and 25, got 1"),
         ({"height": "11"}, "height must be a whole number, got '11'"),
@@ -417,17 +423,17 @@ def test_who_is_gone_goes_straight_on(empty: Pages, monkeypatch: pytest.MonkeyPa
         ({"map": "atlantis"}, "map must be one of standard, "),
         ({"map": "arcade_maze"}, "arcade_maze"),
         ({"timeout": 10**9}, "timeout must be between 20 and 5000"),
-        ({"turns": 10**9}, "turns must be between 1 and 2000, got 1000000000"),
-        ({"pace": -1}, "pace must be between 0 and 5000, got -1"),
-        ({"human": ""}, "human must be a name of 1 to 24 characters, got ''"),
-        ({"human": 7}, "human must be a name of 1 to 24 characters, got 7"),
-        ({"human": "minimax"}, "human: 'minimax' is the name of a snake; take another"),
+        ({"max_turns": 10**9}, "max_turns must be between 1 and 2000, got 1000000000"),
+        ({"turn_delay_ms": -1}, "turn_delay_ms must be between 0 and 5000, got -1"),
+        ({"keyboard_player": ""}, "keyboard_player must be a name of 1 to 24 characters, got ''"),
+        ({"keyboard_player": 7}, "keyboard_player must be a name of 1 to 24 characters, got 7"),
+        ({"keyboard_player": "minimax"}, "keyboard_player: 'minimax' is the name of a snake"),
         ({"seed": 0}, "seed must be between 1 and"),
     ],
 )
-def test_wishes_that_are_refused(empty: Pages, change: dict[str, Any], words: str) -> None:
+def test_invalid_game_requests(empty: Pages, change: dict[str, Any], words: str) -> None:
     for address in ("/play", "/play/preview"):
-        answer = empty.client.post(address, json={**WISH, **change})
+        answer = empty.client.post(address, json={**GAME_REQUEST, **change})
         assert answer.status_code == 400
         assert words in answer.get_json()["error"]
     assert empty.client.get("/live.json").get_json() == []
@@ -436,7 +442,7 @@ def test_wishes_that_are_refused(empty: Pages, change: dict[str, Any], words: st
 @pytest.mark.parametrize(
     "address", ["/play", "/lab/ask", "/lab/read", "/lab/scenario", "/game/x/press"]
 )
-def test_only_json_objects_are_read(empty: Pages, address: str) -> None:
+def test_only_json_objects_are_accepted(empty: Pages, address: str) -> None:
     client = empty.client
     requests: list[tuple[dict[str, Any], str]] = [
         ({"data": "{}"}, "content type application/json"),
@@ -455,63 +461,74 @@ def test_only_json_objects_are_read(empty: Pages, address: str) -> None:
 
 
 def begin(pages: Pages, visitor: str = "127.0.0.1", **change: Any) -> tuple[int, dict[str, Any]]:
-    """Start a game that goes on for long, from an address."""
-    wish = {"snakes": ["hungry"], "human": "Ann", "width": 25, "height": 25, **change}
-    sent = pages.client.post("/play", json=wish, environ_base={"REMOTE_ADDR": visitor})
+    """Start a long game from a visitor's address."""
+    game_request = {
+        "snakes": ["hungry"],
+        "keyboard_player": "Ann",
+        "width": 25,
+        "height": 25,
+        **change,
+    }
+    sent = pages.client.post("/play", json=game_request, environ_base={"REMOTE_ADDR": visitor})
     return sent.status_code, sent.get_json()
 
 
-def test_the_hall_is_full_at_some_time_and_for_one_visitor_sooner(empty: Pages) -> None:
+def test_concurrent_games_are_limited(empty: Pages) -> None:
     answers = [begin(empty, f"192.0.2.{i // game_manager.MAX_GAMES_PER_VISITOR}") for i in range(7)]
     assert [status for status, _ in answers] == [201] * game_manager.MAX_GAMES + [503]
-    assert "6 games are being played; stop one or wait" in answers[-1][1]["error"]
+    assert "6 games are in progress; stop one or wait" in answers[-1][1]["error"]
     stop(empty, answers[0][1]["game"])
     status, sent = begin(empty, "192.0.2.1")
     assert (status, sent["error"]) == (
-        503, "3 games that you started are being played; stop one or wait"
+        503, "3 of your games are in progress; stop one or wait"
     )  # fmt: skip
     assert begin(empty, "192.0.2.9")[0] == 201
-    for course_id, _ in empty.broadcast.running():
-        stop(empty, course_id)
+    for game_id, _ in empty.broadcast.running():
+        stop(empty, game_id)
 
 
 def stop(pages: Pages, game_id: str) -> dict[str, Any]:
-    """Stop a game, and wait until it is over."""
+    """Stop a game and wait until it is over."""
     assert pages.client.post(f"/game/{game_id}/stop", json={}).get_json() == {"stopped": True}
     return wait_until_over(pages.client, game_id)
 
 
 @pytest.mark.parametrize(
-    "wish", [{}, {"pace": 5000}, {"human": None, "snakes": ["cautious"] * 2, "timeout": 5000}]
+    "game_request",
+    [
+        {},
+        {"turn_delay_ms": 5000},
+        {"keyboard_player": None, "snakes": ["cautious"] * 2, "timeout": 5000},
+    ],
 )
-def test_a_game_is_stopped(empty: Pages, wish: dict[str, Any]) -> None:
-    game_id = begin(empty, **wish)[1]["game"]
+def test_stop_game(empty: Pages, game_request: dict[str, Any]) -> None:
+    game_id = begin(empty, **game_request)[1]["game"]
     assert 'id="stop"' in empty.client.get(f"/game/{game_id}").text
     game = stop(empty, game_id)
     assert len(game["frames"]) < game_manager.DEFAULT_PAGE_TURNS
-    assert not game["deaths"], "nobody died: it was stopped"
+    assert not game["deaths"], "the game was stopped before an elimination"
     assert 'id="stop"' not in empty.client.get(f"/game/{game_id}").text
     assert empty.client.post(f"/game/{game_id}/stop", json={}).get_json() == {"stopped": False}
-    assert rows(empty) == [], "what was stopped does not count"
+    assert rows(empty) == [], "stopped games are not stored"
 
 
-def test_games_end_after_so_many_turns_and_so_long(
-    empty: Pages, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    wish: dict[str, Any] = {
-        "human": None,
+def test_maximum_turns_and_duration(empty: Pages, monkeypatch: pytest.MonkeyPatch) -> None:
+    game_request: dict[str, Any] = {
+        "keyboard_player": None,
         "snakes": ["hungry", "cautious"],
-        "turns": 3,
+        "max_turns": 3,
         "timeout": 5000,
     }
-    game = wait_until_over(empty.client, begin(empty, **wish)[1]["game"])
+    game = wait_until_over(empty.client, begin(empty, **game_request)[1]["game"])
     assert len(game["frames"]) == 4
-    monkeypatch.setattr(game_manager, "MAX_GAME_S", -1)
-    wish = {"human": None, "snakes": ["hungry", "cautious"], "timeout": 5000}
-    assert len(wait_until_over(empty.client, begin(empty, **wish)[1]["game"])["frames"]) == 1
+    monkeypatch.setattr(game_manager, "_MAX_GAME_S", -1)
+    game_request = {"keyboard_player": None, "snakes": ["hungry", "cautious"], "timeout": 5000}
+    assert (
+        len(wait_until_over(empty.client, begin(empty, **game_request)[1]["game"])["frames"]) == 1
+    )
 
 
-def test_invited_snakes_and_allowed_urls_play(
+def test_extra_snakes_and_allowed_urls_play(
     tmp_path: Path, policy_file: Path, cautious: str
 ) -> None:
     pages = web_site.make(
@@ -520,15 +537,15 @@ def test_invited_snakes_and_allowed_urls_play(
     assert '<option value="mine">' in pages.client.get("/play").text
     inner = misbehaving_snakes.Recorder()
     with misbehaving_snakes.snake(inner) as typed:
-        wish = {
-            **WISH,
+        game_request = {
+            **GAME_REQUEST,
             "snakes": ["mine", "far", typed],
             "width": 11,
             "height": 11,
             "timeout": 5000,
         }
         game = wait_until_over(
-            pages.client, pages.client.post("/play", json=wish).get_json()["game"]
+            pages.client, pages.client.post("/play", json=game_request).get_json()["game"]
         )
         asked = {"snake": typed, "board": Board.from_text(". . .\n. A .\n. ^ .\nA: you").to_api()}
         refused = pages.client.post("/lab/ask", json=asked)
@@ -538,12 +555,9 @@ def test_invited_snakes_and_allowed_urls_play(
     assert [set(seat.problems) for seat in row.seats] == [set(), set(), {"address"}]
     assert not inner.requests, "the operator named no address of this machine for visitors"
     for url in ("http://", "http://[", "http://h\n/", "http://" + "h" * 600):
-        answer = pages.client.post("/play", json={**WISH, "snakes": [url, "hungry"]})
+        answer = pages.client.post("/play", json={**GAME_REQUEST, "snakes": [url, "hungry"]})
         assert answer.status_code == 400
         assert "is not a URL" in answer.get_json()["error"]
-
-
-# --- asking -------------------------------------------------------------------------------------
 
 
 def request_of(board: Board) -> dict[str, Any]:
@@ -551,10 +565,10 @@ def request_of(board: Board) -> dict[str, Any]:
 
 
 def example() -> Board:
-    return Board.from_text(EXAMPLE)
+    return Board.from_text(EXAMPLE_BOARD)
 
 
-def test_policies_and_urls_are_asked_too(tmp_path: Path, policy_file: Path, cautious: str) -> None:
+def test_query_policies_and_urls(tmp_path: Path, policy_file: Path, cautious: str) -> None:
     invited = (f"mine={policy_file}", f"far={cautious}", f"gone=http://127.0.0.1:{free_port()}")
     pages = web_site.make(tmp_path, *invited, games=0)
     board = example()
@@ -568,17 +582,17 @@ def test_policies_and_urls_are_asked_too(tmp_path: Path, policy_file: Path, caut
     answer = pages.client.post("/lab/ask", json=sent)
     assert answer.status_code == 400
     assert (
-        "mine cannot play this: the policy plays boards of 11x11, not 3x3"
+        "mine cannot play this position: the policy plays boards of 11x11, not 3x3"
         in answer.get_json()["error"]
     )
     sent = {"snake": "gone", "milliseconds": 5000, "board": request_of(board)}
     answer = pages.client.post("/lab/ask", json=sent)
     assert answer.status_code == 400
-    assert answer.get_json()["error"] == "gone gave no move (connection)"
+    assert answer.get_json()["error"] == "gone returned no move (connection)"
 
 
 def changed(path: str, value: Any) -> dict[str, Any]:
-    """The example's request with the field at ``path`` set."""
+    """Return the example's request with the field at ``path`` set to ``value``."""
     way = tuple(int(key) if key.isdigit() else key for key in path.split("."))
     return {"snake": "cautious", "board": replaced(request_of(example()), way, value)}
 
@@ -594,8 +608,8 @@ def changed(path: str, value: Any) -> dict[str, Any]:
         (changed("board.width", 60), "board.width must be at most 25, got 60"),
         (changed("board.height", 10**9), "board.height"),
         (changed("board.food", [{"x": 1}]), "board.food[0].y is missing"),
-        (changed("board.food", [{"x": 99, "y": 1}]), "board.food[0] lies off the board: (99, 1)"),
-        (changed("board.food", [{"x": 1, "y": 1}] * 2), "board.food[0] is there twice: (1, 1)"),
+        (changed("board.food", [{"x": 99, "y": 1}]), "board.food[0] is off the board: (99, 1)"),
+        (changed("board.food", [{"x": 1, "y": 1}] * 2), "board.food[0] occurs twice: (1, 1)"),
         (changed("board.hazards", [{"x": 1, "y": 1}] * 300), "more than 255 times"),
         (changed("board.snakes.0.body.1", {"x": 9, "y": 9}), "body[1] does not touch the cell"),
         (changed("board.snakes.1.health", 0), "board.snakes[1].health must be 1 to 100, got 0"),
@@ -603,12 +617,10 @@ def changed(path: str, value: Any) -> dict[str, Any]:
         (changed("you", None), "you must be a living snake of the board"),
         (changed("game.ruleset.name", "chess"), "game.ruleset.name must be one of standard"),
         (changed("board.snakes", [{"id": str(i), "health": 9, "body": [{"x": i % 11, "y": i // 11}]}
-                                  for i in range(17)]), "board.snakes: at most 16 fit, got"),
+                                  for i in range(17)]), "board.snakes: at most 16 allowed, got"),
     ],
 )  # fmt: skip
-def test_positions_that_cannot_be_asked_about(
-    client: FlaskClient, sent: dict[str, Any], words: str
-) -> None:
+def test_invalid_queries(client: FlaskClient, sent: dict[str, Any], words: str) -> None:
     answer = client.post("/lab/ask", json=sent)
     assert answer.status_code == 400
     assert words in answer.get_json()["error"]
@@ -617,14 +629,19 @@ def test_positions_that_cannot_be_asked_about(
 SENT = {
     "/lab/ask": {"snake": "tree", "milliseconds": 20, "board": request_of(example())},
     "/lab/scenario": {"name": "n", "note": "", "allowed": ["up"], "board": request_of(example())},
-    "/play/preview": {**WISH, "human": "Ann", "pace": 5, "map": "hz_rings"},
+    "/play/preview": {
+        **GAME_REQUEST,
+        "keyboard_player": "Ann",
+        "turn_delay_ms": 5,
+        "map": "hz_rings",
+    },
     "/lab/read": {"text": json.dumps(request_of(example()))},
 }
 
 
 @given(address=st.sampled_from(sorted(SENT)), data=st.data())
 @settings(max_examples=150, suppress_health_check=list(HealthCheck))
-def test_whatever_a_field_holds_the_answer_is_a_refusal_or_right(
+def test_random_fields_never_cause_server_errors(
     pages: Pages, address: str, data: st.DataObject
 ) -> None:
     sent: Any = SENT[address]
@@ -640,7 +657,7 @@ def test_whatever_a_field_holds_the_answer_is_a_refusal_or_right(
         assert answer.get_json()["error"]
 
 
-def test_a_position_becomes_a_scenario_and_comes_back(client: FlaskClient) -> None:
+def test_scenario_round_trip(client: FlaskClient) -> None:
     board = example()
     sent = {
         "name": "corner",
@@ -674,25 +691,23 @@ def test_a_position_becomes_a_scenario_and_comes_back(client: FlaskClient) -> No
         ({"board": {}}, "board"),
     ],
 )
-def test_scenarios_that_are_refused(
-    client: FlaskClient, change: dict[str, Any], words: str
-) -> None:
+def test_invalid_scenarios(client: FlaskClient, change: dict[str, Any], words: str) -> None:
     sent = {"name": "n", "note": "", "allowed": ["up"], "board": request_of(example()), **change}
     answer = client.post("/lab/scenario", json=sent)
     assert answer.status_code == 400
     assert words in answer.get_json()["error"]
 
 
-def test_boards_requests_and_shipped_scenarios_are_opened(client: FlaskClient) -> None:
+def test_open_boards_requests_and_builtin_scenarios(client: FlaskClient) -> None:
     board = example()
     for text in (str(board), json.dumps(request_of(board))):
         back = client.post("/lab/read", json={"text": text}).get_json()
         assert (back["width"], back["you"], "scenario" in back) == (11, "a", False)
         assert sorted(map(tuple, back["frame"]["food"])) == sorted(board.food)
-    shipped = [
+    builtin = [
         scenario for path in scenarios.BUILTIN_SCENARIOS for scenario in scenarios.load(path)
     ]
-    for number, scenario in enumerate(shipped):
+    for number, scenario in enumerate(builtin):
         told = client.get(f"/lab/shipped/{number}").get_json()
         assert told["scenario"]["name"] == scenario.name
     for text, words in [
@@ -703,10 +718,7 @@ def test_boards_requests_and_shipped_scenarios_are_opened(client: FlaskClient) -
         assert words in answer.get_json()["error"]
 
 
-# --- the official engine's form -------------------------------------------------------------------
-
-
-def test_games_in_the_engine_s_form(empty: Pages) -> None:
+def test_engine_api(empty: Pages) -> None:
     board = web_site.announce(empty.broadcast, "on", 3)
     answer = empty.client.get("/games/on")
     game = answer.get_json()["Game"]
@@ -731,11 +743,8 @@ def test_games_in_the_engine_s_form(empty: Pages) -> None:
     assert {death["Turn"] for death in deaths if death} == {4}
 
 
-# --- the command ----------------------------------------------------------------------------------
-
-
-def test_no_page_may_load_from_elsewhere(client: FlaskClient) -> None:
-    for address in ("/", "/games", "/live", "/play", "/lab", "/static/lab.js"):
+def test_content_security_policy(client: FlaskClient) -> None:
+    for address in ("/", "/games", "/live", "/play", "/lab", "/static/position_editor.js"):
         with client.get(address) as answer:
             policy = answer.headers["Content-Security-Policy"]
         assert policy.startswith("default-src 'none'; ")
@@ -743,7 +752,7 @@ def test_no_page_may_load_from_elsewhere(client: FlaskClient) -> None:
 
 
 @pytest.mark.parametrize("tournament", [True, False])
-def test_the_command_plays_shows_and_ends(tmp_path: Path, tournament: bool) -> None:
+def test_arena_command_with_pages(tmp_path: Path, tournament: bool) -> None:
     snakes = ["hungry", "straight", "--games=2", "--width=7", "--height=7"] if tournament else []
     database = f"--database=sqlite:///{tmp_path / 'arena.sqlite'}"
     call = (*COMMAND, "arena", *snakes, "--web", "--port=0", "--jobs=1", database)
@@ -751,8 +760,8 @@ def test_the_command_plays_shows_and_ends(tmp_path: Path, tournament: bool) -> N
         assert process.stderr is not None
         assert process.stdout is not None
         line = process.stderr.readline()
-        url = line.split()[5]
-        assert line.startswith("the arena is open at http://127.0.0.1:")
+        url = line.split()[4]
+        assert line.startswith("serving the arena at http://127.0.0.1:")
         if tournament:
             assert process.stdout.readline().startswith("snake ")  # the table: all is played
         assert fetch(f"{url}games").count('href="/game/') == (2 if tournament else 0)
@@ -777,7 +786,7 @@ def test_no_process_outlives_the_command(tmp_path: Path) -> None:
 
 
 def test_every_page_has_a_heading() -> None:
-    """By which readers of screens find their way; pages extend a base, their parts do not."""
+    """Screen readers navigate by headings. Pages extend a base template, parts do not."""
     folder = Path(web_site.__file__).parents[2] / "server/battlesnake_server/templates"
     pages = [path for path in folder.glob("*.html") if "{% extends" in path.read_text()]
     bases = {path for path in pages if path.stem.endswith("_base")}

@@ -1,4 +1,4 @@
-"""The arena's pages in a real browser: following, playing, drawing and asking."""
+"""Tests of the arena's pages in a browser."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ PATHS = {
     "/replays/replay/FILE": "document.querySelector('#board [data-snake]')",
     "/game/GAME": "document.querySelector('#board [data-snake]')",
 }
-"""The pages, and what is true of each when its scripts have drawn it."""
+"""Pages, and a JavaScript condition that is true when the page is complete."""
 
 
 @pytest.fixture(scope="module")
@@ -49,13 +49,13 @@ def site(pages: Pages) -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def file(pages: Pages) -> str:
-    """The name of a recorded game among the replays."""
+    """Return the file name of a recorded game."""
     return min(path.name for path in (pages.folder / "replays").iterdir())
 
 
 @pytest.fixture
 def game(pages: Pages) -> str:
-    """The id of a recorded game in which a search played."""
+    """Return the id of a live game between two searches."""
     board = Board.new(7, 7, 2, game=Game(seed=5, id="searched"))
     thinkers = {snake.id: snakes.make("minimax", 1) for snake in board.snakes}
     replay = Replay.from_play(board, thinkers, max_turns=3)
@@ -65,7 +65,7 @@ def game(pages: Pages) -> str:
 
 
 def point(browser: Browser, x: int, y: int) -> tuple[float, float]:
-    """Where the middle of a cell is in the window."""
+    """Return the window coordinates of a cell's center."""
     where = browser.run(
         "(board => { board.scrollIntoView({block: 'center'});"
         " const height = Math.round(board.viewBox.baseVal.height - 0.36);"
@@ -78,7 +78,7 @@ def point(browser: Browser, x: int, y: int) -> tuple[float, float]:
 
 
 def drag(browser: Browser, *cells: tuple[int, int], shift: bool = False) -> None:
-    """Press the mouse on the first cell, move over the others, and let go."""
+    """Press the mouse on the first cell, move over the others, and release it."""
     points = [point(browser, *cell) for cell in cells]
     kinds = ["mousePressed", *["mouseMoved"] * (len(points) - 1), "mouseReleased"]
     for kind, (x, y) in zip(kinds, [*points, points[-1]], strict=True):
@@ -92,7 +92,7 @@ def click(browser: Browser, selector: str) -> None:
 
 
 def head(browser: Browser, snake: int) -> list[float]:
-    """Where a snake's head is drawn, in the picture."""
+    """Return the SVG coordinates of a snake's head."""
     found: list[float] = browser.run(
         "(all => [all.at(-1).cx.baseVal.value, all.at(-1).cy.baseVal.value])"
         f"([...document.querySelectorAll('#board [data-snake=\"{snake}\"] circle:not([class])')])"
@@ -100,10 +100,7 @@ def head(browser: Browser, snake: int) -> list[float]:
     return found
 
 
-# --- results and games ---------------------------------------------------------------------------
-
-
-def test_the_leaderboard_and_its_choice(quiet: Browser, site: str) -> None:
+def test_leaderboard_and_tournament_selection(quiet: Browser, site: str) -> None:
     quiet.open(f"{site}/")
     assert quiet.run("document.querySelectorAll('.standings tbody tr').length") == 3
     quiet.enter(".choice select", "")
@@ -129,9 +126,7 @@ def test_live_games_come_and_go(quiet: Browser, site: str, pages: Pages) -> None
     quiet.wait("document.querySelectorAll('.game').length === 0")
 
 
-def test_where_no_game_is_on_the_last_good_one_plays_analysed(
-    quiet: Browser, tmp_path: Path
-) -> None:
+def test_featured_game_plays_if_no_game_is_live(quiet: Browser, tmp_path: Path) -> None:
     pages = web_site.make(tmp_path)
     with web_site.serving(pages.app) as address:
         web_site.announce(pages.broadcast, "soon over", 1)
@@ -145,10 +140,10 @@ def test_where_no_game_is_on_the_last_good_one_plays_analysed(
     pages.app.extensions["analyses"].close()
 
 
-def test_a_live_game_is_followed_to_its_end(quiet: Browser, site: str, pages: Pages) -> None:
+def test_live_game_is_streamed_to_its_end(quiet: Browser, site: str, pages: Pages) -> None:
     web_site.announce(pages.broadcast, "followed", 1)
     quiet.open(f"{site}/game/followed", "document.querySelectorAll('#board .snake').length === 2")
-    assert quiet.text("#turn") == "1 / 1", "who comes late sees the game as it stands"
+    assert quiet.text("#turn") == "1 / 1", "late visitors start at the current turn"
     assert quiet.text("#outcome") == "live"
     turn = Turn({"a": "down", "b": "up"})
     pages.broadcast.announce("followed", turn)
@@ -156,16 +151,16 @@ def test_a_live_game_is_followed_to_its_end(quiet: Browser, site: str, pages: Pa
     for _ in range(2):
         pages.broadcast.announce("followed", turn)
     pages.broadcast.announce("followed", None)
-    quiet.wait("document.getElementById('outcome').innerText === 'A draw'")
+    quiet.wait("document.getElementById('outcome').innerText === 'Draw'")
     assert quiet.text("#turn") == "4 / 4"
     assert quiet.run("document.body.classList.contains('playing')") is False
     quiet.press("ArrowLeft")
     assert quiet.text("#turn") == "3 / 4"
     quiet.press("1")
-    assert quiet.text("#thoughts p") == "This game keeps no reasons."
+    assert quiet.text("#decision p") == "This game has no recorded reasons."
 
 
-def test_the_search_s_line_is_drawn(quiet: Browser, site: str, game: str) -> None:
+def test_expected_line_is_drawn(quiet: Browser, site: str, game: str) -> None:
     quiet.open(f"{site}/game/{game}", "document.querySelectorAll('#board .snake').length === 2")
     assert quiet.run("document.querySelectorAll('#board .line').length") == 0
     quiet.press("1")
@@ -189,17 +184,17 @@ def test_the_search_s_line_is_drawn(quiet: Browser, site: str, game: str) -> Non
     assert abs(begun[0] - x - 0.5) + abs(begun[1] - (7 - y - 0.5)) == 0.5
 
 
-def test_a_late_answer_is_told(quiet: Browser, site: str, pages: Pages) -> None:
+def test_late_response_is_shown(quiet: Browser, site: str, pages: Pages) -> None:
     web_site.announce(pages.broadcast, "late", 0)
     turn = Turn({"a": "down", "b": "up"}, latency={"a": 501.7, "b": 4.0})
     pages.broadcast.announce("late", turn)
     pages.broadcast.announce("late", None)
     quiet.open(f"{site}/game/late", "document.querySelectorAll('#board .snake').length === 2")
     quiet.press("1")
-    assert quiet.text("#thoughts p").startswith("Its answer came too late, after 502 ms of 500")
+    assert quiet.text("#decision p").startswith("Its response came too late, after 502 ms of 500")
 
 
-def test_a_death_after_a_lost_move_says_so(quiet: Browser, site: str, pages: Pages) -> None:
+def test_death_after_a_missing_move(quiet: Browser, site: str, pages: Pages) -> None:
     board = Board.from_text("A . .\n^ . .\n. . B\nA: name=Ann\nB: name=Bob")
     pages.broadcast.announce("lost", board)
     turn = Turn({"a": "up", "b": "up"}, latency={"a": 500.0}, problems={"a": "timeout"})
@@ -207,23 +202,22 @@ def test_a_death_after_a_lost_move_says_so(quiet: Browser, site: str, pages: Pag
     pages.broadcast.announce("lost", None)
     quiet.open(f"{site}/game/lost", "document.querySelectorAll('#board .snake').length === 2")
     quiet.press("ArrowRight")
-    assert quiet.text(".fate") == "hit the wall after a lost move (no answer in time) · turn 1"
+    assert quiet.text(".fate") == "hit a wall after a missing move (no response in time) · turn 1"
     quiet.press("ArrowLeft", "1")
-    assert quiet.text("#thoughts p").startswith("This move was lost, no answer in time: it repeats")
+    assert quiet.text("#decision p").startswith(
+        "The snake returned no valid move (no response in time)"
+    )
 
 
-# --- playing -------------------------------------------------------------------------------------
-
-
-def sit_down(browser: Browser, site: str, snake: str = "straight") -> None:
+def join_game(browser: Browser, site: str, snake: str = "straight") -> None:
     browser.open(f"{site}/play?against={snake}")
     browser.wait("document.querySelectorAll('#preview .snake').length === 2")
-    click(browser, "#begin")
+    click(browser, "#start")
     browser.wait("document.body.classList.contains('seated')")
 
 
-def test_a_human_plays_by_keyboard(quiet: Browser, site: str) -> None:
-    sit_down(quiet, site, "cautious")
+def test_play_with_keyboard(quiet: Browser, site: str) -> None:
+    join_game(quiet, site, "cautious")
     x, y = head(quiet, 0)
     for key, (right, down) in [("ArrowLeft", (-1, 0)), ("w", (-1, -1)), ("a", (-2, -1))]:
         quiet.press(key)
@@ -240,8 +234,8 @@ def test_a_human_plays_by_keyboard(quiet: Browser, site: str) -> None:
         time.sleep(0.15)
     quiet.wait("!document.getElementById('again').hidden")
     # The rival, wherever it began, may have come in the way.
-    assert quiet.text("#outcome") in ("cautious won", "A draw")
-    assert re.search("hit the wall|lost head to head", quiet.text("#snakes"))
+    assert quiet.text("#outcome") in ("cautious won", "Draw")
+    assert re.search("hit a wall|lost a head-to-head", quiet.text("#snakes"))
     end = quiet.text("#turn")
     quiet.press("ArrowLeft")  # the keys are the viewer's again
     assert quiet.text("#turn") != end
@@ -249,9 +243,9 @@ def test_a_human_plays_by_keyboard(quiet: Browser, site: str) -> None:
     assert "against=cautious" in quiet.run("document.getElementById('again').href")
 
 
-def test_a_human_plays_by_touch(quiet: Browser, site: str) -> None:
+def test_play_with_touch(quiet: Browser, site: str) -> None:
     quiet.look(375, 780)
-    sit_down(quiet, site)
+    join_game(quiet, site)
     x, y = head(quiet, 0)
     quiet.run(
         "document.querySelector('[data-move=left]')"
@@ -275,35 +269,35 @@ def test_a_human_plays_by_touch(quiet: Browser, site: str) -> None:
     assert box[1] <= 780, "board and buttons fit on the screen together"
 
 
-def test_the_form_refuses_and_adds(quiet: Browser, site: str) -> None:
+def test_form_validates_and_adds_snakes(quiet: Browser, site: str) -> None:
     quiet.open(f"{site}/play")
     click(quiet, "#add")
     quiet.wait("document.querySelectorAll('#preview .snake').length === 3")
-    quiet.enter("#human", "minimax")
+    quiet.enter("#keyboard-player", "minimax")
     quiet.wait("document.getElementById('error').innerText.includes('is the name of a snake')")
     quiet.complaints()  # the browser notes the refusal itself
-    click(quiet, "#sit")
+    click(quiet, "#join")
     quiet.wait("document.querySelectorAll('#preview .snake').length === 2")
     click(quiet, ".remove")
     quiet.wait("document.querySelectorAll('#preview .snake').length === 1")
     assert quiet.text("#error") == ""
-    click(quiet, "#begin")
+    click(quiet, "#start")
     quiet.wait("location.pathname.startsWith('/game/')")
     quiet.wait("document.querySelectorAll('#board .snake').length === 1")
 
 
-def test_a_game_is_stopped_from_its_page(quiet: Browser, site: str) -> None:
+def test_stop_button(quiet: Browser, site: str) -> None:
     quiet.open(f"{site}/play?against=straight")
     quiet.wait("document.querySelectorAll('#preview .snake').length === 2")
-    click(quiet, "#begin")
+    click(quiet, "#start")
     quiet.wait("document.getElementById('stop')?.hidden === false")
     click(quiet, "#stop")
-    quiet.wait("document.getElementById('outcome').innerText === 'Ended without a winner'")
+    quiet.wait("document.getElementById('outcome').innerText === 'Stopped without a winner'")
     quiet.wait("document.getElementById('stop') === null")
     quiet.wait("!document.getElementById('again').hidden")
 
 
-def colours_of(browser: Browser, selector: str) -> list[str]:
+def colors_of(browser: Browser, selector: str) -> list[str]:
     found: list[str] = browser.run(
         "[...document.querySelectorAll(arguments[0])].map(part => part.getAttribute('fill'))",
         selector,
@@ -311,7 +305,7 @@ def colours_of(browser: Browser, selector: str) -> list[str]:
     return found
 
 
-def test_snakes_that_bring_one_colour_are_told_apart_everywhere(
+def test_snakes_with_equal_colors_are_distinguished(
     quiet: Browser, site: str, pages: Pages
 ) -> None:
     board = Board.from_text("A < .\n. . .\n> B .\nC . .\nA: name=Ann\nB: name=Bob\nC: name=Cleo")
@@ -323,11 +317,11 @@ def test_snakes_that_bring_one_colour_are_told_apart_everywhere(
     quiet.open(f"{site}/live")
     card = "a[href$='/game/grey']"  # others' games may be on too
     quiet.wait(f'document.querySelectorAll("{card} .thumbnail .snake").length === 3')
-    assert colours_of(quiet, f"{card} .thumbnail .snake") == expected
-    assert colours_of(quiet, f"{card} .names .dot circle") == expected
+    assert colors_of(quiet, f"{card} .thumbnail .snake") == expected
+    assert colors_of(quiet, f"{card} .names .dot circle") == expected
     quiet.open(f"{site}/game/grey", "document.querySelectorAll('#board .snake').length === 3")
-    assert colours_of(quiet, "#board .snake") == expected
-    assert colours_of(quiet, ".snake-card .dot circle") == expected
+    assert colors_of(quiet, "#board .snake") == expected
+    assert colors_of(quiet, ".snake-card .dot circle") == expected
     lines = quiet.run(
         "[...document.querySelectorAll('#chart polyline')].map(line => line.getAttribute('stroke'))"
     )
@@ -344,110 +338,106 @@ def test_snakes_that_bring_one_colour_are_told_apart_everywhere(
     pages.broadcast.announce("grey", None)
 
 
-# --- the lab -------------------------------------------------------------------------------------
-
-
 @pytest.fixture
-def lab(quiet: Browser, site: str) -> Browser:
-    """The lab with an empty board."""
+def editor(quiet: Browser, site: str) -> Browser:
+    """Open the position editor with an empty board."""
     quiet.open(f"{site}/lab", "document.querySelectorAll('#board .snake').length === 2")
     click(quiet, "#clear")
     quiet.wait("document.querySelectorAll('#board .snake, #board .food').length === 0")
     return quiet
 
 
-def drawn(lab: Browser) -> Board:
-    """The board as the lab makes a scenario of it."""
-    lab.run("document.querySelector('#allowed input').checked = true")
-    lab.run("document.getElementById('text').value = ''")
-    click(lab, "#show")
-    lab.wait("document.getElementById('text').value !== ''")
-    (scenario,) = scenarios.from_text(lab.run("document.getElementById('text').value"))
+def drawn(editor: Browser) -> Board:
+    """Return the board of the editor's scenario."""
+    editor.run("document.querySelector('#allowed input').checked = true")
+    editor.run("document.getElementById('text').value = ''")
+    click(editor, "#show")
+    editor.wait("document.getElementById('text').value !== ''")
+    (scenario,) = scenarios.from_text(editor.run("document.getElementById('text').value"))
     return scenario.board
 
 
-def choose(lab: Browser, tool: str) -> None:
-    lab.run(
+def choose(editor: Browser, tool: str) -> None:
+    editor.run(
         "[...document.querySelectorAll('.tool')]"
         ".find(button => button.innerText === arguments[0]).click()",
         tool,
     )
 
 
-def test_a_position_is_drawn_with_the_mouse(lab: Browser) -> None:
-    drag(lab, (2, 3))
-    drag(lab, (4, 4))
-    drag(lab, (4, 4))  # and away again
-    choose(lab, "Hazard")
-    drag(lab, (0, 0))
-    drag(lab, (0, 0))
-    drag(lab, (1, 0))
-    drag(lab, (1, 0), shift=True)
-    choose(lab, "a")
-    drag(lab, (5, 5), (5, 4), (5, 3), (6, 3))
-    choose(lab, "b")
-    drag(lab, (9, 9), (9, 8), (9, 7), (9, 6), (9, 7))  # back again takes the tail in
-    board = drawn(lab)
+def test_draw_position_with_mouse(editor: Browser) -> None:
+    drag(editor, (2, 3))
+    drag(editor, (4, 4))
+    drag(editor, (4, 4))  # and away again
+    choose(editor, "Hazard")
+    drag(editor, (0, 0))
+    drag(editor, (0, 0))
+    drag(editor, (1, 0))
+    drag(editor, (1, 0), shift=True)
+    choose(editor, "a")
+    drag(editor, (5, 5), (5, 4), (5, 3), (6, 3))
+    choose(editor, "b")
+    drag(editor, (9, 9), (9, 8), (9, 7), (9, 6), (9, 7))  # back again takes the tail in
+    board = drawn(editor)
     assert board.food == [(2, 3)]
     assert board.hazards == [(0, 0), (0, 0)]
     assert [snake.body for snake in board.snakes] == [
         [(5, 5), (5, 4), (5, 3), (6, 3)],
         [(9, 9), (9, 8), (9, 7)],
     ]
-    lab.enter('[aria-label="length of b"]', 5)
-    lab.enter('[aria-label="health of b"]', 33)
-    choose(lab, "Erase")
-    drag(lab, (5, 3), (2, 3))
-    board = drawn(lab)
+    editor.enter('[aria-label="length of b"]', 5)
+    editor.enter('[aria-label="health of b"]', 33)
+    choose(editor, "Erase")
+    drag(editor, (5, 3), (2, 3))
+    board = drawn(editor)
     assert board.food == []
     assert [(snake.length, snake.health) for snake in board.snakes] == [(2, 60), (5, 33)]
 
 
-def test_a_position_is_drawn_with_keys(lab: Browser) -> None:
-    lab.run("document.getElementById('board').focus()")
-    lab.press("f", "Enter", "ArrowRight", "ArrowUp", "h", "Enter", "ArrowUp", "1", "Enter",
+def test_draw_position_with_keys(editor: Browser) -> None:
+    editor.run("document.getElementById('board').focus()")
+    editor.press("f", "Enter", "ArrowRight", "ArrowUp", "h", "Enter", "ArrowUp", "1", "Enter",
               "ArrowUp", "Enter")  # fmt: skip
-    board = drawn(lab)
+    board = drawn(editor)
     assert (board.food, board.hazards) == ([(0, 0)], [(1, 1)])
     assert board.snakes[0].body == [(1, 2), (1, 3)]
-    assert lab.text("#spoken") == "column 1, row 3: body of a"
+    assert editor.text("#announcement") == "column 1, row 3: body of a"
 
 
-def test_a_snake_is_asked_and_answers_on_the_board(lab: Browser) -> None:
-    click(lab, "#ask")
-    lab.wait("document.getElementById('error').innerText.includes('you must be a living snake')")
-    lab.complaints()  # the browser notes the refusal itself
-    lab.run("document.getElementById('shipped').selectedIndex = 1")
-    lab.run("document.getElementById('shipped').dispatchEvent(new Event('change'))")
-    lab.wait("document.querySelectorAll('#board .snake').length > 0")
+def test_query_snake(editor: Browser) -> None:
+    click(editor, "#query")
+    editor.wait("document.getElementById('error').innerText.includes('you must be a living snake')")
+    editor.complaints()  # the browser notes the refusal itself
+    editor.run("document.getElementById('builtin').selectedIndex = 1")
+    editor.run("document.getElementById('builtin').dispatchEvent(new Event('change'))")
+    editor.wait("document.querySelectorAll('#board .snake').length > 0")
     shipped = scenarios.load(scenarios.BUILTIN_SCENARIOS[0])[0]
-    assert lab.run("document.getElementById('name').value") == shipped.name
+    assert editor.run("document.getElementById('name').value") == shipped.name
     for snake in ("cautious", "minimax"):
-        lab.run("document.getElementById('snake').value = arguments[0]", snake)
-        click(lab, "#ask")
-        lab.wait("!document.getElementById('ask').disabled")  # it is while the snake thinks
-        lab.wait("document.querySelector('#board .value.chosen') !== null")
-        lab.wait("document.querySelector('#answer .reasons') !== null")
-        move = lab.text(".verdict b").split()[-1]
+        editor.run("document.getElementById('snake').value = arguments[0]", snake)
+        click(editor, "#query")
+        editor.wait("!document.getElementById('query').disabled")  # it is while the snake thinks
+        editor.wait("document.querySelector('#board .value.chosen') !== null")
+        editor.wait("document.querySelector('#response .reasons') !== null")
+        move = editor.text(".verdict b").split()[-1]
         assert move in shipped.allowed
-        lines = lab.run("document.querySelectorAll('#board .line').length")
+        lines = editor.run("document.querySelectorAll('#board .line').length")
         assert bool(lines) == (snake == "minimax")
-    drag(lab, (0, 0))
-    assert lab.run("document.querySelector('#answer').children.length") == 0, "no longer its answer"
+    drag(editor, (0, 0))
+    assert editor.run("document.querySelector('#response').children.length") == 0, (
+        "the response was removed"
+    )
 
 
 def test_a_turn_of_a_game_is_taken_to_the_lab(quiet: Browser, site: str, game: str) -> None:
     quiet.open(f"{site}/game/{game}#turn=2")
     quiet.wait("document.querySelectorAll('#board .snake').length === 2")
     quiet.press("2")
-    click(quiet, "#as-lab")
+    click(quiet, "#as-editor")
     quiet.wait("location.pathname === '/lab'")
     quiet.wait("document.querySelectorAll('#board .snake').length === 2")
     assert quiet.run("document.getElementById('turn').value") == "2"
     assert quiet.run("document.getElementById('you').value") == "snake_1"
-
-
-# --- for everybody -------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("width", [320, 375, 800, 1280])
@@ -466,14 +456,14 @@ def test_no_page_is_wider_than_its_window(
 def test_axe_finds_nothing(
     browser: Browser, site: str, game: str, file: str, path: str, dark: bool
 ) -> None:
-    """Whatever takes the focus has a name, and texts stand out, among much else."""
+    """Check names of focusable elements, contrast and other accessibility rules."""
     browser.look(dark=dark)
     browser.open(site + path.replace("GAME", game).replace("FILE", file), PATHS[path])
     assert browser.violations() == []
 
 
-def luminance(colour: str) -> float:
-    parts = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+def luminance(color: str) -> float:
+    parts = [int(color[i : i + 2], 16) / 255 for i in (1, 3, 5)]
     linear = [p / 12.92 if p <= 0.04045 else ((p + 0.055) / 1.055) ** 2.4 for p in parts]
     return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
 
@@ -484,19 +474,19 @@ def contrast(one: str, other: str) -> float:
 
 
 @pytest.mark.parametrize("dark", [False, True])
-def test_texts_and_edges_stand_out(browser: Browser, site: str, dark: bool) -> None:
+def test_contrast(browser: Browser, site: str, dark: bool) -> None:
     browser.look(dark=dark)
     browser.open(f"{site}/")
 
-    def colour(name: str) -> Any:
+    def color(name: str) -> Any:
         return browser.run(
             "getComputedStyle(document.documentElement).getPropertyValue(arguments[0]).trim()",
             f"--{name}",
         )
 
     for text, ground in itertools.product(("ink", "pale", "accent", "bad"), ("paper", "card")):
-        assert contrast(colour(text), colour(ground)) >= 4.5, (text, ground)
-    assert contrast(colour("on-accent"), colour("accent")) >= 4.5
-    assert contrast(colour("edge"), colour("card")) >= 3
+        assert contrast(color(text), color(ground)) >= 4.5, (text, ground)
+    assert contrast(color("on-accent"), color("accent")) >= 4.5
+    assert contrast(color("edge"), color("card")) >= 3
     for ground in ("paper", "cell"):
-        assert (luminance(colour(ground)) < 0.1) == dark
+        assert (luminance(color(ground)) < 0.1) == dark

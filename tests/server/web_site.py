@@ -19,7 +19,7 @@ from battlesnake_server.arena.tournament import TournamentSettings
 from battlesnake_server.commands.arena_command import begin, run
 from battlesnake_server.http.page_server import PageServer
 from battlesnake_server.web import create_app
-from battlesnake_server.web.arena_site import THREADS
+from battlesnake_server.web.arena_site import NUM_THREADS
 from battlesnake_server.web.live_games import Broadcast
 from battlesnake_server.web.roster import Roster
 
@@ -47,7 +47,7 @@ class Pages:
 def serving(app: Flask, *, names: tuple[str, ...] = ()) -> Iterator[str]:
     """The application on a port for as long as the block lasts; gives its address."""
     listener = socket.create_server(("127.0.0.1", 0))
-    server = PageServer(app, listener, names=names, threads=THREADS)
+    server = PageServer(app, listener, names=names, threads=NUM_THREADS)
     server.start()
     try:
         yield f"http://127.0.0.1:{server.port}"

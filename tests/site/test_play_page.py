@@ -140,16 +140,16 @@ def test_the_page_thinks_as_the_champion(browser: Browser, page: str, count: int
     ask(browser, {"start": {**start, "ruleset": "standard", "map": "standard"}})
     champion = Search(nodes=300, evaluation=load_builtin(), decoupled=True)
     for _ in range(12):
-        players = [{"seconds": 0, "positions": 300}] * count
+        players = [{"seconds": 0, "nodes": 300}] * count
         told = ask(browser, {"turn": {"moves": {}, "players": players}})
-        thought = told["thought"]
-        assert isinstance(thought, dict)
+        decisions = told["decisions"]
+        assert isinstance(decisions, dict)
         moves = {}
         for seat, snake in enumerate(board.snakes):
             board.you_id = snake.id
             decision = champion(board)
             moves[snake.id] = decision.move
-            seen = thought[str(seat)]
+            seen = decisions[str(seat)]
             values = dict(zip(MOVES, seen["values"], strict=True))
             assert MOVES[seen["move"]] == decision.move
             assert {move: value for move, value in values.items() if value is not None} == (
@@ -171,8 +171,8 @@ def test_where_all_is_lost_the_page_too_moves_where_a_rival_may_spare_it(
         board.step(moves)
     start = {"width": 7, "height": 7, "snakes": 2, "seed": seed}
     ask(browser, {"start": {**start, "ruleset": "royale", "map": "royale"}, "moves": past})
-    player = {"seconds": 0, "positions": 300}
-    seen = ask(browser, {"turn": {"moves": {}, "players": [player] * 2}})["thought"]["1"]
+    player = {"seconds": 0, "nodes": 300}
+    seen = ask(browser, {"turn": {"moves": {}, "players": [player] * 2}})["decisions"]["1"]
     assert sorted(value for value in seen["values"] if value is not None) == [-999.999] * 2
     assert [MOVES[seen["move"]]] == board.safe_moves("snake_1")
 
@@ -191,7 +191,7 @@ def test_named_rivals_and_the_policy_play_as_in_python(browser: Browser, page: s
         start = {"width": 11, "height": 11, "snakes": 4, "seed": seed}
         ask(browser, {"start": {**start, "ruleset": "standard", "map": "standard"}})
         seats = [
-            {"policy": True} if seat == seat_of_policy else {"named": names[seat]}
+            {"policy": True} if seat == seat_of_policy else {"builtin": names[seat]}
             for seat in range(4)
         ]
         for _ in range(15):
@@ -234,9 +234,9 @@ def test_a_visitor_plays_a_game(browser: Browser, page: str) -> None:
     assert browser.complaints() == []
 
 
-def linked(page: str, size: str = "11x11", ruleset: str = "standard", rivals: int = 1) -> str:
+def linked(page: str, size: str = "11x11", ruleset: str = "standard", opponents: int = 1) -> str:
     """The address of the beginning of a game against weak rivals, in which chance has no part."""
-    game = f"size={size}&ruleset={ruleset}&rivals={rivals}&strength=gentle&who=play&seed=5"
+    game = f"size={size}&ruleset={ruleset}&opponents={opponents}&strength=gentle&who=play&seed=5"
     return f"{page}#{game}&moves="
 
 
@@ -276,7 +276,7 @@ def test_a_lost_game_names_its_move_and_may_be_tried_again(quiet: Browser, page:
         quiet.press(out)
         quiet.wait(is_turn(turn + 1))
     quiet.wait("!document.getElementById('lost').hidden")
-    assert f"Turn {room} cost most: {out[5:].lower()} left you about 0\u00a0%" in quiet.text("#why")
+    assert f"on turn {room}: {out[5:].lower()} left you about 0%" in quiet.text("#why")
     assert quiet.run("document.getElementById('new').getBoundingClientRect().bottom") < 844
     quiet.run("document.getElementById('replay').click()")
     for turn in (0, room + 1):
@@ -296,8 +296,8 @@ GAMES = [("7x7", "wrapped", 1), ("11x11", "royale", 3), ("19x19", "constrictor",
 def test_a_link_leads_to_the_same_position(
     quiet: Browser, page: str, game: tuple[str, str, int]
 ) -> None:
-    seen = """['board', 'turn', 'size', 'ruleset', 'rivals'].map(id => document.getElementById(id))
-      .map(found => found.value ?? found.innerHTML)"""
+    seen = """['board', 'turn', 'size', 'ruleset', 'opponents']
+      .map(id => document.getElementById(id)).map(found => found.value ?? found.innerHTML)"""
     quiet.open(linked(page, *game), is_turn(0))
     for _ in range(random.randint(1, 12)):  # those for the way back are ignored
         quiet.press(random.choice(["ArrowUp", "ArrowDown", "ArrowLeft", "ArrowRight"]))
@@ -305,7 +305,7 @@ def test_a_link_leads_to_the_same_position(
     shown: Any = None
     while shown != (now := quiet.run(f"[{seen}, document.getElementById('copy').dataset.copy]")):
         shown = now
-        time.sleep(1)  # the last turn is thought about
+        time.sleep(1)  # the last turn is decisions about
         quiet.wait("document.body.dataset.still === 'true'")
     before, link = shown
     quiet.open(page + link, "document.body.dataset.turn")
@@ -339,17 +339,17 @@ def test_the_bar_is_the_champions_view_and_the_path_its_plan(quiet: Browser, pag
         board.you_id = snake.id
         values[snake.id] = max(judge(board).scores.values())
     shares = win_probability.win_probabilities(values, board.turn, learned=True)
-    percents = [f"about {round(100 * share)} %" for share in shares.values()]
-    quiet.wait(f"document.getElementById('chances').ariaLabel.includes('You {percents[0]}, '"
-               f"+ 'Champion (gentle) {percents[1]}')")  # fmt: skip
+    percents = [f"about {round(100 * share)}%" for share in shares.values()]
+    label = f"You {percents[0]}, Champion (gentle) {percents[1]}"
+    quiet.wait(f"document.getElementById('win-probabilities').ariaLabel.includes('{label}')")
     assert quiet.run("document.querySelectorAll('#board .line').length") == 0
-    chosen(quiet, "sight", "paths")
+    chosen(quiet, "sight", "lines")
     assert quiet.run("document.querySelectorAll('#board .line:not(.halo)').length") == 2
     chosen(quiet, "sight", "nothing")
-    assert quiet.run("document.getElementById('chances').hidden")
+    assert quiet.run("document.getElementById('win-probabilities').hidden")
 
 
-def test_one_plays_on_from_any_turn_and_keeps_a_film(quiet: Browser, page: str) -> None:
+def test_one_plays_on_from_any_turn_and_keeps_a_gif(quiet: Browser, page: str) -> None:
     across, along, _, _ = to_the_wall()
     quiet.open(linked(page), is_turn(0))
     for turn in range(6):
@@ -359,14 +359,14 @@ def test_one_plays_on_from_any_turn_and_keeps_a_film(quiet: Browser, page: str) 
     assert quiet.text("#turn") == "Turn 2"
     assert len(quiet.run("document.getElementById('copy').dataset.copy").split("moves=")[1]) == 4
     quiet.driver.set_script_timeout(60)
-    film = quiet.driver.execute_async_script("""
+    gif = quiet.driver.execute_async_script("""
       const [done, keep] = [arguments[0], URL.createObjectURL];
       URL.createObjectURL = (blob) => {
         if (blob.type === 'image/gif') blob.arrayBuffer().then(b => done([...new Uint8Array(b)]));
         return keep(blob);
       };
       document.getElementById('gif').click();""")
-    picture = Image.open(io.BytesIO(bytes(film)))
+    picture = Image.open(io.BytesIO(bytes(gif)))
     assert (len(list(ImageSequence.Iterator(picture))), picture.size) == (3, (308, 308))
     assert len(set(picture.convert("RGB").get_flattened_data())) > 20
     quiet.run("document.getElementById('from').click()")
@@ -381,8 +381,8 @@ def test_a_phone_shows_all_without_scrolling(
 ) -> None:
     quiet.look(width, height)
     quiet.open(linked(page), is_turn(0))
-    lowest = """Math.max(...['chances', 'board', 'status', 'scrub', 'new', 'down', 'right'].map(
-      id => document.getElementById(id).getBoundingClientRect().bottom))"""
+    lowest = """Math.max(...['win-probabilities', 'board', 'status', 'scrub', 'new', 'down',
+      'right'].map(id => document.getElementById(id).getBoundingClientRect().bottom))"""
     assert quiet.run(lowest) <= height
     quiet.run("document.querySelector('summary').click()")
     last = "document.getElementById('sight').getBoundingClientRect().bottom"
@@ -469,7 +469,7 @@ def test_a_planted_blunder_is_named(quiet: Browser, page: str, games: int) -> No
         moves, planted = lost
         quiet.open(linked(page).replace("seed=5", f"seed={seed}") + moves)
         quiet.wait("!document.getElementById('lost').hidden")
-        found = re.search(r"Turn (\d+) cost most", quiet.text("#why"))
+        found = re.search(r"costliest move was on turn (\d+)", quiet.text("#why"))
         assert found is not None
         named.append(int(found[1]) == planted)
     assert sum(named) >= 0.9 * games, named

@@ -33,17 +33,18 @@ def page() -> Response:
     """Render the page; its only other request goes to ``now``."""
     config = current_app.config
     board = read("static/board.js").replace("export ", "")
-    script = read("static/served.js").replace('import { BoardView } from "./board.js";\n', "")
-    look = {
+    script = read("static/live_snake_page.js")
+    script = script.replace('import { BoardView } from "./board.js";\n', "")
+    appearance = {
         "color": config["COLOR"],
         "head": customization.to_json(customization.head(config["HEAD"])),
         "tail": customization.to_json(customization.tail(config["TAIL"])),
     }
     text = render_template_string(
-        read("templates/served.html"),
+        read("templates/live_snake_page.html"),
         config=config,
-        style=read("static/look.css"),
-        look=look,
+        style=read("static/style.css"),
+        customization=appearance,
         script=board + script,
         name=config["SNAKE"] or config["POLICY"] or DEFAULT_SNAKE,
         url=request.base_url,

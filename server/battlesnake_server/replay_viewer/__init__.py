@@ -1,1 +1,1 @@
-"""Recorded games: fetched, shown a piece at a time, exported, analysed, and learned from."""
+"""Recorded games for the pages: fetching, streaming, exporting and analyzing."""

@@ -1,7 +1,7 @@
-"""Analyses that pages show and start: `game analyze` in the background, one at a time.
+"""The queue of game analyses that visitors start; one runs at a time in the background.
 
-The command runs as a process of its own with little priority and writes beside the game; the pages
-read what is there so far. A game whose process is stopped goes on when it is asked for again.
+Each analysis is a low-priority process of ``game analyze``, which writes its file beside the game.
+The pages read that file while it grows. A canceled analysis resumes when it is started again.
 """
 
 from __future__ import annotations
@@ -18,30 +18,34 @@ from typing import Any
 
 from battlesnake_gym.replays.json_lines import ReplayError
 from battlesnake_heuristics.analysis import game_analysis
-from battlesnake_heuristics.analysis.game_analysis import GameAnalysis, analysis_path, write_seen
+from battlesnake_heuristics.analysis.game_analysis import (
+    GameAnalysis,
+    analysis_path,
+    position_to_json,
+)
 from battlesnake_heuristics.analysis.mistakes import MoveAssessment
 
 _MOVE_TIME_MS = 50.0
 _MAX_QUEUED = 32
-"""Games that may wait to be analysed."""
+"""Maximum number of games that wait for their analysis."""
 
 _MAX_TURNS_PER_REPLY = 200
-"""Turns in one answer; the page asks again for the others."""
+"""Maximum number of turns in one response; the page requests the others afterwards."""
 
 _NICE_INCREMENT_ANALYSIS = 10
-"""What is added to the niceness of the process."""
+"""Increment of the process's niceness."""
 
 
 class BusyError(RuntimeError):
-    """Too many games wait to be analysed."""
+    """The queue is full."""
 
 
 class AnalysisQueue:
-    """Runs analyses from the first `start` to `close`."""
+    """Queue of analyses; a worker thread runs from the first `start` until `close`."""
 
     def __init__(self) -> None:
-        self._waiting: queue.Queue[Path | None] = queue.Queue(_MAX_QUEUED)
-        self._wanted: set[Path] = set()
+        self._queue: queue.Queue[Path | None] = queue.Queue(_MAX_QUEUED)
+        self._queued: set[Path] = set()
         self._failed: dict[Path, str] = {}
         self._process: subprocess.Popen[str] | None = None
         self._thread: threading.Thread | None = None
@@ -49,48 +53,61 @@ class AnalysisQueue:
         self._closed = False
 
     def start(self, game: Path) -> None:
-        """Have a game analysed, unless that is done or under way; raises `BusyError`."""
+        """Queue a game, unless its analysis is complete or already queued.
+
+        Raises:
+            BusyError: If the queue is full.
+        """
         with self._lock:
-            if game in self._wanted:
+            if game in self._queued:
                 return
             try:
-                self._waiting.put_nowait(game)
+                self._queue.put_nowait(game)
             except queue.Full:
-                raise BusyError("many games wait to be analysed; try again later") from None
-            self._wanted.add(game)
+                raise BusyError("many games wait for their analysis; try again later") from None
+            self._queued.add(game)
             self._failed.pop(game, None)
             if self._thread is None:
-                self._thread = threading.Thread(target=self._work, name="analyses", daemon=True)
+                self._thread = threading.Thread(
+                    target=self._work, name="analysis-queue", daemon=True
+                )
                 self._thread.start()
 
     def status_json(self, game: Path, since: int = 0) -> dict[str, Any]:
-        """How far a game is analysed, with the turns from the ``since``-th found one on.
+        """Return the state of a game's analysis.
 
-        ``state`` is ``none``, ``running``, ``done`` or ``failed`` (then with ``error``).
+        Args:
+            game: File of the game.
+            since: Index of the first analyzed turn to return.
+
+        Returns:
+            A JSON object; its ``state`` is ``none``, ``running``, ``done`` or ``failed`` (with
+            ``error``).
         """
-        found = _read(analysis_path(game), game)
-        running = game in self._wanted
-        if found is None:
+        analysis = _read(analysis_path(game), game)
+        running = game in self._queued
+        if analysis is None:
             state = "failed" if game in self._failed else "running" if running else "none"
             return {"state": state, "error": self._failed.get(game, ""), "done": 0, "turns": []}
-        seen = list(found.positions.items())
-        state = "done" if found.complete else "running" if running else "none"
+        positions = list(analysis.positions.items())
+        state = "done" if analysis.complete else "running" if running else "none"
         return {
-            **found.head(),
+            **analysis.header(),
             "state": state,
-            "done": len(seen),
+            "done": len(positions),
             "since": since,
             "turns": [
-                write_seen(turn, at) for turn, at in seen[since : since + _MAX_TURNS_PER_REPLY]
+                position_to_json(turn, position)
+                for turn, position in positions[since : since + _MAX_TURNS_PER_REPLY]
             ],
-            "marks": [write_mark(mark) for mark in found.mistakes or []],
+            "mistakes": [write_mistake(mistake) for mistake in analysis.mistakes or []],
         }
 
     def close(self) -> None:
-        """Stop what runs; it keeps what it found."""
+        """Stop the running analysis; its file keeps the turns analyzed so far."""
         self._closed = True
         with contextlib.suppress(queue.Full):
-            self._waiting.put_nowait(None)
+            self._queue.put_nowait(None)
         process = self._process
         if process is not None:
             process.terminate()
@@ -98,15 +115,15 @@ class AnalysisQueue:
             self._thread.join(30)
 
     def _work(self) -> None:
-        while not self._closed and (game := self._waiting.get()) is not None:
+        while not self._closed and (game := self._queue.get()) is not None:
             error = self._run(game)
             with self._lock:
-                self._wanted.discard(game)
+                self._queued.discard(game)
                 if error:
                     self._failed[game] = error
 
     def _run(self, game: Path) -> str:
-        """Run the command for one game; returns why it failed, or ""."""
+        """Run the command for one game; return its error message, or ""."""
         command = [sys.executable, "-m", "battlesnake_gym", "game", "analyze", "--quiet", str(game)]
         process = subprocess.Popen(
             [*command, f"--move-time={_MOVE_TIME_MS:g}"],
@@ -117,28 +134,32 @@ class AnalysisQueue:
             os.setpriority(os.PRIO_PROCESS, process.pid, _NICE_INCREMENT_ANALYSIS)
         if self._closed:
             process.terminate()
-        _, said = process.communicate()
+        _, stderr = process.communicate()
         self._process = None
-        return said.strip()[-500:] if process.returncode else ""
+        return stderr.strip()[-500:] if process.returncode else ""
 
 
 def _read(path: Path, game: Path) -> GameAnalysis | None:
     try:
-        status, of = path.stat(), game.stat()
-        return _read_once(path, game, status.st_mtime_ns, status.st_size, of.st_mtime_ns)
+        status, game_status = path.stat(), game.stat()
+        return _read_once(path, game, status.st_mtime_ns, status.st_size, game_status.st_mtime_ns)
     except (OSError, ReplayError):
         return None
 
 
 @functools.lru_cache(maxsize=8)
-def _read_once(path: Path, game: Path, modified: int, size: int, of: int) -> GameAnalysis | None:
-    """``modified``, ``size`` and ``of`` let a changed file be read again."""
+def _read_once(
+    path: Path, game: Path, modified: int, size: int, game_modified: int
+) -> GameAnalysis | None:
+    """Load an analysis; ``modified``, ``size`` and ``game_modified`` are cache keys."""
     return game_analysis.load_existing(game)
 
 
-def write_mark(mark: MoveAssessment) -> dict[str, Any]:
-    """A mistake as the viewer reads it."""
+def write_mistake(mistake: MoveAssessment) -> dict[str, Any]:
+    """Return a mistake in the viewer's JSON format."""
     return {
-        "turn": mark.turn, "id": mark.snake_id, "move": mark.move, "sign": mark.annotation,
-        "better": mark.better, "before": round(mark.best_win_probability, 4), "after": round(mark.played_win_probability, 4),
+        "turn": mistake.turn, "id": mistake.snake_id, "move": mistake.move,
+        "annotation": mistake.annotation, "better_move": mistake.better_move,
+        "best_win_probability": round(mistake.best_win_probability, 4),
+        "played_win_probability": round(mistake.played_win_probability, 4),
     }  # fmt: skip

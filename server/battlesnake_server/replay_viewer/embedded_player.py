@@ -1,4 +1,4 @@
-"""A recorded game as a part of a page that needs nothing else: board, button, slider."""
+"""A recorded game as a self-contained part of a page: board, button and slider."""
 
 from __future__ import annotations
 
@@ -7,29 +7,30 @@ from pathlib import Path
 from battlesnake_gym.replays.replay import Replay
 from battlesnake_server import replay_json
 
-SERVER = Path(__file__).parents[1]
+SERVER_DIR = Path(__file__).parents[1]
 
 
 def style() -> str:
-    """The styles of all pages."""
-    return read("static/look.css")
+    """Return the style sheet of all pages."""
+    return read("static/style.css")
 
 
 def read(name: str) -> str:
-    """One of the server's files."""
-    return (SERVER / name).read_text("utf-8")
+    """Return the text of one of the server's files."""
+    return (SERVER_DIR / name).read_text("utf-8")
 
 
-def part(replay: Replay, turns_per_second: float) -> str:
-    """The part, for a page that has `style` and allows inline scripts."""
-    player = read("static/small_player.js").replace('import { BoardView } from "./board.js";\n', "")
-    pieces = {
+def render(replay: Replay, turns_per_second: float) -> str:
+    """Return the HTML of the player, for a page with `style` that allows inline scripts."""
+    script = read("static/embedded_player.js")
+    script = script.replace('import { BoardView } from "./board.js";\n', "")
+    parts = {
         "SPEED": f"{turns_per_second:g}",
-        "SCRIPT": "\n" + read("static/board.js").replace("export ", "") + player,
-        # A snake may be called anything, also "</script>" or "@SCRIPT@".
+        "SCRIPT": "\n" + read("static/board.js").replace("export ", "") + script,
+        # A snake may have any name, including "</script>" or "@SCRIPT@".
         "GAME": "".join(replay_json.replay_to_json(replay)).replace("<", "\\u003c"),
     }
-    text = read("templates/small_player.html")
-    for name, piece in pieces.items():
-        text = text.replace(f"@{name}@", piece, 1)
+    text = read("templates/embedded_player.html")
+    for name, part in parts.items():
+        text = text.replace(f"@{name}@", part, 1)
     return text

@@ -1,4 +1,4 @@
-"""The addresses under which people pass on a game, and the engines that have it.
+"""Web addresses of games, and the engines that store them.
 
 >>> engines("https://arena.battlesnake.com/games/0b5a3a52-6f0c-4d4e-8a53-2c4d0e9f1a7b?turn=7")
 (['https://arena.battlesnake.com/api'], '0b5a3a52-6f0c-4d4e-8a53-2c4d0e9f1a7b')
@@ -16,48 +16,54 @@ from battlesnake_gym.boards.json_fields import format_value
 from battlesnake_gym.replays.json_lines import ReplayError
 
 ARENA_API_URL = "https://arena.battlesnake.com/api"
-"""Where games are played since 2026."""
+"""Engine of the games played since 2026."""
 
 LEGACY_ENGINE_URL = "https://engine.battlesnake.com"
-"""Where they were played before, from pages on play.battlesnake.com."""
+"""Engine of earlier games, whose pages were on play.battlesnake.com."""
 
 _ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
 _PATH = re.compile(r"(?P<base>.*?)/(?:games?|g)/(?P<id>[\w-]{1,64})(?:/.*)?", re.ASCII)
 
 
 def engines(source: str) -> tuple[list[str], str]:
-    """The engines that may have a game, the likeliest first, and its id; from an id or address.
+    """Return the engines that may have a game, most likely first, and the game's id.
 
-    ``GET ENGINE/games/ID`` describes the game there. Raises `ReplayError` for what is neither.
+    ``GET ENGINE/games/ID`` describes the game.
+
+    Args:
+        source: Id or address of a game.
+
+    Raises:
+        ReplayError: If ``source`` is neither.
     """
     if is_id(source):
         return [ARENA_API_URL, LEGACY_ENGINE_URL], source
-    bare = re.match(r"(www\.)?\w+\.battlesnake\.com/", source)
+    without_scheme = re.match(r"(www\.)?\w+\.battlesnake\.com/", source)
     try:
-        url = urlsplit(f"https://{source}" if bare else source)
+        url = urlsplit(f"https://{source}" if without_scheme else source)
         if _host(url) == "board.battlesnake.com":
-            asked = parse_qs(url.query)
-            url = urlsplit(asked.get("engine", [""])[0].rstrip("/") + "/games/" + asked["game"][0])
+            query = parse_qs(url.query)
+            url = urlsplit(query.get("engine", [""])[0].rstrip("/") + "/games/" + query["game"][0])
             if not url.scheme:
-                return [ARENA_API_URL, LEGACY_ENGINE_URL], asked["game"][0]
+                return [ARENA_API_URL, LEGACY_ENGINE_URL], query["game"][0]
         found = _PATH.fullmatch(url.path)
         if url.scheme in ("http", "https", "ws", "wss") and url.hostname and found:
-            return _of(url, found["base"]), found["id"]
-    except (ValueError, LookupError):  # no address, or a board without a game
+            return _engines_at(url, found["base"]), found["id"]
+    except (ValueError, LookupError):  # not an address, or a board without a game
         pass
     raise ReplayError(
-        f"there is no file {format_value(source)}, and it is not a game of an engine; give a recorded "
+        f"{format_value(source)} is neither a file nor a game of an engine; give a recorded "
         "game, an id, or an address like https://arena.battlesnake.com/games/ID"
     )
 
 
 def is_id(source: str) -> bool:
-    """Whether it is an id of arena.battlesnake.com."""
+    """Return whether ``source`` is an id of arena.battlesnake.com."""
     return bool(_ID.fullmatch(source))
 
 
 def is_address(source: str) -> bool:
-    """Whether `engines` reads it."""
+    """Return whether `engines` accepts ``source``."""
     with contextlib.suppress(ReplayError):
         return bool(engines(source))
     return False
@@ -67,7 +73,7 @@ def _host(url: SplitResult) -> str:
     return (url.hostname or "").removeprefix("www.")
 
 
-def _of(url: SplitResult, base: str) -> list[str]:
+def _engines_at(url: SplitResult, base: str) -> list[str]:
     known = {
         "arena.battlesnake.com": [ARENA_API_URL],
         "engine.battlesnake.com": [LEGACY_ENGINE_URL],
@@ -75,6 +81,6 @@ def _of(url: SplitResult, base: str) -> list[str]:
     }
     if _host(url) in known:
         return known[_host(url)]
-    # Of an arena's web page the engine is below /api; our own arena's pages are beside it.
+    # The engine of an arena's web page is below /api; this project's pages are beside the engine.
     site = f"{url.scheme.replace('ws', 'http')}://{url.netloc}{base}"
     return [site] if base.endswith("/api") else [site, f"{site}/api"]

@@ -1,4 +1,4 @@
-"""One position, in the forms that people take away from a page."""
+"""One position in the formats that a page offers for download."""
 
 from __future__ import annotations
 
@@ -11,14 +11,18 @@ from battlesnake_gym.draw import drawing
 from battlesnake_server.replay_viewer import what_if
 
 _MAX_IMAGE_PIXELS = 1400
-"""Pixels of a picture's longer side, about; small boards have cells of 28 pixels."""
+"""Approximate maximum length of an image's longer side; small boards have cells of 28 pixels."""
 
 
-def answer(board: Board, form: str) -> Response:
-    """The position in a form, after the turns of ``?if=`` (`what_if`) and as ``?you=`` sees it.
+def respond(board: Board, form: str) -> Response:
+    """Return the position in a format, after the turns of ``?if=`` and from the view of ``?you=``.
 
-    The form is one of `render`, ``frame`` for the viewer, or ``scenario``, a text file. Raises
-    ``ValueError`` for turns or a snake that there are not.
+    Args:
+        board: The position.
+        form: A format of `render`, ``frame`` for the viewer, or ``scenario`` for a text file.
+
+    Raises:
+        ValueError: If the turns or the snake do not exist.
     """
     groups = request.args.get("if", "")
     if form == "frame":
@@ -36,7 +40,7 @@ def answer(board: Board, form: str) -> Response:
 
 
 def render(board: Board, form: str) -> Response:
-    """``text`` for `Board.from_text`, ``json`` as a snake is sent it, ``png``; else 404."""
+    """Return ``text`` for `Board.from_text`, ``json`` of a move request, or ``png``, else 404."""
     if form == "text":
         return Response(f"{board}\n", mimetype="text/plain")
     if form == "json":

@@ -1,4 +1,4 @@
-"""The replays under some files and folders, found anew at each look."""
+"""The replays under a list of files and directories, searched again on each call."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from battlesnake_gym.replays.replay import SUFFIXES, Replay, ReplayError
 
 
 class TooLittleMemoryError(ReplayError):
-    """A file that this process has no memory for now."""
+    """The process has too little memory to load the file now."""
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One file of the library: ``key`` is its name in addresses."""
+    """One file of the library; ``key`` is its name in addresses."""
 
     key: str
     path: Path
@@ -24,50 +24,55 @@ class Entry:
     size: int
 
     def load(self) -> Replay:
-        """The replay in the file.
+        """Load the replay.
 
-        Raises `ReplayError` where it is damaged or too large, ``OSError`` if it is gone.
+        Raises:
+            ReplayError: If the file is damaged or too large.
+            OSError: If the file no longer exists.
         """
         try:
             return _load(self.path, self.modified, self.size)
         except MemoryError:
-            raise TooLittleMemoryError(f"{self.key} needs more memory than there is now") from None
+            raise TooLittleMemoryError(f"{self.key} needs more memory than is available") from None
 
 
 class Library:
-    """Recorded games by name, the newest first.
+    """Recorded games by name.
 
-    ``roots`` are files and folders, which may still be missing; folders are searched to the bottom.
-    Nothing outside the roots is ever read.
+    Files outside the roots are never read.
+
+    Args:
+        roots: Files and directories, which need not exist yet; directories are searched
+            recursively.
     """
 
     def __init__(self, roots: Sequence[Path]) -> None:
         self.roots = list(roots)
 
     def entries(self) -> list[Entry]:
-        """All files that may hold a recorded game."""
+        """Return all files that may contain a recorded game, newest first."""
         found = [
-            _entry(prefix + path.relative_to(above).as_posix(), path)
-            for prefix, root, above in self._places()
+            _entry(prefix + path.relative_to(parent).as_posix(), path)
+            for prefix, root, parent in self._locations()
             for path in _files(root)
         ]
         return sorted(found, key=lambda entry: (-entry.modified, entry.key))
 
     def find(self, key: str) -> Entry | None:
-        """The file called ``key``, or None; other files are not looked at."""
-        for prefix, root, above in self._places():
-            path = above / key.removeprefix(prefix)
+        """Return the entry with this key, or None; no other file is opened."""
+        for prefix, root, parent in self._locations():
+            path = parent / key.removeprefix(prefix)
             try:
-                inside = path.parent.resolve().is_relative_to(above.resolve())
-                named = inside and prefix + path.relative_to(above).as_posix() == key
+                inside = path.parent.resolve().is_relative_to(parent.resolve())
+                named = inside and prefix + path.relative_to(parent).as_posix() == key
                 if named and (path == root or (root.is_dir() and _is_replay(path))):
                     return _entry(key, path)
-            except (OSError, ValueError):  # no path is like that
+            except (OSError, ValueError):  # not a valid path
                 continue
         return None
 
-    def _places(self) -> Iterator[tuple[str, Path, Path]]:
-        """What names begin with, a root, and the folder that the rest of its names starts from."""
+    def _locations(self) -> Iterator[tuple[str, Path, Path]]:
+        """Yield for each root its key prefix, the root, and the directory of its keys."""
         for number, root in enumerate(self.roots):
             prefix = f"{number}/" if len(self.roots) > 1 else ""
             yield prefix, root, root.parent if root.is_file() else root
@@ -91,7 +96,7 @@ def _is_replay(path: Path) -> bool:
 
 @functools.lru_cache(maxsize=4)
 def _load(path: Path, modified: float, size: int) -> Replay:
-    """``modified`` and ``size`` let a changed file be read again."""
+    """Load a replay; ``modified`` and ``size`` are cache keys that detect changed files."""
     return Replay.load(path)
 
 

@@ -1,1 +1,1 @@
-"""Training runs as their folders show them: a table, curves, a report. Files are only read."""
+"""Training runs as read from their directories: a table, charts and a report."""

@@ -1,4 +1,4 @@
-"""Curves of runs as what an SVG is made of: points in a box of 1000 by 400."""
+"""Charts of runs as SVG coordinates in a box of 1000 by 400."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from battlesnake_gym.common.run_dir import ITERATION, smooth
-from battlesnake_server.runs.run_view import DEATHS, Run
+from battlesnake_server.runs.run_view import DEATHS, RunView
 
 _WIDTH, _HEIGHT = 1000, 400
 
 MAX_POINTS = 250
-"""Of a curve; longer ones are drawn as the means of this many pieces."""
+"""Maximum number of points of a curve; longer curves are averaged over that many intervals."""
 
 MAX_RUNS = 8
-"""Drawn at once: more cannot be distinguished."""
+"""Maximum number of runs in a chart; more colors cannot be distinguished."""
 
 
 class Axis(NamedTuple):
-    """What curves are drawn over."""
+    """Horizontal axis of the charts."""
 
     column: str
     title: str
@@ -27,31 +27,31 @@ class Axis(NamedTuple):
 
 
 AXES = {
-    "minutes": Axis("time_total_s", "minutes of training", 1 / 60),
-    "cpu": Axis("cpu_minutes", "CPU minutes of training"),
-    "turns": Axis("env_steps", "turns played"),
+    "minutes": Axis("time_total_s", "training minutes", 1 / 60),
+    "cpu": Axis("cpu_minutes", "training CPU minutes"),
+    "env_steps": Axis("env_steps", "env steps"),
     "iterations": Axis(ITERATION, "iterations"),
 }
 
 _CURVES = {
-    "elo": "strength, Elo",
-    "episode_reward_mean": "reward of a game",
-    "episode_len_mean": "length of a game, turns",
-    "Longest_snake": "longest snake of a game",
-    "Killed_another_snake": "snakes killed in a game",
-    "qf_loss": "loss of the Q-values",
+    "elo": "Elo",
+    "episode_reward_mean": "mean reward per game",
+    "episode_len_mean": "mean game length, turns",
+    "Longest_snake": "longest snake per game",
+    "Killed_another_snake": "snakes eliminated per game",
+    "qf_loss": "Q loss",
 }
-"""Columns that are drawn, as far as a run has them, and what they are called."""
+"""Columns that have a chart, if a run has them, and their titles."""
 
 SPANS = (1, 5, 25)
-"""Rows that may be averaged."""
+"""Numbers of rows for the moving average."""
 
-_INTERVAL = {"elo": ("elo_low", "elo_high")}
-"""Columns that are drawn around another one."""
+_CONFIDENCE_INTERVALS = {"elo": ("elo_low", "elo_high")}
+"""Columns of the confidence interval of another column."""
 
 
 class ChartLine(NamedTuple):
-    """One run in a chart; ``number`` gives its colour, ``points`` and ``area`` are an SVG's."""
+    """One run in a chart; ``number`` selects its color, ``points`` and ``area`` are SVG points."""
 
     name: str
     number: int
@@ -60,7 +60,7 @@ class ChartLine(NamedTuple):
 
 
 class Scale(NamedTuple):
-    """Where an axis begins and ends, and what is written beside it at equal distances."""
+    """Bounds of an axis, and its labels at equal distances."""
 
     low: float
     high: float
@@ -68,7 +68,7 @@ class Scale(NamedTuple):
 
 
 class Chart(NamedTuple):
-    """Lines over one axis."""
+    """Lines of several runs over one axis."""
 
     title: str
     x_title: str
@@ -78,7 +78,7 @@ class Chart(NamedTuple):
 
 
 class Layer(NamedTuple):
-    """One cause of death: its share of all from piece to piece, as an SVG's points."""
+    """One cause of elimination: its share in each interval as SVG points."""
 
     cause: str
     title: str
@@ -87,7 +87,7 @@ class Layer(NamedTuple):
 
 
 class Deaths(NamedTuple):
-    """Causes of death of one run, stacked, as shares of all deaths."""
+    """Causes of elimination of one run, stacked, as fractions of all eliminations."""
 
     name: str
     x_title: str
@@ -95,26 +95,33 @@ class Deaths(NamedTuple):
     layers: list[Layer]
 
 
-def charts(runs: Sequence[Run], axis: str = "minutes", span: int = 5) -> list[Chart]:
-    """A chart of each of `_CURVES` that one of the runs has, all runs over each other."""
+def charts(runs: Sequence[RunView], axis: str = "minutes", span: int = 5) -> list[Chart]:
+    """Return a chart for each column of `_CURVES` that at least one run has.
+
+    Args:
+        runs: Runs to compare, one line each.
+        axis: Key of `AXES`.
+        span: Number of rows of the moving average.
+    """
     made = (_chart(runs, column, title, AXES[axis], span) for column, title in _CURVES.items())
     return [chart for chart in made if chart is not None]
 
 
-def _chart(runs: Sequence[Run], column: str, title: str, axis: Axis, span: int) -> Chart | None:
-    drawn: list[tuple[Run, int, _Points, _Points, _Points]] = []
+def _chart(runs: Sequence[RunView], column: str, title: str, axis: Axis, span: int) -> Chart | None:
+    curves: list[tuple[RunView, int, _Points, _Points, _Points]] = []
     for number, run in enumerate(runs):
         middle = _points(run, column, axis, span)
         if middle:
             low, high = (
-                _points(run, name, axis, span) for name in _INTERVAL.get(column, (column, column))
+                _points(run, name, axis, span)
+                for name in _CONFIDENCE_INTERVALS.get(column, (column, column))
             )
-            drawn.append((run, number, middle, low, high))
-    if not drawn:
+            curves.append((run, number, middle, low, high))
+    if not curves:
         return None
-    everything = [point for _, _, *all_three in drawn for points in all_three for point in points]
-    x = scale([0.0, *(x for x, _ in everything)])
-    y = scale([y for _, y in everything])
+    all_points = [point for _, _, *all_three in curves for points in all_three for point in points]
+    x = scale([0.0, *(x for x, _ in all_points)])
+    y = scale([y for _, y in all_points])
     return Chart(
         title,
         axis.title,
@@ -125,15 +132,15 @@ def _chart(runs: Sequence[Run], column: str, title: str, axis: Axis, span: int) 
                 run.name,
                 number,
                 _svg(middle, x, y),
-                _svg([*low, *reversed(high)], x, y) if column in _INTERVAL else "",
+                _svg([*low, *reversed(high)], x, y) if column in _CONFIDENCE_INTERVALS else "",
             )
-            for run, number, middle, low, high in drawn
+            for run, number, middle, low, high in curves
         ],
     )
 
 
-def deaths(run: Run, axis: str = "minutes") -> Deaths | None:
-    """Causes of death of a run, or None where none were counted."""
+def deaths(run: RunView, axis: str = "minutes") -> Deaths | None:
+    """Return the causes of elimination of a run, or None if they were not counted."""
     over = AXES[axis]
     counted = run.deaths()
     places = [value * over.scale for value in run.progress.column(over.column)]
@@ -144,10 +151,13 @@ def deaths(run: Run, axis: str = "minutes") -> Deaths | None:
     ]
     if not rows:
         return None
-    pieces = _pieces(len(rows))
+    intervals = _intervals(len(rows))
     stacked = [
-        (rows[piece.stop - 1][0], [sum(rows[i][1][n] for i in piece) for n in range(len(counted))])
-        for piece in pieces
+        (
+            rows[interval.stop - 1][0],
+            [sum(rows[i][1][n] for i in interval) for n in range(len(counted))],
+        )
+        for interval in intervals
     ]
     x = scale([0.0, *(place for place, _ in stacked)])
     y = Scale(0.0, 1.0, ())
@@ -158,7 +168,7 @@ def deaths(run: Run, axis: str = "minutes") -> Deaths | None:
         above = [b + share for b, share in zip(below, shares, strict=True)]
         edge = [(place, b) for (place, _), b in zip(stacked, below, strict=True)]
         top = [(place, a) for (place, _), a in zip(stacked, above, strict=True)]
-        if len(stacked) == 1:  # a single piece has no width of its own
+        if len(stacked) == 1:  # a single interval has no width
             edge, top = [(0.0, edge[0][1]), *edge], [(0.0, top[0][1]), *top]
         cause, title = DEATHS[column]
         layers.append(Layer(cause, title, _svg([*edge, *reversed(top)], x, y), shares[-1]))
@@ -169,30 +179,33 @@ def deaths(run: Run, axis: str = "minutes") -> Deaths | None:
 _Points = list[tuple[float, float]]
 
 
-def _points(run: Run, column: str, axis: Axis, span: int) -> _Points:
-    """Where a curve goes, its missing numbers left out."""
+def _points(run: RunView, column: str, axis: Axis, span: int) -> _Points:
+    """Return the points of a curve without missing values."""
     xs, ys = run.progress.column(axis.column), run.progress.column(column)
     known = [
         (x * axis.scale, y)
         for x, y in zip(xs, ys, strict=False)
         if math.isfinite(x) and math.isfinite(y)
     ]
-    pieces = _pieces(len(known))
-    means = [sum(known[i][1] for i in piece) / len(piece) for piece in pieces]
-    if pieces and not column.startswith("elo"):  # that is a mean of games
-        # A mean over a piece smooths as much already.
-        means = smooth(means, max(1, span * len(pieces) // len(known)))
-    return [(known[piece.stop - 1][0], mean) for piece, mean in zip(pieces, means, strict=True)]
+    intervals = _intervals(len(known))
+    means = [sum(known[i][1] for i in interval) / len(interval) for interval in intervals]
+    # Elo is already an estimate over many games.
+    if intervals and not column.startswith("elo"):
+        # The mean over an interval already smooths that many rows.
+        means = smooth(means, max(1, span * len(intervals) // len(known)))
+    return [
+        (known[interval.stop - 1][0], mean) for interval, mean in zip(intervals, means, strict=True)
+    ]
 
 
-def _pieces(count: int) -> list[range]:
-    """Row numbers up to ``count`` in at most `MAX_POINTS` pieces, nearly equal."""
-    pieces = min(count, MAX_POINTS)
-    return [range(n * count // pieces, (n + 1) * count // pieces) for n in range(pieces)]
+def _intervals(count: int) -> list[range]:
+    """Split the rows up to ``count`` into at most `MAX_POINTS` nearly equal ranges."""
+    intervals = min(count, MAX_POINTS)
+    return [range(n * count // intervals, (n + 1) * count // intervals) for n in range(intervals)]
 
 
 def scale(values: Iterable[float]) -> Scale:
-    """From below the least to above the greatest value, in four to seven round steps.
+    """Return an axis that contains all values, with four to seven round labels.
 
     >>> scale([3.0, 96.0])
     Scale(low=0.0, high=100.0, ticks=('0', '20', '40', '60', '80', '100'))
@@ -209,17 +222,17 @@ def scale(values: Iterable[float]) -> Scale:
     rough = (high - low) / 6
     ten = 10.0 ** math.floor(math.log10(rough))
     steps = [ten * part for part in (1, 2, 2.5, 5, 10)]
-    # The least of these that needs no more than six steps from a round number to a round number.
+    # Choose the smallest step that needs at most six steps between round bounds.
     for step in [*steps, 10 * ten * 2]:
         first, last = math.floor(low / step + 1e-9), math.ceil(high / step - 1e-9)
         if last - first <= 6:
             break
-    ticks = tuple(_shown(number * step, step) for number in range(first, last + 1))
+    ticks = tuple(_format_tick(number * step, step) for number in range(first, last + 1))
     return Scale(first * step, last * step, ticks)
 
 
-def _shown(number: float, step: float) -> str:
-    """A number as precisely as ``step`` asks for, thousands and millions in short."""
+def _format_tick(number: float, step: float) -> str:
+    """Format a number with the precision of ``step``; thousands and millions get a suffix."""
     for unit, sign in ((1e6, "M"), (1e3, "k")):
         if step >= unit / 10 and abs(number) >= unit:
             return f"{number / unit:g}{sign}"
@@ -227,8 +240,8 @@ def _shown(number: float, step: float) -> str:
 
 
 def _svg(points: _Points, x: Scale, y: Scale) -> str:
-    """As an SVG has it: from the top, and between 0 and `_WIDTH` or `_HEIGHT`."""
-    points = points * 2 if len(points) == 1 else points  # a line without length is drawn as a dot
+    """Return SVG points: y grows downward, in a box of `_WIDTH` by `_HEIGHT`."""
+    points = points * 2 if len(points) == 1 else points  # SVG draws a line of length 0 as a dot
     return " ".join(
         f"{_WIDTH * (px - x.low) / (x.high - x.low):.1f},"
         f"{_HEIGHT * (1 - (py - y.low) / (y.high - y.low)):.1f}"

@@ -1,4 +1,4 @@
-"""``report.html``: all that is known of a run in one file, which needs no network."""
+"""``report.html``: all information about a run in one self-contained file."""
 
 from __future__ import annotations
 
@@ -12,24 +12,24 @@ from battlesnake_gym.common.run_dir import REPORT_FILE
 from battlesnake_gym.replays.replay import Replay
 from battlesnake_server.replay_viewer import embedded_player
 from battlesnake_server.runs import charts
-from battlesnake_server.runs.run_view import Run
+from battlesnake_server.runs.run_view import RunView
 
 _TURNS_PER_SECOND = 7
-_NO_GAME = "this algorithm shows none, or the run ended before its first checkpoint"
+_NO_GAME = "this algorithm records none, or the run ended before its first checkpoint"
 
 
-def write(folder: Path) -> Path:
-    """Write the report of the run in ``folder`` beside its curves; returns the file."""
-    target = folder / REPORT_FILE
-    text = page(Run(folder))
+def write(run_dir: Path) -> Path:
+    """Write the report of a run into its directory and return the file."""
+    target = run_dir / REPORT_FILE
+    text = page(RunView(run_dir))
     write_atomically(target, lambda part: part.write_text(text, "utf-8"))
     return target
 
 
-def page(run: Run) -> str:
-    """The report as text."""
+def page(run: RunView) -> str:
+    """Return the HTML of the report."""
     templates = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(embedded_player.SERVER / "templates"),
+        loader=jinja2.FileSystemLoader(embedded_player.SERVER_DIR / "templates"),
         autoescape=True,
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
@@ -38,7 +38,7 @@ def page(run: Run) -> str:
     game = next((game for game in run.games() if game.path is not None), None)
     player = ""
     if game is not None and game.path is not None:
-        player = embedded_player.part(Replay.load(game.path), _TURNS_PER_SECOND)
+        player = embedded_player.render(Replay.load(game.path), _TURNS_PER_SECOND)
     ended = time.strftime("%Y-%m-%d %H:%M", time.localtime(run.ended)) if run.ended else ""
     return templates.get_template("run_report.html").render(
         run=run,

@@ -1,4 +1,4 @@
-"""One training run as its folder shows it, looked at again and again while it grows."""
+"""Read-only view of a training run's directory, which can be refreshed while the run grows."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ from battlesnake_gym.common.run_dir import (
 )
 
 _RUNNING, _STOPPED, _DONE, DIED, _UNKNOWN = "running", "stopped", "done", "died", "unknown"
-"""``died``: its process was killed or failed; ``unknown``: nothing was noted."""
+"""States of a run. ``died``: its process failed or was killed; ``unknown``: no status file."""
 
 DEATHS = {
     "Snake_hit_wall": ("wall-collision", "hit a wall"),
     "Snake_hit_body": ("snake-collision", "ran into a body"),
     "Snake_was_eaten": ("head-collision", "lost head to head"),
     "Starved": ("out-of-health", "starved"),
-    "Forbidden_move": ("snake-self-collision", "back into its neck"),
+    "Forbidden_move": ("snake-self-collision", "turned back into its neck"),
     "Died_in_hazard": ("hazard", "hazards"),
 }
-"""Columns that count deaths in a game: the cause that gives the colour, and what it is called."""
+"""Columns that count eliminations per game: the cause, which selects the color, and its label."""
 
 
 class EloWithInterval(NamedTuple):
-    """Elo on the ladder with its 95 % interval, and the number of duels."""
+    """Elo on the ladder with its 95% confidence interval, and the number of duels."""
 
     elo: float
     low: float
@@ -44,18 +44,22 @@ class EloWithInterval(NamedTuple):
 
 
 class RungScore(NamedTuple):
-    """The share of the points against a rung (a draw is half a win), with its 95 % interval."""
+    """Score against a rung in [0, 1] (a draw counts half) with its 95% confidence interval."""
 
     rung: str
-    rate: float
+    score: float
     low: float
     high: float
 
 
 class RecordedGame(NamedTuple):
-    """A recorded game of a run: of which iteration, and after how many minutes of training.
+    """A recorded game of a run, or a checkpoint without a game.
 
-    ``kept`` says whether the checkpoint is there too, and ``path`` is None where only that is.
+    Attributes:
+        iteration: Iteration after which the game was played.
+        path: File of the game, or None if there is only a checkpoint.
+        minutes: Minutes of training before the game.
+        kept: Whether the checkpoint still exists.
     """
 
     iteration: int
@@ -64,112 +68,112 @@ class RecordedGame(NamedTuple):
     kept: bool
 
 
-class Run:
-    """A run's folder; `look` takes in what has come since."""
+class RunView:
+    """View of a run directory; `refresh` reads the data written since the last call."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self.progress = ProgressTable(path / CSV_FILE)
-        self._noted: RunStatus | None = None
-        self._held = False
+        self._status: RunStatus | None = None
+        self._locked = False
         self.refresh()
 
     @property
     def name(self) -> str:
-        """The folder's."""
+        """Name of the directory."""
         return self.path.resolve().name
 
     def refresh(self) -> None:
-        """Read what has been written since the last look."""
-        # The lock first: a run that ends meanwhile has noted that before it lets go.
-        self._held = run_dir.is_locked(self.path)
-        self._noted = RunStatus.load(self.path)
+        """Read the data written since the last call."""
+        # Check the lock first: a run that ends writes its status before it releases the lock.
+        self._locked = run_dir.is_locked(self.path)
+        self._status = RunStatus.load(self.path)
         self.progress.refresh()
 
     @property
     def state(self) -> str:
-        """Whether it is `_RUNNING`, `_STOPPED` by a user, `_DONE` or `DIED`."""
-        if self._held and self.ended is None:  # its process may still write the report
+        """State: ``running``, ``stopped`` (by a user), ``done``, ``died`` or ``unknown``."""
+        if self._locked and self.ended is None:  # its process may still be writing the report
             return _RUNNING
-        if self._noted is None:
+        if self._status is None:
             return _UNKNOWN
-        noted = self._noted.state
-        return noted if noted in (_STOPPED, _DONE) else DIED
+        state = self._status.state
+        return state if state in (_STOPPED, _DONE) else DIED
 
     @property
     def reason(self) -> str:
-        """What it died of, as far as that is known."""
-        if self.state != DIED or self._noted is None:
+        """Why the run died, as far as known, or ""."""
+        if self.state != DIED or self._status is None:
             return ""
-        return self._noted.reason or "its process was killed"
+        return self._status.reason or "its process was killed"
 
     @property
     def settings(self) -> dict[str, str]:
-        """All that was set, by name, as text."""
-        return run_dir.flatten_settings(self._noted.settings) if self._noted else {}
+        """All settings by name, as text."""
+        return run_dir.flatten_settings(self._status.settings) if self._status else {}
 
     @property
     def identity(self) -> dict[str, str]:
-        """What was trained: algorithm, network, observation."""
-        return run_dir.flatten_settings(self._noted.identity) if self._noted else {}
+        """Algorithm, network and observation, by name, as text."""
+        return run_dir.flatten_settings(self._status.identity) if self._status else {}
 
     @property
     def versions(self) -> dict[str, str]:
-        """Of the packages that trained."""
-        return self._noted.versions if self._noted else {}
+        """Versions of the packages used for training."""
+        return self._status.versions if self._status else {}
 
     @property
     def ended(self) -> float | None:
-        """When its last process ended, in seconds since 1970."""
-        return self._noted.ended_at if self._noted else None
+        """End of the run's last process in seconds since 1970, or None."""
+        return self._status.ended_at if self._status else None
 
     @property
     def iterations(self) -> int:
-        """So far."""
+        """Number of iterations so far."""
         return int(self._last(ITERATION))
 
     @property
-    def turns(self) -> int:
-        """Played so far."""
+    def env_steps(self) -> int:
+        """Number of env steps so far."""
         return int(self._last("env_steps"))
 
     @property
     def seconds(self) -> float:
-        """Of training so far."""
+        """Training time so far in seconds."""
         return self._last("time_total_s")
 
     @property
     def progress_fraction(self) -> float | None:
-        """How much of what was planned is done, 0 to 1; None where that is not known."""
-        plan = self._noted.stop_conditions if self._noted else {}
-        parts = [
+        """Completed fraction of the planned training in [0, 1], or None if unknown."""
+        conditions = self._status.stop_conditions if self._status else {}
+        fractions = [
             done / wanted
             for done, wanted in (
-                (self.iterations, plan.get("num_iters")),
-                (self.seconds / 60, plan.get("minutes")),
-                (self._last("cpu_minutes"), plan.get("cpu_minutes")),
-                (self.turns, plan.get("env_steps")),
+                (self.iterations, conditions.get("num_iters")),
+                (self.seconds / 60, conditions.get("minutes")),
+                (self._last("cpu_minutes"), conditions.get("cpu_minutes")),
+                (self.env_steps, conditions.get("env_steps")),
             )
             if wanted
         ]
-        return min(max(parts), 1.0) if parts else None
+        return min(max(fractions), 1.0) if fractions else None
 
     @property
     def seconds_left(self) -> float | None:
-        """How long a running run trains on, at its pace so far; None where that is not known."""
-        part = self.progress_fraction
-        if self.state != _RUNNING or not part:
+        """Estimated seconds until the end of a running run, or None if unknown."""
+        fraction = self.progress_fraction
+        if self.state != _RUNNING or not fraction:
             return None
-        return self.seconds * (1 - part) / part
+        return self.seconds * (1 - fraction) / fraction
 
     @property
     def on_ladder(self) -> bool:
-        """Whether it is one of those that report their Elo."""
+        """Whether the run reports its Elo on the ladder."""
         return "elo" in self.progress.columns
 
     @property
     def strength(self) -> EloWithInterval | None:
-        """Of the strongest weights, those that are kept and exported; None if not measured."""
+        """Elo of the best weights, which the run keeps and exports, or None if not measured."""
         row = self._best_row()
         if row is None:
             return None
@@ -177,8 +181,8 @@ class Run:
         elo, low, high, games = (self.progress.column(name)[row] for name in columns)
         return EloWithInterval(elo, low, high, int(games))
 
-    def win_rates(self) -> list[RungScore]:
-        """Of the strongest weights, against the rungs of the ladder that they met."""
+    def rung_scores(self) -> list[RungScore]:
+        """Return the scores of the best weights against the rungs they played."""
         row = self._best_row()
         if row is None:
             return []
@@ -192,12 +196,12 @@ class Run:
         return found
 
     def deaths(self) -> dict[str, Sequence[float]]:
-        """Deaths a game by column of `DEATHS`, in each row; none where they are not counted."""
+        """Return the eliminations per game of each row, by counted column of `DEATHS`."""
         found = {name: self.progress.column(name) for name in DEATHS if self.progress.column(name)}
         return {name: numbers for name, numbers in found.items() if any(n > 0 for n in numbers)}
 
     def games(self) -> list[RecordedGame]:
-        """Recorded games and checkpoints, the latest first."""
+        """Return recorded games and checkpoints, latest first."""
         recorded = run_dir.recorded_games(self.path / GAMES_DIR)
         kept = {
             int(path.name[-6:])
@@ -214,23 +218,23 @@ class Run:
         ]
 
     def to_json(self) -> dict[str, Any]:
-        """What the table shows, for programs."""
+        """Return the table's data as a JSON object."""
         strength = self.strength
         return {
             "run": self.name,
             "state": self.state,
-            "why": self.reason,
-            "part": self.progress_fraction,
+            "reason": self.reason,
+            "progress_fraction": self.progress_fraction,
             "seconds_left": self.seconds_left,
             "iterations": self.iterations,
-            "turns": self.turns,
-            "minutes": self.seconds / 60,
+            "env_steps": self.env_steps,
+            "training_minutes": self.seconds / 60,
             "strength": None if strength is None else strength._asdict(),
             "settings": self.settings,
         }
 
     def _best_row(self) -> int | None:
-        """The first row with what was measured of the strongest weights."""
+        """Return the first row that holds the Elo of the best weights."""
         best = self.progress.last("elo_best")
         rows = enumerate(self.progress.column("elo"))
         return next((row for row, elo in rows if abs(elo - best) < 1e-6), None)
@@ -240,35 +244,35 @@ class Run:
         return 0.0 if math.isnan(number) else number
 
 
-class Runs:
-    """The runs in a folder, or the one that it is, found anew at each `look`."""
+class RunsView:
+    """Views of the runs in a directory, or of the one run that the directory is."""
 
-    def __init__(self, folder: Path) -> None:
-        if not folder.is_dir():
-            raise ValueError(f"there is no folder {str(folder)!r}; give runs or runs/NAME")
-        self.folder = folder
-        self._known: dict[Path, Run] = {}
+    def __init__(self, directory: Path) -> None:
+        if not directory.is_dir():
+            raise ValueError(f"there is no directory {str(directory)!r}; give runs or runs/NAME")
+        self.directory = directory
+        self._views: dict[Path, RunView] = {}
 
-    def refresh(self) -> list[Run]:
-        """All of them, those that were written to last first."""
+    def refresh(self) -> list[RunView]:
+        """Search for runs and refresh them; return the most recently written first."""
         found = {path.parent for name in (RUN_FILE, CSV_FILE) for path in self._files(name)}
-        for path in list(self._known):
+        for path in list(self._views):
             if path in found:
-                self._known[path].refresh()
+                self._views[path].refresh()
             else:
-                del self._known[path]
-        for path in found - set(self._known):
-            self._known[path] = Run(path)
-        return sorted(self._known.values(), key=lambda run: (-_written(run.path), run.name))
+                del self._views[path]
+        for path in found - set(self._views):
+            self._views[path] = RunView(path)
+        return sorted(self._views.values(), key=lambda run: (-_last_written(run.path), run.name))
 
     def _files(self, name: str) -> list[Path]:
-        return [*self.folder.glob(name), *self.folder.glob(f"*/{name}")]
+        return [*self.directory.glob(name), *self.directory.glob(f"*/{name}")]
 
 
-def differing(runs: Sequence[Run]) -> dict[Path, dict[str, str]]:
-    """For each run the settings in which they are not all the same, as it has them.
+def differing(runs: Sequence[RunView]) -> dict[Path, dict[str, str]]:
+    """Return, for each run, its values of the settings in which the runs differ.
 
-    One that a run does not have is shown as "-". Of a single run nothing differs.
+    A missing setting is shown as "-". A single run has no differences.
     """
     known = [run for run in runs if run.settings]
     names = dict.fromkeys(name for run in known for name in run.settings)
@@ -279,24 +283,25 @@ def differing(runs: Sequence[Run]) -> dict[Path, dict[str, str]]:
     }
 
 
-def _written(path: Path) -> float:
+def _last_written(path: Path) -> float:
     return max(
         (file.stat().st_mtime for file in (path / CSV_FILE, path / RUN_FILE) if file.exists()),
         default=0.0,
     )
 
 
-def state(run: Run) -> str:
-    """Its state, and how much of it is done."""
-    part = run.progress_fraction
-    return run.state if part is None or run.state == _DONE else f"{run.state} {100 * part:.0f} %"
+def state(run: RunView) -> str:
+    """Return the state of a run with its completed percentage."""
+    fraction = run.progress_fraction
+    return (
+        run.state
+        if fraction is None or run.state == _DONE
+        else f"{run.state} {100 * fraction:.0f}%"
+    )
 
 
-def left(run: Run) -> str:
-    """How long it goes on.
-
-    Minutes up to two hours, then hours.
-    """
+def left(run: RunView) -> str:
+    """Return the estimated time until the end of a run: minutes below two hours, then hours."""
     seconds = run.seconds_left
     if seconds is None:
         return "?" if run.state == _RUNNING else "-"

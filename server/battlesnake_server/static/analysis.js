@@ -1,27 +1,28 @@
-// What a strong search thinks of the game: chances, mistakes, best moves; and "what if".
+// Analysis of a game by a strong search: win probabilities, mistakes, best moves, and "what if".
 //
 //   const analysis = new Analysis(player, panel);   // panel: the element with data-address
-//   analysis.tell(frame);                           // shows what is known of a turn
+//   analysis.show(frame);                           // shows the analysis of a turn
 //
-// replay_viewer/analysis_queue.py answers with what is known; replay_viewer/what_if.py plays what was not played.
+// replay_viewer/analysis_queue.py serves the analysis, replay_viewer/what_if.py other moves.
 
 import { element } from "./board.js";
-import { ARROWS, MOVES, html } from "./thoughts.js";
+import { ARROWS, MOVES, html } from "./decision.js";
 
 const $ = (id) => document.getElementById(id);
-const PAUSE = 1500; // milliseconds between two looks at an analysis that grows
-const POINTS = 600; // of a line in the graph
-const WORDS = Object.fromEntries(MOVES.map((move) => [move[0], move]));
-const PROVED = 900; // cells of territory: a value beyond this is that of a decided game
-const whole = (chance) => Math.round(100 * chance);
-const percent = (chance, about = "≈") => `${chance % 1 ? `${about} ` : ""}${whole(chance)} %`;
-const rest = (time) => new Promise((done) => setTimeout(done, time));
+const POLL_MS = 1500; // interval of requests for a running analysis
+const MAX_POINTS = 600; // per line of the graph
+const MOVES_BY_LETTER = Object.fromEntries(MOVES.map((move) => [move[0], move]));
+const PROVEN = 900; // cells of territory; larger values mean a forced win or loss
+const toPercent = (probability) => Math.round(100 * probability);
+const formatPercent = (probability, about = "≈") =>
+  `${probability % 1 ? `${about} ` : ""}${toPercent(probability)}%`;
+const sleep = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
 
-/** What the server answers; raises an error with its words where it refuses. */
-async function ask(address, options) {
-  const answer = await fetch(address, options);
-  const sent = await answer.json();
-  if (!answer.ok) throw new Error(sent.error);
+/** Returns the JSON of a response; throws its error message if the request is rejected. */
+async function fetchJson(address, options) {
+  const response = await fetch(address, options);
+  const sent = await response.json();
+  if (!response.ok) throw new Error(sent.error);
   return sent;
 }
 
@@ -29,190 +30,193 @@ export class Analysis {
   constructor(player, panel) {
     this.player = player;
     this.panel = panel;
-    this.seen = new Map(); // turn -> {moves, snakes}
-    this.marks = [];
-    this.ends = null;
-    this.asked = player.askedBranch(); // before the address is written anew
-    this.branch = null; // {turn, groups, frame, snakes, over}: what was not played
-    $("analyse").addEventListener("click", () => this.start());
+    this.positions = new Map(); // turn -> {moves, snakes}
+    this.mistakes = [];
+    this.finalScores = null;
+    this.addressed = player.addressedBranch(); // before the address changes
+    this.branch = null; // {turn, groups, frame, snakes, over}: a branch off the game
+    $("analyze").addEventListener("click", () => this.start());
     $("graph").addEventListener("click", (event) => this.pick(event));
     for (const move of MOVES) {
       $(`if-${move}`).addEventListener("click", () => this.attempt(() => this.playMove(move)));
     }
-    $("if-on").addEventListener("click", () => this.attempt(() => this.goOn()));
+    $("if-on").addEventListener("click", () => this.attempt(() => this.playOn()));
     $("if-back").addEventListener("click", () => this.attempt(() => this.stepBack()));
     $("if-leave").addEventListener("click", () => this.leave());
   }
 
   // --- what is known -----------------------------------------------------------------------------
 
-  /** Show the panel, with what was found before; follow what is being found. */
+  /** Shows the panel with the results so far, and polls a running analysis. */
   async open() {
     this.panel.hidden = false;
-    const { groups, turn } = this.asked;
-    if (groups.length) await this.attempt(() => this.show(turn, groups));
+    const { groups, turn } = this.addressed;
+    if (groups.length) await this.attempt(() => this.showBranch(turn, groups));
     try {
-      await this.follow(await ask(this.panel.dataset.address));
+      await this.poll(await fetchJson(this.panel.dataset.address));
     } catch (error) {
-      this.say(error.message);
+      this.showStatus(error.message);
     }
   }
 
   async start() {
-    $("analyse").hidden = true;
+    $("analyze").hidden = true;
     try {
-      await this.follow(await ask(this.panel.dataset.address, {
+      await this.poll(await fetchJson(this.panel.dataset.address, {
         method: "POST", headers: { "Content-Type": "application/json" }, body: "{}",
       }));
     } catch (error) {
-      this.say(error.message);
+      this.showStatus(error.message);
     }
   }
 
-  async follow(sent) {
+  async poll(sent) {
     for (;;) {
-      this.take(sent);
-      if (sent.state !== "running" && this.seen.size >= sent.done) return;
-      if (this.seen.size >= sent.done) await rest(PAUSE);
-      sent = await ask(`${this.panel.dataset.address}?since=${this.seen.size}`);
+      this.update(sent);
+      if (sent.state !== "running" && this.positions.size >= sent.done) return;
+      if (this.positions.size >= sent.done) await sleep(POLL_MS);
+      sent = await fetchJson(`${this.panel.dataset.address}?since=${this.positions.size}`);
     }
   }
 
-  take(sent) {
-    for (const { turn, ...seen } of sent.turns) this.seen.set(turn, seen);
-    this.marks = sent.marks ?? this.marks;
-    this.ends = sent.ends ?? this.ends;
+  update(sent) {
+    for (const { turn, ...position } of sent.turns) this.positions.set(turn, position);
+    this.mistakes = sent.mistakes ?? this.mistakes;
+    this.finalScores = sent.final_scores ?? this.finalScores;
     this.last = sent.last;
     const total = sent.last - sent.first + 1;
-    const far = `${sent.done} of ${total} turns`;
-    $("analyse").hidden = sent.state === "running" || sent.state === "done" ||
-      sent.state === "unkept" || this.panel.dataset.may !== "true";
-    this.say({
-      none: sent.done ? `Analysed: ${far}.` : "", failed: sent.error, unkept: sent.error,
-      running: total ? `Analysing: ${far} …` : "Waiting to be analysed …", done: "",
+    const progress = `${sent.done} of ${total} turns`;
+    $("analyze").hidden = sent.state === "running" || sent.state === "done" ||
+      sent.state === "no-replay" || this.panel.dataset.may !== "true";
+    this.showStatus({
+      none: sent.done ? `Analyzed: ${progress}.` : "", failed: sent.error, "no-replay": sent.error,
+      running: total ? `Analyzing: ${progress} …` : "Waiting for the analysis …", done: "",
     }[sent.state]);
     this.drawGraph();
-    this.listMarks();
+    this.listMistakes();
     this.player.refresh();
   }
 
-  say(words) {
-    $("analysis-state").textContent = words;
+  showStatus(text) {
+    $("analysis-state").textContent = text;
   }
 
   // --- showing -----------------------------------------------------------------------------------
 
-  /** The judgements of a turn or of what is shown off the game, by snake id. */
-  judged(frame) {
+  /** Returns the assessments of a turn or of the branch, by snake id. */
+  assessments(frame) {
     if (this.branch) return this.branch.snakes;
-    return this.seen.get(frame.turn)?.snakes ?? null;
+    return this.positions.get(frame.turn)?.snakes ?? null;
   }
 
-  chances(frame) {
-    const judged = this.judged(frame);
-    if (judged) {
-      return Object.fromEntries(Object.entries(judged).map(([id, { chance }]) => [id, chance]));
+  winProbabilities(frame) {
+    const assessments = this.assessments(frame);
+    if (assessments) {
+      return Object.fromEntries(Object.entries(assessments).map(([id, assessment]) =>
+        [id, assessment.win_probability]));
     }
-    return !this.branch && frame.turn === this.last + 1 ? this.ends : null;
+    return !this.branch && frame.turn === this.last + 1 ? this.finalScores : null;
   }
 
-  tell(frame) {
+  show(frame) {
     const { game, view } = this.player;
-    const chances = this.chances(frame);
-    const judged = this.judged(frame) ?? {};
-    $("chances").hidden = !chances;
-    if (chances) this.tellChances(chances);
+    const probabilities = this.winProbabilities(frame);
+    const assessments = this.assessments(frame) ?? {};
+    $("win-probabilities").hidden = !probabilities;
+    if (probabilities) this.showWinProbabilities(probabilities);
     const selected = game.snakes[view.selected]?.id;
-    view.hints = selected && judged[selected]
-      ? judged[selected].choices.map((choice, rank) => ({ index: view.selected, rank, ...choice }))
-      : game.snakes.flatMap(({ id }, index) => (judged[id]?.choices ?? []).slice(0, 1)
-        .map((choice) => ({ index, rank: 0, ...choice })));
-    view.badges = this.branch ? [] : this.marks
-      .filter((mark) => mark.turn === frame.turn - 1)
-      .map((mark) => ({ index: game.snakes.findIndex(({ id }) => id === mark.id), sign: mark.sign }));
-    this.tellLines(judged, selected);
-    this.tellBranch(frame);
+    view.hints = selected && assessments[selected]
+      ? assessments[selected].candidates.map((candidate, rank) => ({ index: view.selected, rank, ...candidate }))
+      : game.snakes.flatMap(({ id }, index) => (assessments[id]?.candidates ?? []).slice(0, 1)
+        .map((candidate) => ({ index, rank: 0, ...candidate })));
+    view.badges = this.branch ? [] : this.mistakes
+      .filter((mistake) => mistake.turn === frame.turn - 1)
+      .map((mistake) => ({ index: game.snakes.findIndex(({ id }) => id === mistake.id), annotation: mistake.annotation }));
+    this.showLines(assessments, selected);
+    this.showBranchState(frame);
     const at = frame.turn - game.frames[0].turn;
-    for (const button of $("marks").querySelectorAll("button")) {
+    for (const button of $("mistakes").querySelectorAll("button")) {
       button.setAttribute("aria-current", String(Number(button.dataset.turn) === frame.turn && at >= 0));
     }
   }
 
-  tellChances(chances) {
+  showWinProbabilities(probabilities) {
     const { snakes } = this.player.game;
-    $("chances").replaceChildren(...snakes.filter(({ id }) => chances[id] !== undefined)
+    $("win-probabilities").replaceChildren(...snakes.filter(({ id }) => probabilities[id] !== undefined)
       .map(({ id, name, color }) => {
         const part = html("i");
-        part.style.width = `${100 * chances[id]}%`;
+        part.style.width = `${100 * probabilities[id]}%`;
         part.style.background = color;
-        part.title = `${name} ${percent(chances[id])}`;
+        part.title = `${name} ${formatPercent(probabilities[id])}`;
         return part;
       }));
-    $("chances").setAttribute("aria-label", snakes.filter(({ id }) => chances[id] !== undefined)
-      .map(({ id, name }) => `${name} ${percent(chances[id], "about")}`).join(", "));
+    $("win-probabilities").setAttribute("aria-label", snakes.filter(({ id }) => probabilities[id] !== undefined)
+      .map(({ id, name }) => `${name} ${formatPercent(probabilities[id], "about")}`).join(", "));
     this.player.cards.forEach((card, i) => {
-      const chance = chances[snakes[i].id];
-      card.chance.textContent = chance === undefined ? "" : percent(chance);
+      const probability = probabilities[snakes[i].id];
+      card.winProbability.textContent =
+        probability === undefined ? "" : formatPercent(probability);
     });
   }
 
-  /** The ranked lines of the selected snake, else the best move of each. */
-  tellLines(judged, selected) {
+  /** Shows the ranked lines of the selected snake, or the best move of each snake. */
+  showLines(assessments, selected) {
     const { game, names } = this.player;
-    const of = selected && judged[selected]
-      ? judged[selected].choices.map((choice) => [selected, choice])
-      : game.snakes.filter(({ id }) => judged[id]?.choices.length)
-        .map(({ id }) => [id, judged[id].choices[0]]);
-    $("lines").replaceChildren(...of.map(([id, choice]) => html("li", "",
-      html("b", "", selected ? ARROWS[choice.move] : `${names[id]} ${ARROWS[choice.move]}`),
-      html("span", "", percent(choice.chance)),
-      html("span", "pale", this.written(choice.line, id),
-        this.unless(choice)))));
+    const candidates = selected && assessments[selected]
+      ? assessments[selected].candidates.map((candidate) => [selected, candidate])
+      : game.snakes.filter(({ id }) => assessments[id]?.candidates.length)
+        .map(({ id }) => [id, assessments[id].candidates[0]]);
+    $("lines").replaceChildren(...candidates.map(([id, candidate]) => html("li", "",
+      html("b", "", selected ? ARROWS[candidate.move] : `${names[id]} ${ARROWS[candidate.move]}`),
+      html("span", "", formatPercent(candidate.win_probability)),
+      html("span", "pale", this.formatLine(candidate.line, id),
+        this.caveat(candidate)))));
   }
 
-  /** What may still change an end that the search has seen. */
-  unless({ value, chance }) {
-    if (Math.abs(value) <= PROVED || !(chance % 1)) return "";
-    return value > 0 ? " unless food appears" : " unless food appears or a rival errs";
+  /** Returns the events that may change the end that the search has found. */
+  caveat({ value, win_probability: probability }) {
+    if (Math.abs(value) <= PROVEN || !(probability % 1)) return "";
+    return value > 0 ? " unless food appears" : " unless food appears or an opponent errs";
   }
 
-  /** A line as arrows: the snake's own, then what its rivals are expected to do. */
-  written(line, own) {
+  /** Formats a line as arrows: the snake's own moves, then those of a single opponent. */
+  formatLine(line, own) {
     const { names } = this.player;
-    const arrows = (moves) => [...moves].map((letter) => ARROWS[WORDS[letter]] ?? "").join("");
-    const rivals = Object.keys(line).filter((id) => id !== own && line[id]);
+    const arrows = (moves) => [...moves].map((letter) => ARROWS[MOVES_BY_LETTER[letter]] ?? "").join("");
+    const opponents = Object.keys(line).filter((id) => id !== own && line[id]);
     const first = arrows(line[own] ?? "");
-    if (rivals.length !== 1) return first;
-    return `${first}  (${names[rivals[0]]} ${arrows(line[rivals[0]])})`;
+    if (opponents.length !== 1) return first;
+    return `${first}  (${names[opponents[0]]} ${arrows(line[opponents[0]])})`;
   }
 
-  listMarks() {
+  listMistakes() {
     const { names } = this.player;
-    $("marks").replaceChildren(...this.marks.map((mark) => {
-      const button = html("button", "mark",
-        html("span", "", `turn ${mark.turn}`), html("b", "", names[mark.id] ?? mark.id),
-        html("span", "sign", `${ARROWS[mark.move] ?? "·"}${mark.sign}`),
-        html("span", "pale", `about ${whole(mark.before)} → ${whole(mark.after)} %, ` +
-          `better ${ARROWS[mark.better]}`));
+    $("mistakes").replaceChildren(...this.mistakes.map((mistake) => {
+      const button = html("button", "mistake",
+        html("span", "", `turn ${mistake.turn}`), html("b", "", names[mistake.id] ?? mistake.id),
+        html("span", "annotation", `${ARROWS[mistake.move] ?? "·"}${mistake.annotation}`),
+        html("span", "pale", `about ${toPercent(mistake.best_win_probability)} → ` +
+          `${toPercent(mistake.played_win_probability)}%, ` +
+          `better ${ARROWS[mistake.better_move]}`));
       button.type = "button";
-      button.dataset.turn = mark.turn;
-      button.addEventListener("click", () => this.goTo(mark));
+      button.dataset.turn = mistake.turn;
+      button.addEventListener("click", () => this.goTo(mistake));
       return html("li", "", button);
     }));
-    $("marks-title").hidden = !this.marks.length;
+    $("mistakes-title").hidden = !this.mistakes.length;
   }
 
-  goTo(mark) {
+  goTo(mistake) {
     const { player } = this;
-    const index = player.game.snakes.findIndex(({ id }) => id === mark.id);
+    const index = player.game.snakes.findIndex(({ id }) => id === mistake.id);
     if (player.view.selected !== index) player.select(index);
-    player.go(mark.turn - player.game.frames[0].turn);
+    player.go(mistake.turn - player.game.frames[0].turn);
   }
 
-  nextMark() {
+  nextMistake() {
     const { player } = this;
     const now = player.game.frames[player.index].turn;
-    const next = this.marks.find((mark) => mark.turn > now);
+    const next = this.mistakes.find((mistake) => mistake.turn > now);
     if (next) this.goTo(next);
   }
 
@@ -221,37 +225,37 @@ export class Analysis {
   drawGraph() {
     const { game, last } = this.player;
     const graph = $("graph");
-    graph.toggleAttribute("hidden", !this.seen.size);
-    if (!this.seen.size) return;
+    graph.toggleAttribute("hidden", !this.positions.size);
+    if (!this.positions.size) return;
     const first = game.frames[0].turn;
     const span = Math.max(this.last + 1 - first, last, 1);
-    const step = Math.ceil(span / POINTS);
+    const step = Math.ceil(span / MAX_POINTS);
     graph.setAttribute("viewBox", `0 0 ${span} 100`);
     const lines = game.snakes.flatMap(({ id, color }) => {
       const parts = [[]];
       for (let turn = first; turn <= first + span; turn += step) {
-        const known = this.seen.get(turn)?.snakes[id]?.chance ??
-          (turn === this.last + 1 ? this.ends?.[id] : undefined);
-        if (known === undefined) parts.push([]);
-        else parts.at(-1).push(`${turn - first},${100 - 100 * known}`);
+        const probability = this.positions.get(turn)?.snakes[id]?.win_probability ??
+          (turn === this.last + 1 ? this.finalScores?.[id] : undefined);
+        if (probability === undefined) parts.push([]);
+        else parts.at(-1).push(`${turn - first},${100 - 100 * probability}`);
       }
       return parts.filter((part) => part.length > 1).map((part) =>
         element("polyline", { points: part.join(" "), stroke: color }));
     });
-    const signs = this.marks.filter((mark) => mark.sign === "??").map((mark) => element("line", {
-      class: "blunder", x1: mark.turn - first, x2: mark.turn - first, y1: 0, y2: 100,
+    const blunders = this.mistakes.filter((mistake) => mistake.annotation === "??").map((mistake) => element("line", {
+      class: "blunder", x1: mistake.turn - first, x2: mistake.turn - first, y1: 0, y2: 100,
     }));
     graph.replaceChildren(
-      element("line", { class: "half", x1: 0, x2: span, y1: 50, y2: 50 }), ...signs, ...lines,
+      element("line", { class: "half", x1: 0, x2: span, y1: 50, y2: 50 }), ...blunders, ...lines,
       element("line", { id: "graph-cursor", x1: 0, x2: 0, y1: 0, y2: 100 }));
     this.graphSpan = span;
   }
 
-  moveCursor(place) {
+  moveCursor(position) {
     const cursor = $("graph-cursor");
     if (!cursor) return;
-    cursor.setAttribute("x1", place);
-    cursor.setAttribute("x2", place);
+    cursor.setAttribute("x1", position);
+    cursor.setAttribute("x2", position);
   }
 
   pick(event) {
@@ -275,13 +279,13 @@ export class Analysis {
     return this.branch?.frame ?? player.game.frames[player.index];
   }
 
-  /** The snake that plays another move: the selected one, else the first that lives. */
+  /** Index of the snake that plays another move: the selected one, or the first living one. */
   get mover() {
     const { selected } = this.player.view;
     return selected ?? this.frame.snakes.findIndex((snake) => !snake.death);
   }
 
-  /** Play `move`: others do what they did in the game, off it what the search chooses. */
+  /** Plays `move`. The others repeat their moves of the game; in a branch, the search chooses. */
   async playMove(move) {
     const { mover } = this;
     const letters = this.frame.snakes.map((snake, i) => {
@@ -292,25 +296,25 @@ export class Analysis {
     await this.push(letters.join(""));
   }
 
-  async goOn() {
+  async playOn() {
     await this.push(this.frame.snakes.map((snake) => (snake.death ? "." : "x")).join(""));
   }
 
   async push(group) {
     const turn = this.branch?.turn ?? this.frame.turn;
-    await this.show(turn, [...(this.branch?.groups ?? []), group]);
+    await this.showBranch(turn, [...(this.branch?.groups ?? []), group]);
   }
 
   async stepBack() {
     const { turn, groups } = this.branch;
-    if (groups.length > 1) await this.show(turn, groups.slice(0, -1));
+    if (groups.length > 1) await this.showBranch(turn, groups.slice(0, -1));
     else this.leave();
   }
 
-  async show(turn, groups) {
+  async showBranch(turn, groups) {
     this.player.pause();
     const address = this.player.turnAddress.replace("/0/FORM", `/${turn}/frame`);
-    const sent = await ask(`${address}?if=${groups.join("-")}`);
+    const sent = await fetchJson(`${address}?if=${groups.join("-")}`);
     this.branch = { turn, ...sent, groups: sent.moves.split("-") };
     this.player.refresh();
   }
@@ -321,12 +325,12 @@ export class Analysis {
     this.player.refresh();
   }
 
-  tellBranch(frame) {
+  showBranchState(frame) {
     const { branch } = this;
-    document.body.classList.toggle("off-game", Boolean(branch));
+    document.body.classList.toggle("in-branch", Boolean(branch));
     const turns = branch?.groups.length;
     $("if-state").textContent = branch
-      ? `Off the game: ${turns} turn${turns > 1 ? "s" : ""} after turn ${branch.turn}.`
+      ? `Branch: ${turns} turn${turns > 1 ? "s" : ""} after turn ${branch.turn}.`
       : `Play another move of ${this.player.game.snakes[this.mover]?.name ?? "a snake"}:`;
     $("if-back").disabled = $("if-leave").disabled = !branch;
     const dead = !frame.snakes[this.mover] || frame.snakes[this.mover].death;

@@ -1,90 +1,91 @@
-// Draws a position into an <svg>. Knows nothing of replays, servers or controls.
+// Draws a position into an <svg>. Independent of replays, servers and controls.
 //
 //   const view = new BoardView(svg, {width, height, snakes: [{color, head, tail}, ...]});
-//   view.draw(frame);                       // a frame as server/battlesnake_server/replay_json.py writes it
-//   view.draw(frame, previous, 0.4);        // 40 % of the way from the previous frame
-//   view.select(2);                         // outline a snake, show the values of its moves
-//                                           // and the line that it expects
+//   view.draw(frame);                       // a frame of server/battlesnake_server/replay_json.py
+//   view.draw(frame, previous, 0.4);        // 40% of the way from the previous frame
+//   view.select(2);                         // outlines a snake, shows the scores of its moves
+//                                           // and its expected line
 //   view.cellAt(event)                      // [x, y] under a pointer, or null
 //
-// Colours of the board come from the custom properties of look.css (--cell, --food, ...), those of
-// snakes and the shapes of their heads and tails from the server (battlesnake_gym/draw/customization.py).
+// The colors of the board are custom properties of style.css (--cell, --food, ...). The colors of
+// snakes and the shapes of their heads and tails come from the server
+// (battlesnake_gym/draw/customization.py).
 
 const SVG = "http://www.w3.org/2000/svg";
 const MARGIN = 0.18;
-const LABELS = 0.45; // room for the coordinates
-const LONGEST_LINE = 14;
+const LABEL_MARGIN = 0.45; // room for the coordinates
+const MAX_LINE_TURNS = 14;
 const OFFSETS = { up: [0, 1], down: [0, -1], left: [-1, 0], right: [1, 0] };
 
-/** An SVG element with attributes; attributes that are null are left out. */
+/** Creates an SVG element; omits attributes that are null. */
 export function element(name, attributes = {}, ...children) {
-  const made = document.createElementNS(SVG, name);
+  const node = document.createElementNS(SVG, name);
   for (const [key, value] of Object.entries(attributes)) {
-    if (value !== null) made.setAttribute(key, value);
+    if (value !== null) node.setAttribute(key, value);
   }
-  made.append(...children);
-  return made;
+  node.append(...children);
+  return node;
 }
 
 export class BoardView {
   constructor(svg, game, { coordinates = false } = {}) {
     this.svg = svg;
     this.coordinates = coordinates;
-    this.hints = []; // moves to draw as arrows: {index of the snake, move, rank, chance}
-    this.badges = []; // signs beside heads: {index of the snake, sign}
+    this.hints = []; // moves to draw as arrows: {index of the snake, move, rank}
+    this.badges = []; // annotations beside heads: {index of the snake, annotation}
     this.game = game;
     this.selected = null;
-    this.lined = null; // the snake whose line is drawn where none is selected
+    this.defaultLineSnake = null; // the snake whose line is drawn if none is selected
     this.shown = null;
     const { width, height } = game;
-    const edge = coordinates ? LABELS : 0;
+    const edge = coordinates ? LABEL_MARGIN : 0;
     svg.setAttribute("viewBox",
       `${-MARGIN - edge} ${-MARGIN} ${width + 2 * MARGIN + edge} ${height + 2 * MARGIN + edge}`);
     this.ground = element("g");
-    this.things = element("g");
+    this.items = element("g");
     this.snakes = element("g");
     this.marks = element("g");
-    svg.replaceChildren(this.ground, this.things, this.snakes, this.marks);
+    svg.replaceChildren(this.ground, this.items, this.snakes, this.marks);
     this.drawGround();
   }
 
-  /** Show `frame`; with `previous` and a `share` below 1 on the way to it. */
-  draw(frame, previous = null, share = 1) {
-    const ground = share < 1 && previous ? previous : frame;
+  /** Draws `frame`, or the transition from `previous` if `fraction` is below 1. */
+  draw(frame, previous = null, fraction = 1) {
+    const ground = fraction < 1 && previous ? previous : frame;
     if (ground !== this.shown) {
       this.shown = ground;
-      this.drawThings(ground);
+      this.drawItems(ground);
     }
     const order = frame.snakes.map((_, i) => i);
     order.sort((a, b) => (a === this.selected) - (b === this.selected));
     this.snakes.replaceChildren(...order.flatMap(
-      (i) => this.drawSnake(i, frame, previous?.snakes[i] ?? null, share)));
-    const crosses = share < 0.6 ? [] : this.drawCrosses(frame, true);
+      (i) => this.drawSnake(i, frame, previous?.snakes[i] ?? null, fraction)));
+    const crosses = fraction < 0.6 ? [] : this.drawCrosses(frame, true);
     this.marks.replaceChildren(
-      ...crosses, ...this.drawLine(frame, share), ...(share < 1 ? [] : this.drawHints(frame)),
-      ...this.drawValues(frame, share), ...(share < 1 ? [] : this.drawBadges(frame)));
+      ...crosses, ...this.drawLine(frame, fraction), ...(fraction < 1 ? [] : this.drawHints(frame)),
+      ...this.drawValues(frame, fraction), ...(fraction < 1 ? [] : this.drawBadges(frame)));
   }
 
   select(index) {
     this.selected = index;
   }
 
-  /** The cell under a pointer event. */
+  /** Returns the cell under a pointer event, or null. */
   cellAt(event) {
     const box = this.svg.getScreenCTM().inverse();
     const place = new DOMPoint(event.clientX, event.clientY).matrixTransform(box);
     const x = Math.floor(place.x);
     const y = this.game.height - 1 - Math.floor(place.y);
-    return this.holds([x, y]) ? [x, y] : null;
+    return this.contains([x, y]) ? [x, y] : null;
   }
 
-  /** Whether a cell is on the board. */
-  holds([x, y]) {
+  /** Returns whether a cell is on the board. */
+  contains([x, y]) {
     return x >= 0 && y >= 0 && x < this.game.width && y < this.game.height;
   }
 
-  /** The centre of a cell in the picture, where y grows downwards. */
-  centre([x, y]) {
+  /** Returns the center of a cell in SVG coordinates, where y grows downward. */
+  center([x, y]) {
     return [x + 0.5, this.game.height - y - 0.5];
   }
 
@@ -106,7 +107,7 @@ export class BoardView {
       ...(this.coordinates ? this.drawLabels() : []));
   }
 
-  /** The numbers of columns and rows, as the API counts them. */
+  /** Returns the column and row numbers of the API's coordinates. */
   drawLabels() {
     const { width, height } = this.game;
     const label = (x, y, number) => element("text", { class: "label", x, y }, String(number));
@@ -116,12 +117,12 @@ export class BoardView {
     ];
   }
 
-  /** Arrows out of heads: the best moves, the better the stronger. */
+  /** Returns arrows from the heads for the best moves; better moves have stronger arrows. */
   drawHints(frame) {
     return this.hints.flatMap(({ index, move, rank }) => {
       const snake = frame.snakes[index];
       if (snake.death) return [];
-      const [x, y] = this.centre(snake.body[0]);
+      const [x, y] = this.center(snake.body[0]);
       const [right, up] = OFFSETS[move];
       const at = (ahead, aside) =>
         `${(x + right * ahead + up * aside).toFixed(2)} ${(y - up * ahead + right * aside).toFixed(2)}`;
@@ -134,77 +135,77 @@ export class BoardView {
     });
   }
 
-  /** Signs beside the heads of those whose last move was a mistake. */
+  /** Returns annotations beside the heads of snakes whose last move was a mistake. */
   drawBadges(frame) {
-    return this.badges.map(({ index, sign }) => {
-      const [x, y] = this.near(frame.snakes[index].body[0]);
-      return element("g", { class: sign === "??" ? "badge blunder" : "badge" },
+    return this.badges.map(({ index, annotation }) => {
+      const [x, y] = this.visibleCenter(frame.snakes[index].body[0]);
+      return element("g", { class: annotation === "??" ? "badge blunder" : "badge" },
         element("circle", { cx: x + 0.34, cy: y - 0.34, r: 0.3 }),
-        element("text", { x: x + 0.34, y: y - 0.23, "text-anchor": "middle" }, sign));
+        element("text", { x: x + 0.34, y: y - 0.23, "text-anchor": "middle" }, annotation));
     });
   }
 
-  /** The centre of a cell, or for one off the board a place at its edge that can be seen. */
-  near(cell) {
-    const [x, y] = this.centre(cell);
+  /** Returns the center of a cell, clamped to the visible board. */
+  visibleCenter(cell) {
+    const [x, y] = this.center(cell);
     const { width, height } = this.game;
     return [Math.min(Math.max(x, 0.1), width - 0.1), Math.min(Math.max(y, 0.1), height - 0.1)];
   }
 
-  drawThings(frame) {
-    const things = [];
-    for (const [x, y, depth] of frame.hazards) {
+  drawItems(frame) {
+    const items = [];
+    for (const [x, y, layers] of frame.hazards) {
       const [left, top] = [x, this.game.height - y - 1];
-      const strength = Math.min(0.2 + 0.16 * depth, 0.85);
-      things.push(element("rect", {
+      const strength = Math.min(0.2 + 0.16 * layers, 0.85);
+      items.push(element("rect", {
         class: "hazard", x: left + 0.04, y: top + 0.04, width: 0.92, height: 0.92, rx: 0.1,
         "fill-opacity": strength,
       }));
-      things.push(element("path", {
+      items.push(element("path", {
         class: "hatch", d: `M${left + 0.2} ${top + 0.8}l.6 -.6M${left + 0.2} ${top + 0.4}l.2 -.2` +
           `M${left + 0.6} ${top + 0.8}l.2 -.2`,
       }));
-      if (depth > 1) {
-        things.push(element("text", {
-          class: "depth", x: left + 0.88, y: top + 0.86, "text-anchor": "end",
-        }, String(depth)));
+      if (layers > 1) {
+        items.push(element("text", {
+          class: "layers", x: left + 0.88, y: top + 0.86, "text-anchor": "end",
+        }, String(layers)));
       }
     }
     for (const cell of frame.food) {
-      const [x, y] = this.centre(cell);
-      things.push(element("circle", { class: "food", cx: x, cy: y, r: 0.27 }));
-      things.push(element("circle", { class: "shine", cx: x - 0.09, cy: y - 0.09, r: 0.07 }));
+      const [x, y] = this.center(cell);
+      items.push(element("circle", { class: "food", cx: x, cy: y, r: 0.27 }));
+      items.push(element("circle", { class: "shine", cx: x - 0.09, cy: y - 0.09, r: 0.07 }));
     }
-    this.things.replaceChildren(...things, ...this.drawCrosses(frame, false));
+    this.items.replaceChildren(...items, ...this.drawCrosses(frame, false));
   }
 
-  drawSnake(index, frame, before, share) {
+  drawSnake(index, frame, previous, fraction) {
     const snake = frame.snakes[index];
     const dying = snake.death && snake.death.turn === frame.turn;
     if (snake.death && !dying) return [];
-    const moving = share < 1 && before && !before.death;
+    const moving = fraction < 1 && previous && !previous.death;
     const body = snake.body;
-    const strokes = this.strokes(body, moving ? before.body : null, share);
-    const { color, head: face = [], tail: end = [] } = this.game.snakes[index];
+    const strokes = this.strokes(body, moving ? previous.body : null, fraction);
+    const { color, head: headParts = [], tail: tailParts = [] } = this.game.snakes[index];
     const group = element("g", {
       class: dying ? "snake dying" : "snake", "data-snake": index, fill: color, color,
-      opacity: dying ? 1 - 0.72 * share : null,
+      opacity: dying ? 1 - 0.72 * fraction : null,
     });
     if (index === this.selected) group.append(this.outline(strokes));
     group.append(...this.drawBody(strokes));
     const head = strokes[0][0];
     const tail = body.at(-1);
-    group.append(...this.drawTail(strokes.at(-1), end));
+    group.append(...this.drawTail(strokes.at(-1), tailParts));
     if (body.length > 2 && same(tail, body.at(-2)) && !same(tail, body[0])) {
-      const [x, y] = this.centre(tail);
+      const [x, y] = this.center(tail);
       group.append(element("circle", { class: "stays", cx: x, cy: y, r: 0.11 }));
     }
     group.append(element("circle", { cx: head[0], cy: head[1], r: 0.42 }));
-    group.append(looks(face, head, this.direction(body)));
+    group.append(drawParts(headParts, head, this.direction(body)));
     return [group];
   }
 
-  /** A body that narrows evenly from the head to the tail, as one path: bodies may be long. */
+  /** Returns a body that tapers from head to tail, as a single path because bodies may be long. */
   drawBody(strokes) {
     const joints = Math.max(strokes.reduce((sum, stroke) => sum + stroke.length, 0) - 1, 3);
     const half = (joint) => 0.36 - (0.18 * joint) / joints;
@@ -220,12 +221,12 @@ export class BoardView {
     return [element("path", { class: "body", d })];
   }
 
-  /** The lines of a body, from the head's side; it breaks where it leaves over an edge. */
-  strokes(body, before, share) {
+  /** Returns the lines of a body from the head on; a body that wraps has several lines. */
+  strokes(body, before, fraction) {
     const cells = body.filter((cell, i) => i === 0 || !same(cell, body[i - 1]));
-    const strokes = [[this.centre(cells[0])]];
+    const strokes = [[this.center(cells[0])]];
     for (let i = 1; i < cells.length; i += 1) {
-      const [ahead, here] = [this.centre(cells[i - 1]), this.centre(cells[i])];
+      const [ahead, here] = [this.center(cells[i - 1]), this.center(cells[i])];
       const [dx, dy] = [here[0] - ahead[0], here[1] - ahead[1]];
       if (Math.abs(dx) + Math.abs(dy) <= 1) {
         strokes.at(-1).push(here);
@@ -235,16 +236,16 @@ export class BoardView {
         strokes.push([[here[0] - edge[0], here[1] - edge[1]], here]);
       }
     }
-    if (before) this.bend(strokes, body, before, share);
+    if (before) this.bend(strokes, body, before, fraction);
     return strokes;
   }
 
-  /** Pull the head back towards where it was, and the tail out to where it was. */
-  bend(strokes, body, before, share) {
+  /** Moves the head and the tail back toward their previous cells. */
+  bend(strokes, body, before, fraction) {
     const [first, last] = [strokes[0], strokes.at(-1)];
-    const [oldHead, oldTail] = [this.centre(before[0]), this.centre(before.at(-1))];
-    if (near(first[0], oldHead)) first[0] = between(oldHead, first[0], share);
-    if (near(last.at(-1), oldTail)) last.push(between(oldTail, last.at(-1), share));
+    const [oldHead, oldTail] = [this.center(before[0]), this.center(before.at(-1))];
+    if (adjacent(first[0], oldHead)) first[0] = interpolate(oldHead, first[0], fraction);
+    if (adjacent(last.at(-1), oldTail)) last.push(interpolate(oldTail, last.at(-1), fraction));
   }
 
   outline(strokes) {
@@ -256,7 +257,7 @@ export class BoardView {
     return group;
   }
 
-  /** Where the head looks, in the picture; up while the body is one cell. */
+  /** Returns the head's direction in SVG coordinates; up if the body covers one cell. */
   direction(body) {
     const neck = body.find((cell) => !same(cell, body[0]));
     if (!neck || !same(neck, body[1])) return [0, -1];
@@ -265,22 +266,22 @@ export class BoardView {
     return [across * Math.sign(dx), across * -Math.sign(dy)];
   }
 
-  /** The end of a body by its name: where the last stroke ends, and looking the same way. */
+  /** Returns the tail customization at the end of the last stroke, in its direction. */
   drawTail(stroke, parts) {
     const tip = stroke.at(-1);
     const before = stroke.findLast((point) => !same(point, tip));
     if (!parts.length || !before) return [];
     const [dx, dy] = [tip[0] - before[0], tip[1] - before[1]];
     const across = Math.abs(dx) > Math.abs(dy);
-    return [looks(parts, tip, across ? [Math.sign(dx), 0] : [0, Math.sign(dy)])];
+    return [drawParts(parts, tip, across ? [Math.sign(dx), 0] : [0, Math.sign(dy)])];
   }
 
-  /** Crosses where snakes died: `fresh` ones of this turn, or the pale ones of earlier turns. */
+  /** Returns crosses at the heads of snakes eliminated on this turn (`fresh`) or earlier. */
   drawCrosses(frame, fresh) {
     const arm = fresh ? 0.28 : 0.15;
     return frame.snakes.flatMap(({ body, death }) => {
       if (!death || fresh !== (death.turn === frame.turn)) return [];
-      const [x, y] = this.near(body[0]);
+      const [x, y] = this.visibleCenter(body[0]);
       return [element("path", {
         class: fresh ? "cross fresh" : "cross",
         d: `M${x - arm} ${y - arm}l${2 * arm} ${2 * arm}M${x - arm} ${y + arm}l${2 * arm} ${-2 * arm}`,
@@ -288,26 +289,26 @@ export class BoardView {
     });
   }
 
-  /** What the selected snake expects every snake to do from here on. */
-  drawLine(frame, share) {
-    const line = frame.snakes[this.selected ?? this.lined]?.next?.line;
-    if (!line || share < 1) return [];
+  /** Returns the lines that the selected snake expects of all snakes. */
+  drawLine(frame, fraction) {
+    const line = frame.snakes[this.selected ?? this.defaultLineSnake]?.next?.line;
+    if (!line || fraction < 1) return [];
     const [halos, lines] = [[], []];
     this.game.snakes.forEach(({ id, color }, i) => {
-      const moves = (line[id] ?? []).slice(0, LONGEST_LINE);
+      const moves = (line[id] ?? []).slice(0, MAX_LINE_TURNS);
       if (!moves.length) return;
       let cell = frame.snakes[i].body[0];
-      const [headX, headY] = this.centre(cell);
+      const [headX, headY] = this.center(cell);
       const [right, up] = OFFSETS[moves[0]];
       let d = `M${headX + 0.5 * right} ${headY - 0.5 * up}`; // from the edge of the head's cell
       for (const move of moves) {
         const [x, y] = [cell[0] + OFFSETS[move][0], cell[1] + OFFSETS[move][1]];
-        const over = [(x + this.game.width) % this.game.width,
+        const wrapped = [(x + this.game.width) % this.game.width,
           (y + this.game.height) % this.game.height];
-        d += `${same(over, [x, y]) ? "L" : "M"}${this.centre(over).join(" ")}`;
-        cell = over;
+        d += `${same(wrapped, [x, y]) ? "L" : "M"}${this.center(wrapped).join(" ")}`;
+        cell = wrapped;
       }
-      const [x, y] = this.centre(cell);
+      const [x, y] = this.center(cell);
       halos.push(element("path", { class: "line halo", d }));
       lines.push(
         element("path", { class: "line", d, stroke: color }),
@@ -316,19 +317,19 @@ export class BoardView {
     return [...halos, ...lines];
   }
 
-  /** What the selected snake thought of its moves, in the cells beside its head. */
-  drawValues(frame, share) {
+  /** Returns the scores of the selected snake's moves in the cells beside its head. */
+  drawValues(frame, fraction) {
     const next = frame.snakes[this.selected]?.next;
-    if (!next || share < 1) return [];
+    if (!next || fraction < 1) return [];
     const head = frame.snakes[this.selected].body[0];
-    const searched = Object.keys(next.line ?? {}).length > 0; // then other values are bounds
+    const searched = Object.keys(next.line ?? {}).length > 0; // a search knows only bounds of the other moves
     const vetoed = new Set(next.reasons.flatMap((reason) => reason.vetoed));
     return Object.entries(OFFSETS).flatMap(([move, [dx, dy]]) => {
       const score = next.scores[move];
       if (score === undefined && !vetoed.has(move) && move !== next.move) return [];
       const cell = [head[0] + dx, head[1] + dy];
-      if (vetoed.has(move) && !this.holds(cell)) return [];
-      const [x, y] = this.centre(cell);
+      if (vetoed.has(move) && !this.contains(cell)) return [];
+      const [x, y] = this.center(cell);
       const kind = move === next.move ? "chosen" : vetoed.has(move) ? "vetoed" : "other";
       const bound = searched && kind === "other";
       const text = score == null ? (move === next.move ? "✓" : "✕") :
@@ -342,7 +343,7 @@ export class BoardView {
   }
 }
 
-/** A number in at most five characters. */
+/** Formats a number in at most five characters. */
 export function brief(value) {
   if (value === null || value === undefined) return "–";
   const size = Math.abs(value);
@@ -350,30 +351,30 @@ export function brief(value) {
   return size >= 10000 ? value.toExponential(0) : value.toFixed(digits).replace("-", "−");
 }
 
-/** The parts of a head or tail at a place; what looks to the left is mirrored, not turned. */
-function looks(parts, [x, y], [ahead, down]) {
+/** Returns the parts of a head or tail at a point; parts that face left are mirrored. */
+function drawParts(parts, [x, y], [ahead, down]) {
   const side = ahead < 0 ? -1 : 1;
   const turned = [ahead, down, -down * side, ahead * side, x, y].join(" ");
   return element("g", { transform: `matrix(${turned})` }, ...parts.map(drawPart));
 }
 
-function drawPart({ fill, points, centre, radius, width }) {
+function drawPart({ fill, points, center, radius, width }) {
   const name = `part ${fill}`;
-  if (centre) return element("circle", { class: name, cx: centre[0], cy: centre[1], r: radius });
+  if (center) return element("circle", { class: name, cx: center[0], cy: center[1], r: radius });
   const places = points.map((point) => point.join(",")).join(" ");
   return width === undefined
     ? element("polygon", { class: name, points: places })
     : element("polyline", { class: `${name} stroke`, points: places, "stroke-width": width });
 }
 
-/** A disc as a path that turns the same way as `taper`: where both overlap, nothing is left out. */
+/** Returns a disc as a path with the orientation of `taper`, so that overlaps are filled. */
 function disc([x, y], radius) {
   const [r, left] = [radius.toFixed(3), (x - radius).toFixed(3)];
   const across = (2 * radius).toFixed(3);
   return `M${left} ${y.toFixed(3)}a${r} ${r} 0 1 0 ${across} 0a${r} ${r} 0 1 0 -${across} 0z`;
 }
 
-/** A piece of a body between two cells as a path, as wide at its ends as given. */
+/** Returns the part of a body between two cells as a path with the given half widths. */
 function taper([x, y], half, [endX, endY], endHalf) {
   const size = Math.hypot(endX - x, endY - y) || 1;
   const [across, down] = [(y - endY) / size, (endX - x) / size];
@@ -386,10 +387,10 @@ function same(a, b) {
   return a[0] === b[0] && a[1] === b[1];
 }
 
-function near(a, b) {
+function adjacent(a, b) {
   return Math.abs(a[0] - b[0]) + Math.abs(a[1] - b[1]) <= 1;
 }
 
-function between(from, to, share) {
-  return [from[0] + (to[0] - from[0]) * share, from[1] + (to[1] - from[1]) * share];
+function interpolate(from, to, fraction) {
+  return [from[0] + (to[0] - from[0]) * fraction, from[1] + (to[1] - from[1]) * fraction];
 }

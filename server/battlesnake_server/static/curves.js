@@ -1,6 +1,6 @@
-// Shows the values of curves under the pointer, for charts made by run_parts.html.
+// Shows the values of a chart's curves at the pointer (charts of run_parts.html).
 
-const cache = new WeakMap(); // polyline -> [[x, y], ...] as drawn
+const cache = new WeakMap(); // polyline -> [[x, y], ...] in the SVG's coordinates
 
 function points(line) {
   if (!cache.has(line)) {
@@ -10,26 +10,26 @@ function points(line) {
   return cache.get(line);
 }
 
-const between = (range, part) => range[0] + (range[1] - range[0]) * part;
-const range = (text) => text.split(" ").map(Number);
-const short = (value) => Number(value.toPrecision(4)).toLocaleString("en");
+const interpolate = (range, fraction) => range[0] + (range[1] - range[0]) * fraction;
+const parseRange = (text) => text.split(" ").map(Number);
+const format = (value) => Number(value.toPrecision(4)).toLocaleString("en");
 
-function tell(chart, place) {
+function showTooltip(chart, x) {
   const readout = chart.closest(".plot").querySelector(".readout");
   const cursor = chart.querySelector(".cursor");
-  cursor.setAttribute("visibility", place === null ? "hidden" : "visible");
+  cursor.setAttribute("visibility", x === null ? "hidden" : "visible");
   readout.replaceChildren();
-  if (place === null) return;
-  cursor.setAttribute("x1", place);
-  cursor.setAttribute("x2", place);
-  readout.append(`${short(between(range(chart.dataset.x), place / 1000))} ${chart.dataset.title}: `);
+  if (x === null) return;
+  cursor.setAttribute("x1", x);
+  cursor.setAttribute("x2", x);
+  readout.append(`${format(interpolate(parseRange(chart.dataset.x), x / 1000))} ${chart.dataset.title}: `);
   let first = true;
   for (const line of chart.querySelectorAll("polyline")) {
-    const known = points(line);
-    if (place < known[0][0]) continue; // it has not begun there
-    const near = known.reduce((a, b) => (Math.abs(b[0] - place) < Math.abs(a[0] - place) ? b : a));
+    const values = points(line);
+    if (x < values[0][0]) continue; // the curve starts further right
+    const nearest = values.reduce((a, b) => (Math.abs(b[0] - x) < Math.abs(a[0] - x) ? b : a));
     const value = document.createElement("b");
-    value.textContent = short(between(range(chart.dataset.y), 1 - near[1] / 400));
+    value.textContent = format(interpolate(parseRange(chart.dataset.y), 1 - nearest[1] / 400));
     readout.append(first ? "" : ", ", `${line.dataset.name} `, value);
     first = false;
   }
@@ -38,10 +38,10 @@ function tell(chart, place) {
 document.addEventListener("pointermove", (event) => {
   const chart = event.target.closest?.("svg[data-chart]");
   for (const other of document.querySelectorAll("svg[data-chart]")) {
-    if (other !== chart) tell(other, null);
+    if (other !== chart) showTooltip(other, null);
   }
   if (!chart) return;
   const box = chart.getBoundingClientRect();
-  const place = (1000 * (event.clientX - box.left)) / box.width;
-  tell(chart, Math.min(Math.max(place, 0), 1000));
+  const x = (1000 * (event.clientX - box.left)) / box.width;
+  showTooltip(chart, Math.min(Math.max(x, 0), 1000));
 });

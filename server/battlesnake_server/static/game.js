@@ -1,53 +1,53 @@
-// The page of one game of the arena: follows it while it is on, and steers for who sits at it.
+// The page of one game of the arena: streams a live game, and steers for its keyboard player.
 
-import { $, fetchOn, opened } from "./player.js";
+import { $, fetchMore, openPlayer } from "./player.js";
 
-const RETRY = 2000; // milliseconds after which a lost connection is tried again
-const BREATH = 700; // between two questions, where the arena does not let this page wait
-const SWIPE = 24; // pixels that a finger moves to mean a direction
-const MINE = 0; // who plays by keyboard has the first seat
+const RETRY_MS = 2000; // delay after a failed request
+const POLL_MS = 700; // interval of requests if the server rejects long polls
+const SWIPE_PX = 24; // minimum length of a swipe
+const OWN_SEAT = 0; // seat of the keyboard player
 
-const rest = (time) => new Promise((done) => setTimeout(done, time));
+const sleep = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
 
-/** Ask for more frames until the game is over. */
-async function follow(player, address) {
+/** Requests further frames until the game is over. */
+async function streamGame(player, address) {
   while (!player.game.over) {
-    const [asked, known] = [performance.now(), player.last];
+    const [started, last] = [performance.now(), player.last];
     try {
-      const answer = await fetch(`${address}?since=${player.last}&wait`);
-      if (!answer.ok) return;
-      player.grow(await answer.json());
-      if (player.last === known && performance.now() - asked < BREATH) await rest(BREATH);
+      const response = await fetch(`${address}?since=${player.last}&wait`);
+      if (!response.ok) return;
+      player.grow(await response.json());
+      if (player.last === last && performance.now() - started < POLL_MS) await sleep(POLL_MS);
     } catch {
-      await rest(RETRY);
+      await sleep(RETRY_MS);
     }
   }
 }
 
-/** The state of the game, in words. */
+/** Describes the state of the game. */
 function outcome(player, frame, atEnd, seated) {
   const { game } = player;
-  const { death } = frame.snakes[MINE];
+  const { death } = frame.snakes[OWN_SEAT];
   if (!game.over || !atEnd) {
-    if (seated && death) return `You have been out since turn ${death.turn}`;
+    if (seated && death) return `You were eliminated on turn ${death.turn}`;
     if (seated) return "Your turn: arrow keys, or swipe";
     return game.over ? "" : "live";
   }
   const winners = game.snakes.filter((_, i) => !frame.snakes[i].death);
   if (game.snakes.length === 1) return `Over after ${frame.turn} turns`;
-  if (winners.length > 1) return "Ended without a winner";
-  if (winners.length === 0) return "A draw";
-  if (seated) return winners[0] === game.snakes[MINE] ? "You won!" : `${winners[0].name} won`;
+  if (winners.length > 1) return "Stopped without a winner";
+  if (winners.length === 0) return "Draw";
+  if (seated) return winners[0] === game.snakes[OWN_SEAT] ? "You won!" : `${winners[0].name} won`;
   return `${winners[0].name} won`;
 }
 
-/** Let keys, buttons and swipes steer the first snake. */
-function sit(player, seat) {
+/** Lets the visitor steer the first snake by keys, buttons and swipes. */
+function takeSeat(player, seat) {
   const steer = (move) => fetch(seat.dataset.address, {
     method: "POST",
     headers: { "Content-Type": "application/json" },
     body: JSON.stringify({ key: seat.dataset.key, move }),
-  }).catch(() => {}); // the page that follows the game says when the arena is gone
+  }).catch(() => {}); // streamGame reports a lost connection
   player.steer = steer;
   document.body.classList.add("seated");
   for (const button of $("pad").querySelectorAll("button")) {
@@ -65,8 +65,8 @@ function sit(player, seat) {
   board.addEventListener("pointermove", (event) => {
     if (!from) return;
     const [dx, dy] = [event.clientX - from[0], event.clientY - from[1]];
-    if (Math.max(Math.abs(dx), Math.abs(dy)) < SWIPE) return;
-    from = [event.clientX, event.clientY]; // a finger may turn without being lifted
+    if (Math.max(Math.abs(dx), Math.abs(dy)) < SWIPE_PX) return;
+    from = [event.clientX, event.clientY]; // one gesture may contain several swipes
     if (Math.abs(dx) > Math.abs(dy)) steer(dx > 0 ? "right" : "left");
     else steer(dy > 0 ? "down" : "up");
   });
@@ -75,8 +75,8 @@ function sit(player, seat) {
   }
 }
 
-/** Let those who may do so end a game that goes on and on. */
-function offerToStop(player) {
+/** Shows the button that stops a live game, if the visitor may do that. */
+function showStopButton(player) {
   const button = $("stop");
   if (!button) return;
   button.hidden = player.game.over;
@@ -88,42 +88,42 @@ function offerToStop(player) {
   });
 }
 
-/** Give the keys back to the viewer, and offer another game. */
-function stand(player) {
+/** Returns the keys to the player controls, and offers another game. */
+function leaveSeat(player) {
   player.steer = null;
   document.body.classList.remove("seated");
-  const rivals = player.game.snakes.slice(1)
+  const opponents = player.game.snakes.slice(1)
     .map(({ name }) => `against=${encodeURIComponent(name.replace(/ \(\d+\)$/, ""))}`);
-  $("again").href = `${$("again").pathname}?${rivals.join("&")}`;
+  $("again").href = `${$("again").pathname}?${opponents.join("&")}`;
   $("again").hidden = false;
 }
 
-async function begin() {
+async function main() {
   const root = $("player");
   const seat = $("seat");
   const fresh = location.hash === "#play";
-  const late = !location.hash;
+  const showLatest = !location.hash;
   try {
-    const player = await opened(root);
+    const player = await openPlayer(root);
     const { game } = player;
     document.title = game.snakes.map((snake) => snake.name).join(" · ");
-    if (seat && !game.over) sit(player, seat);
-    offerToStop(player);
-    const tell = (frame, atEnd) => {
+    if (seat && !game.over) takeSeat(player, seat);
+    showStopButton(player);
+    const showOutcome = (frame, atEnd) => {
       const seated = seat !== null;
       $("outcome").textContent = outcome(player, frame, atEnd, seated);
-      document.body.classList.toggle("on-air", !game.over);
+      document.body.classList.toggle("live", !game.over);
       if (game.over) $("stop")?.remove();
-      const dead = Boolean(frame.snakes[MINE].death);
-      if (player.steer && (dead || (game.over && atEnd))) stand(player);
+      const dead = Boolean(frame.snakes[OWN_SEAT].death);
+      if (player.steer && (dead || (game.over && atEnd))) leaveSeat(player);
     };
-    player.shown = tell;
-    if (!game.over && late) player.go(player.last);
+    player.onShow = showOutcome;
+    if (!game.over && showLatest) player.go(player.last);
     if (!game.over || fresh) player.play();
     player.grow({ from: game.frames.length, frames: [] });
-    await fetchOn(player, root.dataset.game);
-    await follow(player, root.dataset.game);
-    player.look();
+    await fetchMore(player, root.dataset.game);
+    await streamGame(player, root.dataset.game);
+    player.openAnalysis();
   } catch (error) {
     root.hidden = true;
     $("message").hidden = false;
@@ -131,4 +131,4 @@ async function begin() {
   }
 }
 
-begin();
+main();

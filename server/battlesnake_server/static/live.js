@@ -1,14 +1,14 @@
-// The games that are on now, each as it stands.
+// The page of live games: the current position of each.
 
 import { BoardView, element } from "./board.js";
+import { html } from "./decision.js";
 import { $ } from "./player.js";
-import { html } from "./thoughts.js";
 
-const EVERY = 700; // milliseconds between two looks
-const PATIENCE = 8; // looks that see nothing, until the page is made anew to show the last game
+const POLL_MS = 700;
+const MAX_EMPTY_POLLS = 8; // polls without a game before the page reloads to show the last game
 const cards = new Map(); // by the address of the game's page
 
-let idle = NaN; // those looks, once a game was on
+let emptyPolls = NaN; // NaN until a game is live
 
 function makeCard(game) {
   const svg = element("svg", { class: "board thumbnail", "aria-hidden": "true" });
@@ -17,27 +17,27 @@ function makeCard(game) {
       element("circle", { cx: 5, cy: 5, r: 5, fill: color })),
     html("span", "", name))));
   const turn = html("p", "pale");
-  const link = html("a", "game", svg, html("div", "telling", names, turn));
+  const link = html("a", "game", svg, html("div", "summary", names, turn));
   link.href = game.page;
   return { root: html("li", "", link), view: new BoardView(svg, game), names, turn };
 }
 
 function update(card, game) {
   card.view.draw(game.frame);
-  const where = game.ruleset === "standard" ? "" : ` · ${game.ruleset}`;
-  card.turn.textContent = `turn ${game.frame.turn}${where}`;
+  const ruleset = game.ruleset === "standard" ? "" : ` · ${game.ruleset}`;
+  card.turn.textContent = `turn ${game.frame.turn}${ruleset}`;
   [...card.names.children].forEach((name, i) => {
-    name.classList.toggle("out", Boolean(game.frame.snakes[i].death));
+    name.classList.toggle("eliminated", Boolean(game.frame.snakes[i].death));
   });
 }
 
-async function look() {
+async function poll() {
   const root = $("games");
-  const answer = await fetch(root.dataset.address);
-  const games = await answer.json();
-  const on = new Set(games.map((game) => game.page));
+  const response = await fetch(root.dataset.address);
+  const games = await response.json();
+  const live = new Set(games.map((game) => game.page));
   for (const [page, card] of cards) {
-    if (on.has(page)) continue;
+    if (live.has(page)) continue;
     card.root.remove();
     cards.delete(page);
   }
@@ -50,18 +50,18 @@ async function look() {
   }
   $("nothing").hidden = games.length > 0;
   $("last")?.toggleAttribute("hidden", games.length > 0);
-  idle = games.length ? 0 : idle + 1;
-  if (idle === PATIENCE) location.reload();
-  $("count").textContent = games.length ? `${games.length} being played` : "";
+  emptyPolls = games.length ? 0 : emptyPolls + 1;
+  if (emptyPolls === MAX_EMPTY_POLLS) location.reload();
+  $("count").textContent = games.length ? `${games.length} live` : "";
 }
 
-async function keepLooking() {
+async function pollForever() {
   try {
-    if (!document.hidden) await look();
+    if (!document.hidden) await poll();
   } catch {
-    $("count").textContent = "the arena does not answer";
+    $("count").textContent = "the arena does not respond";
   }
-  setTimeout(keepLooking, EVERY);
+  setTimeout(pollForever, POLL_MS);
 }
 
-keepLooking();
+pollForever();

@@ -1,35 +1,35 @@
-// Part of a page as it is now, drawn anew when the JSON behind it changes; and buttons in it.
+// Live part of a page: replaces it when the JSON behind it changes, and handles its buttons.
 //
-//   <div id="NAME" data-live="/address.json">   is fetched again with its page
-//   <button data-post="/address" data-body="{}" data-ask="Really?">
+//   <div id="NAME" data-live="/address.json">   is replaced from a fresh copy of the page
+//   <button data-post="/address" data-body="{}" data-confirm="Really?">
 //
-// A script that has drawn into the part hears the document's event "live", and draws again.
+// Scripts that draw into the part listen for the document's "live" event and draw again.
 
-const EVERY = 5000; // milliseconds between two looks
+const POLL_MS = 5000;
 const FOCUSABLE = "a, button, input, [tabindex]";
-let shown = "";
+let lastJson = "";
 
 const part = () => document.querySelector("[data-live]");
-const tell = (text) => {
-  const said = document.getElementById("said");
-  if (said) said.textContent = text;
+const showStatus = (text) => {
+  const status = document.getElementById("live-status");
+  if (status) status.textContent = text;
 };
 
 async function post(button) {
-  if (button.dataset.ask && !window.confirm(button.dataset.ask)) return;
-  const answer = await fetch(button.dataset.post, {
+  if (button.dataset.confirm && !window.confirm(button.dataset.confirm)) return;
+  const response = await fetch(button.dataset.post, {
     method: "POST",
     headers: { "Content-Type": "application/json" },
     body: button.dataset.body,
   });
-  tell(answer.ok ? "" : (await answer.json()).error);
-  if (answer.ok) await look();
+  showStatus(response.ok ? "" : (await response.json()).error);
+  if (response.ok) await poll();
 }
 
-async function look() {
-  const now = await (await fetch(part().dataset.live)).text();
-  if (now === shown) return;
-  if (shown) {
+async function poll() {
+  const json = await (await fetch(part().dataset.live)).text();
+  if (json === lastJson) return;
+  if (lastJson) {
     const page = new DOMParser().parseFromString(
       await (await fetch(window.location.href)).text(), "text/html");
     const focused = [...part().querySelectorAll(FOCUSABLE)].indexOf(document.activeElement);
@@ -37,20 +37,20 @@ async function look() {
     document.dispatchEvent(new Event("live"));
     if (focused >= 0) part().querySelectorAll(FOCUSABLE)[focused]?.focus();
   }
-  shown = now;
+  lastJson = json;
 }
 
-async function keepLooking() {
+async function pollForever() {
   try {
-    if (!document.hidden) await look();
+    if (!document.hidden) await poll();
   } catch {
-    tell("the server does not answer");
+    showStatus("the server does not respond");
   }
-  setTimeout(keepLooking, EVERY);
+  setTimeout(pollForever, POLL_MS);
 }
 
 document.addEventListener("click", (event) => {
   const button = event.target.closest("button[data-post]");
   if (button) post(button);
 });
-keepLooking();
+pollForever();

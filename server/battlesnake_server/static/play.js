@@ -3,98 +3,99 @@
 import { BoardView } from "./board.js";
 import { $ } from "./player.js";
 
-const MOST = 8;
-const about = JSON.parse($("about").textContent);
-const mapAbouts = JSON.parse($("map-abouts").textContent);
-const seats = $("seats");
-let previews = 0;
-const onlyLooking = $("begin").disabled; // without the token nothing may be asked for
+const MAX_SNAKES = 8;
+const descriptions = JSON.parse($("descriptions").textContent);
+const mapDescriptions = JSON.parse($("map-descriptions").textContent);
+const snakes = $("snakes");
+const readOnly = $("start").disabled; // without the access token, the server rejects all requests
+let numPreviews = 0;
 
-function addSeat(name) {
-  const item = $("seat").content.firstElementChild.cloneNode(true);
+function addSnake(name) {
+  const item = $("snake").content.firstElementChild.cloneNode(true);
   const choice = item.querySelector(".snake");
-  const tell = () => { item.querySelector(".about").textContent = about[choice.value] ?? ""; };
+  const describe = () => {
+    item.querySelector(".about").textContent = descriptions[choice.value] ?? "";
+  };
   choice.value = name;
   if (!choice.value) choice.selectedIndex = 0;
-  choice.addEventListener("input", tell);
+  choice.addEventListener("input", describe);
   item.querySelector(".remove").addEventListener("click", () => {
     item.remove();
     refresh();
   });
-  seats.append(item);
-  tell();
+  snakes.append(item);
+  describe();
   refresh();
 }
 
 function refresh() {
-  const sitting = $("sit").checked;
-  const players = seats.children.length + (sitting ? 1 : 0);
-  $("add").disabled = players >= MOST;
-  $("name-row").hidden = !sitting;
-  $("pace-row").hidden = !sitting;
-  preview();
+  const joins = $("join").checked;
+  $("add").disabled = snakes.children.length + (joins ? 1 : 0) >= MAX_SNAKES;
+  $("name-row").hidden = !joins;
+  $("delay-row").hidden = !joins;
+  previewGame();
 }
 
-/** The game that the form describes. */
-function wished() {
+/** Returns the request for the game that the form describes. */
+function formRequest() {
   const size = Number($("size").value);
-  const wish = {
-    snakes: [...seats.querySelectorAll(".snake")].map((choice) => choice.value.trim()),
+  const request = {
+    snakes: [...snakes.querySelectorAll(".snake")].map((choice) => choice.value.trim()),
     width: size, height: size,
     ruleset: $("ruleset").value, map: $("map").value,
-    timeout: Number($("timeout").value), turns: Number($("turns").value),
+    timeout: Number($("timeout").value), max_turns: Number($("max-turns").value),
   };
-  if ($("sit").checked) {
-    wish.human = $("human").value;
-    wish.pace = Number($("pace").value);
+  if ($("join").checked) {
+    request.keyboard_player = $("keyboard-player").value;
+    request.turn_delay_ms = Number($("turn-delay").value);
   }
-  return wish;
+  return request;
 }
 
 async function post(address) {
-  const answer = await fetch(address, {
+  const response = await fetch(address, {
     method: "POST",
     headers: { "Content-Type": "application/json" },
-    body: JSON.stringify(wished()),
+    body: JSON.stringify(formRequest()),
   });
-  const sent = await answer.json();
-  if (!answer.ok) throw new Error(sent.error);
+  const sent = await response.json();
+  if (!response.ok) throw new Error(sent.error);
   return sent;
 }
 
-/** Show how the game would begin, or why it cannot. */
-async function preview() {
-  $("map-about").textContent = mapAbouts[$("map").value];
-  if (onlyLooking) return;
-  previews += 1;
-  const mine = previews; // answers to what the form said before may come later
+/** Shows the first position of the game, or why the game is invalid. */
+async function previewGame() {
+  $("map-description").textContent = mapDescriptions[$("map").value];
+  if (readOnly) return;
+  numPreviews += 1;
+  const number = numPreviews; // responses to earlier requests may arrive later
   try {
     const game = await post($("new-game").dataset.preview);
-    if (mine !== previews) return;
+    if (number !== numPreviews) return;
     new BoardView($("preview"), game).draw(game.frame);
     $("error").textContent = "";
   } catch (error) {
-    if (mine === previews) $("error").textContent = error.message;
+    if (number === numPreviews) $("error").textContent = error.message;
   }
 }
 
-async function begin(event) {
+async function startGame(event) {
   event.preventDefault();
   $("error").textContent = "";
-  $("begin").disabled = true;
+  $("start").disabled = true;
   try {
     const sent = await post(location.pathname);
     location.assign(`${sent.page}#play`);
   } catch (error) {
     $("error").textContent = error.message;
-    $("begin").disabled = false;
+    $("start").disabled = false;
   }
 }
 
-for (const name of JSON.parse($("against").textContent)) addSeat(name);
-$("new-game").addEventListener("change", preview);
-$("add").addEventListener("click", () => addSeat("cautious"));
-$("sit").addEventListener("change", refresh);
-$("new-game").addEventListener("submit", begin);
-addEventListener("pageshow", () => { $("begin").disabled = onlyLooking; });
+for (const name of JSON.parse($("opponents").textContent)) addSnake(name);
+$("new-game").addEventListener("change", previewGame);
+$("add").addEventListener("click", () => addSnake("cautious"));
+$("join").addEventListener("change", refresh);
+$("new-game").addEventListener("submit", startGame);
+addEventListener("pageshow", () => { $("start").disabled = readOnly; });
 refresh();

@@ -1,41 +1,41 @@
-// Plays a game: the board, the timeline, the controls and what each snake thought.
+// Player of a game: board, timeline, controls, snakes and their decisions.
 //
-//   const player = new Player(game, turnAddress);  // a game as server/battlesnake_server/replay_json.py writes it
-//   player.grow(update);                           // more frames of a game that is still on
-//   player.steer = (move) => ...;                  // arrow keys steer instead of stepping
-//   player.shown = (frame, atEnd) => ...;          // called for every turn that is shown
-//   player.look();                                 // the game is whole: it may be looked into
+//   const player = new Player(game, turnAddress);  // JSON of server/battlesnake_server/replay_json.py
+//   player.grow(update);                           // appends frames of a live game
+//   player.steer = (move) => ...;                  // arrow keys steer instead of changing the turn
+//   player.onShow = (frame, atEnd) => ...;         // called for every turn that is shown
+//   player.openAnalysis();                         // the game is complete
 
 import { Analysis } from "./analysis.js";
 import { BoardView, element } from "./board.js";
-import "./copy.js";
-import { ARROWS, html, thoughts } from "./thoughts.js";
+import "./copy_button.js";
+import { ARROWS, html, renderDecision } from "./decision.js";
 
 const CAUSES = {
-  "wall-collision": "hit the wall",
-  "snake-self-collision": "bit itself",
+  "wall-collision": "hit a wall",
+  "snake-self-collision": "ran into itself",
   "snake-collision": "ran into a body",
-  "head-collision": "lost head to head",
+  "head-collision": "lost a head-to-head",
   "out-of-health": "starved",
-  hazard: "died of hazards",
+  hazard: "died in a hazard",
 };
-/** Why a move was not the snake's own (see server/battlesnake_server/arena/players.py). */
-const LOST = {
-  timeout: "no answer in time",
+/** Reasons why a snake returned no valid move (see server/battlesnake_server/arena/players.py). */
+const PROBLEMS = {
+  timeout: "no response in time",
   connection: "no connection",
-  address: "its address is not allowed",
-  redirect: "it sent its request elsewhere",
-  status: "an answer that says it failed",
-  answer: "no move in its answer",
+  address: "address not allowed",
+  redirect: "redirected request",
+  status: "response with an error status",
+  answer: "no move in the response",
 };
 const STEERING = {
   ArrowUp: "up", ArrowDown: "down", ArrowLeft: "left", ArrowRight: "right",
   w: "up", s: "down", a: "left", d: "right",
 };
-const SMOOTH_UP_TO = 16; // turns a second; faster, snakes jump from cell to cell
-const calm = matchMedia("(prefers-reduced-motion: reduce)");
+const MAX_SMOOTH_SPEED = 16; // turns per second; at higher speeds, snakes jump between cells
+const prefersReducedMotion = matchMedia("(prefers-reduced-motion: reduce)");
 
-/** The element with this id. */
+/** Returns the element with this id. */
 export const $ = (id) => document.getElementById(id);
 
 export class Player {
@@ -43,12 +43,12 @@ export class Player {
     this.game = game;
     this.turnAddress = turnAddress;
     this.names = Object.fromEntries(game.snakes.map((snake) => [snake.id, snake.name]));
-    this.place = 0; // in frames; a fraction is between two of them
+    this.position = 0; // in frames; fractions lie between two frames
     this.playing = false;
-    this.wanted = null; // the frame that the address asks for, while its piece is still to come
-    this.described = null; // the frame that the panels show
+    this.pendingFrame = null; // the frame in the address, until its chunk has arrived
+    this.shownFrame = null; // the frame that the panels show
     this.steer = null;
-    this.shown = () => {};
+    this.onShow = () => {};
     this.view = new BoardView($("board"), game, { coordinates: true });
     this.analysis = new Analysis(this, $("analysis"));
     this.cards = game.snakes.map((snake, i) => this.makeCard(snake, i));
@@ -57,29 +57,29 @@ export class Player {
     $("facts").textContent = this.facts();
     this.grow({ from: game.frames.length, frames: [] });
     this.listen();
-    addEventListener("hashchange", () => this.goToAsked());
-    this.goToAsked();
+    addEventListener("hashchange", () => this.goToAddress());
+    this.goToAddress();
   }
 
-  /** Show what may be known of a game that is over. */
-  look() {
+  /** Draws the chart and opens the analysis of a complete game. */
+  openAnalysis() {
     this.drawChart();
     return this.analysis.open();
   }
 
-  goToAsked() {
+  goToAddress() {
     const snake = Number(this.address().get("snake")) - 1;
     if (this.game.snakes[snake]) this.view.select(snake);
-    const asked = this.asked();
-    this.go(asked);
-    if (asked > this.last && this.game.more) this.wanted = asked;
+    const frame = this.addressedFrame();
+    this.go(frame);
+    if (frame > this.last && this.game.more) this.pendingFrame = frame;
   }
 
   get last() {
     return this.game.frames.length - 1;
   }
 
-  /** Take in more frames; the first of them may say more of one that is known. */
+  /** Adds frames; the first of them may replace the last known frame. */
   grow(update) {
     const { game } = this;
     game.frames.splice(update.from, Infinity, ...update.frames);
@@ -88,20 +88,20 @@ export class Player {
     this.deaths = [...new Set(game.deaths.map((death) => death.turn - game.frames[0].turn))];
     for (const id of ["previous-death", "next-death"]) $(id).disabled = !this.deaths.length;
     $("scrub").max = this.last;
-    this.described = null;
+    this.shownFrame = null;
     if (!update.more) this.drawChart();
-    if (this.wanted !== null && this.wanted <= this.last) this.goToAsked();
+    if (this.pendingFrame !== null && this.pendingFrame <= this.last) this.goToAddress();
     else if (!this.playing) this.show();
   }
 
-  /** Show again what is shown, of which more is known. */
+  /** Shows the current frame again, after new information about it has arrived. */
   refresh() {
-    this.described = null;
+    this.shownFrame = null;
     if (!this.playing) this.show();
   }
 
   get index() {
-    return Math.floor(this.place);
+    return Math.floor(this.position);
   }
 
   facts() {
@@ -111,25 +111,25 @@ export class Player {
     return [game.ruleset, map, `${game.width}×${game.height}`, seed].filter(Boolean).join(" · ");
   }
 
-  /** What the address asks for: `#turn=53&snake=2&if=ud-lr`. */
+  /** Parses the fragment of the address: `#turn=53&snake=2&if=ud-lr`. */
   address() {
     return new URLSearchParams(location.hash.slice(1));
   }
 
-  /** The frame that the address asks for. */
-  asked() {
+  /** Returns the index of the frame in the address. */
+  addressedFrame() {
     const turn = Number(this.address().get("turn"));
     return Number.isFinite(turn) ? turn - this.game.frames[0].turn : 0;
   }
 
-  /** The turns off the game that the address asks for. */
-  askedBranch() {
+  /** Returns the branch in the address: moves that differ from the game. */
+  addressedBranch() {
     const groups = this.address().get("if")?.split("-") ?? [];
     return { groups, turn: Number(this.address().get("turn")) };
   }
 
-  /** The address of what is shown. */
-  written(frame) {
+  /** Returns the address fragment of the current view. */
+  fragment(frame) {
     const { selected } = this.view;
     const { branch } = this.analysis;
     return `#turn=${branch?.turn ?? frame.turn}` +
@@ -139,37 +139,37 @@ export class Player {
 
   // --- moving through the game ------------------------------------------------------------------
 
-  go(place) {
+  go(frame) {
     this.pause();
-    this.wanted = null;
+    this.pendingFrame = null;
     this.analysis.branch = null;
-    this.place = Math.min(Math.max(0, Math.round(place)), this.last);
+    this.position = Math.min(Math.max(0, Math.round(frame)), this.last);
     this.show();
   }
 
   toggle() {
-    if (this.playing) this.go(this.place);
+    if (this.playing) this.go(this.position);
     else this.play();
   }
 
   play() {
-    this.wanted = null;
+    this.pendingFrame = null;
     this.analysis.branch = null;
-    if (this.index === this.last && this.game.over !== false) this.place = 0;
+    if (this.index === this.last && this.game.over !== false) this.position = 0;
     this.playing = true;
     document.body.classList.add("playing");
     $("play").setAttribute("aria-label", "pause");
-    let before = null;
+    let previous = null;
     const tick = (now) => {
       if (!this.playing) return;
-      if (before !== null) {
-        const hurry = this.steer ? 10 * (this.last - this.place) : 0; // a key shows at once
-        const turns = ((now - before) / 1000) * Math.max(this.speed, hurry);
-        this.place = Math.min(this.last, this.place + turns);
+      if (previous !== null) {
+        const catchUp = this.steer ? 10 * (this.last - this.position) : 0; // shows keys at once
+        const turns = ((now - previous) / 1000) * Math.max(this.speed, catchUp);
+        this.position = Math.min(this.last, this.position + turns);
       }
-      before = now;
+      previous = now;
       this.show();
-      if (this.place >= this.last && this.game.over !== false) this.pause();
+      if (this.position >= this.last && this.game.over !== false) this.pause();
       else requestAnimationFrame(tick);
     };
     requestAnimationFrame(tick);
@@ -187,24 +187,24 @@ export class Player {
 
   changeSpeed(by) {
     const choice = $("speed");
-    const wanted = choice.selectedIndex + by;
-    choice.selectedIndex = Math.min(Math.max(0, wanted), choice.length - 1);
+    const index = choice.selectedIndex + by;
+    choice.selectedIndex = Math.min(Math.max(0, index), choice.length - 1);
   }
 
   nextDeath() {
-    const found = this.deaths.find((place) => place > this.index);
-    if (found !== undefined) this.go(found);
+    const death = this.deaths.find((frame) => frame > this.index);
+    if (death !== undefined) this.go(death);
   }
 
   previousDeath() {
-    const found = this.deaths.findLast((place) => place < this.index);
-    if (found !== undefined) this.go(found);
+    const death = this.deaths.findLast((frame) => frame < this.index);
+    if (death !== undefined) this.go(death);
   }
 
   select(index) {
     const same = index === this.view.selected;
     this.view.select(same || index >= this.cards.length ? null : index);
-    this.described = null;
+    this.shownFrame = null;
     this.show();
   }
 
@@ -213,28 +213,28 @@ export class Player {
   show() {
     const { frames } = this.game;
     const { index } = this;
-    const share = this.place - index;
+    const fraction = this.position - index;
     const { branch } = this.analysis;
-    if (this.described !== index) this.analysis.tell(branch?.frame ?? frames[index]);
+    if (this.shownFrame !== index) this.analysis.show(branch?.frame ?? frames[index]);
     if (branch) this.view.draw(branch.frame);
-    else if (share === 0 || calm.matches || this.speed > SMOOTH_UP_TO) this.view.draw(frames[index]);
-    else this.view.draw(frames[index + 1], frames[index], share);
-    $("cursor").setAttribute("x1", this.place);
-    $("cursor").setAttribute("x2", this.place);
-    this.analysis.moveCursor(this.place);
-    if (this.described === index) return;
-    this.described = index;
-    this.tell(branch?.frame ?? frames[index]);
+    else if (fraction === 0 || prefersReducedMotion.matches || this.speed > MAX_SMOOTH_SPEED) this.view.draw(frames[index]);
+    else this.view.draw(frames[index + 1], frames[index], fraction);
+    $("cursor").setAttribute("x1", this.position);
+    $("cursor").setAttribute("x2", this.position);
+    this.analysis.moveCursor(this.position);
+    if (this.shownFrame === index) return;
+    this.shownFrame = index;
+    this.showFrame(branch?.frame ?? frames[index]);
   }
 
-  /** Everything that stands still between two turns. */
-  tell(frame) {
+  /** Shows everything that does not move between two turns. */
+  showFrame(frame) {
     const end = this.game.frames[this.last].turn;
     $("turn").replaceChildren(html("b", "", String(frame.turn)), ` / ${end}`);
     $("scrub").value = this.index;
     $("scrub").setAttribute("aria-valuetext", `turn ${frame.turn}`);
-    this.cards.forEach((card, i) => this.tellSnake(card, frame.snakes[i], i));
-    this.tellThoughts(frame);
+    this.cards.forEach((card, i) => this.showSnake(card, frame.snakes[i], i));
+    this.showDecision(frame);
     const you = this.view.selected === null ? "" : encodeURIComponent(this.selectedId);
     const { branch } = this.analysis;
     const query = [you && `you=${you}`, branch && `if=${branch.groups.join("-")}`].filter(Boolean);
@@ -245,15 +245,15 @@ export class Player {
     }
     $("scenario-link").hidden = !you || Boolean(frame.snakes[this.view.selected].death) ||
       frame.snakes.filter((snake) => !snake.death).length < 2;
-    const lab = $("as-lab");
-    if (lab) lab.href = `${lab.dataset.address}&turn=${frame.turn}` + (you && `&you=${you}`);
-    const written = this.written(frame);
-    $("copy").dataset.copy = written;
-    clearTimeout(this.addressing); // browsers forbid many changes of the address a second
-    this.addressing = setTimeout(() => {
-      if (this.wanted === null) history.replaceState(null, "", written);
+    const editor = $("as-editor");
+    if (editor) editor.href = `${editor.dataset.address}&turn=${frame.turn}` + (you && `&you=${you}`);
+    const fragment = this.fragment(frame);
+    $("copy").dataset.copy = fragment;
+    clearTimeout(this.addressTimer); // browsers limit the rate of address changes
+    this.addressTimer = setTimeout(() => {
+      if (this.pendingFrame === null) history.replaceState(null, "", fragment);
     }, 200);
-    this.shown(frame, this.index === this.last);
+    this.onShow(frame, this.index === this.last);
   }
 
   get selectedId() {
@@ -268,24 +268,24 @@ export class Player {
     const card = {
       root: html("li"), bar, numbers: html("span", "numbers"), fate: html("p", "fate"),
       shout: html("p", "shout"), meter: html("div", "meter", bar),
-      chance: html("span", "chance"),
+      winProbability: html("span", "win-probability"),
     };
     const button = html("button", "snake-card",
-      html("span", "name", dot, html("b", "", snake.name), card.chance, card.numbers),
+      html("span", "name", dot, html("b", "", snake.name), card.winProbability, card.numbers),
       card.meter, card.fate, card.shout);
     button.type = "button";
-    button.title = `Look into ${snake.name} (${index + 1})`;
+    button.title = `Show decisions of ${snake.name} (${index + 1})`;
     button.addEventListener("click", () => this.select(index));
     card.root.append(button);
     card.button = button;
     return card;
   }
 
-  tellSnake(card, snake, index) {
+  showSnake(card, snake, index) {
     const { death, next } = snake;
-    const latency = snake.latency && snake.latency !== "0" ? `${milliseconds(snake.latency)} ms` : "";
+    const latency = snake.latency && snake.latency !== "0" ? `${formatMs(snake.latency)} ms` : "";
     const move = next ? ARROWS[next.move] ?? "?" : "";
-    card.root.classList.toggle("out", Boolean(death));
+    card.root.classList.toggle("eliminated", Boolean(death));
     card.button.setAttribute("aria-pressed", String(index === this.view.selected));
     card.numbers.replaceChildren(
       html("span", "latency", death ? "" : latency),
@@ -303,43 +303,43 @@ export class Player {
     const other = death.by && death.by !== snakes[index].id;
     const by = other ? `, by ${this.names[death.by] ?? death.by}` : "";
     const problem = frames[death.turn - frames[0].turn - 1]?.snakes[index].next?.problem;
-    const lost = problem ? ` after a lost move (${LOST[problem] ?? problem})` : "";
-    return `${CAUSES[death.cause] ?? death.cause}${by}${lost} · turn ${death.turn}`;
+    const missing = problem ? ` after a missing move (${PROBLEMS[problem] ?? problem})` : "";
+    return `${CAUSES[death.cause] ?? death.cause}${by}${missing} · turn ${death.turn}`;
   }
 
-  /** What the selected snake thought before its next move. */
-  tellThoughts(frame) {
+  /** Shows the selected snake's decision before its next move. */
+  showDecision(frame) {
     const next = frame.snakes[this.view.selected]?.next;
-    const panel = $("thoughts");
+    const panel = $("decision");
     panel.hidden = this.view.selected === null || this.analysis.branch !== null;
     if (panel.hidden) return;
     const name = this.game.snakes[this.view.selected].name;
-    const title = html("h2", "", name, next ? ` goes ${next.move || "nowhere"}` : " is done");
-    const parts = next ? thoughts(next, this.names) : [];
-    if (next && !parts.length && !next.problem) parts.push(html("p", "pale", this.silence()));
+    const title = html("h2", "", name, next ? ` moves ${next.move || "nowhere"}` : " makes no further move");
+    const parts = next ? renderDecision(next, this.names) : [];
+    if (next && !parts.length && !next.problem) parts.push(html("p", "pale", this.missingReasons()));
     if (next?.problem) {
-      const instead = next.reasons.length ? "the fallback chose" : "it repeats its last one";
-      const why = LOST[next.problem] ?? next.problem;
-      parts.unshift(html("p", "pale", `This move was lost, ${why}: ${instead}.`));
+      const instead = next.reasons.length ? "the fallback chose it" : "the snake repeats its last move";
+      const reason = PROBLEMS[next.problem] ?? next.problem;
+      parts.unshift(html("p", "pale", `The snake returned no valid move (${reason}): ${instead}.`));
     }
     if (next?.inferred) {
-      parts.unshift(html("p", "pale", "The file does not have this move; this one fits."));
+      parts.unshift(html("p", "pale", "The file lacks this move; it was inferred from the positions."));
     }
     panel.replaceChildren(title, ...parts);
   }
 
-  /** Why there are no reasons for the move of the selected snake. */
-  silence() {
+  /** Explains why there are no reasons for the selected snake's move. */
+  missingReasons() {
     const { timeout, frames } = this.game;
-    const took = Number(frames[this.index + 1]?.snakes[this.view.selected].latency);
-    if (timeout && took > timeout) {
-      return `Its answer came too late, after ${milliseconds(took)} ms of ${timeout}: it repeats ` +
+    const latencyMs = Number(frames[this.index + 1]?.snakes[this.view.selected].latency);
+    if (timeout && latencyMs > timeout) {
+      return `Its response came too late, after ${formatMs(latencyMs)} ms of ${timeout}: it repeats ` +
         "its last move.";
     }
-    return "This game keeps no reasons.";
+    return "This game has no recorded reasons.";
   }
 
-  /** The timeline: how long each snake was on each turn, and where they died. */
+  /** Draws the timeline: the length of each snake on each turn, and the eliminations. */
   drawChart() {
     const { frames, snakes } = this.game;
     let longest = 4;
@@ -376,13 +376,13 @@ export class Player {
   listen() {
     const clicks = {
       play: () => this.toggle(), start: () => this.go(0), end: () => this.go(this.last),
-      back: () => this.go(Math.ceil(this.place) - 1), forward: () => this.go(this.index + 1),
+      back: () => this.go(Math.ceil(this.position) - 1), forward: () => this.go(this.index + 1),
       "next-death": () => this.nextDeath(), "previous-death": () => this.previousDeath(),
       "help-button": () => $("help").showModal(),
     };
     for (const [id, action] of Object.entries(clicks)) $(id).addEventListener("click", action);
     $("speed").addEventListener("change", () => $("speed").blur());
-    addEventListener("click", (event) => { // who clicks with a pointer keeps the keys for playing
+    addEventListener("click", (event) => { // after a click, keys control the player again
       if (event.detail > 0) event.target.closest("button")?.blur();
     });
     $("scrub").addEventListener("input", () => this.go(Number($("scrub").value)));
@@ -402,11 +402,11 @@ export class Player {
     const step = event.shiftKey ? 10 : 1;
     const actions = {
       " ": () => this.toggle(),
-      ArrowLeft: () => this.go(Math.ceil(this.place) - step),
+      ArrowLeft: () => this.go(Math.ceil(this.position) - step),
       ArrowRight: () => this.go(this.index + step),
       Home: () => this.go(0), End: () => this.go(this.last),
       n: () => this.nextDeath(), p: () => this.previousDeath(),
-      m: () => this.analysis.nextMark(),
+      m: () => this.analysis.nextMistake(),
       "+": () => this.changeSpeed(1), "=": () => this.changeSpeed(1),
       "-": () => this.changeSpeed(-1),
       "?": () => $("help").showModal(),
@@ -420,34 +420,34 @@ export class Player {
   }
 }
 
-/** A latency as few digits as it deserves. */
-function milliseconds(text) {
+/** Formats a latency in ms with two significant digits or without decimals. */
+function formatMs(text) {
   const value = Number(text);
   return value < 10 ? value.toFixed(1) : value.toFixed(0);
 }
 
-/** Show the game at an address in `root`, its first piece at once; gives the player. */
-export async function opened(root) {
-  const answer = await fetch(root.dataset.game);
-  const game = await answer.json();
-  if (!answer.ok) throw new Error(game.error);
+/** Shows the game at the address of `root` after its first chunk; returns the player. */
+export async function openPlayer(root) {
+  const response = await fetch(root.dataset.game);
+  const game = await response.json();
+  if (!response.ok) throw new Error(game.error);
   root.hidden = false;
   $("message").hidden = true;
   return new Player(game, root.dataset.turn);
 }
 
-/** Fetch the other pieces of a game; what cannot be read is reported below the board. */
-export async function fetchOn(player, address) {
+/** Fetches the other chunks of a game; reports errors below the board. */
+export async function fetchMore(player, address) {
   while (player.game.more) {
-    const answer = await fetch(`${address}?since=${player.game.frames.length}`);
-    const piece = await answer.json();
-    if (!answer.ok) {
+    const response = await fetch(`${address}?since=${player.game.frames.length}`);
+    const chunk = await response.json();
+    if (!response.ok) {
       $("message").hidden = false;
-      $("message").textContent = `This game cannot be shown further: ${piece.error}`;
+      $("message").textContent = `The rest of this game cannot be shown: ${chunk.error}`;
       player.game.more = false;
       return;
     }
-    player.game.more = piece.more;
-    player.grow(piece);
+    player.game.more = chunk.more;
+    player.grow(chunk);
   }
 }

@@ -1,55 +1,56 @@
-// The page on which puzzles are solved by hand: one position after the other, one right move each.
+// The puzzles page: the visitor solves positions that have exactly one right move.
 
 import { BoardView } from "./board.js";
-import { ARROWS } from "./thoughts.js";
+import { ARROWS } from "./decision.js";
 
 const $ = (id) => document.getElementById(id);
 const KEYS = { ArrowUp: "up", ArrowDown: "down", ArrowLeft: "left", ArrowRight: "right" };
 const puzzles = JSON.parse($("puzzles").textContent);
-const tried = new Map(); // number of the puzzle -> whether the first answer was right
-let at = Math.min(Math.max(Number(location.hash.slice(1)) - 1 || 0, 0), puzzles.length - 1);
+const firstAnswers = new Map(); // index of the puzzle -> whether the first answer was right
+let index = Math.min(Math.max(Number(location.hash.slice(1)) - 1 || 0, 0), puzzles.length - 1);
 
 function show() {
-  const puzzle = puzzles[at];
+  const puzzle = puzzles[index];
   const view = new BoardView($("board"), puzzle, { coordinates: true });
   view.select(puzzle.you);
   view.draw(puzzle.frame);
   $("name").textContent = puzzle.name;
-  $("task").textContent = `One move saves ${puzzle.snakes[puzzle.you].name}. Which?`;
+  $("task").textContent = `Only one move saves ${puzzle.snakes[puzzle.you].name}. Which one?`;
   $("note").textContent = puzzle.note;
   $("verdict").textContent = "";
   for (const button of $("answers").children) button.disabled = false;
-  $("before").disabled = at === 0;
-  $("next").disabled = at === puzzles.length - 1;
-  count();
-  history.replaceState(null, "", `#${at + 1}`);
+  $("previous").disabled = index === 0;
+  $("next").disabled = index === puzzles.length - 1;
+  showCount();
+  history.replaceState(null, "", `#${index + 1}`);
 }
 
-function count() {
-  const right = [...tried.values()].filter(Boolean).length;
-  $("count").textContent = `${at + 1} of ${puzzles.length}; ${right} of ${tried.size} right at once`;
+function showCount() {
+  const numRight = [...firstAnswers.values()].filter(Boolean).length;
+  $("count").textContent = `${index + 1} of ${puzzles.length}; ` +
+    `${numRight} of ${firstAnswers.size} right at the first attempt`;
 }
 
 function answer(move) {
   const button = $("answers").querySelector(`[data-move="${move}"]`);
   if (button.disabled) return;
-  const right = puzzles[at].allowed.includes(move);
-  if (!tried.has(at)) tried.set(at, right);
-  $("verdict").textContent = right ? `${ARROWS[move]} Right.` : `${ARROWS[move]} That one loses.`;
+  const right = puzzles[index].allowed.includes(move);
+  if (!firstAnswers.has(index)) firstAnswers.set(index, right);
+  $("verdict").textContent = right ? `${ARROWS[move]} Right.` : `${ARROWS[move]} That move loses.`;
   button.disabled = true;
   if (right) for (const other of $("answers").children) other.disabled = true;
-  count();
+  showCount();
 }
 
 function step(by) {
-  at = Math.min(Math.max(at + by, 0), puzzles.length - 1);
+  index = Math.min(Math.max(index + by, 0), puzzles.length - 1);
   show();
 }
 
 for (const button of $("answers").children) {
   button.addEventListener("click", () => answer(button.dataset.move));
 }
-$("before").addEventListener("click", () => step(-1));
+$("previous").addEventListener("click", () => step(-1));
 $("next").addEventListener("click", () => step(1));
 addEventListener("keydown", (event) => {
   if (event.ctrlKey || event.metaKey || event.altKey) return;

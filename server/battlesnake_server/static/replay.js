@@ -1,17 +1,18 @@
-// The page of one recorded game; with `data-plays` it plays, and is analysed where one may ask for that.
+// The page of one recorded game. With `data-plays`, it plays the game and starts its analysis if
+// the visitor may do that.
 
-import { $, fetchOn, opened } from "./player.js";
+import { $, fetchMore, openPlayer } from "./player.js";
 
-async function begin() {
+async function main() {
   const root = $("player");
   try {
-    const player = await opened(root);
-    await fetchOn(player, root.dataset.game);
-    const known = player.look();
+    const player = await openPlayer(root);
+    await fetchMore(player, root.dataset.game);
+    const opened = player.openAnalysis();
     if (root.dataset.plays !== "true") return;
     if (!matchMedia("(prefers-reduced-motion: reduce)").matches && !location.hash) player.play();
-    await known;
-    if (!$("analyse").hidden) player.analysis.start();
+    await opened;
+    if (!$("analyze").hidden) player.analysis.start();
   } catch (error) {
     root.hidden = true;
     $("message").hidden = false;
@@ -19,4 +20,4 @@ async function begin() {
   }
 }
 
-begin();
+main();

@@ -1,4 +1,4 @@
-// Draws the last position of every game of the list.
+// Draws the last position of each listed game.
 
 import { BoardView } from "./board.js";
 

@@ -1,4 +1,4 @@
-"""The arena's pages: ratings, games played and recorded, and a board to ask about."""
+"""The arena's pages: ratings, live and recorded games, and a position editor."""
 
 from __future__ import annotations
 
@@ -33,11 +33,15 @@ def create_app(
     token: str | None = None,
     league: LeagueConfig | None = None,
 ) -> Flask:
-    """The application over a database of results.
+    """Create the arena's Flask application.
 
-    ``broadcast`` knows the games of a tournament that is running; those that people start are added
-    to it, and kept in the folder ``replays``, of which all games are shown. With a ``token`` only
-    those who have it may do more than look. With a ``league`` there is a page about it.
+    Args:
+        database: Engine of the database that holds the results.
+        roster: Snakes that visitors may play against and query.
+        broadcast: Live games. Games that visitors start are added to it.
+        replays: Directory whose recorded games are listed; visitors' games are saved there.
+        token: Access token that every action requires. If None, every visitor may act.
+        league: League to show on its own page, or None.
     """
     parts = [leaderboard, games_page, snake_page, play_page, position_editor, engine_api]
     if league is not None:

@@ -1,4 +1,4 @@
-"""The arena's pages on a port, beside whatever the process does."""
+"""Server of the arena's pages, which runs in threads beside the calling process."""
 
 from __future__ import annotations
 
@@ -18,17 +18,26 @@ from battlesnake_server.web.access_control import access_hint, token_for
 from battlesnake_server.web.live_games import Broadcast
 from battlesnake_server.web.roster import Roster
 
-THREADS = 24
-"""For answers; half of them at most wait for the turns of live games (`games.MOST_WAITING`)."""
+NUM_THREADS = 24
+"""Threads that serve requests. Long polls of live games occupy at most half of them."""
 
 
 class Site:
-    """Answers from its creation on, in threads of its own.
+    """Server of the arena's pages, which starts when it is created.
 
-    Snakes on the ``roster`` may be played against; requests may name this machine as one of
-    ``names``. Where others can reach it, by ``host`` or by such a name, a visitor needs a token,
-    which is printed, to do more than look; a ``token`` that is given is needed everywhere. With a
-    ``league`` the pages show it. Raises ``OSError`` where the port is taken.
+    Args:
+        database: Engine of the database that holds the results.
+        roster: Snakes that visitors may play against and query.
+        replays: Directory of the recorded games.
+        host: Address to listen on.
+        port: Port to listen on; 0 chooses a free port.
+        names: Further host names that requests may address.
+        token: Access token that every action requires. If None, a token is created and printed
+            when other machines can reach the server by ``host`` or one of ``names``.
+        league: League to show, or None.
+
+    Raises:
+        OSError: If the port is in use.
     """
 
     def __init__(
@@ -48,25 +57,25 @@ class Site:
         self._broadcast = Broadcast()
         self._app = create_app(database, roster, self._broadcast, replays, token, league)
         listener = open_listener(host, port)
-        self._server = PageServer(self._app, listener, names=[host, *names], threads=THREADS)
+        self._server = PageServer(self._app, listener, names=[host, *names], threads=NUM_THREADS)
         shown = f"[{host}]" if ":" in host else host
         self.address = f"http://{shown}:{self._server.port}/"
         self._server.start()
-        sys.stderr.write(f"the arena is open at {self.address}  (Ctrl+C ends)\n")
+        sys.stderr.write(f"serving the arena at {self.address} (Ctrl+C to stop)\n")
         if token is not None:
             sys.stderr.write(access_hint(self.address, token))
         sys.stderr.flush()
 
-    def announce(self, game_id: str, news: Board | Turn | None) -> None:
-        """Show a game while it is played; see `tournament.OnGameEvent`."""
-        self._broadcast.announce(game_id, news)
+    def announce(self, game_id: str, event: Board | Turn | None) -> None:
+        """Publish an event of a live game; see `tournament.OnGameEvent`."""
+        self._broadcast.announce(game_id, event)
 
     def wait(self) -> None:
-        """Return when interrupted."""
+        """Wait until the process is interrupted."""
         self._server.wait()
 
     def close(self) -> None:
-        """Stop answering."""
+        """Stop the server, the live games and the analyses."""
         self._broadcast.close()
         self._server.stop()
         self._app.extensions["analyses"].close()

@@ -1,4 +1,4 @@
-"""What all pages of the arena share."""
+"""The context that all pages of the arena share."""
 
 from __future__ import annotations
 
@@ -16,17 +16,18 @@ from battlesnake_server.web.roster import Roster
 
 @dataclass(frozen=True, slots=True)
 class Arena:
-    """The results, the roster, the games that are on, those that visitors start, and the league
-    that is played here, if any.
+    """State of an arena application.
+
+    `league` is the league that the arena runs, or None.
     """
 
     database: Engine
     roster: Roster
     broadcast: Broadcast
-    hall: GameManager
+    game_manager: GameManager
     league: LeagueConfig | None
 
 
 def arena() -> Arena:
-    """The arena of the current application."""
+    """Return the arena of the current application."""
     return cast(Arena, current_app.extensions["arena"])

@@ -1,6 +1,6 @@
-"""Games in the form of the official engine, so that programs that fetch games fetch these too.
+"""The official engine's HTTP API, so that tools that fetch its games can fetch the arena's games.
 
-``GET /games/<id>`` describes a game, ``GET /games/<id>/frames`` gives its frames a page at a time.
+``GET /games/<id>`` describes a game; ``GET /games/<id>/frames`` returns one page of its frames.
 """
 
 from __future__ import annotations
@@ -18,43 +18,43 @@ from battlesnake_server.web.games_page import GameNotFoundError, load_timeline
 from battlesnake_server.web.live_games import GameTimeline
 from battlesnake_server.web.pages import error_response, number
 
-_MOST_FRAMES = 1000
-"""Frames that one answer holds at most."""
+_MAX_FRAMES = 1000
+"""Maximum number of frames in one response."""
 
 blueprint = Blueprint("engine", __name__)
 
 
 @blueprint.get("/games/<game_id>")
 def game(game_id: str) -> Response:
-    """What stays the same during the game, and whether it is over."""
+    """Return the description of a game and its last frame."""
     try:
-        found = load_timeline(game_id)
+        timeline = load_timeline(game_id)
     except (GameNotFoundError, ReplayError) as error:
         return error_response(error, 404)
-    return jsonify(Game=describe(found), LastFrame=frame(found.boards[-1]))
+    return jsonify(Game=describe(timeline), LastFrame=frame(timeline.boards[-1]))
 
 
 @blueprint.get("/games/<game_id>/frames")
 def frames(game_id: str) -> Response:
-    """The frames from ``?offset=`` on (below 0: from the end), at most ``?limit=``."""
+    """Return ``?limit=`` frames from ``?offset=`` on; negative offsets count from the end."""
     try:
         boards = load_timeline(game_id).boards[:]
     except (GameNotFoundError, ReplayError) as error:
         return error_response(error, 404)
-    offset = number("offset", 0, least=-len(boards))
-    limit = number("limit", 100, most=_MOST_FRAMES)
+    offset = number("offset", 0, minimum=-len(boards))
+    limit = number("limit", 100, maximum=_MAX_FRAMES)
     start = max(0, len(boards) + offset) if offset < 0 else offset
     shown = boards[start : start + limit]
     return jsonify(count=len(shown), frames=[frame(board) for board in shown])
 
 
-def describe(found: GameTimeline) -> dict[str, Any]:
-    """The ``Game`` object."""
-    board = found.boards[0]
+def describe(timeline: GameTimeline) -> dict[str, Any]:
+    """Return the ``Game`` object of a game."""
+    board = timeline.boards[0]
     game, settings = board.game, board.game.settings
     return {
         "ID": game.id,
-        "Status": "complete" if found.over else "running",
+        "Status": "complete" if timeline.over else "running",
         "Width": board.width,
         "Height": board.height,
         "Ruleset": {
@@ -75,19 +75,19 @@ def describe(found: GameTimeline) -> dict[str, Any]:
 
 
 def frame(board: Board) -> dict[str, Any]:
-    """One position."""
+    """Return the frame of one position."""
     return {
         "Turn": board.turn,
         "Snakes": [
-            _snake(snake, colour)
-            for snake, colour in zip(board.snakes, customization.colors(board.snakes), strict=True)
+            _snake(snake, color)
+            for snake, color in zip(board.snakes, customization.colors(board.snakes), strict=True)
         ],
         "Food": _points(board.food),
         "Hazards": _points(board.hazards),
     }
 
 
-def _snake(snake: Snake, colour: str) -> dict[str, Any]:
+def _snake(snake: Snake, color: str) -> dict[str, Any]:
     death = {
         "Cause": snake.eliminated_cause,
         "Turn": snake.eliminated_on,
@@ -99,7 +99,7 @@ def _snake(snake: Snake, colour: str) -> dict[str, Any]:
         "Body": _points(snake.body),
         "Health": snake.health,
         "Death": None if snake.alive else death,
-        "Color": colour,
+        "Color": color,
         "HeadType": snake.customizations.get("head", "default"),
         "TailType": snake.customizations.get("tail", "default"),
         "Latency": snake.latency,

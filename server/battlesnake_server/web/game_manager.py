@@ -1,4 +1,4 @@
-"""Games that people start from the pages: read the wish, play it in a thread, keep the result."""
+"""Games that visitors start from the pages: validation, play in a thread, and storage."""
 
 from __future__ import annotations
 
@@ -40,37 +40,39 @@ from battlesnake_server.web.keyboard_player import KeyboardPlayer
 from battlesnake_server.web.live_games import Broadcast
 from battlesnake_server.web.roster import Roster
 
-SETUP: dict[str, Any] = {"from": "the pages"}
-"""How the database calls the games that people start: all of them are one tournament."""
+VISITOR_TOURNAMENT: dict[str, Any] = {"from": "the pages"}
+"""Settings of the tournament under which the database stores all games of visitors."""
 
 MAX_GAMES, MAX_GAMES_PER_VISITOR = 6, 3
-"""Games at a time: all together, and those that one address started."""
+"""Maximum number of concurrent games: in total, and per visitor address."""
 
 _MAX_SNAKES_ON_PAGE = 8
 MAX_PAGE_TURNS, DEFAULT_PAGE_TURNS = 2_000, 500
-"""Turns after which a game that people start is ended: at most, and where they do not say."""
+"""Turns after which a visitor's game ends: the maximum, and the default."""
 
 _MAX_GAME_S = 3600
-"""The same in time, since a turn may last as long as its slowest snake."""
+"""Maximum duration of a visitor's game in seconds; a slow snake can make each turn long."""
 
 log = logging.getLogger(__name__)
 
 
 class TooManyGamesError(RuntimeError):
-    """Too many games are being played already."""
+    """The maximum number of concurrent games is reached."""
 
 
 class StoppedError(Exception):
-    """The game was stopped by a visitor."""
+    """A visitor stopped the game."""
 
 
 @dataclass(frozen=True, slots=True)
 class GameRequest:
-    """A game that a visitor wants to play or to see.
+    """A game that a visitor requests.
 
-    ``keyboard_player`` is the name of who plays by keyboard, in the first seat, or None. ``pace`` is the
-    seconds between two turns, 0: the game waits for the key. ``timeout`` is in milliseconds;
-    ``turns`` is when the game ends without a winner.
+    Attributes:
+        keyboard_player: Name of the visitor, who takes the first seat, or None to only watch.
+        timeout: Time to respond to a move request, in milliseconds.
+        turn_delay_s: Seconds between two turns of a keyboard player; 0 waits for a key.
+        max_turns: Turn after which the game ends without a winner.
     """
 
     snakes: tuple[Entrant, ...]
@@ -86,31 +88,36 @@ class GameRequest:
 
     @classmethod
     def read(cls, request: object, roster: Roster) -> GameRequest:
-        """Read and check a request; raises ``ValueError`` naming the field."""
+        """Parse and validate the JSON body of a request.
+
+        Raises:
+            ValueError: If a field is invalid; the message names the field.
+        """
         root = json_fields.mapping(request, "")
-        human = _human(root, roster)
+        keyboard_player = _keyboard_player_name(root, roster)
         chosen = json_fields.items(root, "snakes", "")
-        seats = len(chosen) + (human is not None)
+        seats = len(chosen) + (keyboard_player is not None)
         if not 1 <= seats <= _MAX_SNAKES_ON_PAGE:
-            raise BoardError(f"snakes: between 1 and {_MAX_SNAKES_ON_PAGE} play, got {seats}")
-        wish = cls(
+            raise BoardError(f"snakes: a game has between 1 and {_MAX_SNAKES_ON_PAGE}, got {seats}")
+        parsed = cls(
             snakes=tuple(roster.find(name, f"snakes[{i}]") for i, name in enumerate(chosen)),
-            keyboard_player=human,
+            keyboard_player=keyboard_player,
             width=_between(root, "width", 3, 25, 11),
             height=_between(root, "height", 3, 25, 11),
             ruleset=_one_of(root, "ruleset", list(rules.RULESETS)),
             map=_one_of(root, "map", list(rules.known_maps())),
             timeout=_between(root, "timeout", 20, 5000, 200),
-            turn_delay_s=_between(root, "pace", 0, 5000, 0) / 1000,
-            max_turns=_between(root, "turns", 1, MAX_PAGE_TURNS, DEFAULT_PAGE_TURNS),
+            turn_delay_s=_between(root, "turn_delay_ms", 0, 5000, 0) / 1000,
+            max_turns=_between(root, "max_turns", 1, MAX_PAGE_TURNS, DEFAULT_PAGE_TURNS),
             seed=_between(root, "seed", 1, 2**63 - 1, 1 + secrets.randbelow(2**31)),
         )
         ids = [str(seat) for seat in range(seats)]
-        rules.start(wish.game(""), wish.width, wish.height, ids)  # refuses what no map allows
-        return wish
+        # Raises ValueError if the map does not fit.
+        rules.start(parsed.game(""), parsed.width, parsed.height, ids)
+        return parsed
 
     def game(self, game_id: str) -> Game:
-        """The game as the rules know it."""
+        """Return the rules' description of the game."""
         return Game(
             self.ruleset, self.map, seed=self.seed, id=game_id, timeout=self.timeout,
             source="arena",
@@ -118,7 +125,7 @@ class GameRequest:
 
     @property
     def labels(self) -> list[str]:
-        """What the snakes are called, in seat order; equal ones are numbered."""
+        """Names of the snakes in seat order; repeated names are numbered."""
         labels = [] if self.keyboard_player is None else [self.keyboard_player]
         for entrant in self.snakes:
             taken = sum(entrant.label == other for other in labels)
@@ -126,19 +133,23 @@ class GameRequest:
         return labels
 
 
-def _human(root: Mapping[str, Any], roster: Roster) -> str | None:
-    name = root.get("human")
+def _keyboard_player_name(root: Mapping[str, Any], roster: Roster) -> str | None:
+    name = root.get("keyboard_player")
     if name is None:
         return None
     if not isinstance(name, str) or not 1 <= len(name.strip()) <= 24 or not name.isprintable():
-        raise BoardError(f"human must be a name of 1 to 24 characters, got {format_value(name)}")
-    if any(name.strip() == guest.name for guest in roster.guests):
-        raise BoardError(f"human: {format_value(name)} is the name of a snake; take another")
+        raise BoardError(
+            f"keyboard_player must be a name of 1 to 24 characters, got {format_value(name)}"
+        )
+    if any(name.strip() == entry.name for entry in roster.entries):
+        raise BoardError(
+            f"keyboard_player: {format_value(name)} is the name of a snake; choose another"
+        )
     return name.strip()
 
 
-def _between(root: Mapping[str, Any], key: str, low: int, high: int, usual: int) -> int:
-    value = json_fields.integer(root, key, "", usual)
+def _between(root: Mapping[str, Any], key: str, low: int, high: int, default: int) -> int:
+    value = json_fields.integer(root, key, "", default)
     if not low <= value <= high:
         raise BoardError(f"{key} must be between {low} and {high}, got {format_value(value)}")
     return value
@@ -153,119 +164,131 @@ def _one_of(root: Mapping[str, Any], key: str, known: list[str]) -> str:
 
 @dataclass(slots=True)
 class ManagedGame:
-    """A game that is being played here, started from the address ``visitor``.
+    """A game in progress.
 
-    ``key`` is what its human proves to sit at it. ``ends`` is when it is over in any case
-    (`time.monotonic`).
+    Attributes:
+        visitor: Address of the visitor who started the game.
+        deadline: Time at which the game is stopped, on the clock of `time.monotonic`.
+        key: Secret that authorizes the keyboard player's moves.
     """
 
     id: str
-    human: KeyboardPlayer | None
+    keyboard_player: KeyboardPlayer | None
     visitor: str
-    ends: float
+    deadline: float
     stopped: bool = False
     key: str = field(default_factory=lambda: secrets.token_urlsafe(12))
 
 
 class GameManager:
-    """Plays what people wish, each game in a thread of its own, and stores what came of it."""
+    """Manager of visitors' games: plays each game in its own thread and stores its result."""
 
     def __init__(self, engine: Engine, broadcast: Broadcast, replays: Path) -> None:
         self._engine = engine
         self._broadcast = broadcast
         self._replays = replays
-        self._matches: dict[str, ManagedGame] = {}
+        self._games: dict[str, ManagedGame] = {}
         self._lock = threading.Lock()
         self._storing = threading.Lock()
 
-    def start(self, wish: GameRequest, visitor: str) -> ManagedGame:
-        """Begin a game for the visitor at an address; raises `TooManyGamesError` at too many."""
-        human = (
+    def start(self, request: GameRequest, visitor: str) -> ManagedGame:
+        """Start a game for the visitor at an address, and wait until its page exists.
+
+        Raises:
+            TooManyGamesError: If the maximum number of games, in total or per visitor, is reached.
+        """
+        keyboard_player = (
             None
-            if wish.keyboard_player is None
-            else KeyboardPlayer(wish.turn_delay_s, alone=not wish.snakes)
+            if request.keyboard_player is None
+            else KeyboardPlayer(request.turn_delay_s, alone=not request.snakes)
         )
-        match = ManagedGame(str(uuid.uuid4()), human, visitor, time.monotonic() + _MAX_GAME_S)
+        game = ManagedGame(
+            str(uuid.uuid4()), keyboard_player, visitor, time.monotonic() + _MAX_GAME_S
+        )
         with self._lock:
-            if len(self._matches) >= MAX_GAMES:
-                raise TooManyGamesError(f"{MAX_GAMES} games are being played; stop one or wait")
-            if sum(on.visitor == visitor for on in self._matches.values()) >= MAX_GAMES_PER_VISITOR:
+            if len(self._games) >= MAX_GAMES:
+                raise TooManyGamesError(f"{MAX_GAMES} games are in progress; stop one or wait")
+            if (
+                sum(other.visitor == visitor for other in self._games.values())
+                >= MAX_GAMES_PER_VISITOR
+            ):
                 raise TooManyGamesError(
-                    f"{MAX_GAMES_PER_VISITOR} games that you started are being played; stop one or wait"
+                    f"{MAX_GAMES_PER_VISITOR} of your games are in progress; stop one or wait"
                 )
-            self._matches[match.id] = match
-        threading.Thread(target=self._run, args=(match, wish), daemon=True).start()
-        while self._broadcast.find(match.id) is None and match.id in self._matches:
-            time.sleep(0.005)  # a page about the game can be asked for from now on
-        return match
+            self._games[game.id] = game
+        threading.Thread(target=self._run, args=(game, request), daemon=True).start()
+        # The caller redirects to the page of the game, which must exist by then.
+        while self._broadcast.find(game.id) is None and game.id in self._games:
+            time.sleep(0.005)
+        return game
 
     def is_running(self, game_id: str) -> bool:
-        """Whether a game is being played here."""
-        return game_id in self._matches
+        """Return whether a game is in progress."""
+        return game_id in self._games
 
-    def human(self, game_id: str, key: str) -> KeyboardPlayer | None:
-        """The game's player at the keyboard, for the client that has the key."""
-        match = self._matches.get(game_id)
-        if match is None or not secrets.compare_digest(match.key.encode(), key.encode()):
+    def keyboard_player(self, game_id: str, key: str) -> KeyboardPlayer | None:
+        """Return the keyboard player of a game, or None if ``key`` is not the game's key."""
+        game = self._games.get(game_id)
+        if game is None or not secrets.compare_digest(game.key.encode(), key.encode()):
             return None
-        return match.human
+        return game.keyboard_player
 
     def stop(self, game_id: str) -> bool:
-        """End a game after the turn that it is at; whether it is played here. It is not kept."""
-        match = self._matches.get(game_id)
-        if match is None:
+        """Stop a game after its current turn and discard it; return whether it was in progress."""
+        game = self._games.get(game_id)
+        if game is None:
             return False
-        match.stopped = True
-        if match.human is not None:
-            match.human.leave()
+        game.stopped = True
+        if game.keyboard_player is not None:
+            game.keyboard_player.leave()
         return True
 
-    def _run(self, match: ManagedGame, wish: GameRequest) -> None:
+    def _run(self, game: ManagedGame, request: GameRequest) -> None:
         try:
-            record = asyncio.run(self._play(match, wish))
-            self._store(match, wish, record)
+            record = asyncio.run(self._play(game, request))
+            self._store(game, request, record)
         except StoppedError:
-            pass  # the page shows how far the game came
-        except Exception:  # logged; the page shows how far the game came
-            log.exception("game %s broke off", match.id)
+            pass  # the page shows the turns that were played
+        except Exception:  # logged; the page shows the turns that were played
+            log.exception("game %s failed", game.id)
         finally:
-            self._broadcast.announce(match.id, None)
+            self._broadcast.announce(game.id, None)
             with self._lock:
-                del self._matches[match.id]
+                del self._games[game.id]
 
-    async def _play(self, match: ManagedGame, wish: GameRequest) -> GameRecord:
-        human: list[Player] = [] if match.human is None else [match.human]
-        async with open_players(wish.snakes, wish.timeout / 1000, wish.seed) as players:
+    async def _play(self, game: ManagedGame, request: GameRequest) -> GameRecord:
+        keyboard: list[Player] = [] if game.keyboard_player is None else [game.keyboard_player]
+        async with open_players(request.snakes, request.timeout / 1000, request.seed) as players:
             return await play(
-                wish.game(match.id),
-                wish.width,
-                wish.height,
-                wish.labels,
-                human + players,
-                wish.max_turns,
-                functools.partial(self._tell, match),
+                request.game(game.id),
+                request.width,
+                request.height,
+                request.labels,
+                keyboard + players,
+                request.max_turns,
+                functools.partial(self._on_event, game),
             )
 
-    def _tell(self, match: ManagedGame, news: Board | Turn) -> None:
-        self._broadcast.announce(match.id, news)
-        if match.stopped or time.monotonic() > match.ends:
+    def _on_event(self, game: ManagedGame, event: Board | Turn) -> None:
+        self._broadcast.announce(game.id, event)
+        if game.stopped or time.monotonic() > game.deadline:
             raise StoppedError
 
-    def _store(self, match: ManagedGame, wish: GameRequest, record: GameRecord) -> None:
+    def _store(self, game: ManagedGame, request: GameRequest, record: GameRecord) -> None:
         with self._storing, Session(self._engine) as session:
-            tournament = find_tournament(session, SETUP)
+            tournament = find_tournament(session, VISITOR_TOURNAMENT)
             if tournament is None:
-                tournament = Tournament(setup=SETUP)
+                tournament = Tournament(setup=VISITOR_TOURNAMENT)
                 session.add(tournament)
                 session.flush()
             last = session.scalar(
                 select(func.max(GameRow.number)).where(GameRow.tournament_id == tournament.id)
             )
             number = 0 if last is None else last + 1
-            path = replay_path(self._replays / "started-here", number, match.id)
+            path = replay_path(self._replays / "started-here", number, game.id)
             path.parent.mkdir(parents=True, exist_ok=True)
             Replay(record.first, record.turns).save(path)
-            fixture = ScheduledGame(number, wish.seed, tuple(range(len(record.seats))))
-            result = GameResult.from_record(fixture, match.id, record, path)
-            session.add(row(result, tournament.id, wish.labels))
+            scheduled = ScheduledGame(number, request.seed, tuple(range(len(record.seats))))
+            result = GameResult.from_record(scheduled, game.id, record, path)
+            session.add(row(result, tournament.id, request.labels))
             session.commit()

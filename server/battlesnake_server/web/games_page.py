@@ -1,4 +1,4 @@
-"""Games: the list of those that were played, those that are on, and the page that shows one."""
+"""The games pages: the list of stored games, the live games, and the page of one game."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ from battlesnake_server.replay_viewer import frame_stream, position_formats
 from battlesnake_server.replay_viewer.what_if import WhatIfBusyError
 from battlesnake_server.web import pages
 from battlesnake_server.web.context import arena
-from battlesnake_server.web.leaderboard import ENDINGS, asked_tournament, tournaments
+from battlesnake_server.web.leaderboard import ENDINGS, requested_tournament, tournaments
 from battlesnake_server.web.live_games import GameTimeline, recorded
 from battlesnake_server.web.pages import error_response, missing, number
 
 PER_PAGE = 24
-_WAIT = 20.0
-"""Seconds after which a page that waits for a turn is answered without one."""
+_LONG_POLL_S = 20.0
+"""Maximum duration of a long poll for the next turn, in seconds."""
 
 _MIN_FEATURED_TURNS, _FEATURED_CANDIDATES = 30, 8
-"""Turns of a game worth showing where none is on; games of which one may still have its replay."""
+"""Minimum number of turns of a featured game, and the number of recent games to consider."""
 
-_MOST_WAITING = 12
-"""Requests that wait for a turn at a time; others get the state of the game at once."""
+_MAX_LONG_POLLS = 12
+"""Maximum number of concurrent long polls; further requests return the current state at once."""
 
-_waiting = threading.BoundedSemaphore(_MOST_WAITING)
+_waiting = threading.BoundedSemaphore(_MAX_LONG_POLLS)
 
 blueprint = Blueprint("games", __name__)
 
@@ -46,14 +46,16 @@ class CardPlayer:
     name: str
     color: str
     won: bool
-    out: bool
+    eliminated: bool
 
 
 @dataclass(frozen=True, slots=True)
 class GameCard:
-    """What the list shows of one game; ``kept`` says whether its replay is there.
+    """Summary of one game for the list.
 
-    ``when`` is the day and time (UTC) when it was played.
+    Attributes:
+        kept: Whether the game has a replay.
+        when: Date and time of the game (UTC).
     """
 
     uuid: str
@@ -65,11 +67,16 @@ class GameCard:
 
 
 class GameNotFoundError(LookupError):
-    """There is no such game, or its replay was not kept."""
+    """The game does not exist, or it has no replay."""
 
 
 def load_timeline(game_id: str) -> GameTimeline:
-    """A game by its id, live or recorded; raises `GameNotFoundError`, or `ReplayError` if damaged."""
+    """Return a game by its id, live or recorded.
+
+    Raises:
+        GameNotFoundError: If there is no such game.
+        ReplayError: If its replay is damaged.
+    """
     live = arena().broadcast.find(game_id)
     if live is not None:
         return live
@@ -77,13 +84,19 @@ def load_timeline(game_id: str) -> GameTimeline:
 
 
 def stored_replay(game_id: str) -> Path:
-    """The file of a game that was played; raises `GameNotFoundError`."""
+    """Return the replay file of a stored game.
+
+    Raises:
+        GameNotFoundError: If there is no such game, or its replay cannot be opened.
+    """
     with Session(arena().database) as session:
         row = session.scalar(select(StoredGame).where(StoredGame.uuid == game_id))
     if row is None:
         raise GameNotFoundError(f"there is no game {game_id!r} in this arena")
     if row.replay is None:
-        raise GameNotFoundError("this game was played without --replays; only its result is known")
+        raise GameNotFoundError(
+            "this game was played without --replays, so only its result is stored"
+        )
     try:
         with Path(row.replay).open():
             return Path(row.replay)
@@ -93,21 +106,21 @@ def stored_replay(game_id: str) -> Path:
         ) from error
 
 
-_RESULTS = {"won": "won", "drawn": "a draw"}
-"""Endings of a game that are not causes of a death."""
+_RESULTS = {"won": "won", "drawn": "draw"}
+"""Endings of a game that are not causes of elimination."""
 
 
 @blueprint.get("/games")
 def index() -> str:
-    """The games that were played, the newest first; those alone that the filters leave."""
-    tournament = asked_tournament()
+    """Render the list of stored games that match the filters, newest first."""
+    tournament = requested_tournament()
     snake, ending = request.args.get("snake", ""), request.args.get("ending", "")
-    wanted, wrong = _wanted(tournament, snake, ending)
-    ids = select(StoredGame.id).where(*wanted)
+    conditions, error = _filter_conditions(tournament, snake, ending)
+    ids = select(StoredGame.id).where(*conditions)
     with Session(arena().database) as session:
         total = session.scalar(select(func.count()).select_from(ids.subquery())) or 0
         pages = max(1, -(-total // PER_PAGE))
-        page = number("page", 1, least=1, most=pages)
+        page = number("page", 1, minimum=1, maximum=pages)
         shown = ids.order_by(StoredGame.id.desc()).offset((page - 1) * PER_PAGE).limit(PER_PAGE)
         query = select(StoredGame).where(StoredGame.id.in_(session.scalars(shown).all()))
         seats = selectinload(StoredGame.seats).defer(Seat.latencies)
@@ -119,96 +132,105 @@ def index() -> str:
     return render_template(
         "arena_games.html",
         cards=cards, total=total, page=page, pages=pages, asked=asked, choices=tournaments(),
-        names=names, endings=_RESULTS | ENDINGS, wrong=wrong, narrowed=bool(wanted),
+        names=names, endings=_RESULTS | ENDINGS, error=error, filtered=bool(conditions),
     )  # fmt: skip
 
 
-def _wanted(
+def _filter_conditions(
     tournament: int | None, snake: str, ending: str
 ) -> tuple[list[ColumnElement[bool]], str]:
-    """The conditions that the request's filters make, and what was wrong with one of them."""
-    wanted: list[ColumnElement[bool]] = []
-    wrong = ""
+    """Return the conditions of the request's filters, and an error message or ""."""
+    conditions: list[ColumnElement[bool]] = []
+    error = ""
     if tournament is not None:
-        wanted.append(StoredGame.tournament_id == tournament)
+        conditions.append(StoredGame.tournament_id == tournament)
     this = [Seat.snake == snake] if snake else []
     if ending == "drawn":
-        wanted += [StoredGame.finished.is_(True), _with(Seat.seat == 1), ~_with(Seat.won.is_(True))]
-        wanted += [_with(*this)] if this else []
+        conditions += [
+            StoredGame.finished.is_(True),
+            _with(Seat.seat == 1),
+            ~_with(Seat.won.is_(True)),
+        ]
+        conditions += [_with(*this)] if this else []
     elif ending == "won":
-        wanted.append(_with(Seat.won.is_(True), *this))
+        conditions.append(_with(Seat.won.is_(True), *this))
     elif ending in ENDINGS:
-        wanted.append(_with(Seat.cause == ("" if ending == SURVIVED else ending), *this))
+        conditions.append(_with(Seat.cause == ("" if ending == SURVIVED else ending), *this))
     else:
-        wanted += [_with(*this)] if this else []
-        wrong = f"there is no ending {ending[:40]!r}" if ending else ""
+        conditions += [_with(*this)] if this else []
+        error = f"there is no ending {ending[:40]!r}" if ending else ""
     for name, days in (("from", 0), ("to", 1)):
         if not request.args.get(name):
             continue
         try:
             day = datetime.fromisoformat(request.args[name][:10]) + timedelta(days=days)
         except (ValueError, OverflowError):
-            wrong = f"{name} must be a day like 2026-03-02"
+            error = f"{name} must be a date like 2026-03-02"
             continue
-        wanted.append(StoredGame.played < day if days else StoredGame.played >= day)
-    return wanted, wrong
+        conditions.append(StoredGame.played < day if days else StoredGame.played >= day)
+    return conditions, error
 
 
 def _with(*conditions: ColumnElement[bool]) -> ColumnElement[bool]:
-    """Games with a seat of which all this is true; found once, not for each game."""
+    """Return the condition that some seat of a game meets all ``conditions``.
+
+    A subquery that does not depend on the game, which the database evaluates once.
+    """
     return StoredGame.id.in_(select(Seat.game_id).where(*conditions))
 
 
 @blueprint.get("/live")
 def live() -> str:
-    """The games that are being played now; where none is, the last good one of those kept."""
-    kept = select(StoredGame).where(StoredGame.replay.is_not(None)).limit(_FEATURED_CANDIDATES)
+    """Render the live games, or the last featured game with a replay if no game is live."""
+    with_replay = (
+        select(StoredGame).where(StoredGame.replay.is_not(None)).limit(_FEATURED_CANDIDATES)
+    )
     good = StoredGame.finished & (StoredGame.turns >= _MIN_FEATURED_TURNS)
     with Session(arena().database) as session:
-        games = session.scalars(kept.order_by(good.desc(), StoredGame.id.desc())).all()
-        there = [game.uuid for game in games if game.replay and Path(game.replay).is_file()]
-    on = bool(arena().broadcast.running())
-    return render_template("arena_live.html", last=next(iter(there), None), on=on)
+        games = session.scalars(with_replay.order_by(good.desc(), StoredGame.id.desc())).all()
+        available = [game.uuid for game in games if game.replay and Path(game.replay).is_file()]
+    is_live = bool(arena().broadcast.running())
+    return render_template("arena_live.html", last=next(iter(available), None), is_live=is_live)
 
 
 @blueprint.get("/live.json")
 def live_json() -> Response:
-    """The last position of every game that is on."""
+    """Return the last position of every live game."""
     return jsonify(
         [
             {**replay_json.header(board), "frame": replay_json.frame(board),
              "page": url_for("games.show", game_id=game_id)}
-            for game_id, course in arena().broadcast.running()
-            for board in course.boards[-1:]
+            for game_id, timeline in arena().broadcast.running()
+            for board in timeline.boards[-1:]
         ]
     )  # fmt: skip
 
 
 @blueprint.get("/game/<game_id>")
 def show(game_id: str) -> str | tuple[str, int]:
-    """The page that plays one game, while it is on or afterwards; with ``?key=`` a seat in it."""
+    """Render the page of one game, live or recorded; ``?key=`` authorizes its keyboard player."""
     try:
         load_timeline(game_id)
     except (GameNotFoundError, ReplayError) as error:
         return missing(str(error))
     key = request.args.get("key", "")
-    hall = arena().hall
+    manager = arena().game_manager
     return render_template(
         "arena_game.html",
         game_id=game_id,
-        key=key if hall.human(game_id, key) else "",
-        can_stop=hall.is_running(game_id),
+        key=key if manager.keyboard_player(game_id, key) else "",
+        can_stop=manager.is_running(game_id),
     )
 
 
 @blueprint.get("/game/<game_id>/data")
 def data(game_id: str) -> Response:
-    """The game's frames from the index ``?since=`` on; ``?wait`` waits until there are more."""
+    """Return the game's frames from the index ``?since=`` on; ``?wait`` waits for a new one."""
     since = number("since", 0)
     try:
         path = None if arena().broadcast.find(game_id) else stored_replay(game_id)
-        if path is not None and (piece := frame_stream.answer(path)) is not None:
-            return piece
+        if path is not None and (chunk := frame_stream.respond(path)) is not None:
+            return chunk
         found = load_timeline(game_id)
     except GameNotFoundError as error:
         return error_response(error, 404)
@@ -216,7 +238,7 @@ def data(game_id: str) -> Response:
         return error_response(error, 422)
     if "wait" in request.args and _waiting.acquire(blocking=False):
         try:
-            found.wait(since + 1, _WAIT)
+            found.wait(since + 1, _LONG_POLL_S)
         finally:
             _waiting.release()
     return jsonify(found.data(min(since, len(found.boards) - 1)))
@@ -224,7 +246,7 @@ def data(game_id: str) -> Response:
 
 @blueprint.get("/game/<game_id>/last")
 def last(game_id: str) -> Response:
-    """The position in which the game ended, for small pictures."""
+    """Return the last position of a game, for thumbnails."""
     try:
         board = load_timeline(game_id).boards[-1]
     except (GameNotFoundError, ReplayError) as error:
@@ -234,9 +256,9 @@ def last(game_id: str) -> Response:
 
 @blueprint.get("/game/<game_id>/turn/<int:turn>/<form>")
 def position(game_id: str, turn: int, form: str) -> Response:
-    """One position, in the forms of `battlesnake_server.replay_viewer.position_formats.answer`."""
+    """Return one position in one of the formats of `position_formats.respond`."""
     try:
-        return position_formats.answer(load_timeline(game_id).at(turn), form)
+        return position_formats.respond(load_timeline(game_id).at(turn), form)
     except (GameNotFoundError, ValueError) as error:
         return error_response(error, 404)
     except WhatIfBusyError as error:
@@ -245,18 +267,18 @@ def position(game_id: str, turn: int, form: str) -> Response:
 
 @blueprint.get("/game/<game_id>/analysis")
 def analysis(game_id: str) -> Response:
-    """How far the game is analysed, and what was found from the ``?since=``-th turn on."""
+    """Return the state of the game's analysis, with its turns from the index ``?since=`` on."""
     try:
         return pages.analysis(stored_replay(game_id))
     except GameNotFoundError as error:
-        return jsonify(state="unkept", error=str(error), done=0, turns=[])
+        return jsonify(state="no-replay", error=str(error), done=0, turns=[])
 
 
 @blueprint.post("/game/<game_id>/analysis")
-def analyse(game_id: str) -> Response:
-    """Have the game analysed, in the background."""
+def start_analysis(game_id: str) -> Response:
+    """Start the game's analysis in the background."""
     try:
-        return pages.analyse(stored_replay(game_id))
+        return pages.start_analysis(stored_replay(game_id))
     except GameNotFoundError as error:
         return error_response(error, 404)
 

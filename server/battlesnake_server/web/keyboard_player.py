@@ -1,4 +1,4 @@
-"""A person at a keyboard, as a player of the referee's."""
+"""A player that a person controls with the keyboard."""
 
 from __future__ import annotations
 
@@ -9,80 +9,84 @@ from battlesnake_gym.rules import OFFSETS
 from battlesnake_server.arena.players import Body, MoveResponse
 
 _KEY_TIMEOUT_S = 120.0
-"""Seconds that a game waits for a key; a player who has left goes straight on, until the end."""
+"""Seconds to wait for a key. After a timeout, the snake moves straight ahead until a key arrives.
+"""
 
 
 class KeyboardPlayer:
-    """Goes where the last key said, else straight on.
+    """Player that moves in the direction of the last key, or straight ahead.
 
-    ``pace`` is the seconds of a turn; 0 waits for a key, as long as the player is there. `press`
-    may be called from any thread. ``alone`` says that there never was a rival.
+    `press` and `leave` may be called from any thread.
+
+    Args:
+        turn_delay_s: Duration of each turn in seconds; 0 waits for a key while the player responds.
+        alone: Whether the game has no opponents.
     """
 
-    # As a snake elsewhere: others are not kept waiting in turn, nor do they keep this one waiting.
+    # The referee requests this player's move concurrently with those of remote snakes.
     remote = True
 
-    def __init__(self, pace: float, *, alone: bool = False) -> None:
-        self._pace = pace
+    def __init__(self, turn_delay_s: float, *, alone: bool = False) -> None:
+        self._turn_delay_s = turn_delay_s
         self._alone = alone
-        self._wanted: str | None = None
-        self._last = "up"
-        self._asked: asyncio.Event | None = None
+        self._next_move: str | None = None
+        self._last_move = "up"
+        self._pressed: asyncio.Event | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._gone = False
+        self._away = False
 
     def press(self, move: str) -> None:
-        """Want ``move`` in the coming turn."""
-        self._wanted = move
-        self._gone = False
-        if self._loop is not None and self._asked is not None and not self._loop.is_closed():
-            self._loop.call_soon_threadsafe(self._asked.set)
+        """Set the move of the next turn."""
+        self._next_move = move
+        self._away = False
+        if self._loop is not None and self._pressed is not None and not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._pressed.set)
 
     def leave(self) -> None:
-        """Stand up for good: the game waits for no more keys. May be called from any thread."""
-        self.press(self._last)
-        self._gone = True
+        """Stop waiting for keys for the rest of the game."""
+        self.press(self._last_move)
+        self._away = True
 
     async def fetch_customization(self) -> dict[str, str]:
-        """Human snakes have no looks of their own."""
+        """Return no customization; keyboard players have none."""
         return {}
 
     async def start(self, body: Body) -> None:
-        """Begin to listen."""
+        """Start accepting keys."""
         self._loop = asyncio.get_running_loop()
-        self._asked = asyncio.Event()
+        self._pressed = asyncio.Event()
 
     async def end(self, body: Body) -> None:
-        """Nothing to clear away."""
+        """Do nothing; there is nothing to release."""
 
     async def move(self, body: Body) -> MoveResponse:
-        """The key of this turn, or straight on."""
-        began = time.perf_counter()
-        await self._listen(body)
-        wanted = self._wanted
-        self._wanted = None
-        if wanted is None or _turns_back(wanted, body):
-            wanted = self._last
-        self._last = wanted
-        return MoveResponse(wanted, 1000 * (time.perf_counter() - began))
+        """Return the move of this turn's key, or the last move."""
+        started = time.perf_counter()
+        await self._wait_for_key(body)
+        move = self._next_move
+        self._next_move = None
+        if move is None or _turns_back(move, body):
+            move = self._last_move
+        self._last_move = move
+        return MoveResponse(move, 1000 * (time.perf_counter() - started))
 
-    async def _listen(self, body: Body) -> None:
-        if self._pace:
-            await asyncio.sleep(self._pace)
+    async def _wait_for_key(self, body: Body) -> None:
+        if self._turn_delay_s:
+            await asyncio.sleep(self._turn_delay_s)
             return
-        assert self._asked is not None
+        assert self._pressed is not None
         if len(body["board"]["snakes"]) == 1 and not self._alone:
-            return  # the last rival is out: the referee asks once more, and it does not count
-        while (self._wanted is None or _turns_back(self._wanted, body)) and not self._gone:
-            self._asked.clear()
+            return  # the opponents are eliminated; the referee ignores this last move
+        while (self._next_move is None or _turns_back(self._next_move, body)) and not self._away:
+            self._pressed.clear()
             try:
-                await asyncio.wait_for(self._asked.wait(), _KEY_TIMEOUT_S)
+                await asyncio.wait_for(self._pressed.wait(), _KEY_TIMEOUT_S)
             except TimeoutError:
-                self._gone = True
+                self._away = True
 
 
 def _turns_back(move: str, body: Body) -> bool:
-    """Whether ``move`` leads into the own neck: a slip of the finger, which counts for nothing."""
+    """Return whether ``move`` leads into the snake's own neck; such keys are ignored."""
     cells = body["you"]["body"]
     if len(cells) < 2:
         return False

@@ -1,4 +1,4 @@
-"""The page ``/``: ratings with their intervals, wins, draws, and how the snakes died."""
+"""The page ``/``: ratings with confidence intervals, results, and causes of elimination."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from sqlalchemy.orm import Session, selectinload
 from battlesnake_server.arena.database import StoredGame, Tournament
 from battlesnake_server.arena.results import SURVIVED, History, Standings, StandingsRow, to_json
 from battlesnake_server.web.context import arena
-from battlesnake_server.web.game_manager import SETUP
+from battlesnake_server.web.game_manager import VISITOR_TOURNAMENT
 from battlesnake_server.web.pages import number
 
 blueprint = Blueprint("leaderboard", __name__)
@@ -25,18 +25,21 @@ blueprint = Blueprint("leaderboard", __name__)
 ENDINGS = {
     SURVIVED: "alive",
     "snake-collision": "ran into a body",
-    "head-collision": "head to head",
+    "head-collision": "lost head to head",
     "wall-collision": "hit a wall",
-    "snake-self-collision": "bit itself",
+    "snake-self-collision": "ran into itself",
     "out-of-health": "starved",
     "hazard": "hazards",
 }
-"""How snakes end, in the order in which the bars show it."""
+"""Labels of the endings, in the order of the bars."""
 
 
 @dataclass(frozen=True, slots=True)
 class TournamentOption:
-    """A tournament that can be looked at; not ``scheduled`` are the games that people started."""
+    """A tournament that a visitor can select.
+
+    `scheduled` is False for the games that visitors started.
+    """
 
     id: int
     title: str
@@ -47,9 +50,9 @@ class TournamentOption:
 
 @blueprint.get("/")
 def index() -> str:
-    """The table, of one tournament or of all games."""
+    """Render the leaderboard of one tournament or of all games."""
     choices = tournaments()
-    chosen = asked_tournament()
+    chosen = requested_tournament()
     if chosen is None and "tournament" not in request.args and choices:
         chosen = next((choice.id for choice in choices if choice.scheduled), choices[0].id)
     lines = standings(chosen)
@@ -66,19 +69,19 @@ def index() -> str:
 
 @blueprint.get("/leaderboard.json")
 def as_json() -> Response:
-    """The same for scripts."""
-    return jsonify(to_json(standings(asked_tournament())))
+    """Return the leaderboard as JSON."""
+    return jsonify(to_json(standings(requested_tournament())))
 
 
-def asked_tournament() -> int | None:
-    """The number ``?tournament=`` of the current request; None for all, or if malformed."""
+def requested_tournament() -> int | None:
+    """Return ``?tournament=`` of the current request, or None (all games) if absent or invalid."""
     if request.args.get("tournament", type=int) is None:
         return None
     return number("tournament", 0)
 
 
 def tournaments() -> list[TournamentOption]:
-    """All that have games, the latest first."""
+    """Return all tournaments that have games, latest first."""
     with Session(arena().database) as session:
         rows = session.execute(
             select(Tournament, func.count(StoredGame.id)).join(StoredGame).group_by(Tournament.id)
@@ -90,16 +93,16 @@ def tournaments() -> list[TournamentOption]:
                 title(row.setup),
                 games,
                 row.created.strftime("%Y-%m-%d %H:%M"),
-                row.setup != SETUP,
+                row.setup != VISITOR_TOURNAMENT,
             )
             for row, games in rows
         ]
 
 
 def title(setup: dict[str, object]) -> str:
-    """A tournament in a few words."""
-    if setup == SETUP:
-        return "Games from these pages"
+    """Return a short title of a tournament."""
+    if setup == VISITOR_TOURNAMENT:
+        return "Games from this site"
     if "league" in setup:
         return f"{setup['league']}, season {setup['season']}"
     snakes = setup["snakes"]
@@ -110,26 +113,26 @@ def title(setup: dict[str, object]) -> str:
 
 
 def standings(tournament: int | None) -> Sequence[StandingsRow]:
-    """The results of a tournament, or of all games (None), the best rated first."""
-    return _kept(arena().database, tournament).lines()
+    """Return the standings of a tournament, or of all games (None), best rating first."""
+    return _cached_standings(arena().database, tournament).lines()
 
 
 def history(snake: str, tournament: int | None) -> tuple[StandingsRow, History] | None:
-    """The results of one snake's games; None for one without games."""
-    return _kept(arena().database, tournament).of(snake)
+    """Return the standings row and the history of a snake, or None if it has no games."""
+    return _cached_standings(arena().database, tournament).of(snake)
 
 
 @functools.lru_cache(maxsize=16)
-def _kept(database: Engine, tournament: int | None) -> IncrementalStandings:
+def _cached_standings(database: Engine, tournament: int | None) -> IncrementalStandings:
     return IncrementalStandings(database, tournament)
 
 
 _MAX_GAMES_PER_QUERY = 500
-"""Games that are read from the database in one piece."""
+"""Maximum number of games that one database query loads."""
 
 
 class IncrementalStandings:
-    """The standings of a tournament (None: of all games), for which new games alone are read."""
+    """Standings of a tournament (None: of all games) that load only new games on each call."""
 
     def __init__(self, database: Engine, tournament: int | None) -> None:
         self._database = database
@@ -140,25 +143,26 @@ class IncrementalStandings:
         self._lines: Sequence[StandingsRow] = ()
 
     def lines(self) -> Sequence[StandingsRow]:
-        """As `Standings.lines`, of the games that there are now."""
+        """Return `Standings.lines` of all games stored so far."""
         with self._lock:
-            self._grow()
+            self._update()
             return self._lines
 
     def of(self, snake: str) -> tuple[StandingsRow, History] | None:
-        """The results of one snake, and what they came from; None for one without games."""
+        """Return the standings row and the history of a snake, or None if it has no games."""
         with self._lock:
-            self._grow()
+            self._update()
             line = next((line for line in self._lines if line.snake == snake), None)
             if line is None:
                 return None
-            # A copy: while a page is made of it, others let the standings grow.
+            # Copy the history: another thread may update the standings while the page is rendered.
             return line, copy.deepcopy(self._standings.histories[snake])
 
-    def _grow(self) -> None:
+    def _update(self) -> None:
         with Session(self._database) as session:
             if self._games(session, StoredGame.id <= self._latest) != self._standings.games:
-                self._standings, self._latest = Standings(), 0  # some are gone, or came late
+                # Games were deleted or inserted out of order: start from scratch.
+                self._standings, self._latest = Standings(), 0
             before = self._standings.games
             while games := session.scalars(self._following()).all():
                 for game in games:
@@ -187,7 +191,7 @@ class IncrementalStandings:
 
 
 def _span(lines: Sequence[StandingsRow]) -> tuple[float, float]:
-    """The lowest and the highest rating that the intervals reach."""
+    """Return the lowest and the highest bound of the rating intervals."""
     low = min((line.rating.low for line in lines), default=0.0)
     high = max((line.rating.high for line in lines), default=1.0)
     return low, max(high, low + 1)

@@ -1,4 +1,4 @@
-"""The page ``/league``: the season, its table, how every snake is, and what the operator may do."""
+"""The page ``/league``: the season, its table, the state of each snake, and operator actions."""
 
 from __future__ import annotations
 
@@ -23,112 +23,119 @@ blueprint = Blueprint("league", __name__)
 
 @dataclass(frozen=True, slots=True)
 class LeagueRow:
-    """A snake of the league: its results in the season, if any, and how it is."""
+    """A snake of the league: its standings row in the season, if any, and its state.
+
+    Attributes:
+        state: ``healthy``, ``cooldown`` or ``benched``.
+        reason: Why the snake is unhealthy, or "".
+        cooldown_until: End of the cooldown (UTC), or None.
+    """
 
     name: str
     line: StandingsRow | None
     state: str
-    why: str
-    benched: bool
+    reason: str = ""
+    cooldown_until: datetime | None = None
 
 
-def _plan() -> LeagueConfig:
-    plan = arena().league
-    assert plan is not None  # who registers the blueprint has one
-    return plan
+def _config() -> LeagueConfig:
+    config = arena().league
+    assert config is not None  # only arenas with a league register the blueprint
+    return config
 
 
 @blueprint.get("/league")
 def index() -> str:
-    """The season that is on."""
-    plan = _plan()
+    """Render the current season."""
+    config = _config()
     with Session(arena().database) as session:
-        every = seasons(session, plan.name)
-    season = every[0] if every else None
+        all_seasons = seasons(session, config.name)
+    season = all_seasons[0] if all_seasons else None
     return render_template(
-        "arena_league.html", plan=plan, season=season, seasons=every, table=_table(season)
+        "arena_league.html", config=config, season=season, seasons=all_seasons, table=_table(season)
     )
 
 
 @blueprint.get("/league.json")
 def as_json() -> Response:
-    """The same for scripts."""
-    plan = _plan()
+    """Return the current season's table as JSON."""
+    config = _config()
     with Session(arena().database) as session:
-        every = seasons(session, plan.name)[:1]
-    table = _table(every[0] if every else None)
+        all_seasons = seasons(session, config.name)[:1]
+    table = _table(all_seasons[0] if all_seasons else None)
     return jsonify(
-        league=plan.name,
-        season=every[0].number if every else None,
-        ends=every[0].ends.isoformat() if every else None,
+        league=config.name,
+        season=all_seasons[0].number if all_seasons else None,
+        ends=all_seasons[0].ends.isoformat() if all_seasons else None,
         snakes=[
             {
-                "snake": one.name,
-                "state": one.state,
-                "why": one.why,
-                "rating": None if one.line is None else one.line.rating.mu,
-                "games": 0 if one.line is None else one.line.games,
-                "wins": 0 if one.line is None else one.line.wins,
+                "snake": row.name,
+                "state": row.state,
+                "reason": row.reason,
+                "cooldown_until": row.cooldown_until and row.cooldown_until.isoformat(),
+                "rating": None if row.line is None else row.line.rating.mu,
+                "games": 0 if row.line is None else row.line.games,
+                "wins": 0 if row.line is None else row.line.wins,
             }
-            for one in table
+            for row in table
         ],
     )
 
 
 @blueprint.post("/league/bench")
-def bench_one() -> Response:
-    """Keep a snake from playing, or let it play again."""
-    plan = _plan()
+def bench() -> Response:
+    """Bench or unbench a snake."""
+    config = _config()
     try:
-        asked = body()
-        snake = json_fields.string(asked, "snake", "")
-        benched = asked.get("benched")
+        sent = body()
+        snake = json_fields.string(sent, "snake", "")
+        benched = sent.get("benched")
         if not isinstance(benched, bool):
             raise BoardError(f"benched must be true or false, got {format_value(benched)}")
-        if snake not in {entrant.name for entrant in plan.entrants}:
+        if snake not in {entrant.name for entrant in config.entrants}:
             raise BoardError(f"snake: {format_value(snake)} is not in this league")
     except BoardError as error:
         return error_response(error)
     with Session(arena().database) as session:
-        set_benched(session, plan.name, snake, benched)
+        set_benched(session, config.name, snake, benched)
     return jsonify(snake=snake, benched=benched)
 
 
 @blueprint.post("/league/season")
 def next_season() -> Response:
-    """End the season that is on."""
-    plan = _plan()
+    """End the current season."""
+    config = _config()
     try:
         body()
     except BoardError as error:
         return error_response(error)
     with Session(arena().database) as session:
-        if not seasons(session, plan.name):
-            return error_response("no season has begun", 409)
-        end_season(session, plan.name, _now())
+        if not seasons(session, config.name):
+            return error_response("no season has started", 409)
+        end_season(session, config.name, _now())
     return jsonify(ended=True)
 
 
 def _table(season: Season | None) -> list[LeagueRow]:
-    """All snakes of the league's file, the best rated first, then those without a game."""
-    plan = _plan()
+    """Return all entrants, best rating first, then those without games."""
+    config = _config()
     lines = {} if season is None else {line.snake: line for line in standings(season.tournament)}
     with Session(arena().database) as session:
-        noted = league_rows(session, plan.name)
-        names = [entrant.name for entrant in plan.entrants]
-        places = {name: place for place, name in enumerate(lines)}
-        names.sort(key=lambda name: places.get(name, len(places)))
-        return [_standing(name, lines.get(name), noted.get(name)) for name in names]
+        rows = league_rows(session, config.name)
+        names = [entrant.name for entrant in config.entrants]
+        ranks = {name: rank for rank, name in enumerate(lines)}
+        names.sort(key=lambda name: ranks.get(name, len(ranks)))
+        return [_row(name, lines.get(name), rows.get(name)) for name in names]
 
 
-def _standing(name: str, line: StandingsRow | None, row: LeagueSnake | None) -> LeagueRow:
+def _row(name: str, line: StandingsRow | None, row: LeagueSnake | None) -> LeagueRow:
     if row is None:
-        return LeagueRow(name, line, "plays", "", False)
+        return LeagueRow(name, line, "healthy")
     if row.benched:
-        return LeagueRow(name, line, "benched", "", True)
+        return LeagueRow(name, line, "benched")
     if row.cooldown_until is None:
-        return LeagueRow(name, line, "plays", "", False)
-    return LeagueRow(name, line, f"rests until {row.cooldown_until:%H:%M} UTC", row.reason, False)
+        return LeagueRow(name, line, "healthy")
+    return LeagueRow(name, line, "cooldown", row.reason, row.cooldown_until)
 
 
 def _now() -> datetime:

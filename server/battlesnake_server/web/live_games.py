@@ -1,4 +1,4 @@
-"""Games as far as they have come: those being played now, and those that were kept."""
+"""Timelines of games: games in progress and recorded games."""
 
 from __future__ import annotations
 
@@ -13,13 +13,16 @@ from battlesnake_gym.replays.replay import Replay, Turn
 from battlesnake_server import replay_json
 
 NUM_FINISHED_KEPT = 16
-"""Games that are over and stay in memory, until the database has them for sure."""
+"""Number of finished games that stay in memory until the database surely holds them."""
 
 
 class GameTimeline:
-    """One game from its first position to its latest; grows while it is played.
+    """One game from its first position to its latest; grows while the game is in progress.
 
-    ``boards`` are its positions, ``turns`` what happened between them.
+    Attributes:
+        boards: Positions of the game.
+        turns: Turns between the positions.
+        over: Whether no further turn will follow.
     """
 
     def __init__(self, first: Board, turns: Iterable[Turn] = (), *, over: bool = False) -> None:
@@ -34,14 +37,18 @@ class GameTimeline:
             self.end()
 
     def at(self, turn: int) -> Board:
-        """A copy of the board at this turn; raises ``ValueError`` where there is none."""
+        """Return a copy of the board at this turn.
+
+        Raises:
+            ValueError: If the game has no such turn.
+        """
         first, last = self.boards[0].turn, self.boards[-1].turn
         if not first <= turn <= last:
             raise ValueError(f"turn must be between {first} and {last}, got {turn}")
         return self.boards[turn - first].copy()
 
     def add(self, turn: Turn) -> None:
-        """Note a turn that was played."""
+        """Append a turn."""
         board = self.boards[-1].copy()
         turn.play(board)
         with self._changed:
@@ -50,29 +57,29 @@ class GameTimeline:
             self._changed.notify_all()
 
     def end(self) -> None:
-        """Note that no turn will follow."""
+        """Mark the game as over."""
         with self._changed:
             self.over = True
             self._changed.notify_all()
 
     def wait(self, length: int, seconds: float) -> None:
-        """Return once the game has more than ``length`` positions or is over, or after a while."""
+        """Wait until the game has more than ``length`` positions or is over, or for ``seconds``."""
         with self._changed:
             self._changed.wait_for(
                 lambda: len(self.boards) > length or self.over or self._released, seconds
             )
 
     def release(self) -> None:
-        """End all waiting."""
+        """Wake all waiting threads."""
         with self._changed:
             self._released = True
             self._changed.notify_all()
 
     def data(self, since: int = 0) -> dict[str, Any]:
-        """The game as the player in the browser reads it, its frames from index ``since`` on.
+        """Return the game in the JSON format of the player, with its frames from ``since`` on.
 
-        As a piece of `battlesnake_server.replay_viewer.frame_stream`, with ``from`` (the first frame's index) and
-        ``over``.
+        The format is that of a chunk of `battlesnake_server.replay_viewer.frame_stream`; ``from``
+        is the index of the first frame.
         """
         with self._changed:
             boards, turns, over = self.boards[:], self.turns[:], self.over
@@ -95,57 +102,66 @@ class GameTimeline:
 
 
 class Broadcast:
-    """The games that are being played, by id, and the last ones that were."""
+    """Games in progress by id, and the games that finished last."""
 
     def __init__(self) -> None:
-        self._courses: dict[str, GameTimeline] = {}
+        self._timelines: dict[str, GameTimeline] = {}
         self._lock = threading.Lock()
 
-    def announce(self, game_id: str, news: Board | Turn | None) -> None:
-        """Take note of a game's first position, of a turn, or (None) of its end."""
-        if isinstance(news, Board):
+    def announce(self, game_id: str, event: Board | Turn | None) -> None:
+        """Publish a game's first position, a turn, or its end (None)."""
+        if isinstance(event, Board):
             with self._lock:
-                self._forget_old()
-                self._courses[game_id] = GameTimeline(news)
+                self._discard_old()
+                self._timelines[game_id] = GameTimeline(event)
             return
-        course = self.find(game_id)
-        if course is None:
+        timeline = self.find(game_id)
+        if timeline is None:
             return
-        if news is None:
-            course.end()
+        if event is None:
+            timeline.end()
         else:
-            course.add(news)
+            timeline.add(event)
 
     def find(self, game_id: str) -> GameTimeline | None:
-        """The game with this id, if it is or was on lately."""
+        """Return the game with this id, or None if it is neither live nor recently finished."""
         with self._lock:
-            return self._courses.get(game_id)
+            return self._timelines.get(game_id)
 
     def running(self) -> list[tuple[str, GameTimeline]]:
-        """The games that are on now, the latest first."""
+        """Return the ids and timelines of the live games, latest first."""
         with self._lock:
-            on = [(game_id, course) for game_id, course in self._courses.items() if not course.over]
-        return on[::-1]
+            live = [
+                (game_id, timeline)
+                for game_id, timeline in self._timelines.items()
+                if not timeline.over
+            ]
+        return live[::-1]
 
     def close(self) -> None:
-        """End all waiting for a turn."""
-        for _, course in self.running():
-            course.release()
+        """Wake all threads that wait for a turn."""
+        for _, timeline in self.running():
+            timeline.release()
 
-    def _forget_old(self) -> None:
-        over = [game_id for game_id, course in self._courses.items() if course.over]
+    def _discard_old(self) -> None:
+        over = [game_id for game_id, timeline in self._timelines.items() if timeline.over]
         for game_id in over[:-NUM_FINISHED_KEPT]:
-            del self._courses[game_id]
+            del self._timelines[game_id]
 
 
 def recorded(path: Path) -> GameTimeline:
-    """The game in a replay file; raises `ReplayError` or ``OSError`` where it cannot be read."""
+    """Return the game in a replay file.
+
+    Raises:
+        ReplayError: If the file is damaged.
+        OSError: If the file cannot be read.
+    """
     status = path.stat()
     return _recorded(path, status.st_mtime, status.st_size)
 
 
 @functools.lru_cache(maxsize=32)
 def _recorded(path: Path, modified: float, size: int) -> GameTimeline:
-    """``modified`` and ``size`` let a changed file be read again."""
+    """Load a replay; ``modified`` and ``size`` are cache keys that detect changed files."""
     replay = Replay.load(path)
     return GameTimeline(replay.first, replay.turns, over=True)

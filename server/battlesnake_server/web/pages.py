@@ -1,7 +1,7 @@
-"""What all pages share: one application of parts, how requests are read and refused, the command.
+"""Shared code of all pages: the application, request parsing, error responses, and serving.
 
-Each part is a blueprint; the arena, recorded games, runs and puzzles are parts of the same site,
-and those that a site has are in its navigation.
+Each group of pages is a blueprint. The arena, recorded games, runs and puzzles combine blueprints
+into one site, whose navigation lists the blueprints it has.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from battlesnake_server.replay_viewer.analysis_queue import AnalysisQueue, BusyE
 from battlesnake_server.web import access_control
 
 _MIN_COMPRESSED_BYTES = 1024
-"""Bytes of an answer below which compressing is not worth it."""
+"""Minimum size of a response to compress, in bytes."""
 
 _COMPRESSED = ("text/", "application/json", "application/javascript", "image/svg+xml")
 
 _MAX_QUERY_INT = 2**31 - 1
-"""The largest number that an address may hold: what every database takes for an id."""
+"""Maximum integer in a query string; every database accepts it as an id."""
 
 
 _NAVIGATION = (
@@ -40,17 +40,21 @@ _NAVIGATION = (
     ("runs.index", "Runs"),
     ("watch.index", "Replays"),
     ("play.index", "Play"),
-    ("lab.index", "Lab"),
+    ("lab.index", "Editor"),
 )
-"""The pages that lead to all others, as far as a site has them."""
+"""Endpoints and titles of the navigation; each site shows those it has."""
 
 
 def application(brand: str, *parts: Blueprint, token: str | None = None) -> Flask:
-    """An application of these parts, whose pages load nothing from elsewhere.
+    """Create an application whose pages load nothing from other sites.
 
-    ``brand`` is what it is called. With a ``token`` only who has it may do more than look.
+    Args:
+        brand: Name of the site.
+        *parts: Blueprints of the site.
+        token: Access token that every action requires. If None, every visitor may act.
     """
-    app = Flask("battlesnake_server")  # whose folders hold the templates and the board component
+    # This package contains the templates and static files.
+    app = Flask("battlesnake_server")
     app.config["MAX_CONTENT_LENGTH"] = MAX_REQUEST_BYTES
     app.extensions["analyses"] = AnalysisQueue()
     for part in parts:
@@ -68,18 +72,18 @@ def _navigation() -> list[tuple[str, str]]:
 
 
 def _not_found(error: NotFound) -> tuple[str, int]:
-    """A page for addresses that lead nowhere."""
+    """Render the page for unknown addresses."""
     unknown = error.description == NotFound.description
-    return missing("There is no such page here." if unknown else str(error.description))
+    return missing("This page does not exist." if unknown else str(error.description))
 
 
-def missing(why: str) -> tuple[str, int]:
-    """The page that says why there is nothing to show."""
-    return render_template("missing.html", why=why), 404
+def missing(reason: str) -> tuple[str, int]:
+    """Render the 404 page with a reason."""
+    return render_template("missing.html", reason=reason), 404
 
 
 def _set_security_headers(response: Response) -> Response:
-    """Let browsers refuse anything that these pages do not hold themselves."""
+    """Set headers that make browsers block everything that the pages do not serve themselves."""
     kinds = ("script", "style", "img", "connect")
     sources = "; ".join(f"{kind}-src 'self'" for kind in kinds)
     response.headers["Content-Security-Policy"] = (
@@ -93,7 +97,7 @@ def _set_security_headers(response: Response) -> Response:
 
 
 def _compress(response: Response) -> Response:
-    """The response, compressed where its kind, its size and its receiver allow that."""
+    """Compress the response if its type, its size and the client allow that."""
     if (
         response.status_code != 200
         or not (response.mimetype or "").startswith(_COMPRESSED)
@@ -111,9 +115,12 @@ def _compress(response: Response) -> Response:
 
 
 def body() -> dict[str, Any]:
-    """The JSON object that was sent; raises `BoardError` where it is not one.
+    """Return the JSON object of the request body.
 
-    Only a request that says it is JSON is read: no other site's page can send one unasked.
+    Only requests with a JSON content type are accepted: pages of other sites cannot send them.
+
+    Raises:
+        BoardError: If the body is not a JSON object.
     """
     if not request.is_json:
         raise BoardError("request must have the content type application/json")
@@ -126,30 +133,30 @@ def body() -> dict[str, Any]:
     return sent
 
 
-def number(name: str, usual: int, *, least: int = 0, most: int = _MAX_QUERY_INT) -> int:
-    """The whole number ``?name=`` of the current request, brought into its bounds."""
-    return min(max(least, request.args.get(name, usual, int)), most)
+def number(name: str, default: int, *, minimum: int = 0, maximum: int = _MAX_QUERY_INT) -> int:
+    """Return the integer ``?name=`` of the current request, clamped to its bounds."""
+    return min(max(minimum, request.args.get(name, default, int)), maximum)
 
 
 def error_response(error: Exception | str, status: int = 400) -> Response:
-    """An answer that says what was wrong, as JSON for the page's scripts."""
+    """Return a JSON response with an ``error`` message."""
     response = jsonify(error=str(error))
     response.status_code = status
     return response
 
 
 def analyses() -> AnalysisQueue:
-    """Who looks into the games of the current application."""
+    """Return the analysis queue of the current application."""
     return cast(AnalysisQueue, current_app.extensions["analyses"])
 
 
 def analysis(game: Path) -> Response:
-    """How far a game is analysed, and what was found from the ``?since=``-th turn on."""
+    """Return the state of a game's analysis, with its turns from the index ``?since=`` on."""
     return jsonify(analyses().status_json(game, number("since", 0)))
 
 
-def analyse(game: Path) -> Response:
-    """Have a game analysed, in the background."""
+def start_analysis(game: Path) -> Response:
+    """Start a game's analysis in the background."""
     try:
         body()
         analyses().start(game)
@@ -160,7 +167,7 @@ def analyse(game: Path) -> Response:
     return jsonify(analyses().status_json(game))
 
 
-def show(
+def serve(
     app: Flask,
     listener: socket.socket,
     what: str,
@@ -170,17 +177,28 @@ def show(
     path: str = "",
     open_browser: bool,
 ) -> int:
-    """Answer until interrupted; ``what`` is printed with the address, which may be opened.
+    """Serve an application until interrupted.
 
-    Requests may name this machine as one of ``names``. What is being analysed at the end is given
-    up.
+    Unfinished analyses are canceled.
+
+    Args:
+        app: Application to serve.
+        listener: Listening socket.
+        what: Description of the site, printed with its address.
+        host: Address that ``listener`` is bound to.
+        names: Further host names that requests may address.
+        path: Path of the printed address.
+        open_browser: Whether to open the address in a browser.
+
+    Returns:
+        Exit status 0.
     """
     server = PageServer(app, listener, names=[host, *names])
     server.start()
     address = f"http://{host}:{server.port}/{path}"
     try:
-        with contextlib.suppress(KeyboardInterrupt):  # the end, from the first line on
-            sys.stdout.write(f"{what} at {address}  (Ctrl+C ends)\n")
+        with contextlib.suppress(KeyboardInterrupt):  # Ctrl+C may arrive before `wait`
+            sys.stdout.write(f"serving {what} at {address} (Ctrl+C to stop)\n")
             if (token := app.config["TOKEN"]) is not None:
                 sys.stdout.write(access_control.access_hint(address, token))
             sys.stdout.flush()

@@ -1,4 +1,4 @@
-"""The page ``/play``: start a game between snakes, or sit down at one."""
+"""The page ``/play``: start a game between snakes, or play in it."""
 
 from __future__ import annotations
 
@@ -26,62 +26,67 @@ _TURNS = (100, 300, DEFAULT_PAGE_TURNS, 1000, MAX_PAGE_TURNS)
 
 @blueprint.get("/play")
 def index() -> str:
-    """The form for a new game."""
+    """Render the form for a new game."""
     maps = rules.known_maps()
     return render_template(
         "arena_play.html",
-        guests=arena().roster.guests,
+        entries=arena().roster.entries,
         allow_urls=arena().roster.allow_urls,
         rulesets=list(rules.RULESETS),
         maps=maps.values(),
-        map_abouts={name: known.description for name, known in maps.items()},
+        map_descriptions={name: known.description for name, known in maps.items()},
         sizes=_SIZES,
-        about={guest.name: guest.description for guest in arena().roster.guests},
-        against=request.args.getlist("against") or ["hungry"],
+        descriptions={entry.name: entry.description for entry in arena().roster.entries},
+        opponents=request.args.getlist("against") or ["hungry"],
         turns=_TURNS,
-        usual_turns=DEFAULT_PAGE_TURNS,
+        default_turns=DEFAULT_PAGE_TURNS,
     )
 
 
 @blueprint.post("/play")
 def start() -> tuple[Response, int] | Response:
-    """Begin the game of a `matches.GameRequest`; the answer has the address of its ``page``."""
+    """Start the game of a `GameRequest`; the response has the address of its ``page``."""
     try:
-        wish = GameRequest.read(body(), arena().roster)
-        match = arena().hall.start(wish, request.remote_addr or "")
+        game_request = GameRequest.read(body(), arena().roster)
+        game = arena().game_manager.start(game_request, request.remote_addr or "")
     except ValueError as error:
         return error_response(error)
     except TooManyGamesError as error:
         return error_response(error, 503)
-    key = match.key if match.human else None
-    page = url_for("games.show", game_id=match.id, key=key)
-    return jsonify(game=match.id, page=page), 201
+    key = game.key if game.keyboard_player else None
+    page = url_for("games.show", game_id=game.id, key=key)
+    return jsonify(game=game.id, page=page), 201
 
 
 @blueprint.post("/play/preview")
 def preview() -> Response:
-    """How a game would begin that is asked for as in `start`, with some seed."""
+    """Return the first position of a requested game, with seed 1 unless the request sets one."""
     try:
-        wish = GameRequest.read({"seed": 1, **body()}, arena().roster)
+        game_request = GameRequest.read({"seed": 1, **body()}, arena().roster)
     except ValueError as error:
         return error_response(error)
-    board = Board.new(wish.width, wish.height, wish.labels, game=wish.game("preview"))
+    board = Board.new(
+        game_request.width,
+        game_request.height,
+        game_request.labels,
+        game=game_request.game("preview"),
+    )
     return jsonify({**replay_json.header(board), "frame": replay_json.frame(board)})
 
 
 @blueprint.post("/game/<game_id>/stop")
 def stop(game_id: str) -> Response:
-    """End a game that was started here."""
+    """Stop a game that a visitor started."""
     try:
         body()
     except ValueError as error:
         return error_response(error)
-    return jsonify(stopped=arena().hall.stop(game_id))
+    return jsonify(stopped=arena().game_manager.stop(game_id))
 
 
 @blueprint.post("/game/<game_id>/press")
 def press(game_id: str) -> Response:
-    """Steer a snake: ``{"key": ..., "move": "up"}`` with the key that `start` gave."""
+    """Set the next move of a keyboard player: ``{"key": ..., "move": "up"}`` with the key."""
     try:
         sent = body()
         move = sent.get("move")
@@ -89,10 +94,10 @@ def press(game_id: str) -> Response:
             raise BoardError(f"move must be one of {', '.join(MOVES)}, got {format_value(move)}")
     except ValueError as error:
         return error_response(error)
-    hall = arena().hall
-    human = hall.human(game_id, str(sent.get("key")))
-    if human is not None:
-        human.press(move)
-    elif hall.is_running(game_id):
-        return error_response("key is not that of a seat in this game", 403)
-    return jsonify(over=human is None)  # a key may well come after the last turn
+    manager = arena().game_manager
+    player = manager.keyboard_player(game_id, str(sent.get("key")))
+    if player is not None:
+        player.press(move)
+    elif manager.is_running(game_id):
+        return error_response("key does not belong to a player of this game", 403)
+    return jsonify(over=player is None)  # a key may arrive after the last turn

@@ -1,4 +1,4 @@
-"""The page ``/lab``: draw a position, ask snakes about it, keep it as a scenario."""
+"""The page ``/lab``: edit a position, query a snake's move, and save a scenario."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ blueprint = Blueprint("lab", __name__)
 _MAX_EDITOR_BOARD_SIZE = 25
 _MAX_EDITOR_SNAKES = 16
 _MAX_THINKING_MS = 5000
-"""Milliseconds that an asked snake may be given."""
+"""Maximum thinking time of a queried snake, in milliseconds."""
 
-_asking = threading.BoundedSemaphore(4)
-_thinking = threading.Semaphore(2)
-"""A request waits until one of two is done; one that would have to wait longer is refused."""
+_waiting_requests = threading.BoundedSemaphore(4)
+_search_slots = threading.Semaphore(2)
+"""Two searches run at a time and two requests wait; further requests are rejected."""
 
-EXAMPLE = """
+EXAMPLE_BOARD = """
 . . . . . . . . . . .
 . . . . . . . . . . .
 . . * . . . . . . . .
@@ -55,25 +55,25 @@ B: health=90
 
 @blueprint.get("/lab")
 def index() -> str | tuple[str, int]:
-    """The editor, with an example or a ``?game=`` at ``?turn=`` as the snake ``?you=`` saw it."""
+    """Render the editor with an example, or with the ``?turn=`` of a ``?game=`` for ``?you=``."""
     try:
-        board = _asked_board()
+        board = _requested_board()
     except (GameNotFoundError, ReplayError, ValueError) as error:
         return missing(str(error))
     return render_template(
-        "arena_lab.html",
+        "arena_position_editor.html",
         board=describe(board),
-        guests=arena().roster.guests,
+        entries=arena().roster.entries,
         allow_urls=arena().roster.allow_urls,
         rulesets=list(rules.RULESETS),
-        shipped=[(i, scenario.name) for i, scenario in enumerate(_shipped())],
+        builtin=[(i, scenario.name) for i, scenario in enumerate(_builtin_scenarios())],
     )
 
 
 @blueprint.get("/lab/shipped/<int:number>")
-def shipped(number: int) -> Response:
-    """A scenario that comes with the project, as the editor reads it."""
-    known = _shipped()
+def builtin(number: int) -> Response:
+    """Return a built-in scenario in the editor's JSON format."""
+    known = _builtin_scenarios()
     if number >= len(known):
         return error_response(f"there are {len(known)} scenarios, got number {number}", 404)
     return jsonify(_described(known[number]))
@@ -81,7 +81,7 @@ def shipped(number: int) -> Response:
 
 @blueprint.post("/lab/read")
 def read() -> Response:
-    """Read ``{"text": ...}``: a scenario, a drawn board, or the body of a ``/move`` request."""
+    """Parse ``{"text": ...}``: a scenario, a text board, or the body of a ``/move`` request."""
     try:
         text = json_fields.string(body(), "text", "")
         return jsonify(_read_text(text))
@@ -90,8 +90,8 @@ def read() -> Response:
 
 
 @blueprint.post("/lab/ask")
-def ask_snake() -> Response:
-    """What would ``snake`` do on ``board`` within ``milliseconds``?
+def query() -> Response:
+    """Return the move of ``snake`` on ``board`` within ``milliseconds``.
 
     The board is the body of a ``/move`` request.
     """
@@ -101,43 +101,46 @@ def ask_snake() -> Response:
         milliseconds = json_fields.integer(sent, "milliseconds", "", 200)
         if not 10 <= milliseconds <= _MAX_THINKING_MS:
             raise BoardError(
-                f"milliseconds must be between 10 and {_MAX_THINKING_MS}, got {format_value(milliseconds)}"
+                f"milliseconds must be between 10 and {_MAX_THINKING_MS}, "
+                f"got {format_value(milliseconds)}"
             )
         board = _board(sent.get("board"), milliseconds)
-        if not _asking.acquire(blocking=False):
-            return error_response("others are asking snakes now; try again in some seconds", 503)
+        if not _waiting_requests.acquire(blocking=False):
+            return error_response(
+                "other visitors query snakes now; try again in a few seconds", 503
+            )
         try:
-            with _thinking:
-                began = time.perf_counter()
+            with _search_slots:
+                started = time.perf_counter()
                 decision = request_decision(entrant, board, milliseconds / 1000)
-                took = 1000 * (time.perf_counter() - began)
+                elapsed_ms = 1000 * (time.perf_counter() - started)
         finally:
-            _asking.release()
+            _waiting_requests.release()
     except ValueError as error:
         return error_response(error)
     answer = {"move": decision.move, "inferred": False, **replay_json.decision_to_json(decision)}
-    return jsonify(next=answer, shout=decision.shout, milliseconds=round(took, 1))
+    return jsonify(next=answer, shout=decision.shout, milliseconds=round(elapsed_ms, 1))
 
 
 @blueprint.post("/lab/scenario")
 def scenario() -> Response:
-    """The position as the text of a scenario file: ``board``, ``name``, ``note``, ``allowed``."""
+    """Return the text of a scenario file for ``board``, ``name``, ``note`` and ``allowed``."""
     try:
         sent = body()
         name, note = (_one_line(sent, key) for key in ("name", "note"))
         allowed = [str(move) for move in json_fields.items(sent, "allowed", "")]
         made = Scenario(name or "unnamed", _board(sent.get("board"), 500), tuple(allowed), note)
         text = made.to_text()
-        scenarios.from_text(text)  # what cannot be read again is not given out
+        scenarios.from_text(text)  # return only text that can be parsed again
     except ValueError as error:
         return error_response(error)
     return Response(text, mimetype="text/plain")
 
 
 def describe(board: Board) -> dict[str, Any]:
-    """A board as the editor holds it: the player's header and frame, and who moves.
+    """Return a board in the editor's JSON format: the player's header and frame, and ``you``.
 
-    ``newcomers`` is how snakes look that are added to it.
+    ``newcomers`` are the customizations of snakes that the visitor may add.
     """
     newcomers = [Snake("", [])] * _MAX_EDITOR_SNAKES
     return {
@@ -160,14 +163,14 @@ def _described(scenario: Scenario) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _shipped() -> list[Scenario]:
+def _builtin_scenarios() -> list[Scenario]:
     return [scenario for path in scenarios.BUILTIN_SCENARIOS for scenario in scenarios.load(path)]
 
 
-def _asked_board() -> Board:
+def _requested_board() -> Board:
     game_id = request.args.get("game")
     if game_id is None:
-        return Board.from_text(EXAMPLE)
+        return Board.from_text(EXAMPLE_BOARD)
     board = load_timeline(game_id).at(number("turn", 0))
     you = request.args.get("you")
     if you is not None:
@@ -179,37 +182,39 @@ def _read_text(text: str) -> dict[str, Any]:
     if text.lstrip().startswith(("{", "[")):
         value = json.loads(text)
         if isinstance(value, dict) and "allowed" not in value:
-            return describe(_checked(Board.from_api(value)))
+            return describe(_validated(Board.from_api(value)))
         found = scenarios.from_json(value)
     elif any(line.startswith("scenario:") for line in text.splitlines()):
         found = scenarios.from_text(text)
     else:
-        return describe(_checked(Board.from_text(text)))
+        return describe(_validated(Board.from_text(text)))
     if not found:
-        raise BoardError("text: there is no scenario in it")
-    _checked(found[0].board)
+        raise BoardError("text contains no scenario")
+    _validated(found[0].board)
     return _described(found[0])
 
 
 def _board(sent: object, milliseconds: int) -> Board:
-    """A board that a visitor drew, fit for a snake to be asked about."""
+    """Return the board of a request, ready to be sent to a snake."""
     request_body = dict(json_fields.mapping(sent, "board"))
     game = dict(json_fields.child(request_body, "game", ""))
-    # A game of its own: snakes elsewhere keep what they remember by the game's id.
+    # A new id per request: remote snakes may keep state by game id.
     request_body["game"] = {**game, "id": f"lab-{uuid.uuid4()}", "timeout": milliseconds}
-    board = _checked(Board.from_api(request_body))
+    board = _validated(Board.from_api(request_body))
     if board.you_id is None or not board.you.alive:
-        raise BoardError("you must be a living snake of the board; draw one and choose it")
+        raise BoardError("you must be a living snake of the board; draw one and select it")
     return board
 
 
-def _checked(board: Board) -> Board:
-    """Refuse what no game could hold, with the field's name."""
+def _validated(board: Board) -> Board:
+    """Return ``board`` if a game could reach it, otherwise raise `BoardError` with the field."""
     for key, side in (("width", board.width), ("height", board.height)):
         if side > _MAX_EDITOR_BOARD_SIZE:
             raise BoardError(f"board.{key} must be at most {_MAX_EDITOR_BOARD_SIZE}, got {side}")
     if len(board.snakes) > _MAX_EDITOR_SNAKES:
-        raise BoardError(f"board.snakes: at most {_MAX_EDITOR_SNAKES} fit, got {len(board.snakes)}")
+        raise BoardError(
+            f"board.snakes: at most {_MAX_EDITOR_SNAKES} allowed, got {len(board.snakes)}"
+        )
     if board.game.ruleset not in rules.RULESETS:
         known = ", ".join(rules.RULESETS)
         raise BoardError(
@@ -227,10 +232,10 @@ def _checked(board: Board) -> Board:
 
 def _check_body(board: Board, cells: list[tuple[int, int]], place: str) -> None:
     if len(cells) > board.width * board.height * 2:
-        raise BoardError(f"{place}.body has {len(cells)} cells; the board has no room for it")
+        raise BoardError(f"{place}.body has {len(cells)} cells, more than the board can hold")
     for i, cell in enumerate(cells):
         if not board.inside(cell):
-            raise BoardError(f"{place}.body[{i}] lies off the board: {cell}")
+            raise BoardError(f"{place}.body[{i}] is off the board: {cell}")
         if i == 0 or cell == cells[i - 1]:
             continue
         if cell not in {board.target(cells[i - 1], move) for move in MOVES}:
@@ -240,13 +245,13 @@ def _check_body(board: Board, cells: list[tuple[int, int]], place: str) -> None:
 def _check_cells(board: Board, cells: list[tuple[int, int]], place: str, *, once: bool) -> None:
     counts = Counter(cells)
     for i, cell in enumerate(cells):
-        # Some maps keep notes in hazards that lie off the board; food never does.
+        # Some maps store state in hazards that lie off the board. Food is always on the board.
         if once and not board.inside(cell):
-            raise BoardError(f"{place}[{i}] lies off the board: {cell}")
+            raise BoardError(f"{place}[{i}] is off the board: {cell}")
         if once and counts[cell] > 1:
-            raise BoardError(f"{place}[{i}] is there twice: {cell}")
+            raise BoardError(f"{place}[{i}] occurs twice: {cell}")
         if counts[cell] > 255:
-            raise BoardError(f"{place}[{i}] is there more than 255 times: {cell}")
+            raise BoardError(f"{place}[{i}] occurs more than 255 times: {cell}")
 
 
 def _one_line(sent: dict[str, Any], key: str) -> str:

@@ -1,4 +1,4 @@
-"""The page on which puzzles, positions with one saving move, are solved."""
+"""The puzzles page: positions with exactly one move that does not lose."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from battlesnake_server.web.pages import application
 blueprint = Blueprint("puzzles", __name__)
 
 
-def create_app(of: list[Scenario]) -> Flask:
-    """The page on which these puzzles are solved by hand."""
+def create_app(puzzles: list[Scenario]) -> Flask:
+    """Create the application of the puzzles page."""
     app = application("Puzzles", blueprint)
-    app.config["PUZZLES"] = of
+    app.config["PUZZLES"] = puzzles
     return app
 
 
 def describe(scenario: Scenario) -> dict[str, object]:
-    """A puzzle as the page reads it."""
+    """Return a puzzle in the page's JSON format."""
     board = scenario.board
     you = next(i for i, snake in enumerate(board.snakes) if snake.id == board.you.id)
     return {
@@ -37,6 +37,6 @@ def describe(scenario: Scenario) -> dict[str, object]:
 
 @blueprint.get("/")
 def index() -> str:
-    """All puzzles, one after the other."""
+    """Render the page with all puzzles."""
     puzzles = json.dumps([describe(scenario) for scenario in current_app.config["PUZZLES"]])
     return render_template("puzzles.html", puzzles=puzzles.replace("<", "\\u003c"), moves=MOVES)

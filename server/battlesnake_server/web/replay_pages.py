@@ -1,7 +1,7 @@
-"""Recorded games in the browser: a part of the arena's pages and of those of training runs.
+"""Pages of recorded games, which are part of the arena's site and of the training runs' site.
 
-A list of the games, a page that plays one, and every position as text, JSON and picture, to be made
-into a test or a board. ``battlesnake-gym game watch`` opens this part alone.
+The pages list the games, play one, and return each position as text, JSON and image.
+``battlesnake-gym game watch`` serves these pages alone.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ from battlesnake_server.web.pages import error_response, number
 PER_PAGE = 24
 
 _CARD_READ_TIMEOUT_S = 10.0
-"""How long the list reads files that it does not know; it shows the others when it is reloaded."""
+"""Maximum time in seconds to read new files for one list; a reload reads further files."""
 
 _CARD_WAIT_S = 2.0
-"""How long a list waits until it may read: one does at a time, so that the pages stay quick."""
+"""Maximum time in seconds to wait for another list; one list reads files at a time."""
 
-UNREAD = "not read yet: others took long; reload this page"
+_UNREAD = "not read yet; reload this page"
 
 _reading = threading.Lock()
 _fetching = threading.Lock()
@@ -51,52 +51,71 @@ blueprint = Blueprint("watch", __name__)
 
 @dataclass(frozen=True, slots=True)
 class ReplayCard:
-    """What the list shows of one game (``winner`` is an id); of a damaged file its ``error``.
+    """Summary of one game for the list, or the ``error`` of a damaged file.
 
-    ``game`` is what `frames.header` returns, ``picture`` the same with the last position, as JSON.
+    Attributes:
+        game: Header of the game (`replay_json.header`).
+        eliminated: For each snake, whether it is eliminated.
+        picture: JSON of the header and the last frame.
+        winner: Id of the winner, or None.
     """
 
     key: str
     when: str
     turns: int = 0
     game: dict[str, Any] | None = None
-    out: tuple[bool, ...] = ()
+    eliminated: tuple[bool, ...] = ()
     picture: str = ""
     winner: str | None = None
     error: str = ""
 
 
 def mount(
-    app: Flask, roots: Sequence[Path], prefix: str = "/replays", reach: AddressPolicy | None = None
+    app: Flask,
+    roots: Sequence[Path],
+    prefix: str = "/replays",
+    address_policy: AddressPolicy | None = None,
 ) -> None:
-    """Let the games under ``roots`` be a part of a site, which fetches others within ``reach``."""
+    """Add the pages of the games under ``roots`` to a site.
+
+    Args:
+        app: The site.
+        roots: Files and directories of recorded games.
+        prefix: Path of the pages.
+        address_policy: Addresses from which visitors may fetch games; None uses the default policy.
+    """
     app.extensions["library"] = Library(roots)
-    app.extensions["reach"] = reach or AddressPolicy()
+    app.extensions["address_policy"] = address_policy or AddressPolicy()
     app.register_blueprint(blueprint, url_prefix=prefix)
 
 
 def create_app(
-    roots: Sequence[Path], token: str | None = None, reach: AddressPolicy | None = None
+    roots: Sequence[Path], token: str | None = None, address_policy: AddressPolicy | None = None
 ) -> Flask:
-    """The application that shows the games under ``roots`` and nothing else.
+    """Create an application that shows only the games under ``roots``.
 
-    With a ``token`` only who has it may have them analysed, or others fetched. Raises
-    ``ValueError`` where a root does not exist.
+    Args:
+        roots: Files and directories of recorded games.
+        token: Access token required to start analyses and to fetch games; None requires none.
+        address_policy: Addresses from which visitors may fetch games; None uses the default policy.
+
+    Raises:
+        ValueError: If a root does not exist.
     """
     for root in roots:
         if not root.exists():
-            raise ValueError(f"there is no file or folder {str(root)!r}; check the path")
+            raise ValueError(f"there is no file or directory {str(root)!r}; check the path")
     app = pages.application("Replays", token=token)
-    mount(app, roots, "", reach)
+    mount(app, roots, "", address_policy)
     return app
 
 
 @blueprint.get("/")
 def index() -> str:
-    """The list of games, a page at a time, the newest first."""
+    """Render one page of the list of games, newest first."""
     entries = _library().entries()
     pages = max(1, -(-len(entries) // PER_PAGE))
-    page = number("page", 1, least=1, most=pages)
+    page = number("page", 1, minimum=1, maximum=pages)
     shown = entries[(page - 1) * PER_PAGE : page * PER_PAGE]
     return render_template(
         "watch_list.html",
@@ -109,24 +128,24 @@ def index() -> str:
 
 @blueprint.get("/replay/<path:key>")
 def show(key: str) -> str:
-    """The page that plays one game."""
+    """Render the page that plays one game."""
     return render_template("watch_game.html", key=_entry(key).key)
 
 
 @blueprint.get("/data/<path:key>")
 def data(key: str) -> Response:
-    """A piece of the game, from the frame ``?since=`` on; see `battlesnake_server.replay_viewer.frame_stream`."""
+    """Return the chunk of a game that starts at the frame ``?since=`` (see `frame_stream`)."""
     try:
-        return frame_stream.answer(_entry(key).path) or abort(404)
+        return frame_stream.respond(_entry(key).path) or abort(404)
     except ReplayError as error:
         return error_response(str(error), 422)
 
 
 @blueprint.get("/turn/<int:turn>/<form>/<path:key>")
 def position(turn: int, form: str, key: str) -> Response:
-    """One position, in the forms of `battlesnake_server.replay_viewer.position_formats.answer`."""
+    """Return one position in one of the formats of `position_formats.respond`."""
     try:
-        return position_formats.answer(_entry(key).load().board(turn), form)
+        return position_formats.respond(_entry(key).load().board(turn), form)
     except ValueError as error:
         return error_response(str(error), 404)
     except WhatIfBusyError as error:
@@ -135,29 +154,29 @@ def position(turn: int, form: str, key: str) -> Response:
 
 @blueprint.get("/analysis/<path:key>")
 def analysis(key: str) -> Response:
-    """How far the game is analysed, and what was found from the ``?since=``-th turn on."""
+    """Return the state of the game's analysis, with its turns from the index ``?since=`` on."""
     return pages.analysis(_entry(key).path)
 
 
 @blueprint.post("/analysis/<path:key>")
-def analyse(key: str) -> Response:
-    """Have the game analysed, in the background."""
-    return pages.analyse(_entry(key).path)
+def start_analysis(key: str) -> Response:
+    """Start the game's analysis in the background."""
+    return pages.start_analysis(_entry(key).path)
 
 
 @blueprint.post("/fetch")
 def fetch() -> Response:
-    """Fetch the game with the id or address ``game`` into the first folder, and show it."""
+    """Fetch the game with the id or address ``game`` into the first directory; return its page."""
     roots = [root for root in _library().roots if root.is_dir()]
     if not roots:
-        return error_response("no folder is shown here, so there is none to keep a game in", 409)
+        return error_response("this site shows no directory in which to save the game", 409)
     if not _fetching.acquire(blocking=False):
-        return error_response("another game is being fetched; try again in some seconds", 503)
+        return error_response("another game is being fetched; try again in a few seconds", 503)
     try:
         source = json_fields.string(pages.body(), "game", "")
         path = roots[0] / f"{game_urls.engines(source)[1]}.jsonl.gz"
         if not path.exists():
-            game_fetcher.fetch(source, current_app.extensions["reach"]).save(path)
+            game_fetcher.fetch(source, current_app.extensions["address_policy"]).save(path)
     except (ValueError, OSError) as error:
         return error_response(error)
     finally:
@@ -167,27 +186,27 @@ def fetch() -> Response:
 
 
 def cards(entries: Sequence[Entry]) -> list[ReplayCard]:
-    """What is known of these games, after reading on for a while, unless others do that now."""
-    reads = _reading.acquire(timeout=_CARD_WAIT_S)
+    """Return the cards of these games, reading new files for a limited time."""
+    may_read = _reading.acquire(timeout=_CARD_WAIT_S)
     try:
-        until = time.monotonic() + (_CARD_READ_TIMEOUT_S if reads else 0)
+        deadline = time.monotonic() + (_CARD_READ_TIMEOUT_S if may_read else 0)
         return [
-            _card(one)
-            if time.monotonic() < until
-            else ReplayCard(one.key, _when(one), error=UNREAD)
-            for one in entries
+            _card(entry)
+            if time.monotonic() < deadline
+            else ReplayCard(entry.key, _when(entry), error=_UNREAD)
+            for entry in entries
         ]
     finally:
-        if reads:
+        if may_read:
             _reading.release()
 
 
 def _card(entry: Entry) -> ReplayCard:
     try:
         return _read_card(entry)
-    except (TooLittleMemoryError, OSError, MemoryError) as error:  # may be otherwise next time
-        why = str(error) or f"{entry.key} needs more memory than there is now"
-        return ReplayCard(entry.key, _when(entry), error=why)
+    except (TooLittleMemoryError, OSError, MemoryError) as error:  # may succeed next time
+        reason = str(error) or f"{entry.key} needs more memory than is available"
+        return ReplayCard(entry.key, _when(entry), error=reason)
 
 
 @functools.lru_cache(maxsize=256)
@@ -202,9 +221,9 @@ def _read_card(entry: Entry) -> ReplayCard:
     winner = last.winner
     game = replay_json.header(replay.first)
     picture = json.dumps({**game, "frame": replay_json.frame(last)}, allow_nan=False)
-    out = tuple(not snake.alive for snake in last.snakes)
+    eliminated = tuple(not snake.alive for snake in last.snakes)
     return ReplayCard(
-        entry.key, _when(entry), last.turn, game, out, picture, winner.id if winner else None
+        entry.key, _when(entry), last.turn, game, eliminated, picture, winner.id if winner else None
     )
 
 
@@ -217,4 +236,6 @@ def _library() -> Library:
 
 
 def _entry(key: str) -> Entry:
-    return _library().find(key) or abort(404, "There is no such game here. It may have been moved.")
+    return _library().find(key) or abort(
+        404, "This game does not exist; its file may have been moved."
+    )

@@ -1,4 +1,4 @@
-"""Which snakes the pages may play against and ask: no other is run or fetched."""
+"""The roster: the snakes that the pages may play against and query."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from battlesnake_server.bundle import Bundle
 
 @dataclass(frozen=True, slots=True)
 class RosterEntry:
-    """One snake of the roster: its name on the pages, and a line about it."""
+    """One snake of the roster: its name on the pages, and a description."""
 
     name: str
     description: str
@@ -28,11 +28,16 @@ class RosterEntry:
 
 
 class Roster:
-    """The registered snakes, those that the operator named, and any URL where that is allowed.
+    """Registered snakes, the operator's extra snakes, and, if allowed, snakes at any URL.
 
-    ``extra_snakes`` are as the arena's command takes them: a URL, a name, or a policy's path, maybe with
-    ``LABEL=`` before it; ``reach`` is where the URLs that people type may lead. Raises
-    ``ValueError`` where one of the invited is unknown.
+    Args:
+        extra_snakes: Snakes in the form of the arena's command: a URL, a name, or the path of a
+            policy, with an optional ``LABEL=`` prefix.
+        allow_urls: Whether visitors may name snakes by URL.
+        address_policy: Addresses that visitors' URLs may lead to.
+
+    Raises:
+        ValueError: If an extra snake is unknown.
     """
 
     def __init__(
@@ -40,37 +45,45 @@ class Roster:
         extra_snakes: Iterable[str] = (),
         *,
         allow_urls: bool = False,
-        reach: AddressPolicy = AddressPolicy(),  # noqa: B008
+        address_policy: AddressPolicy = AddressPolicy(),  # noqa: B008
     ) -> None:
         self.allow_urls = allow_urls
-        self._reach = reach
-        self._guests: dict[str, RosterEntry] = {}
-        for entrant in parse_entrants(list(extra_snakes), reach):
-            self._add(RosterEntry(entrant.label, _about(entrant), entrant))
+        self._address_policy = address_policy
+        self._entries: dict[str, RosterEntry] = {}
+        for entrant in parse_entrants(list(extra_snakes), address_policy):
+            self._add(RosterEntry(entrant.label, _describe(entrant), entrant))
         for name in snakes.names():
             self._add(RosterEntry(name, snakes.description(name), Entrant(name, name)))
 
-    def _add(self, guest: RosterEntry) -> None:
-        self._guests.setdefault(guest.name, guest)
+    def _add(self, entry: RosterEntry) -> None:
+        self._entries.setdefault(entry.name, entry)
 
     @property
-    def guests(self) -> list[RosterEntry]:
-        """All snakes that are known by name."""
-        return list(self._guests.values())
+    def entries(self) -> list[RosterEntry]:
+        """All snakes that have a name."""
+        return list(self._entries.values())
 
     def find(self, name: object, field: str) -> Entrant:
-        """The snake that a request calls ``name``; raises `BoardError` naming ``field``."""
-        if isinstance(name, str) and name in self._guests:
-            return self._guests[name].entrant
+        """Return the snake with this name or URL.
+
+        Args:
+            name: Value from the request.
+            field: Name of the request's field, for error messages.
+
+        Raises:
+            BoardError: If the snake is unknown or its URL is not allowed.
+        """
+        if isinstance(name, str) and name in self._entries:
+            return self._entries[name].entrant
         if isinstance(name, str) and name.startswith(("http://", "https://")):
-            return self._url(name, field)
-        known = ", ".join(self._guests)
+            return self._entrant_at(name, field)
+        known = ", ".join(self._entries)
         raise BoardError(f"{field}: unknown snake {format_value(name)}; choose one of {known}")
 
-    def _url(self, url: str, field: str) -> Entrant:
+    def _entrant_at(self, url: str, field: str) -> Entrant:
         if not self.allow_urls:
             raise BoardError(
-                f"{field}: {format_value(url)} may not be fetched; start the arena with "
+                f"{field}: {format_value(url)} is not allowed; start the arena with "
                 "--allow-visitor-urls, or name the snake on the command line"
             )
         try:
@@ -81,24 +94,25 @@ class Roster:
             raise BoardError(
                 f"{field}: {format_value(url)} is not a URL; give one like http://host:8000"
             )
-        return Entrant(url, url, self._reach)
+        return Entrant(url, url, self._address_policy)
 
 
-def _about(entrant: Entrant) -> str:
-    """A line about one who is invited; raises ``ValueError`` where it cannot play."""
+def _describe(entrant: Entrant) -> str:
+    """Return a description of an extra snake; raise ``ValueError`` if it cannot play."""
     if entrant.remote:
-        return "over the network"
+        return "remote"
     if snakes.is_bundle(entrant.source):
-        Bundle.open(entrant.source)  # its rules are run when a visitor chooses it
-        return "a bundle"
+        Bundle.open(entrant.source)  # its policy rules are loaded when a visitor selects it
+        return "bundle"
     local_factory(entrant)
-    return "a policy" if entrant.is_policy else snakes.description(entrant.source)
+    return "policy" if entrant.is_policy else snakes.description(entrant.source)
 
 
-def request_decision(entrant: Entrant, board: Board, seconds: float) -> Decision:
-    """What a snake does on ``board``.
+def request_decision(entrant: Entrant, board: Board, time_s: float) -> Decision:
+    """Return a snake's decision on ``board``.
 
-    Raises ``ValueError`` where it gives no move, or cannot play such a board.
+    Raises:
+        ValueError: If the snake returns no move or cannot play such a board.
     """
     if entrant.remote:
         decision = asyncio.run(
@@ -107,10 +121,10 @@ def request_decision(entrant: Entrant, board: Board, seconds: float) -> Decision
     else:
         strategy = local_factory(entrant)(board.game.seed)
         try:
-            decision = strategy(board.copy(), seconds)
+            decision = strategy(board.copy(), time_s)
         except Exception as error:  # a user's snake may raise anything
-            raise ValueError(f"{entrant.label} cannot play this: {error}") from error
+            raise ValueError(f"{entrant.label} cannot play this position: {error}") from error
     if decision.move not in MOVES:
-        why = decision.reasons[0].rule if decision.reasons else format_value(decision.move)
-        raise ValueError(f"{entrant.label} gave no move ({why})")
+        reason = decision.reasons[0].rule if decision.reasons else format_value(decision.move)
+        raise ValueError(f"{entrant.label} returned no move ({reason})")
     return decision

@@ -1,7 +1,6 @@
-"""The page of ``battlesnake-gym runs --web``: runs in a table, their curves, their games, live.
+"""Pages of ``battlesnake-gym runs --web``: a table of runs, their curves and their games, live.
 
-Nothing is loaded and nothing is trained here: the pages read what runs leave in their folders, and
-read on when a visitor looks again.
+The pages only read the run directories, and load new data on each request.
 """
 
 from __future__ import annotations
@@ -16,28 +15,28 @@ from flask import Blueprint, Flask, Response, abort, current_app, jsonify, rende
 from battlesnake_server.address_policy import open_listener
 from battlesnake_server.replay_viewer.replay_library import Library
 from battlesnake_server.runs import charts, run_view
-from battlesnake_server.runs.run_view import Run, Runs, differing, left, state
+from battlesnake_server.runs.run_view import RunsView, RunView, differing, left, state
 from battlesnake_server.web import pages, replay_pages
 
-_MOST_CARDS = 12
-"""Games of a run that are shown with a picture."""
+_MAX_CARDS = 12
+"""Maximum number of games of a run that are shown as cards."""
 
-_AXIS, _SPAN = "minutes", 5
+_DEFAULT_AXIS, _DEFAULT_SPAN = "minutes", 5
 
 blueprint = Blueprint("runs", __name__)
 
 
-class Shown(NamedTuple):
-    """A game of a run, with what the list of games shows of it."""
+class ShownGame(NamedTuple):
+    """A game of a run, and its card."""
 
     game: run_view.RecordedGame
     card: replay_pages.ReplayCard
 
 
-def create_app(runs: Runs) -> Flask:
-    """The application over a folder of runs."""
+def create_app(runs: RunsView) -> Flask:
+    """Create the application for a directory of runs."""
     app = pages.application("Runs", blueprint)
-    replay_pages.mount(app, [runs.folder])
+    replay_pages.mount(app, [runs.directory])
     app.extensions["runs"] = runs
     app.extensions["runs lock"] = threading.Lock()
     return app
@@ -45,8 +44,8 @@ def create_app(runs: Runs) -> Flask:
 
 @blueprint.get("/")
 def index() -> str:
-    """All runs in a table, and the curves of those that were chosen."""
-    with _looking() as runs:
+    """Render the table of all runs, and the curves of the selected ones."""
+    with _refreshed() as runs:
         names = request.args.getlist("run")
         chosen = [run for run in runs if run.name in names] or runs
         chosen = chosen[: charts.MAX_RUNS]
@@ -57,22 +56,22 @@ def index() -> str:
             chosen=[run.name for run in chosen],
             differ=differing(runs),
             deaths=[(name, found) for name, found in counted if found is not None],
-            most=charts.MAX_RUNS,
-            **_drawn(chosen),
+            max_runs=charts.MAX_RUNS,
+            **_chart_variables(chosen),
         )
 
 
 @blueprint.get("/runs.json")
 def as_json() -> Response:
-    """The table for scripts; it changes whenever the page does."""
-    with _looking() as runs:
+    """Return the table as JSON; it changes whenever the page does."""
+    with _refreshed() as runs:
         return jsonify([run.to_json() for run in runs])
 
 
 @blueprint.get("/run/<name>")
 def show(name: str) -> str:
-    """One run: its curves, strength, games and settings."""
-    with _looking() as runs:
+    """Render one run: its curves, strength, games and settings."""
+    with _refreshed() as runs:
         run = _find(runs, name)
         games = run.games()
         return render_template(
@@ -80,57 +79,61 @@ def show(name: str) -> str:
             run=run,
             deaths=charts.deaths(run, _axis()),
             shown=_cards(games),
-            without=[game.iteration for game in games if game.path is None],
-            **_drawn([run]),
+            unrecorded=[game.iteration for game in games if game.path is None],
+            **_chart_variables([run]),
         )
 
 
 @blueprint.get("/run/<name>.json")
 def run_as_json(name: str) -> Response:
-    """One run for scripts."""
-    with _looking() as runs:
+    """Return one run as JSON."""
+    with _refreshed() as runs:
         run = _find(runs, name)
         return jsonify(run.to_json() | {"games": [game.iteration for game in run.games()]})
 
 
-def _cards(games: list[run_view.RecordedGame]) -> list[Shown]:
+def _cards(games: list[run_view.RecordedGame]) -> list[ShownGame]:
     library = cast(Library, current_app.extensions["library"])
     entries = {entry.path: entry for entry in library.entries()}
-    known = [game for game in games if game.path in entries][:_MOST_CARDS]
+    known = [game for game in games if game.path in entries][:_MAX_CARDS]
     cards = replay_pages.cards([entries[game.path] for game in known if game.path is not None])
-    return [Shown(game, card) for game, card in zip(known, cards, strict=True)]
+    return [ShownGame(game, card) for game, card in zip(known, cards, strict=True)]
 
 
 @contextmanager
-def _looking() -> Iterator[list[Run]]:
-    """All runs as they are now; one request at a time reads on in their files."""
+def _refreshed() -> Iterator[list[RunView]]:
+    """Load new data of all runs; one request at a time reads their files."""
     with current_app.extensions["runs lock"]:
-        yield cast(Runs, current_app.extensions["runs"]).refresh()
+        yield cast(RunsView, current_app.extensions["runs"]).refresh()
 
 
-def _find(runs: list[Run], name: str) -> Run:
+def _find(runs: list[RunView], name: str) -> RunView:
     return next((run for run in runs if run.name == name), None) or abort(404)
 
 
-def _drawn(runs: list[Run]) -> dict[str, Any]:
-    """What both pages show of runs: their curves, as they were asked for, and their state."""
+def _chart_variables(runs: list[RunView]) -> dict[str, Any]:
+    """Return the template variables that both pages share: the charts and their settings."""
     axis, span = _axis(), _span()
     asked = {"axis": axis, "span": span, "axes": charts.AXES, "spans": charts.SPANS}
     return {"charts": charts.charts(runs, axis, span), "state": state, "left": left, **asked}
 
 
 def _axis() -> str:
-    asked = request.args.get("axis", _AXIS)
-    return asked if asked in charts.AXES else _AXIS
+    asked = request.args.get("axis", _DEFAULT_AXIS)
+    return asked if asked in charts.AXES else _DEFAULT_AXIS
 
 
 def _span() -> int:
-    asked = request.args.get("span", _SPAN, int)
-    return asked if asked in charts.SPANS else _SPAN
+    asked = request.args.get("span", _DEFAULT_SPAN, int)
+    return asked if asked in charts.SPANS else _DEFAULT_SPAN
 
 
-def serve(runs: Runs, port: int, *, open_browser: bool) -> int:
-    """Show the page on this machine until interrupted; raises ``ValueError`` for a taken port."""
+def serve(runs: RunsView, port: int, *, open_browser: bool) -> int:
+    """Serve the pages on this machine until interrupted.
+
+    Raises:
+        ValueError: If the port is in use.
+    """
     listener = open_listener("127.0.0.1", port)
     what = f"{len(runs.refresh())} runs"
-    return pages.show(create_app(runs), listener, what, open_browser=open_browser)
+    return pages.serve(create_app(runs), listener, what, open_browser=open_browser)

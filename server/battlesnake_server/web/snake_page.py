@@ -1,4 +1,4 @@
-"""The page ``/snake/NAME``: a snake's rating over time, its opponents, openings and deaths."""
+"""The page ``/snake/NAME``: a snake's rating history, opponents, openings and eliminations."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from flask import Blueprint, render_template, request
 from battlesnake_gym.rules import MOVES
 from battlesnake_server.arena.ratings import Z_95
 from battlesnake_server.arena.results import History
-from battlesnake_server.web.leaderboard import ENDINGS, asked_tournament, history, tournaments
+from battlesnake_server.web.leaderboard import ENDINGS, history, requested_tournament, tournaments
 from battlesnake_server.web.pages import missing
 
 blueprint = Blueprint("snake", __name__)
 
-_MOST_POINTS = 300
-"""Points of the curve: of more games those at equal distances are shown, and the last."""
+_MAX_CURVE_POINTS = 300
+"""Maximum number of points of the curve; longer histories are sampled at equal distances."""
 
-_MOST_OPENINGS = 8
+_MAX_OPENINGS = 8
 
 _CLOCKWISE = ("up", "right", "down", "left")
 _ARROWS = {"up": "↑", "right": "→", "down": "↓", "left": "←"}
@@ -25,9 +25,13 @@ _ARROWS = {"up": "↑", "right": "→", "down": "↓", "left": "←"}
 
 @dataclass(frozen=True, slots=True)
 class RatingCurve:
-    """Ratings as an SVG of 100 by 40: the mean as a line, the 95 % interval as an area.
+    """Ratings as SVG points in a box of 100 by 40.
 
-    ``low`` and ``high`` are the ratings at its edges.
+    Attributes:
+        line: Points of the mean.
+        area: Points of the 95% confidence interval.
+        low: Rating at the bottom of the box.
+        high: Rating at the top of the box.
     """
 
     line: str
@@ -38,7 +42,7 @@ class RatingCurve:
 
 @dataclass(frozen=True, slots=True)
 class Opening:
-    """How games began: moves as arrows, the first one drawn upwards."""
+    """First moves of games as arrows, rotated so that the first move is up."""
 
     arrows: str
     games: int
@@ -47,11 +51,11 @@ class Opening:
 
 @blueprint.get("/snake/<path:name>")
 def show(name: str) -> str | tuple[str, int]:
-    """Everything about one snake, in a tournament or in all."""
-    tournament = asked_tournament()
+    """Render the page of one snake, for one tournament or for all games."""
+    tournament = requested_tournament()
     found = history(name, tournament)
     if found is None:
-        return missing(f"{name[:80]} has played no game here.")
+        return missing(f"{name[:80]} has not played a game here.")
     line, games = found
     against = sorted(games.against.items(), key=lambda one: (-sum(one[1]), one[0]))
     return render_template(
@@ -63,8 +67,8 @@ def show(name: str) -> str | tuple[str, int]:
 
 
 def curve(ratings: list[tuple[float, float]]) -> RatingCurve:
-    """The curve of ratings after each game."""
-    step = max(1, -(-len(ratings) // _MOST_POINTS))
+    """Return the curve of the ratings (mu, sigma) after each game."""
+    step = max(1, -(-len(ratings) // _MAX_CURVE_POINTS))
     shown = ratings[::step]
     if (len(ratings) - 1) % step:
         shown.append(ratings[-1])
@@ -84,18 +88,18 @@ def curve(ratings: list[tuple[float, float]]) -> RatingCurve:
 
 
 def openings(games: History) -> list[Opening]:
-    """The most frequent ones, turned so that each begins upwards."""
+    """Return the most frequent openings, rotated so that each starts upward."""
     counted: dict[str, list[int]] = {}
     for moves, number in games.openings.items():
         total = counted.setdefault(turned(moves), [0, 0])
         total[0] += number
         total[1] += games.openings_won[moves]
-    most = sorted(counted.items(), key=lambda one: (-one[1][0], one[0]))[:_MOST_OPENINGS]
+    most = sorted(counted.items(), key=lambda one: (-one[1][0], one[0]))[:_MAX_OPENINGS]
     return [Opening(arrows, *numbers) for arrows, numbers in most]
 
 
 def turned(moves: str) -> str:
-    """Moves (their first letters) as arrows, on a board turned so that the first one is upwards.
+    """Return moves (their first letters) as arrows, rotated so that the first move is up.
 
     >>> turned("lluu"), turned("rrdd")
     ('↑↑→→', '↑↑→→')

@@ -1,8 +1,8 @@
-// A game that plays by itself, with a button and a slider: for pages that need nothing else.
+// Player of an embedded game, with a button and a slider, for self-contained pages.
 //
 //   <svg class="board" id="board">, <button id="play">, <input id="turn" type="range">,
 //   <output id="shown">, <ul id="snakes">,
-//   <script type="application/json" id="game" data-speed="TURNS A SECOND">
+//   <script type="application/json" id="game" data-speed="TURNS PER SECOND">
 
 import { BoardView } from "./board.js";
 
@@ -26,8 +26,8 @@ function show() {
     return item;
   }));
 }
-function pause(wanted) {
-  playing = !wanted;
+function pause(paused) {
+  playing = !paused;
   $("play").textContent = playing ? "Pause" : "Play";
 }
 $("play").addEventListener("click", () => {

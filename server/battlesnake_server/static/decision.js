@@ -1,20 +1,20 @@
-// What a snake thought before a move, as a table for people.
+// Shows a snake's decision before a move: scores, reasons and expected line.
 
 import { brief } from "./board.js";
 
 export const ARROWS = { up: "↑", down: "↓", left: "←", right: "→" };
 export const MOVES = Object.keys(ARROWS);
 
-/** An HTML element; text is always text, never markup. */
+/** Creates an HTML element; string children become text, never markup. */
 export function html(name, className, ...children) {
-  const made = document.createElement(name);
-  if (className) made.className = className;
-  made.append(...children);
-  return made;
+  const node = document.createElement(name);
+  if (className) node.className = className;
+  node.append(...children);
+  return node;
 }
 
-/** The parts that show `next` (see server/battlesnake_server/replay_json.py): values, rules, the expected line. */
-export function thoughts(next, names) {
+/** Returns the elements that show the decision `next` (see server/battlesnake_server/replay_json.py). */
+export function renderDecision(next, names) {
   const parts = [];
   if (Object.keys(next.scores).length) parts.push(scoreBars(next));
   if (next.reasons.length) parts.push(reasonTable(next.reasons));
@@ -22,7 +22,7 @@ export function thoughts(next, names) {
   return parts;
 }
 
-/** "≤" where a search only knows that a move is worth no more than its value. */
+/** Returns "≤" if a search knows only an upper bound of the move's value. */
 function bound(next, move) {
   const searched = Object.keys(next.line ?? {}).length > 0;
   return searched && move !== next.move && Number.isFinite(next.scores[move]) ? "≤ " : "";
@@ -34,8 +34,8 @@ function scoreBars(next) {
   return html("ul", "scores", ...MOVES.map((move) => {
     const score = next.scores[move];
     const bar = html("i");
-    const share = Number.isFinite(score) ? (high > low ? (score - low) / (high - low) : 1) : 0;
-    bar.style.width = `${6 + 94 * share}%`;
+    const fraction = Number.isFinite(score) ? (high > low ? (score - low) / (high - low) : 1) : 0;
+    bar.style.width = `${6 + 94 * fraction}%`;
     if (!Number.isFinite(score)) bar.style.width = "0";
     return html("li", move === next.move ? "chosen" : "",
       html("span", "", ARROWS[move]), html("div", "meter", bar), html("span", "", bound(next, move) + brief(score)));
@@ -62,7 +62,7 @@ function reasonTable(reasons) {
   return html("table", "reasons", html("thead", "", head), html("tbody", "", ...rows));
 }
 
-/** The moves that a search expects of every snake; the board draws them too. */
+/** Returns the expected moves of every snake, which the board draws as lines. */
 function expectedLine(line, names) {
   const rows = Object.keys(names).filter((id) => line[id]).map((id) => html("li", "",
     html("b", "", names[id]), ` ${line[id].map((move) => ARROWS[move] ?? "?").join("")}`));

@@ -1,24 +1,24 @@
-// The lab: draw a position, ask a snake about it, keep it as a scenario.
+// The position editor: draw a position, query a snake's move, save a scenario.
 //
-// The position is held as server/battlesnake_server/web/position_editor.py describes it; what is sent is the body of a /move
-// request. Every change draws the board anew and takes the last answer off it.
+// server/battlesnake_server/web/position_editor.py documents the JSON of a position. Requests send
+// the body of a /move request. Every change redraws the board and removes the last response.
 
 import { BoardView, element } from "./board.js";
 import { $ } from "./player.js";
-import { ARROWS, MOVES, html, thoughts } from "./thoughts.js";
+import { ARROWS, MOVES, html, renderDecision } from "./decision.js";
 
 const OFFSETS = { ArrowUp: [0, 1], ArrowDown: [0, -1], ArrowLeft: [-1, 0], ArrowRight: [1, 0] };
 const HINTS = {
-  food: "Click a cell to place or take food.",
-  hazard: "Click a cell for a hazard; more clicks make it deeper, with shift shallower.",
-  erase: "Click or drag to clear cells; a snake is cut there.",
-  snake: "Drag from the head to the tail to draw the snake; click the end of its tail to take it in.",
+  food: "Click a cell to add or remove food.",
+  hazard: "Click a cell to add a hazard layer; shift-click removes one.",
+  erase: "Click or drag to clear cells; snakes are cut there.",
+  snake: "Drag from the head to the tail to draw the snake; click the last segment to remove it.",
 };
 
 const same = (a, b) => a[0] === b[0] && a[1] === b[1];
 const key = (cell) => cell.join(",");
 
-class Lab {
+class PositionEditor {
   constructor(position) {
     this.tool = "food";
     this.cursor = [0, 0];
@@ -30,7 +30,7 @@ class Lab {
 
   // --- the position -----------------------------------------------------------------------------
 
-  /** Take over a position as the server describes it. */
+  /** Opens a position in the server's JSON format. */
   open(position) {
     const { frame } = position;
     this.width = position.width;
@@ -42,19 +42,19 @@ class Lab {
     this.you = position.you;
     this.newcomers = position.newcomers;
     this.food = frame.food.map((cell) => [...cell]);
-    this.hazards = new Map(frame.hazards.map(([x, y, depth]) => [key([x, y]), depth]));
+    this.hazards = new Map(frame.hazards.map(([x, y, layers]) => [key([x, y]), layers]));
     this.snakes = position.snakes
       .map((snake, i) => ({
         ...snake, body: frame.snakes[i].body.map((cell) => [...cell]),
         health: frame.snakes[i].health, dead: Boolean(frame.snakes[i].death),
       }))
       .filter((snake) => !snake.dead);
-    if (position.scenario) this.tellScenario(position.scenario);
+    if (position.scenario) this.showScenario(position.scenario);
     for (const id of ["width", "height", "turn", "damage", "ruleset"]) $(id).value = this[id];
     this.changed();
   }
 
-  tellScenario({ name, note, allowed }) {
+  showScenario({ name, note, allowed }) {
     $("name").value = name;
     $("note").value = note;
     for (const box of $("allowed").querySelectorAll("input")) {
@@ -62,15 +62,15 @@ class Lab {
     }
   }
 
-  /** The position as the body of a /move request. */
-  request() {
+  /** Returns the position as the body of a /move request. */
+  toRequest() {
     const cell = ([x, y]) => ({ x, y });
     const snakes = this.snakes.filter((snake) => snake.body.length).map((snake) => ({
       id: snake.id, name: snake.name, health: snake.health, body: snake.body.map(cell),
     }));
-    const hazards = [...this.hazards].flatMap(([place, depth]) => {
+    const hazards = [...this.hazards].flatMap(([place, layers]) => {
       const [x, y] = place.split(",").map(Number);
-      return Array.from({ length: depth }, () => ({ x, y }));
+      return Array.from({ length: layers }, () => ({ x, y }));
     });
     return {
       game: {
@@ -93,7 +93,7 @@ class Lab {
 
   apply(cell, { first = true, back = false } = {}) {
     if (this.tool === "food" && first) this.toggleFood(cell);
-    else if (this.tool === "hazard" && first) this.deepen(cell, back ? -1 : 1);
+    else if (this.tool === "hazard" && first) this.addHazard(cell, back ? -1 : 1);
     else if (this.tool === "erase") this.erase(cell);
     else if (typeof this.tool === "number") this.drawBody(this.snakes[this.tool], cell, first);
     else return;
@@ -101,14 +101,14 @@ class Lab {
   }
 
   toggleFood(cell) {
-    const there = this.food.findIndex((food) => same(food, cell));
-    if (there >= 0) this.food.splice(there, 1);
+    const index = this.food.findIndex((food) => same(food, cell));
+    if (index >= 0) this.food.splice(index, 1);
     else this.food.push(cell);
   }
 
-  deepen(cell, by) {
-    const depth = Math.min((this.hazards.get(key(cell)) ?? 0) + by, 9);
-    if (depth > 0) this.hazards.set(key(cell), depth);
+  addHazard(cell, by) {
+    const layers = Math.min((this.hazards.get(key(cell)) ?? 0) + by, 9);
+    if (layers > 0) this.hazards.set(key(cell), layers);
     else this.hazards.delete(key(cell));
   }
 
@@ -121,7 +121,7 @@ class Lab {
     }
   }
 
-  /** Put the head at a free cell, let the tail grow to a cell beside it, or take it in. */
+  /** Places the head on a free cell, extends the tail to an adjacent cell, or shortens it. */
   drawBody(snake, cell, first) {
     const tail = snake.body.at(-1);
     const at = snake.body.findIndex((part) => same(part, cell));
@@ -130,23 +130,23 @@ class Lab {
       return;
     }
     if (at >= 0) {
-      if (!first) snake.body.length = at + 1; // dragging back takes the tail in
+      if (!first) snake.body.length = at + 1; // dragging back shortens the tail
       return;
     }
-    if (tail && this.touch(tail, cell)) snake.body.push(cell);
+    if (tail && this.adjacent(tail, cell)) snake.body.push(cell);
     else if (first) snake.body = [cell];
   }
 
-  touch(a, b) {
-    const across = [Math.abs(a[0] - b[0]), Math.abs(a[1] - b[1])];
+  adjacent(a, b) {
+    const distance = [Math.abs(a[0] - b[0]), Math.abs(a[1] - b[1])];
     if (this.ruleset.startsWith("wrapped")) {
-      across[0] = Math.min(across[0], this.width - across[0]);
-      across[1] = Math.min(across[1], this.height - across[1]);
+      distance[0] = Math.min(distance[0], this.width - distance[0]);
+      distance[1] = Math.min(distance[1], this.height - distance[1]);
     }
-    return across[0] + across[1] === 1;
+    return distance[0] + distance[1] === 1;
   }
 
-  /** Let a body have this many segments: stacked on the tail, as after a meal, or taken in. */
+  /** Resizes a body: adds segments on the tail's cell, or removes segments. */
   resize(snake, length) {
     while (snake.body.length > length) snake.body.pop();
     while (snake.body.length && snake.body.length < length) snake.body.push([...snake.body.at(-1)]);
@@ -157,8 +157,8 @@ class Lab {
     const letters = Array.from({ length: 16 }, (_, i) => String.fromCharCode(97 + i));
     const id = letters.find((letter) => !this.snakes.some((snake) => snake.id === letter));
     const colors = new Set(this.snakes.map((snake) => snake.color));
-    const look = this.newcomers.find(({ color }) => !colors.has(color));
-    this.snakes.push({ ...look, id, name: id.toUpperCase(), body: [], health: 100 });
+    const customization = this.newcomers.find(({ color }) => !colors.has(color));
+    this.snakes.push({ ...customization, id, name: id.toUpperCase(), body: [], health: 100 });
     this.tool = this.snakes.length - 1;
     this.changed();
   }
@@ -170,8 +170,8 @@ class Lab {
   }
 
   changeSize() {
-    const side = (id) => Math.min(Math.max(Number($(id).value) || 11, 3), 25);
-    [this.width, this.height] = [side("width"), side("height")];
+    const size = (id) => Math.min(Math.max(Number($(id).value) || 11, 3), 25);
+    [this.width, this.height] = [size("width"), size("height")];
     const inside = ([x, y]) => x < this.width && y < this.height;
     this.food = this.food.filter(inside);
     for (const place of [...this.hazards.keys()]) {
@@ -191,19 +191,19 @@ class Lab {
     if (!this.snakes.some((snake) => snake.id === this.you && snake.body.length)) {
       this.you = this.snakes.find((snake) => snake.body.length)?.id ?? null;
     }
-    $("answer").replaceChildren();
+    $("response").replaceChildren();
     $("error").textContent = "";
-    this.tellTools();
-    this.tellSnakes();
+    this.showTools();
+    this.showSnakes();
     this.draw();
   }
 
-  /** Draw the position; with `next` what the asked snake thought. */
+  /** Draws the position, with the queried snake's decision `next`. */
   draw(next = null) {
     const shown = this.snakes.filter((snake) => snake.body.length);
     const game = { width: this.width, height: this.height, snakes: shown };
     const view = new BoardView(this.board, game);
-    const hazards = [...this.hazards].map(([place, depth]) => [...place.split(",").map(Number), depth]);
+    const hazards = [...this.hazards].map(([place, layers]) => [...place.split(",").map(Number), layers]);
     view.select(shown.findIndex((snake) => snake.id === this.you));
     view.draw({
       turn: this.turn, food: this.food, hazards,
@@ -213,13 +213,13 @@ class Lab {
       })),
     });
     this.view = view;
-    const [x, y] = view.centre(this.cursor);
+    const [x, y] = view.center(this.cursor);
     this.board.append(element("rect", {
       class: "cursor", x: x - 0.48, y: y - 0.48, width: 0.96, height: 0.96, rx: 0.12,
     }));
   }
 
-  tellTools() {
+  showTools() {
     const tools = [["food", "Food", "f"], ["hazard", "Hazard", "h"], ["erase", "Erase", "e"],
       ...this.snakes.map((snake, i) => [i, snake.name, String(i + 1)])];
     $("tools").replaceChildren(...tools.map(([tool, name, shortcut]) => {
@@ -248,10 +248,10 @@ class Lab {
 
   choose(tool) {
     this.tool = tool;
-    this.tellTools();
+    this.showTools();
   }
 
-  tellSnakes() {
+  showSnakes() {
     const you = $("you");
     you.replaceChildren(...this.snakes.filter((snake) => snake.body.length).map((snake) => {
       const option = html("option", "", snake.name);
@@ -288,16 +288,16 @@ class Lab {
   // --- asking -----------------------------------------------------------------------------------
 
   async post(path, sent) {
-    const answer = await fetch(`${$("lab").dataset.address}/${path}`, {
+    const response = await fetch(`${$("editor").dataset.address}/${path}`, {
       method: "POST",
       headers: { "Content-Type": "application/json" },
       body: JSON.stringify(sent),
     });
-    if (!answer.ok) throw new Error((await answer.json()).error);
-    return answer;
+    if (!response.ok) throw new Error((await response.json()).error);
+    return response;
   }
 
-  /** Do something that may be refused, and say why it was. */
+  /** Runs an action; shows the error if it fails. */
   async attempt(action) {
     $("error").textContent = "";
     try {
@@ -307,35 +307,35 @@ class Lab {
     }
   }
 
-  async ask() {
-    $("ask").disabled = true;
+  async query() {
+    $("query").disabled = true;
     await this.attempt(async () => {
-      const answer = await (await this.post("ask", {
+      const response = await (await this.post("ask", {
         snake: $("snake").value.trim(), milliseconds: Number($("milliseconds").value),
-        board: this.request(),
+        board: this.toRequest(),
       })).json();
-      const { next } = answer;
+      const { next } = response;
       this.draw(next);
       const name = this.names[this.you];
-      $("answer").replaceChildren(
-        html("p", "verdict", html("b", "", `${ARROWS[next.move]} ${name} goes ${next.move}`),
-          html("span", "pale", ` in ${answer.milliseconds.toFixed(0)} ms`)),
-        ...(answer.shout ? [html("p", "shout", answer.shout)] : []),
-        ...thoughts(next, this.names));
+      $("response").replaceChildren(
+        html("p", "verdict", html("b", "", `${ARROWS[next.move]} ${name} moves ${next.move}`),
+          html("span", "pale", ` in ${response.milliseconds.toFixed(0)} ms`)),
+        ...(response.shout ? [html("p", "shout", response.shout)] : []),
+        ...renderDecision(next, this.names));
     });
-    $("ask").disabled = false;
+    $("query").disabled = false;
   }
 
-  async scenario() {
+  async scenarioText() {
     const allowed = [...$("allowed").querySelectorAll("input:checked")].map((box) => box.value);
-    const answer = await this.post("scenario", {
-      name: $("name").value, note: $("note").value, allowed, board: this.request(),
+    const response = await this.post("scenario", {
+      name: $("name").value, note: $("note").value, allowed, board: this.toRequest(),
     });
-    return answer.text();
+    return response.text();
   }
 
   async save() {
-    const text = await this.scenario();
+    const text = await this.scenarioText();
     const link = html("a");
     link.href = URL.createObjectURL(new Blob([text], { type: "text/plain" }));
     link.download = `${$("name").value.trim().replace(/[^\w-]+/g, "-") || "scenario"}.txt`;
@@ -371,9 +371,9 @@ class Lab {
     }
     board.addEventListener("keydown", (event) => this.press(event));
     const clicks = {
-      ask: () => this.ask(), "add-snake": () => this.addSnake(), clear: () => this.clear(),
+      query: () => this.query(), "add-snake": () => this.addSnake(), clear: () => this.clear(),
       save: () => this.attempt(() => this.save()),
-      show: () => this.attempt(async () => { $("text").value = await this.scenario(); }),
+      show: () => this.attempt(async () => { $("text").value = await this.scenarioText(); }),
       read: () => this.attempt(async () => {
         this.open(await (await this.post("read", { text: $("text").value })).json());
       }),
@@ -394,11 +394,11 @@ class Lab {
       this.you = $("you").value;
       this.changed();
     });
-    $("shipped").addEventListener("change", () => this.attempt(async () => {
-      const number = $("shipped").value;
-      $("shipped").value = "";
-      const answer = await fetch(`${$("lab").dataset.address}/shipped/${number}`);
-      this.open(await answer.json());
+    $("builtin").addEventListener("change", () => this.attempt(async () => {
+      const number = $("builtin").value;
+      $("builtin").value = "";
+      const response = await fetch(`${$("editor").dataset.address}/shipped/${number}`);
+      this.open(await response.json());
     }));
   }
 
@@ -419,29 +419,29 @@ class Lab {
       if (x < 0 || y < 0 || x >= this.width || y >= this.height) return event.preventDefault();
       this.cursor = [x, y];
       this.draw();
-      this.speak();
+      this.announce();
     } else if (event.key === "Enter" || event.key === " ") {
       this.apply(this.cursor, { back: event.shiftKey });
-      this.speak();
+      this.announce();
     } else if (tools[event.key]) this.choose(tools[event.key]);
     else if (number >= 1 && number <= this.snakes.length) this.choose(number - 1);
     else return undefined;
     return event.preventDefault();
   }
 
-  /** Announce what is in the cell under the cursor to screen readers. */
-  speak() {
-    const there = [];
+  /** Announces the content of the cell at the cursor to screen readers. */
+  announce() {
+    const content = [];
     for (const snake of this.snakes) {
       const at = snake.body.findIndex((part) => same(part, this.cursor));
-      if (at >= 0) there.push(`${at === 0 ? "head" : "body"} of ${snake.name}`);
+      if (at >= 0) content.push(`${at === 0 ? "head" : "body"} of ${snake.name}`);
     }
-    if (this.food.some((food) => same(food, this.cursor))) there.push("food");
-    const depth = this.hazards.get(key(this.cursor));
-    if (depth) there.push(`hazard ${depth}`);
+    if (this.food.some((food) => same(food, this.cursor))) content.push("food");
+    const layers = this.hazards.get(key(this.cursor));
+    if (layers) content.push(`hazard ${layers}`);
     const [x, y] = this.cursor;
-    $("spoken").textContent = `column ${x}, row ${y}: ${there.join(", ") || "empty"}`;
+    $("announcement").textContent = `column ${x}, row ${y}: ${content.join(", ") || "empty"}`;
   }
 }
 
-new Lab(JSON.parse($("start").textContent));
+new PositionEditor(JSON.parse($("start").textContent));

@@ -1,0 +1,15 @@
+// Buttons that copy the page's address with the fragment in their data-copy.
+
+for (const button of document.querySelectorAll("button[data-copy]")) {
+  const label = button.textContent;
+  button.addEventListener("click", async () => {
+    const address = new URL(button.dataset.copy, window.location.href).href;
+    try {
+      await navigator.clipboard.writeText(address);
+      button.textContent = "Copied";
+    } catch { // browsers offer the clipboard only on HTTPS pages and on localhost
+      window.prompt("Address of this page", address);
+    }
+    setTimeout(() => { button.textContent = label; }, 2000);
+  });
+}
