@@ -46,7 +46,7 @@ class ProvenPosition:
 
 def prove(board: Board) -> ProvenPosition | None:
     """Return the proof, or None if there is none or all moves are equal."""
-    decision, _ = Search(nodes=_PROOF_NODES, exact=True).think(board)
+    decision, _ = Search(nodes=_PROOF_NODES, exact=True).search(board)
     values = decision.scores
     if any(abs(value) < _MIN_PROVEN_VALUE for value in values.values()):
         return None

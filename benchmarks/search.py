@@ -60,7 +60,7 @@ def measure(
     depths: list[int] = []
     for board in boards:
         start = clock()
-        statistic: SearchStats = search.think(board, seconds)[1]
+        statistic: SearchStats = search.search(board, seconds)[1]
         spent = clock() - start
         if statistic.proven:
             continue  # proven before the time was up
@@ -76,7 +76,7 @@ def cost_of_learned(boards: list[Board], rounds: int, nodes: int = 10_000) -> li
 
     def spent(search: Search) -> float:
         began = time.process_time()
-        leaf_evals = sum(search.think(board)[1].leaf_evals for board in boards)
+        leaf_evals = sum(search.search(board)[1].leaf_evals for board in boards)
         return (time.process_time() - began) / leaf_evals
 
     return [spent(learned) / spent(handcrafted) for _ in range(rounds)]

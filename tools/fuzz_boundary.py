@@ -51,7 +51,7 @@ def one(data: bytes) -> None:
     drawn = Drawn(data)
     match drawn.randrange(3):
         case 0:
-            random_searches.think(_search, drawn, random_searches.random_position(drawn))
+            random_searches.search_move(_search, drawn, random_searches.random_position(drawn))
         case 1:
             random_searches.play(_search, drawn, random_searches.random_position(drawn))
         case _:

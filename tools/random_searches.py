@@ -61,7 +61,7 @@ def random_position(rand: random.Random) -> dict[str, Any]:
     }
 
 
-def think(search: ModuleType, rand: random.Random, position: dict[str, Any]) -> None:
+def search_move(search: ModuleType, rand: random.Random, position: dict[str, Any]) -> None:
     """Search for a move, sometimes with an invalid field."""
     head = {name: position[name] for name in ("width", "height", "wrapped", "constrictor")}
     rest = {name: value for name, value in position.items() if name not in head}
@@ -118,7 +118,7 @@ def main() -> None:
     search, rand = load(options.search), random.Random(options.seed)
     for _ in tqdm(range(options.requests), unit=" requests"):
         position = random_position(rand)
-        rand.choice((think, play))(search, rand, position)
+        rand.choice((search_move, play))(search, rand, position)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 #!/bin/sh
 # Plays a million random turns and asks the search on 5,000 random boards, with the C code built with
-# AddressSanitizer and UBSan (gcc); stops at the first finding. TURNS, QUESTIONS and SEED change it.
+# AddressSanitizer and UBSan (gcc); stops at the first finding. TURNS, REQUESTS and SEED change it.
 set -eu
 cd "$(dirname "$0")/.."
 python=${PYTHON:-.venv/bin/python}
@@ -30,4 +30,4 @@ watched tools/random_turns.py --engine "$build/_engine.abi3.so" \
 
 compile heuristics/battlesnake_heuristics/search/csrc "$build/_search.abi3.so"
 watched tools/random_searches.py --search "$build/_search.abi3.so" \
-    --questions "${QUESTIONS:-5000}" --seed "${SEED:-1}"
+    --requests "${REQUESTS:-5000}" --seed "${SEED:-1}"

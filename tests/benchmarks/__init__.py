@@ -1,1 +1,1 @@
-"""The benchmarks as commands: what they print holds."""
+"""Tests of the benchmark commands."""

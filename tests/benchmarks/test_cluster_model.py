@@ -1,4 +1,4 @@
-"""What is calculated of many runners."""
+"""The cluster model."""
 
 import dataclasses
 from typing import Any
@@ -15,12 +15,12 @@ FREE = Costs(moves=100, play=1, learn=0, overhead=0, threads=0, size=0, contenti
     [
         ({}, 1600),
         ({"learn": 0.5}, 200),
-        ({"learn": 0.2, "overhead": 0.3}, 200),  # one thread does both
-        ({"learn": 0.2, "threads": 0.5}, 200),  # two do
+        ({"learn": 0.2, "overhead": 0.3}, 200),  # on one thread
+        ({"learn": 0.2, "threads": 0.5}, 200),  # on two threads
         ({"learn": 0.5, "waits": True}, 1600 / 9),
         ({"learn": 0.5, "own_pace": True}, 1600),
         ({"sends": 2, "call": 0.25}, 12.5),  # 32 calls
-        ({"shard": 1}, 200),  # of two
+        ({"shard": 1}, 200),  # two shards
         ({"match": 1}, 800),
         ({"size": 1.25e9}, 100),
         ({"sends": 1, "weights": 1.25e9}, 50),  # two machines

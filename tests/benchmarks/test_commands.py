@@ -1,4 +1,4 @@
-"""Benchmarks that say more than a speed, run as their user runs them."""
+"""Benchmarks that check more than speed, run as commands."""
 
 import re
 import sys
@@ -12,7 +12,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def benchmark(name: str, *words: object) -> str:
-    """What ``benchmarks/NAME.py`` prints; its own verdict may be that something is wrong."""
+    """Return the output of ``benchmarks/NAME.py``; exit status 1 is a verdict of the benchmark."""
     done = run(sys.executable, "-m", f"benchmarks.{name}", *words, cwd=ROOT)
     assert done.returncode in (0, 1), done.stderr
     assert done.stdout, done.stderr
@@ -23,7 +23,7 @@ def test_pages_name_all_benchmarks_that_are_there() -> None:
     pages = [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]
     text = "\n".join(page.read_text() for page in pages)
     named = set(re.findall(r"\bbenchmarks[./]([a-z_]+)", text))
-    # What the two of the live server share is no benchmark.
+    # The module shared by the two benchmarks of the live server is not a benchmark.
     assert named == {path.stem for path in (ROOT / "benchmarks").glob("*.py")} - {"load"}
 
 

@@ -1,4 +1,4 @@
-"""Boards out of real games, in all rulesets."""
+"""Boards from games in all rulesets."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ CAREFUL = [
     "tree",
     "lookahead",
 ]
-"""The snakes that mind all of SAFE."""
+"""The built-in snakes that use all filters of SAFE."""
 
 PLAYERS = ("safe-random", "straight", "hungry", "safe-random")
 
 
 def boards(ruleset: str, seed: int = 1, turns: int = 60) -> Iterator[Board]:
-    """The positions of a hungry game of four among hazards, seen by each of its living snakes."""
+    """Yield the positions of a game of four among hazards, from the view of each living snake."""
     settings = Settings(shrink_every_n_turns=10, hazard_damage_per_turn=9)
     game = Game(ruleset=ruleset, seed=seed, settings=settings, solo=True)
     board = Board.new(9, 9, 4, game=game)
@@ -48,11 +48,11 @@ def boards(ruleset: str, seed: int = 1, turns: int = 60) -> Iterator[Board]:
 
 @pytest.fixture(scope="session", params=sorted(RULESETS))
 def played(request: pytest.FixtureRequest) -> list[Board]:
-    """Some hundred boards of one ruleset; not to be changed."""
+    """Return a few hundred boards of one ruleset; tests must not change them."""
     return [board for seed in (1, 100_003) for board in boards(request.param, seed)]
 
 
 @pytest.fixture(params=CAREFUL)
 def careful(request: pytest.FixtureRequest) -> str:
-    """Each careful snake's name."""
+    """Return the name of each careful snake."""
     return str(request.param)

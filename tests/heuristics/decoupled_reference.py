@@ -1,4 +1,4 @@
-"""The decoupled search once more, in plain Python on the plain rules, to compare C with."""
+"""A reference implementation of decoupled MCTS in plain Python, for comparison with C."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from battlesnake_heuristics.search import _search
 from battlesnake_heuristics.search.evaluation import Evaluation
 from battlesnake_heuristics.search.search import network_inputs
 
-EXPLORATION, SHYNESS, DOUBT = np.float32(0.7), np.float32(0.15), np.float32(0.05)
-WEIGHED = 8
+EXPLORATION, HEAD_PRIOR, UNIFORM_MIX = np.float32(0.7), np.float32(0.15), np.float32(0.05)
+PRIOR_UPDATE_VISITS = 8
 ONE = np.float32(1)
 LOGIT = 10_000
 
 
-class Arms:
-    """A snake in a position: how often each move was tried, what came of it, how good it looks."""
+class ActionStats:
+    """The action statistics of a snake at a node: prior, visits and value sum of each move."""
 
     def __init__(self, value: np.float32, prior: list[np.float32]) -> None:
         self.value, self.prior = value, prior
         self.visits = [0] * 4
         self.sum = [np.float32(0)] * 4
 
-    def pick(self, bonus: np.float32) -> int:
+    def select(self, bonus: np.float32) -> int:
         scores = [
             (self.sum[move] / np.float32(self.visits[move]) if self.visits[move] else self.value)
             + bonus * self.prior[move] / np.float32(1 + self.visits[move])
@@ -41,24 +41,24 @@ class Arms:
 
 
 class Node:
-    """A position of the tree, with the arms of its snakes and the positions after it."""
+    """A node of the tree, with the action statistics of its snakes and its children."""
 
     def __init__(self, tree: Tree, before: Board, board: Board) -> None:
         self.board, self.visits = board, 0
-        self.after: dict[tuple[int, ...], Node] = {}
-        shares = tree.shares(before, board)
+        self.children: dict[tuple[int, ...], Node] = {}
+        scores = tree.scores(before, board)
         alive = {snake.id for snake in board.living}
         self.over = len(alive) < 2 or tree.ids[0] not in alive
-        self.arms = {
-            name: Arms(
-                shares[name], _priors(board, name) if name in alive and not self.over else []
+        self.action_stats = {
+            name: ActionStats(
+                scores[name], _priors(board, name) if name in alive and not self.over else []
             )
             for name in tree.ids
         }
 
 
 class Tree:
-    """What ``nodes`` simulations find out about ``board``, for ``board.you``."""
+    """The search tree of ``nodes`` simulations from ``board``."""
 
     def __init__(self, board: Board, evaluation: Evaluation, nodes: int) -> None:
         board = board.without_seed()
@@ -71,8 +71,8 @@ class Tree:
             if self.played >= nodes:
                 break
 
-    def shares(self, before: Board, board: Board) -> dict[str, np.float32]:
-        """Each snake's share of the point; the dead of a game that goes on have none."""
+    def scores(self, before: Board, board: Board) -> dict[str, np.float32]:
+        """Return each snake's expected score; eliminated snakes have 0 while the game continues."""
         living = [snake.id for snake in board.living]
         if len(living) < 2:
             last = living or [snake.id for snake in before.living]
@@ -99,57 +99,63 @@ class Tree:
         after.advance({snake.id: MOVES[moves[snake.id]] for snake in board.living})
         return after
 
-    def weigh(self, node: Node) -> None:
-        living = [name for name in self.ids if any(node.arms[name].prior)]
-        usual = {name: node.arms[name].most_visited() for name in living}
+    def update_priors(self, node: Node) -> None:
+        living = [name for name in self.ids if any(node.action_stats[name].prior)]
+        most_visited_moves = {name: node.action_stats[name].most_visited() for name in living}
         for name in living:
-            prior = node.arms[name].prior
+            prior = node.action_stats[name].prior
             odds, total = [np.float32(0)] * 4, np.float32(0)
             for move in range(4):
                 if prior[move] in (0, 1):
                     continue
-                after = self.play(node.board, {**usual, name: move})
-                share = self.shares(node.board, after)[name]
+                after = self.play(node.board, {**most_visited_moves, name: move})
+                share = self.scores(node.board, after)[name]
                 odds[move] = prior[move] * (share + np.float32(0.001)) / (np.float32(1.001) - share)
                 total += odds[move]
             if total > 0:
                 for move in range(4):
-                    better = (ONE - DOUBT) * odds[move] / total
-                    prior[move] = DOUBT * prior[move] + better
+                    better = (ONE - UNIFORM_MIX) * odds[move] / total
+                    prior[move] = UNIFORM_MIX * prior[move] + better
 
     def simulate(self) -> None:
         node, path = self.root, []
         while not node.over:
-            if node.visits == WEIGHED:
-                self.weigh(node)
+            if node.visits == PRIOR_UPDATE_VISITS:
+                self.update_priors(node)
             bonus = EXPLORATION * np.sqrt(np.float32(node.visits + 1))
-            moves = {name: arms.pick(bonus) for name, arms in node.arms.items() if any(arms.prior)}
+            moves = {
+                name: action_stats.select(bonus)
+                for name, action_stats in node.action_stats.items()
+                if any(action_stats.prior)
+            }
             path.append((node, moves))
             key = tuple(moves.values())
-            is_new = key not in node.after
+            is_new = key not in node.children
             if is_new:
-                node.after[key] = Node(self, node.board, self.play(node.board, moves))
-            node = node.after[key]
+                node.children[key] = Node(self, node.board, self.play(node.board, moves))
+            node = node.children[key]
             if is_new:
                 break
         for passed, moves in path:
             passed.visits += 1
             for name, move in moves.items():
-                passed.arms[name].visits[move] += 1
-                passed.arms[name].sum[move] += node.arms[name].value
+                passed.action_stats[name].visits[move] += 1
+                passed.action_stats[name].sum[move] += node.action_stats[name].value
 
 
 def _priors(board: Board, name: str) -> list[np.float32]:
-    """One for each move that does not kill at once, less beside the head of a snake no shorter."""
+    """Return a prior for each move that does not kill at once; it is lower beside long heads."""
     me = board.snake(name)
     taken = {cell for other in board.living for cell in other.body[:-1]}
-    rivals = [s for s in board.living if s.id != name and len(s.body) >= len(me.body)]
+    opponents = [s for s in board.living if s.id != name and len(s.body) >= len(me.body)]
     weights = [np.float32(0)] * 4
     for number, move in enumerate(MOVES):
         cell = board.target(me.head, move)
         if board.inside(cell) and cell not in taken:
-            shy = any(board.target(other.head, step) == cell for other in rivals for step in MOVES)
-            weights[number] = SHYNESS if shy else ONE
+            shy = any(
+                board.target(other.head, step) == cell for other in opponents for step in MOVES
+            )
+            weights[number] = HEAD_PRIOR if shy else ONE
     if not any(weights):
         weights[0] = ONE
     total = np.float32(0)

@@ -1,4 +1,4 @@
-"""What a network is given and makes of a position, in plain Python: nothing shared with the C."""
+"""A reference implementation of the network and its inputs in plain Python."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from battlesnake_gym.boards.board import Board
 from battlesnake_gym.rules import Snake, grows_always, wraps
 
 Cell = tuple[int, int]
-UNREACHED, LARGEST = 127, 1023
+UNREACHED, MAX_ACTIVATION = 127, 1023
 
 
 def named_inputs(board: Board) -> list[dict[str, int]]:
-    """Of the board, of ``board.you``, and of the strongest, nearest and mean rival."""
+    """Return the inputs of the board, the snake itself and its opponents' groups."""
     snakes = [board.you, *(snake for snake in board.living if snake.id != board.you_id)]
     land = _spread(board, snakes)
     own, *rivals = (_snake(board, snakes, land, i) for i in range(len(snakes)))
@@ -31,7 +31,7 @@ def named_inputs(board: Board) -> list[dict[str, int]]:
 
 
 def _clipped(found: dict[str, int]) -> dict[str, int]:
-    return {name: max(-LARGEST, min(LARGEST, value)) for name, value in found.items()}
+    return {name: max(-MAX_ACTIVATION, min(MAX_ACTIVATION, value)) for name, value in found.items()}
 
 
 def _as_bytes(values: Iterable[int]) -> bytes:
@@ -54,7 +54,7 @@ def _beside(board: Board, cell: Cell) -> list[Cell]:
 
 
 def _spread(board: Board, snakes: list[Snake]) -> dict[str, Any]:
-    """Who reaches which cell first, when; cells that nobody gets though several reach them."""
+    """Compute which snake reaches which cell first, and the contested cells."""
     free = {(x, y) for x in range(board.width) for y in range(board.height)}
     free -= {cell for snake in snakes for cell in snake.body}
     owned: list[dict[Cell, int]] = [{snake.body[0]: 0} for snake in snakes]
@@ -82,13 +82,13 @@ def _spread(board: Board, snakes: list[Snake]) -> dict[str, Any]:
                 others = (other for j, other in enumerate(snakes) if j != i and cell in reached[j])
                 if all(len(other.body) < len(snake.body) for other in others):
                     owned[i].setdefault(cell, turn)
-                    last[i] = turn  # its own head's cell too, once its body has left it
+                    last[i] = turn  # also for the cell of its own head, once the body has left it
         taken |= fresh
     return {"owned": owned, "taken": taken, "moves": moves, "last": last}
 
 
 def _stacked(snake: Snake) -> int:
-    """Segments that lie on the tail's cell beside it."""
+    """Count the segments that are stacked on the tail."""
     return sum(cell == snake.body[-1] for cell in snake.body[:-1])
 
 
@@ -164,13 +164,13 @@ def _board(
 
 
 def value_by_definition(stack: np.void, row: Iterable[int]) -> int:
-    """A stack's arithmetic in Python's whole numbers, without a thought of speed."""
+    """Evaluate one weight stack with Python integers."""
 
     def layer(values: Iterable[int], weights: NDArray[Any], bias: NDArray[Any]) -> list[int]:
         sums = bias.astype(object).copy()
         for i, value in enumerate(values):
             sums += int(value) * weights[i // 2, :, i % 2].astype(object)
-        return [min(max((int(s) + 512) >> 10, 0), LARGEST) for s in sums]
+        return [min(max((int(s) + 512) >> 10, 0), MAX_ACTIVATION) for s in sums]
 
     hidden = layer(row, stack["first"], stack["first_bias"])
     second = layer(hidden, stack["second"], stack["second_bias"])

@@ -1,4 +1,4 @@
-"""Random turns played by the search's own form of the rules and by the rules, side by side."""
+"""Random turns, played both by the search's implementation of the rules and by the rules."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ from battlesnake_gym.rules import (
 NO_DIFFERENCE = "no difference"
 
 LINE = 8
-"""Turns that are played on from one position, so that bodies run through their rings."""
+"""Turns played from one position, so that bodies pass through their ring buffers."""
 
-LONGEST = 60
-"""Turns of one game."""
+MAX_TURNS = 60
+"""Maximum number of turns per game."""
 
 DAMAGES = (-120, -30, -2, -1, 0, 1, 5, 14, 50, 99, 100)
 
 
 def random_position(rand: random.Random) -> State:
-    """Snakes apart on a board of 7 to 25, food and hazards in stacks; many near starvation."""
+    """Create a random position on a board of 7 to 25, with stacked hazards and hungry snakes."""
     width, height = rand.choice(((7, 7), (7, 9), (11, 11), (12, 11), (19, 19), (20, 20), (25, 25)))
     cells = [(x, y) for x in range(width) for y in range(height)]
     taken: set[Point] = set()
@@ -55,7 +55,7 @@ def random_position(rand: random.Random) -> State:
 def _random_snake(
     rand: random.Random, name: str, width: int, height: int, taken: set[Point], head: Point
 ) -> Snake:
-    """A snake that winds over free cells, and may be stacked on its last one."""
+    """Create a snake that winds over free cells and may be stacked on its last one."""
     body = [head]
     for _ in range(rand.choice((2, 2, 4, 8, 15))):
         x, y = body[-1]
@@ -70,13 +70,13 @@ def _random_snake(
 
 
 def random_game(rand: random.Random) -> Game:
-    """Any ruleset, without a map: no food appears, and hazards only in the royale game."""
+    """Create a game of any ruleset, without a map: no food appears, and only royale has hazards."""
     settings = Settings(hazard_damage_per_turn=rand.choice(DAMAGES), shrink_every_n_turns=5)
     return Game(rand.choice(list(RULESETS)), "", settings, rand.getrandbits(40) + 1, solo=True)
 
 
 def random_moves(rand: random.Random, game: Game, state: State) -> list[int]:
-    """Mostly moves to free cells, often towards food or heads, sometimes any."""
+    """Choose mostly moves to free cells, sometimes any move."""
     taken = {cell for snake in state.snakes if snake.alive for cell in snake.body[:-1]}
     wrapped = wraps(game)
     moves = []
@@ -96,7 +96,7 @@ def random_moves(rand: random.Random, game: Game, state: State) -> list[int]:
 
 
 class Line:
-    """A position as the search is given it, and the turns that it plays from there."""
+    """A position in the format of the search, and the turns played from it."""
 
     def __init__(self, search: ModuleType, game: Game, start: State) -> None:
         self.search = search
@@ -116,33 +116,37 @@ class Line:
         )
 
     def play(self, moves: list[int], state: State) -> str:
-        """Play one more turn; what is otherwise than in ``state``, or "" where nothing is."""
+        """Play one more turn; return the difference from ``state``, or ""."""
         self.moves += bytes(moves)
         snakes, food, _ = self.search.play_turns(*self.position, self.moves)
         for seat, (held, snake) in enumerate(zip(snakes, state.snakes, strict=True)):
             if (held is not None) != snake.alive:
-                return self._told(
+                return self._describe(
                     f"snake {seat} lives: {held is not None}, by the rules the reverse"
                 )
             if held and (held[0], _points(held[1], self.width)) != (snake.health, snake.body):
-                return self._told(f"snake {seat} is {held}, by the rules {snake}")
+                return self._describe(f"snake {seat} is {held}, by the rules {snake}")
         if food != _layers(state, state.food):
-            return self._told(f"food lies at {list(food)}, by the rules at {state.food}")
+            return self._describe(f"food lies at {list(food)}, by the rules at {state.food}")
         return ""
 
     def same_key(self, again: Line) -> str:
-        """Whether the position set up anew in ``again`` has the key that was kept until here."""
-        kept, anew = (
+        """Compare the incremental hash key with that of the same position set up in ``again``."""
+        incremental, fresh = (
             line.search.play_turns(*line.position, line.moves)[2] for line in (self, again)
         )
-        return "" if kept == anew != 0 else self._told(f"the key is {kept:x}, set up anew {anew:x}")
+        return (
+            ""
+            if incremental == fresh != 0
+            else self._describe(f"the key is {incremental:x}, set up fresh {fresh:x}")
+        )
 
-    def _told(self, what: str) -> str:
+    def _describe(self, what: str) -> str:
         return f"{what}\n{self.start}\nmoves {list(self.moves)}"
 
 
 def _cell(state: State, cell: Point) -> int:
-    """Its number; a dead snake may lie beyond the board, where nobody looks."""
+    """Return the index of a cell; 0 for a dead snake outside the board."""
     x, y = cell
     return y * state.width + x if 0 <= x < state.width and 0 <= y < state.height else 0
 
@@ -159,25 +163,27 @@ def _points(cells: bytes, width: int) -> list[Point]:
 
 
 def games_of(seed: int, count: int) -> Iterator[tuple[Game, State]]:
-    """Games and the positions that they begin with."""
+    """Yield games with their first positions."""
     rand = random.Random(seed)
     for _ in range(count):
         yield random_game(rand), random_position(rand)
 
 
 def differences(search: ModuleType, seed: int, turns: int) -> Iterator[str]:
-    """Play random games for so many turns; yields every difference, with all that leads to it.
+    """Play random games for a number of turns; yield every difference with its history.
 
-    A position that was reached and the same one set up anew must have one key, too: the search
-    keeps its keys and its sets of cells from turn to turn.
+    The hash key of a position after some turns must equal that of the same position set up from
+    scratch, because the search updates its keys and sets of cells incrementally.
     """
     rand = random.Random(seed)
     done = 0
     while done < turns:
         game, state = random_game(rand), random_position(rand)
         line = Line(search, game, state)
-        turns_of_line = 1 if game.ruleset == "royale" else LINE  # whose hazards it cannot foresee
-        while not rules.is_over(game, state) and done < turns and state.turn < LONGEST:
+        turns_of_line = (
+            1 if game.ruleset == "royale" else LINE
+        )  # the search cannot predict royale's hazards
+        while not rules.is_over(game, state) and done < turns and state.turn < MAX_TURNS:
             moves = random_moves(rand, game, state)
             names = {s.id: MOVES[move] for s, move in zip(state.snakes, moves, strict=True)}
             rules.step(game, state, names)
@@ -186,14 +192,14 @@ def differences(search: ModuleType, seed: int, turns: int) -> Iterator[str]:
                 yield found
                 break
             if state.turn % turns_of_line == 0 and not rules.is_over(game, state):
-                begun, line = line, Line(search, game, state)
-                if found := begun.same_key(line):
+                previous, line = line, Line(search, game, state)
+                if found := previous.same_key(line):
                     yield found
                     break
 
 
 def load(path: str) -> ModuleType:
-    """A build of the search beside the installed one."""
+    """Load a build of the search beside the installed one."""
     loader = importlib.machinery.ExtensionFileLoader("battlesnake_heuristics.search._search", path)
     spec = importlib.util.spec_from_file_location(
         "battlesnake_heuristics.search._search", path, loader=loader

@@ -51,7 +51,7 @@ def test_every_snake_moves_on_odd_boards(name: str, size: tuple[int, int]) -> No
 
 
 SEARCHES = {"minimax", "minimax-2026", "champion"}
-"""They refuse a board without a living ``you``."""
+"""Snakes that reject a board without a living ``you``."""
 
 
 @pytest.mark.parametrize("name", sorted(BUILTIN_SNAKES.keys() - SEARCHES))

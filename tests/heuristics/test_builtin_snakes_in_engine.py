@@ -1,4 +1,4 @@
-"""The snakes that the engine plays in C choose among the same moves as their Python forms."""
+"""The built-in snakes in the C engine choose among the same moves as their Python versions."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.skipif(not COMPILED, reason="needs the compiled engine"
 
 
 def liked(name: str, board: Board) -> set[str]:
-    """The moves between which the seed of the Python form decides."""
+    """Return the moves between which the seed of the Python version decides."""
     strategy = snakes.make(name)
     assert isinstance(strategy, Pipeline)
     verdict = Verdict()
@@ -29,7 +29,7 @@ def liked(name: str, board: Board) -> set[str]:
 
 
 def compare(games: EngineGames) -> int:
-    """Compare all living snakes as all kinds; returns how many decisions those were."""
+    """Compare all living snakes as all kinds; return the number of compared decisions."""
     compared = 0
     choices = np.zeros((games.num_games, games.num_snakes), np.uint8)
     for code, name in enumerate(snakes.ENGINE_SNAKES, start=1):
@@ -60,7 +60,7 @@ def test_they_choose_among_the_same_moves_under_all_rules(
 
 
 def test_they_choose_among_the_same_moves_in_their_own_games() -> None:
-    """Where they play on, they are long, hungry and close to each other."""
+    """In their own games, snakes become long, hungry and close to each other."""
     compared = 0
     for game, side in ((Game(), 11), (Game(ruleset="wrapped"), 7), (Game(map="hz_spiral"), 11)):
         game = Game(game.ruleset, game.map, Settings(hazard_damage_per_turn=14))
@@ -72,7 +72,15 @@ def test_they_choose_among_the_same_moves_in_their_own_games() -> None:
         for turn in range(120):
             games.builtin_moves(kinds, actions)
             games.step(actions)
-            if turn in (19, 39, 68, 69, 70, 99, 119):  # who ate nothing gets hungry around 70
+            if turn in (
+                19,
+                39,
+                68,
+                69,
+                70,
+                99,
+                119,
+            ):  # snakes that have not eaten become hungry around turn 70
                 compared += compare(games)
     assert compared > 3000
 

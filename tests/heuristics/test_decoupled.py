@@ -1,4 +1,4 @@
-"""The search in which every snake picks its moves for itself, against its slow definition."""
+"""Decoupled MCTS, compared with its reference implementation."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_it_tries_moves_as_often_as_its_slow_definition(kind: tuple[str, int, in
     several = (b for b in boards if len(b.living) > 2 and len(b.safe_moves()) > 1)
     for board, nodes in zip(several, (120, 120, 120, 120, 1500), strict=False):
         tree = Tree(board, load_builtin(), nodes)
-        assert visits(board, nodes) == tuple(tree.root.arms[board.you.id].visits)
+        assert visits(board, nodes) == tuple(tree.root.action_stats[board.you.id].visits)
 
 
 def test_every_code_tries_the_same(four: Board) -> None:
@@ -70,7 +70,7 @@ def test_every_code_tries_the_same(four: Board) -> None:
 
 @pytest.fixture
 def four() -> Board:
-    """Four snakes in the middle of a game."""
+    """Return a position with four snakes in the middle of a game."""
     boards = (board for board in positions("standard", 11, 4) if len(board.living) == 4)
     return next(board for board in boards if board.turn > 20 and len(board.safe_moves()) == 3)
 
@@ -89,7 +89,7 @@ def test_without_an_evaluation_or_with_exact_scores_it_is_refused() -> None:
 
 
 def test_it_says_what_it_expects(four: Board) -> None:
-    decision, statistics = champion(5000).think(four)
+    decision, statistics = champion(5000).search(four)
     assert statistics.depth >= 3
     assert not statistics.proven
     assert 4000 < statistics.leaf_evals <= statistics.nodes + 1 < 5100
@@ -99,31 +99,31 @@ def test_it_says_what_it_expects(four: Board) -> None:
 
 
 def test_it_goes_on_when_the_tree_is_full(four: Board) -> None:
-    decision, statistics = champion(500_000).think(four)
-    assert statistics.nodes > 400_000  # 64 MB hold some 200,000 positions of four snakes
+    decision, statistics = champion(500_000).search(four)
+    assert statistics.nodes > 400_000  # 64 MB hold about 200,000 nodes with four snakes
     assert decision.move in four.safe_moves()
 
 
 def test_it_keeps_to_its_time_and_to_its_depth(four: Board) -> None:
     began = time.process_time()
-    _, statistics = champion().think(four, seconds=0.05)
+    _, statistics = champion().search(four, seconds=0.05)
     assert time.process_time() - began < 1
     assert statistics.nodes > 500
     shallow = Search(evaluation=load_builtin(), nodes=500, max_depth=2, decoupled=True)
-    assert shallow.think(four)[1].depth == 2
+    assert shallow.search(four)[1].depth == 2
 
 
 def test_a_single_move_is_answered_at_once() -> None:
     forced = (b for b in positions("standard", 7, 4) if len(b.living) > 2)
     board = next(board for board in forced if len(board.safe_moves()) == 1)
-    decision, statistics = champion().think(board, seconds=600)
+    decision, statistics = champion().search(board, seconds=600)
     assert [decision.move] == board.safe_moves()
     assert statistics.nodes < 10
 
 
 def test_searches_side_by_side_choose_together(four: Board) -> None:
     SEARCH_CORES.use(2)
-    decision, statistics = champion().think(four, seconds=0.1)
+    decision, statistics = champion().search(four, seconds=0.1)
     assert decision.move in four.safe_moves()
     assert statistics.nodes > 500
     assert visits(four, 3000, 1) != visits(four, 3000, 2)
@@ -132,7 +132,7 @@ def test_searches_side_by_side_choose_together(four: Board) -> None:
 def test_it_does_not_ponder_over_what_it_would_forget(four: Board) -> None:
     began = time.monotonic()
     decision = champion(5000)(four)
-    assert all(decision.line[snake.id] for snake in four.living)  # there is a next turn to expect
+    assert all(decision.line[snake.id] for snake in four.living)  # there is a predicted next turn
     champion().ponder(four, decision, seconds=600)
     assert time.monotonic() - began < 60
 

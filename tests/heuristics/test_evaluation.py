@@ -72,7 +72,7 @@ def test_every_processor_computes_what_the_definition_says(
     ]
     assert answers[0] is not None
     for answer in answers:
-        if answer is not None:  # not every processor has them all
+        if answer is not None:  # not every processor supports all kernels
             assert np.frombuffer(answer, np.int32).tolist() == expected
 
 
@@ -206,7 +206,7 @@ def test_what_is_no_network_is_refused() -> None:
 
 @pytest.mark.parametrize("snakes", [2, 4, 8])
 def test_the_shipped_evaluation_beats_the_hand_made_weights(snakes: int) -> None:
-    """At equal positions a move, each start with seats exchanged; the same games every time."""
+    """With equal node limits, every start with seats exchanged; the games are deterministic."""
     setup = SelfPlaySettings(num_snakes=snakes, random_opening_turns=4, random_move_fraction=0.0)
     learned, by_hand = SearchPlayer(load_builtin(), nodes=150), SearchPlayer(nodes=150)
     points, games = 0.0, 0

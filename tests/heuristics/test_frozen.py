@@ -1,4 +1,4 @@
-"""What must never move: the search of 2026, and the other rungs of the ladder."""
+"""The frozen search and the other rungs of the ladder never change."""
 
 from __future__ import annotations
 
@@ -21,13 +21,14 @@ from battlesnake_heuristics.search.search import FrozenSearch, Weights
 pytest.importorskip("battlesnake_heuristics.search._search")
 
 RECORDED = Path(__file__).with_name("frozen_digests.json")
-"""Digests of moves and scores by game and positions a move, by the build that the ladder was
-measured with; 10,000 searches."""
+"""Digests of moves and scores by game and node limit, recorded with the build that calibrated the
+ladder; 10,000 searches.
+"""
 
 
 @dataclass(frozen=True)
 class Played:
-    """A game that the search plays against itself: how it starts, and for how many turns."""
+    """A self-play game of the search: its start and its number of turns."""
 
     ruleset: str
     width: int
@@ -37,12 +38,12 @@ class Played:
     settings: Mapping[str, int] = field(default_factory=dict)
     health: int = 100
     bodies: int = 0
-    """Segments of every body, laid out in rows; 0: as the game starts."""
+    """Length of all bodies, laid out in rows; 0 keeps the normal start."""
     apart: int = 9
-    """Free cells between those."""
+    """Number of free cells between them."""
 
     def board(self, seed: int) -> Board:
-        """The first position."""
+        """Return the first position."""
         game = Game(self.ruleset, settings=Settings(**self.settings), seed=seed)
         board = Board.new(self.width, self.height, self.snakes, game=game)
         rows = [
@@ -54,7 +55,7 @@ class Played:
             snake.health = self.health
             if self.bodies:
                 snake.body = rows[seat * (self.bodies + self.apart) :][: self.bodies][::-1]
-        if self.ruleset == "constrictor":  # hand-made: the game itself has none
+        if self.ruleset == "constrictor":  # set by hand, because constrictor games have no food
             board.food = rows
         return board
 
@@ -100,11 +101,11 @@ RUNGS = {
     "territory": "ba9a6cc294398f2c",
     "lookahead": "bf20047acf38ff8c",
 }
-"""Digests of their games, likewise."""
+"""Digests of the other rungs' games."""
 
 
 def digest_of_decisions(game: Played, nodes: int) -> str:
-    """Digest of all moves and scores of some games."""
+    """Return the digest of all moves and scores of some games."""
     digest, search = hashlib.sha256(), snakes.make(f"minimax-2026@{nodes}")
     for board in map(game.board, SEEDS):
         while not board.is_over() and board.turn < game.turns:
@@ -120,21 +121,23 @@ def digest_of_decisions(game: Played, nodes: int) -> str:
 
 @pytest.mark.parametrize("name", GAMES)
 def test_the_frozen_search_decides_as_recorded(name: str) -> None:
-    """A difference here means that the ladder's upper rungs are no longer those that were measured:
-    undo the change in ``csrc``, or keep it from them (``of_2026``); do not record anew."""
+    """If this fails, the upper rungs of the ladder are no longer those that were calibrated.
+
+    Undo the change in ``csrc``, or exclude the frozen search from it (``frozen``). Do not record
+    new digests.
+    """
     recorded = json.loads(RECORDED.read_text())[name]
     assert {str(count): digest_of_decisions(GAMES[name], count) for count in NODES} == recorded
 
 
 def test_the_default_weights_are_unchanged() -> None:
-    """By thousands of games, which the ladder's `minimax` played with: none changes by a slip."""
+    """The default weights were tuned with thousands of games and must not change by accident."""
     assert Weights() == FrozenSearch.WEIGHTS
 
 
 @pytest.mark.parametrize("name", [name for name in RUNG_NAMES if "@" not in name])
 def test_a_rung_plays_as_when_it_was_measured(name: str) -> None:
-    """A difference here means that a named snake plays otherwise than the rung of its name: give
-    the new one another name."""
+    """If this fails, a built-in snake differs from the rung of its name; give it a new name."""
     digest = hashlib.sha256()
     for index in range(3):
         make = partial(snakes.make, name)

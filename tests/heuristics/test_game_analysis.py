@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from battlesnake_gym.boards.board import Board
-from battlesnake_gym.replays.json_lines import ReplayError
+from battlesnake_gym.replays.json_lines import ReplayError, write_lines
 from battlesnake_gym.replays.replay import Replay
 from battlesnake_gym.rules import Game
 from battlesnake_heuristics.analysis import game_analysis, mistakes, win_probability
@@ -15,6 +15,7 @@ from battlesnake_heuristics.analysis.game_analysis import (
     analyze_game,
     load_existing,
 )
+from battlesnake_heuristics.analysis.mistakes import MoveAssessment
 from battlesnake_heuristics.analysis.position_analysis import PositionAnalyzer
 from battlesnake_heuristics.search.evaluation import load_builtin
 from battlesnake_heuristics.search.search import Search
@@ -22,13 +23,13 @@ from battlesnake_heuristics.search.search import Search
 
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Mistakes are looked for by few games."""
+    """Use few rollouts to find mistakes."""
     monkeypatch.setattr(mistakes, "SCREENING_GAMES", 1)
     monkeypatch.setattr(mistakes, "ROLLOUT_GAMES", 2)
 
 
 def played(seed: int = 5, turns: int = 12) -> Replay:
-    """A few turns of a duel of the search against itself."""
+    """Play some turns of a self-play duel of the search."""
     board = Board.new(11, 11, 2, game=Game(seed=seed))
     search = Search(evaluation=load_builtin(), nodes=40)
     return Replay.from_play(board, {snake.id: search for snake in board.snakes}, max_turns=turns)
@@ -87,7 +88,7 @@ def test_more_is_better_at_any_turn(learned: bool, living: int) -> None:
 
 @pytest.mark.parametrize("living", [2, 4])
 def test_nothing_is_certain_while_a_snake_lives(living: int) -> None:
-    """A rival may miss the move that wins, and food may appear: about 1 % is left."""
+    """An opponent may miss the winning move, and food may appear, so about 1% is left."""
     for value, most in ((-1000.0, 0.011), (-999.995, 0.011), (-999.0, 0.2), (-60.0, 0.2)):
         values = {"me": value, **{str(i): 60.0 for i in range(living - 1)}}
         chances = win_probability.win_probabilities(values, 50, True)
@@ -174,3 +175,28 @@ def test_a_solo_game_is_refused(tmp_path: Path) -> None:
     replay.save(path)
     with pytest.raises(ReplayError, match=r"solo\.jsonl: an analysis needs a game with two snakes"):
         analyze_game(path, 1)
+
+
+def test_a_file_of_format_2_is_converted(tmp_path: Path) -> None:
+    path = tmp_path / "game.jsonl"
+    played(turns=1).save(path)
+    fresh = GameAnalysis(game_analysis.file_sha256(path), 2.0, 0, 0, {"snake_0": 0.5})
+    candidate = {"move": "up", "chance": 0.4, "value": -3.5, "line": {"snake_0": "ul"}}
+    mistake = {"turn": 0, "snake_id": "snake_0", "move": "up", "better": "left"}
+    header = {
+        "analysis": 2, "game": fresh.game, "by": fresh.evaluation_id, "milliseconds": 2.0,
+        "first": 0, "last": 0, "ends": fresh.final_scores,
+        "marks": [mistake | {"before": 0.5, "after": 0.25}],
+    }  # fmt: skip
+    snakes = {"snake_0": {"chance": 0.4, "choices": [candidate]}}
+    write_lines(
+        analysis_path(path), [header, {"turn": 0, "moves": {"snake_0": "up"}, "snakes": snakes}]
+    )
+    analysis = load_existing(path)
+    assert analysis is not None
+    assert analysis.complete
+    assert (analysis.move_time_ms, analysis.final_scores) == (2.0, {"snake_0": 0.5})
+    assert analysis.mistakes == [MoveAssessment(0, "snake_0", "up", "left", 0.5, 0.25)]
+    assert analysis.win_probabilities(0) == {"snake_0": 0.4}
+    best = analysis.positions[0].assessments["snake_0"].candidates[0]
+    assert (best.move, best.line) == ("up", {"snake_0": ("up", "left")})

@@ -1,4 +1,4 @@
-"""The files and commands of docs/heuristics.md, tried as a reader would."""
+"""The files and commands of docs/heuristics.md work as described."""
 
 import os
 import re

@@ -1,4 +1,4 @@
-"""What a cell costs in health: one rule, however it is asked for."""
+"""All implementations agree on the health after a move."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ HERE, THERE = (1, 0), (2, 0)
 
 
 def board_of(health: int, layers: int, damage: int, *, food: bool) -> Board:
-    """A snake that goes right enters a cell with these hazards, and perhaps food."""
+    """Return a board on which a move to the right enters these hazards, and possibly food."""
     settings = Settings(0, 0, hazard_damage_per_turn=damage)
     return Board(
         turn=9,
@@ -37,7 +37,7 @@ def board_of(health: int, layers: int, damage: int, *, food: bool) -> Board:
 
 
 def healths(board: Board) -> Iterator[tuple[str, int]]:
-    """The health that each part of the house gives the snake after the turn; 0: it is out."""
+    """Yield the health after the turn in each implementation; 0 if the snake is eliminated."""
     view = View(board)
     yield "view", max(0, view.health_after(THERE))
     stepped = board.copy()
@@ -57,7 +57,7 @@ def healths(board: Board) -> Iterator[tuple[str, int]]:
 
 
 def survivals(board: Board) -> Iterator[tuple[str, bool]]:
-    """Whether each part of the house takes the move for one that the snake survives."""
+    """Yield whether the snake survives the move in each implementation."""
     right = MOVES.index("right")
     yield "board", "right" in board.safe_moves()
     yield "masks", not masks.move_faults(board.game, board, "me", "right") & masks.HEALTH
@@ -66,7 +66,7 @@ def survivals(board: Board) -> Iterator[tuple[str, bool]]:
         games.load(0, board)
         mask = np.zeros((1, 1, 4), np.bool_)
         games.action_mask("wall+health", mask)
-        # with one health to the left is death: if that is allowed, no move was left
+        # With one health point, left is fatal; if left is allowed, no move was left.
         passed_over = board.snakes[0].health == 1 and mask[0, 0, MOVES.index("left")]
         yield "engine's masks", bool(mask[0, 0, right] and not passed_over)
 

@@ -1,4 +1,4 @@
-"""The inputs of a learned evaluation are what they say, whatever the order of the rivals."""
+"""The network inputs match the reference, for any order of the opponents."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ PLAYERS = "hungry", "cautious", "safe-random"
 
 
 def positions(ruleset: str, side: int, count: int, wanted: int = 100) -> Iterator[Board]:
-    """Positions of games of mixed snakes, each as one of the living sees it."""
+    """Yield positions of games between various snakes, from the view of a living snake."""
     luck = random.Random(f"{ruleset} {side} {count}")
     while wanted > 0:
         settings = Settings(shrink_every_n_turns=8, hazard_damage_per_turn=luck.choice((1, 14)))
@@ -160,8 +160,8 @@ def test_what_an_input_is_worth_is_what_it_changes() -> None:
     )
     by_name = {(one.group, one.input.name): one for one in found}
     assert by_name["own", "length"].value == 8 * len(board.you.body)
-    assert by_name["board", "size"].attribution == 0  # as everywhere in this game
-    assert by_name["mean", "length"].attribution == 0  # not looked at in duels
+    assert by_name["board", "size"].attribution == 0  # constant in this game
+    assert by_name["mean", "length"].attribution == 0  # not used in duels
     assert 0 < static_win_probability(load_builtin(), board) < 1
     with pytest.raises(ValueError, match="does not support this game: trained for"):
         attribute_inputs(load_builtin(), next(positions("standard", 13, 2)), [])

@@ -1,4 +1,4 @@
-"""Where snakes stand: the fit of the rungs, and the placing of others among them."""
+"""The fit of the ladder, and the placement of snakes on it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ pytest.importorskip("battlesnake_heuristics.search._search")
 
 
 def played(random: np.random.Generator, difference: float, pairs: int) -> list[int]:
-    """Counts of simulated pairs between snakes of such a difference, seats deciding nothing."""
+    """Simulate pairs between snakes with this Elo difference; seats do not matter."""
     score = expected_score(difference)
     points = random.binomial(2, score, pairs)
     return [int((points == p / 2).sum()) for p in range(5)]
@@ -97,7 +97,7 @@ def test_simulated_snakes_are_placed_where_they_stand() -> None:
         held += now.low <= elo <= now.high
         assert now.games < 160
         assert not now.out_of_range
-    assert held >= 88  # of 95 that are to be expected
+    assert held >= 88  # of 95 expected
 
 
 def test_quick_rungs_near_the_estimate_are_met_and_not_one_alone() -> None:

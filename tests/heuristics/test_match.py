@@ -27,7 +27,7 @@ def named(name: str) -> snakes.Factory:
 
 
 def test_a_pair_is_the_same_start_with_seats_exchanged() -> None:
-    """Two snakes that are the same share the points of every pair."""
+    """Two equal snakes share the points of every pair."""
     for index in range(3):
         outcome, seconds = play_pair(MatchSettings(), named("tree"), named("tree"), 1, index)
         assert outcome == 2
@@ -76,7 +76,7 @@ def test_milliseconds_are_cpu_time_however_long_they_take_on_the_wall() -> None:
         began = time.process_time()
         Search()(board, seconds=0.05)
         spent = time.process_time() - began
-    assert spent < 0.2  # the wall's clock may show any time meanwhile
+    assert spent < 0.2  # wall-clock time may be longer
     with searches_on_cpu_clock(False), searches_on_cpu_clock(True):
         pass
 

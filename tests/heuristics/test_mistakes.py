@@ -1,4 +1,4 @@
-"""What a mistake is: by games that go on from the move that was played, and from others."""
+"""Mistakes, found by rollouts from the played move and from others."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ v < < < . . .
 A: name="mine"
 B: name="other"
 """
-"""To the left of A is a pocket of two cells: only the right saves it."""
+"""To the left of A is a dead end of two cells; only the move to the right survives."""
 
 
 def lost(*, reasons: bool = False) -> Replay:
-    """A goes into the pocket and bites itself two turns later."""
+    """Record a game in which A enters the dead end and hits itself two turns later."""
     replay = Replay(Board.from_text(POCKET))
     decision = Decision("left", (Reason("edge", scores={"left": 1.0}, note="keeps to the edge"),))
     for number, (mine, other) in enumerate([("left", "up"), ("left", "left"), ("up", "left")]):

@@ -14,7 +14,7 @@ def scores(text: str) -> dict[str, float]:
 
 def test_the_worst_answer_counts() -> None:
     found = scores("> A . B <\n. . . . ^\n. . . . .")
-    assert found["right"] == -1  # B, the longer, may come too
+    assert found["right"] == -1  # B, which is longer, may enter it too
     assert found["down"] > 0
 
 
@@ -30,7 +30,7 @@ def test_a_far_rival_is_no_threat() -> None:
 
 
 def test_what_chance_will_bring_is_not_known() -> None:
-    # The ring shrinks next turn, deadly; only the seed tells on which side.
+    # The hazard ring shrinks on the next turn and is fatal; only the seed determines the side.
     royale = "ruleset=royale shrink_every_n_turns=1 hazard_damage_per_turn=100"
     picture = ". . . . . . .\n> A . . . B <\n. . . . . . .\n. . . . . . ."
     told = {str(scores(f"{royale} seed={seed}\n{picture}")) for seed in range(8)}

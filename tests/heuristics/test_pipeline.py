@@ -18,8 +18,10 @@ from battlesnake_heuristics.rule_based.pipeline import (
 from battlesnake_heuristics.rule_based.view import View
 
 OPEN = ". . . . .\n. . . . .\n. . A < <\n. . . . .\n. . . . ."
-CORNER = ". . .\n. . .\nA < <"  # only up lives
-TRAPPED = "> v .\nA < .\nA: length=5"  # walls left and below, own body up and right
+CORNER = ". . .\n. . .\nA < <"  # only up survives
+TRAPPED = (
+    "> v .\nA < .\nA: length=5"  # walls on the left and below, its own body above and on the right
+)
 
 
 def board_of(text: str, you: str = "a") -> Board:
@@ -30,7 +32,7 @@ def board_of(text: str, you: str = "a") -> Board:
 
 @Filter
 def everything(view: View, move: str) -> float:
-    """Is against all moves."""
+    """Objects to all moves."""
     return {"up": 3, "down": 1, "left": 2, "right": 1}[move]
 
 

@@ -1,4 +1,4 @@
-"""Rules of one's own over a policy: who decides, and that the same list is a training mask."""
+"""Policy rules: which part decides, and the same rules as an action mask."""
 
 from pathlib import Path
 
@@ -35,9 +35,9 @@ def test_without_objection_the_policy_decides() -> None:
     decision = decide(dead_ends)
     assert decision.move == "down"
     assert decision.reasons[-1].rule == "decided"
-    assert decision.reasons[-1].note == "the policy, whose down no rule outweighs"
+    assert decision.reasons[-1].note == "the policy; no rule outweighs its down"
     said = next(reason for reason in decision.reasons if reason.rule == "policy")
-    # Right is back into the neck, and scales nothing.
+    # Right leads into the neck and does not affect the scale.
     assert said.scores == {"up": 0.5, "down": 1.0, "left": 0.0}
 
 

@@ -7,7 +7,7 @@ from battlesnake_heuristics.rule_based.view import View
 
 
 def liked(rule: Preference, text: str, you: str = "a") -> tuple[list[str], dict[str, float]]:
-    """The moves that do not hit anything at once, best first, and their scores."""
+    """Return the moves that are safe, best first, and their scores."""
     board = Board.from_text(text)
     board.you_id = you
     scores = {move: rule.score(View(board), move) for move in board.safe_moves()}

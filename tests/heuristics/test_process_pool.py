@@ -1,4 +1,4 @@
-"""Tasks whose processes are killed are answered all the same, and once."""
+"""Tasks of killed processes are retried, and each result is returned once."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from battlesnake_heuristics.rating.process_pool import MAX_TASK_ATTEMPTS, Proces
 
 
 def squared(folder: Path, kills: int, number: int) -> int:
-    """The square; every third number kills its process first, as often as ``kills``."""
+    """Return the square; kill the process ``kills`` times for every third number."""
     attempt = len(list(folder.glob(f"{number}-*")))
     (folder / f"{number}-{attempt}").touch()
     if number % 3 == 0 and attempt < kills:
@@ -51,7 +51,7 @@ def test_a_pool_may_become_smaller_while_tasks_are_on() -> None:
         jobs = 4
 
         def submit(self, *arguments: Any, **options: Any) -> Any:
-            self.jobs = 1  # as a cluster notices when it is given a task
+            self.jobs = 1  # as a Ray pool does when a task is submitted
             return super().submit(*arguments, **options)
 
     def slept(tenths: int) -> int:

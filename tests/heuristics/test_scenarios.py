@@ -67,7 +67,7 @@ def test_files_keep_everything(tmp_path: Path, ending: str) -> None:
         assert (before.name, before.note, before.allowed) == (after.name, after.note, after.allowed)
         if ending == "txt":
             assert before.board == after.board
-        else:  # what a request carries
+        else:  # only the contents of a request
             assert before.board.to_api() == after.board.to_api()
 
 

@@ -32,21 +32,21 @@ from battlesnake_heuristics.search.search import (
 
 pytest.importorskip("battlesnake_heuristics.search._search")
 
-DECIDED = 900  # cells of territory; beyond this a score is that of a decided game
+PROVEN = 900  # cells of territory; larger scores are proven results
 ORDER = ("loss", "draw", "open", "win")
 DRAWN = -Weights().draw / 1000
 
 
 @pytest.fixture(autouse=True)
 def one_core() -> Iterator[None]:
-    """Of no other test: a live snake of the server's has its searches helped on all cores."""
+    """Set one core, because a live snake of another test may have set more."""
     SEARCH_CORES.use(1)
     yield
     SEARCH_CORES.use(1)
 
 
 def duel(seed: int) -> Board:
-    """The start of a duel as the first snake sees it."""
+    """Return the start of a duel from the view of the first snake."""
     return replace(Board.new(11, 11, 2, game=Game(seed=seed)), you_id="snake_0")
 
 
@@ -57,13 +57,13 @@ def after(board: Board, moves: dict[str, str]) -> Board:
 
 
 def worst_result(board: Board, move: str) -> str:
-    """Brute force on the rules: what the rival's best answer makes of our move, one turn ahead."""
-    rival = next(snake for snake in board.living if snake.id != board.you_id)
+    """Return the result of our move after the opponent's best reply, by brute force."""
+    opponent = next(snake for snake in board.living if snake.id != board.you_id)
     results = []
     for answer in MOVES:
-        child = after(board, {board.you.id: move, rival.id: answer})
+        child = after(board, {board.you.id: move, opponent.id: answer})
         alive = {snake.id for snake in child.living}
-        mine, theirs = board.you_id in alive, rival.id in alive
+        mine, theirs = board.you_id in alive, opponent.id in alive
         results.append(
             "open" if mine and theirs else "win" if mine else "loss" if theirs else "draw"
         )
@@ -73,11 +73,11 @@ def worst_result(board: Board, move: str) -> str:
 def named(score: float) -> str:
     if score == DRAWN:
         return "draw"
-    return "win" if score > DECIDED else "loss" if score < -DECIDED else "open"
+    return "win" if score > PROVEN else "loss" if score < -PROVEN else "open"
 
 
 def played(ruleset: str, seed: int, turns: int, size: int, damage: int) -> Board:
-    """A position reached by random moves, most of them safe."""
+    """Return a position reached by random moves, most of them safe."""
     rng = random.Random(seed)
     game = Game(ruleset, "", Settings(15, 1, damage, 25), seed=seed)
     snakes = [
@@ -109,12 +109,12 @@ def test_one_turn_ahead_it_sees_what_the_law_does(
     ruleset: str, seed: int, turns: int, size: int, damage: int
 ) -> None:
     board = played(ruleset, seed, turns, size, damage)
-    # the search takes every body for solid, also that of a snake that is certain to die this turn
+    # The search treats every body as solid, even that of a snake that certainly dies this turn.
     assume(all(snake.health > 1 + 3 * max(damage, 0) for snake in board.living))
     assume(all(board.safe_moves(snake.id) for snake in board.living))
     decision = Search(max_depth=1)(board)
     assert named(decision.scores[decision.move]) == worst_result(board, decision.move)
-    for move, score in decision.scores.items():  # of the others, upper bounds
+    for move, score in decision.scores.items():  # upper bounds of the other moves
         assert ORDER.index(worst_result(board, move)) <= ORDER.index(named(score))
     assert not (set(board.safe_moves()) - set(decision.scores))
 
@@ -135,7 +135,7 @@ def test_it_finds_a_win_some_turns_away() -> None:
     decision = Search(nodes=200_000)(board)
     assert isinstance(decision, Decision)
     assert "proven" in decision.reasons[0].note
-    assert max(decision.scores.values()) > DECIDED
+    assert max(decision.scores.values()) > PROVEN
 
 
 def test_it_takes_the_move_that_lives_longest_when_all_are_lost() -> None:
@@ -150,7 +150,7 @@ def test_it_takes_the_move_that_lives_longest_when_all_are_lost() -> None:
     board.you_id = board.snakes[0].id
     decision = Search()(board)
     assert decision.move == "left"
-    assert max(decision.scores.values()) < -DECIDED
+    assert max(decision.scores.values()) < -PROVEN
 
 
 def test_an_evaluation_that_saw_nothing_knows_nothing() -> None:
@@ -163,7 +163,7 @@ def test_an_evaluation_that_saw_nothing_knows_nothing() -> None:
 
 @pytest.mark.parametrize(("dx", "dy"), [(1, 0), (-1, 0), (0, 1), (0, -1)])
 def test_where_all_is_lost_it_takes_the_move_that_a_rival_may_spare(dx: int, dy: int) -> None:
-    """Two moves lead into hazards that kill, the third beside the head of a longer snake."""
+    """Two moves enter fatal hazards; the third is beside the head of a longer snake."""
     ours, theirs = [(0, 0), (-1, 0), (-2, 0)], [(2, 0), (3, 0), (3, 1), (3, 2)]
 
     def turned(cells: list[tuple[int, int]]) -> list[tuple[int, int]]:
@@ -187,12 +187,12 @@ def test_in_a_table_that_is_shared_another_question_has_answers_of_its_own(other
         board = replace(Board.new(11, 11, 2, game=game), you_id="snake_0")
         for snake in board.snakes:
             snake.health = 40
-        # None a turn away: then all are as healthy, and the positions are the same.
+        # No hazard is one turn away. Otherwise health, and thus the positions, would differ.
         near = {board.target(snake.body[0], move) for snake in board.snakes for move in MOVES}
         cells = {(x, y) for x in range(11) for y in range(11 - (changed == "hazards"))}
         board.hazards = sorted(cells - near)
         weights = Weights(hunger=317 if changed == "weights" else 281)
-        # Exact, and without the reductions of deeper searches: what is known changes no score.
+        # Exact scores without the reductions of deeper searches do not depend on the table.
         return Search(weights, 10**7, 2, exact=True), board
 
     search, board = asked("nothing")
@@ -238,8 +238,8 @@ def test_it_wins_duels_against_careful_snakes() -> None:
     wins = 0
     for seed in range(1, 5):
         board = Board.new(11, 11, 2, game=Game(seed=seed * 1_000_003))
-        me, rival = (snake.id for snake in board.snakes)
-        players = {me: Search(nodes=2000), rival: snakes.make("cautious", seed)}
+        me, opponent = (snake.id for snake in board.snakes)
+        players = {me: Search(nodes=2000), opponent: snakes.make("cautious", seed)}
         assert len(list(snakes.play(board, players))) == board.turn
         wins += board.winner is not None and board.winner.id == me
     assert wins == 4
@@ -338,13 +338,13 @@ def test_a_search_stops_when_it_is_told_to() -> None:
 
 def test_what_was_pondered_over_is_known_when_it_comes() -> None:
     board = duel(1)
-    # Weights that no other test has: nothing of theirs is in the table.
+    # No other test uses these weights, so the table contains none of their results.
     pondered, new = (Search(Weights(draw=draw), max_depth=7) for draw in (500_017, 500_018))
     decision = Search(max_depth=1)(board)
     after = board.without_seed()
     after.step({snake: line[0] for snake, line in decision.line.items()})
     pondered.ponder(board, decision, seconds=200.0)
-    asked = [search.think(after, seconds=200.0)[1] for search in (pondered, new)]
+    asked = [search.search(after, seconds=200.0)[1] for search in (pondered, new)]
     assert [one.depth for one in asked] == [7, 7]
     assert asked[0].nodes < asked[1].nodes / 4
 
@@ -352,7 +352,7 @@ def test_what_was_pondered_over_is_known_when_it_comes() -> None:
 def test_where_nothing_is_expected_there_is_nothing_to_ponder_over() -> None:
     board = Board.from_text("A . B")
     board.you_id = "a"
-    Search().ponder(board, Decision("right"), seconds=3600)  # of no line
+    Search().ponder(board, Decision("right"), seconds=3600)  # without a line
     over = Decision("right", line={"a": ("right",), "b": ("left",)})
     Search().ponder(board, over, seconds=3600)  # both heads in one cell
 
@@ -415,7 +415,7 @@ def test_hazards_that_are_beyond_counting_still_kill() -> None:
     board.hazards = [cell for cell in [(0, 1), (1, 2)] for _ in range(256)]
     decision = Search(nodes=500)(board)
     assert decision.move == "down"
-    assert decision.scores.get("left", -DECIDED) < 0
+    assert decision.scores.get("left", -PROVEN) < 0
 
 
 def test_damage_of_any_size_is_played() -> None:
@@ -428,8 +428,8 @@ def test_damage_of_any_size_is_played() -> None:
 
 
 @pytest.fixture
-def code() -> Iterator[Callable[[str], str]]:
-    """Chooses the code that thinks; the best one afterwards."""
+def isa() -> Iterator[Callable[[str], str]]:
+    """Yield the function that selects the instruction set; restore the best one afterwards."""
     from battlesnake_heuristics.search import _search
 
     yield _search.set_isa
@@ -437,23 +437,23 @@ def code() -> Iterator[Callable[[str], str]]:
 
 
 @pytest.mark.parametrize("size", [7, 11, 19, 25])
-def test_every_code_gives_the_same_answers(code: Callable[[str], str], size: int) -> None:
+def test_every_code_gives_the_same_answers(isa: Callable[[str], str], size: int) -> None:
     try:
-        code("avx2")
+        isa("avx2")
     except ValueError:
         pytest.skip("a processor without AVX2")
     for ruleset, seed in (("standard", 1), ("wrapped", 2), ("constrictor", 3), ("royale", 4)):
         board = played(ruleset, seed, 20, size, 14)
         answers = []
         for name in ("plain", "avx2", "best"):
-            code(name)
-            answers.append(Search(nodes=1500).think(board))
+            isa(name)
+            answers.append(Search(nodes=1500).search(board))
         assert answers[0] == answers[1] == answers[2]
 
 
-def test_a_code_that_is_unknown_is_refused(code: Callable[[str], str]) -> None:
+def test_a_code_that_is_unknown_is_refused(isa: Callable[[str], str]) -> None:
     with pytest.raises(ValueError, match="sse9"):
-        code("sse9")
+        isa("sse9")
 
 
 def test_every_score_is_exact_where_that_is_asked_for() -> None:
@@ -474,16 +474,16 @@ def test_every_score_is_exact_where_that_is_asked_for() -> None:
 def _think_twice_then_with_other_weights() -> list[SearchStats]:
     board = duel(99)
     search, other = (Search(Weights(lead_cap=lead), max_depth=9) for lead in (7, 6))
-    return [searcher.think(board, seconds=200.0)[1] for searcher in (search, search, other)]
+    return [searcher.search(board, seconds=200.0)[1] for searcher in (search, search, other)]
 
 
 def test_what_was_learnt_for_one_move_is_there_for_the_next() -> None:
-    # in a process of its own, whose table nobody else has filled
+    # A process of its own has an empty table.
     with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
         first, again, other = pool.submit(_think_twice_then_with_other_weights).result()
     assert again.depth == first.depth == 9
     assert again.nodes < first.nodes / 4
-    # other weights, other values: they share the table and not what is in it
+    # Other weights share the table but not its entries.
     assert other.nodes > 1000
 
 
@@ -511,9 +511,9 @@ def test_two_cores_look_at_one_position() -> None:
     board = duel(7)
     alone, helped = (Search(Weights(lead_cap=lead), max_depth=8) for lead in (3, 4))
     SEARCH_CORES.use(1)
-    visited = alone.think(board, seconds=200.0)[1].nodes
+    visited = alone.search(board, seconds=200.0)[1].nodes
     SEARCH_CORES.use(2)
-    found, statistics = helped.think(board, seconds=200.0)
+    found, statistics = helped.search(board, seconds=200.0)
     assert statistics.depth == 8, "the one that answers gets as deep"
     assert found.scores[found.move] == max(found.scores.values())
     assert statistics.nodes > 0.3 * visited
@@ -543,31 +543,31 @@ def test_there_is_at_least_one_core() -> None:
 
 
 @pytest.mark.parametrize(
-    ("cores", "got", "threads"),
+    ("cores", "granted", "threads"),
     [
-        (2, lambda threads: 0.97 * threads, 2),  # all that is seen is given
-        (2, lambda threads: 0.3, 1),  # a quota, which no other thread adds to
+        (2, lambda threads: 0.97 * threads, 2),  # all visible cores are granted
+        (2, lambda threads: 0.3, 1),  # a quota, which a second thread does not increase
         (16, lambda threads: min(threads, 3.9), 4),
-        (2, lambda threads: [0.66, 1.0][threads - 1], 2),  # beside two programs that never rest
+        (2, lambda threads: [0.66, 1.0][threads - 1], 2),  # beside two busy programs
     ],
 )
 def test_as_many_threads_as_are_given_time(
-    cores: int, got: Callable[[int], float], threads: int
+    cores: int, granted: Callable[[int], float], threads: int
 ) -> None:
     tuner, used = ThreadTuner(cores), []
     for _ in range(3 * ThreadTuner.RETRY_SEARCHES):
         used.append(tuner.threads)
-        tuner.observe(got(tuner.threads))
+        tuner.observe(granted(tuner.threads))
     assert used[0] == cores
     assert used.count(threads) >= 0.85 * len(used)
     assert tuner.throttle_fraction == (pytest.approx(0.75 * 0.3) if threads == 1 else 0)
 
 
 def test_only_one_thread_says_what_is_given_of_a_core() -> None:
-    for cores, got, share, threads in ((1, 0.3, 0.3, 1), (2, 1.6, 1.0, 2), (4, 3.2, 1.0, 4)):
+    for cores, granted, share, threads in ((1, 0.3, 0.3, 1), (2, 1.6, 1.0, 2), (4, 3.2, 1.0, 4)):
         tuner = ThreadTuner(cores)
         for _ in range(ThreadTuner.SAMPLE_SEARCHES):
-            tuner.observe(got)
+            tuner.observe(granted)
         assert (tuner.share, tuner.threads) == (share, threads)
 
 
@@ -581,13 +581,13 @@ def test_near_its_end_a_search_keeps_to_its_pace() -> None:
     assert time.process_time() - worked < 0.05
 
 
-@pytest.mark.parametrize(("taken", "long_enough", "judged"), [(0, 0, 1), (0, 1e9, 0), (1, 0, 0)])
+@pytest.mark.parametrize(("taken", "min_measured_s", "judged"), [(0, 0, 1), (0, 1e9, 0), (1, 0, 0)])
 def test_only_a_long_search_that_is_alone_is_judged(
-    taken: int, long_enough: float, judged: int, monkeypatch: pytest.MonkeyPatch
+    taken: int, min_measured_s: float, judged: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen: list[float] = []
-    monkeypatch.setattr(ThreadTuner, "observe", lambda self, got: seen.append(got))
-    monkeypatch.setattr("battlesnake_heuristics.search.search._MIN_MEASURED_S", long_enough)
+    monkeypatch.setattr(ThreadTuner, "observe", lambda self, granted: seen.append(granted))
+    monkeypatch.setattr("battlesnake_heuristics.search.search._MIN_MEASURED_S", min_measured_s)
     monkeypatch.setattr(SEARCH_CORES, "_taken", taken)
     Search()(duel(1), 0.01)
     assert len(seen) == judged
@@ -597,7 +597,7 @@ def test_what_a_search_is_given_is_judged_before_it_rests(monkeypatch: pytest.Mo
     board = duel(7)
     search, seen = Search(), []
     search(board, 0.05)
-    monkeypatch.setattr(ThreadTuner, "observe", lambda self, got: seen.append(got))
+    monkeypatch.setattr(ThreadTuner, "observe", lambda self, granted: seen.append(granted))
     SEARCH_CORES.use(1, share=0.03)  # less than a busy machine leaves
     began, worked = time.perf_counter(), time.process_time()
     search(board, 0.2)
@@ -612,6 +612,6 @@ def test_a_search_by_processor_time_never_rests() -> None:
         SEARCH_CORES.use(1, share=0.01)
         began = time.monotonic()
         Search()(board, 0.05)
-        assert time.monotonic() - began < 3  # 7 and more where it takes a hundredth of a core
+        assert time.monotonic() - began < 3  # at least 7 s if it used a hundredth of a core
     finally:
         use_cpu_clock(before)

@@ -1,4 +1,4 @@
-"""The search plays by the rules: C against Python, and what notices a change in it."""
+"""The search implements the rules: C compared with Python, and mutants of the C."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ ROOT = Path(__file__).parents[2]
 
 
 class Mutant(NamedTuple):
-    """One wrong line: what it says, where, the text, and what stands there instead."""
+    """A wrong line: its meaning, file, the original text and the replacement."""
 
     what: str
     file: str
@@ -118,7 +118,7 @@ MUTANTS = [
 
 
 def build(folder: Path) -> Path:
-    """Compile the C sources in ``folder``, without optimising."""
+    """Compile the C sources in ``folder`` without optimization."""
     target = folder / f"_search{sysconfig.get_config_var('EXT_SUFFIX')}"
     compiler = (sysconfig.get_config_var("CC") or "cc").split()[0]
     command = [compiler, "-std=gnu11", "-O0", "-shared", "-fPIC", "-DPy_LIMITED_API=0x030B0000"]
@@ -131,7 +131,7 @@ def build(folder: Path) -> Path:
 
 
 def noticed(target: Path, turns: int) -> str:
-    """What is otherwise with a build; in a process of its own, since a wrong line may crash."""
+    """Return the difference of a build; uses another process, because a wrong line may crash."""
     told = run(sys.executable, "-m", "tests.heuristics.search_rules", target, turns, cwd=ROOT)
     return told.stdout.strip() or told.stderr.strip() or f"exit status {told.returncode}"
 

@@ -41,7 +41,7 @@ QUICK = SearchPlayer(nodes=40)
     ids=lambda setup: f"{setup.ruleset}-{setup.width}-{setup.num_snakes}",
 )
 def test_its_games_are_those_of_the_rules(setup: SelfPlaySettings) -> None:
-    """Every turn replayed by the rules, with the food that the game told of."""
+    """Every turn is replayed by the rules, with the recorded food."""
     for seed in range(11, 14):
         played = play_game(seed, setup, [QUICK] * setup.num_snakes)
         seats = [str(seat) for seat in range(setup.num_snakes)]
@@ -88,7 +88,7 @@ B: health=9 length=9
 
 
 def test_a_game_goes_on_from_any_position() -> None:
-    """Lengths, stacked tails, health, hazards and the turn are those of the board."""
+    """Lengths, stacked tails, health, hazards and the turn are taken from the board."""
     board = Board.from_text(MIDWAY)
     for seed in range(1, 20):
         played = play_from(board, [QUICK] * len(board.living), seed)
@@ -112,7 +112,7 @@ def test_food_comes_as_often_as_the_rules_say() -> None:
     setup = SelfPlaySettings(settings=Settings(food_spawn_chance=50), max_turns=200)
     rows = [play_game(seed, setup, [QUICK] * 2).rows for seed in range(1, 12)]
     first = np.concatenate([r[np.append(True, r["turn"][1:] != r["turn"][:-1])] for r in rows])
-    share = (first["food"] >= 0).mean()  # 49 %, and always where there is none
+    share = (first["food"] >= 0).mean()  # 49%, and always if there is no food
     assert 0.44 < share < 0.60
 
 

@@ -1,4 +1,4 @@
-"""Simulated matches hold the error rates, and the intervals hold what they say."""
+"""Simulated matches: error rates of the test, and coverage of the intervals."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ KINDS = {
 
 
 def of_mean(kind: str, score: float) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
-    """The kind's distribution of pairs, tilted until its mean is ``score``."""
+    """Return the kind's distribution of pairs, tilted to the mean ``score``."""
     low, high = -50.0, 50.0
     for _ in range(100):
         tilt = (low + high) / 2
@@ -37,7 +37,7 @@ def of_mean(kind: str, score: float) -> np.ndarray[tuple[int], np.dtype[np.float
 
 
 def wrong(kind: str, sprt: Sprt, true_elo: float) -> float:
-    """The share of matches between sides ``true_elo`` apart that accept the wrong hypothesis."""
+    """Return the fraction of matches between sides ``true_elo`` apart with the wrong verdict."""
     random = np.random.default_rng(7)
     chances = of_mean(kind, expected_score(true_elo))
     counts = np.zeros((MATCHES, 5))
@@ -58,7 +58,7 @@ def wrong(kind: str, sprt: Sprt, true_elo: float) -> float:
 @pytest.mark.parametrize(("alpha", "beta"), [(0.05, 0.05), (0.02, 0.1)])
 def test_simulated_matches_hold_the_error_rates(kind: str, alpha: float, beta: float) -> None:
     sprt = Sprt(0, 100, alpha, beta)
-    # three standard errors of what these matches can tell
+    # Three standard errors of the simulation.
     assert wrong(kind, sprt, 0) < alpha + 3 * math.sqrt(alpha / MATCHES)
     assert wrong(kind, sprt, 100) < beta + 3 * math.sqrt(beta / MATCHES)
 
@@ -68,7 +68,7 @@ def test_a_side_that_is_much_better_is_seldom_taken_for_worse() -> None:
 
 
 def test_the_ratio_is_that_of_the_likeliest_distributions() -> None:
-    """Against brute force over all distributions on two outcomes, where there is only one."""
+    """For two outcomes there is only one distribution with the given mean."""
     pairs = np.array([3000.0, 0, 0, 0, 7000.0])
     expected = 3000 * math.log(0.4 / 0.5) + 7000 * math.log(0.6 / 0.5)
     assert float(log_likelihood_ratio(pairs, 0.5, 0.6)) == pytest.approx(expected, rel=1e-3)

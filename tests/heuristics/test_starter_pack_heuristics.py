@@ -1,4 +1,4 @@
-"""A file with the starter pack's class plays, speaks over a policy, and masks."""
+"""A file with the starter pack's class works as a snake, as policy rules and as a mask."""
 
 from pathlib import Path
 from typing import Any
@@ -77,7 +77,7 @@ def test_it_sees_what_the_pack_s_endpoint_showed() -> None:
 
 
 def test_it_plays_rules_and_masks(old: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(Path(__file__).parents[2])  # where a folder is called heuristics
+    monkeypatch.chdir(Path(__file__).parents[2])  # a directory there is named heuristics
     with snakes.capture_registrations():
         rules = register_starter_pack(old, "mine")
         board = Board.from_text(CORNER)

@@ -58,7 +58,7 @@ def test_deadly_hazards_are_no_way_for_anybody() -> None:
 
 
 def test_room_counts_what_opens_in_time() -> None:
-    # Three cells, then the own tail makes way again and again.
+    # Three cells are free; then its own tail moves away repeatedly.
     view = seen("""
         v < . A .
         v ^ . ^ .

@@ -1,4 +1,4 @@
-"""The lines that `make mutants` breaks: real ones, each of them once, the same every time."""
+"""The mutants of `make mutants`: valid lines, each one once, always the same."""
 
 from __future__ import annotations
 

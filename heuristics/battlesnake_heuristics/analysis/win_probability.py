@@ -29,7 +29,7 @@ MIN_PROBABILITY = 0.01
 
 WEIGHTS: dict[str, dict[int, tuple[float, float, float]]] = {
     "learned": {2: (0.801, -0.346, 0.203), 3: (1.27, -0.554, 0.0)},
-    "by hand": {2: (0.159, 0.069, 1.526), 3: (0.459, 0.109, 0.0)},
+    "handcrafted": {2: (0.159, 0.069, 1.526), 3: (0.459, 0.109, 0.0)},
 }
 """Weights of `features`, by evaluation and by number of living snakes (3: three or more).
 
@@ -51,7 +51,7 @@ def features(value: float, turn: int) -> tuple[float, float, float]:
 
 def weights_for(learned: bool, living: int) -> tuple[float, float, float]:
     """Return the weights for the evaluation used and the number of living snakes."""
-    return WEIGHTS["learned" if learned else "by hand"][min(max(living, 2), 3)]
+    return WEIGHTS["learned" if learned else "handcrafted"][min(max(living, 2), 3)]
 
 
 def win_probabilities(values: Mapping[str, float], turn: int, learned: bool) -> dict[str, float]:

@@ -172,7 +172,7 @@ def _with_timing(strategy: Strategy, cpu_ms: list[float]) -> Strategy:
 
     def decide(board: Board, seconds: float | None = None) -> Decision:
         began = time.process_time()
-        decision = strategy(board, seconds)
+        decision = snakes.to_decision(strategy(board, seconds))
         cpu_ms.append(round(1000 * (time.process_time() - began), 3))
         return decision
 

@@ -36,6 +36,10 @@ Prepare = Callable[[], contextlib.AbstractContextManager[Initializer | None]]
 """Returns the function that a new process calls first; the context exits with the process."""
 
 
+class InterruptedBySignal(KeyboardInterrupt):
+    """A signal interrupts the games; a snake's own ``KeyboardInterrupt`` is another type."""
+
+
 def run_tasks(
     pool: ProcessPool, work: Callable[[Task], Result], tasks: Iterable[Task]
 ) -> Generator[tuple[Task, Result], None, None]:
@@ -196,4 +200,4 @@ def _exit_with_parent() -> None:
 def _on_sigterm(number: int, frame: FrameType | None) -> None:
     if not busy:
         os._exit(128 + number)
-    raise KeyboardInterrupt  # the pool returns it to the parent as the task's result
+    raise InterruptedBySignal  # the pool returns it to the parent as the task's result

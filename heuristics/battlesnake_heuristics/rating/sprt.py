@@ -124,8 +124,8 @@ def log_likelihood_ratio(pairs: ArrayLike, score0: float, score1: float) -> NDAr
     counts = np.where(counts == 0, _EMPTY_CELL_PRIOR, counts)
     share = counts / counts.sum(-1, keepdims=True)
     ratio = _tilted(share, score1) - _tilted(share, score0)
-    answer: NDArray[np.float64] = (counts * ratio).sum(-1)
-    return answer
+    result: NDArray[np.float64] = (counts * ratio).sum(-1)
+    return result
 
 
 def _tilted(share: NDArray[np.float64], score: float) -> NDArray[np.float64]:
@@ -142,8 +142,8 @@ def _tilted(share: NDArray[np.float64], score: float) -> NDArray[np.float64]:
         middle = (low + high) / 2
         too_high = (share * off / (1 + middle * off)).sum(-1, keepdims=True) > 0
         low, high = np.where(too_high, middle, low), np.where(too_high, high, middle)
-    answer: NDArray[np.float64] = -np.log1p((low + high) / 2 * off)
-    return answer
+    result: NDArray[np.float64] = -np.log1p((low + high) / 2 * off)
+    return result
 
 
 @dataclass(frozen=True, slots=True)

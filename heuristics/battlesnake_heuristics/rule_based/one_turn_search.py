@@ -17,8 +17,8 @@ def foresight(view: View, move: str) -> float:
         opponent for opponent in view.opponents if _gap(view, opponent) <= _MAX_OPPONENT_DISTANCE
     ]
     nearest = min(near, key=lambda opponent: _gap(view, opponent), default=None)
-    answers = _open_moves(view, nearest) if nearest else [None]
-    return min(_value_after(view, move, nearest, answer) for answer in answers)
+    replies = _open_moves(view, nearest) if nearest else [None]
+    return min(_value_after(view, move, nearest, reply) for reply in replies)
 
 
 def _gap(view: View, opponent: Snake) -> int:
@@ -32,13 +32,13 @@ def _open_moves(view: View, snake: Snake) -> list[str]:
     return moves or ["up"]
 
 
-def _value_after(view: View, move: str, opponent: Snake | None, answer: str | None) -> float:
+def _value_after(view: View, move: str, opponent: Snake | None, reply: str | None) -> float:
     """Return the claimed fraction of the board after the turn; negative if the snake dies."""
     board = view.board.without_seed()
     moves = {snake.id: _open_moves(view, snake)[0] for snake in view.opponents}
     moves[view.you.id] = move
-    if opponent and answer:
-        moves[opponent.id] = answer
+    if opponent and reply:
+        moves[opponent.id] = reply
     board.step(moves)
     if not board.you.alive:
         return -1.0

@@ -253,11 +253,11 @@ def explain(decision: Decision) -> str:
     """Format a decision as text: the move, then one line per reason."""
     rows = []
     for reason in decision.reasons:
-        said = [f"not {move}" for move in reason.vetoed]
-        said += [f"{move} {score:+.2f}" for move, score in reason.scores.items()]
-        rows.append((reason.rule, ", ".join(said), reason.note))
+        moves = [f"not {move}" for move in reason.vetoed]
+        moves += [f"{move} {score:+.2f}" for move, score in reason.scores.items()]
+        rows.append((reason.rule, ", ".join(moves), reason.note))
     first, second = (max((len(row[i]) for row in rows), default=0) for i in range(2))
-    lines = [f"  {rule:<{first}}  {said:<{second}}  {note}".rstrip() for rule, said, note in rows]
+    lines = [f"  {rule:<{first}}  {moves:<{second}}  {note}".rstrip() for rule, moves, note in rows]
     return "\n".join([decision.move or "no move", *lines])
 
 

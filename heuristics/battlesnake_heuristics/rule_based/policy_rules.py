@@ -103,7 +103,7 @@ def _scaled(values: Mapping[str, float], kept: Sequence[str]) -> dict[str, float
 
 def _decided_by(move: str, wanted: str, reasons: Sequence[Reason]) -> str:
     if move == wanted:
-        return f"the policy, whose {move} no rule outweighs"
+        return f"the policy; no rule outweighs its {move}"
     for reason in reasons:
         if wanted in reason.vetoed:
             return f"{reason.rule}, which rules out the policy's {wanted}"

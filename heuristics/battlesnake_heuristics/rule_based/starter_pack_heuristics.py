@@ -55,7 +55,7 @@ class StarterPackRule:
     def apply(self, view: View, verdict: Verdict) -> None:
         """Keep only that move, unless an earlier step ruled it out."""
         values = [view.values[move] for move in MOVES] if view.values else self._random.random(4)
-        number, said = self.heuristics.run(
+        number, log = self.heuristics.run(
             *starter_pack_state(view.board), action=np.array([values])
         )
         left = [
@@ -63,7 +63,7 @@ class StarterPackRule:
         ] or verdict.remaining
         vetoed = tuple(move for move in verdict.remaining if move not in left)
         verdict.remaining = left
-        verdict.reasons.append(snakes.Reason(self.name, vetoed, note=said.strip()))
+        verdict.reasons.append(snakes.Reason(self.name, vetoed, note=log.strip()))
 
 
 def starter_pack_state(board: Board) -> tuple[Any, int, int, dict[int, int], dict[str, Any]]:

@@ -220,34 +220,34 @@ class SearchCores:
     def _free(self) -> int:
         return self._tuner.cores - self._taken
 
-    def think(self, request: tuple[Any, ...]) -> tuple[SearchResult, NodeCounts]:
+    def search(self, request: tuple[Any, ...]) -> tuple[SearchResult, NodeCounts]:
         """Search with all free cores; returns the result and the helper threads' node counts."""
         with self._lock:
-            alone, tuner = self._taken == 0, self._tuner
-            taken = tuner.threads if alone else max(1, self._free)
+            is_alone, tuner = self._taken == 0, self._tuner
+            taken = tuner.threads if is_alone else max(1, self._free)
             self._taken += taken
         done = threading.Event()
-        _search.set_throttle(tuner.throttle_fraction if alone else 0.0)
-        began, worked = time.perf_counter(), time.process_time()
+        _search.set_throttle(tuner.throttle_fraction if is_alone else 0.0)
+        start, cpu_start = time.perf_counter(), time.process_time()
         try:
-            others = [self._start_helper(request, 1 + n, done) for n in range(1, taken)]
+            helpers = [self._start_helper(request, 1 + n, done) for n in range(1, taken)]
             try:
                 found = SearchResult(*_search.search(*(*request, 1, SHOULD_STOP.get())))
             finally:
                 done.set()
             # Do not wait for a helper thread that the operating system has suspended.
-            left = (other.result() for other in wait(others, _HELPER_JOIN_TIMEOUT_S).done)
-            helped = [other for other in left if other is not None]
+            finished = (helper.result() for helper in wait(helpers, _HELPER_JOIN_TIMEOUT_S).done)
+            helped = [result for result in finished if result is not None]
         finally:
             with self._lock:
                 self._taken -= taken
         # For a throttled search, measure only the time before throttling began.
-        until, rested = _search.set_throttle(0.0)
-        seconds = time.perf_counter() - began - rested
-        if alone and seconds > _MIN_MEASURED_S:
-            tuner.observe(((until or time.process_time()) - worked) / seconds)
+        throttled_at, throttled_s = _search.set_throttle(0.0)
+        seconds = time.perf_counter() - start - throttled_s
+        if is_alone and seconds > _MIN_MEASURED_S:
+            tuner.observe(((throttled_at or time.process_time()) - cpu_start) / seconds)
         return _merge_results([found, *helped]), NodeCounts(
-            sum(other.leaf_evals for other in helped), sum(other.nodes for other in helped)
+            sum(result.leaf_evals for result in helped), sum(result.nodes for result in helped)
         )
 
     def _start_helper(
@@ -341,7 +341,7 @@ class Search:
         """
         reason = unsupported_reason(board)
         if not reason:
-            return self.think(board, seconds)[0]
+            return self.search(board, seconds)[0]
         if self._fallback is None:
             log.warning(
                 "%s plays game %s: %s",
@@ -352,7 +352,7 @@ class Search:
             self._fallback = snakes_by_name.make(_UNSUPPORTED_BOARD_SNAKE)
         return self._fallback(board, seconds)
 
-    def think(self, board: Board, seconds: float | None = None) -> tuple[Decision, SearchStats]:
+    def search(self, board: Board, seconds: float | None = None) -> tuple[Decision, SearchStats]:
         """Search for the best move and return the decision with statistics of the search.
 
         Ctrl-C in the main thread interrupts the search.
@@ -367,15 +367,15 @@ class Search:
         """
         request, snakes, reason = self._build_request(board, seconds)
         if seconds is None:
-            found, others = (
+            result, helper_counts = (
                 SearchResult(*_search.search(*(*request, 1, SHOULD_STOP.get()))),
                 NodeCounts(0, 0),
             )
         else:
-            found, others = SEARCH_CORES.think(request)
-        move, depth, proven, leaf_evals, nodes, scores, line, _ = found
+            result, helper_counts = SEARCH_CORES.search(request)
+        move, depth, proven, leaf_evals, nodes, scores, line, _ = result
         stats = SearchStats(
-            depth, bool(proven), leaf_evals + others.leaf_evals, nodes + others.nodes
+            depth, bool(proven), leaf_evals + helper_counts.leaf_evals, nodes + helper_counts.nodes
         )
         values = {MOVES[index]: value / _VALUE_PER_CELL for index, value in scores.items()}
         best = values.get(MOVES[move], 0.0)  # empty if only the root was evaluated

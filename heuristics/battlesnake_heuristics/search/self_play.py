@@ -218,7 +218,7 @@ def play_from(
     Raises:
         ValueError: If fewer than two snakes are alive, or the search does not support the position.
     """
-    hazards, every = _hazards(board)
+    hazards, shrink_every = _hazards(board)
     lengths, health, bodies, food, _ = position_arrays(board, board.living)
     rows, points, turns, finished, _ = _search.play_game(
         board.width,
@@ -232,10 +232,10 @@ def play_from(
         food,
         hazards,
         board.game.settings.food_spawn_chance,
-        every,
+        shrink_every,
         tuple(player.to_arguments() for player in players),
         seed,
-        board.turn % every if every else 0,
+        board.turn % shrink_every if shrink_every else 0,
         random_opening_turns,
         node_doublings,
         round(random_move_fraction * 65536),
@@ -274,11 +274,11 @@ def play_games(
 
 def _hazards(board: Board) -> tuple[bytes, int]:
     """Return hazard layers now and after each shrink, and the turns between shrinks (0: none)."""
-    planes, every = [count_per_cell(board, board.hazards)], 0
+    planes, shrink_every = [count_per_cell(board, board.hazards)], 0
     if "royale" in (board.game.ruleset, board.game.map) and board.game.seed != UNKNOWN_SEED:
-        every = board.game.settings.shrink_every_n_turns
-        begun = board.turn // every
-        for shrinks in range(begun + 1, board.width + board.height):
-            later = State(shrinks * every - 1, board.width, board.height, [])
+        shrink_every = board.game.settings.shrink_every_n_turns
+        num_shrinks = board.turn // shrink_every
+        for shrinks in range(num_shrinks + 1, board.width + board.height):
+            later = State(shrinks * shrink_every - 1, board.width, board.height, [])
             planes.append(count_per_cell(board, royale_hazards(board.game, later)))
-    return b"".join(planes), every
+    return b"".join(planes), shrink_every
