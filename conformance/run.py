@@ -23,7 +23,7 @@ from itertools import pairwise, zip_longest
 from pathlib import Path
 from typing import Any
 
-HERE = Path(__file__).parent
+_HERE = Path(__file__).parent
 Json = dict[str, Any]
 
 _SORTED_UNSTABLY = 12
@@ -310,9 +310,9 @@ def command_of(word: str) -> tuple[str, list[str]]:
     if equals:
         return name, shlex.split(command)
     for suffix, program in ((".py", sys.executable), (".mjs", "node")):
-        if (path := HERE / "adapters" / f"{name}{suffix}").exists():
+        if (path := _HERE / "adapters" / f"{name}{suffix}").exists():
             return name, [program, str(path)]
-    known = sorted(p.stem for p in (HERE / "adapters").iterdir() if p.suffix in (".py", ".mjs"))
+    known = sorted(p.stem for p in (_HERE / "adapters").iterdir() if p.suffix in (".py", ".mjs"))
     raise ValueError(f"no adapter {name!r}; choose one of {', '.join(known)}, or NAME=COMMAND")
 
 
@@ -335,7 +335,7 @@ def table(outcomes: dict[str, list[Outcome]]) -> Iterator[str]:
 def run_mutants(files: list[Path], timeout_s: float) -> Iterator[tuple[str, Outcome | None]]:
     """Play each mutant of the Python engine until a game detects it."""
     name, command = command_of("battlesnake_python")
-    for mutant in json.loads((HERE / "mutants.json").read_text()):
+    for mutant in json.loads((_HERE / "mutants.json").read_text()):
         engine = Engine(name, [*command, "--mutant", mutant["rule"]], timeout_s)
         chosen = [p for p in files if p.name.split(".")[0] == mutant["games"]] or files
         outcomes = play_all(engine, (game for path in chosen for game in read(path)))
@@ -347,7 +347,7 @@ def parser() -> argparse.ArgumentParser:
     """Create the parser of the options."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("engines", nargs="*", metavar="ENGINE", help="adapter, or NAME=COMMAND")
-    parser.add_argument("--games", type=Path, default=HERE / "games", metavar="DIR")
+    parser.add_argument("--games", type=Path, default=_HERE / "games", metavar="DIR")
     parser.add_argument(
         "--only", default="*", metavar="GLOB", help="files of games, such as snail_mode*"
     )

@@ -242,7 +242,7 @@ def test_scores_and_their_intervals() -> None:
 
 
 def test_all_that_is_reported_has_a_column() -> None:
-    numbers = set(ladder_evaluator.CSV_COLUMNS.values())
+    numbers = set(ladder_evaluator.LADDER_COLUMNS.values())
     measured = Measurement(1.0, 1, 0, 2, 2, "", {"hungry": [0, 0, 1, 0, 0]})
     history = StrengthHistory([measured], 0, 60.0, 3.0)
     from sagemaker_rl.runs.curves import flatten

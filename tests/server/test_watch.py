@@ -168,7 +168,7 @@ def test_unknown_addresses(client: FlaskClient, address: str, status: int, words
 def test_new_and_changed_files_are_shown(tmp_path: Path) -> None:
     client = replay_pages.create_app([tmp_path]).test_client()
     assert "No recorded games yet" in client.get("/").text
-    for number in range(replay_pages.PER_PAGE + 1):
+    for number in range(replay_pages.REPLAYS_PER_PAGE + 1):
         Replay(Board.from_text(f"turn={number}\nA . B")).save(tmp_path / f"{number:02}.jsonl")
         os.utime(tmp_path / f"{number:02}.jsonl", (number, number))
     first, second = client.get("/").text, client.get("/?page=2").text

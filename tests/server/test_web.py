@@ -27,7 +27,7 @@ from battlesnake_server.arena.results import summarize, to_json
 from battlesnake_server.arena.tournament import GameResult, play_all
 from battlesnake_server.http.page_server import MAX_REQUEST_BYTES
 from battlesnake_server.web import game_manager, keyboard_player
-from battlesnake_server.web.games_page import PER_PAGE
+from battlesnake_server.web.games_page import GAMES_PER_PAGE
 from battlesnake_server.web.live_games import NUM_FINISHED_KEPT, Broadcast
 from battlesnake_server.web.position_editor import EXAMPLE_BOARD
 from tests.json_strategies import JUNK, places, replaced
@@ -178,7 +178,7 @@ def test_lists_of_many_games_are_paged_and_cached(tmp_path: Path) -> None:
         pages.database, "before_cursor_execute", lambda *told: reads.append(str(told[2:4]))
     )
     first = pages.client.get("/games?snake=ä0&tournament=1").text
-    assert first.count('class="game"') == PER_PAGE
+    assert first.count('class="game"') == GAMES_PER_PAGE
     assert not any("latencies" in read for read in reads)
     pages.client.get("/leaderboard.json?tournament=1")
     reads.clear()

@@ -10,7 +10,7 @@ from .boxes import EXPAND_BOX, EXPAND_SCATTER, GROW_BOX
 from .castle import CASTLES
 from .pits import HAZARD_PITS
 from .pools import HEALING_POOLS
-from .rings import COLUMNS, INNER_WALL, RINGS
+from .rings import INNER_WALL, RINGS, SINGLE_COLUMNS
 from .rivers import RIVERS_AND_ISLANDS
 from .royale import ROYALE
 from .scatter import SCATTER
@@ -28,7 +28,7 @@ MAPS: dict[str, Map] = {
         ROYALE,
         INNER_WALL,
         RINGS,
-        COLUMNS,
+        SINGLE_COLUMNS,
         SPIRAL,
         SCATTER,
         GROW_BOX,

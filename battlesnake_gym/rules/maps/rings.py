@@ -47,4 +47,4 @@ def setup_columns(game: Game, state: State) -> None:
 
 INNER_WALL = Map("hz_inner_wall", "a ring one cell from the edge", setup_inner_wall, standard_food)
 RINGS = Map("hz_rings", "concentric rings", setup_rings, standard_food)
-COLUMNS = Map("hz_columns", "single columns", setup_columns, standard_food)
+SINGLE_COLUMNS = Map("hz_columns", "single columns", setup_columns, standard_food)

@@ -31,7 +31,7 @@ from typing import Any
 import boto3
 
 from sagemaker_rl.simulator.local_job import REGION, aws
-from sagemaker_rl.simulator.training_jobs import FAILED, Services
+from sagemaker_rl.simulator.training_jobs import JOB_FAILED, Services
 from sagemaker_rl.simulator.tuning_jobs import SimulatedSageMaker
 
 # The SDK warns on import that there is a version 3; docs/sagemaker.md covers both.
@@ -168,11 +168,11 @@ class SimulatedSession(Session):  # type: ignore[misc]
 
 def _refuse_failed(what: str, status: str, description: Mapping[str, Any]) -> None:
     """Raise the SDK's error if a job has failed."""
-    if description[status] == FAILED:
+    if description[status] == JOB_FAILED:
         raise UnexpectedStatusException(
             message=f"{what} has failed: {description['FailureReason']}",
             allowed_statuses=["Completed", "Stopped"],
-            actual_status=FAILED,
+            actual_status=JOB_FAILED,
         )
 
 

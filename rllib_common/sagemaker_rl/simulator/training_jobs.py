@@ -27,7 +27,12 @@ _MAX_METRICS = 500
 """Metrics per request; CloudWatch accepts 1,000."""
 _FULLY_REPLICATED = "FullyReplicated"
 """Distribution in which each instance gets all data of a channel."""
-COMPLETED, FAILED, STOPPED, IN_PROGRESS = "Completed", "Failed", "Stopped", "InProgress"
+JOB_COMPLETED, JOB_FAILED, JOB_STOPPED, JOB_IN_PROGRESS = (
+    "Completed",
+    "Failed",
+    "Stopped",
+    "InProgress",
+)
 _OUT_OF_TIME = "MaxRuntimeExceeded"
 """Secondary status of a job that was stopped because its ``max_run`` is over."""
 _DEFAULT_MAX_RUNTIME_S = 86_400
@@ -55,7 +60,7 @@ class BackgroundJob:
     def __init__(self, name: str, request: Mapping[str, Any]) -> None:
         self.name = name
         self._request = request
-        self._status, self._failure = IN_PROGRESS, ""
+        self._status, self._failure = JOB_IN_PROGRESS, ""
         self._stop_requested = False
         self._created = self._changed = datetime.now(UTC)
         self._lines: list[str] = []
@@ -75,9 +80,9 @@ class BackgroundJob:
         seen = 0
         while True:
             with self._condition:
-                while wait and seen == len(self._lines) and self._status == IN_PROGRESS:
+                while wait and seen == len(self._lines) and self._status == JOB_IN_PROGRESS:
                     self._condition.wait()
-                lines, over = self._lines[seen:], not wait or self._status != IN_PROGRESS
+                lines, over = self._lines[seen:], not wait or self._status != JOB_IN_PROGRESS
             yield from lines
             seen += len(lines)
             if over and seen == len(self._lines):
@@ -147,7 +152,7 @@ class TrainingJob(BackgroundJob):
                 {metric["MetricName"]: metric for metric in self._metrics}.values()
             ),
         }
-        if self._status != IN_PROGRESS:
+        if self._status != JOB_IN_PROGRESS:
             seconds = round((self._changed - self._created).total_seconds())
             description |= {
                 "TrainingEndTime": self._changed,
@@ -159,9 +164,9 @@ class TrainingJob(BackgroundJob):
         return description
 
     def _secondary_status(self) -> str:
-        if self._status == IN_PROGRESS:
+        if self._status == JOB_IN_PROGRESS:
             return "Training"
-        return _OUT_OF_TIME if self._out_of_time and self._status == STOPPED else self._status
+        return _OUT_OF_TIME if self._out_of_time and self._status == JOB_STOPPED else self._status
 
     def _run_out_of_time(self) -> None:
         self._log("the job has reached its max_run; stopping it")
@@ -189,12 +194,18 @@ class TrainingJob(BackgroundJob):
             self._publish_metrics()
             self._upload_artifacts()
             self._failure = "" if self._stop_requested else self._reason(statuses)
-            status = STOPPED if self._stop_requested else FAILED if self._failure else COMPLETED
+            status = (
+                JOB_STOPPED
+                if self._stop_requested
+                else JOB_FAILED
+                if self._failure
+                else JOB_COMPLETED
+            )
         except DataError as error:
-            self._failure, status = str(error), FAILED
+            self._failure, status = str(error), JOB_FAILED
         except Exception as error:
             self._log(traceback.format_exc())
-            self._failure, status = f"InternalServerError: {error!r}", FAILED
+            self._failure, status = f"InternalServerError: {error!r}", JOB_FAILED
             self.kill()
         for timer in self._timers:
             timer.cancel()
@@ -339,7 +350,7 @@ class TrainingJobs:
 
     def delete_training_job(self, TrainingJobName: str) -> None:  # noqa: N803
         """Delete a finished job."""
-        if self.job(TrainingJobName).describe()["TrainingJobStatus"] == IN_PROGRESS:
+        if self.job(TrainingJobName).describe()["TrainingJobStatus"] == JOB_IN_PROGRESS:
             raise client_error(
                 "ValidationException", f"{TrainingJobName} is still running; stop it first"
             )

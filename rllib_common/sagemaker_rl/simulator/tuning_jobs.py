@@ -18,10 +18,10 @@ from botocore.session import Session as Models
 from botocore.validate import validate_parameters
 
 from sagemaker_rl.simulator.training_jobs import (
-    COMPLETED,
-    FAILED,
-    IN_PROGRESS,
-    STOPPED,
+    JOB_COMPLETED,
+    JOB_FAILED,
+    JOB_IN_PROGRESS,
+    JOB_STOPPED,
     BackgroundJob,
     Services,
     TrainingJob,
@@ -66,19 +66,19 @@ class TuningJob(BackgroundJob):
             "CreationTime": self._created,
             "LastModifiedTime": self._changed,
             "TrainingJobStatusCounters": {
-                "Completed": statuses.count(COMPLETED),
-                "InProgress": statuses.count(IN_PROGRESS),
+                "Completed": statuses.count(JOB_COMPLETED),
+                "InProgress": statuses.count(JOB_IN_PROGRESS),
                 "RetryableError": 0,
-                "NonRetryableError": statuses.count(FAILED),
-                "Stopped": statuses.count(STOPPED),
+                "NonRetryableError": statuses.count(JOB_FAILED),
+                "Stopped": statuses.count(JOB_STOPPED),
             },
             "ObjectiveStatusCounters": {
                 "Succeeded": len(scores),
-                "Pending": statuses.count(IN_PROGRESS),
-                "Failed": len(statuses) - statuses.count(IN_PROGRESS) - len(scores),
+                "Pending": statuses.count(JOB_IN_PROGRESS),
+                "Failed": len(statuses) - statuses.count(JOB_IN_PROGRESS) - len(scores),
             },
         }
-        if self._status != IN_PROGRESS:
+        if self._status != JOB_IN_PROGRESS:
             description["HyperParameterTuningEndTime"] = self._changed
         if self._failure:
             description["FailureReason"] = self._failure
@@ -98,12 +98,12 @@ class TuningJob(BackgroundJob):
                 if self._stop_requested:
                     break
                 self._train(f"{self.name}-{number + 1:03d}-{secrets.token_hex(4)}")
-            status = STOPPED if self._stop_requested else COMPLETED
-            if status == COMPLETED and not self._scores():
-                status = FAILED
+            status = JOB_STOPPED if self._stop_requested else JOB_COMPLETED
+            if status == JOB_COMPLETED and not self._scores():
+                status = JOB_FAILED
                 self._failure = f"No training job has reported {self._objective['MetricName']!r}"
         except Exception as error:
-            status, self._failure = FAILED, f"InternalServerError: {error!r}"
+            status, self._failure = JOB_FAILED, f"InternalServerError: {error!r}"
         self._end(status)
 
     def _train(self, name: str) -> None:
@@ -157,7 +157,7 @@ class TuningJob(BackgroundJob):
         return {
             job.name: one["Value"]
             for job, description in described
-            if description["TrainingJobStatus"] == COMPLETED
+            if description["TrainingJobStatus"] == JOB_COMPLETED
             for one in description["FinalMetricDataList"]
             if one["MetricName"] == self._objective["MetricName"]
         }

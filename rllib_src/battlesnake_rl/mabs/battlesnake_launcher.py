@@ -166,7 +166,7 @@ class BattlesnakeLauncher(SageMakerRayLauncher):
         "entropy": "learners/default_policy/entropy",
         "vf_loss": "learners/default_policy/vf_loss",
         "promotions": "promotions",
-    } | ladder_evaluator.CSV_COLUMNS  # fmt: skip
+    } | ladder_evaluator.LADDER_COLUMNS  # fmt: skip
 
     main_curves = {  # noqa: RUF012  (a ClassVar of the base)
         "elo": "elo",

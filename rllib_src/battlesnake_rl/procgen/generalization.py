@@ -25,7 +25,7 @@ from battlesnake_rl.procgen.procgen_episodes import acting, play, score
 _DEFAULTS: dict[str, Any] = {"env_config": {"num_levels": 0, "start_level": 0}, "explore": True}
 """Default of ``evaluation_config``: all levels, and actions sampled as in training."""
 
-COLUMNS = {"test_reward_mean": f"{EVALUATION_RESULTS}/{ENV_RUNNER_RESULTS}/reward"}
+GENERALIZATION_COLUMNS = {"test_reward_mean": f"{EVALUATION_RESULTS}/{ENV_RUNNER_RESULTS}/reward"}
 """Columns of ``progress.csv`` for the test curve."""
 
 _NUM_TEST_ENVS = 64

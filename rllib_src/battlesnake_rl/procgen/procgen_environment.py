@@ -22,7 +22,7 @@ from battlesnake_rl.procgen.providers import (
     make_provider,
 )
 
-ENV_NAME = "procgen_env_wrapper"
+PROCGEN_ENV_NAME = "procgen_env_wrapper"
 """Name of the environment in RLlib's registry."""
 
 Infos = dict[str, NDArray[Any]]

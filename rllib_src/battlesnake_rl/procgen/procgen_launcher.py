@@ -20,14 +20,14 @@ from battlesnake_rl.procgen import generalization, procgen_experiments
 from battlesnake_rl.procgen.impala_network import MODEL_CONFIG, ImpalaModule
 from battlesnake_rl.procgen.kit import plugins
 from battlesnake_rl.procgen.procgen_env_config import complete
-from battlesnake_rl.procgen.procgen_environment import ENV_NAME, VectorProcgen, make_env
+from battlesnake_rl.procgen.procgen_environment import PROCGEN_ENV_NAME, VectorProcgen, make_env
 from battlesnake_rl.procgen.procgen_ppo import ProcgenPPO, ProcgenPPOConfig
 from sagemaker_rl.job.hyperparameters import CONFIG_PREFIX, HyperparameterError, hyperparameter
 from sagemaker_rl.job.utilization import Utilization
 from sagemaker_rl.ray_launcher import Hyperparameters, RunSummary, SageMakerRayLauncher
 from sagemaker_rl.runs.training_run import CSV_COLUMNS
 
-FRAME_STACK = {ENV_NAME: 1, "stacked_procgen_env": 4}
+FRAME_STACK = {PROCGEN_ENV_NAME: 1, "stacked_procgen_env": 4}
 """Default ``frame_stack`` by environment name, with the names of the competition's starter kit."""
 
 MODELS = {"impala_cnn": ImpalaModule}
@@ -49,7 +49,7 @@ class ProcgenHyperparameters(Hyperparameters):
     experiment: str = hyperparameter(
         _DEFAULT_EXPERIMENT, "name of an experiment, or an experiment file"
     )
-    env: str = hyperparameter(ENV_NAME, f"environment: {' or '.join(FRAME_STACK)}")
+    env: str = hyperparameter(PROCGEN_ENV_NAME, f"environment: {' or '.join(FRAME_STACK)}")
     env_name: str | None = hyperparameter(None, "game; overrides the experiment's")
     env_config: dict[str, Any] | None = hyperparameter(  # noqa: RUF009  (it makes a field)
         None, "environment options (battlesnake_rl.procgen.procgen_env_config)"
@@ -77,7 +77,7 @@ class ProcgenLauncher(SageMakerRayLauncher):
     """
 
     hyperparameters_class = ProcgenHyperparameters
-    csv_columns = CSV_COLUMNS | generalization.COLUMNS
+    csv_columns = CSV_COLUMNS | generalization.GENERALIZATION_COLUMNS
 
     def register_env_creator(self) -> None:
         """Register the environments under the starter kit's names."""

@@ -24,7 +24,7 @@ from battlesnake_server.web.leaderboard import ENDINGS, requested_tournament, to
 from battlesnake_server.web.live_games import GameTimeline, recorded
 from battlesnake_server.web.pages import error_response, missing, number
 
-PER_PAGE = 24
+GAMES_PER_PAGE = 24
 _LONG_POLL_S = 20.0
 """Maximum duration of a long poll for the next turn, in seconds."""
 
@@ -119,9 +119,13 @@ def index() -> str:
     ids = select(StoredGame.id).where(*conditions)
     with Session(arena().database) as session:
         total = session.scalar(select(func.count()).select_from(ids.subquery())) or 0
-        pages = max(1, -(-total // PER_PAGE))
+        pages = max(1, -(-total // GAMES_PER_PAGE))
         page = number("page", 1, minimum=1, maximum=pages)
-        shown = ids.order_by(StoredGame.id.desc()).offset((page - 1) * PER_PAGE).limit(PER_PAGE)
+        shown = (
+            ids.order_by(StoredGame.id.desc())
+            .offset((page - 1) * GAMES_PER_PAGE)
+            .limit(GAMES_PER_PAGE)
+        )
         query = select(StoredGame).where(StoredGame.id.in_(session.scalars(shown).all()))
         seats = selectinload(StoredGame.seats).defer(Seat.latencies)
         games = session.scalars(query.order_by(StoredGame.id.desc()).options(seats))

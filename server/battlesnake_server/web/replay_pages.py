@@ -33,7 +33,7 @@ from battlesnake_server.replay_viewer.what_if import WhatIfBusyError
 from battlesnake_server.web import pages
 from battlesnake_server.web.pages import error_response, number
 
-PER_PAGE = 24
+REPLAYS_PER_PAGE = 24
 
 _CARD_READ_TIMEOUT_S = 10.0
 """Maximum time in seconds to read new files for one list; a reload reads further files."""
@@ -114,9 +114,9 @@ def create_app(
 def index() -> str:
     """Render one page of the list of games, newest first."""
     entries = _library().entries()
-    pages = max(1, -(-len(entries) // PER_PAGE))
+    pages = max(1, -(-len(entries) // REPLAYS_PER_PAGE))
     page = number("page", 1, minimum=1, maximum=pages)
-    shown = entries[(page - 1) * PER_PAGE : page * PER_PAGE]
+    shown = entries[(page - 1) * REPLAYS_PER_PAGE : page * REPLAYS_PER_PAGE]
     return render_template(
         "watch_list.html",
         cards=cards(shown),

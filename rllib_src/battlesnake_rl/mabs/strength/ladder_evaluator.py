@@ -140,7 +140,7 @@ _NO_MEASUREMENT = {
 }
 """Metrics before the first measurement."""
 
-CSV_COLUMNS = {
+LADDER_COLUMNS = {
     "cpu_minutes": "cpu_minutes",
     **{name: name for name in _NO_MEASUREMENT},
     "ladder_cpu_fraction": "ladder_cpu_fraction",
