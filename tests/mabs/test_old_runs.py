@@ -119,3 +119,13 @@ def test_a_run_resumes_and_exports(
     assert float(curve[1]["env_steps"]) == before[1]["env_steps"] < float(curve[2]["env_steps"])
     newest = tmp_path / "run" / "checkpoints" / "checkpoint_000003"
     assert json.loads((newest / "metadata.json").read_text())["identity"]["board_size"] == [7, 7]
+
+
+@pytest.mark.rllib
+@pytest.mark.filterwarnings("default")
+def test_the_module_of_an_old_checkpoint_is_unpickled(tmp_path: Path) -> None:
+    from battlesnake_rl.onnx_export import export
+
+    checkpoint = RUNS / "run_dqn_1" / "checkpoints" / "checkpoint_000002"
+    policy = export(str(checkpoint), "planes", (7, 7), tmp_path / "policy.onnx")
+    assert policy.is_file()

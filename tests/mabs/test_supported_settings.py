@@ -47,11 +47,11 @@ def test_every_field_is_honoured_or_refused(name: str) -> None:
     counts = dict.fromkeys(("honoured", "refused", "kept by RLlib", "ours"), 0)
     plain = algorithms.configure(name, {})
     names = {public_name(plain, raw): raw for raw in vars(plain)}
-    honoured = (SUPPORTED_FIELDS | set(plain.also_honoured.split())) - set(
-        plain.passed_over.split()
+    honoured = (SUPPORTED_FIELDS | set(plain.extra_supported_fields.split())) - set(
+        plain.unsupported_fields.split()
     )
     assert names.keys() >= honoured | INTERNAL_FIELDS - {"class"}
-    ours = fields(plain).keys() - fields(plain.rllibs()).keys()
+    ours = fields(plain).keys() - fields(plain.rllib_config_class()).keys()
     for public, raw in names.items():
         config = algorithms.configure(name, {})
         vars(config)[raw] = {"own": 1} if public == "policies" else object()
@@ -79,7 +79,7 @@ def test_every_field_is_honoured_or_refused(name: str) -> None:
         (lambda c: c.multi_agent(policies={"a", "b"}), "policies is not used .*RLLIB_PPO takes"),
         (lambda c: c.env_runners(env_to_module_connector=print), "env_to_module_connector is not"),
         (lambda c: c.training(learner_connector=print), "learner_connector is not used"),
-        (lambda c: c.training(hiddens=[64]), "hiddens is not used .set model_config's width"),
+        (lambda c: c.training(hiddens=[64]), "hiddens is not used .set model_config's hidden_size"),
         (lambda c: c.training(train_batch_size=64), "set train_batch_size_per_learner"),
         (lambda c: c.env_runners(batch_mode="complete_episodes"), "batch_mode is not used"),
         (lambda c: c.evaluation(evaluation_config={"clip_rewards": 1}), "config's clip_rewards"),

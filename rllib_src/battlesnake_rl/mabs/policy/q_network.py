@@ -24,7 +24,7 @@ from ray.rllib.core.rl_module.torch.torch_rl_module import TorchRLModule
 from torch import Tensor, nn
 from torch.optim.swa_utils import AveragedModel
 
-from battlesnake_gym.common import extensions
+from battlesnake_gym.common import extensions, old_runs
 
 NETWORK = "network."
 """Prefix of the network's weights in a module's state."""
@@ -80,7 +80,9 @@ def crop_around(planes: Tensor, rows: Tensor, columns: Tensor, side: int) -> Ten
 
 def trunk_settings(model_config: Mapping[str, Any]) -> dict[str, Any]:
     """Return the arguments of `ConvTrunk` from a ``model_config``."""
-    return {key: model_config.get(key, default) for key, default in TRUNK_DEFAULTS.items()}
+    # A module of a checkpoint of version 0.1 unpickles its settings under their old names.
+    settings = old_runs.convert_network_settings(model_config)
+    return {key: settings.get(key, default) for key, default in TRUNK_DEFAULTS.items()}
 
 
 def network_settings(model_config: Mapping[str, Any]) -> dict[str, Any]:
