@@ -13,6 +13,7 @@ import importlib.metadata
 import importlib.util
 import os
 import sys
+import traceback
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -29,14 +30,14 @@ _modules: dict[Path, ModuleType] = {}
 
 
 class ExtensionError(ValueError):
-    """An extension file that is missing or is not a Python file; the message names it."""
+    """An extension that is missing or cannot be run; the message names the file and the line."""
 
 
 def load() -> None:
     """Run all extensions that have not been run yet.
 
     Raises:
-        ExtensionError: If the environment variable names a missing file.
+        ExtensionError: If an extension is missing or fails.
     """
     _load_packages()
     for path in filter(None, os.environ.get(EXTENSIONS_VARIABLE, "").split(os.pathsep)):
@@ -51,7 +52,7 @@ def module(path: Path, option_name: str) -> ModuleType:
         option_name: Option or variable that names the file; error messages start with it.
 
     Raises:
-        ExtensionError: If ``path`` is not a Python file.
+        ExtensionError: If ``path`` is not a Python file, or running it raises an exception.
     """
     path = path.resolve()
     if path in _modules:
@@ -70,10 +71,26 @@ def module(path: Path, option_name: str) -> ModuleType:
     sys.modules[spec.name] = loaded  # dataclasses look up their module here
     try:
         spec.loader.exec_module(loaded)
-    except BaseException:
+    except BaseException as error:
         del _modules[path]  # allow another try after the file was fixed
-        raise
+        if isinstance(error, KeyboardInterrupt | ExtensionError):
+            raise
+        raise ExtensionError(_describe_error(str(path), error)) from error
     return loaded
+
+
+def _describe_error(path: str, error: BaseException) -> str:
+    """Return the line of the file that failed, with the type and the text of its exception."""
+    text: object = error
+    lines = [
+        frame.lineno
+        for frame in traceback.extract_tb(error.__traceback__)
+        if frame.filename == path
+    ]
+    if isinstance(error, SyntaxError):
+        path, lines, text = error.filename or path, [error.lineno], error.msg
+    line = f", line {lines[-1]}" if lines else ""
+    return f"{path}{line}: {type(error).__name__}: {text}"
 
 
 def load_object(reference: str, option_name: str) -> Any:
@@ -103,4 +120,10 @@ def load_object(reference: str, option_name: str) -> Any:
 @functools.cache
 def _load_packages() -> None:
     for entry in importlib.metadata.entry_points(group=_ENTRY_POINT_GROUP):
-        entry.load()
+        try:
+            entry.load()
+        except Exception as error:
+            raise ExtensionError(
+                f"entry point {entry.name} = {entry.value} cannot be loaded; correct or uninstall "
+                f"its package: {type(error).__name__}: {error}"
+            ) from error

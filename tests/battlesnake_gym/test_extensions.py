@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from battlesnake_gym import VectorBattlesnake, snakes
+from battlesnake_gym.cli import main
 from battlesnake_gym.common import extensions
 from battlesnake_gym.engine.python_engine import PythonGames
 from battlesnake_gym.mdp import masks, observations
@@ -80,6 +81,40 @@ def test_file_with_one_snake_is_a_strategy(tmp_path: Path) -> None:
     ):
         with pytest.raises(ValueError, match=message):
             snakes.make(str(tmp_path / f"{name}.py"))
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("import json\n\ndef f(:\n", "line 3: SyntaxError: invalid syntax"),
+        ("\nimport nosuchmodule\n", "line 2: ModuleNotFoundError: No module named 'nosuchmodule'"),
+        ("def f():\n    raise KeyError('a')\nf()\n", "line 2: KeyError: 'a'"),
+        ("import json\njson.loads('{')\n", "line 2: JSONDecodeError: Expecting property"),
+        ("raise SystemExit(0)\n", "line 1: SystemExit: 0"),
+    ],
+)
+def test_failing_file_is_reported_with_line_and_cause(
+    tmp_path: Path, text: str, message: str
+) -> None:
+    path = tmp_path / "mine.py"
+    path.write_text(text)
+    for reference in (snakes.make, lambda name: extensions.load_object(f"{name}:Net", "network")):
+        with pytest.raises(extensions.ExtensionError) as caught:
+            reference(str(path))
+        assert str(caught.value).startswith(f"{path}, {message}")
+
+
+@pytest.mark.parametrize("command", ["play {}", "snakes {}", "serve --policy-rules {}", "arena {}"])
+def test_command_reports_failing_file_in_one_line(
+    tmp_path: Path, command: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "mine.py"
+    path.write_text("import nosuchmodule\n")
+    name, *words = command.format(path).split()
+    more = ["--policy", "shipped"] if name == "serve" else []
+    assert main.main([name, *words, *more]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith(f"battlesnake-gym {name}: {path}, line 1: ModuleNotFoundError")
 
 
 @pytest.fixture
