@@ -187,8 +187,7 @@ def best_after_filters(
 
     Args:
         values: A policy's values, by move or in the order of ``MOVES``. They may be any real
-            numbers,
-            also negative: a filtered move never wins.
+            numbers, also negative: a filtered move never wins.
         board: Position of ``board.you``.
         filters: Filters, in order.
 

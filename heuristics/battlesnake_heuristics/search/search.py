@@ -205,8 +205,8 @@ class SearchCores:
         Args:
             count: Number of cores, 1 or more.
             share: CPU time per second that the process gets of one core. Below 1, searches throttle
-                near
-                their deadline so that the operating system does not suspend the process just then.
+                near their deadline so that the operating system does not suspend the process just
+                then.
 
         Raises:
             ValueError: If ``count`` is less than 1.
@@ -298,8 +298,8 @@ class Search:
         exact: Compute exact scores for all moves, which takes longer. By default, only the score of
             the best move is exact; the others are upper bounds.
         decoupled: Use decoupled MCTS (``csrc/decoupled_mcts.h``) while three or more snakes are
-            alive
-            and the evaluation supports the game. Scores are then estimates, and nothing is proven.
+            alive and the evaluation supports the game. Scores are then estimates, and nothing is
+            proven.
 
     Raises:
         RuntimeError: If the search is not compiled.

@@ -3,8 +3,8 @@
 `play_game` plays one game without the interpreter and without the GIL. `play_from` starts from any
 position. `play_games` plays until a number of searched moves is reached. Each player has its own
 evaluation (None: handcrafted), weights, and limit: nodes, or CPU seconds per move. The rows of the
-games form one structured array (`ROW_DTYPE`), on which
-`battlesnake_rl.mabs.exit.evaluation_fit` trains a network.
+games form one structured array (`ROW_DTYPE`), on which `battlesnake_rl.mabs.exit.evaluation_fit`
+trains a network.
 
 >>> players = [SearchPlayer(nodes=50)] * 2
 >>> games = play_games(seed=1, setup=SelfPlaySettings(num_snakes=2), players=players, moves=100)
@@ -168,8 +168,7 @@ def play_game(seed: int, setup: SelfPlaySettings, players: Sequence[SearchPlayer
 
     Raises:
         ValueError: If the number of players is not ``setup.num_snakes``, or the search does not
-            support
-            the settings.
+            support the settings.
     """
     if len(players) != setup.num_snakes:
         raise ValueError(
