@@ -39,7 +39,6 @@ from battlesnake_gym.common import run_dir
 from battlesnake_gym.common.command_line import Parser, positive
 from battlesnake_gym.common.files import write_atomically
 from battlesnake_gym.common.run_dir import DONE, STOPPED
-from sagemaker_rl import process_environment
 from sagemaker_rl.cluster.membership import (
     ClusterHyperparameters,
     DiscoveryError,
@@ -56,7 +55,7 @@ from sagemaker_rl.cluster.ray_node import (
 )
 from sagemaker_rl.cluster.rendezvous import ClusterError
 from sagemaker_rl.cluster.roles import local_cpus, run_head, run_worker
-from sagemaker_rl.job import hyperparameters, utilization
+from sagemaker_rl.job import hyperparameters, process_environment, utilization
 from sagemaker_rl.job.hyperparameters import HyperparameterError, hyperparameter
 from sagemaker_rl.job.job_environment import (
     JobPaths,
@@ -65,10 +64,10 @@ from sagemaker_rl.job.job_environment import (
     log_line,
     report_failure,
 )
+from sagemaker_rl.job.process_environment import limit_torch_threads
 from sagemaker_rl.job.resources import check_cpus, check_cuda_driver, check_gpus, max_env_runners
 from sagemaker_rl.job.stop_signals import PendingSignals, deferred_stop_signals
 from sagemaker_rl.job.utilization import Utilization
-from sagemaker_rl.process_environment import limit_torch_threads
 from sagemaker_rl.runs import checkpoints
 from sagemaker_rl.runs.checkpoints import CheckpointError
 from sagemaker_rl.runs.training_run import CPU_MINUTES, CSV_COLUMNS, MAIN_CURVES, TrainingRun

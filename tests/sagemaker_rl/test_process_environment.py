@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from sagemaker_rl import process_environment
+from sagemaker_rl.job import process_environment
 from tests import processes
 
 ROOT = Path(__file__).parents[2]

@@ -26,7 +26,7 @@ from ray._raylet import Config  # type: ignore[attr-defined]  # it is compiled
 
 from sagemaker_rl.cluster.rendezvous import ClusterError
 from sagemaker_rl.job.job_environment import log_line
-from sagemaker_rl.process_environment import actor_variables
+from sagemaker_rl.job.process_environment import actor_variables
 
 _START_ATTEMPTS = 3
 """Applies to failed starts; a slow start is waited for."""

@@ -33,7 +33,7 @@ from battlesnake_rl.procgen.procgen_env_config import complete, held_out
 from battlesnake_rl.procgen.procgen_environment import VectorProcgen
 from battlesnake_rl.procgen.procgen_episodes import Act, Episode, acting, play, score
 from battlesnake_rl.procgen.procgen_launcher import FRAME_STACK, ProcgenHyperparameters, configure
-from sagemaker_rl.process_environment import limit_torch_threads
+from sagemaker_rl.job.process_environment import limit_torch_threads
 from sagemaker_rl.runs import checkpoints
 
 _SIDE, _FRAMES_PER_SECOND = 512, 15

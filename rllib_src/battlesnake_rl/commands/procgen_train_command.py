@@ -6,7 +6,7 @@ import os
 import warnings
 
 from battlesnake_gym.common.command_line import Parser
-from sagemaker_rl import process_environment
+from sagemaker_rl.job import process_environment
 
 _PROG = "battlesnake-gym procgen train"
 

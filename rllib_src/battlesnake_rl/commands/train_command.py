@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from battlesnake_gym.common.command_line import Parser
-from sagemaker_rl import process_environment
+from sagemaker_rl.job import process_environment
 
 
 def parser() -> Parser:

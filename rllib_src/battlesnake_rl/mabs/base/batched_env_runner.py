@@ -43,7 +43,7 @@ from battlesnake_rl.mabs.base.rllib_episodes import (
 from battlesnake_rl.mabs.envs.env_factory import curriculum_board_size, make_vector
 from battlesnake_rl.mabs.envs.training_opponents import TrainingOpponents
 from battlesnake_rl.mabs.policy.policy_loader import ScoreFn
-from sagemaker_rl.process_environment import limit_torch_threads
+from sagemaker_rl.job.process_environment import limit_torch_threads
 
 PAST_SELVES = "past_selves"
 """Key of the past selves in the state (`battlesnake_gym.env.past_selves.PastSelves`)."""

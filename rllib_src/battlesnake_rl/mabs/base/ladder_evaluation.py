@@ -23,7 +23,7 @@ from battlesnake_rl.mabs.policy.q_network import network_settings
 from battlesnake_rl.mabs.strength import sample_game
 from battlesnake_rl.mabs.strength.cpu_clock import ProcessTreeCpuClock
 from battlesnake_rl.mabs.strength.ladder_evaluator import LadderEvaluator
-from sagemaker_rl.process_environment import limit_torch_threads
+from sagemaker_rl.job.process_environment import limit_torch_threads
 
 
 class LadderEvaluationMixin:

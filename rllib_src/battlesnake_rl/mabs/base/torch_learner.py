@@ -24,7 +24,7 @@ from ray.rllib.utils.metrics import (
 from torch import Tensor
 from torch.nn.utils import clip_grads_with_norm_, get_total_norm
 
-from sagemaker_rl.process_environment import limit_torch_threads
+from sagemaker_rl.job.process_environment import limit_torch_threads
 
 
 def copy_to_cpu_async(tensor: Tensor) -> Callable[[], NDArray[Any]]:

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from battlesnake_gym import policy_file
-from sagemaker_rl.process_environment import limit_torch_threads
+from sagemaker_rl.job.process_environment import limit_torch_threads
 from sagemaker_rl.runs import checkpoints
 from sagemaker_rl.runs.checkpoints import CheckpointError
 
