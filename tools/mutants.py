@@ -36,9 +36,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 _ROOT = Path(__file__).parents[1]
-_KEPT = _ROOT / "build/mutants.jsonl"
-_WANTED = 0.95
-_MOST = 12
+_RESULTS = _ROOT / "build/mutants.jsonl"
+_MIN_DETECTED = 0.95
+_MAX_MUTANTS = 12
 """Maximum number of mutants per module."""
 
 _FOLDERS = (".", "heuristics", "server", "rllib_src", "rllib_common")
@@ -59,7 +59,7 @@ _SWAPS = {
 }  # fmt: skip
 """Replacements for operators and words of the code."""
 
-_NO_CODE = re.compile(r'"""[^\0]*?"""|"(?:\\.|[^"\\\n])*"|#.*|/\*[^\0]*?\*/')
+_NOT_CODE = re.compile(r'"""[^\0]*?"""|"(?:\\.|[^"\\\n])*"|#.*|/\*[^\0]*?\*/')
 _PYTHON = (
     re.compile(r"^\s*(@|import |from |__all__|def |class |assert |\w+: .*\[.*\]$)|.*\blog\w*\."),
     re.compile(r"^( *)(raise\b.*|[a-z_][\w.]*(\[.*\])?(\(.*\)| ([-+*/|&]|//)= .*))$"),
@@ -101,7 +101,7 @@ class Mutant(NamedTuple):
         return "\n".join(lines)
 
 
-def mutants(path: str, text: str, most: int = _MOST) -> list[Mutant]:
+def mutants(path: str, text: str, most: int = _MAX_MUTANTS) -> list[Mutant]:
     """Return at most ``most`` mutants of a file, always the same ones, spread over the file."""
     found = {mutant.name: mutant for mutant in all_mutants(path, text)}
     order = sorted(found, key=lambda name: hashlib.sha256(name.encode()).digest())
@@ -119,7 +119,7 @@ def parses(path: str, text: str) -> bool:
 def all_mutants(path: str, text: str) -> Iterator[Mutant]:
     """Yield all mutants of a file, except loop bounds in C, which the sanitizers check."""
     quiet, statement, word = _PYTHON if path.endswith(".py") else _C
-    code = _NO_CODE.sub(lambda no: re.sub(r"[^\n]", '"' if no[0][0] == '"' else " ", no[0]), text)
+    code = _NOT_CODE.sub(lambda no: re.sub(r"[^\n]", '"' if no[0][0] == '"' else " ", no[0]), text)
     for number, (line, old) in enumerate(zip(code.split("\n"), text.split("\n"), strict=True)):
         if quiet.match(line):
             continue
@@ -182,7 +182,7 @@ class Copy:
         target.unlink(missing_ok=True)
         return not subprocess.run(["gcc", "-shared", *csrc.glob("*.o"), "-o", target]).returncode
 
-    def notice(self, tests: str, seconds: float) -> str:
+    def run_tests(self, tests: str, seconds: float) -> str:
         """Return the failing test, "too late" after ``seconds``, or "" if all tests pass."""
         folders = os.pathsep.join(str(self.folder / name) for name in _FOLDERS)
         words = [
@@ -209,8 +209,8 @@ class Copy:
         return "" if done.returncode == 0 else failed[1] if failed else what
 
 
-def one_module(
-    copy: Copy, path: str, tests: str, kept: dict[str, str], left: dict[str, str]
+def test_module(
+    copy: Copy, path: str, tests: str, results: dict[str, str], accepted: dict[str, str]
 ) -> collections.Counter[str]:
     """Run the mutants of a module and print the result."""
     text, began = (_ROOT / path).read_text(), time.monotonic()
@@ -219,43 +219,45 @@ def one_module(
     for mutant in mutants(path, text):
         changed = mutant.applied(text)
         key = hashlib.sha256(changed.encode()).hexdigest()
-        if key not in kept:
+        if key not in results:
             if not limit:
                 copy.write(path, text)
-                if failed := copy.notice(tests, 1000):
-                    raise SystemExit(f"{path}: {failed} fails without a mutant")
+                if failed := copy.run_tests(tests, 1000):
+                    raise SystemExit(f"{path}: {failed} fails without mutants")
                 limit = 15 + 4 * (time.monotonic() - began)
             if not copy.write(path, changed):
                 continue  # does not compile
-            kept[key] = copy.notice(tests, limit)
-            with _KEPT.open("a") as file:
-                line = {"mutant": key, "name": mutant.name, "noticed": kept[key]}
+            results[key] = copy.run_tests(tests, limit)
+            with _RESULTS.open("a") as file:
+                line = {"mutant": key, "name": mutant.name, "detected": results[key]}
                 print(json.dumps(line), file=file)
-        what = "noticed" if kept[key] else "left" if mutant.name in left else "missed"
+        what = "detected" if results[key] else "accepted" if mutant.name in accepted else "missed"
         counts.update(["mutants", what])
         if what == "missed":
-            print(f"NOT NOTICED {mutant.name}", flush=True)
+            print(f"NOT DETECTED {mutant.name}", flush=True)
     copy.write(path, text)
     took = time.monotonic() - began
-    print(f"{path}: {counts['noticed']} of {counts['mutants']}, {took:.0f} s", flush=True)
+    print(f"{path}: {counts['detected']} of {counts['mutants']}, {took:.0f} s", flush=True)
     return counts
 
 
 def main(modules: list[str]) -> int:
     """Run the mutants of the given modules."""
     table = tomllib.loads(Path(__file__).with_suffix(".toml").read_text())
-    _KEPT.parent.mkdir(exist_ok=True)
-    lines = _KEPT.read_text().splitlines() if _KEPT.exists() else []
-    kept = {one["mutant"]: one["noticed"] for one in map(json.loads, lines) if one["noticed"]}
+    _RESULTS.parent.mkdir(exist_ok=True)
+    lines = _RESULTS.read_text().splitlines() if _RESULTS.exists() else []
+    results = {
+        one["mutant"]: one["detected"] for one in map(json.loads, lines) if one.get("detected")
+    }
     counts = collections.Counter[str]()
     with tempfile.TemporaryDirectory() as folder:
         copy = Copy(Path(folder))
         for path, tests in table["tests"].items():
             if not modules or any(name in path for name in modules):
-                counts += one_module(copy, path, tests, kept, table["left"])
-    share = counts["noticed"] / max(1, counts["mutants"])
-    print(f"{counts['mutants']} mutants, {share:.1%} noticed; {counts['left']} left with a reason")
-    return 1 if counts["missed"] or share < _WANTED else 0
+                counts += test_module(copy, path, tests, results, table["accepted"])
+    detected = counts["detected"] / max(1, counts["mutants"])
+    print(f"{counts['mutants']} mutants, {detected:.1%} detected; {counts['accepted']} accepted")
+    return 1 if counts["missed"] or detected < _MIN_DETECTED else 0
 
 
 if __name__ == "__main__":
