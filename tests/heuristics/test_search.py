@@ -256,7 +256,7 @@ def test_the_compiled_part_trusts_nothing() -> None:
 
     from battlesnake_heuristics.search import _search
 
-    def think(ask: Callable[..., Any] = _search.search, /, **changed: Any) -> Any:
+    def call_search(ask: Callable[..., Any] = _search.search, /, **changed: Any) -> Any:
         arguments: dict[str, Any] = {
             "width": 3,
             "height": 3,
@@ -282,7 +282,7 @@ def test_the_compiled_part_trusts_nothing() -> None:
         }
         return ask(*(arguments | changed).values())
 
-    assert think()[0] in range(4)
+    assert call_search()[0] in range(4)
     for field, value in [
         ("width", 26),
         ("height", 0),
@@ -302,13 +302,13 @@ def test_the_compiled_part_trusts_nothing() -> None:
         ("health", np.frombuffer(bytes(5), np.uint8)[1:]),
     ]:
         with pytest.raises(ValueError, match=field):
-            think(**{field: value})
+            call_search(**{field: value})
     with pytest.raises(ValueError, match="snakes"):
-        think(lengths=np.ones(17, np.int32))
+        call_search(lengths=np.ones(17, np.int32))
     with pytest.raises(ValueError, match="snakes must number 2"):
-        think(_search.inputs)
+        call_search(_search.inputs)
     with pytest.raises(ValueError, match="width"):
-        think(_search.inputs, width=26)
+        call_search(_search.inputs, width=26)
     for name in ("set_throttle", "play_turns", "set_isa", "use_cpu_clock"):
         wrong: Any = getattr(_search, name)
         with pytest.raises(TypeError):

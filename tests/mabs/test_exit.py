@@ -252,12 +252,12 @@ def test_without_matches_every_network_takes_over_and_games_grow_deep(
     with built(config) as again:
         again.restore_from_path(str(tmp_path))
         assert again.progress == algorithm.progress
-        assert again.champion.numbers == algorithm.champion.numbers
+        assert again.champion.network_bytes == algorithm.champion.network_bytes
         for samples, before in zip(again.sample_buffer, algorithm.sample_buffer, strict=True):
             assert (samples.target == before.target).all()
         assert again.train()["promoted"] == 4
         assert len(again.sample_buffer) == 3
-        assert again.champion.numbers != algorithm.champion.numbers
+        assert again.champion.network_bytes != algorithm.champion.network_bytes
     known = Evaluation.load(tmp_path / "champion.evaluation").metadata
     assert known["trained_for"]["sizes"] == [[7, 7]]
     assert known["trained_for"]["snakes"] == [2, 3]

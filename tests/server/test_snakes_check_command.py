@@ -37,7 +37,7 @@ snakes.register("mine", mine)
 """
 FLOOD = """
 def crowd(view, move):
-    return -view.room(move)
+    return -view.num_reachable(move)
 
 RULES ="""
 REGRESSIONS = {

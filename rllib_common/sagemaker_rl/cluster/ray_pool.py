@@ -1,4 +1,4 @@
-"""Process pool on a Ray cluster, with the interface of ``game_queue.Pool``."""
+"""Process pool on a Ray cluster, with the interface of `rating.process_pool.ProcessPool`."""
 
 from __future__ import annotations
 
