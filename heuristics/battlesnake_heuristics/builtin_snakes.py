@@ -27,7 +27,7 @@ from battlesnake_heuristics.search.search import FrozenSearch, Search
 
 
 def random(seed: int) -> Pipeline:
-    """Move randomly, even into walls and the own neck; the weakest snake."""
+    """Move randomly, even into walls or its neck; the weakest snake."""
     return Pipeline(seed=seed)
 
 
@@ -59,7 +59,7 @@ def hunter(seed: int) -> Pipeline:
 
 
 def tail_chaser(seed: int) -> Pipeline:
-    """Follow the own tail and leave it only to eat."""
+    """Follow its own tail and leave it only to eat."""
     return Pipeline(*SAFE, When(hungry, [food], [tail]), unharmed, seed=seed)
 
 
@@ -79,7 +79,7 @@ def territorial(seed: int) -> Pipeline:
 
 
 def tree(seed: int) -> Pipeline:
-    """Use a decision tree: eat if hungry, hunt if longest, else grow; alone, follow the tail."""
+    """Use a decision tree: eat if hungry, hunt if longest, else grow; alone, follow its tail."""
     crowd = [When(longest, [territory, hunt * 0.3], [food, territory])]
     return Pipeline(
         *SAFE,
