@@ -2,6 +2,7 @@
 
 import argparse
 import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -125,3 +126,14 @@ def test_what_is_given_decides_what_is_trained(
     presets, said = BattlesnakeLauncher().experiment_defaults(given, before)
     assert presets.get("algorithm") == algorithm
     assert re.search(line, said)
+
+
+def test_numbers_with_exponent_are_numbers(tmp_path: Path) -> None:
+    from battlesnake_rl.mabs import experiments
+
+    path = tmp_path / "a.yaml"
+    path.write_text("rl.training.config.lr: 1e-4\nminutes: 1e0\n")
+    assert experiments.read(str(path)) == {"rl.training.config.lr": 1e-4, "minutes": 1.0}
+    path.write_text("minutes: [\n")
+    with pytest.raises(ValueError, match=r"a\.yaml is not YAML"):
+        experiments.read(str(path))

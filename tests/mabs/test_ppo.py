@@ -144,7 +144,7 @@ def test_it_learns_in_seconds_to_turn_to_where_it_is_rewarded(ppo: Any) -> None:
     """Alone on a small board, to eat is all that counts."""
     config = ppo(num_snakes=1, rewards={"ate_food": 1}, ruleset="solo")
     config.env_runners(num_envs_per_env_runner=64, rollout_fragment_length=16)
-    config.training(lr=3e-3, gamma=0.9, minibatch_size=256, symmetries=True)
+    config.training(lr=3e-3, gamma=0.9, minibatch_size=256, symmetry_augmentation=True)
     with built(config) as algorithm:
         first = algorithm.train()["env_runners"]["episode_return_mean"]
         for _ in range(25):
@@ -256,8 +256,8 @@ def test_of_moves_by_older_weights_the_learner_takes_its_own_view(ppo: Any) -> N
         np.testing.assert_allclose(
             rollout.values[:-1][rollout.acted], again["vf_preds"].detach().numpy(), atol=1e-2
         )
-        assert not torch.allclose(fresh["old_log_chances"], columns["old_log_chances"], atol=1e-3)
-        change = columns["old_log_chances"] - fresh["old_log_chances"]
+        assert not torch.allclose(fresh["old_log_probs"], columns["old_log_chances"], atol=1e-3)
+        change = columns["old_log_probs"] - fresh["old_log_chances"]
         assert (change > 0).any()
         assert (change < 0).any()
 
