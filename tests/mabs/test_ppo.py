@@ -256,8 +256,8 @@ def test_of_moves_by_older_weights_the_learner_takes_its_own_view(ppo: Any) -> N
         np.testing.assert_allclose(
             rollout.values[:-1][rollout.acted], again["vf_preds"].detach().numpy(), atol=1e-2
         )
-        assert not torch.allclose(fresh["old_log_probs"], columns["old_log_chances"], atol=1e-3)
-        change = columns["old_log_probs"] - fresh["old_log_chances"]
+        assert not torch.allclose(fresh["old_log_probs"], columns["old_log_probs"], atol=1e-3)
+        change = columns["old_log_probs"] - fresh["old_log_probs"]
         assert (change > 0).any()
         assert (change < 0).any()
 

@@ -186,7 +186,7 @@ def test_a_minibatch_is_what_numpy_makes_of_the_rollouts(monkeypatch: pytest.Mon
         np.testing.assert_allclose(batch["advantages"].std(unbiased=False).item(), 1, atol=1e-4)
         for row, frame in enumerate(batch["obs"]):
             target, value = expected[frame.numpy().tobytes()]
-            assert batch["targets"][row].item() == pytest.approx(target, abs=1e-5)
+            assert batch["value_targets"][row].item() == pytest.approx(target, abs=1e-5)
             assert batch["vf_preds"][row].item() == pytest.approx(value, abs=1e-5)
     (optimizer,) = learner._optimizer_parameters
     assert optimizer.defaults["eps"] == 1e-5
