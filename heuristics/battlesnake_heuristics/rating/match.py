@@ -82,18 +82,18 @@ def side_of_seats(num_snakes: int, number: int) -> tuple[int, ...]:
     return tuple((seat + number) % 2 for seat in range(num_snakes))
 
 
-def points_of(sides: Sequence[int], out_on: Sequence[int | None]) -> float:
+def points_of(sides: Sequence[int], eliminated_on: Sequence[int | None]) -> float:
     """Return the points of side 0: 1, 1/2 or 0. The side whose last snake lives longer wins.
 
     Args:
         sides: Side of each seat.
-        out_on: Turn on which each seat's snake was eliminated; None if it is alive.
+        eliminated_on: Turn on which each seat's snake was eliminated; None if it is alive.
 
     >>> points_of((0, 1, 0, 1), (30, 50, 60, None)), points_of((0, 1), (50, 50))
     (0.0, 0.5)
     """
     last = [-1.0, -1.0]
-    for side, turn in zip(sides, out_on, strict=True):
+    for side, turn in zip(sides, eliminated_on, strict=True):
         last[side] = max(last[side], float("inf") if turn is None else turn)
     return 0.5 if last[0] == last[1] else float(last[0] > last[1])
 
