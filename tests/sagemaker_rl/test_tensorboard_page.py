@@ -20,7 +20,7 @@ __all__ = ["browser"]
 
 pytestmark = [pytest.mark.slow, pytest.mark.rllib]
 
-NAMED = {f"curve_{n:02}": f"env_runners/{n}" for n in range(curves.MOST_NAMED - 1)}
+NAMED = {f"curve_{n:02}": f"env_runners/{n}" for n in range(curves._MAX_MAIN_CURVES - 1)}
 GIF = (
     b"GIF89a\x01\x00\x01\x00\x80\x00\x00\x00\x00\x00\xff\xff\xff!\xf9\x04\x00\x00\x00\x00\x00"
     b",\x00\x00\x00\x00\x01\x00\x01\x00\x00\x02\x02D\x01\x00;"

@@ -280,20 +280,20 @@ def test_an_endless_game_ends(monkeypatch: pytest.MonkeyPatch) -> None:
         return {"frames": [{"Turn": turn} for turn in range(first, first + 100)]}
 
     app.add_url_rule("/api/games/<i>/frames", "frames", frames)
-    monkeypatch.setattr(limits, "MOST_TURNS", 500)
+    monkeypatch.setattr(limits, "MAX_REPLAY_TURNS", 500)
     with web_site.serving(app) as site, pytest.raises(ReplayError, match="more than 500 turns"):
         fetch(f"{site}/api/games/x")
 
 
 def test_the_token_goes_to_the_arena_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(game_fetcher.TOKEN, TOKEN)
-    assert game_fetcher._token(f"{ARENA_API_URL}/games/x") == {"Authorization": f"Bearer {TOKEN}"}
+    assert game_fetcher._token_header(f"{ARENA_API_URL}/games/x") == {"Authorization": f"Bearer {TOKEN}"}
     for address in (
         f"{LEGACY_ENGINE_URL}/games/x",
         "https://arena.battlesnake.com/apikeys",
         "http://a.b/api/",
     ):
-        assert game_fetcher._token(address) == {}
+        assert game_fetcher._token_header(address) == {}
 
 
 @pytest.mark.usefixtures("site")
@@ -320,7 +320,7 @@ def test_commands_fetch_a_game(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(mistakes, "SCREENING_GAMES", 1)
-    monkeypatch.setattr(mistakes, "GAMES", 2)
+    monkeypatch.setattr(mistakes, "ROLLOUT_GAMES", 2)
     game_id = next(iter(platform.games))
     page = f"https://arena.battlesnake.com/games/{game_id}"
     near = ["--allow-networks", "loopback"]
@@ -333,7 +333,7 @@ def test_commands_fetch_a_game(
         shown.append(options["path"])
         return 0
 
-    monkeypatch.setattr(pages, "show", show)
+    monkeypatch.setattr(pages, "serve", show)
     assert game_watch_command.main([page, "--port", "0", *near]) == 0
     assert shown == [f"replay/{game_id}.jsonl.gz"]
 
