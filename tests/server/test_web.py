@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import re
 import signal
@@ -22,7 +23,7 @@ from sqlalchemy.orm import Session, selectinload
 from battlesnake_gym.boards.board import Board
 from battlesnake_gym.replays.replay import Replay
 from battlesnake_heuristics.analysis import scenarios
-from battlesnake_server.arena.database import StoredGame, Tournament
+from battlesnake_server.arena.database import StoredGame, Tournament, find_tournament
 from battlesnake_server.arena.results import summarize, to_json
 from battlesnake_server.arena.tournament import GameResult, play_all
 from battlesnake_server.http.page_server import MAX_REQUEST_BYTES
@@ -510,6 +511,52 @@ def test_stop_game(empty: Pages, game_request: dict[str, Any]) -> None:
     assert 'id="stop"' not in empty.client.get(f"/game/{game_id}").text
     assert empty.client.post(f"/game/{game_id}/stop", json={}).get_json() == {"stopped": False}
     assert rows(empty) == [], "stopped games are not stored"
+
+
+SHORT_GAME: dict[str, Any] = {
+    "keyboard_player": None, "snakes": ["hungry", "cautious"], "max_turns": 3, "timeout": 5000,
+}  # fmt: skip
+
+
+def test_a_game_whose_number_another_server_took_is_stored_under_the_next(
+    empty: Pages, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path_of = game_manager.replay_path
+
+    def taken(directory: Path, number: int, game_id: str) -> Path:
+        if number < 3:
+            with Session(empty.database) as session:
+                tournament = find_tournament(session, game_manager.VISITOR_TOURNAMENT)
+                if tournament is None:
+                    return path_of(directory, number, game_id)
+                session.add(
+                    StoredGame(tournament_id=tournament.id, number=number, uuid=f"other-{number}",
+                               seed=1, turns=1, finished=True, seats=[])
+                )  # fmt: skip
+                session.commit()
+        return path_of(directory, number, game_id)
+
+    wait_until_over(empty.client, begin(empty, **SHORT_GAME)[1]["game"])  # creates the tournament
+    monkeypatch.setattr(game_manager, "replay_path", taken)
+    game = wait_until_over(empty.client, begin(empty, **SHORT_GAME)[1]["game"])
+    assert game["problem"] == ""
+    stored = rows(empty)
+    assert [row.number for row in stored] == [0, 1, 2, 3]
+    assert stored[-1].replay is not None
+    replays = Path(stored[-1].replay).parent
+    assert sorted(path.name[:10] for path in replays.iterdir()) == ["game-00000", "game-00003"]
+
+
+def test_a_game_that_cannot_be_stored_says_so_on_its_page(
+    empty: Pages, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*arguments: Any) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(game_manager.Replay, "save", full)
+    game = wait_until_over(empty.client, begin(empty, **SHORT_GAME)[1]["game"])
+    assert game["problem"] == "This game is not stored: No space left on device"
+    assert rows(empty) == []
 
 
 def test_maximum_turns_and_duration(empty: Pages, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -111,7 +111,8 @@ async function main() {
     showStopButton(player);
     const showOutcome = (frame, atEnd) => {
       const seated = seat !== null;
-      $("outcome").textContent = outcome(player, frame, atEnd, seated);
+      const text = outcome(player, frame, atEnd, seated);
+      $("outcome").textContent = [text, game.problem].filter(Boolean).join(" · ");
       document.body.classList.toggle("live", !game.over);
       if (game.over) $("stop")?.remove();
       const dead = Boolean(frame.snakes[OWN_SEAT].death);

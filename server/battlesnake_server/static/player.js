@@ -85,6 +85,7 @@ export class Player {
     game.frames.splice(update.from, Infinity, ...update.frames);
     game.deaths = update.deaths ?? game.deaths;
     game.over = update.over ?? game.over;
+    game.problem = update.problem ?? game.problem;
     this.deaths = [...new Set(game.deaths.map((death) => death.turn - game.frames[0].turn))];
     for (const id of ["previous-death", "next-death"]) $(id).disabled = !this.deaths.length;
     $("scrub").max = this.last;

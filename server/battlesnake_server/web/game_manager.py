@@ -16,6 +16,7 @@ from typing import Any
 
 from sqlalchemy import func, select
 from sqlalchemy.engine import Engine
+from sqlalchemy.exc import IntegrityError, SQLAlchemyError
 from sqlalchemy.orm import Session
 
 from battlesnake_gym import rules
@@ -25,7 +26,7 @@ from battlesnake_gym.boards.json_fields import BoardError, format_value
 from battlesnake_gym.replays.replay import Replay, Turn
 from battlesnake_gym.rules import Game
 from battlesnake_server.arena.database import StoredGame as GameRow
-from battlesnake_server.arena.database import Tournament, find_tournament
+from battlesnake_server.arena.database import Tournament, find_tournament, with_retries
 from battlesnake_server.arena.players import Player
 from battlesnake_server.arena.referee import GameRecord, play
 from battlesnake_server.arena.results import row
@@ -52,6 +53,9 @@ MAX_PAGE_TURNS, DEFAULT_PAGE_TURNS = 2_000, 500
 
 _MAX_GAME_S = 3600
 """Maximum duration of a visitor's game in seconds; a slow snake can make each turn long."""
+
+_MAX_STORE_ATTEMPTS = 20
+"""Attempts to store a game under a number that no other server has taken."""
 
 log = logging.getLogger(__name__)
 
@@ -249,8 +253,14 @@ class GameManager:
             self._store(game, request, record)
         except StoppedError:
             pass  # the page shows the turns that were played
-        except Exception:  # logged; the page shows the turns that were played
+        except (OSError, SQLAlchemyError) as error:  # e.g. a full disk
+            cause = getattr(error, "strerror", None) or getattr(error, "orig", None) or error
+            reason = str(cause).splitlines()[0]
+            log.error("game %s is not stored: %s", game.id, reason)
+            self._broadcast.report(game.id, f"This game is not stored: {reason}")
+        except Exception:
             log.exception("game %s failed", game.id)
+            self._broadcast.report(game.id, "This game failed; the server's log has the reason")
         finally:
             self._broadcast.announce(game.id, None)
             with self._lock:
@@ -275,7 +285,18 @@ class GameManager:
             raise StoppedError
 
     def _store(self, game: ManagedGame, request: GameRequest, record: GameRecord) -> None:
-        with self._storing, Session(self._engine) as session:
+        """Store a game under the next number; another server may take the same number first."""
+        for _ in range(_MAX_STORE_ATTEMPTS - 1):
+            try:
+                return self._store_once(game, request, record)
+            except IntegrityError:
+                continue
+        return self._store_once(game, request, record)
+
+    def _store_once(self, game: ManagedGame, request: GameRequest, record: GameRecord) -> None:
+        saved: list[Path] = []
+
+        def store(session: Session) -> None:
             tournament = find_tournament(session, VISITOR_TOURNAMENT)
             if tournament is None:
                 tournament = Tournament(setup=VISITOR_TOURNAMENT)
@@ -286,9 +307,20 @@ class GameManager:
             )
             number = 0 if last is None else last + 1
             path = replay_path(self._replays / "started-here", number, game.id)
-            path.parent.mkdir(parents=True, exist_ok=True)
+            saved.append(path)
             Replay(record.first, record.turns).save(path)
             scheduled = ScheduledGame(number, request.seed, tuple(range(len(record.seats))))
             result = GameResult.from_record(scheduled, game.id, record, path)
             session.add(row(result, tournament.id, request.labels))
             session.commit()
+
+        try:
+            with self._storing:
+                with_retries(self._engine, store)
+        except BaseException:
+            for path in saved:
+                path.unlink(missing_ok=True)
+            raise
+        for path in saved[:-1]:  # written before another program locked the database
+            if path != saved[-1]:
+                path.unlink(missing_ok=True)

@@ -23,12 +23,14 @@ class GameTimeline:
         boards: Positions of the game.
         turns: Turns between the positions.
         over: Whether no further turn will follow.
+        problem: Message that the page shows at the end of the game, or "".
     """
 
     def __init__(self, first: Board, turns: Iterable[Turn] = (), *, over: bool = False) -> None:
         self.boards = [first.copy()]
         self.turns: list[Turn] = []
         self.over = False
+        self.problem = ""
         self._released = False
         self._changed = threading.Condition()
         for turn in turns:
@@ -83,6 +85,7 @@ class GameTimeline:
         """
         with self._changed:
             boards, turns, over = self.boards[:], self.turns[:], self.over
+            problem = self.problem
         following = [*turns, None]
         deaths = [
             {"turn": snake.eliminated_on, "id": snake.id, "cause": snake.eliminated_cause}
@@ -97,6 +100,7 @@ class GameTimeline:
                 replay_json.frame(boards[i], following[i]) for i in range(since, len(boards))
             ],
             "over": over,
+            "problem": problem,
             "more": False,
         }
 
@@ -127,6 +131,11 @@ class Broadcast:
         """Return the game with this id, or None if it is neither live nor recently finished."""
         with self._lock:
             return self._timelines.get(game_id)
+
+    def report(self, game_id: str, problem: str) -> None:
+        """Set the message that the page of a game shows at its end."""
+        if (timeline := self.find(game_id)) is not None:
+            timeline.problem = problem
 
     def running(self) -> list[tuple[str, GameTimeline]]:
         """Return the ids and timelines of the live games, latest first."""
