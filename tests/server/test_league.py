@@ -410,3 +410,9 @@ def test_the_page_shows_the_season_and_obeys_the_token(
 
 def states(client: Any) -> dict[str, str]:
     return {one["snake"]: one["state"] for one in client.get("/league.json").get_json()["snakes"]}
+
+
+def test_numbers_with_exponent_are_numbers(tmp_path: Path) -> None:
+    path = tmp_path / "a.yaml"
+    path.write_text("name: A\nsnakes: {a: hungry, b: random}\ntimeout: 5e2\n")
+    assert load(path).timeout == 500

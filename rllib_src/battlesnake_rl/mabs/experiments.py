@@ -5,10 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from battlesnake_gym.common import old_runs
 from battlesnake_gym.common.suggestions import unknown_name_message
+from battlesnake_gym.common.yaml_files import read_yaml
 
 _FOLDER = Path(__file__).with_name("experiment_files")
 
@@ -32,10 +31,7 @@ def read(name: str) -> dict[str, Any]:
                 ".yaml file"
             )
         raise ValueError(f"there is no experiment file {path}")
-    try:
-        values = yaml.safe_load(path.read_text())
-    except yaml.YAMLError as error:
-        raise ValueError(f"{path} is not YAML: {error}") from None
+    values = read_yaml(path)
     if not isinstance(values, dict) or not all(isinstance(key, str) for key in values):
         raise ValueError(f"{path} must be a table of hyperparameters, such as num_snakes: 2")
     return old_runs.convert_hyperparameters(values)

@@ -11,9 +11,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from battlesnake_gym.common.suggestions import unknown_name_message
+from battlesnake_gym.common.yaml_files import read_yaml
 from battlesnake_rl.procgen.kit.plugins import NO_PREPROCESSORS
 from sagemaker_rl.job.hyperparameters import CONFIG_PREFIX, LEGACY_RLLIB_NAMES
 
@@ -54,9 +53,9 @@ def read(experiment: str) -> dict[str, Any]:
     if not path.is_file():
         raise ExperimentError(f"there is no experiment file {path}")
     try:
-        content = yaml.safe_load(path.read_text())
-    except yaml.YAMLError as error:
-        raise ExperimentError(f"{path} is not YAML: {error}") from None
+        content = read_yaml(path)
+    except ValueError as error:
+        raise ExperimentError(str(error)) from None
     if not isinstance(content, dict) or len(content) != 1:
         raise ExperimentError(
             f"{path} must contain one experiment: a name with its settings below it"

@@ -9,11 +9,8 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from battlesnake_gym import rules
 from battlesnake_gym.boards.json_fields import (
-    MAX_JSON_BYTES,
     BoardError,
     format_value,
     integer,
@@ -23,8 +20,8 @@ from battlesnake_gym.boards.json_fields import (
     sanitize_text,
     string,
 )
-from battlesnake_gym.common.files import read_bounded
 from battlesnake_gym.common.suggestions import unknown_name_message
+from battlesnake_gym.common.yaml_files import YamlError, read_yaml
 from battlesnake_gym.rules import Game, Settings
 from battlesnake_server.arena.tournament import TournamentSettings
 
@@ -51,9 +48,6 @@ health_check_minutes: 5                # minutes between two health checks
 
 _SETTINGS = tuple(field.name for field in fields(Settings))
 """Names of the rule settings that a board may override."""
-
-_MAX_YAML_KEYS = 1000
-"""Maximum number of keys in a mapping, including merged ones."""
 
 _MAX_NAME_CHARS = 40
 
@@ -125,16 +119,6 @@ class LeagueConfig:
         )
 
 
-class _Loader(yaml.SafeLoader):
-    """A safe YAML loader that limits the size of merged mappings."""
-
-    def flatten_mapping(self, node: yaml.MappingNode) -> None:
-        """Merge the mappings that ``<<`` refers to, up to `_MAX_YAML_KEYS` keys."""
-        super().flatten_mapping(node)
-        if len(node.value) > _MAX_YAML_KEYS:
-            raise yaml.YAMLError(f"a mapping has more than {_MAX_YAML_KEYS} keys")
-
-
 def load(path: Path, without: Sequence[str] = ()) -> LeagueConfig:
     """Load a league file.
 
@@ -147,12 +131,10 @@ def load(path: Path, without: Sequence[str] = ()) -> LeagueConfig:
         OSError: If the file cannot be read.
     """
     try:
-        text = read_bounded(path, MAX_JSON_BYTES).decode()
-        return read(yaml.load(text, _Loader), path.parent, without)
-    except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
-        reason = " ".join(str(error).split())[:200]
+        return read(read_yaml(path), path.parent, without)
+    except YamlError as error:
         raise BoardError(
-            f"{path} is not YAML: {reason}; league --print-example prints a file"
+            f"{sanitize_text(str(error), 500)}; league --print-example prints a file"
         ) from error
     except ValueError as error:
         raise BoardError(f"{path}: {sanitize_text(str(error), 500)}") from error

@@ -1,0 +1,55 @@
+"""YAML files: one loader for experiments, leagues and gauntlets."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from battlesnake_gym.common.files import read_bounded
+
+_MAX_YAML_BYTES = 1 << 16
+"""Maximum size of a file."""
+
+_MAX_YAML_KEYS = 1000
+"""Maximum number of keys in a mapping, including merged ones."""
+
+
+class YamlError(ValueError):
+    """A file that is not YAML; the message names it."""
+
+
+class _Loader(yaml.SafeLoader):
+    """A safe YAML loader that limits the size of merged mappings."""
+
+    def flatten_mapping(self, node: yaml.MappingNode) -> None:
+        """Merge the mappings that ``<<`` refers to, up to `_MAX_YAML_KEYS` keys."""
+        super().flatten_mapping(node)
+        if len(node.value) > _MAX_YAML_KEYS:
+            raise yaml.YAMLError(f"a mapping has more than {_MAX_YAML_KEYS} keys")
+
+
+# PyYAML follows YAML 1.1, in which 1e-4 is a string; in YAML 1.2 (section 10.3.2) it is a number.
+_Loader.add_implicit_resolver(
+    "tag:yaml.org,2002:float",
+    re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)[eE][-+]?[0-9]+$"),
+    list("-+.0123456789"),
+)
+
+
+def read_yaml(path: Path) -> Any:
+    """Return the content of a YAML file.
+
+    Raises:
+        YamlError: If the file is not YAML.
+        ValueError: If the file is too long.
+        OSError: If the file cannot be read.
+    """
+    data = read_bounded(path, _MAX_YAML_BYTES)
+    try:
+        return yaml.load(data, _Loader)
+    except (yaml.YAMLError, RecursionError, ValueError) as error:
+        reason = " ".join(str(error).split())[:200]
+        raise YamlError(f"{path} is not YAML: {reason}") from error
