@@ -9,13 +9,16 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import threading
 from collections.abc import Mapping
+from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
 from battlesnake_gym.boards.json_fields import format_value, parse
 from battlesnake_gym.common.files import read_bounded, write_atomically
 from battlesnake_gym.common.old_env_config import convert_env_config, convert_observation
+from battlesnake_gym.common.watchdog import Watchdog
 from battlesnake_gym.rules import MOVES
 
 _FORMAT = 2
@@ -25,8 +28,45 @@ _MAX_MODEL_BYTES = 256 << 20
 """Largest accepted network file in bytes; networks trained here have about two million."""
 
 
+MAX_LOAD_S = 30.0
+"""Seconds after which loading a network is stopped; networks trained here take less than one."""
+
+_MAX_RUN_S = 60.0
+"""Seconds after which a call of a network without a time budget is stopped."""
+
+_MIN_RUN_S = 1.0
+"""Shortest limit of a call in seconds: on a busy machine, any network may miss its time budget."""
+
+_FATAL = 4
+"""Severity of onnxruntime's log; all errors are raised as exceptions too."""
+
+_ONNX_CHILDREN = {
+    "model": {7: "graph", 20: "training", 25: "function"},
+    "training": {1: "graph", 2: "graph"},
+    "function": {7: "node", 11: "attribute"},
+    "graph": {1: "node", 5: "tensor", 15: "sparse"},
+    "node": {5: "attribute"},
+    "attribute": {5: "tensor", 6: "graph", 10: "tensor", 11: "graph", 22: "sparse", 23: "sparse"},
+    "sparse": {1: "tensor", 2: "tensor"},
+    "tensor": {},
+}
+"""Fields of the messages in an ONNX file that lead to tensors (onnx.proto3)."""
+
+_EXTERNAL_DATA_FIELDS = (13, 14)
+"""Fields of a tensor whose values are in another file: external_data and data_location."""
+
+_ORT_FORMAT = slice(4, 8), b"ORTM"
+"""Position and value of the signature of onnxruntime's own format, which is not ONNX."""
+
+_watchdog = Watchdog()
+
+
 class PolicyError(ValueError):
     """Missing, damaged or unsuitable policy files; the message names the file and the remedy."""
+
+
+class PolicyTimeoutError(PolicyError, TimeoutError):
+    """A network that did not return in time."""
 
 
 def read(path: str | Path) -> tuple[bytes, dict[str, Any]]:
@@ -59,7 +99,8 @@ def check(model: bytes, text: bytes, onnx_path: Path) -> tuple[bytes, dict[str, 
         ``model`` and the metadata from ``text``.
 
     Raises:
-        PolicyError: If ``text`` is damaged or describes another network.
+        PolicyError: If ``text`` is damaged or describes another network, or if the network has
+            values in other files.
     """
     json_path = onnx_path.with_suffix(".json")
     metadata = _read_metadata(text, json_path)
@@ -69,6 +110,7 @@ def check(model: bytes, text: bytes, onnx_path: Path) -> tuple[bytes, dict[str, 
             f"{json_path}: sha256 is {format_value(metadata.get('sha256'))}, but {onnx_path.name} "
             f"has {digest!r}; export the policy again, or put the two files of one export together"
         )
+    _check_self_contained(model, onnx_path)
     return model, metadata
 
 
@@ -83,7 +125,7 @@ def open_session(model: bytes, name: object) -> Any:
         name: The name of the network in error messages.
 
     Raises:
-        PolicyError: If onnxruntime cannot read ``model``.
+        PolicyError: If onnxruntime cannot read ``model`` within `MAX_LOAD_S` seconds.
     """
     # Without this variable, the import of onnxruntime starts a telemetry thread.
     os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
@@ -91,11 +133,70 @@ def open_session(model: bytes, name: object) -> Any:
 
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = options.inter_op_num_threads = 1
-    options.log_severity_level = 3
+    options.log_severity_level = _FATAL
+    opened: Future[Any] = Future()
+
+    def load() -> None:
+        try:
+            opened.set_result(
+                onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+            )
+        except Exception as error:  # onnxruntime's exceptions have no common base class.
+            opened.set_exception(error)
+
+    # Optimizing a hostile network may take forever; onnxruntime notices the flag only now and then.
+    threading.Thread(target=load, name="load-network", daemon=True).start()
     try:
-        return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
-    except Exception as error:  # onnxruntime's exceptions have no common base class.
+        return opened.result(MAX_LOAD_S)
+    except TimeoutError as error:
+        options.set_load_cancellation_flag(True)
+        raise PolicyTimeoutError(
+            f"{name}: did not load within {MAX_LOAD_S:g} s; use a smaller network"
+        ) from error
+    except Exception as error:
         raise PolicyError(f"{name}: not a network that onnxruntime can read: {error}") from error
+
+
+def run_session(
+    session: Any,
+    outputs: list[str] | None,
+    inputs: Mapping[str, Any],
+    seconds: float | None = None,
+) -> list[Any]:
+    """Run an onnxruntime session; stop it if it takes too long, because a network may loop.
+
+    Args:
+        session: The session.
+        outputs: The names of the outputs to compute; None for all.
+        inputs: The arrays by input name.
+        seconds: Time budget of the call, of which at least one second is granted; None grants one
+            minute.
+
+    Returns:
+        The arrays of the outputs.
+
+    Raises:
+        PolicyTimeoutError: If the network did not return in time.
+    """
+    import onnxruntime
+
+    options = onnxruntime.RunOptions()
+    options.log_severity_level = _FATAL
+    limit_s = _MAX_RUN_S if seconds is None else max(seconds, _MIN_RUN_S)
+
+    def stop() -> None:
+        options.terminate = True
+
+    try:
+        with _watchdog.limit(limit_s, stop):
+            arrays: list[Any] = session.run(outputs, dict(inputs), options)
+    except Exception as error:  # onnxruntime's exceptions have no common base class.
+        if options.terminate:
+            raise PolicyTimeoutError(
+                f"the network did not return within {limit_s:.3g} s; use a smaller one"
+            ) from error
+        raise
+    return arrays
 
 
 def write_metadata(path: Path, metadata: Mapping[str, Any]) -> None:
@@ -113,6 +214,33 @@ def write_metadata(path: Path, metadata: Mapping[str, Any]) -> None:
     }
     text = json.dumps(facts, indent=2) + "\n"
     write_atomically(path.with_suffix(".json"), lambda part: part.write_text(text))
+
+
+def _check_self_contained(model: bytes, onnx_path: Path) -> None:
+    """Reject a network that reads other files: the hash does not cover them."""
+    # The packages of onnxruntime and onnx, which read networks, install protobuf.
+    from google.protobuf.empty_pb2 import Empty
+    from google.protobuf.message import DecodeError
+    from google.protobuf.unknown_fields import UnknownFieldSet
+
+    unread = [("model", model)]
+    try:
+        if model[_ORT_FORMAT[0]] == _ORT_FORMAT[1]:
+            raise DecodeError("onnxruntime's own format")
+        while unread:
+            kind, data = unread.pop()
+            for field in UnknownFieldSet(Empty.FromString(data)):  # type: ignore[attr-defined]
+                if kind == "tensor" and field.field_number in _EXTERNAL_DATA_FIELDS and field.data:
+                    raise PolicyError(
+                        f"{onnx_path}: has values in other files (external data); save the network "
+                        "as one file"
+                    )
+                if child := _ONNX_CHILDREN[kind].get(field.field_number):
+                    unread.append((child, field.data))
+    except (DecodeError, TypeError) as error:
+        raise PolicyError(
+            f"{onnx_path}: not a network that onnxruntime can read: {error}"
+        ) from error
 
 
 def _read_bytes(path: Path) -> bytes:

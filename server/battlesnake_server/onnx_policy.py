@@ -7,6 +7,7 @@ the SHA-256 of the ONNX file, so that mismatched files are rejected.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -94,9 +95,16 @@ class OnnxPolicy:
             width, height = (max(sides) for sides in zip(*self.board_sizes, strict=True))
         return self.observation.shape(width, height)
 
-    def action_scores(self, batch: NDArray[np.uint8]) -> NDArray[np.float32]:
-        """Return the values of the moves, float32 [B, 4], for observations uint8 [B, C, H, W]."""
-        (values,) = self.session.run([_OUTPUT], {_INPUT: batch})
+    def action_scores(
+        self, batch: NDArray[np.uint8], seconds: float | None = None
+    ) -> NDArray[np.float32]:
+        """Return the values of the moves, float32 [B, 4], for observations uint8 [B, C, H, W].
+
+        Raises:
+            PolicyTimeoutError: If the network does not return within ``seconds`` (at least one
+                second; one minute without a time budget).
+        """
+        (values,) = policy_file.run_session(self.session, [_OUTPUT], {_INPUT: batch}, seconds)
         return np.asarray(values, np.float32)
 
     def check_size(self, width: int, height: int) -> None:
@@ -123,9 +131,12 @@ class OnnxPolicy:
 
     def _check_answer(self, path: Path) -> None:
         """Run the network once per size, which also warms up the session."""
+        end = time.monotonic() + policy_file.MAX_LOAD_S
         for shape in sorted({(1, *self.shape(*size)) for size in self.board_sizes}):
             try:
-                values = self.action_scores(np.zeros(shape, np.uint8))
+                values = self.action_scores(np.zeros(shape, np.uint8), end - time.monotonic())
+            except policy_file.PolicyTimeoutError as error:
+                raise PolicyError(f"{path}: {error}") from error
             except Exception as error:  # onnxruntime's exceptions have no common base.
                 raise PolicyError(
                     f"{path}: does not take {_INPUT!r} of shape {shape}: {error}"

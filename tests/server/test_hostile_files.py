@@ -224,7 +224,7 @@ def test_files_are_not_read_further_than_they_may_be(
         Evaluation.load(path)
     with pytest.raises(ValueError, match="more than"):
         league_config.load(path)
-    monkeypatch.setattr(policy_file, "LARGEST", 100)
+    monkeypatch.setattr(policy_file, "_MAX_MODEL_BYTES", 100)
     with pytest.raises(PolicyError, match="more than 100 bytes"):
         policy_file.read(path.with_suffix(".onnx"))
 

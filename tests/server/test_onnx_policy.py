@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import hashlib
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -8,7 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from battlesnake_gym import policy_file
 from battlesnake_gym.boards.board import Board
+from battlesnake_gym.rules import Game
 from battlesnake_server.onnx_policy import OnnxPolicy, PolicyError
 from battlesnake_server.strategy_loader import PolicySnake, strategy_factory
 
@@ -62,6 +65,67 @@ def test_a_file_that_is_no_network_is_refused(make_policy: MakePolicy) -> None:
     path.write_bytes(b"not a network")
     with pytest.raises(PolicyError, match="not a network that onnxruntime can read"):
         OnnxPolicy.load(path)
+
+
+HOSTILE = Path(__file__).parents[1] / "data" / "hostile_policies"
+
+
+def test_a_network_that_loops_when_it_is_loaded_is_stopped(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(policy_file, "MAX_LOAD_S", 1.0)
+    with pytest.raises(PolicyError, match=r"policy\.onnx: the network did not return within 1 s"):
+        OnnxPolicy.load(HOSTILE / "loop_at_load" / "policy.onnx")
+
+
+def test_a_network_that_takes_forever_to_load_is_abandoned(
+    make_policy: MakePolicy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def hang(*arguments: object, **options: object) -> None:
+        let_go.wait(60)
+
+    let_go, path = threading.Event(), make_policy()
+    monkeypatch.setattr(policy_file, "MAX_LOAD_S", 0.1)
+    monkeypatch.setattr("onnxruntime.InferenceSession", hang)
+    with pytest.raises(PolicyError, match=r"policy\.onnx: did not load within 0\.1 s"):
+        OnnxPolicy.load(path)
+    let_go.set()
+
+
+def test_a_network_that_loops_on_a_board_is_stopped() -> None:
+    board = Board.new(11, 11, 2, game=Game(seed=1))
+    board.you_id = "snake_0"
+    policy = OnnxPolicy.load(HOSTILE / "loop_on_board" / "policy.onnx")
+    with pytest.raises(policy_file.PolicyTimeoutError, match="did not return within 1 s"):
+        PolicySnake(policy)(board, 0.2)
+
+
+def test_a_network_with_values_in_other_files_is_rejected() -> None:
+    with pytest.raises(PolicyError, match=r"policy\.onnx: has values in other files"):
+        OnnxPolicy.load(HOSTILE / "external_data" / "policy.onnx")
+
+
+@pytest.mark.parametrize("place", ["initializer", "constant", "branch", "function", "sparse"])
+def test_external_data_is_found_everywhere(place: str) -> None:
+    from onnx import TensorProto, helper
+
+    tensor = TensorProto(dims=[1], data_type=1, data_location=TensorProto.EXTERNAL)
+    constant = helper.make_node("Constant", [], ["c"], value=tensor)
+    inner = helper.make_graph([constant], "inner", [], [])
+    nodes = {
+        "constant": [constant],
+        "branch": [helper.make_node("If", ["x"], ["y"], then_branch=inner, else_branch=inner)],
+    }
+    graph = helper.make_graph(nodes.get(place, []), "outer", [], [])
+    model = helper.make_model(graph)
+    if place == "initializer":
+        model.graph.initializer.append(tensor)
+    elif place == "sparse":
+        model.graph.sparse_initializer.add().indices.CopyFrom(tensor)
+    elif place == "function":
+        model.functions.add().node.append(constant)
+    with pytest.raises(PolicyError, match="has values in other files"):
+        policy_file._check_self_contained(model.SerializeToString(), Path("policy.onnx"))
 
 
 ROOM = """

@@ -44,7 +44,9 @@ def load_score_fn(path: Path) -> tuple[ScoreFn, dict[str, Any]]:
         if env_config is None:
             raise ValueError(f"{path.stem}.json has no training.env_config; export it again")
         session = policy_file.open_session(model, path)
-        return lambda frames: session.run(None, {"observations": frames})[0], env_config
+        return (
+            lambda frames: policy_file.run_session(session, None, {"observations": frames})[0]
+        ), env_config
 
     return as_score_fn(load_network(path)), checkpoints.read_metadata(path)["env_config"]
 
