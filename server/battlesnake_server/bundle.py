@@ -249,14 +249,14 @@ def run_rules(source: bytes, name: str) -> ModuleType:
     sys.modules[module.__name__] = module  # Dataclasses look up their module in sys.modules.
     try:
         exec(compile(source, name, "exec"), module.__dict__)
-    except Exception as error:  # The user's code may raise anything.
+    except BaseException as error:  # The user's code may raise anything, SystemExit too.
         hint = "; a bundle contains a single file of code" if isinstance(error, ImportError) else ""
         line = _line_in(name, error)
         raise BundleError(f"{name}{line}: {type(error).__name__}: {error}{hint}") from error
     return module
 
 
-def _line_in(name: str, error: Exception) -> str:
+def _line_in(name: str, error: BaseException) -> str:
     """Return the last line of the file ``name`` in the traceback of ``error``."""
     if isinstance(error, SyntaxError):
         return f", line {error.lineno}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
@@ -19,12 +19,20 @@ from battlesnake_gym.common.suggestions import unknown_name_message
 from battlesnake_gym.mdp.observations import facing
 from battlesnake_gym.rules import MOVES
 from battlesnake_gym.snakes import Decision, Factory, Strategy
-from battlesnake_heuristics.rule_based import policy_rules
+from battlesnake_heuristics.rule_based import (
+    conditions,
+    filters,
+    one_turn_search,
+    policy_rules,
+    preferences,
+)
 from battlesnake_heuristics.rule_based.filters import ALIVE, FILTERS, SAFE
 from battlesnake_heuristics.rule_based.pipeline import (
     Filter,
     Pipeline,
     PipelineStep,
+    Preference,
+    When,
     best_after_filters,
 )
 from battlesnake_heuristics.search import search
@@ -47,6 +55,14 @@ _DEFAULT_POLICY_FALLBACK_S = 0.02
 """Seconds per move of `DEFAULT_SNAKE` in games that the bundled policy was not trained for: users
 choose a policy for fast moves.
 """
+
+_RULE_MODULES = frozenset(
+    module.__name__ for module in (conditions, filters, one_turn_search, preferences)
+)
+"""Modules of the built-in rules."""
+
+_MAX_INSTANT_RULES = 50
+"""Most rules of an instant strategy; built-in snakes have up to 20."""
 
 log = logging.getLogger(__name__)
 
@@ -85,7 +101,7 @@ class PolicySnake:
         if not self._frame_stack.size:
             self._frame_stack = np.zeros(policy.shape(board.width, board.height), np.uint8)
         policy.observation.encode(board, you.id, out=self._frame_stack)
-        values = policy.action_scores(self._frame_stack[np.newaxis])[0]
+        values = policy.action_scores(self._frame_stack[np.newaxis], seconds)[0]
         actions = policy.observation.absolute_actions(
             np.arange(len(MOVES)), np.full(len(MOVES), facing(board, you.id))
         )
@@ -140,6 +156,7 @@ class DefaultPolicySnake:
     ) -> None:
         self._policy = policy
         self._policy_snake = PolicySnake(policy, filters, rules)
+        self.steps = (*filters, *rules)
         self._fallback_snake = snakes.make(DEFAULT_SNAKE, seed)
         self._logged = False
 
@@ -198,6 +215,10 @@ def strategy_factory(
             factory(0)  # Reject a snake that cannot play now rather than in its first game.
         except RuntimeError as error:
             raise ValueError(f"{name} cannot play on this machine: {error}") from error
+        except ValueError:
+            raise
+        except BaseException as error:  # A user's code may raise anything, SystemExit too.
+            raise ValueError(f"{name} cannot play: {type(error).__name__}: {error}") from error
         return factory
     policy, named_with_it = split_policy_and_rules(str(policy))
     if rules is not None and named_with_it is not None:
@@ -228,8 +249,33 @@ def split_policy_and_rules(source: str) -> tuple[str, str | None]:
 
 
 def is_instant(strategy: Strategy) -> bool:
-    """Return whether ``strategy`` always moves within milliseconds, whatever time it is given."""
-    return isinstance(strategy, Pipeline | PolicySnake | DefaultPolicySnake)
+    """Return whether ``strategy`` always moves within milliseconds, whatever time it is given.
+
+    Only our own code with bounded work is instant: pipelines of built-in rules, and the bundled
+    policy. A user's rule or network may take any time.
+    """
+    if type(strategy) is DefaultPolicySnake:
+        return _are_builtin(strategy.steps)
+    return type(strategy) is Pipeline and _are_builtin(strategy.steps)
+
+
+def _are_builtin(steps: Iterable[PipelineStep]) -> bool:
+    """Return whether all steps, and those of their branches, are a few rules of ours."""
+    unseen, num_rules = list(steps), 0
+    while unseen:
+        step = unseen.pop()
+        rule: object = None
+        if type(step) is When:
+            unseen += (*step.then, *step.otherwise)
+            rule = step.condition
+        elif type(step) is Filter:
+            rule = step.badness
+        elif type(step) is Preference:
+            rule = step.score
+        num_rules += 1
+        if getattr(rule, "__module__", "") not in _RULE_MODULES or num_rules > _MAX_INSTANT_RULES:
+            return False
+    return True
 
 
 def filter_by_name(name: str) -> Filter:

@@ -8,12 +8,19 @@ from collections.abc import Callable
 from concurrent import futures
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
+from battlesnake_gym import snakes
 from battlesnake_gym.boards.board import Board
 from battlesnake_gym.rules import Game
-from battlesnake_gym.snakes import Decision
+from battlesnake_gym.snakes import Decision, Strategy
+from battlesnake_heuristics.rule_based import preferences
+from battlesnake_heuristics.rule_based.conditions import hungry
+from battlesnake_heuristics.rule_based.filters import SAFE
+from battlesnake_heuristics.rule_based.pipeline import Filter, Pipeline, Preference, When
+from battlesnake_heuristics.rule_based.view import View
 from battlesnake_heuristics.search.search import SHOULD_STOP, Search
 from battlesnake_server.http.connection_table import ClientState
 from battlesnake_server.http.thread_pool import NICE_INCREMENT
@@ -22,7 +29,12 @@ from battlesnake_server.live.fallback import TIMEOUT_NOTE
 from battlesnake_server.live.live_metrics import Metrics
 from battlesnake_server.live.move_runner import NUM_CORES, MoveRunner
 from battlesnake_server.live.search_slots import LoadEstimate
-from battlesnake_server.live.sessions import Session
+from battlesnake_server.live.sessions import Session, Sessions
+from battlesnake_server.strategy_loader import (
+    DEFAULT_POLICY_PATH,
+    is_instant,
+    strategy_factory,
+)
 from tests.processes import until
 
 TIMEOUT = 60.0
@@ -153,12 +165,98 @@ def test_a_strategy_that_always_fails_is_logged_once_a_game(
     def broken(board: Board, seconds: float | None = None) -> Decision:
         raise ZeroDivisionError("oops")
 
-    runner = MoveRunner(metrics, is_instant=is_instant)
+    runner = MoveRunner(metrics, is_instant=lambda strategy: is_instant)
     for session in (Session(broken), Session(broken)):
         for _ in range(3):
             decide(runner, session, position)
     assert caplog.text.count("ZeroDivisionError: oops") == 2
     assert count(metrics, "battlesnake_strategy_errors_total") == 6
+
+
+@pytest.mark.parametrize("exception", [SystemExit, KeyboardInterrupt, GeneratorExit])
+def test_a_strategy_that_exits_is_replaced_and_counted(
+    metrics: Metrics,
+    position: Board,
+    caplog: pytest.LogCaptureFixture,
+    exception: type[BaseException],
+) -> None:
+    def leave(board: Board, seconds: float | None = None) -> Decision:
+        raise exception(0)
+
+    runner, session = MoveRunner(metrics), Session(leave)
+    for _ in range(2):
+        decision, _seconds = decide(runner, session, position)
+        assert decision.move in position.safe_moves()
+        assert decision.reasons[0].note == f"the strategy failed: {exception.__name__}: 0"
+    assert count(metrics, "battlesnake_strategy_errors_total") == 2
+    assert caplog.text.count(f"StrategyExitError: {exception.__name__}: 0") == 1
+
+
+def test_a_session_whose_strategy_cannot_be_built_gets_fallback_moves(
+    metrics: Metrics, position: Board, hurried: Board
+) -> None:
+    let_go = threading.Event()
+
+    def leave(seed: int) -> Strategy:
+        sys.exit(0)
+
+    def hang(seed: int) -> Strategy:
+        let_go.wait(TIMEOUT)
+        return lambda board, seconds=None: Decision("left")
+
+    runner = MoveRunner(metrics)
+    try:
+        for factory, board in ((leave, position), (hang, hurried)):
+            session = Sessions(factory).get(("game", "snake"))
+            runner.prepare(session)
+            decision, seconds = decide(runner, session, board)
+            assert decision.move in board.safe_moves()
+            assert seconds < 0.5 * TIMEOUT
+    finally:
+        let_go.set()
+    assert count(metrics, "battlesnake_strategy_errors_total") == 1
+    assert count(metrics, "battlesnake_fallback_moves_on_timeout_total") == 1
+
+
+def test_a_strategy_may_return_the_name_of_a_move(metrics: Metrics, position: Board) -> None:
+    session = Session(lambda board, seconds=None: "left")  # type: ignore[arg-type]
+    assert decide(MoveRunner(metrics), session, position)[0] == Decision("left")
+
+
+def test_only_built_in_code_is_instant() -> None:
+    """A user's rule or network may take any time."""
+
+    def slow(view: View, move: str) -> float:
+        return 0.0
+
+    def condition(view: View) -> bool:
+        return True
+
+    territory, food = preferences.territory, preferences.food
+    assert is_instant(Pipeline(*SAFE, When(hungry, [food * 3], [territory])))
+    assert is_instant(strategy_factory(policy="shipped")(0))
+    assert all(is_instant(snakes.make(name)) for name in ("hungry", "cautious", "territory"))
+    for steps in (
+        [Filter(slow)],
+        [Preference(slow) * 2],
+        [When(condition, [food])],
+        [When(hungry, [food], [When(hungry, [Filter(slow)])])],
+        [territory] * 1000,
+    ):
+        assert not is_instant(Pipeline(*SAFE, *steps))
+    assert not is_instant(strategy_factory(policy=DEFAULT_POLICY_PATH)(0))
+    assert not is_instant(snakes.make("champion"))
+
+
+def test_a_network_that_loops_costs_its_moves_and_ends(metrics: Metrics, position: Board) -> None:
+    policy = Path(__file__).parents[1] / "data/hostile_policies/loop_on_board/policy.onnx"
+    snake = strategy_factory(policy=policy)(0)
+    position.game = replace(position.game, timeout=500)
+    session = Session(snake)
+    decision, seconds = decide(MoveRunner(metrics, is_instant=is_instant), session, position)
+    assert decision.reasons[0].note == TIMEOUT_NOTE
+    assert seconds < 0.5 * TIMEOUT
+    until(lambda: session.pending_move is None)
 
 
 def test_a_far_engine_gets_the_fallback_at_once(metrics: Metrics, position: Board) -> None:
@@ -193,8 +291,8 @@ def test_a_quick_strategy_thinks_where_it_is_asked(metrics: Metrics, position: B
         threads.append(threading.current_thread().name)
         return Decision("left")
 
-    for is_instant in (True, False):
-        decide(MoveRunner(metrics, is_instant=is_instant), Session(strategy), position)
+    decide(MoveRunner(metrics, is_instant=lambda strategy: True), Session(strategy), position)
+    decide(MoveRunner(metrics), Session(strategy), position)
     assert threads[0] == threading.current_thread().name
     assert threads[1].startswith("strategy")
 
@@ -226,7 +324,8 @@ def test_a_quick_strategy_plays_one_move_at_a_time(metrics: Metrics, position: B
         let_go.wait(TIMEOUT)
         return Decision("left")
 
-    runner, session = MoveRunner(metrics, is_instant=True), Session(strategy)
+    runner = MoveRunner(metrics, is_instant=lambda strategy: True)
+    session = Session(strategy)
     with ThreadPoolExecutor(1) as engine:
         first = engine.submit(decide, runner, session, position)
         begun.wait(TIMEOUT)

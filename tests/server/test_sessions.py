@@ -20,12 +20,18 @@ def random_sessions(clock: Clock) -> Sessions:
     return Sessions(lambda seed: snakes.make("random", seed), clock)
 
 
+def strategy_of(games: Sessions, *key: str) -> snakes.Strategy:
+    session = games.get((key[0], key[1]))
+    session.ensure_built()
+    return session.strategy
+
+
 def test_every_snake_of_every_game_has_a_strategy_of_its_own() -> None:
     games = random_sessions(Clock())
     keys = [("g1", "a"), ("g1", "b"), ("g2", "a")]
-    strategies = [games.get(key).strategy for key in keys]
+    strategies = [strategy_of(games, *key) for key in keys]
     assert len(set(map(id, strategies))) == 3
-    assert [games.get(key).strategy for key in keys] == strategies
+    assert [strategy_of(games, *key) for key in keys] == strategies
 
 
 def test_idle_games_are_forgotten_and_busy_ones_kept() -> None:
@@ -77,6 +83,6 @@ def test_the_same_game_gets_the_same_seed() -> None:
 
     games = Sessions(make)
     for key in (("g", "a"), ("g", "b"), ("g", "a")):
-        games.get(key)
+        strategy_of(games, *key)
         games.drop(key)
     assert seeds[0] == seeds[2] != seeds[1]

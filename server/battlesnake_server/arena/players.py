@@ -329,9 +329,7 @@ class LocalPlayer:
     ) -> None:
         self._customization = dict(customization or {})
         self._session = Session(strategy)
-        self._move_runner = MoveRunner(
-            Metrics(active_games=lambda: 1), is_instant=is_instant(strategy)
-        )
+        self._move_runner = MoveRunner(Metrics(active_games=lambda: 1), is_instant=is_instant)
         self._timeout = timeout
 
     async def fetch_customization(self) -> dict[str, str]:

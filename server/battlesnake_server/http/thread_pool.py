@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 import threading
@@ -19,6 +20,8 @@ NICE_INCREMENT = 10
 """Added to the niceness of search threads: they get a tenth of a core while other threads want all
 of it. Without it, eight searches leave a fifth of a core for reading and answering requests.
 """
+
+log = logging.getLogger(__name__)
 
 
 class ThreadPool:
@@ -92,7 +95,10 @@ class ThreadPool:
 def _run(threads: weakref.ref[ThreadPool], inbox: Inbox, initializer: Work) -> None:
     initializer()
     while (work := inbox.get()) is not None:
-        work()
+        try:
+            work()
+        except BaseException:  # A lost thread would never take work again.
+            log.exception("a task of %s failed", threading.current_thread().name)
         del work  # Release the task's memory before the wait for the next task.
         if (known := threads()) is None:
             return

@@ -81,7 +81,7 @@ def call_wsgi_app(application: Application, request: Request) -> tuple[str, Head
             if hasattr(content, "close"):
                 content.close()
         status, headers = started
-    except Exception:
+    except BaseException:  # Also SystemExit, from a user's code: the client gets a response.
         log.exception("internal error")
         return "500 Internal Server Error", TEXT_HEADERS, b"internal error"
     return status, headers, body

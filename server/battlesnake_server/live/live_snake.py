@@ -54,13 +54,13 @@ class LiveSnake:
         self.sessions = Sessions(factory)
         self.featured_game = FeaturedGame(factory)
         self.metrics = Metrics(active_games=self.sessions.count_games)
-        self._move_runner = MoveRunner(self.metrics, is_instant=self.is_instant, low_priority=True)
+        self._move_runner = MoveRunner(self.metrics, is_instant=is_instant, low_priority=True)
         self._ponderer = Ponderer()
         search.SEARCH_CORES.use(NUM_CORES, AVAILABLE_CORES)
 
     def start(self, key: Key) -> None:
         """Create the session of a game, so that its strategy is ready for the first move."""
-        self.sessions.get(key)
+        self._move_runner.prepare(self.sessions.get(key))
 
     def move(
         self, key: Key, body: Mapping[str, Any], arrived: float, client: ClientState | None = None
@@ -96,7 +96,10 @@ class LiveSnake:
         # On oversized boards, nobody knows how long a search takes to stop.
         if self._ponders and isinstance(session.strategy, Search) and is_normal_size(board):
             self._ponderer.ponder(session.strategy, board, decision)
-        self.featured_game.record(key, board, decision)
+        try:
+            self.featured_game.record(key, board, decision)
+        except Exception:  # A user's decision may contain anything; the move counts.
+            log.exception("%s cannot be shown on the page", session.name)
         return decision
 
     def end(self, key: Key, body: Mapping[str, Any]) -> None:

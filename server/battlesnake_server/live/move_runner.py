@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import logging
 import threading
 import time
+from collections.abc import Callable
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeoutError
+from typing import cast
 
 from battlesnake_gym.boards.board import Board
 from battlesnake_gym.rules import MOVES
-from battlesnake_gym.snakes import Decision
+from battlesnake_gym.snakes import Decision, Strategy
 from battlesnake_heuristics.search.search import SHOULD_STOP, Search
 from battlesnake_server.http.connection_table import ClientState
 from battlesnake_server.http.thread_pool import ThreadPool, lower_thread_priority
@@ -50,6 +53,10 @@ _MAX_STRATEGY_THREADS = 1000
 log = logging.getLogger(__name__)
 
 
+class StrategyExitError(Exception):
+    """The strategy raised an exception that would end the program, such as SystemExit."""
+
+
 class DeadlineExceededError(Exception):
     """The deadline passed before the strategy returned a move."""
 
@@ -60,9 +67,9 @@ _TIMEOUT_ERRORS = (FutureTimeoutError, DeadlineExceededError, NoSlotError, Inter
 class MoveRunner:
     """Runs strategies against the clock.
 
-    Instant strategies take milliseconds on normal boards and run in the request's thread. All other
-    strategies run in other threads, because a thread that misses its deadline can only be
-    abandoned:
+    Instant strategies take milliseconds on normal boards and run in the request's thread; only our
+    own code is instant. All other strategies run in other threads, because a thread that misses its
+    deadline can only be abandoned:
 
     * A strategy that overruns continues without a search slot. Its game gets fallback moves until
       the strategy returns.
@@ -79,7 +86,7 @@ class MoveRunner:
 
     Args:
         metrics: Metrics to update.
-        is_instant: Whether the strategies take milliseconds.
+        is_instant: Returns whether a strategy takes milliseconds.
         num_slots: Number of search slots.
         low_priority: Whether strategies beyond the number of cores get a lower CPU priority than
             the threads that read and answer requests; for servers.
@@ -89,7 +96,7 @@ class MoveRunner:
         self,
         metrics: Metrics,
         *,
-        is_instant: bool = False,
+        is_instant: Callable[[Strategy], bool] = lambda strategy: False,
         num_slots: int = _NUM_SEARCH_SLOTS,
         low_priority: bool = False,
     ) -> None:
@@ -136,6 +143,15 @@ class MoveRunner:
         self._metrics.seconds.observe(spent)
         return decision
 
+    def prepare(self, session: Session) -> None:
+        """Build the strategy of a new session in another thread; the first move reports errors."""
+
+        def build() -> None:
+            with contextlib.suppress(BaseException):
+                session.ensure_built()
+
+        self._threads.submit(build)
+
     def _decide(
         self, session: Session, board: Board, deadline: float, grace_s: float, client: ClientState
     ) -> Decision:
@@ -143,12 +159,11 @@ class MoveRunner:
         try:
             if not is_normal_size(board):
                 decision = self._run_oversized(session, board, deadline, grace_s, client)
-            elif self._is_instant:
+            elif self._is_instant(session.strategy):
                 decision = self._run_inline(session, board, deadline)
             else:
                 decision = self._run_in_thread(session, board, deadline, grace_s, client)
-            if decision.move not in MOVES:
-                raise ValueError(f"move must be one of {', '.join(MOVES)}, got {decision.move!r}")
+            _check_decision(decision)
         except _TIMEOUT_ERRORS:
             self._metrics.fallback_moves_on_timeout.inc()
             return self._fallback_decision(board, TIMEOUT_NOTE)
@@ -238,15 +253,31 @@ def _run_strategy(
     """Run the strategy; a search stops if it is abandoned or its client disconnects."""
     before = SHOULD_STOP.set(lambda: client.disconnected or session.pending_move is not work)
     try:
-        decision = session.strategy(board, seconds)
-    except BaseException as error:
+        session.ensure_built()
+        result: object = session.strategy(board, seconds)
+        # Many tutorials return the move's name.
+        decision = Decision(result) if isinstance(result, str) else cast(Decision, result)
+    except Exception as error:
         _clear_pending_move(session, work)
         work.set_exception(error)
+    except BaseException as error:
+        _clear_pending_move(session, work)
+        ended = StrategyExitError(f"{type(error).__name__}: {error}")
+        ended.__cause__ = error
+        work.set_exception(ended)
     else:
         _clear_pending_move(session, work)
         work.set_result(decision)
     finally:
         SHOULD_STOP.reset(before)
+
+
+def _check_decision(decision: Decision) -> None:
+    """Raise an exception for a decision that cannot be sent."""
+    if decision.move not in MOVES:
+        raise ValueError(f"move must be one of {', '.join(MOVES)}, got {decision.move!r}")
+    if not isinstance(decision.shout, str):
+        raise ValueError(f"shout must be text, got {decision.shout!r:.60}")
 
 
 def _clear_pending_move(session: Session, work: Future[Decision]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import threading
 import time
@@ -12,6 +13,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 
 from battlesnake_gym.boards import json_fields
+from battlesnake_gym.boards.board import Board
 from battlesnake_gym.boards.elimination_tracker import EliminationTracker
 from battlesnake_gym.snakes import Decision, Factory, Strategy
 from battlesnake_server.live.time_budget import RoundTrip
@@ -35,8 +37,10 @@ class Session:
     Attributes:
         strategy: Strategy; it plays one move at a time.
         name: Name in the log.
+        build: Builds the strategy; None once it is built. A user's code may take any time for it.
         pending_move: Move that a thread is computing, or None.
         strategy_lock: Held by a request thread that runs the strategy itself.
+        build_lock: Held while the strategy is built.
         lock: Protects the other attributes.
         last_request_at: Time of the last request, by the sessions' clock.
         failed: Whether the strategy has raised an exception in this game.
@@ -45,14 +49,23 @@ class Session:
 
     strategy: Strategy
     name: str = ""
+    build: Callable[[], Strategy] | None = None
     eliminations: EliminationTracker = field(default_factory=EliminationTracker)
     round_trip: RoundTrip = field(default_factory=RoundTrip)
     pending_move: Future[Decision] | None = None
     strategy_lock: threading.Lock = field(default_factory=threading.Lock)
+    build_lock: threading.Lock = field(default_factory=threading.Lock)
     lock: threading.Lock = field(default_factory=threading.Lock)
     last_request_at: float = 0.0
     failed: bool = False
     warned_of_bad_fields: bool = False
+
+    def ensure_built(self) -> None:
+        """Build the strategy unless it exists; raises whatever the user's code raises."""
+        with self.build_lock:
+            if self.build is not None:
+                self.strategy = self.build()
+                self.build = None
 
 
 class Sessions:
@@ -72,14 +85,14 @@ class Sessions:
         self._sessions: OrderedDict[tuple[bytes, bytes], Session] = OrderedDict()
 
     def get(self, key: Key) -> Session:
-        """Return the session of ``key``; create it if it does not exist."""
+        """Return the session of ``key``; create it, without its strategy, if it does not exist."""
         digest = _digest(key)
         with self._lock:
             self._forget_idle()
             session = self._sessions.get(digest)
             if session is None:
                 session = self._sessions[digest] = Session(
-                    self._make(_seed(key)), session_name(key)
+                    _unbuilt, session_name(key), functools.partial(self._make, _seed(key))
                 )
                 if len(self._sessions) > _MAX_SESSIONS:
                     self._sessions.popitem(last=False)
@@ -105,6 +118,11 @@ class Sessions:
             if session.last_request_at >= oldest:
                 return
             del self._sessions[digest]
+
+
+def _unbuilt(board: Board, seconds: float | None = None) -> Decision:
+    """Stand in for a strategy that is not built."""
+    raise RuntimeError("the strategy is not built")
 
 
 def session_name(key: Key) -> str:
