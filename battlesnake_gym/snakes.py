@@ -1,8 +1,9 @@
 """The interface of all strategies, and the registry of strategies by name.
 
 A *strategy* is a callable. It receives a board (``board.you`` is the snake to move) and a time
-budget in seconds, and returns a `Decision`. One strategy object plays one snake in one game, and
-may keep state between turns. Packages add strategies with `register`; `make` builds one by name.
+budget in seconds, and returns a `Decision` or a move as text. One strategy object plays one snake
+in one game, and may keep state between turns. Packages add strategies with `register`; `make`
+builds one by name.
 """
 
 from __future__ import annotations
@@ -64,8 +65,29 @@ class Strategy(Protocol):
     """A callable that can play one snake in one game."""
 
     def __call__(self, board: Board, seconds: float | None = None) -> Decision:
-        """Choose a move for ``board.you`` within ``seconds``; None means no limit."""
+        """Choose a move for ``board.you`` within ``seconds``; None means no limit.
+
+        A move as text is accepted, too: see `to_decision`.
+        """
         ...
+
+
+def to_decision(chosen: Decision | str) -> Decision:
+    """Return what a strategy returned as a decision; a move as text is a decision without reasons.
+
+    Raises:
+        TypeError: If it is neither.
+
+    >>> to_decision("up")
+    Decision(move='up', reasons=(), scores={}, shout='', line={})
+    """
+    if isinstance(chosen, str):
+        return Decision(chosen)
+    if not isinstance(chosen, Decision):
+        raise TypeError(
+            f'a strategy returns a Decision or a move such as "up", got {chosen!r:.100}'
+        )
+    return chosen
 
 
 @runtime_checkable
@@ -119,7 +141,7 @@ def decide(
     for snake in board.living:
         if snake.id in strategies:
             board.you_id = snake.id
-            decisions[snake.id] = strategies[snake.id](board, seconds)
+            decisions[snake.id] = to_decision(strategies[snake.id](board, seconds))
     return decisions
 
 
@@ -337,6 +359,8 @@ def factory(name: str) -> Factory:
 @functools.cache
 def _registered_in(path: Path) -> Factory:
     """Return the only snake that a Python file registers; the name stays unregistered."""
+    if not path.is_file():
+        raise ValueError(f"{path} does not exist; name a Python file that registers a snake")
     with capture_registrations() as found:
         extensions.module(path, "the snake")
     if len(found) != 1:

@@ -223,7 +223,7 @@ def _unchanged(policy: ActFn) -> ActFn:
 
 
 def _strategy_move(strategy: Strategy, board: Board) -> int:
-    move = strategy(board).move
+    move = snakes.to_decision(strategy(board)).move
     if move not in MOVES:
         raise ValueError(
             f"opponent {strategy!r} returned {move!r}; a move is one of {', '.join(MOVES)}"
