@@ -83,7 +83,7 @@ def to_decision(chosen: Decision | str) -> Decision:
     """
     if isinstance(chosen, str):
         return Decision(chosen)
-    if not isinstance(chosen, Decision):
+    if not hasattr(chosen, "move"):
         raise TypeError(
             f'a strategy returns a Decision or a move such as "up", got {chosen!r:.100}'
         )
