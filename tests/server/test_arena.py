@@ -80,11 +80,106 @@ def test_a_tournament_is_resumed_and_extended(
     assert fresh["hungry"]["games"] == 1, "without --resume a new tournament starts"
 
 
+OWN_SNAKE = """
+from battlesnake_gym import snakes
+
+def make(seed):
+    def play(board, seconds=None):
+        {body}
+    return play
+
+snakes.register("own", make)
+"""
+
+
+def own_snake(folder: Path, body: str) -> str:
+    path = folder / "own.py"
+    path.write_text(OWN_SNAKE.format(body=body))
+    return str(path)
+
+
+@pytest.mark.parametrize(
+    ("body", "error"),
+    [
+        ("return [][board.turn]", "IndexError: list index out of range"),
+        ("import sys; sys.exit(3)", "SystemExit: 3"),
+        ("raise KeyboardInterrupt", "KeyboardInterrupt"),
+    ],
+)
+@pytest.mark.parametrize(
+    ("opponent", "limit"), [("hungry", "--timeout=5000"), ("minimax", "--nodes=5")]
+)
+def test_a_snake_that_raises_on_every_move_is_named_with_its_line_and_fails_the_arena(
+    body: str,
+    error: str,
+    opponent: str,
+    limit: str,
+    database: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    call = [f"mine={own_snake(tmp_path, body)}", opponent, *SMALL, limit, database, "--games=2"]
+    assert arena_command.main([*call, "--jobs=1"]) == 1
+    done = capsys.readouterr()
+    assert done.out.count(f"own.py, line 6: {error}\n") == 1
+    assert "\nmine failed on " in done.out
+    assert "Traceback" not in done.err
+    # The games are stored, so the same tournament fails again.
+    assert arena_command.main([*call, "--jobs=1", "--json", "--resume"]) == 1
+    mine = next(line for line in json.loads(capsys.readouterr().out) if line["snake"] == "mine")
+    assert mine["problems"] == {"exception": mine["moves"]}
+
+
+def test_a_snake_that_fails_on_few_moves_or_returns_text_does_not_fail_the_arena(
+    database: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    body = "return (board.safe_moves() or ['up'])[0] if board.turn else 1 / 0"
+    call = [own_snake(tmp_path, body), "--num-snakes=1", "--games=1", database, "--jobs=1"]
+    assert arena_command.main([*call, "--max-turns=60", "--seed=3"]) == 0
+    assert "line 6: ZeroDivisionError" in capsys.readouterr().out
+
+
+def test_resuming_plays_games_again_whose_replay_is_empty_or_missing(
+    database: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    replays = tmp_path / "replays"
+    call = ["hungry", "random", "--games=4", *SMALL, database, f"--replays={replays}", "--jobs=1"]
+    assert arena_command.main(call) == 0
+    first, second, *others = sorted(replays.iterdir())
+    kept = [path.read_bytes() for path in others]
+    first.write_bytes(b"")  # what a power cut leaves
+    second.unlink()
+    capsys.readouterr()
+    assert arena_command.main([*call, "--resume"]) == 0
+    assert "2 games are played again" in capsys.readouterr().err
+    again = sorted(replays.iterdir())
+    assert len(again) == 4
+    assert all(Replay.load(path).turns for path in again)
+    assert [path.read_bytes() for path in again[2:]] == kept
+
+
+def test_resuming_does_not_mix_games_of_two_versions_of_a_file(
+    database: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    snake = own_snake(tmp_path, "return (board.safe_moves() or ['up'])[0]")
+    call = [f"mine={snake}", "hungry", *SMALL, database, "--resume"]
+    assert results(capsys, *call, "--games=2")["mine"]["games"] == 2
+    assert results(capsys, *call, "--games=3")["mine"]["games"] == 3
+    own_snake(tmp_path, "return (board.safe_moves() or ['up'])[-1]")
+    assert arena_command.main([*call, "--games=1", "--json", "--jobs=1"]) == 0
+    done = capsys.readouterr()
+    assert "mine changed since the latest tournament" in done.err
+    assert [line["games"] for line in json.loads(done.out)] == [1, 1]
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
         ([], "give --web"),
         (["nobody"], "unknown snake 'nobody'"),
+        (["hungry"], "hungry is the only snake; name an opponent"),
+        (["missing.py", "hungry"], "missing.py does not exist; name a Python file"),
+        (["hungry"] * 17, "--num-snakes must be at most 16, got 17"),
         (["missing.onnx"], "missing.json"),
         (["random", "random", "--map=atlantis"], "atlantis"),
         (["random", "random", "--width=99"], "width must be between 1 and 25, got 99"),
@@ -93,7 +188,7 @@ def test_a_tournament_is_resumed_and_extended(
             "--num-snakes must be between 1 and the number of snakes (1)",
         ),
         (["random", "--timeout=0"], "--timeout must be 1 ms or more"),
-        (["random", "--database=results.db"], "give a URL like sqlite:///"),
+        (["random", "random", "--database=results.db"], "give a URL like sqlite:///"),
         ([f"http://127.0.0.1:{free_port()}"], "is the snake running?"),
     ],
 )

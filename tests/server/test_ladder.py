@@ -70,3 +70,22 @@ def test_a_usage_error_is_reported(
 ) -> None:
     assert ladder_command.main([*call, f"--database=sqlite:///{tmp_path / 'games.sqlite'}"]) == 2
     assert message in capsys.readouterr().err
+
+
+def test_a_ladder_without_time_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    call = ["hungry", f"--database=sqlite:///{tmp_path / 'games.sqlite'}", "--max-minutes=0"]
+    assert ladder_command.main(call) == 1
+    assert "no games in --max-minutes 0; give 1 or more" in capsys.readouterr().err
+
+
+def test_a_snake_that_fails_is_named_with_its_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    own = tmp_path / "own.py"
+    own.write_text(
+        "from battlesnake_gym import snakes\n"
+        "snakes.register('own', lambda seed: lambda board, seconds=None: 1 / 0)\n"
+    )
+    call = [f"mine={own}", "--precision=5000", "--jobs=1"]
+    assert ladder_command.main([*call, f"--database=sqlite:///{tmp_path / 'games.sqlite'}"]) == 1
+    assert "own.py, line 2: ZeroDivisionError: division by zero\n" in capsys.readouterr().out

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gzip
 import json
+import re
 import threading
 import time
 from dataclasses import replace
@@ -14,7 +15,9 @@ import pytest
 
 from battlesnake_gym.boards.board import Board
 from battlesnake_gym.snakes import Decision
+from battlesnake_heuristics.rating.process_pool import InterruptedBySignal
 from battlesnake_server.address_policy import LOOPBACK, AddressPolicy
+from battlesnake_server.arena.guarded_strategy import GuardedStrategy
 from battlesnake_server.arena.players import (
     MAX_CUSTOMIZATION_CHARS,
     MAX_SHOUT_CHARS,
@@ -131,6 +134,39 @@ def test_an_invalid_response_has_no_move_and_takes_at_most_the_timeout(name: str
 def test_a_closed_port_is_a_connection_problem() -> None:
     assert ask(f"http://127.0.0.1:{free_port()}")[0].problem == "connection"
     assert ask("http://host.invalid")[0].problem in ("connection", "timeout")
+
+
+def test_a_server_that_closes_idle_connections_loses_no_move() -> None:
+    requests: list[int] = []
+
+    def closes_idle(connection: Any, head: bytes, body: bytes) -> bool:
+        requests.append(id(connection))
+        if requests.count(id(connection)) > 1 and len(requests) % 2:
+            return False  # closed in the moment in which the request was sent
+        connection.sendall(misbehaving_snakes.http(misbehaving_snakes.GOOD))
+        return True
+
+    with misbehaving_snakes.snake(closes_idle) as url:
+        assert [response.problem for response in ask(url, times=9)] == [""] * 9
+    assert len(requests) > 9
+
+
+def test_a_request_is_sent_again_only_if_nothing_was_received() -> None:
+    requests: list[bytes] = []
+
+    def answers_once(connection: Any, head: bytes, body: bytes) -> bool:
+        requests.append(head)
+        if len(requests) == 1:
+            connection.sendall(misbehaving_snakes.http(misbehaving_snakes.GOOD))
+        elif len(requests) == 2:
+            connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 99\r\n\r\n{")
+        return len(requests) == 1
+
+    with misbehaving_snakes.snake(answers_once) as url:
+        assert [response.problem for response in ask(url, times=2)] == ["", "connection"]
+        assert len(requests) == 2, "part of the response was received"
+        assert ask(url)[0].problem == "connection"
+        assert len(requests) == 3, "the connection was fresh"
 
 
 def test_connections_are_kept_and_paths_appended() -> None:
@@ -264,7 +300,33 @@ def test_a_failing_local_strategy_plays_the_fallback_move_and_the_problem_is_rec
     for broken in (lambda board, seconds=None: 1 / 0, lambda board, seconds=None: Decision("UP")):
         response = local(broken)
         assert response.move in ("left", "right")
-        assert response.problem == "answer"
+        assert response.problem == "exception"
+        assert "division by zero" in response.error or "got 'UP'" in response.error
+
+
+@pytest.mark.parametrize("kind", [SystemExit, KeyboardInterrupt, GeneratorExit, BaseException])
+def test_whatever_a_strategy_raises_costs_one_move(kind: type[BaseException]) -> None:
+    def leaves(board: Board, seconds: float | None = None) -> Decision:
+        raise kind("bye")
+
+    response = local(leaves, turns=2)
+    assert response.move in ("left", "right")
+    assert response.problem == "exception"
+    assert re.fullmatch(rf"\S*test_players.py, line \d+: {kind.__name__}: bye", response.error)
+
+
+def test_an_interrupt_by_a_signal_ends_the_game() -> None:
+    def interrupted(board: Board, seconds: float | None = None) -> Decision:
+        raise InterruptedBySignal
+
+    board = Board.from_text(". A .\n. ^ .\nA: you")
+    with pytest.raises(InterruptedBySignal):
+        GuardedStrategy(interrupted)(board)
+
+
+@pytest.mark.parametrize("answer", ["left", Decision("left")])
+def test_a_strategy_may_return_the_name_of_its_move(answer: Any) -> None:
+    assert local(lambda board, seconds=None: answer).move == "left"
 
 
 def test_one_overrun_costs_one_move() -> None:

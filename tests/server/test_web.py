@@ -25,7 +25,7 @@ from battlesnake_gym.replays.replay import Replay
 from battlesnake_heuristics.analysis import scenarios
 from battlesnake_server.arena.database import StoredGame, Tournament, find_tournament
 from battlesnake_server.arena.results import summarize, to_json
-from battlesnake_server.arena.tournament import GameResult, play_all
+from battlesnake_server.arena.tournament import GameResult, play_all, replay_path
 from battlesnake_server.http.page_server import MAX_REQUEST_BYTES
 from battlesnake_server.web import game_manager, keyboard_player
 from battlesnake_server.web.games_page import GAMES_PER_PAGE
@@ -521,23 +521,21 @@ SHORT_GAME: dict[str, Any] = {
 def test_a_game_whose_number_another_server_took_is_stored_under_the_next(
     empty: Pages, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    path_of = game_manager.replay_path
-
     def taken(directory: Path, number: int, game_id: str) -> Path:
         if number < 3:
             with Session(empty.database) as session:
                 tournament = find_tournament(session, game_manager.VISITOR_TOURNAMENT)
                 if tournament is None:
-                    return path_of(directory, number, game_id)
+                    return replay_path(directory, number, game_id)
                 session.add(
                     StoredGame(tournament_id=tournament.id, number=number, uuid=f"other-{number}",
                                seed=1, turns=1, finished=True, seats=[])
                 )  # fmt: skip
                 session.commit()
-        return path_of(directory, number, game_id)
+        return replay_path(directory, number, game_id)
 
     wait_until_over(empty.client, begin(empty, **SHORT_GAME)[1]["game"])  # creates the tournament
-    monkeypatch.setattr(game_manager, "replay_path", taken)
+    monkeypatch.setattr("battlesnake_server.web.game_manager.replay_path", taken)
     game = wait_until_over(empty.client, begin(empty, **SHORT_GAME)[1]["game"])
     assert game["problem"] == ""
     stored = rows(empty)
@@ -553,7 +551,7 @@ def test_a_game_that_cannot_be_stored_says_so_on_its_page(
     def full(*arguments: Any) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(game_manager.Replay, "save", full)
+    monkeypatch.setattr(Replay, "save", full)
     game = wait_until_over(empty.client, begin(empty, **SHORT_GAME)[1]["game"])
     assert game["problem"] == "This game is not stored: No space left on device"
     assert rows(empty) == []

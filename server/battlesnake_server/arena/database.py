@@ -8,7 +8,7 @@ import socket
 import sqlite3
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -42,6 +42,10 @@ from sqlalchemy.pool import NullPool, Pool
 _T = TypeVar("_T")
 
 DEFAULT_DATABASE_URL = "sqlite:///arena.sqlite"
+
+
+SNAKE_VERSIONS = "snake_versions"
+"""Key of `Tournament.setup`: `snake_versions.snake_version` of each snake, in their order."""
 
 
 class DatabaseError(ValueError):
@@ -84,8 +88,8 @@ class _Settings(TypeDecorator[dict[str, Any]]):
 class Tournament(Base):
     """A tournament's settings and its games.
 
-    ``setup`` is `tournament.TournamentSettings` as JSON. Resuming looks up the latest tournament
-    with equal settings.
+    ``setup`` is `tournament.TournamentSettings` as JSON, with `SNAKE_VERSIONS`. Resuming looks up
+    the latest tournament with equal settings.
     """
 
     __tablename__ = "tournaments"
@@ -259,12 +263,29 @@ def _log(text: str) -> None:
     sys.stderr.flush()
 
 
-def find_tournament(session: Session, setup: dict[str, Any]) -> Tournament | None:
-    """Return the latest tournament with these settings, or None."""
+def find_tournament(
+    session: Session, setup: Mapping[str, Any], *, any_version: bool = False
+) -> Tournament | None:
+    """Return the latest tournament with these settings, or None.
+
+    Args:
+        session: The database session.
+        setup: The settings. A tournament of an earlier release, without `SNAKE_VERSIONS`, matches
+            if the other settings are equal.
+        any_version: Whether to ignore `SNAKE_VERSIONS`.
+    """
+    unversioned = _without_versions(setup)
     for tournament in session.scalars(select(Tournament).order_by(Tournament.id.desc())):
-        if tournament.setup == setup:
+        stored = tournament.setup
+        if stored in (setup, unversioned) or (
+            any_version and _without_versions(stored) == unversioned
+        ):
             return tournament
     return None
+
+
+def _without_versions(setup: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in setup.items() if name != SNAKE_VERSIONS}
 
 
 def load_games(session: Session, tournament_id: int) -> list[StoredGame]:

@@ -24,6 +24,11 @@ from battlesnake_gym.snakes import Strategy
 from battlesnake_heuristics.rating.match import searches_on_cpu_clock
 from battlesnake_heuristics.rating.sprt import wilson_interval
 from battlesnake_server.arena.database import StoredGame
+from battlesnake_server.arena.guarded_strategy import (
+    GuardedStrategy,
+    failure_of,
+    make_strategy,
+)
 from battlesnake_server.arena.league_config import LeagueBoard, LeagueConfig
 from battlesnake_server.arena.players import (
     Body,
@@ -92,11 +97,12 @@ class EqualCpuPlayer(LocalPlayer):
         self, strategy: Strategy, timeout: float, opponents: Sequence[CpuMeteredPlayer]
     ) -> None:
         super().__init__(strategy, timeout)
+        self._guard = GuardedStrategy(strategy)
         self._opponents = opponents
         self._turns = 0
 
     async def move(self, body: Body) -> MoveResponse:
-        """Call the strategy after the opponents have responded; its exceptions end the game."""
+        """Call the strategy after the opponents have responded."""
         self._turns += 1
         used = [
             player.cpu_seconds[-1]
@@ -106,9 +112,10 @@ class EqualCpuPlayer(LocalPlayer):
         began = time.process_time()
         board = Board.from_api(body, tracker=self._session.eliminations)
         with searches_on_cpu_clock(True):
-            decision = self._session.strategy(board, float(np.mean(used)) if used else None)
+            decision = self._guard(board, float(np.mean(used)) if used else None)
         milliseconds = 1000 * (time.process_time() - began)
-        return MoveResponse(decision.move, milliseconds, "", decision.shout, decision)
+        problem, error = failure_of(decision)
+        return MoveResponse(decision.move, milliseconds, problem, decision.shout, decision, error)
 
 
 def at_equal_cpu_time(meter: Callable[[str], float]) -> OpenPlayers:
@@ -135,7 +142,9 @@ def at_equal_cpu_time(meter: Callable[[str], float]) -> OpenPlayers:
                     )
             yield [
                 opponents.get(entrant.label)
-                or EqualCpuPlayer(local_factory(entrant)(seed), timeout, list(opponents.values()))
+                or EqualCpuPlayer(
+                    make_strategy(local_factory(entrant), seed), timeout, list(opponents.values())
+                )
                 for entrant in seated
             ]
 

@@ -122,8 +122,8 @@ class Season:
     @classmethod
     def from_row(cls, row: Tournament) -> Season:
         """Read a season from a row whose settings `setup` wrote."""
-        times = (datetime.fromisoformat(row.setup[name]) for name in ("starts", "ends"))
-        return cls(row.id, row.setup["season"], *times, row.setup.get("ended", False))
+        starts, ends = (datetime.fromisoformat(row.setup[name]) for name in ("starts", "ends"))
+        return cls(row.id, row.setup["season"], starts, ends, row.setup.get("ended", False))
 
     def setup(self, league: str) -> dict[str, object]:
         """Return the season as JSON for `Tournament.setup`."""
@@ -444,6 +444,7 @@ class League:
             failed, requested = sum(seat.problems.values()), len(seat.latencies)
             if 2 * failed >= requested and failed:
                 kinds = ", ".join(seat.problems)
+                kinds += f": {seat.error}" if seat.error else ""
                 self._start_cooldown(
                     name, f"failed {failed} of {requested} moves of a game ({kinds})"
                 )
@@ -462,7 +463,8 @@ class League:
 
 def _cooldown(failures: int) -> timedelta:
     """Return the length of a cooldown after this number of earlier ones in a row."""
-    return min(_MIN_COOLDOWN * 2 ** min(failures, 20), _MAX_COOLDOWN)
+    cooldown: timedelta = min(_MIN_COOLDOWN * 2 ** min(failures, 20), _MAX_COOLDOWN)
+    return cooldown
 
 
 def _system_time() -> datetime:

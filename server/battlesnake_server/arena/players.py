@@ -22,9 +22,11 @@ from battlesnake_gym.boards.board import Board
 from battlesnake_gym.boards.json_fields import sanitize_text
 from battlesnake_gym.rules import MOVES
 from battlesnake_gym.snakes import Decision, Reason, Strategy
+from battlesnake_heuristics.search.search import Search
 from battlesnake_server.address_policy import AddressError, AddressPolicy
+from battlesnake_server.arena.guarded_strategy import GuardedStrategy, failure_of
 from battlesnake_server.live import decision_json
-from battlesnake_server.live.fallback import FALLBACK, TIMEOUT_NOTE, safe_move
+from battlesnake_server.live.fallback import TIMEOUT_NOTE, safe_move
 from battlesnake_server.live.live_metrics import Metrics
 from battlesnake_server.live.move_runner import MoveRunner
 from battlesnake_server.live.sessions import Session
@@ -60,7 +62,9 @@ class MoveResponse:
         move: The snake's move or the fallback move; None if there is neither.
         milliseconds: Response time.
         problem: "" for a valid move; otherwise ``timeout``, ``connection``, ``address`` (not
-            allowed), ``redirect`` (not allowed), ``status`` or ``answer`` (invalid response).
+            allowed), ``redirect`` (not allowed), ``status``, ``answer`` (invalid response) or
+            ``exception`` (of a strategy in this process).
+        error: The exception of a strategy in this process, or ""; see `guarded_strategy.describe`.
         shout: The snake's shout.
         decision: The decision, from a strategy in this process or a snake that sends it
             (`battlesnake_server.live.decision_json`).
@@ -71,6 +75,7 @@ class MoveResponse:
     problem: str = ""
     shout: str = ""
     decision: Decision | None = None
+    error: str = ""
 
 
 class Player(Protocol):
@@ -163,20 +168,38 @@ class HttpPlayer:
         return self._url.with_path(f"{self._url.path.rstrip('/')}/{last}", keep_query=True)
 
     async def _request(self, method: str, url: URL, body: Body | None = None) -> tuple[int, bytes]:
+        """Send a request; repeat it once if the server had closed the idle connection.
+
+        A server may close a connection in the moment in which the next request is sent on it. As
+        nothing was received, the request is sent again on a fresh connection, as browsers do.
+        """
+        reused: list[bool] = []
+        async with asyncio.timeout(self._timeout):
+            try:
+                return await self._request_once(method, url, body, reused)
+            except aiohttp.ClientConnectorError:
+                raise
+            except (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError):
+                if not reused:
+                    raise
+            return await self._request_once(method, url, body, [])
+
+    async def _request_once(
+        self, method: str, url: URL, body: Body | None, reused: list[bool]
+    ) -> tuple[int, bytes]:
+        """Send a request; append True to ``reused`` if its connection has served an earlier one."""
         data = None if body is None else to_json(body)
-        headers = {"Content-Type": "application/json"} if data else None
-        async with (
-            asyncio.timeout(self._timeout),
-            self._client.request(
-                method,
-                url,
-                data=data,
-                headers=headers,
-                allow_redirects=self._redirects,
-                max_redirects=_MAX_REDIRECTS,
-                middlewares=(self._check_redirect,),
-            ) as response,
-        ):
+        async with self._client.request(
+            method,
+            url,
+            data=data,
+            headers={"Content-Type": "application/json"} if data else None,
+            allow_redirects=self._redirects,
+            max_redirects=_MAX_REDIRECTS,
+            middlewares=(self._check_redirect,),
+            trace_request_ctx=reused,
+        ) as response:
+            reused.clear()  # something was received
             if response.status in _REDIRECTS:
                 raise RedirectError(
                     f"{url} redirects to {response.headers.get('Location', 'nowhere')!r:.200}; "
@@ -217,7 +240,15 @@ def open_client(address_policy: AddressPolicy) -> aiohttp.ClientSession:
 
     It connects only to addresses that ``address_policy`` allows, whatever the URL or DNS says.
     """
+
+    async def note_reuse(session: object, context: Any, parameters: object) -> None:
+        if context.trace_request_ctx is not None:
+            context.trace_request_ctx.append(True)
+
+    trace = aiohttp.TraceConfig()
+    trace.on_connection_reuseconn.append(note_reuse)
     return aiohttp.ClientSession(
+        trace_configs=[trace],
         connector=aiohttp.TCPConnector(limit=0, socket_factory=address_policy.open_socket),
         cookie_jar=aiohttp.DummyCookieJar(),
         # _request enforces the total timeout; aiohttp's rounds up to whole seconds.
@@ -318,8 +349,8 @@ async def _read_all(content: aiohttp.StreamReader) -> bytes:
 class LocalPlayer:
     """A strategy in this process, guarded like a live snake.
 
-    If the strategy is late or raises, `battlesnake_server.live.move_runner` returns the fallback
-    move, and the response's ``problem`` says why.
+    If the strategy is late or raises, the fallback move is played, and the response's ``problem``
+    says why.
     """
 
     remote = False
@@ -328,7 +359,10 @@ class LocalPlayer:
         self, strategy: Strategy, timeout: float, customization: Mapping[str, str] | None = None
     ) -> None:
         self._customization = dict(customization or {})
-        self._session = Session(strategy)
+        # The move runner recognizes our own code by its type: it runs instant strategies itself
+        # and stops a late search.
+        is_own = isinstance(strategy, Search) or is_instant(strategy)
+        self._session = Session(strategy if is_own else GuardedStrategy(strategy))
         self._move_runner = MoveRunner(Metrics(active_games=lambda: 1), is_instant=is_instant)
         self._timeout = timeout
 
@@ -357,17 +391,8 @@ class LocalPlayer:
             # The machine was too busy to stop the strategy in time; this must not cost the snake.
             decision = safe_move(board, TIMEOUT_NOTE)
         milliseconds = 1000 * seconds
-        return MoveResponse(
-            decision.move, milliseconds, _fallback_problem(decision), decision.shout, decision
-        )
-
-
-def _fallback_problem(decision: Decision) -> str:
-    """Return the problem that made the fallback choose the move, or ""."""
-    for reason in decision.reasons[:1]:
-        if reason.rule == FALLBACK:
-            return "timeout" if reason.note == TIMEOUT_NOTE else "answer"
-    return ""
+        problem, error = failure_of(decision)
+        return MoveResponse(decision.move, milliseconds, problem, decision.shout, decision, error)
 
 
 async def request_single_move(

@@ -45,6 +45,7 @@ class SeatRecord:
         latencies: Response time of every requested move, in milliseconds.
         problems: Number of failed moves by kind; see `players.MoveResponse`.
         opening: First letters of its first `_OPENING_MOVES` moves.
+        error: First exception of a strategy in this process; see `guarded_strategy.describe`.
     """
 
     cause: str = ""
@@ -54,6 +55,7 @@ class SeatRecord:
     latencies: list[float] = field(default_factory=list)
     problems: dict[str, int] = field(default_factory=dict)
     opening: str = ""
+    error: str = ""
 
 
 @dataclass(slots=True)
@@ -205,6 +207,7 @@ class _SeatedPlayers:
         if response.problem:
             record.problems[response.problem] = record.problems.get(response.problem, 0) + 1
             turn.problems[snake.id] = response.problem
+            record.error = record.error or response.error
         if response.move is not None:
             self._last[seat] = response.move
         turn.moves[snake.id] = self._last[seat]
@@ -245,7 +248,12 @@ def winner_of(state: State, finished: bool) -> int | None:
 def _record(seated: _SeatedPlayers, first: Board, turns: list[Turn]) -> GameRecord:
     state, finished = seated.state, rules.is_over(seated.game, seated.state)
     seats = [
-        replace(seat, latencies=requested.latencies, problems=requested.problems)
+        replace(
+            seat,
+            latencies=requested.latencies,
+            problems=requested.problems,
+            error=requested.error,
+        )
         for seat, requested in zip(
             seat_records(state, [move_letters(snake.id, turns) for snake in state.snakes]),
             seated.seats,

@@ -32,7 +32,12 @@ def verify_result(setup: TournamentSettings, result: GameResult) -> None:
         finished=finished,
         winner=winner_of(last, finished),
         seats=[
-            replace(seat, latencies=received.latencies, problems=received.problems)
+            replace(
+                seat,
+                latencies=received.latencies,
+                problems=received.problems,
+                error=received.error,
+            )
             for seat, received in zip(seat_records(last, result.moves), result.seats, strict=True)
         ],
     )

@@ -5,8 +5,9 @@ from __future__ import annotations
 import itertools
 import sys
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,9 +15,14 @@ from sqlalchemy.engine import Engine
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
-from battlesnake_server.arena.database import Seat, StoredGame, with_retries
+from battlesnake_server.arena.database import Seat, StoredGame, load_games, with_retries
 from battlesnake_server.arena.ratings import Rating, Ratings, rank
-from battlesnake_server.arena.tournament import GameResult, TournamentSettings, parse_entrants
+from battlesnake_server.arena.tournament import (
+    Entrant,
+    GameResult,
+    TournamentSettings,
+    parse_entrants,
+)
 
 SURVIVED = "alive"
 """Key of `StandingsRow.endings` for games that the snake survived."""
@@ -37,7 +43,7 @@ def row(result: GameResult, tournament: int, labels: Sequence[str]) -> StoredGam
                 seat=seat,
                 snake=labels[result.scheduled.seats[seat]],
                 won=seat == result.winner,
-                **asdict(record),
+                **{name: value for name, value in asdict(record).items() if name != "error"},
             )
             for seat, record in enumerate(result.seats)
         ],
@@ -59,6 +65,9 @@ class StandingsRow:
         p99: 99th percentile of the latency in milliseconds; None without a move.
         problems: Number of late or invalid moves, by kind.
         rating: The snake's rating.
+        moves: Number of moves requested.
+        error: The first exception of a snake that ran in this process, with its place; "" if there
+            was none, or it was in an earlier run.
     """
 
     snake: str
@@ -71,6 +80,8 @@ class StandingsRow:
     p99: float | None
     problems: dict[str, int]
     rating: Rating
+    moves: int = 0
+    error: str = ""
 
 
 @dataclass(slots=True)
@@ -137,12 +148,14 @@ class Standings:
         return sorted(lines, key=lambda line: (-line.rating.mu, -line.wins, line.snake))
 
 
-def summarize(games: Iterable[StoredGame]) -> list[StandingsRow]:
-    """Return the rows of all snakes, the highest rating first."""
+def summarize(
+    games: Iterable[StoredGame], errors: Mapping[str, str] | None = None
+) -> list[StandingsRow]:
+    """Return the rows of all snakes, the highest rating first; ``errors`` are theirs by label."""
     standings = Standings()
     for game in games:
         standings.add(game)
-    return standings.lines()
+    return [replace(line, error=(errors or {}).get(line.snake, "")) for line in standings.lines()]
 
 
 def _count(history: History, game: StoredGame, seat: Seat) -> None:
@@ -171,6 +184,7 @@ def _line(snake: str, history: History, rating: Rating) -> StandingsRow:
         p99=_percentile(history.latencies, 99),
         problems=dict(history.problems.most_common()),
         rating=rating,
+        moves=history.latencies.total(),
     )
 
 
@@ -221,6 +235,38 @@ def _row(line: StandingsRow) -> tuple[str, ...]:
     )
 
 
+_MAX_FAILED_FRACTION = 0.05
+"""Fraction of failed moves above which a snake's results say little about it."""
+
+
+def failures(lines: Iterable[StandingsRow], entrants: Iterable[Entrant]) -> tuple[str, bool]:
+    """Describe the failed moves of snakes that ran in this process.
+
+    Args:
+        lines: The results.
+        entrants: The snakes; those behind a URL are left out.
+
+    Returns:
+        A line for each snake with failed moves, and whether any failed on more than
+        `_MAX_FAILED_FRACTION` of its moves. Late moves of built-in snakes do not count, because
+        only a busy machine makes them late.
+    """
+    local = {entrant.label: entrant for entrant in entrants if not entrant.remote}
+    texts, too_many = [], False
+    for line in lines:
+        failed = sum(line.problems.values())
+        if line.snake not in local or not failed:
+            continue
+        kinds = ", ".join(f"{kind} {count}" for kind, count in line.problems.items())
+        texts.append(
+            f"{line.snake} failed on {failed} of {line.moves} moves, which the fallback played: "
+            f"{line.error or kinds}\n"
+        )
+        late = 0 if local[line.snake].is_file else line.problems.get("timeout", 0)
+        too_many |= failed - late > _MAX_FAILED_FRACTION * line.moves
+    return "".join(texts), too_many
+
+
 def to_json(lines: Sequence[StandingsRow]) -> list[dict[str, Any]]:
     """Convert the rows to JSON; ``rating`` has mu, sigma and the 95% confidence interval."""
     return [
@@ -249,3 +295,44 @@ def store(
             f"game {result.scheduled.number} is already stored: another arena played it\n"
         )
         return row(result, tournament, labels)
+
+
+def note_errors(errors: dict[str, str], result: GameResult, setup: TournamentSettings) -> None:
+    """Add the exceptions of a game to ``errors``, by label; a snake's first one stays."""
+    labels = [entrant.label for entrant in parse_entrants(setup.snakes)]
+    for snake, seat in zip(result.scheduled.seats, result.seats, strict=True):
+        if seat.error:
+            errors.setdefault(labels[snake], seat.error)
+
+
+def delete_games_without_replay(engine: Engine, tournament: int, replays: Path | None) -> None:
+    """Delete games whose replay is empty or missing, so that they are played again.
+
+    A power cut leaves such games if the file system had not written the replay. Without ``replays``
+    and for games that were played without a replay, nothing is deleted.
+    """
+    if replays is None:
+        return
+
+    def is_lost(game: StoredGame) -> bool:
+        if game.replay is None:
+            return False
+        beside = replays / Path(game.replay).name  # the directory may have been moved
+        found = [path for path in (Path(game.replay), beside) if path.is_file()]
+        if any(path.stat().st_size for path in found):
+            return False
+        for path in found:
+            path.unlink(missing_ok=True)
+        return True
+
+    def delete(session: Session) -> int:
+        lost = [game for game in load_games(session, tournament) if is_lost(game)]
+        for game in lost:
+            session.delete(game)
+        session.commit()
+        return len(lost)
+
+    if count := with_retries(engine, delete):
+        sys.stderr.write(
+            f"{count} games are played again: their replays are empty or missing in {replays}\n"
+        )

@@ -18,6 +18,7 @@ from battlesnake_gym.snakes import FixedNodes, NodeLimitedStrategy
 from battlesnake_heuristics.rating.match import points_of, side_of_seats
 from battlesnake_heuristics.rating.sprt import EloEstimate, Sprt, estimate, pair_outcome
 from battlesnake_server.arena.database import StoredGame
+from battlesnake_server.arena.guarded_strategy import make_strategy
 from battlesnake_server.arena.tournament import (
     ScheduledGame,
     TournamentSettings,
@@ -105,7 +106,7 @@ def check(setup: TournamentSettings) -> None:
             "--timeout instead"
         )
     if setup.nodes is not None and not any(
-        isinstance(local_factory(entrant)(1), NodeLimitedStrategy | FixedNodes)
+        isinstance(make_strategy(local_factory(entrant), 1), NodeLimitedStrategy | FixedNodes)
         for entrant in everybody
     ):
         raise ValueError(

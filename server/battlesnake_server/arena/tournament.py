@@ -26,14 +26,22 @@ from battlesnake_gym.replays.replay import Replay, Turn
 from battlesnake_gym.rules import Game, Settings
 from battlesnake_gym.snakes import Factory
 from battlesnake_heuristics.rating import process_pool
-from battlesnake_heuristics.rating.match import MatchSettings, play_game, side_of_seats, start_seed
+from battlesnake_heuristics.rating.match import (
+    MatchSettings,
+    play_game,
+    side_of_seats,
+    start_seed,
+    with_node_limit,
+)
 from battlesnake_heuristics.rating.process_pool import (
     WORKER_TERMINATE_TIMEOUT_S,
+    InterruptedBySignal,
     ProcessPool,
     masked,
     run_tasks,
 )
 from battlesnake_server.address_policy import AddressPolicy
+from battlesnake_server.arena.guarded_strategy import GuardedStrategy, describe, make_strategy
 from battlesnake_server.arena.players import HttpPlayer, LocalPlayer, Player, open_client
 from battlesnake_server.arena.referee import (
     GameRecord,
@@ -163,6 +171,11 @@ class Entrant:
     def is_policy(self) -> bool:
         """Whether it is a policy file, possibly with rules (``policy.onnx+my_rules.py``)."""
         return self.policy.endswith(".onnx")
+
+    @property
+    def is_file(self) -> bool:
+        """Whether it is a file of its author: a policy, Python code or a bundle."""
+        return self.is_policy or self.source.endswith((".py", ".zip", "snake.json"))
 
     @property
     def policy(self) -> str:
@@ -454,7 +467,7 @@ def _play_without_referee(
     reasons: bool,
     on_event: OnEvent | None,
 ) -> GameRecord:
-    """Play without a referee: no snake can be late, and an exception ends the tournament."""
+    """Play without a referee: no snake can be late."""
     match_settings = MatchSettings(
         width=setup.width,
         height=setup.height,
@@ -467,10 +480,17 @@ def _play_without_referee(
     )
     everybody = parse_entrants(setup.snakes, setup.address_policy)
     seated = [everybody[snake] for snake in scheduled.seats]
+    guards: list[GuardedStrategy] = []  # in seat order
+
+    def guarded(entrant: Entrant, seed: int) -> GuardedStrategy:
+        strategy = with_node_limit(make_strategy(local_factory(entrant), seed), match_settings)
+        guards.append(GuardedStrategy(strategy))
+        return guards[-1]
+
     with masked(signal.SIGTERM, block=False):
         played = play_game(
             match_settings,
-            [local_factory(entrant) for entrant in seated],
+            [functools.partial(guarded, entrant) for entrant in seated],
             scheduled.seed,
             names=[entrant.label for entrant in seated],
             game_id=game_id,
@@ -479,8 +499,9 @@ def _play_without_referee(
         )
     last, finished = played.last, played.last.is_over()
     seats = seat_records(last, [move_letters(snake.id, played.turns) for snake in last.snakes])
-    for seat, milliseconds in zip(seats, played.cpu_ms, strict=True):
-        seat.latencies = milliseconds
+    for seat, milliseconds, guard in zip(seats, played.cpu_ms, guards, strict=True):
+        seat.latencies, seat.error = milliseconds, guard.error
+        seat.problems = {"exception": guard.failures} if guard.failures else {}
     return GameRecord(played.first, played.turns, seats, winner_of(last, finished), finished)
 
 
@@ -500,7 +521,7 @@ async def open_players(
                 )
                 players.append(player)
             else:
-                strategy = local_factory(entrant)(seed + seat)
+                strategy = make_strategy(local_factory(entrant), seed + seat)
                 customization = bundle_customization(entrant.source)
                 customization.pop("author", None)
                 players.append(LocalPlayer(strategy, timeout, customization))
@@ -509,7 +530,17 @@ async def open_players(
 
 @functools.lru_cache(maxsize=64)
 def local_factory(entrant: Entrant) -> Factory:
-    """Return the factory of a built-in snake's or a policy's strategy; cached per process."""
-    if entrant.is_policy:
-        return strategy_factory(policy=entrant.source)
-    return strategy_factory(snake=entrant.source)
+    """Return the factory of a built-in snake's or a policy's strategy; cached per process.
+
+    Raises:
+        ValueError: If there is none, or its code fails; the message names the place.
+        OSError: If a file cannot be read.
+    """
+    try:
+        if entrant.is_policy:
+            return strategy_factory(policy=entrant.source)
+        return strategy_factory(snake=entrant.source)
+    except (ValueError, OSError, InterruptedBySignal):
+        raise
+    except BaseException as error:  # a user's code may raise anything
+        raise ValueError(f"{entrant.label} cannot play: {describe(error)}") from error

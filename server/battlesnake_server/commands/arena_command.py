@@ -10,10 +10,10 @@ import math
 import os
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from sqlalchemy.engine import Engine
 from sqlalchemy.exc import SQLAlchemyError
@@ -33,13 +33,15 @@ from battlesnake_gym.common.command_line import (
     writable,
 )
 from battlesnake_gym.rules import Game, Settings
+from battlesnake_gym.rules.placement import MAX_SNAKES
 from battlesnake_gym.snakes import NodeLimitedStrategy
-from battlesnake_heuristics.rating.process_pool import ProcessPool
+from battlesnake_heuristics.rating.process_pool import InterruptedBySignal, ProcessPool
 from battlesnake_heuristics.rating.sprt import Sprt
 from battlesnake_server import address_policy
 from battlesnake_server.arena import result_verification, sprt_match
 from battlesnake_server.arena.database import (
     DEFAULT_DATABASE_URL,
+    SNAKE_VERSIONS,
     Tournament,
     find_tournament,
     load_games,
@@ -47,8 +49,19 @@ from battlesnake_server.arena.database import (
     open_database,
     with_retries,
 )
+from battlesnake_server.arena.guarded_strategy import make_strategy
 from battlesnake_server.arena.players import check_responds
-from battlesnake_server.arena.results import store, summarize, table, to_json
+from battlesnake_server.arena.results import (
+    StandingsRow,
+    delete_games_without_replay,
+    failures,
+    note_errors,
+    store,
+    summarize,
+    table,
+    to_json,
+)
+from battlesnake_server.arena.snake_versions import snake_version
 from battlesnake_server.arena.tournament import (
     OnGameEvent,
     TournamentSettings,
@@ -77,7 +90,12 @@ _RESUME_HINT = "finished games are stored; the same command with --resume plays 
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Play a tournament and print its table; return 2 for a usage error."""
+    """Play a tournament and print its table.
+
+    Returns:
+        0; 1 if games could not be played or a snake in this process failed on too many moves; 2 for
+        a usage error; 130 if interrupted.
+    """
     arguments = parser().parse_args(argv)
     try:
         site = pool = None
@@ -91,6 +109,11 @@ def main(argv: list[str] | None = None) -> int:
         if arguments.snakes:
             setup = _setup(arguments)
             check(setup)
+            if len(arguments.snakes) == 1 and not arguments.num_snakes and setup.ruleset != "solo":
+                raise ValueError(
+                    f"{arguments.snakes[0]} is the only snake; name an opponent, such as hungry, "
+                    "or give --num-snakes 1 for games without opponents"
+                )
         engine = open_database(arguments.database)
         if arguments.web:
             arguments.replays = (arguments.replays or DEFAULT_REPLAYS).absolute()
@@ -101,8 +124,10 @@ def main(argv: list[str] | None = None) -> int:
         return print_error("battlesnake-gym arena", error)
     with interruptible():
         try:
-            status = _play(arguments, setup, sprt, engine, site, pool) if arguments.snakes else 0
-            if site is not None and status == 0:
+            status, is_complete = 0, True
+            if arguments.snakes:
+                status, is_complete = _play(arguments, setup, sprt, engine, site, pool)
+            if site is not None and is_complete:
                 site.wait()
             return status
         finally:
@@ -113,7 +138,7 @@ def main(argv: list[str] | None = None) -> int:
 
 @contextlib.contextmanager
 def interruptible() -> Iterator[None]:
-    """Raise ``KeyboardInterrupt`` at the first SIGINT or SIGTERM in the block; ignore later ones.
+    """Raise `InterruptedBySignal` at the first SIGINT or SIGTERM in the block; ignore later ones.
 
     Service managers send SIGTERM, and processes that play games must not outlive this one. A
     second Ctrl+C does not disturb the shutdown, which ends the whole process.
@@ -126,7 +151,7 @@ def interruptible() -> Iterator[None]:
         interrupted = True
         for stop_signal in stop_signals:
             signal.signal(stop_signal, signal.SIG_IGN)
-        raise KeyboardInterrupt
+        raise InterruptedBySignal
 
     before = {number: signal.signal(number, interrupt) for number in stop_signals}
     try:
@@ -160,17 +185,21 @@ def _play(
     engine: Engine,
     site: Site | None,
     pool: ProcessPool | None,
-) -> int:
-    """Play the tournament and print its table, or the match and its verdict."""
+) -> tuple[int, bool]:
+    """Play the tournament and print its table, or the match and its verdict.
+
+    Returns:
+        The exit status, and whether all games were played.
+    """
     try:
         with lock_database(engine):
-            return _play_alone(arguments, setup, sprt, engine, site, pool)
+            return _play_alone(arguments, setup, sprt, engine, site, pool), True
     except KeyboardInterrupt:
         sys.stderr.write(f"interrupted; {_RESUME_HINT}\n")
-        return 130
-    except (OSError, SQLAlchemyError) as error:  # e.g. a full disk or a lost database connection
+        return 130, False
+    except (OSError, ValueError, SQLAlchemyError) as error:  # e.g. a full disk, a deleted snake
         sys.stderr.write(f"battlesnake-gym arena: {first_line(error)}; {_RESUME_HINT}\n")
-        return 1
+        return 1, False
 
 
 def _warn_if_busy(setup: TournamentSettings, jobs: int) -> None:
@@ -179,7 +208,10 @@ def _warn_if_busy(setup: TournamentSettings, jobs: int) -> None:
     if setup.has_search_limit or load + jobs < _MAX_LOAD_PER_CORE * max(cores, jobs):
         return
     local = [entrant for entrant in parse_entrants(setup.snakes) if not entrant.remote]
-    if any(isinstance(local_factory(entrant)(1), NodeLimitedStrategy) for entrant in local):
+    if any(
+        isinstance(make_strategy(local_factory(entrant), 1), NodeLimitedStrategy)
+        for entrant in local
+    ):
         sys.stderr.write(
             f"this machine is busy (load {load:.1f} on {cores} cores): searches get less CPU time "
             "per move than on an idle machine; --move-time 50 limits CPU time instead\n"
@@ -195,6 +227,9 @@ def _play_alone(
     pool: ProcessPool | None,
 ) -> int:
     tournament = begin(engine, setup, arguments.resume)
+    errors: dict[str, str] = {}
+    status = 0
+    delete_games_without_replay(engine, tournament, arguments.replays)
     announce = None if site is None else site.announce
     games = arguments.games or (None if sprt else _DEFAULT_GAMES)
     if arguments.timeout is None and arguments.ray_address is None:
@@ -203,21 +238,32 @@ def _play_alone(
         with pool or contextlib.nullcontext():
             run(
                 engine, tournament, setup, games, arguments.jobs, arguments.replays, announce, sprt,
-                pool,
+                pool, errors,
             )  # fmt: skip
     finally:
+        played = with_retries(engine, lambda session: load_games(session, tournament))
+        lines = summarize(played, errors)
         if sprt is None:
-            show(engine, tournament, arguments.json)
+            show(lines, arguments.json)
         else:
-            played = with_retries(engine, lambda session: load_games(session, tournament))
             as_json = json.dumps(sprt_match.to_json(played, setup, sprt), indent=2) + "\n"
             sys.stdout.write(as_json if arguments.json else sprt_match.text(played, setup, sprt))
-    return 0
+        status = show_failures(lines, setup.snakes, arguments.json)
+    return status
 
 
-def show(engine: Engine, tournament: int, as_json: bool) -> None:
+def show_failures(lines: Sequence[StandingsRow], snakes: Sequence[str], as_json: bool) -> int:
+    """Print the failed moves of snakes in this process; return 1 if there were too many.
+
+    The text follows the table; with JSON output it goes to standard error.
+    """
+    text, too_many = failures(lines, parse_entrants(snakes))
+    (sys.stderr if as_json else sys.stdout).write(text)
+    return int(too_many)
+
+
+def show(lines: Sequence[StandingsRow], as_json: bool) -> None:
     """Print the table of a tournament."""
-    lines = summarize(with_retries(engine, lambda session: load_games(session, tournament)))
     if as_json:
         sys.stdout.write(json.dumps(to_json(lines), indent=2) + "\n")
     elif lines:
@@ -239,6 +285,11 @@ def check(setup: TournamentSettings) -> None:
         raise ValueError(
             f"--num-snakes must be between 1 and the number of snakes ({len(setup.snakes)}), "
             f"got {setup.num_snakes}"
+        )
+    if setup.num_snakes > MAX_SNAKES:
+        raise ValueError(
+            f"--num-snakes must be at most {MAX_SNAKES}, got {setup.num_snakes}; with "
+            "--num-snakes 2 every snake plays every other"
         )
     sprt_match.check(setup)
     if setup.timeout < 1:
@@ -265,6 +316,7 @@ def run(
     announce: OnGameEvent | None = None,
     sprt: Sprt | None = None,
     pool: ProcessPool | None = None,
+    errors: dict[str, str] | None = None,
 ) -> None:
     """Play the scheduled games that are missing in the database and store each as it ends.
 
@@ -278,6 +330,7 @@ def run(
         announce: Called during the games.
         sprt: The sequential test that ends a match.
         pool: A pool of processes on other machines.
+        errors: Receives the first exception of each snake in this process, by label.
     """
     if replays is not None:
         replays.mkdir(parents=True, exist_ok=True)
@@ -302,6 +355,8 @@ def run(
             if pool is not None:
                 result_verification.verify_result(setup, result)
             game = store(engine, result, tournament, setup)
+            if errors is not None:
+                note_errors(errors, result, setup)
             bar.update()
             if sprt is not None:
                 score.add(game)
@@ -312,17 +367,55 @@ def run(
 
 def begin(engine: Engine, setup: TournamentSettings, resume: bool, **more: object) -> int:
     """Return the id of a new tournament, or of the latest one with these settings if ``resume``."""
-    stored = setup.to_dict() | more
+    found = find(engine, setup, **more) if resume else None
+    if found is not None:
+        return found
+    tournament = Tournament(setup=_stored_settings(setup) | more)
 
-    def find(session: Session) -> int:
-        tournament = find_tournament(session, stored) if resume else None
-        if tournament is None:
-            tournament = Tournament(setup=stored)
-            session.add(tournament)
-            session.commit()
+    def add(session: Session) -> int:
+        session.add(tournament)
+        session.commit()
         return tournament.id
 
-    return with_retries(engine, find)
+    return with_retries(engine, add)
+
+
+def find(engine: Engine, setup: TournamentSettings, **more: object) -> int | None:
+    """Return the id of the latest tournament with these settings and versions of the snakes.
+
+    If there is one with other versions, a message on standard error names the snakes that changed.
+    """
+    stored = _stored_settings(setup) | more
+    versions = stored[SNAKE_VERSIONS]
+
+    def look_up(session: Session) -> tuple[int | None, list[Any]]:
+        tournament = find_tournament(session, stored)
+        if tournament is None:
+            other = find_tournament(session, stored, any_version=True)
+            return None, versions if other is None else other.setup[SNAKE_VERSIONS]
+        tournament.setup = stored  # an earlier release did not store the versions
+        session.commit()
+        return tournament.id, versions
+
+    found, other_versions = with_retries(engine, look_up)
+    changed = [
+        entrant.label
+        for entrant, version, other in zip(
+            parse_entrants(setup.snakes), versions, other_versions, strict=True
+        )
+        if version != other
+    ]
+    if changed:
+        sys.stderr.write(
+            f"{', '.join(changed)} changed since the latest tournament with these settings, so a "
+            "new one starts\n"
+        )
+    return found
+
+
+def _stored_settings(setup: TournamentSettings) -> dict[str, Any]:
+    sources = [entrant.source for entrant in parse_entrants(setup.snakes)]
+    return setup.to_dict() | {SNAKE_VERSIONS: [snake_version(source) for source in sources]}
 
 
 def _sprt(arguments: argparse.Namespace) -> Sprt | None:

@@ -30,9 +30,19 @@ from battlesnake_server.arena.gauntlet import (
 )
 from battlesnake_server.arena.league_config import LeagueConfig, load
 from battlesnake_server.arena.program_supervisor import ProgramSupervisor
-from battlesnake_server.arena.results import store
+from battlesnake_server.arena.results import (
+    delete_games_without_replay,
+    note_errors,
+    store,
+    summarize,
+)
 from battlesnake_server.arena.tournament import Entrant, open_players, play_scheduled_game, schedule
-from battlesnake_server.commands.arena_command import begin, first_line, interruptible
+from battlesnake_server.commands.arena_command import (
+    begin,
+    first_line,
+    interruptible,
+    show_failures,
+)
 from battlesnake_server.commands.league_command import LeagueHealth, check
 
 _RESUME_HINT = "finished games are stored; the same command plays the rest"
@@ -120,6 +130,9 @@ def _play(
         )
         for matchup in matchups(plan)
     }
+    for number in tournaments.values():
+        delete_games_without_replay(engine, number, arguments.replays)
+    errors: dict[str, str] = {}
     played = {matchup: _games(engine, number) for matchup, number in tournaments.items()}
     total = arguments.games * len(tournaments)
     try:
@@ -136,6 +149,7 @@ def _play(
                             setup, scheduled, arguments.replays, open_seats=open_seats
                         )
                         store(engine, result, number, setup)
+                        note_errors(errors, result, setup)
                         bar.update()
     finally:
         lines = [
@@ -149,7 +163,10 @@ def _play(
             sys.stdout.write(
                 f"{plan.name}: win rates with 95% confidence intervals\n\n{table(lines)}"
             )
-    return 0
+        games = [game for number in tournaments.values() for game in _games(engine, number)]
+        local = [f"{name}={source}" for name, source in players.sources.items()]
+        status = show_failures(summarize(games, errors), local, arguments.json)
+    return status
 
 
 def _games(engine: Engine, tournament: int) -> list[StoredGame]:

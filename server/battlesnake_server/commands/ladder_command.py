@@ -38,13 +38,13 @@ from battlesnake_server import address_policy
 from battlesnake_server.arena import result_verification
 from battlesnake_server.arena.database import (
     DEFAULT_DATABASE_URL,
-    find_tournament,
+    StoredGame,
     load_games,
     lock_database,
     open_database,
     with_retries,
 )
-from battlesnake_server.arena.results import row
+from battlesnake_server.arena.results import note_errors, row, summarize
 from battlesnake_server.arena.sprt_match import MatchScore, games_per_cpu_hour
 from battlesnake_server.arena.tournament import (
     GameResult,
@@ -62,7 +62,12 @@ _RESUME_HINT = "finished games are stored; the same command with --resume plays 
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Measure a snake or print the ladder; return 2 for a usage error."""
+    """Measure a snake or print the ladder.
+
+    Returns:
+        0; 1 if games could not be played or the snake failed on too many moves; 2 for a usage
+        error; 130 if interrupted.
+    """
     arguments = parser().parse_args(argv)
     try:
         ladder = load(arguments.num_snakes)
@@ -80,17 +85,15 @@ def main(argv: list[str] | None = None) -> int:
     except (ValueError, OSError) as error:
         return print_error("battlesnake-gym ladder", error)
     run, status = PlacementRun(ladder), 0
+    matches = _RungMatches(engine, setup, arguments.resume)
     with arena_command.interruptible():
         try:
             with lock_database(engine):
-                _play(engine, run, setup, arguments, pool)
+                _play(matches, run, setup, arguments, pool)
         except KeyboardInterrupt:
             sys.stderr.write(f"interrupted; {_RESUME_HINT}\n")
             status = 130
-        except (
-            OSError,
-            SQLAlchemyError,
-        ) as error:  # e.g. a full disk or a lost database connection
+        except (OSError, ValueError, SQLAlchemyError) as error:  # e.g. a full disk
             sys.stderr.write(
                 f"battlesnake-gym ladder: {arena_command.first_line(error)}; {_RESUME_HINT}\n"
             )
@@ -100,7 +103,14 @@ def main(argv: list[str] | None = None) -> int:
     if run.placement.games:
         label = parse_entrants(setup.snakes)[0].label
         sys.stdout.write(_report(label, run, arguments.json))
-    return status
+    elif status == 0:
+        sys.stderr.write(
+            f"battlesnake-gym ladder: no games in --max-minutes {arguments.max_minutes:g}; give 1 "
+            "or more\n"
+        )
+        status = 1
+    lines = summarize(matches.games, matches.errors)
+    return arena_command.show_failures(lines, setup.snakes, arguments.json) or status
 
 
 def _setup(arguments: argparse.Namespace) -> TournamentSettings:
@@ -124,14 +134,13 @@ def _setup(arguments: argparse.Namespace) -> TournamentSettings:
 
 
 def _play(
-    engine: Engine,
+    matches: _RungMatches,
     run: PlacementRun,
     setup: TournamentSettings,
     arguments: argparse.Namespace,
     pool: ProcessPool,
 ) -> None:
     """Play and store game pairs until the interval is narrow enough or the time is up."""
-    matches = _RungMatches(engine, setup, arguments.resume)
     for rung in run.ladder.rungs:
         for outcome, count in enumerate(matches.score(rung).pairs):
             for _ in range(count):
@@ -192,13 +201,20 @@ def _play_pair(pair: _Pair) -> list[GameResult]:
 
 
 class _RungMatches:
-    """The matches against the rungs, each stored as a tournament."""
+    """The matches against the rungs, each stored as a tournament.
+
+    Attributes:
+        games: The games of this run.
+        errors: The first exception of each snake, by label.
+    """
 
     def __init__(self, engine: Engine, setup: TournamentSettings, resume: bool) -> None:
         self._engine = engine
         self._setup = setup
         self._resume = resume
         self._tournaments: dict[str, int] = {}
+        self.games: list[StoredGame] = []
+        self.errors: dict[str, str] = {}
 
     def _with(self, rung: Rung) -> TournamentSettings:
         return replace(self._setup, snakes=(*self._setup.snakes, rung.name))
@@ -207,11 +223,10 @@ class _RungMatches:
         """Return the score of earlier games against a rung, or an empty score unless resuming."""
         if not self._resume:
             return MatchScore()
-        setup = self._with(rung).to_dict()
-        tournament = with_retries(self._engine, lambda session: find_tournament(session, setup))
-        if tournament is None:
+        number = arena_command.find(self._engine, self._with(rung))
+        if number is None:
             return MatchScore()
-        number = self._tournaments[rung.name] = tournament.id
+        self._tournaments[rung.name] = number
         return MatchScore.from_games(
             with_retries(self._engine, lambda session: load_games(session, number))
         )
@@ -234,8 +249,11 @@ class _RungMatches:
             games = [row(result, self._tournaments[rung.name], labels) for result in results]
             session.add_all(games)
             session.commit()
+            self.games += games
             return MatchScore.from_games(games)
 
+        for result in results:
+            note_errors(self.errors, result, setup)
         return with_retries(self._engine, add)
 
 

@@ -20,13 +20,16 @@ from battlesnake_server import address_policy
 from battlesnake_server.address_policy import AddressPolicy
 from battlesnake_server.arena.database import (
     DEFAULT_DATABASE_URL,
+    load_games,
     lock_database,
     open_database,
+    with_retries,
 )
 from battlesnake_server.arena.league import League, log
 from battlesnake_server.arena.league_config import EXAMPLE, LeagueConfig, load
 from battlesnake_server.arena.players import check_responds
 from battlesnake_server.arena.program_supervisor import ProgramSupervisor
+from battlesnake_server.arena.results import summarize
 from battlesnake_server.arena.tournament import Entrant, local_factory, open_pool, play_in_pool
 from battlesnake_server.commands.arena_command import (
     DEFAULT_PORT,
@@ -119,7 +122,11 @@ def _play(
                     pool.terminate()
                     raise
         finally:
-            show(engine, league.season.tournament, arguments.json)
+            number = league.season.tournament
+            show(
+                summarize(with_retries(engine, lambda session: load_games(session, number))),
+                arguments.json,
+            )
     finally:
         site.close()
     return 0

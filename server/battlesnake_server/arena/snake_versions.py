@@ -1,0 +1,63 @@
+"""What a snake consists of besides its source: a tournament must not mix games of two versions."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import importlib.metadata
+import inspect
+import os
+import shlex
+from collections.abc import Iterable
+from pathlib import Path
+
+from battlesnake_gym import snakes
+from battlesnake_server.strategy_loader import split_policy_and_rules
+
+_OUR_PACKAGES = ("battlesnake_gym.", "battlesnake_heuristics.", "battlesnake_server.")
+
+
+def snake_version(source: str) -> dict[str, str]:
+    """Return the version of the code that plays a snake, and the hash of its files.
+
+    Args:
+        source: Source of the snake, as in `tournament.Entrant`, or the command of a program.
+
+    Returns:
+        ``version`` of this project if the snake runs in this process; ``sha256`` of the snake's
+        files if it has any. Modules that they import are not included. A snake behind a URL has
+        neither.
+    """
+    if source.startswith(("http://", "https://")):
+        return {}
+    found = {}
+    if files := sorted(_files(source)):
+        digest = hashlib.sha256()
+        for file in files:
+            digest.update(hashlib.sha256(file.read_bytes()).digest())
+        found["sha256"] = digest.hexdigest()
+    return {"version": importlib.metadata.version("battlesnake-gym")} | found
+
+
+def _files(source: str) -> set[Path]:
+    """Return the files that play as ``source``."""
+    parts = [part for part in split_policy_and_rules(source) if part]
+    with contextlib.suppress(ValueError):
+        parts += shlex.split(source)  # the command of a program may name its file
+    with contextlib.suppress(ValueError):  # a command is no name
+        parts += _registered_files(source)
+    paths = {Path(part) for part in parts}
+    paths |= {path.with_suffix(".json") for path in paths if path.suffix == ".onnx"}
+    return {path for path in paths if os.path.isfile(path)}  # noqa: PTH113  (any text)
+
+
+def _registered_files(source: str) -> Iterable[str]:
+    """Return the policy of a run directory, or the file of a user's registered snake."""
+    if path := snakes.resolve_file(source):
+        return [path]
+    if source.endswith(".py"):
+        return []
+    factory = inspect.unwrap(snakes.factory(source.rpartition("@")[0] or source))
+    module = getattr(factory, "__module__", "") or ""
+    code = getattr(factory, "__code__", None)
+    return [] if code is None or f"{module}.".startswith(_OUR_PACKAGES) else [code.co_filename]
