@@ -1,4 +1,4 @@
-"""The rules of the game in pure Python; the engine is tested against them.
+"""Rules of the game in pure Python; tests compare the engine with these rules.
 
 >>> game = Game(seed=7)
 >>> state = start(game, 11, 11, ["one", "two"])

@@ -1,5 +1,5 @@
-"""The exception that the rules raise."""
+"""Exception raised by the rules."""
 
 
 class RulesError(ValueError):
-    """Invalid input to the rules; the message gives the field, its value and the remedy."""
+    """Error for invalid input; the message gives the field, its value and the remedy."""

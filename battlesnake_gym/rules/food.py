@@ -1,4 +1,4 @@
-"""Food: the cells that are free for it, and its random placement during the game."""
+"""Free cells for food, and the random placement of food during a game."""
 
 from __future__ import annotations
 
@@ -7,27 +7,28 @@ from .state import Game, Point, State
 
 
 def game_rand(game: Game, offset: int = 0) -> GoRand:
-    """Create the generator that starts ``offset`` turns after the game's seed.
+    """Return the generator that starts ``offset`` turns after the game's seed.
 
-    The setup and the hazard patterns use offset 0. The food of a turn uses the number of that turn.
+    The setup and the hazard patterns use offset 0. The food of a turn uses the turn number as
+    offset.
     """
     return GoRand(game.seed + offset)
 
 
 def neighbors(cell: Point) -> set[Point]:
-    """Return the four cells next to ``cell``, on the board or not."""
+    """Return the four neighbors of ``cell``, including cells off the board."""
     x, y = cell
     return {(x - 1, y), (x + 1, y), (x, y - 1), (x, y + 1)}
 
 
 def free_cells(state: State, *, avoid_hazards: bool = False) -> list[Point]:
-    """List the cells that may get food: by column from the left, each from the bottom.
+    """List the cells that may get food, by column and then from bottom to top.
 
     Food, living bodies and the neighbors of living heads are not free. Eliminated bodies do not
     count.
 
     Args:
-        state: The position.
+        state: Current position.
         avoid_hazards: Whether cells with hazards are excluded too.
     """
     taken = set(state.food)
@@ -42,17 +43,17 @@ def free_cells(state: State, *, avoid_hazards: bool = False) -> list[Point]:
 
 
 def place_food(state: State, rand: GoRand, count: int, *, avoid_hazards: bool = False) -> None:
-    """Add ``count`` food on random free cells, or fewer if there are not enough cells."""
+    """Place ``count`` food on random free cells, or less if cells are missing."""
     cells = free_cells(state, avoid_hazards=avoid_hazards)
     rand.shuffle(cells)
     state.food.extend(cells[:count])
 
 
 def standard_food(game: Game, state: State, *, avoid_hazards: bool = False) -> None:
-    """Place the food of one turn: fill up to the minimum, otherwise add one at random.
+    """Place the food of one turn: fill up to the minimum, or add one at random.
 
-    As in the official engine, food appears with a probability of
-    ``food_spawn_chance - 1`` percent.
+    As in the official engine, the probability that food appears is ``food_spawn_chance - 1``
+    percent.
     """
     rand = game_rand(game, state.turn)
     missing = game.settings.minimum_food - len(state.food)

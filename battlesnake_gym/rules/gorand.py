@@ -1,8 +1,9 @@
-"""The random numbers of Go's ``math/rand``, which the official engine draws.
+"""Random number generator of Go's ``math/rand``, which the official engine uses.
 
 Output k of the generator is ``o[k] = o[k - 273] + o[k - 607]`` modulo 2**64. The 607 words of the
 seeded state count as the outputs -606 to 0. A turn needs few outputs, so a word is computed only
-when an output needs it: three steps of a small multiplicative generator, mixed with a constant.
+when an output needs it. Each word combines three steps of a small multiplicative generator with a
+constant.
 """
 
 from __future__ import annotations
@@ -22,10 +23,10 @@ _MASK = 2**64 - 1
 TABLE = tuple(
     int(word, 16) for word in Path(__file__).with_name("gorand_table.txt").read_text().split()
 )
-"""The constant table of Go's ``math/rand``: the state of this generator after 7.8e12 outputs.
+"""Constant table of Go's ``math/rand``: the state after 7.8e12 outputs.
 
-It was computed once by repeated squaring modulo ``x**607 - x**334 - 1``. The initial state was
-seeded with 1 by the small generator alone: three steps per word, shifted by 20, 10 and 0 bits.
+The table was computed once by repeated squaring modulo ``x**607 - x**334 - 1``. The initial state
+was seeded with 1 by the small generator alone: three steps per word, shifted by 20, 10 and 0 bits.
 """
 
 _T = TypeVar("_T")
@@ -44,10 +45,10 @@ _POWERS = _lcg_powers()
 
 
 class GoRand:
-    """A generator with the outputs of Go's ``rand.New(rand.NewSource(seed))``.
+    """Generator with the outputs of Go's ``rand.New(rand.NewSource(seed))``.
 
     Args:
-        seed: Any integer; reduced to a signed 64-bit number, as in Go.
+        seed: Any integer; it is reduced to a signed 64-bit number, as in Go.
 
     >>> rand = GoRand(1)
     >>> [rand.intn(100) for _ in range(5)]
@@ -69,11 +70,11 @@ class GoRand:
 
     @property
     def drawn(self) -> int:
-        """The number of outputs drawn so far."""
+        """Number of outputs drawn since the seeding."""
         return len(self._outputs)
 
     def skip(self, outputs: int) -> None:
-        """Draw ``outputs`` outputs and discard them."""
+        """Draw and discard ``outputs`` outputs."""
         for _ in range(outputs):
             self.uint64()
 
@@ -88,7 +89,7 @@ class GoRand:
         return output
 
     def int63(self) -> int:
-        """Draw an integer in [0, 2**63 - 1]: the next output without its top bit."""
+        """Draw an integer in [0, 2**63 - 1]: the next output without its highest bit."""
         return self.uint64() & (_MASK >> 1)
 
     def uint32(self) -> int:
@@ -100,10 +101,10 @@ class GoRand:
         return self.int63() >> 32
 
     def intn(self, n: int) -> int:
-        """Draw an integer in [0, n - 1], as Go's ``Intn``.
+        """Draw an integer in [0, n - 1], like Go's ``Intn``.
 
         Args:
-            n: Upper bound, in [1, 2**31 - 1].
+            n: Number of possible values, in [1, 2**31 - 1].
 
         Raises:
             ValueError: If ``n`` is out of range.
@@ -118,11 +119,11 @@ class GoRand:
         return drawn % n
 
     def between(self, low: int, high: int) -> int:
-        """Draw an integer in [low, high], as the official engine's ``Range``."""
+        """Draw an integer in [low, high], like the official engine's ``Range``."""
         return self.intn(high - low + 1) + low
 
     def _bounded(self, n: int) -> int:
-        """Draw an integer in [0, n - 1], as Go's ``Shuffle`` does; `intn` draws others."""
+        """Draw an integer in [0, n - 1] for `shuffle`; `intn` uses another method."""
         product = self.uint32() * n
         if product & 0xFFFFFFFF < n:
             threshold = (2**32 - n) % n
@@ -131,7 +132,7 @@ class GoRand:
         return product >> 32
 
     def shuffle(self, items: MutableSequence[_T]) -> None:
-        """Shuffle ``items`` in place, as Go's ``Shuffle``."""
+        """Shuffle ``items`` in place, like Go's ``Shuffle``."""
         for i in range(len(items) - 1, 0, -1):
             j = self._bounded(i + 1)
             items[i], items[j] = items[j], items[i]

@@ -1,4 +1,4 @@
-"""The placement of snakes and food when a game starts."""
+"""Placement of snakes and food at the start of a game."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from .state import START_LENGTH, Point, Snake, State
 
 MAX_SNAKES = 16
 _CORNER_AND_SIDE_STARTS = 8
-_MIN_SIZE_FIXED = 7  # Smaller boards get random start cells.
+_MIN_SIZE_FIXED = 7  # smaller boards get random start cells
 _MIN_SIZE_QUADRANTS = 11
-_FEW_SNAKES = 4  # Up to this many snakes get food next to them on every square board.
-_LARGE_AREA = 121  # On boards of at least this many cells, every snake gets food next to it.
+_FEW_SNAKES = 4  # with at most this many snakes, every square board gets food next to each snake
+_LARGE_AREA = 121  # boards with at least this many cells get food next to every snake
 _DIAGONALS = ((-1, -1), (-1, 1), (1, -1), (1, 1))
 
 
@@ -30,13 +30,13 @@ def put_snakes(state: State, cells: Sequence[Point]) -> None:
 
 
 def standard_start(state: State, rand: GoRand) -> None:
-    """Place all snakes, then the initial food, as most maps do."""
+    """Place all snakes and then the initial food, like most maps."""
     place_snakes(state, rand)
     place_start_food(state, rand)
 
 
 def place_snakes(state: State, rand: GoRand) -> None:
-    """Place the snakes: on fixed cells of square boards, on random cells of others.
+    """Place the snakes on fixed cells of square boards, or else on random cells.
 
     Raises:
         RulesError: If there are more snakes than start cells.
@@ -100,7 +100,7 @@ def place_in_quadrants(state: State, rand: GoRand, quadrants: Sequence[Sequence[
 
 
 def take_random(cells: list[Point], rand: GoRand) -> Point:
-    """Remove and return a random cell; the last cell of the list moves into its position."""
+    """Remove and return a random cell; the last cell of the list replaces it."""
     index = rand.intn(len(cells))
     cell = cells[index]
     cells[index] = cells[-1]
@@ -109,7 +109,7 @@ def take_random(cells: list[Point], rand: GoRand) -> Point:
 
 
 def _place_on_random_cells(state: State, rand: GoRand) -> None:
-    """Place each snake on a random cell with an even x + y, so that heads can meet."""
+    """Place each snake on a random cell with an even x + y, so that heads can collide."""
     middle = center(state)
     for i, snake in enumerate(state.snakes):
         taken = {s.head for s in state.snakes[:i]} | set(state.food) | {middle}
@@ -128,12 +128,12 @@ def _place_on_random_cells(state: State, rand: GoRand) -> None:
 
 
 def center(state: State) -> Point:
-    """Return the center cell; on an even side, the lower of the two middle coordinates."""
+    """Return the center cell; even sides use the lower of the two middle coordinates."""
     return (state.width - 1) // 2, (state.height - 1) // 2
 
 
 def place_start_food(state: State, rand: GoRand) -> None:
-    """Place food next to every snake and in the center, or on random cells of other boards."""
+    """Place food beside every snake and in the center, or else on random cells."""
     width, height = state.width, state.height
     if width != height or width < _MIN_SIZE_FIXED:
         for _ in state.snakes:
@@ -171,7 +171,7 @@ def place_food_beside(
 
 
 def diagonal_cells(state: State, head: Point) -> list[Point]:
-    """List the diagonal neighbors away from the center, except the corners of the board."""
+    """List the diagonal neighbors of ``head`` away from the center, except corners."""
     middle = center(state)
     last = state.width - 1, state.height - 1
     cells = [(head[0] + dx, head[1] + dy) for dx, dy in _DIAGONALS]

@@ -1,4 +1,4 @@
-"""The start of a game and its turns."""
+"""Start of a game, and single turns."""
 
 from __future__ import annotations
 
@@ -19,16 +19,17 @@ DEFAULT_BOARD_SIZE = 11
 
 
 def start(game: Game, width: int, height: int, snake_ids: Sequence[str]) -> State:
-    """Create the first position: set up the map, then run the rules once without moves.
+    """Create the first position: set up the map and run the rules without moves.
 
     Args:
-        game: The ruleset, the map, the settings and the seed.
-        width: Columns of the board, 1 to 25.
-        height: Rows of the board, 1 to 25.
-        snake_ids: Different ids of at most 16 snakes.
+        game: Ruleset, map, settings and seed.
+        width: Board width in cells, 1 to 25.
+        height: Board height in cells, 1 to 25.
+        snake_ids: Distinct ids of at most 16 snakes.
 
     Raises:
-        RulesError: If an argument is invalid or the map rejects the size or the number of snakes.
+        RulesError: If an argument is invalid, or if the map rejects the size or the number of
+            snakes.
     """
     board_map = _check_start(game, width, height, snake_ids)
     state = State(0, width, height, [Snake(snake_id, []) for snake_id in snake_ids])
@@ -45,15 +46,16 @@ def step(game: Game, state: State, moves: Moves) -> None:
     official engine.
 
     Args:
-        game: The rules of the game.
-        state: The position, which is changed.
-        moves: A move for every living snake, by id; other ids are ignored. Text other than the
-            four moves makes the snake go straight ahead.
+        game: Rules of the game.
+        state: Position, which is changed in place.
+        moves: Move of every living snake, by id; other ids are ignored. Text other than the four
+            moves
+            makes the snake continue straight ahead.
 
     Raises:
         RulesError: If a living snake has no move or the map cannot continue. The state is then
             unchanged, with one exception: ``solo_maze`` rejects extreme levels after the moves.
-            Only rules that remove its food or hazards lead to such levels.
+            Only rules that remove the food or the hazards of that map lead to such levels.
     """
     board_map = _map(game.map) if game.map else None
     _check_turn(game, state, board_map)

@@ -1,4 +1,4 @@
-"""The shrinking rectangle, used by the ruleset and the map ``royale``."""
+"""Shrinking rectangle of the ruleset and the map ``royale``."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def royale_hazards(game: Game, state: State) -> list[Point]:
     left, right, bottom, top = 0, state.width - 1, 0, state.height - 1
     for _ in range((state.turn + 1) // game.settings.shrink_every_n_turns):
         if left > right or bottom > top:
-            break  # The rectangle is empty; further draws change nothing.
+            break  # The rectangle is empty; further draws would change nothing.
         side = rand.intn(4)
         left += side == 0
         right -= side == 1
@@ -31,8 +31,8 @@ def check_shrink_every(game: Game, where: str = "in a royale game") -> None:
     """Raise `RulesError` if ``shrink_every_n_turns`` is less than 1.
 
     Args:
-        game: The rules of the game.
-        where: The place that the message names, with its preposition.
+        game: Rules of the game.
+        where: Context in the message, with its preposition.
     """
     every = game.settings.shrink_every_n_turns
     if every < 1:

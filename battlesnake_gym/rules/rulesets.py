@@ -1,4 +1,4 @@
-"""The rulesets: the stages of a turn, and the end of the game."""
+"""Rulesets: the stages of a turn, and the end of a game."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ RULESETS: dict[str, tuple[Stage, ...]] = {
     "constrictor": _STANDARD + _CONSTRICTOR,
     "wrapped_constrictor": _WRAPPED + _CONSTRICTOR,
 }
-"""The stages of each ruleset, in order."""
+"""Stages of each ruleset, in order."""
 
 
 def ruleset_name(name: str) -> str:
-    """Return the ruleset played under ``name``; unknown names mean the standard game."""
+    """Return the ruleset that ``name`` selects; unknown names select standard."""
     return name if name in RULESETS else "standard"
 
 
@@ -48,19 +48,19 @@ def _stages(game: Game) -> tuple[Stage, ...]:
 
 
 def wraps(game: Game) -> bool:
-    """Return whether snakes that leave the board on one side enter it on the other."""
+    """Return whether snakes that leave the board enter it on the opposite side."""
     return _stages(game)[0] is _WRAPPED[0]
 
 
 def grows_always(game: Game) -> bool:
-    """Return whether snakes grow every turn, which never frees a tail's cell."""
+    """Return whether snakes grow every turn, so that no tail's cell is freed."""
     return _stages(game)[-1] is _CONSTRICTOR[-1]
 
 
 def is_over(game: Game, state: State) -> bool:
-    """Return whether the game has ended: at most one snake lives.
+    """Return whether the game has ended, which is when at most one snake is living.
 
-    In the ruleset ``solo`` and with ``game.solo``, the game ends when no snake lives.
+    In the ruleset ``solo`` and with ``game.solo``, the game ends when no snake is living.
     """
     alone = game.solo or game.ruleset == "solo"
     return len(living(state)) < (1 if alone else 2)

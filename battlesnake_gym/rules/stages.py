@@ -1,8 +1,8 @@
-"""The stages of a turn, each one rule of the game.
+"""Stages of a turn; each stage is one rule of the game.
 
-A stage changes the state in place. ``state.turn`` is still the turn before the moves;
-eliminations get the number of the turn that results. At the start of a game, all stages run once
-without moves; only the two stages of the constrictor ruleset have an effect then.
+A stage changes the state in place. ``state.turn`` is still the turn before the moves; eliminations
+get the number of the turn that results. At the start of a game, all stages run once without moves.
+Only the two stages of the constrictor ruleset have an effect then.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Stage:
 
 
 def is_initialization(state: State, moves: Moves) -> bool:
-    """Return whether this is the pass before the first turn."""
+    """Return whether this pass is the initialization before the first turn."""
     return state.turn <= 0 and not moves
 
 
@@ -37,9 +37,9 @@ def living(state: State) -> list[Snake]:
 
 
 def move(game: Game, state: State, moves: Moves) -> None:
-    """Move every living snake: add a head, remove the last segment.
+    """Move every living snake: add a head and remove the last segment.
 
-    Without moves, no snake moves.
+    Without moves, all snakes stay in place.
 
     Raises:
         RulesError: If only some of the living snakes have a move.
@@ -61,14 +61,14 @@ def move(game: Game, state: State, moves: Moves) -> None:
 
 
 def legal_move(snake: Snake, requested: str) -> str:
-    """Return ``requested`` if it is a move, otherwise the default move."""
+    """Return ``requested`` if it is a valid move, or else the default move."""
     return requested if requested in OFFSETS else default_move(snake.body)
 
 
 def default_move(body: list[Point]) -> str:
-    """Return the move straight ahead, from the neck to the head, also across a border.
+    """Return the move straight ahead, from the neck to the head, also across an edge.
 
-    A body stacked on one cell moves up.
+    The default move of a body stacked on one cell is up.
     """
     head_x, head_y = body[0]
     neck_x, neck_y = body[1] if len(body) > 1 else body[0]
@@ -88,7 +88,7 @@ def default_move(body: list[Point]) -> str:
 
 
 def move_wrapped(game: Game, state: State, moves: Moves) -> None:
-    """Move as `move` does; a head that left the board enters it on the other side."""
+    """Move all snakes like `move`; heads that leave the board enter the other side."""
     move(game, state, moves)
     for snake in living(state):
         x, y = snake.body[0]
@@ -96,7 +96,7 @@ def move_wrapped(game: Game, state: State, moves: Moves) -> None:
 
 
 def wrap(coordinate: int, size: int) -> int:
-    """Return the coordinate, or the opposite border if it is off the board."""
+    """Return the coordinate, or the opposite edge if the coordinate is off the board."""
     if coordinate < 0:
         return size - 1
     return 0 if coordinate >= size else coordinate
@@ -111,7 +111,7 @@ def starve(game: Game, state: State, moves: Moves) -> None:
 
 
 def hazard(game: Game, state: State, moves: Moves) -> None:
-    """Damage heads on hazards, once per layer, unless the cell has food."""
+    """Damage heads on hazards, once per layer, unless the cell contains food."""
     if is_initialization(state, moves):
         return
     for snake in living(state):
@@ -123,7 +123,7 @@ def hazard(game: Game, state: State, moves: Moves) -> None:
 
 
 def health_after_layers(game: Game, health: int, layers: int) -> int:
-    """Return the health after ``layers`` layers of hazard; 0 or less means elimination.
+    """Return the health after damage by ``layers`` layers; 0 or less is fatal.
 
     Negative damage heals, up to the maximum health.
     """
@@ -131,15 +131,15 @@ def health_after_layers(game: Game, health: int, layers: int) -> int:
 
 
 def health_after(game: Game, health: int, *, food: bool, layers: int) -> int:
-    """Return a snake's health after it moves to a cell; 0 or less means elimination.
+    """Return a snake's health after a move to a cell; 0 or less means elimination.
 
-    Combines the stages `starve`, `hazard` and `feed`.
+    The function combines the stages `starve`, `hazard` and `feed`.
 
     Args:
-        game: The rules of the game.
-        health: The health before the move.
-        food: Whether the cell has food.
-        layers: The hazard layers on the cell.
+        game: Rules of the game.
+        health: Health before the move.
+        food: Whether the cell contains food.
+        layers: Number of hazard layers on the cell.
 
     >>> [health_after(Game(), 20, food=food, layers=1) for food in (False, True)]
     [5, 100]
@@ -148,14 +148,17 @@ def health_after(game: Game, health: int, *, food: bool, layers: int) -> int:
 
 
 def eliminate(snake: Snake, cause: str, turn: int, by: str = "") -> None:
-    """Mark ``snake`` as eliminated on ``turn``, by the snake with the id ``by`` if any."""
+    """Mark ``snake`` as eliminated on ``turn`` by the snake with the id ``by``."""
     snake.eliminated_cause = cause
     snake.eliminated_by = by
     snake.eliminated_on = turn
 
 
 def feed(game: Game, state: State, moves: Moves) -> None:
-    """Restore the health of heads on food and grow their bodies; all heads there eat it."""
+    """Restore the health of snakes whose heads are on food, and grow their bodies.
+
+    All heads on the same food eat it.
+    """
     left = []
     for cell in state.food:
         eaters = [snake for snake in living(state) if snake.head == cell]
@@ -173,7 +176,7 @@ def grow(snake: Snake) -> None:
 
 
 def eliminate_losers(game: Game, state: State, moves: Moves) -> None:
-    """Eliminate snakes: out of health or off the board first, then all collisions at once."""
+    """Eliminate snakes without health or off the board, and then all collisions."""
     if is_initialization(state, moves):
         return
     turn = state.turn + 1
@@ -211,12 +214,12 @@ def collision(snake: Snake, longest_first: list[Snake]) -> tuple[str, str]:
 
 
 def wipe_food(game: Game, state: State, moves: Moves) -> None:
-    """Remove all food: the constrictor ruleset has none."""
+    """Remove all food; the constrictor ruleset has no food."""
     state.food = []
 
 
 def always_grow(game: Game, state: State, moves: Moves) -> None:
-    """Restore the health of every snake, eliminated ones too, and keep its tail stacked."""
+    """Restore the health of every snake, even if eliminated; keep its tail stacked."""
     for snake in state.snakes:
         snake.health = MAX_HEALTH
         if snake.body[-2:] != [snake.body[-1]] * 2:
@@ -224,7 +227,7 @@ def always_grow(game: Game, state: State, moves: Moves) -> None:
 
 
 def shrink(game: Game, state: State, moves: Moves) -> None:
-    """Replace all hazards by those of the royale ruleset."""
+    """Replace all hazards by the hazards of the royale ruleset."""
     if is_initialization(state, moves):
         return
     state.hazards = royale_hazards(game, state)

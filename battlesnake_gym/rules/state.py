@@ -1,4 +1,4 @@
-"""The data of the rules: a position, its snakes, and the constants of a game."""
+"""Data of the rules: a position, its snakes, and the constants of a game."""
 
 from __future__ import annotations
 
@@ -6,14 +6,19 @@ from dataclasses import dataclass, field
 from typing import Any
 
 Point = tuple[int, int]
-"""A cell ``(x, y)``: x increases to the right, y increases **upwards**, ``(0, 0)`` is bottom left.
+"""A cell ``(x, y)``; x increases to the right, and y increases **upwards**.
+
+The cell ``(0, 0)`` is at the bottom left.
 """
 
 MOVES = ("up", "down", "left", "right")
-"""The four moves. Everywhere in this project, action ``i`` means ``MOVES[i]``."""
+"""Names of the four moves.
+
+Everywhere in this project, action ``i`` means ``MOVES[i]``.
+"""
 
 OFFSETS: dict[str, Point] = {"up": (0, 1), "down": (0, -1), "left": (-1, 0), "right": (1, 0)}
-"""The change of the head's coordinates by each move."""
+"""Change of the head's coordinates by each move."""
 
 CAUSES = (
     "",
@@ -24,9 +29,9 @@ CAUSES = (
     "out-of-health",
     "hazard",
 )
-"""The causes of elimination, as the official API names them; ``""`` means alive.
+"""Causes of elimination, named as in the official API; ``""`` means alive.
 
-Arrays contain the index.
+Arrays contain the index of the cause.
 """
 
 MAX_HEALTH = 100
@@ -35,7 +40,7 @@ START_LENGTH = 3
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """The numbers of a ruleset; the defaults are those of the official command line.
+    """Numeric settings of a ruleset, with the defaults of the official command line.
 
     A negative ``hazard_damage_per_turn`` heals. With ``food_spawn_chance`` 15, food appears in 14%
     of the turns, because the official engine compares with "less than".
@@ -49,11 +54,11 @@ class Settings:
 
 @dataclass(frozen=True, slots=True)
 class Game:
-    """The constants of a game, from the first turn to the last.
+    """Constants of a game, which no turn changes.
 
     Attributes:
-        seed: Signed 64-bit integer, not 0; determines start positions and food.
-        solo: Whether the game continues until no snake lives, whatever the ruleset.
+        seed: Signed 64-bit integer, not 0; it determines start positions and food.
+        solo: Whether the game continues until no snake is living, whatever the ruleset.
         id: Field of the API; no rule reads it.
         timeout: Field of the API, in milliseconds; no rule reads it.
         source: Field of the API; no rule reads it.
@@ -71,16 +76,16 @@ class Game:
 
 @dataclass(slots=True)
 class Snake:
-    """One snake.
+    """One snake in a position.
 
     Eliminated snakes stay in `State.snakes`, unchanged since their elimination. The rules do not
-    read ``name``, ``latency``, ``shout`` and ``customizations``, which the API contains.
+    read the API fields ``name``, ``latency``, ``shout`` and ``customizations``.
 
     Attributes:
-        body: The cells of the segments, head first; segments may share a cell.
+        body: Cells of the segments, head first; segments may share a cell.
         eliminated_cause: One of `CAUSES`.
-        eliminated_by: The id of the snake that eliminated this one, or ``""``.
-        eliminated_on: The turn of the elimination.
+        eliminated_by: Id of the snake that caused the elimination, or ``""``.
+        eliminated_on: Turn of the elimination.
     """
 
     id: str
@@ -101,22 +106,23 @@ class Snake:
 
     @property
     def head(self) -> Point:
-        """The first cell of the body."""
+        """Cell of the first segment."""
         return self.body[0]
 
     @property
     def length(self) -> int:
-        """The number of segments, including stacked ones."""
+        """Number of segments, including stacked segments."""
         return len(self.body)
 
 
 @dataclass(slots=True)
 class State:
-    """One position. The order of snakes, food and hazards is part of it.
+    """A position, including the order of its snakes, food and hazards.
 
     Attributes:
-        hazards: A cell listed k times has k layers. Cells may be off the board: the map
-            ``snail_mode`` stores its next trails there.
+        hazards: Cells with hazards; a cell listed k times has k layers. Cells may be off the board:
+            the
+            map ``snail_mode`` stores its next trails there.
         memory: Data of the map that the board does not show, kept from turn to turn.
     """
 

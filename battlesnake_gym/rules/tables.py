@@ -1,6 +1,6 @@
-"""Data that the compiled engine reads on import: layouts of maps and Go's constant table.
+"""Data that the compiled engine reads on import: layouts and Go's constant table.
 
-Only these Python definitions exist; the C code has no copy.
+The C code contains no copy of these definitions.
 """
 
 from __future__ import annotations
@@ -50,4 +50,4 @@ LAYOUTS: dict[str, bytes] = {
     "PITS_STARTS": _places(pits.STARTS),
     "PITS_HAZARDS": _places(pits.PITS),
 }
-"""Cells by their name in C; each is two bytes, x and y."""
+"""Cell lists by C name; each cell is two bytes, x and y."""

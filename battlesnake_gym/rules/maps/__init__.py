@@ -1,4 +1,4 @@
-"""The maps: the start of a board, and the changes to it after every turn."""
+"""Maps, which set up the first board and change the board after every turn."""
 
 from __future__ import annotations
 
@@ -44,14 +44,14 @@ MAPS: dict[str, Map] = {
         SOLO_MAZE,
     )
 }
-"""All maps by id."""
+"""All built-in maps by id."""
 
 ENGINE_MAPS = frozenset(MAPS)
-"""Ids of the maps in the compiled engine; games on other maps use these Python rules."""
+"""Ids of the maps in the compiled engine; other maps use the Python rules."""
 
 
 def register_map(board_map: Map) -> None:
-    """Register your own map by its ``id``, for use everywhere; a second one replaces it.
+    """Register a custom map under its ``id``; a map with the same id is replaced.
 
     Raises:
         ValueError: If the id is empty or the id of a built-in map.

@@ -1,4 +1,4 @@
-"""The maze of an arcade game, with tunnels at the border for wrapped rulesets."""
+"""Map with the maze of an arcade game and tunnels for wrapped rulesets."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ FOOD_PLACES: list[Point] = [
 
 
 def setup(game: Game, state: State) -> None:
-    """Place snakes in the corners, then in the middle; add the walls and one food."""
+    """Place snakes in the corners and then in the middle; add the walls and one food."""
     corners = list(CORNER_STARTS)
     game_rand(game).shuffle(corners)
     put_snakes(state, corners + LATER_STARTS)
@@ -57,7 +57,10 @@ def setup(game: Game, state: State) -> None:
 
 
 def update(game: Game, state: State) -> None:
-    """Add at most one food on a free fixed cell, with ``food_spawn_chance + 1`` percent."""
+    """Add at most one food on a free food cell.
+
+    The probability is ``food_spawn_chance + 1`` percent.
+    """
     chance = game.settings.food_spawn_chance
     if chance == 0:
         return

@@ -1,4 +1,4 @@
-"""The class of all maps."""
+"""Class of all maps."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ..placement import MAX_SNAKES
 from ..state import Game, State
 
 Hook = Callable[[Game, State], None]
-"""A function that changes the state in place."""
+"""Function that changes the state in place."""
 
 _ODD_SIZES = tuple((size, size) for size in range(7, 26, 2))
 
@@ -21,19 +21,20 @@ def allow(game: Game, state: State) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Map:
-    """One map.
+    """A map: its setup, its update and its limits.
 
     Attributes:
-        setup: Creates the first board.
-        update: Runs after the rules of every turn; ``state.turn`` is still the turn before the
-            moves.
+        setup: Function that creates the first board.
+        update: Function that runs after the rules of every turn; ``state.turn`` is still the turn
+            before the moves.
         sizes: Advertised board sizes (width, height).
-        players: Advertised least and greatest number of snakes.
-        sizes_enforced: Whether other sizes are rejected, as the official engine rejects them.
+        players: Advertised minimum and maximum number of snakes.
+        sizes_enforced: Whether other sizes are rejected, as in the official engine.
         players_enforced: Whether other numbers of snakes are rejected, as in the official engine.
-        min_size: The least width and height.
-        check_turn: Runs before the setup and before every turn; raises `RulesError` if the official
-            engine would fail.
+        min_size: Minimum width and height.
+        check_turn: Function that runs before the setup and before every turn; it raises
+            `RulesError` if
+            the official engine would fail.
     """
 
     id: str
@@ -48,7 +49,7 @@ class Map:
     check_turn: Hook = allow
 
     def check(self, width: int, height: int, num_snakes: int) -> None:
-        """Raise `RulesError` if the official engine rejects this size or number of snakes."""
+        """Raise `RulesError` if the official engine rejects the size or number of snakes."""
         size = f"got {width}x{height}: change width and height, or the map"
         if self.sizes_enforced and (width, height) not in self.sizes:
             sizes = ", ".join(f"{w}x{h}" for w, h in self.sizes)

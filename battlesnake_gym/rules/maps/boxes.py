@@ -1,4 +1,4 @@
-"""Hazards that grow from a random cell: one side at a time, ring by ring, or cell by cell."""
+"""Maps whose hazards grow from a random cell by sides, rings or cells."""
 
 from __future__ import annotations
 
@@ -14,13 +14,16 @@ _SCATTER_EVERY = 2
 
 
 def is_due(state: State, every: int) -> bool:
-    """Return whether hazards appear now: every ``every`` turns until they fill the board."""
+    """Return whether hazards appear on this turn.
+
+    Hazards appear every ``every`` turns until the board is full.
+    """
     full = len(state.hazards) == state.width * state.height
     return state.turn % every == 0 and not full
 
 
 def update_grow(game: Game, state: State) -> None:
-    """Place the standard food, then the next side of the box."""
+    """Place the standard food, and then the next side of the box."""
     standard_food(game, state)
     if is_due(state, _GROW_EVERY):
         steps = state.turn // _GROW_EVERY
@@ -28,9 +31,9 @@ def update_grow(game: Game, state: State) -> None:
 
 
 def grown_side(rand: GoRand, width: int, height: int, steps: int) -> list[Point]:
-    """List the cells that the last of ``steps`` growths adds to a box of one random cell.
+    """List the cells that growth number ``steps`` adds to a box of one random cell.
 
-    The list is empty when the box fills the board.
+    The list is empty if the box fills the board.
     """
     left = right = rand.between(2, width - 2)
     bottom = top = rand.between(2, height - 2)
@@ -54,7 +57,7 @@ def grown_side(rand: GoRand, width: int, height: int, steps: int) -> list[Point]
 
 
 def square_ring(center: Point, radius: int, width: int, height: int) -> list[Point]:
-    """List the cells of the board at Chebyshev distance ``radius``, column by column."""
+    """List the cells on the board at Chebyshev distance ``radius``, column by column."""
     cx, cy = center
     return [
         (x, y)
@@ -65,10 +68,10 @@ def square_ring(center: Point, radius: int, width: int, height: int) -> list[Poi
 
 
 def update_expand_box(game: Game, state: State) -> None:
-    """Place the standard food, then the next ring around a random cell.
+    """Place the standard food, and then the next ring around a random cell.
 
-    As in the official engine, y is drawn from the same range as x. On a board that is wider than
-    high, the cell may therefore be off the board; it is listed nevertheless.
+    As in the official engine, y is drawn from the range of x. On a board that is wider than high,
+    the cell may therefore be off the board; the center is used nevertheless.
     """
     standard_food(game, state)
     if not is_due(state, _EXPAND_EVERY):
@@ -81,7 +84,7 @@ def update_expand_box(game: Game, state: State) -> None:
 
 
 def update_expand_scatter(game: Game, state: State) -> None:
-    """Place the standard food, then the next cell of the rings, each of them shuffled."""
+    """Place the standard food, and then the next cell of the shuffled rings."""
     standard_food(game, state)
     if not is_due(state, _SCATTER_EVERY):
         return

@@ -1,4 +1,4 @@
-"""The castle walls: thick walls with gates, and food in the gates only."""
+"""Castle maps with thick walls, gates in the walls, and food only in the gates."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .base import Map
 
 _FIRST_FOOD_TURN = 10
 CANDIDATES = "castle_candidates"
-"""Key of the state's memory: the gate cells in the order of the last shuffle."""
+"""Key of the state's memory for the gate cells, in the order of the last shuffle."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,10 +19,10 @@ class Castle:
     """One size of the castle.
 
     Attributes:
-        layers: The wall consists of the cells with these distances to the border.
-        gates: The coordinates along a side at which the wall is open.
-        starts: Groups of start cells; a group is used if the groups before it are too small.
-        max_food: The most food on the board.
+        layers: Distances to the border of the cells that form the wall.
+        gates: Coordinates along a side at which the wall is open.
+        starts: Groups of start cells; a group is used if the preceding groups are too small.
+        max_food: Maximum number of food on the board.
     """
 
     size: int
@@ -40,16 +40,16 @@ class Castle:
         return places
 
     def gate_cells(self) -> list[Point]:
-        """List the openings of the wall, ordered by x, then by y."""
+        """List the cells of the gates, ordered by x, then by y."""
         return [(x, y) for x, y in self._wall_cells() if x in self.gates or y in self.gates]
 
     def hazards(self) -> list[Point]:
-        """List the wall, then the cells next to a gate again, in the official engine's order."""
+        """List the wall, and then the cells next to a gate again, in the official order."""
         gates = set(self.gate_cells())
         wall = [cell for cell in self._wall_cells() if cell not in gates]
         next_to_gate = {gate + side for gate in self.gates for side in (-1, 1)}
         doubled = [(x, y) for x, y in wall if x in next_to_gate or y in next_to_gate]
-        # The official engine sorts the y of a column as strings: 11 before 2.
+        # The official engine sorts the y coordinates of a column as strings: 11 before 2.
         wall.sort(key=lambda cell: (cell[0], str(cell[1])))
         return wall + doubled
 
@@ -61,14 +61,17 @@ class Castle:
         ]
 
     def setup(self, game: Game, state: State) -> None:
-        """Place the snakes outside the wall; add no food."""
+        """Place the snakes outside the wall, without food."""
         places = self.start_places(len(state.snakes))
         game_rand(game).shuffle(places)
         put_snakes(state, places)
         state.hazards = self.hazards()
 
     def update(self, game: Game, state: State) -> None:
-        """Place food in a gate without snakes, heads or food next to it; ignore the settings."""
+        """Place food in a gate without snakes, heads or food beside it.
+
+        The food settings have no effect.
+        """
         if state.turn < _FIRST_FOOD_TURN or len(state.food) == self.max_food:
             return
         candidates = list(state.memory.get(CANDIDATES) or self.gate_cells())

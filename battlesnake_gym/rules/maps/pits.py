@@ -1,4 +1,4 @@
-"""The map ``hz_hazard_pits``: cells that gain up to four hazard layers and then vanish."""
+"""Map ``hz_hazard_pits``, whose pits gain four hazard layers and then vanish."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def setup(game: Game, state: State) -> None:
 
 
 def update(game: Game, state: State) -> None:
-    """Place the standard food; every N turns, set the number of layers of all pits."""
+    """Place the standard food; every N turns, change the number of layers of all pits."""
     standard_food(game, state)
     every = game.settings.shrink_every_n_turns
     if state.turn % every == 0:

@@ -1,4 +1,4 @@
-"""The map ``healing_pools``: a few cells that heal if the hazard damage is negative."""
+"""Map ``healing_pools``, with cells that heal if the hazard damage is negative."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ _POOLS: dict[int, list[list[Point]]] = {
         [(5, 10), (13, 10), (10, 13), (10, 5)],
     ],
 }
-"""The sets of pools for each board size; the setup chooses one of them."""
+"""Sets of pools for each board size; the setup chooses one set."""
 
 DRAWN = "pool_outputs"
-"""Key of the state's memory: the number of generator outputs that the removals have used."""
+"""Key of the state's memory for the number of outputs used by removals."""
 
 
 def setup(game: Game, state: State) -> None:
-    """Set up the standard start and one set of pools."""
+    """Set up the standard start position and one set of pools."""
     standard.setup(game, state)
     choices = _POOLS[state.width]
     state.hazards = list(choices[game_rand(game).intn(len(choices))])
@@ -32,7 +32,7 @@ def setup(game: Game, state: State) -> None:
 def update(game: Game, state: State) -> None:
     """Place the standard food; every N turns, remove a random pool.
 
-    The official engine draws the pools from one generator for the whole game.
+    The official engine uses one generator for all removals of a game.
     """
     standard_food(game, state)
     every = game.settings.shrink_every_n_turns

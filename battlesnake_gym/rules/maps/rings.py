@@ -1,4 +1,4 @@
-"""Hazards that never change: a ring inside the border, concentric rings, or columns."""
+"""Maps with constant hazards: an inner wall, concentric rings, or columns."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .base import Map
 
 
 def ring(width: int, height: int, number: int) -> list[Point]:
-    """List the rectangle that leaves ``number - 1`` free cells to the border on all sides.
+    """List the rectangle with ``number - 1`` free cells on each side of the board.
 
     Raises:
         RulesError: If the board is too small.
@@ -27,20 +27,20 @@ def ring(width: int, height: int, number: int) -> list[Point]:
 
 
 def setup_inner_wall(game: Game, state: State) -> None:
-    """Set up one ring, one cell from the border."""
+    """Set up the standard start position and one ring, one cell away from the border."""
     standard.setup(game, state)
     state.hazards = ring(state.width, state.height, 2)
 
 
 def setup_rings(game: Game, state: State) -> None:
-    """Set up every second ring, up to half the width."""
+    """Set up the standard start position and every second ring, up to half the width."""
     standard.setup(game, state)
     for number in range(2, state.width // 2, 2):
         state.hazards += ring(state.width, state.height, number)
 
 
 def setup_columns(game: Game, state: State) -> None:
-    """Set up all cells with odd x and odd y."""
+    """Set up the standard start position and hazards on cells with odd x and odd y."""
     standard.setup(game, state)
     state.hazards = [(x, y) for x in range(1, state.width, 2) for y in range(1, state.height, 2)]
 

@@ -1,4 +1,4 @@
-"""The rivers and islands: a cross of water with bridges, and start cells for each quadrant.
+"""River and island maps: a cross of water with bridges, and start cells.
 
 The cells are in the official engine's order.
 """
@@ -90,7 +90,7 @@ ISLANDS_LARGE_STARTS = [
 
 
 def setup_with(hazards: Sequence[Point], quadrants: Sequence[Sequence[Point]]) -> Hook:
-    """Create the setup of one of these maps: snakes by quadrant, water, food outside the water."""
+    """Return a setup of snakes by quadrant, water, and food outside the water."""
 
     def setup(game: Game, state: State) -> None:
         rand = game_rand(game)

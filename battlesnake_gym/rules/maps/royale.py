@@ -1,4 +1,4 @@
-"""The map ``royale``: one random side of the board after another becomes hazardous."""
+"""Map ``royale``, on which one random side after another becomes hazardous."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .standard import setup
 
 
 def update(game: Game, state: State) -> None:
-    """Place the standard food; from turn N on, set the hazards of the shrinking rectangle."""
+    """Place the standard food; from turn N on, set the hazards around a rectangle."""
     standard_food(game, state)
     if state.turn + 1 >= game.settings.shrink_every_n_turns:
         state.hazards = royale_hazards(game, state)

@@ -1,4 +1,7 @@
-"""The map ``hz_scatter``: one more random hazard every second turn, until the board is full."""
+"""Map ``hz_scatter``, which adds a random hazard every second turn.
+
+The hazards finally fill the board.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ _EVERY = 2
 
 
 def update(game: Game, state: State) -> None:
-    """Place the standard food, then the next cell of one shuffled list of all cells."""
+    """Place the standard food, and then the next cell of a shuffled list of cells."""
     standard_food(game, state)
     turn = state.turn + 1
     if turn % _EVERY:
@@ -23,7 +26,7 @@ def update(game: Game, state: State) -> None:
 
 
 def check_turn(game: Game, state: State) -> None:
-    """Reject the turn for which no cell is left; the official engine crashes there."""
+    """Reject a turn on which no cell is left; the official engine would crash."""
     turn = state.turn + 1
     if turn % _EVERY == 0 and turn // _EVERY > state.width * state.height:
         raise RulesError(

@@ -1,4 +1,4 @@
-"""The map ``sinkholes``: a disc in the center that gains a ring and a layer at intervals."""
+"""Map ``sinkholes``, whose central disc gains a ring and a layer at intervals."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _DEFAULT_RINGS = 5
 
 
 def update(game: Game, state: State) -> None:
-    """Place the standard food, then one more layer on a disc of the next larger radius."""
+    """Place the standard food, and then one layer on a disc of the next larger radius."""
     standard_food(game, state)
     every = game.settings.shrink_every_n_turns
     if every <= 0:

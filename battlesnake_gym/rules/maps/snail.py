@@ -1,4 +1,4 @@
-"""The map ``snail_mode``: tails leave a trail of hazard layers that fades layer by layer."""
+"""Map ``snail_mode``, on which tails leave trails of hazard layers that fade."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .standard import setup
 
 
 def update(game: Game, state: State) -> None:
-    """Place the standard food; fade the trails, add the pending ones, and store new ones."""
+    """Place the standard food; fade the trails, and add and store pending trails."""
     standard_food(game, state)
     state.hazards = trails(state)
 
@@ -21,7 +21,7 @@ def trails(state: State) -> list[Point]:
     """List the hazards after a turn.
 
     Args:
-        state: The snakes after the turn and the hazards before it.
+        state: State with the snakes after the turn and the hazards before the turn.
     """
     height = state.height
     hazards: list[Point] = []
@@ -35,10 +35,12 @@ def trails(state: State) -> list[Point]:
 
 
 def pending_trails(state: State) -> list[Point]:
-    """List the trails that this turn adds; they are stored off the board until the next turn.
+    """List the trails that this turn adds.
 
-    They are listed at ``y + height``. Snakes receive them in requests, except from platforms that
-    send the cells on the board only.
+    They are stored off the board until the next turn.
+
+    Pending trails are listed at ``y + height``. Requests to snakes include them, except requests
+    from platforms that send only the cells on the board.
     """
     cells: list[Point] = []
     for snake in living(state):

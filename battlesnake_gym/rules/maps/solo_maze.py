@@ -1,6 +1,6 @@
-"""The map ``solo_maze``: one snake, one food, and a larger maze after every food.
+"""Map ``solo_maze``, with one snake, one food, and a larger maze after every food.
 
-The board itself stores the level: a binary number in the hazards of the bottom row.
+The hazards of the bottom row store the level as a binary number.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def setup(game: Game, state: State) -> None:
 
 
 def update(game: Game, state: State) -> None:
-    """Build the next level when the food is eaten; at the last levels, move the food away."""
+    """Build the next level after the food is eaten; move the food at the last levels."""
     level = read_level(state)
     if not state.food:
         build_level(game, state, level + 1)
@@ -48,12 +48,15 @@ def check_turn(game: Game, state: State) -> None:
 
 
 def largest_size(state: State) -> int:
-    """Return the side of the largest maze; the bottom and the top row stay free."""
+    """Return the side length of the largest maze.
+
+    The bottom row and the top row stay free.
+    """
     return min(state.width, state.height - 2)
 
 
 def maze_square(state: State, level: int) -> tuple[int, Point]:
-    """Return the side of a level's maze and its lower left cell."""
+    """Return the side length and the lower left cell of the maze of a level."""
     size = min(_FIRST_SIZE + level, largest_size(state))
     return size, ((state.width - size) // 2, (state.height - size) // 2)
 
@@ -64,7 +67,7 @@ def distance(a: Point, b: Point) -> int:
 
 
 def read_level(state: State) -> int:
-    """Read the number in the bottom row; the leftmost cell is the highest bit."""
+    """Return the binary number in the bottom row; the leftmost cell is the top bit."""
     bits = {x for x, y in state.hazards if y == 0 and 0 <= x < state.width}
     return sum(1 << (state.width - 1 - x) for x in bits)
 
@@ -80,7 +83,9 @@ def level_bits(level: int, width: int) -> list[Point]:
 
 
 def build_level(game: Game, state: State, level: int) -> None:
-    """Build a new maze with one food, and the snake, one segment longer, at its lower left.
+    """Build a new maze with one food and the snake, which is one segment longer.
+
+    The snake starts at the lower left of the maze.
 
     Raises:
         RulesError: If the snake would be longer than 100,000 segments.
@@ -118,7 +123,10 @@ def cells_outside(state: State, size: int, corner: Point) -> list[Point]:
 
 
 def place_food(game: Game, state: State, level: int, walls: set[Point]) -> None:
-    """Place one food in the maze at a minimum distance; each attempt has its own generator."""
+    """Place one food in the maze at a minimum distance.
+
+    Each attempt uses a different generator.
+    """
     size, corner = maze_square(state, level)
     snake = state.snakes[0]
     taken = walls.union(snake.body)
@@ -133,12 +141,12 @@ def place_food(game: Game, state: State, level: int, walls: set[Point]) -> None:
 
 @dataclass(slots=True)
 class Division:
-    """Recursive division: walls with holes divide a room, then each of its parts."""
+    """Recursive division: walls with holes divide a room and the resulting rooms."""
 
     rand: GoRand
 
     def walls(self, size: int) -> list[Point]:
-        """List the walls of a square maze in the order in which they are built."""
+        """List the walls of a square maze in the order in which the algorithm builds them."""
         built: list[Point] = []
         self._divide((0, 0), (size - 1, size - 1), frozenset(), frozenset(), built)
         return built
@@ -151,10 +159,10 @@ class Division:
         open_columns: frozenset[int],
         built: list[Point],
     ) -> None:
-        """Add to ``built`` the walls of the room from cell ``low`` to cell ``high``.
+        """Append to ``built`` the walls of the room from cell ``low`` to cell ``high``.
 
-        A wall in an open row or column would close a hole. A wall belongs to the part to the left
-        of it or below it.
+        A wall in an open row or column would close a hole. A wall belongs to the room on its left
+        or below it.
         """
         (x0, y0), (x1, y1) = low, high
         column = self._choose(x0, x1, open_columns)
@@ -168,7 +176,7 @@ class Division:
             open_rows |= {self._hole(upright, 0, crossing)[1]}
             open_rows |= {self._hole(upright, crossing + 1, len(upright))[1]}
             open_columns |= {self._hole(level, 0, column - x0)[0]}
-        else:  # A room without a position for the other wall has none in its parts either.
+        else:  # A room without a position for the other wall contains no room with such a position.
             self._hole(upright or level, 0, len(upright or level) - 1)
         built += [cell for cell in upright + level if cell not in built]
         column_parts = [(x0, column), (column + 1, x1)] if column is not None else [(x0, x1)]
@@ -178,12 +186,12 @@ class Division:
                 self._divide((left, bottom), (right, top), open_rows, open_columns, built)
 
     def _choose(self, first: int, last: int, excluded: frozenset[int]) -> int | None:
-        """Choose the position of a wall across the room; None if there is none."""
+        """Choose the position of a wall across the room, or return None."""
         places = [place for place in range(first + 1, last - 1) if place not in excluded]
         return places[self.rand.intn(len(places))] if places else None
 
     def _hole(self, wall: list[Point], start: int, stop: int) -> Point:
-        """Remove a random cell of ``wall[start:stop]``; the last cell moves into its position."""
+        """Remove a random cell of ``wall[start:stop]``; the last cell replaces it."""
         index = start + self.rand.intn(stop - start)
         cell = wall[index]
         wall[index] = wall[-1]

@@ -1,4 +1,4 @@
-"""The map ``hz_spiral``: every third turn, the next cell of a spiral from a random center."""
+"""Map ``hz_spiral``, which adds the next cell of a random spiral every third turn."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _EVERY = 3
 
 
 def walk(center: Point, rings: int) -> Iterator[Point]:
-    """Generate a clockwise spiral around ``center``, including cells off the board.
+    """Yield a clockwise spiral around ``center``, including cells off the board.
 
     Each ring starts to the right of its upper left corner and ends in that corner.
     """
@@ -26,7 +26,7 @@ def walk(center: Point, rings: int) -> Iterator[Point]:
 
 
 def update(game: Game, state: State) -> None:
-    """Place the standard food, then this turn's cell of the spiral if it is on the board."""
+    """Place the standard food, and then this turn's cell if it is on the board."""
     standard_food(game, state)
     turn = state.turn + 1
     if turn < _EVERY or turn % _EVERY:

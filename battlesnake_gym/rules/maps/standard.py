@@ -1,4 +1,4 @@
-"""The plain boards: ``standard``, and ``empty`` without food."""
+"""Maps without hazards: ``standard``, and ``empty`` without food."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def setup_snakes_only(game: Game, state: State) -> None:
 
 
 def no_update(game: Game, state: State) -> None:
-    """Change nothing."""
+    """Do nothing; the board stays unchanged."""
 
 
 STANDARD = Map("standard", "the plain board", setup, standard_food)
