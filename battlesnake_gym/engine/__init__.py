@@ -1,1 +1,1 @@
-"""The batch engine: the rules for thousands of games at once, in C and in Python."""
+"""Batch engine in C, and in Python, that plays thousands of games in one call."""

@@ -1,4 +1,4 @@
-"""Checks of the arguments of `engine.Games`, made before any game is created."""
+"""Argument checks of `engine.Games` that run before any game is created."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from battlesnake_gym.rules.play import MAX_SIZE
 from battlesnake_gym.rules.rulesets import ruleset_name
 
 NO_MOVE = 4
-"""The action of a snake without a valid move: it goes straight ahead."""
+"""Action of a snake without a valid move, which continues straight ahead."""
 
 FOOD_RNGS = ("fast", "official")
-"""The random streams of food."""
+"""Random number streams of food."""
 
 _LIMITS = {"width": MAX_SIZE, "height": MAX_SIZE, "num_snakes": MAX_SNAKES}
 
 GAME_ARRAYS = {"turn": np.int32, "over": np.bool_, "seed": np.int64}
-"""The arrays [N] of the engines."""
+"""Dtypes of the engine arrays with shape [N]."""
 
 SEAT_ARRAYS = {
     "alive": np.bool_,
@@ -33,12 +33,14 @@ SEAT_ARRAYS = {
     "killer": np.int8,
     "ate": np.bool_,
 }
-"""The arrays [N, S] of the engines; ``heads`` and ``facing`` are stored elsewhere in the C records.
+"""Dtypes of the engine arrays with shape [N, S].
+
+The C records store ``heads`` and ``facing`` separately.
 """
 
 
 class GameArrays:
-    """The arrays of both engines; `engine.EngineGames` describes them."""
+    """Arrays of both engines; `engine.EngineGames` describes each array."""
 
     turn: NDArray[np.int32]
     over: NDArray[np.bool_]
@@ -81,7 +83,7 @@ def check_games(
 
 
 def game_sizes(num_games: int, **fields: Sizes) -> NDArray[np.int32]:
-    """Return int32 [N, 3], one row (width, height, num_snakes) per game.
+    """Return int32 [N, 3] with one row (width, height, num_snakes) per game.
 
     Raises:
         ValueError: If a value is not an integer or out of range.
@@ -111,13 +113,13 @@ def check_starts(game: Game, sizes: NDArray[np.int32]) -> None:
 
 
 def check_load(games: Game, largest: tuple[int, int, int], state: State, given: Game) -> None:
-    """Raise ``ValueError`` if these games cannot load ``state`` or play by the rules ``given``.
+    """Raise ``ValueError`` if the games cannot load ``state`` under these rules.
 
     Args:
-        games: The rules of the games.
-        largest: The greatest width, height and number of snakes of the games.
-        state: The position to load.
-        given: The rules to load it with.
+        games: Rules of the games.
+        largest: Maximum width, height and number of snakes of the games.
+        state: Position to load.
+        given: Rules of the position.
     """
     if comparable(given) != comparable(games):
         raise ValueError(
@@ -140,15 +142,15 @@ def check_load(games: Game, largest: tuple[int, int, int], state: State, given: 
 
 
 def comparable(game: Game) -> tuple[Any, ...]:
-    """Return the parts of the rules that all games of a batch must share."""
+    """Return the rule fields that all games of a batch must share."""
     return ruleset_name(game.ruleset), game.map, game.settings, game.solo
 
 
 def rule_numbers(game: Game, food_rng: str) -> tuple[Any, ...]:
-    """Return the rules as the compiled engine expects them, in its order.
+    """Return the rules as a tuple in the order of the compiled engine's constructor.
 
     Raises:
-        ValueError: If a setting does not fit into 32 bits.
+        ValueError: If a setting does not fit in 32 bits.
     """
     ruleset = ruleset_name(game.ruleset)
     settings = game.settings

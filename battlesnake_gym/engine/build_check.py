@@ -1,6 +1,6 @@
-"""The compiled modules: selection of a usable one, and reasons for rejecting others.
+"""Selection of usable compiled modules, and reasons for rejecting other modules.
 
-This module imports the standard library only, because ``setup.py`` runs it too.
+This module imports only the standard library, because ``setup.py`` runs it too.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _reasons: dict[str, str] = {}
 
 
 def sources_hash(csrc: Path) -> str:
-    """Hash the C files of a directory and `SHARED_SOURCES`; return "" if there are no C files."""
+    """Return a hash of the C files of a directory and `SHARED_SOURCES`, or ""."""
     files = {path.name: path for path in sorted(csrc.glob("*.[ch]")) if path.is_file()}
     if not files:
         return ""
@@ -41,24 +41,24 @@ def sources_hash(csrc: Path) -> str:
 
 
 def load(name: str, cost: str) -> ModuleType | None:
-    """Load the compiled module ``name`` from the first directory of its package with a usable one.
+    """Load the compiled module ``name`` from the first directory with a usable file.
 
-    A module is usable if it can be loaded and was compiled from the C files next to the package's
-    sources. If only unusable modules exist, a ``RuntimeWarning`` gives the reasons, the consequence
-    and the remedy. If no module exists, there is no warning.
+    A module is usable if it loads and was compiled from the C files next to the package's sources.
+    If only unusable modules exist, a ``RuntimeWarning`` gives the reasons, the consequence and the
+    remedy. If no module exists, there is no warning.
 
     Args:
-        name: The full name of the module.
-        cost: The consequence of a missing module, for the warning.
+        name: Full name of the module.
+        cost: Consequence of a missing module, for the warning.
 
     Returns:
         The module, or None.
     """
-    if name in sys.modules:  # Loaded already, or None if it was found unusable.
+    if name in sys.modules:  # None marks a module that was found unusable.
         return sys.modules[name]
     package, _, leaf = name.rpartition(".")
     folders = [Path(folder) for folder in sys.modules[package].__path__]
-    # A SageMaker job runs copies of the sources; the compiled modules exist in its image only.
+    # A SageMaker job runs copies of the sources; the compiled modules exist only in its image.
     installed = [Path(folder, *package.split(".")) for folder in sys.path]
     reasons = []
     for folder in dict.fromkeys([*folders, *installed]):
@@ -80,15 +80,15 @@ def load(name: str, cost: str) -> ModuleType | None:
 
 
 def missing_reason(name: str) -> str:
-    """Return the reason that `load` found no usable ``name``, or "" if it found one."""
+    """Return the reason why `load` found no usable module, or "" if it found one."""
     return _reasons.get(name, "")
 
 
 def _find(name: str, folder: Path) -> importlib.machinery.ModuleSpec | str | None:
-    """Find the module in a directory.
+    """Find the module in ``folder``.
 
     Returns:
-        The module's spec, the reason that an existing file is not for this Python, or None.
+        The spec of the module; the reason why an existing file does not suit this Python; or None.
     """
     spec = importlib.machinery.PathFinder.find_spec(name, [str(folder)])
     if spec is not None:
@@ -102,7 +102,7 @@ def _find(name: str, folder: Path) -> importlib.machinery.ModuleSpec | str | Non
 
 
 def _try(spec: importlib.machinery.ModuleSpec, csrc: Path) -> ModuleType | str:
-    """Load the module, or return the reason that it is not usable."""
+    """Load the module, or return the reason why it is not usable."""
     assert spec.loader is not None
     try:
         module = importlib.util.module_from_spec(spec)

@@ -1,8 +1,8 @@
-"""The batch engine: many games at once, by the rules in C, with numpy arrays.
+"""Batch engine in C that plays many games in one call, with numpy arrays.
 
 `Games` plays N games of up to S snakes. Its arrays are read-only views of the engine's memory and
 are current after every call. Without the compiled module (`COMPILED` is False), `python_engine`
-provides the same calls on the Python rules.
+provides the same methods, based on the Python rules.
 
 >>> games = Games(2, num_snakes=2)
 >>> games.reset(np.array([1, 2]))
@@ -54,18 +54,20 @@ elif COMPILED:
 else:
 
     class Batch:
-        """Stand-in for the compiled class if the module is missing."""
+        """Placeholder base class that is used if the compiled module is missing."""
 
 
 __all__ = ["COMPILED", "FOOD_RNGS", "NO_MOVE", "EngineGames", "Games"]
 
 
 class EngineGames(Batch, GameArrays):
-    """N games of up to S snakes with the same ruleset, settings and map; available as `Games`.
+    """N games of up to S snakes with the same ruleset, settings and map.
 
-    The games have no position before the first `reset` (or `load`): ``over`` is True.
+    The module exports this class as `Games`.
 
-    A call that works on more than 32 games releases the GIL. If another thread calls the same
+    The games have no position before the first `reset` or `load`: ``over`` is True.
+
+    A call that processes more than 32 games releases the GIL. If another thread calls the same
     object meanwhile, that call raises ``RuntimeError``: only one thread may use an object at a
     time.
 
@@ -76,29 +78,27 @@ class EngineGames(Batch, GameArrays):
     * ``length`` int32 [N, S], 0 for eliminated snakes
     * ``heads`` int16 [N, S, 2], (x, y); for a snake that left the board, the cell outside
     * ``cause`` uint8 [N, S], index into `rules.CAUSES`; ``killer`` int8 [N, S], a seat or -1
-    * ``ate`` bool [N, S], living snakes that ate in the last turn
-    * ``facing`` uint8 [N, S], index into `rules.MOVES`: the direction from neck to head, which a
-    snake
-      without a valid move follows; up for a stacked body
+    * ``ate`` bool [N, S], living snakes that ate on the last turn
+    * ``facing`` uint8 [N, S], index into `rules.MOVES`: the direction from neck to head (up for a
+      stacked body), in which a snake without a valid move continues
 
     Args:
-        num_games: N, the number of games.
-        width: Columns of the boards, 1 to 25: one number, or one per game.
-        height: Rows of the boards, 1 to 25: one number, or one per game.
-        num_snakes: Snakes per game, 1 to 16: one number, or one per game. S is the greatest of
-            them.
-        game: The rules; its seed is not used, because `reset` receives the seeds.
-        food_rng: The random stream of food that appears during a game. With "official", a seed
-            reproduces the official engine's game. "fast" is the engine's own stream with the same
-            distribution. Start positions, initial food, hazards and the mazes of ``solo_maze`` use
-            the official stream with both.
+        num_games: Number of games, N.
+        width: Board width in cells, 1 to 25: one integer, or one per game.
+        height: Board height in cells, 1 to 25: one integer, or one per game.
+        num_snakes: Number of snakes, 1 to 16: one integer, or one per game. S is the maximum.
+        game: Rules of the games; its seed is not used, because `reset` receives the seeds.
+        food_rng: Random number stream of food that appears during a game. With "official", a seed
+            reproduces the official engine's game. "fast" is this engine's stream, with the same
+            distribution. Start positions, initial food, hazards and the mazes of ``solo_maze``
+            always use the official stream.
 
     Raises:
-        ValueError: If a value is out of range, or the map or the ruleset rejects it.
+        ValueError: If a value is out of range, or if the map or the ruleset rejects the value.
     """
 
     _ids: dict[int, list[str]]
-    """Names of the snakes in games that were loaded."""
+    """Snake names of the games that were loaded, by game."""
     _given: dict[str, Sizes]
 
     def __new__(
@@ -123,19 +123,20 @@ class EngineGames(Batch, GameArrays):
             setattr(games, name, view)
         return games
 
-    # `step(actions, which=None)` is inherited from the compiled class. A call is so cheap that a
-    # Python wrapper would double the cost of stepping one game.
+    # The compiled class provides `step(actions, which=None)`. A call is so cheap that a Python
+    # wrapper would double the cost of stepping one game.
 
     def reset(self, seeds: NDArray[np.int64], which: NDArray[np.bool_] | None = None) -> None:
         """Start new games.
 
         Args:
-            seeds: int64 [N], none of them 0.
-            which: bool [N], the games to start; None: all games.
+            seeds: int64 [N], the seed of each game; 0 is invalid.
+            which: bool [N], the games to start; None means all games.
 
         Raises:
-            ValueError: If a dtype or shape is wrong, a seed is 0, ``game.map`` is "" (it places no
-                snakes), or there is no room for the snakes.
+            ValueError: If a dtype or shape is wrong, a seed is 0, ``game.map`` is "" (which places
+                no
+                snakes), or the snakes do not fit on the board.
         """
         super().reset(seeds, which)
         if self._ids:
@@ -144,9 +145,9 @@ class EngineGames(Batch, GameArrays):
                 self._ids.pop(game, None)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle the positions; arrays passed to `observe` stay with the original.
+        """Pickle the positions without the arrays that were passed to `observe`.
 
-        Only the same version of the compiled engine can read the pickle; another one raises
+        Only the same version of the compiled engine can read the pickle; any other version raises
         ``ValueError``.
         """
         recipe = {
@@ -160,30 +161,32 @@ class EngineGames(Batch, GameArrays):
     def state(self, game: int) -> State:
         """Return the position of one game as a `State` of the Python rules.
 
-        Snakes have the names of the loaded state, otherwise snake_0, snake_1 and so on.
+        Snakes have the names of the loaded state, or ``snake_0``, ``snake_1``, ... if no state was
+        loaded.
         """
         ids = self._ids.get(game) or argument_checks.seat_names(self.num_snakes)
         return state_words.unpack(self.export_words(game), ids)
 
     def load(self, game: int, state: State, rules: Game | None = None) -> None:
-        """Load ``state`` into one game, which continues from there.
+        """Load ``state`` into one game, which continues from that position.
 
         The compiled engine does not support every state. It rejects:
 
         * living bodies of one segment, and bodies that overlap except as a stacked tail;
         * living segments or food off the board;
         * living snakes with a health outside [1, 100];
-        * boards or snakes beyond the sizes of these games;
+        * boards or snakes beyond the limits of these games;
         * more food than cells, and very long hazard lists.
 
         Args:
             game: Index of the game.
-            state: The position.
-            rules: Gives the seed of future food and hazards; everything else must be as in these
-                games. None: ``game.seed`` of these games.
+            state: Position to load.
+            rules: Rules with the seed of future food and hazards; all other fields must equal those
+                of
+                these games. None means the ``game`` of these games.
 
         Raises:
-            ValueError: If the state or the rules do not fit; nothing is changed then.
+            ValueError: If the state or the rules do not fit; no game has changed in this case.
         """
         rules = self.game if rules is None else rules
         argument_checks.check_load(self.game, self._largest, state, rules)
@@ -197,28 +200,28 @@ class EngineGames(Batch, GameArrays):
         slot: int = 0,
         shape: tuple[int, int, int] | None = None,
     ) -> None:
-        """Keep the observations of all seats in ``out`` current from now on.
+        """Write the observations to ``out`` now and after every later change.
 
-        The array is written now and after every later `step`, `reset` and `load`, until another
-        array is passed for the same ``slot``. Because only the changes of a turn are written,
-        nothing else may write to ``out``. If something did, call `observe` again: it writes the
-        whole array.
+        Every later `step`, `reset` and `load` updates the array, until another array is passed for
+        the same ``slot``. The engine writes only the bytes that change, so no other code may write
+        to ``out``. After such a write, call `observe` again to write the whole array.
 
-        Eliminated snakes observe zeros. Stacked turns are those since this call, or since the
-        game's last `reset` or `load`; earlier ones are zero.
+        Eliminated snakes observe zeros. Stacked turns start with this call, or with the game's last
+        `reset` or `load`; earlier turns are zero.
 
         Args:
-            observation: The encoder.
+            observation: Encoder of the observations.
             out: uint8 [N, S, C, H, W].
-            slot: Number of the output, 0 to 7.
-            shape: (C, H, W); None: ``observation.shape`` of the greatest width and height. Boards
-                are centered in larger arrays.
+            slot: Index of the output, 0 to 7.
+            shape: (C, H, W); None means ``observation.shape`` of the maximum width and height.
+                Boards are
+                centered in larger arrays.
         """
         shape = shape or observation.shape(*self._largest[:2])
         self.observe_into(slot, *observation.codes, observation.frame_stack, *shape[1:], out)
 
     def action_mask(self, kind: str, out: NDArray[np.bool_]) -> None:
-        """Write the action masks of a kind into ``out``, bool [N, S, 4]; see `masks`."""
+        """Write the action masks of ``kind`` to ``out``, bool [N, S, 4]; see `masks`."""
         self.action_mask_into(masks.parts(kind), out)
 
 
@@ -236,7 +239,7 @@ def _copy(recipe: dict[str, Any], sources: str, dump: bytes, ids: dict[int, list
 
 
 def _views(batch: Any, num_games: int, seats: int) -> dict[str, NDArray[Any]]:
-    """Create the arrays as views of the engine's memory."""
+    """Create the arrays as views of the engine's memory, by name."""
     at = batch.layout()
     memory = memoryview(batch)
     size, snakes, snake = at["record_size"], at["snakes"], at["snake_size"]
@@ -257,7 +260,10 @@ def _views(batch: Any, num_games: int, seats: int) -> dict[str, NDArray[Any]]:
 def make_games(
     num_games: int, *, width: Sizes, height: Sizes, num_snakes: Sizes, game: Game, food_rng: str
 ) -> EngineGames:
-    """Create `Games`, or `PythonGames` with a warning if only the Python rules have the map."""
+    """Create `Games`, or `PythonGames` for a map that only the Python rules have.
+
+    A warning reports the use of `PythonGames`.
+    """
     if COMPILED and game.map not in ("", *ENGINE_MAPS):
         warnings.warn(
             f"the compiled engine does not know the map {game.map!r}, so {SLOW_RULES_WARNING}",

@@ -1,6 +1,6 @@
-"""The engine in Python, for systems without the compiled module, with the same calls.
+"""Python engine for systems without the compiled module, with the same methods.
 
-It is a few hundred times slower. Food always comes from the official engine's stream.
+This engine is a few hundred times slower. Its food always uses the official engine's stream.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from battlesnake_gym.rules.stages import default_move
 
 
 class PythonGames(GameArrays):
-    """Games on the Python rules; see `engine.EngineGames`."""
+    """Games that follow the Python rules; see `engine.EngineGames`."""
 
     def __init__(
         self,
@@ -106,7 +106,7 @@ class PythonGames(GameArrays):
         slot: int = 0,
         shape: tuple[int, int, int] | None = None,
     ) -> None:
-        """Keep all observations in ``out`` current; see `engine.EngineGames.observe`."""
+        """Update ``out`` after every change; see `engine.EngineGames.observe`."""
         shape = shape or observation.shape(*self._largest[:2])
         _check_array("out", out, np.uint8, (self.num_games, self.num_snakes, *shape))
         self._observers[slot] = observation, out
@@ -114,7 +114,7 @@ class PythonGames(GameArrays):
             self._encode(i, restart=True)
 
     def action_mask(self, kind: str, out: NDArray[np.bool_]) -> None:
-        """Write the action masks of a kind into ``out``; see `engine.EngineGames.action_mask`."""
+        """Write the masks of ``kind`` to ``out``; see `engine.EngineGames.action_mask`."""
         masks.check(kind)
         _check_array("out", out, np.bool_, (self.num_games, self.num_snakes, len(MOVES)))
         out[:] = True
@@ -123,7 +123,7 @@ class PythonGames(GameArrays):
                 out[i, seat] = masks.action_mask(self._games[i], state, snake.id, kind)
 
     def _encode(self, i: int, restart: bool = False) -> None:
-        """Update the observations of one game; ``restart`` clears the earlier turns."""
+        """Update the observations of game ``i``; ``restart`` clears the earlier turns."""
         for observation, out in self._observers.values():
             if restart:
                 out[i] = 0
@@ -145,7 +145,7 @@ class PythonGames(GameArrays):
             raise IndexError(f"game must be between 0 and {self.num_games - 1}, got {game}")
 
     def __getstate__(self) -> dict[str, Any]:
-        """Pickle everything except the arrays and the registered observations."""
+        """Pickle all attributes except the arrays and the registered observations."""
         return {k: v for k, v in self.__dict__.items() if k not in self._arrays} | {
             "_observers": {}
         }
@@ -175,7 +175,7 @@ class PythonGames(GameArrays):
             setattr(self, name, view)
 
     def _show(self, i: int, ate: list[bool]) -> None:
-        """Copy one game into the arrays."""
+        """Copy game ``i`` into the arrays."""
         state, arrays = self._states[i], self._arrays
         for name, array in arrays.items():
             array[i] = -1 if name == "killer" else 0
@@ -199,7 +199,7 @@ class PythonGames(GameArrays):
 
 
 def _check_array(name: str, array: Any, dtype: type, shape: tuple[int, ...]) -> None:
-    """Raise ``ValueError`` for an array that the compiled engine would reject."""
+    """Raise ``ValueError`` for an array that the compiled engine would reject too."""
     if not isinstance(array, np.ndarray) or array.dtype != dtype or array.shape != shape:
         refuse_array(name, array, np.dtype(dtype).name, shape)
 
@@ -207,7 +207,10 @@ def _check_array(name: str, array: Any, dtype: type, shape: tuple[int, ...]) -> 
 def refuse_array(
     name: str, array: object, dtype: str, shape: tuple[int, ...], writable: bool = False
 ) -> NoReturn:
-    """Raise a ``ValueError`` that names the expected array; the compiled engine calls it too."""
+    """Raise a ``ValueError`` that describes the expected array.
+
+    The compiled engine calls this function too.
+    """
     got = f"{array.dtype} {array.shape}" if isinstance(array, np.ndarray) else type(array)
     raise ValueError(
         f"{name} must be a {'writable, ' if writable else ''}C-contiguous array of dtype {dtype} "

@@ -1,6 +1,6 @@
-"""A `State` as 32-bit words, the format in which the compiled engine loads and saves positions.
+"""Conversion of a `State` to the 32-bit words of the compiled engine.
 
-The order is that of ``csrc/state_words.c``.
+The order of the words is defined in ``csrc/state_words.c``.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from battlesnake_gym.rules.maps.pools import DRAWN
 
 
 def pack(state: State) -> bytes:
-    """Encode a state without the fields that the rules do not read, such as ids and names.
+    """Encode a state without fields that the rules do not read, such as ids and names.
 
     Raises:
-        ValueError: If a number does not fit into 32 bits.
+        ValueError: If a number does not fit in 32 bits.
     """
     try:
         return array("i", _words(state)).tobytes()
@@ -28,7 +28,7 @@ def pack(state: State) -> bytes:
 
 
 def unpack(words: bytes, ids: Sequence[str]) -> State:
-    """Decode the words from `pack`; the snakes get the given ids."""
+    """Decode the words returned by `pack`; ``ids`` are the ids of the snakes."""
     return _state(iter(memoryview(words).cast("i")), ids)
 
 
