@@ -1,1 +1,1 @@
-"""Environments: batches of games as arrays, and the interfaces of Gymnasium and PettingZoo."""
+"""Environments: games as arrays, and the interfaces of Gymnasium and PettingZoo."""

@@ -1,4 +1,4 @@
-"""The Gymnasium environment ``battlesnake_gym:Battlesnake-v0``: one learner against opponents.
+"""Gymnasium environment ``battlesnake_gym:Battlesnake-v0`` for one learner.
 
 >>> import gymnasium
 >>> env = gymnasium.make("battlesnake_gym:Battlesnake-v0", opponents=[], width=7, height=7)
@@ -37,29 +37,29 @@ from battlesnake_gym.rules import MOVES, State
 class BattlesnakeEnv(gymnasium.Env[npt.NDArray[np.uint8], np.int64]):
     """One learner in one game against opponents that the environment plays.
 
-    An episode ends (``terminated``) when the learner's snake is eliminated or the game is over. The
-    seats of all snakes are drawn at random for each game. Without opponents, the game is ``solo``.
+    An episode ends (``terminated``) when the learner's snake is eliminated or the game is over.
+    Every game assigns the seats of all snakes at random. Without opponents, the game is ``solo``.
 
     Each ``info`` contains:
 
     * ``action_mask``: int8 [4], 1 for allowed moves;
     * ``board``: the `Board` with the learner as ``you``;
     * ``seat``: the learner's seat;
-    * ``seed``: the seed of the game, which determines future food and must not guide the learner;
-    * ``cause``: the cause of the learner's elimination, one of `rules.CAUSES`; ``""`` while it
-      lives.
+    * ``seed``: the seed of the game, which determines future food; a learner must not use the seed;
+    * ``cause``: the cause of the learner's elimination, one of `rules.CAUSES`; ``""`` for a living
+      learner.
 
     Args:
-        opponents: The opponents, as registered names, policy files, run directories, "shipped" for
-            the default policy, "past" for the policies from `add_past_self`, or strategies.
-            Strategies receive a board without the seed, and no time limit.
-        width: Columns of the board, as in `config.EnvConfig`.
-        height: Rows of the board, as in `config.EnvConfig`.
-        num_snakes: Each game draws ``num_snakes - 1`` opponents with replacement; None: all
-            opponents play.
+        opponents: Opponents, as registered names, policy files, run directories, "shipped" for the
+            default policy, "past" for the policies from `add_past_self`, or strategies. Strategies
+            receive a board without the seed, and no time limit.
+        width: Board width in cells, as in `config.EnvConfig`.
+        height: Board height in cells, as in `config.EnvConfig`.
+        num_snakes: Number of snakes; each game draws ``num_snakes - 1`` opponents with replacement.
+            None means that all opponents play.
         render_mode: "ansi" (text), "rgb_array" (uint8 [height, width, 3]) or "human" (writes each
             position to the terminal).
-        **options: Other fields of `config.EnvConfig`; ``food_rng`` is "official" by default.
+        **options: Further fields of `config.EnvConfig`; ``food_rng`` is "official" by default.
 
     Raises:
         ValueError: If an argument is invalid.
@@ -93,10 +93,10 @@ class BattlesnakeEnv(gymnasium.Env[npt.NDArray[np.uint8], np.int64]):
     def add_past_self(self, policy: ActFn) -> None:
         """Add an opponent "past"; see `vector_env.BattlesnakeVectorEnv.add_past_self`.
 
-        Environments from ``gymnasium.make`` provide the method as ``env.unwrapped.add_past_self``.
+        Environments from ``gymnasium.make`` provide this method as ``env.unwrapped.add_past_self``.
 
         Args:
-            policy: A function from observations and action masks to actions.
+            policy: Function from observations and action masks to actions.
 
         Raises:
             ValueError: If "past" is not an opponent.
@@ -110,13 +110,15 @@ class BattlesnakeEnv(gymnasium.Env[npt.NDArray[np.uint8], np.int64]):
         """Start a game.
 
         Args:
-            seed: Seed of this game and the following ones; None continues the previous sequence.
-            options: ``{"states": [...]}`` draws the start from these positions (`State`, `Board` or
-                the JSON of the API's /move), for this game only. The learner plays the board's
-                ``you`` if that snake lives.
+            seed: Seed of this game and of the following games; None continues the previous
+                sequence.
+            options: ``{"states": [...]}`` draws the start position of this game from a list of
+                positions
+                (`State`, `Board` or the JSON of the API's /move). The learner plays the board's
+                ``you`` if that snake is living.
 
         Returns:
-            The learner's observation and its info.
+            The learner's observation and info.
         """
         super().reset(seed=seed)
         self._assign_seats(self._game.reset(self.np_random, options or {}))
@@ -163,7 +165,7 @@ class BattlesnakeEnv(gymnasium.Env[npt.NDArray[np.uint8], np.int64]):
         self._game.vector.close()
 
     def _assign_seats(self, start: State | None) -> None:
-        """Assign the living snakes to the learner and its opponents."""
+        """Assign the living snakes to the learner and to the opponents."""
         living = np.flatnonzero(self._game.infos["alive"][0]).tolist()
         you = start.you_id if isinstance(start, Board) else None
         ids = [] if start is None else [snake.id for snake in start.snakes]
@@ -190,7 +192,7 @@ class BattlesnakeEnv(gymnasium.Env[npt.NDArray[np.uint8], np.int64]):
         return [self.opponents[i] for i in drawn]
 
     def _view(self) -> tuple[npt.NDArray[np.uint8], dict[str, Any]]:
-        """Return the learner's observation and info; render the position in the mode "human"."""
+        """Return the learner's observation and info; render the position in mode "human"."""
         board = self._game.board(self.seat)
         if self.render_mode == "human":
             self._game.render(board)

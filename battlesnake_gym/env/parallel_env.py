@@ -1,4 +1,4 @@
-"""The PettingZoo environment: one game in which every snake is an agent.
+"""PettingZoo environment for one game in which every snake is an agent.
 
 >>> from battlesnake_gym import parallel_env
 >>> env = parallel_env(num_snakes=2, width=7, height=7)
@@ -41,24 +41,24 @@ class ParallelBattlesnake(ParallelEnv):  # type: ignore[misc]
     """One game with an agent for every snake: ``snake_0``, ``snake_1`` and so on.
 
     An agent terminates when its snake is eliminated or the game is over. The dictionaries of that
-    step contain it for the last time.
+    step are the last dictionaries that contain the agent.
 
     The values in each agent's info are numbers, which trainers can stack:
 
     * ``action_mask``: int8 [4], 1 for allowed moves;
-    * ``cause``: the cause of the elimination, an index into `rules.CAUSES`; 0 while the snake
-      lives;
-    * ``killer``: the number of the agent that eliminated this one (or itself), or -1.
+    * ``cause``: the cause of the elimination, an index into `rules.CAUSES`; 0 for a living snake;
+    * ``killer``: the index of the agent that eliminated this agent (possibly itself), or -1.
 
     Args:
-        num_snakes: Snakes in the game, 1 to 16.
-        width: Columns of the board, as in `config.EnvConfig`.
-        height: Rows of the board, as in `config.EnvConfig`.
-        opponents: Opponents at the last seats, as in `battlesnake_env.BattlesnakeEnv`; they are not
-            agents.
+        num_snakes: Number of snakes in the game, 1 to 16.
+        width: Board width in cells, as in `config.EnvConfig`.
+        height: Board height in cells, as in `config.EnvConfig`.
+        opponents: Opponents at the last seats, as in `battlesnake_env.BattlesnakeEnv`; opponents
+            are
+            not agents.
         render_mode: "ansi" (text), "rgb_array" (uint8 [height, width, 3]) or "human" (writes each
             position to the terminal).
-        **options: Other fields of `config.EnvConfig`; ``food_rng`` is "official" by default.
+        **options: Further fields of `config.EnvConfig`; ``food_rng`` is "official" by default.
 
     Raises:
         ValueError: If an argument is invalid.
@@ -106,14 +106,14 @@ class ParallelBattlesnake(ParallelEnv):  # type: ignore[misc]
 
     @property
     def board(self) -> Board:
-        """The position, without the seed that determines future food."""
+        """Current position, without the seed that determines future food."""
         return self._game.board()
 
     def add_past_self(self, policy: ActFn) -> None:
         """Add an opponent "past"; see `vector_env.BattlesnakeVectorEnv.add_past_self`.
 
         Args:
-            policy: A function from observations and action masks to actions.
+            policy: Function from observations and action masks to actions.
 
         Raises:
             ValueError: If "past" is not an opponent.
@@ -122,11 +122,11 @@ class ParallelBattlesnake(ParallelEnv):  # type: ignore[misc]
         self._seated_opponents.add_past_self(policy)
 
     def observation_space(self, agent: str) -> Box:
-        """Return the space of an agent's observations."""
+        """Return the observation space of an agent."""
         return self.observation_spaces[agent]
 
     def action_space(self, agent: str) -> Discrete[np.int64]:
-        """Return the space of an agent's actions, indices into `rules.MOVES`."""
+        """Return the action space of an agent; actions are indices into `rules.MOVES`."""
         return self.action_spaces[agent]
 
     def reset(
@@ -135,9 +135,12 @@ class ParallelBattlesnake(ParallelEnv):  # type: ignore[misc]
         """Start a game.
 
         Args:
-            seed: Seed of this game and the following ones; None continues the previous sequence.
-            options: ``{"states": [...]}`` draws the start from these positions (`State`, `Board` or
-                the JSON of the API's /move). Other options are ignored, as PettingZoo requires.
+            seed: Seed of this game and of the following games; None continues the previous
+                sequence.
+            options: ``{"states": [...]}`` draws the start position from a list of positions
+                (`State`,
+                `Board` or the JSON of the API's /move). All other options are ignored, as
+                PettingZoo requires.
 
         Returns:
             The observations and infos of all agents.

@@ -1,7 +1,8 @@
 """Past selves: earlier weights of the learner as opponents in its training games.
 
-Prioritized fictitious self-play (Vinyals et al. 2019): past selves that the learner beats less
-often are drawn more often. The stored past selves are spread over the whole training.
+Sampling follows prioritized fictitious self-play (Vinyals et al. 2019): a past self is drawn more
+often if the learner's win rate against it is low. The stored past selves are spread over the whole
+training.
 """
 
 from __future__ import annotations
@@ -13,18 +14,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 MAX_PAST_SELVES = 10
-"""Maximum number of stored past selves; above it, every second one is removed, except the first."""
+"""Maximum number of stored past selves.
+
+If there are more, every second past self except the first is removed.
+"""
 
 _MAX_ACTIVE = 3
-"""Maximum number of different past selves in the games of one env runner at a time; each costs one
-forward pass per turn.
+"""Maximum number of past selves that play at the same time in one env runner.
+
+Each past self costs one forward pass per turn.
 """
 
 _PFSP_EXPONENT = 2.0
-"""Exponent of the learner's failure rate in a past self's sampling probability."""
+"""Exponent of the learner's loss rate in the sampling probability of a past self."""
 
 _RESULT_DECAY = 0.99
-"""Decay of earlier results per new result, because the learner changes."""
+"""Decay factor of earlier results per new result; the learner changes over time."""
 
 _OLD_STATE_KEYS = {
     "outlived": "wins",
@@ -32,14 +37,16 @@ _OLD_STATE_KEYS = {
     "heard": "num_offered",
     "every": "keep_interval",
 }
-"""Keys of `PastSelves.get_state` in checkpoints of version 0.1, and their current names."""
+"""Current names by the keys that version 0.1 wrote into the state of `PastSelves`."""
 
 
 class PastSelves:
-    """Past selves and the learner's results against them.
+    """Collection of past selves and of the learner's results against each past self.
 
     Args:
-        build: Creates a policy function from the argument of `add`, such as a module's weights.
+        build: Function that creates a policy function from the argument of `add`, such as the
+            weights
+            of a module.
     """
 
     def __init__(self, build: Callable[[Any], Callable[..., Any]]) -> None:
@@ -57,11 +64,14 @@ class PastSelves:
 
     @property
     def numbers(self) -> tuple[int, ...]:
-        """The numbers of the stored past selves, oldest first; removals do not change them."""
+        """Numbers of the stored past selves, oldest first.
+
+        A removal does not change other numbers.
+        """
         return tuple(self._numbers)
 
     def add(self, weights: Any) -> None:
-        """Store the current weights, if enough time has passed since the last ones."""
+        """Store the weights if enough time has passed since the last stored weights."""
         self._num_offered += 1
         if (self._num_offered - 1) % self._keep_interval:
             return
@@ -87,7 +97,7 @@ class PastSelves:
         self._num_results.append(num_results)
 
     def sampling_probabilities(self) -> NDArray[np.float64]:
-        """Return the probability of each past self to be drawn."""
+        """Return the probability of drawing each past self."""
         # Laplace smoothing: a past self not played yet counts as a 50% win rate.
         win_rates = (np.array(self._wins) + 1) / (np.array(self._num_results) + 2)
         hardness = (1 - win_rates) ** _PFSP_EXPONENT
@@ -95,10 +105,10 @@ class PastSelves:
         return probabilities
 
     def draw(self, random: np.random.Generator, playing: set[int]) -> int:
-        """Draw a past self for a game that starts.
+        """Draw a past self for a new game.
 
         Args:
-            random: The random generator.
+            random: Random generator.
             playing: Numbers of the past selves that play in other games.
 
         Returns:
@@ -114,9 +124,10 @@ class PastSelves:
         """Record the result of a game against a past self.
 
         Args:
-            number: The number of the past self.
-            score: 1 if the learner outlived it, 0 if not, 0.5 if both were eliminated on the same
-                turn.
+            number: Number of the past self.
+            score: 1 if the learner outlived the past self, 0 if the past self outlived the learner,
+                0.5 if
+                both were eliminated on the same turn.
         """
         if number in self._numbers:
             index = self._numbers.index(number)
@@ -124,7 +135,10 @@ class PastSelves:
             self._num_results[index] = _RESULT_DECAY * self._num_results[index] + 1
 
     def act(self, number: int, *inputs: NDArray[Any]) -> Any:
-        """Call the policy of a past self; if it was removed, the policy of the next older one."""
+        """Call the policy of a past self.
+
+        The next older past self replaces a removed past self.
+        """
         kept = max((n for n in self._numbers if n <= number), default=self._numbers[0])
         return self._act_fns[self._numbers.index(kept)](*inputs)
 
@@ -140,7 +154,7 @@ class PastSelves:
         }
 
     def set_state(self, state: dict[str, Any]) -> None:
-        """Restore the state from `get_state`."""
+        """Restore the state returned by `get_state`."""
         state = {_OLD_STATE_KEYS.get(name, name): value for name, value in state.items()}
         for part in (self._weights, self._act_fns, self._wins, self._num_results, self._numbers):
             part.clear()

@@ -1,4 +1,4 @@
-"""A policy at some seats of a vector environment, evaluated for all these seats at once."""
+"""Policy at some seats of a vector environment, with one call for all seats."""
 
 from __future__ import annotations
 
@@ -14,22 +14,26 @@ if TYPE_CHECKING:
     from battlesnake_gym.env.vector import VectorBattlesnake
 
 PAST = "past"
-"""The opponent that plays earlier policies of the learner."""
+"""Name of the opponent that plays earlier policies of the learner."""
 
 ActFn = Callable[[NDArray[np.uint8], NDArray[np.bool_]], Any]
-"""A function from observations uint8 [B, C, H, W] and masks bool [B, 4] to actions [B]."""
+"""Function from observations uint8 [B, C, H, W] and masks bool [B, 4] to actions.
+
+The actions are integers [B].
+"""
 
 _MAX_INFERENCE_BATCH = 32
-"""Maximum observations per inference call; with more, the activations exceed a CPU cache and
-inference takes a third longer.
+"""Maximum number of observations per inference call.
+
+The activations of larger batches exceed a CPU cache, which makes inference a third slower.
 """
 
 
 class SeatedPolicy:
-    """The policy ``name`` (see `snakes.batch_policy`) at any seats of ``vector``.
+    """Policy ``name`` (see `snakes.batch_policy`) at any seats of ``vector``.
 
-    It receives its own observation, which may differ from the learner's, and plays the best move
-    that its training's action mask allows.
+    The policy receives the observation it was trained with, which may differ from the learner's. It
+    plays the best move that the action mask of its training allows.
 
     Raises:
         ValueError: If the policy does not support the board sizes of ``vector``.
@@ -48,7 +52,7 @@ class SeatedPolicy:
         """Return the moves of ``seats`` as indices into `rules.MOVES`.
 
         Args:
-            seats: bool [N, S], seats of living snakes.
+            seats: bool [N, S], the seats of living snakes that move.
         """
         policy = self.policy
         observation, facing = policy.observation, self._vector.games.facing[seats]
@@ -66,7 +70,7 @@ class SeatedPolicy:
 
     @property
     def policy(self) -> snakes.BatchPolicy:
-        """The network; copies and pickles load it from its file again."""
+        """Network of the policy; copies and pickles reload it from its file."""
         if self._policy is None:
             self._policy = snakes.batch_policy(self._name)
             assert self._policy is not None

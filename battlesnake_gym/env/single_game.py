@@ -1,8 +1,8 @@
-"""One game at a time: the shared part of the Gymnasium and the PettingZoo environment.
+"""One game at a time: common code of the Gymnasium and the PettingZoo environment.
 
-Both use a `VectorBattlesnake` with one game, so actions, observations, masks, rewards and
-truncation have the same meaning in all environments. Food comes from the official engine's
-random stream, so a seed reproduces the official engine's game.
+Both environments use a `VectorBattlesnake` with one game, so actions, observations, masks, rewards
+and truncation have the same meaning in all environments. Food uses the official engine's random
+stream, so a seed reproduces the official engine's game.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ class OneGame:
     """One game with the options of `EnvConfig`; ``food_rng`` is "official" by default.
 
     The attributes ``observations``, ``rewards``, ``terminations``, ``truncations`` and ``infos``
-    contain the last turn as `VectorBattlesnake.step` returns it, with a first axis of one game.
+    contain the last result of `VectorBattlesnake.step`, with a first axis of length 1.
 
     Args:
         options: Fields of `EnvConfig`.
         render_mode: None or one of `RENDER_MODES`.
-        *others: Names of the environment's own arguments, which error messages may suggest.
+        *others: Names of further arguments of the environment, which error messages may suggest.
     """
 
     def __init__(self, options: Mapping[str, Any], render_mode: str | None, *others: str) -> None:
@@ -55,11 +55,12 @@ class OneGame:
         """Start a game with a seed from ``random``.
 
         Args:
-            random: The random generator.
-            options: May contain "states", from which the start position is drawn.
+            random: Random generator.
+            options: May contain "states", a list of positions from which the start position is
+                drawn.
 
         Returns:
-            The start position drawn, or None for a start by the map.
+            The start position, or None if the map chooses it.
         """
         states = start_states(options)
         start = states[random.integers(len(states))] if states else None
@@ -82,7 +83,7 @@ class OneGame:
         """Raise an error if the environment is closed or no game is running.
 
         Args:
-            seat: The seat that must be alive; None: any seat.
+            seat: Seat that must be alive; None means any seat.
         """
         self.vector.check_open()
         if not self.infos:
@@ -92,9 +93,10 @@ class OneGame:
             raise ResetNeeded("the game is over; call reset() to start another")
 
     def board(self, seat: int | None = None) -> Board:
-        """Return the position with the snake at ``seat`` as ``you``; None: without ``you``.
+        """Return the position with the snake at ``seat`` as ``you``, if any.
 
-        The board does not contain the seed, because a strategy could compute future food from it.
+        The board does not contain the seed, because a strategy could predict future food from the
+        seed.
         """
         self.vector.check_open()
         if not self.infos:
@@ -106,21 +108,21 @@ class OneGame:
         return board
 
     def observation(self, seat: int) -> npt.NDArray[np.uint8]:
-        """Return a copy of the observation of one seat."""
+        """Return a copy of the observation of ``seat``."""
         observation: npt.NDArray[np.uint8] = self.observations[0, seat].copy()
         return observation
 
     def mask(self, seat: int) -> npt.NDArray[np.int8]:
-        """Return the action mask of one seat for ``Discrete.sample(mask)``, 1 for allowed moves."""
+        """Return the action mask of ``seat`` for ``Discrete.sample``; 1 means allowed."""
         mask: npt.NDArray[np.int8] = self.infos["action_mask"][0, seat].astype(np.int8)
         return mask
 
     def cause(self, seat: int) -> str:
-        """Return the cause of the elimination of one seat's snake; ``""`` while it lives."""
+        """Return the cause of the elimination at ``seat``, or ``""`` for a living snake."""
         return CAUSES[self.infos["cause"][0, seat]]
 
     def render(self, board: Board) -> str | Frame | None:
-        """Render ``board`` in the format of ``render_mode``; "human" writes it to the terminal."""
+        """Render ``board`` in the format of ``render_mode``; "human" prints the board."""
         if self.render_mode == "ansi":
             return str(board)
         if self.render_mode == "rgb_array":
@@ -141,7 +143,7 @@ def action_index(action: object, whose: str) -> int:
 
     Args:
         action: An integer or a numpy scalar.
-        whose: The name of the action in error messages.
+        whose: Name of the action in error messages.
 
     Raises:
         ValueError: If the action is not an integer or out of range.

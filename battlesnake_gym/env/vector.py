@@ -1,7 +1,8 @@
-"""The vector environment that training uses: many games at once, with numpy arrays.
+"""Vector environment for training: many games in one call, with numpy arrays.
 
-A step costs one call of the engine, which plays and observes, one call for the action mask, and a
-few numpy operations, for any number of games. Axes: N games, S seats, C planes, H rows, W columns.
+For any number of games, a step costs one call of the engine (which plays and observes), one call
+for the action mask, and a few numpy operations. Axes: N games, S seats, C planes, H rows, W
+columns.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from battlesnake_gym.rules import MAPS, MOVES, RULESETS, Game, State, is_over, k
 Infos = dict[str, npt.NDArray[Any]]
 
 _SEED_STEP = np.uint64(0x9E3779B97F4A7C15)
-"""Difference of the seeds of one game's successive episodes: 2^64 over the golden ratio."""
+"""Seed difference of a game's consecutive episodes: 2^64 over the golden ratio."""
 
 _NO_LIMIT = np.iinfo(np.int32).max
 
@@ -36,27 +37,30 @@ class VectorBattlesnake:
     """N games of up to S snakes each, stepped in one call.
 
     The arrays have the size of the largest game. A seat without a snake is never alive, and
-    observations of smaller boards are centered in their arrays. If all games have one snake, they
-    are played ``solo``; they would be over at the start otherwise. Games on the map ``hz_scatter``
-    end when it has filled the board.
+    observations of smaller boards are centered in their arrays. If every game has one snake, the
+    games are played ``solo``, because they would otherwise be over at the start. Games on the map
+    ``hz_scatter`` end when hazards fill the board.
 
-    Autoreset is Gymnasium's NEXT_STEP: the step that ends a game returns its last observation. The
-    next step starts a new game, ignores the actions for it and returns reward 0.
+    Autoreset is Gymnasium's NEXT_STEP: the step that ends a game returns the last observation of
+    the game. The next step starts a new game, ignores the actions of that game and returns reward
+    0.
 
-    Game i has its own sequence of seeds, which depends on ``seed`` and i only, not on the number of
-    games. The first seed is hashed from both; each following one is `_SEED_STEP` larger. The step
-    is large because the official engine's streams of neighboring seeds overlap.
+    Each game has a sequence of seeds that depends only on ``seed`` and on the index of the game,
+    not on the number of games. The first seed is a hash of both values; each following seed is
+    `_SEED_STEP` larger. The step is large because the official engine's streams of neighboring
+    seeds overlap.
 
     Args:
-        num_games: N, the number of games.
-        num_snakes: Snakes per game: one number, or one per game.
-        width: Columns of the boards: one number, or one per game.
-        height: Rows of the boards: one number, or one per game.
-        game: Replaces the options ``ruleset``, ``map`` and ``settings``. Its seed is not used;
+        num_games: Number of games, N.
+        num_snakes: Number of snakes: one integer, or one per game.
+        width: Board width in cells: one integer, or one per game.
+        height: Board height in cells: one integer, or one per game.
+        game: Replacement for the options ``ruleset``, ``map`` and ``settings``. Its seed is not
+            used;
             `reset` determines the seeds.
-        start: Replaces the options ``start_positions`` and ``food_positions``: the position from
-            which all games start, unless `reset` receives others.
-        **options: Other fields of `config.EnvConfig`.
+        start: Replacement for the options ``start_positions`` and ``food_positions``: the start
+            position of all games, unless `reset` receives start positions.
+        **options: Further fields of `config.EnvConfig`.
 
     Raises:
         ValueError: If an option is unknown or a value is out of range.
@@ -116,18 +120,19 @@ class VectorBattlesnake:
         self.board_sizes: frozenset[tuple[int, int]] = frozenset(
             zip(*(side.tolist() for side in sides), strict=True)
         )
-        """The (width, height) of the games' boards."""
+        """Board size (width, height) of each game."""
         largest = int(np.max(width)), int(np.max(height))
         self.single_observation_space: Box = self.observation.space(*largest)
         self.single_action_space: Discrete[np.int64] = Discrete(len(MOVES))
 
         self._turn_limits = np.full(num_games, min(max_turns or _NO_LIMIT, _NO_LIMIT), np.int32)
         if game.map == "hz_scatter":
-            # The official engine fails on the turn for which this map has no free cell.
+            # The official engine crashes on the turn on which this map has no free cell.
             last = 2 * np.multiply(width, height, dtype=np.int32) + 1
             self._turn_limits = np.minimum(self._turn_limits, last)
 
-        # Decide once which work Python does for the engine; every step reads these flags.
+        # These flags determine once which work Python does instead of the engine; every step reads
+        # them.
         self._observe_in_python = (
             isinstance(self.games, EngineGames) and not self.observation.in_engine
         )
@@ -149,27 +154,29 @@ class VectorBattlesnake:
         self._ready = False
         self._closed = False
         self.last_turn: TurnBatch | None = None
-        """The turn of the last step, for `rewards.count_metrics` for example."""
+        """Arrays of the last turn, for example for `rewards.count_metrics`."""
 
     @classmethod
     def from_config(cls, config: EnvConfig, num_games: int) -> VectorBattlesnake:
-        """Create ``num_games`` games with the options of ``config``; see the class for errors."""
+        """Create ``num_games`` games with ``config``; see the class for the errors."""
         return cls(num_games, **vars(config))
 
     def reset(
         self, *, seed: int | None = None, options: Mapping[str, Any] | None = None
     ) -> tuple[npt.NDArray[np.uint8], Infos]:
-        """Start new games everywhere.
+        """Start a new game in every sub-environment.
 
         Args:
-            seed: Restarts the sequences of seeds; None continues them. The first reset without a
-                seed takes one from the operating system.
+            seed: Seed that restarts the sequences of seeds; None continues them. The first reset
+                without a
+                seed uses a seed from the operating system.
             options: ``{"states": [...]}`` gives start positions, each a `State`, a `Board` (of a
-                replay, for example) or the decoded JSON body of the API's /move. The k-th episode
-                of game i starts from position ``(i + k) % len(states)``, until the next `reset`.
+                replay,
+                for example) or the decoded JSON body of the API's /move. Until the next `reset`,
+                the k-th episode of game i starts from position ``(i + k) % len(states)``.
 
         Returns:
-            The observations and infos, as `step` returns them.
+            The observations and infos, in the format of `step`.
         """
         self.check_open()
         self._ready = False
@@ -198,11 +205,11 @@ class VectorBattlesnake:
         npt.NDArray[np.bool_],
         Infos,
     ]:
-        """Play one turn of every game; start a new game where the previous step ended one.
+        """Play one turn of every game, or start a new game after the end of a game.
 
-        The environment owns the memory of the observations (read-only) and infos and overwrites it
-        in the next step: copy the arrays that you keep. ``alive``, ``acted``, ``reset``, rewards,
-        terminations and truncations are new arrays in every step.
+        The environment owns the memory of the observations (read-only) and infos, and the next step
+        overwrites this memory: copy the arrays that you keep. ``alive``, ``acted``, ``reset``,
+        rewards, terminations and truncations are new arrays in every step.
 
         Infos:
 
@@ -219,13 +226,14 @@ class VectorBattlesnake:
 
         Args:
             actions: Integers [N, S], indices into `rules.MOVES`. Actions of seats that are not
-                alive and of games that start are ignored, but must be in range too.
+                alive and
+                of games that start are ignored, but must be in range.
 
         Returns:
             Observations uint8 [N, S, C, H, W], zero for eliminated snakes; rewards float32 [N, S];
             terminations and truncations bool [N, S]; infos. A seat terminates in the step in which
             its snake is eliminated or its game is over. The living seats of a game are truncated in
-            the step in which it reaches ``max_turns``, unless it is over.
+            the step that reaches ``max_turns``, unless the game is over.
 
         Raises:
             ValueError: If the actions have the wrong shape or dtype or are out of range.
@@ -270,12 +278,12 @@ class VectorBattlesnake:
 
     @property
     def observations(self) -> npt.NDArray[np.uint8]:
-        """The current observations, the read-only array that `reset` and `step` return."""
+        """Current observations: the read-only array that `reset` and `step` return."""
         return self._observations
 
     @property
     def alive(self) -> npt.NDArray[np.bool_]:
-        """The seats that act next, bool [N, S]: ``infos["alive"]``, updated by `end_games`."""
+        """Seats that act next, bool [N, S]: ``infos["alive"]`` as updated by `end_games`."""
         return self._alive
 
     def close(self) -> None:
@@ -285,20 +293,21 @@ class VectorBattlesnake:
     def end_games(self, which: npt.NDArray[np.bool_]) -> None:
         """End the games in ``which``, bool [N], as if they were over.
 
-        Their seats no longer act, and the next `step` starts new games. Use this if the learner is
-        eliminated and need not see the rest of a game.
+        The seats of these games no longer act, and the next `step` starts new games. Use this
+        method if the learner is eliminated and does not need the rest of a game.
         """
         self._ended = self._ended | which
         self._alive = self._alive & ~self._ended[:, None]
 
     def reset_ended(self) -> Infos:
-        """Start new games now where the last `step` or `end_games` ended one.
+        """Start a new game immediately where the last `step` or `end_games` ended a game.
 
-        This is Gymnasium's SAME_STEP instead of NEXT_STEP. Read the last observations of these
-        games before the call, which overwrites them.
+        This method implements Gymnasium's SAME_STEP instead of NEXT_STEP. Read the last
+        observations of the ended games before the call, because the call overwrites these
+        observations.
 
         Returns:
-            The infos, as `step` returns them.
+            The infos, in the format of `step`.
         """
         ended = self._ended
         self._start_games(ended)
@@ -307,7 +316,7 @@ class VectorBattlesnake:
         return self._infos(acted=np.zeros_like(self._alive), reset=ended)
 
     def start_state(self, game: int) -> State | None:
-        """Return the start position of the current episode from `reset`'s ``states``, or None."""
+        """Return the start position of the current episode, or None if the map chose it."""
         if not self._states:
             return None
         return self._states[(game + int(self._starts_used[game]) - 1) % len(self._states)]
@@ -317,17 +326,18 @@ class VectorBattlesnake:
     ) -> npt.NDArray[np.uint8]:
         """Return the current observations of all seats with another encoder.
 
-        The array stays current from the first call on; do not write to it.
+        Every later change updates the array; do not write to it.
 
         Args:
-            observation: The encoder.
-            shape: (C, H, W) of one observation.
+            observation: Encoder of the observations.
+            shape: Shape (C, H, W) of one observation.
 
         Returns:
             uint8 [N, S, C, H, W].
 
         Raises:
-            ValueError: If the engine does not support the encoder, or for more than seven encoders.
+            ValueError: If the engine does not support the encoder, or if there are more than seven
+                encoders.
         """
         if observation == self.observation and shape == self._obs.shape[2:]:
             return self._obs
@@ -338,7 +348,7 @@ class VectorBattlesnake:
         return self._extra_obs[observation, shape]
 
     def write_action_mask(self, kind: str, out: npt.NDArray[np.bool_]) -> None:
-        """Write the action masks of a kind to ``out``, bool [N, S, 4]; see `masks`."""
+        """Write the action masks of ``kind`` to ``out``, bool [N, S, 4]; see `masks`."""
         if masks.in_engine(kind) or not isinstance(self.games, EngineGames):
             self.games.action_mask(kind, out)
             return
@@ -351,18 +361,18 @@ class VectorBattlesnake:
 
     @property
     def last_action_mask(self) -> npt.NDArray[np.bool_]:
-        """The last ``infos["action_mask"]``, bool [N, S, 4]."""
+        """Action mask of the last ``infos``, bool [N, S, 4]."""
         return self._allowed
 
     def __getstate__(self) -> dict[str, Any]:
-        """Pickle the environment; arrays returned earlier stay with the original."""
+        """Pickle the environment without the arrays that were returned earlier."""
         return {name: value for name, value in self.__dict__.items() if name != "_observations"}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
         seen = self._obs.copy()
         self._register_observations()
-        # Earlier stacked turns too, which the engine does not store.
+        # The pickle includes the earlier stacked turns, which the engine does not store.
         self._obs[:] = seen
         for slot, ((observation, shape), other) in enumerate(self._extra_obs.items(), 1):
             seen = other.copy()
@@ -370,15 +380,15 @@ class VectorBattlesnake:
             other[:] = seen
 
     def _register_observations(self) -> None:
-        """Register `_obs` with the engine if it supports the observation."""
+        """Register the array `_obs` with the engine if it supports the observation."""
         if not self._observe_in_python:
             self.games.observe(self.observation, self._obs)
         self._observations = self._obs.view()
-        # The engine updates only changed bytes, so nothing else may write.
+        # The engine updates only changed bytes, so no other code may write to the array.
         self._observations.flags.writeable = False
 
     def _encode(self, which: npt.NDArray[np.bool_]) -> None:
-        """Encode the observations of some games in Python."""
+        """Encode the observations of the games in ``which`` with Python code."""
         for i in np.flatnonzero(which).tolist():
             state = self.games.state(i)
             for seat, snake in enumerate(state.snakes):
@@ -431,7 +441,9 @@ class VectorBattlesnake:
             raise ValueError(
                 f"actions must be integers (indices into {MOVES}), got dtype {actions.dtype}"
             )
-        if (actions >> 2).any():  # True for every integer except 0 to 3, including negative ones.
+        if (
+            actions >> 2
+        ).any():  # True for every integer outside [0, 3], including negative integers.
             wrong = actions[(actions < 0) | (actions >= len(MOVES))][0]
             raise ValueError(
                 f"actions must be between 0 and {len(MOVES) - 1} (indices into {MOVES}), "
@@ -451,21 +463,25 @@ class VectorBattlesnake:
                 "take an earlier turn or a larger max_turns"
             )
         try:
-            self.games.load(0, state)  # Only to get the engine's errors; the reset follows.
+            self.games.load(
+                0, state
+            )  # This call only raises the engine's errors; the reset follows.
         except ValueError as error:
             raise ValueError(f"{name}: {error}") from error
 
     def check_open(self) -> None:
-        """Raise ``ClosedEnvironmentError`` after `close`."""
+        """Raise ``ClosedEnvironmentError`` if the environment is closed."""
         if self._closed:
             raise ClosedEnvironmentError("this environment is closed; create a new one")
 
 
 def start_states(options: Mapping[str, Any]) -> tuple[State, ...]:
-    """Read the start positions from the options of a reset: ``{}`` or ``{"states": [...]}``.
+    """Return the start positions in reset options: ``{}`` or ``{"states": [...]}``.
 
     Args:
-        options: Each state is a `State`, a `Board` or the decoded JSON body of the API's /move.
+        options: Options of the reset. Each state is a `State`, a `Board` or the decoded JSON body
+            of
+            the API's /move.
 
     Raises:
         ValueError: If an option is unknown or a state is invalid.

@@ -1,4 +1,4 @@
-"""Gymnasium's vector environments: many games, with one learner each or a learner at every seat.
+"""Gymnasium vector environments with a learner in each game or at every seat.
 
 >>> import gymnasium
 >>> envs = gymnasium.make_vec("battlesnake_gym:Battlesnake-v0", num_envs=64, opponents=["hungry"])
@@ -45,14 +45,14 @@ _RENDER_MODES: list[str] = []
 
 
 class _VectorEnv(VectorEnv[Bytes, npt.NDArray[np.integer[Any]], Any]):
-    """Base class: the games, the spaces, the infos and autoreset."""
+    """Base class with the games, the spaces, the infos and autoreset."""
 
     metadata = {  # noqa: RUF012
         "render_modes": _RENDER_MODES,
         "autoreset_mode": AutoresetMode.NEXT_STEP,
     }
 
-    closed = True  # Until construction succeeds; a rejected environment needs no closing.
+    closed = True  # Construction sets this to False; a rejected environment needs no closing.
 
     def __init__(
         self,
@@ -69,7 +69,7 @@ class _VectorEnv(VectorEnv[Bytes, npt.NDArray[np.integer[Any]], Any]):
         self.autoreset_mode = _autoreset_mode(autoreset_mode)
         self.metadata = {**self.metadata, "autoreset_mode": self.autoreset_mode}
         self.games = games
-        """The `VectorBattlesnake` with all seats of all games."""
+        """`VectorBattlesnake` with all seats of all games."""
         self.num_envs = num_envs
         self.single_observation_space = games.single_observation_space
         self.single_action_space = games.single_action_space
@@ -85,7 +85,7 @@ class _VectorEnv(VectorEnv[Bytes, npt.NDArray[np.integer[Any]], Any]):
     def _step_result(
         self, rewards: Floats, terminations: Flags, truncations: Flags, ended: Flags, infos: Infos
     ) -> StepReturn:
-        """Return the results of a step; in SAME_STEP mode, first restart the games that ended."""
+        """Return the results of a step; in SAME_STEP mode, restart the ended games first."""
         if self.autoreset_mode is AutoresetMode.NEXT_STEP or not ended.any():
             return self._observations(), rewards, terminations, truncations, self._infos(infos)
         last, last_infos = self._observations(), self._infos(infos)
@@ -101,7 +101,7 @@ class _VectorEnv(VectorEnv[Bytes, npt.NDArray[np.integer[Any]], Any]):
         return self._observations(), rewards, terminations, truncations, infos
 
     def _infos(self, infos: Infos) -> Infos:
-        """Return the infos of the sub-environments, with Gymnasium's masks of valid entries."""
+        """Return the infos of the sub-environments, with masks of valid entries."""
         picked = {
             name: self._select_seats(infos[name]).copy() for name in ("action_mask", *_SEAT_INFOS)
         }
@@ -133,12 +133,12 @@ _SEAT_INFOS = ("acted", "alive", "cause", "killer", "length", "health")
 
 
 class BattlesnakeVectorEnv(_VectorEnv):
-    """``num_envs`` games with one learner each, against opponents that the environment plays.
+    """Vector environment of ``num_envs`` games, each with one learner and opponents.
 
     ``gymnasium.make_vec("battlesnake_gym:Battlesnake-v0", ...)`` creates this class. The compiled
-    engine plays the opponents in `snakes.ENGINE_SNAKES`; each policy is evaluated once per turn for
-    all its seats; other opponents are called board by board in Python. Seats and opponents are
-    drawn for each game from the game's seed alone.
+    engine plays the opponents in `snakes.ENGINE_SNAKES`. Each policy is evaluated once per turn for
+    all its seats. All other opponents are called board by board in Python. The game's seed alone
+    determines the seats and opponents of a game.
 
     An episode ends when the learner's snake is eliminated or the game is over. Observations and
     infos are copies that belong to the caller.
@@ -149,13 +149,14 @@ class BattlesnakeVectorEnv(_VectorEnv):
 
     Args:
         num_envs: Number of games.
-        opponents: The opponents, as in `battlesnake_env.BattlesnakeEnv`.
-        num_snakes: Each game draws ``num_snakes - 1`` opponents with replacement; None: all
-            opponents play.
-        autoreset_mode: NEXT_STEP: the step that ends an episode returns its last observation; the
-            next step starts a new game and ignores the action. SAME_STEP: the step that ends an
-            episode returns the first observation of the new game, the last observation of the old
-            game in ``infos["final_obs"]`` and its infos in ``infos["final_info"]``.
+        opponents: Opponents, as in `battlesnake_env.BattlesnakeEnv`.
+        num_snakes: Number of snakes; each game draws ``num_snakes - 1`` opponents with replacement.
+            None means that all opponents play.
+        autoreset_mode: With NEXT_STEP, the step that ends an episode returns the last observation,
+            and
+            the next step starts a new game and ignores the action. With SAME_STEP, the step that
+            ends an episode returns the first observation of the new game. The last observation of
+            the old game is in ``infos["final_obs"]``, and its infos are in ``infos["final_info"]``.
         render_mode: Must be None.
         **options: Fields of `config.EnvConfig`.
 
@@ -189,13 +190,14 @@ class BattlesnakeVectorEnv(_VectorEnv):
         self._actions = np.zeros((num_envs, num_snakes), np.uint8)
 
     def add_past_self(self, policy: ActFn) -> None:
-        """Add a past self, which plays as the opponent "past" in some of the games that start next.
+        """Add a past self, which plays as "past" in some of the following games.
 
-        At most ten past selves are stored, spread over the whole training.
+        The environment stores at most ten past selves, spread over the whole training.
 
         Args:
-            policy: A function from observations uint8 [B, C, H, W] and masks bool [B, 4] to actions
-                [B]. Pass a copy of a network that training changes.
+            policy: Function from observations uint8 [B, C, H, W] and masks bool [B, 4] to actions
+                [B].
+                Pass a copy of a network that training changes.
 
         Raises:
             ValueError: If "past" is not an opponent.
@@ -206,9 +208,9 @@ class BattlesnakeVectorEnv(_VectorEnv):
     def reset(
         self, *, seed: int | None = None, options: Mapping[str, Any] | None = None
     ) -> tuple[Bytes, Infos]:
-        """Start new games everywhere.
+        """Start a new game in every sub-environment.
 
-        If a start position is a `Board` whose ``you`` lives, the learner plays that snake.
+        If a start position is a `Board` whose ``you`` is living, the learner plays that snake.
 
         Args:
             seed: As in `VectorBattlesnake.reset`.
@@ -260,7 +262,7 @@ class BattlesnakeVectorEnv(_VectorEnv):
         games = np.flatnonzero(started)
         self._seated_opponents.clear(started)
         alive = infos["alive"][games]
-        # A random order of the living seats of each game; the learner gets the first one.
+        # The living seats of each game get a random order; the learner gets the first seat.
         order = _hash_uniform(infos["seed"][games], alive.shape[1], 1)
         order[~alive] = 1.0
         for row, game in enumerate(games.tolist()):
@@ -270,7 +272,7 @@ class BattlesnakeVectorEnv(_VectorEnv):
                 if start.you_id in ids and alive[row, ids.index(start.you_id)]:
                     order[row, ids.index(start.you_id)] = -1.0
             elif start is None:
-                break  # All other games start from the map too.
+                break  # All later games also start from the map.
         seats = order.argsort(axis=1)
         self._seats[games] = seats[:, 0]
         self._seat_opponents(games, seats[:, 1:], alive.sum(axis=1) - 1, infos["seed"][games])
@@ -319,13 +321,14 @@ class BattlesnakeVectorEnv(_VectorEnv):
 
 
 class SelfPlayVectorEnv(_VectorEnv):
-    """A vector environment in which every seat of ``num_games`` games is a sub-environment.
+    """Vector environment in which every seat of every game is a sub-environment.
 
-    For trainers of one shared policy. Sub-environment ``game * num_snakes + seat`` is one seat. A
-    seat's episode ends when its snake is eliminated or the game is over. After an elimination, the
-    seat waits for the end of the game: its observations are zero, its rewards 0, and its actions
-    are ignored. ``infos["acted"]`` is False in these steps; do not train on them. Everything else
-    is as in `BattlesnakeVectorEnv`, without the info ``seat``.
+    This class suits trainers of one shared policy. The sub-environment with index ``game *
+    num_snakes + seat`` is one seat. A seat's episode ends when its snake is eliminated or the game
+    is over. After an elimination, the seat waits for the end of the game: its observations are
+    zero, its rewards are 0, and its actions are ignored. ``infos["acted"]`` is False in these
+    steps; do not train on these steps. In all other respects, the class behaves like
+    `BattlesnakeVectorEnv` without the info ``seat``.
 
     Args:
         num_games: Number of games.
@@ -351,7 +354,7 @@ class SelfPlayVectorEnv(_VectorEnv):
     def reset(
         self, *, seed: int | None = None, options: Mapping[str, Any] | None = None
     ) -> tuple[Bytes, Infos]:
-        """Start new games everywhere; see `VectorBattlesnake.reset`."""
+        """Start a new game in every sub-environment; see `VectorBattlesnake.reset`."""
         _, infos = self.games.reset(seed=seed, options=options)
         return self._observations(), self._infos(infos)
 
@@ -398,7 +401,7 @@ def _autoreset_mode(mode: AutoresetMode | str) -> AutoresetMode:
 def _hash_uniform(
     seeds: npt.NDArray[np.int64], count: int, purpose: int
 ) -> npt.NDArray[np.float64]:
-    """Hash each seed to ``count`` numbers in [0, 1): float64 [len(seeds), count]."""
+    """Hash each seed to ``count`` floats in [0, 1): float64 [len(seeds), count]."""
     words = seeds.astype(np.uint64)[:, None] * np.uint64(0xD1342543DE82EF95)
     words = words + (np.arange(count, dtype=np.uint64) * np.uint64(4) + np.uint64(purpose)) * (
         np.uint64(0x9E3779B97F4A7C15)
@@ -419,17 +422,18 @@ def win_rate(
 ) -> float:
     """Play games and return the fraction that ``policy`` wins, in [0, 1].
 
-    A game is won if the learner lives when all opponents are eliminated.
+    The policy wins a game if the learner is living when all opponents are eliminated.
 
     Args:
-        policy: A function from the observations uint8 [games, C, H, W] and action masks bool
-            [games, 4] of all games to actions [games].
-        opponents: The opponents, as in `BattlesnakeVectorEnv`.
-        past_self: The policy of the opponent "past".
+        policy: Function from the observations uint8 [games, C, H, W] and action masks bool [games,
+            4]
+            of all games to actions [games].
+        opponents: Opponents, as in `BattlesnakeVectorEnv`.
+        past_self: Policy of the opponent "past".
         games: Number of games.
         seed: Seed of the games.
-        **options: Options of `BattlesnakeVectorEnv`. ``max_turns`` is that of
-            `config.TRAINING_DEFAULTS` by default, so that every game ends.
+        **options: Options of `BattlesnakeVectorEnv`. The default of ``max_turns`` is that of
+            `config.TRAINING_DEFAULTS`, with which every game ends.
     """
     envs = BattlesnakeVectorEnv(
         games, opponents, **{"max_turns": TRAINING_DEFAULTS.max_turns, **options}

@@ -1,1 +1,1 @@
-"""The learner's interface to the game: observations, action masks and rewards."""
+"""Observations, action masks and rewards of a learner."""

@@ -1,22 +1,23 @@
-"""The action masks: the moves that a snake may choose, bool ``[4]`` over ``MOVES``.
+"""Action masks: the moves that a snake may choose, bool ``[4]`` over ``MOVES``.
 
-This module defines them on a `State`. The engine's C code computes the same masks for all games
-and snakes at once (``Games.action_mask``). Kinds:
+This module computes the masks of a `State`. The engine's C code computes the same masks for all
+games and snakes in one call (``Games.action_mask``). Kinds:
 
 * ``none``: every move.
 * ``wall``: moves that stay on the board; on a wrapped board, every move.
-* ``neck``: every move except the one back into the snake's own neck.
-* ``body``: moves to cells that no body will occupy if no other snake is eliminated. A tail that
-  moves away is free; a tail that stays (the snake ate, or is still stacked) is not.
+* ``neck``: every move except the move back to the snake's neck.
+* ``body``: moves to cells that no body will occupy if no other snake is eliminated. A tail cell is
+  free if the tail moves away; it is not free if the snake ate or its tail is stacked.
 * ``health``: moves after which the snake has health left, considering hunger, hazards and food on
   the target cell.
-* ``head``: moves to cells that no snake of at least the same length can reach with its head.
-* ``fatal``: ``wall``, ``body`` and ``health`` together. The remaining moves do not lose at once,
-  except by a head-to-head collision.
+* ``head``: moves to cells that the head of no snake of equal or greater length can reach.
+* ``fatal``: the combination of ``wall``, ``body`` and ``health``. The remaining moves do not lose
+  immediately, except by a head-to-head collision.
 
-Kinds are joined with ``+`` and applied from left to right. A kind that would leave no move is
-skipped, so a mask is never all False: with ``fatal+head``, a snake may choose a head-to-head if
-every other move is fatal. Eliminated snakes may choose every move.
+Kinds are joined with ``+`` and applied from left to right. A kind that would exclude every
+remaining move is skipped, so a mask is never all False. With ``fatal+head``, for example, a snake
+may risk a head-to-head collision if every other move is fatal. Eliminated snakes may choose every
+move.
 
 >>> check("fatal+head")
 'fatal+head'
@@ -37,7 +38,7 @@ from battlesnake_gym.rules.stages import health_after, living
 from battlesnake_gym.rules.state import MOVES, OFFSETS, Game, Point, Snake, State
 
 WALL, NECK, BODY, HEALTH, HEAD = 1, 2, 4, 8, 16
-"""Flags of the faults of a move; engine/csrc/masks.h has the same values."""
+"""Flags of the faults of a move; ``engine/csrc/masks.h`` defines the same values."""
 
 _BITS = {
     "none": 0,
@@ -50,24 +51,27 @@ _BITS = {
 }
 
 KINDS = tuple(_BITS)
-"""The built-in kinds."""
+"""Built-in kinds of action masks."""
 
 
 MaskFn = Callable[[Game, State, str], Sequence[bool]]
-"""A function that returns four bools: the moves in ``MOVES`` allowed to the snake with this id."""
+"""Function that returns whether a snake may choose each move, as four bools.
+
+The arguments are the game, the state and the id of the snake.
+"""
 
 _custom: dict[str, MaskFn] = {}
 
 
 def register(kind: str, mask_fn: MaskFn) -> None:
-    """Register your own kind of mask, which can be named and joined with ``+`` like the others.
+    """Register a custom kind of mask, which joins with ``+`` like a built-in kind.
 
     The engine calls ``mask_fn`` in Python for every snake on every turn, which takes about a
     hundred times as long as a built-in mask.
 
     Args:
-        kind: The name, without "+".
-        mask_fn: Returns the allowed moves of one snake.
+        kind: Name of the kind, without "+".
+        mask_fn: Function that returns the allowed moves of one snake.
 
     Raises:
         ValueError: If ``kind`` is built in or contains "+".
@@ -78,15 +82,15 @@ def register(kind: str, mask_fn: MaskFn) -> None:
 
 
 def in_engine(kind: str) -> bool:
-    """Return whether the engine can compute all parts of ``kind``."""
+    """Return whether the engine can compute every kind that ``kind`` joins."""
     return all(name in _BITS for name in kind.split("+"))
 
 
 def check(kind: str) -> str:
-    """Return ``kind`` if all its parts are known.
+    """Return ``kind`` if every kind that it joins is known.
 
     Raises:
-        ValueError: If a part is unknown; the message suggests the nearest name.
+        ValueError: If a kind is unknown; the message suggests the nearest name.
     """
     for name in kind.split("+"):
         if name not in _BITS and name not in _custom:
@@ -99,7 +103,7 @@ def check(kind: str) -> str:
 
 @cache
 def parts(kind: str) -> bytes:
-    """Return the flags of each part of ``kind``, in order, as the C code expects them."""
+    """Return the flags of each kind joined in ``kind``, in the format of the C code."""
     check(kind)
     if not in_engine(kind):
         raise ValueError(
@@ -112,10 +116,10 @@ def action_mask(game: Game, state: State, snake_id: str, kind: str) -> NDArray[n
     """Compute the action mask of one snake, bool ``[4]``.
 
     Args:
-        game: The rules of the game.
-        state: The position.
-        snake_id: The snake that chooses a move.
-        kind: A kind in `KINDS`, a registered kind, or several joined with "+".
+        game: Rules of the game.
+        state: Current position.
+        snake_id: Id of the snake that chooses a move.
+        kind: A kind in `KINDS`, a registered kind, or several kinds joined with "+".
 
     Raises:
         ValueError: If the kind or the snake is unknown.
@@ -135,9 +139,9 @@ def action_mask(game: Game, state: State, snake_id: str, kind: str) -> NDArray[n
 
 
 def move_faults(game: Game, state: State, snake_id: str, move: str) -> int:
-    """Return the faults of a move of a living snake: the sum of `WALL`, `NECK`, `BODY` and others.
+    """Return the faults of a living snake's move, as the sum of their flags.
 
-    For a move off the board, the result is `WALL` alone.
+    For a move off the board, the result is only `WALL`.
     """
     own, wrapped = _find(state, snake_id), wraps(game)
     x, y = own.head[0] + OFFSETS[move][0], own.head[1] + OFFSETS[move][1]

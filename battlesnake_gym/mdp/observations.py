@@ -1,15 +1,15 @@
-"""Observations: named encoders from a position to a stack of byte planes ``[C, H, W]``.
+"""Observations: named encoders from positions to byte planes ``[C, H, W]``.
 
-Every encoder shows the board from the view of one snake; "own" means that snake. This module
-defines the encoders on a `State`, for one snake at a time. The engine's C code writes the same
-bytes for all games and snakes at once (``Games.observe``). Networks divide the bytes by 255.
+Every encoder shows the board from the view of one snake; "own" refers to that snake. This module
+encodes a `State` for one snake at a time. The engine's C code writes the same bytes for all games
+and snakes in one call (``Games.observe``). Networks divide the bytes by 255.
 
 An encoder combines:
 
 * *values*: the planes and the meaning of their bytes (``PLANES``, with or without
   ``_TERRITORY_PLANES``, or ``_STARTER_PLANES``);
-* *view*: the position of the board in the planes (the board in the middle, the own head in the
-  middle, or the own head in the middle and the board rotated so that the snake faces up);
+* *view*: the position of the board in the planes (the board is centered, the own head is centered,
+  or the own head is centered and the board is rotated until the snake faces up);
 * ``frame_stack``: the number of stacked turns, newest first.
 
 ``docs/observations.md`` describes every name, plane and value.
@@ -54,7 +54,7 @@ PLANES = (
     "longer_heads",
     "shorter_heads",
 )
-"""The planes of "planes", "centered" and "facing", in order."""
+"""Planes of "planes", "centered" and "facing", in order."""
 
 _TERRITORY_PLANES = (
     "own_territory",
@@ -64,30 +64,33 @@ _TERRITORY_PLANES = (
     "left_territory",
     "right_territory",
 )
-"""The planes that "territory" adds to those of "planes", in order."""
+"""Planes that "territory" adds to the planes of "planes", in order."""
 
 _STARTER_PLANES = ("food", "own_snake", "other_snakes", "hazards", "health", "length", "turn")
-"""The planes of the starter pack's encoders, in order."""
+"""Planes of the starter pack's encoders, in order."""
 
-# Values of `PLANES` on the cells of a body: free after the next turn; blocked, plus 4 for each turn
-# until the cell is free; the maximum of these; the head.
+# Values of `PLANES` on body cells: a cell that is free after the next turn; a blocked cell, plus 4
+# for each turn until the cell is free; the maximum value of a blocked cell; the head.
 _FREE_NEXT_TURN_VALUE, _BLOCKED_VALUE, _MAX_BLOCKED_VALUE, _HEAD_VALUE = 32, 128, 224, 255
 
-# Values of `_TERRITORY_PLANES`: the maximum for cells reached on the next turn, then one step less
-# per turn, down to the minimum.
+# Values of `_TERRITORY_PLANES`: the maximum marks cells reached on the next turn; the value falls
+# by one step per turn, down to the minimum.
 _TERRITORY_MAX, _TERRITORY_STEP, _TERRITORY_MIN = 255, 8, 15
 
 _OUTSIDE_VALUE = 255
-"""Value outside the board in the starter pack's encoders; the starter pack itself uses -1."""
+"""Value outside the board in the starter pack's encoders; the original is -1."""
 
 MAX_BORDERED = 21
-"""Side of the "max-bordered" planes: the starter pack's largest board, 19, and its border."""
+"""Width and height of the "max-bordered" planes.
 
-# Numbers of the views and values in the C code (engine/csrc/observe.h).
+The value is the starter pack's largest board, 19, plus its border.
+"""
+
+# Codes of the views and values in the C code (engine/csrc/observe.h).
 _VIEWS = {"board": 0, "head": 1, "facing": 2}
 _VALUES = {"planes": 0, "51s": 1, "num": 2, "territory": 3}
 
-# Values and view of each encoder.
+# Values and view by encoder name.
 _ENCODERS = {
     "planes": ("planes", "board"),
     "centered": ("planes", "head"),
@@ -109,17 +112,17 @@ _PLANES_OF = {
 }
 
 NAMES = tuple(_ENCODERS)
-"""The names of the built-in encoders."""
+"""Names of the built-in encoders."""
 
 _MAX_FRAME_STACK = 8
 
 Encode = Callable[[State, str], NDArray[np.uint8]]
-"""A function from a state and a living snake's id to uint8 [planes, rows, columns]."""
+"""Function from a state and a living snake's id to uint8 [planes, rows, columns]."""
 
 
 @dataclass(frozen=True, slots=True)
 class _CustomEncoder:
-    """A user's encoder; see `register`."""
+    """Custom encoder; see `register`."""
 
     planes: tuple[str, ...]
     encode: Encode
@@ -138,18 +141,20 @@ def register(
     size: Callable[[int, int], tuple[int, int]] = lambda width, height: (height, width),
     version: int = 1,
 ) -> None:
-    """Register your own encoder as ``name``, for use wherever observations are named.
+    """Register a custom encoder, which can be used wherever an observation is named.
 
-    Its actions are absolute. The engine calls ``encode`` in Python for every living snake on every
-    turn, which takes about a hundred times as long as a built-in encoder.
+    The actions of a custom encoder are absolute. The engine calls ``encode`` in Python for every
+    living snake on every turn, which takes about a hundred times as long as a built-in encoder.
 
     Args:
-        name: The name of the observation.
-        planes: The names of the planes, in order.
-        encode: Returns uint8 [len(planes), rows, columns] for a living snake.
-        size: Returns (rows, columns) for a board; smaller planes are centered in the array.
-        version: Change it when the meaning of a plane changes. Policies store the version, and
-            policies with another version are rejected.
+        name: Name of the observation.
+        planes: Names of the planes, in order.
+        encode: Function that returns uint8 [len(planes), rows, columns] for a living snake.
+        size: Function that returns (rows, columns) for a board; smaller planes are centered in the
+            array.
+        version: Version of the encoder; change it when the meaning of a plane changes. Policies
+            store
+            the version, and policies with another version are rejected.
 
     Raises:
         ValueError: If ``name`` is built in.
@@ -162,19 +167,22 @@ def register(
 RELATIVE_TO_ABSOLUTE: NDArray[np.uint8] = np.array(
     [[0, 1, 2, 3], [1, 0, 3, 2], [2, 3, 1, 0], [3, 2, 0, 1]], dtype=np.uint8
 )
-"""Absolute action of ``[facing, relative action]``; the relative action up is straight ahead."""
+"""Absolute action of ``[facing, relative action]``.
 
-# Clockwise quarter turns that rotate the board so that a snake facing MOVES[i] faces up.
+The relative action "up" is straight ahead.
+"""
+
+# Clockwise quarter turns of the board after which a snake facing MOVES[i] faces up.
 _QUARTER_TURNS = (0, 2, 1, 3)
 
 
 DEFAULT = "planes"
-"""The default observation."""
+"""Name of the default observation."""
 
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """One encoder; build it with `get`.
+    """An encoder; create it with `get`.
 
     Attributes:
         name: One of `NAMES`, or a registered name.
@@ -204,14 +212,14 @@ class Observation:
 
     @property
     def planes(self) -> tuple[str, ...]:
-        """The names of the planes of one turn, in order."""
+        """Names of the planes of one turn, in order."""
         if not self.in_engine:
             return _custom_encoders[self.name].planes
         return _PLANES_OF[self._values]
 
     @property
     def in_engine(self) -> bool:
-        """Whether the compiled engine computes this observation; custom encoders run in Python."""
+        """Whether the compiled engine computes this observation instead of Python."""
         return self.name in _ENCODERS
 
     @property
@@ -221,7 +229,7 @@ class Observation:
 
     @property
     def codes(self) -> tuple[int, int]:
-        """The numbers of (values, view) in the engine's C code.
+        """Codes of the values and of the view in the engine's C code.
 
         Raises:
             ValueError: If the encoder is custom.
@@ -276,15 +284,16 @@ class Observation:
         return gymnasium.spaces.Box(0, 255, self.shape(width, height), np.uint8)
 
     def encode(self, state: State, snake_id: str, out: Bytes | None = None) -> Bytes:
-        """Encode the observation of ``snake_id`` in ``state``, uint8 of the shape given by `shape`.
+        """Encode the observation of ``snake_id`` as uint8 with the shape from `shape`.
 
         Args:
-            state: The position.
-            snake_id: The snake that observes; an eliminated snake observes zeros.
-            out: Array to write to; a new array if None. It may have the shape of a larger board.
-                With stacked turns, it also contains the earlier turns, which move back by one: pass
-                the same array turn after turn. The history restarts on turn 0 and with an array of
-                zeros.
+            state: Current position.
+            snake_id: Id of the snake that observes; an eliminated snake observes zeros.
+            out: Array to write to; None creates a new array. The array may have the shape of a
+                larger
+                board. With stacked turns, the array also contains the earlier turns, which the call
+                shifts back by one: pass the same array on every turn. The history restarts on turn
+                0 and with an array of zeros.
 
         Returns:
             ``out`` or the new array.
@@ -323,7 +332,7 @@ class Observation:
         return out
 
     def _custom_planes(self, state: State, snake_id: str) -> Bytes:
-        """Call the registered encoder and check its shape and dtype."""
+        """Return the planes of the registered encoder; check their shape and dtype."""
         planes = np.asarray(_custom_encoders[self.name].encode(state, snake_id))
         wanted = (len(self.planes), *_custom_encoders[self.name].size(state.width, state.height))
         if planes.dtype != np.uint8 or planes.shape != wanted:
@@ -340,11 +349,12 @@ class Observation:
 
         Args:
             actions: Actions of the network, any shape.
-            facing: Direction of each snake as an index into MOVES, same shape: `facing` for one
+            facing: Direction of each snake as an index into MOVES, in the same shape: `facing` for
+                one
                 snake, ``Games.facing`` for a batch.
 
         Returns:
-            uint8 of the same shape; unchanged values if actions are not relative.
+            uint8 in the same shape; the values are unchanged if actions are not relative.
         """
         if not self.relative:
             return actions.astype(np.uint8)
@@ -360,21 +370,24 @@ class Observation:
         return np.take_along_axis(mask, RELATIVE_TO_ABSOLUTE[facing].astype(np.intp), axis=-1)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the content of a policy file, from which `get` rebuilds the encoder."""
+        """Return a dictionary for policy files, from which `get` rebuilds the encoder."""
         facts = {"name": self.name, "frame_stack": self.frame_stack, "planes": list(self.planes)}
         return facts if self.in_engine else facts | {"version": _custom_encoders[self.name].version}
 
 
 def get(observation: str | Mapping[str, Any] | Observation) -> Observation:
-    """Build an encoder.
+    """Return the encoder that ``observation`` describes.
 
     Args:
         observation: A name, a dictionary from `Observation.to_dict`, or an encoder, which is
-            returned as it is.
+            returned
+            unchanged.
 
     Raises:
         ValueError: If a name or field is unknown, or if the dictionary lists other planes or
-            another version than the encoder has: the policy was trained on another observation.
+            another
+            version than the encoder. In the latter case, the policy was trained on another
+            observation.
     """
     if isinstance(observation, Observation):
         return observation
@@ -403,10 +416,12 @@ def get(observation: str | Mapping[str, Any] | Observation) -> Observation:
 
 
 def facing(state: State, snake_id: str) -> int:
-    """Return the direction of a snake as an index into MOVES; up (0) for a stacked body.
+    """Return the direction of a snake as an index into MOVES.
 
-    The direction goes from the neck to the head, also across the border of a wrapped board. The
-    rules choose the same move for a snake without a valid move.
+    The direction of a stacked body is up (0).
+
+    The direction is the direction from the neck to the head, also across an edge of a wrapped
+    board. The rules choose the same move for a snake without a valid move.
     """
     return _facing(_find(state, snake_id))
 
@@ -463,14 +478,14 @@ def _territory_observation(state: State, own: Snake) -> tuple[Bytes, Bytes]:
 
 
 def _territory_planes(state: State, own: Snake) -> Bytes:
-    """Compute for each cell the snake that reaches it first, and when.
+    """Compute, for each cell, which snake reaches it first and in how many turns.
 
-    All snakes move at once, one cell per turn.
+    All snakes move simultaneously, one cell per turn.
     """
     shape = grid(state.width, state.height)
     snakes = [own, *(snake for snake in living(state) if snake is not own)]
     lengths = [snake.length for snake in snakes]
-    # For each body: the union of its first 0, 1, 2, ... segments.
+    # Entry i of each list is the union of the first i segments of one body.
     bodies = [list(accumulate(map(shape.bit, snake.body), or_, initial=0)) for snake in snakes]
 
     def taken(turns: int) -> int:
@@ -541,7 +556,7 @@ def _constant_planes(state: State, values: Mapping[str, int]) -> Bytes:
 
 
 def _turns_to_leave(snake: Snake) -> dict[Point, int]:
-    """Map each cell of a body to the turns until it is free if the snake does not eat."""
+    """Return the turns until each body cell is free if the snake does not eat."""
     cells: dict[Point, int] = {}
     for index, cell in enumerate(snake.body):
         cells.setdefault(cell, snake.length - index)
@@ -549,7 +564,7 @@ def _turns_to_leave(snake: Snake) -> dict[Point, int]:
 
 
 def _add_hazards(plane: Bytes, state: State, step: int) -> None:
-    """Add ``step`` per hazard layer, up to five; ignore hazards stored off the board."""
+    """Add ``step`` per hazard layer, up to five layers, for cells on the board."""
     for x, y in state.hazards:
         if 0 <= x < state.width and 0 <= y < state.height:
             plane[y, x] = min(5 * step, int(plane[y, x]) + step)
@@ -558,7 +573,7 @@ def _add_hazards(plane: Bytes, state: State, step: int) -> None:
 def _paste_board(
     view: str, board: Bytes, outside: Bytes, own: Snake, size: tuple[int, ...]
 ) -> Bytes:
-    """Copy the board into planes of ``size`` (rows, columns), surrounded by ``outside``."""
+    """Copy the board into planes of ``size`` (rows, columns), framed by ``outside``."""
     height, width = board.shape[1:]
     rows, columns = size
     if view == "board":

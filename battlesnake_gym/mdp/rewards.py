@@ -1,9 +1,9 @@
 """Events of a turn and their rewards.
 
-An *event* is a count per snake and turn, computed from the engine's arrays; `EVENTS` defines all
-of them, for rewards and for metrics. `Rewards` gives each event a weight; a *reward preset* is
-a named set of weights. The first twelve event names are those of the Battlesnake starter pack;
-``docs/observations.md`` explains them.
+An *event* is a count per snake and turn, computed from the engine's arrays. `EVENTS` defines all
+events, for rewards and for metrics. `Rewards` gives each event a weight; a *reward preset* is a
+named set of weights. The first twelve event names are those of the Battlesnake starter pack;
+``docs/observations.md`` explains each event.
 
 >>> get("survival").weights
 {'another_turn': 1.0}
@@ -30,7 +30,7 @@ Counts = NDArray[Any]
 
 
 class _Games(Protocol):
-    """The arrays of `engine.Games` from which events are computed."""
+    """Arrays of `engine.Games` from which events are computed."""
 
     over: Flags
     alive: Flags
@@ -41,20 +41,21 @@ class _Games(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class TurnBatch:
-    """The arrays of one turn after it was played, for ``N`` games and ``S`` seats.
+    """Arrays of one turn after the moves, for ``N`` games and ``S`` seats.
 
-    The last four attributes are for custom events (`register`) and None otherwise.
+    The last four attributes are None unless a custom event (`register`) needs them.
 
     Attributes:
         acted: bool [N, S], the seats that moved.
-        reversed: bool [N, S], the seats that moved back into their own neck (`reversals`).
+        reversed: bool [N, S], the seats that moved back to their neck (`reversals`).
         over: bool [N], the games that are over after the turn.
-        alive: bool [N, S], the snakes that live after the turn.
+        alive: bool [N, S], the snakes that are living after the turn.
         ate: bool [N, S], the living snakes that ate.
         cause: uint8 [N, S], index into `CAUSES`.
-        killer: int8 [N, S], seat of the snake that eliminated this one, or -1.
+        killer: int8 [N, S], seat of the snake that caused the elimination, or -1.
         heads_before: int16 [N, S, 2], (x, y) before the turn.
-        heads: int16 [N, S, 2], (x, y) after the turn; off the board for a snake that left it.
+        heads: int16 [N, S, 2], (x, y) after the turn; off the board for a snake that left the
+            board.
         length: int32 [N, S], 0 for eliminated snakes.
         health: int16 [N, S].
     """
@@ -73,34 +74,34 @@ class TurnBatch:
 
     @classmethod
     def from_games(cls, games: _Games, acted: Flags, reversed_: Flags) -> TurnBatch:
-        """Read the turn that ``games`` just played.
+        """Return the arrays of the turn that ``games`` just played.
 
         Args:
-            games: The games after the turn.
+            games: Games after the turn.
             acted: bool [N, S], the seats that moved; other seats have no events.
-            reversed_: bool [N, S], the seats that moved back into their own neck.
+            reversed_: bool [N, S], the seats that moved back to their neck.
         """
         return cls(acted, reversed_, games.over, games.alive, games.ate, games.cause, games.killer)
 
     def select(self, which: Flags) -> TurnBatch:
-        """Return the turn of the games in ``which``, bool [N]."""
+        """Return the arrays of the games in ``which``, bool [N]."""
         arrays: list[Any] = [getattr(self, field.name) for field in fields(self)]
         chosen: list[Any] = [None if array is None else array[which] for array in arrays]
         return TurnBatch(*chosen)
 
     @property
     def died(self) -> Flags:
-        """The seats eliminated in this turn, bool [N, S]."""
+        """Seats eliminated on this turn, bool [N, S]."""
         died: Flags = self.acted & ~self.alive
         return died
 
     def died_of(self, cause: str) -> Flags:
-        """Return the seats eliminated in this turn by ``cause``, bool [N, S]."""
+        """Return the seats eliminated on this turn by ``cause``, bool [N, S]."""
         died: Flags = self.acted & (self.cause == CAUSES.index(cause))
         return died
 
     def kills(self, cause: str) -> NDArray[np.int64]:
-        """Count the snakes that each surviving seat eliminated in this turn by ``cause``."""
+        """Count the snakes that each surviving seat eliminated on this turn by ``cause``."""
         counts = np.zeros(self.alive.shape, np.int64)
         games, victims = np.nonzero(self.died_of(cause))
         np.add.at(counts, (games, self.killer[games, victims]), 1)
@@ -109,9 +110,9 @@ class TurnBatch:
 
 
 def reversals(actions: NDArray[np.uint8], facing: NDArray[np.uint8]) -> Flags:
-    """Return which actions lead back into the snake's own neck, bool [N, S].
+    """Return which actions lead back to the snake's neck, bool [N, S].
 
-    Opposite moves differ in the last bit.
+    The indices of opposite moves differ only in the last bit.
 
     Args:
         actions: uint8 [N, S], indices into `MOVES`.
@@ -122,7 +123,7 @@ def reversals(actions: NDArray[np.uint8], facing: NDArray[np.uint8]) -> Flags:
 
 
 def _outlived(turn: TurnBatch) -> Counts:
-    """Divide the turn's eliminations equally among the survivors, or the last eliminated."""
+    """Share the turn's eliminations equally among the snakes that lived longest."""
     survivors = turn.acted & turn.alive
     heirs: Flags = survivors | (turn.died & ~survivors.any(axis=1, keepdims=True))
     shares = turn.died.sum(axis=1) / np.maximum(heirs.sum(axis=1), 1)
@@ -146,18 +147,19 @@ EVENTS: dict[str, Callable[[TurnBatch], Counts]] = {
     "died_in_hazard": lambda turn: turn.died_of("hazard"),
     "outlived": _outlived,
 }
-"""The function that counts each event in a turn: [N, S], bool or a number."""
+"""Function that counts each event on a turn: bool or number [N, S]."""
 
 _BUILT_IN = frozenset(EVENTS)
 
 
 def register(event: str, count: Callable[[TurnBatch], Counts]) -> None:
-    """Register your own event, which can be given a weight like the others.
+    """Register a custom event, which can have a weight like a built-in event.
 
     Args:
-        event: The name of the event.
-        count: Called once per turn with a `TurnBatch` that includes positions. Returns bool or
-            numbers [N, S]; values of seats that did not act are ignored.
+        event: Name of the event.
+        count: Function called once per turn with a `TurnBatch` that includes positions. It returns
+            bool
+            or numbers [N, S]; values of seats that did not act are ignored.
 
     Raises:
         ValueError: If ``event`` is a built-in event or a reward preset.
@@ -176,7 +178,7 @@ METRICS: dict[str, tuple[str, ...]] = {
     "Forbidden_move": ("forbidden_move",),
     "Died_in_hazard": ("died_in_hazard",),
 }
-"""Metrics that training reports, and the events that each one counts; all are eliminations."""
+"""Metrics of training, with the events of each metric; all are eliminations."""
 
 PRESETS: dict[str, dict[str, float]] = {
     "survival": {"another_turn": 1.0},
@@ -190,7 +192,7 @@ PRESETS: dict[str, dict[str, float]] = {
 
 @dataclass(frozen=True, slots=True)
 class Rewards:
-    """Reward weights by event; build it with `get`."""
+    """Reward weights by event; create them with `get`."""
 
     weights: dict[str, float]
 
@@ -207,7 +209,7 @@ class Rewards:
 
     @property
     def needs_positions(self) -> bool:
-        """Whether a custom event has a weight, which requires positions in the `TurnBatch`."""
+        """Whether a custom event has a weight and therefore needs positions."""
         return not _BUILT_IN.issuperset(self.weights)
 
     def compute(self, turn: TurnBatch) -> NDArray[np.float32]:
@@ -221,7 +223,7 @@ class Rewards:
 
 @dataclass(frozen=True, slots=True)
 class SeatRewards:
-    """Rewards with separate weights for each seat; build it with `get_seats`."""
+    """Rewards with separate weights for each seat; create them with `get_seats`."""
 
     by_seat: tuple[Rewards, ...]
 
@@ -237,13 +239,13 @@ class SeatRewards:
 
 
 RewardWeights = str | Mapping[str, float] | Rewards
-"""The name of a reward preset, weights by event, or `Rewards`."""
+"""Name of a reward preset, weights by event, or `Rewards`."""
 
 
 def get_seats(
     rewards: RewardWeights | Sequence[RewardWeights], seats: int
 ) -> Rewards | SeatRewards:
-    """Build the rewards of all seats, from one set of weights or a list with one per seat.
+    """Return the rewards of all seats, from one set of weights or one set per seat.
 
     Raises:
         ValueError: If a name is unknown or the list does not have ``seats`` elements.
@@ -262,7 +264,7 @@ def get_seats(
 
 
 def get(rewards: RewardWeights) -> Rewards:
-    """Build `Rewards` from the name of a preset or from weights by event.
+    """Return `Rewards` for the name of a preset or for weights by event.
 
     Raises:
         ValueError: If a name is unknown; the message suggests the nearest name.
@@ -280,7 +282,7 @@ def get(rewards: RewardWeights) -> Rewards:
 
 
 def count_metrics(turn: TurnBatch) -> dict[str, int]:
-    """Count each of `METRICS` in one turn, over all games and seats."""
+    """Count each metric of `METRICS` on one turn, over all games and seats."""
     deadly: Flags = np.any(turn.died, axis=1)
     turn = turn.select(deadly)
     return {
