@@ -1,4 +1,4 @@
-"""One game as an object: inspect, play, copy, draw and send it.
+"""One game as an object that you can inspect, play, copy, draw and send.
 
     >>> from battlesnake_gym.boards.board import Board
     >>> board = Board.from_text('''
@@ -22,7 +22,8 @@
     B: id=b health=99
 
 A `Board` is a `State` of the rules (``turn``, ``width``, ``height``, ``snakes``, ``food``,
-``hazards``) with the ``game`` it belongs to and the id of the snake that is ``you``.
+``hazards``). It also contains the constants of its game (``game``) and the id of the snake that is
+``you``.
 """
 
 from __future__ import annotations
@@ -52,13 +53,13 @@ __all__ = ["UNKNOWN_SEED", "Board", "BoardError"]
 class Board(State):
     """One position of one game, from the view of one snake or of a spectator.
 
-    A board's future depends only on its moves and on ``game.seed``. A board from a request has no
-    seed (``game.seed`` is `UNKNOWN_SEED`, 0), so its future food and hazards are unknown: `step`
-    then places no food and leaves the hazards unchanged. ``Board.from_api(request, seed=7)`` sets a
+    The moves and ``game.seed`` determine all later positions. A board from a request has no seed
+    (``game.seed`` is `UNKNOWN_SEED`, 0), so its future food and hazards are unknown. `step` then
+    places no food and leaves the hazards unchanged. ``Board.from_api(request, seed=7)`` sets a
     seed.
 
-    Two boards are equal if the same game follows from both. Names, shouts, latencies and
-    customizations do not count, nor does the order of food and hazards. The hash depends on the
+    Two boards are equal if the same game follows from both boards. The comparison ignores names,
+    shouts, latencies, customizations, and the order of food and hazards. The hash depends on the
     current position; do not change a board while a set or dictionary contains it.
 
     Attributes:
@@ -78,15 +79,15 @@ class Board(State):
         *,
         game: Game = Game(),  # noqa: B008  (frozen)
     ) -> Self:
-        """Set up a new game like the official engine; equal ``game.seed`` give equal starts.
+        """Set up a new game like the official engine does.
 
-        A game that starts with one snake is a solo game, which lasts until that snake is
-        eliminated.
+        Equal values of ``game.seed`` give equal start positions. A game that starts with one snake
+        is a solo game, which lasts until that snake is eliminated.
 
         Args:
             width: Width of the board, in cells.
             height: Height of the board, in cells.
-            snakes: Ids of the snakes, or their number (``snake_0``, ``snake_1``, ...).
+            snakes: Ids of the snakes, or the number of snakes (``snake_0``, ``snake_1``, ...).
             game: Ruleset, map, settings and seed.
 
         Raises:
@@ -134,20 +135,22 @@ class Board(State):
     ) -> Self:
         """Read the body of a ``/start``, ``/move`` or ``/end`` request.
 
-        Reading is tolerant; see `boards.board_json`. A board with fewer than two living snakes
-        counts as a solo game.
+        Unknown and missing fields are accepted; see `boards.board_json`. A board with fewer than
+        two living snakes counts as a solo game.
 
         Args:
             request: Body of the request.
             seed: Seed of the game, which requests do not contain.
-            tracker: Earlier turns of the game. It detects eliminated snakes that the engine still
-                lists and whose bodies have not moved. Without one, only the position itself is
-                examined.
-            errors: If a list is passed, errors are appended to it and the affected parts are
-                skipped; only an unreadable board size or ``you`` raises.
+            tracker: Observations of earlier turns of the game. The tracker detects eliminated
+                snakes that
+                the engine still lists and whose bodies have not moved. If None, only the position
+                is examined.
+            errors: If a list is passed, errors are appended to it and the affected fields are
+                skipped;
+                only an unreadable board size or ``you`` raises an exception.
 
         Raises:
-            BoardError: If a field cannot be read; the message contains its JSON path.
+            BoardError: If a field cannot be read; the message contains the JSON path of the field.
 
         >>> snake = {"id": "a", "health": 54, "body": [{"x": 1, "y": 1}, {"x": 1, "y": 0}]}
         >>> request = {"board": {"width": 3, "height": 3, "snakes": [snake]}, "you": snake}
@@ -168,7 +171,7 @@ class Board(State):
     def from_text(cls, text: str) -> Self:
         """Parse a board as drawn by `str`; `boards.board_text` describes the format.
 
-        The seed is unknown unless the text contains one, so that a drawn board continues
+        The seed is unknown unless the text contains one, so a drawn board continues
         deterministically. A board with one snake is a solo game unless the text contains
         ``solo=False``.
 
@@ -184,11 +187,11 @@ class Board(State):
         return cls.from_state(state, game, you_id)
 
     def copy(self) -> Self:
-        """Return an independent copy, fast enough for a search."""
+        """Return an independent copy; this method is fast enough for a search."""
         return type(self).from_state(self, self.game, self.you_id)
 
     def without_seed(self) -> Self:
-        """Return a copy without the seed, for players, which cannot know future food."""
+        """Return a copy without the seed, for players, which must not predict future food."""
         return type(self).from_state(
             self, dataclasses.replace(self.game, seed=UNKNOWN_SEED), self.you_id
         )
@@ -216,7 +219,10 @@ class Board(State):
         return living[0] if len(living) == 1 and self.is_over() else None
 
     def is_over(self) -> bool:
-        """Return whether the game has ended: at most one living snake, or none in a solo game."""
+        """Return whether the game has ended.
+
+        A game ends when at most one snake is living; a solo game ends when no snake is living.
+        """
         return rules.is_over(self.game, self)
 
     def snake(self, snake_id: str) -> Snake:
@@ -232,7 +238,7 @@ class Board(State):
         raise BoardError(f"no snake has the id {format_value(snake_id)}; the board has {known}")
 
     def target(self, cell: Point, move: str) -> Point:
-        """Return the cell that ``move`` leads to from ``cell``, which may be off the board.
+        """Return the cell that ``move`` reaches from ``cell``, which may be off the board.
 
         In rulesets with wrapped edges, moves over an edge lead to the opposite side.
 
@@ -250,10 +256,11 @@ class Board(State):
     def safe_moves(self, snake_id: str | None = None) -> list[str]:
         """Return the moves of a snake that are not certainly fatal, in `MOVES` order.
 
-        Excluded are moves off the board, onto an occupied body cell (a tail cell becomes free
-        unless segments are stacked on it), to starvation, and into hazards that take all remaining
-        health. Food in the cell prevents the last two. All other snakes are assumed to survive. A
-        head-to-head collision is never certain. An eliminated snake has no moves.
+        The result excludes moves off the board and moves onto an occupied body cell. A tail cell
+        becomes free unless segments are stacked on it. The result also excludes moves that lead to
+        starvation and moves into hazards that take all remaining health, unless the cell contains
+        food. The method assumes that all other snakes survive. A head-to-head collision is never
+        certain. An eliminated snake has no moves.
 
         Args:
             snake_id: Id of the snake (default: ``you``).
@@ -291,8 +298,9 @@ class Board(State):
             moves: Move of every living snake by id; moves of eliminated snakes are ignored.
 
         Raises:
-            BoardError: If a snake is unknown, a living snake has no move, or a move is invalid; the
-                board is then unchanged.
+            BoardError: If a snake is unknown, a living snake has no move, or a move is invalid. The
+                board
+                then stays unchanged.
 
         >>> board = Board.from_text("A . . B")
         >>> board.step({"a": "right"})  # doctest: +ELLIPSIS
@@ -306,9 +314,10 @@ class Board(State):
         self.advance(moves)
 
     def advance(self, moves: Mapping[str, str]) -> None:
-        """Play one turn like `step`, with invalid moves replaced by the default move.
+        """Play one turn like `step`, but replace invalid moves by the default move.
 
-        The default move continues straight ahead. Use this method to replay what snakes sent.
+        The default move continues straight ahead. Use this method to replay the moves that snakes
+        sent.
 
         Raises:
             rules.RulesError: If a living snake has no move.
@@ -329,13 +338,14 @@ class Board(State):
                 raise BoardError(f"{snake.id!r} has no move; give one of {', '.join(MOVES)}")
 
     def to_api(self, you_id: str | None = None) -> dict[str, Any]:
-        """Return the body of a request.
+        """Return the body of a request for this board.
 
-        It lists only the living snakes, like the requests of the official engine.
+        The body lists only the living snakes, like the requests of the official engine.
 
         Args:
-            you_id: Id of the snake that is ``you`` (default: ``self.you_id``; without it, the body
-                has no ``you``).
+            you_id: Id of the snake that is ``you`` (default: ``self.you_id``). If no snake is
+                ``you``, the
+                body has no key ``you``.
         """
         name = self.you_id if you_id is None else you_id
         return board_json.write(self.game, self, None if name is None else self.snake(name))
@@ -393,6 +403,6 @@ def _copy_snake(snake: Snake) -> Snake:
 
 @functools.lru_cache(maxsize=256)
 def _without_randomness(game: Game) -> Game:
-    """Return ``game`` without parts that need the seed: map updates and royale's shrinking."""
+    """Return ``game`` without map updates and shrinking hazards, which need the seed."""
     ruleset = "standard" if game.ruleset == "royale" else game.ruleset
     return dataclasses.replace(game, map="", ruleset=ruleset, seed=1)

@@ -1,6 +1,7 @@
-"""The Battlesnake API's JSON: the body of ``/start``, ``/move`` and ``/end`` requests.
+"""JSON bodies of the Battlesnake API requests ``/start``, ``/move`` and ``/end``.
 
-Engines differ in what they send, so reading is tolerant if no information is lost:
+Different engines send different fields. The reader accepts every deviation that loses no
+information:
 
 * Unknown fields are ignored.
 * Missing fields take the defaults of the official CLI, and null lists count as empty.
@@ -10,9 +11,10 @@ Engines differ in what they send, so reading is tolerant if no information is lo
 * The map may be empty.
 * An unknown ruleset is played as standard.
 
-Errors that would change the position (a cell without ``y``, text instead of a number, two snakes
-with the same id) raise a `BoardError` with the JSON path, the value and a remedy. A server, which
-must respond to any request, can collect these errors instead and skip the affected parts.
+An error that would change the position raises a `BoardError` with the JSON path, the value and a
+remedy. Examples are a cell without ``y``, text instead of a number, and two snakes with the same
+id. A server, which must respond to every request, can collect these errors instead and skip the
+affected fields.
 """
 
 from __future__ import annotations
@@ -28,16 +30,16 @@ from battlesnake_gym.boards.json_fields import BoardError
 from battlesnake_gym.rules.state import MAX_HEALTH, Game, Point, Settings, Snake, State
 
 MAX_READABLE_BOARD_SIZE = 100
-"""Maximum width and height of a board that is read; this bounds the memory of a request."""
+"""Maximum width and height of a board in a request; it bounds the memory."""
 
 _MAX_SNAKES_READ = 64
-"""Maximum number of snakes read when errors are collected: four times the maximum of a game."""
+"""Maximum number of snakes if errors are collected: four times a game's limit."""
 
 _MAX_INT = (1 << 31) - 1
-"""Maximum magnitude of numbers; larger ones could overflow the arithmetic."""
+"""Maximum absolute value of a number; larger numbers could overflow."""
 
 UNKNOWN_SEED = 0
-"""``Game.seed`` of a board without a known seed; requests never contain it."""
+"""``Game.seed`` of a board without a known seed; requests never contain a seed."""
 
 _T = TypeVar("_T")
 
@@ -48,7 +50,7 @@ def read(
     tracker: EliminationTracker | None = None,
     errors: list[str] | None = None,
 ) -> tuple[Game, State, str | None]:
-    """Read a request.
+    """Read the body of a request.
 
     Args:
         request: Body of the request.
@@ -89,7 +91,7 @@ def read(
 
 
 def write(game: Game, state: State, you: Snake | None) -> dict[str, Any]:
-    """Return the body of a request to ``you``; without ``you``, the key is omitted."""
+    """Return the body of a request to ``you``; if ``you`` is None, the key is omitted."""
     body: dict[str, Any] = {
         "game": write_game(game),
         "turn": state.turn,
@@ -107,7 +109,7 @@ def write(game: Game, state: State, you: Snake | None) -> dict[str, Any]:
 
 
 def write_game(game: Game) -> dict[str, Any]:
-    """Return the ``game`` object of a request, with all keys that the official CLI writes."""
+    """Return the ``game`` object of a request, with all keys of the official CLI."""
     settings = game.settings
     return {
         "id": game.id,
@@ -136,7 +138,7 @@ def write_game(game: Game) -> dict[str, Any]:
 
 
 def write_snake(snake: Snake) -> dict[str, Any]:
-    """Return a snake as written in ``board.snakes`` and ``you``."""
+    """Return a snake in the form of ``board.snakes`` and ``you``."""
     customizations = snake.customizations
     return {
         "id": snake.id,
@@ -158,13 +160,13 @@ def read_game(game: Mapping[str, Any], seed: int, solo: bool) -> Game:
 
 
 class _Reader:
-    """Reader of the parts of a request, which raises errors or collects them in ``errors``."""
+    """Reader of request fields that raises errors or collects them in ``errors``."""
 
     def __init__(self, errors: list[str] | None) -> None:
         self._errors = errors
 
     def record_error(self, error: BoardError) -> None:
-        """Append ``error`` to the list, or raise it if no list was passed."""
+        """Append ``error`` to the list of errors, or raise it if no list was passed."""
         if self._errors is None:
             raise error
         self._errors.append(str(error))
@@ -198,7 +200,7 @@ class _Reader:
         return value
 
     def points(self, parent: Mapping[str, Any], key: str, path: str) -> list[Point]:
-        """Return the cells under ``key``; skip unreadable cells of a bad list."""
+        """Return the cells under ``key``; skip unreadable cells."""
         try:
             return json_fields.points(parent, key, path)
         except BoardError as error:
@@ -270,7 +272,10 @@ class _Reader:
             state.snakes.append(snake)
 
     def read_you(self, root: Mapping[str, Any], state: State) -> tuple[str | None, bool]:
-        """Return the id of ``you``, and whether the board lists it; add it if it does not."""
+        """Return the id of ``you`` and whether the board lists it.
+
+        If the board does not list the snake, the snake is added.
+        """
         you = json_fields.child(root, "you", "")
         if not you:
             return None, False
@@ -290,7 +295,7 @@ class _Reader:
         return you_id, False
 
     def _read_living_you(self, you: Mapping[str, Any], you_id: str, state: State) -> None:
-        """Read ``you`` as a living snake, even if the board lists it as eliminated or elsewhere."""
+        """Read ``you`` as a living snake, even if the board shows it as eliminated."""
         sent = json_fields.points(you, "body", "you")
         body = _on_board(sent, state)
         if not body:
@@ -339,7 +344,7 @@ class _Reader:
 
 
 def _bounded_integer(parent: Mapping[str, Any], key: str, path: str, default: int) -> int:
-    """Return an integer of at most 32 bits."""
+    """Return the integer under ``key``, which must fit in 32 bits."""
     value = json_fields.integer(parent, key, path, default)
     if abs(value) > _MAX_INT:
         raise BoardError(
@@ -350,7 +355,7 @@ def _bounded_integer(parent: Mapping[str, Any], key: str, path: str, default: in
 
 
 def _read_latency(value: Mapping[str, Any], path: str) -> str:
-    """Return the latency in milliseconds as text; "" if unknown."""
+    """Return the latency in milliseconds as text, or "" if it is unknown."""
     latency = value.get("latency")
     if latency is None:
         return ""
@@ -369,7 +374,7 @@ def _read_customizations(value: Mapping[str, Any], path: str) -> dict[str, str]:
 
 
 def _eliminate_if_colliding(snake: Snake, state: State) -> None:
-    """Eliminate an unlisted snake whose head is on a body, its own or another one."""
+    """Eliminate an unlisted snake if its head is on its own body or on another body."""
     if snake.head in snake.body[1:] and len(set(snake.body)) > 1:
         _eliminate(snake, state, "snake-self-collision")
         return

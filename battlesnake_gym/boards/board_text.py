@@ -1,7 +1,7 @@
-"""Boards as readable text, written by ``str(board)`` and parsed by ``Board.from_text``.
+"""Text format of boards, written by ``str(board)``, read by ``Board.from_text``.
 
-A board is a grid of cells, top row first. A line of attributes may precede it, and a line for each
-snake may follow::
+A board is a grid of cells, top row first. A line of attributes may precede the grid, and one line
+per snake may follow::
 
     turn=12 ruleset=wrapped
     . . .~.~
@@ -26,10 +26,15 @@ its last cell. ``length=`` sets another length.
 
 Attributes above the grid are ``key=value`` pairs: ``turn``, ``ruleset``, ``map``, ``seed``,
 ``solo``, ``id``, ``timeout``, ``source`` and the fields of `Settings`. Below the grid, ``A:``
-starts the attributes of snake A: ``id`` (default: its letter in lower case), ``name``, ``health``
-(default: 100), ``length``, ``you`` (marks ``board.you``) and ``at=x,y/x,y/...`` (a body that arrows
-cannot draw). Eliminated snakes also have ``cause``, ``by`` and ``on``. ``food:`` and ``hazards:``
-list further cells as ``x,y``. Quote values that contain spaces.
+starts the attributes of snake A:
+
+* ``id`` (default: the letter of the snake in lower case), ``name``, ``health`` (default: 100) and
+  ``length``.
+* ``you`` marks ``board.you``.
+* ``at=x,y/x,y/...`` is a body that arrows cannot draw.
+* Eliminated snakes also have ``cause``, ``by`` and ``on``.
+
+``food:`` and ``hazards:`` list further cells as ``x,y``. Quote values that contain spaces.
 """
 
 from __future__ import annotations
@@ -120,7 +125,7 @@ def _write_pairs(attributes: dict[str, object]) -> str:
 def _write_snake(
     snake: Snake, mark: str, game: Game, state: State, picture: dict[Point, str], you: bool
 ) -> str:
-    """Draw a living snake into ``picture`` and return its line of the legend."""
+    """Draw a living snake into ``picture`` and return the line of its attributes."""
     attributes: dict[str, object] = {"id": snake.id}
     if snake.name not in ("", snake.id):
         attributes["name"] = snake.name
@@ -143,7 +148,7 @@ def _write_snake(
 
 
 def _draw(snake: Snake, mark: str, game: Game, state: State) -> dict[Point, str] | None:
-    """Return the characters of a snake by cell, or None if arrows cannot show its body."""
+    """Return the characters of a snake by cell, or None if arrows cannot draw it."""
     body = snake.body
     end = len(body)
     while end > 1 and body[end - 1] == body[end - 2]:
@@ -216,7 +221,7 @@ def read(text: str) -> tuple[Game, State, str | None]:
 
 
 def _sort_lines(text: str) -> tuple[list[str], list[list[str]], dict[str, list[str]]]:
-    """Split a text into the attributes above the grid, its rows of cells, and the lines below."""
+    """Split a text into attributes, rows of the grid, and lines below the grid."""
     attributes: list[str] = []
     grid: list[list[str]] = []
     legend: dict[str, list[str]] = {}
@@ -265,7 +270,10 @@ def _read_pairs(tokens: list[str], location: str) -> _Attributes:
 
 
 def _read_attributes(tokens: list[str], state: State, alone: bool) -> Game:
-    """Return the game (``alone``: at most one snake); the turn is stored in ``state``."""
+    """Return the game and store the turn in ``state``.
+
+    ``alone`` means that the board has at most one snake.
+    """
     attributes = _read_pairs(tokens, "attributes")
     state.turn = _read_number(attributes.pop("turn", "0"), "turn")
     defaults = _game_fields(_DEFAULT_GAME)
@@ -287,7 +295,7 @@ def _read_attributes(tokens: list[str], state: State, alone: bool) -> Game:
 
 
 def _read_cells(grid: list[list[str]], state: State) -> tuple[dict[str, Point], dict[Point, str]]:
-    """Return heads by letter and arrows by cell; food and hazards are stored in ``state``."""
+    """Return heads by letter and arrows by cell; store food and hazards in ``state``."""
     heads: dict[str, Point] = {}
     arrows: dict[Point, str] = {}
     for row, words in enumerate(grid):
@@ -323,7 +331,7 @@ def _read_snake(
     game: Game,
     state: State,
 ) -> Snake:
-    """Read a snake and remove the arrows of its body from ``arrows``."""
+    """Return a snake and remove the arrows of its body from ``arrows``."""
     for key in attributes:
         if key not in _SNAKE_ATTRIBUTES:
             raise BoardError(
@@ -355,7 +363,7 @@ def _read_snake(
 
 
 def _follow(head: Point, arrows: dict[Point, str], game: Game, state: State) -> list[Point]:
-    """Return the body behind ``head``, cell by cell, and remove its arrows from ``arrows``."""
+    """Return the body behind ``head`` and remove its arrows from ``arrows``."""
     body = [head]
     while True:
         behind = [

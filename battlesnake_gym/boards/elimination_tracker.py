@@ -1,21 +1,21 @@
-"""Detects eliminated snakes in requests of engines that do not mark them.
+"""Detection of eliminated snakes in requests of engines that do not mark them.
 
 The official engine lists only living snakes. Other engines list all snakes until the end of the
-game, and eliminated snakes keep their last health and body, without a flag. If they counted as
-living, they would be walls and opponents that do not exist.
+game. Eliminated snakes then keep their last health and body, without a flag. If eliminated snakes
+counted as living, their bodies would be obstacles that do not exist.
 
-Two observations identify them:
+Two observations identify eliminated snakes:
 
-* The position itself, by the rules: a head in its own or another body, on the head of a snake of
-  equal or greater length, or off the board, or no health. This works until the snake that
-  eliminated it has moved on.
+* The position, according to the rules: the head is off the board, in its own body, in another body
+  or on the head of a snake of equal or greater length, or the health is 0. This test works until
+  the snake that caused the elimination has moved on.
 * Earlier turns: a living snake moves, so a snake with the same body on a later turn is eliminated.
 
-On the first turn seen of a running game (after a server restart), no earlier turns are known. An
-eliminated snake whose opponent has moved on then counts as living until the next turn. No other
-field of a request identifies it: its health and body are those of its last turn, and all latencies
-are 0. If the bodies of two opponents overlap, one of them is eliminated, but the position does not
-show which one.
+On the first observed turn of a running game (after a server restart), no earlier turns are known.
+An eliminated snake whose opponent has moved on then counts as living until the next turn. No other
+field of a request identifies such a snake: its health and body are those of its last turn, and all
+latencies are 0. If the bodies of two opponents overlap, one of the two is eliminated, but the
+position does not show which one.
 """
 
 from __future__ import annotations
@@ -24,21 +24,21 @@ from battlesnake_gym.rules.stages import collision, eliminate
 from battlesnake_gym.rules.state import State
 
 _MAX_COMPARED_SNAKES = 64
-"""Maximum number of snakes that are compared: four times the maximum of a game."""
+"""Maximum number of snakes that are compared: four times the limit of a game."""
 
 _ASSUMED_CAUSE = "snake-collision"
-"""Cause assigned to an elimination that no position shows: the most frequent cause."""
+"""Cause of an elimination that no position shows; it is the most frequent cause."""
 
 
 _MIN_LOOP_LENGTH = 4
-"""Minimum number of turns after which a living snake can occupy the same cells again."""
+"""Minimum number of turns after which a snake can occupy the same cells again."""
 
 
 class EliminationTracker:
-    """Observations of one game, sufficient to detect eliminated snakes.
+    """Observations of one game that suffice to detect eliminated snakes.
 
-    A new tracker has no observations and uses the position alone. It stores hashes instead of ids
-    and bodies, so it uses less than 10 kB for any input.
+    A new tracker has no observations and uses only the position. A tracker stores hashes instead of
+    ids and bodies, so it uses less than 10 kB for any input.
     """
 
     __slots__ = ("_eliminated", "_seen", "_turn")
@@ -51,11 +51,11 @@ class EliminationTracker:
     def update(self, state: State, you_id: str | None) -> None:
         """Eliminate, in place, the snakes of ``state`` that are detected as eliminated.
 
-        A turn older than the observed ones starts a new game; repeating a turn adds nothing.
+        A turn older than the observed turns starts a new game. A repeated turn adds no observation.
 
         Args:
             state: Current position.
-            you_id: Id of the snake that must move, which is therefore living.
+            you_id: Id of the snake that must move and is therefore living.
         """
         self._remember(state, you_id)
         for snake in state.snakes:
@@ -65,9 +65,9 @@ class EliminationTracker:
             _mark_collisions(state, you_id)
 
     def _remember(self, state: State, you_id: str | None) -> None:
-        """Record the body of each snake and which snakes have not moved.
+        """Record the body of each snake and the snakes that have not moved.
 
-        A living snake that moves in a loop can have the same body again, but with less health.
+        A living snake that moves in a loop can occupy the same cells again, but with less health.
         """
         passed = state.turn - self._turn
         if passed < 0:
@@ -89,7 +89,7 @@ class EliminationTracker:
 
 
 def _mark_collisions(state: State, you_id: str | None) -> None:
-    """Eliminate the snakes that the position itself shows as eliminated.
+    """Eliminate the snakes that the position alone shows as eliminated.
 
     No living head is in the body of ``you``, and the head of ``you`` is in no living body. A snake
     that shares a cell with ``you`` is therefore eliminated.

@@ -1,7 +1,7 @@
-"""Sets of cells as bits of one integer, for flood fills in microseconds.
+"""Sets of cells stored as bits of one integer, for flood fills in microseconds.
 
 Cell ``(x, y)`` is bit ``y * width + x``. Set operations are ``|``, ``&`` and ``& ~``, and
-``int.bit_count`` counts cells. `Grid.spread` expands a set by one step in all directions at once.
+``int.bit_count`` counts cells. `Grid.spread` expands a set by one cell in all four directions.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from battlesnake_gym.rules.state import OFFSETS, Point
 
 @dataclass(frozen=True, slots=True)
 class Grid:
-    """Size of a board, and whether its edges are connected (wrapped rulesets)."""
+    """Board size and whether the edges of the board are connected (wrapped rulesets)."""
 
     width: int
     height: int
@@ -31,7 +31,10 @@ class Grid:
         object.__setattr__(self, "east", column << self.width - 1)
 
     def bit(self, cell: Point | None) -> int:
-        """Return the set with this cell; 0 (empty) for None and for cells off the board."""
+        """Return the set that contains ``cell``, or the empty set 0.
+
+        None and cells off the board result in the empty set.
+        """
         if cell is None:
             return 0
         x, y = cell
@@ -39,14 +42,14 @@ class Grid:
         return 1 << y * self.width + x if inside else 0
 
     def bits(self, cells: Iterable[Point]) -> int:
-        """Return the set of these cells, without those off the board."""
+        """Return the set of ``cells``, without the cells off the board."""
         union = 0
         for cell in cells:
             union |= self.bit(cell)
         return union
 
     def spread(self, cells: int) -> int:
-        """Return all cells that are one step away from a cell of the set."""
+        """Return all cells that are one move away from a cell of the set."""
         steps = (
             cells << self.width
             | cells >> self.width
@@ -61,7 +64,7 @@ class Grid:
         return steps & self.everything
 
     def step(self, cell: Point, move: str) -> Point | None:
-        """Return the cell that ``move`` leads to from ``cell``, or None if it leaves the board.
+        """Return the cell that ``move`` reaches from ``cell``, or None if off the board.
 
         >>> Grid(11, 11).step((0, 5), "left"), Grid(11, 11, wrapped=True).step((0, 5), "left")
         (None, (10, 5))
@@ -94,14 +97,14 @@ def first_reached_by_turn(
 ) -> Iterator[list[int]]:
     """Yield, for each future turn, the cells that each snake reaches first.
 
-    All snakes expand simultaneously. A cell reached on the same turn belongs to the longest snake,
-    or to none if the longest snakes have equal length.
+    All snakes expand simultaneously. A cell that several snakes reach on the same turn belongs to
+    the longest snake, or to no snake if the longest snakes have equal length.
 
     Args:
         grid: Size of the board.
         fronts: Cells that each snake can enter on the next turn.
         lengths: Length of each snake.
-        taken: Returns the cells that are still blocked the given number of turns from now.
+        taken: Function from a number of future turns to the cells that are still blocked then.
 
     Yields:
         The cells that each snake newly reaches on that turn.

@@ -1,7 +1,7 @@
 """Typed access to fields of untrusted JSON; errors contain the JSON path.
 
 Missing and null fields take their default. A field of the wrong type is an error, because a guess
-could silently lead to a wrong move.
+could lead to a wrong move without any warning.
 """
 
 from __future__ import annotations
@@ -14,11 +14,14 @@ from typing import Any
 from battlesnake_gym.rules.state import Point
 
 MAX_JSON_BYTES = 1 << 16
-"""Maximum size of a JSON or YAML file that describes a snake or a league, in bytes."""
+"""Maximum size of a JSON or YAML file about a snake or a league, in bytes."""
 
 
 class BoardError(ValueError):
-    """A board, request or text that cannot be read or played; the message gives the reason."""
+    """Error for an unreadable or unplayable board, request or text.
+
+    The message gives the reason.
+    """
 
 
 _BOUNDED = reprlib.Repr()
@@ -27,23 +30,23 @@ _BOUNDED.maxlist = _BOUNDED.maxdict = 20
 
 
 def format_value(value: object) -> str:
-    """Return ``value`` for an error message, limited to 60 characters.
+    """Return ``value`` for an error message, shortened to 60 characters.
 
     >>> format_value("x" * 1000)[:10], len(format_value("x" * 1000))
     ("'xxxxxxxxx", 60)
     >>> format_value([[[[[[[[1]]]]]]]])
     '[[[[[[[...]]]]]]]'
     """
-    # Text is cut before it is quoted, and lists and objects are only followed to a limited depth.
+    # Text is shortened before quotes are added. Lists and objects are formatted to a limited depth.
     text = repr(value[:60]) if isinstance(value, str) else _BOUNDED.repr(value)
     return text if len(text) <= 60 else text[:57] + "..."
 
 
 def parse(data: bytes) -> Any:
-    """Parse a small JSON file.
+    """Parse a small JSON document.
 
     Raises:
-        ValueError: If the data is too long, nested too deeply or not JSON.
+        ValueError: If ``data`` is too long, nested too deeply or not JSON.
     """
     if len(data) > MAX_JSON_BYTES:
         raise BoardError(f"more than {MAX_JSON_BYTES} bytes")
@@ -54,12 +57,12 @@ def parse(data: bytes) -> Any:
 
 
 def join(path: str, key: str) -> str:
-    """Return the JSON path of ``key`` below ``path``; the path of the root is empty."""
+    """Return the JSON path of ``key`` below ``path``; the root has the path ""."""
     return f"{path}.{key}" if path else key
 
 
 def mapping(value: object, path: str) -> Mapping[str, Any]:
-    """Return ``value`` as a JSON object; null counts as empty."""
+    """Return ``value`` as a JSON object; null counts as an empty object."""
     if value is None:
         return {}
     if not isinstance(value, Mapping):
@@ -68,12 +71,12 @@ def mapping(value: object, path: str) -> Mapping[str, Any]:
 
 
 def child(parent: Mapping[str, Any], key: str, path: str) -> Mapping[str, Any]:
-    """Return the object under ``key``; empty if it is missing."""
+    """Return the object under ``key``, or an empty object if ``key`` is missing."""
     return mapping(parent.get(key), join(path, key))
 
 
 def items(parent: Mapping[str, Any], key: str, path: str) -> Sequence[Any]:
-    """Return the list under ``key``; empty if it is missing or null."""
+    """Return the list under ``key``, or an empty list if ``key`` is missing or null."""
     value = parent.get(key)
     if value is None:
         return ()
@@ -83,7 +86,7 @@ def items(parent: Mapping[str, Any], key: str, path: str) -> Sequence[Any]:
 
 
 def integer(parent: Mapping[str, Any], key: str, path: str, default: int | None = None) -> int:
-    """Return the integer under ``key``; it is required if there is no default.
+    """Return the integer under ``key``, which is required if ``default`` is None.
 
     >>> integer({"turn": 3}, "turn", "")
     3
@@ -104,7 +107,7 @@ def integer(parent: Mapping[str, Any], key: str, path: str, default: int | None 
 
 
 def string(parent: Mapping[str, Any], key: str, path: str, default: str | None = None) -> str:
-    """Return the text under ``key``; without a default, it is required and must not be empty."""
+    """Return the text under ``key``, which must not be empty if ``default`` is None."""
     value = parent.get(key)
     if value is None and default is not None:
         return default
@@ -115,7 +118,7 @@ def string(parent: Mapping[str, Any], key: str, path: str, default: str | None =
 
 
 def point(value: object, path: str) -> Point:
-    """Return a cell ``{"x": ..., "y": ...}``."""
+    """Return a cell written as ``{"x": ..., "y": ...}``."""
     if type(value) is dict:  # fast path: a request consists mostly of valid cells
         x, y = value.get("x"), value.get("y")
         if type(x) is int and type(y) is int:
@@ -128,7 +131,7 @@ def point(value: object, path: str) -> Point:
 
 
 def points(parent: Mapping[str, Any], key: str, path: str) -> list[Point]:
-    """Return the cells under ``key``; empty if it is missing."""
+    """Return the cells under ``key``, or an empty list if ``key`` is missing."""
     list_path = join(path, key)
     return [point(cell, f"{list_path}[{i}]") for i, cell in enumerate(items(parent, key, path))]
 

@@ -1,8 +1,8 @@
-"""Animations of games that repaint only changed tiles and hold one board in memory.
+"""Animations of games that repaint only changed tiles and store one board.
 
-The image is divided into tiles: the cells of the board and the rows of the list beside it. A tile
-is repainted if its shapes differ from those of the previous turn. Painted tiles are cached, because
-most cells look like an earlier one. `Animation.draw` gives the same pixels as `drawing.image`.
+The image is divided into tiles: the cells of the board and the rows of the snake list. A tile is
+repainted if its shapes differ from those of the previous turn. Painted tiles are cached, because
+most tiles repeat an earlier tile. `Animation.draw` produces the same pixels as `drawing.image`.
 """
 
 from __future__ import annotations
@@ -25,20 +25,20 @@ DEFAULT_CELL_SIZE = 20
 
 _TURN_DURATION_S = 0.15
 _FINAL_FRAME_S = 2.0
-"""Duration of the last frame of an animation."""
+"""Duration of the last frame of an animation, in seconds."""
 
 _MAX_CACHED_CELLS = 1024
-"""Maximum number of cached tiles, which bounds memory for any length of game."""
+"""Maximum number of cached tiles, which bounds the memory for long games."""
 
 _NUM_SAMPLED_COLORS, _TRANSPARENT = 180, 255
-"""Number of palette colors taken from the first board, and the index of the transparent color."""
+"""Number of sampled palette colors, and the index of the transparent color."""
 
 
 WinProbabilities = Callable[[int], Mapping[str, float] | None]
 
 
 def no_win_probabilities(turn: int) -> None:
-    """Return None for every turn: the win probabilities of a game that was not analyzed."""
+    """Return None for every turn, as the win probabilities of a game without analysis."""
 
 
 class Box(NamedTuple):
@@ -51,11 +51,12 @@ class Box(NamedTuple):
 
 
 class Animation:
-    """An image that follows a game; all boards must have the same size and snakes.
+    """Image that is updated turn by turn; all boards need the same size and snakes.
 
     Args:
         cell_size: Size of a cell, in pixels.
-        win_probabilities: Returns the win probabilities of a turn by snake id, or None.
+        win_probabilities: Function that returns the win probabilities of a turn by snake id, or
+            None.
     """
 
     def __init__(
@@ -74,7 +75,7 @@ class Animation:
         self.picture = Image.new("RGB", (1, 1))
 
     def draw(self, board: State) -> list[Box]:
-        """Update ``picture`` to this board and return the rectangles that changed."""
+        """Update ``picture`` to show ``board``, and return the rectangles that changed."""
         if not self._shown:
             self._start(board)
             return [Box(0, 0, *self.picture.size)]
@@ -88,11 +89,14 @@ class Animation:
         return changed
 
     def _start(self, board: State) -> None:
-        """Paint the whole image and divide it into tiles: the cells, then the rows of the list."""
+        """Paint the whole image and divide it into tiles.
+
+        The tiles are the cells, followed by the rows of the snake list.
+        """
         self.picture = drawing.image(board, self._cell_size, self._win_probabilities(board.turn))
         self._columns, self._rows = board.width, board.height
         margin, rows = drawing.MARGIN, range(len(board.snakes))
-        # The outer cells include the margin, because a head can extend into it.
+        # The outer cells include the margin, because a head can extend into the margin.
         xs = [0, *(self._pixel(margin + x) for x in range(1, board.width + 1))]
         ys = [0, *(self._pixel(margin + y) for y in range(1, board.height)), self.picture.height]
         ends = [0, *(self._pixel(margin + 0.8 + drawing.ROW * row) for row in rows)]
@@ -140,10 +144,10 @@ class Animation:
                             found[y * across + x].append(piece)
 
     def _paint(self, shapes: list[Shape], box: Box) -> Image.Image:
-        """Return a painted tile, from the cache if one with equal shapes was painted before.
+        """Return a painted tile; reuse the cached tile if its shapes are equal.
 
-        The canvas has a margin of one cell, so that no coordinate is negative: Pillow rounds
-        negative coordinates differently.
+        The canvas has a margin of one cell to avoid negative coordinates, which Pillow rounds
+        differently.
         """
         scale = self._cell_size * drawing.OVERSAMPLE
         left, top, right, bottom = (side * drawing.OVERSAMPLE for side in box)
@@ -159,7 +163,9 @@ class Animation:
             drawing.paint(draw, shape, scale)
         inner = canvas.crop((scale, scale, scale + size[0], scale + size[1]))
         painted = inner.reduce(drawing.OVERSAMPLE)
-        if box.right <= self._tiles[self._columns - 1].right:  # rows of the list rarely repeat
+        if (
+            box.right <= self._tiles[self._columns - 1].right
+        ):  # rows of the snake list rarely repeat
             if len(self._cache) >= _MAX_CACHED_CELLS:
                 self._cache.clear()
             self._cache[size, relative] = painted
@@ -175,14 +181,15 @@ def save_gif(
 ) -> None:
     """Write a game as an endlessly looping GIF that pauses on the last board.
 
-    Only one board is held in memory at a time.
+    The function keeps only one board in memory at a time.
 
     Args:
         boards: Boards of the game, in order.
         path: Output file.
         cell_size: Size of a cell, in pixels.
         seconds_per_turn: Duration of a frame.
-        win_probabilities: Returns the win probabilities of a turn by snake id, or None.
+        win_probabilities: Function that returns the win probabilities of a turn by snake id, or
+            None.
 
     Raises:
         ValueError: If ``boards`` is empty.
@@ -217,7 +224,8 @@ def save_mp4(
         path: Output file.
         cell_size: Size of a cell, in pixels.
         seconds_per_turn: Duration of a frame.
-        win_probabilities: Returns the win probabilities of a turn by snake id, or None.
+        win_probabilities: Function that returns the win probabilities of a turn by snake id, or
+            None.
 
     Raises:
         ModuleNotFoundError: If imageio-ffmpeg (the extra ``video``) is not installed.
@@ -230,7 +238,7 @@ def save_mp4(
     animation = Animation(cell_size, win_probabilities)
     animation.draw(first)
     width, height = animation.picture.size
-    size = width + width % 2, height + height % 2  # H.264 needs even sizes
+    size = width + width % 2, height + height % 2  # H.264 requires an even width and height
     fps = 1 / seconds_per_turn
 
     def write(temporary: Path) -> None:
@@ -286,7 +294,7 @@ def _write_frame(
 
 
 class _Palette:
-    """The colors of one animation, and the mapping of images to them."""
+    """Colors of one animation, and the conversion of images to these colors."""
 
     def __init__(self, picture: Image.Image, board: State) -> None:
         seen = picture.quantize(_NUM_SAMPLED_COLORS).getpalette() or []
@@ -297,11 +305,14 @@ class _Palette:
         self._image.putpalette(self._colors)
 
     def whole(self, picture: Image.Image) -> Image.Image:
-        """Return the whole image in the colors of the palette."""
+        """Return the whole image in palette colors."""
         return picture.quantize(palette=self._image, dither=Image.Dither.NONE)
 
     def patch(self, picture: Image.Image, boxes: list[Box]) -> tuple[Image.Image, tuple[int, int]]:
-        """Return the changed part in palette colors, with transparent pixels, and its position."""
+        """Return the changed region in palette colors, and its offset.
+
+        Unchanged pixels are transparent.
+        """
         boxes = boxes or [Box(0, 0, 1, 1)]
         left, top = min(box.left for box in boxes), min(box.top for box in boxes)
         right, bottom = max(box.right for box in boxes), max(box.bottom for box in boxes)
@@ -314,7 +325,10 @@ class _Palette:
 
 
 def _later_colors(board: State) -> Iterator[str]:
-    """Yield the colors that can appear later: of eliminations, hazards and eliminated snakes."""
+    """Yield the colors that can appear after the first board.
+
+    These are the colors of eliminations, hazards and eliminated snakes.
+    """
     yield from (
         drawing.ELIMINATION_COLOR,
         drawing.FOOD_COLOR,
@@ -343,20 +357,23 @@ def _rgb(color: str) -> tuple[int, int, int]:
 
 
 def _hold_last_frame(boards: Iterator[State], num_frames: int) -> Iterator[State | None]:
-    """Yield the boards, then ``num_frames`` times None."""
+    """Yield the boards, followed by None ``num_frames`` times."""
     yield from boards
     yield from [None] * num_frames
 
 
 def _pieces(shape: Shape) -> Iterable[Shape]:
-    """Split a line into its segments, so that a move changes only the ends of a snake."""
+    """Split a line into segments, because a move changes only the ends of a snake."""
     if not isinstance(shape, Line):
         return (shape,)
     return [Line(ends, shape.fill, shape.width) for ends in pairwise(shape.points)]
 
 
 def _bounding_box(shape: Shape) -> tuple[float, float, float, float]:
-    """Return left, top, right and bottom of a shape, in cells; an upper bound for texts."""
+    """Return left, top, right and bottom of a shape in cells.
+
+    The box of a text is an upper bound.
+    """
     if isinstance(shape, Disc):
         (x, y), radius = shape.center, shape.radius
         return x - radius, y - radius, x + radius, y + radius
@@ -370,9 +387,11 @@ def _bounding_box(shape: Shape) -> tuple[float, float, float, float]:
 
 
 def _relative_to(shape: Shape, left: float, top: float, right: float, bottom: float) -> Shape:
-    """Return ``shape`` relative to (``left``, ``top``), rounded so that equal places compare equal.
+    """Return ``shape`` relative to (``left``, ``top``).
 
-    A box that extends beyond the rectangle is clipped.
+    Coordinates are rounded to make equal positions compare equal.
+
+    The result is clipped if the shape is a box that extends beyond the rectangle.
     """
 
     def shift(point: tuple[float, float]) -> tuple[float, float]:

@@ -1,9 +1,9 @@
 """Colors, heads and tails of snakes, for images and web pages.
 
-`colors` assigns each snake of a game a distinguishable color. `HEADS` and `TAILS` have the official
-names but our own shapes. Their shapes lie around (0, 0), in cells, and face right, with y
-downwards; a tail points away from its body. ``fill`` names a color: ``body`` (the snake's color),
-``shade`` (a darker one), ``white``, ``ink`` or ``red``.
+`colors` assigns each snake of a game a distinguishable color. `HEADS` and `TAILS` use the official
+names, but the shapes are our own. The shapes are centered on (0, 0), in cells, and face right, with
+y downwards; a tail points away from its body. ``fill`` names a color: ``body`` (the snake's color),
+``shade`` (a darker shade of that color), ``white``, ``ink`` or ``red``.
 """
 
 from __future__ import annotations
@@ -20,22 +20,21 @@ PALETTE = (
     "#2f6fde", "#e4572e", "#2a9d5c", "#a04ad1", "#e0a100", "#12a5b8", "#d63384", "#7a5c3e",
     "#ee99ff", "#005500", "#55dd00", "#770066", "#ff00ff", "#224477", "#aaccbb", "#0000cc",
 )  # fmt: skip
-"""Colors of snakes without a color of their own, or with a color that is taken; all are distinct.
-"""
+"""Distinguishable colors for snakes that have no color or whose color is taken."""
 
 MIN_COLOR_DISTANCE = 0.1
-"""Minimum distance in OKLab of distinguishable colors; black to white is 1."""
+"""Minimum OKLab distance of distinguishable colors; black to white is 1."""
 
 INK, WHITE, RED = "#1f2430", "#ffffff", "#e5383b"
 _COLOR = re.compile(r"#[0-9a-fA-F]{6}|#[0-9a-fA-F]{3}")
 
 
 def colors(snakes: Sequence[Snake]) -> list[str]:
-    """Return distinguishable colors, as ``#rrggbb``, for the snakes of a game, in their order.
+    """Return a distinguishable color for each snake, as ``#rrggbb``, in order.
 
-    A snake keeps the hex color of its ``customizations`` unless an earlier snake has a similar one.
-    The other snakes get the color of `PALETTE` at their index or, if that is taken, the next free
-    one. If the palette is exhausted, other distant colors are used.
+    A snake keeps the hex color of its ``customizations`` unless an earlier snake has a similar
+    color. All other snakes get the color of `PALETTE` at their index or, if that color is taken,
+    the next free color. If the palette is exhausted, colors outside the palette are used.
 
     >>> gray = [Snake(name, [(0, 0)], customizations={"color": "#888888"}) for name in "ab"]
     >>> colors([*gray, Snake("c", [(0, 0)])])
@@ -53,7 +52,7 @@ def colors(snakes: Sequence[Snake]) -> list[str]:
 
 
 def _free_color(index: int, taken: Sequence[str]) -> str:
-    """Return the palette color at this index, or the next one that is not taken."""
+    """Return the palette color at ``index``, or the next color that is not taken."""
     start = index % len(PALETTE)
     for candidate in (*PALETTE[start:], *PALETTE[:start]):
         if _is_distinct(candidate, taken):
@@ -67,7 +66,7 @@ def _is_distinct(color: str, taken: Any) -> bool:
 
 @functools.cache
 def _color_grid() -> tuple[str, ...]:
-    """Return a grid of RGB colors, some of which are distant from dozens of other colors."""
+    """Return a grid of RGB colors that stays usable when dozens of colors are taken."""
     steps = range(0, 256, 51)
     return tuple(
         f"#{red:02x}{green:02x}{blue:02x}" for red in steps for green in steps for blue in steps
@@ -119,7 +118,7 @@ def _linear(channel: float) -> float:
 
 
 def fills(color: str) -> dict[str, str]:
-    """Return the colors of a snake's parts by fill name."""
+    """Return the colors of a snake's shapes by fill name."""
     return {
         "body": color, "shade": mix(INK, color, 0.35), "white": WHITE, "ink": INK, "red": RED,
     }  # fmt: skip
@@ -131,7 +130,7 @@ def head(name: str) -> tuple[Part, ...]:
 
 
 def tail(name: str) -> tuple[Part, ...]:
-    """Return the shapes drawn at the end of a body, by official tail name; empty means pointed."""
+    """Return the shapes at the end of a body; no shapes mean a pointed tail."""
     return TAILS.get(name, TAILS["default"])
 
 
@@ -281,4 +280,4 @@ TAILS: dict[str, tuple[Part, ...]] = {
     "skinny": (Line(((-0.1, 0.0), (0.42, 0.0)), "body", 0.1),),
     "small-rattle": _rattle((0.13, 0.11, 0.08)),
 }  # fmt: skip
-"""Shapes drawn at the end of a body with a half-width of about 0.2, by official name."""
+"""Shapes at the end of a body with a half-width of about 0.2, by official name."""

@@ -1,13 +1,13 @@
-"""Images of boards: SVG and PNG, painted from one list of shapes.
+"""SVG and PNG images of boards, painted from one list of shapes.
 
-`svg` returns the image that notebooks show, `image` a Pillow image, and `save_png` writes a file.
-`battlesnake_gym.draw.animation` creates animations.
+`svg` returns the image that notebooks show, `image` returns a Pillow image, and `save_png` writes a
+file. `battlesnake_gym.draw.animation` creates animations.
 
 * Heads face the direction of movement. A tail that will move is pointed; a tail that stays
   (stacked segments) is round and ringed.
 * `battlesnake_gym.draw.customization` defines colors, heads and tails.
-* Hazards are shaded; several layers are darker and show their number.
-* A snake eliminated on the current turn fades, and a cross marks its head.
+* Hazards are shaded. Stacked hazard layers are darker, and a digit shows the number of layers.
+* A snake that was eliminated on the current turn is pale, and a cross marks its head.
 * The panel beside the board shows each snake's health and length, or the cause of its elimination.
 """
 
@@ -77,7 +77,7 @@ def save_png(board: State, path: str | os.PathLike[str], cell_size: int = 28) ->
 
 
 def shapes(board: State, win_probabilities: Mapping[str, float] | None = None) -> list[Shape]:
-    """Return all shapes, in cells with y downwards, from back to front."""
+    """Return all shapes of the image in cells, with y downwards, from back to front."""
     return [*background_shapes(board), *foreground_shapes(board, win_probabilities)]
 
 
@@ -160,7 +160,7 @@ def _food(center: tuple[float, float]) -> list[Shape]:
 
 
 def _body(board: State, snake: Snake, fill: str) -> list[Shape]:
-    """Return the body from tail to head, interrupted where it crosses an edge of the board."""
+    """Return the body from tail to head, split at the edges of a wrapped board."""
     body = [cell for cell, _ in itertools.groupby(snake.body)]
     stays = len(snake.body) > 1 and snake.body[-1] == snake.body[-2]
     tail = customization.tail(snake.customizations.get("tail", ""))
@@ -183,7 +183,7 @@ def _body(board: State, snake: Snake, fill: str) -> list[Shape]:
 
 
 def _strokes(board: State, body: Sequence[Point]) -> list[list[tuple[float, float]]]:
-    """Return the lines of a body, each from the head's side to the tail's side."""
+    """Return the lines of a body, each from the head end to the tail end."""
     strokes = [[_center(board, body[0])]]
     for ahead, cell in itertools.pairwise(body):
         dx, dy = cell[0] - ahead[0], cell[1] - ahead[1]
@@ -204,7 +204,7 @@ def _strokes(board: State, body: Sequence[Point]) -> list[list[tuple[float, floa
 def _tail_segment(
     base: tuple[float, float], tip: tuple[float, float], fill: str, half: float
 ) -> list[Shape]:
-    """Return the last segment of a body, narrowing to half-width ``half`` at the tip."""
+    """Return the last segment of a body, which narrows to ``half`` at the tip."""
     (x, y), (end_x, end_y) = base, tip
     size = abs(end_x - x) + abs(end_y - y) or 1.0
     across = ((y - end_y) / size, (end_x - x) / size)
@@ -218,7 +218,7 @@ def _tail_segment(
 
 
 def _direction(board: State, snake: Snake) -> tuple[float, float]:
-    """Return the direction of a head in image coordinates; up if the whole body is one cell."""
+    """Return the direction of a head in image coordinates, or up for a stacked body."""
     if len(snake.body) < 2 or snake.body[0] == snake.body[1]:
         return 0.0, -1.0
     (x, y), (neck_x, neck_y) = snake.body[:2]
@@ -228,14 +228,14 @@ def _direction(board: State, snake: Snake) -> tuple[float, float]:
 
 
 def _head_shapes(board: State, snake: Snake, color: str) -> list[Shape]:
-    """Return the shapes of the head that the snake's customization names."""
+    """Return the shapes of the head selected by the snake's customization."""
     center, ahead = _center(board, snake.head), _direction(board, snake)
     parts = customization.head(snake.customizations.get("head", ""))
     return [place(part, center, ahead, customization.fills(color)) for part in parts]
 
 
 def _cross(board: State, snake: Snake) -> list[Shape]:
-    """Return a cross at the head of an eliminated snake, pale after that turn."""
+    """Return a cross on an eliminated snake's head; it is pale on later turns."""
     if not snake.body:
         return []
     x, y = _center(board, snake.head)
@@ -280,7 +280,7 @@ def _panel(board: State, colors: Sequence[str]) -> list[Shape]:
 def _win_probability_bar(
     board: State, colors: Sequence[str], win_probabilities: Mapping[str, float]
 ) -> list[Shape]:
-    """Return a bar below the list, divided among the snakes by win probability."""
+    """Return a bar below the snake list, divided among the snakes by win probability."""
     found: list[Shape] = []
     x, y = 2 * MARGIN + board.width + 0.2, MARGIN + 0.75 + ROW * len(board.snakes)
     for snake, color in zip(board.snakes, colors, strict=True):
@@ -382,5 +382,5 @@ def _font(size: int) -> ImageFont.FreeTypeFont:
 
 
 def _scaled(point: tuple[float, float], scale: float) -> tuple[float, float]:
-    # Rounding makes a shape cover the same pixels after a shift by whole cells.
+    # Rounding ensures that a shape shifted by whole cells covers the same pixels.
     return round(point[0] * scale, 3), round(point[1] * scale, 3)

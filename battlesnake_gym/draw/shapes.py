@@ -1,4 +1,4 @@
-"""Four kinds of shapes that images consist of, and their placement.
+"""Four kinds of shapes that make up an image, and a function that places them.
 
 Coordinates are in cells, with x to the right and y **downwards**, as in images.
 """
@@ -13,7 +13,7 @@ Coordinates = tuple[float, float]
 
 @dataclass(frozen=True, slots=True)
 class Polygon:
-    """A filled polygon, or a box given by two opposite corners, rounded by ``radius``."""
+    """Filled polygon, or a box given by two corners with corner radius ``radius``."""
 
     points: tuple[Coordinates, ...]
     fill: str
@@ -54,16 +54,16 @@ Shape = Part | Text
 
 
 def place(part: Part, center: Coordinates, ahead: Coordinates, fills: Mapping[str, str]) -> Part:
-    """Move a part to ``center`` and turn it to face ``ahead``.
+    """Move a shape to ``center`` and rotate it to face ``ahead``.
 
-    Parts are defined around (0, 0), facing right. A part that faces left is mirrored instead of
-    rotated, so that it is not upside down.
+    Shapes are defined around (0, 0), facing right. A shape that faces left is mirrored instead of
+    rotated to keep it upright.
 
     Args:
-        part: Part to place.
+        part: Shape to place.
         center: New position of (0, 0).
-        ahead: One of the four directions.
-        fills: Colors by the name in the part's ``fill``.
+        ahead: Unit vector of one of the four directions.
+        fills: Colors by the fill name of the shape.
 
     >>> place(Disc((0.5, 0.1), "eye", 0.1), (3.0, 2.0), (-1.0, 0.0), {"eye": "#fff"})
     Disc(center=(2.5, 2.1), fill='#fff', radius=0.1)

@@ -1,7 +1,9 @@
-"""Boards for terminals, easier to read than the text format of `boards.board_text`.
+"""Drawings of boards for terminals that are easier to read than the text format.
 
-A capital letter is a snake's head and small letters are its body, ``*`` is food and ``.`` an empty
-cell. ``~`` after a cell is a hazard, a digit is the index of hazard layers.
+`boards.board_text` describes the text format.
+
+A capital letter is a snake's head and lowercase letters are its body. ``*`` is food and ``.`` is an
+empty cell. ``~`` after a cell is a hazard; a digit is the number of hazard layers.
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ _COLORS = ("green", "blue", "yellow", "red", "dim")
 
 
 def picture(board: State, out: TextIO) -> str:
-    """Return the board, top row first, and a line per snake, in colors if ``out`` supports them."""
+    """Return the board and one line per snake, in color if ``out`` supports it."""
     cells = {food: colorize("*", "red", out) for food in board.food}
     for i, snake in reversed(list(enumerate(board.snakes))):
         if snake.alive:

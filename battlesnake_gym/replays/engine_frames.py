@@ -1,9 +1,9 @@
-"""Games in the format that engines send to board viewers: one frame per turn.
+"""Games in the format that engines send to board viewers, with one frame per turn.
 
 A frame lists the snakes, the food and the hazards, but no moves. Eliminated snakes are missing, or
-listed with their ``Death`` and last body. Moves are inferred as for files of the official CLI
-(`replays.official_format`). Keys are converted to lower case: engines write ``Frames`` or
-``frames``.
+are listed with their ``Death`` and last body. Moves are inferred as for files of the official CLI
+(`replays.official_format`). Keys are converted to lower case, because some engines write ``Frames``
+and some write ``frames``.
 """
 
 from __future__ import annotations
@@ -25,7 +25,9 @@ from battlesnake_gym.rules.state import Point, Snake, State
 
 @dataclass(slots=True)
 class EngineFrames:
-    """The frames of one game, parsed and within `replays.limits`; `add` parses the next frame.
+    """Frames of one game, parsed and within `replays.limits`.
+
+    `add` parses the next frame.
 
     ``positions`` contain only the living snakes. ``name`` is the game's name in error messages.
     """
@@ -42,7 +44,7 @@ class EngineFrames:
         """Parse the next frame.
 
         Raises:
-            ReplayError: If the frame cannot be read; the message contains its number.
+            ReplayError: If the frame cannot be read; the message contains the index of the frame.
         """
         with at_line(self.name, len(self.positions) + 1):
             frame = json_fields.mapping(value, "frame")
@@ -86,12 +88,12 @@ class EngineFrames:
         """Return the complete game.
 
         Args:
-            sent: The ``game`` object of the API; None infers it from the frames
+            sent: The ``game`` object of the API; if None, the frames determine the rules
                 (`replays.rule_inference`).
             how: Source of ``sent``, recorded in ``Replay.info``.
 
         Raises:
-            ReplayError: If the frames do not show the rules, or contradict the given ones.
+            ReplayError: If the frames do not determine the rules, or contradict ``sent``.
         """
         with at_line(self.name, 1):
             if not self.positions:
@@ -134,7 +136,7 @@ def _responses_to_turn(
 ) -> dict[str, dict[str, Any]]:
     """Return latencies, shouts and timeouts as arguments of `Replay.append`.
 
-    A late move has the latency ``timeout``, or a latency of at least the game's timeout.
+    The latency of a late move is ``timeout``, or any latency of at least the game's timeout.
     """
     times = {snake_id: _milliseconds(latency) for snake_id, (latency, _) in responses.items()}
     known = {snake_id: time for snake_id, time in times.items() if time is not None}

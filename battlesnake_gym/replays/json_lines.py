@@ -18,12 +18,12 @@ from battlesnake_gym.replays import limits
 
 
 class ReplayError(ValueError):
-    """A game that cannot be read or replayed; the message names file, line and field."""
+    """Error for an unreadable game; the message names file, line and field."""
 
 
 @contextlib.contextmanager
 def at_line(name: str, number: int) -> Iterator[None]:
-    """Add the file name and line number to errors raised inside the block."""
+    """Add the file name and line number to errors raised in the context."""
     try:
         yield
     except ValueError as error:
@@ -34,7 +34,7 @@ def at_line(name: str, number: int) -> Iterator[None]:
 
 @contextlib.contextmanager
 def warn_when_too_large() -> Iterator[None]:
-    """Inside the block, warn about an exceeded limit instead of raising; no recording is lost."""
+    """Convert errors about exceeded limits to warnings, so that no recording is lost."""
     try:
         yield
     except ValueError as error:
@@ -45,9 +45,9 @@ def warn_when_too_large() -> Iterator[None]:
 
 
 def write_lines(path: str | os.PathLike[str], lines: list[dict[str, Any]]) -> None:
-    """Write JSON objects to a file, one per line, atomically; ``.gz`` files are compressed.
+    """Write JSON objects to a file atomically, one per line; compress ``.gz`` files.
 
-    Warns if `read_lines` would reject the file.
+    The function warns if `read_lines` would reject the file.
     """
     encoded = [(json.dumps(line, separators=(",", ":")) + "\n").encode() for line in lines]
     with warn_when_too_large():
@@ -60,13 +60,14 @@ def write_lines(path: str | os.PathLike[str], lines: list[dict[str, Any]]) -> No
 
 
 def read_lines(path: str | os.PathLike[str]) -> Iterator[dict[str, Any]]:
-    """Yield the JSON objects of a file, one per line, each parsed on demand.
+    """Yield the JSON objects of a file, one object per line, parsed on demand.
 
-    Sizes are checked before anything is decompressed or parsed.
+    Sizes are checked before any line is decompressed or parsed.
 
     Raises:
-        ReplayError: If a line is not a JSON object, or if the file exceeds one of
-            `replays.limits`; the message names the line or the limit.
+        ReplayError: If a line is not a JSON object, or if the file exceeds one of `replays.limits`;
+            the
+            message names the line or the limit.
     """
     name = Path(path).name
     number = 0
@@ -86,7 +87,7 @@ def read_lines(path: str | os.PathLike[str]) -> Iterator[dict[str, Any]]:
 
 
 def _raw_lines(path: str | os.PathLike[str], name: str) -> Iterator[bytes]:
-    """Yield the lines that are not blank, decompressed if the file is compressed."""
+    """Yield the lines that are not blank; decompress a compressed file."""
     with Path(path).open("rb") as file:
         _check(os.fstat(file.fileno()).st_size, "MAX_REPLAY_BYTES", f"{name} has {{}} bytes")
         compressed = file.read(2) == b"\x1f\x8b"
@@ -100,7 +101,7 @@ def _raw_lines(path: str | os.PathLike[str], name: str) -> Iterator[bytes]:
 
 
 def _within_limits(raw_lines: Iterable[bytes], name: str) -> Iterator[bytes]:
-    """Yield the lines unchanged; raise `ReplayError` at the first one that exceeds a limit."""
+    """Yield the lines unchanged; raise `ReplayError` if a line exceeds a limit."""
     size = values = 0
     for raw in raw_lines:
         size += len(raw)

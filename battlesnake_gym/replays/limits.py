@@ -1,6 +1,6 @@
-"""Limits of recorded games, so that reading any file takes bounded memory and time.
+"""Limits of recorded games that bound the memory and time of reading any file.
 
-All limits are far above the needs of real games. To read a larger file of your own, first raise the
+All limits far exceed the needs of real games. To read a larger file that you trust, first raise the
 limit that the error message names, for example ``limits.MAX_REPLAY_TURNS = 200_000``.
 """
 
@@ -12,44 +12,52 @@ from battlesnake_gym.boards.json_fields import BoardError
 from battlesnake_gym.rules.state import State
 
 MAX_REPLAY_BYTES = 32 << 20
-"""Maximum file size in bytes, compressed and decompressed; 2,000 turns with reasons take 4 MB."""
+"""Maximum file size in bytes, compressed and decompressed.
+
+A game of 2,000 turns with reasons takes 4 MB.
+"""
 
 MAX_LINE_BYTES = 1 << 20
-"""Maximum size of a line (one turn) in bytes; the largest readable board needs a fifth of it."""
+"""Maximum size of a line (one turn) in bytes.
+
+The largest readable board needs a fifth of this size.
+"""
 
 MAX_JSON_VALUES = 3_000_000
-"""Maximum number of JSON values in a file; each takes about 100 bytes in memory."""
+"""Maximum number of JSON values in a file; each value needs about 100 bytes."""
 
 MAX_REPLAY_TURNS = 50_000
 MAX_REPLAY_SNAKES = 64
 
 MAX_TOTAL_CELLS = 8_000_000
-"""Maximum number of cells of the board, bodies, food and hazards, summed over all turns.
+"""Maximum number of cells of boards, bodies, food and hazards, over all turns.
 
-A snake counts `SNAKE_CELL_COST` cells more, because the rules examine each snake several times per
-turn.
+A snake counts as `SNAKE_CELL_COST` additional cells, because the rules examine each snake several
+times per turn.
 """
 
 _SNAKE_CELL_COST = 20
 
 MAX_COORDINATE = 1_000
-"""Maximum magnitude of coordinates; the cells that maps use for bookkeeping are just off the board.
+"""Maximum absolute value of coordinates.
+
+The bookkeeping cells of maps are just off the board.
 """
 
 MAX_NUMBER = 1_000_000
-"""Maximum of the first turn, of health and of settings, because some maps count up to them."""
+"""Maximum of the first turn, health and settings; some maps count up to them."""
 
 
 def too_large(problem: str, limit: str, maximum: int) -> BoardError:
-    """Return the error about a value that exceeds a limit."""
+    """Return the error for a value that exceeds a limit."""
     return BoardError(f"{problem}; the limit is {maximum} (battlesnake_gym.replays.limits.{limit})")
 
 
 def check_number(value: int, path: str) -> int:
-    """Return the number at a JSON path.
+    """Return ``value``, the number at a JSON path.
 
     Raises:
-        BoardError: If its magnitude exceeds `MAX_NUMBER`.
+        BoardError: If the absolute value exceeds `MAX_NUMBER`.
     """
     if abs(value) > MAX_NUMBER:
         got = json_fields.format_value(value)
@@ -61,7 +69,7 @@ def check_start(state: State) -> None:
     """Check the size and turn of the first position of a game.
 
     Raises:
-        BoardError: If one of them is out of range.
+        BoardError: If the size or the turn is out of range.
     """
     for name, side in (("width", state.width), ("height", state.height)):
         if not 1 <= side <= MAX_READABLE_BOARD_SIZE:
@@ -73,10 +81,10 @@ def check_start(state: State) -> None:
 
 
 def check_position(state: State) -> int:
-    """Return the number of cells that a position counts.
+    """Return the number of cells that a position counts as.
 
     Raises:
-        BoardError: If it has too many snakes.
+        BoardError: If the position has too many snakes.
     """
     if len(state.snakes) > MAX_REPLAY_SNAKES:
         raise too_large(
@@ -86,21 +94,21 @@ def check_position(state: State) -> int:
 
 
 def count_cells(state: State) -> int:
-    """Return the number of cells that a position counts."""
+    """Return the number of cells that a position counts as."""
     bodies = sum(len(snake.body) for snake in state.snakes)
     board_cells = state.width * state.height + len(state.food) + len(state.hazards)
     return board_cells + bodies + _SNAKE_CELL_COST * len(state.snakes)
 
 
 class SizeMeter:
-    """Counts the turns and cells of a game while it is read or recorded."""
+    """Counter of the turns and cells of a game that is read or recorded."""
 
     def __init__(self) -> None:
         self._turns = -1
         self._cells = 0
 
     def count(self, state: State) -> None:
-        """Count a position, including the first one.
+        """Count a position, including the first position, and check the limits.
 
         Raises:
             BoardError: If a limit is exceeded.

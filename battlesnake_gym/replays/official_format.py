@@ -1,10 +1,11 @@
-"""The file format of the official CLI, written by ``battlesnake play -o``.
+"""File format of the official CLI, written by ``battlesnake play -o``.
 
-The first line is the game, then follow the body of one request per turn, and the result. Moves and
-eliminations are not recorded, so they are inferred. A surviving snake's move is visible. For
-eliminated snakes, all moves are tried until the rules lead to the next position; `Turn.inferred`
-lists these snakes, unless the file shows their last body as ``you``. The seed is not recorded
-either: a replay from such a file stores the food and hazards of every turn.
+The first line is the game, followed by the body of one request per turn, and the result. The format
+does not contain moves and eliminations, so this module infers both. A surviving snake's move is
+visible. For eliminated snakes, all moves are tried until the rules lead to the next position.
+`Turn.inferred` lists these snakes, unless the file shows their last body as ``you``. The format
+does not contain the seed either: a replay from such a file stores the food and hazards of every
+turn.
 """
 
 from __future__ import annotations
@@ -24,7 +25,10 @@ from battlesnake_gym.rules import default_move
 from battlesnake_gym.rules.state import MOVES, Point, Snake, State
 
 _MAX_MOVE_COMBINATIONS = 4096
-"""Maximum number of move combinations tried when several snakes are eliminated at once (4^6)."""
+"""Maximum number of move combinations tried on a turn with several eliminations.
+
+The value is 4^6.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +37,7 @@ class InferredTurn:
 
     Attributes:
         moves: Move of each living snake by id.
-        inferred: Ids of the snakes whose move is not certain.
+        inferred: Ids of the snakes whose move is uncertain.
         after: Position after the turn.
         latency: Latency by snake id, in milliseconds.
     """
@@ -45,9 +49,11 @@ class InferredTurn:
 
 
 def save(boards: Iterable[Board], path: str | os.PathLike[str]) -> None:
-    """Write all boards of a game, as given by `Replay.boards`, in the format of the official CLI.
+    """Write all boards of a game in the format of the official CLI.
 
-    Information that the format does not support is omitted.
+    `Replay.boards` returns the boards.
+
+    Data that the format does not support is omitted.
     """
     boards = list(boards)
     bodies = [board.to_api((board.living or board.snakes)[0].id) for board in boards]
@@ -106,7 +112,7 @@ def read(
 
 
 def _read_frame(line: dict[str, Any]) -> tuple[State, dict[str, Point]]:
-    """Return the position of a line, and the head of ``you`` if that snake is eliminated."""
+    """Return the position of a line, and the head of ``you`` if it is eliminated."""
     frame = board_json.read({**line, "you": None})[1]
     you = json_fields.child(line, "you", "")
     body = json_fields.points(you, "body", "you")
@@ -124,7 +130,7 @@ def infer_turn(board: Board, frame: State, last_heads: dict[str, Point]) -> Infe
         last_heads: Known last head cells of eliminated snakes, by id.
 
     Raises:
-        ValueError: If no moves lead to ``frame`` by the rules.
+        ValueError: If no moves lead to ``frame`` under the rules.
     """
     if frame.turn != board.turn + 1:
         raise ValueError(f"turn must be {board.turn + 1}, got {frame.turn}; lines are missing")
@@ -152,7 +158,7 @@ def infer_turn(board: Board, frame: State, last_heads: dict[str, Point]) -> Infe
 def _find_moves(
     board: Board, frame: State, shown: dict[str, Snake], last_heads: dict[str, Point]
 ) -> tuple[dict[str, str], list[str]]:
-    """Return the moves that lead to ``frame``, and the ids of the snakes with uncertain moves."""
+    """Return the moves that lead to ``frame``, and the ids of uncertain snakes."""
     choices: dict[str, list[str]] = {}
     for snake in board.living:
         head = shown[snake.id].head if snake.id in shown else last_heads.get(snake.id)
@@ -166,7 +172,7 @@ def _find_moves(
     combinations = (
         dict(zip(choices, moves, strict=True)) for moves in itertools.product(*choices.values())
     )
-    # Each attempt plays a turn, whose time is proportional to the number of cells.
+    # Each attempt plays a turn, which takes time proportional to the number of cells.
     cells = limits.check_position(board)
     tried = itertools.islice(
         combinations, min(_MAX_MOVE_COMBINATIONS, max(256, _MAX_MOVE_COMBINATIONS * 400 // cells))
@@ -178,7 +184,7 @@ def _find_moves(
 def _mismatch(
     board: Board, moves: dict[str, str], frame: State, shown: dict[str, Snake]
 ) -> tuple[int, int, int]:
-    """Return the distance to ``frame`` after these moves: survivors, their bodies, and food."""
+    """Return the differences to ``frame``: survivors, their bodies, and food."""
     after = board.copy()
     after.advance(moves)
     lives = sum(snake.alive != (snake.id in shown) for snake in after.snakes)

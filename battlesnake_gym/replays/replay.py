@@ -1,8 +1,8 @@
-"""Recorded games with every position, as a start for boards, tests and environments.
+"""Recorded games whose positions can start boards, tests and environments.
 
-A `Replay` stores the game, the first position and the moves of each turn; the rules determine the
-rest. It also stores data that the rules do not determine: positions that the seed does not give,
-latencies, shouts and the reasons for decisions.
+A `Replay` stores the game, the first position and the moves of each turn; the rules determine all
+later positions. A replay also stores data that the rules do not determine: positions that the seed
+does not reproduce, latencies, shouts and the reasons for decisions.
 
 >>> replay = Replay(Board.from_text("A . . . B"))
 >>> replay.append({"a": "right", "b": "left"}, shouts={"a": "hello"})
@@ -15,10 +15,10 @@ B: id=b health=99
 >>> replay.deaths()
 [(2, 'a', 'head-collision'), (2, 'b', 'head-collision')]
 
-A replay file is JSON Lines, compressed if its name ends in ``.gz``: a ``replay`` line with the game
-and the first position, one ``turn`` line per turn, and an ``end`` line with the result of every
-snake, which detects damaged files. `Replay.load` also reads output files of the official CLI, and
-`battlesnake_gym.replays.official_format` writes them.
+A replay file is JSON Lines, compressed if its name ends in ``.gz``. It contains a ``replay`` line
+with the game and the first position, one ``turn`` line per turn, and an ``end`` line with the
+result of every snake, which detects damaged files. `Replay.load` also reads output files of the
+official CLI, and `battlesnake_gym.replays.official_format` writes such files.
 """
 
 from __future__ import annotations
@@ -51,10 +51,10 @@ from battlesnake_gym.rules.state import CAUSES, Game, Point, Settings, Snake, St
 from battlesnake_gym.snakes import Decision, Reason, Strategy
 
 _FORMAT = 2
-"""Format version, written in the first line of a file."""
+"""Version of the file format, written in the first line of a file."""
 
 SUFFIXES = (".jsonl", ".jsonl.gz")
-"""Suffixes of replay files."""
+"""File suffixes of replays."""
 
 
 def find_files(directory: Path) -> list[Path]:
@@ -64,14 +64,14 @@ def find_files(directory: Path) -> list[Path]:
 
 @dataclass(slots=True)
 class Turn:
-    """A turn: everything that happened between two consecutive positions.
+    """One turn: all events between two consecutive positions.
 
     Attributes:
         moves: Moves sent by the living snakes, by snake id; an invalid move means straight ahead.
         snakes: Snakes after the turn, if they differ from the result of the rules and the seed.
         food: Food after the turn, if it differs.
         hazards: Hazards after the turn, if they differ.
-        inferred: Ids of the snakes whose move was inferred, not recorded.
+        inferred: Ids of the snakes whose move was inferred instead of recorded.
         latency: Latency by snake id, in milliseconds.
         shouts: Shouts by snake id.
         decisions: Decisions by snake id.
@@ -90,7 +90,7 @@ class Turn:
     problems: dict[str, str] = field(default_factory=dict)
 
     def play(self, board: Board) -> None:
-        """Play this turn on ``board``, in location."""
+        """Play this turn on ``board``, in place."""
         board.advance(self.moves)
         if self.snakes is not None:
             board.snakes = copy.deepcopy(self.snakes)
@@ -107,9 +107,9 @@ class Turn:
 
 @dataclass(slots=True)
 class Replay:
-    """A recorded game: its first position and all turns.
+    """A recorded game that consists of its first position and all turns.
 
-    ``Replay(board)`` starts a recording and `append` adds a turn. ``info`` holds further data of
+    ``Replay(board)`` starts a recording and `append` adds a turn. ``info`` contains further data of
     the recorder, as JSON values.
     """
 
@@ -135,7 +135,7 @@ class Replay:
 
     @property
     def last(self) -> Board:
-        """A copy of the position after the last turn."""
+        """Copy of the position after the last turn."""
         return self._last.copy()
 
     def append(
@@ -154,8 +154,10 @@ class Replay:
         Args:
             moves: Moves of all living snakes, by id.
             after: Position after the turn, if randomness or another engine may have produced a
-                different one than the rules with this game's seed; differences are stored.
-            inferred: Ids of the snakes whose move was inferred, not recorded.
+                position
+                that differs from the result of the rules with this game's seed; differences are
+                stored.
+            inferred: Ids of the snakes whose move was inferred instead of recorded.
             latency: Latency by snake id, in milliseconds.
             shouts: Shouts by snake id.
             decisions: Decisions by snake id.
@@ -191,7 +193,7 @@ class Replay:
             yield board.copy()
 
     def board(self, turn: int) -> Board:
-        """Return the position of one turn.
+        """Return the position after ``turn``.
 
         Raises:
             ReplayError: If the game does not have this turn.
@@ -208,7 +210,7 @@ class Replay:
         """Return the id of the snake with this id or unique name.
 
         Raises:
-            ReplayError: If no snake, or more than one, matches.
+            ReplayError: If no snake matches, or if several snakes match.
         """
         snakes = self.first.snakes
         if any(snake.id == id_or_name for snake in snakes):
@@ -226,7 +228,7 @@ class Replay:
         )
 
     def deaths(self) -> list[tuple[int, str, str]]:
-        """Return turn, snake id and cause of each elimination, in order."""
+        """Return the turn, snake id and cause of each elimination, in order."""
         found = [
             (snake.eliminated_on, snake.id, snake.eliminated_cause)
             for snake in self._last.snakes
@@ -235,9 +237,10 @@ class Replay:
         return sorted(found, key=lambda death: death[0])
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the replay to a file, atomically; ``.gz`` files are compressed.
+        """Write the replay to a file atomically; compress ``.gz`` files.
 
-        Warns if `load` would reject the file as too large (`battlesnake_gym.replays.limits`).
+        The method warns if `load` would reject the file as too large
+        (`battlesnake_gym.replays.limits`).
         """
         with warn_when_too_large():
             limits.check_position(self.first)
@@ -272,7 +275,7 @@ class Replay:
     def fetch(source: str, *, ruleset: str = "", map: str = "") -> Replay:
         """Fetch a game from arena.battlesnake.com, an engine or this project's arena.
 
-        Needs the packages of the extra ``server``.
+        The method needs the packages of the extra ``server``.
 
         Args:
             source: Id or URL of the game.
@@ -290,8 +293,8 @@ class Replay:
     def stream(path: str | os.PathLike[str]) -> tuple[Replay, Iterator[Turn]]:
         """Return a replay without turns, and an iterator that reads and appends the turns.
 
-        Use this method to read only part of a large file. Errors are those of `load`, raised when
-        the faulty line is read.
+        Use this method to read only the first turns of a large file. The errors are those of
+        `load`, raised when the faulty line is read.
         """
         lines, name = read_lines(path), Path(path).name
         head = next(lines)
@@ -313,12 +316,12 @@ class Replay:
         seconds: float | None = None,
         max_turns: int = 1000,
     ) -> Replay:
-        """Play a game with `snakes.play` and record it, with the reasons for all moves.
+        """Play and record a game with `snakes.play`, with the reasons for all moves.
 
         Args:
             board: Start position.
             strategies: Strategies by snake id.
-            seconds: Thinking time per move.
+            seconds: Time budget of each move; None means no limit.
             max_turns: Maximum number of turns.
         """
         replay = Replay(board)
@@ -364,7 +367,7 @@ class Replay:
 
 
 def _keep_differences(turn: Turn, board: Board, after: State) -> None:
-    """Store in ``turn`` how ``after`` differs from ``board``, the result of the rules."""
+    """Store the differences between ``after`` and ``board``, the result of the rules."""
     known = [(s.id, s.body, s.health, s.eliminated_cause) for s in board.snakes]
     if [(s.id, s.body, s.health, s.eliminated_cause) for s in after.snakes] != known:
         turn.snakes = copy.deepcopy(after.snakes)
@@ -381,14 +384,14 @@ def _write_state(state: Board) -> dict[str, Any]:
 
 
 def _write_turn(turn: Turn) -> dict[str, Any]:
-    """Return the moves and all other recorded fields."""
+    """Return a turn as a JSON object: the moves and all other recorded fields."""
     defaults = dataclasses.asdict(Turn(moves={}))
     written = dataclasses.asdict(turn)
     return {k: _to_json(v) for k, v in written.items() if k == "moves" or v != defaults[k]}
 
 
 def _write_end(board: Board) -> dict[str, Any]:
-    """Return the result after the last turn."""
+    """Return the result after the last turn as a JSON object."""
     winner = board.winner
     return {
         "turn": board.turn,
@@ -408,7 +411,7 @@ def _write_end(board: Board) -> dict[str, Any]:
 
 
 def _to_json(value: Any) -> Any:
-    """Return ``value`` as strict JSON: numbers of any type, infinite ones as text."""
+    """Return ``value`` as strict JSON; infinite numbers become text."""
     if isinstance(value, dict):
         return {str(key): _to_json(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
@@ -465,7 +468,7 @@ def _read_memory(memory: Mapping[str, Any], key: str) -> Any:
 
 
 def _bounded(parent: Mapping[str, Any], key: str, path: str) -> int:
-    """Return a bounded integer."""
+    """Return the integer under ``key``, within the limits of a replay."""
     return limits.check_number(json_fields.integer(parent, key, path), json_fields.join(path, key))
 
 
@@ -523,7 +526,7 @@ def _read_texts(parent: Mapping[str, Any], key: str, path: str) -> dict[str, str
 
 
 def _read_numbers(parent: Mapping[str, Any], key: str, path: str) -> dict[str, float]:
-    """Return numbers by name; infinite ones are written as text."""
+    """Return numbers by name; infinite numbers are written as text."""
     numbers = {}
     for name, value in json_fields.child(parent, key, path).items():
         try:

@@ -1,8 +1,8 @@
-"""Inference of a game's rules from its frames, for engines that do not send them.
+"""Inference of a game's rules from its frames, if the engine does not send them.
 
-`collect_evidence` examines how snakes grow, where heads move, and what hazards do and cost.
-`infer_game` converts the evidence to a ``game`` object of the API, or raises if the frames are
-ambiguous. `check` raises if the frames contradict given rules.
+`collect_evidence` examines how snakes grow, where heads move, where hazards appear and how much
+damage they cause. `infer_game` converts the evidence to a ``game`` object of the API, or raises an
+error if the frames are ambiguous. `check` raises an error if the frames contradict given rules.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ MODES = {
     "snail mode": ("standard", "snail_mode"),
     "solo": ("solo", "standard"),
 }
-"""Modes of arena.battlesnake.com, with their ruleset and map."""
+"""Ruleset and map by mode of arena.battlesnake.com."""
 
 _REMEDY = "give --ruleset, and --map if the game has a map"
 
@@ -35,12 +35,13 @@ class RuleEvidence:
     """Evidence about the rules in the frames of a game.
 
     Attributes:
-        grows: Whether snakes grew without food; both values if it varies, empty if no snake
-            survived a turn without food.
+        grows: Whether snakes grew without food; both values if this varies, empty if no snake
+            survived
+            a turn without food.
         crosses: Whether a head moved over an edge to the opposite side.
         hazards: "" for none, "trails", "shrinking" or "others".
         damage: Damage of one hazard layer; None if unknown.
-        every: Turns between two shrinkings; None if unknown.
+        every: Number of turns between two shrinkings; None if unknown.
     """
 
     grows: frozenset[bool]
@@ -51,7 +52,7 @@ class RuleEvidence:
 
 
 def collect_evidence(frames: Sequence[State]) -> RuleEvidence:
-    """Collect the evidence of the frames, one per turn, each with only the living snakes."""
+    """Collect the evidence in the frames, one per turn with only the living snakes."""
     unfed = [step for step in _steps(frames) if step[2].head not in step[0].food]
     costs = {
         (snake.health - 1 - after.health) // layers
@@ -60,7 +61,7 @@ def collect_evidence(frames: Sequence[State]) -> RuleEvidence:
     }
     changed = [b.turn for a, b in itertools.pairwise(frames) if a.hazards != b.hazards]
     return RuleEvidence(
-        # A snake that is still stacked from the start unfolds before it grows.
+        # A snake that is still stacked from the start unfolds before its body grows.
         grows=frozenset(
             len(after.body) > len(snake.body)
             for _, snake, after in unfed
@@ -74,7 +75,7 @@ def collect_evidence(frames: Sequence[State]) -> RuleEvidence:
 
 
 def _steps(frames: Sequence[State]) -> Iterator[tuple[State, Snake, Snake]]:
-    """Yield each position, a snake that survives the turn, and that snake a turn later."""
+    """Yield each position with a surviving snake, and that snake after the turn."""
     for before, after in itertools.pairwise(frames):
         later = {snake.id: snake for snake in after.snakes}
         for snake in before.snakes:
@@ -100,7 +101,7 @@ def _hazards(frames: Sequence[State]) -> str:
 
 
 def _is_border(board: State, cells: Sequence[Point]) -> bool:
-    """Return whether the hazards cover everything outside a rectangle, with one layer each."""
+    """Return whether the hazards cover all cells outside a rectangle, in one layer."""
     covered = set(cells)
     free = [
         cell
@@ -114,21 +115,24 @@ def _is_border(board: State, cells: Sequence[Point]) -> bool:
 
 
 def _trails(before: State, after: State) -> list[Point]:
-    """Return the hazards of ``after`` according to the map ``snail_mode``."""
+    """Return the hazards that the map ``snail_mode`` would produce in ``after``."""
     return trails(
         State(after.turn, after.width, after.height, after.snakes, hazards=before.hazards)
     )
 
 
 def with_pending_trails(frames: Sequence[State]) -> Sequence[State]:
-    """Add the pending trails to frames of ``snail_mode`` that show only cells on the board."""
+    """Add the pending trails of ``snail_mode`` to frames that omit them.
+
+    The affected frames show only cells on the board.
+    """
     if any(y >= frame.height for frame in frames for _, y in frame.hazards):
         return frames
     return [replace(frame, hazards=frame.hazards + pending_trails(frame)) for frame in frames]
 
 
 def infer_game(found: RuleEvidence, frames: Sequence[State]) -> dict[str, Any]:
-    """Return the ``game`` object of the rules that the frames show.
+    """Return the ``game`` object of the rules that the frames determine.
 
     Raises:
         BoardError: If the frames are ambiguous.
@@ -176,7 +180,7 @@ def game(
 
 
 def game_of_mode(mode: str) -> dict[str, Any] | None:
-    """Return the ``game`` object of a mode of arena.battlesnake.com; None if it is unknown."""
+    """Return the ``game`` object of a mode of arena.battlesnake.com, or None."""
     known = MODES.get(mode.lower().replace("_", " "))
     return game(*known) if known else None
 
