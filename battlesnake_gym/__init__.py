@@ -1,9 +1,9 @@
-"""Battlesnake: the exact game, as boards and as reinforcement learning environments.
+"""Exact Battlesnake games as boards and as reinforcement learning environments.
 
 ``gymnasium.make("battlesnake_gym:Battlesnake-v0")`` creates an environment in which one learner
-plays against built-in snakes. `parallel_env` controls all snakes of a game (PettingZoo),
-`VectorBattlesnake` runs thousands of games at once, and a `Board` is one position to inspect and
-play. Names are imported when they are first used.
+plays against built-in snakes. `parallel_env` controls all snakes of a game (PettingZoo).
+`VectorBattlesnake` runs thousands of games in one process. A `Board` is one position that you can
+inspect and play. The package imports each name on first use.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Entry point of ``python -m battlesnake_gym``, the console command ``battlesnake-gym``."""
+"""Entry point of ``python -m battlesnake_gym``: the command ``battlesnake-gym``."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""The options of all environments and trainers: their descriptions, checks and defaults.
+"""Options of all environments and trainers, with their checks and defaults.
 
 >>> EnvConfig.from_options({"width": 7, "height": 7}).width
 7
@@ -25,7 +25,7 @@ from battlesnake_gym.rules.play import DEFAULT_BOARD_SIZE
 from battlesnake_gym.rules.state import Point
 
 Sizes = int | Sequence[int] | NDArray[np.integer[Any]]
-"""One number for all games, or one per game."""
+"""One integer for all games, or one integer per game."""
 
 STANDARD_GAME = Game()
 """The default rules of a game."""
@@ -33,36 +33,42 @@ STANDARD_GAME = Game()
 
 @dataclass(frozen=True)
 class EnvConfig:
-    """The games of an environment, and a learner's observations, action masks and rewards."""
+    """Configuration of games, observations, action masks and rewards."""
 
     num_snakes: Sizes = 4
-    """Snakes per game, 1 to 16; one snake alone plays ``solo``."""
+    """Number of snakes per game, 1 to 16; a single snake plays ``solo``."""
     width: Sizes = DEFAULT_BOARD_SIZE
-    """Columns of the board, 1 to 25."""
+    """Board width in cells, 1 to 25."""
     height: Sizes = DEFAULT_BOARD_SIZE
-    """Rows of the board, 1 to 25."""
+    """Board height in cells, 1 to 25."""
     ruleset: str = STANDARD_GAME.ruleset
-    """A name in `rules.RULESETS`."""
+    """Name of the ruleset, a key of `rules.RULESETS`."""
     map: str = STANDARD_GAME.map
-    """A name in `rules.MAPS`."""
+    """Name of the map, a key of `rules.MAPS`."""
     settings: Settings | Mapping[str, int] | None = None
-    """Fields of `rules.Settings`; missing fields get the defaults of the official command line."""
+    """Fields of `rules.Settings`; the defaults are those of the official command line."""
     observation: str | Mapping[str, Any] | observations.Observation = observations.DEFAULT
-    """The observation of a snake, in any form that `observations.get` accepts."""
+    """Observation of each snake, in any form that `observations.get` accepts."""
     frame_stack: int | None = None
-    """Number of turns stacked in one observation, 1 to 8; None: as in ``observation``, or 1."""
+    """Number of stacked turns, 1 to 8; None uses the value in ``observation``, or 1."""
     rewards: RewardWeights | Sequence[RewardWeights] = "survival"
-    """A reward preset or weights by event, or a list of these with one per seat (`rewards.get`)."""
+    """Reward preset, weights by event, or a list with one of these per seat.
+
+    `rewards.get` explains the forms.
+    """
     action_mask: str = "fatal"
-    """A kind of action mask, or several joined with ``+`` (`masks.KINDS`)."""
+    """Kind of action mask, or several kinds joined with ``+`` (`masks.KINDS`)."""
     max_turns: int | None = None
-    """The turn at which a game is truncated; None: never."""
+    """Turn at which a game is truncated; None disables truncation."""
     food_rng: str = "fast"
-    """The random stream of food: "fast", the engine's own, or "official", the official engine's."""
+    """Random number stream of food: "fast" (this engine) or "official"."""
     start_positions: Sequence[Sequence[int]] | None = None
-    """Start cell (x, y) of each seat; None: chosen by the map."""
+    """Start cell (x, y) of each seat; if None, the map chooses the start cells."""
     food_positions: Sequence[Sequence[int]] | None = None
-    """Initial food cells (x, y); needs ``start_positions``. None: chosen by the map."""
+    """Initial food cells (x, y); if None, the map chooses them.
+
+    They require ``start_positions``.
+    """
 
     @classmethod
     def from_options(cls, options: Mapping[str, Any], others: Iterable[str] = ()) -> EnvConfig:
@@ -70,7 +76,7 @@ class EnvConfig:
 
         Args:
             options: Values by field name.
-            others: Names of the caller's own options, which error messages may suggest.
+            others: Names of the caller's options, which error messages may suggest.
 
         Raises:
             ValueError: If a name is unknown.
@@ -80,7 +86,7 @@ class EnvConfig:
 
     @property
     def game(self) -> Game:
-        """The ruleset, map and settings, without a seed.
+        """Ruleset, map and settings of the games, without a seed.
 
         Raises:
             ValueError: If a setting is unknown or not an integer.
@@ -89,7 +95,7 @@ class EnvConfig:
 
     @property
     def observation_encoder(self) -> observations.Observation:
-        """The observation with ``frame_stack`` applied."""
+        """Observation encoder with ``frame_stack`` applied."""
         encoder = observations.get(self.observation)
         return (
             encoder if self.frame_stack is None else replace(encoder, frame_stack=self.frame_stack)
@@ -97,7 +103,7 @@ class EnvConfig:
 
     @property
     def start_state(self) -> State | None:
-        """The position from which all games start, or None if the map chooses it.
+        """Start position of all games, or None if the map chooses it.
 
         Raises:
             ValueError: If ``start_positions`` or ``food_positions`` are invalid.
@@ -133,11 +139,11 @@ class EnvConfig:
 
 
 TRAINING_DEFAULTS = EnvConfig(rewards="survival-and-win", max_turns=500)
-"""The defaults of the trainers, with which every game ends."""
+"""Default configuration of the trainers, in which every game ends."""
 
 
 def check_names(options: Iterable[str], others: Iterable[str] = ()) -> None:
-    """Raise ``ValueError`` for a name that is neither a field of `EnvConfig` nor in ``others``."""
+    """Raise ``ValueError`` for a name that is neither an option nor in ``others``."""
     known = [*(field.name for field in fields(EnvConfig)), *others]
     for name in options:
         if name not in known:

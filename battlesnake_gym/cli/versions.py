@@ -17,11 +17,11 @@ COMPILED_MODULES = {
     "engine": ("battlesnake_gym.engine.engine", "battlesnake_gym.engine._engine"),
     "search": ("battlesnake_heuristics.search.search", "battlesnake_heuristics.search._search"),
 }
-"""Compiled extension modules by name: the module that imports it, and its own module name."""
+"""Modules that import a compiled module, and its module name, by compiled module."""
 
 
 def report() -> str:
-    """Return versions, compiled modules, the instruction set and the extras, one per line."""
+    """Return versions, compiled modules, the instruction set and the extras as lines."""
     return "\n".join(_lines())
 
 
@@ -38,7 +38,7 @@ def _lines() -> Iterator[str]:
 
 
 def compiled_part(importer: str, name: str) -> ModuleType | None:
-    """Return the compiled module ``name`` that ``importer`` uses, or None if it is missing."""
+    """Return the compiled module ``name`` of ``importer``, or None if it is missing."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # `build_check.missing_reason` returns the reason
         importlib.import_module(importer)
@@ -62,7 +62,7 @@ def _describe_extra(packages: list[str]) -> str:
 
 
 def required() -> dict[str, list[str]]:
-    """Return the required packages by extra; key "" holds those that are always required."""
+    """Return the required packages by extra; the key "" means always required."""
     try:
         requirements = metadata.requires(PACKAGE_NAME) or []
     except metadata.PackageNotFoundError:

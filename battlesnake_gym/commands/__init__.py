@@ -1,1 +1,1 @@
-"""Commands of ``battlesnake-gym`` that this package provides, one module each."""
+"""Modules with one command of ``battlesnake-gym`` each, provided by this package."""

@@ -1,4 +1,4 @@
-"""``battlesnake-gym doctor``: what is installed, what is missing and how to fix it."""
+"""``battlesnake-gym doctor``: list components, problems and remedies."""
 
 from __future__ import annotations
 
@@ -23,7 +23,10 @@ from battlesnake_gym.engine import build_check
 _COMMAND = "battlesnake-gym doctor"
 
 _GOOD, _MISSING, _BROKEN = "good", "missing", "broken"
-"""States of a part: some commands need a missing part, all commands need a broken part."""
+"""States of a component.
+
+Some commands need a missing component; all commands need a broken component.
+"""
 
 _COLORS = {_GOOD: "green", _MISSING: "yellow", _BROKEN: "red"}
 
@@ -32,18 +35,18 @@ _PROGRAMS = {
     "git": "update the sources",
     "chromium": "test the web pages in a browser",
 }
-"""System programs, and their purposes."""
+"""System programs and their purposes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One part of the installation.
+    """State of one component of the installation.
 
     Attributes:
-        part: Name of the part.
+        part: Name of the component.
         state: "good", "missing" or "broken".
         about: Details, such as a version or a path.
-        remedy: How to fix it; "" if the state is good.
+        remedy: Instructions for a fix; "" if the state is "good".
     """
 
     part: str
@@ -53,7 +56,7 @@ class Finding:
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Print the findings; return 1 if a part is broken, else 0."""
+    """Print the findings; return 1 if a component is broken, or 0 otherwise."""
     options = parser().parse_args(argv)
     found = list(findings())
     if options.json:

@@ -1,7 +1,7 @@
-"""``battlesnake-gym game export``: export a replay as an image, an animation or a web page.
+"""``battlesnake-gym game export``: export a replay as an image, animation or page.
 
 The suffix of the output file selects the format: ``.gif`` and ``.mp4`` are animations, ``.png`` and
-``.svg`` show one turn, ``.html`` is a self-contained page that plays the game.
+``.svg`` show one turn, ``.html`` is a self-contained page that plays back the game.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ def _mp4(replay: Replay, output: Path, options: argparse.Namespace) -> None:
 def _animation_options(
     options: argparse.Namespace,
 ) -> tuple[int, float, animation.WinProbabilities]:
-    """Return cell size, seconds per turn and, if the game was analyzed, win probabilities."""
+    """Return the cell size, the seconds per turn, and the win probabilities."""
     game_analysis = load_module("battlesnake_heuristics.analysis.game_analysis", "")
     analysis = game_analysis.load_existing(options.source)
     win_probabilities = analysis.win_probabilities if analysis else animation.no_win_probabilities
@@ -102,7 +102,7 @@ def _svg(replay: Replay, output: Path, options: argparse.Namespace) -> None:
 
 
 def _html(replay: Replay, output: Path, options: argparse.Namespace) -> None:
-    """Write one file with the game, the board script and its styles."""
+    """Write one file with the game, the board script and the styles of the board."""
     embedded_player = load_module("battlesnake_server.replay_viewer.embedded_player", "")
     page = embedded_player.read("templates/export.html")
     page = page.replace("@STYLE@", embedded_player.style(), 1)

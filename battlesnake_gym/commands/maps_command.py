@@ -23,7 +23,7 @@ _COMMAND = "battlesnake-gym maps"
 
 
 def main(argv: list[str] | None = None) -> int:
-    """List the maps, or draw the named ones; return the exit status."""
+    """List all maps, or draw the maps named in ``argv``; return the exit status."""
     options = parser().parse_args(argv)
     maps = known_maps()
     for name in options.names:
@@ -62,7 +62,7 @@ def parser() -> Parser:
 
 
 def start(game_map: Map, snakes: int = 2) -> Board:
-    """Return a new board on this map, with 11 or more cells per side if the map permits."""
+    """Return a new board on ``game_map``, at least 11x11 if the map permits."""
     width, height = next((size for size in game_map.sizes if min(size) >= 11), game_map.sizes[0])
     count = max(game_map.players[0], min(game_map.players[1], snakes))
     ruleset = {"royale": "royale", "solo_maze": "solo"}.get(game_map.id, "standard")

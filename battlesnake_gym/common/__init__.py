@@ -1,1 +1,1 @@
-"""Helpers for all packages: command line, files, extensions, suggestions and run directories."""
+"""Helpers for all packages: command line, files, extensions and run directories."""

@@ -1,9 +1,9 @@
-"""Extensions: user files that register maps, observations, rewards, masks and snakes.
+"""Extensions: user files that add maps, observations, rewards, masks and snakes.
 
 The environment variable `EXTENSIONS_VARIABLE` lists Python files. Installed packages list modules
-as entry points of the group `_ENTRY_POINT_GROUP`. Each file and module is run once per process,
-when a name is first looked up, and registers its parts; see ``docs/own.md``. Whoever sets the
-environment variables of the process decides which files are run.
+as entry points of the group `_ENTRY_POINT_GROUP`. Each file and module runs once per process, when
+a name is first looked up; see ``docs/own.md``. Anyone who can set the environment variables of the
+process can therefore run code in it.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ from typing import Any
 from battlesnake_gym.common.suggestions import unknown_name_message
 
 EXTENSIONS_VARIABLE = "BATTLESNAKE_GYM_EXTENSIONS"
-"""Environment variable that lists extension files, separated as in ``PATH``."""
+"""Environment variable that lists extension files, with the separator of ``PATH``."""
 
 _ENTRY_POINT_GROUP = "battlesnake_gym"
-"""Group of entry points whose modules register something when they are imported."""
+"""Group of entry points whose modules register extensions when they are imported."""
 
 _modules: dict[Path, ModuleType] = {}
 
 
 class ExtensionError(ValueError):
-    """An extension that is missing or cannot be run; the message names the file and the line."""
+    """Error for a missing or failing extension; the message names file and line."""
 
 
 def load() -> None:
-    """Run all extensions that have not been run yet.
+    """Run all extensions that have not run yet.
 
     Raises:
         ExtensionError: If an extension is missing or fails.
@@ -45,14 +45,14 @@ def load() -> None:
 
 
 def module(path: Path, option_name: str) -> ModuleType:
-    """Return the module of a Python file, which is run once per process.
+    """Return the module of a Python file, which runs once per process.
 
     Args:
         path: Python file.
         option_name: Option or variable that names the file; error messages start with it.
 
     Raises:
-        ExtensionError: If ``path`` is not a Python file, or running it raises an exception.
+        ExtensionError: If ``path`` is not a Python file, or if the file raises an exception.
     """
     path = path.resolve()
     if path in _modules:
@@ -67,12 +67,12 @@ def module(path: Path, option_name: str) -> ModuleType:
             f"{option_name} names {path}, which is not a Python file; its name must end in .py"
         )
     loaded = importlib.util.module_from_spec(spec)
-    _modules[path] = loaded  # a file that looks up a name while it runs must not be run again
+    _modules[path] = loaded  # a file that looks up a name while it runs must not run again
     sys.modules[spec.name] = loaded  # dataclasses look up their module here
     try:
         spec.loader.exec_module(loaded)
     except BaseException as error:
-        del _modules[path]  # allow another try after the file was fixed
+        del _modules[path]  # the user may fix the file and try again
         if isinstance(error, KeyboardInterrupt | ExtensionError):
             raise
         raise ExtensionError(_describe_error(str(path), error)) from error
@@ -80,7 +80,7 @@ def module(path: Path, option_name: str) -> ModuleType:
 
 
 def _describe_error(path: str, error: BaseException) -> str:
-    """Return the line of the file that failed, with the type and the text of its exception."""
+    """Return the failing line of the file, and the type and text of the exception."""
     text: object = error
     lines = [
         frame.lineno

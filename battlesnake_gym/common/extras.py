@@ -8,11 +8,11 @@ from types import ModuleType
 
 
 class MissingExtraError(Exception):
-    """A command needs packages that are not installed; the message says how to install them."""
+    """Error for missing packages of a command; the message gives the install command."""
 
 
 def load_module(module: str, extra: str) -> ModuleType:
-    """Import a module that needs the packages of ``extra`` ("" for none).
+    """Import a module that needs the packages of ``extra`` ("" for no extra).
 
     Raises:
         MissingExtraError: If a package is not installed or not available on this system.

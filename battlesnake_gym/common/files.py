@@ -15,18 +15,19 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 _CANNOT_SYNC = (errno.EINVAL, errno.ENOTSUP, errno.EBADF)
-"""Errors of file systems that cannot sync a directory, such as some network mounts."""
+"""Errors of file systems that cannot sync a directory, such as network mounts."""
 
 
 def write_atomically(path: str | os.PathLike[str], write: Callable[[Path], object]) -> None:
-    """Write a temporary file beside ``path`` and move it to ``path``.
+    """Write a temporary file beside ``path`` and rename it to ``path``.
 
-    If ``write`` raises, ``path`` is unchanged. When this function returns, the file and its name
-    are on disk. After a power cut, ``path`` has its old or its new content, never an empty one.
+    If ``write`` raises an exception, ``path`` is unchanged. When this function returns, the file
+    and its directory entry are on disk. After a power failure, ``path`` has its old or its new
+    content and is never empty.
 
     Args:
         path: Target file; its directory is created if it is missing.
-        write: Function that writes the file whose path it receives.
+        write: Function that writes the file at the path it receives.
     """
     target = Path(path)
     target.parent.mkdir(parents=True, exist_ok=True)
@@ -43,13 +44,13 @@ def write_atomically(path: str | os.PathLike[str], write: Callable[[Path], objec
 def sync(path: str | os.PathLike[str]) -> None:
     """Wait until a file's content, or a directory's list of names, is on disk.
 
-    A file takes about 0.4 ms on an SSD. File systems that cannot sync a directory are ignored, as
-    is Windows, where directories cannot be opened.
+    Syncing a file takes about 0.4 ms on an SSD. The function does nothing for directories on
+    Windows and on file systems that cannot sync a directory.
     """
     is_directory = os.path.isdir(path)  # noqa: PTH112
     if is_directory and os.name == "nt":
         return
-    # Windows syncs only files that are open for writing.
+    # Windows can sync only files that are open for writing.
     descriptor = os.open(path, os.O_RDONLY if is_directory else os.O_RDWR)
     try:
         os.fsync(descriptor)
@@ -73,7 +74,7 @@ def save_arrays(path: str | os.PathLike[str], **arrays: NDArray[Any]) -> None:
     import numpy as np  # imported here because bundles run without NumPy
 
     def write(temporary: Path) -> None:
-        with temporary.open("wb") as file:  # given a path, NumPy would append .npz
+        with temporary.open("wb") as file:  # NumPy appends .npz to a path, but not to an open file
             np.savez(file, **arrays)  # type: ignore[arg-type]
 
     write_atomically(path, write)
@@ -93,7 +94,7 @@ def read_bounded(path: Path, max_bytes: int) -> bytes:
 
 
 def zip_bytes(files: Iterable[tuple[str, bytes]], mode: int) -> bytes:
-    """Return a ZIP archive of named files; the same files give the same bytes.
+    """Return a ZIP archive of named files; equal files give equal bytes.
 
     Args:
         files: Pairs of name and content.
@@ -102,7 +103,7 @@ def zip_bytes(files: Iterable[tuple[str, bytes]], mode: int) -> bytes:
     packed = io.BytesIO()
     with zipfile.ZipFile(packed, "w") as archive:
         for name, data in files:
-            info = zipfile.ZipInfo(name)  # dated 1980, independent of the current time
+            info = zipfile.ZipInfo(name)  # the date is always 1980, whatever the current time
             info.compress_type = zipfile.ZIP_DEFLATED
             info.external_attr = mode << 16
             archive.writestr(info, data)

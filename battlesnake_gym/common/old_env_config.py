@@ -1,4 +1,4 @@
-"""Conversion of environment options that version 0.1 stored in policies, runs and checkpoints."""
+"""Converters for environment options that version 0.1 stored."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def convert_observation(observation: Any) -> Any:
     """Convert an observation stored by version 0.1 to the current names.
 
     Args:
-        observation: The name or dictionary that was stored; any other value stays as it is.
+        observation: The stored name or dictionary; any other value is returned unchanged.
 
     Returns:
         A name or dictionary for `observations.get`.
@@ -42,10 +42,10 @@ def convert_observation(observation: Any) -> Any:
 
 
 def convert_env_config(env_config: Mapping[str, Any]) -> dict[str, Any]:
-    """Convert the environment options stored by version 0.1 to the current names and values.
+    """Convert the environment options of version 0.1 to the current names and values.
 
     Args:
-        env_config: The stored options. Options with current names stay as they are.
+        env_config: The stored options. Options with current names stay unchanged.
 
     Returns:
         A new dictionary.

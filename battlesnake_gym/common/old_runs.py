@@ -1,7 +1,7 @@
-"""Current names for the names that version 0.1 wrote into run directories and checkpoints.
+"""Converters for names in run directories and checkpoints of version 0.1.
 
-Each function takes the content of a file and returns it with the current names. Content that
-already has the current names is returned unchanged.
+Each function receives the content of a file and returns that content with the current names.
+Content that already has the current names is returned unchanged.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ _CSV_COLUMNS = {
 
 
 def convert_hyperparameters(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Convert hyperparameters by name, as in checkpoints, ``run.json`` and experiment files."""
+    """Convert hyperparameters of checkpoints, ``run.json`` and experiment files."""
     options = dict(_ALGORITHM_OPTIONS)
     if values.get("algorithm") == "DISTIL":
         options |= _DISTIL_OPTIONS
@@ -99,7 +99,7 @@ def convert_hyperparameters(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def convert_identity(identity: Mapping[str, Any]) -> dict[str, Any]:
-    """Convert the facts that a checkpoint shares with the run that resumes from it."""
+    """Convert the settings that a checkpoint shares with the run that resumes from it."""
     converted = {_IDENTITY.get(name, name): value for name, value in identity.items()}
     if "observation" in converted:
         converted["observation"] = convert_observation(converted["observation"])
@@ -111,7 +111,7 @@ def convert_identity(identity: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def convert_network_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Convert the settings of a network, as in ``model_config``."""
+    """Convert the settings of a network, as stored in ``model_config``."""
     return {_NETWORK_SETTINGS.get(name, name): value for name, value in settings.items()}
 
 

@@ -1,6 +1,6 @@
-"""Run directories: ``run.json``, the lock, ``progress.csv``, recorded games and the report.
+"""Run directories: ``run.json``, the lock, ``progress.csv`` and recorded games.
 
-This module imports no training code: the server reads growing runs repeatedly.
+This module imports no training code, because the server reads growing run directories repeatedly.
 """
 
 from __future__ import annotations
@@ -28,30 +28,39 @@ RUN_FILE = "run.json"
 """File with the settings, stop conditions and state of a run."""
 
 RUNNING, DONE, STOPPED, FAILED = "running", "done", "stopped", "failed"
-"""States of a run, as written by its process."""
+"""States of a run, written by the process of the run."""
 
 LOCK_FILE = ".lock"
 """File that names the process that writes into the directory.
 
-The lock itself belongs to the operating system and ends with the process, even if the process is
-killed. A leftover file therefore locks nobody out.
+The operating system owns the lock and releases it when the process ends, even if the process is
+killed. A leftover file therefore does not block other processes.
 """
 
 _ATTEMPTS, _RETRY_INTERVAL_S = 5, 0.05
-"""Attempts to take the lock, and seconds between them; `is_locked` also takes it briefly."""
+"""Attempts to acquire the lock, and seconds between attempts.
+
+`is_locked` briefly holds the lock too.
+"""
 
 CSV_FILE = "progress.csv"
 ITERATION = "training_iteration"
-"""First column of the file."""
+"""First column of ``progress.csv``."""
 
 GAMES_DIR = "games"
-"""Directory of recorded games, at most one per checkpoint; games outlive their checkpoints."""
+"""Directory of recorded games, at most one per checkpoint.
+
+Games stay when their checkpoints are deleted.
+"""
 
 _RECORDING_TIME_FRACTION = 0.02
-"""Maximum fraction of a run's time spent on recording games."""
+"""Maximum fraction of a run's time that is spent on recording games."""
 
 _ANIMATION_SPACING = 1.1
-"""Minimum ratio of the training times of two consecutive animations: about 70 per run."""
+"""Minimum ratio of the training times of two consecutive animations.
+
+This ratio gives about 70 animations per run.
+"""
 
 _OLD_FIELDS = {
     "began": "started_at",
@@ -59,16 +68,16 @@ _OLD_FIELDS = {
     "why": "reason",
     "plan": "stop_conditions",
 }
-"""Former field names in ``run.json``, and the current names; existing runs have the former."""
+"""Current field names of ``run.json`` by former names, which existing runs have."""
 
 RecordGame = Callable[[Any, Path, bool], bytes | None]
-"""Records a game of the algorithm to a file; returns it as GIF bytes if the flag is True."""
+"""Function that records a game; it returns GIF bytes if the flag is True."""
 
 REPORT_FILE = "report.html"
 
 
 class LockedError(ValueError):
-    """Another process writes into the directory; the message names it."""
+    """Error for a directory that another process uses; the message names the process."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,14 +85,14 @@ class RunStatus:
     """Content of ``run.json``.
 
     Attributes:
-        state: State as written by the run's process. A killed process leaves "running" behind;
-            `is_locked` detects that.
+        state: State as written by the process of the run. A killed process leaves the state
+            "running";
+            `is_locked` detects this case.
         started_at: Start of the last process, in seconds since 1970.
         ended_at: End of the last process, in seconds since 1970.
         reason: Reason why the run failed.
-        stop_conditions: ``num_iters``, ``minutes``, ``cpu_minutes`` and ``env_steps``, or
-            None.
-        settings: All hyperparameters by name; RLlib options only if they were set.
+        stop_conditions: ``num_iters``, ``minutes``, ``cpu_minutes`` and ``env_steps``, or None.
+        settings: All hyperparameters by name, and the RLlib options that were set.
         identity: Settings that a resumed run cannot change.
         versions: Package versions by name.
     """
@@ -98,7 +107,7 @@ class RunStatus:
     versions: dict[str, str] = field(default_factory=dict)
 
     def save(self, run_dir: Path) -> None:
-        """Write the file atomically."""
+        """Write ``run.json`` atomically."""
         text = json.dumps(asdict(self), indent=1, default=str) + "\n"
         write_atomically(run_dir / RUN_FILE, lambda temporary: temporary.write_text(text))
 
@@ -131,7 +140,7 @@ def _rename_old_fields(found: dict[str, Any]) -> dict[str, Any]:
 
 
 def flatten_settings(settings: Mapping[str, Any]) -> dict[str, str]:
-    """Return settings as text by dotted name, without those that are None.
+    """Return settings as text by dotted name, without settings that are None.
 
     >>> flatten_settings({"lr": 0.5, "seed": None, "rl": {"n_step": 3}, "map": "royale"})
     {'lr': '0.5', 'rl.n_step': '3', 'map': 'royale'}
@@ -147,7 +156,7 @@ def flatten_settings(settings: Mapping[str, Any]) -> dict[str, str]:
 
 @contextmanager
 def lock_run_dir(run_dir: Path) -> Iterator[None]:
-    """Lock a run directory for this process; the directory is created if it is missing.
+    """Lock a run directory for this process; create the directory if it is missing.
 
     Raises:
         LockedError: If another process holds the lock.
@@ -172,7 +181,7 @@ def lock_run_dir(run_dir: Path) -> Iterator[None]:
 
 
 def is_locked(run_dir: Path) -> bool:
-    """Return whether a process is writing into the directory."""
+    """Return whether a process is writing into ``run_dir``."""
     try:
         with (run_dir / LOCK_FILE).open() as file:
             return not _lock(file, fcntl.LOCK_SH)
@@ -181,7 +190,7 @@ def is_locked(run_dir: Path) -> bool:
 
 
 def _lock(file: IO[str], kind: int) -> bool:
-    """Lock an open file until it is closed; return False if another process holds the lock."""
+    """Lock an open file until it is closed; return False if it is locked elsewhere."""
     with suppress(BlockingIOError):
         fcntl.flock(file, kind | fcntl.LOCK_NB)
         return True
@@ -189,11 +198,10 @@ def _lock(file: IO[str], kind: int) -> bool:
 
 
 def read_progress(path: Path) -> list[dict[str, float]]:
-    """Return the rows of a ``progress.csv``.
+    """Return the rows of a ``progress.csv``; a missing file has no rows.
 
-    Missing numbers are NaN; a missing file has no rows.
-
-    An unfinished last line is skipped: it is being written, or its process was killed.
+    Missing numbers are NaN. An incomplete last line is skipped: its process is still writing the
+    line, or was killed.
     """
     progress = ProgressTable(path)
     progress.refresh()
@@ -204,8 +212,8 @@ def read_progress(path: Path) -> list[dict[str, float]]:
 class ProgressTable:
     """Columns of a ``progress.csv`` as of the last `refresh`.
 
-    `refresh` reads only the added rows. If the file was replaced, for example by a resumed run, it
-    is read from the start. Missing values and text become NaN.
+    `refresh` reads only the new rows. If the file was replaced, for example by a resumed run,
+    `refresh` reads the whole file. Missing values and text become NaN.
     """
 
     def __init__(self, path: Path) -> None:
@@ -218,7 +226,7 @@ class ProgressTable:
         return len(next(iter(self.columns.values()), ()))
 
     def refresh(self) -> None:
-        """Read all complete new lines; a missing file counts as empty."""
+        """Read all complete new lines; a missing file counts as an empty file."""
         try:
             with self._path.open("rb") as file:
                 status = os.fstat(file.fileno())
@@ -241,21 +249,21 @@ class ProgressTable:
                 column.append(_number(row[index]) if index < len(row) else math.nan)
 
     def column(self, name: str) -> Sequence[float]:
-        """Return the values of a column, or an empty sequence if the run has no such column."""
+        """Return the values of a column, or an empty sequence if the column is missing."""
         return self.columns.get(name, ())
 
     def last(self, name: str) -> float:
-        """Return the last value of a column that is not missing, or NaN."""
+        """Return the last value of a column that is not missing, or NaN if there is none."""
         return next(
             (value for value in reversed(self.column(name)) if not math.isnan(value)), math.nan
         )
 
 
 def smooth(values: Sequence[float], span: int) -> list[float]:
-    """Return centered running means over about ``span`` values, skipping missing values (NaN).
+    """Return centered running means over about ``span`` values, without NaN values.
 
-    The window is symmetric and shrinks towards both ends. The curve therefore starts and ends at
-    the first and last values.
+    The window is symmetric and shrinks towards both ends. The curve therefore starts with the first
+    value and ends with the last value.
 
     >>> smooth([1.0, 3.0, float("nan"), 5.0, 9.0], 3)
     [1.0, 2.0, 4.0, 7.0, 9.0]
@@ -277,7 +285,7 @@ def _number(text: str) -> float:
 
 
 def game_path(games_dir: Path, iteration: int) -> Path:
-    """Return the path of an iteration's recorded game."""
+    """Return the path of the game recorded at ``iteration``."""
     return games_dir / f"iteration-{iteration:06d}.jsonl.gz"
 
 
@@ -291,11 +299,13 @@ def recorded_games(games_dir: Path) -> dict[int, Path]:
 
 
 class GameRecorder:
-    """Records games of a run, using at most `_RECORDING_TIME_FRACTION` of its time.
+    """Recorder of games that uses a small fraction of a run's time.
+
+    The maximum fraction is `_RECORDING_TIME_FRACTION`.
 
     Args:
         games_dir: Directory of the recorded games.
-        record: Function that records a game, or None to record nothing.
+        record: Function that records a game, or None to record no games.
         resumed_at: Iteration of the checkpoint that the run resumes from; later games are deleted.
     """
 
@@ -309,7 +319,7 @@ class GameRecorder:
     def add(
         self, algorithm: Any, iteration: int, train_seconds: float, *, last: bool = False
     ) -> bytes | None:
-        """Record a game if the time budget permits it or if it is the last one.
+        """Record a game if the time budget permits it or if ``last`` is True.
 
         Args:
             algorithm: The algorithm that plays.
@@ -318,7 +328,7 @@ class GameRecorder:
             last: Whether the run ends.
 
         Returns:
-            An animation of the game as GIF bytes, or None if none is due.
+            An animation of the game as GIF bytes, or None if no animation is due.
         """
         if self._record is None or (
             self._spent > _RECORDING_TIME_FRACTION * train_seconds and not last

@@ -1,4 +1,4 @@
-"""Error messages about unknown names, with the most similar known name."""
+"""Error messages about unknown names that suggest the most similar known name."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def unknown_name_message(kind: str, name: object, known: Iterable[str], listed_b
     """Return a one-line error message about an unknown name.
 
     Args:
-        kind: Kind of thing that the name should denote.
+        kind: Kind of object that the name should denote.
         name: The unknown name.
         known: All known names.
         listed_by: Command that lists the known names, or "".
@@ -38,9 +38,10 @@ def unknown_name_message(kind: str, name: object, known: Iterable[str], listed_b
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """Return the known name that is most similar to ``name``, or "".
+    """Return the known name most similar to ``name``, or "" if no name is similar.
 
-    Names that start with ``name``, or end with it after a dot or dash, count as similar.
+    Known names that start with ``name``, or end with ``name`` after a dot or dash, count as
+    similar.
 
     >>> nearest("gmaes", ["games", "seed"]), nearest("lr", ["training.lr"]), nearest("x", ["games"])
     ('games', 'training.lr', '')
