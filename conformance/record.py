@@ -1,4 +1,4 @@
-"""Records new games by any engine, with other seeds and settings than the games in ``games``.
+"""Record games of any engine, with new seeds and settings.
 
 ``python conformance/record.py battlesnake_python --each 4 --to conformance/more``
 """
@@ -18,14 +18,14 @@ from run import HERE, Engine, Json, Recording, cells, command_of, read  # type: 
 
 _MOVES = {"up": (0, 1), "down": (0, -1), "left": (-1, 0), "right": (1, 0)}
 _INVALID_MOVES = ("", "UP", "left ", "nope")
-"""Text that is not a move; the snake goes straight ahead."""
+"""Strings that are not valid moves; the snake continues straight ahead."""
 
 _MAX_TURNS = 80
-"""Maximum turns of a recorded game; most events of a map happen earlier."""
+"""Maximum number of turns of a recorded game; most events of a map occur earlier."""
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Record new games for each file, to a file of the same name."""
+    """Record new games for each file, into a file with the same name."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument(
         "engine",
@@ -65,7 +65,7 @@ def main(argv: list[str] | None = None) -> int:
 def record_game(
     engine: Engine, game: Recording, rng: random.Random, all_of: list[Recording]
 ) -> Iterator[Json]:
-    """Generate the lines of a game like ``game``, with the settings of any game of its file."""
+    """Yield the lines of a game like ``game``, with the settings of any recorded game."""
     seed = rng.choice((rng.randrange(1, 1000), rng.randrange(-(2**63), 2**63) or 1))
     header = {**game.header, "seed": seed, "recorder": engine.title}
     header["settings"] = rng.choice(all_of).header["settings"]
@@ -102,7 +102,7 @@ def record_game(
 
 
 def choose_move(header: Json, position: Json, snake: Json, rng: random.Random) -> str:
-    """Choose a move to a free cell, often toward food; sometimes return invalid text."""
+    """Return a move to a free cell, often toward food, or sometimes invalid text."""
     if rng.random() < 0.03:
         return rng.choice((*_MOVES, *_INVALID_MOVES))
     taken = {cell for one in position["s"] if "x" not in one for cell in cells(one["b"])[:-1]}

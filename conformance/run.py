@@ -1,7 +1,7 @@
-"""Plays recorded games of the official engine with other engines and compares every position.
+"""Play recorded games of the official engine with other engines and compare.
 
 ``python conformance/run.py c "mine=./my-engine --lines"`` reports the agreement by ruleset and map,
-and games per second. ``--mutants`` plays engines with one broken rule each. README.md describes
+and the games per second. ``--mutants`` plays engines with one broken rule each. README.md describes
 the protocol.
 """
 
@@ -27,7 +27,10 @@ _HERE = Path(__file__).parent
 Json = dict[str, Any]
 
 _SORTED_UNSTABLY = 12
-"""With more snakes, the official engine's unstable sort may name any equally long culprit."""
+"""Number of snakes above which the official engine's unstable sort matters.
+
+The engine may then name any killer of equal length.
+"""
 
 _FIELDS = ("b", "hp", "x", "by", "on")
 _RULES = {
@@ -41,16 +44,16 @@ _RULES = {
     "hz": "hazards (RULES.md 3, shrink, and 6)",
     "over": "over? (RULES.md 3)",
 }
-"""The rule that determines each field."""
+"""Rule that determines each field."""
 
 
 class EngineGoneError(Exception):
-    """An engine that exited, exceeded the timeout or sent an invalid response."""
+    """Error for an engine that exited, timed out or sent an invalid response."""
 
 
 @dataclass(frozen=True)
 class Recording:
-    """One recorded game: its header, its positions with the moves that led to them, and its end."""
+    """A recorded game: its header, its positions and moves, and its end."""
 
     file: str
     header: Json
@@ -59,7 +62,9 @@ class Recording:
 
 
 def read(path: Path) -> Iterator[Recording]:
-    """Read the games of a file; positions without hazards get those of the previous position.
+    """Yield the games of a file.
+
+    Positions without hazards get the hazards of the previous position.
 
     Raises:
         ValueError: If the file is not in the format of README.md; the message names the file.
@@ -86,7 +91,7 @@ def read(path: Path) -> Iterator[Recording]:
 
 
 class Engine:
-    """An engine in its own process, which receives and returns one line per message."""
+    """An engine in a separate process, which exchanges one line per message."""
 
     def __init__(self, name: str, command: list[str], timeout_s: float) -> None:
         self.name, self.command, self.timeout_s = name, command, timeout_s
@@ -133,7 +138,7 @@ class Engine:
 
 @dataclass(frozen=True)
 class Outcome:
-    """The result of one game (agrees, differs or refused), with the turn and the rule."""
+    """Result of one game (agrees, differs or refused), with the turn and the rule."""
 
     verdict: str
     recording: Recording
@@ -153,19 +158,22 @@ class Outcome:
 
 @dataclass
 class Comparison:
-    """The comparison of the positions of one game; keeps the culprits accepted as ties."""
+    """Comparison of the positions of one game.
+
+    It stores the killers that it accepted as ties.
+    """
 
     header: Json
     lacks: frozenset[str] = frozenset()
     tied: dict[str, str] = field(default_factory=dict)
 
     def differences(self, want: Json, got: Json, without: str = "") -> list[tuple[str, str]]:
-        """List the differing fields, each with its description.
+        """List the differing fields with a description of each difference.
 
         Args:
-            want: The recorded position.
-            got: The engine's position.
-            without: A field that is not compared.
+            want: Recorded position.
+            got: Position returned by the engine.
+            without: Field that is not compared.
         """
         found = []
         lacks = self.lacks | {without}
@@ -188,7 +196,7 @@ class Comparison:
         ended = all(one is None for one in played)
         for key in {"f", "hz"} - lacks:
             if ended and got.get(key, []) is None:
-                continue  # Some engines stop showing a board on which no snake lives.
+                continue  # some engines stop updating a board on which no snake is living
             one, other = want[key], got.get(key) or []
             if key == "hz" and not self.header["hazardOrderExact"]:
                 one, other = sorted(cells(one)), sorted(cells(other))
@@ -197,9 +205,11 @@ class Comparison:
         return found
 
     def _is_tie(self, want: Json, victim: str, key: str, one: Json, other: Json) -> bool:
-        """Return whether the official engine's unstable sort could have named this culprit too.
+        """Return whether the official engine could have named this killer too.
 
-        The lengths are those on the turn of the elimination; the result is kept for later turns.
+        The official engine sorts snakes of equal length in an arbitrary order.
+
+        The lengths are those on the turn of the elimination; the result is stored for later turns.
         """
         by, instead = one.get("by"), other.get("by")
         if key != "by" or len(want["s"]) <= _SORTED_UNSTABLY or not by or not instead:
@@ -207,7 +217,7 @@ class Comparison:
         if victim not in self.tied:
             names = zip(self.header["snakes"], want["s"], strict=True)
             lengths = {name: len(snake["b"]) // 2 for name, snake in names}
-            # In constrictor games, a snake has grown since, unless it ate.
+            # In constrictor games, a snake has grown since the elimination, unless it ate.
             slack = 1 if "constrictor" in self.header["ruleset"] else 0
             if instead not in lengths or abs(lengths[by] - lengths[instead]) > slack:
                 return False
@@ -221,7 +231,7 @@ def cells(flat: list[int]) -> list[tuple[int, int]]:
 
 
 def describe_difference(label: str, want: object, got: object) -> str:
-    """Describe a differing field; of long lists, show the first different entries only."""
+    """Describe a differing field; list only the first differences of a long list."""
     if not isinstance(want, list) or not isinstance(got, list):
         return f"{label}: recorded {want!r}, played {got!r}"
     at = next(i for i, (a, b) in enumerate(zip_longest(want, got)) if a != b)
@@ -232,7 +242,7 @@ def describe_difference(label: str, want: object, got: object) -> str:
 
 
 def play(engine: Engine, recording: Recording) -> Outcome:
-    """Play one recorded game with an engine, up to the first difference."""
+    """Play one recorded game with an engine up to the first difference."""
     header, frames, end = recording.header, recording.frames, recording.end
     compare, lacks = Comparison(header, engine.lacks), engine.lacks
     reload_each_turn = bool({"f", "hz"} & lacks)
@@ -273,7 +283,7 @@ def play(engine: Engine, recording: Recording) -> Outcome:
             return outcome("differs", _RULES[found[0][0]], *(text for _, text in found))
     if "over" in lacks:
         return outcome("agrees")
-    # At the turn limit, the recorder stops without checking whether the game is over too.
+    # At the turn limit, the recorder stops without a test whether the game is over.
     at_cap = end["reason"] == "cap" and turn - frames[0]["t"] == header["maxTurns"]
     if got["over"] != (end["reason"] == "over") and not (at_cap and got["over"]):
         said = f"the recording ends because of {end['reason']!r}, over is {got['over']}"
@@ -287,7 +297,10 @@ def play(engine: Engine, recording: Recording) -> Outcome:
 
 
 def play_all(engine: Engine, games: Iterator[Recording]) -> Iterator[Outcome]:
-    """Play every game with one engine; a failure counts as a difference and restarts the engine."""
+    """Play every game with one engine.
+
+    A failure counts as a difference and restarts the engine.
+    """
     for recording in games:
         try:
             yield play(engine, recording)
@@ -304,7 +317,7 @@ def command_of(word: str) -> tuple[str, list[str]]:
         word: ``NAME=COMMAND``, or the name of a file in ``adapters``.
 
     Raises:
-        ValueError: If there is no such adapter.
+        ValueError: If ``adapters`` has no file with this name.
     """
     name, equals, command = word.partition("=")
     if equals:
@@ -317,7 +330,7 @@ def command_of(word: str) -> tuple[str, list[str]]:
 
 
 def table(outcomes: dict[str, list[Outcome]]) -> Iterator[str]:
-    """Generate the table of agreement by ruleset and map: agreeing / played, and refused games."""
+    """Yield the lines of the table of agreeing, played and refused games."""
     width = max(14, *(len(name) + 2 for name in outcomes))
     yield " " * 34 + "".join(f"{name:>{width}}" for name in outcomes)
     for kind in ("ruleset", "map"):
@@ -344,7 +357,7 @@ def run_mutants(files: list[Path], timeout_s: float) -> Iterator[tuple[str, Outc
 
 
 def parser() -> argparse.ArgumentParser:
-    """Create the parser of the options."""
+    """Return the parser of the command line."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("engines", nargs="*", metavar="ENGINE", help="adapter, or NAME=COMMAND")
     parser.add_argument("--games", type=Path, default=_HERE / "games", metavar="DIR")

@@ -1,4 +1,4 @@
-"""The C engine of `battlesnake_gym`: a batch of one game with the official engine's food."""
+"""C engine of `battlesnake_gym`: a batch of one game with the official food."""
 
 import numpy as np
 from gym_records import game_of, line_of, state_of
@@ -10,7 +10,7 @@ from battlesnake_gym.rules import MOVES, RulesError
 
 
 class Compiled:
-    """One game in the engine."""
+    """One game in the compiled engine."""
 
     def _make(self, header: Json) -> None:
         self.header, self.game = header, game_of(header)
@@ -28,7 +28,7 @@ class Compiled:
         return line_of(state, bool(self.games.over[0]))
 
     def start(self, header: Json) -> Json:
-        """Start a game from its seed."""
+        """Start a game from the seed in ``header``."""
         self._make(header)
         self.games.reset(np.array([self.game.seed], dtype=np.int64))
         return self._line()

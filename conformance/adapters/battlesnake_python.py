@@ -1,4 +1,4 @@
-"""The Python rules of `battlesnake_gym`; ``--mutant RULE`` breaks one of them."""
+"""Python rules of `battlesnake_gym`; ``--mutant RULE`` breaks one rule."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from battlesnake_gym import rules
 
 
 class PythonRules:
-    """A game by the rules in the module ``rules``."""
+    """A game that follows the rules of the module ``rules``."""
 
     def __init__(self, rules: ModuleType) -> None:
         self.rules = rules
@@ -22,7 +22,7 @@ class PythonRules:
         return line_of(self.state, self.rules.is_over(self.game, self.state))
 
     def start(self, header: Json) -> Json:
-        """Start a game from its seed."""
+        """Start a game from the seed in ``header``."""
         self.game = game_of(header)
         size = (header["w"], header["h"])
         try:

@@ -1,4 +1,4 @@
-"""The rules in the search of `battlesnake_heuristics`, which has its own game records."""
+"""Rules of the search in `battlesnake_heuristics`, which has its own game records."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _MAX_SNAKES = 8
 
 
 class Search:
-    """One position."""
+    """One position of the search."""
 
     def load(self, header: Json, state: Json) -> Json:
         """Load a position."""
@@ -36,7 +36,7 @@ class Search:
         return bytes(layers)
 
     def step(self, moves: list[str | None]) -> Json:
-        """Play one turn; return None for eliminated snakes."""
+        """Play one turn; the response contains null for eliminated snakes."""
         if any(move not in (None, *MOVES) for move in moves):
             raise RefusedError("the search plays only the four moves")
         header, snakes = self.header, self.state["s"]

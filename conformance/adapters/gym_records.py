@@ -1,4 +1,4 @@
-"""Conversion between protocol lines and the games and positions of `battlesnake_gym`."""
+"""Conversion between protocol lines and the positions of `battlesnake_gym`."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from battlesnake_gym.rules import Game, Settings, Snake, State
 
 
 def game_of(header: Json) -> Game:
-    """Return the game of a header."""
+    """Return the game that a header describes."""
     given = {name.lower(): value for name, value in header["settings"].items()}
     named = {name: given[name.replace("_", "")] for name in Settings.__dataclass_fields__}
     return Game(header["ruleset"], header["map"], Settings(**named), header["seed"], header["solo"])
 
 
 def state_of(header: Json, state: Json) -> State:
-    """Return the position of a line."""
+    """Return the position that a line describes."""
     snakes = [
         Snake(name, pairs(s["b"]), s["hp"], s.get("x", ""), s.get("by", ""), s.get("on", 0))
         for name, s in zip(header["snakes"], state["s"], strict=True)
@@ -33,7 +33,7 @@ def state_of(header: Json, state: Json) -> State:
 
 
 def line_of(state: State, over: bool) -> Json:
-    """Return the line of a position."""
+    """Return the protocol line of a position."""
     snakes = []
     for snake in state.snakes:
         fate = (snake.eliminated_cause, snake.eliminated_by, snake.eliminated_on)
@@ -44,7 +44,7 @@ def line_of(state: State, over: bool) -> Json:
 
 
 def mutant_of(name: str, folder: str) -> ModuleType:
-    """Import a copy of the rules in ``folder`` with one change of ``mutants.json``."""
+    """Import a copy of the rules in ``folder`` after one change of ``mutants.json``."""
     mutants = json.loads((Path(__file__).parents[1] / "mutants.json").read_text())
     mutant = next(one for one in mutants if one["rule"] == name)
     shutil.copytree(Path(str(rules.__file__)).parent, Path(folder) / "mutant_rules")

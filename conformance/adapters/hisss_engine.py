@@ -1,4 +1,7 @@
-"""hisss (pip install hisss, Python 3.12 or newer): its turn, with given food and hazards."""
+"""Turns of hisss with given food and hazards.
+
+Install hisss with ``pip install hisss``; it requires Python 3.12 or newer.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ from server_loop import Json, RefusedError, flat, pairs, serve
 
 _MOVES = ("up", "right", "down", "left")
 _MAX_SNAKES = 6
-"""hisss lists all joint moves of a turn, 4 to the power of the living snakes."""
+"""Maximum number of snakes; hisss lists all 4**n joint moves of n living snakes."""
 
 
 class Hisss:
@@ -35,12 +38,12 @@ class Hisss:
             hazard_damage=header["settings"]["hazardDamagePerTurn"],
             init_hazards=[[x, y] for x, y in hazards if x < header["w"] and y < header["h"]],
         )  # fmt: skip
-        config.ec.include_board = False  # hisss rejects it on a board without borders.
+        config.ec.include_board = False  # hisss rejects this option on a board without borders
         self.game = BattleSnakeGame(config)
         return state
 
     def step(self, moves: list[str | None]) -> Json:
-        """Play one turn; reject unknown moves, because hisss has only the four moves."""
+        """Play one turn; reject unknown moves, because hisss supports only the four moves."""
         if any(move not in (None, *_MOVES) for move in moves):
             raise RefusedError("hisss plays only the four moves")
         self.game.step(tuple(_MOVES.index(move) for move in moves if move))

@@ -1,4 +1,4 @@
-"""The official command line: ``official_cli.py PATH``. It plays whole games and requests moves."""
+"""Official command line, which plays whole games: ``official_cli.py PATH``."""
 
 import subprocess
 import sys
@@ -9,12 +9,15 @@ from server_loop import Json, RefusedError, flat, serve
 
 
 class Cli:
-    """One game of the command line; the next one stops it."""
+    """One game of the command line; the next game stops this game."""
 
     process: subprocess.Popen[bytes] | None = None
 
     def start(self, header: Json) -> Json:
-        """Start the game until its snakes have the recorded order, which varies from run to run."""
+        """Start the game until its snakes have the recorded order.
+
+        The order varies between starts.
+        """
         self.names = header["snakes"]
         if not header["map"] or header["solo"] != (len(self.names) == 1):
             raise RefusedError("a map, and solo with one snake")
@@ -35,7 +38,10 @@ class Cli:
                 return self._line(first)
 
     def step(self, moves: list[str | None]) -> Json:
-        """Play one turn; the command line would replace an unknown move by the last one."""
+        """Play one turn.
+
+        The command line would replace an unknown move by the snake's last move.
+        """
         if any(move not in (None, "up", "down", "left", "right") for move in moves):
             raise RefusedError("it plays only the four moves")
         for name, move in zip(self.names, moves, strict=True):
@@ -49,7 +55,7 @@ class Cli:
             snake["name"]: {"hp": snake["health"], "b": flat(c.values() for c in snake["body"])}
             for snake in board["snakes"]
         }
-        # After the last elimination, the request comes one turn late, with that turn's food.
+        # After the last elimination, the request arrives one turn late, with the food of that turn.
         late = {} if living else {"t": body["turn"] - 1, "f": None, "hz": None}
         f, hz = (flat(c.values() for c in board[key]) for key in ("food", "hazards"))
         return {"t": body["turn"], "s": list(map(living.get, self.names)), "f": f, "hz": hz, **late}

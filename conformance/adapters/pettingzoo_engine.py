@@ -1,4 +1,7 @@
-"""pypzbattlesnake (pip install pypzbattlesnake), a PettingZoo environment in pure Python."""
+"""PettingZoo environment pypzbattlesnake, written in pure Python.
+
+Install it with ``pip install pypzbattlesnake``.
+"""
 
 from __future__ import annotations
 
@@ -7,14 +10,14 @@ from pypzbattlesnake.common import ACTION_BY_SHIFT, Action
 from server_loop import Json, RefusedError, flat, pairs, serve
 
 _MOVES = ("down", "up", "left", "right")
-"""Its y increases downwards."""
+"""Moves of the environment, in which y increases downwards."""
 
 
 class PettingZoo:
-    """One position in its environment."""
+    """One position in an environment of pypzbattlesnake."""
 
     def load(self, header: Json, state: Json) -> Json:
-        """Load a position by changing the environment's snakes."""
+        """Load a position by modifying the environment's snakes."""
         if header["ruleset"] not in ("standard", "solo") or header["map"] == "solo_maze":
             raise RefusedError("only standard and solo, no solo_maze")
         if state["hz"] or min(header["w"], header["h"]) < 7 or "x" in state["s"][0]:

@@ -15,7 +15,10 @@ scripted_moves: dict[str, Queue[str]] = {}
 
 
 class SnakeHandler(BaseHTTPRequestHandler):
-    """All snakes of a game, each at its own path; the first living one forwards the board."""
+    """Handler of all snakes of a game, each at a separate path.
+
+    The first living snake forwards the board.
+    """
 
     def do_POST(self) -> None:
         """Respond with the recorded move."""
@@ -26,7 +29,7 @@ class SnakeHandler(BaseHTTPRequestHandler):
             boards.put(body)
         move = scripted_moves[name].get() if what == "move" else "up"
         text = json.dumps({"apiversion": "1", "move": move}).encode()
-        with contextlib.suppress(OSError):  # A stopped game no longer reads the response.
+        with contextlib.suppress(OSError):  # a stopped game no longer reads the response
             self.send_response(200)
             self.send_header("Content-Length", str(len(text)))
             self.end_headers()
@@ -35,7 +38,7 @@ class SnakeHandler(BaseHTTPRequestHandler):
     do_GET = do_POST  # noqa: N815
 
     def log_message(self, *_: object) -> None:
-        """Keep stderr free for the command line."""
+        """Discard log messages, because the command line uses stderr."""
 
 
 def listen() -> str:

@@ -1,4 +1,4 @@
-"""The engine's side of the protocol, for adapters in Python."""
+"""Engine side of the protocol, for adapters in Python."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ Json = dict[str, Any]
 
 
 class RefusedError(Exception):
-    """A game that the engine does not support: its rules, map or position."""
+    """Error for a game whose rules, map or position the engine does not support."""
 
 
 class OverError(Exception):
-    """A position from which the rules cannot continue."""
+    """Error for a position from which the rules cannot continue."""
 
 
 class Adapter(Protocol):
@@ -52,5 +52,5 @@ def pairs(flat: list[int]) -> list[tuple[int, int]]:
 
 
 def flat(cells: Any) -> list[int]:
-    """Return the flat list of cells."""
+    """Return the flat list ``x0, y0, x1, y1, ...`` of cells."""
     return [int(number) for cell in cells for number in cell]
