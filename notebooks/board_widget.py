@@ -1,4 +1,4 @@
-"""Interactive boards for notebooks: replay a game, edit a position, see why a snake moves.
+"""Interactive boards for notebooks: replay games, edit positions, explain moves.
 
 `record` plays a game and stores the decision of every move. `GameView` steps through the game.
 `Editor` shows the decision of a snake for an edited position.
@@ -27,12 +27,12 @@ CELL = "padding: 1px 10px; text-align: left; white-space: nowrap"
 
 
 def record(board: Board, strategies: Mapping[str, Strategy], max_turns: int = 500) -> Replay:
-    """Play until the game is over or until turn ``max_turns``; store all decisions."""
+    """Play until the game is over or until ``max_turns``; return the recorded game."""
     return Replay.from_play(board, strategies, SECONDS, max_turns)
 
 
 def reasons_table(decision: Decision | None) -> str:
-    """Format a decision as an HTML table: one row per rule, one column per move."""
+    """Return an HTML table with one row per rule and one column per move."""
     if decision is None:
         return "<i>No move: the snake is out, or the game is over.</i>"
     head = "".join(
@@ -63,7 +63,7 @@ def _numbers(scores: Mapping[str, float]) -> dict[str, str]:
 
 
 class _Shown(widgets.VBox):  # type: ignore[misc]
-    """A widget that is also a picture, for pages without a kernel."""
+    """A widget that also provides a picture, for pages without a kernel."""
 
     picture: widgets.HTML
     reasons: widgets.HTML
@@ -74,10 +74,11 @@ class _Shown(widgets.VBox):  # type: ignore[misc]
 
 
 class GameView(_Shown):
-    """A recorded game with controls to play, step and scrub, and the decisions of one snake.
+    """A recorded game with playback controls, and the decisions of one snake.
 
-    ``turn`` (a slider) and ``snake`` (a drop-down of ids) select what is shown. `board` is that
-    position and `decision` the recorded decision. The arrow keys move the slider.
+    ``turn`` (a slider) and ``snake`` (a drop-down list of ids) select the turn and the snake.
+    `board` is the position of that turn, and `decision` is the recorded decision of that snake. The
+    arrow keys move the slider.
     """
 
     def __init__(self, replay: Replay, snake_id: str | None = None) -> None:
@@ -115,28 +116,28 @@ class GameView(_Shown):
 
     @property
     def board(self) -> Board:
-        """The position shown, as a copy from the selected snake's view."""
+        """Copy of the displayed position from the selected snake's view."""
         board: Board = self._boards[self._index].copy()
         board.you_id = self.snake.value
         return board
 
     @property
     def decision(self) -> Decision | None:
-        """The decision of the selected snake on this turn; None if it made no move."""
+        """Decision of the selected snake on this turn, or None if the snake made no move."""
         if self._index == len(self.replay.turns):
             return None
         return self.replay.turns[self._index].decisions.get(self.snake.value)
 
     @property
     def _index(self) -> int:
-        """The index of the shown turn in the list of boards."""
+        """Index of the displayed turn in the list of boards."""
         return int(self.turn.value) - self._boards[0].turn
 
     def _go(self, turns: int) -> None:
         self.turn.value += turns  # the slider clamps the value
 
     def _jump(self, change: dict[str, object]) -> None:
-        """Show the turn before an elimination, whose moves caused it."""
+        """Show the turn before an elimination, because its moves caused the elimination."""
         if self.death.value is not None:
             self.snake.value = self.replay.deaths()[self.death.index - 1][1]
             self.turn.value = self.death.value - 1
@@ -150,9 +151,9 @@ class GameView(_Shown):
 class Editor(_Shown):
     """A position as text, with its picture and the decision of a built-in snake.
 
-    The picture and the decision follow the text. ``name`` selects the snake; the button plays one
-    turn in which all snakes move as this snake would. `board` is the position, or None if the text
-    is invalid; `decision` is the snake's decision.
+    An edit of the text updates the picture and the decision. ``name`` selects the snake. The button
+    plays one turn in which all snakes move like this snake. `board` is the position, or None if the
+    text is invalid; `decision` is the snake's decision.
     """
 
     def __init__(self, board: Board, name: str = "cautious") -> None:
@@ -183,7 +184,7 @@ class Editor(_Shown):
         )
 
     def _ask(self) -> None:
-        """Parse the text, draw the board, run the snake; show an error instead."""
+        """Parse the text, draw the board and run the snake; if this fails, show the error."""
         self.board = self.decision = None
         try:
             board = Board.from_text(self.text.value)
@@ -194,7 +195,7 @@ class Editor(_Shown):
             if board.you_id is not None and board.you.alive:
                 self.decision = snakes.make(self.name.value)(board.copy(), SECONDS)
             self.reasons.value = reasons_table(self.decision)
-        except Exception as error:  # a strategy under development may raise anything
+        except Exception as error:  # a strategy under development may raise any exception
             said = str(error) if isinstance(error, ValueError) else repr(error)
             self.reasons.value = f"<b style='color: #b00020'>{escape(said)}</b>"
 

@@ -1,12 +1,12 @@
-"""Double, dueling, n-step DQN with prioritized replay for Battlesnake, in one file.
+"""Double, dueling, n-step DQN with prioritized replay for Battlesnake.
 
     python reference/dqn.py --minutes 2
 
-One network plays all snakes of all games. The snakes learn from each other, and every game explores
-with its own epsilon. `battlesnake-gym train --algorithm DQN` (`battlesnake_rl.mabs`) implements the
+One network plays all snakes of all games. The snakes learn from each other, and each game has a
+different epsilon. `battlesnake-gym train --algorithm DQN` (`battlesnake_rl.mabs`) implements the
 same algorithm for long runs: it stores each observation once, samples from a sum tree, infers in
 bfloat16, uses many processes, and adds opponents, curricula and checkpoints. A test compares the
-two.
+two implementations.
 
 References: Mnih et al. 2015 (DQN), van Hasselt et al. 2016 (double), Wang et al. 2016 (dueling),
 Schaul et al. 2016 (prioritized replay), Horgan et al. 2018 (one epsilon per game). Axes: T turns,
@@ -42,8 +42,8 @@ class Settings:
     """Settings of the game and the algorithm; an env step is one turn of one game."""
 
     minutes: float = 2.0
-    env_steps: int = 10**9  # stops training, like minutes
-    num_snakes: int = 2  # per game
+    env_steps: int = 10**9  # limit that stops training, like minutes
+    num_snakes: int = 2  # snakes per game
     board_size: int = 7  # width and height in cells
     seed: int = 0
     num_envs: int = 64  # games in parallel
@@ -64,7 +64,10 @@ class Settings:
 
 
 class QNetwork(nn.Module):
-    """Network from bytes [B, C, H, W] to Q-values [B, 4]: a value and four advantages (dueling)."""
+    """Network from bytes [B, C, H, W] to Q-values [B, 4].
+
+    The Q-values are the sum of a value and four advantages (dueling).
+    """
 
     def __init__(self, games: VectorBattlesnake) -> None:
         super().__init__()
@@ -75,7 +78,7 @@ class QNetwork(nn.Module):
         for before, after, stride in ((planes, 32, 2), (32, 64, 2), (64, 64, 1)):
             layers += [nn.Conv2d(before, after, 3, stride, padding=1), nn.ReLU()]
         self.convolutions = nn.Sequential(*layers, nn.Flatten())
-        # Two strides of 2 leave a quarter of the width and height.
+        # Two convolutions with stride 2 leave a quarter of the width and height.
         self.dense = nn.Linear(64 * (-(-side // 4)) ** 2 + planes * self.head_crop_size**2, 256)
         self.value, self.advantage = nn.Linear(256, 1), nn.Linear(256, 4)
 
@@ -106,11 +109,11 @@ class QNetwork(nn.Module):
 
 @dataclass
 class TurnBuffer:
-    """T turns of all games: observations (one more than turns), actions and rewards."""
+    """Observations and Q-values of T + 1 turns, and moves and rewards of T turns."""
 
     obs: NDArray[np.uint8]  # [T + 1, N, S, C, H, W]
     action_mask: Flags  # [T + 1, N, S, 4]
-    q_values: Floats  # [T + 1, N, S, 4], from the network that played
+    q_values: Floats  # [T + 1, N, S, 4], Q-values of the network that played
     actions: NDArray[np.int64]  # [T, N, S], like all following fields
     rewards: Floats
     acted: Flags
@@ -124,11 +127,11 @@ class VectorPlayer:
     def __init__(self, games: VectorBattlesnake, network: QNetwork, settings: Settings) -> None:
         self.games, self.network, self.settings = games, network, settings
         self.random = np.random.default_rng(settings.seed)
-        # Some games explore a lot, others are played almost greedily.
+        # The exploration varies by game, from frequent random moves to almost greedy play.
         height = np.arange(settings.num_envs) / max(settings.num_envs - 1, 1)
         self.epsilon = settings.epsilon_base ** (1 + settings.epsilon_exponent * height)
         obs, infos = games.reset(seed=settings.seed)
-        # Observations, action masks, and the seats whose Q-values are needed: they act next, or
+        # Observations, action masks, and the seats that need Q-values: seats that act next or that
         # were truncated.
         self.position = obs, infos["action_mask"], infos["alive"]
 
@@ -157,7 +160,7 @@ class VectorPlayer:
 def n_step_returns(
     turns: TurnBuffer, n: int, gamma: float
 ) -> tuple[Floats, NDArray[np.int64], Flags]:
-    """Compute n-step returns, the number of steps, and whether the snake was eliminated by then.
+    """Compute n-step returns, the number of steps, and the eliminations within them.
 
     All arrays are [T, N, S]. There are fewer than ``n`` steps if the snake's game or the buffer
     ends earlier.
@@ -176,7 +179,9 @@ def n_step_returns(
 
 
 def transitions(turns: TurnBuffer, n: int, gamma: float) -> tuple[Batch, Floats]:
-    """Build all transitions of a buffer and their absolute TD errors under the network that played.
+    """Return all transitions of a buffer and their absolute TD errors.
+
+    The TD errors use the Q-values of the network that played.
 
     ``discount`` multiplies the value of the next state; it is 0 if the snake was eliminated by
     then.
@@ -193,13 +198,15 @@ def transitions(turns: TurnBuffer, n: int, gamma: float) -> tuple[Batch, Floats]
         "next_mask": turns.action_mask[end],
     }
     best = np.where(turns.action_mask[end], turns.q_values[end], -np.inf).max(-1)
-    best[terminated[begin]] = 0.0  # an eliminated snake may have no allowed move: -infinity
+    best[terminated[begin]] = (
+        0.0  # an eliminated snake may have no allowed move, and thus -infinity
+    )
     q_played = turns.q_values[begin][np.arange(len(best)), batch["action"]]
     return batch, np.abs(batch["returns"] + batch["discount"] * best - q_played)
 
 
 class PrioritizedReplayBuffer:
-    """The last ``buffer_size`` transitions, sampled by ``(error + 0.001) ** alpha``."""
+    """Buffer of the last transitions, sampled by ``(error + 0.001) ** alpha``."""
 
     def __init__(self, settings: Settings) -> None:
         self.settings, self.random = settings, np.random.default_rng(settings.seed)
@@ -208,7 +215,7 @@ class PrioritizedReplayBuffer:
         self.added = 0
 
     def add(self, batch: Batch, errors: Floats) -> None:
-        """Add transitions and overwrite the oldest ones."""
+        """Add transitions and overwrite the oldest transitions."""
         slots = (self.added + np.arange(len(errors))) % len(self.priorities)
         for name, column in batch.items():
             if name not in self.columns:
@@ -219,9 +226,10 @@ class PrioritizedReplayBuffer:
         self.added += len(errors)
 
     def sample(self, count: int) -> tuple[NDArray[np.int64], Batch]:
-        """Sample indices and their transitions with importance weights; the largest weight is 1."""
+        """Return indices and transitions, with importance weights of at most 1."""
         sums = self.priorities[: self.added].cumsum()
-        # One sample from each of count equal parts has less variance than independent samples.
+        # One sample from each of ``count`` equal intervals has less variance than independent
+        # samples.
         masses = (np.arange(count) + self.random.random(count)) * (sums[-1] / count)
         slots = np.searchsorted(sums[:-1], masses, side="right")
         weights = self.priorities[slots] ** -self.settings.beta
@@ -229,7 +237,7 @@ class PrioritizedReplayBuffer:
         return slots, batch | {"weights": (weights / weights.max()).astype(np.float32)}
 
     def update(self, slots: NDArray[np.int64], errors: Floats) -> None:
-        """Set priorities from new TD errors."""
+        """Set the priorities of ``slots`` from new TD errors."""
         self.priorities[slots] = (errors.astype(np.float64) + 1e-3) ** self.settings.alpha
 
 
@@ -249,7 +257,7 @@ def td_loss(network: nn.Module, target: nn.Module, batch: Batch) -> tuple[Tensor
 
 
 def train(settings: Settings) -> QNetwork:
-    """Alternate between playing and learning until the time is up; return the averaged network."""
+    """Alternate between playing and learning; return the averaged network."""
     torch.manual_seed(settings.seed)
     config = replace(
         TRAINING_DEFAULTS,
@@ -260,7 +268,7 @@ def train(settings: Settings) -> QNetwork:
     games = VectorBattlesnake.from_config(config, settings.num_envs)
     network = QNetwork(games)
     target = copy.deepcopy(network)
-    # The average of the weights, half of it from the last sixth of training, plays far better.
+    # The weight average, half of which comes from the last sixth of training, plays much better.
     mean = AveragedModel(network, avg_fn=lambda mean, now, n: mean + (now - mean) * 4 / (n + 4))
     optimizer = torch.optim.Adam(network.parameters(), lr=settings.lr)
     player, replay = VectorPlayer(games, network, settings), PrioritizedReplayBuffer(settings)
@@ -301,7 +309,7 @@ def wins(network: QNetwork, settings: Settings, games: int = 200) -> float:
 
 
 def main() -> None:
-    """Train by the options of `Settings`, and say what came of it."""
+    """Train with the settings from the command line, and print the win rate."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     for name, default in asdict(Settings()).items():
         parser.add_argument("--" + name.replace("_", "-"), type=type(default), default=default)

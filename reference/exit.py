@@ -3,18 +3,19 @@
     python reference/exit.py --minutes 2
 
 A search plays better than the network that evaluates its positions. The search therefore plays
-against itself, and the network is fitted to the outcomes and to the search's own values. The next
-search is stronger. One iteration:
+against itself, and the network is fitted to the outcomes and to the values of the search. The next
+search is then stronger. One iteration:
 
     play      games of the C search with the champion's network
     label     compute value targets of all positions by TD(lambda)
     fit       fit the networks to the positions of the last iterations
-    match     play the new network against the champion; it becomes the champion if it is no weaker
+    match     play the new network against the champion; unless it is weaker, it is the new champion
 
 The champion is saved as a file for `battlesnake_heuristics.search.search`.
-`battlesnake_rl.mabs.exit.exit` implements the same algorithm on many processes. It also plays
-earlier networks, handcrafted evaluations with other weights, larger boards and other rulesets,
-saves checkpoints and measures Elo. `tests/reference/test_exit.py` compares the labels and the fit.
+`battlesnake_rl.mabs.exit.exit` implements the same algorithm on many processes. That version also
+plays earlier networks, handcrafted evaluations with other weights, larger boards and other
+rulesets, saves checkpoints and measures Elo. `tests/reference/test_exit.py` compares the labels and
+the fit.
 """
 
 from __future__ import annotations
@@ -42,16 +43,18 @@ GAME_MIX = (
     (0.2, Setup(num_snakes=3)),
     (0.1, Setup(7, 7)),
 )
-"""The kinds of games, each with its fraction of the moves."""
+"""Kinds of games, with the fraction of the moves of each kind."""
 MOVES_PER_ITERATION, BUFFER_ITERATIONS = 30_000, 16
 """Searched moves per iteration, and iterations in the sample buffer."""
 NODE_CHOICES = (100, 150, 200, 300)
-"""Nodes per move; each part of an iteration samples one of them."""
+"""Nodes per move; each batch of games in an iteration samples one of these limits."""
 TD_LAMBDA = 0.95
 """TD(lambda): weight of the later labels against the position's own value."""
 LOGIT, CERTAIN = 10_000, 300_000
-"""Search values are in 1/1000 cell. The first constant is one logit; values beyond the second are
-proven."""
+"""Search value of one logit, and minimum absolute value of a proven position.
+
+Search values are in 1/1000 cell.
+"""
 BATCH = 2048
 """Positions per gradient step."""
 PAIRS, POSITIONS_IN_MATCH = 40, 100
@@ -66,8 +69,8 @@ def labels(games: SelfPlayBatch) -> Samples:
     """Label all searched positions with TD(lambda).
 
     The recursion runs backwards over the positions of one snake in one game. A label mixes the
-    expected score of the position's own value with the label of the snake's next position; after
-    the last position follows the score of the game.
+    expected score of the position's search value with the label of the snake's next position. The
+    last position uses the score of the game as the next label.
     """
     asked = games.rows["kind"] != self_play.ROW_RANDOM
     rows, game = games.rows[asked], games.game[asked]
@@ -82,7 +85,7 @@ def labels(games: SelfPlayBatch) -> Samples:
             later = points[i] if games.finished[game[i]] else chance[i]
         if (
             rows["kind"][i] == self_play.ROW_SEARCHED_RANDOM
-        ):  # after a random move, the outcome says little
+        ):  # the outcome after a random move is not informative
             later = chance[i]
         label[i] = later = (1 - TD_LAMBDA) * chance[i] + TD_LAMBDA * later
     rows = rows[order]
@@ -92,10 +95,10 @@ def labels(games: SelfPlayBatch) -> Samples:
 def expected_scores(values: NDArray[np.int32], living: NDArray[np.uint8], points: Floats) -> Floats:
     """Convert search values to expected scores, fitted to the outcomes of these games.
 
-    A proven value becomes the mean score of its kind: a sure loss, an end that one of several
-    opponents could cause, a sure win. Other values go through a logistic curve. Each number of
-    living snakes is fitted separately, because a lead among four snakes is worth less than in a
-    duel.
+    A proven value becomes the mean score of its kind: a proven loss, an end that one of several
+    opponents could cause, or a proven win. All other values are mapped by a logistic curve. Each
+    number of living snakes is fitted separately, because a lead is worth less among four snakes
+    than in a duel.
     """
     chance = np.zeros(len(values))
     for count in np.unique(living):
@@ -105,7 +108,7 @@ def expected_scores(values: NDArray[np.int32], living: NDArray[np.uint8], points
             (CERTAIN, math.inf, 1.0),
         ):
             such = (living == count) & (values >= low) & (values < high)
-            # Five pseudo-games with the usual outcome regularize small samples.
+            # Five pseudo-games with the mean outcome regularize small samples.
             chance[such] = (points[such].sum() + 5 * usual) / (such.sum() + 5)
         such = (living == count) & (np.abs(values) < CERTAIN)
         chance[such] = logistic(values[such] / LOGIT, points[such])
@@ -113,7 +116,10 @@ def expected_scores(values: NDArray[np.int32], living: NDArray[np.uint8], points
 
 
 def logistic(value: Floats, points: Floats) -> Floats:
-    """Fit a logistic curve by Newton's method (prior: slope 1, bias 0) and apply it."""
+    """Fit a logistic curve by Newton's method and apply it to ``value``.
+
+    The prior is slope 1 and bias 0.
+    """
     slope_and_bias = usual = np.array([1.0, 0.0])
     terms = np.stack([np.clip(value, -20, 20), np.ones_like(value)], 1)
     for _ in range(20):
@@ -130,7 +136,9 @@ def sigmoid(logits: Floats) -> Floats:
 
 
 class Network(nn.Module):
-    """Network from the inputs of a position to the logit of its score, with two hidden layers.
+    """Network from the inputs of a position to the logit of its score.
+
+    The network has two hidden layers.
 
     Activations are clamped to [0, `MAX_ACTIVATION` / `INPUT_UNIT`] and weights to the range of
     their quantized values, because the C code computes with integers.
@@ -160,7 +168,7 @@ class Network(nn.Module):
 
     @torch.no_grad()
     def layers(self) -> FloatLayers:
-        """Return the weights for raw inputs, with mean and deviation folded in."""
+        """Return the weights for raw inputs, including the mean and the deviation."""
         first = (self.first.weight / self.deviation).double().numpy()
         return {
             "first": np.pad(first, ((0, 0), (0, evaluation.NUM_INPUTS - first.shape[1]))),
@@ -187,7 +195,7 @@ def fit(
     """Fit each network to its positions with Adam and a cosine schedule.
 
     Returns:
-        The running mean of each network's cross-entropy; NaN if it has too few positions.
+        The running mean of each network's cross-entropy, or NaN if it has too few positions.
     """
     all_inputs, living, label = samples
     generator = torch.Generator().manual_seed(seed)
@@ -230,7 +238,7 @@ def quantize_evaluation(nets: Sequence[Network], moves: int) -> evaluation.Evalu
 
 
 def play(champion: evaluation.Evaluation | None, moves: int, seed: int) -> SelfPlayBatch:
-    """Play games of the search against itself (None: with the handcrafted evaluation)."""
+    """Play games of the search against itself; None uses the handcrafted evaluation."""
     rng, parts = np.random.default_rng(seed), []
     for number, (share, setup) in enumerate(GAME_MIX):
         player = SearchPlayer(champion, nodes=int(rng.choice(NODE_CHOICES)))
@@ -256,9 +264,9 @@ def passes_sprt(
 def play_pair(
     one: evaluation.Evaluation, other: evaluation.Evaluation | None, snakes: int, seed: int
 ) -> int:
-    """Play one start twice with exchanged seats; return twice the points of ``one``.
+    """Play one start position twice with exchanged seats; return twice the score.
 
-    In games of four, each side has two seats, alternately; the side of the last snake alive wins.
+    In games of four, each side has every second seat; the side of the last living snake wins.
     """
     setup, points = Setup(num_snakes=snakes, random_opening_turns=4, random_move_fraction=0.0), 0
     for first in (0, 1):
@@ -271,7 +279,7 @@ def play_pair(
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Iterate until the CPU time is used up; the champion is in the file."""
+    """Iterate until the CPU time is used up, and save each champion to the file."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--minutes", type=float, default=2.0, help="CPU minutes")
     parser.add_argument("--file", type=Path, default=Path("exit.evaluation"), help="output file")

@@ -1,10 +1,10 @@
 """Test the project in an AWS account: `make aws-receipt ACCOUNT=123456789012`.
 
 The test trains on one instance, on two instances, and on two instance groups with spot capacity
-(this job is stopped). It deploys a snake to Lambda, requests 50 moves, publishes another snake, and
-deletes everything again. It costs at most 2 dollars and takes at most 30 minutes. The results are
-written to `docs/receipt.json` and `docs/receipt.md`, which lists what the account needs. With
-the account `simulated`, everything runs on this machine.
+(this job is stopped). Then it deploys a snake to Lambda, requests 50 moves, publishes another
+snake, and deletes all resources. The test costs at most 2 dollars and takes at most 30 minutes. It
+writes the results to `docs/receipt.json` and `docs/receipt.md`, which lists the requirements of the
+account. With the account `simulated`, the whole test runs on this machine.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ _PROG = "make aws-receipt"
 _ROOT = Path(__file__).parents[1]
 _PAGE = _ROOT / "docs/receipt.md"
 _MARKS = ("<!-- received -->\n", "<!-- of the table above: tools/aws_receipt.py -->\n")
-"""The script replaces the part of the page between these two marks."""
+"""Marks in the page; the script replaces the text between the two marks."""
 
 _REHEARSAL = "rehearsal"
 _SNAKE = "receipt"
 _MOVES = 50
 _MAX_RUN, _MAX_WAIT = 900, 1200
-"""Limits in seconds: training time of a job, and waiting plus training time of the spot job."""
+"""Limits in seconds: training time of a job, and total time of the spot job."""
 
 _POLL_SECONDS = 5.0
 _OVER = ("Completed", "Stopped", "Failed")
@@ -51,7 +51,7 @@ _LOG_GROUP = "/aws/sagemaker/TrainingJobs"
 _SHOWN_LINES = 3
 
 _PRICES = {"ml.c5.2xlarge": 0.408, "ml.g4dn.xlarge": 1.505}
-"""Dollars per hour, from docs/aws.md; the table there has the larger ml.g4dn.4xlarge."""
+"""Dollars per hour, from docs/aws.md, which lists the larger ml.g4dn.4xlarge."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ class Job:
     stopped: bool = False
 
     def dollars(self, seconds: float) -> float:
-        """Compute the price of ``seconds`` on all instances."""
+        """Return the price of ``seconds`` on all instances, in dollars."""
         return sum(_PRICES[kind] * count for kind, count in self.groups.values()) * seconds / 3600
 
 
@@ -71,7 +71,9 @@ _JOBS = {
     "single": Job({"all": ("ml.c5.2xlarge", 1)}, "DQN"),
     "two-instances": Job({"all": ("ml.c5.2xlarge", 2)}, "APEX"),
     "groups-on-spot-stopped": Job(
-        {"learns": ("ml.g4dn.xlarge", 1), "is_published": ("ml.c5.2xlarge", 1)}, "APEX", stopped=True
+        {"learns": ("ml.g4dn.xlarge", 1), "is_published": ("ml.c5.2xlarge", 1)},
+        "APEX",
+        stopped=True,
     ),
 }
 _HYPERPARAMETERS = {"minutes": 10, "rl.training.config.min_time_s_per_iteration": 1}
@@ -80,13 +82,13 @@ _FEW = {"rl.training.stop.training_iteration": 3}
 
 @dataclass(frozen=True)
 class Place:
-    """The AWS account of a test, real or simulated."""
+    """AWS account of a test, real or simulated."""
 
     account: Account
     session: Any
     """Session of the SageMaker SDK."""
     deploy: Callable[[argparse.Namespace], str]
-    """Create the snake's stack and return its URL."""
+    """Function that creates the snake's stack and returns its URL."""
     side_by_side: bool
     """Whether jobs run at the same time."""
 
@@ -95,7 +97,7 @@ def main(argv: list[str] | None = None) -> int:
     """Write the receipt.
 
     Returns:
-        Exit status: 1 if a step failed or if resources are left, else 0.
+        Exit status: 1 if a step failed or if resources are left, or 0 otherwise.
     """
     options = parser().parse_args(argv)
     try:
@@ -123,7 +125,7 @@ def parser() -> Parser:
 
 @contextmanager
 def place_of(options: argparse.Namespace) -> Iterator[Place]:
-    """Open the account that the options name.
+    """Yield the account that the options name.
 
     Raises:
         StackError: If the credentials belong to another account.
@@ -143,7 +145,7 @@ def place_of(options: argparse.Namespace) -> Iterator[Place]:
 
     with SimulatedAccount() as one, closing(SimulatedSession(options.folder / "jobs")) as session:
         images = one.session.client("ecr")
-        # The stack creates its own repository.
+        # The stack creates this repository itself.
         images.delete_repository(repositoryName=IMAGE, force=True)
         values = {"BucketName": "battlesnake-receipt", "RepositoryUrl": "https://example.org/x"}
         one.account.deploy_stack(options.stack, "notebook", values)
@@ -153,7 +155,7 @@ def place_of(options: argparse.Namespace) -> Iterator[Place]:
 
 
 def received(place: Place, stack: Mapping[str, Any], folder: Path) -> dict[str, Any]:
-    """Run all steps, delete what they created, and return the receipt."""
+    """Run all steps, delete the resources that they created, and return the receipt."""
     outputs = {one["OutputKey"]: one["OutputValue"] for one in stack["Outputs"]}
     began = datetime.now(UTC)
     prefix = f"receipt-{began:%Y%m%d-%H%M%S}"
@@ -189,7 +191,7 @@ def received(place: Place, stack: Mapping[str, Any], folder: Path) -> dict[str, 
 
 @contextmanager
 def noting_errors(note: dict[str, Any]) -> Iterator[None]:
-    """Record an exception in ``note``, so that the other steps still run."""
+    """Record an exception in ``note``, so that the remaining steps still run."""
     try:
         yield
     except Exception as error:
@@ -238,7 +240,7 @@ def start(place: Place, job: Job, outputs: Mapping[str, str], prefix: str) -> An
 
 
 def follow(place: Place, estimator: Any, job: Job, folder: Path) -> dict[str, Any]:
-    """Wait until a job ends, or stop it if it is meant to be stopped.
+    """Wait until a job ends; stop the job if the test requires it.
 
     Returns:
         The status, duration, price, artifacts and last log lines of the job.
@@ -278,14 +280,14 @@ def describe(place: Place, name: str) -> dict[str, Any]:
 
 
 def log(place: Place, name: str) -> str:
-    """Return the log of a job, as the SDK prints it."""
+    """Return the log of a job, in the format of the SDK."""
     with redirect_stdout(io.StringIO()) as printed:
         place.session.logs_for_job(name)
     return printed.getvalue()
 
 
 def snake(place: Place, folder: Path, note: dict[str, Any]) -> None:
-    """Deploy a snake, request moves, publish another snake under the same name, and delete it."""
+    """Deploy a snake, request moves, publish another snake, and delete the stack."""
     began = time.monotonic()
     first, second = (
         packed(folder, *one) for one in (("cautious", "#3366cc"), ("hungry", "#cc6633"))
@@ -316,7 +318,7 @@ def packed(folder: Path, name: str, colour: str) -> Path:
 
 
 def timed(url: str, body: bytes | None = None) -> tuple[int, dict[str, Any]]:
-    """Send a request; return the response time in milliseconds and the response."""
+    """Send a request; return the response time in milliseconds, and the response."""
     began = time.monotonic()
     with urllib.request.urlopen(url, body, 30) as answer:
         found: dict[str, Any] = json.load(answer)
@@ -324,7 +326,7 @@ def timed(url: str, body: bytes | None = None) -> tuple[int, dict[str, Any]]:
 
 
 def clean(place: Place, bucket: str, prefix: str, names: list[str]) -> None:
-    """Delete everything that the test created and that still exists."""
+    """Delete all resources of the test that still exist."""
     if place.account.describe(_SNAKE):
         undeploy(place.account, _SNAKE)
     logs = place.account.session.client("logs")
@@ -340,7 +342,7 @@ def clean(place: Place, bucket: str, prefix: str, names: list[str]) -> None:
 
 
 def left(place: Place, bucket: str, prefix: str, names: list[str]) -> list[str]:
-    """List the resources of this test that the account still has."""
+    """List the resources of this test that still exist in the account."""
     found = [f"the stack {_SNAKE}"] if place.account.describe(_SNAKE) else []
     s3 = place.account.session.client("s3")
     with suppress(ClientError):
@@ -366,7 +368,7 @@ def streams(place: Place, name: str) -> list[str]:
 
 
 def filled(receipt: Mapping[str, Any]) -> str:
-    """Return the page with this receipt."""
+    """Return the text of the page with this receipt."""
     before, _, rest = _PAGE.read_text().partition(_MARKS[0])
     rows = []
     for name, one in receipt["steps"].items():

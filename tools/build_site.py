@@ -43,19 +43,20 @@ _ACCESSIBILITY_FIXES = {
     '<div class="table-wrapper': '<div tabindex="0" class="table-wrapper',
     '<div id="search-results"></div>': '<h1>Search</h1><div id="search-results"></div>',
 }
-"""Accessibility fixes: output of Sphinx and its theme, and the replacement."""
+"""Accessibility fixes: output of Sphinx and its theme, and the replacements."""
 
 _EXCLUDED_SOURCES = ("batch.c", "module.c", "map_layouts.c")
-"""C sources of the engine that are not needed without Python."""
+"""C sources of the engine that the page does not need, because they serve Python."""
 
 _SIZED_FUNCTIONS = ("{}_plain", "builtin_choices_{}", "territory_planes_{}")
-"""Functions that C defines for each board size; the page does not use the largest."""
+"""C functions with one variant per board size; the page omits the largest size."""
 
 _LARGE_LAYER, _MAX_4_BIT, _MAX_8_BIT = 100_000, 5, 127
-"""Quantization of the policy's layers.
+"""Quantization limits of the policy's layers.
 
-Layers with more weights than `_LARGE_LAYER` are rounded to -5 to 5, others to -127 to 127. The
-rounded policy prefers the best move in 91% of positions, and loses 0.003 cells in the others.
+Weights of layers with more than `_LARGE_LAYER` weights are rounded to [-5, 5], and weights of all
+other layers to [-127, 127]. The quantized policy prefers the best move in 91% of positions, and
+loses 0.003 cells in the remaining positions.
 """
 
 
@@ -81,7 +82,7 @@ def lay_root(folder: Path) -> None:
 
 
 def lay_page(folder: Path) -> None:
-    """Write the page with the playable game, and all files that it needs, into ``folder``."""
+    """Write the page with the playable game, and its files, into ``folder``."""
     folder.mkdir(parents=True, exist_ok=True)
     for name in PAGE:
         shutil.copy(_DOCS / "play" / name, folder)
@@ -118,9 +119,9 @@ def lay_page(folder: Path) -> None:
 
 
 def lay_policy(target: Path) -> list[dict[str, Any]]:
-    """Write the quantized default policy for the page; returns the layout of the layers.
+    """Write the quantized default policy for the page; return the layer layout.
 
-    One layer has two-thirds of the weights and gets 4 bits per weight; the others get 8.
+    One layer has two-thirds of the weights and gets 4 bits per weight; all other layers get 8 bits.
     """
     import onnx
 
@@ -145,7 +146,7 @@ def lay_policy(target: Path) -> list[dict[str, Any]]:
 
 
 def best_rounding(rows: NDArray[np.float32], top: int) -> tuple[NDArray[Any], NDArray[np.int64]]:
-    """Quantize rows with least squared error; returns scales, and integers up to ``top``."""
+    """Quantize rows with least squared error; return scales, and integers to ``top``."""
     peaks = np.abs(rows).max(1, keepdims=True)
     tried = [peaks * share / top for share in np.linspace(0.35, 1, 14)]
     whole = [np.clip(np.round(rows / scale), -top, top).astype(np.int64) for scale in tried]
@@ -155,7 +156,10 @@ def best_rounding(rows: NDArray[np.float32], top: int) -> tuple[NDArray[Any], ND
 
 
 def looks() -> list[dict[str, Any]]:
-    """Return the snakes' customizations, the visitor's first; their colors suit the color-blind."""
+    """Return the snakes' customizations, starting with the visitor's snake.
+
+    The colors are distinguishable for color-blind visitors.
+    """
     wear = [
         ("#2f6fde", "smile", "curled"),
         ("#e0a100", "evil", "sharp"),
@@ -171,16 +175,16 @@ def looks() -> list[dict[str, Any]]:
 
 
 def compile_game(target: Path, evaluation: Evaluation) -> None:
-    """Compile the engine's rules and the search, unchanged, with Zig's C compiler.
+    """Compile the C code of the rules and of the search with Zig's C compiler.
 
-    Both are optimized for size, and limited to boards of up to 384 cells.
+    The build is optimized for size and limited to boards of up to 384 cells.
     """
     engine = _HERE / "battlesnake_gym/engine/csrc"
     search = _HERE / "heuristics/battlesnake_heuristics/search/csrc"
     weights = ",".join(str(weight) for weight in Weights().to_array())
     compiler = [sys.executable, "-m", "ziglang", "cc", "-target", "wasm32-wasi"]
     options = [f"-I{engine}", "-std=gnu2x", "-msimd128", f"-DSEARCH_WEIGHTS={weights}"]
-    # WebAssembly has no other clock.
+    # WebAssembly has only the monotonic clock.
     options += [f"-DCLOCK_{name}_CPUTIME_ID=CLOCK_MONOTONIC" for name in ("THREAD", "PROCESS")]
     options += [f"-D{name.format('large')}={name.format('medium')}" for name in _SIZED_FUNCTIONS]
     with tempfile.TemporaryDirectory() as folder:
@@ -208,7 +212,7 @@ def compile_game(target: Path, evaluation: Evaluation) -> None:
 
 
 def filled_tables(engine: Path) -> str:
-    """Return C code with the tables that Python passes to the engine elsewhere."""
+    """Return C code with the tables that Python passes to the engine in other builds."""
     lines = [f'#include "{engine / name}"' for name in ("rand.h", "map_layouts.h")]
     for name, content in {"RANDOM": tables.RANDOM, **tables.LAYOUTS}.items():
         numbers = ",".join(map(str, content))

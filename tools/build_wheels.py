@@ -1,8 +1,9 @@
 """Build the source distribution and one wheel per platform: ``make wheels``.
 
-Zig's C compiler cross-compiles the extensions; it contains the C libraries of all platforms. A
+Zig's C compiler, which contains the C libraries of all platforms, cross-compiles the extensions. A
 wheel works with Python 3.11 and later. The build needs no Python of the target platform: the
-modules use only the stable ABI, whose names come from this Python's headers and from `abi3info`.
+modules use only the stable ABI. The names of the stable ABI come from the headers of the running
+Python and from `abi3info`.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ _TARGETS = {
     "macosx_11_0_x86_64": "x86_64-macos.11.0",
     "win_amd64": "x86_64-windows-gnu",
 }
-"""Platform tag of each wheel, and Zig's target with the oldest supported version of the system."""
+"""Zig target with the oldest supported system version, by platform tag."""
 
 _WINDOWS_CONFIG = """\
 #define MS_WIN64
@@ -48,8 +49,7 @@ _WINDOWS_CONFIG = """\
 #define SIZEOF_WCHAR_T 2
 #define SIZEOF_PID_T 4
 """
-"""Settings that Python's headers need for Windows; the rest of ``pyconfig.h`` describes its build.
-"""
+"""Macros that Python's headers need on Windows."""
 
 
 def main() -> None:
@@ -68,7 +68,10 @@ def main() -> None:
 
 
 def build_plain(folder: Path, scratch: Path) -> Path:
-    """Build the source distribution and a wheel without compiled parts, and unpack that wheel."""
+    """Build the source distribution and a wheel without compiled modules.
+
+    The function also unpacks that wheel.
+    """
     build = (sys.executable, "-m", "build", "--no-isolation", "--outdir", scratch / "plain", _ROOT)
     subprocess.run(build, check=True, env=os.environ | {"CC": "false"}, stdout=subprocess.DEVNULL)
     (sdist,), (wheel,) = (scratch / "plain").glob("*.gz"), (scratch / "plain").glob("*.whl")
@@ -79,7 +82,7 @@ def build_plain(folder: Path, scratch: Path) -> Path:
 
 
 def windows_headers(scratch: Path) -> Path:
-    """Write Python's headers for Windows, and an import library for any ``python3.dll``."""
+    """Write Python's headers for Windows, and an import library for ``python3.dll``."""
     headers = scratch / "include"
     shutil.copytree(sysconfig.get_path("include"), headers)
     (headers / "pyconfig.h").write_text(_WINDOWS_CONFIG)
@@ -91,11 +94,11 @@ def windows_headers(scratch: Path) -> Path:
 
 
 def compile_into(unpacked: Path, platform: str, windows: Path) -> None:
-    """Compile the extensions for a platform into the unpacked wheel and delete earlier ones."""
+    """Compile a platform's extensions into the unpacked wheel; delete earlier ones."""
     on_windows = platform.startswith("win")
     for old in (*unpacked.rglob("*.abi3.so"), *unpacked.rglob("*.pyd")):
         old.unlink()
-    importlib.import_module("setuptools")  # provides distutils
+    importlib.import_module("setuptools")  # setuptools provides distutils
     distutils = importlib.import_module("distutils.core")
     for part in distutils.run_setup(str(_ROOT / "setup.py"), stop_after="init").ext_modules:
         target = unpacked / part.name.replace(".", "/")
@@ -115,7 +118,7 @@ def compile_into(unpacked: Path, platform: str, windows: Path) -> None:
 
 
 def pack(unpacked: Path, platform: str, folder: Path) -> None:
-    """Pack the folder into a wheel."""
+    """Pack the unpacked wheel into a wheel file."""
     (facts,) = unpacked.glob("*.dist-info/WHEEL")
     kept = [line for line in facts.read_text().splitlines() if line and line[:4] != "Tag:"]
     facts.write_text("\n".join([*kept, f"Tag: cp311-abi3-{platform}", ""]))

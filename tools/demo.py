@@ -1,7 +1,7 @@
-"""Train, export, serve and play in one go; ``make demo`` runs this script.
+"""Train, export, serve and play in one run; ``make demo`` runs this script.
 
-Each step is an ordinary command. The script prints the command before it runs it. A step runs again
-even if its result exists.
+Each step is an ordinary command, which the script prints before it runs the command. A step runs
+again even if its result exists.
 """
 
 from __future__ import annotations
@@ -32,19 +32,19 @@ _LOOKS = {
 """Snakes of the arena with their color, head and tail."""
 _START_SECONDS = 60
 _FIRST = ("champion", "hungry", "cautious")
-"""Snakes of the first game in the terminal, which needs only the core package."""
+"""Snakes of the first game in the terminal; this game needs only the core package."""
 _THOUGHT, _PAUSE = 0.02, 0.1
 """Seconds per move, and between two turns, in the first game."""
 
 
 def say(text: str) -> None:
-    """Write a line and flush, also into a pipe."""
+    """Print a line and flush the output, which may be a pipe."""
     sys.stdout.write(text + "\n")
     sys.stdout.flush()
 
 
 def run(*arguments: object) -> None:
-    """Print a command and run it; exit if it fails."""
+    """Print a command and run it; exit if the command fails."""
     command = [str(argument) for argument in arguments]
     say(f"\n$ {shlex.join(shown(command))}")
     status = subprocess.run(command, cwd=_ROOT, check=False).returncode
@@ -58,7 +58,7 @@ def shown(command: list[str]) -> list[str]:
 
 
 def free_port() -> int:
-    """Return a free loopback port."""
+    """Return a free port of the loopback interface."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
@@ -66,7 +66,7 @@ def free_port() -> int:
 
 @contextlib.contextmanager
 def served(*options: object) -> Iterator[str]:
-    """Serve a snake while the block runs; yields its URL."""
+    """Serve a snake while the context is active; yield its URL."""
     port = free_port()
     command = [str(COMMAND), "serve", *map(str, options), "--port", str(port)]
     say(f"\n$ {shlex.join(shown(command))} &")
@@ -83,7 +83,7 @@ def served(*options: object) -> Iterator[str]:
 
 
 def wait_for(url: str, server: subprocess.Popen[bytes]) -> None:
-    """Wait until the server responds; exit if it ended or does not respond in time."""
+    """Wait until the server responds; exit if the server ends or misses the timeout."""
     deadline = time.monotonic() + _START_SECONDS
     while time.monotonic() < deadline and server.poll() is None:
         with (
@@ -96,7 +96,10 @@ def wait_for(url: str, server: subprocess.Popen[bytes]) -> None:
 
 
 def first_game() -> None:
-    """Play a game in the terminal: every turn if it is interactive, otherwise every tenth."""
+    """Play a game in the terminal.
+
+    An interactive terminal shows every turn; other outputs show every tenth turn.
+    """
     from battlesnake_gym import snakes
     from battlesnake_gym.boards.board import Board
     from battlesnake_gym.draw.terminal_board import picture
@@ -140,11 +143,11 @@ def main() -> None:
     with contextlib.ExitStack() as servers:
         urls = []
         for name, (color, head, tail) in _LOOKS.items():
-            chosen = (
-                ("--policy", policy, "--filters") if name == "trained" else ("--snake", name)
-            )
+            chosen = ("--policy", policy, "--filters") if name == "trained" else ("--snake", name)
             looks = ("--color", color, "--head", head, "--tail", tail)
-            urls.append(f"{name}={servers.enter_context(served(*chosen, *looks, '--send-decisions'))}")
+            urls.append(
+                f"{name}={servers.enter_context(served(*chosen, *looks, '--send-decisions'))}"
+            )
         run(
             COMMAND, "arena", *urls, "--games", args.games, "--replays", replays,
             "--database", results,
@@ -155,12 +158,15 @@ def main() -> None:
 
 
 def next_steps(folder: Path, replays: Path, policy: Path) -> list[tuple[str, str]]:
-    """List the next commands to try, with what each shows."""
+    """List the next commands to try, with a description of each command."""
     program = COMMAND.relative_to(_ROOT) if COMMAND.is_relative_to(_ROOT) else COMMAND.name
     return [
         (f"{program} game watch {replays}", "the games, with what every snake thought (click one)"),
         (f"{program} runs {folder} --web", f"the training; also in {folder}/run/report.html"),
-        (f"{program} arena --web --web-opponent trained={policy}", "play against the trained snake"),
+        (
+            f"{program} arena --web --web-opponent trained={policy}",
+            "play against the trained snake",
+        ),
         (f"{program} serve --policy {policy} --filters", "put it on a port, for any engine"),
     ]
 

@@ -1,4 +1,4 @@
-"""Draw the documentation's gallery: maps, heads, tails, observation planes and snakes.
+"""Draw the gallery of maps, heads, tails, observation planes and snakes.
 
 `docs/board.md` and other pages include the generated files.
 """
@@ -20,7 +20,7 @@ from battlesnake_gym.rules import MAPS, Game
 from battlesnake_gym.rules.maps import Map
 
 _TURNS = 60
-"""Turns played on a map before its picture, so that changes of the map over time are visible."""
+"""Number of turns played before the picture of a map, to show its changes."""
 
 
 def draw(folder: Path) -> None:
@@ -40,7 +40,7 @@ def _write(path: Path, lines: Iterable[str]) -> None:
 
 
 def _figures(folder: Path, kind: str, figures: Iterable[tuple[str, str, str]]) -> Iterable[str]:
-    """Store each picture and yield the Markdown that shows the pictures side by side."""
+    """Write each picture and yield the Markdown that shows all pictures side by side."""
     yield "<div class='gallery'>"
     for name, about, picture in figures:
         file = f"{kind}-{name}.svg"
@@ -63,7 +63,7 @@ def _map_figure(played: Map) -> tuple[str, str, str]:
 
 
 def _wearing(part: str, name: str) -> str:
-    """Draw a snake with this head or tail."""
+    """Draw a snake with the head or tail ``name``."""
     board = Board.from_text(f". . . . . .\n. > > > A .\n. . . . . .\nA: id={name} health=100")
     board.snakes[0].customizations[part] = name
     return drawing.svg(board, 16)
@@ -83,7 +83,7 @@ def _planes() -> Iterable[tuple[str, str, str]]:
 
 
 def _plane_picture(plane: np.ndarray[tuple[int, int], np.dtype[np.uint8]], cell: int = 12) -> str:
-    """Draw the bytes of one plane as cells; the first row is on top."""
+    """Draw the bytes of one plane as cells, with the first row at the top."""
     height, width = plane.shape
     squares = "".join(
         f'<rect x="{x * cell}" y="{y * cell}" width="{cell - 1}" height="{cell - 1}"'

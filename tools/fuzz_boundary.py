@@ -1,8 +1,8 @@
-"""Turn libFuzzer's bytes into calls of the compiled parts; `fuzz_boundary.sh` runs this script.
+"""Convert libFuzzer's bytes to calls of the compiled modules.
 
-The calls are those of `random_turns` and `random_searches`, including malformed ones. The fuzzer
-chooses the random numbers and keeps inputs that reach a new branch. An exception that is not a
-rejected argument ends the run.
+The calls are those of `random_turns` and `random_searches`, including malformed calls. The fuzzer
+supplies the random numbers and keeps inputs that reach a new branch. An exception other than the
+rejection of an argument ends the run.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ assert Games.__name__ == "EngineGames", "the engine was not compiled"
 
 
 class Drawn(random.Random):
-    """Random numbers taken from bytes; zeros after the last byte."""
+    """Random number generator that reads bytes, and returns zeros after the last byte."""
 
     def __init__(self, data: bytes) -> None:
         super().__init__(0)
@@ -42,12 +42,12 @@ class Drawn(random.Random):
         return int.from_bytes(taken, "little") & ((1 << k) - 1)
 
     def random(self) -> float:
-        """Return a multiple of 1/65536, from two bytes."""
+        """Return a multiple of 1/65536, computed from two bytes."""
         return self.getrandbits(16) / (1 << 16)
 
 
 def one(data: bytes) -> None:
-    """Call the search or the engine once."""
+    """Call the search or the engine once with data from the fuzzer."""
     drawn = Drawn(data)
     match drawn.randrange(3):
         case 0:
@@ -59,7 +59,7 @@ def one(data: bytes) -> None:
 
 
 def games(drawn: Drawn) -> None:
-    """Play some turns, load a damaged position, and read from it."""
+    """Play some turns, load a damaged position, and read all outputs."""
     made = random_turns.random_games(drawn)
     if made is None:
         return

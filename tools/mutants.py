@@ -1,16 +1,16 @@
-"""Mutation testing: change one line of the code at a time and check that a test fails.
+"""Mutation testing: change one line of code at a time; a test must fail.
 
     python tools/mutants.py                          all modules in mutants.toml
     python tools/mutants.py server heuristics        modules whose path contains one of the words
 
 A mutant is one changed line: another comparison, another sign, a number plus one, a negated
-condition, or a removed statement. Each module gets the same mutants every time. For each mutant,
-the tests listed in ``mutants.toml`` for its module run until one fails. C code is compiled again.
-Everything happens in a copy of the project, so several runs can work in parallel. The results are
-stored in ``build/mutants.jsonl`` until the module changes, so an interrupted run resumes.
+condition, or a removed statement. Each module gets the same mutants in every run. For each mutant,
+the tests listed in ``mutants.toml`` for its module run until one test fails. C code is compiled
+again. All work happens in a copy of the project, so several runs can work in parallel. The results
+are stored in ``build/mutants.jsonl`` until the module changes, so an interrupted run resumes.
 
-A surviving mutant must be listed in ``mutants.toml`` with a reason. The exit status is 1 if one is
-not listed, or if fewer than 95% of the mutants are detected.
+A surviving mutant must be listed in ``mutants.toml`` with a reason. The exit status is 1 if a
+surviving mutant is not listed, or if fewer than 95% of the mutants are detected.
 """
 
 from __future__ import annotations
@@ -78,11 +78,11 @@ _C = (
         r"|(?<![\w.\[])\d+\b(?![.x])|!(?=[a-z(])"
     ),
 )
-"""For each language: lines to skip, statements that can be removed, and words to replace."""
+"""Lines to skip, removable statements, and words to replace, by language."""
 
 
 class Mutant(NamedTuple):
-    """A line of a file, and its replacement."""
+    """A mutant: a line of a file, and its replacement."""
 
     path: str
     number: int
@@ -91,18 +91,18 @@ class Mutant(NamedTuple):
 
     @property
     def name(self) -> str:
-        """The name of the mutant in ``mutants.toml``."""
+        """Name of the mutant in ``mutants.toml``."""
         return f"{self.path}: {self.old.strip()} -> {self.new.strip()}"
 
     def applied(self, text: str) -> str:
-        """Return the file with the replaced line."""
+        """Return the text of the file with the replaced line."""
         lines = text.split("\n")
         lines[self.number] = self.new
         return "\n".join(lines)
 
 
 def mutants(path: str, text: str, most: int = _MAX_MUTANTS) -> list[Mutant]:
-    """Return at most ``most`` mutants of a file, always the same ones, spread over the file."""
+    """Return at most ``most`` mutants, spread over the file, identical in all calls."""
     found = {mutant.name: mutant for mutant in all_mutants(path, text)}
     order = sorted(found, key=lambda name: hashlib.sha256(name.encode()).digest())
     valid = (found[name] for name in order if parses(path, found[name].applied(text)))
@@ -110,14 +110,14 @@ def mutants(path: str, text: str, most: int = _MAX_MUTANTS) -> list[Mutant]:
 
 
 def parses(path: str, text: str) -> bool:
-    """Return whether a text is valid Python, or no Python file."""
+    """Return whether a text is valid Python; True for files in other languages."""
     with contextlib.suppress(SyntaxError):
         return not path.endswith(".py") or bool(ast.parse(text))
     return False
 
 
 def all_mutants(path: str, text: str) -> Iterator[Mutant]:
-    """Yield all mutants of a file, except loop bounds in C, which the sanitizers check."""
+    """Yield all mutants of a file, except C loop bounds, which sanitizers check."""
     quiet, statement, word = _PYTHON if path.endswith(".py") else _C
     code = _NOT_CODE.sub(lambda no: re.sub(r"[^\n]", '"' if no[0][0] == '"' else " ", no[0]), text)
     for number, (line, old) in enumerate(zip(code.split("\n"), text.split("\n"), strict=True)):
@@ -154,17 +154,17 @@ class Copy:
         self._written = 0
 
     def write(self, path: str, text: str) -> bool:
-        """Change a file; returns whether it compiles."""
+        """Change a file; return whether it compiles."""
         file = self.folder / path
         file.write_text(text)
-        self._written += 1  # a unique modification time, so that Python does not use stale bytecode
+        self._written += 1  # a unique modification time prevents Python from using stale bytecode
         os.utime(file, (1e9 + self._written, 1e9 + self._written))
         csrc = str(Path(path).parent)
         needing = _COMPILED if file.name in _SHARED else _COMPILED.keys() & {csrc}
         return all(self._compile(self.folder / one, file.name) for one in needing)
 
     def _compile(self, csrc: Path, changed: str) -> bool:
-        """Compile the files that include the changed file, or all files the first time."""
+        """Compile the files that include the changed file, or all files on the first call."""
         check = self.folder / _CHECK
         sources = runpy.run_path(str(check))["sources_hash"](csrc)
         flags = ["-std=gnu11", "-O1", "-ffp-contract=off", "-fPIC", "-w", "-MMD", "-c"]
@@ -183,7 +183,7 @@ class Copy:
         return not subprocess.run(["gcc", "-shared", *csrc.glob("*.o"), "-o", target]).returncode
 
     def run_tests(self, tests: str, seconds: float) -> str:
-        """Return the failing test, "too late" after ``seconds``, or "" if all tests pass."""
+        """Return the failing test, "too late" after ``seconds``, or ""."""
         folders = os.pathsep.join(str(self.folder / name) for name in _FOLDERS)
         words = [
             "timeout",
@@ -212,7 +212,7 @@ class Copy:
 def test_module(
     copy: Copy, path: str, tests: str, results: dict[str, str], accepted: dict[str, str]
 ) -> collections.Counter[str]:
-    """Run the mutants of a module and print the result."""
+    """Test the mutants of a module and print the result."""
     text, began = (_ROOT / path).read_text(), time.monotonic()
     counts, limit = collections.Counter[str](), 0.0
     tests = " ".join([path] * (">>>" in text) + [f"tests/{name}" for name in tests.split()])
@@ -226,7 +226,7 @@ def test_module(
                     raise SystemExit(f"{path}: {failed} fails without mutants")
                 limit = 15 + 4 * (time.monotonic() - began)
             if not copy.write(path, changed):
-                continue  # does not compile
+                continue  # the mutant does not compile
             results[key] = copy.run_tests(tests, limit)
             with _RESULTS.open("a") as file:
                 line = {"mutant": key, "name": mutant.name, "detected": results[key]}
@@ -242,7 +242,7 @@ def test_module(
 
 
 def main(modules: list[str]) -> int:
-    """Run the mutants of the given modules."""
+    """Test the mutants of the given modules; return the exit status."""
     table = tomllib.loads(Path(__file__).with_suffix(".toml").read_text())
     _RESULTS.parent.mkdir(exist_ok=True)
     lines = _RESULTS.read_text().splitlines() if _RESULTS.exists() else []

@@ -1,7 +1,8 @@
 """Run a build of the search on random boards, for use with sanitizers.
 
-The requests cover all rulesets, sizes from 1 to 25, up to 16 snakes including dead ones,
-overlapping bodies, and all limits. Requests with an invalid field must be rejected or searched.
+The requests cover all rulesets, board sizes from 1 to 25, up to 16 snakes including eliminated
+snakes, overlapping bodies, and all limits. A request with an invalid field must either be rejected
+or searched without a crash.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ _INVALID: tuple[Any, ...] = (
 
 
 def load(path: Path | None) -> ModuleType:
-    """Load a build of the search, or the installed one."""
+    """Load the build of the search at ``path``, or the installed build for None."""
     if path is None:
         from battlesnake_heuristics.search import _search
 
@@ -62,7 +63,7 @@ def random_position(rand: random.Random) -> dict[str, Any]:
 
 
 def search_move(search: ModuleType, rand: random.Random, position: dict[str, Any]) -> None:
-    """Search for a move, sometimes with an invalid field."""
+    """Search for a move; sometimes pass an invalid field."""
     head = {name: position[name] for name in ("width", "height", "wrapped", "constrictor")}
     rest = {name: value for name, value in position.items() if name not in head}
     weights = np.array(Weights().to_array())
@@ -86,7 +87,7 @@ def search_move(search: ModuleType, rand: random.Random, position: dict[str, Any
 
 
 def play(search: ModuleType, rand: random.Random, position: dict[str, Any]) -> None:
-    """Play some turns, sometimes with an invalid field."""
+    """Play some turns; sometimes pass an invalid field."""
     turns, snakes = rand.choice((0, 1, 30, 120)), len(position["lengths"])
     moves = bytes(rand.randrange(4) for _ in range(turns * snakes))
     dead = position["health"] * np.array([rand.random() < 0.9 for _ in range(snakes)])
@@ -94,13 +95,13 @@ def play(search: ModuleType, rand: random.Random, position: dict[str, Any]) -> N
 
 
 def call(function: Any, rand: random.Random, fields: dict[str, Any]) -> None:
-    """Call a function of the search; only calls with an invalid field may be rejected."""
+    """Call a function of the search; it may reject only calls with invalid fields."""
     invalid = rand.random() < 0.3
     if invalid:
         fields[rand.choice(list(fields))] = rand.choice(_INVALID)
     nodes = fields.get("nodes")
     if isinstance(nodes, int) and (nodes == 0 or nodes > 1000):
-        return  # would take too long
+        return  # the call would take too long
     try:
         function(*fields.values())
     except (ValueError, TypeError, OverflowError, BufferError):

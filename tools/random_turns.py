@@ -1,8 +1,10 @@
-"""Play random games of all kinds with a build of the engine, for use with sanitizers.
+"""Play random games of all kinds with a build of the engine.
 
-The games cover rulesets, maps, sizes, numbers of snakes, settings and both food RNGs. Moves are
-careful, random or missing. Some games of a batch are stepped and reset alone. All observations and
-masks are computed. Positions are exported, imported, and imported with errors.
+Use this script with sanitizers.
+
+The games cover rulesets, maps, sizes, numbers of snakes, settings and both food streams. Moves are
+safe, random or missing. Some games of a batch are stepped and reset separately. All observations
+and masks are computed. Positions are exported, imported, and imported with errors.
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ _ENGINE = "battlesnake_gym.engine._engine"
 
 
 def compiled(name: str, path: Path) -> ModuleType:
-    """Load a build of a module instead of the installed one."""
+    """Return a build of a module that replaces the installed build."""
     loader = importlib.machinery.ExtensionFileLoader(name, str(path))
     spec = importlib.util.spec_from_file_location(name, path, loader=loader)
     if spec is None:
@@ -35,7 +37,7 @@ def compiled(name: str, path: Path) -> ModuleType:
 
 
 def random_games(rand: random.Random) -> Any:
-    """Create games of a random kind; returns None if the rules reject it."""
+    """Create games of a random kind, or return None if the rules reject the kind."""
     from battlesnake_gym.engine.engine import FOOD_RNGS, Games
     from battlesnake_gym.rules import MAPS, RULESETS, Game, Settings
 
@@ -70,7 +72,7 @@ def random_games(rand: random.Random) -> Any:
 
 
 class Player:
-    """Plays games of one kind for a while."""
+    """Player of a limited number of turns in games of one kind."""
 
     def __init__(self, games: Any, seed: int) -> None:
         self.games = games
@@ -79,13 +81,13 @@ class Player:
         self.wildness = self.rand.choice((0.02, 0.1, 1.0))
 
     def seeds(self) -> NDArray[np.int64]:
-        """Return new seeds of all magnitudes."""
+        """Return new seeds of all orders of magnitude."""
         span = 1 << int(self.rand.integers(1, 63))
         seeds: NDArray[np.int64] = self.rand.integers(1, span + 1, self.games.num_games)
         return seeds if self.rand.random() < 0.5 else -seeds
 
     def actions(self) -> NDArray[np.uint8]:
-        """Return mostly moves that the mask allows, sometimes any, and none for some snakes."""
+        """Return mostly allowed moves, sometimes any moves, and no moves for some snakes."""
         self.games.action_mask("fatal+head", self.mask)
         chances = np.where(self.mask, self.rand.random(self.mask.shape), -1)
         careful = chances.argmax(-1).astype(np.uint8)
@@ -97,7 +99,7 @@ class Player:
         return actions
 
     def play(self, turns: int) -> int:
-        """Play up to ``turns`` turns; returns the number of turns, summed over games."""
+        """Play up to ``turns`` turns; return the number of turns, summed over games."""
         games, played = self.games, 0
         games.reset(self.seeds())
         for _ in range(turns):
@@ -105,14 +107,14 @@ class Player:
             played += int((which & ~games.over).sum())
             try:
                 games.step(self.actions(), which)
-            except ValueError:  # a map that cannot continue
+            except ValueError:  # the map cannot continue
                 games.reset(self.seeds())
             if games.over.any():
                 games.reset(self.seeds(), games.over.copy())
         return played
 
     def look(self) -> None:
-        """Call everything that reads; the engine keeps the last outputs up to date from then on."""
+        """Call all functions that read; the engine keeps updating the output arrays."""
         from battlesnake_gym.engine import _engine
         from battlesnake_gym.mdp import masks, observations
 
@@ -123,7 +125,7 @@ class Player:
                 observation = observations.Observation(name, frames)
                 try:
                     shape = observation.shape(*largest)
-                except ValueError:  # boards too large for this observation
+                except ValueError:  # the boards are too large for this observation
                     continue
                 out = np.zeros((games.num_games, games.num_snakes, *shape), np.uint8)
                 _engine.set_observation_isa(str(self.rand.choice(("plain", "best"))))
@@ -132,7 +134,7 @@ class Player:
             games.action_mask(kind, self.mask)
 
     def damage(self) -> None:
-        """Import positions unchanged and with wrong words."""
+        """Import positions both unchanged and with wrong words."""
         games = self.games
         for _ in range(20):
             game = int(self.rand.integers(games.num_games))

@@ -1,9 +1,9 @@
 """Run the notebooks and store their outputs: `make notebooks`.
 
-Each notebook runs in a copy of the sources, so a run leaves only outputs in the repository. Outputs
-are stripped of widgets that need a kernel, execution counts, overwritten progress bars and
-absolute paths. `--check` runs nothing; it lists the notebooks whose code changed since their last
-run.
+Each notebook runs in a copy of the sources, so a run changes only outputs in the repository. The
+script removes widgets that need a kernel, execution counts, overwritten progress bars and absolute
+paths from the outputs. `--check` runs no notebook; it lists the notebooks whose code changed since
+their last run.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ Notebook = dict[str, Any]
 
 
 def main() -> None:
-    """Run the given notebooks, or all."""
+    """Run the given notebooks, or all notebooks if none is given."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("notebooks", type=Path, nargs="*", help="those to run (default: all)")
     parser.add_argument("--check", action="store_true", help="name those to be run again")
@@ -50,7 +50,7 @@ def main() -> None:
 
 
 def is_current(notebook: Notebook) -> bool:
-    """Return whether the outputs belong to the present code; True if there are none."""
+    """Return whether the outputs belong to the current code; no outputs count too."""
     shown = any(cell["outputs"] for cell in code_cells(notebook))
     return not shown or bool(notebook["metadata"].get("outputs_of") == digest(notebook))
 
@@ -62,12 +62,12 @@ def digest(notebook: Notebook) -> str:
 
 
 def code_cells(notebook: Notebook) -> Iterable[Notebook]:
-    """Return the code cells."""
+    """Return the code cells of a notebook."""
     return (cell for cell in notebook["cells"] if cell["cell_type"] == "code")
 
 
 def run_all(paths: Iterable[Path]) -> None:
-    """Run the notebooks in one folder, because later ones use results of earlier ones."""
+    """Run the notebooks in one folder; later notebooks use earlier results."""
     with tempfile.TemporaryDirectory() as root:
         for name in _SOURCES:
             (Path(root) / name).symlink_to(_HERE / name)
@@ -103,18 +103,18 @@ def system(command):
 
 shell.system = system
 """
-"""IPython startup code that turns a failed shell command (``!command``) into an error."""
+"""IPython startup code that turns a failed shell command into an error."""
 
 
 def watch_commands(settings: Path) -> None:
-    """Make kernels whose ``IPYTHONDIR`` is ``settings`` fail on failed shell commands."""
+    """Configure kernels of ``settings`` to raise errors for failed shell commands."""
     startup = settings / "profile_default" / "startup"
     startup.mkdir(parents=True, exist_ok=True)
     (startup / "commands.py").write_text(_RAISE)
 
 
 def run(notebook: Notebook, folder: Path) -> Notebook:
-    """Run a notebook in ``folder`` and return it with outputs; an error in a cell is raised."""
+    """Run a notebook in ``folder`` and return it; raise the error of a failed cell."""
     import nbformat
     from nbclient import NotebookClient
 
@@ -137,7 +137,7 @@ def run(notebook: Notebook, folder: Path) -> Notebook:
 
 
 def tidy(output: Notebook, folder: Path) -> Notebook:
-    """Remove parts of an output that depend on this run, this machine or a live kernel."""
+    """Return an output without data of this run, this machine or a live kernel."""
     if "execution_count" in output:
         output["execution_count"] = None
     if "text" in output:
@@ -151,7 +151,7 @@ def tidy(output: Notebook, folder: Path) -> Notebook:
 
 
 def anywhere(text: str, folder: Path) -> str:
-    """``text`` with this machine's folders as any other reader would see them."""
+    """Return ``text`` with the folders of this machine replaced by portable names."""
     places = {f"{folder}/": "", str(folder): ".", str(folder.parent): ".."}
     places |= {sys.prefix: ".venv", str(_HERE): "..", str(Path.home()): "~"}
     for place, name in places.items():
@@ -160,16 +160,16 @@ def anywhere(text: str, folder: Path) -> str:
 
 
 def last_drawn(text: str) -> str:
-    """``text`` as a terminal would leave it: of a line that was drawn again, the last drawing.
+    """Return ``text`` as a terminal finally shows it: the last version of each line.
 
-    Without the colours of Ray's names of processes, which are too pale on paper.
+    The ANSI colors of Ray's process names are removed, because they are too pale on paper.
     """
     plain = re.sub(r"\x1b\[3\dm(\(.*?\))\x1b\[0m", r"\1", text.replace("\r\n", "\n"))
     return re.sub(r"^.*\r(?=.)", "", plain, flags=re.MULTILINE)
 
 
 def lines_of(text: str) -> list[str]:
-    """``text`` as the format keeps it, a string for each line."""
+    """Return ``text`` as a list with one string per line, as stored in notebooks."""
     return text.splitlines(keepends=True)
 
 

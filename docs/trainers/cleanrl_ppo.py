@@ -1,4 +1,4 @@
-"""PPO with action masks in one file, in the style of CleanRL, on the vector environment."""
+"""PPO with action masks in one file, in the style of CleanRL."""
 
 import time
 

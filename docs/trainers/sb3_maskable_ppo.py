@@ -31,7 +31,7 @@ model.save("sb3-maskable-ppo.zip")
 
 
 def choose(observations, masks):
-    """Return the most likely of the allowed actions."""
+    """Return the most likely allowed action of each observation."""
     return model.predict(observations, action_masks=masks, deterministic=True)[0]
 
 

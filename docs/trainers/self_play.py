@@ -1,6 +1,6 @@
-"""PPO against past selves: once per CPU minute, a copy of the policy joins the opponents.
+"""PPO against past selves, which are copies of the policy made every CPU minute.
 
-Run it with OMP_NUM_THREADS=1, so that a CPU minute is a minute of one core.
+Run this script with OMP_NUM_THREADS=1, with which a CPU minute is a minute of one core.
 """
 
 import copy
@@ -27,7 +27,7 @@ def look(net, seen, masks):
 
 
 def frozen():
-    """Copy the current policy as a function from observations and masks to actions."""
+    """Return a copy of the policy as a function that returns actions."""
     now = copy.deepcopy(net).requires_grad_(False)
     return lambda seen, masks: look(now, seen, masks)[0].sample().numpy()
 

@@ -12,8 +12,11 @@ class SnakeAction(Action):
 
 
 class SnakeObservation(Observation):
-    """The position as text, with A as ``you``; ``Board.from_text`` of battlesnake_gym reads it."""
+    """Position as text, with A as ``you``.
+
+    ``Board.from_text`` of battlesnake_gym parses the text.
+    """
 
     board: str
     safe_moves: list[str]
-    """Moves that lead neither off the board nor onto a body."""
+    """Moves that neither leave the board nor enter a body cell."""

@@ -1,7 +1,8 @@
-"""Battlesnake for verifiers: a language model plays duels against a built-in snake.
+"""Battlesnake for verifiers: a language model duels with a built-in snake.
 
-A task is a seed; its prompt is the first position. The environment responds to each move with the
-next position and ends with the game: 1 for a win, 0.5 for a draw, 0 for a loss.
+A task is a seed, and its prompt is the first position. The environment responds to each move with
+the next position. At the end of the game, the reward is 1 for a win, 0.5 for a draw and 0 for a
+loss.
 """
 
 import re
@@ -22,11 +23,11 @@ SYSTEM_PROMPT = (
     "left or right."
 )
 GOLD = "champion@100"
-"""The snake that must win in `DuelTask.validate`."""
+"""Snake that must win in `DuelTask.validate`."""
 
 
 class Duel:
-    """A game on 11x11; the same seed and moves give the same game."""
+    """A game on an 11x11 board; equal seeds and equal moves give equal games."""
 
     def __init__(self, seed: int, opponent: str) -> None:
         self.board = Board.new(11, 11, ["A", "B"], game=Game(seed=seed))
@@ -34,32 +35,32 @@ class Duel:
         self._opponent = snakes.make(opponent, seed)
 
     def play(self, move: str) -> None:
-        """Play a turn."""
+        """Play one turn."""
         decided = snakes.decide(self.board, {"B": self._opponent})
         self.board.step({"A": move, "B": decided["B"].move})
         self.board.you_id = "A"
 
     @property
     def shown(self) -> str:
-        """The position as text, without the seed, which determines the food."""
+        """Position as text, without the seed, which determines the food."""
         return str(self.board.without_seed())
 
     @property
     def points(self) -> float:
-        """The points of a finished game."""
+        """Points of a finished game."""
         living = [snake.id for snake in self.board.living]
         return {("A",): 1.0, (): 0.5}.get(tuple(living), 0.0)
 
 
 class DuelData(vf.TaskData):
-    """One game."""
+    """Data of one game."""
 
     opponent: str
     seed: int
 
 
 class DuelTask(vf.Task[DuelData]):
-    """A duel that `DuelEnv` plays."""
+    """A duel played in `DuelEnv`."""
 
     @vf.reward(weight=1.0)
     async def points(self, trace: vf.Trace) -> float:
@@ -67,7 +68,7 @@ class DuelTask(vf.Task[DuelData]):
         return float(trace.info.get("points", 0.0))
 
     async def validate(self, runtime: object) -> bool:
-        """Return whether `GOLD` wins the game from the same start."""
+        """Return whether `GOLD` wins the game from the start position of the task."""
         duel, gold = Duel(self.data.seed, self.data.opponent), snakes.make(GOLD)
         while not duel.board.is_over():
             duel.play(gold(duel.board).move)
@@ -78,13 +79,15 @@ class DuelConfig(vf.TasksetConfig):
     """Settings of the games."""
 
     opponent: str = "hungry"
-    """A name from `battlesnake-gym snakes`; random, hungry, cautious and hunter are increasingly
-    strong."""
+    """Name of the opponent, as listed by `battlesnake-gym snakes`.
+
+    The strength increases in the order random, hungry, cautious, hunter.
+    """
     games: int = 20
 
 
 class DuelTaskset(vf.Taskset[DuelTask, DuelConfig]):
-    """Games, one per seed."""
+    """Tasks with one game per seed."""
 
     def load(self) -> Iterator[DuelTask]:
         """Yield one task per seed."""
@@ -112,7 +115,7 @@ class DuelEnv(vf.Env[DuelEnvConfig]):
     """Environment that responds to the model's moves."""
 
     async def run(self, task: DuelTask, agents: vf.Agents) -> None:
-        """Play until the game is over; a reply without a move loses."""
+        """Play until the game is over; the model loses if a reply contains no move."""
         duel, points = Duel(task.data.seed, task.data.opponent), 0.0
         async with agents.player.interaction(task) as interaction:
             segment = await interaction.turn()
@@ -128,6 +131,6 @@ class DuelEnv(vf.Env[DuelEnvConfig]):
                     break
                 segment = await interaction.turn(duel.shown)
             interaction.trace.info["points"] = (
-                points  # must be set before scoring at the end of the block
+                points  # points must be set before the scoring at the end of the block
             )
         interaction.trace.record_metric("turns", float(duel.board.turn))

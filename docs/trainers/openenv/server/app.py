@@ -17,14 +17,17 @@ from openenv.core.env_server.types import State
 
 try:
     from ..models import SnakeAction, SnakeObservation
-except ImportError:  # OpenEnv's images start in the package's folder
+except ImportError:  # OpenEnv's images start in the folder of the package
     from models import SnakeAction, SnakeObservation
 
 YOU, OPPONENT = "A", "B"
 
 
 class SnakeEnvironment(Environment):
-    """One game; ``reset`` takes a seed and the opponent's name (`battlesnake-gym snakes`)."""
+    """One game; ``reset`` receives a seed and the opponent's name.
+
+    `battlesnake-gym snakes` lists the names.
+    """
 
     SUPPORTS_CONCURRENT_SESSIONS = True
 
@@ -39,7 +42,7 @@ class SnakeEnvironment(Environment):
         opponent: str = "hungry",
         **_: Any,
     ) -> SnakeObservation:
-        """Start a game; the same seed and moves give the same game."""
+        """Start a game; equal seeds and equal moves give equal games."""
         seed = uuid4().int % 2**31 + 1 if seed is None else seed
         self._opponent = snakes.make(opponent, seed)
         self._board = Board.new(11, 11, [YOU, OPPONENT], game=Game(seed=seed))
@@ -47,7 +50,7 @@ class SnakeEnvironment(Environment):
         return self._seen()
 
     def step(self, action: SnakeAction, **_: Any) -> SnakeObservation:
-        """Play a turn; a step after the end changes nothing."""
+        """Play one turn; after the end of the game, a step has no effect."""
         if not self._board.is_over():
             decided = snakes.decide(self._board, {OPPONENT: self._opponent})
             self._board.step({YOU: action.move, OPPONENT: decided[OPPONENT].move})
@@ -69,7 +72,7 @@ class SnakeEnvironment(Environment):
 
     @property
     def state(self) -> State:
-        """The episode id and the number of turns."""
+        """Episode id and number of turns."""
         return self._state
 
 
