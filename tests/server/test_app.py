@@ -204,6 +204,12 @@ def test_errors_are_json(client: FlaskClient) -> None:
         assert answer.get_json()["error"]
 
 
+def test_a_wrong_method_names_the_allowed_ones(client: FlaskClient) -> None:
+    answer = client.put("/move")
+    assert (answer.status_code, answer.mimetype) == (405, "application/json")
+    assert answer.allow == {"POST", "OPTIONS"}
+
+
 def test_bodies_are_limited(client: FlaskClient) -> None:
     answer = client.post("/move", data=b" " * (1 << 18) + b"{}")
     assert answer.status_code == 413

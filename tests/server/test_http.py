@@ -114,3 +114,42 @@ def test_an_offered_websocket_is_a_request() -> None:
     with serving() as server:
         status, _, headers = ask(server.port, Connection="Upgrade", Upgrade="websocket")
         assert (status, headers["Upgrade"]) == (200, None)
+
+
+def test_a_client_that_closes_its_sending_side_gets_its_responses() -> None:
+    with serving() as server:
+        for _ in range(20):
+            with connect(server) as connection:
+                connection.sendall(2 * b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
+                connection.shutdown(socket.SHUT_WR)
+                received = read_all(connection)
+            assert received.count(b"HTTP/1.1 200") == received.count(b"small") == 2
+            assert received.count(b"Connection: close") == 1
+
+
+def test_keep_alive_of_http_1_0_is_confirmed() -> None:
+    with serving() as server, connect(server) as connection:
+        for option, answer in ((b"Keep-Alive", b"keep-alive"), (b"close", b"close")):
+            head = b"GET / HTTP/1.0\r\nHost: 127.0.0.1\r\nConnection: "
+            connection.sendall(head + option + b"\r\n\r\n")
+            received = b""
+            while not received.endswith(b"small"):
+                received += connection.recv(1 << 12)
+            assert b"\r\nConnection: " + answer + b"\r\n" in received
+        assert read_all(connection) == b""
+
+
+@pytest.mark.parametrize(("version", "expected"), [(b"1.1", True), (b"1.0", False)])
+def test_only_http_1_1_has_100_continue(version: bytes, expected: bool) -> None:
+    head = b"POST / HTTP/%s\r\nHost: 127.0.0.1\r\nConnection: close\r\nContent-Length: 1\r\n"
+    with serving() as server, connect(server) as connection:
+        connection.sendall(head % version + b"Expect: 100-Continue\r\n\r\nx")
+        assert read_all(connection).startswith(b"HTTP/1.1 100 Continue") == expected
+
+
+def test_a_rejected_tunnel_names_the_allowed_methods() -> None:
+    with serving() as server, connect(server) as connection:
+        connection.sendall(b"CONNECT 127.0.0.1:80 HTTP/1.1\r\nHost: 127.0.0.1:80\r\n\r\n")
+        head, _, _ = read_all(connection).partition(b"\r\n\r\n")
+        assert head.startswith(b"HTTP/1.1 405")
+        assert b"\r\nAllow: GET, HEAD, POST" in head

@@ -289,26 +289,26 @@ def test_more_searches_than_there_is_time_for_are_all_answered(serve: Callable[.
     assert metric(address, 'battlesnake_moves_total{chosen_by="strategy"}') > 20
 
 
-SLOW_FOR_ITS_KIND = """
+SLOW_RULE = """
 import sys, time
 from battlesnake_gym import snakes
 from battlesnake_heuristics.rule_based.pipeline import Pipeline, Preference
-from battlesnake_server.commands import serve
+from battlesnake_server.commands import serve_command
 
 @Preference
 def slow(view, move):
     time.sleep(1)
     return 0
 
-serve.THREADS_QUICK = 1
+serve_command._THREADS = 1
 snakes.register("slow", lambda seed: Pipeline(slow))
-sys.exit(serve.main(sys.argv[1:]))
+sys.exit(serve_command.main(sys.argv[1:]))
 """
 
 
 def test_what_waited_for_a_thread_is_answered_quickly(tmp_path: Path) -> None:
-    """There is one thread with 4 s per move, and ten games: late requests get fallback moves."""
-    program = (sys.executable, "-c", SLOW_FOR_ITS_KIND, "--snake=slow")
+    """There is one thread, and ten games of a slow snake: late requests get fallback moves."""
+    program = (sys.executable, "-c", SLOW_RULE, "--snake=slow")
     with started(tmp_path, *program) as (_, address, _):
         with ThreadPoolExecutor(10) as engines:
             games = list(engines.map(lambda number: play(address, number, 1, 500), range(10)))

@@ -108,6 +108,7 @@ class Connection(asyncio.Protocol):
         self._requests: deque[Request] = deque()
         self._current_request: Request | None = None
         self._keep_alive = True
+        self._half_closed = False
         self._request_started_at: float | None = None
         self._unsent = 0
         self._begin()
@@ -147,10 +148,8 @@ class Connection(asyncio.Protocol):
         self._hub.evict()
 
     def eof_received(self) -> bool:
-        """Handle the end of the client's data; the client has most probably disconnected."""
-        self._keep_alive = False
-        if self._current_request is not None:
-            self._current_request.client.mark_disconnected()
+        """Handle the end of the client's data; the client may still read (RFC 9112, 9.6)."""
+        self._half_closed = True
         return self._current_request is not None
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -202,9 +201,10 @@ class Connection(asyncio.Protocol):
             raise TooLargeError(HTTPStatus.REQUEST_ENTITY_TOO_LARGE)
 
     def on_headers_complete(self) -> None:
-        """Send ``100 Continue`` if the client expects it."""
+        """Send ``100 Continue`` if the client expects it; HTTP/1.0 does not have it."""
         self._in_body = True
-        if self._current_request is None and (b"expect", b"100-continue") in self._headers:
+        expects = any(n == b"expect" and v.lower() == b"100-continue" for n, v in self._headers)
+        if expects and self._current_request is None and self._parser.get_http_version() == "1.1":
             self._transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
 
     def on_body(self, body: bytes) -> None:
@@ -288,7 +288,10 @@ class Connection(asyncio.Protocol):
         self._current_request = None
         if self._transport.is_closing():
             return
-        self._keep_alive &= request.keep_alive and not hub.stopping
+        is_last = self._half_closed and not self._requests
+        self._keep_alive &= request.keep_alive and not hub.stopping and not is_last
+        if self._keep_alive and request.version == "1.0":
+            headers = (*headers, ("Connection", "keep-alive"))
         hub.set_deadline(self, hub.responding, hub.limits.send_timeout_s)
         self._write(status, headers, body, without_body=request.method == "HEAD")
         if not self._unsent:
@@ -315,7 +318,10 @@ class Connection(asyncio.Protocol):
         if self._current_request is not None:
             self.close()
             return
-        self._write(f"{status.value} {status.phrase}", TEXT_HEADERS, status.phrase.encode())
+        headers = [*TEXT_HEADERS]
+        if status == HTTPStatus.METHOD_NOT_ALLOWED:
+            headers.append(("Allow", "GET, HEAD, POST"))
+        self._write(f"{status.value} {status.phrase}", headers, status.phrase.encode())
         self._transport.write_eof()
         self._hub.set_deadline(self, self._hub.receiving, _REJECTED_LINGER_S)
 
