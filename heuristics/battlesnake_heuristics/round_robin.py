@@ -13,12 +13,11 @@ from battlesnake_gym import snakes
 from battlesnake_heuristics.rating.match import MatchSettings, play_game, points_of
 
 _SEED, _SEED_STEP = 1, 10_007
-"""Distance between the seeds of games, because food depends on the seed plus the turn.
-"""
+"""First seed, and distance between the seeds of games, because food depends on seed plus turn."""
 
 
 def duel_scores(names: Sequence[str], games: int, ruleset: str) -> dict[str, dict[str, float]]:
-    """Play duels of all pairs, and every start with both seatings.
+    """Play duels of all pairs of snakes, and every start position with both seatings.
 
     Args:
         names: Snakes to compare.
@@ -26,8 +25,8 @@ def duel_scores(names: Sequence[str], games: int, ruleset: str) -> dict[str, dic
         ruleset: Ruleset of the games.
 
     Returns:
-        The score (a draw counts half) of each snake against each other snake, and under ``all`` in
-        all its games. The best snake comes first.
+        The scores of each snake, the best snake first: by opponent, and under ``all`` over all of
+        its games. A draw counts half.
     """
     points: dict[tuple[str, str], float] = defaultdict(float)
     duels = [(*pair, i) for pair in itertools.combinations(names, 2) for i in range(games)]

@@ -1,9 +1,9 @@
-"""The analysis of a recorded game, saved in a file beside the game.
+"""The analysis of a recorded game, saved in a file next to the game.
 
-`analyze_game` analyzes every position with a `PositionAnalyzer`, starting at the end of the game,
+`analyze_game` analyzes every position with a `PositionAnalyzer`. It starts at the end of the game,
 because mistakes tend to be near the end. It saves the results regularly and atomically, so an
 interrupted analysis resumes. The file stores its format, the hash of the game file and the time
-per move; if one of these does not match, the game is analyzed again.
+per move. If one of these values differs, the game is analyzed again.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from battlesnake_heuristics.rating.process_pool import ProcessPool, run_tasks
 from battlesnake_heuristics.search.evaluation import load_builtin
 
 _FORMAT = 3
-"""Format of the analysis file; files of format 2 are converted when they are read."""
+"""Format of the analysis file; `GameAnalysis.load` converts files of format 2."""
 
 _KEYS_OF_FORMAT_2 = {
     "by": "evaluation_id",
@@ -48,11 +48,11 @@ _KEYS_OF_FORMAT_2 = {
     "chance": "win_probability",
     "choices": "candidates",
 }
-"""Keys of format 2 and their present names."""
+"""Keys of format 2 and their current names."""
 
 MOVES_BY_LETTER = {move[0]: move for move in MOVES}
 _SAVE_TIME_RATIO = 30
-"""Saving may take at most 1/30 of the time."""
+"""Saving takes at most 1/30 of the analysis time."""
 
 _OnUpdate = Callable[["GameAnalysis"], object]
 
@@ -75,7 +75,7 @@ class GameAnalysis:
         first: First turn with a move.
         last: Last turn with a move.
         final_scores: Final score of each snake; None if the game was stopped.
-        evaluation_id: Evaluation that was used, with the start of its hash.
+        evaluation_id: Name of the evaluation, with the start of its hash.
         positions: Analyzed positions by turn, in the order of their analysis.
         mistakes: Mistakes in game order; None until all positions are analyzed.
     """
@@ -96,11 +96,11 @@ class GameAnalysis:
 
     @property
     def complete(self) -> bool:
-        """Whether all turns are analyzed and the mistakes are known."""
+        """Whether all turns and all mistakes are analyzed."""
         return self.mistakes is not None and len(self.positions) == self.last - self.first + 1
 
     def win_probabilities(self, turn: int) -> dict[str, float] | None:
-        """Return the win probabilities on a turn; None if they are not known."""
+        """Return the win probabilities on a turn; None if the turn is not analyzed."""
         if turn in self.positions:
             return {
                 name: assessment.win_probability
@@ -157,7 +157,7 @@ class GameAnalysis:
 
 
 def analysis_path(game: Path) -> Path:
-    """Return the path of a recorded game's analysis.
+    """Return the path of the analysis of a recorded game.
 
     >>> analysis_path(Path("games/final.jsonl.gz")).name
     'final.jsonl.gz.analysis.gz'
@@ -166,13 +166,13 @@ def analysis_path(game: Path) -> Path:
 
 
 def file_sha256(game: Path) -> str:
-    """Return the SHA-256 hash of a recorded game's file."""
+    """Return the SHA-256 hash of the file of a recorded game."""
     with game.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def load_existing(game: Path) -> GameAnalysis | None:
-    """Return the analysis beside a game if it matches the game file and the current evaluation."""
+    """Return the saved analysis if it matches the game file and the current evaluation."""
     try:
         found = GameAnalysis.load(analysis_path(game))
     except (OSError, ReplayError):
@@ -191,10 +191,10 @@ def analyze_game(
     jobs: int = 1,
     on_update: _OnUpdate = lambda analysis: None,
 ) -> GameAnalysis:
-    """Analyze the recorded game at ``path``, or resume its analysis, and save the result beside it.
+    """Analyze the recorded game at ``path`` and save the result next to the game file.
 
-    Positions that were analyzed with at least the same time per move are kept. Mistakes are found
-    last, independently of the time (`analysis.mistakes`).
+    An unfinished analysis is resumed. Positions that were analyzed with at least the same time per
+    move are kept. Mistakes are found last, independently of the time (`analysis.mistakes`).
 
     Args:
         path: Replay file.
@@ -255,7 +255,7 @@ def _load_or_start(path: Path, replay: Replay, move_time_ms: float) -> GameAnaly
 def _assess_positions(
     positions: Sequence[tuple[int, Board]], seconds: float, jobs: int
 ) -> Generator[tuple[int, dict[str, SnakeAssessment]], None, None]:
-    """Yield turns with the assessments of their positions, in order."""
+    """Yield each turn with the assessments of its position, in the order of ``positions``."""
     if jobs == 1:
         analyzer = PositionAnalyzer(seconds=seconds)
         with searches_on_cpu_clock(True):
@@ -272,11 +272,11 @@ def _assess_in_worker(seconds: float, position: tuple[int, Board]) -> dict[str, 
 
 
 _analyzer = functools.cache(lambda seconds: PositionAnalyzer(seconds=seconds))
-"""The analyzer of a pool process, which is reused for all its positions."""
+"""The analyzer of a pool process, which analyzes all positions of that process."""
 
 
 def position_to_json(turn: int, position: AnalyzedPosition) -> dict[str, Any]:
-    """Convert a position to a line of the file; lines of moves become strings of first letters."""
+    """Convert a position to a line of the file; write principal variations as first letters."""
     return {
         "turn": turn,
         "moves": position.moves,

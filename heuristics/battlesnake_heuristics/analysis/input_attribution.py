@@ -26,9 +26,9 @@ class InputAttribution:
 
     Attributes:
         group: "board", or one of `INPUT_GROUPS`.
-        input: The network input.
-        value: Its value in the position, in its unit.
-        baseline: Its mean over comparable positions.
+        input: Name of the network input.
+        value: Value of the input in the position, in the unit of the input.
+        baseline: Mean value of the input over comparable positions.
         attribution: Win probability with ``value`` minus win probability with ``baseline``.
     """
 
@@ -45,9 +45,10 @@ def attribute_inputs(
     """Compute the attributions of all inputs, sorted by decreasing absolute value.
 
     Args:
-        evaluation: Evaluation that is explained.
+        evaluation: Evaluation to explain.
         board: Position of ``board.you``.
-        others: Positions of the same snake; the baseline is the mean over those with as many
+        others: Positions of the same snake. The baseline is the mean over the positions with as
+            many
             living snakes as ``board``.
 
     Raises:
@@ -77,7 +78,7 @@ def static_win_probability(evaluation: Evaluation, board: Board) -> float:
 
 def _win_probabilities(evaluation: Evaluation, rows: np.ndarray, living: int) -> np.ndarray:
     values = _search.evaluate_batch(0, evaluation.network_bytes, np.ascontiguousarray(rows), living)
-    assert values is not None  # the plain kernel runs on all processors
+    assert values is not None  # The portable kernel runs on all processors.
     return np.array(
         [score_to_probability(value / 1000) for value in np.frombuffer(values, np.int32)]
     )

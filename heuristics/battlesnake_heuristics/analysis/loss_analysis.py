@@ -1,6 +1,6 @@
-"""Why a snake lost: the move that lost the most expected score.
+"""Analysis of a lost game: the move that lost the most expected score.
 
-`analyze_loss` selects the worst of the mistakes that `analysis.mistakes` finds; it often precedes
+`analyze_loss` selects the worst mistake that `analysis.mistakes` finds. This mistake often precedes
 the fatal collision by many turns. `find_puzzle` checks whether a position has exactly one good
 move.
 """
@@ -30,7 +30,7 @@ from battlesnake_heuristics.search.evaluation import load_builtin
 from battlesnake_heuristics.search.search import Search
 
 NODES_BY_GRADE = (100, 400, 1600)
-"""Nodes that a search needs to solve a puzzle of grade 1, 2 and 3."""
+"""Node limits with which a search solves a puzzle of grade 1, 2 and 3."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,14 +38,14 @@ class LossAnalysis:
     """The analysis of a lost game.
 
     Attributes:
-        snake_id: The snake that lost.
+        snake_id: Id of the snake that lost.
         died: Turn of its elimination.
         cause: Cause of its elimination, as in the official API.
         turns_analyzed: Number of turns that were searched for mistakes.
         mistake: The move that lost the game; None if no single move did.
-        board: Position before that move.
+        board: Position before the mistake.
         better_moves: Expected scores of the better moves, best first.
-        recorded: Recorded decision of the snake for that move, if any.
+        recorded: Recorded decision of the snake for the mistake, if any.
     """
 
     snake_id: str
@@ -59,19 +59,19 @@ class LossAnalysis:
 
     @property
     def loss(self) -> float:
-        """The win probability that the losing move cost."""
+        """The win probability that the mistake lost."""
         return self.mistake.loss if self.mistake else 0.0
 
     @property
     def death_type(self) -> str:
-        """The kind of death, in words."""
+        """The cause of elimination, in words."""
         words = _CAUSE_PHRASES.get(self.cause, self.cause)
         if self.mistake is None:
             return f"{words}, outplayed long before"
         return words if self.died - self.mistake.turn <= 1 else f"{words}, trapped before"
 
     def scenario(self, name: str) -> Scenario:
-        """Convert the position before the losing move to a scenario."""
+        """Convert the position before the mistake to a scenario."""
         assert self.board is not None
         assert self.mistake is not None
         board = self.board.copy()
@@ -92,7 +92,7 @@ _CAUSE_PHRASES = {
 
 
 def analyze_loss(replay: Replay, snake_id: str, seconds: float = math.inf) -> LossAnalysis | None:
-    """Analyze how a snake lost, in about ``seconds`` of CPU time; returns None if it survived."""
+    """Analyze how a snake lost, in about ``seconds`` of CPU time; return None if it survived."""
     snake = replay.last.snake(snake_id)
     if snake.alive:
         return None
@@ -120,11 +120,11 @@ def analyze_loss(replay: Replay, snake_id: str, seconds: float = math.inf) -> Lo
 
 
 def find_puzzle(board: Board) -> tuple[str, int] | None:
-    """Return the only good move of ``board.you`` and the grade 1 to 3; None if there is no puzzle.
+    """Return the only good move of ``board.you`` and its grade; None if there is no puzzle.
 
-    The grade tells how many nodes are needed to find the move (`NODES_BY_GRADE`). A position is no
-    puzzle if all moves lose, if rollouts show that several moves are good, or if the solution wins
-    at once because the opponents die.
+    The grade, from 1 to 3, is an index into `NODES_BY_GRADE`: the node limit that suffices to find
+    the move. A position is no puzzle in three cases: all moves lose, rollouts show that several
+    moves are good, or the solution wins immediately because the opponents are eliminated.
     """
     safe = board.safe_moves()
     if len(safe) < 2:
@@ -150,7 +150,7 @@ def find_puzzle(board: Board) -> tuple[str, int] | None:
 
 
 def _only_surviving_move(board: Board, safe: list[str], nodes: int) -> str | None:
-    """Return the only safe move that a search of this many nodes does not consider lost."""
+    """Return the only safe move that a search of ``nodes`` nodes does not consider lost."""
     scores = Search(evaluation=load_builtin(), nodes=nodes)(board).scores
     held = [move for move in safe if scores.get(move, 0.0) > -PROVEN_VALUE]
     return held[0] if len(held) == 1 else None

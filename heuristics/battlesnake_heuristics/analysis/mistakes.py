@@ -1,7 +1,7 @@
 """Mistakes: moves after which a snake wins clearly fewer rollouts than after another move.
 
-In a rollout, the champion's search plays all snakes to the end of the game: with more nodes during
-the first turns, when a trap closes, and with few nodes afterwards. `find_mistakes` finds the
+In a rollout, the champion's search plays all snakes to the end of the game. It searches more nodes
+during the first turns, in which traps close, and few nodes afterwards. `find_mistakes` finds the
 mistakes in a recorded game. Game analyses, the coach and puzzles use this definition.
 """
 
@@ -24,33 +24,35 @@ MISTAKE_LOSS, _BLUNDER_LOSS = 0.10, 0.30
 """Minimum lost win probability of a mistake (``?``) and of a blunder (``??``)."""
 
 MIN_BETTER_SCORE = 0.05
-"""Minimum score of the better move for a losing move to be reported."""
+"""Minimum score of the better move. A losing move is reported only above it."""
 
 SCREENING_GAMES, ROLLOUT_GAMES = 12, 64
-"""Number of rollouts per move for the first screening, and for the measurement."""
+"""Number of rollouts per move for the screening, and for the measurement."""
 
 _SCREENING_NODES = 3000
-"""Nodes per snake and turn that are searched to find drops in win probability."""
+"""Nodes per snake and turn in the search for drops in win probability."""
 
 _LAST_MOVES, _MAX_SUSPECTS, _MAX_MISTAKES = 24, 16, 6
-"""Numbers of moves of one snake that are examined.
+"""Limits per snake: last moves and large drops to screen, and screened moves to measure.
 
-Its last moves and the moves with the largest drops in win probability are screened; the worst of
-these are measured and can become mistakes. Only moves with an alternative count.
+The last moves of the snake and the moves with the largest drops in win probability are screened.
+The worst screened moves are measured and can become mistakes. Forced moves do not count.
 """
 
 _TIE_MARGIN = 0.15
-"""Mistakes whose loss is at most this much below the worst are measured again with other rollouts,
-three times as many.
+"""Maximum difference to the largest loss at which a mistake is measured again.
+
+The second measurement uses different rollouts, three times as many.
 """
 
 ROLLOUT_NODE_DOUBLINGS, ROLLOUT_MAX_TURNS = range(4, 8), 700
-"""Rollout settings: turns with increased node limits (see `play_from`), which vary by game, and the
-maximum number of turns.
+"""Rollout settings: number of turns with increased node limits, and maximum number of turns.
+
+The number of turns with increased limits (see `play_from`) varies by game.
 """
 
 ROLLOUT_PLAYERS = [SearchPlayer(load_builtin(), nodes=nodes) for nodes in range(12, 36)]
-"""Players of the rollouts, cycled through by game, because a single one would repeat the same game.
+"""Players of the rollouts. Games cycle through them, because a single player would repeat the game.
 """
 
 
@@ -89,8 +91,8 @@ def final_scores(last: Board) -> dict[str, float] | None:
 def rollout_scores(board: Board, games: int, seed: int = 1) -> dict[str, float]:
     """Return the score of each snake over ``games`` rollouts, by id, in [0, 1].
 
-    Food differs between games, and so do the node limits (`ROLLOUT_PLAYERS`,
-    `ROLLOUT_NODE_DOUBLINGS`). The same ``seed`` gives the same scores.
+    Food and node limits (`ROLLOUT_PLAYERS`, `ROLLOUT_NODE_DOUBLINGS`) differ between games. The
+    same ``seed`` gives the same scores.
 
     Raises:
         ValueError: If the search does not support the position.
@@ -113,7 +115,7 @@ def rollout_scores(board: Board, games: int, seed: int = 1) -> dict[str, float]:
 def score_after_move(
     board: Board, snake_id: str, move: str, others: Mapping[str, str], games: int, seed: int = 1
 ) -> float:
-    """Return the rollout score of a snake after ``move`` and the moves of the ``others``."""
+    """Return the rollout score of a snake after ``move`` and the moves in ``others``."""
     after = board.without_seed()
     after.advance({**others, snake_id: move})
     after.game = board.game
@@ -123,7 +125,7 @@ def score_after_move(
 def scores_by_move(
     board: Board, snake_id: str, moves: Mapping[str, str], games: int, seed: int = 1
 ) -> dict[str, float]:
-    """Return the rollout score after each safe move, and after the played one in ``moves``."""
+    """Return the rollout score after each safe move and after the played move in ``moves``."""
     tried = dict.fromkeys((*board.safe_moves(snake_id), moves[snake_id]))
     return {move: score_after_move(board, snake_id, move, moves, games, seed) for move in tried}
 
@@ -141,7 +143,7 @@ def assess_move(
 def assess_moves(
     places: Iterable[int], assess: Callable[[int, int, int], MoveAssessment]
 ) -> list[MoveAssessment]:
-    """Assess moves with ``assess`` (index, games, seed), with more rollouts if losses are close."""
+    """Assess moves with ``assess`` (index, games, seed); use more rollouts for close losses."""
     found = {at: assess(at, ROLLOUT_GAMES, 1 + SCREENING_GAMES) for at in places}
     most = max((one.loss for one in found.values()), default=0.0)
     close = [at for at, one in found.items() if one.loss >= max(most - _TIE_MARGIN, MISTAKE_LOSS)]
@@ -162,8 +164,8 @@ def find_mistakes(
 
     Args:
         replay: Recorded game.
-        snake_ids: Snakes whose moves are examined.
-        seconds: CPU time limit; no turn is started after half of it.
+        snake_ids: Ids of the snakes whose moves are examined.
+        seconds: CPU time limit. No turn is started after half of this time.
 
     Returns:
         The mistakes, worst first, and the number of turns examined.
@@ -199,8 +201,8 @@ def find_mistakes(
                 *sorted(snake_losses, reverse=True)[:_MAX_SUSPECTS],
             )
         }
-        looks = [(assess(snake_id, at, SCREENING_GAMES, 1).loss, at) for at in places]
-        worst = [at for _, at in sorted(looks, reverse=True)[:_MAX_MISTAKES]]
+        screened = [(assess(snake_id, at, SCREENING_GAMES, 1).loss, at) for at in places]
+        worst = [at for _, at in sorted(screened, reverse=True)[:_MAX_MISTAKES]]
         assessments += assess_moves(worst, partial(assess, snake_id))
     found = [one for one in assessments if one.loss >= MISTAKE_LOSS]
     return sorted(found, key=lambda one: -one.loss), seen

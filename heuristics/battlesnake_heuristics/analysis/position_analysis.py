@@ -1,9 +1,8 @@
 """Position analysis with the champion's search: win probabilities, best moves and lines.
 
 A `PositionAnalyzer` searches a position from the view of each living snake.
-`SnakeAssessment.win_probability` is explained in `analysis.win_probability`.
-`SnakeAssessment.candidates` are the best moves, with values and lines. For mistakes see
-`analysis.mistakes`.
+`analysis.win_probability` explains `SnakeAssessment.win_probability`. `SnakeAssessment.candidates`
+are the best moves, with values and lines. `analysis.mistakes` finds mistakes.
 
 >>> from battlesnake_gym.boards.board import Board
 >>> board = Board.from_text('''
@@ -43,13 +42,12 @@ _MAX_LINE_TURNS = 20
 """Maximum number of moves per snake in a line."""
 
 Line = dict[str, tuple[str, ...]]
-"""Moves of each snake in the expected line, by id."""
+"""Moves of each snake in the principal variation, by id."""
 
 _MAX_FORCED_MOVES = 10
 
 _PROVEN_VALUE_PER_TURN = 0.001
-"""Difference of proven values between consecutive turns: earlier ends have larger absolute values.
-"""
+"""Difference between proven values of consecutive turns; the earlier value is larger (absolute)."""
 
 _LOST = -1000.0
 _WON = 1000.0
@@ -82,7 +80,7 @@ class SnakeAssessment:
 
 @dataclass(slots=True)
 class PositionAnalyzer:
-    """Analyzes positions with a number of seconds, or of nodes, per living snake.
+    """Analyzes positions with a time limit or a node limit per living snake.
 
     Args:
         seconds: Search time per living snake; None for the node limit.
@@ -97,9 +95,12 @@ class PositionAnalyzer:
         self._search = Search(evaluation=load_builtin())
 
     def analyze(self, board: Board) -> dict[str, SnakeAssessment]:
-        """Assess every living snake of ``board``; returns the assessments by id.
+        """Assess every living snake of ``board``.
 
         If the game is over, the winner has probability 1 and there are no candidates.
+
+        Returns:
+            The assessments by snake id.
 
         Raises:
             ValueError: If the game is a solo game, which has no winner.
@@ -127,13 +128,13 @@ class PositionAnalyzer:
         }
 
     def win_probabilities(self, board: Board) -> dict[str, float]:
-        """Return only the win probabilities of the living snakes, using half of the time."""
+        """Return the win probabilities of the living snakes, in half of the time limit."""
         board = board.without_seed()
         values = {snake.id: self._value(board, snake.id, 0.5)[0] for snake in board.living}
         return self._win_probabilities(board, values)
 
     def best_move(self, board: Board, snake_id: str) -> str:
-        """Return the best move of one snake, using all of its time."""
+        """Return the best move of one snake, in the full time limit."""
         board = board.without_seed()
         board.you_id = snake_id
         self._search.nodes = self.nodes
@@ -149,7 +150,10 @@ class PositionAnalyzer:
     def _probability_after(
         self, board: Board, values: Mapping[str, float], snake_id: str, value: float
     ) -> float:
-        """Return a snake's win probability if its move has ``value``, shared with the opponents."""
+        """Return a snake's win probability if its move has the search value ``value``.
+
+        The opponents gain equal parts of the search value that the snake loses.
+        """
         gain = (values[snake_id] - value) / (len(values) - 1) if abs(value) < 900 else 0.0
         others = {
             name: known + gain if abs(known) < 900 else known for name, known in values.items()
@@ -159,14 +163,14 @@ class PositionAnalyzer:
     def _candidates(self, board: Board, snake: Snake) -> list[tuple[str, float, Line]]:
         """Return the best moves of a snake with values and lines, best first.
 
-        A search yields only upper bounds for moves other than the best. The rest of the time goes
-        into their values, by searching the positions after them.
+        A search yields only upper bounds for all moves except the best one. The rest of the time is
+        spent on exact values: the positions after these moves are searched.
         """
         safe = board.safe_moves(snake.id)
         decision = None
         tried: list[tuple[str, float, Line]] = []
         bounds: Mapping[str, float] = {}
-        if len(safe) != 1:  # the search does not look ahead if there is a single move
+        if len(safe) != 1:  # The search does not look ahead if there is a single move.
             board.you_id = snake.id
             decision = self._search_for(board, 0.5)
             bounds = decision.scores
@@ -178,7 +182,7 @@ class PositionAnalyzer:
         fraction = (1.0 if decision is None else 0.5) / max(1, len(rest))
         for move in rest:
             value, line = self._value_after(board, snake, move, fraction)
-            if tried:  # the longer search found this move to be the best
+            if tried:  # The longer search found this best move.
                 value = min(value, tried[0][1])
             tried.append((move, value, _truncate(line)))
         tried[1:] = sorted(tried[1:], key=lambda choice: -choice[1])
@@ -187,7 +191,7 @@ class PositionAnalyzer:
     def _value_after(
         self, board: Board, snake: Snake, move: str, fraction: float
     ) -> tuple[float, Line]:
-        """Return a move's value and line if the nearest opponent plays its best reply."""
+        """Return a move's value and line, assuming the best reply of the nearest opponent."""
         replies = list(_replies(board, snake))
         worst = _WON + 1
         line: Line = {}
@@ -225,7 +229,7 @@ class PositionAnalyzer:
             value, line = self._value(after, snake_id, fraction * 3 / 4, forced + 1)
             if (
                 abs(value) > win_probability.PROVEN_VALUE
-            ):  # seen from here, the end is one turn later
+            ):  # From this position, the end is one turn later.
                 value -= math.copysign(_PROVEN_VALUE_PER_TURN, value)
             return value, _prepend(moves, line)
         board.you_id = snake_id
@@ -233,7 +237,7 @@ class PositionAnalyzer:
         return decision.scores[decision.move], decision.line
 
     def _predict_replies(self, board: Board, snake: Snake, fraction: float) -> dict[str, str]:
-        """Return the opponents' moves: the nearest plays its best move, the others go straight."""
+        """Return the opponents' moves: the best move of the nearest; default moves of the others."""
         moves = {
             opponent.id: _default_move(board, opponent)
             for opponent in board.living
@@ -244,14 +248,14 @@ class PositionAnalyzer:
         return moves
 
     def _search_for(self, board: Board, fraction: float) -> Decision:
-        """Search with a fraction of the time or nodes."""
+        """Search with a fraction of the time limit or node limit."""
         self._search.nodes = max(50, round(self.nodes * fraction))
         seconds = None if self.seconds is None else max(self.seconds * fraction, 0.0005)
         return self._search(board, seconds)
 
 
 def _replies(board: Board, snake: Snake) -> Iterable[dict[str, str]]:
-    """Yield the opponents' replies: any safe move of the nearest, the others go straight."""
+    """Yield the opponents' replies: every safe move of the nearest, default moves of the others."""
     nearest = _nearest(board, snake)
     default = {
         opponent.id: _default_move(board, opponent)
@@ -269,7 +273,7 @@ def _nearest(board: Board, snake: Snake) -> Snake:
 
 
 def _prepend(moves: Mapping[str, str], line: Mapping[str, tuple[str, ...]]) -> Line:
-    """Prepend these moves to a line."""
+    """Prepend ``moves`` to a line."""
     return {name: (move, *line.get(name, ())) for name, move in moves.items()}
 
 

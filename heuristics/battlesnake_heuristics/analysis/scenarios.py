@@ -1,6 +1,6 @@
 """Scenarios: positions with their good moves, as tests of a snake.
 
-A text file contains scenarios one after the other. Each starts with its name::
+A text file contains one or more scenarios. Each scenario starts with its name::
 
     scenario: longer head
     note: B is longer and can enter the cell between the heads.
@@ -9,10 +9,10 @@ A text file contains scenarios one after the other. Each starts with its name::
     > > A . B < <
     . . . . . . ^
 
-``allowed`` lists the moves that pass. The board below it has the format of `boards.board_text`. The
-snake to move is the one marked ``you``, or else the first. A JSON file contains an object (or a
-list of objects) with ``name``, ``note``, ``allowed`` (a list of moves) and ``board``: the body of a
-``/move`` request.
+``allowed`` lists the moves that pass. The board below these lines has the format of
+`boards.board_text`. The snake to move is the one marked ``you``, or the first snake by default. A
+JSON file contains an object (or a list of objects) with ``name``, ``note``, ``allowed`` (a list of
+moves) and ``board`` (the body of a ``/move`` request).
 """
 
 from __future__ import annotations
@@ -31,18 +31,18 @@ from battlesnake_gym.rules.state import MOVES
 from battlesnake_gym.snakes import Decision, Strategy
 
 BUILTIN_SCENARIOS = sorted((Path(__file__).parent / "scenario_files").glob("*.txt"))
-"""The built-in scenario files, which every careful snake should pass."""
+"""The built-in scenario files. Every careful snake should pass their scenarios."""
 
 _KEYS = ("scenario", "note", "allowed")
 
 
 class ScenarioError(ValueError):
-    """A scenario cannot be read; the message names the file, the scenario and the field."""
+    """Error for an unreadable scenario; the message names the file, the scenario and the field."""
 
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """A board with its ``you``, and the moves that are good in this position."""
+    """A position with its ``you`` snake, and the moves that are good in this position."""
 
     name: str
     board: Board
@@ -92,7 +92,7 @@ class Scenario:
         return ScenarioResult(self, decision)
 
     def to_text(self) -> str:
-        """Convert to text; reading the text yields an equal scenario."""
+        """Convert to text; `from_text` restores an equal scenario."""
         note = [f"note: {self.note}"] if self.note else []
         head = [f"scenario: {self.name}", *note, f"allowed: {' '.join(self.allowed)}"]
         return "\n".join([*head, str(self.board)]) + "\n"
@@ -112,7 +112,7 @@ class ScenarioResult:
 
     @property
     def passed(self) -> bool:
-        """Whether the move is an allowed one."""
+        """Whether the snake's move is allowed."""
         return self.decision.move in self.scenario.allowed
 
 

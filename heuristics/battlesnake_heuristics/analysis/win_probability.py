@@ -1,9 +1,9 @@
 """Win probabilities of all snakes, computed from search values.
 
-The search values the position for every living snake. The values are weighted by numbers that were
-fitted to self-play games, and normalized with a softmax, so that the probabilities sum to 1. A draw
-counts as a fraction of a win for each snake that died last. ``docs/analysis.md`` reports the
-calibration.
+The search values the position for every living snake. Features of these values are multiplied by
+weights that were fitted to self-play games. A softmax normalizes the results, so the probabilities
+sum to 1. A draw counts as a fraction of a win for each snake that died last. ``docs/analysis.md``
+reports the calibration.
 """
 
 from __future__ import annotations
@@ -15,17 +15,16 @@ VALUE_SCALE = 20.0
 """Scale of the tanh that compresses values, in cells of territory."""
 
 LATE_TURN = 300
-"""Later turns count like this turn."""
+"""Maximum of the turn feature: later turns are clamped to this turn."""
 
 PROVEN_VALUE = 900.0
-"""Values beyond this are proven wins or losses, unless food appears that the search cannot predict.
-"""
+"""Larger absolute values are proven wins or losses, unless unpredictable food appears."""
 
 FORCED_END_VALUE = 1000 - 0.008
-"""Values beyond this are proven to end within 8 turns if each opponent plays its best reply."""
+"""Larger values are proven wins within 8 turns against the best reply of each opponent."""
 
 MIN_PROBABILITY = 0.01
-"""Minimum probability of a living snake: an opponent may miss the winning move."""
+"""Minimum probability of a living snake, because an opponent may miss the winning move."""
 
 WEIGHTS: dict[str, dict[int, tuple[float, float, float]]] = {
     "learned": {2: (0.801, -0.346, 0.203), 3: (1.27, -0.554, 0.0)},
@@ -33,7 +32,7 @@ WEIGHTS: dict[str, dict[int, tuple[float, float, float]]] = {
 }
 """Weights of `features`, by evaluation and by number of living snakes (3: three or more).
 
-They were fitted to 2,500 positions of 500 games; with the handcrafted evaluation, to 1,200
+The weights were fitted to 2,500 positions of 500 games; with the handcrafted evaluation, to 1,200
 positions of 240 games.
 """
 
@@ -41,8 +40,8 @@ positions of 240 games.
 def features(value: float, turn: int) -> tuple[float, float, float]:
     """Return the features of one snake's ``value``, in cells of territory.
 
-    The features are the compressed value, the same weighted by the turn, and the sign of a proven
-    result.
+    The features are the compressed value, the compressed value times the turn, and the sign of a
+    proven result.
     """
     near = 2 * math.tanh(value / VALUE_SCALE)
     decided = int(value > PROVEN_VALUE) - int(value < -PROVEN_VALUE)

@@ -1,1 +1,1 @@
-"""The commands of `battlesnake-gym` that this package provides, one module each."""
+"""The commands of `battlesnake-gym` in this package, one module per command."""

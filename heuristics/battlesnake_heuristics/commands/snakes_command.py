@@ -12,7 +12,7 @@ from battlesnake_heuristics.round_robin import duel_scores, duel_table
 
 
 def main(argv: list[str] | None = None) -> int:
-    """List the built-in snakes, or play duels between them; returns the exit status."""
+    """List the built-in snakes, or play duels between them; return the exit status."""
     options = parser().parse_args(argv)
     chosen = options.names or snakes.names()
     known = snakes.names()

@@ -1,7 +1,7 @@
 """The ladder: opponents of fixed Elo, and the placement of a snake on it.
 
 An Elo difference of 100 predicts a score of 64%, 200 predicts 76%, and 400 predicts 91%. The Elo of
-the rungs was fitted once (`fit`), separately for duels and for games of four (two snakes per side);
+the rungs was fitted once (`fit`), separately for duels and for games of four (two snakes per side).
 ``ladder.json`` stores the results. `ANCHOR` has 1000 Elo by definition. Searching rungs use a fixed
 number of nodes, so their strength does not depend on the processor or its load.
 
@@ -51,7 +51,7 @@ _LOGITS_PER_ELO = math.log(10) / 400
 
 @dataclass(frozen=True, slots=True)
 class PairResults:
-    """Results of game pairs between two snakes, as five counts (see `sprt`)."""
+    """Results of game pairs between two snakes: five counts (see `sprt`)."""
 
     one: str
     other: str
@@ -105,9 +105,10 @@ def load(num_snakes: int) -> Ladder:
 def fit(results: Sequence[PairResults], names: Sequence[str]) -> dict[str, tuple[float, float]]:
     """Fit the Elo of each of ``names``, and its standard error, to the results of game pairs.
 
-    This is the Bradley-Terry model (1952), fitted by maximum likelihood; a draw counts as half a
-    win. Standard errors treat the game pairs as independent (sandwich estimator). A weak prior, one
-    draw against each opponent played, keeps the Elo finite for snakes that won or lost all games.
+    The model is that of Bradley and Terry (1952), fitted by maximum likelihood; a draw counts as
+    half a win. Standard errors treat the game pairs as independent (sandwich estimator). A weak
+    prior adds one draw against each opponent played. It keeps the Elo finite for snakes that won or
+    lost all games.
 
     Args:
         results: Results of pairs; `ANCHOR` is one of the snakes.
@@ -154,10 +155,10 @@ def fit(results: Sequence[PairResults], names: Sequence[str]) -> dict[str, tuple
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """The placement of a snake: its Elo with a 95% confidence interval, and the results behind it.
+    """The placement of a snake: its Elo, the 95% confidence interval, and the results used.
 
     ``out_of_range`` is "above" or "below" if the snake won or lost nearly all games against the
-    last rung. The ladder then bounds its Elo on one side only; the other bound is a guess.
+    last rung. The ladder then bounds its Elo on one side only, and the other bound is a guess.
     """
 
     elo: float
@@ -176,19 +177,19 @@ _PRIOR_ELO_SD = 700.0
 """Standard deviation of the prior of a snake's Elo, around the middle of the ladder."""
 
 GAME_OVERHEAD_S = 0.1
-"""CPU time of a game besides the moves of the rung, in seconds."""
+"""CPU time of a game in addition to the moves of the rung, in seconds."""
 
 
 class PlacementRun:
     """An adaptive placement in progress: chooses opponents and estimates the Elo.
 
-    Rungs near the current estimate give the most information. Among them, fast rungs and rungs with
-    few games come first, so that no single style decides the result.
+    Rungs near the current estimate give the most information. Among these rungs, fast rungs and
+    rungs with few games are preferred, so that no single style decides the result.
 
     Args:
         ladder: The rungs to play against.
-        initial_elo: Elo near which the first opponents are chosen (None: the middle of the ladder);
-            it does not influence the estimate.
+        initial_elo: Elo near which the first opponents are chosen (None: the middle of the ladder).
+            This Elo does not influence the estimate.
     """
 
     def __init__(self, ladder: Ladder, initial_elo: float | None = None) -> None:
@@ -196,7 +197,8 @@ class PlacementRun:
         self._initial_elo = initial_elo
         self.pairs = {rung.name: [0] * 5 for rung in ladder.rungs}
         self.pairs_requested = dict.fromkeys(self.pairs, 0)
-        """Pairs returned by `next_rung`, by rung; also the index of the next pair."""
+        """Number of pairs that `next_rung` has returned, by rung; also the index of the next pair.
+        """
         elo = [rung.elo for rung in ladder.rungs]
         self._grid = np.arange(min(elo) - 1500, max(elo) + 1500, 5.0)
         self._middle = (min(elo) + max(elo)) / 2
@@ -255,7 +257,7 @@ class PlacementRun:
         return elo, math.sqrt(variance)
 
     def _dispersion(self, elo: float, played: Sequence[Rung]) -> float:
-        """Return how much more pairs vary than two independent games would; at least 1."""
+        """Return how much the pair results vary relative to independent games; at least 1."""
         spread = independent = 0.0
         for rung in played:
             expected = float(_expected_score(elo - rung.elo))

@@ -1,8 +1,8 @@
 """Games in this process, timed in CPU time, and matches between two sides.
 
-With two snakes a game is a duel; with four, each side plays two snakes in alternating seats. Games
-come in pairs: the same start twice, with seats exchanged. A side wins when the other side has no
-snake left.
+A game with two snakes is a duel. In a game with four snakes, each side plays two snakes in
+alternating seats. Games come in pairs: the same start twice, with seats exchanged. A side wins when
+no snake of the other side is alive.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ class MatchSettings:
     """Settings of the games.
 
     Every searching snake is limited to ``nodes`` nodes, or ``move_time_ms`` milliseconds of CPU
-    time, per move. With neither, it uses its default without a clock.
+    time, per move. Without a limit, the snake uses its default node limit.
 
     Raises:
-        ValueError: If both limits are given, or one is not positive.
+        ValueError: If both limits are given, or a limit is not positive.
     """
 
     width: int = 11
@@ -56,7 +56,7 @@ class MatchSettings:
 
 @dataclass(slots=True)
 class PlayedGame:
-    """A game: its first and last position, and the turns between them.
+    """A game: its first and last position, and the turns in between.
 
     ``cpu_ms`` contains, by seat, the CPU time of each move in milliseconds.
     """
@@ -74,7 +74,7 @@ def start_seed(seed: int, index: int) -> int:
 
 
 def side_of_seats(num_snakes: int, number: int) -> tuple[int, ...]:
-    """Return the side (0 or 1) of each seat in the game ``number`` of a match; the sides alternate.
+    """Return the side (0 or 1) of each seat in game ``number`` of a match; the sides alternate.
 
     >>> side_of_seats(4, 0), side_of_seats(4, 1)
     ((0, 1, 0, 1), (1, 0, 1, 0))
@@ -83,7 +83,7 @@ def side_of_seats(num_snakes: int, number: int) -> tuple[int, ...]:
 
 
 def points_of(sides: Sequence[int], eliminated_on: Sequence[int | None]) -> float:
-    """Return the points of side 0: 1, 1/2 or 0. The side whose last snake lives longer wins.
+    """Return the points of side 0: 1, 1/2 or 0. The side with the last living snake wins.
 
     Args:
         sides: Side of each seat.
@@ -109,16 +109,16 @@ def play_game(
     reasons: bool = False,
     on_update: Callable[[Board | Turn], None] | None = None,
 ) -> PlayedGame:
-    """Play one game from the start of ``seed``; exceptions of a strategy are propagated.
+    """Play one game with the start position of ``seed``; propagate exceptions of strategies.
 
     Args:
         settings: Settings of the game.
         players: Factory of each seat's strategy, called with ``seed`` plus the seat.
-        seed: Seed of the start, of the food and of the strategies.
+        seed: Seed of the start position, of the food and of the strategies.
         names: Names of the snakes.
         game_id: Id of the game.
-        sides: Side of each seat; the game ends as soon as one side has no snake left.
-        reasons: Keep the decisions with their reasons in the turns.
+        sides: Side of each seat; the game ends as soon as no snake of a side is alive.
+        reasons: Whether the turns include the decisions with their reasons.
         on_update: Called with the first position and with every turn.
     """
     board = _start_board(settings, len(players), seed, names, game_id)
@@ -144,7 +144,7 @@ def play_game(
 
 
 def with_node_limit(strategy: Strategy, settings: MatchSettings) -> Strategy:
-    """Limit ``strategy`` to the nodes of the settings if it is a search."""
+    """Limit ``strategy`` to the node limit of the settings if it is a search."""
     if settings.nodes is not None and isinstance(strategy, NodeLimitedStrategy):
         return FixedNodes(strategy, settings.nodes)
     return strategy
@@ -162,7 +162,7 @@ def _start_board(
 
 
 def _has_lost(board: Board, sides: Sequence[int]) -> bool:
-    """Return whether a side has no snake left; False without ``sides``."""
+    """Return whether no snake of a side is alive; False without ``sides``."""
     alive = {side for side, snake in zip(sides, board.snakes, strict=False) if snake.alive}
     return bool(sides) and len(alive) < 2
 

@@ -1,4 +1,4 @@
-"""A process pool for games in which killed processes are replaced and their tasks retried.
+"""A process pool for games. It replaces killed processes and retries their tasks.
 
 Because a task may run again, its result must depend on the task alone, for example on a seed.
 
@@ -24,10 +24,11 @@ from types import FrameType
 from typing import Any, Self, TypeVar
 
 MAX_TASK_ATTEMPTS = 5
-"""Number of killed processes after which a task counts as the cause."""
+"""Maximum number of attempts of a task whose process is killed; then the task is the likely cause.
+"""
 
 WORKER_TERMINATE_TIMEOUT_S = 5.0
-"""Time that an interrupted process has to exit by itself, in seconds."""
+"""Time in which an interrupted process must exit voluntarily, in seconds."""
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
@@ -43,10 +44,11 @@ class InterruptedBySignal(KeyboardInterrupt):
 def run_tasks(
     pool: ProcessPool, work: Callable[[Task], Result], tasks: Iterable[Task]
 ) -> Generator[tuple[Task, Result], None, None]:
-    """Run ``work`` on each task; yields the tasks with their results in order of completion.
+    """Run ``work`` on each task; yield the tasks with their results in order of completion.
 
-    A task is taken from the iterable when a process is free, so ``tasks`` may be endless and may
-    depend on earlier results. Closing the generator terminates the running tasks.
+    The pool takes the next task from the iterable when a process is free. ``tasks`` may therefore
+    be endless and may depend on earlier results. Closing the generator terminates the running
+    tasks.
 
     Args:
         pool: Processes to use.
@@ -54,7 +56,7 @@ def run_tasks(
         tasks: Tasks; must be picklable.
 
     Raises:
-        ChildProcessError: If a task's process was killed `MAX_TASK_ATTEMPTS` times.
+        ChildProcessError: If the process of a task was killed `MAX_TASK_ATTEMPTS` times.
         Exception: Any exception of ``work``.
     """
     waiting = ((task, 1) for task in tasks)
@@ -64,7 +66,7 @@ def run_tasks(
         while True:
             free = max(
                 0, pool.jobs - len(going)
-            )  # the number of jobs may decrease, e.g. in a Ray pool
+            )  # The number of jobs may decrease, e.g. in a Ray pool.
             for task, attempts in itertools.islice(itertools.chain(again, waiting), free):
                 going[pool.submit(work, task)] = task, attempts
             again = again[free:]
@@ -136,7 +138,7 @@ class ProcessPool:
 
 
 class _Worker:
-    """A process, which starts with its first task."""
+    """A worker process. The process starts with the first task."""
 
     def __init__(self, prepare: Prepare) -> None:
         self.task: Future[Any] = Future()
@@ -166,7 +168,7 @@ class _Worker:
 
 @contextlib.contextmanager
 def masked(number: int, block: bool = True) -> Iterator[None]:
-    """Block or unblock a signal within the context; does nothing on Windows."""
+    """Block or unblock a signal within the context; do nothing on Windows."""
     if sys.platform == "win32":
         yield
         return
@@ -179,7 +181,7 @@ def masked(number: int, block: bool = True) -> Iterator[None]:
 
 
 busy = False
-"""Whether the current task of this pool process must be stopped by ``KeyboardInterrupt``."""
+"""Whether ``KeyboardInterrupt`` must stop the current task of this pool process."""
 
 
 def _initialize_worker(initializer: Initializer | None) -> None:
@@ -190,7 +192,7 @@ def _initialize_worker(initializer: Initializer | None) -> None:
 
 
 def _exit_with_parent() -> None:
-    """Exit when the parent process is gone, even if it was killed."""
+    """Exit when the parent process has ended, even if it was killed."""
     parent = multiprocessing.parent_process()
     assert parent is not None
     parent.join()
@@ -200,4 +202,4 @@ def _exit_with_parent() -> None:
 def _on_sigterm(number: int, frame: FrameType | None) -> None:
     if not busy:
         os._exit(128 + number)
-    raise InterruptedBySignal  # the pool returns it to the parent as the task's result
+    raise InterruptedBySignal  # The pool returns this exception to the parent process.

@@ -1,13 +1,13 @@
 """Statistics of matches: sequential tests and Elo estimates.
 
 Games come in pairs: the same start twice, with seats exchanged, so that a good seat helps neither
-side. A pair yields 0, 1/2, 1, 3/2 or 2 points for side A (a draw counts half), and the result of a
+side. A pair yields 0, 1/2, 1, 3/2 or 2 points for side A (a draw counts half). The result of a
 match is five counts, one per outcome (a *pentanomial*). The two games of a pair are correlated, so
-the pairs count as independent samples; counting games would overstate the certainty.
+the pairs count as independent samples. Counting single games would underestimate the variance.
 
 The test is a generalized sequential probability ratio test (GSPRT; Michel Van den Bergh for
-fishtest, after Xiaoou Li, Jingchen Liu and Zhiliang Ying 2014): the likelihood ratio of the most
-likely distributions of pairs under which A is ``elo1`` and ``elo0`` Elo stronger.
+fishtest, after Xiaoou Li, Jingchen Liu and Zhiliang Ying 2014). It uses the likelihood ratio of the
+most likely distributions of pairs under which A is ``elo1`` and ``elo0`` Elo stronger.
 
 >>> sprt = Sprt(elo0=0, elo1=20)
 >>> sprt.decide([10, 30, 120, 100, 60])
@@ -32,7 +32,7 @@ Z95 = 1.959964
 """Standard deviations on either side of the mean that contain 95% of a normal distribution."""
 
 _EMPTY_CELL_PRIOR = 1e-3
-"""Count used for outcomes that did not occur, so that no outcome is impossible."""
+"""Count of each outcome that did not occur, so that no outcome is impossible."""
 
 
 def elo(score: float) -> float:
@@ -47,7 +47,7 @@ def elo(score: float) -> float:
 
 
 def expected_score(elo: float) -> float:
-    """Return the expected score of a player who is ``elo`` stronger.
+    """Return the expected score of a player who is ``elo`` Elo stronger than the opponent.
 
     >>> expected_score(0), round(expected_score(100), 2)
     (0.5, 0.64)
@@ -92,7 +92,7 @@ class Sprt:
         return math.log(self.beta / (1 - self.alpha)), math.log((1 - self.beta) / self.alpha)
 
     def llr(self, pairs: ArrayLike) -> NDArray[np.float64]:
-        """Return the log-likelihood ratios of matches: counts (..., 5) to (...)."""
+        """Return the log-likelihood ratios of matches, float64 (...), from counts (..., 5)."""
         return log_likelihood_ratio(pairs, expected_score(self.elo0), expected_score(self.elo1))
 
     def decide(self, pairs: ArrayLike) -> str | None:
@@ -105,7 +105,7 @@ class Sprt:
 def log_likelihood_ratio(pairs: ArrayLike, score0: float, score1: float) -> NDArray[np.float64]:
     """Return the log-likelihood ratio of expected score ``score1`` to ``score0``.
 
-    Each likelihood is that of the most likely distribution with this expected score.
+    Each likelihood is the one of the most likely distribution with the given expected score.
 
     Args:
         pairs: Counts (..., 5), not negative.
@@ -135,10 +135,10 @@ def _tilted(share: NDArray[np.float64], score: float) -> NDArray[np.float64]:
     The function finds x by bisection. All arrays have the shape (..., 5).
     """
     off = PAIR_SCORES - score
-    # Between these bounds all of p is positive, and the mean falls with x.
+    # Between these bounds all of p is positive, and the mean decreases with x.
     low = np.full((*share.shape[:-1], 1), -1 / off[-1])
     high = np.full_like(low, -1 / off[0])
-    for _ in range(np.finfo(np.float64).nmant):  # one bit per iteration
+    for _ in range(np.finfo(np.float64).nmant):  # Each iteration determines one bit.
         middle = (low + high) / 2
         too_high = (share * off / (1 + middle * off)).sum(-1, keepdims=True) > 0
         low, high = np.where(too_high, middle, low), np.where(too_high, high, middle)
@@ -163,8 +163,8 @@ class EloEstimate:
 def estimate(pairs: Sequence[int] | NDArray[np.int64]) -> EloEstimate:
     """Estimate the Elo difference from ``pairs`` (five counts).
 
-    The interval is that of Agresti and Coull (1998), with pairs instead of games: it adds one won
-    and one lost pair before computing the mean and its error. A match without a loss therefore
+    The interval is that of Agresti and Coull (1998), with pairs instead of games. One won and one
+    lost pair are added before the mean and its error are computed. A match without a loss therefore
     yields a finite lower bound.
     """
     counts = np.asarray(pairs, np.float64)

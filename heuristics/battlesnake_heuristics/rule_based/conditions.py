@@ -13,10 +13,10 @@ def hungry(view: View) -> bool:
 
 
 def longest(view: View) -> bool:
-    """Longer than every opponent."""
+    """The snake is longer than every opponent."""
     return all(view.you.length > opponent.length for opponent in view.opponents)
 
 
 def crowded(view: View) -> bool:
-    """Opponents are left."""
+    """At least one opponent is alive."""
     return bool(view.opponents)

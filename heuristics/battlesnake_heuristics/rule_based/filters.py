@@ -1,7 +1,7 @@
 """Filters, which rule out moves.
 
-The order of `SAFE` is the order of badness: if no move is safe, a pipeline that starts with
-``*SAFE`` risks a head-to-head collision rather than hitting a wall.
+`SAFE` is ordered by decreasing severity: if no move is safe, a pipeline that starts with
+``*SAFE`` risks a head-to-head collision rather than a wall collision.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ def walls(view: View, move: str) -> float:
 
 @Filter
 def neck(view: View, move: str) -> float:
-    """Enters its own neck."""
+    """Enters the snake's own neck."""
     return float(view.targets[move] in view.you.body[1:2] and view.targets[move] != view.you.head)
 
 
@@ -31,16 +31,16 @@ def starvation(view: View, move: str) -> float:
 
 @Filter
 def bodies(view: View, move: str) -> float:
-    """Hits a body that will still be there."""
+    """Hits a body that will still occupy the cell."""
     return float(view.targets[move] is not None and view.blocked(move))
 
 
 @Filter
 def head_to_heads(view: View, move: str) -> float:
     """May collide with the head of a snake of the same length or longer."""
-    # The badness is the probability that the opponent enters the cell if it picks any of its exits
-    # uniformly; a tie counts as half a loss. Both snakes eat before lengths are compared, so the
-    # present lengths decide.
+    # The badness is the probability that the opponent enters the cell if it picks one of its exits
+    # uniformly. A tie counts as half a loss. Both snakes eat before their lengths are compared, so
+    # the current lengths decide.
     target = view.grid.bit(view.targets[move])
     worst = 0.0
     for opponent in view.opponents:
@@ -70,10 +70,10 @@ ALIVE = (walls, neck, starvation, bodies)
 """Filters of moves that lose at once; together they equal the action mask ``fatal``."""
 
 SAFE = (*ALIVE, head_to_heads, dead_ends)
-"""The filters of a careful snake, worst first."""
+"""The filters of a careful snake, the most severe first."""
 
 FILTERS = {rule.name: rule for rule in (*SAFE, hazards)}
-"""All filters by name, worst first; `register` adds more."""
+"""All filters by name, the most severe first; `register` adds more."""
 
 
 def register(rule: Filter) -> None:

@@ -26,7 +26,7 @@ def _gap(view: View, opponent: Snake) -> int:
 
 
 def _open_moves(view: View, snake: Snake) -> list[str]:
-    """Return the moves of a snake that do not kill it at once; ``up`` if there are none."""
+    """Return the moves after which a snake survives the turn; ``up`` if there are none."""
     free = view.exits(snake)
     moves = [m for m in MOVES if view.grid.bit(view.grid.step(snake.head, m)) & free]
     return moves or ["up"]

@@ -1,14 +1,15 @@
-"""Rules that make a decision: filters rule out moves, preferences score the others.
+"""Rules that make a decision: filters rule out moves, and preferences score the remaining moves.
 
 A strategy is a `Pipeline` of steps, applied from first to last:
 
-* A `Filter` computes the badness of each move, 0 if it does not object. The moves with the lowest
-  badness remain. A filter therefore rules out bad moves if there are better ones, and keeps the
-  least bad moves if all are bad. There is always a move left, and earlier filters have priority.
+* A `Filter` computes the badness of each move: 0 if the move is acceptable. The moves with the
+  lowest badness remain. A filter therefore rules out bad moves if there are better ones, and keeps
+  the least bad moves if all are bad. At least one move always remains, and earlier filters have
+  priority.
 * A `Preference` adds a score to each remaining move; ``preference * 2`` doubles its weight.
-* `When` evaluates a condition and continues with one of two lists of steps: a decision tree.
+* `When` evaluates a condition and applies one of two lists of steps: a decision tree.
 
-Each step records a `Reason`. The move with the highest score wins; the seed breaks ties.
+Each step records a `Reason`. The move with the highest score is chosen; the seed breaks ties.
 """
 
 from __future__ import annotations
@@ -59,13 +60,13 @@ class PipelineStep(Protocol):
 
 
 def _rule_function(module: str, name: str) -> Measure:
-    """Return the function inside a rule of a module."""
+    """Return the function of the rule ``name`` in ``module``."""
     rule: Filter | Preference = getattr(importlib.import_module(module), name)
     return rule.badness if isinstance(rule, Filter) else rule.score
 
 
 def _reduce_rule(rule: Filter | Preference, function: Measure, *more: float) -> tuple[Any, ...]:
-    """Pickle a rule by its own name, because its function's name refers to the rule."""
+    """Pickle a rule by module and name, because the name of its function refers to the rule."""
     location = getattr(function, "__module__", ""), getattr(function, "__name__", "")
     found = getattr(sys.modules.get(location[0]), location[1], None)
     if isinstance(found, Filter | Preference) and _rule_function(*location) is function:
@@ -81,7 +82,7 @@ def _restore_rule(kind: Callable[..., Any], location: tuple[str, str], *more: fl
 class Filter:
     """A filter that rules out moves.
 
-    Decorates a function that returns the badness of a move, 0 if it does not object.
+    Decorates a function that returns the badness of a move: 0 if the move is acceptable.
     """
 
     badness: Measure
@@ -143,7 +144,7 @@ class Preference:
 
 @dataclass(frozen=True)
 class When:
-    """A branch that continues with ``then`` if the condition holds, else with ``otherwise``."""
+    """A branch that applies ``then`` if the condition holds, otherwise ``otherwise``."""
 
     condition: Callable[[View], bool]
     then: Sequence[PipelineStep]
@@ -158,7 +159,7 @@ class When:
 
 
 def apply_steps(steps: Sequence[PipelineStep], view: View, verdict: Verdict) -> None:
-    """Apply steps in order."""
+    """Apply ``steps`` in order."""
     for step in steps:
         step.apply(view, verdict)
 
@@ -171,7 +172,8 @@ class Pipeline:
         self._random = random.Random(seed)
 
     def __call__(self, board: Board, seconds: float | None = None) -> Decision:
-        """Choose a move for ``board.you``; takes a few milliseconds, whatever the time budget."""
+        """Choose a move for ``board.you``. The time budget is ignored; the call takes a few
+        milliseconds."""
         verdict = Verdict()
         apply_steps(self.steps, View(board), verdict)
         return verdict.decide(self._random.choice)
@@ -182,12 +184,12 @@ def best_after_filters(
 ) -> Decision:
     """Apply ``filters``, then choose the remaining move with the highest value.
 
-    NaN and missing values count below all others. Ties go to the first move in the order of
+    NaN and missing values rank below all other values. Ties go to the first move in the order of
     ``MOVES``.
 
     Args:
-        values: A policy's values, by move or in the order of ``MOVES``. They may be any real
-            numbers, also negative: a filtered move never wins.
+        values: A policy's values, by move or in the order of ``MOVES``. The values may be any real
+            numbers, including negative ones: a filtered move is never chosen.
         board: Position of ``board.you``.
         filters: Filters, in order.
 
@@ -212,11 +214,11 @@ def best_after_filters(
 def filter_mask(board: Board, steps: Sequence[PipelineStep]) -> NDArray[np.bool_]:
     """Convert filters to an action mask: bool (4,) in the order of ``MOVES``.
 
-    A filter that objects to all remaining moves is ignored, whatever their badness. The mask
-    therefore is never all False, and it agrees with `mdp.masks`. Branches are followed; preferences
-    are ignored.
+    A filter that objects to all remaining moves is ignored, whatever the badness values are. The
+    mask therefore always allows a move, and it agrees with `mdp.masks`. Branches are followed;
+    preferences are ignored.
     """
-    import numpy as np  # imported here because bundles play without NumPy
+    import numpy as np  # This import is local because bundles play without NumPy.
 
     remaining = _filter_moves(steps, View(board), list(MOVES))
     return np.array([move in remaining for move in MOVES])

@@ -1,4 +1,4 @@
-"""Preferences, which score moves. Scores are in [0, 1], so that weights are comparable."""
+"""Preferences, which score moves. Scores are in [0, 1], so that their weights are comparable."""
 
 from __future__ import annotations
 

@@ -1,9 +1,15 @@
 """Support for files with the starter pack's class ``MyBattlesnakeHeuristics``.
 
 The file can be used as a snake, as policy rules and as an action mask. Its methods get the same
-arguments as from the pack's endpoint: an array (rows, columns, 3) with row 0 at the bottom (food 1;
-heads 5 and bodies 1, first its own, then all others; -1 around the board), the number 0, the next
-turn, the health of all snakes, and the request.
+arguments as in the starter pack's endpoint:
+
+* an array (rows, columns, 3) with row 0 at the bottom: food is 1, heads are 5, bodies are 1, and
+  cells outside the board are -1; the snake's own body is in the second plane, all others in the
+  third,
+* the number 0,
+* the next turn,
+* the health of all snakes,
+* the request.
 """
 
 from __future__ import annotations
@@ -28,11 +34,11 @@ _CLASS, _BASE = "MyBattlesnakeHeuristics", "heuristics"  # _BASE is a module bes
 
 
 class Heuristics:
-    """The decorators of the pack's class of this name, used if its file is missing."""
+    """The decorators of the starter pack's class of this name, used if its file is missing."""
 
     @staticmethod
     def negative_heuristics(rule: Any) -> Any:
-        """Mark a method that returns which of the four moves it allows."""
+        """Mark a method that returns which of the four moves are allowed."""
         return lambda *given, **named: rule(*given, **named)
 
     positive_heuristics = staticmethod(lambda rule: rule)
@@ -40,7 +46,7 @@ class Heuristics:
 
 @dataclass
 class StarterPackRule:
-    """A pipeline step that plays the move that ``run`` returns for a policy's values.
+    """A pipeline step that keeps the move that ``run`` returns for a policy's values.
 
     Without a policy, ``run`` gets random values.
     """
@@ -53,7 +59,7 @@ class StarterPackRule:
         self._random = np.random.default_rng(self.seed)
 
     def apply(self, view: View, verdict: Verdict) -> None:
-        """Keep only that move, unless an earlier step ruled it out."""
+        """Keep only the move of ``run``, unless an earlier step ruled it out."""
         values = [view.values[move] for move in MOVES] if view.values else self._random.random(4)
         number, log = self.heuristics.run(
             *starter_pack_state(view.board), action=np.array([values])
@@ -67,7 +73,7 @@ class StarterPackRule:
 
 
 def starter_pack_state(board: Board) -> tuple[Any, int, int, dict[int, int], dict[str, Any]]:
-    """Return the arguments of the pack's methods, without the policy's values."""
+    """Return the arguments of the starter pack's methods, without the policy's values."""
     border = max((21 - board.height) // 2, 1)
     inside = np.zeros((board.height, board.width, 3))
     for x, y in board.food:
@@ -81,15 +87,16 @@ def starter_pack_state(board: Board) -> tuple[Any, int, int, dict[int, int], dic
 
 
 def register_starter_pack(path: str | Path, name: str) -> list[PipelineStep]:
-    """Register the file's snake, and the mask of its negative heuristics, both as ``name``.
+    """Register the snake of a file, and the mask of its negative heuristics, both as ``name``.
 
-    Returns the steps to use as policy rules.
+    Returns:
+        The steps to use as policy rules.
 
     Raises:
-        ValueError: If the file does not have the class.
+        ValueError: If the file does not define the class.
     """
     path = Path(path).resolve()
-    sys.modules.pop(_BASE, None)  # a directory of this name, or the module of another file
+    sys.modules.pop(_BASE, None)  # This may be the module of another file.
     if not path.with_name(f"{_BASE}.py").exists():
         vars(sys.modules.setdefault(_BASE, ModuleType(_BASE)))["Heuristics"] = Heuristics
     sys.path.insert(0, str(path.parent))

@@ -1,8 +1,8 @@
-"""A snake's view of a board, whose facts all rules share and which are computed only once.
+"""A snake's view of a board. All rules share its facts, which are computed only once.
 
-Rules use a `View` to find out where a move leads, how long cells stay occupied, how much space
-there is, and which snake reaches a cell first. Time counts in turns from now: turn 1 is the board
-after the next moves.
+Rules use a `View` to compute the cell after a move, the time for which cells stay occupied, the
+free space, and the snake that reaches a cell first. Time counts in turns from now: turn 1 is the
+board after the next moves.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class View:
         self.food = self.grid.bits(board.food)
         self.hazards = Counter(board.hazards)
         self.targets = {move: self.grid.step(self.you.head, move) for move in MOVES}
-        """Cell to which each move leads; None if it is off the board."""
+        """Cell to which each move leads; None if the cell is off the board."""
         self._bodies = [
             list(accumulate(map(self.grid.bit, snake.body), or_, initial=0))
             for snake in (self.you, *self.opponents)
@@ -58,9 +58,9 @@ class View:
     def blocked_cells(self, turns: int) -> int:
         """Return the cells that no snake can enter in ``turns`` turns: bodies and deadly hazards.
 
-        A body moves away from its tail, one cell per turn; stacked segments leave one after
-        another. In constrictor games no cell becomes free after turn 1. Food eaten on the way is
-        not considered.
+        The tail end of a body becomes free first, one cell per turn; stacked segments leave one
+        after another. In constrictor games no cell becomes free after turn 1. Food eaten on the way
+        is ignored.
         """
         while len(self._blocked) <= min(turns, self._horizon):
             turn = len(self._blocked)
@@ -71,7 +71,7 @@ class View:
         return self._blocked[min(turns, self._horizon)]
 
     def blocked(self, move: str) -> bool:
-        """Return whether ``move`` leads off the board or onto a body that will still be there."""
+        """Return whether ``move`` leads off the board or onto a cell that a body will still occupy."""
         target = self.grid.bit(self.targets[move])
         return not target or any(target & body[-2] for body in self._bodies)
 
@@ -80,7 +80,7 @@ class View:
         return self.grid.spread(self.grid.bit(snake.head)) & ~self.blocked_cells(1)
 
     def health_after(self, cell: Point, health: int | None = None) -> int:
-        """Return the health after a move onto ``cell`` (100 on food); 0 or less is death."""
+        """Return the health after a move onto ``cell`` (100 on food); 0 or less means elimination."""
         health = self.you.health if health is None else health
         food, layers = bool(self.grid.bit(cell) & self.food), self.hazards[cell]
         return rules.health_after(self.board.game, health, food=food, layers=layers)
@@ -88,9 +88,9 @@ class View:
     def flood(self, move: str) -> list[int]:
         """Return the cells reachable after 1, 2, ... turns, starting with ``move``.
 
-        A cell counts from the turn on which its occupant has left. The snake may wait until then,
-        but only for as many turns as it has cells to wait in. The list is empty if the move leads
-        off the board.
+        A cell becomes reachable on the turn on which its occupant leaves. The snake may wait until
+        then, but only for as many turns as it has cells to wait in. The list is empty if the move
+        leads off the board.
         """
         if move not in self._floods:
             self._floods[move] = self._flood(self.grid.bit(self.targets[move]))
@@ -127,10 +127,10 @@ class View:
         return self._first_reached[move]
 
     def territories(self, first: int | None = None) -> list[int]:
-        """Return the cells that each snake reaches first: those of ``you``, then of each opponent.
+        """Return the cells that each snake reaches first: ``you``, then the opponents in order.
 
-        A cell reached at the same time goes to the longer snake, and to neither if both are equally
-        long.
+        A cell that two snakes reach at the same time belongs to the longer snake. If both are
+        equally long, the cell belongs to neither.
 
         Args:
             first: Cells that ``you`` may enter on the next turn (default: all its exits).

@@ -1,1 +1,1 @@
-"""The search in C: its face, its evaluation, its games against itself."""
+"""The search in C: Python bindings, evaluations and self-play games."""

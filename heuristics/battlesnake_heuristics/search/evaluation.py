@@ -1,10 +1,10 @@
 """Learned evaluations: small quantized networks that the C search evaluates at its leaves.
 
-A file has three parts: a line that names the format, a line of JSON metadata (the games it was
-trained for, the training command, the hash of the weights), and the weights. They are integers, so
-that all processors compute the same value; ``csrc/network.h`` defines their scales. The inputs are
-defined in one table, ``csrc/input_table.h``. A file lists its inputs and hidden layer sizes, so
-that networks with fewer inputs keep their values when inputs are added.
+A file has three parts: a line that names the format, a line of JSON metadata, and the weights. The
+metadata contain the games of the training, the training command, and the hash of the weights. The
+weights are integers, so that all processors compute the same value; ``csrc/network.h`` defines
+their scales. One table, ``csrc/input_table.h``, defines the inputs. A file lists its inputs and
+hidden layer sizes, so that networks with fewer inputs keep their values when inputs are added.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from battlesnake_gym.common.files import read_bounded, write_atomically
 _FORMAT = 2
 MAGIC = b"battlesnake evaluation"
 BUILTIN_PATH = Path(__file__).parent / "evaluations" / "champion.evaluation"
-"""Path of the built-in evaluation; its model card lies beside it."""
+"""Path of the built-in evaluation; its model card is in the same directory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,16 +46,16 @@ BOARD_INPUTS, SNAKE_INPUTS = (
     }
     for row in (r'^BOARD\((\w+), "(.*?)", (.*)\)$', r'^SNAKE\((\w+), "(.*?)", (.*)\)$')
 )
-"""Network inputs by name, in order: once for the board, and once per group for a snake."""
+"""Network inputs by name, in order; a network has the snake inputs once per group."""
 
 INPUT_GROUPS = "own", "strongest", "nearest", "mean"
-"""Groups of snake inputs, in order after the board's; the last two need several opponents."""
+"""Groups of snake inputs, in order after the board inputs; the last two need several opponents."""
 
 NUM_INPUTS, NUM_DUEL_INPUTS = (len(BOARD_INPUTS) + number * len(SNAKE_INPUTS) for number in (4, 2))
 HIDDEN1, HIDDEN2, STACKS = 32, 16, 3
-"""The network shape: two hidden layers of at most these sizes, and the number of weight stacks.
+"""The network shape: maximum sizes of the two hidden layers, and the number of weight stacks.
 
-One stack each serves two, three, and four or more living snakes; duels use only the first
+Three stacks serve two, three, and four or more living snakes. Duels use only the first
 `NUM_DUEL_INPUTS` inputs. See ``csrc/network.h``.
 """
 
@@ -67,20 +67,22 @@ _FORMAT_1_SHAPE = {
     "snake": list(SNAKE_INPUTS)[:16],
     "hidden": [32, 16],
 }
-"""Shape of format 1, whose files do not store it."""
+"""Shape of networks in files of format 1, which do not store the shape."""
 
 INPUT_UNIT, WEIGHT_UNIT = 256, 1024
 MAX_ACTIVATION, MAX_WEIGHT = 1023, 8191
-"""Inputs and activations lie within `MAX_ACTIVATION` / `INPUT_UNIT`, weights within `MAX_WEIGHT` /
-`WEIGHT_UNIT`.
+"""Maximum absolute values of integer activations and weights.
+
+Inputs and activations are at most `MAX_ACTIVATION` / `INPUT_UNIT`, and weights at most `MAX_WEIGHT`
+/ `WEIGHT_UNIT`.
 """
 
 _LOGIT_PER_CELL = 0.1
-"""Logits per cell of territory: a logit of 1 counts as ten cells in the search."""
+"""Logits per cell of territory: a logit of 1 is equivalent to ten cells in the search."""
 
 
 def _size(inputs: int, hidden: int, second: int) -> int:
-    """Return the size of all stacks in bytes: int16 weights, int32 biases."""
+    """Return the size of all stacks in bytes, with int16 weights and int32 biases."""
     return 2 * STACKS * ((inputs + 2 + second) * hidden + 3 * second + 2)
 
 
@@ -89,7 +91,7 @@ _NUM_BYTES = _size(NUM_INPUTS, HIDDEN1, HIDDEN2)
 
 
 class EvaluationError(ValueError):
-    """A file is not an evaluation, is damaged, or has an unknown format."""
+    """Error for a file that is not an evaluation, is damaged, or has an unknown format."""
 
 
 @dataclass(frozen=True)
@@ -126,7 +128,7 @@ class Evaluation:
 
     @classmethod
     def read(cls, data: bytes, path: str | Path) -> Evaluation:
-        """Parse the contents of the file ``path``; raises `EvaluationError` as `load`."""
+        """Parse the contents of the file ``path``; raise `EvaluationError` as `load` does."""
         try:
             magic, header, numbers = data.split(b"\n", 2)
         except ValueError as error:
@@ -166,7 +168,7 @@ class Evaluation:
         write_atomically(path, lambda part: part.write_bytes(data))
 
     def unsupported_reason(self, board: Board) -> str:
-        """Return why the network does not support this game, or "" if it does."""
+        """Return why the network does not support the game of ``board``, or "" if it does."""
         trained, living = self.metadata["trained_for"], len(board.living)
         if board.game.ruleset not in trained["rulesets"]:
             return f"trained for {', '.join(trained['rulesets'])}, not {board.game.ruleset}"
@@ -194,7 +196,10 @@ def score_to_probability(score: float) -> float:
 def _parse_shape(shape: Mapping[str, Any]) -> tuple[list[int], int, int]:
     """Return the index of each input of a file, and the sizes of its hidden layers.
 
-    Raises ``KeyError``, ``TypeError`` or ``ValueError`` if the shape is not supported.
+    Raises:
+        KeyError: If a field is missing.
+        TypeError: If a field has the wrong type.
+        ValueError: If the shape is not supported.
     """
     board, snake = (
         {name: k for k, name in enumerate(group)} for group in (BOARD_INPUTS, SNAKE_INPUTS)
@@ -214,16 +219,16 @@ def _parse_shape(shape: Mapping[str, Any]) -> tuple[list[int], int, int]:
 def _pad_network(numbers: bytes, places: Sequence[int], hidden: int, second: int) -> bytes:
     """Pad the stacks of a file to the full shape with zero weights.
 
-    Plain Python, because bundles must load evaluations without NumPy.
+    The function uses plain Python, because bundles must load evaluations without NumPy.
     """
     narrow, wide = memoryview(numbers).cast("h"), memoryview(bytearray(_NUM_BYTES)).cast("h")
-    at = to = 0  # in 16-bit words
+    at = to = 0  # Offsets are in 16-bit words.
     for _ in range(STACKS):
         for rows, columns, most_rows, most_columns in (
             (places, hidden, NUM_INPUTS, HIDDEN1),
             (range(hidden), second, HIDDEN1, HIDDEN2),
         ):
-            for row, place in enumerate(rows):  # pairs of rows, column by column
+            for row, place in enumerate(rows):  # pairs of inputs, column by column
                 here = at + row // 2 * 2 * columns + row % 2
                 there = to + place // 2 * 2 * most_columns + place % 2
                 wide[there : there + 2 * columns : 2] = narrow[here : here + 2 * columns : 2]

@@ -1,6 +1,6 @@
 """The weights of an evaluation as arrays, and the quantization of trained weights.
 
-A separate module, because bundles load `evaluation` without NumPy.
+This is a separate module, because bundles load `evaluation` without NumPy.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from battlesnake_heuristics.search.evaluation import (
 
 
 def layers_dtype(inputs: int, hidden: int, second: int) -> np.dtype[np.void]:
-    """Return the dtype of one weight stack with these layer sizes."""
+    """Return the dtype of one weight stack with the given layer sizes."""
     return np.dtype(
         [
             ("first", np.int16, (inputs // 2, hidden, 2)),
@@ -48,7 +48,7 @@ are ``first_bias``, ``second_bias`` and ``last_bias``.
 
 
 def quantize(stacks: Sequence[FloatLayers]) -> bytes:
-    """Quantize the weights of all stacks, clipped to the ranges of the C code; returns bytes."""
+    """Quantize the weights of all stacks, clamped to the ranges of the C code, to bytes."""
     layers = np.zeros(STACKS, LAYERS)
     for stack, weights in zip(layers, stacks, strict=True):
         stack["first"] = _paired(weights["first"])

@@ -1,10 +1,10 @@
 """Strategies that use the C search: alpha-beta search and decoupled MCTS.
 
-The alpha-beta search deepens iteratively, one turn at a time, until its time or node limit. It
-evaluates leaves by territory, that is, by the cells that each snake reaches first, considering
-that bodies move out of the way. We move first and the opponents reply to our move, so a value is
-a guaranteed one; with one opponent it is exact at the given depth. With several opponents, one of
-them plays its best reply while the others keep to one move, the move that has hurt us most so far
+The alpha-beta search deepens iteratively, one turn at a time, until its time or node limit. The
+evaluation of a leaf is territory: the cells that each snake reaches first, considering that bodies
+move out of the way. We move first and the opponents reply to our move, so a value is
+guaranteed. With one opponent, the value is exact at the given depth. With several opponents, one
+opponent plays its best reply, and the others keep to the move that has hurt us most so far
 (best-reply search, Schadd and Winands 2011). The C code is in ``csrc``.
 """
 
@@ -43,7 +43,7 @@ else:
     )
 
 COMPILED: bool = _search is not None
-"""Whether the C search is compiled; compiling it needs a C compiler."""
+"""Whether the C search is compiled; the compilation needs a C compiler."""
 
 NOT_COMPILED_MESSAGE = "the search is not compiled; install with a C compiler: pip install ."
 
@@ -66,8 +66,8 @@ _VALUE_PER_CELL = 1000
 class Weights:
     """Weights of the handcrafted evaluation, in 1/1000 cell, in the order of the C code.
 
-    Exceptions: ``hunger_threshold`` is a health and ``lead_cap`` a number of segments. The weights
-    were tuned by self-play of the search (SPSA, Spall 1992).
+    Exceptions: ``hunger_threshold`` is a health value, and ``lead_cap`` is a number of segments.
+    The weights were tuned by self-play of the search (SPSA, Spall 1992).
     """
 
     territory: int = 1000
@@ -114,11 +114,11 @@ class SearchResult(NamedTuple):
 class ThreadTuner:
     """Tunes the number of search threads to the CPU time that the operating system grants.
 
-    A process may see more cores than it gets CPU time for, for example on AWS Lambda or on shared
-    machines. If ``cores`` threads together get less than `MIN_CPU_FRACTION` of their time, the
-    tuner tries the number of threads for which that time would suffice, and keeps it for a while if
-    these threads get about as much time together. If they get less, other programs compete for the
-    cores, and the tuner returns to all threads.
+    A process may have access to more cores than its CPU time allows, for example on AWS Lambda or
+    on shared machines. If ``cores`` threads together get less than `MIN_CPU_FRACTION` of their
+    time, the tuner tries the number of threads for which the CPU time would suffice. It keeps this
+    number for a while if the threads still get about as much CPU time together. If they get less,
+    other programs compete for the cores, and the tuner returns to all threads.
 
     Args:
         cores: Number of cores that searches may use.
@@ -126,7 +126,7 @@ class ThreadTuner:
     """
 
     SAMPLE_SEARCHES, RETRY_SEARCHES = 8, 100
-    """Number of searches per measurement, and before another number of threads is tried again."""
+    """Number of searches per measurement, and number of searches before another attempt."""
 
     MIN_CPU_FRACTION, KEEP_CPU_FRACTION = 0.75, 0.85
 
@@ -137,7 +137,7 @@ class ThreadTuner:
         self._sample_size, self._all_cpu = self.SAMPLE_SEARCHES, 0.0
 
     def observe(self, cpu_per_second: float) -> None:
-        """Record a search with ``threads`` threads that got this many CPU seconds per second."""
+        """Record a search with ``threads`` threads and ``cpu_per_second`` CPU seconds per second."""
         self._samples.append(cpu_per_second)
         if len(self._samples) < self._sample_size:
             return
@@ -170,10 +170,10 @@ class ThreadTuner:
 
 
 _FULL_CORE_FRACTION = 0.9
-"""Shares of a core from this value on count as a full core."""
+"""Minimum fraction of a core that counts as a full core."""
 
 _THROTTLE_FRACTION = 0.75
-"""Part of its CPU share that a search uses near its deadline; the response needs the rest."""
+"""Fraction of its CPU share that a search uses near its deadline; the response needs the rest."""
 
 _MIN_MEASURED_S = 0.05
 """Minimum duration of a search that is used to measure CPU shares, in seconds."""
@@ -183,14 +183,13 @@ _HELPER_JOIN_TIMEOUT_S = 0.005
 
 
 class SearchCores:
-    """The cores that time-limited searches share; a search uses those that are free.
+    """The cores that time-limited searches share; a search uses the free cores.
 
     The threads of a search work on the same position and share one transposition table. Each thread
-    starts at a different depth, so that the main thread finds results of the others in the table
-    (lazy SMP, as in Stockfish). Decoupled searches build one tree per thread and vote on the move
-    (root parallelization, Chaslot, Winands and van den Herik 2008). A search that starts while no
-    core is free still gets one. A search that runs alone uses as many threads as its `ThreadTuner`
-    allows.
+    starts at a different depth, so that the main thread finds results of the other threads in the
+    table (lazy SMP, as in Stockfish). Decoupled searches build one tree per thread and vote on the
+    move (root parallelization, Chaslot, Winands and van den Herik 2008). A search always gets at
+    least one core. A search that runs alone uses as many threads as its `ThreadTuner` allows.
     """
 
     def __init__(self) -> None:
@@ -205,8 +204,8 @@ class SearchCores:
         Args:
             count: Number of cores, 1 or more.
             share: CPU time per second that the process gets of one core. Below 1, searches throttle
-                near their deadline so that the operating system does not suspend the process just
-                then.
+                near their deadline so that the operating system does not suspend the process when
+                the response is due.
 
         Raises:
             ValueError: If ``count`` is less than 1.
@@ -221,7 +220,7 @@ class SearchCores:
         return self._tuner.cores - self._taken
 
     def search(self, request: tuple[Any, ...]) -> tuple[SearchResult, NodeCounts]:
-        """Search with all free cores; returns the result and the helper threads' node counts."""
+        """Search with all free cores; return the result and the helper threads' node counts."""
         with self._lock:
             is_alone, tuner = self._taken == 0, self._tuner
             taken = tuner.threads if is_alone else max(1, self._free)
@@ -253,7 +252,7 @@ class SearchCores:
     def _start_helper(
         self, request: tuple[Any, ...], first_depth: int, done: threading.Event
     ) -> Future[SearchResult | None]:
-        """Start a helper thread at another depth; it runs until ``done`` is set."""
+        """Start a helper thread at depth ``first_depth``; the thread runs until ``done`` is set."""
 
         def help_out() -> SearchResult | None:
             try:
@@ -275,7 +274,7 @@ SEARCH_CORES = SearchCores()
 
 @dataclass(frozen=True, slots=True)
 class SearchStats:
-    """Statistics of a search: completed depth in turns, whether it is proven, node counts."""
+    """Statistics of a search: completed depth in turns, whether the value is proven, node counts."""
 
     depth: int
     proven: bool
@@ -288,18 +287,20 @@ class SearchStats:
 
 
 class Search:
-    """A strategy that searches for a number of seconds, or without a clock for a number of nodes.
+    """A strategy that searches for a time budget, or up to a node limit without a time budget.
 
     Args:
         weights: Weights of the handcrafted evaluation.
         nodes: Maximum number of nodes of a search without a time budget.
         max_depth: Maximum depth in turns, 1 to 120.
         evaluation: Learned evaluation; None for the handcrafted evaluation.
-        exact: Compute exact scores for all moves, which takes longer. By default, only the score of
-            the best move is exact; the others are upper bounds.
-        decoupled: Use decoupled MCTS (``csrc/decoupled_mcts.h``) while three or more snakes are
-            alive and the evaluation supports the game. Scores are then estimates, and nothing is
-            proven.
+        exact: Whether to compute exact scores for all moves, which takes longer. By default, only
+            the
+            score of the best move is exact, and the other scores are upper bounds.
+        decoupled: Whether to use decoupled MCTS (``csrc/decoupled_mcts.h``) while three or more
+            snakes
+            are alive and the evaluation supports the game. Scores are then estimates, and nothing
+            is proven.
 
     Raises:
         RuntimeError: If the search is not compiled.
@@ -394,9 +395,9 @@ class Search:
     def ponder(self, board: Board, decision: Decision, seconds: float) -> None:
         """Search the position that ``decision`` predicts, to fill the transposition table.
 
-        Uses one core. Does nothing if the decision has no complete line, or if the search would be
-        decoupled, because decoupled searches do not use the table. Stops after ``seconds``, or if
-        `SHOULD_STOP` returns a true value.
+        The search uses one core. It stops after ``seconds``, or if `SHOULD_STOP` returns a true
+        value. The method does nothing if the decision has no complete line. It also does nothing if
+        the search would be decoupled, because decoupled searches do not use the table.
         """
         predicted = _predicted_board(board, decision)
         if predicted is not None:
@@ -448,7 +449,7 @@ class FrozenSearch:
         self.nodes = nodes
 
     def __call__(self, board: Board, seconds: float | None = None) -> Decision:
-        """Search for the best move; its score is exact, the others are upper bounds."""
+        """Search for the best move; its score is exact, and the other scores are upper bounds."""
         request = _request_tuple(
             board,
             _you_first(board),
@@ -479,7 +480,7 @@ def unsupported_reason(board: Board) -> str:
 
 
 def use_cpu_clock(on: bool) -> bool:
-    """Measure time budgets in CPU time of the process or not; returns the old setting."""
+    """Select CPU time of the process (or wall-clock time) for time budgets; return the old setting."""
     return COMPILED and _search.use_cpu_clock(on)
 
 
@@ -491,7 +492,7 @@ def network_inputs(board: Board) -> NDArray[np.int16]:
     Raises:
         ValueError: If no opponent is alive.
     """
-    import numpy as np  # imported here because bundles play without NumPy
+    import numpy as np  # This import is local because bundles play without NumPy.
 
     snakes = _you_first(board)
     request = _request_tuple(board, snakes, Weights().to_array(), None, 0, 1, b"")
@@ -510,7 +511,7 @@ def _request_tuple(
     decoupled: bool = False,
     frozen: bool = False,
 ) -> tuple[Any, ...]:
-    """Return the arguments of ``_search.search``, except for the last two."""
+    """Return all arguments of ``_search.search`` except the last two."""
     return (
         board.width,
         board.height,
@@ -531,7 +532,10 @@ def _request_tuple(
 
 
 def _predicted_board(board: Board, decision: Decision) -> Board | None:
-    """Return the board after the line's first moves; None if one is missing or it ends the game."""
+    """Return the board after the first moves of the line.
+
+    The result is None if a move is missing or the moves end the game.
+    """
     moves = {snake: line[0] for snake, line in decision.line.items() if line}
     if any(snake.id not in moves for snake in board.living):
         return None
@@ -559,9 +563,9 @@ def position_arrays(board: Board, snakes: list[Snake]) -> tuple[Any, ...]:
 
 
 def count_per_cell(board: State, points: list[tuple[int, int]]) -> bytearray:
-    """Count how often each cell is listed, up to 255.
+    """Count how often each cell is listed, clamped to 255.
 
-    The limit loses nothing, because 100 hazard layers already decide a turn.
+    The clamp changes no game, because 100 hazard layers already eliminate a snake.
     """
     counts = bytearray(board.width * board.height)
     for x, y in points:
@@ -578,7 +582,7 @@ def clamped_hazard_damage(board: Board) -> int:
 
 
 def _moves(line: list[bytes], snakes: list[Snake]) -> dict[str, tuple[str, ...]]:
-    """Return the line by snake id; each snake's moves end when it is eliminated."""
+    """Return the line by snake id; the moves of each snake end at its elimination."""
     return {
         snake.id: tuple(MOVES[turn[seat]] for turn in line if turn[seat] < len(MOVES))
         for seat, snake in enumerate(snakes)
@@ -586,7 +590,7 @@ def _moves(line: list[bytes], snakes: list[Snake]) -> dict[str, tuple[str, ...]]
 
 
 def _format_line(line: list[bytes], snakes: list[Snake]) -> str:
-    """Format the line: the first letters of every snake's moves, ``.`` after its elimination."""
+    """Format the line: first letters of every snake's moves, and ``.`` after its elimination."""
     letters = "".join(move[0] for move in MOVES) + "."
     return " / ".join(
         f"{snake.name or snake.id} {''.join(letters[turn[seat]] for turn in line)}"

@@ -39,7 +39,7 @@ from battlesnake_heuristics.search.search import (
 
 if TYPE_CHECKING:
     from battlesnake_heuristics.search import _search
-else:  # None if the search is not compiled
+else:  # The module is None if the search is not compiled.
     from battlesnake_heuristics.search.search import _search
 
 ROW_RANDOM, ROW_SEARCHED, ROW_SEARCHED_RANDOM = 0, 1, 2
@@ -88,7 +88,7 @@ class SelfPlaySettings:
 class SearchPlayer:
     """A player of self-play games, limited to ``nodes`` nodes or ``seconds`` of CPU time per move.
 
-    ``seconds`` 0 selects the node limit. For ``decoupled`` see `Search`.
+    If ``seconds`` is 0, the node limit applies. For ``decoupled`` see `Search`.
     """
 
     evaluation: Evaluation | None = None
@@ -98,7 +98,7 @@ class SearchPlayer:
     decoupled: bool = False
 
     def to_arguments(self) -> tuple[array[int], bytes, int, float, bool]:
-        """Return the player as the C code expects it."""
+        """Return the player as arguments of the C code."""
         network = self.evaluation.network_bytes if self.evaluation else b""
         nodes = 0 if self.seconds else self.nodes
         return self.weights.to_array(), network, nodes, self.seconds, self.decoupled
@@ -108,9 +108,9 @@ class SearchPlayer:
 class SelfPlayGame:
     """One game: its rows, ordered by turn and seat, and its result.
 
-    ``points`` is float64 (seats,) and sums to 1: the last living snake gets it, or the snakes that
-    died last share it. ``finished`` is False if the game reached the turn limit; the living snakes
-    then share the point.
+    ``points`` is float64 (seats,) and sums to 1. The last living snake gets the point, or the
+    snakes that died last share it. ``finished`` is False if the game reached the turn limit; the
+    living snakes then share the point.
     """
 
     rows: NDArray[np.void]
@@ -123,9 +123,9 @@ class SelfPlayGame:
 class SelfPlayBatch:
     """Rows of many games.
 
-    ``game`` is int32 (rows,): the index of each row's game, into ``points``, float64 (games,
+    ``game`` is int32 (rows,): the index of each row's game in ``points``, float64 (games,
     seats). ``player`` is uint8 (rows,): an index into the players of `play_games`. ``turns`` is the
-    total of all games.
+    total number of turns of all games.
     """
 
     rows: NDArray[np.void]
@@ -136,7 +136,7 @@ class SelfPlayBatch:
     turns: int
 
     def for_players(self, players: Sequence[int]) -> SelfPlayBatch:
-        """Return only the rows of these players."""
+        """Return only the rows of the given ``players``."""
         theirs = np.isin(self.player, players)
         return dataclasses.replace(
             self, rows=self.rows[theirs], game=self.game[theirs], player=self.player[theirs]
@@ -144,7 +144,7 @@ class SelfPlayBatch:
 
     @classmethod
     def concatenate(cls, parts: Sequence[SelfPlayBatch]) -> SelfPlayBatch:
-        """Concatenate games; missing seats get 0 points."""
+        """Concatenate batches; missing seats get 0 points."""
         seats = max(part.points.shape[1] for part in parts)
         before = np.cumsum([0, *(len(part.points) for part in parts)])
         return cls(
@@ -200,10 +200,10 @@ def play_from(
 ) -> SelfPlayGame:
     """Play a game from ``board``, with one player per living snake.
 
-    Rows count turns from there. During the first ``node_doublings`` turns, node limits are higher:
-    twice the limit on the last of these turns, four times on the turn before, and so on. Food
-    appears as in the standard game, from ``seed``. Hazards stay, unless the game is royale and its
-    own seed is known.
+    Rows count turns from ``board``. During the first ``node_doublings`` turns, node limits are
+    higher: twice the limit on the last of these turns, four times on the turn before, and so on.
+    Food appears as in the standard game, from ``seed``. Hazards stay, unless the game is royale and
+    its own seed is known.
 
     Args:
         board: Position with at least two living snakes.
@@ -250,7 +250,7 @@ def play_games(
 ) -> SelfPlayBatch:
     """Play games until they have ``moves`` searched moves.
 
-    The players rotate through the seats, and the seeds count up from ``seed``.
+    The players rotate through the seats, and each game increments the seed.
     """
     played: list[SelfPlayGame] = []
     player: list[NDArray[np.uint8]] = []
