@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from types import FrameType, ModuleType
 from typing import NamedTuple
 
+from battlesnake_gym.common import standard_streams
 from battlesnake_gym.common.command_line import colorize, print_error
 from battlesnake_gym.common.extensions import ExtensionError
 from battlesnake_gym.common.extras import MissingExtraError, load_module
@@ -220,8 +221,23 @@ def _commands_in_group(group: str) -> dict[str, str]:
 def main(argv: list[str] | None = None) -> int:
     """Run one subcommand and return its exit status (2 for a usage error)."""
     arguments = sys.argv[1:] if argv is None else argv
+    wants_help = not {"-h", "--help", "--help-all"}.isdisjoint(arguments)
+    standard_streams.prepare("--json" in arguments and not wants_help)
     name, rest = _split_arguments(arguments)
-    if name not in COMMANDS and (not rest or rest[0] in ("-h", "--help")):
+    try:
+        try:
+            return _run(name, rest, wants_help)
+        finally:
+            standard_streams.flush_stdout()
+    except OSError as error:  # such as an output that cannot be written
+        return print_error(f"{_PROG} {name}".strip(), error)
+
+
+def _run(name: str, rest: list[str], wants_help: bool) -> int:
+    """Run a subcommand with its arguments, or print the overview."""
+    if name not in COMMANDS and (not rest or rest[0] in ("-h", "--help", "help")):
+        if len(rest) > 1:  # `help arena` is `arena --help`
+            return main([*name.split(), *rest[1:], "--help"])
         sys.stdout.write(usage(name))
         return 0 if rest else 2
     if name == "" and rest[0] == "--version":
@@ -239,7 +255,7 @@ def main(argv: list[str] | None = None) -> int:
             module = load(name)
         return int(module.main(rest) or 0)
     except (MissingExtraError, ExtensionError) as error:
-        if isinstance(error, MissingExtraError) and {"-h", "--help", "--help-all"} & {*rest}:
+        if isinstance(error, MissingExtraError) and wants_help:
             sys.stdout.write(f"usage: {_PROG} {name} [options]\n\n{COMMANDS[name].help}\n\n"
                              f"Install its packages to see its options: {error}\n")  # fmt: skip
             return 0

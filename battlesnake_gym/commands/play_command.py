@@ -9,11 +9,17 @@ import contextlib
 import os
 import sys
 from collections.abc import Generator, Iterator
-from pathlib import Path
 
 from battlesnake_gym import snakes
 from battlesnake_gym.boards.board import Board
-from battlesnake_gym.common.command_line import Parser, milliseconds, print_error, seed, size
+from battlesnake_gym.common.command_line import (
+    Parser,
+    milliseconds,
+    print_error,
+    seed,
+    size,
+    writable_file,
+)
 from battlesnake_gym.common.suggestions import unknown_name_message
 from battlesnake_gym.draw.terminal_board import picture
 from battlesnake_gym.replays.replay import Replay
@@ -87,7 +93,7 @@ def parser() -> Parser:
     add("--seed", type=seed, default=1, help="random seed for start positions and food")
     add("--move-time", type=milliseconds, default=100, metavar="MS",
         help="thinking time of each opponent per move, in milliseconds")  # fmt: skip
-    add("--replay", type=Path, metavar="FILE", help="save the game to this file")
+    add("--replay", type=writable_file, metavar="FILE", help="save the game to this file")
     return parser
 
 

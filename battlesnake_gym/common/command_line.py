@@ -16,6 +16,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import IO, Any, NoReturn, TextIO, TypeVar
 
+from battlesnake_gym.common.standard_streams import STDOUT_NAME
 from battlesnake_gym.common.suggestions import nearest, unknown_name_message
 
 MAX_LINE_CHARS = 200
@@ -23,6 +24,9 @@ MAX_LINE_CHARS = 200
 
 MAX_SHORT_HELP_FLAGS = 12
 """Number of options in ``--help``; ``--help-all`` shows all of them."""
+
+_BROKEN_PIPE_STATUS = 128 + 13
+"""Exit status of shells for a program that signal 13, SIGPIPE, ended."""
 
 _MAX_MOVE_TIME_MS = 60_000
 """Maximum search time per move, in milliseconds."""
@@ -175,7 +179,13 @@ def _clean_argparse_message(message: str) -> str:
 
 
 def print_error(prog: str, error: object) -> int:
-    """Print an error as one line on stderr and return exit status 2."""
+    """Print an error as one line on stderr and return exit status 2.
+
+    If the reader of standard output has closed it (``| head``), print nothing and return the status
+    of programs that SIGPIPE ends.
+    """
+    if isinstance(error, BrokenPipeError) and error.filename == STDOUT_NAME:
+        return _BROKEN_PIPE_STATUS
     name = colorize(f"{prog}:", "bold", sys.stderr)
     if isinstance(error, OSError) and error.filename:
         error = f"{error.filename}: {(error.strerror or 'cannot be used').lower()}"
@@ -242,8 +252,37 @@ def size(text: str) -> tuple[int, int]:
 
 def writable(text: str) -> Path:
     """Parse the path of an output directory, which may not exist yet."""
-    if (path := Path(text)).is_file():
-        raise argparse.ArgumentTypeError(f"must be a directory, got the file {text}")
+    path = Path(text)
+    existing = _existing(path)
+    if not existing.is_dir():
+        raise argparse.ArgumentTypeError(f"must be a directory, got the file {existing}")
+    return path
+
+
+def writable_file(text: str) -> Path:
+    """Parse the path of an output file; its directory may not exist yet."""
+    path = Path(text)
+    if (existing := _existing(path)) == path and path.is_dir():
+        raise argparse.ArgumentTypeError(f"must be a file, got the directory {text}")
+    if existing != path and not existing.is_dir():
+        raise argparse.ArgumentTypeError(f"must be in a directory, and {existing} is a file")
+    return path
+
+
+def _existing(path: Path) -> Path:
+    """Return the path, or its nearest parent that exists; reject one that cannot be written to."""
+    for existing in (path, *path.parents, Path.cwd()):
+        try:
+            existing.stat()
+        except (FileNotFoundError, NotADirectoryError):
+            continue
+        except OSError as error:
+            raise argparse.ArgumentTypeError(
+                f"must be a path that can be written, got {path}: {str(error.strerror).lower()}"
+            ) from error
+        if existing.is_dir() and not os.access(existing, os.W_OK | os.X_OK):
+            raise argparse.ArgumentTypeError(f"must be writable, and {existing} is not")
+        return existing
     return path
 
 

@@ -20,6 +20,7 @@ from battlesnake_gym.common.command_line import (
     add_json,
     positive,
     print_error,
+    writable_file,
     write_json,
 )
 from battlesnake_gym.common.suggestions import unknown_name_message
@@ -314,8 +315,8 @@ def parser() -> Parser:
     add("--last", type=positive, metavar="N", help="coach on the snake's last N games on "
         "arena.battlesnake.com instead of GAME; needs an API token in "
         "$BATTLESNAKE_TOKEN")  # fmt: skip
-    add("-o", "--output", type=Path, metavar="FILE", help="file for the scenarios (default: "
-        "GAME-NAME.txt in the current directory)")  # fmt: skip
+    add("-o", "--output", type=writable_file, metavar="FILE", help="file for the scenarios "
+        "(default: GAME-NAME.txt in the current directory)")  # fmt: skip
     add_json(parser)
     who = parser.add_mutually_exclusive_group()
     who.add_argument("--strategy", metavar="NAME", help="built-in snake to test, if its name in "
