@@ -64,7 +64,7 @@ site: $(VENV)/.test-packages $(VENV)/.engine
 notebooks: $(VENV)/.test-packages $(VENV)/.engine
 	$(BIN)/python tools/run_notebooks.py $(NOTEBOOKS)
 
-# ACCOUNT=rehearsal plays all of it on this machine.
+# ACCOUNT=simulated plays all of it on this machine.
 aws-receipt: $(VENV)/.test-packages $(VENV)/.engine
 	$(BIN)/python tools/aws_receipt.py $(ACCOUNT)
 

@@ -39,7 +39,7 @@ _PAGE = _ROOT / "docs/receipt.md"
 _MARKS = ("<!-- received -->\n", "<!-- of the table above: tools/aws_receipt.py -->\n")
 """Marks in the page; the script replaces the text between the two marks."""
 
-_REHEARSAL = "rehearsal"
+_SIMULATED = "simulated"
 _SNAKE = "receipt"
 _MOVES = 50
 _MAX_RUN, _MAX_WAIT = 900, 1200
@@ -105,7 +105,7 @@ def main(argv: list[str] | None = None) -> int:
             receipt = received(place, require_stack(place.account, options.stack), options.folder)
     except (ValueError, OSError, ClientError) as error:
         return print_error(_PROG, error)
-    home = options.folder if options.account == _REHEARSAL else _PAGE.parent
+    home = options.folder if options.account == _SIMULATED else _PAGE.parent
     text = json.dumps(receipt, indent=2) + "\n"
     write_atomically(home / "receipt.json", lambda part: part.write_text(text))
     write_atomically(home / _PAGE.name, lambda part: part.write_text(filled(receipt)))
@@ -116,7 +116,7 @@ def main(argv: list[str] | None = None) -> int:
 def parser() -> Parser:
     """Return the command-line parser."""
     parser = Parser(prog=_PROG, description=__doc__)
-    parser.add_argument("account", help=f"the account's number, or {_REHEARSAL}")
+    parser.add_argument("account", help=f"the account's number, or {_SIMULATED}")
     parser.add_argument("--stack", default="battlesnake", help="the stack of notebook.yaml")
     parser.add_argument("--folder", type=Path, default=Path("sagemaker-local/receipt"),
         help="for what the jobs deliver")  # fmt: skip
@@ -131,7 +131,7 @@ def place_of(options: argparse.Namespace) -> Iterator[Place]:
         StackError: If the credentials belong to another account.
     """
     options.folder.mkdir(parents=True, exist_ok=True)
-    if options.account != _REHEARSAL:
+    if options.account != _SIMULATED:
         import sagemaker
 
         ours = account()
@@ -181,7 +181,7 @@ def received(place: Place, stack: Mapping[str, Any], folder: Path) -> dict[str, 
         clean(place, outputs["Bucket"], prefix, names)
     return {
         "when": f"{began:%Y-%m-%d %H:%M} UTC",
-        "where": place.account.region if place.side_by_side else _REHEARSAL,
+        "where": place.account.region if place.side_by_side else _SIMULATED,
         "seconds": round((datetime.now(UTC) - began).total_seconds()),
         "dollars": round(sum(one.get("dollars", 0.0) for one in steps.values()), 4),
         "steps": steps,

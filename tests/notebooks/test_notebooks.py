@@ -101,7 +101,7 @@ def test_introduction(workplace: Path) -> None:
 
 @pytest.fixture
 def jobs() -> None:
-    """What rehearsed training jobs need; the SDK itself is slow to import."""
+    """What simulated training jobs need; the SDK itself is slow to import."""
     for package in ("ray", "sagemaker", "sagemaker_training"):
         if find_spec(package) is None:
             pytest.skip(f"no {package}: needs the extras rllib, sagemaker and sagemaker-simulator")

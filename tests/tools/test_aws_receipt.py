@@ -1,4 +1,4 @@
-"""The receipt from AWS, in a rehearsal; and whether pages say what was only rehearsed."""
+"""The receipt from AWS, in a simulation; and whether pages say what was only simulated."""
 
 import json
 import re
@@ -31,7 +31,7 @@ def tool(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
 def test_a_page_about_aws_says_what_was_only_rehearsed(page: Path) -> None:
     text = page.read_text()
     if page.name != "receipt.md" and AWS.search(NO_STATEMENT.sub("", text)):
-        assert "[rehearsed](receipt.md)" in text
+        assert "[simulated](receipt.md)" in text
 
 
 def test_what_is_rehearsed_has_a_test() -> None:
@@ -64,7 +64,7 @@ def test_another_account_is_refused(
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
 def test_the_receipt_is_rehearsed(tool: Any, tmp_path: Path) -> None:
-    assert tool.main(["rehearsal", "--folder", str(tmp_path)]) == 0
+    assert tool.main(["simulated", "--folder", str(tmp_path)]) == 0
     receipt = json.loads((tmp_path / "receipt.json").read_text())
     assert receipt["left"] == []
     assert 0 < receipt["dollars"] < 2
@@ -100,7 +100,7 @@ def test_what_fails_and_what_is_left_is_shown(
     monkeypatch.setattr(tool, "start", refused)
     monkeypatch.setattr(tool, "clean", lambda *_: None)
     monkeypatch.setattr(tool, "snake", lambda *_: None)
-    assert tool.main(["rehearsal", "--folder", str(tmp_path)]) == 1
+    assert tool.main(["simulated", "--folder", str(tmp_path)]) == 1
     page = (tmp_path / "receipt.md").read_text()
     assert "| single | ClientError: An error occurred (ResourceLimitExceeded)" in page
     assert "left: s3://battlesnake-receipt/receipt-" in page
