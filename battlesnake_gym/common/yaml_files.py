@@ -51,5 +51,13 @@ def read_yaml(path: Path) -> Any:
     try:
         return yaml.load(data, _Loader)
     except (yaml.YAMLError, RecursionError, ValueError) as error:
-        reason = " ".join(str(error).split())[:200]
-        raise YamlError(f"{path} is not YAML: {reason}") from error
+        raise YamlError(f"{path} is not YAML: {_reason(error)}") from error
+
+
+def _reason(error: Exception) -> str:
+    """Return the line and the cause of an error, and the remedy of the usual mistake."""
+    mark, problem = getattr(error, "problem_mark", None), getattr(error, "problem", None)
+    if mark is None or problem is None:
+        return " ".join(str(error).split())[:200]
+    remedy = "; indent with spaces, not with a tab" if r"'\t'" in problem else ""
+    return f"line {mark.line + 1}, column {mark.column + 1}: {problem}{remedy}"

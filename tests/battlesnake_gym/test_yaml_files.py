@@ -43,3 +43,10 @@ def test_broken_file_is_named(tmp_path: Path, data: bytes) -> None:
     path.write_bytes(data)
     with pytest.raises(YamlError, match=r"a\.yaml is not YAML"):
         read_yaml(path)
+
+
+def test_a_tab_is_named_with_its_line_and_the_remedy(tmp_path: Path) -> None:
+    path = tmp_path / "a.yaml"
+    path.write_text("name: x\nsnakes:\n\ta: hungry\n")
+    with pytest.raises(YamlError, match=r"line 3, column 1: .*; indent with spaces"):
+        read_yaml(path)
