@@ -7,10 +7,12 @@ import random
 import re
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from battlesnake_gym import snakes
+from battlesnake_gym.boards.board import Board
 from battlesnake_heuristics.rating.match import MatchSettings, play_pair
 from battlesnake_heuristics.rating.sprt import PAIR_SCORES
 from battlesnake_heuristics.rule_based import filters
@@ -147,3 +149,17 @@ def test_edits_by_the_tools_are_150_elo_better(
     elo = 400 * math.log10(points / (1 - points))
     assert elo > 150, f"{points:.3f} of the points, {elo:.0f} Elo, {counts}"
     sys.stdout.write(f"{points:.3f} of the points, {elo:.0f} Elo, {counts}\n")
+
+
+def test_a_snake_that_exits_is_rejected(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    leaving = GOOD.replace("return pipeline(board, seconds)", "raise SystemExit(0)")
+    assert snakes_check_command.main([written(tmp_path, "mine", leaving)]) == 1
+    assert "it raises SystemExit: 0" in capsys.readouterr().out
+
+
+def test_a_snake_may_return_the_name_of_its_move() -> None:
+    factory = snakes_check_command.checked_factory(
+        lambda seed: lambda board, seconds=None: "up", 99
+    )
+    board = Board.from_text(". . .\n. . .\n. A .\n. ^ .\nA: you")
+    assert factory(1)(board).move == "up"

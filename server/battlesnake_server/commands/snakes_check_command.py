@@ -67,8 +67,10 @@ def checked_factory(make: Factory, max_ms: float) -> Factory:
         def decide(board: Board, seconds: float | None = None) -> Decision:
             began = time.process_time()
             try:
-                decision = strategy(board, seconds)
-            except Exception as error:
+                decision = snakes.to_decision(strategy(board, seconds))
+            except KeyboardInterrupt:
+                raise
+            except BaseException as error:  # SystemExit, too
                 raise SnakeCheckError(
                     f"it raises {type(error).__name__}: {error}, on\n{board}"
                 ) from error

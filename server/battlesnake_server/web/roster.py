@@ -13,6 +13,7 @@ from battlesnake_gym.boards.json_fields import BoardError, format_value
 from battlesnake_gym.rules import MOVES
 from battlesnake_gym.snakes import Decision
 from battlesnake_server.address_policy import AddressPolicy
+from battlesnake_server.arena.guarded_strategy import make_strategy
 from battlesnake_server.arena.players import request_single_move
 from battlesnake_server.arena.tournament import Entrant, local_factory, parse_entrants
 from battlesnake_server.bundle import Bundle
@@ -119,11 +120,12 @@ def request_decision(entrant: Entrant, board: Board, time_s: float) -> Decision:
             request_single_move(board.to_api(), entrant.source, entrant.address_policy)
         )
     else:
-        strategy = local_factory(entrant)(board.game.seed)
+        strategy = make_strategy(local_factory(entrant), board.game.seed)
         try:
-            decision = strategy(board.copy(), time_s)
-        except Exception as error:  # a user's snake may raise anything
-            raise ValueError(f"{entrant.label} cannot play this position: {error}") from error
+            decision = snakes.to_decision(strategy(board.copy(), time_s))
+        except BaseException as error:  # a user's snake may raise anything, SystemExit too
+            reason = str(error) or type(error).__name__
+            raise ValueError(f"{entrant.label} cannot play this position: {reason}") from error
     if decision.move not in MOVES:
         reason = decision.reasons[0].rule if decision.reasons else format_value(decision.move)
         raise ValueError(f"{entrant.label} returned no move ({reason})")
