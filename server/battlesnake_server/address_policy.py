@@ -143,6 +143,24 @@ def open_listener(host: str, port: int) -> socket.socket:
         raise ValueError(f"{message}; give another --port or --host") from None
 
 
+def host(text: str) -> str:
+    """Read a host to listen on; an IPv6 address may have brackets, as in a URL.
+
+    >>> host("[::1]"), host("0.0.0.0")
+    ('::1', '0.0.0.0')
+    """
+    return text[1:-1] if text.startswith("[") and text.endswith("]") else text
+
+
+def url_host(host: str) -> str:
+    """Return a host as URLs write it: an IPv6 address in brackets.
+
+    >>> url_host("::1"), url_host("localhost")
+    ('[::1]', 'localhost')
+    """
+    return f"[{host}]" if ":" in host else host
+
+
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the options of commands that play against URLs; `from_options` reads them."""
     parser.add_argument(
@@ -163,7 +181,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def add_page_options(parser: argparse.ArgumentParser, default_port: int) -> None:
     """Add the options of commands that serve pages to others."""
     add = parser.add_argument
-    add("--host", default="127.0.0.1", help="address to serve the pages on")
+    add("--host", type=host, default="127.0.0.1", help="address to serve the pages on")
     add("--allow-host", action="append", default=[], metavar="NAME",
         help="host name under which the pages may be requested, in addition to IP addresses and "
         "this machine's name")  # fmt: skip

@@ -356,6 +356,18 @@ def started(
         process.wait()
 
 
+@pytest.mark.parametrize("host", ["::1", "::", "[::1]"])
+def test_ipv6_addresses_are_served(tmp_path: Path, host: str) -> None:
+    port, log = free_port(), tmp_path / "log"
+    command = [*COMMAND, "serve", "--snake=hungry", f"--host={host}", f"--port={port}"]
+    with log.open("wb") as file, subprocess.Popen(command, stderr=file) as process:
+        try:
+            wait_for(f"http://[::1]:{port}", process)
+            assert json.loads(fetch(f"http://[::1]:{port}/"))["apiversion"] == "1"
+        finally:
+            process.terminate()
+
+
 def workers(log: Path, words: str = "Booting worker") -> list[int]:
     """Return the process ids in the matching lines of the log, in order."""
     return [int(pid) for pid in re.findall(rf"{words}.*pid: (\d+)", log.read_text())]

@@ -14,7 +14,7 @@ from flask import Flask
 from gunicorn.app.base import BaseApplication
 
 from battlesnake_gym.common.command_line import Parser, port, print_error
-from battlesnake_server.address_policy import open_listener
+from battlesnake_server.address_policy import host, open_listener, url_host
 from battlesnake_server.live.app import DEFAULTS, create_app, from_environment
 from battlesnake_server.live.gunicorn_worker import AsyncGunicornWorker
 from battlesnake_server.live.log_rate_limit import configure_rate_limited_logging
@@ -46,7 +46,7 @@ def main(argv: list[str] | None = None) -> int:
         # Werkzeug's debugger stays off: it would execute code for anyone who can reach the port.
         app.run(arguments.host, arguments.port, debug=True, use_debugger=False, threaded=True)
     else:
-        address = f"{arguments.host}:{arguments.port}"
+        address = f"{url_host(arguments.host)}:{arguments.port}"
         threads = _THREADS_INSTANT if app.extensions["live_snake"].is_instant else _THREADS
         Gunicorn(lambda: create_app(config), address, threads).run()
     return 0
@@ -124,7 +124,7 @@ def parser() -> Parser:
         "order; without names: " + " ".join(SAFE_FILTER_NAMES))  # fmt: skip
     add("--policy-rules", metavar="FILE", help="Python file that defines `rules`, a list of "
         "filters and preferences applied to the policy's values; the file is executed")  # fmt: skip
-    add("--host", default="127.0.0.1", help="address to listen on")
+    add("--host", type=host, default="127.0.0.1", help="address to listen on")
     add("--port", type=port, default=os.environ.get("PORT") or 8000,
         help="port to listen on (default: $PORT or 8000)")  # fmt: skip
     add("--color", help=f"snake color, #rrggbb (default: {DEFAULTS['COLOR']})")

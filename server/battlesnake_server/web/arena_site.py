@@ -10,7 +10,7 @@ from sqlalchemy.engine import Engine
 
 from battlesnake_gym.boards.board import Board
 from battlesnake_gym.replays.replay import Turn
-from battlesnake_server.address_policy import open_listener
+from battlesnake_server.address_policy import open_listener, url_host
 from battlesnake_server.arena.league_config import LeagueConfig
 from battlesnake_server.http.page_server import PageServer
 from battlesnake_server.web import create_app
@@ -58,8 +58,7 @@ class Site:
         self._app = create_app(database, roster, self._broadcast, replays, token, league)
         listener = open_listener(host, port)
         self._server = PageServer(self._app, listener, names=[host, *names], threads=NUM_THREADS)
-        shown = f"[{host}]" if ":" in host else host
-        self.address = f"http://{shown}:{self._server.port}/"
+        self.address = f"http://{url_host(host)}:{self._server.port}/"
         self._server.start()
         sys.stderr.write(f"serving the arena at {self.address} (Ctrl+C to stop)\n")
         if token is not None:

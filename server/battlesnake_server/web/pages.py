@@ -19,6 +19,7 @@ from flask import Blueprint, Flask, Response, current_app, jsonify, render_templ
 from werkzeug.exceptions import HTTPException, NotFound
 
 from battlesnake_gym.boards.json_fields import BoardError
+from battlesnake_server.address_policy import url_host
 from battlesnake_server.http.page_server import MAX_REQUEST_BYTES, PageServer
 from battlesnake_server.replay_viewer.analysis_queue import AnalysisQueue, BusyError
 from battlesnake_server.web import access_control
@@ -195,7 +196,7 @@ def serve(
     """
     server = PageServer(app, listener, names=[host, *names])
     server.start()
-    address = f"http://{host}:{server.port}/{path}"
+    address = f"http://{url_host(host)}:{server.port}/{path}"
     try:
         with contextlib.suppress(KeyboardInterrupt):  # Ctrl+C may arrive before `wait`
             sys.stdout.write(f"serving {what} at {address} (Ctrl+C to stop)\n")
