@@ -37,6 +37,9 @@ _PROGRAMS = {
 }
 """System programs and their purposes."""
 
+_CONSEQUENCES = {"search": "; without it, serve plays lookahead instead of champion"}
+"""Consequences of missing compiled modules that no error message reports."""
+
 
 @dataclass(frozen=True, slots=True)
 class Finding:
@@ -96,7 +99,8 @@ def findings() -> Iterator[Finding]:
     for part, (importer, name) in versions.COMPILED_MODULES.items():
         module = versions.compiled_part(importer, name)
         if module is None:
-            yield Finding(part, _BROKEN, build_check.missing_reason(name), build_check.BUILD_HINT)
+            about = build_check.missing_reason(name) + _CONSEQUENCES.get(part, "")
+            yield Finding(part, _BROKEN, about, build_check.BUILD_HINT)
         else:
             yield Finding(part, _GOOD, f"compiled, {module.__file__}")
     for extra, packages in sorted(required.items()):

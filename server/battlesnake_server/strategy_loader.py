@@ -41,6 +41,13 @@ from battlesnake_server.onnx_policy import OnnxPolicy, PolicyError
 DEFAULT_SNAKE = "champion" if search.COMPILED else "lookahead"
 """The strongest built-in snake available; it plays by default."""
 
+DEFAULT_SNAKE_NOTICE = (
+    ""
+    if search.COMPILED
+    else f"{DEFAULT_SNAKE} plays instead of champion: {search.NOT_COMPILED_MESSAGE}"
+)
+"""Message for the operator if the default snake is not the strongest one."""
+
 DEFAULT_POLICY_PATH = (
     Path(str(resources.files("battlesnake_server"))) / "default_policy" / "policy.onnx"
 )

@@ -153,6 +153,17 @@ def test_doctor_names_missing_packages(
     assert main.main(["doctor"]) == 1
 
 
+def test_doctor_reports_what_plays_without_the_search(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from battlesnake_gym.cli import versions
+
+    monkeypatch.setattr(versions, "compiled_part", lambda importer, name: None)
+    assert main.main(["doctor"]) == 1
+    (line,) = [line for line in capsys.readouterr().out.splitlines() if " search " in line]
+    assert "serve plays lookahead instead of champion" in line
+
+
 def test_progress_bars_need_a_terminal() -> None:
     """Every progress bar sets ``disable``; None disables tqdm's bar without a terminal."""
     root = Path(__file__).parents[2]

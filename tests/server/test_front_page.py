@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from flask.testing import FlaskClient
 
 from battlesnake_gym.boards.board import Board
 from battlesnake_gym.rules import Game
-from battlesnake_server.live import featured_game
+from battlesnake_server.live import app, featured_game
 from battlesnake_server.live.app import create_app
 from tests.server.browser import Browser, browser, quiet
 from tests.server.web_site import serving
@@ -46,6 +47,20 @@ def test_engines_get_json_and_browsers_a_page() -> None:
     hostile = create_app({"SNAKE": "hungry", "AUTHOR": "<script>"}).test_client()
     assert "by &lt;script&gt;" in hostile.get("/", headers=HTML).text
     assert hostile.get("/").get_json()["color"] == "#888888"
+
+
+def test_another_snake_than_the_champion_is_reported(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Without a compiler, `serve` alone plays another snake."""
+    notice = "lookahead plays instead of champion: the search is not compiled"
+    monkeypatch.setattr(app, "DEFAULT_SNAKE_NOTICE", notice)
+    client = create_app().test_client()
+    assert notice in caplog.text
+    assert client.get("/").get_json()["notice"] == notice
+    assert notice in client.get("/", headers=HTML).text
+    chosen = create_app({"SNAKE": "hungry"}).test_client()
+    assert "notice" not in chosen.get("/").get_json()
 
 
 def test_the_game_that_is_on_is_shown_and_its_thoughts_when_it_is_over() -> None:

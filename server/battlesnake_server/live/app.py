@@ -37,7 +37,7 @@ from werkzeug.exceptions import HTTPException
 from battlesnake_server.bundle import bundle_customization
 from battlesnake_server.live import front_page, views
 from battlesnake_server.live.live_snake import LiveSnake
-from battlesnake_server.strategy_loader import DEFAULT_SNAKE, strategy_factory
+from battlesnake_server.strategy_loader import DEFAULT_SNAKE, DEFAULT_SNAKE_NOTICE, strategy_factory
 
 _MAX_BODY_BYTES = 1 << 18
 """Bytes of a request; the largest board that is played needs a fifth of them."""
@@ -87,6 +87,10 @@ def create_app(config: Mapping[str, Any] | None = None) -> Flask:
     app.config.from_mapping(config)
     if not re.fullmatch("#[0-9a-fA-F]{6}", app.config["COLOR"]):
         raise ValueError(f"{app.config['COLOR']!r} is not a color; give one like #3366cc")
+    is_default = app.config["SNAKE"] is None and app.config["POLICY"] is None
+    app.config["NOTICE"] = DEFAULT_SNAKE_NOTICE if is_default else ""
+    if app.config["NOTICE"]:
+        log.warning(app.config["NOTICE"])
     factory = strategy_factory(
         snake=app.config["SNAKE"],
         policy=app.config["POLICY"],

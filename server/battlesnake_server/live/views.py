@@ -38,14 +38,17 @@ def index() -> Response:
     if front_page.is_browser_request():
         return front_page.page()
     config = current_app.config
-    return jsonify(
-        apiversion="1",
-        author=config["AUTHOR"],
-        color=config["COLOR"],
-        head=config["HEAD"],
-        tail=config["TAIL"],
-        version=_VERSION,
-    )
+    answer = {
+        "apiversion": "1",
+        "author": config["AUTHOR"],
+        "color": config["COLOR"],
+        "head": config["HEAD"],
+        "tail": config["TAIL"],
+        "version": _VERSION,
+    }
+    if config["NOTICE"]:
+        answer["notice"] = config["NOTICE"]
+    return jsonify(answer)
 
 
 @blueprint.post("/start")
