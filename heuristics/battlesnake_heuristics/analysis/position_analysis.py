@@ -237,7 +237,7 @@ class PositionAnalyzer:
         return decision.scores[decision.move], decision.line
 
     def _predict_replies(self, board: Board, snake: Snake, fraction: float) -> dict[str, str]:
-        """Return the opponents' moves: the best move of the nearest; default moves of the others."""
+        """Return the best move of the nearest opponent and default moves of the others."""
         moves = {
             opponent.id: _default_move(board, opponent)
             for opponent in board.living

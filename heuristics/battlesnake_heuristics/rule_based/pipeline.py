@@ -172,8 +172,7 @@ class Pipeline:
         self._random = random.Random(seed)
 
     def __call__(self, board: Board, seconds: float | None = None) -> Decision:
-        """Choose a move for ``board.you``. The time budget is ignored; the call takes a few
-        milliseconds."""
+        """Choose a move for ``board.you`` within a few milliseconds; ignore the time budget."""
         verdict = Verdict()
         apply_steps(self.steps, View(board), verdict)
         return verdict.decide(self._random.choice)

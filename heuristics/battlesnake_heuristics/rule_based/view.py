@@ -71,7 +71,7 @@ class View:
         return self._blocked[min(turns, self._horizon)]
 
     def blocked(self, move: str) -> bool:
-        """Return whether ``move`` leads off the board or onto a cell that a body will still occupy."""
+        """Return whether ``move`` leads off the board or onto a cell that stays occupied."""
         target = self.grid.bit(self.targets[move])
         return not target or any(target & body[-2] for body in self._bodies)
 
@@ -80,7 +80,7 @@ class View:
         return self.grid.spread(self.grid.bit(snake.head)) & ~self.blocked_cells(1)
 
     def health_after(self, cell: Point, health: int | None = None) -> int:
-        """Return the health after a move onto ``cell`` (100 on food); 0 or less means elimination."""
+        """Return the health after a move onto ``cell`` (100 on food); 0 or less is fatal."""
         health = self.you.health if health is None else health
         food, layers = bool(self.grid.bit(cell) & self.food), self.hazards[cell]
         return rules.health_after(self.board.game, health, food=food, layers=layers)

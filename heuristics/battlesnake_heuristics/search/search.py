@@ -137,7 +137,7 @@ class ThreadTuner:
         self._sample_size, self._all_cpu = self.SAMPLE_SEARCHES, 0.0
 
     def observe(self, cpu_per_second: float) -> None:
-        """Record a search with ``threads`` threads and ``cpu_per_second`` CPU seconds per second."""
+        """Record a search with ``threads`` threads, in CPU seconds per second."""
         self._samples.append(cpu_per_second)
         if len(self._samples) < self._sample_size:
             return
@@ -274,7 +274,7 @@ SEARCH_CORES = SearchCores()
 
 @dataclass(frozen=True, slots=True)
 class SearchStats:
-    """Statistics of a search: completed depth in turns, whether the value is proven, node counts."""
+    """Statistics of a search: completed depth in turns, proof, and node counts."""
 
     depth: int
     proven: bool
@@ -480,7 +480,7 @@ def unsupported_reason(board: Board) -> str:
 
 
 def use_cpu_clock(on: bool) -> bool:
-    """Select CPU time of the process (or wall-clock time) for time budgets; return the old setting."""
+    """Measure time budgets in CPU time if ``on``, else in wall-clock time; return the old value."""
     return COMPILED and _search.use_cpu_clock(on)
 
 
