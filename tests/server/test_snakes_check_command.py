@@ -158,8 +158,9 @@ def test_a_snake_that_exits_is_rejected(tmp_path: Path, capsys: pytest.CaptureFi
 
 
 def test_a_snake_may_return_the_name_of_its_move() -> None:
-    factory = snakes_check_command.checked_factory(
-        lambda seed: lambda board, seconds=None: "up", 99
-    )
+    def play(board: Board, seconds: float | None = None) -> Any:
+        return "up"
+
+    factory = snakes_check_command.checked_factory(lambda seed: play, 99)
     board = Board.from_text(". . .\n. . .\n. A .\n. ^ .\nA: you")
     assert factory(1)(board).move == "up"
