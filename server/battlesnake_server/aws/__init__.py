@@ -12,11 +12,12 @@ _PLACES = (
     Path(__file__).parents[1] / "deployment",
     Path(__file__).parents[3] / "deployment",
 )
-"""Directories of the templates and the package list: in an installation, in a checkout."""
+"""Directories of the templates and the package list: first in an installation, then in a checkout.
+"""
 
 
 def deployment_file(name: str) -> Path:
-    """Return the path of a file of ``deployment/``.
+    """Return the path of a file in ``deployment/``.
 
     Raises:
         FileNotFoundError: If the installation lacks the file.

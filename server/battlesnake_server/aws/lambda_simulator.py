@@ -1,10 +1,10 @@
-"""Simulator of AWS for a snake on Lambda; it runs on this machine, free of charge and offline.
+"""Simulator of AWS for a snake on Lambda. It runs on this machine, free of charge and offline.
 
 moto simulates S3, IAM, CloudFormation and Lambda's API. The function runs as on Lambda: a process
-that unpacks the code, replaced by a new one for the first request after the code has changed. A
+unpacks the code, and a new process replaces it for the first request after a change of the code. A
 web server converts requests to events in place of API Gateway, which moto's CloudFormation does
-not create. The layer is empty: the function runs in this Python environment, so a simulation does
-not detect packages that a real layer lacks.
+not create. The layer is empty: the function runs in this Python environment. A simulation therefore
+does not detect packages that a real layer lacks.
 """
 
 from __future__ import annotations
@@ -56,10 +56,10 @@ class SimulatedAccount:
 
         self._resources = ExitStack()
         self._resources.enter_context(warnings.catch_warnings())
-        # moto warns about API Gateway's four resource types and the budget, which it does not
-        # create.
+        # moto's CloudFormation prints warnings about the four resource types of API Gateway and
+        # about the budget, because it does not create them.
         warnings.filterwarnings("ignore", message="Tried to parse")
-        logging.getLogger("moto").setLevel(logging.ERROR)  # moto logs an error for the same types.
+        logging.getLogger("moto").setLevel(logging.ERROR)  # Errors for the same types.
         environment = self._resources.enter_context(aws())
         self.session = boto3.Session(
             aws_access_key_id=environment["AWS_ACCESS_KEY_ID"],
@@ -84,7 +84,7 @@ class SimulatedAccount:
         self.close()
 
     def close(self) -> None:
-        """Delete the account and stop everything that runs in it."""
+        """Delete the account and stop all of its processes."""
         self._resources.close()
 
     def deploy(self, options: argparse.Namespace) -> str:
@@ -98,13 +98,13 @@ class SimulatedAccount:
         return self.open(options.name)
 
     def play(self, bundle: str | Path, name: str = DEFAULT_NAME) -> str:
-        """Deploy a bundle with its own customization; return its local URL."""
+        """Deploy a bundle with its own customization; return the local URL of the snake."""
         options = parser().parse_args([str(bundle), "--name", name])
         check(options)
         return self.deploy(options)
 
     def open(self, function: str = DEFAULT_NAME) -> str:
-        """Serve the function until the account is closed; return its local URL."""
+        """Serve the function until the account is closed; return the local URL of the function."""
         server = _Gateway(_Instance(self.account, function))
         thread = threading.Thread(target=server.serve_forever, daemon=True)
         thread.start()
@@ -115,7 +115,7 @@ class SimulatedAccount:
 
 
 class _Instance:
-    """Process that runs a function's code; it handles one request at a time, as on Lambda."""
+    """Process that runs a function's code and handles one request at a time, as on Lambda."""
 
     def __init__(self, account: Account, function: str) -> None:
         self._account = account
@@ -126,7 +126,7 @@ class _Instance:
         self._code = b""
 
     def answer(self, event: dict[str, Any]) -> dict[str, Any]:
-        """Return the response of the function's current code to an event."""
+        """Return the response to ``event`` from the function's current code."""
         with self._lock:
             function = self._described()
             if self._process is None or function.code_bytes != self._code:

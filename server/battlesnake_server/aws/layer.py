@@ -21,8 +21,8 @@ from battlesnake_gym.common.files import write_atomically, zip_bytes
 from battlesnake_server.aws import deployment_file
 
 _PYTHON = "3.13"
-"""Lambda's Python version, on Amazon Linux 2023. Lambda's Python 3.11 has an older system, on which
-onnxruntime does not start.
+"""Lambda's Python version, on Amazon Linux 2023. Lambda's Python 3.11 runs on an older system, on
+which onnxruntime does not start.
 """
 
 _GLIBC_MINOR = 34
@@ -33,14 +33,14 @@ _PLATFORMS = ("manylinux_2_28_x86_64", "manylinux_2_27_x86_64", "manylinux2014_x
 _OURS = ("battlesnake_gym", "battlesnake_heuristics", "battlesnake_server")
 
 _MAX_UNPACKED_BYTES = 250 << 20
-"""Bytes that Lambda permits for a function and its layers, unpacked."""
+"""Maximum unpacked size of a function and its layers on Lambda, in bytes."""
 
 _UNUSED = re.compile(r"/(tests?|testing|f2py|include|typing/tests|bin)/|\.pyi$")
 """Files of packages that a live snake never imports."""
 
 
 class LayerError(ValueError):
-    """The layer cannot be built on this machine; the message contains the remedy."""
+    """Error for a layer that cannot be built on this machine; the message contains the remedy."""
 
 
 def build(path: Path) -> int:

@@ -14,7 +14,7 @@ DEFAULT_NAME = "battlesnake"
 
 
 def publish(bundle: str | Path, function: str = DEFAULT_NAME, session: Any = None) -> str:
-    """Deploy ``bundle`` to a Lambda function; it plays from the next request on.
+    """Deploy ``bundle`` to a Lambda function. The next request already uses the new bundle.
 
     The bundle is the function's entire code, so an update is one call and takes seconds. The role
     of the notebook in ``everything.yaml`` has permission for this call, for this function only.
@@ -22,10 +22,10 @@ def publish(bundle: str | Path, function: str = DEFAULT_NAME, session: Any = Non
     Args:
         bundle: Path of the bundle.
         function: Name of the Lambda function.
-        session: boto3 session; None for the default one.
+        session: boto3 session; None for the default session.
 
     Returns:
-        SHA-256 of the function's code, Base64.
+        SHA-256 hash of the function's code, in Base64.
 
     Raises:
         BundleError: If the bundle is missing or damaged.
@@ -45,7 +45,7 @@ def publish(bundle: str | Path, function: str = DEFAULT_NAME, session: Any = Non
 
 
 def is_published(bundle: str | Path, function: str, session: Any) -> bool:
-    """Return whether the code of the Lambda function is this bundle."""
+    """Return whether the Lambda function's code is this bundle."""
     digest = hashlib.sha256(Path(bundle).read_bytes()).digest()
     found = session.client("lambda").get_function_configuration(FunctionName=function)
     return bool(found["CodeSha256"] == base64.b64encode(digest).decode())

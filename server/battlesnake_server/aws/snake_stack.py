@@ -111,8 +111,8 @@ def deploy(account: Account, options: argparse.Namespace) -> str:
         return account.quick_create(bucket, template, options.name, values)
     sys.stderr.write(f"{options.name}: creating the stack, which takes some minutes\n")
     outputs = account.deploy_stack(options.name, template, values)
-    # CloudFormation does not detect updates by `publish`, so an update of the stack may keep old
-    # code.
+    # CloudFormation does not detect updates by `publish`. An update of the stack may therefore keep
+    # an old version of the code.
     if not is_published(options.bundle, options.name, account.session):
         publish(options.bundle, options.name, account.session)
     return outputs["SnakeUrl"]

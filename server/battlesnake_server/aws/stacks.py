@@ -1,4 +1,4 @@
-"""CloudFormation stacks: create, update, wait, delete, and the files they need in S3."""
+"""CloudFormation stacks: create, update, wait, delete, and upload the required files to S3."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ _POLL_INTERVAL_S = 3.0
 
 
 class StackError(ValueError):
-    """A stack, bucket or account is not usable; the message contains the remedy."""
+    """Error for an unusable stack, bucket or account; the message contains the remedy."""
 
 
 @dataclass(frozen=True)
 class Account:
-    """One account and region, accessed through a boto3 ``session``."""
+    """One AWS account and region, accessed through a boto3 ``session``."""
 
     session: Any
     region: str
@@ -34,7 +34,7 @@ class Account:
 
     @classmethod
     def from_session(cls, session: Any) -> Account:
-        """Query the account of a session.
+        """Create an account from a session.
 
         Raises:
             StackError: If credentials or a region are missing.
@@ -88,7 +88,7 @@ class Account:
             s3.put_bucket_tagging(Bucket=bucket, Tagging={"TagSet": [_TAG]})
 
     def upload(self, path: Path, bucket: str, folder: str) -> str:
-        """Upload a file under a key derived from its hash, unless it exists; return the key."""
+        """Upload a file to a key derived from its hash unless the key exists; return the key."""
         from botocore.exceptions import ClientError
 
         digest = hashlib.sha256(path.read_bytes()).hexdigest()[:16]
@@ -101,13 +101,13 @@ class Account:
         return key
 
     def upload_templates(self, bucket: str) -> None:
-        """Upload the templates, which ``everything.yaml`` and console links refer to."""
+        """Upload the templates that ``everything.yaml`` and console links refer to."""
         for name in _TEMPLATES:
             path = deployment_file(f"cloudformation/{name}.yaml")
             self.session.client("s3").upload_file(str(path), bucket, f"templates/{name}.yaml")
 
     def quick_create(self, bucket: str, template: str, name: str, values: Mapping[str, str]) -> str:
-        """Return a link to the console's form for this stack, with ``values`` filled in."""
+        """Return a link to the console's form for a stack, with ``values`` filled in."""
         url = f"https://{bucket}.s3.{self.region}.amazonaws.com/templates/{template}.yaml"
         parameters = {"templateURL": url, "stackName": name}
         parameters |= {f"param_{key}": value for key, value in values.items()}
@@ -117,7 +117,7 @@ class Account:
         )
 
     def deploy_stack(self, name: str, template: str, values: Mapping[str, str]) -> dict[str, str]:
-        """Create or update a stack and wait.
+        """Create or update a stack, and wait for the result.
 
         Args:
             name: Name of the stack.
@@ -128,7 +128,7 @@ class Account:
             Outputs of the stack.
 
         Raises:
-            StackError: If AWS rejects the stack; the message contains AWS' reasons.
+            StackError: If AWS rejects the stack; the message contains the reasons given by AWS.
         """
         from botocore.exceptions import ClientError
 
@@ -168,10 +168,10 @@ class Account:
         return None if stack["StackStatus"] == "DELETE_COMPLETE" else stack
 
     def delete_stack(self, name: str) -> None:
-        """Delete a stack and wait.
+        """Delete a stack, and wait for the result.
 
         Raises:
-            StackError: If a part of the stack cannot be deleted.
+            StackError: If a resource of the stack cannot be deleted.
         """
         self.session.client("cloudformation").delete_stack(StackName=name)
         remaining = self._wait_until_settled(name)
@@ -182,12 +182,12 @@ class Account:
             )
 
     def empty_and_delete(self, bucket: str) -> None:
-        """Delete a bucket with its content."""
+        """Delete a bucket and its content."""
         self.empty(bucket)
         self.session.client("s3").delete_bucket(Bucket=bucket)
 
     def empty(self, bucket: str, prefix: str = "") -> None:
-        """Delete the objects of a bucket below a prefix."""
+        """Delete the objects of a bucket whose keys start with ``prefix``."""
         s3 = self.session.client("s3")
         for page in s3.get_paginator("list_objects_v2").paginate(Bucket=bucket, Prefix=prefix):
             for one in page.get("Contents", []):

@@ -1,1 +1,1 @@
-"""HTTP server of the live snake and of all pages; idle and slow connections cost little."""
+"""HTTP server of the live snake and of all pages. Idle and slow connections use few resources."""

@@ -1,4 +1,4 @@
-"""All connections of a process, their limits, and which connection is closed first."""
+"""All connections of a process, their limits, and the order in which they are closed."""
 
 from __future__ import annotations
 
@@ -19,32 +19,34 @@ class Limits:
     """Limits of connections: seconds, bytes and counts."""
 
     request_timeout_s: float = 5.0
-    """Seconds from the first byte of a request to its last, and from the connection to its first.
-    """
+    """Timeout in seconds, for the whole request and for the first byte on a new connection."""
 
     send_timeout_s: float = 60.0
-    """Seconds from the first byte of a response to its last, however slowly the client reads."""
+    """Timeout in seconds from the first byte of a response to the last byte, for slow clients too.
+    """
 
     keep_alive_timeout_s: float = 75.0
-    """Seconds between two requests on one connection."""
+    """Timeout in seconds between two requests on one connection."""
 
     max_header_bytes: int = 1 << 14
-    """Bytes of the request line and the headers."""
+    """Maximum size of the request line and the headers, in bytes."""
 
     max_body_bytes: int = 1 << 18
-    """Bytes of a request body; the largest board that is played or drawn needs a fifth of them."""
+    """Maximum size of a request body in bytes; the largest board in use needs a fifth of it."""
 
     max_pipelined: int = 16
-    """Requests that a client may send on one connection before the first response."""
+    """Maximum number of requests per connection before the first response."""
 
     max_connections: int = 2000
-    """Open connections; above the limit, the connection that has waited longest is closed."""
+    """Maximum number of connections; above it, the connection that has waited longest is closed."""
 
     max_pending_body_bytes: int = 1 << 25
-    """Bytes of all bodies, partial or complete, whose requests have no response yet."""
+    """Maximum size of all partial and complete bodies without a response, in bytes."""
 
     max_unsent_bytes: int = 1 << 28
-    """Bytes of all responses that wait for slow readers; above the limit, requests get status 503.
+    """Maximum size of all responses that wait for slow clients, in bytes.
+
+    Above the limit, requests get status 503.
     """
 
 
@@ -61,7 +63,7 @@ class ClientState:
         self._tell: Callable[[], object] | None = None
 
     def mark_disconnected(self) -> None:
-        """Record that the connection was closed, and call the callback."""
+        """Record that the connection is closed, and call the callback."""
         self.disconnected = True
         if self._tell is not None:
             self._tell()
@@ -94,20 +96,20 @@ class Request:
 
 
 SendResponse = Callable[[str, Headers, bytes], None]
-"""Callback with status, headers and body; `RequestHandler` calls it once, in the event loop."""
+"""Callback with status, headers and body. `RequestHandler` calls it once, in the event loop."""
 
 RequestHandler = Callable[[Request, SendResponse], None]
 
 
 class Closable(Protocol):
-    """Object with a ``close`` method: one connection."""
+    """Connection that has a ``close`` method."""
 
     def close(self) -> None:
         """Close the connection immediately."""
 
 
 Deadlines = dict[Closable, tuple[float, float]]
-"""Start and deadline (`time.monotonic`) by connection, in order of the starts."""
+"""Start and deadline (`time.monotonic`) by connection, in order of the start."""
 
 
 class ConnectionTable:
@@ -116,10 +118,10 @@ class ConnectionTable:
     Attributes:
         idle: Connections that wait for a request.
         receiving: Connections that have sent part of a request.
-        responding: Connections that read their response.
+        responding: Connections that receive a response.
         handling: Connections whose response is being computed.
-        unanswered: Bytes of the bodies held in memory.
-        unsent: Bytes of the responses held in memory.
+        unanswered: Total size of the bodies in memory, in bytes.
+        unsent: Total size of the responses in memory, in bytes.
     """
 
     def __init__(self, dispatch: RequestHandler, limits: Limits = Limits()) -> None:
@@ -146,7 +148,7 @@ class ConnectionTable:
         waiting[peer] = now, now + seconds
 
     def close_expired(self) -> None:
-        """Close the connections whose deadline has passed; call this several times a second."""
+        """Close connections whose deadline has passed; call this several times per second."""
         now = time.monotonic()
         for waiting in (self.receiving, self.responding, self.idle):
             for peer in [peer for peer, (_, until) in waiting.items() if until <= now]:

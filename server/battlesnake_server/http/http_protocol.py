@@ -1,12 +1,12 @@
-"""HTTP connections that cost little until a complete request has arrived.
+"""HTTP connections that use few resources until a complete request has arrived.
 
 One event loop reads all connections and passes only complete requests to the connection table's
-``dispatch``. A client that sends or reads slowly, or sends nothing, therefore occupies a socket
-and a few kilobytes. `Limits` bounds the size and the duration of everything a client does; a
-connection that exceeds a limit is closed. If there are too many connections, the connection that
-has waited longest is closed in favor of the new one.
+``dispatch``. A slow or silent client therefore occupies only a socket and a few kilobytes. `Limits`
+bounds the size and the duration of every client action. A connection that exceeds a limit is
+closed. If there are too many connections, a new connection replaces the one that has waited
+longest.
 
-httptools, the parser of Node.js, parses the bytes.
+The parser of the bytes is httptools, which Node.js also uses.
 """
 
 from __future__ import annotations
@@ -33,7 +33,9 @@ from battlesnake_server.http.connection_table import (
 )
 
 _REJECTED_LINGER_S = 1.0
-"""Seconds for which a rejected client is still read, so that it can receive the error response."""
+"""Duration in seconds for which a rejected client is still read, so that the client receives the
+error response.
+"""
 
 TICK_INTERVAL_S = 0.25
 
@@ -49,14 +51,14 @@ async def serve(
 ) -> None:
     """Serve on ``listeners`` until ``stopped`` is set or ``heartbeat`` returns False.
 
-    Then finish the requests that have arrived.
+    The server then finishes the requests that have arrived.
 
     Args:
         hub: Table of the connections.
-        listeners: Sockets that listen.
-        stopped: Event that ends the server.
-        drain_timeout_s: Seconds for finishing requests after the end.
-        linger_s: Seconds after the end in which requests on open connections are still accepted.
+        listeners: Listening sockets.
+        stopped: Event that stops the server.
+        drain_timeout_s: Maximum duration of the pending requests after the stop, in seconds.
+        linger_s: Seconds after the stop in which requests on open connections are still accepted.
         heartbeat: Callback, called every `TICK_INTERVAL_S` seconds.
     """
     servers = [await _listen(hub, listener) for listener in listeners]
@@ -79,8 +81,8 @@ async def serve(
 
 
 async def _listen(hub: ConnectionTable, listener: socket.socket) -> asyncio.Server:
-    # asyncio accepts up to 32 connections at once before it handles any; the others wait in the
-    # kernel.
+    # asyncio accepts up to 32 connections before it handles the first one. All other connections
+    # wait in the kernel.
     loop = asyncio.get_running_loop()
     server = await loop.create_server(lambda: Connection(hub), sock=listener, backlog=32)
     listener.listen(2048)
@@ -88,7 +90,7 @@ async def _listen(hub: ConnectionTable, listener: socket.socket) -> asyncio.Serv
 
 
 class TooLargeError(Exception):
-    """Request exceeds a limit; ``status`` is the HTTP status."""
+    """Error for a request that exceeds a limit; ``status`` is the HTTP status."""
 
     def __init__(self, status: HTTPStatus) -> None:
         super().__init__(status.phrase)
@@ -123,7 +125,7 @@ class Connection(asyncio.Protocol):
         self._hub.evict()
 
     def data_received(self, data: bytes) -> None:
-        """Parse bytes: one request, part of a request, or several requests."""
+        """Parse bytes, which may contain a part of a request or several requests."""
         if not self._keep_alive:
             return
         if self._request_started_at is None:
@@ -153,7 +155,7 @@ class Connection(asyncio.Protocol):
         return self._current_request is not None
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Release the memory of a connection that either side closed."""
+        """Release the memory of a closed connection."""
         self._hub.remove(self)
         self._keep_alive = False
         if self._current_request is not None:
@@ -215,7 +217,7 @@ class Connection(asyncio.Protocol):
             raise TooLargeError(HTTPStatus.REQUEST_ENTITY_TOO_LARGE)
 
     def on_message_complete(self) -> None:
-        """Queue a complete request; an offer to upgrade is handled by `_ignore_upgrade`."""
+        """Queue a complete request; `_ignore_upgrade` handles an offer to upgrade."""
         parser = self._parser
         if parser.should_upgrade():
             return
@@ -238,7 +240,7 @@ class Connection(asyncio.Protocol):
         self._request_started_at = None
 
     def _request(self) -> Request:
-        """Return the request that has arrived completely."""
+        """Return the complete request."""
         parser, url = self._parser, httptools.parse_url(self._url)
         return Request(
             method=parser.get_method().decode("ascii"),
@@ -253,13 +255,13 @@ class Connection(asyncio.Protocol):
         )
 
     def _ignore_upgrade(self, rest: bytes) -> None:
-        """Handle the request without the upgrade; ``rest`` are the bytes after its headers."""
+        """Handle a request without the upgrade; ``rest`` are the bytes after the headers."""
         method = self._parser.get_method()
         if method == b"CONNECT":
             self._reject(HTTPStatus.METHOD_NOT_ALLOWED)
             return
         # Java's HTTP client offers an upgrade, which a server may ignore. The parser would skip the
-        # body, so a new parser reads the same request without the offer.
+        # body. Therefore, a new parser reads the same request without the offer.
         head = [b"%s %s HTTP/1.1" % (method, self._url)]
         head += [
             name + b": " + value for name, value in self._headers if name not in _UPGRADE_HEADERS
@@ -282,7 +284,7 @@ class Connection(asyncio.Protocol):
             hub.dispatch(request, answer)
 
     def _send_response(self, request: Request, status: str, headers: Headers, body: bytes) -> None:
-        """Send the response; handle the next request once the client has read it."""
+        """Send the response; handle the next request once the client has received this response."""
         hub = self._hub
         hub.unanswered -= len(request.body)
         self._current_request = None
@@ -310,9 +312,9 @@ class Connection(asyncio.Protocol):
             hub.set_deadline(self, hub.idle, hub.limits.keep_alive_timeout_s)
 
     def _reject(self, status: HTTPStatus) -> None:
-        """Send an error status unless a response is in progress, then read for a moment.
+        """Send an error status unless a response is in progress; then read for a short time.
 
-        The client would lose the response if the connection were closed with unread bytes.
+        If the connection were closed with unread bytes, the client would lose the response.
         """
         self._keep_alive = False
         if self._current_request is not None:

@@ -1,11 +1,11 @@
-"""Web server of the pages; it runs in a thread next to the process's other work.
+"""Web server of the pages. It runs in a thread of the process that uses it.
 
 An event loop handles the connections, and a few threads run the application
 (`battlesnake_server.http.http_protocol`).
 
-The server answers only requests whose ``Host`` is an IP address, this machine, or a name that the
-operator allowed. This protects against DNS rebinding: a foreign page whose name suddenly resolves
-to this machine receives status 421.
+The server accepts only requests whose ``Host`` is an IP address, this machine, or a name that the
+operator allowed. This protects against DNS rebinding: if the name of a foreign page suddenly
+resolves to this machine, the page receives status 421.
 """
 
 from __future__ import annotations
@@ -29,27 +29,27 @@ from battlesnake_server.http.http_protocol import serve
 from battlesnake_server.http.wsgi_pool import Application, WsgiPool
 
 _PAGE_REQUEST_TIMEOUT_S = 10.0
-"""Longer than the live snake's timeout, because a person's network may be slow."""
+"""Request timeout in seconds; longer than the live snake's, as visitors' networks may be slow."""
 
 _PAGE_SEND_TIMEOUT_S = Limits().send_timeout_s
 
 MAX_CONNECTIONS = 400
-"""Below the usual limit of open files per process (1024)."""
+"""Maximum number of connections, below the usual limit of open files per process (1024)."""
 
 MAX_REQUEST_BYTES = Limits().max_body_bytes
 
 _PAGE_DRAIN_TIMEOUT_S = 2.0
-"""Seconds for finishing requests after the end."""
+"""Maximum duration of the pending requests after the stop, in seconds."""
 
 
 class PageServer:
-    """Server of a WSGI application on ``listener``, running from `start` to `stop`.
+    """Server of a WSGI application on ``listener``; it runs from `start` to `stop`.
 
     Args:
         app: WSGI application.
-        listener: Socket that listens.
+        listener: Listening socket.
         names: Host names allowed in addition to IP addresses and this machine's name.
-        threads: Threads that run the application.
+        threads: Number of threads that run the application.
     """
 
     def __init__(
@@ -73,7 +73,7 @@ class PageServer:
         return int(self._listener.getsockname()[1])
 
     def start(self) -> None:
-        """Start serving in a thread."""
+        """Start the server in a thread."""
         self._thread.start()
 
     def wait(self) -> None:
@@ -82,8 +82,8 @@ class PageServer:
             self._thread.join()
 
     def stop(self) -> None:
-        """Finish the current requests and stop serving."""
-        with contextlib.suppress(RuntimeError):  # The loop has already stopped.
+        """Finish the pending requests and stop the server."""
+        with contextlib.suppress(RuntimeError):  # The event loop has already stopped.
             self._loop.call_soon_threadsafe(self._stopped.set)
         self._thread.join()
 

@@ -1,4 +1,4 @@
-"""Thread pool that gives work to the most recently busy thread."""
+"""Thread pool that gives tasks to the most recently busy thread."""
 
 from __future__ import annotations
 
@@ -17,8 +17,10 @@ Inbox = SimpleQueue[Work | None]
 """Queue of one thread's tasks; None ends the thread."""
 
 NICE_INCREMENT = 10
-"""Added to the niceness of search threads: they get a tenth of a core while other threads want all
-of it. Without it, eight searches leave a fifth of a core for reading and answering requests.
+"""Increment of the niceness of search threads.
+
+A search thread gets a tenth of a core while other threads use the core fully. Without this
+increment, eight searches leave a fifth of a core for reading requests and sending responses.
 """
 
 log = logging.getLogger(__name__)
@@ -27,15 +29,15 @@ log = logging.getLogger(__name__)
 class ThreadPool:
     """Up to ``max_threads`` threads; ``min_threads`` of them start immediately, others on demand.
 
-    Starting a thread takes long on a busy machine. Work goes to the thread that was busy last: each
-    thread keeps some memory of its past work, and this order uses as few threads as possible.
-    Threads are daemons, so that hanging work does not keep the process alive. They end when `close`
-    is called or when the pool is garbage-collected.
+    Starting a thread takes long on a busy machine. The thread that was busy last gets the next
+    task: each thread keeps some memory of its past tasks, and this order uses as few threads as
+    possible. Threads are daemons, so that a hanging task does not keep the process alive. They end
+    when `close` is called or when the pool is garbage-collected.
 
     Args:
         name: Prefix of the threads' names.
-        max_threads: Upper limit of threads.
-        min_threads: Threads that start immediately.
+        max_threads: Maximum number of threads.
+        min_threads: Number of threads that start immediately.
         initializer: Called once in every thread, before its first task.
     """
 
@@ -65,7 +67,7 @@ class ThreadPool:
         inbox.put(work)
 
     def close(self) -> None:
-        """End the threads once the queued work is done."""
+        """End the threads once the queued tasks are done."""
         with self._lock:
             self._closed = True
             _end(self._idle)
@@ -97,7 +99,7 @@ def _run(threads: weakref.ref[ThreadPool], inbox: Inbox, initializer: Work) -> N
     while (work := inbox.get()) is not None:
         try:
             work()
-        except BaseException:  # A lost thread would never take work again.
+        except BaseException:  # A dead thread would never run another task.
             log.exception("a task of %s failed", threading.current_thread().name)
         del work  # Release the task's memory before the wait for the next task.
         if (known := threads()) is None:
@@ -113,7 +115,7 @@ def _end(inboxes: list[Inbox]) -> None:
 
 def lower_thread_priority() -> None:
     """Lower the CPU priority of the current thread below that of the request threads (Linux)."""
-    # Linux treats a thread's id as a process id here; other systems have no priority per thread.
+    # Linux treats a thread id as a process id here. Other systems have no priority per thread.
     if sys.platform == "linux":
         thread = threading.get_native_id()
         nice = os.getpriority(os.PRIO_PROCESS, thread)

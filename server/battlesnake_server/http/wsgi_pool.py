@@ -22,7 +22,7 @@ from battlesnake_server.http.connection_table import (
 from battlesnake_server.http.thread_pool import ThreadPool
 
 _MAX_QUEUED_REQUESTS = 2000
-"""Requests of one pool without a response; further requests get status 503."""
+"""Maximum number of requests of one pool without a response; further requests get status 503."""
 
 Application = Callable[..., Iterable[bytes]]
 
@@ -40,7 +40,7 @@ class WsgiPool:
         self._asked = 0
 
     def dispatch(self, request: Request, answer: SendResponse) -> None:
-        """Queue ``request``; call this in the event loop."""
+        """Queue ``request``; call this method in the event loop."""
         if self._asked >= _MAX_QUEUED_REQUESTS:
             answer(STATUS_UNAVAILABLE, TEXT_HEADERS, b"too many requests")
             return
@@ -54,7 +54,7 @@ class WsgiPool:
         status, headers, body = STATUS_TIMEOUT, TEXT_HEADERS, b"you have left"
         if not request.client.disconnected:
             status, headers, body = call_wsgi_app(self._application, request)
-        with contextlib.suppress(RuntimeError):  # The loop is closed; the response comes too late.
+        with contextlib.suppress(RuntimeError):  # The loop is closed; the response is too late.
             loop.call_soon_threadsafe(self._hand_over, answer, status, headers, body)
 
     def _hand_over(self, answer: SendResponse, status: str, headers: Headers, body: bytes) -> None:
@@ -62,7 +62,7 @@ class WsgiPool:
         answer(status, headers, body)
 
     def close(self) -> None:
-        """Accept no more work."""
+        """Reject all further requests."""
         self._threads.close()
 
 
@@ -81,7 +81,7 @@ def call_wsgi_app(application: Application, request: Request) -> tuple[str, Head
             if hasattr(content, "close"):
                 content.close()
         status, headers = started
-    except BaseException:  # Also SystemExit, from a user's code: the client gets a response.
+    except BaseException:  # Includes SystemExit; the client still gets a response.
         log.exception("internal error")
         return "500 Internal Server Error", TEXT_HEADERS, b"internal error"
     return status, headers, body
@@ -90,8 +90,8 @@ def call_wsgi_app(application: Application, request: Request) -> tuple[str, Head
 def wsgi_environ(request: Request) -> dict[str, Any]:
     """Convert a request to a WSGI environment.
 
-    Two keys are ours: ``server.arrived`` (`time.perf_counter`) is when the first byte arrived, and
-    ``server.client`` is the `ClientState`.
+    Two keys are specific to this server: ``server.arrived`` (`time.perf_counter`) is the arrival
+    time of the first byte, and ``server.client`` is the `ClientState`.
     """
     environ: dict[str, Any] = {
         "REQUEST_METHOD": request.method,

@@ -5,13 +5,13 @@
 All configuration keys are optional. Without ``SNAKE`` and ``POLICY``, the default snake plays.
 
 ====================  ===========================================================================
-``SNAKE``             name of a built-in snake (`battlesnake-gym snakes` lists them), or path of a
-                      bundle; a bundle's customization replaces the defaults below
+``SNAKE``             name of a built-in snake (`battlesnake-gym snakes` lists the names), or path
+                      of a bundle; a bundle's customization replaces the defaults below
 ``POLICY``            path of a ``policy.onnx``; excludes ``SNAKE``
 ``FILTERS``           names of move filters applied to the policy, in order; the bundled policy
                       uses the safe filters by default
-``POLICY_RULES``      path of a file of rules for the policy's values, as
-                      `battlesnake_heuristics.rule_based.policy_rules` reads them
+``POLICY_RULES``      path of a file of rules for the policy's values, in the format of
+                      `battlesnake_heuristics.rule_based.policy_rules`
 ``COLOR``             snake color, ``#rrggbb``; ``HEAD``, ``TAIL`` and ``AUTHOR`` are names
 ``PONDER``            if true, a search runs on one core while it waits for the next move; 1 or 0
                       in the environment
@@ -40,7 +40,7 @@ from battlesnake_server.live.live_snake import LiveSnake
 from battlesnake_server.strategy_loader import DEFAULT_SNAKE, DEFAULT_SNAKE_NOTICE, strategy_factory
 
 _MAX_BODY_BYTES = 1 << 18
-"""Bytes of a request; the largest board that is played needs a fifth of them."""
+"""Maximum size of a request in bytes: five times that of the largest board that is played."""
 
 DEFAULTS: Mapping[str, Any] = {
     "SNAKE": None,
@@ -71,7 +71,7 @@ def create_app(config: Mapping[str, Any] | None = None) -> Flask:
     """Build the application.
 
     Args:
-        config: Configuration keys of the module docstring.
+        config: Configuration keys that the module docstring lists.
 
     Raises:
         ValueError: If a value is invalid, or values exclude each other.
@@ -100,8 +100,7 @@ def create_app(config: Mapping[str, Any] | None = None) -> Flask:
     app.extensions["live_snake"] = LiveSnake(factory, ponders=app.config["PONDER"])
     app.register_blueprint(views.blueprint)
     app.url_map.strict_slashes = False  # A redirect would turn an engine's POST into a GET.
-    # Engines append /move to the URL they were given, so the application answers below any base
-    # path.
+    # Engines append /move to the snake's URL, so the application responds below any base path.
     app.register_blueprint(views.blueprint, name="below", url_prefix="/<path:base>")
     app.register_blueprint(views.operations)
     app.register_blueprint(front_page.blueprint)

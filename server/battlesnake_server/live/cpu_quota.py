@@ -1,4 +1,4 @@
-"""CPU quota of this process: its cores, and the share of them that it may use."""
+"""CPU quota of this process: its cores, and the fraction of them that it may use."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ _CGROUP_ROOT, _PROC_CGROUP = Path("/sys/fs/cgroup"), Path("/proc/self/cgroup")
 
 _LAMBDA_MEMORY = "AWS_LAMBDA_FUNCTION_MEMORY_SIZE"
 _LAMBDA_MB_PER_CORE = 1769
-"""MB of memory for which AWS Lambda grants one core's time; a function sees two cores regardless.
+"""Memory in MB for which AWS Lambda grants the CPU time of one core.
+
+A function has access to two cores regardless.
 Source: https://docs.aws.amazon.com/lambda/latest/dg/configuration-memory.html
 """
 
@@ -24,8 +26,9 @@ def available_cores(
 ) -> float:
     """Return the number of cores that this process may use, as reported by the system.
 
-    The result is the minimum of the cores in the affinity mask, the quotas of the control groups
-    (cgroup v1 and v2, set by containers or systemd units), and AWS Lambda's grant for the memory.
+    The result is the minimum of three numbers: the cores in the affinity mask, the quotas of the
+    control groups (cgroup v1 and v2, set by containers or systemd units), and the cores that AWS
+    Lambda grants for the memory.
 
     Args:
         groups: Root of the cgroup file systems.
@@ -46,13 +49,13 @@ def _quotas(groups: Path, own: Path) -> Iterator[float]:
             _, controllers, path = line.split(":", 2)
             if controllers and "cpu" not in controllers.split(","):
                 continue
-            # In a container the path may be the host's; then only the root of it exists here.
+            # In a container the path may be the host's. Then only the root of the path exists here.
             for group in (PurePosixPath(path), *PurePosixPath(path).parents):
                 yield from _quota(groups / ("cpu" if controllers else "") / str(group).lstrip("/"))
 
 
 def _quota(group: Path) -> Iterator[float]:
-    """Yield the quota of one cgroup in cores, if it has one: "max" and -1 mean no quota."""
+    """Yield the quota of one cgroup in cores, if it has one; "max" and -1 mean no quota."""
     with suppress(OSError, ValueError):
         quota, period = (group / "cpu.max").read_text().split()
         yield int(quota) / int(period)

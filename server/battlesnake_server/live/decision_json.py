@@ -19,7 +19,10 @@ from battlesnake_gym.snakes import Decision, Reason
 from battlesnake_server.replay_json import decision_to_json
 
 MAX_DECISION_BYTES = 1 << 14
-"""Bytes of a response whose decision is read: sixteen times those of a rule-based snake."""
+"""Maximum size of a response whose decision is read, in bytes.
+
+A rule-based snake's response has a sixteenth of this size.
+"""
 
 _MAX_REASONS, _MAX_LINE_SNAKES, _MAX_LINE_MOVES = 32, 16, 64
 _MAX_RULE_CHARS, _MAX_NOTE_CHARS = 60, 200
@@ -31,7 +34,7 @@ def write(decision: Decision) -> dict[str, Any]:
 
 
 def read(content: bytes) -> Decision | None:
-    """Return the decision of a response that `players.parse_move` accepted; None if it has none.
+    """Return the decision in a response that `players.parse_move` accepted; None if there is none.
 
     >>> body = b'{"move": "up", "decision": {"reasons": [{"rule": "walls", "vetoed": ["left"]}]}}'
     >>> read(body).reasons
@@ -81,7 +84,7 @@ def _moves(values: list[Any]) -> tuple[str, ...]:
 
 
 def _scores(parent: Mapping[str, Any]) -> dict[str, float]:
-    """Return the scores by move; null stands for a score that was not finite."""
+    """Return the scores by move; null represents a score that was not finite."""
     scores = parent.get("scores")
     if not isinstance(scores, Mapping):
         return {}

@@ -1,4 +1,4 @@
-"""The fallback move: found by the safe filters in less than a millisecond."""
+"""The fallback move, which the safe filters find in less than a millisecond."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ FALLBACK = "fallback"
 """Rule name of the first reason of a fallback decision."""
 
 TIMEOUT_NOTE = "the strategy missed the deadline"
-"""Note of that reason if the time was up."""
+"""Note of the fallback reason if the time budget was exceeded."""
 
 _MAX_NORMAL_CELLS, _MAX_NORMAL_SNAKES = 25 * 25, 16
-"""Cells and snakes of the largest boards that games are played on."""
+"""Maximum number of cells and of snakes of a normal game."""
 
 
 def is_normal_size(board: Board) -> bool:
@@ -28,9 +28,10 @@ def is_normal_size(board: Board) -> bool:
 
 
 def safe_move(board: Board, reason: str) -> Decision:
-    """Return the move with the most exits among the moves that the safe filters leave.
+    """Return the move with the most exits among the moves that the safe filters allow.
 
-    On boards larger than any game's, only the adjacent cells are examined. Never raises.
+    On boards that are larger than normal, only the adjacent cells are examined. The function never
+    raises an exception.
 
     Args:
         board: Position, with ``you`` set.

@@ -17,10 +17,10 @@ from battlesnake_server.live.fallback import is_normal_size
 from battlesnake_server.live.sessions import Key
 
 _TAKEOVER_IDLE_S = 10.0
-"""Seconds without a move after which another game may replace an unfinished one."""
+"""Seconds without a move after which another game may replace an unfinished game."""
 
 _MAX_FRAME_BYTES = 1 << 22
-"""Bytes of frames that are kept of one game."""
+"""Maximum size of the stored frames of one game, in bytes."""
 
 _EXAMPLE_SETTINGS = MatchSettings(nodes=200, max_turns=200)
 """Settings of the example game against `hungry` that a snake without games plays for its page."""
@@ -33,17 +33,17 @@ class FeaturedGame:
     """
 
     def __init__(self, factory: Factory) -> None:
-        self._factory: Factory | None = factory  # None once there is a game.
+        self._factory: Factory | None = factory  # The factory is None once there is a game.
         self._lock = threading.Lock()
         self.key: Key | None = None
         self._version = 0
         self._over = True
         self._last_move_at = self._size = 0.0
         self._header: dict[str, Any] = {}
-        self._frames: list[tuple[str, str]] = []  # Without and with decisions.
+        self._frames: list[tuple[str, str]] = []  # without and with the decision
 
     def record(self, key: Key, board: Board, decision: Decision | None = None) -> None:
-        """Add a position of a game, and the decision for it."""
+        """Add a position of a game, and the decision in this position."""
         if not is_normal_size(board):
             return
         with self._lock:
@@ -68,8 +68,8 @@ class FeaturedGame:
 
         Args:
             since: Index of the first frame to return.
-            version: Version that the client has; all frames are returned if it is not the current
-                one.
+            version: Version that the client has. If it is not the current version, all frames are
+                returned.
 
         Returns:
             The game's header with ``version``, ``over``, ``from``, ``frames`` and ``you``, the

@@ -19,7 +19,7 @@ blueprint = Blueprint("front", __name__)
 
 
 def is_browser_request() -> bool:
-    """Return whether a browser sent the request; engines accept anything or JSON."""
+    """Return whether a browser sent the request; engines accept any content type or JSON."""
     return "text/html" in request.headers.get("Accept", "")
 
 
@@ -30,7 +30,7 @@ def read(name: str) -> str:
 
 
 def page() -> Response:
-    """Render the page; its only other request goes to ``now``."""
+    """Render the page, whose only further request goes to ``now``."""
     config = current_app.config
     board = read("static/board.js").replace("export ", "")
     script = read("static/live_snake_page.js")
@@ -54,7 +54,7 @@ def page() -> Response:
 
 @blueprint.get("/now")
 def now(base: str = "") -> Response:
-    """Return the featured game from frame ``?since=`` on, and the move statistics."""
+    """Return the featured game, starting with frame ``?since=``, and the move statistics."""
     snake = current_app.extensions["live_snake"]
     since, version = (request.args.get(name, 0, int) for name in ("since", "version"))
     return jsonify(

@@ -1,12 +1,12 @@
 """gunicorn worker of the live snake: an event loop reads requests, thread pools handle them.
 
 gunicorn's own thread worker assigns a thread to a connection before its request is complete, so
-slow clients occupy the threads of others. Here one event loop reads the connections
+slow clients occupy the threads of other clients. Here one event loop reads the connections
 (`battlesnake_server.http`), and complete requests go to one of three pools:
 
-* pages: all GET requests, so that health checks and metrics work however busy the snake is;
-* oversized requests, larger than those of normal games, one at a time: parsing them takes
-  milliseconds of the interpreter lock, which all threads share;
+* pages: all GET requests, so that health checks and metrics respond even if the snake is busy;
+* oversized requests, larger than those of normal games, one at a time: parsing such a request
+  takes milliseconds of the interpreter lock, which all threads share;
 * all other requests.
 """
 
@@ -27,20 +27,21 @@ from battlesnake_server.http.http_protocol import TICK_INTERVAL_S, serve
 from battlesnake_server.http.wsgi_pool import WsgiPool
 
 _OVERSIZED_BODY_BYTES = 1 << 14
-"""Bytes of a body; a crowded 19x19 board needs fewer."""
+"""Minimum size of an oversized body in bytes; a crowded 19x19 board needs fewer."""
 
 _LINGER_S = 1.5
-"""Seconds for which a stopping worker accepts requests on open connections."""
+"""Seconds in which a stopping worker still accepts requests on open connections."""
 
 _SWITCH_INTERVAL_S = 0.001
-"""Seconds for which a thread may hold the interpreter lock while another thread waits for it."""
+"""Seconds for which a thread may hold the interpreter lock while another thread waits for the lock.
+"""
 
 _RESERVED_FDS = 100
-"""File descriptors reserved for other uses than connections."""
+"""File descriptors reserved for purposes other than connections."""
 
 _M_MMAP_THRESHOLD, _LARGE_MEMORY = -3, 1 << 20
 _M_ARENA_MAX, _ARENAS = -8, 2
-"""Parameters of glibc's ``mallopt`` (``malloc.h``) and their values: bytes, and number of arenas.
+"""Parameters of glibc's ``mallopt`` (``malloc.h``), with a size in bytes and the number of arenas.
 """
 
 
@@ -94,7 +95,7 @@ class AsyncGunicornWorker(BaseWorker):  # type: ignore[misc]
         (lane if request.method == "POST" else self._pages).dispatch(request, answer)
 
     def _beat(self) -> bool:
-        """Send the heartbeat to the master; return whether the worker should continue."""
+        """Send the heartbeat to the master process; return whether the worker should continue."""
         self.notify()
         return bool(self.alive and self.ppid == os.getppid())
 
@@ -103,8 +104,8 @@ def _tune_malloc() -> None:
     """Make glibc return or reuse freed memory.
 
     A search takes 16 MB per move. By default, glibc keeps some of that memory for every thread that
-    has searched, about 1 GB on two cores. It also creates up to eight arenas per core, whose gaps
-    other arenas cannot use, so that memory grows for hours.
+    has searched, about 1 GB on two cores. It also creates up to eight arenas per core. Other arenas
+    cannot use the gaps of an arena, so memory usage grows for hours.
     """
     with contextlib.suppress(OSError, AttributeError):
         library = ctypes.CDLL(None)
@@ -113,7 +114,7 @@ def _tune_malloc() -> None:
 
 
 def _most_connections() -> int:
-    """Raise the limit of open files and return the number of connections that it permits."""
+    """Raise the limit of open files and return the number of connections that the limit permits."""
     wanted = Limits().max_connections + _RESERVED_FDS
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     files = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)

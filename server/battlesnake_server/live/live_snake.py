@@ -23,7 +23,7 @@ from battlesnake_server.live.sessions import Key, Sessions
 from battlesnake_server.strategy_loader import is_instant
 
 _MAX_TIMEOUT_MS = 10_000
-"""No engine waits longer; a larger timeout would only keep the server busy."""
+"""Maximum timeout of a game in milliseconds; no engine waits longer."""
 
 log = logging.getLogger(__name__)
 
@@ -32,7 +32,7 @@ class LiveSnake:
     """Plays any number of games concurrently; all public methods are thread-safe.
 
     Args:
-        factory: Builds a strategy per session.
+        factory: Builds the strategy of a session.
         ponders: Whether the search continues while the snake waits for the next move.
 
     Attributes:
@@ -67,16 +67,16 @@ class LiveSnake:
     ) -> Decision:
         """Choose a move.
 
-        Fields that cannot be read are ignored, counted, and logged once per game.
+        Unreadable fields are ignored, counted, and logged once per game.
 
         Args:
             key: Game id and snake id.
             body: JSON object of the request.
-            arrived: When the request arrived (`time.perf_counter`).
+            arrived: Arrival time of the request (`time.perf_counter`).
             client: State of the client; a search stops if the client disconnects.
 
         Raises:
-            BoardError: If the board's size or ``you`` cannot be read.
+            BoardError: If the board's size or ``you`` is unreadable.
         """
         session = self.sessions.get(key)
         ignored: list[str] = []
@@ -93,12 +93,12 @@ class LiveSnake:
             )
         with self._ponderer.paused():
             decision = self._move_runner.decide(session, board, arrived, client or ClientState())
-        # On oversized boards, nobody knows how long a search takes to stop.
+        # On oversized boards, the time that a search needs to stop is unknown.
         if self._ponders and isinstance(session.strategy, Search) and is_normal_size(board):
             self._ponderer.ponder(session.strategy, board, decision)
         try:
             self.featured_game.record(key, board, decision)
-        except Exception:  # A user's decision may contain anything; the move counts.
+        except Exception:  # A user's decision may contain anything; the move is still valid.
             log.exception("%s cannot be shown on the page", session.name)
         return decision
 

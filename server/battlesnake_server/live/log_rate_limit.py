@@ -7,11 +7,11 @@ import time
 from collections.abc import Callable
 
 _BURST_LINES, _LINE_INTERVAL_S = 100.0, 2.0
-"""Token bucket: lines per burst, and seconds until one more is allowed (about 2,000 per hour)."""
+"""Token bucket: lines per burst, and seconds until the next line (about 2,000 lines per hour)."""
 
 
 class RateLimitFilter(logging.Filter):
-    """Logging filter that limits the rate; the next line reports how many lines were dropped."""
+    """Logging filter with a rate limit; allowed lines report how many lines were dropped."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         super().__init__()
@@ -35,7 +35,7 @@ class RateLimitFilter(logging.Filter):
 
 
 def configure_rate_limited_logging() -> None:
-    """Log warnings and errors to stderr as Python does by default, with a rate limit."""
+    """Log warnings and errors to stderr with a rate limit, in Python's default format."""
     handler = logging.StreamHandler()
     handler.addFilter(RateLimitFilter())
     logging.basicConfig(level=logging.WARNING, format="%(message)s", handlers=[handler])

@@ -1,4 +1,4 @@
-"""Runs strategies against the clock; plays the fallback move when time is up."""
+"""Runs strategies with a deadline, and plays the fallback move when the time is up."""
 
 from __future__ import annotations
 
@@ -31,24 +31,25 @@ from battlesnake_server.live.time_budget import (
 )
 
 _MIN_TIME_BUDGET_S = 0.002
-"""Seconds; with a smaller time budget the strategy is not started."""
+"""Minimum time budget in seconds; below it, the strategy is not started."""
 
 AVAILABLE_CORES = available_cores()
 
 NUM_CORES = max(1, int(AVAILABLE_CORES))
-"""Threads that can search at once without competing for a core."""
+"""Number of threads that can search concurrently without competing for a core."""
 
 _NUM_SEARCH_SLOTS = 4 * NUM_CORES
-"""Strategies that search at once. There are more slots than cores, so that a search that uses all
-its time does not block a request that arrives a moment later; there is a limit, so that every
-search makes progress.
+"""Number of concurrent searches.
+
+There are more slots than cores, so that a search that uses its full time budget does not block
+a request that arrives slightly later. The number is limited, so that every search makes progress.
 """
 
 _MAX_WAITING_REQUESTS = 100
-"""Requests that wait for a search slot, each in a server thread."""
+"""Maximum number of requests that wait for a search slot, each in a server thread."""
 
 _MAX_STRATEGY_THREADS = 1000
-"""Threads for strategies: one per search slot, and one per strategy that hangs."""
+"""Maximum number of strategy threads: one per search slot, and one per hanging strategy."""
 
 log = logging.getLogger(__name__)
 
@@ -58,18 +59,18 @@ class StrategyExitError(Exception):
 
 
 class DeadlineExceededError(Exception):
-    """The deadline passed before the strategy returned a move."""
+    """Error for a strategy that returned no move before the deadline."""
 
 
 _TIMEOUT_ERRORS = (FutureTimeoutError, DeadlineExceededError, NoSlotError, InterruptedError)
 
 
 class MoveRunner:
-    """Runs strategies against the clock.
+    """Runs strategies with a deadline.
 
-    Instant strategies take milliseconds on normal boards and run in the request's thread; only our
-    own code is instant. All other strategies run in other threads, because a thread that misses its
-    deadline can only be abandoned:
+    Instant strategies take milliseconds on normal boards and run in the request's thread; only this
+    project's own code is instant. All other strategies run in other threads, because a thread that
+    misses its deadline can only be abandoned:
 
     * A strategy that overruns continues without a search slot. Its game gets fallback moves until
       the strategy returns.
@@ -81,15 +82,15 @@ class MoveRunner:
     for later ones. Requests that get no slot in time get a fallback move. Recent overruns are
     subtracted from the time budget as a reserve.
 
-    Boards larger than any game's share one slot, and requests do not wait for it. It is released
-    only when the strategy returns, because no strategy knows how long it takes on such boards.
+    Oversized boards share one slot, and requests do not wait for it. The slot is released only when
+    the strategy returns, because the duration of a search on such boards is unknown.
 
     Args:
         metrics: Metrics to update.
         is_instant: Returns whether a strategy takes milliseconds.
         num_slots: Number of search slots.
         low_priority: Whether strategies beyond the number of cores get a lower CPU priority than
-            the threads that read and answer requests; for servers.
+            the threads that read requests and send responses; for servers.
     """
 
     def __init__(
@@ -120,13 +121,14 @@ class MoveRunner:
     ) -> Decision:
         """Choose a move for ``board.you`` within the game's timeout minus round trip and margin.
 
-        Always returns a move. If ``client`` disconnects, it returns immediately while waiting for a
-        search slot, and otherwise as soon as the search stops.
+        The method always returns a move. If ``client`` disconnects while the request waits for a
+        search slot, the method returns immediately. Otherwise, it returns as soon as the search
+        stops.
 
         Args:
             session: Session of the game.
             board: Position, with ``you`` set.
-            arrived: When the request arrived (`time.perf_counter`).
+            arrived: Arrival time of the request (`time.perf_counter`).
             client: State of the client.
         """
         timeout = board.game.timeout / 1000 or DEFAULT_TIMEOUT
@@ -180,7 +182,7 @@ class MoveRunner:
     def _run_inline(self, session: Session, board: Board, deadline: float) -> Decision:
         """Run an instant strategy, unless the request has waited too long."""
         seconds = deadline - time.perf_counter()
-        # A strategy plays one move at a time; two concurrent requests of one game are an anomaly.
+        # A strategy plays one move at a time. Two concurrent requests of one game are an anomaly.
         if seconds < _MIN_TIME_BUDGET_S or not session.strategy_lock.acquire(blocking=False):
             raise DeadlineExceededError
         try:
@@ -191,7 +193,7 @@ class MoveRunner:
     def _run_in_thread(
         self, session: Session, board: Board, deadline: float, grace_s: float, client: ClientState
     ) -> Decision:
-        """Run the strategy in another thread and wait until its time is up."""
+        """Run the strategy in another thread and wait until the time is up."""
         with self._slots.acquire(deadline, _MIN_TIME_BUDGET_S, client) as seconds:
             end = time.perf_counter() + seconds
             work = self._start(session, board, seconds, client)
@@ -218,7 +220,7 @@ class MoveRunner:
     def _start(
         self, session: Session, board: Board, seconds: float, client: ClientState
     ) -> Future[Decision]:
-        """Submit the board to the strategy, unless it is still busy with an earlier one."""
+        """Submit the board to the strategy, unless it is still busy with an earlier board."""
         with session.lock:
             if session.pending_move is not None:
                 raise DeadlineExceededError
@@ -238,7 +240,7 @@ class MoveRunner:
 
 
 def _result(work: Future[Decision], session: Session, deadline: float) -> Decision:
-    """Return the result of ``work``; a search that is late is told to stop and abandoned."""
+    """Return the result of ``work``; stop and abandon a search that is late."""
     try:
         return work.result(max(0.0, deadline - time.perf_counter()))
     except FutureTimeoutError:
@@ -255,7 +257,7 @@ def _run_strategy(
     try:
         session.ensure_built()
         result: object = session.strategy(board, seconds)
-        # Many tutorials return the move's name.
+        # The strategies of many tutorials return only the name of the move.
         decision = Decision(result) if isinstance(result, str) else cast(Decision, result)
     except Exception as error:
         _clear_pending_move(session, work)
@@ -273,7 +275,7 @@ def _run_strategy(
 
 
 def _check_decision(decision: Decision) -> None:
-    """Raise an exception for a decision that cannot be sent."""
+    """Raise an exception for an invalid decision."""
     if decision.move not in MOVES:
         raise ValueError(f"move must be one of {', '.join(MOVES)}, got {decision.move!r}")
     if not isinstance(decision.shout, str):
@@ -281,7 +283,7 @@ def _check_decision(decision: Decision) -> None:
 
 
 def _clear_pending_move(session: Session, work: Future[Decision]) -> None:
-    """Clear the session's pending move: sessions outlive it by minutes."""
+    """Clear the pending move of a session, because the session outlives the move by minutes."""
     with session.lock:
         if session.pending_move is work:
             session.pending_move = None

@@ -15,7 +15,7 @@ from battlesnake_server.http.thread_pool import ThreadPool, lower_thread_priorit
 from battlesnake_server.live.time_budget import DEFAULT_TIMEOUT
 
 MAX_PONDER_TIMEOUTS = 2.0
-"""Pondering stops after this many timeouts of the game: no further move request will come."""
+"""Maximum duration of pondering, in timeouts of the game; after it, no move request is expected."""
 
 log = logging.getLogger(__name__)
 
@@ -23,7 +23,7 @@ log = logging.getLogger(__name__)
 class Ponderer:
     """Ponders on the last decision on one core until the next move request arrives.
 
-    The search checks for the stop signal about fifty times per second, so it stops within 20 ms.
+    The search checks the stop signal about 50 times per second, so it stops within 20 ms.
     """
 
     def __init__(self) -> None:
@@ -35,7 +35,7 @@ class Ponderer:
 
     @contextmanager
     def paused(self) -> Iterator[None]:
-        """Pause pondering inside the context."""
+        """Pause pondering within the context."""
         with self._lock:
             self._asking += 1
         try:
@@ -45,7 +45,7 @@ class Ponderer:
                 self._asking -= 1
 
     def ponder(self, search: Search, board: Board, decision: Decision) -> None:
-        """Start pondering on ``decision`` in place of any other position, and return."""
+        """Start pondering on ``decision`` in place of any other position; return immediately."""
         self._last = mine = object()
         self._threads.submit(functools.partial(self._ponder, search, board, decision, mine))
 

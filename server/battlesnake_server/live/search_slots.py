@@ -13,7 +13,10 @@ from dataclasses import dataclass, field
 from battlesnake_server.http.connection_table import ClientState
 
 MAX_BUSY_SEARCH_S = 0.5
-"""Longest search in seconds while there are more searches than cores: a move of a normal game."""
+"""Maximum duration of a search in seconds if there are more searches than cores.
+
+It is the timeout of a normal game.
+"""
 
 
 class NoSlotError(Exception):
@@ -48,20 +51,21 @@ class LoadEstimate:
 
 @dataclass(slots=True)
 class _Waiter:
-    """A waiting request; ``woken`` is set when a slot is granted or waiting is pointless."""
+    """A waiting request; ``woken`` is set when a slot is granted or the wait is canceled."""
 
     woken: threading.Event = field(default_factory=threading.Event)
     granted: bool = False
 
 
 class SearchSlots:
-    """``count`` search slots, granted by earliest deadline first.
+    """``count`` search slots, granted in order of deadline, earliest first.
 
-    A game with a timeout of 0.5 s is therefore served before one with 10 s.
+    A game with a timeout of 0.5 s therefore gets a slot before a game with 10 s.
 
     Args:
         count: Number of slots.
-        num_unlimited: Concurrent searches up to which a search may take any length of time.
+        num_unlimited: Number of concurrent searches up to which the duration of a search is
+            unlimited.
         max_waiting: Maximum number of waiting requests; above it, the latest deadline is rejected.
     """
 
@@ -77,12 +81,12 @@ class SearchSlots:
 
     @contextmanager
     def acquire(self, deadline: float, min_seconds: float, client: ClientState) -> Iterator[float]:
-        """Wait for a search slot, and yield the seconds of search that it grants.
+        """Wait for a search slot, and yield the duration of the search in seconds.
 
         Args:
-            deadline: When the search must end (`time.perf_counter`).
-            min_seconds: Shortest useful search in seconds.
-            client: State of the client; waiting ends if it disconnects.
+            deadline: Latest end of the search (`time.perf_counter`).
+            min_seconds: Minimum useful duration of a search, in seconds.
+            client: State of the client; the wait ends if the client disconnects.
 
         Raises:
             NoSlotError: If no slot is free in time, or the client has disconnected.

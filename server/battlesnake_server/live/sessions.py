@@ -25,8 +25,10 @@ IDLE_TIMEOUT_S = 600.0
 """Seconds without a request after which a session is deleted; some engines never send ``/end``."""
 
 _MAX_SESSIONS = 10_000
-"""Upper limit of sessions; the one that has been idle longest is deleted first. A session takes a
-few kilobytes whatever its ids and boards are; that of a policy is the largest with 6 kB.
+"""Maximum number of sessions; the session that has been idle longest is deleted first.
+
+A session takes a few kilobytes, regardless of its ids and boards. The session of a policy is the
+largest, with 6 kB.
 """
 
 
@@ -35,9 +37,10 @@ class Session:
     """State of one snake in one game.
 
     Attributes:
-        strategy: Strategy; it plays one move at a time.
+        strategy: Strategy, which plays one move at a time.
         name: Name in the log.
-        build: Builds the strategy; None once it is built. A user's code may take any time for it.
+        build: Builds the strategy, for which a user's code may take any time; None once it is
+            built.
         pending_move: Move that a thread is computing, or None.
         strategy_lock: Held by a request thread that runs the strategy itself.
         build_lock: Held while the strategy is built.
@@ -61,7 +64,7 @@ class Session:
     warned_of_bad_fields: bool = False
 
     def ensure_built(self) -> None:
-        """Build the strategy unless it exists; raises whatever the user's code raises."""
+        """Build the strategy unless it exists; propagate all exceptions of the user's code."""
         with self.build_lock:
             if self.build is not None:
                 self.strategy = self.build()
@@ -74,14 +77,14 @@ class Sessions:
     Args:
         make: Builds the strategy of a new session from a seed. The seed depends only on the ids, so
             a repeated game gets the same moves.
-        clock: Returns seconds.
+        clock: Returns the time in seconds.
     """
 
     def __init__(self, make: Factory, clock: Callable[[], float] = time.monotonic) -> None:
         self._make = make
         self._clock = clock
         self._lock = threading.Lock()
-        # Ordered by last request: idle sessions come first.
+        # Sessions are ordered by their last request, so idle sessions come first.
         self._sessions: OrderedDict[tuple[bytes, bytes], Session] = OrderedDict()
 
     def get(self, key: Key) -> Session:
@@ -121,12 +124,12 @@ class Sessions:
 
 
 def _unbuilt(board: Board, seconds: float | None = None) -> Decision:
-    """Stand in for a strategy that is not built."""
+    """Represent a strategy that is not built."""
     raise RuntimeError("the strategy is not built")
 
 
 def session_name(key: Key) -> str:
-    """Return the session's name in the log: its ids, shortened if necessary.
+    """Return the session's name in the log: the ids, shortened if necessary.
 
     >>> session_name(("a" * 1000, "b"))[:20]
     "game 'aaaaaaaaaaaaaa"

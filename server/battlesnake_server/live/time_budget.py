@@ -6,7 +6,7 @@ import math
 from collections import deque
 
 DEFAULT_TIMEOUT = 0.5
-"""Seconds; applies if an engine sends no timeout, or 0."""
+"""Timeout in seconds if an engine sends no timeout, or 0."""
 
 _INITIAL_ROUND_TRIP_FRACTION = 0.2
 """Fraction of the timeout reserved for the round trip before the first observation."""
@@ -15,19 +15,20 @@ _MARGIN_FRACTION = 0.1
 """Fraction of the timeout that is always reserved for jitter of clocks, queues and network."""
 
 _MAX_MARGIN_S = 0.05
-"""Upper limit of the margin in seconds, for long timeouts."""
+"""Maximum margin in seconds, for long timeouts."""
 
 _ROUND_TRIP_DECAY = 0.8
-"""Factor per turn for the excess of the estimate over the last observed round trip."""
+"""Factor per turn of the difference between the estimate and the last observed round trip."""
 
 OVERRUN_WINDOW = 32
-"""Number of searches whose overruns are remembered: if a host pauses a process for part of every
-0.1 s, about one search in this many ends at the worst moment.
+"""Number of latest searches whose overruns count.
+
+If a host pauses a process for part of every 0.1 s, about one in 32 searches ends at the worst
+moment.
 """
 
 _MAX_RESERVE_FRACTION = 0.3
-"""Upper limit of the reserve as a fraction of the time budget: a single long pause is an outlier.
-"""
+"""Maximum reserve as a fraction of the time budget, because a single long pause is an outlier."""
 
 
 class OverrunTracker:
@@ -47,16 +48,16 @@ class OverrunTracker:
         self._first = False
 
     def reserve(self, seconds: float) -> float:
-        """Return the part of ``seconds`` to reserve, so that the next search ends within them."""
+        """Return the part of ``seconds`` to reserve so that the next search ends in time."""
         return min(max(self._late), _MAX_RESERVE_FRACTION * seconds)
 
 
 class RoundTrip:
     """Estimate of the round trip to one engine in ``seconds``; None before the first turn.
 
-    The engine reports in ``latency`` how long it waited for the previous response. Minus our own
-    time, that is network, queues and parsing on both sides. The estimate follows a slow turn
-    immediately and a fast turn only gradually, because slow turns lose games.
+    The engine reports in ``latency`` how long it waited for the previous response. The difference
+    to the snake's own time is network, queues and parsing on both sides. The estimate follows a
+    slow turn immediately and a fast turn only gradually, because slow turns lose games.
     """
 
     def __init__(self) -> None:
@@ -64,7 +65,7 @@ class RoundTrip:
         self._spent: float | None = None
 
     def record_own_time(self, spent: float) -> None:
-        """Store our own time for the response, in seconds."""
+        """Store the snake's own time for the response, in seconds."""
         self._spent = spent
 
     def observe(self, latency: str) -> None:
@@ -83,14 +84,14 @@ class RoundTrip:
 
 
 def margin(timeout: float) -> float:
-    """Return the part of ``timeout`` (seconds) that is always reserved."""
+    """Return the reserved part of ``timeout``, both in seconds."""
     return min(_MAX_MARGIN_S, _MARGIN_FRACTION * timeout)
 
 
 def grace_period(timeout: float, round_trip: float | None) -> float:
-    """Return for how many seconds after its deadline a strategy is awaited.
+    """Return the seconds after the deadline during which a strategy may still return.
 
-    It is half of the reserved time.
+    The grace period is half of the reserved time.
 
     >>> grace_period(0.5, 0.1)
     0.025
@@ -113,7 +114,7 @@ def time_budget(timeout: float, round_trip: float | None) -> float:
 
 
 def _milliseconds(latency: str) -> float | None:
-    """Convert milliseconds in text to seconds; None if the text is not a positive number."""
+    """Convert milliseconds as text to seconds; return None if the text is not a positive number."""
     try:
         value = float(latency)
     except ValueError:

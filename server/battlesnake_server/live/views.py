@@ -102,12 +102,12 @@ def _bad_request(reason: str) -> BadRequest:
 
 
 def _body() -> dict[str, Any]:
-    """Return the request's JSON object, whatever its content type is."""
+    """Return the request's JSON object, regardless of the content type."""
     try:
         data = request.get_data(cache=False)
     except HTTPException:
         raise
-    except Exception as error:  # Each web server raises its own exception for an incomplete body.
+    except Exception as error:  # Web servers raise different exceptions for incomplete bodies.
         raise _bad_request(f"request cannot be read: {error}") from error
     try:
         body = _json(data)
@@ -123,7 +123,7 @@ def _json(data: bytes) -> object:
         return json.loads(data)
     except json.JSONDecodeError:
         raise
-    except ValueError:  # A number has more digits than Python converts to an integer.
+    except ValueError:  # A number may have more digits than Python converts to an integer.
         return json.loads(data, parse_int=float)
 
 
