@@ -455,6 +455,23 @@ def test_a_worker_is_replaced_without_missing_a_move(
         assert process.wait(PATIENCE) == 0
 
 
+def test_a_reload_that_fails_keeps_the_old_snake(
+    tmp_path: Path, make_policy: Callable[..., Path]
+) -> None:
+    path = make_policy([4.0, 3.0, 2.0, 1.0])
+    with served(tmp_path, "--policy", str(path)) as (process, address, log):
+        first, good = move(address), path.read_bytes()
+        path.write_bytes(good[: len(good) // 2])
+        process.send_signal(signal.SIGHUP)
+        until(lambda: "not reloaded" in log.read_text())
+        assert "policy.json: sha256 is" in log.read_text()
+        assert move(address) == first
+        make_policy([1.0, 2.0, 3.0, 4.0])
+        process.send_signal(signal.SIGHUP)
+        until(lambda: len(workers(log, "Worker exiting")) == 1)
+        assert move(address) != first, "the next reload succeeds"
+
+
 def test_development_reloads(tmp_path: Path) -> None:
     with started(tmp_path, *COMMAND, "serve", "--reload", "--snake=hungry") as (_, address, log):
         engine = Engine(address)

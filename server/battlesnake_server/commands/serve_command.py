@@ -6,12 +6,16 @@ import argparse
 import gc
 import logging
 import os
+import signal
+import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from flask import Flask
 from gunicorn.app.base import BaseApplication
+from gunicorn.arbiter import Arbiter
 
 from battlesnake_gym.common.command_line import Parser, port, print_error
 from battlesnake_server.address_policy import host, open_listener, url_host
@@ -27,6 +31,9 @@ answer no request sooner and some requests much later.
 
 _THREADS = 128
 """Threads for normal moves of other snakes; most threads wait for a search."""
+
+_RELOAD_TIMEOUT_S = 60.0
+"""Seconds for building the application at a reload; later, the reload is given up."""
 
 _TMPFS = Path("/dev/shm")
 """Directory of the workers' heartbeat files, if it exists: on a full disk, workers would stop."""
@@ -92,6 +99,17 @@ class Gunicorn(BaseApplication):  # type: ignore[misc]
         for name, value in self._options.items():
             self.cfg.set(name, value)
 
+    def run(self) -> None:
+        """Serve until a signal arrives."""
+        try:
+            _Arbiter(self).run()
+        except RuntimeError as error:
+            sys.exit(print_error("battlesnake-gym serve", error))
+
+    def check(self) -> None:
+        """Build the application; raises whatever prevents it."""
+        self._make_app()
+
     def load(self) -> Flask:
         """Build the application in the worker: a loaded network does not survive a fork."""
         configure_rate_limited_logging()
@@ -100,6 +118,45 @@ class Gunicorn(BaseApplication):  # type: ignore[misc]
         gc.collect()
         gc.freeze()
         return app
+
+
+class _Arbiter(Arbiter):  # type: ignore[misc]
+    """gunicorn's master process; a reload that would fail leaves the running server as it is."""
+
+    def handle_hup(self) -> None:
+        """Handle SIGHUP: reload if the application can be built in a child process."""
+        child = os.fork()
+        if child == 0:
+            status = 1
+            try:
+                self.app.check()
+                status = 0
+            except BaseException as error:  # A user's code may raise anything.
+                reason = f"{type(error).__name__}: {error}"
+                self.log.error("not reloaded, the old snake continues to play: %s", reason)
+            finally:
+                os._exit(status)
+        status = _wait(child)
+        if status is None:
+            self.log.error(
+                "not reloaded, the old snake continues to play: loading the new one takes more "
+                "than %g s",
+                _RELOAD_TIMEOUT_S,
+            )
+        if status == 0:
+            super().handle_hup()
+
+
+def _wait(child: int) -> int | None:
+    """Return the exit status of a child process; end it after `_RELOAD_TIMEOUT_S` seconds."""
+    end = time.monotonic() + _RELOAD_TIMEOUT_S
+    while (found := os.waitpid(child, os.WNOHANG))[0] == 0:
+        if time.monotonic() > end:
+            os.kill(child, signal.SIGKILL)
+            os.waitpid(child, 0)
+            return None
+        time.sleep(0.05)
+    return os.waitstatus_to_exitcode(found[1])
 
 
 def parser() -> Parser:
