@@ -82,9 +82,8 @@ def read(path: str | Path) -> tuple[bytes, dict[str, Any]]:
         PolicyError: If a file is missing or damaged, or the hash in the JSON file is another.
     """
     onnx_path = Path(path)
-    json_path = onnx_path.with_suffix(".json")
-    text = _read_bytes(json_path)
-    return check(_read_bytes(onnx_path), text, onnx_path)
+    model = _read_bytes(onnx_path)
+    return check(model, _read_bytes(onnx_path.with_suffix(".json")), onnx_path)
 
 
 def check(model: bytes, text: bytes, onnx_path: Path) -> tuple[bytes, dict[str, Any]]:

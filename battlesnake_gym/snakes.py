@@ -210,6 +210,8 @@ BUILTIN_POLICY = "shipped"
 
 _factories: dict[str, Factory] = {}
 _in_engine: set[str] = set()
+_files: dict[str, Path | None] = {}
+"""The extension file that registered each name, or None."""
 
 
 def register(name: str, factory: Factory, *, in_engine: bool = False) -> None:
@@ -221,6 +223,7 @@ def register(name: str, factory: Factory, *, in_engine: bool = False) -> None:
         in_engine: Whether this is the snake of the same name in `ENGINE_SNAKES`.
     """
     _factories[name] = factory
+    _files[name] = extensions.running_file()
     (_in_engine.add if in_engine else _in_engine.discard)(name)
 
 
@@ -310,7 +313,7 @@ def capture_registrations() -> Iterator[dict[str, Factory]]:
         A dictionary that contains the registered factories when the block ends.
     """
     extensions.load()
-    before, in_engine = dict(_factories), set(_in_engine)
+    before, in_engine, files = dict(_factories), set(_in_engine), dict(_files)
     found: dict[str, Factory] = {}
     try:
         yield found
@@ -318,6 +321,8 @@ def capture_registrations() -> Iterator[dict[str, Factory]]:
         found |= {name: made for name, made in _factories.items() if before.get(name) is not made}
         _factories.clear()
         _factories.update(before)
+        _files.clear()
+        _files.update(files)
         _in_engine.clear()
         _in_engine.update(in_engine)
 
@@ -363,9 +368,11 @@ def _registered_in(path: Path) -> Factory:
         raise ValueError(f"{path} does not exist; name a Python file that registers a snake")
     with capture_registrations() as found:
         extensions.module(path, "the snake")
+    # A file that the environment variable lists was run before, and its names stay registered.
+    found = found or {name: made for name, made in _factories.items() if _files.get(name) == path}
     if len(found) != 1:
         raise ValueError(
-            f"{path} registers {' and '.join(found) or 'no new snake'}; a file named as a snake "
+            f"{path} registers {' and '.join(found) or 'no snake'}; a file named as a snake "
             f"must register one, and {extensions.EXTENSIONS_VARIABLE} registers all names of a file"
         )
     return next(iter(found.values()))

@@ -27,6 +27,7 @@ _ENTRY_POINT_GROUP = "battlesnake_gym"
 """Group of entry points whose modules register extensions when they are imported."""
 
 _modules: dict[Path, ModuleType] = {}
+_running: list[Path] = []
 
 
 class ExtensionError(ValueError):
@@ -69,6 +70,7 @@ def module(path: Path, option_name: str) -> ModuleType:
     loaded = importlib.util.module_from_spec(spec)
     _modules[path] = loaded  # a file that looks up a name while it runs must not run again
     sys.modules[spec.name] = loaded  # dataclasses look up their module here
+    _running.append(path)
     try:
         spec.loader.exec_module(loaded)
     except BaseException as error:
@@ -76,7 +78,14 @@ def module(path: Path, option_name: str) -> ModuleType:
         if isinstance(error, KeyboardInterrupt | ExtensionError):
             raise
         raise ExtensionError(_describe_error(str(path), error)) from error
+    finally:
+        _running.pop()
     return loaded
+
+
+def running_file() -> Path | None:
+    """Return the file that `module` is running, or None."""
+    return _running[-1] if _running else None
 
 
 def _describe_error(path: str, error: BaseException) -> str:

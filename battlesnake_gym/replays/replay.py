@@ -218,14 +218,12 @@ class Replay:
         named = [snake.id for snake in snakes if snake.name == id_or_name]
         if len(named) == 1:
             return named[0]
-        known = ", ".join(
-            f"{json_fields.format_value(s.name or s.id)} ({json_fields.format_value(s.id)})"
-            for s in snakes
-        )
-        problem = "several snakes are called" if named else "no snake is called"
-        raise ReplayError(
-            f"{problem} {json_fields.format_value(id_or_name)}; give a name or id of {known}"
-        )
+        shown = json_fields.format_value(id_or_name)
+        if named:
+            known = ", ".join(map(json_fields.format_value, named))
+            raise ReplayError(f"several snakes are called {shown}; give an id of {known}")
+        known = ", ".join(dict.fromkeys(json_fields.format_value(s.name or s.id) for s in snakes))
+        raise ReplayError(f"no snake is called {shown}; give a name of {known}")
 
     def deaths(self) -> list[tuple[int, str, str]]:
         """Return the turn, snake id and cause of each elimination, in order."""

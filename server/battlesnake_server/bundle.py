@@ -109,6 +109,14 @@ CUSTOMIZATION_PATTERNS = {
 }
 """Valid values of a snake's customization."""
 
+_CUSTOMIZATION_FORMS = {
+    "color": "#rrggbb, such as #3366cc",
+    "head": "the name of a head, such as evil",
+    "tail": "the name of a tail, such as bolt",
+    "author": "a name of at most 64 characters",
+}
+"""Descriptions of the valid values in error messages."""
+
 _loading = threading.RLock()
 
 
@@ -399,6 +407,7 @@ def check_customization(customization: Mapping[str, str]) -> None:
     """Raise ``ValueError`` for an invalid customization."""
     for name, value in customization.items():
         if name not in CUSTOMIZATION_PATTERNS or not CUSTOMIZATION_PATTERNS[name].fullmatch(value):
+            wanted = _CUSTOMIZATION_FORMS.get(name, "left out")
             raise ValueError(
-                f"{sanitize_text(name, 64)} must not be {sanitize_text(str(value), 64)!r}"
+                f"{sanitize_text(name, 64)} must be {wanted}, got {sanitize_text(str(value), 64)!r}"
             )

@@ -76,11 +76,24 @@ def test_file_with_one_snake_is_a_strategy(tmp_path: Path) -> None:
     assert snakes.factory("hungry") is built_in
     for name, message in (
         ("two", "hungry and me"),
-        ("none", "no new snake"),
+        ("none", "no snake"),
         ("lost", "does not exist"),
     ):
         with pytest.raises(ValueError, match=message):
             snakes.make(str(tmp_path / f"{name}.py"))
+
+
+def test_file_in_the_environment_variable_is_a_strategy_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(snakes, "_factories", dict(snakes._factories))
+    path = tmp_path / "listed.py"
+    path.write_text(
+        'from battlesnake_gym import snakes\nsnakes.register("listed", lambda seed: str)\n'
+    )
+    monkeypatch.setenv(extensions.EXTENSIONS_VARIABLE, str(path))
+    assert "listed" in snakes.names()
+    assert snakes.factory(str(path)) is snakes.factory("listed")
 
 
 @pytest.mark.parametrize(

@@ -143,7 +143,7 @@ def test_what_cannot_be_is_refused_first(
         ([str(tmp_path / "nobody.zip")], "no such file"),
         ([str(tmp_path / "up.py")], "is not a bundle; pack it first"),
         ([path, "--name", "My_Snake"], "--name 'My_Snake' is invalid"),
-        ([path, "--color", "blue"], "color must not be 'blue'"),
+        ([path, "--color", "blue"], "color must be #rrggbb, such as #3366cc, got 'blue'"),
         ([path, "--layer", "nowhere.zip"], "nowhere.zip does not exist"),
         ([path, "--with-notebook", "https://x.org", "--simulate"], "excludes --simulate"),
     ):

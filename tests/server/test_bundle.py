@@ -391,7 +391,7 @@ def test_packing_twice_gives_the_same_bytes(rules: Path, make: Callable[..., Pat
         ("x = 1", [], "registers these snakes: none"),
         (RULES, ["--snake", "yours"], "registers no snake 'yours', only mine"),
         (RULES, ["--nodes", "5"], "this snake does not search"),
-        (RULES, ["--color", "blue"], "color must not be 'blue'"),
+        (RULES, ["--color", "blue"], "color must be #rrggbb, such as #3366cc, got 'blue'"),
         (RULES, ["--filters"], "--filters applies to a policy; give --policy"),
         (RULES, ["--evaluation", str(EVALUATION)], "--evaluation .* extension code"),
         ("x = 1", ["--policy", "shipped"], "neither `rules` nor a filter"),

@@ -49,7 +49,7 @@ def test_what_does_not_fit_is_refused(
 
 
 def test_missing_and_broken_files_are_refused(tmp_path: Path, make_policy: MakePolicy) -> None:
-    with pytest.raises(PolicyError, match=r"nothing\.json: No such file"):
+    with pytest.raises(PolicyError, match=r"nothing\.onnx: No such file"):
         OnnxPolicy.load(tmp_path / "nothing.onnx")
     path = make_policy()
     path.with_suffix(".json").write_bytes(b"\xff{")
