@@ -41,13 +41,13 @@ def test_what_is_rehearsed_has_a_test() -> None:
 
 
 def test_it_cannot_cost_more_than_two_dollars(tool: Any) -> None:
-    most = sum(job.dollars(tool.MAX_RUN) for job in tool.JOBS.values())
+    most = sum(job.dollars(tool._MAX_RUN) for job in tool._JOBS.values())
     assert most < 1
     page = (DOCS / "receipt.md").read_text()
     assert f"costs {most:.2f} dollars at most" in " ".join(page.split())
     prices = re.findall(r"`(ml\.\S+)`.*?\| ([0-9.]+) an hour", (DOCS / "aws.md").read_text())
     stated = {kind.replace("4xlarge", "xlarge"): float(price) for kind, price in prices}
-    assert tool.PRICES.items() <= stated.items()
+    assert tool._PRICES.items() <= stated.items()
 
 
 def test_another_account_is_refused(
@@ -72,8 +72,8 @@ def test_the_receipt_is_rehearsed(tool: Any, tmp_path: Path) -> None:
     steps = receipt["steps"]
     assert steps["snake"]["moves"] == 50
     assert steps["snake"]["kept"] == []
-    assert [steps[name]["status"] for name in tool.JOBS] == ["Completed", "Completed", "Stopped"]
-    for name in tool.JOBS:
+    assert [steps[name]["status"] for name in tool._JOBS] == ["Completed", "Completed", "Stopped"]
+    for name in tool._JOBS:
         assert "policy.onnx" in steps[name]["delivered"]
         assert "training_iteration=1 " in steps[name]["log"][0]
     page = (tmp_path / "receipt.md").read_text()
