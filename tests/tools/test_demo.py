@@ -59,7 +59,7 @@ def test_a_game_is_shown_before_what_training_needs_is_installed(
     monkeypatch.syspath_prepend(ROOT / "tools")
     import demo
 
-    monkeypatch.setattr(demo, "GAME_POLL_INTERVAL_S", 0)
+    monkeypatch.setattr(demo, "_PAUSE", 0)
     demo.first_game()
     shown = capsys.readouterr().out
     assert "turn 10\n" in shown
