@@ -111,7 +111,7 @@ class RayNode:
     def _started(self, give_up: Callable[[], bool]) -> bool:
         process = subprocess.Popen(
             [
-                *(sys.executable, "-m", "ray.scripts.scripts", "start", "--block"),
+                *(sys.executable, "-P", "-m", "ray.scripts.scripts", "start", "--block"),
                 *(f"--temp-dir={self._folder.name}", *self._arguments),
             ],
             stdout=subprocess.PIPE,

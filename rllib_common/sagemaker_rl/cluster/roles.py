@@ -34,7 +34,7 @@ from sagemaker_rl.job.job_environment import base_folder, log_line
 STOPPED_EXIT_STATUS = 128 + signal.SIGTERM
 """Exit status of a job that was asked to stop and shut down in order."""
 
-_LEAVE_TIMEOUT_S = 90.0
+_STOP_TIMEOUT_S = 90.0
 """Time for which a stopped instance continues to work; SageMaker kills it after 120 s."""
 
 _NODE_POLL_INTERVAL_S = 1.0
@@ -138,7 +138,7 @@ def _serve(membership: Membership, link: JsonConnection, node: RayNode) -> int:
     """Run a Ray node until the shutdown message, or until this instance must leave."""
     shutdown_message = _ShutdownMessage(link)
     shutdown_message.start()
-    with _graceful_leave(link, shutdown_message):
+    with _graceful_stop(link, shutdown_message):
         while not shutdown_message.has_arrived():
             node.start(give_up=shutdown_message.has_arrived)
             if not shutdown_message.has_arrived():
@@ -197,8 +197,8 @@ class _ShutdownMessage(threading.Thread):
 
 
 @contextmanager
-def _graceful_leave(link: JsonConnection, shutdown_message: _ShutdownMessage) -> Iterator[None]:
-    """Leave at most `_LEAVE_TIMEOUT_S` after SIGTERM.
+def _graceful_stop(link: JsonConnection, shutdown_message: _ShutdownMessage) -> Iterator[None]:
+    """Leave at most `_STOP_TIMEOUT_S` after SIGTERM.
 
     If SageMaker stops all instances, the head ends them earlier, after a checkpoint that needs
     their env runners. If only this machine is taken away, training continues without it. A second
@@ -208,7 +208,7 @@ def _graceful_leave(link: JsonConnection, shutdown_message: _ShutdownMessage) ->
     def leave(number: int, frame: FrameType | None) -> None:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         # In another thread, because this one may be sending.
-        threading.Thread(target=_announce_leave, args=(link, shutdown_message), daemon=True).start()
+        threading.Thread(target=_announce_stop, args=(link, shutdown_message), daemon=True).start()
 
     before = signal.signal(signal.SIGTERM, leave)
     try:
@@ -217,10 +217,10 @@ def _graceful_leave(link: JsonConnection, shutdown_message: _ShutdownMessage) ->
         signal.signal(signal.SIGTERM, before)
 
 
-def _announce_leave(link: JsonConnection, shutdown_message: _ShutdownMessage) -> None:
+def _announce_stop(link: JsonConnection, shutdown_message: _ShutdownMessage) -> None:
     with suppress(ConnectionLostError):
-        link.send({"leaving": f"it was asked to stop, and leaves within {_LEAVE_TIMEOUT_S:g} s"})
-    shutdown_message.wait(_LEAVE_TIMEOUT_S)
+        link.send({"leaving": f"it was asked to stop, and leaves within {_STOP_TIMEOUT_S:g} s"})
+    shutdown_message.wait(_STOP_TIMEOUT_S)
     shutdown_message.set({"shutdown": STOPPED_EXIT_STATUS, "reason": "it was asked to stop"})
 
 

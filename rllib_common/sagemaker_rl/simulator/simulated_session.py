@@ -149,7 +149,7 @@ class SimulatedSession(Session):  # type: ignore[misc]
         sys.stdout.writelines(f"{line}\n" for line in self._jobs.job(job_name).log(wait))
         description = self._jobs.describe_training_job(job_name)
         if wait:
-            _refuse_failed(f"training job {job_name}", "TrainingJobStatus", description)
+            _raise_if_failed(f"training job {job_name}", "TrainingJobStatus", description)
         return description
 
     def wait_for_tuning_job(self, job: str, poll: int = 5) -> dict[str, Any]:
@@ -162,11 +162,11 @@ class SimulatedSession(Session):  # type: ignore[misc]
         """
         sys.stdout.writelines(f"{line}\n" for line in self._jobs.tuning_job(job).log(wait=True))
         description = self._jobs.describe_hyper_parameter_tuning_job(job)
-        _refuse_failed(f"tuning job {job}", "HyperParameterTuningJobStatus", description)
+        _raise_if_failed(f"tuning job {job}", "HyperParameterTuningJobStatus", description)
         return description
 
 
-def _refuse_failed(what: str, status: str, description: Mapping[str, Any]) -> None:
+def _raise_if_failed(what: str, status: str, description: Mapping[str, Any]) -> None:
     """Raise the SDK's error if a job has failed."""
     if description[status] == JOB_FAILED:
         raise UnexpectedStatusException(

@@ -1,4 +1,4 @@
-"""``battlesnake-gym evaluate``: the Elo of a policy, or its score against built-in snakes."""
+"""``battlesnake-gym evaluate``: measure the Elo, or the score against snakes."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Results:
         return wilson_interval(self.score, self.games)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the numbers for ``--json``."""
+        """Return the results as a dictionary, for ``--json``."""
         low, high = (round(end, 4) for end in self.confidence_interval())
         return asdict(self) | {"score": round(self.score, 4), "ci_low": low, "ci_high": high}
 
@@ -74,7 +74,10 @@ def play_against(
     seed: int,
     rules: Sequence[PipelineStep] = (),
 ) -> Results:
-    """Play ``games`` games at once against ``opponents``, with a random seat for the policy."""
+    """Play ``games`` games in parallel against ``opponents``.
+
+    The policy gets a random seat in each game.
+    """
     own = np.random.default_rng(seed).integers(len(opponents) + 1, size=games)
     with tqdm(total=games, desc="games", unit="game", disable=None) as bar:
 

@@ -38,26 +38,27 @@ from sagemaker_rl.runs import checkpoints
 
 _SIDE, _FRAMES_PER_SECOND = 512, 15
 _FORMATS: dict[str, dict[str, Any]] = {
-    # A draft's name does not end in .mp4, so ffmpeg needs the format.
+    # The name of a temporary file does not end in .mp4, so ffmpeg needs an explicit format.
     "mp4": {"fps": _FRAMES_PER_SECOND, "output_params": ["-f", "mp4"]},
-    # Milliseconds per frame; repeat forever.
+    # The duration is in milliseconds per frame; loop 0 repeats the animation forever.
     "gif": {"duration": 1000 / _FRAMES_PER_SECOND, "loop": 0},
 }
 """Video formats, with imageio's options for each."""
 
 MODULE = Path("learner_group", "learner", "rl_module", DEFAULT_MODULE_ID)
-"""Path of the network in a checkpoint."""
+"""Path of the network in a checkpoint, relative to the checkpoint."""
 
 
 def load_policy(checkpoint: Path, *, greedy: bool = False, seed: int | None = None) -> Act:
-    """Load the policy of a checkpoint; it samples its actions unless ``greedy``.
+    """Load the policy of a checkpoint.
 
-    The network is built from the checkpoint's metadata and, if it is a user's network, the file in
-    ``models/``. Only the weights are read from the checkpoint.
+    The policy samples its actions unless ``greedy``. The checkpoint's metadata determine the
+    network, and a user-defined network also needs its file in ``models/``. Only the weights are
+    read from the checkpoint.
 
     Raises:
-        CheckpointError: If there is no checkpoint, or its weights contain more than numbers.
-        ValueError: If its algorithm or network does not exist here.
+        CheckpointError: If there is no checkpoint, or if the weights contain more than numbers.
+        ValueError: If the algorithm or the network of the checkpoint does not exist.
     """
     limit_torch_threads()
     module = _build(checkpoints.read_metadata(checkpoint))
@@ -94,9 +95,9 @@ def _build(metadata: Mapping[str, Any]) -> RLModule:
 def save_rollouts(path: Path, episodes: Sequence[Episode]) -> None:
     """Write episodes as concatenated, compressed numpy arrays (.npz).
 
-    Frames and turns: ``observations`` uint8 (frames, 64, 64, 3), ``actions`` int64 (turns) and
-    ``rewards`` float32 (turns). Episodes: ``lengths`` in turns (an episode has one frame more),
-    ``level_seeds`` and ``terminated``.
+    The arrays over frames and turns are ``observations``, uint8 (frames, 64, 64, 3); ``actions``,
+    int64 (turns); and ``rewards``, float32 (turns). The arrays over episodes are ``lengths`` in
+    turns, ``level_seeds`` and ``terminated``. An episode has one more frame than turns.
     """
     arrays = {
         "observations": np.array(
@@ -117,7 +118,12 @@ def save_rollouts(path: Path, episodes: Sequence[Episode]) -> None:
 
 
 def write_video(path: Path, frames: Iterable[NDArray[np.uint8]]) -> None:
-    """Write RGB ``frames`` (64, 64, 3), enlarged to 512 pixels; the suffix sets the format."""
+    """Write a video of 512x512 pixels.
+
+    Args:
+        path: Output file; the suffix sets the format.
+        frames: RGB frames, uint8 (64, 64, 3).
+    """
     kind = path.suffix.removeprefix(".")
 
     def write(draft: Path) -> None:
@@ -135,7 +141,7 @@ _LEVELS: dict[str, Callable[[Mapping[str, Any]], dict[str, Any]]] = {
     "held-out": held_out,
     "all": lambda env_config: complete(env_config) | {"num_levels": 0},
 }
-"""Changes of the training's ``env_config`` by choice of levels."""
+"""Changes to the training ``env_config`` for each value of ``--levels``."""
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -212,7 +218,7 @@ def _run(arguments: argparse.Namespace) -> int:
 
 
 def _generalization_gap(results: Mapping[str, Mapping[str, float]]) -> str:
-    """Return a line with the difference between the first and the last result, or ""."""
+    """Return a line with the gap between the first and the last result, or ""."""
     (first, result), levels = (list(results.values())[i] for i in (0, -1)), list(results)
     if len(levels) < 2:
         return ""

@@ -1,4 +1,4 @@
-"""``battlesnake-gym procgen train`` and ``train-procgen.py``: train an agent on a Procgen game."""
+"""``battlesnake-gym procgen train`` and ``train-procgen.py``: train an agent."""
 
 from __future__ import annotations
 
@@ -27,6 +27,6 @@ def main(argv: list[str] | None = None) -> int:
 
     # RLlib creates a second environment under the same name for the test levels.
     warnings.filterwarnings("ignore", message=".*rllib-single-agent-env-v0 already in registry")
-    # The learner in this process works while the env runners wait, so it can use every CPU.
+    # The learner runs in this process while the env runners wait, so torch can use every CPU.
     torch.set_num_threads(len(os.sched_getaffinity(0)))
     return ProcgenLauncher.train_main(argv, prog=_PROG)

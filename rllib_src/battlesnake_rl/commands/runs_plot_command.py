@@ -1,4 +1,4 @@
-"""``battlesnake-gym runs plot``: learning curves of several runs in one figure."""
+"""``battlesnake-gym runs plot``: plot the learning curves of several runs."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def read_run(run: Path) -> list[dict[str, float]]:
     """Return the rows of a run's ``progress.csv``.
 
     Raises:
-        ValueError: If there are none.
+        ValueError: If the file has no rows.
     """
     path = run if run.suffix == ".csv" else run / run_dir.CSV_FILE
     rows = run_dir.read_progress(path)
@@ -55,7 +55,7 @@ def draw(
         span: Width of the moving average, in iterations.
 
     Raises:
-        ValueError: If a run has no rows or no such column.
+        ValueError: If a run has no rows or lacks a column.
     """
     tables = [read_run(run) for run in runs]
     for run, rows in zip(runs, tables, strict=True):

@@ -32,14 +32,17 @@ from battlesnake_rl.mabs.ppo.ppo import PPOConfig
 from battlesnake_rl.mabs.ppo.rllib_ppo import RLlibPPOConfig
 
 SHARED_MODULE_ID = "snake"
-"""Module ID of the policy that all snakes share; RLlib's default ID means a single agent."""
+"""Module ID of the policy that all snakes share.
+
+RLlib's default module ID implies a single agent.
+"""
 
 _SHARED, _PER_SEAT = "shared", "per_seat"
 """Values of ``policy_sharing``: one policy for all snakes, or one per seat."""
 
 
 def _shared(config: AlgorithmConfig) -> AlgorithmConfig:
-    """Set up this project's actor-critic, shared by all snakes, for RLlib's own algorithms."""
+    """Set `SnakeActorCritic` as the shared network of an RLlib algorithm."""
     return _with_policies(
         config.rl_module(model_config=dict(TRUNK_DEFAULTS)), [SHARED_MODULE_ID], _map_to_shared
     )
@@ -78,7 +81,10 @@ def _rllib_ppo() -> AlgorithmConfig:
 
 
 def _exit() -> AlgorithmConfig:
-    """Import EXIT on demand, because only EXIT requires the compiled search."""
+    """Return the configuration of EXIT.
+
+    The import is local, because only EXIT requires the compiled search.
+    """
     try:
         from battlesnake_rl.mabs.exit.exit import EXITConfig
     except ImportError as error:
@@ -102,13 +108,13 @@ _ALGORITHMS: dict[str, Callable[[], AlgorithmConfig]] = {
 _SATURATING_ENV_RUNNERS: dict[str, Callable[[Any], float]] = {
     "APEX": lambda config: 0.28 / config.training_intensity,
     "DISTIL": lambda config: 3.7 * config.expert_nodes / 500,
-    # The search visits six times as many nodes per move in late games.
+    # In late games, the search of EXIT visits six times as many nodes per move.
     "EXIT": lambda config: (
         (228 if config.settings.deep_search_after_moves else 38)
         / (config.settings.buffer_iterations * config.settings.epochs)
     ),
 }
-"""Number of env runners that saturate one learner on a CPU, as a function of the settings."""
+"""Functions that return the number of saturating env runners per CPU learner."""
 
 
 def configure(
@@ -162,10 +168,11 @@ def configure(
 
 
 def saturating_env_runners(config: AlgorithmConfig) -> float:
-    """Return the number of env runners that saturate the learners on a CPU (docs/scaling.md).
+    """Return the number of env runners that saturate the learners on CPUs.
 
-    Infinite if it was not measured: with opponents other than past selves, and for algorithms whose
-    env runners wait for the learner.
+    The measurements are in docs/scaling.md. The number is infinite for settings without a
+    measurement: opponents other than past selves, and algorithms whose env runners wait for the
+    learner.
     """
     known = _SATURATING_ENV_RUNNERS.get(config.algo_class.__name__)
     if known is None or config.env_config.get("opponents", {}).keys() - {PAST}:
@@ -175,7 +182,7 @@ def saturating_env_runners(config: AlgorithmConfig) -> float:
 
 
 def _base_config(name: str) -> AlgorithmConfig:
-    """Return the base configuration of a named algorithm, or of one from ``FILE.py:NAME``."""
+    """Return the base configuration of a built-in algorithm or of ``FILE.py:NAME``."""
     if name in _ALGORITHMS:
         return _ALGORITHMS[name]()
     if name == "IMPALA":
@@ -201,7 +208,7 @@ def _base_config(name: str) -> AlgorithmConfig:
             "(.dqn.dqn), APEX (.dqn.apex) or RLlibPPO (.ppo.rllib_ppo), or a function that "
             "returns a configuration of one"
         )
-    # Other training processes cannot import the file.
+    # Other training processes cannot import the user's file, so its classes are pickled by value.
     cloudpickle.register_pickle_by_value(sys.modules[custom.__module__])
     return config
 
@@ -223,7 +230,7 @@ def use_custom_network(config: AlgorithmConfig, reference: str) -> None:
         )
     extensions.load_object(reference, "network")
     file, _, name = reference.rpartition(":")
-    # Absolute, because processes have different working directories.
+    # The path must be absolute, because processes have different working directories.
     path = f"{Path(file).resolve()}:{name}"
     settings: Any = config  # Both this project's and RLlib's configuration class.
     settings.rl_module(model_config=settings.model_config | {"network": path})

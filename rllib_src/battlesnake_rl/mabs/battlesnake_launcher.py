@@ -1,4 +1,4 @@
-"""Launcher of the Battlesnake experiments: hyperparameters, configuration and export."""
+"""Launcher of the Battlesnake experiments."""
 
 from __future__ import annotations
 
@@ -50,15 +50,15 @@ from sagemaker_rl.runs.curves import ENV_STEPS_RESULT
 from sagemaker_rl.runs.training_run import CSV_COLUMNS
 
 _POLICY, _OPPONENTS = "policy", "opponents"
-"""Data channels of a job: the policy to start from, and the opponents' policies and bundles."""
+"""Data channels of a job: the policy to start from, and the opponents' files."""
 
 DEFAULT_EXPERIMENT, _PPO_EXPERIMENT = "duel-distil", "duel-ppo"
-"""Experiments that are used if neither an experiment nor an algorithm is set."""
+"""Default experiments if neither an experiment nor an algorithm is set."""
 
 
 @dataclass(frozen=True)
 class BattlesnakeHyperparameters(Hyperparameters):
-    """Hyperparameters of the games and of the training; the options' help describes them."""
+    """Hyperparameters of the games and of the training."""
 
     algorithm: str = hyperparameter(
         "DQN", "training algorithm: DISTIL, PPO, DQN, APEX, RLLIB_PPO, EXIT, or FILE.py:NAME"
@@ -139,15 +139,13 @@ class BattlesnakeHyperparameters(Hyperparameters):
 class BattlesnakeLauncher(SageMakerRayLauncher):
     """Train a Battlesnake policy with Ray RLlib.
 
-    All snakes in a game share one policy unless --policy-sharing says otherwise. Without
-    --experiment and --algorithm, trains the experiment duel-distil (two snakes; a policy learns to
-    imitate the champion's search). If you set an option that only PPO or DQN has, trains the
-    experiment duel-ppo or DQN instead. Needs a stop condition: --minutes, --cpu-minutes,
-    --num-iters or --env-steps.
+    By default, all snakes in a game share one policy (see --policy-sharing). The default experiment
+    is duel-distil: two snakes, and a policy that learns to imitate the champion's search. If you
+    set an option that only PPO or DQN has, the default is the experiment duel-ppo or the algorithm
+    DQN. A stop condition is required: --minutes, --cpu-minutes, --num-iters or --env-steps.
 
-    Writes to RUNS/NAME: progress.csv, tensorboard/, checkpoints/, and at the end
+    The run directory RUNS/NAME contains progress.csv, tensorboard/, checkpoints/, and at the end
     model/policy.onnx with policy.json. Examples:
-
       train --minutes 3
       train --algorithm APEX --board-size 7 --num-snakes 2 --num-iters 50 --name small
       train --experiment hill-vanilla --minutes 60
@@ -227,7 +225,7 @@ class BattlesnakeLauncher(SageMakerRayLauncher):
     def experiment_defaults(
         self, given: Mapping[str, Any], before: Mapping[str, Any]
     ) -> tuple[Mapping[str, Any], str]:
-        """Return the hyperparameters of the selected experiment (default: `DEFAULT_EXPERIMENT`)."""
+        """Return the hyperparameters of the experiment (default: `DEFAULT_EXPERIMENT`)."""
         if (name := given.get("experiment")) is not None:
             return experiments.read(name), ""
         if "algorithm" in given:
@@ -246,7 +244,10 @@ class BattlesnakeLauncher(SageMakerRayLauncher):
         return 0 if alone else super().default_num_env_runners(config, cpus)
 
     def expected_utilization(self, config: AlgorithmConfig) -> Utilization:
-        """Limit the utilization to the saturating env runners, if measured; EXIT uses no GPU."""
+        """Limit the utilization to the measured number of saturating env runners.
+
+        EXIT uses no GPU.
+        """
         most = super().expected_utilization(config)
         gpus = 0 if config.algo_class.__name__ == "EXIT" else most.gpus
         if (
@@ -256,7 +257,7 @@ class BattlesnakeLauncher(SageMakerRayLauncher):
         return Utilization(min(most.cpus, 1 + algorithms.saturating_env_runners(config)), gpus)
 
     def default_run_name(self, hyperparameters: BattlesnakeHyperparameters) -> str:
-        """Return the experiment's name, or the algorithm, board size and number of snakes."""
+        """Return the experiment, or a name from algorithm, board size and num_snakes."""
         if hyperparameters.experiment is not None:
             return Path(hyperparameters.experiment).stem
         if hyperparameters.algorithm == "EXIT":
@@ -267,10 +268,10 @@ class BattlesnakeLauncher(SageMakerRayLauncher):
         return f"{algorithm}-{size}x{size}-{snakes}"
 
     def checkpoint_identity(self, config: AlgorithmConfig) -> dict[str, Any]:
-        """Return the settings that decide whether weights fit.
+        """Return the settings that a checkpoint and the resuming run must share.
 
-        These are algorithm, board size, observation, actions and network. Also rejects frozen
-        policies that do not fit the games.
+        These settings are algorithm, board size, observation, actions and network. Frozen policies
+        of opponents that do not fit the games are rejected here, too.
         """
         if config.algo_class.__name__ == "EXIT":
             return {"algorithm": "EXIT", "games": config.games}
@@ -287,7 +288,7 @@ class BattlesnakeLauncher(SageMakerRayLauncher):
         if config.start_from is not None:
             network = build(kind, shape, len(MOVES), network_settings(config.model_config))
             warm_start.check_start_from(network, environment, Path(config.start_from))
-        # Reject frozen policies that do not fit these games before anything starts.
+        # Frozen policies that do not fit these games must be rejected before training starts.
         none = PastSelves(lambda weights: weights)
         TrainingOpponents(
             config.env_config["opponents"], environment, np.random.default_rng(), none
@@ -307,7 +308,7 @@ class BattlesnakeLauncher(SageMakerRayLauncher):
         algorithm.conclude(results)
 
     def record_sample_game(self, algorithm: Any, path: Path, filmed: bool) -> bytes | None:
-        """Record a game in which the policy that would be exported now plays all seats."""
+        """Record a game in which the policy to export has all seats."""
         replay = algorithm.game() if hasattr(algorithm, "game") else None
         if replay is None:
             return None
@@ -315,7 +316,7 @@ class BattlesnakeLauncher(SageMakerRayLauncher):
         return sample_game.to_gif(replay) if filmed else None
 
     def export_model(self, checkpoint: Path, model_dir: Path) -> RunSummary:
-        """Write policy.onnx and policy.json, or EXIT's evaluation; return the strength."""
+        """Write policy.onnx and policy.json, or EXIT's evaluation; return the summary."""
         record = ladder_evaluator.StrengthHistory.load(checkpoint)
         log_line(record.table())
         if checkpoints.read_metadata(checkpoint)["identity"]["algorithm"] == "EXIT":
@@ -342,9 +343,10 @@ def _export_exit(checkpoint: Path, model_dir: Path, strength: str) -> RunSummary
 def _default_experiment(
     given: Mapping[str, Any], before: Mapping[str, Any]
 ) -> tuple[str | None, str]:
-    """Return the experiment that fits the ``given`` settings, and the reason if not the default.
+    """Return the default experiment for the ``given`` settings.
 
-    The name is None for DQN.
+    Returns:
+        The name, which is None for DQN, and the reason if the name is not `DEFAULT_EXPERIMENT`.
     """
     resumed = before and before.get("algorithm", "DQN")
     if resumed in ("DQN", "PPO"):
@@ -376,7 +378,7 @@ def _resolve_start_from(given: str | None) -> str | None:
 
 
 def _opponents(fractions: Mapping[str, float]) -> dict[str, float]:
-    """Return ``fractions`` with relative paths resolved in the job's channel `_OPPONENTS`.
+    """Return ``fractions`` with paths resolved in the job's channel `_OPPONENTS`.
 
     Raises:
         HyperparameterError: If no opponent is a file of the channel.
@@ -400,7 +402,7 @@ def _opponents(fractions: Mapping[str, float]) -> dict[str, float]:
 
 
 def _check_engine_compiled(hyperparameters: BattlesnakeHyperparameters) -> None:
-    """Reject training without the C engine, or log its cost if it is allowed."""
+    """Raise an error if the C engine is missing, or log a warning if that is allowed."""
     reason = build_check.missing_reason("battlesnake_gym.engine._engine")
     why = f"the compiled engine is missing ({reason})"
     if not hyperparameters.allow_python_engine:

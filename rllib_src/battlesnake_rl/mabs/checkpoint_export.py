@@ -18,7 +18,7 @@ from sagemaker_rl.runs import checkpoints
 
 
 def export_checkpoint(checkpoint: Path, target: Path, last: bool = False) -> Path:
-    """Write a checkpoint's policy as ONNX, and its metadata as JSON beside it.
+    """Write a checkpoint's policy as ONNX and its metadata as JSON.
 
     Args:
         checkpoint: Directory of the checkpoint.
@@ -49,7 +49,7 @@ def export_checkpoint(checkpoint: Path, target: Path, last: bool = False) -> Pat
 
 
 def _write(checkpoint: Path, identity: Mapping[str, Any], path: Path, last: bool) -> dict[str, str]:
-    """Write the ONNX file; return the versions of the packages that wrote it."""
+    """Write the ONNX file and return the versions of the exporting packages."""
     shape = identity["observation_shape"]
     write_onnx(load_network(checkpoint, last), shape, path)
     return {name: version(name) for name in ("ray", "torch", "onnx")}

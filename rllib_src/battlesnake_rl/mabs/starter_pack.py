@@ -1,8 +1,8 @@
 """Translation of hyperparameters of the SageMaker starter pack for Battlesnake.
 
-Renamed hyperparameters are accepted under their old names, and a log line names the current one.
+Renamed hyperparameters are accepted under their old names, and a log line gives the current name.
 Hyperparameters without a counterpart are rejected with an alternative. ``docs/starter-pack.md``
-lists them all.
+lists all hyperparameters of the starter pack.
 """
 
 from __future__ import annotations
@@ -31,10 +31,13 @@ RENAMED_HYPERPARAMETERS = {
     "use_heuristics_action_masks": "action_mask",
     "heuristics": "action_mask",
 }
-"""Starter pack's names and current names."""
+"""Current names of hyperparameters by the starter pack's names."""
 
 _MASK_NAMES = {"banned_wall_hits": "wall", "banned_forbidden_moves": "neck"}
-"""Names in the list ``heuristics`` of the pack's notebook on masks; others are custom masks."""
+"""Action masks by the names in the pack's list ``heuristics``.
+
+Other names in that list are custom masks.
+"""
 
 UNSUPPORTED_HINTS = {
     "rl.training.env": "every experiment plays battlesnake; leave it out",
@@ -46,7 +49,7 @@ UNSUPPORTED_HINTS = {
     CONFIG_PREFIX + "multiagent": "set policy_sharing to per_seat or shared",
     CONFIG_PREFIX + "monitor": "the arena and `play --replay` record games; leave it out",
 }
-"""Names without a counterpart, and their alternatives."""
+"""Alternatives to the hyperparameters without a counterpart, by name."""
 
 
 def translate_hyperparameters(given: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:

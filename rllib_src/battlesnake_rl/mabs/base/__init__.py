@@ -1,1 +1,1 @@
-"""Code shared by all algorithms: environment runners, learners, settings and ladder evaluation."""
+"""Env runners, learners, settings and ladder evaluation of all algorithms."""

@@ -1,4 +1,4 @@
-"""Settings of the C library's and torch's memory allocators that speed up training."""
+"""Memory allocator settings of the C library and of torch that speed up training."""
 
 from __future__ import annotations
 
@@ -7,22 +7,25 @@ import ctypes
 import torch
 
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
-"""Parameter numbers from glibc's malloc.h."""
+"""Parameter codes of glibc's ``mallopt``, from malloc.h."""
 
 _KEEP = 512 << 20
 _REUSE_UP_TO = 32 << 20
-"""Largest block that is kept, in bytes; glibc allows no more. Replay buffer arrays are larger."""
+"""Maximum size of a reused block, in bytes; glibc allows no larger value.
+
+The arrays of the replay buffer are larger.
+"""
 
 
 def keep_freed_memory() -> bool:
     """Make the C library reuse freed blocks instead of returning them to the system.
 
-    Every pass of a batch through the network frees megabytes of activations and allocates them
-    again. Clearing thousands of pages each time costs a quarter of the pass's time. The setting
-    applies to the whole process.
+    Every forward pass frees megabytes of activations, and the next pass allocates the same amount.
+    The kernel clears newly allocated pages, which takes a quarter of the time of a pass. The
+    setting applies to the whole process.
 
     Returns:
-        Whether the C library supports the setting; glibc does.
+        True if the C library supports the setting, as glibc does.
     """
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is None:
@@ -34,7 +37,7 @@ def leave_new_memory_unfilled() -> None:
     """Stop torch from filling new memory with NaN in deterministic mode.
 
     RLlib enables deterministic mode whenever a seed is set. The NaN values only reveal reads of
-    uninitialized memory. Without them, results are the same and updates are a few percent faster.
-    The setting applies to the whole process.
+    uninitialized memory. Without the NaN values, results are the same and updates are a few percent
+    faster. The setting applies to the whole process.
     """
     torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]

@@ -42,22 +42,23 @@ _RECENT_GAMES = "recent_games"
 _NEXT_PAST_SELF = "next_past_self"
 
 _GATHER_TIMEOUT_S = 0.02
-"""Seconds to wait for further results after a request to the env runners."""
+"""Seconds to wait for more results after a request to the env runners."""
 
 _WAIT_TIMEOUT_S = 1.0
-"""Maximum seconds to wait for env runners before failed ones are checked again."""
+"""Maximum seconds to wait for env runners before the next health check."""
 
 HEALTH_CHECK_INTERVAL_S = 5.0
-"""Seconds between two checks whether a lost env runner is back."""
+"""Seconds between two health checks of lost env runners."""
 
 _PAST_SELF_INTERVAL = 50_000
 """Env steps between two past selves, if past selves are among the opponents."""
 
 
 class BatchedAlgorithmConfig:
-    """Mixin for configurations; must precede RLlib's configuration class among the bases.
+    """Mixin for configurations of this project's algorithms.
 
-    All step counts are env steps (turns of single games).
+    The mixin must precede RLlib's configuration class in the list of bases. All step counts are env
+    steps (turns of single games).
 
     Attributes:
         ladder_cpu_fraction: Fraction of the CPU time used for ladder evaluation, in [0, 0.5].
@@ -69,16 +70,16 @@ class BatchedAlgorithmConfig:
     learner_class_base: ClassVar[type]
     rl_module_class: ClassVar[type]
     module_apis: ClassVar[tuple[type, ...]]
-    """Required base classes of the env runner, the learner and the module, and the module's APIs.
-    """
+    """Required base classes of env runner, learner and module, and the module's APIs."""
     rllib_config_class: ClassVar[type[AlgorithmConfig]]
     extra_supported_fields: ClassVar[str] = ""
     unsupported_fields: ClassVar[str] = ""
-    """RLlib's configuration class, and the supported fields beyond, or missing from,
-    `supported_settings.SUPPORTED_FIELDS`.
+    """RLlib's configuration class, and the deviations from the supported fields.
+
+    `supported_settings.SUPPORTED_FIELDS` lists the supported fields of all algorithms.
     """
     extra_settings: ClassVar[tuple[str, ...]] = ()
-    """Settings of ``training()`` that RLlib's method does not have or does not receive."""
+    """Settings of ``training()`` that RLlib's method lacks or does not receive."""
 
     def _set_base_defaults(self: Any) -> None:
         """Set this project's env runner and the defaults of all algorithms."""
@@ -101,7 +102,7 @@ class BatchedAlgorithmConfig:
         return super().training(**settings)  # type: ignore[misc]
 
     def validate(self: Any) -> None:
-        """Reject unsupported settings before anything starts."""
+        """Reject unsupported settings before training starts."""
         self._check_environment()
         supported_settings.check(self)
         self._check_classes()
@@ -163,11 +164,14 @@ class BatchedAlgorithmConfig:
 
 
 class TrainingLoopMixin:
-    """Mixin with the training loop; must precede RLlib's algorithm class among the bases."""
+    """Mixin with the training loop.
+
+    The mixin must precede RLlib's algorithm class in the list of bases.
+    """
 
     @property
     def num_env_steps_sampled(self: Any) -> int:
-        """Env steps sampled by all env runners since training started, including resumed runs."""
+        """Env steps sampled by all env runners, including earlier parts of a resumed run."""
         return int(
             self.metrics.peek((ENV_RUNNER_RESULTS, NUM_ENV_STEPS_SAMPLED_LIFETIME), default=0)
         )
@@ -200,7 +204,10 @@ class TrainingLoopMixin:
             self._sync_weights()
 
     def _report_updates(self: Any) -> None:
-        """Aggregate the learners' metrics of all updates since the last call, at least one."""
+        """Aggregate the learners' metrics of all updates since the last call.
+
+        At least one update must have run since the last call.
+        """
         reports = self.learner_group.foreach_learner(lambda learner: learner.report())
         self.metrics.aggregate([report.get() for report in reports], key=LEARNER_RESULTS)
 
@@ -225,7 +232,10 @@ class TrainingLoopMixin:
 
 
 class BatchedAlgorithm(TrainingLoopMixin, LadderEvaluationMixin):
-    """Mixin for algorithms configured by `BatchedAlgorithmConfig`; must precede RLlib's class."""
+    """Mixin for algorithms configured by `BatchedAlgorithmConfig`.
+
+    The mixin must precede RLlib's algorithm class in the list of bases.
+    """
 
     def setup(self: Any, config: AlgorithmConfig) -> None:
         """Build env runners and learner as RLlib does."""
@@ -237,7 +247,7 @@ class BatchedAlgorithm(TrainingLoopMixin, LadderEvaluationMixin):
         self._add_past_self()
 
     def _collect_fragments(self: Any) -> list[Any]:
-        """Wait for at least one fragment and request new ones from the env runners."""
+        """Wait for at least one fragment and request new fragments from the env runners."""
         group = self.env_runner_group
         with self.metrics.log_time((TIMERS, ENV_RUNNER_SAMPLING_TIMER)):
             done: list[Any] = []
@@ -247,8 +257,8 @@ class BatchedAlgorithm(TrainingLoopMixin, LadderEvaluationMixin):
                 done = group.fetch_ready_async_reqs(
                     tags="fragment", timeout_seconds=_GATHER_TIMEOUT_S
                 )
-                # Request after fetching: a finished request counts as in flight until it is
-                # fetched. RLlib drops requests beyond the maximum in flight.
+                # New requests follow the fetch, because a finished request counts as in flight
+                # until its result is fetched. RLlib drops requests beyond the maximum in flight.
                 for _ in range(self.config.max_requests_in_flight_per_env_runner):
                     group.foreach_env_runner_async("sample_fragment", tag="fragment")
                 if not done:  # RLlib waits for all requests, not for the first.
@@ -288,7 +298,7 @@ class BatchedAlgorithm(TrainingLoopMixin, LadderEvaluationMixin):
         played = {prefix + name: array for name, array in weights.items()}
         module.set_state(
             module.get_state() | played
-        )  # The weights have no value head; the current one stays.
+        )  # The weights have no value head, so the module keeps its current one.
         return module
 
     def _policy_from_weights(self: Any, weights: Weights) -> ScoreFn:
@@ -303,7 +313,7 @@ class BatchedAlgorithm(TrainingLoopMixin, LadderEvaluationMixin):
         if PAST not in self.config.env_config.get("opponents", {}) or steps < self._next_past_self:
             return
         self._next_past_self = steps + _PAST_SELF_INTERVAL
-        # A copy, because the learner continues to update its own arrays.
+        # The past self needs a copy, because the learner continues to update its own arrays.
         weights = ray.put(self._inference_weights()[COMPONENT_RL_MODULE])
         for group in (self.env_runner_group, self.eval_env_runner_group):
             if group is not None:
@@ -314,9 +324,9 @@ class BatchedAlgorithm(TrainingLoopMixin, LadderEvaluationMixin):
     def restore_env_runners(self: Any, env_runner_group: Any) -> list[int]:
         """Restore failed env runners, at most every `HEALTH_CHECK_INTERVAL_S`.
 
-        Restored env runners get the state and the step counter of the local one. RLlib checks
-        before every step. While a machine is missing, each check would cost the learner
-        ``env_runner_health_probe_timeout_s``.
+        Restored env runners receive the state and the step counter of the local env runner. RLlib's
+        own method checks before every step. While a machine is missing, each check would cost the
+        learner ``env_runner_health_probe_timeout_s``.
         """
         if self.config.num_env_runners > 0 and env_runner_group is self.env_runner_group:
             manager = env_runner_group._worker_manager

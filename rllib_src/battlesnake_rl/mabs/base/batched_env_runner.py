@@ -1,4 +1,4 @@
-"""Environment runner that plays a batch of games with opponents, metrics and state."""
+"""Env runner that plays a batch of games with opponents, metrics and state."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ from battlesnake_rl.mabs.policy.policy_loader import ScoreFn
 from sagemaker_rl.job.process_environment import limit_torch_threads
 
 PAST_SELVES = "past_selves"
-"""Key of the past selves in the state (`battlesnake_gym.env.past_selves.PastSelves`)."""
+"""Key of the past selves in the state (`env.past_selves.PastSelves`)."""
 
 
 class StepResult(NamedTuple):
@@ -62,11 +62,11 @@ class StepResult(NamedTuple):
 
 
 class BatchedEnvRunner(EnvRunner, Checkpointable):  # type: ignore[misc]
-    """Plays ``num_envs_per_env_runner`` games at once; subclasses define what is recorded.
+    """Env runner that plays ``num_envs_per_env_runner`` games in parallel.
 
-    All snakes share one module. ``config.env_config`` describes the games
-    (`env_factory.ENV_CONFIG_DEFAULTS`). An env step is one turn of one game, an agent step one move
-    of one snake.
+    Subclasses define the recorded data. All snakes share one module. ``config.env_config``
+    describes the games (`env_factory.ENV_CONFIG_DEFAULTS`). An env step is one turn of one game, an
+    agent step one move of one snake.
     """
 
     def __init__(self, *, config: Any, **kwargs: Any) -> None:
@@ -77,15 +77,14 @@ class BatchedEnvRunner(EnvRunner, Checkpointable):  # type: ignore[misc]
         self.spaces = kwargs.get("spaces")
         self.env: VectorBattlesnake | None = None
         self.board_size: int | None = None
-        """Board size of the current iteration if it changes by iterations (`board_size_schedule`).
-        """
+        """Board size of the current iteration, or None without a `board_size_schedule`."""
         self.module: Any = None
         self._weights_seq_no = 0
         self._episodes_left: NDArray[np.int64] | None = None
         self._random = np.random.default_rng(self._seed)
         self._past_selves = PastSelves(self._past_self_policy)
         self._callbacks = Callbacks(self.config)
-        # A local env runner beside remote ones only holds the weights, unless configured otherwise.
+        # If there are remote env runners, the local env runner only stores the weights by default.
         if (
             self.worker_index > 0
             or self.config.create_env_on_local_worker
@@ -117,7 +116,7 @@ class BatchedEnvRunner(EnvRunner, Checkpointable):  # type: ignore[misc]
         )
 
     def make_module(self) -> None:
-        """Build the network for inference, without the parts that only the learner needs."""
+        """Build the network in its inference-only form."""
         self.module = self.config.get_multi_rl_module_spec(
             env=None, spaces=self.get_spaces(), inference_only=True
         ).build()
@@ -130,10 +129,10 @@ class BatchedEnvRunner(EnvRunner, Checkpointable):  # type: ignore[misc]
         return {INPUT_ENV_SPACES: pair, INPUT_ENV_SINGLE_SPACES: pair, DEFAULT_MODULE_ID: pair}
 
     def assert_healthy(self) -> None:
-        """Check that games and network exist.
+        """Check that the games and the network exist.
 
         Raises:
-            AssertionError: If they do not.
+            AssertionError: If the games or the network are missing.
         """
         assert self.env is not None
         assert self.module is not None
@@ -154,15 +153,16 @@ class BatchedEnvRunner(EnvRunner, Checkpointable):  # type: ignore[misc]
     ) -> list[Any]:
         """Play one fragment, ``num_timesteps`` turns, or ``num_episodes`` complete games.
 
-        Each board plays the same number of complete games, so that short games do not count more.
-        Metrics then cover only these games.
+        With ``num_episodes``, each board plays the same number of complete games, and the metrics
+        cover only these games. Otherwise, short games would be overrepresented.
 
         Args:
             num_timesteps: Env steps to play, rounded up to whole turns of all games.
             num_episodes: Complete games to play.
-            explore: Whether to explore (default: the configuration's); False plays greedily.
+            explore: Whether to explore; False plays greedily. The default is the configuration's
+                value.
             random_actions: Whether all moves are random.
-            force_reset: Whether to start new games first.
+            force_reset: Whether to start new games before sampling.
 
         Returns:
             The fragments.
@@ -242,7 +242,7 @@ class BatchedEnvRunner(EnvRunner, Checkpointable):  # type: ignore[misc]
         """Play ``num_turns`` turns of all games; game i explores with ``epsilon[i]``."""
 
     def _step(self, actions: NDArray[np.uint8]) -> StepResult:
-        """Play one turn of all games; fills the opponents' moves into ``actions`` (N, S)."""
+        """Play one turn of all games; ``actions`` (N, S) receives the opponents' moves."""
         assert self.env is not None
         frames, action_mask, alive, _ = self._position
         self._opponents.move(frames, action_mask, alive, actions)
@@ -263,7 +263,10 @@ class BatchedEnvRunner(EnvRunner, Checkpointable):  # type: ignore[misc]
     @staticmethod
     @abc.abstractmethod
     def action_scores(module: Any, frames: NDArray[np.uint8]) -> NDArray[np.float32]:
-        """Return a module's action scores, higher is better: (B, C, H, W) uint8 to (B, 4)."""
+        """Return a module's action scores for ``frames``, float32 (B, 4).
+
+        Higher scores are better. ``frames`` is uint8 (B, C, H, W).
+        """
 
     @abc.abstractmethod
     def _epsilons(self) -> NDArray[np.float64]:
@@ -287,7 +290,7 @@ class BatchedEnvRunner(EnvRunner, Checkpointable):  # type: ignore[misc]
             )
 
     def get_metrics(self) -> Any:
-        """Return counters, and sums over the finished games (see `game_metrics.average_games`)."""
+        """Return counters and sums over finished games (see `game_metrics.average_games`)."""
         for key, value in self._statistics.drain().items():
             how = EXTREMES[key].__name__ if key in EXTREMES else "sum"
             self.metrics.log_value(key, value, reduce=how)
@@ -300,7 +303,7 @@ class BatchedEnvRunner(EnvRunner, Checkpointable):  # type: ignore[misc]
         not_components: str | Collection[str] | None = None,
         **kwargs: Any,
     ) -> dict[str, Any]:
-        """Return the weights with their sequence number, the past selves and the step counter."""
+        """Return the weights and their sequence number, the past selves and the counter."""
         state: dict[str, Any] = {
             NUM_ENV_STEPS_SAMPLED_LIFETIME: self.num_env_steps_sampled_lifetime
         }
@@ -316,7 +319,7 @@ class BatchedEnvRunner(EnvRunner, Checkpointable):  # type: ignore[misc]
         return state
 
     def set_state(self, state: dict[str, Any]) -> None:
-        """Restore ``state``; weights older than the current ones are ignored.
+        """Restore ``state``, except weights older than the current weights.
 
         Weights with the sequence number 0 are always loaded.
         """
@@ -335,7 +338,7 @@ class BatchedEnvRunner(EnvRunner, Checkpointable):  # type: ignore[misc]
         return (), {"config": self.config, "worker_index": self.worker_index}
 
     def get_checkpointable_components(self) -> list[tuple[str, Any]]:
-        """Return none: checkpoints restore the learner's network, with its average."""
+        """Return an empty list, because checkpoints restore the learner's network."""
         return []
 
 

@@ -1,6 +1,7 @@
 """Metrics of finished games, averaged per game.
 
-Env runners report sums, which add up over env runners; `RecentGames` turns them into means.
+Env runners report sums, which can be added across env runners. `RecentGames` converts the sums to
+means.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from numpy.typing import NDArray
 
 from battlesnake_gym.mdp.rewards import EVENTS, METRICS, TurnBatch
 
-# RLlib's names as literals, because this module does not import Ray.
+# RLlib's names are repeated as literals, because this module does not import Ray.
 _EPISODE_RETURN_MEAN, _EPISODE_LEN_MEAN = "episode_return_mean", "episode_len_mean"
 _NUM_EPISODES = "num_episodes"
 _SUM_SUFFIX = "_sum"
@@ -26,7 +27,7 @@ EXTREMES = {
     "episode_len_min": min,
     "episode_len_max": max,
 }
-"""RLlib's names of the extreme values of all games, and the function that combines them."""
+"""RLlib's names of the extreme values, and the function that combines two values."""
 
 GAME_METRICS = (_EPISODE_RETURN_MEAN, _EPISODE_LEN_MEAN, *METRICS, "Longest_snake")
 """Metrics averaged per game.
@@ -85,7 +86,10 @@ class GameStatistics:
         return ended
 
     def drain(self) -> dict[str, float]:
-        """Return `EXTREMES` and the sums since the last call, named by metric and `_SUM_SUFFIX`."""
+        """Return `EXTREMES` and the sums since the last call.
+
+        The key of a sum is the metric's name followed by `_SUM_SUFFIX`.
+        """
         sums = {
             name if name == _NUM_EPISODES else name + _SUM_SUFFIX: value
             for name, value in self._sums.items()
@@ -117,20 +121,25 @@ class GameStatistics:
 
 
 def average_games(results: dict[str, Any]) -> None:
-    """Replace the sums in an env runner's ``results`` by means per game (NaN if no game ended)."""
+    """Replace the sums in an env runner's ``results`` by means per game.
+
+    The means are NaN if no game has ended.
+    """
     RecentGames(0).average(results)
 
 
 class RecentGames:
-    """Games of the latest iterations, as many iterations as needed for ``enough`` games.
+    """Metrics of the latest iterations, which together have at least ``enough`` games.
 
-    Long games end rarely; without earlier iterations, the curves would have gaps.
+    Long games end rarely, so the curves would have gaps without earlier iterations.
     """
 
     def __init__(self, enough: int) -> None:
         self._enough = enough
         self.iterations: deque[dict[str, float]] = deque()
-        """Sums, extremes and number of games of each iteration, oldest first; saved in checkpoints.
+        """Sums, extremes and number of games of each iteration, oldest first.
+
+        Checkpoints include this list.
         """
 
     def average(self, results: dict[str, Any]) -> None:

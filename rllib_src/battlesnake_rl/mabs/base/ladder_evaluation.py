@@ -27,12 +27,13 @@ from sagemaker_rl.job.process_environment import limit_torch_threads
 
 
 class LadderEvaluationMixin:
-    """Mixin for algorithms; must precede RLlib's class among the bases.
+    """Mixin that adds ladder evaluation to an algorithm.
 
-    Adds the results of `ladder_evaluator.StrengthHistory` to each iteration, and the measurements
-    and strongest weights to checkpoints. If there are several policies, the first by name is
-    evaluated. The configuration needs ``ladder_cpu_fraction`` (maximum fraction of the CPU time)
-    and ``start_from`` (policy whose weights initialize the network, or None).
+    The mixin must precede RLlib's algorithm class in the list of bases. Each iteration reports the
+    results of `ladder_evaluator.StrengthHistory`, and checkpoints include the measurements and the
+    strongest weights. If there are several policies, the first by name is evaluated. The
+    configuration needs ``ladder_cpu_fraction`` (maximum fraction of the CPU time) and
+    ``start_from`` (policy whose weights initialize the network, or None).
     """
 
     def setup(self: Any, config: Any) -> None:
@@ -58,7 +59,7 @@ class LadderEvaluationMixin:
         )
 
     def step(self: Any) -> dict[str, Any]:
-        """Run one iteration, followed by ladder games if they are due."""
+        """Run one iteration, and play ladder games if an evaluation is due."""
         results: dict[str, Any] = super().step()  # type: ignore[misc]
         results |= self.ladder_evaluator.after_iteration(
             self._weights_to_export, self._policy_from_weights
@@ -72,7 +73,7 @@ class LadderEvaluationMixin:
         )
 
     def game(self: Any) -> Replay:
-        """Play one game of the policy that would be exported now, in all seats."""
+        """Play one game in which the policy to export has all seats."""
         seed = (self.config.seed or 0) + self.training_iteration
         values = self._policy_from_weights(self._weights_to_export())
         return sample_game.play_sample_game(values, self.config.env_config, seed)
@@ -90,7 +91,7 @@ class LadderEvaluationMixin:
         return as_score_fn(build_network(weights, shape, len(MOVES), settings))
 
     def save_to_path(self: Any, path: Any = None, **kwargs: Any) -> str:
-        """Save a checkpoint with the measurements; needs a directory on this machine."""
+        """Save a checkpoint with the measurements into a local directory."""
         written: str = super().save_to_path(path, **kwargs)  # type: ignore[misc]
         self.ladder_evaluator.save(Path(written))
         return written

@@ -1,8 +1,8 @@
 """Games as RLlib episodes, for callbacks.
 
 The env runner stores arrays instead of episodes. If a callback uses episodes, every game is also
-recorded as a `MultiAgentEpisode` of agents ``snake_0``, ``snake_1``, ... This costs time only if
-a callback is registered.
+recorded as a `MultiAgentEpisode` of agents ``snake_0``, ``snake_1``, ... The recording takes time
+only if such a callback is registered.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ ENVIRONMENT_CREATED, SAMPLE_END = "on_environment_created", "on_sample_end"
 
 
 class Callbacks:
-    """Callbacks of a configuration that an env runner calls: objects and functions."""
+    """Callback objects and functions of a configuration that an env runner calls."""
 
     def __init__(self, config: Any) -> None:
         self._config = config
@@ -48,7 +48,7 @@ class Callbacks:
 
 
 class RLlibEpisodes:
-    """Running games of ``runner`` as episodes, passed to ``callbacks`` every turn."""
+    """Recorder of the running games of ``runner`` as episodes for ``callbacks``."""
 
     def __init__(self, runner: EnvRunner, callbacks: Callbacks) -> None:
         assert runner.env is not None
@@ -82,7 +82,10 @@ class RLlibEpisodes:
         truncations: NDArray[np.bool_],
         infos: dict[str, Any],
     ) -> None:
-        """Process one step of `VectorBattlesnake`; callbacks see all seats, including opponents."""
+        """Process one step of `VectorBattlesnake`.
+
+        Callbacks receive the data of all seats, including the opponents' seats.
+        """
         over = ~infos["alive"].any(-1)
         for game in np.flatnonzero(infos["acted"].any(-1)).tolist():
             episode = self._running[game]

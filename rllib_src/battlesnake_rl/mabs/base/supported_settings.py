@@ -1,7 +1,7 @@
-"""RLlib settings that this project's algorithms support; all others are rejected by name.
+"""RLlib settings that this project's algorithms support.
 
-Env runners, replay buffers and learners (`batched_algorithm`) omit many of RLlib's features.
-Setting an option that would have no effect is an error.
+Env runners, replay buffers and learners (`batched_algorithm`) omit many of RLlib's features. A
+setting that would have no effect is rejected by name.
 """
 
 from __future__ import annotations
@@ -64,13 +64,13 @@ INTERNAL_FIELDS = frozenset(
         "learner_config_dict",
     )
 )
-"""Fields that RLlib sets itself, and those reserved for custom learners."""
+"""Fields that RLlib sets itself, and fields reserved for custom learners."""
 
 _TUNE_FIELDS = frozenset((STDOUT_FILE, STDERR_FILE, TRIAL_INFO))
 """Fields that Ray Tune adds to the configuration of a trial."""
 
 _FIXED_VALUES = {"merge_env_runner_states": False}
-"""Fields that have no effect here and whose value differs from RLlib's default."""
+"""Unused fields whose value in this project differs from RLlib's default."""
 
 _HINTS = {
     "num_atoms": "values are not distributed here",
@@ -125,7 +125,7 @@ def fields(config: AlgorithmConfig) -> dict[str, Any]:
 
 
 def supported_fields(config: AlgorithmConfig) -> frozenset[str]:
-    """Return the fields that a configuration supports: RLlib's and the algorithm's own."""
+    """Return the fields of RLlib and of the algorithm that ``config`` supports."""
     own = (
         fields(type(config)()).keys()
         - fields(config.rllib_config_class()).keys()
@@ -140,10 +140,11 @@ def check(config: AlgorithmConfig) -> None:
     """Reject settings that would have no effect.
 
     Raises:
-        ValueError: If there are any; names each field, its default and the alternative.
+        ValueError: If a setting would have no effect; the message names the field, its default and
+            the alternative.
     """
     if config.in_evaluation:
-        return  # RLlib derives this configuration from one that was checked.
+        return  # RLlib derived this configuration from a checked configuration.
     plain = fields(config.rllib_config_class()) | _FIXED_VALUES
     known = supported_fields(config)
     passed_over = known | INTERNAL_FIELDS | _TUNE_FIELDS

@@ -1,1 +1,1 @@
-"""DISTIL: a policy learns to imitate the search."""
+"""DISTIL: a policy that learns to imitate the search."""

@@ -1,10 +1,10 @@
-"""DISTIL: a policy learns the search's preferences in the positions that the policy reaches.
+"""DISTIL: a policy imitates the search in the positions that the policy reaches.
 
-The policy plays its own games, and an expert, the champion's search, labels every position with the
-values of all moves (DAgger: Ross, Gordon and Bagnell 2011, https://arxiv.org/abs/1011.0686). In a
-fraction of the games the expert plays, so that the labels include strong play. The network fits the
-softmax of the expert's values by cross-entropy, and the expert's win probability. Its policy and
-value heads are those of PPO, which can start from it (``start_from``).
+The policy plays its own games. An expert, the champion's search, labels every position with the
+values of all moves (DAgger: Ross, Gordon and Bagnell 2011, https://arxiv.org/abs/1011.0686). The
+expert plays in a fraction of the games, so that the labels include strong play. The network fits
+the softmax of the expert's values by cross-entropy, and the expert's win probability. PPO has the
+same policy and value heads, and can start from a DISTIL policy (``start_from``).
 """
 
 from __future__ import annotations
@@ -43,7 +43,10 @@ from battlesnake_rl.mabs.policy.q_network import ACTION_MASK, TRUNK_DEFAULTS
 from battlesnake_rl.mabs.ppo.ppo import PPOEnvRunner
 
 _TEMPERATURE_CELLS = 1.0
-"""Temperature of the expert's policy, in cells of territory; one cell is a tenth of a logit."""
+"""Temperature of the expert's policy, in cells of territory.
+
+One cell of territory corresponds to 0.1 logits.
+"""
 
 MAX_REGRET = 60.0
 """Maximum regret of a move, in cells."""
@@ -52,7 +55,10 @@ _REGRETS, _VALUE_TARGETS = "regrets", "value_targets"
 """Columns of a batch, as in `ExpertLabels`."""
 
 _LOSSES = ("total_loss", "policy_loss", "vf_loss", "expert_agreement")
-"""Reported metrics; ``expert_agreement`` is how often both prefer the same move."""
+"""Reported metrics.
+
+``expert_agreement`` is the fraction of positions in which policy and expert prefer the same move.
+"""
 
 
 @dataclass(slots=True)
@@ -89,7 +95,7 @@ class ExpertLabels:
 
 
 class DistilEnvRunner(PPOEnvRunner):
-    """Samples moves from the policy and labels every position with the search."""
+    """Env runner that samples moves and labels every position with the search."""
 
     def make_env(self) -> None:
         """Build the games and the search."""
@@ -97,7 +103,7 @@ class DistilEnvRunner(PPOEnvRunner):
         self._search = Search(evaluation=load_builtin(), nodes=self.config.expert_nodes, exact=True)
 
     def _play(self, num_turns: int, epsilon: NDArray[np.float64]) -> Any:
-        """Play ``num_turns`` turns of all games; if no game explores, without labels."""
+        """Play ``num_turns`` turns of all games, without labels if no game explores."""
         assert self.env is not None
         query_expert = bool(epsilon.any())
         expert_plays = (
@@ -131,7 +137,7 @@ class DistilEnvRunner(PPOEnvRunner):
     def _query_expert(
         self, seats: NDArray[np.int64], allowed: NDArray[np.bool_]
     ) -> tuple[NDArray[np.float16], NDArray[np.float32], NDArray[np.bool_]]:
-        """Return the expert's regrets (M, 4), value targets (M,), and a label mask (M,).
+        """Return the expert's regrets (M, 4), value targets (M,) and a label mask (M,).
 
         ``seats`` is (M, 2): game and seat. A seat without an allowed move has no label.
         """
@@ -161,10 +167,16 @@ class DistilEnvRunner(PPOEnvRunner):
 
 
 class DistilLearner(FastTorchLearnerMixin, TorchLearner):  # type: ignore[misc]
-    """Trains on a buffer of the latest labels; `report` aggregates the metrics of updates."""
+    """Learner that trains on a buffer of the latest labels.
+
+    `report` aggregates the metrics of all updates.
+    """
 
     def build(self) -> None:
-        """Build module, optimizer and an empty label buffer, which checkpoints do not include."""
+        """Build module, optimizer and an empty label buffer.
+
+        Checkpoints do not include the label buffer.
+        """
         super().build()
         self._pending_metrics: list[Tensor] = []
         self._label_buffer: dict[str, NDArray[Any]] = {}
@@ -175,10 +187,10 @@ class DistilLearner(FastTorchLearnerMixin, TorchLearner):  # type: ignore[misc]
     def learn(self, labels: list[ExpertLabels], env_steps: int) -> None:
         """Add ``labels`` to the buffer and train on it.
 
-        Trains on ``replay_ratio`` times the number of labels in one fragment, however many
-        fragments
-        arrive: with more env runners, labels are fresher and the learner does not fall behind. The
-        schedule of ``lr`` therefore advances by the turns of one fragment.
+        The learner trains on ``replay_ratio`` times the number of labels in one fragment,
+        independently of the number of fragments that arrive. With more env runners, the labels are
+        therefore fresher, and the learner does not fall behind. The schedule of ``lr`` advances by
+        the turns of one fragment.
         """
         for one in labels:
             self._add(one.arrays)
@@ -198,7 +210,7 @@ class DistilLearner(FastTorchLearnerMixin, TorchLearner):  # type: ignore[misc]
         self.module[DEFAULT_MODULE_ID].unwrapped().update_average()
 
     def _add(self, columns: dict[str, NDArray[Any]]) -> None:
-        """Overwrite the oldest labels."""
+        """Write ``columns`` over the oldest labels of the buffer."""
         size = self.config.label_buffer_size
         if not self._label_buffer:
             self._label_buffer = {
@@ -240,7 +252,10 @@ class DistilLearner(FastTorchLearnerMixin, TorchLearner):  # type: ignore[misc]
         return loss
 
     def report(self) -> Any:
-        """Return counts and the mean metrics of all updates since the last report, at least one."""
+        """Return counts, and the mean metrics of all updates since the last report.
+
+        At least one update must have run since the last report.
+        """
         means = torch.stack(self._pending_metrics).mean(0)
         seen = dict(zip(_LOSSES, means.unbind(), strict=True))
         self.metrics.log_dict(seen, key=DEFAULT_MODULE_ID, window=1)
@@ -267,7 +282,9 @@ class DISTILConfig(BatchedAlgorithmConfig, AlgorithmConfig):  # type: ignore[mis
         expert_nodes: Nodes of the expert's search per label.
         expert_action_fraction: Fraction of games in which the expert plays, in [0, 1].
         label_buffer_size: Number of latest labels that the learner keeps.
-        replay_ratio: Updates per new label; lower in effect if env runners saturate the learner.
+        replay_ratio: Updates per new label; the effective ratio is lower if env runners saturate
+            the
+            learner.
         minibatch_size: Labels per update.
         vf_loss_coeff: Weight of the value loss.
     """
@@ -296,7 +313,7 @@ class DISTILConfig(BatchedAlgorithmConfig, AlgorithmConfig):  # type: ignore[mis
         self.rl_module(model_config=TRUNK_DEFAULTS | {"channels": (32, 32, 32), "bfloat16": "auto"})
         self.num_envs_per_env_runner = 64
         self.rollout_fragment_length = 16
-        # Env runners search while the learner trains, however long that takes.
+        # With several requests in flight, env runners search continuously while the learner trains.
         self.max_requests_in_flight_per_env_runner = 4
         self.lr: Any = [[0, 1e-3], [400_000, 1e-4]]
         self.adam_epsilon = 1e-5
@@ -310,7 +327,7 @@ class DISTILConfig(BatchedAlgorithmConfig, AlgorithmConfig):  # type: ignore[mis
         self.symmetry_augmentation = True
 
     def validate(self) -> None:
-        """Reject unsupported settings before anything starts."""
+        """Reject unsupported settings before training starts."""
         super().validate()
         if not COMPILED:
             raise ValueError(f"DISTIL: {NOT_COMPILED_MESSAGE}, or choose another algorithm")
@@ -341,7 +358,7 @@ class DISTILConfig(BatchedAlgorithmConfig, AlgorithmConfig):  # type: ignore[mis
 
 
 class DISTIL(BatchedAlgorithm, Algorithm):  # type: ignore[misc]
-    """Env runners play and label positions while the learner trains."""
+    """Asynchronous DISTIL: env runners label positions while the learner trains."""
 
     config: DISTILConfig
 

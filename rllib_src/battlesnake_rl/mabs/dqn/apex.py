@@ -1,8 +1,8 @@
 """APEX: asynchronous env runners, replay buffer shards as actors, and one learner.
 
-Fragments go from env runners to shards through Ray's object store; the driver receives only their
-counts. Shards sample batches ahead of the learner. Env runners receive new weights while they play
-(Horgan et al. 2018, https://arxiv.org/abs/1803.00933).
+Env runners send fragments to shards through Ray's object store. The driver receives only the counts
+of each fragment. Shards sample batches ahead of the learner. Env runners receive new weights while
+they play (Horgan et al. 2018, https://arxiv.org/abs/1803.00933).
 """
 
 from __future__ import annotations
@@ -32,27 +32,30 @@ _BATCHES_AHEAD = 2
 """Batches requested from each shard in advance."""
 
 _ENV_RUNNERS_PER_SHARD = 8
-"""Env runners per shard; a shard can store the fragments of twice as many."""
+"""Env runners per shard.
+
+A shard can store the fragments of twice as many env runners.
+"""
 
 _MIN_FRAGMENTS_PER_SHARD = 3
 """Minimum capacity of a shard, in fragments."""
 
-_GATHER_SECONDS = 0.05
+_GATHER_TIMEOUT_S = 0.05
 """Seconds to gather fragments while the learner is idle."""
 
-_WAIT_SECONDS = 1.0
-"""Maximum seconds to wait for env runners before failed ones are checked again."""
+_WAIT_TIMEOUT_S = 1.0
+"""Maximum seconds to wait for env runners before the next health check."""
 
 
 class APEXConfig(DQNConfig):
-    """`DQNConfig` with APEX's defaults: each game of each env runner has its own epsilon.
+    """`DQNConfig` with APEX's defaults, such as a separate epsilon for each game.
 
-    ``training_intensity`` holds as for DQN: env runners pause if the learner is too slow, and the
-    learner waits if they are.
+    ``training_intensity`` has the same meaning as for DQN: env runners pause if the learner is
+    slower, and the learner waits if the env runners are slower.
 
     Attributes:
-        num_replay_shards: Actors that share the replay buffer's capacity; None starts one per
-            `_ENV_RUNNERS_PER_SHARD` env runners, at least two.
+        num_replay_shards: Actors that share the replay buffer's capacity; None starts one actor per
+            `_ENV_RUNNERS_PER_SHARD` env runners, but at least two.
         broadcast_interval: Updates between two broadcasts of the weights.
     """
 
@@ -65,13 +68,13 @@ class APEXConfig(DQNConfig):
         self.max_requests_in_flight_per_env_runner = 2
         self.num_replay_shards: int | None = None
         self.broadcast_interval = 10
-        # Keeps the fixed cost of an iteration small relative to its fragments.
+        # A long iteration keeps the fixed cost of an iteration relatively small.
         self.min_time_s_per_iteration = 2
         # The driver checks failed env runners and must not stall.
         self.env_runner_health_probe_timeout_s = 1.0
 
     def validate(self) -> None:
-        """Reject unsupported settings before anything starts."""
+        """Reject unsupported settings before training starts."""
         for name in ("num_replay_shards", "broadcast_interval"):
             value = getattr(self, name)
             if value is None and name == "num_replay_shards":
@@ -114,7 +117,7 @@ def _own_node() -> str:
 
 @dataclass(slots=True)
 class _Request:
-    """Request for a fragment."""
+    """Pending request for a fragment."""
 
     runner: int
     fragment: ray.ObjectRef
@@ -133,8 +136,8 @@ class APEX(DQN):
     def _setup_replay(self) -> None:
         observation_space, _ = self.spaces[DEFAULT_MODULE_ID]
         count = self.config.replay_shards
-        # On the learner's machine, because the learner reads several batches per fragment. If this
-        # machine fails, training ends anyway.
+        # The shards run on the learner's machine, because the learner reads several batches per
+        # fragment. If this machine fails, training ends in any case.
         shard = ray.remote(num_cpus=0, resources={_own_node(): 0.001}, max_restarts=-1)(
             ReplayBufferShard
         )
@@ -157,22 +160,26 @@ class APEX(DQN):
     def training_step(self) -> None:
         """Process finished fragments and run one update if one is due."""
         due = self._training_debt >= self.config.total_train_batch_size and bool(self._batches)
-        # Env runners that are far ahead pause until the learner has caught up, unless the learner
-        # has no batch: batches are requested when fragments arrive.
+        # If the training debt is too large, env runners pause until the learner has caught up.
+        # However, env runners must continue if the learner has no batch, because arriving fragments
+        # trigger the requests for batches.
         if self._training_debt < self._max_training_debt() or not self._batches:
             self._request_fragments()
         with self.metrics.log_time((TIMERS, ENV_RUNNER_SAMPLING_TIMER)):
-            self._take_fragments(0.0 if due else _WAIT_SECONDS)
+            self._take_fragments(0.0 if due else _WAIT_TIMEOUT_S)
         if due and self._update():
             self._updates_since_broadcast += 1
-            # The iteration may end after this update, and its counters must be complete.
+            # The iteration may end after this update, so its counters must be complete.
             self._report_updates()
         if self._updates_since_broadcast >= self.config.broadcast_interval:
             with self.metrics.log_time((TIMERS, SYNCH_WORKER_WEIGHTS_TIMER)):
                 self._broadcast()
 
     def _max_training_debt(self) -> float:
-        """Return the transitions of one request per env runner, at least four batches."""
+        """Return the maximum training debt, in transitions.
+
+        The maximum is the size of one request per env runner, but at least four batches.
+        """
         turns: int = self.config.num_envs_per_env_runner * self.config.get_rollout_fragment_length()
         everybody: float = turns * self.config.num_env_runners * self.config.training_intensity
         few_batches: float = 4 * self.config.total_train_batch_size
@@ -185,22 +192,26 @@ class APEX(DQN):
             while (
                 self._requests_in_flight[runner] < self.config.max_requests_in_flight_per_env_runner
             ):
-                # The driver owns both results. They outlive the env runner, and if it dies, the
-                # error names it.
+                # The driver owns both results, so the results outlive the env runner. If the env
+                # runner dies, the error names the env runner.
                 fragment, info = actors[runner].sample_fragment.options(num_returns=2).remote()
                 self._requests[info] = _Request(runner, fragment)
                 self._requests_in_flight[runner] += 1
 
     def _take_fragments(self, timeout: float) -> None:
-        """Pass all finished fragments to the shards; wait for one if none is ready."""
+        """Pass all finished fragments to the shards.
+
+        If no fragment is ready, wait at most ``timeout`` seconds for one fragment.
+        """
         waiting = list(self._requests)
         if not waiting:
             self._warn_if_stalled(True)  # There are no pending requests.
-            time.sleep(min(timeout, _GATHER_SECONDS))  # There are no healthy env runners.
+            time.sleep(min(timeout, _GATHER_TIMEOUT_S))  # There are no healthy env runners.
             return
-        # Processing several fragments at once costs less, and each env runner has a second request.
+        # Processing several fragments at once costs less. Meanwhile, each env runner has a second
+        # request.
         ready, _ = ray.wait(
-            waiting, num_returns=len(waiting), timeout=min(timeout, _GATHER_SECONDS)
+            waiting, num_returns=len(waiting), timeout=min(timeout, _GATHER_TIMEOUT_S)
         )
         if not ready and timeout:
             ready, _ = ray.wait(waiting, num_returns=1, timeout=timeout)
@@ -211,7 +222,7 @@ class APEX(DQN):
             self._add_training_debt(sum(info["num_agent_steps"] for info in infos))
 
     def _infos(self, ready: list[ray.ObjectRef]) -> list[dict[str, Any]]:
-        """Return the counts of finished fragments and pass the fragments to shards in turn."""
+        """Pass finished fragments to the shards in rotation; return the fragments' counts."""
         try:
             given = ray.get(ready)
         except RayActorError:
@@ -274,7 +285,8 @@ class APEX(DQN):
             with self.metrics.log_time((TIMERS, REPLAY_BUFFER_SAMPLE_TIMER)):
                 batch = ray.get(reference)
         except RayActorError:
-            # The shard restarts empty; the next fragment for it requests batches again.
+            # The shard restarts empty. The next fragment for this shard triggers new requests for
+            # batches.
             return False
         if batch is None:
             return False

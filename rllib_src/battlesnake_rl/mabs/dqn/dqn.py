@@ -1,7 +1,8 @@
 """DQN on batches of games: sample, store and learn in turn.
 
-Double, dueling, n-step DQN with prioritized replay; masked moves of the next state are excluded
-from the target. Loss and target follow RLlib's `DQN`; env runner, replay buffer and loop do not.
+The algorithm is double, dueling, n-step DQN with prioritized replay. Masked moves of the next state
+are excluded from the target. Loss and target are those of RLlib's `DQN`; env runner, replay buffer
+and training loop are this project's own.
 """
 
 from __future__ import annotations
@@ -45,9 +46,9 @@ _TARGET_UPDATES = "last_target_updates"
 
 
 class DQNConfig(BatchedAlgorithmConfig, rllib_dqn.DQNConfig):  # type: ignore[misc]
-    """RLlib's DQN configuration with this project's env runner, replay buffer and network.
+    """RLlib's DQN configuration with this project's env runner, buffer and network.
 
-    Options that differ from RLlib's:
+    Some options differ from RLlib's options:
 
     * ``replay_buffer_config`` has only the keys ``capacity`` (observations), ``alpha`` and
       ``beta``.
@@ -55,10 +56,11 @@ class DQNConfig(BatchedAlgorithmConfig, rllib_dqn.DQNConfig):  # type: ignore[mi
     * All step counts are env steps (turns of single games).
 
     Attributes:
-        epsilon_per_game: ``(base, exponent)``: a constant epsilon per game, instead of the schedule
-            ``epsilon``.
-        reward_scale: Factor on the rewards in training, not on reported ones. TD errors should stay
-            below 1; above, the Huber loss fits the median, which ignores rare deaths.
+        epsilon_per_game: ``(base, exponent)`` of a constant epsilon per game, which replaces the
+            schedule ``epsilon``.
+        reward_scale: Factor on the rewards in training; reported rewards are unscaled. TD errors
+            should
+            stay below 1. Above 1, the Huber loss fits the median, which ignores rare deaths.
     """
 
     env_runner_class = DQNEnvRunner
@@ -104,7 +106,7 @@ class DQNConfig(BatchedAlgorithmConfig, rllib_dqn.DQNConfig):  # type: ignore[mi
         }
 
     def validate(self) -> None:
-        """Reject unsupported settings before anything starts."""
+        """Reject unsupported settings before training starts."""
         super().validate()
         if not isinstance(self.n_step, int) or not 1 <= self.n_step <= 255:
             raise ValueError(f"n_step must be an integer between 1 and 255, got {self.n_step!r}")
@@ -143,7 +145,9 @@ class DQNConfig(BatchedAlgorithmConfig, rllib_dqn.DQNConfig):  # type: ignore[mi
 
 
 def _shard_order(count: int, learners: int) -> NDArray[np.int64] | slice:
-    """Return the order that deals ``count`` rows to ``learners`` in turn, as contiguous parts.
+    """Return an order of ``count`` rows that deals rows to the ``learners`` in turn.
+
+    Each learner then receives a contiguous part of the reordered rows.
 
     >>> _shard_order(7, 3)
     array([0, 3, 6, 1, 4, 2, 5])
@@ -154,7 +158,7 @@ def _shard_order(count: int, learners: int) -> NDArray[np.int64] | slice:
 
 
 class DQN(BatchedAlgorithm, rllib_dqn.DQN):  # type: ignore[misc]
-    """Synchronous DQN: all env runners play a fragment, then the learner catches up."""
+    """Synchronous DQN: all env runners play a fragment, then the learner trains."""
 
     config: DQNConfig
 
@@ -179,7 +183,7 @@ class DQN(BatchedAlgorithm, rllib_dqn.DQN):  # type: ignore[misc]
         )
 
     def training_step(self) -> None:
-        """Sample one fragment per env runner, then train until the training debt is paid."""
+        """Sample one fragment per env runner, then train until no training debt remains."""
         fragments = self._sample()
         with self.metrics.log_time((TIMERS, REPLAY_BUFFER_ADD_DATA_TIMER)):
             for fragment in fragments:
@@ -196,7 +200,7 @@ class DQN(BatchedAlgorithm, rllib_dqn.DQN):  # type: ignore[misc]
             self._sync_weights()
 
     def _add_training_debt(self, agent_steps: int) -> None:
-        """Add the training owed for ``agent_steps`` new transitions."""
+        """Add the training debt of ``agent_steps`` new transitions."""
         if self.num_env_steps_sampled >= self._learning_starts:
             self._training_debt += agent_steps * self.config.training_intensity
 
@@ -213,8 +217,8 @@ class DQN(BatchedAlgorithm, rllib_dqn.DQN):  # type: ignore[misc]
             "n_step": batch.n_step,
             "weights": batch.weights,
         }
-        # RLlib splits the batch into contiguous parts, one per learner; each part must cover all
-        # strata.
+        # RLlib splits the batch into contiguous parts, one per learner, and each part must cover
+        # all strata.
         order = _shard_order(len(batch.indices), max(self.config.num_learners, 1))
         dealt = {name: column[order] for name, column in columns.items()}
         with self.metrics.log_time((TIMERS, LEARNER_UPDATE_TIMER)):

@@ -17,7 +17,7 @@ from battlesnake_rl.mabs.dqn.replay_buffer import Fragment
 
 
 class DQNEnvRunner(BatchedEnvRunner):
-    """Plays epsilon-greedily by Q-values and records `Fragment` objects."""
+    """Env runner that plays epsilon-greedily and records `Fragment` objects."""
 
     def _play(self, num_turns: int, epsilon: NDArray[np.float64]) -> Fragment:
         """Play ``num_turns`` turns of all games; game i explores with ``epsilon[i]``."""
@@ -45,7 +45,10 @@ class DQNEnvRunner(BatchedEnvRunner):
         return fragment
 
     def _store_observations(self, turns: TurnBuffer, t: int) -> None:
-        """Store turn ``t``: observations, masks, and the Q-values of living or truncated seats."""
+        """Store turn ``t``: observations, masks and Q-values.
+
+        Q-values are computed for living and truncated seats only.
+        """
         frames, action_mask, alive, cut_off = self._position
         turns.obs[t], turns.action_mask[t] = frames, action_mask
         seen = alive | cut_off
@@ -58,14 +61,18 @@ class DQNEnvRunner(BatchedEnvRunner):
 
     @staticmethod
     def action_scores(module: Any, frames: NDArray[np.uint8]) -> NDArray[np.float32]:
-        """Return a module's Q-values: (B, C, H, W) uint8 to (B, 4)."""
+        """Return a module's Q-values for ``frames``, float32 (B, 4).
+
+        ``frames`` is uint8 (B, C, H, W).
+        """
         return q_values(module, frames)
 
     def _epsilons(self) -> NDArray[np.float64]:
-        """Return each game's epsilon: from a schedule over env steps, or constant per game.
+        """Return each game's epsilon, from a schedule or constant per game.
 
-        ``epsilon_per_game`` assigns every game of every env runner a constant epsilon between
-        ``base`` and ``base ** (1 + exponent)``, from frequent to rare exploration.
+        The schedule is over env steps. ``epsilon_per_game`` assigns every game of every env runner
+        a constant epsilon between ``base`` and ``base ** (1 + exponent)``, from frequent to rare
+        exploration.
         """
         assert self.env is not None
         games = self.env.num_games
@@ -82,7 +89,10 @@ class DQNEnvRunner(BatchedEnvRunner):
 
 
 def q_values(module: Any, frames: NDArray[np.uint8]) -> NDArray[np.float32]:
-    """Return a module's Q-values: (B, C, H, W) uint8 to (B, 4) float32."""
+    """Return a module's Q-values for ``frames``, float32 (B, 4).
+
+    ``frames`` is uint8 (B, C, H, W).
+    """
     with torch.inference_mode():
         batch = {Columns.OBS: torch.from_numpy(frames)}
         values: NDArray[np.float32] = module.compute_q_values(batch)[QF_PREDS].numpy()
@@ -100,7 +110,7 @@ def choose_moves(
     Args:
         q_values: float32 (..., 4).
         action_mask: bool (..., 4); at least one move is allowed.
-        exploring: bool (...), where the move is random.
+        exploring: bool (...), whether the move is random.
         random: Random generator.
 
     Returns:

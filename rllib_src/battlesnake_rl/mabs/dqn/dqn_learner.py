@@ -94,9 +94,10 @@ class SnakeDQNLearner(FastTorchLearnerMixin, DQNTorchLearner):  # type: ignore[m
                 one.update_average()
 
     def report(self) -> Any:
-        """Return counts and the mean metrics of all updates since the last report, at least one.
+        """Return counts, and the mean metrics of all updates since the last report.
 
-        Extreme Q-values are taken per update before they are averaged.
+        At least one update must have run since the last report. Extreme Q-values are computed per
+        update and then averaged.
         """
         losses, q_values, td_errors = map(torch.stack, zip(*self._pending_metrics, strict=True))
         self._pending_metrics.clear()

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 PRIORITY_FLOOR = 1e-3
-"""Added to every TD error, so that every transition can be sampled again."""
+"""Constant added to every TD error, so that every transition can be sampled again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ class Fragment:
     action_mask: NDArray[np.bool_]
     """(F, 4) allowed moves."""
     next_offset: NDArray[np.int32]
-    """(F,) rows to the observation in which the transition ends."""
+    """(F,) distance to the observation in which the transition ends, in rows."""
     actions: NDArray[np.uint8]
     """(F,) move played."""
     rewards: NDArray[np.float32]
@@ -84,7 +84,9 @@ class Batch:
 
 
 class SumTree:
-    """Binary tree of sums over non-negative values; sampling and updates take O(log size).
+    """Binary tree of sums over non-negative values.
+
+    Sampling and updates take O(log size).
 
     >>> tree = SumTree(4)
     >>> tree.set(np.array([0, 2]), np.array([1.0, 3.0]))
@@ -131,7 +133,8 @@ class SumTree:
 class ReplayBuffer:
     """Ring buffer of ``capacity`` rows; new fragments overwrite the oldest rows.
 
-    Uses slightly more memory than ``capacity`` observations, allocated as the ring fills.
+    The buffer uses slightly more memory than ``capacity`` observations, allocated as the ring
+    fills.
 
     Args:
         capacity: Number of rows.
@@ -172,7 +175,7 @@ class ReplayBuffer:
         return min(self._added, self.capacity)
 
     def stats(self) -> dict[str, int]:
-        """Return the number of observations, of transitions, and the bytes of the observations."""
+        """Return the numbers of observations, transitions and bytes of observations."""
         return {
             "num_frames": len(self),
             "num_transitions": int(np.count_nonzero(self._n_step)),
@@ -180,7 +183,10 @@ class ReplayBuffer:
         }
 
     def add(self, fragment: Fragment) -> None:
-        """Append a fragment; its rows refer only to later rows, so old rows never dangle."""
+        """Append a fragment.
+
+        A row refers only to later rows, so no stored row refers to an overwritten row.
+        """
         if len(fragment) > self.capacity:
             raise ValueError(
                 f"a fragment of {len(fragment)} rows does not fit a replay of {self.capacity}; "
@@ -231,12 +237,15 @@ class ReplayBuffer:
         )
 
     def update_priorities(self, rows: NDArray[np.int64], td_errors: NDArray[np.float32]) -> None:
-        """Set the priorities of sampled transitions; overwritten ones are skipped."""
+        """Set the priorities of sampled transitions, except overwritten transitions."""
         present = rows >= self._added - self.capacity
         self._priorities.set(rows[present] % self.capacity, self._priority(td_errors[present]))
 
     def get_state(self) -> dict[str, Any]:
-        """Return all rows and the random generator's state, so that sampling continues exactly."""
+        """Return all rows and the state of the random generator.
+
+        A buffer restored from this state continues with identical samples.
+        """
         slots = self._filled_indices()
         return {
             "added": self._added,

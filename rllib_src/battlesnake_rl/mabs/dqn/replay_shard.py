@@ -1,4 +1,7 @@
-"""Replay buffer shard as a Ray actor; imports neither torch nor RLlib to stay small."""
+"""Replay buffer shard as a Ray actor.
+
+This module imports neither torch nor RLlib, so that the actor uses little memory.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ from battlesnake_rl.mabs.dqn.replay_buffer import Batch, Fragment, ReplayBuffer
 
 
 class ReplayBufferShard:
-    """`ReplayBuffer` whose `sample` returns None while it is empty."""
+    """`ReplayBuffer` whose `sample` returns None while the buffer is empty."""
 
     def __init__(self, **replay_arguments: Any) -> None:
         self._buffer = ReplayBuffer(**replay_arguments)
@@ -21,7 +24,7 @@ class ReplayBufferShard:
         self._buffer.add(fragment)
 
     def sample(self, batch_size: int) -> Batch | None:
-        """Sample a batch; see `ReplayBuffer.sample`. Returns None while the buffer is empty."""
+        """Return a batch (see `ReplayBuffer.sample`), or None while the buffer is empty."""
         return self._buffer.sample(batch_size) if len(self._buffer) else None
 
     def update_priorities(self, rows: NDArray[np.int64], td_errors: NDArray[np.float32]) -> None:

@@ -1,4 +1,7 @@
-"""``iterate_map_size``: board sizes 7, 11 and 19, ten iterations each (starter pack)."""
+"""``iterate_map_size``: board sizes 7, 11 and 19 in turn, ten iterations each.
+
+The schedule is the starter pack's.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ from typing import Any
 
 MAP_SIZES = (7, 11, 19)
 OBSERVATION = "max-bordered-51s"
-"""Observation of the starter pack's network; its shape does not depend on the board size."""
+"""Observation of the starter pack's network, with the same shape for all boards."""
 
 
 def board_size_after(iteration: int) -> int:
@@ -20,7 +23,7 @@ def board_size_after(iteration: int) -> int:
 
 
 def advance_board_size(*, algorithm: Any, **_: Any) -> None:
-    """Set the board size of the next iteration on all env runners; a callback for RLlib."""
+    """Set the board size of the next iteration on all env runners (RLlib callback)."""
     board_size = board_size_after(algorithm.training_iteration)
     algorithm.env_runner_group.foreach_env_runner(
         functools.partial(_play_on, board_size=board_size)
@@ -30,7 +33,7 @@ def advance_board_size(*, algorithm: Any, **_: Any) -> None:
 def _play_on(runner: Any, board_size: int) -> None:
     """Set the board size of an env runner's next games.
 
-    This project's env runners restart all games; RLlib's env runners finish the running ones.
+    This project's env runners restart all games; RLlib's env runners finish the running games.
     """
     games = (
         [runner] if hasattr(runner, "board_size") else [env.unwrapped for env in runner.env.envs]

@@ -1,4 +1,4 @@
-"""Environments from ``env_config`` dictionaries, as in configurations and checkpoints."""
+"""Environments from the ``env_config`` of configurations and checkpoints."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ ENV_CONFIG_DEFAULTS: dict[str, Any] = {
     "clip_rewards": False,
     "opponents": {},
 }
-"""Keys of an ``env_config`` and their defaults: the fields of `EnvConfig`, and four more.
+"""Keys of an ``env_config`` with defaults: the fields of `EnvConfig`, and more.
 
-* ``curriculum``: ``[[env_steps, size], ...]``, the board size from this many env steps on; an empty
-  list always uses ``width`` x ``height``.
+* ``curriculum``: ``[[env_steps, size], ...]``; each board size applies from ``env_steps`` on. With
+  an empty list, the board size is always ``width`` x ``height``.
 * ``iterate_map_size``: cycle through board sizes 7, 11 and 19 (`board_size_schedule`).
 * ``clip_rewards``: RLlib's own algorithms receive the sign of each reward (starter pack).
 * ``opponents``: fraction of seats by opponent, or a list of opponents (`training_opponents`).
 
-``frame_stack`` is accepted too and becomes a part of ``observation`` (`with_defaults`).
+The key ``frame_stack`` is accepted, too, and merged into ``observation`` (`with_defaults`).
 """
 
 
@@ -64,7 +64,7 @@ def make_vector(
 
 
 def cycle_num_snakes(counts: Sizes, num_games: int) -> Sizes:
-    """Return the number of snakes in each of ``num_games`` games, cycling through ``counts``.
+    """Return the number of snakes in each game, cycling through ``counts``.
 
     >>> cycle_num_snakes([2, 4], 3).tolist(), cycle_num_snakes(2, 3)
     ([2, 4, 2], 2)
@@ -73,7 +73,9 @@ def cycle_num_snakes(counts: Sizes, num_games: int) -> Sizes:
 
 
 def with_defaults(env_config: Mapping[str, Any]) -> dict[str, Any]:
-    """Return ``env_config`` with defaults, and with ``frame_stack`` merged into ``observation``.
+    """Return ``env_config`` with defaults.
+
+    The key ``frame_stack`` is merged into ``observation``.
 
     >>> with_defaults({"frame_stack": 2})["observation"]
     {'name': 'planes', 'frame_stack': 2}
@@ -92,7 +94,7 @@ def with_defaults(env_config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def env_options(env_config: Mapping[str, Any]) -> EnvConfig:
-    """Return the options of the games; options of the training are only checked.
+    """Return the options of the games, after checking the options of the training.
 
     Raises:
         ValueError: If a key is unknown, or if the curriculum or the opponents are invalid.

@@ -17,8 +17,8 @@ from battlesnake_rl.mabs.policy.q_network import ACTION_MASK, OBSERVATIONS
 class BattlesnakeMultiAgentEnv(MultiAgentEnv):  # type: ignore[misc]
     """One game of the agents ``snake_0``, ``snake_1``, ...
 
-    With an action mask, an observation is a dictionary of planes and mask; with
-    ``action_mask="none"`` it is the planes alone.
+    With an action mask, an observation is a dictionary of planes and mask. With
+    ``action_mask="none"``, an observation consists of the planes only.
 
     Args:
         env_config: Options as in `env_factory.ENV_CONFIG_DEFAULTS`.

@@ -27,15 +27,16 @@ _LEARNER = 0
 
 
 class TrainingOpponents:
-    """Assignment of opponents to the seats of N games with S seats, drawn for each game.
+    """Assignment of opponents to the seats of N games with S seats.
 
-    All `PAST` seats of a game have the same past self until the game ends. Until there is a past
-    self, the learner plays these seats. The learner has at least one seat in every game.
+    Opponents are drawn for each game. All `PAST` seats of a game have the same past self until the
+    game ends. Before the first past self exists, the learner plays these seats. The learner has at
+    least one seat in every game.
 
     Args:
         fractions: Fraction of seats by opponent: `PAST`, a name for `battlesnake_gym.snakes.make`,
             or `_POLICY_PREFIX` and the path of a policy with the learner's observation. The learner
-            has the rest.
+            has the remaining seats.
         vector: The games.
         random: Random generator.
         past: Past selves of the learner.
@@ -54,7 +55,7 @@ class TrainingOpponents:
     ) -> None:
         check(fractions)
         self.names = ("", *fractions)
-        """Players by index; index 0, "", is the learner."""
+        """Names of the players by index; index 0 is the learner, with an empty name."""
         self._frozen = {
             name: _load_frozen(name, vector)
             for name in fractions
@@ -88,7 +89,7 @@ class TrainingOpponents:
             who = self._random.choice(len(self.names), size=seats, p=self._probabilities)
             if (who != _LEARNER).all():
                 who[self._random.integers(seats)] = _LEARNER
-            self._players[game] = _LEARNER  # No opponent plays there while others are drawn.
+            self._players[game] = _LEARNER  # The finished game has no active past self.
             if self._is_past(who).any():
                 if len(self._past):
                     self._past_self[game] = self._past.draw(
@@ -203,9 +204,10 @@ def path_of(name: str) -> str:
 def with_absolute_paths(
     fractions: Mapping[str, float], directory: Path | None = None
 ) -> dict[str, float]:
-    """Return ``fractions`` with absolute paths, because env runners have other working directories.
+    """Return ``fractions`` with absolute paths.
 
-    Files in ``directory`` take precedence; there, a policy's suffix may be omitted.
+    Env runners have other working directories. Files in ``directory`` take precedence, and a policy
+    in ``directory`` may be named without its suffix.
     """
     return {
         (_POLICY_PREFIX if name.startswith(_POLICY_PREFIX) else "")
@@ -225,7 +227,9 @@ def _absolute(path: str, directory: Path | None) -> str:
 
 
 def seat_fractions(opponents: Any) -> Any:
-    """Return the fraction of seats by opponent; in a list, each has as many as the learner.
+    """Return the fraction of seats by opponent.
+
+    Each opponent in a list gets as many seats as the learner.
 
     >>> seat_fractions(["shipped", "past"])
     {'shipped': 0.3333333333333333, 'past': 0.3333333333333333}
@@ -246,7 +250,7 @@ def check(fractions: Any) -> None:
             f'opponents must be like {{"past": 0.3, "hungry": 0.1}} or ["past"], got {fractions!r}'
         )
     for name, fraction in fractions.items():
-        # Built-in snakes are loaded when a game seats them, not whenever games are built.
+        # Built-in snakes are loaded when a game needs them, not when games are built.
         known = [PAST, snakes.BUILTIN_POLICY, *snakes.names()]
         if name not in known and not is_file(name):
             raise ValueError(

@@ -1,1 +1,1 @@
-"""EXIT: self-play of the search, TD(lambda) labels, and fits of its evaluation network."""
+"""EXIT: self-play of the search, TD(lambda) labels and fits of the evaluation."""

@@ -37,15 +37,16 @@ from battlesnake_heuristics.search.self_play import ROW_RANDOM, ROW_SEARCHED_RAN
 
 TD_LAMBDA = 0.95
 _MAX_ESTIMATE = 300_000
-"""Search values beyond this are proven results, in thousandths of a cell."""
+"""Search values beyond this limit are proven results; in thousandths of a cell."""
 _PROVEN_VALUE_SCORES = (
     (-math.inf, -900_000, 0.0),
     (-900_000, -_MAX_ESTIMATE + 1, 0.25),
     (_MAX_ESTIMATE, math.inf, 1.0),
 )
-"""Expected score by proven value: lower bound, upper bound (thousandths of a cell), score.
+"""Expected score by proven value: lower bound, upper bound and score.
 
-The classes are certain losses, draws and losses that one of several opponents can force, and wins.
+The bounds are in thousandths of a cell. The classes are losses that all opponents can force; draws,
+and losses that one of several opponents can force; and wins.
 """
 _MAX_HIDDEN = MAX_ACTIVATION / INPUT_UNIT
 _VALUE_PER_LOGIT = 10_000
@@ -83,16 +84,17 @@ class Samples:
 
     @classmethod
     def load(cls, path: Path) -> Samples:
-        """Read a file that `save` wrote."""
+        """Read the samples from a file that `save` wrote."""
         with np.load(path) as kept:
             return cls(kept["inputs"], kept["living"], kept["target"])
 
 
 def expected_scores(values: NDArray[np.int32], living: NDArray[np.uint8], points: Floats) -> Floats:
-    """Convert the search's values to expected scores, calibrated on the results of these games.
+    """Convert search values to expected scores.
 
-    Fits one logistic curve per number of living snakes. Proven values get their mean score, because
-    a proof of the search need not hold against several opponents.
+    The conversion is calibrated on the results of the games. One logistic curve is fitted per
+    number of living snakes. Proven values get their mean score, because a proof of the search need
+    not hold against several opponents.
 
     Args:
         values: int32 (M,), in thousandths of a cell.
@@ -109,7 +111,7 @@ def expected_scores(values: NDArray[np.int32], living: NDArray[np.uint8], points
         chance = np.zeros(len(value))
         for low, high, expected in _PROVEN_VALUE_SCORES:
             decided = (value >= low / _VALUE_PER_LOGIT) & (value < high / _VALUE_PER_LOGIT)
-            # A prior of five samples, so that a few games have little effect.
+            # The prior counts as five samples, so that a few games have little effect.
             chance[decided] = (won[decided].sum() + 5 * expected) / (decided.sum() + 5)
         open_ = np.abs(value) < _MAX_ESTIMATE / _VALUE_PER_LOGIT
         slope, bias = _logistic(value[open_], won[open_])
@@ -119,7 +121,10 @@ def expected_scores(values: NDArray[np.int32], living: NDArray[np.uint8], points
 
 
 def _logistic(value: Floats, won: Floats, steps: int = 20) -> tuple[float, float]:
-    """Fit slope and bias of a logistic curve by Newton's method, with a prior at (1, 0)."""
+    """Fit slope and bias of a logistic curve by Newton's method.
+
+    The prior is at slope 1 and bias 0.
+    """
     beta = np.array([1.0, 0.0])
     design = np.stack([np.clip(value, -20, 20), np.ones_like(value)], axis=1)
     for _ in range(steps):
@@ -134,12 +139,12 @@ def _logistic(value: Floats, won: Floats, steps: int = 20) -> tuple[float, float
 def label_with_td_lambda(games: SelfPlayBatch, td_lambda: float = TD_LAMBDA) -> Samples:
     """Label the searched rows of many games by TD(lambda).
 
-    A label mixes the search's own value of a position with the label of the same snake's next
-    position. A random move breaks the chain, because the search did not choose what follows.
+    A label is the weighted mean of the position's search value and the label of the same snake's
+    next position. A random move ends this chain, because the search did not choose the move.
 
     Args:
         games: Games of players whose values have the same scale; `expected_scores` is calibrated on
-            them.
+            these games.
         td_lambda: Weight of the next label, in [0, 1].
 
     Returns:
@@ -182,7 +187,7 @@ class LayerStack(nn.Module):
         self.deviation: Tensor
 
     def forward(self, inputs: Tensor) -> Tensor:
-        """Return logits (M,) of inputs (M, inputs), in units of 1."""
+        """Return logits, float32 (M,), of inputs (M, inputs)."""
         hidden = self.first((inputs - self.mean) / self.deviation).clamp(0, _MAX_HIDDEN)
         logits: Tensor = self.last(self.second(hidden).clamp(0, _MAX_HIDDEN))
         return logits[:, 0]
@@ -249,11 +254,11 @@ class EvaluationModel:
             epochs: Passes over the samples.
             rate: Initial learning rate.
             batch: Samples per step.
-            seed: Random seed of the order.
-            after_step: Called after each step; its exceptions abort the fit.
+            seed: Random seed of the order of the samples.
+            after_step: Function called after each step; an exception aborts the fit.
 
         Returns:
-            Final loss of each stack; NaN if it has fewer samples than one batch.
+            Final loss of each stack; NaN for a stack with fewer samples than one batch.
         """
         generator = torch.Generator().manual_seed(seed)
         losses = []

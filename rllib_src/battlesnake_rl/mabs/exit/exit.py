@@ -1,13 +1,14 @@
-"""EXIT: expert iteration on Ray (Anthony, Tian and Barber 2017, https://arxiv.org/abs/1705.08439).
+"""EXIT: expert iteration on Ray.
 
+Expert iteration was published by Anthony, Tian and Barber (2017, https://arxiv.org/abs/1705.08439).
 Self-play runners, one per CPU, play fragments of games of the search against itself, earlier
-networks and other styles (`exit_self_play`). The learner labels them and fits the evaluation
-network (`evaluation_fit`). The candidate replaces the champion if a sequential test accepts it as
-no weaker (`battlesnake_heuristics.rating.sprt`). Runners play with the champion and continue while
-the learner fits.
+networks and other styles (`exit_self_play`). The learner labels the fragments and fits the
+evaluation network (`evaluation_fit`). The candidate replaces the champion if a sequential test
+accepts the candidate as no weaker (`battlesnake_heuristics.rating.sprt`). Runners play with the
+champion and continue while the learner fits.
 
-EXIT is not an RLlib algorithm, because it has neither an environment nor a module. It implements
-the methods that the launcher calls on an algorithm.
+EXIT is not an RLlib algorithm, because it has neither an environment nor a module. The class `EXIT`
+implements the methods that the launcher calls on an algorithm.
 """
 
 from __future__ import annotations
@@ -67,19 +68,31 @@ from battlesnake_rl.mabs.strength.ladder_evaluator import Measurement, StrengthH
 CHAMPION = "champion.evaluation"
 _MODEL, _STATE = "model.pt", "state.json"
 _LOSSES = ("loss_2_snakes", "loss_3_snakes", "loss_4plus_snakes", "loss_quantized")
-"""Final loss of each stack, and the quantized network's loss on the iteration's own samples."""
+"""Final losses: of each stack, and of the quantized network on the new samples."""
 _NON_NEGATIVE_SETTINGS = ("match_pairs", "deep_search_after_moves", "ladder_cpu_fraction")
-"""Settings of `ExitSettings` that may be 0; all others except the Elo bounds must be positive."""
+"""Settings of `ExitSettings` that may be 0.
+
+All other settings except the Elo bounds must be positive.
+"""
 _STOP_POLL_INTERVAL_S = 1.0
-"""Seconds between checks for a stop request during an iteration, which may take many minutes."""
+"""Seconds between two checks for a stop request during an iteration.
+
+An iteration may take many minutes.
+"""
 _CPUS_PER_RUNNER = 0.5
 """CPUs that Ray reserves per self-play runner; 0.5 leaves room for the learner."""
 _FRAGMENTS_AHEAD = 2
 """Fragments requested from each runner in advance."""
 _EXIT_MAX_RUNG_CPU_S = 1.5
-"""Maximum CPU seconds per game of a rung; includes the frozen search with 2,000 nodes."""
+"""Maximum CPU seconds per game of a rung.
+
+The limit includes the frozen search with 2,000 nodes.
+"""
 _MIN_LADDER_CPU_S = 5.0
-"""Minimum CPU seconds of a placement; with less, its confidence interval is too wide."""
+"""Minimum CPU seconds of a placement.
+
+A shorter placement has a confidence interval that is too wide.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,9 +108,9 @@ class ExitSettings:
         bootstrap_epochs: ``epochs`` until there is a champion.
         lr: Learning rate.
         bootstrap_lr: ``lr`` until there is a champion.
-        buffer_iterations: Latest iterations whose samples are buffered.
-        bootstrap_buffer_iterations: Iterations after which the first iteration's samples, which the
-            handcrafted weights searched, are dropped.
+        buffer_iterations: Number of latest iterations whose samples are buffered.
+        bootstrap_buffer_iterations: Iterations after which the samples of the first iteration are
+            dropped; the search had handcrafted weights in that iteration.
         match_pairs: Maximum game pairs of candidate against champion, half of them duels and half
             games of four; 0 promotes without a match.
         match_nodes: Nodes per move in the match.
@@ -150,10 +163,10 @@ class EXITConfig(AlgorithmConfig):  # type: ignore[misc]
         return self
 
     def validate(self) -> None:
-        """Reject invalid settings before anything starts.
+        """Reject invalid settings before training starts.
 
         Raises:
-            ValueError: If there are any.
+            ValueError: If a setting is invalid.
         """
         if self.num_env_runners < 1:
             raise ValueError(
@@ -184,7 +197,7 @@ class EXITConfig(AlgorithmConfig):  # type: ignore[misc]
         return asdict(self.settings) | {"env_config": self.env_config}
 
     def update_from_dict(self, config_dict: Mapping[str, Any]) -> EXITConfig:
-        """Change settings."""
+        """Set the settings in ``config_dict``."""
         changed = dict(config_dict)
         self.environment(ENV_NAME, env_config=changed.pop("env_config", {}))
         self.settings = replace(self.settings, **changed)
@@ -197,16 +210,22 @@ class EXITConfig(AlgorithmConfig):  # type: ignore[misc]
 
 @dataclass(frozen=True, slots=True)
 class SelfPlayFragment:
-    """Games of one runner, and their cost in CPU seconds."""
+    """Games of one runner, and the cost of the games in CPU seconds."""
 
     games: SelfPlayBatch
     cpu_seconds: float
     champion: int = 0
-    """Number of promotions when the fragment was requested; identifies the champion that played."""
+    """Number of promotions at the time of the request.
+
+    The number identifies the champion that played.
+    """
 
 
 def _labelled(fragments: Sequence[SelfPlayFragment]) -> Samples:
-    """Label each champion's games separately, because their values have different scales."""
+    """Label each champion's games separately.
+
+    The values of different champions have different scales.
+    """
     by_champion: dict[int, list[SelfPlayBatch]] = {}
     for fragment in fragments:
         by_champion.setdefault(fragment.champion, []).append(fragment.games)
@@ -241,7 +260,11 @@ class SelfPlayRunner:
     def elo(
         self, evaluation: Evaluation, positions: int, cpu_seconds: float, seed: int
     ) -> tuple[ladder.Placement, float]:
-        """Place a search with this evaluation; return the placement and CPU seconds."""
+        """Place a search with ``evaluation`` on the ladder.
+
+        Returns:
+            The placement, and its cost in CPU seconds.
+        """
         began = time.process_time()
         placement = ladder.run_placement(
             lambda seed: Search(evaluation=evaluation),
@@ -265,7 +288,7 @@ class EXIT:
     """None, because the runners are not RLlib's."""
 
     should_stop: Callable[[], bool] = staticmethod(lambda: False)
-    """Polled during an iteration, which stops if it returns True."""
+    """Function polled during an iteration, which stops if the function returns True."""
 
     def __init__(self, config: EXITConfig) -> None:
         self.settings = config.settings
@@ -277,15 +300,15 @@ class EXIT:
         self.promotions = 0
         self.strength = StrengthHistory()
         self._schedule = GameMixSchedule()
-        # All fragments in flight contain at most one iteration's moves.
+        # Together, the fragments in flight contain at most one iteration's moves.
         share = math.ceil(
             self.settings.moves_per_iteration / (_FRAGMENTS_AHEAD * config.num_env_runners)
         )
         self._moves_per_fragment = min(self.settings.moves_per_fragment, share)
-        self._fragments: dict[ray.ObjectRef, _Asked] = {}
+        self._fragments: dict[ray.ObjectRef, _PendingFragment] = {}
         self._folder = Path(tempfile.mkdtemp(prefix="exit-"))
         torch.set_num_threads(1)
-        # If a runner dies, Ray repeats its requests on the one that replaces it.
+        # If a runner dies, Ray repeats the runner's requests on its replacement.
         self._runner = ray.remote(num_cpus=_CPUS_PER_RUNNER, max_restarts=-1, max_task_retries=-1)(
             SelfPlayRunner
         )
@@ -293,12 +316,12 @@ class EXIT:
         self.set_num_runners(config.num_env_runners)
 
     def set_num_runners(self, runners: int) -> None:
-        """Start runners until there are ``runners``; never stops any."""
+        """Start additional runners until ``runners`` runners exist."""
         while len(self._runners) < runners:
             self._runners.append(self._runner.remote())
 
     def train(self) -> dict[str, Any]:
-        """Run one iteration: self-play, fit, and a match of the candidate against the champion.
+        """Run one iteration: self-play, fit, and a match of candidate against champion.
 
         Raises:
             IterationStoppedError: If `should_stop` returned True. The state can be saved: complete
@@ -316,13 +339,17 @@ class EXIT:
         match = self._play_match(candidate)
         if match["promoted"]:
             self._promote(candidate)
-        with suppress(IterationStoppedError):  # Everything else is complete.
+        with suppress(IterationStoppedError):  # All other steps of the iteration are complete.
             self._place_champion(least=_MIN_LADDER_CPU_S)
         self.training_iteration += 1
         return self._results(fragments, [*losses, rounded], match)
 
     def _buffer_samples(self, fresh: Samples) -> None:
-        """Keep the last ``buffer_iterations`` iterations; drop the bootstrap one when due."""
+        """Keep the samples of the last ``buffer_iterations`` iterations.
+
+        The samples of the bootstrap iteration are dropped earlier, after
+        ``bootstrap_buffer_iterations``.
+        """
         number = self.progress.iterations
         later = number if number >= self.settings.bootstrap_buffer_iterations else number + 1
         self.sample_buffer = [*self.sample_buffer, fresh][
@@ -368,7 +395,7 @@ class EXIT:
                 return ready[0]
 
     def conclude(self, results: dict[str, Any]) -> None:
-        """Place the champion after the last iteration and update its ``results``."""
+        """Place the champion after the last iteration and update ``results``."""
         self._place_champion(least=1.0)
         results |= self.strength.results()
 
@@ -420,10 +447,10 @@ class EXIT:
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def _play(self) -> Iterator[SelfPlayFragment]:
-        """Yield fragments until there are enough moves; every runner stays busy."""
+        """Yield fragments until there are enough moves, and keep every runner busy."""
         played = 0
         while played < self.settings.moves_per_iteration:
-            self._ask_runners()
+            self._request_fragments()
             done = self._wait_for(list(self._fragments))
             asked = self._fragments.pop(done)
             fragment = replace(ray.get(done), champion=asked.champion)
@@ -435,7 +462,7 @@ class EXIT:
             played += searched
             yield fragment
 
-    def _ask_runners(self) -> None:
+    def _request_fragments(self) -> None:
         """Request fragments until each runner has `_FRAGMENTS_AHEAD` in flight."""
         for number, runner in enumerate(self._runners):
             waiting = sum(asked.runner == number for asked in self._fragments.values())
@@ -446,7 +473,7 @@ class EXIT:
                 reference = runner.fragment.remote(
                     self.progress.seed, setup, players, learned, self._moves_per_fragment
                 )
-                self._fragments[reference] = _Asked(number, kind, self.promotions)
+                self._fragments[reference] = _PendingFragment(number, kind, self.promotions)
 
     def _choose_game(self) -> tuple[int, SelfPlaySettings, list[SearchPlayer], list[int]]:
         """Choose the game that is furthest behind its share of moves, and its players."""
@@ -462,7 +489,10 @@ class EXIT:
         return kind, GAME_MIX[kind][1], players, learned
 
     def _play_match(self, candidate: Evaluation) -> dict[str, Any]:
-        """Play the candidate against the champion, or the handcrafted weights, on all runners."""
+        """Play a match on all runners: the candidate against the champion.
+
+        Before the first champion, the opponent is the search with handcrafted weights.
+        """
         one = SearchPlayer(candidate, nodes=self.settings.match_nodes)
         other = SearchPlayer(self.champion, nodes=self.settings.match_nodes)
         sprt = Sprt(self.settings.elo0, self.settings.elo1)
@@ -471,7 +501,8 @@ class EXIT:
             pairs[outcome] += 1
             if sprt.decide(pairs) is not None:
                 break
-        # If the test is undecided, the candidate is promoted if its estimate is above the middle.
+        # After an undecided test, the candidate is promoted if the estimated Elo difference is
+        # above the midpoint of the two hypotheses.
         seen, verdict = estimate(pairs), sprt.decide(pairs)
         promoted = verdict == "H1" or (verdict is None and seen.elo > (sprt.elo0 + sprt.elo1) / 2)
         score = seen.score if seen.pairs else math.nan
@@ -497,7 +528,7 @@ class EXIT:
         candidate.save(self._folder / f"network-{self.promotions:04}.evaluation")
 
     def _place_champion(self, least: float) -> None:
-        """Place the champion on the ladder if at least ``least`` CPU seconds are available."""
+        """Place the champion if at least ``least`` CPU seconds are available."""
         self.strength.training_seconds = self.progress.cpu_seconds
         owed = (
             self.settings.ladder_cpu_fraction * self.progress.cpu_seconds
@@ -508,13 +539,13 @@ class EXIT:
         placing = self._runners[0].elo.remote(
             self.champion, self.settings.ladder_nodes, owed, self.progress.iterations
         )
-        self._ask_runners()  # The other runners continue with self-play.
+        self._request_fragments()  # The other runners continue with self-play.
         placement, seconds = ray.get(self._wait_for([placing]))
         self.progress.cpu_seconds += seconds
         self.strength.ladder_seconds += seconds
         self.strength.training_seconds = self.progress.cpu_seconds
         self.strength.add(Measurement.from_placement(placement, self.progress.cpu_seconds / 60))
-        # The best network is always the champion, because matches are more precise than placements.
+        # The best network is always the champion, because a match is more precise than a placement.
         self.strength.best = len(self.strength.measurements) - 1
 
     def _results(
@@ -540,7 +571,7 @@ class EXIT:
 
 
 @dataclass(frozen=True, slots=True)
-class _Asked:
+class _PendingFragment:
     """Fragment requested from a runner."""
 
     runner: int

@@ -35,11 +35,12 @@ GAME_MIX = (
 """Games and their shares of the searched moves."""
 
 NODE_CHOICES, DEEP_NODE_CHOICES = (100, 150, 200, 300), (400, 800, 1600)
-"""Nodes per move; each fragment draws one. The deeper search of late games misses no short tactics.
+"""Nodes per move; each fragment draws one value.
+
+The deeper search of late games misses no short tactics.
 """
 _STYLE_SPREADS = {"food_near": 1.0, "length": 0.7, "longest": 0.7, "hunger": 1.0, "cramped": 0.7}
-"""Weights of the handcrafted evaluation that opponents vary, and their log standard deviation.
-"""
+"""Log standard deviations of the evaluation weights that opponents vary."""
 _MAX_WEIGHT_VALUE = 100_000
 """Maximum of a weight in the search."""
 
@@ -69,14 +70,14 @@ class ExitProgress:
 
 
 class SearchOpponents:
-    """Opponents: the champion, earlier networks, or handcrafted weights of other styles."""
+    """Opponents: the champion, earlier networks, or other handcrafted weights."""
 
     def __init__(self, folder: Path, rng: np.random.Generator) -> None:
         self.rng = rng
         self.earlier = sorted(folder.glob("network-*.evaluation"))
 
     def seats(self, snakes: int, latest: SearchPlayer) -> tuple[list[SearchPlayer], list[int]]:
-        """Return the players, and the indices of those whose rows are learned from."""
+        """Return the players, and the indices of the players that provide samples."""
         drawn = self.rng.random()
         if latest.evaluation is None or drawn < 0.6:
             return [latest] * snakes, list(range(snakes))
@@ -113,7 +114,7 @@ class GameMixSchedule:
         return int((self._behind + self._shares).argmax())
 
     def played(self, index: int, moves: int) -> None:
-        """Add searched moves of a game, played or requested; a negative number subtracts."""
+        """Add searched moves of a game, played or requested; negative values subtract."""
         self._behind += self._shares * moves
         self._behind[index] -= moves
 
@@ -121,7 +122,8 @@ class GameMixSchedule:
 def play_pair(one: SearchPlayer, other: SearchPlayer, snakes: int, seed: int) -> int:
     """Play the same start twice with exchanged seats; return the outcome for ``one``.
 
-    With more than two snakes, the sides alternate, and the side of the last living snake wins.
+    With more than two snakes, the two sides alternate by seat, and the side of the last living
+    snake wins.
 
     Returns:
         Index of the outcome in `sprt.PAIR_SCORES`.

@@ -1,4 +1,7 @@
-"""Networks with a policy head and a value head, for PPO, DISTIL and RLlib's algorithms."""
+"""Networks with a policy head and a value head.
+
+PPO, DISTIL and RLlib's own algorithms use these networks.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +39,7 @@ class PolicyNetwork(nn.Module):
         self.policy = nn.Linear(self.trunk.hidden_size, num_actions)
 
     def forward(self, planes: Tensor) -> Tensor:
-        """Return the logits; a server plays the move with the highest one."""
+        """Return the logits; a server plays the move with the highest logit."""
         logits: Tensor = self.policy(self.trunk(planes))
         return logits
 
@@ -44,7 +47,7 @@ class PolicyNetwork(nn.Module):
 class SnakeActorCritic(TorchRLModule, ValueFunctionAPI):  # type: ignore[misc]
     """Policy and value heads on one trunk; masked moves have probability 0.
 
-    ``model_config`` as for `q_network.SnakeQModule`, without ``bfloat16``.
+    ``model_config`` has the settings of `q_network.SnakeQModule`, except ``bfloat16``.
     """
 
     def setup(self) -> None:
@@ -64,23 +67,23 @@ class SnakeActorCritic(TorchRLModule, ValueFunctionAPI):  # type: ignore[misc]
     def compute_values(self, batch: dict[str, Any], embeddings: Tensor | None = None) -> Tensor:
         """Return values, float32 (B,).
 
-        Computes no gradients without ``embeddings``, as for the estimation of advantages.
+        Without ``embeddings``, as in advantage estimation, no gradients are computed.
         """
         if embeddings is not None:
             values: Tensor = self.value(embeddings).squeeze(-1)
             return values
         planes, _ = split_observation(batch[Columns.OBS])
         with torch.no_grad():
-            # In chunks, because RLlib passes the whole train batch at once.
+            # The batch is split into chunks, because RLlib passes the whole train batch at once.
             parts = [self.value(self.network.trunk(part)) for part in planes.split(_VALUE_CHUNK)]
         return torch.cat(parts).squeeze(-1)
 
 
 class SnakeActor(WeightAveragingMixin, SnakeActorCritic):  # type: ignore[misc]
-    """`SnakeActorCritic` with an average of the policy's weights, and bfloat16 where it is faster.
+    """`SnakeActorCritic` with an average of the policy's weights and bfloat16.
 
-    A custom network (``model_config``: ``network``) is the policy; a second instance of its class
-    with one action is the value network.
+    A processor without native bfloat16 uses float32 by default. A custom network (``model_config``:
+    ``network``) is the policy; a second instance of its class with one action is the value network.
     """
 
     def setup(self) -> None:
@@ -97,7 +100,10 @@ class SnakeActor(WeightAveragingMixin, SnakeActorCritic):  # type: ignore[misc]
             self.init_average()
 
     def logits_and_values(self, planes: Tensor) -> tuple[Tensor, Tensor]:
-        """Return logits (B, 4) and values (B,), float32, of observations (B, C, H, W) uint8."""
+        """Return logits (B, 4) and values (B,), float32.
+
+        ``planes`` are observations, uint8 (B, C, H, W).
+        """
         enabled = uses_bfloat16(self.model_config, planes.device)
         with torch.autocast(planes.device.type, torch.bfloat16, enabled=enabled):
             if not isinstance(self.network, PolicyNetwork):
@@ -113,7 +119,7 @@ class SnakeActor(WeightAveragingMixin, SnakeActorCritic):  # type: ignore[misc]
         return {Columns.ACTION_DIST_INPUTS: _masked(self.inference_network(planes), mask)}
 
     def _forward_train(self, batch: dict[str, Any], **kwargs: Any) -> dict[str, Tensor]:
-        """Return logits, with the lowest value for masked moves, and values."""
+        """Return values and logits; masked moves have the lowest logit."""
         logits, values = self.logits_and_values(batch[Columns.OBS])
         masked = _masked(logits, batch[ACTION_MASK])
         return {Columns.ACTION_DIST_INPUTS: masked, Columns.VF_PREDS: values}
@@ -124,9 +130,9 @@ class SnakeActor(WeightAveragingMixin, SnakeActorCritic):  # type: ignore[misc]
             return self.logits_and_values(split_observation(batch[Columns.OBS])[0])[1]
 
     def train(self, mode: bool = True) -> SnakeActor:
-        """Skip redundant calls, because torch visits all modules.
+        """Set the training mode, unless it is set already.
 
-        RLlib calls this method before every update.
+        RLlib calls this method before every update, and torch's method visits all modules.
         """
         return self if self.training == mode else super().train(mode)
 

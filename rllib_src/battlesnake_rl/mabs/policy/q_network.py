@@ -1,8 +1,9 @@
 """Q-network as an RLlib module: uint8 planes to four Q-values.
 
 Three 3x3 convolutions (32, 64, 64 channels; strides 2, 2, 1) cover the whole board. The cells
-around the own head (``head_crop``) bypass them. A dense layer of 256 units and a dueling head
-combine both. The network works on every board size; a checkpoint belongs to one size.
+around the own head (``head_crop``) bypass the convolutions. A dense layer of 256 units and a
+dueling head combine both inputs. The class supports every board size; the weights of a checkpoint
+fit one size.
 """
 
 from __future__ import annotations
@@ -33,14 +34,17 @@ MODULE_APIS = (QNetAPI, TargetNetworkAPI)
 """RLlib APIs that DQN and APEX require of a module."""
 
 NEW_ACTION_MASK = "new_action_mask"
-"""Optional batch column (B, 4) bool: allowed moves in the next state; all if missing."""
+"""Optional batch column, bool (B, 4): allowed moves in the next state.
+
+Without this column, all moves are allowed.
+"""
 
 OBSERVATIONS, ACTION_MASK = "observations", "action_mask"
 """Keys of an observation, or of its space, if the environment masks moves."""
 
 
 def split_observation(observation: Any) -> tuple[Any, Any]:
-    """Return planes and action mask of an observation; the mask is None if there is none."""
+    """Return the planes and the action mask of an observation; the mask may be None."""
     if isinstance(observation, Tensor | Box):
         return observation, None
     return observation[OBSERVATIONS], observation[ACTION_MASK]
@@ -80,7 +84,7 @@ def crop_around(planes: Tensor, rows: Tensor, columns: Tensor, side: int) -> Ten
 
 def trunk_settings(model_config: Mapping[str, Any]) -> dict[str, Any]:
     """Return the arguments of `ConvTrunk` from a ``model_config``."""
-    # A module of a checkpoint of version 0.1 unpickles its settings under their old names.
+    # Modules in checkpoints of version 0.1 unpickle their settings under the old names.
     settings = old_runs.convert_network_settings(model_config)
     return {key: settings.get(key, default) for key, default in TRUNK_DEFAULTS.items()}
 
@@ -123,7 +127,7 @@ def check(kind: Callable[..., nn.Module], shape: Sequence[int], model_config: An
     """Build the network of a ``model_config`` and run it once.
 
     Raises:
-        ValueError: If that fails or the output has the wrong shape.
+        ValueError: If the network cannot be built or run, or the output has the wrong shape.
     """
     settings = network_settings(model_config)
     try:
@@ -142,7 +146,10 @@ def check(kind: Callable[..., nn.Module], shape: Sequence[int], model_config: An
 
 
 def bfloat16_pays(device: torch.device) -> bool:
-    """Return whether ``device`` supports bfloat16 natively; otherwise float32 is faster."""
+    """Return whether ``device`` supports bfloat16 natively.
+
+    On other devices, float32 is faster.
+    """
     if device.type == "cuda":
         return bool(torch.cuda.is_bf16_supported(including_emulation=False))
     return bool(torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported())
@@ -173,8 +180,8 @@ def _channels_last(values: Tensor) -> Tensor:
 class ConvTrunk(nn.Module):
     """Features of a board: (B, C, H, W) uint8 to (B, ``hidden_size``) float.
 
-    Strides blur the cells around the own head, on which most moves depend, so these cells go to the
-    dense layer directly.
+    Strides blur the cells around the own head, on which most moves depend. The dense layer
+    therefore also receives these cells directly.
 
     Args:
         shape: Shape (C, H, W) of an observation.
@@ -245,7 +252,7 @@ class ConvTrunk(nn.Module):
 class DuelingQNetwork(nn.Module):
     """Q-network: (B, C, H, W) uint8 to (B, actions) float32.
 
-    Without ``dueling`` it has a single head.
+    Without ``dueling``, the network has a single head.
     """
 
     def __init__(
@@ -278,19 +285,21 @@ class DuelingQNetwork(nn.Module):
 
 
 _CPU_CHUNK_SIZE = 512
-"""Positions per forward pass on a CPU, so that a layer's output stays in the cache."""
+"""Positions per forward pass on a CPU; the output of a layer fits the CPU's cache."""
 
 POLY_DECAY_ETA = 3
-"""Weight of late updates in the weight average; half of it comes from the last sixth of training.
+"""Weight of late updates in the weight average.
 
-Polynomial-decay averaging (Shamir & Zhang 2013, https://arxiv.org/abs/1212.1824).
+Half of the average comes from the last sixth of training. The method is polynomial-decay averaging
+(Shamir & Zhang 2013, https://arxiv.org/abs/1212.1824).
 """
 
 
 class WeightAverage(AveragedModel):
-    """Average of a network's weights, with the number of averaged updates in ``count``.
+    """Average of a network's weights.
 
-    Reading the tensor ``n_averaged`` would wait for a GPU.
+    ``count`` is the number of averaged updates. Reading the tensor ``n_averaged`` would wait for a
+    GPU.
     """
 
     count = 0
@@ -301,7 +310,7 @@ def _count(mean: WeightAverage, _: object = None) -> None:
 
 
 class WeightAveragingMixin(InferenceOnlyAPI):  # type: ignore[misc]
-    """Mixin for modules that keep an average of the weights of their ``network`` for export.
+    """Mixin for modules that average the weights of their ``network`` for export.
 
     The current weights fluctuate: the strength of greedy play changes by about 10% within a minute.
     The average is far stronger.
@@ -311,7 +320,7 @@ class WeightAveragingMixin(InferenceOnlyAPI):  # type: ignore[misc]
     mean: WeightAverage
 
     def init_average(self) -> None:
-        """Initialize the average; only the learner has one."""
+        """Initialize the weight average, which only the learner has."""
         self.mean = WeightAverage(self.network)
         self.mean.requires_grad_(False)
         self._weights: list[Tensor] = list(self.network.parameters())
@@ -330,7 +339,8 @@ class WeightAveragingMixin(InferenceOnlyAPI):  # type: ignore[misc]
     def update_average(self) -> None:
         """Add the network's current weights to the average.
 
-        `AveragedModel.update_parameters` does the same, but sorts all weights by device first.
+        `AveragedModel.update_parameters` has the same result, but first sorts all weights by
+        device.
         """
         share = (POLY_DECAY_ETA + 1) / (self.mean.count + 1 + POLY_DECAY_ETA)
         self.mean.count += 1
@@ -366,9 +376,9 @@ class SnakeQModule(WeightAveragingMixin, TorchRLModule, QNetAPI, TargetNetworkAP
         return build(DuelingQNetwork, shape, num_actions, network_settings(self.model_config))
 
     def train(self, mode: bool = True) -> SnakeQModule:
-        """Skip redundant calls, because torch visits all modules.
+        """Set the training mode, unless it is set already.
 
-        RLlib calls this method before every update.
+        RLlib calls this method before every update, and torch's method visits all modules.
         """
         return self if self.training == mode else super().train(mode)
 
@@ -421,7 +431,7 @@ class SnakeQModule(WeightAveragingMixin, TorchRLModule, QNetAPI, TargetNetworkAP
     def _run(self, planes: Tensor, *networks: nn.Module) -> list[Tensor]:
         """Return the Q-values of several networks with the same trunk settings.
 
-        The trunk's input is prepared once for all of them.
+        The trunk's input is prepared once for all networks.
         """
         enabled = uses_bfloat16(self.model_config, planes.device)
         on_cpu = planes.device.type == "cpu"

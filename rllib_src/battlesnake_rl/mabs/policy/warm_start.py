@@ -51,7 +51,7 @@ def check_start_from(network: nn.Module, environment: VectorBattlesnake, path: P
     """Check that a policy fits the network and the games of the training.
 
     Raises:
-        ValueError: If not; names the difference.
+        ValueError: If the policy does not fit; the message names the difference.
     """
     seen, shown = _observation(path), environment.observation.to_dict()
     if seen != shown:
@@ -65,7 +65,7 @@ def check_start_from(network: nn.Module, environment: VectorBattlesnake, path: P
 def read_weights(path: Path) -> Weights:
     """Return the arrays of the policy in ``path`` (`policy_loader.find`) by name.
 
-    For a checkpoint, these are the exported weights and the latest value head, if it has one.
+    For a checkpoint, the arrays are the exported weights and the latest value head, if any.
     """
     if path.suffix != ".onnx":
         network = {name: one.numpy() for name, one in load_network(path).state_dict().items()}
@@ -79,7 +79,7 @@ def read_weights(path: Path) -> Weights:
 
 
 def load_into(network: nn.Module, weights: Weights, path: Path) -> None:
-    """Load the ``weights`` of ``path`` into ``network``; additional arrays are ignored.
+    """Load ``weights`` of ``path`` into ``network``; additional arrays are ignored.
 
     Raises:
         ValueError: If an array is missing or has another shape.
@@ -102,7 +102,7 @@ def load_into(network: nn.Module, weights: Weights, path: Path) -> None:
 
 
 def load_into_learner(learner: Any, weights: Weights, path: Path) -> None:
-    """Load the ``weights`` into all modules of an RLlib learner, and into their target networks."""
+    """Load ``weights`` into all modules of an RLlib learner and their target networks."""
     for module in learner.module.values():
         one = module.unwrapped()
         load_into(getattr(one, "network", one), weights, path)

@@ -35,9 +35,9 @@ from battlesnake_rl.mabs.policy.actor_critic import SnakeActor, logits_and_value
 from battlesnake_rl.mabs.policy.q_network import ACTION_MASK, TRUNK_DEFAULTS, WeightAveragingMixin
 
 _OLD_LOG_PROBS, ADVANTAGES, VALUE_TARGETS = "old_log_probs", "advantages", "value_targets"
-"""Columns (M,) of a batch: log-probs by the policy that played, advantages and value targets."""
+"""Columns (M,) of a batch: log-probs of the acting policy, advantages, targets."""
 KICKSTART_PROBS = "kickstart_probs"
-"""Column (M, 4) of a batch: move probabilities of the starting policy, for kickstarting."""
+"""Column (M, 4) of a batch: move probabilities of the starting policy."""
 
 _LOSSES = ("total_loss", "policy_loss", "vf_loss", "entropy", "mean_kl_loss")
 """Reported metrics, under RLlib's names."""
@@ -57,11 +57,13 @@ class Rollout:
     actions: NDArray[np.int64]
     """(M,) moves."""
     log_probs: NDArray[np.float32]
-    """(M,) log-probs of the moves by the policy that played."""
+    """(M,) log-probs of the moves, by the policy that played."""
     acted: NDArray[np.bool_]
     """(T, N, S) whether the learner moved."""
     values: NDArray[np.float32]
-    """(T + 1, N, S) values by the network that played; 0 for seats without a snake of the learner.
+    """(T + 1, N, S) values, by the network that played.
+
+    Seats without a snake of the learner have the value 0.
     """
     rewards: NDArray[np.float32]
     """(T, N, S) rewards."""
@@ -112,7 +114,7 @@ def compute_advantages(
 
 
 class PPOEnvRunner(BatchedEnvRunner):
-    """Samples moves from the policy and records `Rollout` objects."""
+    """Env runner that samples moves from the policy and records `Rollout` objects."""
 
     def _play(self, num_turns: int, epsilon: NDArray[np.float64]) -> Any:
         """Play ``num_turns`` turns of all games; game i is greedy if ``epsilon[i]`` is 0."""
@@ -152,7 +154,7 @@ class PPOEnvRunner(BatchedEnvRunner):
 
         Args:
             values: float32 (N, S), filled for the learner's seats.
-            symmetries: int64 (N,), the symmetry under which each game's observations are shown.
+            symmetries: int64 (N,), the symmetry applied to each game's observations.
             explore: bool (N,), whether to sample; otherwise moves are greedy.
 
         Returns:
@@ -189,21 +191,27 @@ class PPOEnvRunner(BatchedEnvRunner):
 
     @staticmethod
     def action_scores(module: Any, frames: NDArray[np.uint8]) -> NDArray[np.float32]:
-        """Return the policy's logits: (B, C, H, W) uint8 to (B, 4)."""
+        """Return the policy's logits for ``frames``, float32 (B, 4).
+
+        ``frames`` is uint8 (B, C, H, W).
+        """
         return logits_and_values_numpy(module, frames)[0]
 
     def _epsilons(self) -> NDArray[np.float64]:
-        """Return 1 for every game: moves are sampled."""
+        """Return 1 for every game, because all games sample their moves."""
         assert self.env is not None
         return np.ones(self.env.num_games)
 
 
 _INVERSE_ACTION_MAP = np.argsort(symmetry_transforms.ACTION_MAP, axis=1)
-"""``_INVERSE_ACTION_MAP[symmetry, action]`` is the game's action for a transformed one."""
+"""Inverse of `symmetry_transforms.ACTION_MAP`, with the same axes."""
 
 
 class PPOLearner(FastTorchLearnerMixin, TorchLearner):  # type: ignore[misc]
-    """Trains on whole rollouts; `report` aggregates the metrics of all updates."""
+    """Learner that trains on whole rollouts.
+
+    `report` aggregates the metrics of all updates.
+    """
 
     def build(self) -> None:
         """Build module and optimizer."""
@@ -217,7 +225,7 @@ class PPOLearner(FastTorchLearnerMixin, TorchLearner):  # type: ignore[misc]
         )
 
     def learn(self, rollouts: list[Rollout], env_steps: int) -> None:
-        """Train ``num_epochs`` epochs on ``rollouts``, in minibatches of moves."""
+        """Train on ``rollouts`` for ``num_epochs`` epochs, in minibatches of moves."""
         self._entropy_coeff.update(timestep=env_steps)
         self._kickstart_coeff.update(timestep=env_steps)
         parts = [self._to_batch(rollout) for rollout in rollouts]
@@ -312,8 +320,8 @@ class PPOLearner(FastTorchLearnerMixin, TorchLearner):  # type: ignore[misc]
     ) -> Tensor:
         """Return the clipped surrogate loss, value loss and entropy bonus as one scalar.
 
-        With kickstarting, adds a cross-entropy to the starting policy (Schmitt et al. 2018,
-        https://arxiv.org/abs/1803.03835).
+        With kickstarting, the loss includes a cross-entropy to the starting policy (Schmitt et al.
+        2018, https://arxiv.org/abs/1803.03835).
         """
         logits = fwd_out[Columns.ACTION_DIST_INPUTS]
         log_ratio = _log_probs(logits, batch[Columns.ACTIONS]) - batch[_OLD_LOG_PROBS]
@@ -339,7 +347,10 @@ class PPOLearner(FastTorchLearnerMixin, TorchLearner):  # type: ignore[misc]
         return mse_loss(values, batch[VALUE_TARGETS])
 
     def report(self) -> Any:
-        """Return counts and the mean metrics of all updates since the last report, at least one."""
+        """Return counts, and the mean metrics of all updates since the last report.
+
+        At least one update must have run since the last report.
+        """
         means = torch.stack(self._pending_metrics).mean(0)
         seen = dict(zip(_LOSSES, means.unbind(), strict=True))
         self.metrics.log_dict(seen, key=DEFAULT_MODULE_ID, window=1)
@@ -359,7 +370,8 @@ class PPOConfig(BatchedAlgorithmConfig, AlgorithmConfig):  # type: ignore[misc]
 
     A rollout has ``rollout_fragment_length`` turns of ``num_envs_per_env_runner`` games per env
     runner. ``clip_param``, ``lambda_``, ``vf_loss_coeff``, ``entropy_coeff``, ``num_epochs`` and
-    ``minibatch_size`` are RLlib's; ``entropy_coeff`` may be a schedule like ``lr``.
+    ``minibatch_size`` have the same meaning as in RLlib; ``entropy_coeff`` may be a schedule like
+    ``lr``.
 
     Attributes:
         kickstart_coeff: Weight of the cross-entropy to the policy of ``start_from``; a number or a
@@ -404,7 +416,7 @@ class PPOConfig(BatchedAlgorithmConfig, AlgorithmConfig):  # type: ignore[misc]
         self.kickstart_coeff: Any = [[0, 0.5], [500_000, 0.0]]
 
     def validate(self) -> None:
-        """Reject unsupported settings before anything starts."""
+        """Reject unsupported settings before training starts."""
         super().validate()
         for name in ("num_epochs", "minibatch_size"):
             if type(value := getattr(self, name)) is not int or value < 1:
@@ -425,7 +437,10 @@ class PPOConfig(BatchedAlgorithmConfig, AlgorithmConfig):  # type: ignore[misc]
 
 
 class PPO(BatchedAlgorithm, Algorithm):  # type: ignore[misc]
-    """Env runners play a rollout, then the learner trains; both at once with ``async_sampling``."""
+    """PPO: env runners play a rollout, then the learner trains.
+
+    With ``async_sampling``, sampling and training run at the same time.
+    """
 
     config: PPOConfig
 

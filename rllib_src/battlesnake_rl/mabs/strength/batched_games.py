@@ -1,4 +1,4 @@
-"""Complete games of a policy on many boards at once, against built-in snakes and rungs."""
+"""Complete games of a policy on many boards, against built-in snakes and rungs."""
 
 from __future__ import annotations
 
@@ -51,9 +51,9 @@ def play_games_batched(
     rules: Sequence[PipelineStep] = (),
     tell: Callable[[int], None] = lambda games: None,
 ) -> GameOutcomes:
-    """Play one game on each of N boards until the policy's snake is eliminated or alone.
+    """Play one game per board until the policy's snake is eliminated or alone.
 
-    The policy plays greedily under the games' action mask.
+    The policy plays greedily under the action mask of the N games.
 
     Args:
         values: The policy.
@@ -61,10 +61,10 @@ def play_games_batched(
         opponents: Built-in snakes in the other seats of each game; the same number in every game.
         own: int (N,), seat of the policy in each game.
         seed: Random seed.
-        starts: First position of each game; empty for random ones.
+        starts: First position of each game; empty for random positions.
         rules: Policy rules that choose the move, as on a server
             (`battlesnake_heuristics.rule_based.policy_rules`).
-        tell: Called with the number of games that have just finished.
+        tell: Function called with the number of games that have just finished.
     """
     games, seats = len(opponents), len(opponents[0]) + 1
     # Players and start positions may differ from those in training.
@@ -129,7 +129,10 @@ def _by_rules(
 def _is_over(
     vector: VectorBattlesnake, infos: Mapping[str, Any], own: NDArray[np.integer[Any]]
 ) -> NDArray[np.bool_]:
-    """Return where the policy's snake is alone, also if the ruleset continues then."""
+    """Return which games are over or have no living opponent, bool (N,).
+
+    A ruleset may continue a game in which the policy's snake is alone.
+    """
     rivals = infos["cause"] == 0
     rivals[np.arange(len(own)), own] = False
     alone: NDArray[np.bool_] = ~rivals.any(-1)
@@ -146,14 +149,14 @@ def play_pairs(
 ) -> list[int]:
     """Play duels against ``rungs``: one game pair per entry.
 
-    All games are played at once, with the rules, the board and the action mask of ``env_config``.
+    All games run in parallel, with the rules, the board and the action mask of ``env_config``.
 
     Args:
         values: The policy.
         env_config: Options of the games.
         rungs: Opponent of each pair.
         seed: Random seed of the start positions.
-        first: Number of the first pair; selects its start position.
+        first: Index of the first pair; selects the start position.
         rules: Policy rules that choose the move.
 
     Returns:

@@ -7,7 +7,7 @@ import time
 import psutil
 
 _CACHE_S = 1.0
-"""Seconds for which a reading is reused; reading all processes takes milliseconds."""
+"""Seconds for which a reading is reused; a new reading takes milliseconds."""
 
 
 class ProcessTreeCpuClock:
@@ -23,7 +23,10 @@ class ProcessTreeCpuClock:
         self._read_at = -_CACHE_S
 
     def __call__(self) -> float:
-        """Return the CPU seconds so far; never decreases, and is at most `_CACHE_S` old."""
+        """Return the CPU seconds so far.
+
+        The value never decreases and is at most `_CACHE_S` seconds old.
+        """
         if (now := time.monotonic()) < self._read_at + _CACHE_S:
             return self._max_seconds
         self._read_at = now

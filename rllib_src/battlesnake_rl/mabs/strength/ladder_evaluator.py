@@ -2,8 +2,8 @@
 
 During training, `LadderEvaluator` spends at most `DEFAULT_CPU_FRACTION` of the CPU time on complete
 games of the current policy, and keeps the weights with the best result. At the end, the best and
-the latest weights play again, and the better ones are kept. This measures strength, unlike the
-length of self-play games.
+the latest weights play again, and the stronger weights are kept. Unlike the length of self-play
+games, the Elo measures strength.
 
 The ladder was calibrated in standard duels on 11x11. In other games, scores remain valid, but Elo
 only compares policies.
@@ -38,22 +38,32 @@ DEFAULT_CPU_FRACTION = 0.05
 """Default fraction of the CPU time for ladder games."""
 
 _MAX_RUNG_CPU_S = 0.4
-"""Rungs that need more CPU seconds per game are not played during training."""
+"""Maximum CPU seconds per game of the rungs that are played during training."""
 
 MIN_MEASUREMENT_S = 2.5
-"""Minimum CPU seconds of a measurement; with less, the confidence interval is too wide."""
+"""Minimum CPU seconds of a measurement.
+
+A shorter measurement has a confidence interval that is too wide.
+"""
 
 _MEASUREMENT_GROWTH = 0.25
-"""Duration of a measurement as a fraction of all previous ones: measurements grow longer."""
+"""Duration of a measurement as a fraction of all previous ones.
+
+Measurements therefore become longer during training.
+"""
 
 _FINAL_FRACTION = 0.3
-"""Fraction of the evaluation time reserved for the end, when the best and the latest weights play
-again. The best of many short measurements is biased upwards.
+"""Fraction of the evaluation time reserved for the end of training.
+
+The best and the latest weights play again at the end, because the best of many short measurements
+is biased upwards.
 """
 
 _LONG_TRAINING_S, _FINAL_MAX_FRACTION, _FINAL_MAX_S = 60.0, 0.25, 60.0
-"""After 60 CPU seconds of training, the final games may take 25% of that time, at most 60 s. Two
-measurements then have confidence intervals of about +-50 Elo.
+"""Limits of the final games.
+
+After 60 CPU seconds of training, the final games may take 25% of that time, at most 60 s. The two
+final measurements then have confidence intervals of about +-50 Elo.
 """
 
 _TARGET_PRECISION_ELO = 40.0
@@ -73,8 +83,8 @@ class Measurement:
     Attributes:
         cpu_minutes: CPU minutes of training before the measured weights.
         elo: Elo.
-        low: Lower end of its 95% confidence interval.
-        high: Upper end of its 95% confidence interval.
+        low: Lower end of the Elo's 95% confidence interval.
+        high: Upper end of the Elo's 95% confidence interval.
         games: Number of games.
         out_of_range: "above" or "below" if the Elo is outside the ladder, otherwise "".
         pairs: Counts of game pair outcomes (`sprt.PAIR_SCORES`) by rung.
@@ -108,7 +118,7 @@ class Measurement:
         return {rung: score_with_interval(pairs) for rung, pairs in self.pairs.items()}
 
     def score(self) -> float:
-        """Return the score against all rungs together."""
+        """Return the total score against all rungs."""
         return score_with_interval(
             [sum(pairs) for pairs in zip(*self.pairs.values(), strict=True)]
         )[0]
@@ -150,14 +160,14 @@ LADDER_COLUMNS = {
         for end in ("", "_low", "_high")
     },
 }
-"""Columns of ``progress.csv``, and the results that they show."""
+"""Columns of ``progress.csv``, and the result in each column."""
 
 
 @dataclass
 class StrengthHistory:
     """Measurements of a run and their cost, saved in checkpoints as `_STRENGTH_FILE`.
 
-    Times are in CPU seconds; those of the training include the ladder games.
+    Times are in CPU seconds; the training time includes the ladder games.
     """
 
     measurements: list[Measurement] = field(default_factory=list)
@@ -191,7 +201,7 @@ class StrengthHistory:
 
     @classmethod
     def load(cls, directory: Path) -> StrengthHistory:
-        """Load the history of a checkpoint; empty if it has none."""
+        """Load the history of a checkpoint, or return an empty history if there is none."""
         path = directory / _STRENGTH_FILE
         if not path.is_file():
             return cls()
@@ -209,7 +219,7 @@ class StrengthHistory:
         return f"{best.placement} by {best.games} duels on the ladder"
 
     def table(self) -> str:
-        """Return the best measurement, rung by rung, as text."""
+        """Return the best measurement with the score against each rung, as text."""
         if self.best is None:
             return (
                 f"strength: not measured, because {self.training_seconds:.0f} s of CPU time "
@@ -237,7 +247,7 @@ def score_with_interval(pairs: Sequence[int]) -> tuple[float, float, float]:
 
 
 def rung_table(placement: Placement, snakes: int = 2) -> str:
-    """Return a placement and the score against each rung as text, weakest rung first."""
+    """Return a placement and the score against each rung as text, weakest first."""
     met = {meeting.other: meeting.pairs for meeting in placement.results}
     rungs = sorted(ladder.load(snakes).rungs, key=lambda rung: rung.elo)
     lines = [
@@ -300,7 +310,7 @@ def check_cpu_fraction(fraction: Any) -> None:
 
 
 def fast_rungs(seconds: float = _MAX_RUNG_CPU_S) -> Ladder:
-    """Return the ladder of duels without rungs that need more than ``seconds`` per game."""
+    """Return the duel ladder without rungs that need more than ``seconds`` per game."""
     whole = ladder.load(2)
     return Ladder(2, tuple(rung for rung in whole.rungs if rung.cpu_seconds_per_game <= seconds))
 
@@ -320,8 +330,9 @@ def place_policy(
 ) -> tuple[Placement, float]:
     """Place a policy on the ladder.
 
-    Stops when the Elo is known to +- ``interval``, after ``games`` games (pairs are completed), or
-    before ``cpu_seconds`` are exceeded. At least `PAIRS_AT_ONCE` pairs are played.
+    The placement ends when the confidence interval is as narrow as ``interval``, after ``games``
+    games (pairs are completed), or before ``cpu_seconds`` are exceeded. At least `PAIRS_AT_ONCE`
+    pairs are played.
 
     Args:
         values: The policy.
@@ -330,10 +341,10 @@ def place_policy(
         cpu_seconds: Maximum CPU time of this process.
         games: Maximum number of games.
         interval: Target half-width of the confidence interval, in Elo.
-        around: Expected Elo (None: the middle of the ladder).
+        around: Expected Elo; None for the middle of the ladder.
         rungs: The ladder (default: `fast_rungs`).
         rules: Policy rules that choose the moves.
-        tell: Called with the current placement after each batch of games.
+        tell: Function called with the current placement after each batch of games.
 
     Returns:
         The placement, and the CPU seconds used by this process.
@@ -361,7 +372,10 @@ def place_policy(
 
 
 def _seconds(rungs: Sequence[Rung]) -> float:
-    """Return the CPU seconds of a game pair against each rung, on the ladder's processor."""
+    """Return the CPU seconds of a game pair against each rung.
+
+    The CPU seconds refer to the processor on which the ladder was measured.
+    """
     return sum(2 * (GAME_OVERHEAD_S + rung.cpu_seconds_per_game) for rung in rungs)
 
 
@@ -400,10 +414,11 @@ class LadderEvaluator:
         *,
         at_end: bool = False,
     ) -> dict[str, Any]:
-        """Play ladder games if time is available; called after each iteration.
+        """Play ladder games if evaluation time is available.
 
-        At the end, spends the remaining time if it suffices for a measurement, and more than that
-        after `_LONG_TRAINING_S` of training.
+        The training loop calls this method after each iteration. At the end, the remaining time is
+        spent if it suffices for a measurement. After `_LONG_TRAINING_S` of training, the final
+        games may take more time.
 
         Args:
             weights: Returns the weights that would be exported now.
@@ -465,7 +480,7 @@ class LadderEvaluator:
             save_arrays(directory / BEST_FILE, **self.best_weights)
 
     def restore(self, directory: Path) -> None:
-        """Restore a checkpoint; without a history, start a new one."""
+        """Restore the history of a checkpoint, or start a new history if there is none."""
         self.history = StrengthHistory.load(directory)
         self.best_weights = read_best(directory)
         if self.best_weights is None:

@@ -32,7 +32,7 @@ _POSITIONS = 100
 def play_sample_game(
     values: ScoreFn, env_config: Mapping[str, Any], seed: int, turns: int = _MAX_SAMPLE_GAME_TURNS
 ) -> Replay:
-    """Play a game in which a policy plays all seats, greedily, under its action mask."""
+    """Play a game in which a policy greedily plays all seats, under its action mask."""
     vector = make_vector(1, {**env_config, "max_turns": turns})
     observations, infos = vector.reset(seed=seed)
     replay = Replay(_board(vector))
@@ -57,7 +57,10 @@ def play_sample_game(
 def play_search_duel(
     evaluation: Evaluation | None, seed: int, turns: int = _MAX_SAMPLE_GAME_TURNS
 ) -> Replay:
-    """Play a duel of the search against itself; None uses the handcrafted evaluation."""
+    """Play a duel of the search against itself.
+
+    The search uses the handcrafted evaluation if ``evaluation`` is None.
+    """
     board = Board.new(11, 11, 2, game=Game(seed=seed))
     search = Search(evaluation=evaluation, nodes=_POSITIONS)
     return Replay.from_play(board, {snake.id: search for snake in board.snakes}, max_turns=turns)
