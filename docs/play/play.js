@@ -299,7 +299,7 @@ function snakeItem(snake, seat, decision) {
   dot.className = "dot";
   dot.style.background = LOOKS[seat].color;
   const search = decision?.depth && atEnd()
-    ? `, searched ${decision.depth} turns, ${decision.leafEvaluations.toLocaleString("en")} positions` : "";
+    ? `, searched ${decision.depth} turns ahead, ${decision.leafEvaluations.toLocaleString("en")} positions` : "";
   const fate = snake.death ? DEATHS[snake.cause] : `length ${snake.length}, health ${snake.health}${search}`;
   item.append(dot, `${nameOf(seat)}: ${fate}`);
   return item;
