@@ -1,9 +1,9 @@
-"""Address policy of the referee: which IP addresses it may connect to.
+"""Address policy of the referee: the IP addresses to which it may connect.
 
 A snake's URL is untrusted: its host name may resolve to a machine of the operator's network, and to
-another one a second later. The policy therefore never judges names. It checks the IP address after
-the name is resolved, immediately before the connection. Every address belongs to one class. The
-class ``public`` is always allowed. Other classes are allowed if the operator named them
+another machine a second later. The policy therefore never judges names. It checks the IP address
+after the name is resolved, immediately before the connection. Every address belongs to one class.
+The class ``public`` is always allowed. Other classes are allowed if the operator named them
 (``--allow-networks``) or typed a URL that contains such an address.
 """
 
@@ -47,13 +47,14 @@ _TRANSLATED = (IPv6Network("64:ff9b::/96"), IPv6Network("::/96"))
 
 
 class AddressError(OSError):
-    """Connection that was not opened because the class of its address is not allowed."""
+    """Error for an address whose class is not allowed; the connection was not opened."""
 
 
 def classify(address: str) -> str:
     """Return the class of an IP address.
 
-    An address that embeds another one (IPv4-mapped, NAT64, 6to4, Teredo) has that address' class.
+    An address may embed another address (IPv4-mapped, NAT64, 6to4, Teredo), which then determines
+    the class.
 
     Args:
         address: IP address as returned by ``getaddrinfo``, with or without a scope id.
@@ -99,8 +100,8 @@ class AddressPolicy:
     def allowing_typed_address(self, url: str) -> AddressPolicy:
         """Return this policy, extended by the class of the IP address in a typed URL.
 
-        A host name is not an address: it counts as public, whatever it resolves to, except for
-        ``localhost``.
+        A host name except ``localhost`` is not an address: it counts as public, regardless of its
+        addresses.
         """
         try:
             host = urlsplit(url).hostname or ""
@@ -162,7 +163,7 @@ def url_host(host: str) -> str:
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options of commands that play against URLs; `from_options` reads them."""
+    """Add the options of commands that play against URLs, for `from_options`."""
     parser.add_argument(
         "--allow-networks",
         type=_networks,
@@ -179,7 +180,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def add_page_options(parser: argparse.ArgumentParser, default_port: int) -> None:
-    """Add the options of commands that serve pages to others."""
+    """Add the options of commands that serve pages."""
     add = parser.add_argument
     add("--host", type=host, default="127.0.0.1", help="address to serve the pages on")
     add("--allow-host", action="append", default=[], metavar="NAME",

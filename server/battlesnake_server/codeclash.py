@@ -1,9 +1,9 @@
 """A snake as a directory for CodeClash's arena (arXiv 2511.00839), started by `python main.py`.
 
-The arena runs Ubuntu 22.04 with Python 3.10, offline and without numpy. The directory therefore
-contains the modules that a snake needs, which use only the standard library, and the compiled
-search. The search is built for Python 3.11's stable ABI; Python 3.10 has all functions that it uses
-(a test plays with it).
+The arena runs Ubuntu 22.04 with Python 3.10, offline and without NumPy. The directory therefore
+contains the required modules of the snake, which use only the standard library, and the compiled
+search. The search is built for Python 3.11's stable ABI. Python 3.10 provides all functions that
+the search uses, and a test plays with Python 3.10.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from battlesnake_gym.rules import Game
 from battlesnake_server.bundle import BUNDLE_METADATA_FILE, POLICY_FILE, BundleError
 
 _START_TIMEOUT_S = 5.0
-"""Seconds until the first move, at most."""
+"""Maximum number of seconds until the first move."""
 
 _GAME = ("snakes.py", "boards", "common", "rules", "engine/__init__.py", "engine/build_check.py",
         *(f"engine/csrc/{path.name}" for path in SHARED_SOURCES))  # fmt: skip
@@ -78,7 +78,7 @@ def _fill(folder: Path, metadata: Mapping[str, Any], files: Mapping[str, bytes])
                 shutil.copytree(here / name, there / name, ignore=ignored)
             else:
                 shutil.copy(here / name, there / name)
-    # The real __init__ registers environments with gymnasium, which the arena lacks.
+    # The original __init__.py registers environments with Gymnasium, which the arena lacks.
     (folder / "battlesnake_gym" / "__init__.py").touch()
     if (compiled := sys.modules.get("battlesnake_heuristics.search._search")) is not None:
         shutil.copy(
@@ -92,7 +92,7 @@ def _fill(folder: Path, metadata: Mapping[str, Any], files: Mapping[str, bytes])
 
 
 def _try_move(folder: Path) -> float:
-    """Play a move over HTTP with this Python, without its packages; return the duration in s."""
+    """Play a move over HTTP in an isolated Python process; return the duration in seconds."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
@@ -115,7 +115,7 @@ def _try_move(folder: Path) -> float:
     finally:
         process.kill()
         stderr = process.communicate()[1]
-    # A failing rule leaves a traceback, although the snake moves.
+    # A failing rule causes a traceback, although the snake moves.
     if not moved or "Traceback" in stderr:
         reason = stderr.strip().rpartition("\n")[2] or f"no response within {_START_TIMEOUT_S:g} s"
         raise BundleError(f"the snake does not play in CodeClash: {reason}")

@@ -1,7 +1,7 @@
 """Server of a snake packed by ``battlesnake-gym pack --format codeclash``.
 
-It needs only Python 3.10 and the files of this directory. It listens on the port in the environment
-variable PORT. snake.json describes the snake.
+The server needs only Python 3.10 and the files of this directory. It listens on the port in the
+environment variable PORT. ``snake.json`` describes the snake.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from battlesnake_heuristics.search.search import Search
 _HERE = Path(__file__).parent
 
 _MOVE_TIME_S = 0.1
-"""Seconds per move of a search. The arena allows 0.5 s, but cancels a game after 120 s."""
+"""Seconds per move of a search. The arena allows 0.5 s per move but cancels a game after 120 s."""
 
 _RESERVE_S = 0.1
 """Seconds of the game's timeout reserved for the round trip."""
 
 _MAX_GAMES = 1000
-"""Upper limit of games; the oldest game is deleted first."""
+"""Maximum number of games; the oldest game is deleted first."""
 
 
 _SESSIONS: dict[tuple[str, str], snakes.Strategy] = {}
@@ -41,7 +41,7 @@ _SESSIONS: dict[tuple[str, str], snakes.Strategy] = {}
 
 @functools.cache
 def metadata() -> dict[str, Any]:
-    """Return the metadata written by ``pack``: ``snake``, ``nodes`` and ``customization``."""
+    """Return the metadata that ``pack`` wrote: ``snake``, ``nodes`` and ``customization``."""
     written: dict[str, Any] = json.loads((_HERE / "snake.json").read_text("utf-8"))
     return written
 
@@ -79,7 +79,7 @@ def start(game_state: dict[str, Any]) -> None:
 
 
 def end(game_state: dict[str, Any]) -> None:
-    """Delete a game."""
+    """Delete a finished game."""
     _SESSIONS.pop(_key(game_state), None)
 
 
@@ -125,7 +125,7 @@ def run_server(handlers: dict[str, Callable[..., Any]]) -> None:
                 self.wfile.write(data)
 
         def log_message(self, format: str, *args: object) -> None:
-            """Discard the log: a round has a hundred thousand requests."""
+            """Discard the log, because a round of the arena has a hundred thousand requests."""
 
     class Server(ThreadingHTTPServer):
         daemon_threads = True

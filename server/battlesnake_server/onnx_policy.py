@@ -2,7 +2,7 @@
 
 The network maps ``observations`` uint8 ``[B, C, H, W]`` to ``q_values`` float32 ``[B, 4]``. The
 JSON file contains the observation, the board sizes of the training, the order of the actions, and
-the SHA-256 of the ONNX file, so that mismatched files are rejected.
+the SHA-256 hash of the ONNX file. The hash detects mismatched files.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ _INPUT, _OUTPUT = "observations", "q_values"
 
 @dataclass(frozen=True)
 class OnnxPolicy:
-    """A loaded policy; stateless, so one object serves any number of games and threads.
+    """A loaded policy. It is stateless, so one object serves any number of games and threads.
 
     Attributes:
         observation: Observation that the network takes.
-        board_sizes: Pairs (width, height) that the policy plays.
+        board_sizes: Pairs (width, height) that the policy supports.
         session: Session of onnxruntime.
         metadata: Content of the JSON file.
     """
@@ -63,7 +63,7 @@ class OnnxPolicy:
 
     @classmethod
     def build(cls, model: bytes, metadata: Mapping[str, Any], onnx_path: Path) -> OnnxPolicy:
-        """Build a policy from files that `policy_file` has read; errors name ``onnx_path``."""
+        """Build a policy from the files that `policy_file` has read; errors name ``onnx_path``."""
         json_path = onnx_path.with_suffix(".json")
         policy = cls(
             observation=_read_observation(metadata, json_path),
@@ -89,7 +89,7 @@ class OnnxPolicy:
     def shape(self, width: int, height: int) -> tuple[int, int, int]:
         """Return the shape (C, H, W) of one observation of a board.
 
-        Unless the network accepts any size, the shape is that of the largest board size.
+        Unless the network accepts any size, the shape is the one of the largest board size.
         """
         if not self.metadata.get("any_size", False):
             width, height = (max(sides) for sides in zip(*self.board_sizes, strict=True))
@@ -137,7 +137,7 @@ class OnnxPolicy:
                 values = self.action_scores(np.zeros(shape, np.uint8), end - time.monotonic())
             except policy_file.PolicyTimeoutError as error:
                 raise PolicyError(f"{path}: {error}") from error
-            except Exception as error:  # onnxruntime's exceptions have no common base.
+            except Exception as error:  # The exceptions of onnxruntime have no common base class.
                 raise PolicyError(
                     f"{path}: does not take {_INPUT!r} of shape {shape}: {error}"
                 ) from error

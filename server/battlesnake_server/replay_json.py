@@ -1,4 +1,4 @@
-"""Replays as JSON for the browser's board component: one object per game, one per frame.
+"""Replays as JSON for the browser's board component: one object per game, one object per frame.
 
 A *frame* is a position::
 
@@ -12,9 +12,9 @@ A *frame* is a position::
 
 ``next`` is the snake's move from this position, with its decision. ``problem`` is the reason why
 the snake did not choose the move (``timeout``, ...), or empty. ``line`` contains the moves that
-the snake expected of every snake. Snakes are in the order of the game's ``snakes``, which contains
-their names, colors, and shapes of heads and tails (see `battlesnake_gym.draw.customization`). A
-score that is not finite is null.
+the snake expected of every snake. The frames list the snakes in the order of the game's ``snakes``,
+which contains their names, colors, and shapes of heads and tails (see
+`battlesnake_gym.draw.customization`). A score that is not finite is null.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from battlesnake_gym.snakes import Decision, Reason
 
 
 def replay_to_json(replay: Replay) -> Iterator[str]:
-    """Yield a replay with all its frames as JSON text, in pieces.
+    """Yield a replay with all frames as JSON text, in pieces.
 
     The pieces limit the memory use to one position.
     """
@@ -53,7 +53,7 @@ _dumps = functools.partial(json.dumps, allow_nan=False)
 
 
 def header(board: Board) -> dict[str, Any]:
-    """Return the constants of a game; the seed is text because JavaScript numbers are too small."""
+    """Return the constants of a game; the seed is text, as it exceeds JavaScript's integers."""
     return {
         "id": board.game.id,
         "ruleset": board.game.ruleset,

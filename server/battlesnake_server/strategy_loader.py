@@ -39,7 +39,7 @@ from battlesnake_heuristics.search import search
 from battlesnake_server.onnx_policy import OnnxPolicy, PolicyError
 
 DEFAULT_SNAKE = "champion" if search.COMPILED else "lookahead"
-"""The strongest built-in snake available; it plays by default."""
+"""The strongest built-in snake available, which plays by default."""
 
 DEFAULT_SNAKE_NOTICE = (
     ""
@@ -51,12 +51,12 @@ DEFAULT_SNAKE_NOTICE = (
 DEFAULT_POLICY_PATH = (
     Path(str(resources.files("battlesnake_server"))) / "default_policy" / "policy.onnx"
 )
-"""Path of the bundled policy, named `DEFAULT_POLICY_NAME`; its model card is next to it."""
+"""Path of the bundled policy `DEFAULT_POLICY_NAME`; its model card is in the same directory."""
 
 DEFAULT_POLICY_NAME = snakes.BUILTIN_POLICY
 
 SAFE_FILTER_NAMES = tuple(rule.name for rule in SAFE)
-"""Names of the safe filters: those of ``--filters`` without names."""
+"""Names of the safe filters, which ``--filters`` selects by default."""
 
 _DEFAULT_POLICY_FALLBACK_S = 0.02
 """Seconds per move of `DEFAULT_SNAKE` in games that the bundled policy was not trained for: users
@@ -69,13 +69,13 @@ _RULE_MODULES = frozenset(
 """Modules of the built-in rules."""
 
 _MAX_INSTANT_RULES = 50
-"""Most rules of an instant strategy; built-in snakes have up to 20."""
+"""Maximum number of rules of an instant strategy; built-in snakes have up to 20."""
 
 log = logging.getLogger(__name__)
 
 
 class PolicySnake:
-    """Strategy that plays the policy's best move among those that the filters leave.
+    """Strategy that plays the policy's best move among the moves that the filters allow.
 
     The filters ``ALIVE`` always come first. They are the action mask of training; the policy's
     values of masked moves are meaningless. The user's policy rules come next
@@ -120,7 +120,7 @@ class PolicySnake:
 
 @dataclass(frozen=True)
 class PolicyFactory:
-    """Factory of snakes that play a ``policy`` alone; callers may batch the games' observations."""
+    """Factory of snakes that play ``policy`` alone; callers may batch the games' observations."""
 
     policy: OnnxPolicy
 
@@ -130,7 +130,7 @@ class PolicyFactory:
 
 
 def open_factory(path: str) -> PolicyFactory:
-    """Return the factory of a policy file or `DEFAULT_POLICY_NAME`; load unchanged files once."""
+    """Return the factory of a policy file or `DEFAULT_POLICY_NAME`; load an unchanged file once."""
     return _loaded(*file_state(str(DEFAULT_POLICY_PATH) if path == DEFAULT_POLICY_NAME else path))
 
 
@@ -149,7 +149,7 @@ def _loaded(path: str, *state: int) -> PolicyFactory:
 
 
 class DefaultPolicySnake:
-    """A policy in the games that it was trained for, and `DEFAULT_SNAKE` in all other games.
+    """A policy in the games for which it was trained, and `DEFAULT_SNAKE` in all other games.
 
     Every game that `DEFAULT_SNAKE` plays is logged, with the reason.
     """
@@ -224,7 +224,7 @@ def strategy_factory(
             raise ValueError(f"{name} cannot play on this machine: {error}") from error
         except ValueError:
             raise
-        except BaseException as error:  # A user's code may raise anything, SystemExit too.
+        except BaseException as error:  # A user's code may raise anything, including SystemExit.
             raise ValueError(f"{name} cannot play: {type(error).__name__}: {error}") from error
         return factory
     policy, named_with_it = split_policy_and_rules(str(policy))
@@ -256,10 +256,10 @@ def split_policy_and_rules(source: str) -> tuple[str, str | None]:
 
 
 def is_instant(strategy: Strategy) -> bool:
-    """Return whether ``strategy`` always moves within milliseconds, whatever time it is given.
+    """Return whether ``strategy`` always moves within milliseconds, regardless of the time budget.
 
-    Only our own code with bounded work is instant: pipelines of built-in rules, and the bundled
-    policy. A user's rule or network may take any time.
+    Only this project's own code with bounded work is instant: pipelines of built-in rules, and the
+    bundled policy. A user's rule or network may take any time.
     """
     if type(strategy) is DefaultPolicySnake:
         return _are_builtin(strategy.steps)
@@ -267,7 +267,7 @@ def is_instant(strategy: Strategy) -> bool:
 
 
 def _are_builtin(steps: Iterable[PipelineStep]) -> bool:
-    """Return whether all steps, and those of their branches, are a few rules of ours."""
+    """Return whether all steps, including those of branches, are a few built-in rules."""
     unseen, num_rules = list(steps), 0
     while unseen:
         step = unseen.pop()

@@ -45,7 +45,8 @@ DEFAULT_DATABASE_URL = "sqlite:///arena.sqlite"
 
 
 SNAKE_VERSIONS = "snake_versions"
-"""Key of `Tournament.setup`: `snake_versions.snake_version` of each snake, in their order."""
+"""Key of `Tournament.setup` with the `snake_versions.snake_version` of each snake, in seat order.
+"""
 
 
 class DatabaseError(ValueError):
@@ -64,14 +65,14 @@ _RENAMED_SETTINGS = {
     "milliseconds": "move_time_ms",
     "sides": "is_match",
 }
-"""Keys of `Tournament.setup` in databases written by version 0.1, and their names now."""
+"""Old keys of `Tournament.setup`, as written by version 0.1, and their current names."""
 
 _RENAMED_COLUMNS = {"rests_until": "cooldown_until", "why": "reason"}
-"""Columns of `LeagueSnake` in databases written by version 0.1, and their names now."""
+"""Old columns of `LeagueSnake`, as written by version 0.1, and their current names."""
 
 
 class _Settings(TypeDecorator[dict[str, Any]]):
-    """Tournament settings as JSON; renames old keys when they are read."""
+    """Tournament settings as JSON; old keys are renamed when the settings are read."""
 
     impl = JSON
     cache_ok = True
@@ -88,8 +89,8 @@ class _Settings(TypeDecorator[dict[str, Any]]):
 class Tournament(Base):
     """A tournament's settings and its games.
 
-    ``setup`` is `tournament.TournamentSettings` as JSON, with `SNAKE_VERSIONS`. Resuming looks up
-    the latest tournament with equal settings.
+    ``setup`` is `tournament.TournamentSettings` as JSON, with `SNAKE_VERSIONS`. To resume, the
+    arena finds the latest tournament with equal settings.
     """
 
     __tablename__ = "tournaments"
@@ -107,7 +108,7 @@ class StoredGame(Base):
 
     ``number`` is its index in the tournament's schedule. ``uuid`` is the game id sent to the
     snakes. ``finished`` is False if the turn limit ended the game. ``replay`` is the path of its
-    replay, if one was saved. ``played`` is the time of storing (UTC).
+    replay, if one was saved. ``played`` is the time of storage (UTC).
     """
 
     __tablename__ = "games"
@@ -152,9 +153,9 @@ class Seat(Base):
 class LeagueSnake(Base):
     """The state of a snake in a standing league; a snake without a row is healthy.
 
-    ``benched`` is True while the operator keeps the snake from playing. ``failures`` counts the
-    consecutive failed health checks, ``cooldown_until`` (UTC) is the time of the next one, and
-    ``reason`` describes the last failure.
+    ``benched`` is True while the operator excludes the snake from games. ``failures`` counts the
+    consecutive failed health checks, ``cooldown_until`` (UTC) is the time of the next health check,
+    and ``reason`` describes the last failure.
     """
 
     __tablename__ = "league_snakes"
@@ -192,7 +193,7 @@ def open_database(url: str = DEFAULT_DATABASE_URL) -> Engine:
 
 
 def _pool(url: str) -> type[Pool] | None:
-    """Disable pooling for SQLite files: opening one takes 0.1 ms, and no connection stays open."""
+    """Disable pooling for SQLite files: to open one takes 0.1 ms, and no connection stays open."""
     parsed = make_url(url)
     is_file = parsed.get_backend_name() == "sqlite" and parsed.database not in (None, ":memory:")
     return NullPool if is_file else None
@@ -215,10 +216,10 @@ def _now() -> datetime:
 
 @contextmanager
 def lock_database(engine: Engine) -> Iterator[None]:
-    """Lock an SQLite database for the games of this process; wait while another process has it.
+    """Lock an SQLite database for the games of this process; wait until the lock is free.
 
-    While waiting, the owner is printed to standard error. The lock does not affect web pages and
-    other readers, or databases other than SQLite, which support concurrent writers.
+    During the wait, the owner of the lock is printed to standard error. The lock does not affect
+    web pages and other readers. It does not lock other databases, which support concurrent writers.
     """
     name = engine.url.database
     if engine.dialect.name != "sqlite" or not name or name == ":memory:":
@@ -250,7 +251,7 @@ def with_retries(engine: Engine, work: Callable[[Session], _T]) -> _T:
             with Session(engine, expire_on_commit=False) as session:
                 return work(session)
         except OperationalError as error:
-            # SQLite has already waited several seconds before it raises this error.
+            # SQLite has already waited several seconds before this error.
             if getattr(error.orig, "sqlite_errorcode", 0) & 0xFF != sqlite3.SQLITE_BUSY:
                 raise
             if not reported:

@@ -1,8 +1,9 @@
 """A gauntlet: one snake against many opponents, in duels and larger games, and its table.
 
 With ``--clock wall``, all snakes have the same timeout. With ``--clock cpu``, the opponents are
-programs on this machine: the kernel reports the CPU time that all processes of a program used since
-its last response. The first snake may use as much; in larger games, the mean over its opponents.
+programs on this machine: the kernel reports the CPU time that all processes of a program have used
+since its last response. The first snake may use the same CPU time; in larger games, the mean over
+its opponents.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ LEAGUE_ONLY_FIELDS = ("games_per_hour", "season_days", "health_check_minutes")
 """Fields of a league file that a gauntlet rejects."""
 
 _CPU_TIMEOUT_FACTOR = 10
-"""Opponents may take this many timeouts with ``--clock cpu``, so that a busy machine delays nobody.
+"""Factor of the opponents' timeout with ``--clock cpu``, so that a busy machine causes no timeouts.
 """
 
 
@@ -65,7 +66,7 @@ def matchups(plan: LeagueConfig) -> Iterator[Matchup]:
 
 
 class CpuMeteredPlayer(HttpPlayer):
-    """A program whose CPU time per move is measured; ``meter`` returns its CPU seconds so far."""
+    """A program whose CPU time per move is measured; ``meter`` returns its total CPU seconds."""
 
     def __init__(self, url: str, timeout: float, client: aiohttp.ClientSession, meter: Meter):
         super().__init__(url, timeout, client)
@@ -74,12 +75,12 @@ class CpuMeteredPlayer(HttpPlayer):
         self.cpu_seconds: list[float] = []
 
     async def start(self, body: Body) -> None:
-        """Send ``POST url/start``; its CPU time is not counted."""
+        """Send ``POST url/start``, whose CPU time is not counted."""
         await super().start(body)
         self._before = self._meter()
 
     async def move(self, body: Body) -> MoveResponse:
-        """Send ``POST url/move``; its milliseconds are CPU time since the last response."""
+        """Send ``POST url/move``; the response time is CPU time since the last response."""
         response = await super().move(body)
         now = self._meter()
         self.cpu_seconds.append(max(0.0, now - self._before))
@@ -122,7 +123,7 @@ def at_equal_cpu_time(meter: Callable[[str], float]) -> OpenPlayers:
     """Return a factory of players that gives the first snake the CPU time of its opponents.
 
     Args:
-        meter: Returns the CPU seconds that the program with a given name has used so far.
+        meter: Returns the total CPU seconds of the program with a given name.
     """
 
     @contextlib.asynccontextmanager
@@ -154,7 +155,7 @@ def at_equal_cpu_time(meter: Callable[[str], float]) -> OpenPlayers:
 def summary(
     matchup: Matchup, games: Sequence[StoredGame], plan: LeagueConfig, clock: str
 ) -> dict[str, Any]:
-    """Summarize a matchup for JSON output; ``mean_move_ms`` is measured by ``clock``."""
+    """Summarize a matchup for JSON output; ``clock`` determines the unit of ``mean_move_ms``."""
     ours, *opponents = matchup.names
     repositories = {entrant.name: entrant.repository for entrant in plan.entrants}
     wins = Counter(seat.snake for game in games for seat in game.seats if seat.won)

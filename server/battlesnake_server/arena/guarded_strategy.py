@@ -1,4 +1,4 @@
-"""Protects games from strategies that fail in this process: they play the fallback move."""
+"""Protection against failing strategies in this process: the fallback move replaces their moves."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ from battlesnake_server.live.fallback import FALLBACK, TIMEOUT_NOTE, safe_move
 _MAX_ERROR_CHARS = 300
 
 _FAILURE = "the strategy failed: "
-"""Beginning of the note of a fallback move after an exception."""
+"""Prefix of the note of a fallback move after an exception."""
 
 
 class GuardedStrategy:
     """A strategy that never raises: after any exception, it plays the fallback move.
 
-    ``SystemExit`` and other exceptions that are not an ``Exception`` are treated alike, except an
-    interrupt by a signal (`InterruptedBySignal`), which ends the game.
+    ``SystemExit`` and other exceptions outside ``Exception`` are treated alike. The only exception
+    is an interrupt by a signal (`InterruptedBySignal`), which ends the game.
 
     Attributes:
         failures: Number of moves on which the strategy failed.
-        error: The first exception, with its place (`describe`); "" if there was none.
+        error: The first exception, with its location (`describe`); "" if there was none.
     """
 
     def __init__(self, strategy: Strategy) -> None:
@@ -55,7 +55,7 @@ class GuardedStrategy:
 
 
 def make_strategy(factory: Factory, seed: int) -> Strategy:
-    """Return the strategy of one game; if the factory fails, one that fails on every move."""
+    """Return the strategy of one game. If the factory fails, the strategy fails on every move."""
     try:
         return factory(seed)
     except InterruptedBySignal:
@@ -70,7 +70,7 @@ def make_strategy(factory: Factory, seed: int) -> Strategy:
 
 
 def failure_of(decision: Decision) -> tuple[str, str]:
-    """Return what made the fallback choose a move, and the exception, if it was one.
+    """Return the problem that caused a fallback move, and the exception if there was one.
 
     >>> failure_of(Decision("up"))
     ('', '')
@@ -84,9 +84,9 @@ def failure_of(decision: Decision) -> tuple[str, str]:
 
 
 def describe(error: BaseException) -> str:
-    """Return an exception in one line: the place in its author's file, its type and its text.
+    """Format an exception in one line: location in the author's file, type and text.
 
-    The place is the innermost line that belongs neither to this project nor to installed packages.
+    The location is the innermost line outside this project and installed packages.
 
     >>> describe(ValueError("no food"))
     'ValueError: no food'
@@ -106,7 +106,7 @@ def describe(error: BaseException) -> str:
 
 @functools.cache
 def _library_directories() -> tuple[str, ...]:
-    """Return the directories of this project's packages and of installed ones, and of imports."""
+    """Return the directories of this project's packages, installed packages and imports."""
     packages = ("battlesnake_gym", "battlesnake_heuristics", "battlesnake_server")
     found = [find_spec(package) for package in packages]
     ours = [str(Path(spec.origin).parent) for spec in found if spec and spec.origin]

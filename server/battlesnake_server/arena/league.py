@@ -1,7 +1,7 @@
 """A standing league: pairing, health checks with cooldowns, and seasons.
 
 All persistent state is in the database (`database.Tournament` for a season, `database.StoredGame`,
-`LeagueSnake`) and is read at startup: a league that was killed resumes where it stopped.
+`LeagueSnake`) and is read at startup. A league that was killed therefore resumes.
 """
 
 from __future__ import annotations
@@ -37,28 +37,29 @@ from battlesnake_server.arena.results import store
 from battlesnake_server.arena.tournament import GameResult, ScheduledGame, TournamentSettings
 
 _MIN_CLOCK_CHANGE_S = 60.0
-"""Change of the system clock that is logged, in seconds; smaller ones are usual corrections."""
+"""Minimum change of the system clock that is logged, in seconds; smaller changes are corrections.
+"""
 
 _AT_ONCE = datetime(1970, 1, 1)
-"""End of a cooldown that has ended, whatever the clock of the process that writes it says."""
+"""End of a cooldown that has ended, independent of the process clock."""
 
 _LEAGUE_POLL_INTERVAL_S = 2.0
-"""Longest wait between two looks at the clock and at the operator's changes, in seconds."""
+"""Maximum interval between two checks of the clock and of the operator's changes, in seconds."""
 
 _MIN_COOLDOWN, _MAX_COOLDOWN = timedelta(minutes=1), timedelta(hours=1)
-"""Cooldowns of an unhealthy snake: each consecutive cooldown doubles."""
+"""Minimum and maximum cooldown of an unhealthy snake; each consecutive cooldown doubles."""
 
 PAIRING_MEMORY_GAMES = 10
-"""Number of a snake's latest games whose opponents are less likely to be paired with it again."""
+"""Number of latest games of a snake whose opponents are less likely to be paired with it again."""
 
 _REMATCH_PENALTY = 5.0
-"""Rating distance that each of these games adds."""
+"""Rating distance that each of these latest games adds."""
 
 Play = Callable[[TournamentSettings, ScheduledGame, Path | None], Future[GameResult]]
 """Starts a game and returns its future result."""
 
 HealthCheck = Callable[[Sequence[str]], Sequence[str]]
-"""Checks snakes and returns a problem for each, or "" if it is healthy."""
+"""Checks snakes and returns the problem of each snake, or "" if the snake is healthy."""
 
 
 class Clock(Protocol):
@@ -69,15 +70,15 @@ class Clock(Protocol):
         ...
 
     def wait(self, seconds: float, games: Collection[Future[GameResult]]) -> None:
-        """Wait ``seconds``, or less, but no longer than until one of ``games`` ends."""
+        """Wait up to ``seconds``, but at most until one of ``games`` ends."""
         ...
 
 
 class SteadyClock:
     """The system clock when the league starts, continued by a monotonic clock.
 
-    A system clock that is changed while the league runs neither stops the games nor ends a season.
-    The change is logged.
+    If the system clock changes while the league runs, the league neither stops games nor ends the
+    season. The change is logged.
     """
 
     def __init__(self) -> None:
@@ -98,7 +99,7 @@ class SteadyClock:
         return now
 
     def wait(self, seconds: float, games: Collection[Future[GameResult]]) -> None:
-        """Wait as described in `Clock.wait`, at most `_LEAGUE_POLL_INTERVAL_S`."""
+        """Wait as described in `Clock.wait`, but at most `_LEAGUE_POLL_INTERVAL_S`."""
         seconds = min(seconds, _LEAGUE_POLL_INTERVAL_S)
         if games:
             wait(games, seconds, FIRST_COMPLETED)
@@ -110,7 +111,7 @@ class SteadyClock:
 class Season:
     """A season of a league, stored as a tournament; times are UTC.
 
-    ``ended`` is True if the operator ended it before its time.
+    ``ended`` is True if the operator ended the season early.
     """
 
     tournament: int
@@ -121,7 +122,7 @@ class Season:
 
     @classmethod
     def from_row(cls, row: Tournament) -> Season:
-        """Read a season from a row whose settings `setup` wrote."""
+        """Read a season from a row with settings from `setup`."""
         starts, ends = (datetime.fromisoformat(row.setup[name]) for name in ("starts", "ends"))
         return cls(row.id, row.setup["season"], starts, ends, row.setup.get("ended", False))
 
@@ -142,7 +143,7 @@ def seasons(session: Session, league: str) -> list[Season]:
 
 
 def end_season(session: Session, league: str, now: datetime) -> None:
-    """End the current season now; the league then starts the next one."""
+    """End the current season now; the league then starts the next season."""
     season = seasons(session, league)[0]
     row = session.get_one(Tournament, season.tournament)
     row.setup = replace(season, ends=min(season.ends, now), ended=True).setup(league)
@@ -150,7 +151,7 @@ def end_season(session: Session, league: str, now: datetime) -> None:
 
 
 def league_row(session: Session, league: str, snake: str) -> LeagueSnake:
-    """Return the row of a snake, created if missing."""
+    """Return the row of a snake; create it if it is missing."""
     row = session.scalar(
         select(LeagueSnake).where(LeagueSnake.league == league, LeagueSnake.snake == snake)
     )
@@ -161,7 +162,7 @@ def league_row(session: Session, league: str, snake: str) -> LeagueSnake:
 
 
 def set_benched(session: Session, league: str, snake: str, benched: bool) -> None:
-    """Bench a snake, or unbench it: it then plays as soon as a health check passes."""
+    """Bench or unbench a snake. An unbenched snake plays as soon as a health check passes."""
     row = league_row(session, league, snake)
     row.benched = benched
     if not benched:
@@ -237,7 +238,7 @@ class League:
             self.step(play, None if games is None else games - self.games)
 
     def step(self, play: Play, max_games: int | None = None) -> None:
-        """Do all pending work, then wait until more may be pending."""
+        """Do all pending work, then wait until more work may be pending."""
         for future in [future for future in self._playing if future.done()]:
             self._finish(future)
         self._update_season()
@@ -274,7 +275,7 @@ class League:
         return with_retries(self._engine, add)
 
     def _update_season(self) -> None:
-        """Start the next season if the current one has ended, aligned to whole season lengths."""
+        """Start the next season after the current one, aligned to whole season lengths."""
         found = self._find_season()
         now = self._clock.now()
         if found.ended or now >= found.ends:
@@ -334,7 +335,7 @@ class League:
         return self._checked[name] + every if name in self._checked else datetime.min
 
     def _check_health(self, rows: Mapping[str, LeagueSnake], now: datetime) -> bool:
-        """Check all snakes that are due; return whether any was."""
+        """Check all snakes whose health check is due; return whether any check was due."""
         busy = {name for game in self._playing.values() for name in game.names}
         names = [
             name
@@ -366,7 +367,7 @@ class League:
         log(f"{name} is unhealthy; cooldown of {cooldown.total_seconds() / 60:.0f} min: {reason}")
 
     def _limit_cooldowns(self, session: Session) -> None:
-        """Shorten cooldowns whose end another clock has set; none exceeds its length from now."""
+        """Shorten cooldowns whose end is later than a full cooldown from now."""
         now = self._clock.now()
         for row in league_rows(session, self.plan.name).values():
             if row.cooldown_until is not None:
@@ -395,12 +396,13 @@ class League:
         with_retries(self._engine, write)
 
     def _start_game(self, healthy: Sequence[str], play: Play) -> bool:
-        """Start the next game if enough snakes are free; return whether one was started."""
+        """Start the next game if enough snakes are free; return whether a game was started."""
         busy = {name for game in self._playing.values() for name in game.names}
         free = [name for name in healthy if name not in busy]
         turn = self._number % len(self.plan.boards)
         rotation = [*self.plan.boards[turn:], *self.plan.boards[:turn]]
-        # Skip boards with too few healthy snakes. If the snakes are only busy, wait for them.
+        # Skip boards with too few healthy snakes. If the snakes are only busy, wait until they are
+        # free.
         board = next((board for board in rotation if board.num_snakes <= len(healthy)), None)
         if board is None or board.num_snakes > len(free):
             return False
@@ -417,13 +419,13 @@ class League:
         return True
 
     def _finish(self, future: Future[GameResult]) -> None:
-        """Store the result of a game and start cooldowns for snakes that failed in it."""
+        """Store the result of a game, and start cooldowns for snakes that failed in the game."""
         game = self._playing.pop(future)
         try:
             result = future.result()
-        except OSError:  # no snake caused it
+        except OSError:  # no snake caused this error
             raise
-        except BrokenProcessPool:  # no snake caused this either
+        except BrokenProcessPool:  # no snake caused this error either
             log("a game's process was killed; the league continues with other games")
             return
         except Exception as error:
@@ -452,7 +454,7 @@ class League:
                 self._reset_cooldown(name)
 
     def _seconds_until_due(self, rows: Mapping[str, LeagueSnake], now: datetime) -> float:
-        """Return the seconds until there is work to do, unless a game ends earlier."""
+        """Return the seconds until work is due, unless a game ends earlier."""
         times = [self._season.ends, self._next_game]
         times += [due for name in self._sources if (due := self._next_check(name, rows.get(name)))]
         upcoming = [moment for moment in times if moment > now]
@@ -462,7 +464,7 @@ class League:
 
 
 def _cooldown(failures: int) -> timedelta:
-    """Return the length of a cooldown after this number of earlier ones in a row."""
+    """Return the length of a cooldown after ``failures`` consecutive failures."""
     cooldown: timedelta = min(_MIN_COOLDOWN * 2 ** min(failures, 20), _MAX_COOLDOWN)
     return cooldown
 
@@ -472,7 +474,7 @@ def _system_time() -> datetime:
 
 
 def _monotonic_s() -> float:
-    """Return seconds of a clock that nobody sets; on Linux it also runs while suspended."""
+    """Return monotonic seconds; on Linux they include the time in which the system is suspended."""
     return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
 
 
@@ -485,8 +487,8 @@ def pair_entrants(
 ) -> list[str]:
     """Choose the snakes of the next game: the one with the fewest games and its nearest by rating.
 
-    Each of its latest games that another snake shared adds `_REMATCH_PENALTY` to their distance.
-    This keeps closely rated snakes from meeting only each other.
+    Each of its latest games with another snake adds `_REMATCH_PENALTY` to the distance between the
+    two. This keeps closely rated snakes from meeting only each other.
     """
     first = min(free, key=lambda name: played.get(name, 0))
 

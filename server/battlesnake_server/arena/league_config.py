@@ -1,4 +1,4 @@
-"""The configuration file of a standing league: snakes, boards, pace and seasons."""
+"""The configuration file of a standing league: snakes, boards, game rate and seasons."""
 
 from __future__ import annotations
 
@@ -56,9 +56,9 @@ _MAX_NAME_CHARS = 40
 class LeagueEntrant:
     """A snake of the league: a ``source`` as in `tournament.Entrant`, or a ``command`` to start.
 
-    The snake must listen on the port that replaces ``{port}`` in the command; the environment
-    variable PORT holds the same port. ``repository`` names its source code and commit, for the
-    table of a gauntlet.
+    The snake must listen on the port that replaces ``{port}`` in the command. The environment
+    variable PORT contains the same port. ``repository`` names the source code and the commit of the
+    snake, for the table of a gauntlet.
     """
 
     name: str
@@ -141,7 +141,7 @@ def load(path: Path, without: Sequence[str] = ()) -> LeagueConfig:
 
 
 def read(content: object, folder: Path, without: Sequence[str] = ()) -> LeagueConfig:
-    """Build a league from the content of its file; relative paths are resolved in ``folder``."""
+    """Build a league from the content of its file; resolve relative paths in ``folder``."""
     if not isinstance(content, Mapping):
         raise BoardError(
             f"a league is a mapping, got {format_value(content)}; league --print-example prints one"
@@ -189,7 +189,7 @@ def _entrant(name: object, value: object, folder: Path) -> LeagueEntrant:
             f"{path} must be a URL, a built-in snake, a policy's path, or {{command: ...}}, got "
             f"{format_value(value)}"
         )
-    beside = folder / value  # `Path.is_file` raises for names that no file can have.
+    beside = folder / value  # `is_file` raises for impossible names.
     return LeagueEntrant(name, source=str(beside) if os.path.isfile(beside) else value)  # noqa: PTH113
 
 

@@ -39,7 +39,7 @@ _MAX_RESPONSE_BYTES = 1 << 16
 """Maximum size of a response, in bytes; a typical move takes 30."""
 
 MAX_SHOUT_CHARS, MAX_CUSTOMIZATION_CHARS = 256, 64
-"""Characters kept of a shout, and of a color, head or tail name."""
+"""Maximum characters kept of a shout, and of a color, head or tail name."""
 
 _COLOR = re.compile(r"#[0-9a-fA-F]{6}|#[0-9a-fA-F]{3}")
 
@@ -47,7 +47,7 @@ _MAX_REDIRECTS = 5
 
 
 class InvalidResponseError(ValueError):
-    """Error for a response that arrived but is invalid."""
+    """Error for an invalid response."""
 
 
 class RedirectError(aiohttp.ClientError):
@@ -60,13 +60,13 @@ class MoveResponse:
 
     Attributes:
         move: The snake's move or the fallback move; None if there is neither.
-        milliseconds: Response time.
+        milliseconds: Response time in milliseconds.
         problem: "" for a valid move; otherwise ``timeout``, ``connection``, ``address`` (not
             allowed), ``redirect`` (not allowed), ``status``, ``answer`` (invalid response) or
             ``exception`` (of a strategy in this process).
         error: The exception of a strategy in this process, or ""; see `guarded_strategy.describe`.
         shout: The snake's shout.
-        decision: The decision, from a strategy in this process or a snake that sends it
+        decision: The decision of a strategy in this process, or of a snake that sends its decisions
             (`battlesnake_server.live.decision_json`).
     """
 
@@ -82,10 +82,10 @@ class Player(Protocol):
     """One snake in one game."""
 
     remote: bool
-    """Whether the snake runs elsewhere, so that requests may be sent concurrently."""
+    """Whether the snake runs outside this process, so that requests may be sent concurrently."""
 
     async def fetch_customization(self) -> dict[str, str]:
-        """Return the snake's color, head and tail, if it gives them. Never raises."""
+        """Return the snake's color, head and tail, if known. Never raises."""
         ...
 
     async def start(self, body: Body) -> None:
@@ -102,7 +102,7 @@ class Player(Protocol):
 
 
 class HttpPlayer:
-    """A snake behind a URL; its base path and query are kept.
+    """A snake behind a URL; the base path and the query of the URL are kept.
 
     Args:
         url: The snake's URL.
@@ -129,7 +129,7 @@ class HttpPlayer:
             return {}
 
     async def fetch(self) -> bytes:
-        """Send ``GET url`` and return the body; raises one of `_REQUEST_ERRORS` on failure."""
+        """Send ``GET url`` and return the body; raise one of `_REQUEST_ERRORS` on failure."""
         _, content = await self._request("GET", self._url)
         return content
 
@@ -162,7 +162,7 @@ class HttpPlayer:
         try:
             await self._request("POST", self._path(event), body)
         except _REQUEST_ERRORS:
-            return  # as in the official engine, the game continues
+            return  # As in the official engine, the game continues.
 
     def _path(self, last: str) -> URL:
         return self._url.with_path(f"{self._url.path.rstrip('/')}/{last}", keep_query=True)
@@ -170,8 +170,8 @@ class HttpPlayer:
     async def _request(self, method: str, url: URL, body: Body | None = None) -> tuple[int, bytes]:
         """Send a request; repeat it once if the server had closed the idle connection.
 
-        A server may close a connection in the moment in which the next request is sent on it. As
-        nothing was received, the request is sent again on a fresh connection, as browsers do.
+        A server may close a connection at the moment when the next request is sent. Because nothing
+        was received, the request is repeated on a new connection, as browsers do.
         """
         reused: list[bool] = []
         async with asyncio.timeout(self._timeout):
@@ -187,7 +187,7 @@ class HttpPlayer:
     async def _request_once(
         self, method: str, url: URL, body: Body | None, reused: list[bool]
     ) -> tuple[int, bytes]:
-        """Send a request; append True to ``reused`` if its connection has served an earlier one."""
+        """Send a request; append True to ``reused`` if the connection is an old one."""
         data = None if body is None else to_json(body)
         async with self._client.request(
             method,
@@ -199,7 +199,7 @@ class HttpPlayer:
             middlewares=(self._check_redirect,),
             trace_request_ctx=reused,
         ) as response:
-            reused.clear()  # something was received
+            reused.clear()  # Some bytes of a response were received.
             if response.status in _REDIRECTS:
                 raise RedirectError(
                     f"{url} redirects to {response.headers.get('Location', 'nowhere')!r:.200}; "
@@ -220,8 +220,7 @@ _REDIRECTS = (301, 302, 303, 307, 308)
 
 
 _REQUEST_ERRORS = (aiohttp.ClientError, OSError, ValueError, TimeoutError)
-"""Exceptions that a request may raise; aiohttp raises ValueError for responses that are not HTTP.
-"""
+"""Exceptions that a request may raise; aiohttp raises ValueError for invalid HTTP responses."""
 
 
 def _problem(error: Exception) -> str:
@@ -238,7 +237,7 @@ def _problem(error: Exception) -> str:
 def open_client(address_policy: AddressPolicy) -> aiohttp.ClientSession:
     """Open the HTTP client for one snake in one game: keep-alive, no decompression, no cookies.
 
-    It connects only to addresses that ``address_policy`` allows, whatever the URL or DNS says.
+    The client connects only to addresses that ``address_policy`` allows, regardless of URL and DNS.
     """
 
     async def note_reuse(session: object, context: Any, parameters: object) -> None:
@@ -251,7 +250,7 @@ def open_client(address_policy: AddressPolicy) -> aiohttp.ClientSession:
         trace_configs=[trace],
         connector=aiohttp.TCPConnector(limit=0, socket_factory=address_policy.open_socket),
         cookie_jar=aiohttp.DummyCookieJar(),
-        # _request enforces the total timeout; aiohttp's rounds up to whole seconds.
+        # _request enforces the total timeout, because aiohttp rounds timeouts up to whole seconds.
         timeout=aiohttp.ClientTimeout(total=None),
         auto_decompress=False,
         headers={"User-Agent": "battlesnake-gym", "Accept-Encoding": "identity"},
@@ -287,7 +286,7 @@ async def check_responds(
 
 
 def to_json(body: Body) -> bytes:
-    """Serialize a request body as it is sent over the network."""
+    """Serialize a request body for transmission."""
     return json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode()
 
 
@@ -347,10 +346,10 @@ async def _read_all(content: aiohttp.StreamReader) -> bytes:
 
 
 class LocalPlayer:
-    """A strategy in this process, guarded like a live snake.
+    """A strategy in this process with the guards of a live snake.
 
     If the strategy is late or raises, the fallback move is played, and the response's ``problem``
-    says why.
+    contains the reason.
     """
 
     remote = False
@@ -359,15 +358,15 @@ class LocalPlayer:
         self, strategy: Strategy, timeout: float, customization: Mapping[str, str] | None = None
     ) -> None:
         self._customization = dict(customization or {})
-        # The move runner recognizes our own code by its type: it runs instant strategies itself
-        # and stops a late search.
+        # The move runner recognizes this project's own code by its type: it runs instant strategies
+        # itself and stops a late search.
         is_own = isinstance(strategy, Search) or is_instant(strategy)
         self._session = Session(strategy if is_own else GuardedStrategy(strategy))
         self._move_runner = MoveRunner(Metrics(active_games=lambda: 1), is_instant=is_instant)
         self._timeout = timeout
 
     async def fetch_customization(self) -> dict[str, str]:
-        """Return the bundle's customization; strategies have none."""
+        """Return the bundle's customization; other strategies have none."""
         return self._customization
 
     async def start(self, body: Body) -> None:
@@ -377,18 +376,19 @@ class LocalPlayer:
         """Do nothing."""
 
     async def move(self, body: Body) -> MoveResponse:
-        """Run the strategy within the time budget that a server would give it."""
+        """Run the strategy within the time budget that a server would allow."""
         if (overrun := self._session.pending_move) is not None:
-            # Over a network, a strategy has time to finish between turns. Here the next turn
-            # follows at once, and one overrun would cost every move until the strategy has
-            # finished.
+            # Over a network, a strategy has time to finish between turns. In this process the next
+            # turn follows immediately. Without this wait, one overrun would cost every move until
+            # the strategy has finished.
             futures.wait([overrun], self._timeout)
         began = time.perf_counter()
         board = Board.from_api(body, tracker=self._session.eliminations)
         decision = self._move_runner.decide(self._session, board, began)
         seconds = time.perf_counter() - began
         if seconds > self._timeout:
-            # The machine was too busy to stop the strategy in time; this must not cost the snake.
+            # The machine was too busy to stop the strategy in time; the snake must not lose its
+            # move.
             decision = safe_move(board, TIMEOUT_NOTE)
         milliseconds = 1000 * seconds
         problem, error = failure_of(decision)

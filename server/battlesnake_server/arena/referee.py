@@ -1,10 +1,10 @@
 """Conducts one game as the official engine does: requests, deadlines and failed moves.
 
-The order of requests is that of the official CLI. First come ``GET /`` and ``/start``, one snake
-after the other. Every turn, ``/move`` goes to all living snakes at once, including the survivors
-after the last turn. ``/end`` goes to every snake one turn later. A snake that does not respond in
-time repeats its previous move, initially "up"; for strategies in this process the fallback chooses
-a move. The turn's record names the problem in both cases.
+The order of requests is that of the official CLI. The referee first sends ``GET /`` and ``/start``,
+one snake after the other. Every turn, it sends ``/move`` to all living snakes at once, including
+the survivors after the last turn. One turn later, it sends ``/end`` to every snake. A snake that
+does not respond in time repeats its previous move, initially "up". For strategies in this process,
+the fallback chooses a move. The turn's record names the problem in both cases.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from battlesnake_server.arena.players import Body, MoveResponse, Player
 _FIRST_MOVE = "up"
 
 _OPENING_MOVES = 6
-"""Number of moves kept as a snake's opening."""
+"""Number of moves that form a snake's opening."""
 
 Write = Callable[[Game, State, Snake], Body]
-"""Writes a request body for a snake; `board_json.write` writes the official CLI's format."""
+"""Writes a request body for a snake; `board_json.write` uses the official CLI's format."""
 
 OnEvent = Callable[[Board | Turn], None]
-"""Callback for the first position and the turns of a game, called during the game."""
+"""Callback for the first position and every turn of a game, called during the game."""
 
 
 @dataclass(slots=True)
@@ -90,7 +90,7 @@ async def play(
     """Play one game to its end, or up to turn ``max_turns``.
 
     Args:
-        game: Ruleset, map, settings and seed; the snakes' ids are derived from its id.
+        game: Ruleset, map, settings and seed; the snakes' ids are derived from the game id.
         width: Width of the board.
         height: Height of the board.
         names: Names of the snakes, in seat order.
@@ -130,7 +130,8 @@ async def play(
         if on_event is not None:
             on_event(turn)
     record = _record(seated, first, turns)
-    # The official engine detects the end one step later, after the clock and the map have advanced.
+    # The official engine detects the end one step later, after the turn counter and the map have
+    # advanced.
     if record.finished:
         rules.step(game, state, turn.moves)
     for player, body in zip(players, seated.bodies(), strict=True):
@@ -142,7 +143,7 @@ class ArenaRequestWriter:
     """Writes the requests of one game as arena.battlesnake.com does.
 
     Eliminated snakes stay listed until the game ends, in their last state and without a flag. The
-    map is empty, latencies are "0", and the game has an id of its own.
+    map is empty, latencies are "0", and the game has a separate id.
     """
 
     def __init__(self) -> None:
@@ -178,8 +179,8 @@ class _SeatedPlayers:
     async def request_moves(self) -> Turn:
         """Request moves from all living snakes: remote ones concurrently, then local ones in turn.
 
-        Local strategies run one after another so that their computation does not add to the latency
-        of remote snakes.
+        Local strategies run one after another, so that their computation does not add to the
+        latency of remote snakes.
         """
         living = [seat for seat, snake in enumerate(self.state.snakes) if snake.alive]
         bodies = {seat: self._body(seat) for seat in living}
@@ -224,7 +225,7 @@ def move_letters(snake_id: str, turns: Sequence[Turn]) -> str:
 
 
 def seat_records(state: State, moves: Sequence[str]) -> list[SeatRecord]:
-    """Build the seat records of a final position from it and the `move_letters` of every seat."""
+    """Build the seat records from a final position and the `move_letters` of every seat."""
     seat_of = {snake.id: seat for seat, snake in enumerate(state.snakes)}
     return [
         SeatRecord(

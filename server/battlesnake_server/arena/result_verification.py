@@ -1,4 +1,4 @@
-"""Verification of results from other machines: replay their moves from the seed."""
+"""Verification of results from other machines, which replays the moves from the seed."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ class ResultMismatchError(OSError):
 
 
 def verify_result(setup: TournamentSettings, result: GameResult) -> None:
-    """Raise `ResultMismatchError` if ``result`` does not follow from its moves and its start.
+    """Raise `ResultMismatchError` if ``result`` does not follow from its start and its moves.
 
-    Latencies and problems cannot be verified, and neither can whether the snakes would choose
-    these moves.
+    Latencies and problems cannot be verified. It is also impossible to verify whether the snakes
+    would choose these moves.
     """
     last, finished = play_moves(setup, result.scheduled, result.moves)
     expected = replace(

@@ -1,4 +1,4 @@
-"""The results of a tournament: as a table, as JSON, and as database rows."""
+"""The results of a tournament as a table, as JSON, and as database rows."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ SURVIVED = "alive"
 
 
 def row(result: GameResult, tournament: int, labels: Sequence[str]) -> StoredGame:
-    """Build the database row of a game; ``labels`` are those of the tournament's snakes."""
+    """Build the database row of a game; ``labels`` are the labels of the tournament's snakes."""
     return StoredGame(
         tournament_id=tournament,
         number=result.scheduled.number,
@@ -66,8 +66,8 @@ class StandingsRow:
         problems: Number of late or invalid moves, by kind.
         rating: The snake's rating.
         moves: Number of moves requested.
-        error: The first exception of a snake that ran in this process, with its place; "" if there
-            was none, or it was in an earlier run.
+        error: The first exception of a snake that ran in this process, with its location; "" if
+            there was none in this run.
     """
 
     snake: str
@@ -112,9 +112,9 @@ class History:
 
 
 class Standings:
-    """The results of games, updated one game at a time without recounting earlier games.
+    """The results of games, updated game by game without a recount of earlier games.
 
-    ``histories`` holds the results of every snake, by name.
+    ``histories`` contains the results of every snake, by name.
     """
 
     def __init__(self) -> None:
@@ -151,7 +151,7 @@ class Standings:
 def summarize(
     games: Iterable[StoredGame], errors: Mapping[str, str] | None = None
 ) -> list[StandingsRow]:
-    """Return the rows of all snakes, the highest rating first; ``errors`` are theirs by label."""
+    """Return the rows of all snakes by decreasing rating; ``errors`` maps labels to exceptions."""
     standings = Standings()
     for game in games:
         standings.add(game)
@@ -189,7 +189,7 @@ def _line(snake: str, history: History, rating: Rating) -> StandingsRow:
 
 
 def _percentile(values: Counter[float], percent: float) -> float | None:
-    """Compute ``numpy.percentile`` of values given with their counts."""
+    """Compute ``numpy.percentile`` of values with counts."""
     if not values:
         return None
     ordered = np.array(sorted(values))
@@ -236,7 +236,7 @@ def _row(line: StandingsRow) -> tuple[str, ...]:
 
 
 _MAX_FAILED_FRACTION = 0.05
-"""Fraction of failed moves above which a snake's results say little about it."""
+"""Maximum fraction of failed moves; above it, a snake's results say little about its strength."""
 
 
 def failures(lines: Iterable[StandingsRow], entrants: Iterable[Entrant]) -> tuple[str, bool]:
@@ -244,12 +244,12 @@ def failures(lines: Iterable[StandingsRow], entrants: Iterable[Entrant]) -> tupl
 
     Args:
         lines: The results.
-        entrants: The snakes; those behind a URL are left out.
+        entrants: The snakes; snakes behind a URL are ignored.
 
     Returns:
-        A line for each snake with failed moves, and whether any failed on more than
+        A line for each snake with failed moves, and whether a snake failed on more than
         `_MAX_FAILED_FRACTION` of its moves. Late moves of built-in snakes do not count, because
-        only a busy machine makes them late.
+        only a busy machine causes them.
     """
     local = {entrant.label: entrant for entrant in entrants if not entrant.remote}
     texts, too_many = [], False
@@ -279,7 +279,7 @@ def to_json(lines: Sequence[StandingsRow]) -> list[dict[str, Any]]:
 def store(
     engine: Engine, result: GameResult, tournament: int, setup: TournamentSettings
 ) -> StoredGame:
-    """Store a game; if another arena has already stored it, keep that one."""
+    """Store a game. If another arena has already stored this game, keep the stored game."""
     labels = [entrant.label for entrant in parse_entrants(setup.snakes)]
 
     def add(session: Session) -> StoredGame:
@@ -298,7 +298,7 @@ def store(
 
 
 def note_errors(errors: dict[str, str], result: GameResult, setup: TournamentSettings) -> None:
-    """Add the exceptions of a game to ``errors``, by label; a snake's first one stays."""
+    """Add the exceptions of a game to ``errors``, by label; keep a snake's first exception."""
     labels = [entrant.label for entrant in parse_entrants(setup.snakes)]
     for snake, seat in zip(result.scheduled.seats, result.seats, strict=True):
         if seat.error:
@@ -308,8 +308,8 @@ def note_errors(errors: dict[str, str], result: GameResult, setup: TournamentSet
 def delete_games_without_replay(engine: Engine, tournament: int, replays: Path | None) -> None:
     """Delete games whose replay is empty or missing, so that they are played again.
 
-    A power cut leaves such games if the file system had not written the replay. Without ``replays``
-    and for games that were played without a replay, nothing is deleted.
+    A power cut leaves such games if the file system had not written the replay. Nothing is deleted
+    without ``replays``, and no game is deleted that was played without a replay.
     """
     if replays is None:
         return
@@ -317,7 +317,7 @@ def delete_games_without_replay(engine: Engine, tournament: int, replays: Path |
     def is_lost(game: StoredGame) -> bool:
         if game.replay is None:
             return False
-        beside = replays / Path(game.replay).name  # the directory may have been moved
+        beside = replays / Path(game.replay).name  # The directory may have been moved.
         found = [path for path in (Path(game.replay), beside) if path.is_file()]
         if any(path.stat().st_size for path in found):
             return False

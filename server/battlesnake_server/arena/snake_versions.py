@@ -1,4 +1,4 @@
-"""What a snake consists of besides its source: a tournament must not mix games of two versions."""
+"""Versions of snakes, so that a tournament does not mix games of two versions of a snake."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ def snake_version(source: str) -> dict[str, str]:
 
     Returns:
         ``version`` of this project if the snake runs in this process; ``sha256`` of the snake's
-        files if it has any. Modules that they import are not included. A snake behind a URL has
-        neither.
+        files if it has any. Modules that the files import are not included. A snake behind a URL
+        has neither key.
     """
     if source.startswith(("http://", "https://")):
         return {}
@@ -40,11 +40,11 @@ def snake_version(source: str) -> dict[str, str]:
 
 
 def _files(source: str) -> set[Path]:
-    """Return the files that play as ``source``."""
+    """Return the files that ``source`` executes or loads."""
     parts = [part for part in split_policy_and_rules(source) if part]
     with contextlib.suppress(ValueError):
-        parts += shlex.split(source)  # the command of a program may name its file
-    with contextlib.suppress(ValueError):  # a command is no name
+        parts += shlex.split(source)  # The command of a program may contain the name of its file.
+    with contextlib.suppress(ValueError):  # A command is not a snake's name.
         parts += _registered_files(source)
     paths = {Path(part) for part in parts}
     paths |= {path.with_suffix(".json") for path in paths if path.suffix == ".onnx"}

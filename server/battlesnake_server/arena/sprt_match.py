@@ -1,4 +1,4 @@
-"""A match between two sides that a sequential test stops.
+"""A match between two sides that stops when a sequential test decides.
 
 `battlesnake_heuristics.rating.sprt` implements the statistics.
 """
@@ -32,8 +32,8 @@ from battlesnake_server.arena.tournament import (
 class MatchScore:
     """The results of a match's games, side 0 first.
 
-    Pairs are counted in schedule order, each once both of its games and all earlier pairs have been
-    played. Counting games as they end would favor short games.
+    Pairs are counted in schedule order. A pair is counted once both of its games and all earlier
+    pairs have been played. If games were counted as they end, short games would be favored.
     """
 
     points: dict[int, float] = field(default_factory=dict)
@@ -55,7 +55,7 @@ class MatchScore:
         self.total_move_ms += sum(sum(seat.latencies) for seat in game.seats)
 
     def outcome(self, first: int) -> int:
-        """Return the outcome of the game pair that begins with game ``first``."""
+        """Return the outcome of the game pair that starts with game ``first``."""
         return pair_outcome(self.points[first] + self.points[first + 1])
 
     @property
@@ -86,7 +86,7 @@ def check(setup: TournamentSettings) -> None:
     """Check a match's settings and the search limit.
 
     Raises:
-        ValueError: If the settings do not describe a match, or no snake can keep the search limit.
+        ValueError: If the settings do not describe a match, or no snake supports the search limit.
     """
     if setup.is_match and len(setup.snakes) != 2:
         raise ValueError(f"--sprt compares two snakes, got {len(setup.snakes)}")
@@ -124,13 +124,13 @@ def remaining_games(
 
 
 def is_over(score: MatchScore, sprt: Sprt, max_games: int | None) -> bool:
-    """Return whether the test has decided or the maximum number of games was played."""
+    """Return whether the test has decided, or the maximum number of games has been played."""
     pairs = score.pairs
     return sprt.decide(pairs) is not None or 2 * sum(pairs) >= (max_games or sys.maxsize)
 
 
 def games_per_cpu_hour(games: int, milliseconds: float) -> str:
-    """Format how many such games one hour of CPU time allows, counting only the snakes' CPU time.
+    """Format the number of such games per hour of CPU time, counting only the snakes' CPU time.
 
     >>> games_per_cpu_hour(2, 18_000)
     '400 games per CPU hour'
@@ -139,7 +139,7 @@ def games_per_cpu_hour(games: int, milliseconds: float) -> str:
 
 
 def show_progress(score: MatchScore, sprt: Sprt, bar: tqdm[Any], setup: TournamentSettings) -> None:
-    """Show the result so far on the bar; without a bar, print a line whenever the pairs double."""
+    """Show the current result on the bar; without a bar, print a line whenever the pairs double."""
     pairs = score.pairs
     text = f"{estimate(pairs)}, LLR {float(sprt.llr(pairs)):.2f} of {_range(sprt)}"
     if setup.has_search_limit:
@@ -158,7 +158,7 @@ def _range(sprt: Sprt) -> str:
 def to_json(games: Sequence[StoredGame], setup: TournamentSettings, sprt: Sprt) -> dict[str, Any]:
     """Convert the match to JSON.
 
-    ``verdict`` is "H1", "H0" or None; ``score`` and ``elo`` are those of the first snake.
+    ``verdict`` is "H1", "H0" or None; ``score`` and ``elo`` refer to the first snake.
     """
     pairs = MatchScore.from_games(games).pairs
     estimated = estimate(pairs)

@@ -1,4 +1,4 @@
-"""Tournaments: schedules of games between the same snakes, and playing them."""
+"""Tournaments: schedules of games between the same snakes, and functions that play the games."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class TournamentSettings:
     """The settings of a tournament; equal settings have equal schedules.
 
     Attributes:
-        snakes: The entrants, as `parse_entrants` reads them.
+        snakes: The entrants, in the format of `parse_entrants`.
         num_snakes: Snakes per game.
         width: Width of the board.
         height: Height of the board.
@@ -71,10 +71,12 @@ class TournamentSettings:
         seed: Seed of start positions and food.
         timeout: Response timeout in milliseconds.
         max_turns: Turn limit.
-        address_policy: Addresses that the operator allows, besides those in ``snakes``; does not
-            affect the schedule.
+        address_policy: Addresses that the operator allows, in addition to the addresses in
+            ``snakes``;
+            does not affect the schedule.
         nodes: Nodes per move instead of a timeout; all snakes must run in this process.
-        move_time_ms: CPU time per move instead of a timeout, as ``nodes``.
+        move_time_ms: CPU time per move in milliseconds instead of a timeout; all snakes must run in
+            this process.
         is_match: Whether two sides alternate seats in a match.
     """
 
@@ -121,7 +123,7 @@ class ScheduledGame:
 class GameResult:
     """The result of a scheduled game; see `referee.GameRecord`.
 
-    ``moves`` are the first letters of each seat's moves: together with ``scheduled`` they determine
+    ``moves`` are the first letters of each seat's moves. Together with ``scheduled`` they determine
     the game (`result_verification.verify_result`). ``replay`` is the path of the replay.
     """
 
@@ -164,22 +166,22 @@ class Entrant:
 
     @property
     def remote(self) -> bool:
-        """Whether it is played over HTTP."""
+        """Whether the snake is played over HTTP."""
         return self.source.startswith(("http://", "https://"))
 
     @property
     def is_policy(self) -> bool:
-        """Whether it is a policy file, possibly with rules (``policy.onnx+my_rules.py``)."""
+        """Whether the source is a policy, possibly with rules (``policy.onnx+my_rules.py``)."""
         return self.policy.endswith(".onnx")
 
     @property
     def is_file(self) -> bool:
-        """Whether it is a file of its author: a policy, Python code or a bundle."""
+        """Whether the source is a user's file: a policy, Python code or a bundle."""
         return self.is_policy or self.source.endswith((".py", ".zip", "snake.json"))
 
     @property
     def policy(self) -> str:
-        """The source without rules: the path of the policy, if it is one."""
+        """The source without rules: the path of a policy."""
         return split_policy_and_rules(self.source)[0]
 
 
@@ -193,7 +195,7 @@ def parse_entrants(
 
     Args:
         snakes: The operator's arguments.
-        address_policy: Allowed addresses, in addition to an address in the entrant's own URL.
+        address_policy: Allowed addresses, in addition to the address in an entrant's own URL.
 
     >>> [entrant.label for entrant in parse_entrants(["random", "mine=http://host/?a=b", "random"])]
     ['random', 'mine', 'random (2)']
@@ -201,8 +203,8 @@ def parse_entrants(
     found: list[Entrant] = []
     counts: Counter[str] = Counter()
     for snake in snakes:
-        # A label has neither slash nor colon, so the "=" of a URL's query cannot be mistaken for
-        # one.
+        # A label has neither slash nor colon, so the "=" in the query of a URL does not end a
+        # label.
         label, source = re.fullmatch(r"(?:([^=/:]+)=)?(.*)", snake, re.DOTALL).groups()  # type: ignore[union-attr]
         label = label or source
         counts[label] += 1
@@ -214,9 +216,9 @@ def parse_entrants(
 def schedule(snakes: int, num_snakes: int, games: int, seed: int) -> Iterator[ScheduledGame]:
     """Yield all games in order: ``games`` for every group of ``num_snakes`` snakes.
 
-    A seed is played from every seat before the next seed, so that no snake benefits from its seat:
-    choose ``games`` as a multiple of ``num_snakes``. The groups alternate, so a longer schedule
-    begins with the shorter one.
+    A seed is played from every seat before the next seed, so that no snake benefits from its seat.
+    Choose ``games`` as a multiple of ``num_snakes``. The groups alternate, so a longer schedule
+    starts with the shorter schedule.
 
     >>> [game.seats for game in schedule(3, 2, 2, seed=1)]
     [(0, 1), (0, 2), (1, 2), (1, 0), (2, 0), (2, 1)]
@@ -231,7 +233,7 @@ def schedule(snakes: int, num_snakes: int, games: int, seed: int) -> Iterator[Sc
 
 
 def match_schedule(num_snakes: int, seed: int, first: int = 0) -> Iterator[ScheduledGame]:
-    """Yield the games of a match between two sides, without end, from number ``first``.
+    """Yield the games of a match between two sides, without end, from game number ``first``.
 
     Games 2n and 2n + 1 are a game pair: the same start with the seats exchanged.
 
@@ -248,8 +250,9 @@ OpenPlayers = Callable[[Sequence[Entrant], float, int], AbstractAsyncContextMana
 """Opens the players of a game in seat order, from its entrants, a timeout in seconds and a seed."""
 
 OnGameEvent = Callable[[str, Board | Turn | None], None]
-"""Callback for all games in progress: a game's id with its first position, a turn, or None at its
-end.
+"""Callback for all games in progress.
+
+The arguments are a game's id and the first position, a turn, or None at the end of the game.
 """
 
 
@@ -282,16 +285,16 @@ def play_scheduled_games(
 ) -> Generator[GameResult, None, None]:
     """Play games, ``jobs`` in parallel, and yield their results as they end.
 
-    Each job is a process, so that snakes of one game never wait for those of another. Games start
-    when they are due, so the schedule may be endless: closing this generator waits only for the
-    games in progress.
+    Each job is a process, so that snakes of one game never wait for snakes of another game. A game
+    is taken from the schedule when a job is free, so the schedule may be endless. Closing this
+    generator waits only for the games in progress.
 
     Args:
         setup: The tournament's settings.
         scheduled_games: The games to play.
         jobs: Number of games in parallel.
         replays: Directory for replays.
-        announce: Called in this process, from its own thread; even a single job then runs in
+        announce: Called in this process, in a separate thread; even a single job then runs in
             another process.
         pool: A pool from `ray_pool`. Its games are neither saved nor announced, and their results
             should be verified (`result_verification`).
@@ -327,7 +330,7 @@ def ray_pool(address: str, setup: TournamentSettings) -> ProcessPool:
 
 
 def entrant_files(snakes: Iterable[Entrant]) -> set[Path]:
-    """Return the files below the current directory that the snakes consist of."""
+    """Return the files of the snakes below the current directory."""
     parts = [
         Path(part) for snake in snakes for part in split_policy_and_rules(snake.source) if part
     ]
@@ -342,20 +345,20 @@ def entrant_files(snakes: Iterable[Entrant]) -> set[Path]:
 
 @contextlib.contextmanager
 def _open_relay(announce: OnGameEvent) -> Iterator[Callable[[], None]]:
-    """Yield an initializer with which a process announces its games here."""
+    """Yield an initializer that connects the announcements of a process to this process."""
     reader, writer = multiprocessing.get_context("spawn").Pipe(duplex=False)
     relay = threading.Thread(target=_relay, args=(reader, announce), daemon=True)
     relay.start()
     try:
         yield functools.partial(_set_channel, writer)
     finally:
-        # Last, because the process has ended, even if it was killed while writing a message.
+        # The writer is closed last: the process has ended, even if it was killed during a message.
         writer.close()
         relay.join(WORKER_TERMINATE_TIMEOUT_S)
 
 
 def _relay(reader: Connection, announce: OnGameEvent) -> None:
-    """Announce until the process ends, then announce the end of a game that was lost with it."""
+    """Announce until the process ends; then announce the end of an unfinished game."""
     running: set[str] = set()
     with contextlib.suppress(EOFError, OSError):
         while True:
@@ -367,7 +370,7 @@ def _relay(reader: Connection, announce: OnGameEvent) -> None:
 
 
 _channel: Connection | None = None
-"""In a process of the pool: the pipe for announcements."""
+"""The pipe for announcements, in a process of the pool."""
 
 
 def _set_channel(channel: Connection) -> None:
@@ -378,7 +381,7 @@ def _set_channel(channel: Connection) -> None:
 def play_in_pool(
     setup: TournamentSettings, scheduled: ScheduledGame, replays: Path | None = None
 ) -> GameResult:
-    """Play a scheduled game in a process of a pool that may terminate it between moves.
+    """Play a scheduled game in a process of a pool that may terminate the process between moves.
 
     SIGTERM is blocked before and after, so that the event loop closes and the replay is complete.
     """
@@ -392,7 +395,7 @@ def play_in_pool(
 
 
 def _announce_to_parent(game_id: str, event: Board | Turn | None) -> None:
-    """Announce to the parent process; SIGTERM must not interrupt a message."""
+    """Announce an event to the parent process; SIGTERM must not interrupt a message."""
     assert _channel is not None
     with masked(signal.SIGTERM):
         _channel.send((game_id, event))
@@ -410,11 +413,11 @@ def play_scheduled_game(
     Args:
         setup: The tournament's settings.
         scheduled: The game.
-        replays: Directory for the replay; None saves none.
+        replays: Directory for the replay; None disables replays.
         announce: Called during the game.
         open_seats: Opens the players of a game without a search limit (default: `open_players`).
     """
-    # The id is not derived from the seed: a server keeps its games by id, and two of them may use
+    # The id is not derived from the seed: a server stores its games by id, and two games may use
     # the same seed.
     game_id = str(uuid.uuid4())
     on_event = None if announce is None else functools.partial(announce, game_id)
@@ -467,7 +470,7 @@ def _play_without_referee(
     reasons: bool,
     on_event: OnEvent | None,
 ) -> GameRecord:
-    """Play without a referee: no snake can be late."""
+    """Play without a referee, because no snake can be late."""
     match_settings = MatchSettings(
         width=setup.width,
         height=setup.height,
@@ -509,7 +512,7 @@ def _play_without_referee(
 async def open_players(
     seated: Sequence[Entrant], timeout: float, seed: int
 ) -> AsyncIterator[list[Player]]:
-    """Open the players of these entrants, in seat order; ``timeout`` is in seconds."""
+    """Open the players of the entrants ``seated``, in seat order; ``timeout`` is in seconds."""
     async with contextlib.AsyncExitStack() as stack:
         players: list[Player] = []
         for seat, entrant in enumerate(seated):
@@ -530,10 +533,10 @@ async def open_players(
 
 @functools.lru_cache(maxsize=64)
 def local_factory(entrant: Entrant) -> Factory:
-    """Return the factory of a built-in snake's or a policy's strategy; cached per process.
+    """Return the factory of a strategy in this process; cached per process.
 
     Raises:
-        ValueError: If there is none, or its code fails; the message names the place.
+        ValueError: If there is no such snake, or its code fails; the message names the line.
         OSError: If a file cannot be read.
     """
     try:
@@ -542,5 +545,5 @@ def local_factory(entrant: Entrant) -> Factory:
         return strategy_factory(snake=entrant.source)
     except (ValueError, OSError, InterruptedBySignal):
         raise
-    except BaseException as error:  # a user's code may raise anything
+    except BaseException as error:  # A user's code may raise anything.
         raise ValueError(f"{entrant.label} cannot play: {describe(error)}") from error

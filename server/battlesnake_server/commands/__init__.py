@@ -1,1 +1,1 @@
-"""The subcommands of server, arena and pages."""
+"""The subcommands for servers, the arena and the web pages."""

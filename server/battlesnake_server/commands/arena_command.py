@@ -83,7 +83,9 @@ _DEFAULT_GAMES = 10
 DEFAULT_TIMEOUT_MS = 500
 _DEFAULT_ERROR_RATE = 0.05
 _MAX_LOAD_PER_CORE = 1.25
-"""Load per core, including our own games, above which a tournament with timeouts prints a warning.
+"""Maximum load per core, including the arena's own games.
+
+Above this load, a tournament with timeouts prints a warning.
 """
 
 _RESUME_HINT = "finished games are stored; the same command with --resume plays the rest"
@@ -138,10 +140,10 @@ def main(argv: list[str] | None = None) -> int:
 
 @contextlib.contextmanager
 def interruptible() -> Iterator[None]:
-    """Raise `InterruptedBySignal` at the first SIGINT or SIGTERM in the block; ignore later ones.
+    """Raise `InterruptedBySignal` at the first SIGINT or SIGTERM; ignore later signals.
 
-    Service managers send SIGTERM, and processes that play games must not outlive this one. A
-    second Ctrl+C does not disturb the shutdown, which ends the whole process.
+    Service managers send SIGTERM, and the processes of the games must not outlive this process. A
+    second Ctrl+C does not disturb the shutdown.
     """
     interrupted = False
     stop_signals = (signal.SIGINT, signal.SIGTERM)
@@ -163,7 +165,7 @@ def interruptible() -> Iterator[None]:
 
 
 def _open_site(arguments: argparse.Namespace, engine: Engine) -> Site:
-    """Open the web pages. They need Flask, which tournaments alone do not."""
+    """Open the web pages. Only the pages need Flask."""
     from battlesnake_server.web.arena_site import Site
     from battlesnake_server.web.roster import Roster
 
@@ -255,7 +257,7 @@ def _play_alone(
 def show_failures(lines: Sequence[StandingsRow], snakes: Sequence[str], as_json: bool) -> int:
     """Print the failed moves of snakes in this process; return 1 if there were too many.
 
-    The text follows the table; with JSON output it goes to standard error.
+    The text follows the table; with JSON output it is printed to standard error.
     """
     text, too_many = failures(lines, parse_entrants(snakes))
     (sys.stderr if as_json else sys.stdout).write(text)
@@ -279,7 +281,7 @@ def check(setup: TournamentSettings) -> None:
     """Check that a tournament with these settings can be played.
 
     Raises:
-        ValueError: If not; the message names the option and the remedy.
+        ValueError: If the tournament cannot be played; the message names the option and the remedy.
     """
     if not setup.is_match and not 1 <= setup.num_snakes <= len(setup.snakes):
         raise ValueError(
@@ -301,7 +303,7 @@ def check(setup: TournamentSettings) -> None:
             asyncio.run(check_responds(entrant.source, entrant.address_policy))
         elif entrant.is_policy:
             OnnxPolicy.load(entrant.policy).check_size(setup.width, setup.height)
-            local_factory(entrant)  # rejects broken rules now
+            local_factory(entrant)  # reject broken rules now
         else:
             local_factory(entrant)
 
@@ -318,7 +320,7 @@ def run(
     pool: ProcessPool | None = None,
     errors: dict[str, str] | None = None,
 ) -> None:
-    """Play the scheduled games that are missing in the database and store each as it ends.
+    """Play the scheduled games that are missing in the database and store each game when it ends.
 
     Args:
         engine: The database.
@@ -366,7 +368,7 @@ def run(
 
 
 def begin(engine: Engine, setup: TournamentSettings, resume: bool, **more: object) -> int:
-    """Return the id of a new tournament, or of the latest one with these settings if ``resume``."""
+    """Return the id of a new tournament, or of the latest equal tournament if ``resume``."""
     found = find(engine, setup, **more) if resume else None
     if found is not None:
         return found
@@ -381,9 +383,10 @@ def begin(engine: Engine, setup: TournamentSettings, resume: bool, **more: objec
 
 
 def find(engine: Engine, setup: TournamentSettings, **more: object) -> int | None:
-    """Return the id of the latest tournament with these settings and versions of the snakes.
+    """Return the id of the latest tournament with these settings and snake versions.
 
-    If there is one with other versions, a message on standard error names the snakes that changed.
+    If an equal tournament has other snake versions, a message on standard error names the snakes
+    that changed.
     """
     stored = _stored_settings(setup) | more
     versions = stored[SNAKE_VERSIONS]
@@ -393,7 +396,7 @@ def find(engine: Engine, setup: TournamentSettings, **more: object) -> int | Non
         if tournament is None:
             other = find_tournament(session, stored, any_version=True)
             return None, versions if other is None else other.setup[SNAKE_VERSIONS]
-        tournament.setup = stored  # an earlier release did not store the versions
+        tournament.setup = stored  # stored by an earlier release
         session.commit()
         return tournament.id, versions
 
@@ -419,7 +422,7 @@ def _stored_settings(setup: TournamentSettings) -> dict[str, Any]:
 
 
 def _sprt(arguments: argparse.Namespace) -> Sprt | None:
-    """Build the sequential test; its other options are rejected without ``--sprt``."""
+    """Build the sequential test; reject the other options of the test without ``--sprt``."""
     if arguments.sprt is None:
         for name in ("alpha", "beta"):
             if getattr(arguments, name) is not None:

@@ -1,4 +1,4 @@
-"""``battlesnake-gym aws undeploy``: delete a deployed snake from AWS, and list what is kept."""
+"""``battlesnake-gym aws undeploy``: delete a deployed snake from AWS, and list kept resources."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def undeploy(account_: Account, name: str) -> list[str]:
         name: Name of the stack.
 
     Returns:
-        Resources that are kept, each with the reason.
+        Kept resources, each with the reason.
 
     Raises:
         StackError: If the stack does not exist or cannot be deleted.

@@ -32,7 +32,7 @@ from battlesnake_server.replay_viewer import game_fetcher
 _PROG = "battlesnake-gym game analyze"
 
 _MAX_MISTAKES = 12
-"""Maximum number of mistakes printed; the viewer shows all."""
+"""Maximum number of mistakes printed; the viewer shows all mistakes."""
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -62,7 +62,7 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def report(analysis: GameAnalysis, names: dict[str, str]) -> str:
-    """Format the moves with the largest loss, in game order."""
+    """Format the mistakes with the largest loss, in game order."""
     mistakes = analysis.mistakes or []
     worst = sorted(mistakes, key=lambda mistake: -mistake.loss)[:_MAX_MISTAKES]
     lines = [
@@ -106,7 +106,7 @@ def _progress(bar: tqdm[Never]) -> Callable[[GameAnalysis], None]:
 
 
 def _exit_on_signal(number: int, frame: FrameType | None) -> None:
-    """Exit on SIGTERM; the analysis so far is saved on exit."""
+    """Exit on SIGTERM; the unfinished analysis is saved on exit."""
     sys.exit(128 + number)
 
 

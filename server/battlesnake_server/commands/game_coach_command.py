@@ -36,10 +36,10 @@ from battlesnake_server.replay_viewer import game_fetcher
 from battlesnake_server.strategy_loader import strategy_factory
 
 _ANALYSIS_CPU_S = 40.0
-"""CPU time for finding the losing move, in seconds: of one game, or of all with ``--last``."""
+"""CPU time for the losing move, in seconds: per game, or for all games with ``--last``."""
 
 _MAX_LATE_MOVES = 10
-"""Maximum number of late moves listed."""
+"""Maximum number of late moves in the report."""
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -121,7 +121,7 @@ def latency_report(games: list[tuple[Path, Replay, str]]) -> str:
         for number, turn in enumerate(replay.turns, replay.first.turn):
             if turn.problems.get(snake_id) == "timeout":
                 late.append(f"{path.name.partition('.')[0]} turn {number}")
-            elif turn.latency.get(snake_id, 0) > 0:  # 0: no move was made
+            elif turn.latency.get(snake_id, 0) > 0:  # Latency 0 means that no move was made.
                 times.append(turn.latency[snake_id])
     allowed = ", ".join(sorted({f"{replay.game.timeout} ms" for _, replay, _ in games}))
     lines = [f"late moves: {len(late)}" + "".join(f"\n  {move}" for move in late[:_MAX_LATE_MOVES])]
@@ -159,7 +159,7 @@ def _losses(options: argparse.Namespace) -> Iterator[tuple[Path, Replay, LossAna
 
 
 def _check_name(options: argparse.Namespace, paths: list[Path]) -> None:
-    """Reject a name that no game of the directory has: without a game, every check would pass."""
+    """Reject a name that occurs in no game, because every check would pass without a game."""
     if not options.snake:
         raise ReplayError("--snake must name the snake to coach")
     known: dict[str, None] = {}
@@ -227,7 +227,7 @@ def describe_loss(path: Path, replay: Replay, found: LossAnalysis, name: str) ->
 
 
 def _reasons(found: LossAnalysis, name: str) -> list[str]:
-    """Format the reasons for the move: the recorded ones, or those of the snake as it is now."""
+    """Format the reasons for the move: the recorded reasons, or the current snake's reasons."""
     decision, title = found.recorded, "Recorded reasons"
     if decision is None or not decision.reasons:
         decision, title = _decide_again(found, name), "Reasons of the current snake"
@@ -249,7 +249,7 @@ def _decide_again(found: LossAnalysis, name: str) -> Decision | None:
 
 
 def death_table(losses: list[LossAnalysis]) -> str:
-    """Format the games by type of death, the largest total loss first."""
+    """Format the games by cause of elimination, the largest total loss first."""
     groups: dict[str, list[LossAnalysis]] = defaultdict(list)
     for analysis in losses:
         groups[analysis.death_type].append(analysis)

@@ -26,7 +26,7 @@ _PROG = "battlesnake-gym game eval"
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Print the inputs of one position; return 2 if it has no evaluation."""
+    """Print the inputs of one position; return 2 if the position has no evaluation."""
     options = parser().parse_args(argv)
     if not search.COMPILED:
         return print_error(_PROG, search.NOT_COMPILED_MESSAGE)

@@ -20,13 +20,14 @@ from battlesnake_server.web.pages import serve
 from battlesnake_server.web.puzzle_pages import create_app
 
 _MIN_TURNS_APART = 5
-"""Minimum number of turns between two puzzles of a game: neighboring positions are alike."""
+"""Minimum number of turns between two puzzles of a game, because neighboring positions are alike.
+"""
 
 _DEFAULT_PORT = 8792
 
 
 def find_puzzles(path: Path) -> Iterator[Scenario]:
-    """Yield the puzzles of one recorded game; raise `ReplayError` if it cannot be read."""
+    """Yield the puzzles of one recorded game; raise `ReplayError` if the game cannot be read."""
     replay = Replay.load(path)
     last = -_MIN_TURNS_APART
     for board in replay.boards():
@@ -46,7 +47,7 @@ def find_puzzles(path: Path) -> Iterator[Scenario]:
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Find and save puzzles, or show them; return 2 for input that cannot be read."""
+    """Find and save puzzles, or show puzzles; return 2 for unreadable input."""
     options = parser().parse_args(argv)
     try:
         if not search.COMPILED:

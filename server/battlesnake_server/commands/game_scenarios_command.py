@@ -28,7 +28,11 @@ from battlesnake_server.strategy_loader import strategy_factory
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Run scenarios and print a table; return 0 if all pass, 1 if not, 2 for a usage error."""
+    """Run scenarios and print a table.
+
+    Returns:
+        0 if all scenarios pass, 1 if a scenario fails, 2 for a usage error.
+    """
     options = parser().parse_args(argv)
     try:
         scenarios = [
@@ -62,7 +66,7 @@ def to_json(result: ScenarioResult) -> dict[str, Any]:
 
 
 def report(result: ScenarioResult) -> str:
-    """Format a result: one line, and for a failure the board and the reasons."""
+    """Format a result: one line, followed for a failure by the board and the reasons."""
     scenario, decision = result.scenario, result.decision
     if result.passed:
         return f"{colorize('pass', 'green', sys.stdout)}  {scenario.name:<26} {decision.move}\n"
@@ -77,7 +81,7 @@ def report(result: ScenarioResult) -> str:
 
 
 def run_with_strategy(scenario: Scenario, number: int, factory: Factory) -> ScenarioResult:
-    """Ask a new strategy for a move; if it rejects the board, the move is ``""``."""
+    """Run a scenario with a new strategy; if the strategy rejects the board, the move is ``""``."""
     try:
         return scenario.run(factory(number))
     except ValueError as error:
@@ -87,7 +91,7 @@ def run_with_strategy(scenario: Scenario, number: int, factory: Factory) -> Scen
 def run_with_url(
     scenario: Scenario, number: int, url: str, addresses: AddressPolicy
 ) -> ScenarioResult:
-    """Ask a snake behind a URL in a new game; without a response, the move is ``""``."""
+    """Run a scenario with a snake behind a URL; without a response, the move is ``""``."""
     body = scenario.board.to_api()
     body["game"] = {**body["game"], "id": f"scenario-{number}"}
     return ScenarioResult(scenario, asyncio.run(request_single_move(body, url, addresses)))

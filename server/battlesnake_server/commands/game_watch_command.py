@@ -35,7 +35,7 @@ def main(argv: list[str] | None = None) -> int:
         f"{len(games)} recorded games",
         host=arguments.host,
         names=arguments.allow_host,
-        path=f"replay/{games[0].key}" if len(games) == 1 else "",  # opens a single game directly
+        path=f"replay/{games[0].key}" if len(games) == 1 else "",  # A single game opens directly.
         open_browser=not arguments.no_browser,
     )
 

@@ -71,7 +71,7 @@ def main(argv: list[str] | None = None) -> int:
     except KeyboardInterrupt:
         sys.stderr.write(f"interrupted; {_RESUME_HINT}\n")
         return 130
-    except (OSError, SQLAlchemyError) as error:  # e.g. an opponent that is gone, a full disk
+    except (OSError, SQLAlchemyError) as error:  # e.g. a missing opponent, a full disk
         sys.stderr.write(f"battlesnake-gym gauntlet: {first_line(error)}; {_RESUME_HINT}\n")
         return 1
     finally:
@@ -82,7 +82,7 @@ def check_equal_cpu(plan: LeagueConfig) -> None:
     """Check that ``--clock cpu`` can measure the opponents and limit the first snake.
 
     Raises:
-        ValueError: If not; the message names the snake and the remedy.
+        ValueError: If the check fails; the message names the snake and the remedy.
     """
     if sys.platform != "linux":
         raise ValueError("--clock cpu reads Linux's CPU clocks; give --clock wall")
@@ -101,7 +101,7 @@ def check_equal_cpu(plan: LeagueConfig) -> None:
 
 
 def start_programs(players: LeagueHealth, plan: LeagueConfig) -> None:
-    """Start programs that are not running; raise ``ConnectionError`` naming a snake that fails."""
+    """Start programs that are not running; raise ``ConnectionError`` if a snake fails to start."""
     names = [entrant.name for entrant in plan.entrants]
     for name, problem in zip(names, players.problems(names), strict=True):
         if problem:

@@ -93,7 +93,7 @@ def main(argv: list[str] | None = None) -> int:
         except KeyboardInterrupt:
             sys.stderr.write(f"interrupted; {_RESUME_HINT}\n")
             status = 130
-        except (OSError, ValueError, SQLAlchemyError) as error:  # e.g. a full disk
+        except (OSError, ValueError, SQLAlchemyError) as error:  # The cause may be a full disk.
             sys.stderr.write(
                 f"battlesnake-gym ladder: {arena_command.first_line(error)}; {_RESUME_HINT}\n"
             )
@@ -140,7 +140,7 @@ def _play(
     arguments: argparse.Namespace,
     pool: ProcessPool,
 ) -> None:
-    """Play and store game pairs until the interval is narrow enough or the time is up."""
+    """Play and store game pairs up to the required precision or the time limit."""
     for rung in run.ladder.rungs:
         for outcome, count in enumerate(matches.score(rung).pairs):
             for _ in range(count):
@@ -220,7 +220,7 @@ class _RungMatches:
         return replace(self._setup, snakes=(*self._setup.snakes, rung.name))
 
     def score(self, rung: Rung) -> MatchScore:
-        """Return the score of earlier games against a rung, or an empty score unless resuming."""
+        """Return the score of earlier games against a rung; empty unless the run resumes."""
         if not self._resume:
             return MatchScore()
         number = arena_command.find(self._engine, self._with(rung))
@@ -239,7 +239,7 @@ class _RungMatches:
         return self._with(rung), [next(games), next(games)]
 
     def store(self, rung: Rung, results: list[GameResult]) -> MatchScore:
-        """Store the games of a pair; return their score."""
+        """Store the games of a pair; return the new score against the rung."""
         setup = self._with(rung)
         if rung.name not in self._tournaments:
             self._tournaments[rung.name] = arena_command.begin(self._engine, setup, resume=False)
@@ -271,7 +271,7 @@ def _listing(ladder: Ladder, as_json: bool) -> str:
 
 
 def _report(label: str, run: PlacementRun, as_json: bool) -> str:
-    """Format the snake's Elo and its score against each rung it played."""
+    """Format the snake's Elo, and its score against each rung."""
     placement = run.placement
     rows = {}
     for result in placement.results:

@@ -1,4 +1,4 @@
-"""``battlesnake-gym league``: run a standing league as described in a file."""
+"""``battlesnake-gym league``: run a standing league from a configuration file."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ from battlesnake_server.web.arena_site import Site
 from battlesnake_server.web.roster import Roster
 
 _START_TIMEOUT_S = 20.0
-"""Time for a started program to respond, in seconds."""
+"""Time in which a started program must respond, in seconds."""
 
 _RESUME_HINT = "finished games are stored; the same command resumes the league"
 
@@ -74,7 +74,7 @@ def main(argv: list[str] | None = None) -> int:
     except KeyboardInterrupt:
         sys.stderr.write(f"interrupted; {_RESUME_HINT}\n")
         return 130
-    except ValueError as error:  # e.g. a port in use, an address on which we cannot listen
+    except ValueError as error:  # e.g. a port in use
         return print_error("battlesnake-gym league", error)
     except (OSError, SQLAlchemyError) as error:  # e.g. a full disk or a lost database connection
         sys.stderr.write(f"battlesnake-gym league: {first_line(error)}; {_RESUME_HINT}\n")
@@ -147,7 +147,7 @@ class LeagueHealth:
         }
 
     def problems(self, names: Sequence[str]) -> list[str]:
-        """Check snakes concurrently; return the problem of each, or "" if it is healthy."""
+        """Check snakes concurrently; return each snake's problem, or "" for a healthy snake."""
 
         async def check_all() -> list[str]:
             return await asyncio.gather(*(self._problem(name) for name in names))
@@ -163,7 +163,7 @@ class LeagueHealth:
             elif entrant.remote:
                 await check_responds(source, entrant.address_policy)
             else:
-                local_factory.__wrapped__(entrant)  # not cached: its file may have been deleted
+                local_factory.__wrapped__(entrant)  # not cached: the file may have been deleted
         except (ValueError, OSError) as error:
             return str(error)
         return ""
@@ -185,7 +185,7 @@ def check(plan: LeagueConfig) -> None:
     """Check that the snakes of this process can play; programs and URLs may be unavailable.
 
     Raises:
-        ValueError: If one cannot; the message names it.
+        ValueError: If a snake cannot play; the message names the snake.
     """
     for snake in plan.entrants:
         entrant = Entrant(snake.name, snake.source)
@@ -210,7 +210,7 @@ def print_health(players: LeagueHealth) -> int:
 
 
 def read_token(path: Path) -> str:
-    """Read the access token from a file; create the file, for its owner only, if missing."""
+    """Read the access token from a file; if the file is missing, create it for its owner only."""
     try:
         with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:  # noqa: PTH123  (of a descriptor)
             file.write(secrets.token_urlsafe(16) + "\n")

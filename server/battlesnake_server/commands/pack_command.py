@@ -134,8 +134,8 @@ def _read_rules(
     """Add the extension file to ``files``.
 
     Returns:
-        Snakes and names of the filters that the file registers, and whether it defines policy
-        rules.
+        Three values: the registered snakes, the names of the registered filters, and whether the
+        file defines policy rules.
     """
     if path is None:
         return {}, [], False
@@ -160,7 +160,7 @@ def _reject_unused_extension(options: argparse.Namespace, used: bool) -> None:
 
 
 def _filters(options: argparse.Namespace, registered: list[str]) -> list[str]:
-    """Return the named filters; otherwise the safe filters, if requested, and the extension's."""
+    """Return the named filters, or the safe filters if requested and the extension's filters."""
     if options.filters:
         for name in options.filters:
             if name not in (*filters.FILTERS, *registered):
@@ -195,7 +195,7 @@ def _snake(options: argparse.Namespace, registered: dict[str, snakes.Factory]) -
 
 def _searches(name: str | None, registered: dict[str, snakes.Factory]) -> bool:
     if name is None:
-        return True  # An evaluation is for the search.
+        return True  # An evaluation requires the search.
     build = registered.get(name) or snakes.factory(name)
     return isinstance(build(1), snakes.NodeLimitedStrategy)
 
@@ -210,7 +210,7 @@ def _write_tested(part: Path, data: bytes) -> None:
     with tempfile.TemporaryDirectory() as empty:
         path = Path(empty) / "snake.zip"
         path.write_bytes(data)
-        # -P: files in the working directory are not importable.
+        # The option -P prevents imports from the working directory.
         trial = [sys.executable, "-P", "-c", _TRIAL, str(path)]
         alone = {
             key: value for key, value in os.environ.items() if key != extensions.EXTENSIONS_VARIABLE

@@ -22,7 +22,7 @@ _DEFAULT_PORT = 8793
 
 
 def table(runs: Sequence[RunView]) -> str:
-    """Format the runs, one per line, the most recently written first."""
+    """Format the runs, one per line, the most recently written run first."""
     differ = differing(runs)
     rows = [("run", "state", "left", "minutes", "env steps", "Elo", "differing settings")]
     rows += [

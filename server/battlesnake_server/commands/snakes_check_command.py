@@ -1,4 +1,4 @@
-"""``battlesnake-gym snakes check``: check a snake for legal moves, speed and no regression."""
+"""``battlesnake-gym snakes check``: check a snake for legal moves, speed and strength."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from battlesnake_heuristics.rule_based.pipeline import Pipeline
 
 _PROG = "battlesnake-gym snakes check"
 _NOT_WEAKER = Sprt(-70, 0)
-"""H0: weaker by 70 Elo or more; H1: not weaker."""
+"""Sequential test with H0: 70 Elo weaker, and H1: not weaker."""
 
 _OPPONENT = "cautious"
 
