@@ -1,12 +1,12 @@
-"""Model how training scales with the number of env runners, and measure it.
+"""Model how training scales with the number of env runners, and measure the model's costs.
 
     python -m benchmarks.cluster_model                              # tables of docs/scaling.md
     python -m benchmarks.cluster_model --measure 1 2 4 --seconds 8  # on this machine
 
-A measurement trains with each number of env runners, one after the other. From the CPU time of
-every process with the first and the last number, it calculates the rate for all numbers and prints
-both. The comparison is meaningful only if every env runner has its own core and two more are
-free.
+A measurement trains with each number of env runners, one after the other. The model calculates the
+rate for all numbers from the CPU time of every process with the first and the last number. The
+benchmark prints the measured and the calculated rates. The comparison is meaningful only if every
+env runner has its own core and two more cores are free.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from typing import Any
 import psutil
 
 _UNLIMITED = 1e5
-"""A number of env runners that counts as unlimited."""
+"""Number of env runners that counts as unlimited."""
 _BYTES_PER_SECOND = 1.25e9
 """Network bandwidth between two machines: 10 Gbit/s, in bytes per second."""
 _RUNNERS_PER_SHARD = 8
@@ -34,19 +34,19 @@ class Costs:
     """Costs of one fragment, in CPU seconds or bytes."""
 
     moves: float
-    """Moves in a fragment: those of the learner's snakes or, with EXIT, searched moves."""
+    """Moves in a fragment: moves of the learner's snakes or, with EXIT, searched moves."""
     play: float
     """CPU time of an env runner."""
     learn: float
     """CPU time of the learner thread for updates."""
     overhead: float
-    """CPU time of the learner thread for everything else."""
+    """CPU time of the learner thread for all other work."""
     threads: float
-    """CPU time of Ray's threads in the same process."""
+    """CPU time of Ray's threads in the learner's process."""
     size: float
     """Bytes sent by the env runner."""
     contention: float
-    """Slowdown by other env runners on a machine, multiplied by the logarithm of their number."""
+    """Slowdown by other env runners on a machine, as a factor of the logarithm of their number."""
     shard: float = 0.0
     """CPU time of a replay buffer shard."""
     match: float = 0.0
@@ -56,7 +56,7 @@ class Costs:
     waits: bool = False
     """Whether env runners and the learner wait for each other (synchronous sampling)."""
     own_pace: bool = False
-    """Whether the learner makes updates of ``learn`` seconds at its own pace, independent of
+    """Whether the learner makes updates of ``learn`` seconds at its own rate, independent of
     fragments."""
     call: float = 5.8e-5
     """CPU time of the learner thread to send weights to one env runner."""
@@ -66,7 +66,7 @@ class Costs:
     """Env runners per machine."""
 
     def parts(self, runners: float) -> dict[str, float]:
-        """Return the seconds per fragment of each part, with this many env runners."""
+        """Return the seconds per fragment of each component with ``runners`` env runners."""
         play = (
             self.play
             * (1 + self.contention * math.log(max(min(runners, self.runners_per_machine), 1)))
@@ -100,7 +100,7 @@ class Costs:
         return self.moves / (max(thread, *parts.values()) + self.match / runners)
 
     def saturating_runners(self, part: str) -> float:
-        """Return how many env runners saturate ``part``."""
+        """Return how many env runners saturate the component ``part``."""
         runners = 0.1
         while runners < _UNLIMITED and self.parts(runners)[part] < self.parts(runners)["runners"]:
             runners *= 1.01
@@ -155,7 +155,7 @@ COSTS = {
         own_pace=True,
     ),
 }
-"""Measured on an AMD EPYC (AVX-512 with bfloat16), with fragments of default sizes."""
+"""Costs measured on an AMD EPYC (AVX-512 with bfloat16), with fragments of default sizes."""
 
 
 def games(experiment: str) -> dict[str, Any]:
@@ -214,7 +214,7 @@ class ProcessCosts:
         def noted(*args: Any) -> Any:
             began = time.thread_time()
             result = inner(*args)
-            if name == "_play":  # iterating over it plays the games
+            if name == "_play":  # The iteration plays the games.
                 result = list(result)
             note(time.thread_time() - began, result)
             return result
@@ -281,7 +281,7 @@ def measured(name: str, runners: int, seconds: float) -> tuple[float, Costs]:
 
 
 def measure(names: list[str], counts: list[int], seconds: float) -> None:
-    """Print the measured rate for each number of env runners, and the calculated one."""
+    """Print the measured and the calculated rate for each number of env runners."""
     import ray
     import torch
 
@@ -301,11 +301,11 @@ def measure(names: list[str], counts: list[int], seconds: float) -> None:
             wanted = costs.rate(runners)
             print(f"| {name} | {runners} | {rate:,.0f} | {wanted:,.0f} | {rate / wanted:.0%} |")
         print(costs, flush=True)
-    os._exit(0)  # faster than shutting Ray down
+    os._exit(0)  # faster than the shutdown of Ray
 
 
 def tables() -> list[str]:
-    """Return the tables of docs/scaling.md: speedup, and env runners that saturate a part."""
+    """Return the tables of docs/scaling.md: speedup, and number of saturating runners."""
     counts, parts = (2, 4, 8, 16, 100, 1000), [*next(iter(COSTS.values())).parts(1)][1:]
     speedup = [["training", "moves per second with 1", *(f"{count:,}" for count in counts)]]
     saturating = [["training", *parts]]
@@ -331,7 +331,7 @@ def _short(number: float) -> str:
 
 
 def main() -> None:
-    """Print the tables, or measure."""
+    """Print the tables, or run the measurements."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument(
         "--measure",

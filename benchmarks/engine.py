@@ -1,19 +1,19 @@
 """Measure the speed of the engine: CPU time per board-turn, on one thread.
 
-The games have 4 snakes on 11x11; moves are random among those that the mask ``fatal`` allows. The
-games are played once to record the moves. The benchmark then replays them from the same seeds: the
-steps, and the resets of finished games, in one Python loop, so that a batch of 1 includes the cost
-of the call. Each number is the median of several repetitions.
+The games have 4 snakes on 11x11. Moves are random among the moves that the mask ``fatal`` allows.
+The games are played once to record the moves. The benchmark then replays the steps, and the resets
+of finished games, from the same seeds. It replays them in one Python loop, so that a batch of 1
+includes the cost of the call. Each result is the median of several repetitions.
 
     python benchmarks/engine.py
     python benchmarks/engine.py --environment 64 1024
     python benchmarks/engine.py --environment 1024 --opponents hungry,hungry,hungry
 
 ``--environment`` measures the vector environment with its default observation, mask and rewards:
-the time of `step`, and the part of it spent outside the engine. ``--opponents`` measures
+the time of `step`, and the time spent outside the engine. ``--opponents`` measures
 Gymnasium's vector environment with one learner per game, in learner steps.
 
-This is not a test: the numbers depend on the machine and its load.
+This is not a test: the results depend on the machine and its load.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class Recording:
 
 
 def make(num_games: int, game: Game, food_rng: str) -> Games:
-    """Create games of the measured size."""
+    """Create games with 4 snakes on an 11x11 board."""
     return Games(
         num_games, width=_SIZE, height=_SIZE, num_snakes=_SNAKES, game=game, food_rng=food_rng
     )
@@ -100,7 +100,7 @@ def prepare(num_games: int, turns: int, game: Game, food_rng: str) -> Recording:
 
 
 def play(recording: Recording, games: Games, after: Callable[[], object] | None = None) -> None:
-    """Replay the games; this is the measured function."""
+    """Replay the games; the benchmark measures this function."""
     step, reset = games.step, games.reset
     for actions, new in zip(recording.actions, recording.resets, strict=True):
         step(actions)
@@ -164,7 +164,7 @@ def report(repetitions: int) -> None:
 
 
 def step_seconds(num_games: int, turns: int) -> tuple[float, float]:
-    """Return the CPU seconds of a vector environment step, and those spent in the engine."""
+    """Return the CPU seconds of a vector environment step, in total and within the engine."""
     env = VectorBattlesnake(num_games)
     spent = {"step": 0.0, "engine": 0.0}
 
@@ -181,7 +181,7 @@ def step_seconds(num_games: int, turns: int) -> tuple[float, float]:
     step = timed("step", env.step)
     rand = np.random.default_rng(0)
     _, infos = env.reset(seed=1)
-    for turn in range(-100, turns):  # the first 100 turns warm up and spread the ages of the games
+    for turn in range(-100, turns):  # The first 100 turns warm up and spread the ages of the games.
         if turn == 0:
             spent["step"] = 0.0
             for name in ("step", "reset", "action_mask"):
@@ -222,7 +222,7 @@ def report_environment(num_games: int, opponents: str | None, repetitions: int) 
 
 
 def main() -> None:
-    """Print the selected measurements."""
+    """Run and print the selected measurements."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument(
         "--repetitions", type=int, default=7, help="repetitions per number (default: %(default)s)"

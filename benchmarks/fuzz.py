@@ -1,28 +1,33 @@
-"""Fuzz the live snake's server with hundreds of thousands of broken requests.
+"""Fuzz the live snake's server with hundreds of thousands of damaged requests.
 
     python -m benchmarks.fuzz
     python -m benchmarks.fuzz --snakes minimax --requests 10000
     python -m benchmarks.fuzz --snakes minimax --requests 1000000 --minutes 30
     python -m benchmarks.fuzz --results parts.jsonl
 
-With ``--results``, a run is one part of a longer run: its seed is the next one that the file does
+With ``--results``, a run is one part of a longer run: its seed is the next seed that the file does
 not contain. The result is appended to the file, and the sum over all parts is printed.
 
-The server forgets games that never end after ten minutes, so memory usage is flat only in runs that
-take longer. Use ``--minutes`` to check it.
+The server deletes unfinished games after ten minutes, so memory usage is constant only in longer
+runs. Use ``--minutes`` to check the memory usage.
 
-Every snake is served by gunicorn. Each of several connections plays games whose requests are valid,
-in two formats (the official one, and that of engines that list dead snakes). Between their moves it
-sends damaged requests: replaced JSON values, removed, doubled or replaced bytes, nested values,
-duplicate keys, and invalid HTTP heads. Half of the games use maps with hazards. Requests are
-pipelined, and some arrive in two pieces.
+gunicorn serves every snake. Each of several connections plays games whose requests are valid,
+in two formats: the official one, and the format of engines that list eliminated snakes. Between
+valid moves, the connection sends damaged requests: replaced JSON values, removed, doubled or
+replaced bytes, nested values, duplicate keys, and invalid HTTP heads. Half of the games use maps
+with hazards. Requests are pipelined, and some requests arrive in two pieces.
 
-The expected response is known: for a valid move, a move that is not certain death; for damage that
-leaves everything needed for a move, status 200 and a move; otherwise, status 4xx or a closed
-connection. The exit status is 1 for anything else: 5xx, no response in time, a wrong response, or
+Three responses are expected:
+
+* for a valid move request, a move that is not certain death,
+* for a damaged request that contains everything needed for a move, status 200 and a move,
+* for any other request, status 4xx or a closed connection.
+
+The exit status is 1 for anything else: 5xx, no response in time, a wrong response, or
 growing memory.
 
-If a search plays, the games have a timeout of a few milliseconds, so that it handles many requests.
+If a search plays, the games have a timeout of a few milliseconds, so that the snake handles many
+requests.
 """
 
 from __future__ import annotations
@@ -57,10 +62,10 @@ from benchmarks.load import metric, served
 
 _MEBIBYTE = 1 << 20
 _MAX_GROWTH = 0.01
-"""Fraction by which a server's memory may grow in the second half of the requests."""
+"""Maximum fraction by which a server's memory may grow in the second half of the requests."""
 
 _RESPONSE_TIMEOUT_S = 120.0
-"""Response timeout in seconds, for machines that may be busy."""
+"""Response timeout in seconds; long, because machines may be busy."""
 
 _PIPELINED = 8
 """Number of pipelined requests to a fast snake."""
@@ -78,7 +83,7 @@ _VALID, _DAMAGED, _BYTES, _HEADS = "valid", "damaged JSON", "damaged bytes", "br
 _UNUSUAL = "unusual JSON"
 _KINDS, _WEIGHTS = (_VALID, _DAMAGED, _BYTES, _UNUSUAL), (6, 9, 3, 2)
 _BROKEN_HEAD_FRACTION = _SPLIT_FRACTION = 0.01
-"""A broken head costs a connection, and a split request a pause."""
+"""Fractions of broken heads, each of which costs a connection, and of split requests."""
 
 _SERVE_OPTIONS = {"default": [], "policy": ["--policy", "shipped"]}
 """Options of `serve` for names that are not built-in snakes."""
@@ -108,12 +113,12 @@ _BROKEN_HEADS = (
 )  # fmt: skip
 
 PlayedTurn = tuple[bytes, frozenset[str]]
-"""The body of a request, and the moves that are valid responses."""
+"""The body of a request, and the valid moves."""
 
 
 @dataclass(frozen=True)
 class Sent:
-    """A request and its expected response: status 200, another status, or either (None)."""
+    """A request and its expected response: status 200, another status, or either of them (None)."""
 
     kind: str
     data: bytes
@@ -188,7 +193,7 @@ def main() -> int:
 
 
 def load_parts(path: Path, name: str) -> list[dict[str, Any]]:
-    """Return the finished parts of the runs of a snake."""
+    """Return the finished parts of a snake's runs."""
     lines = path.read_text().splitlines() if path.exists() else []
     return [part for part in map(json.loads, lines) if part["snake"] == name]
 
@@ -290,8 +295,9 @@ class Client:
         if kind == _VALID:
             return next(self._valid)
         text, _ = self._rng.choice(self._rng.choice(self._games))
-        # The requests belong to other games than those that are played. The server remembers all of
-        # them; otherwise its memory would depend on the request rate.
+        # Damaged requests belong to other games than the played ones. The number of these games is
+        # fixed, because the server stores all of them. Otherwise its memory would depend on the
+        # request rate.
         number = self._rng.randrange(_OTHER_GAMES)
         text = text.replace(b'"id":"', b'"id":"%d-' % number, 1)
         if kind == _DAMAGED:
@@ -390,7 +396,7 @@ class Client:
         except TimeoutError:
             return _SILENT
         except OSError:
-            pass  # closed while we were sending
+            pass  # closed during the transmission
         if not answer:
             return _CLOSED
         status = answer.split()[1]
@@ -476,7 +482,7 @@ def make_unusual(text: bytes, rng: random.Random) -> bytes:
                 *rng.choice(((b"[", b"]"), (b'{"a":', b"}"))),
             )
             if depth > 20_000:
-                left, right = b"[", b"]"  # longer requests are rejected unread
+                left, right = b"[", b"]"  # Longer requests are rejected unread.
             nested: bytes = left * depth + b"1" + right * depth
             return text[: entry.start(1)] + nested + text[entry.end(1) :]
         case 1:
@@ -488,7 +494,7 @@ def make_unusual(text: bytes, rng: random.Random) -> bytes:
 
 
 def playable(body: Any) -> bool:
-    """Return whether the ids of game and snake, the board size and the own body are valid."""
+    """Return whether the game id, the snake id, the board size and the own body are valid."""
 
     def whole(value: Any) -> bool:
         return type(value) is int or (type(value) is float and value.is_integer())

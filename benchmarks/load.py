@@ -28,7 +28,7 @@ PlayedGame = list[bytes]
 
 
 def played_games(timeout: int, count: int = 8) -> list[PlayedGame]:
-    """Play games of four careful snakes, whose requests state this ``timeout`` in milliseconds."""
+    """Play games of four careful snakes; the requests contain ``timeout`` in milliseconds."""
     games = []
     for seed in range(1, count + 1):
         game = Game(seed=1_000_000 * seed, id=_GAME_ID, timeout=timeout)
@@ -60,7 +60,7 @@ class Connection:
         self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
 
     async def post(self, path: str, body: bytes) -> Any:
-        """Send a request and return the JSON response; raises ``ConnectionError``."""
+        """Send a request and return the JSON response; raise ``ConnectionError`` on failure."""
         try:
             async with asyncio.timeout(_RESPONSE_TIMEOUT_S):
                 return await self._post(path, body)
@@ -96,10 +96,10 @@ async def play(
     tally: Tally,
     end: float,
 ) -> None:
-    """Request all moves of a game, or those until ``end`` (`time.perf_counter`).
+    """Request all moves of a game, or the moves until ``end`` (`time.perf_counter`).
 
-    Like an engine, it sends ``/start``, the moves with the latency of the previous one, and
-    ``/end``.
+    Like an engine, the function sends ``/start``, the moves with the latency of the previous move,
+    and ``/end``.
     """
     latency = b"0"
     moves = (("/move", body) for body in game)

@@ -3,11 +3,11 @@
     python benchmarks/lost_games.py planted --num-snakes 4 --games 50 --file planted.jsonl
     python benchmarks/lost_games.py values --num-snakes 2 --games 50 --file values.jsonl
 
-*planted*: In a self-play game of the search, a snake plays a move that costs at least `_MIN_COST`
-of its score in rollouts, leaves at most `_MAX_REMAINING`, and kills it 10 to 60 turns later. The
-coach names the move that lost the game. `_CHECK_GAMES` other rollouts measure the cost of that
-move, and games played to the end measure the score of the best advice. Games without such a move
-only count as tried.
+*planted*: In a self-play game of the search, a snake plays a planted move. The move loses at least
+`_MIN_COST` of the score in rollouts, leaves a score of at most `_MAX_REMAINING`, and eliminates the
+snake 10 to 60 turns later. The coach names the move that lost the game. `_CHECK_GAMES` other
+rollouts measure the loss of that move, and games played to the end measure the score of the best
+advice. Games without such a move only count as tried.
 
 *values*: The search plays itself with the analysis of each turn. The probability of a snake at the
 minimum probability may rise above `MIN_BETTER_SCORE` only after a mistake of an opponent.
@@ -44,16 +44,16 @@ _NODES = 300
 """Nodes per move in games with a planted mistake."""
 
 _MIN_COST, _MAX_REMAINING, _TURNS_TO_DEATH = 0.35, 0.15, range(10, 61)
-"""Minimum cost of a planted move, maximum score after it, and number of turns until it kills."""
+"""Minimum loss of a planted move, maximum score after it, and number of turns until elimination."""
 
 _CHECK_GAMES, _FULL_GAMES = 256, 32
-"""Numbers of rollouts that measure the cost of a move, and of games that test the advice."""
+"""Numbers of rollouts that measure the loss of a move, and of games that test the advice."""
 
 Line = dict[str, Any]
 
 
 def start_board(snakes: int, number: int) -> Board:
-    """Return the start of a game."""
+    """Return the start position of game ``number``."""
     return Board.new(11, 11, snakes, game=Game(seed=start_seed(snakes, number)))
 
 
@@ -64,7 +64,7 @@ def choose_moves(board: Board, player: Search) -> dict[str, str]:
 
 
 def costly_move(board: Board, moves: Mapping[str, str]) -> mistakes.MoveAssessment | None:
-    """Return a move with the required cost that does not kill at once, or None."""
+    """Return a move with the required loss that is not immediately fatal, or None."""
     for snake in board.living:
         looked = board.without_seed()
         looked.you_id = snake.id
@@ -114,14 +114,14 @@ def with_mistake(snakes: int, number: int) -> tuple[Replay, mistakes.MoveAssessm
 
 
 def planted(snakes: int, number: int) -> Line | None:
-    """Run the coach on a game and check its result with other games."""
+    """Run the coach on a game, and check its result with other games."""
     found = with_mistake(snakes, number)
     if found is None:
         return None
     replay, mistake = found
 
     def fresh(turn: int) -> tuple[float, dict[str, float]]:
-        """Return the cost of the move played on a turn, and the score of each move."""
+        """Return the loss of the move played on a turn, and the score of each move."""
         moves = replay.turns[turn].moves
         won = mistakes.scores_by_move(
             replay.board(turn), mistake.snake_id, moves, _CHECK_GAMES, 7001
@@ -147,7 +147,7 @@ def planted(snakes: int, number: int) -> Line | None:
 
 
 def score_of_full_games(replay: Replay, mistake: mistakes.MoveAssessment, move: str) -> float:
-    """Return the score of a snake after this move, in games played to the end."""
+    """Return the score of a snake after ``move``, in games played to the end."""
     board = replay.board(mistake.turn)
     after = board.without_seed()
     after.advance({**replay.turns[mistake.turn].moves, mistake.snake_id: move})

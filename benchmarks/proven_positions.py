@@ -1,12 +1,12 @@
-"""Measure how often a search gives away a proven result, without any opponent.
+"""Measure how often a search loses a proven result, without any opponent.
 
     python benchmarks/proven_positions.py [--positions 2000] [--move-time 2 25 100]
 
-The positions come from duels on 7x7 in which no food appears, so nothing is random: constrictor,
-and endgames of the standard game. An exhaustive search proves the result of each move against all
-replies: a win, a draw or a loss. Only positions whose moves differ count. The benchmark prints the
-fraction of positions in which a snake chooses a move that is worse than the best, with its 95%
-confidence interval.
+The positions come from duels on 7x7 in which no food appears, so nothing is random: constrictor
+games, and endgames of the standard game. An exhaustive search proves the result of each move
+against all replies: a win, a draw or a loss. Only positions whose moves have different results
+count. The benchmark prints the fraction of positions in which a snake chooses a move that is worse
+than the best move, with its 95% confidence interval.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from battlesnake_heuristics.rating.sprt import wilson_interval
 from battlesnake_heuristics.search.search import Search, use_cpu_clock
 
 _MIN_PROVEN_VALUE = 300.0
-"""Search values beyond this, in cells, are results rather than estimates."""
+"""Minimum absolute search value of a proven result, in cells."""
 
 _PROOF_NODES = 200_000
 """Maximum number of nodes of a proof; positions without a proof do not count."""
@@ -33,7 +33,7 @@ _KINDS = {
     "constrictor": (Game("constrictor"), range(2, 20, 3)),
     "endgame": (Game("standard"), range(40, 400, 20)),
 }
-"""Each game, and the turns from which positions are taken."""
+"""The measured games, and the turns from which positions are taken."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class ProvenPosition:
 
 
 def prove(board: Board) -> ProvenPosition | None:
-    """Return the proof, or None if there is none or all moves are equal."""
+    """Return the proof, or None if there is no proof or all moves are equal."""
     decision, _ = Search(nodes=_PROOF_NODES, exact=True).search(board)
     values = decision.scores
     if any(abs(value) < _MIN_PROVEN_VALUE for value in values.values()):
@@ -74,7 +74,7 @@ def positions(kind: str, count: int) -> Iterator[ProvenPosition]:
 
 
 def count_worse_moves(snake: Strategy, boards: Sequence[ProvenPosition], seconds: float) -> int:
-    """Count the positions in which the snake chooses a move that is worse than the best."""
+    """Count the positions in which the snake chooses a move that is worse than the best move."""
     chosen = ((one, snake(one.board, seconds).move) for one in boards)
     return sum(one.results.get(move, 0) < max(one.results.values()) for one, move in chosen)
 

@@ -5,8 +5,8 @@
 
 The positions come from self-play games of the search. One core is measured in CPU time, so that
 other programs do not matter. Several cores, with one core for comparison, are measured in
-wall-clock time, on a machine that must be idle. ``--learned`` prints the cost of a leaf evaluation
-with the learned evaluation relative to the handcrafted one, measured in turns.
+wall-clock time, on a machine that must be idle. ``--learned`` prints the relative cost of a leaf
+evaluation: the learned evaluation divided by the handcrafted evaluation, measured alternately.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _TURNS_BETWEEN = 12
 
 
 def positions(size: int, snakes: int, ruleset: str, count: int) -> list[Board]:
-    """Return boards from a few fast self-play games, some turns apart."""
+    """Return boards from a few fast self-play games, several turns apart."""
     quick, seed = Search(nodes=300), 1
     found: list[Board] = []
     while len(found) < count:
@@ -63,7 +63,7 @@ def measure(
         statistic: SearchStats = search.search(board, seconds)[1]
         spent = clock() - start
         if statistic.proven:
-            continue  # proven before the time was up
+            continue  # The value was proven before the time was up.
         leaf_evals.append(statistic.leaf_evals / spent)
         nodes.append(statistic.nodes / spent)
         depths.append(statistic.depth)
@@ -120,7 +120,7 @@ def main() -> None:
         for cores in sorted({1, args.cores}):
             SEARCH_CORES.use(cores)
             clock = time.process_time if args.cores == 1 else time.perf_counter
-            # Different weights, so that searches do not share results in the transposition table.
+            # Weights differ, so that searches do not share results in the transposition table.
             search = Search(Weights(draw=Weights().draw + cores))
             leaf_evals, nodes, depth = measure(search, boards, args.seconds, clock)
             print(f"{name:24}{cores:6}{leaf_evals:14,.0f}{nodes:12,.0f}{depth:7.1f}")

@@ -1,16 +1,16 @@
-"""Measure the response times of the live snake with many games at once over real sockets.
+"""Measure the response times of the live snake with many concurrent games over real sockets.
 
     python -m benchmarks.serving
     python -m benchmarks.serving --games 100 --pause 0 --snakes cautious --policy demo/policy.onnx
 
 The benchmark sends the boards of recorded games, each game over its own connection, from several
-client processes: a request, ``--pause`` seconds to wait for the other snakes, the next turn. The
-same run measures an empty Flask route, that is, the cost of gunicorn, Flask and the machine.
-Without ``--policy`` it measures the default policy.
+client processes. After each request, a client waits ``--pause`` seconds for the other snakes and
+sends the next turn. The same run measures an empty Flask route, that is, the cost of gunicorn,
+Flask and the machine. Without ``--policy``, the benchmark measures the default policy.
 
-``slow`` counts moves that took more than 100 ms, ``lost`` those without a valid response within the
-game's timeout. ``CPU ms`` is the server's CPU time per move; unlike the response times it hardly
-depends on the load of the machine.
+``slow`` counts moves that took more than 100 ms. ``lost`` counts moves without a valid response
+within the game's timeout. ``CPU ms`` is the server's CPU time per move; unlike the response times,
+the CPU time hardly depends on the load of the machine.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _HEADINGS = ("moves/s", "p50 ms", "p95 ms", "p99 ms", "worst", "slow", "lost", "
 
 
 def main() -> None:
-    """Measure every kind of snake and print one row for each."""
+    """Measure every kind of snake and print one row per kind."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument(
         "--games", type=int, default=100, help="concurrent games (default: %(default)s)"
@@ -102,7 +102,7 @@ def main() -> None:
 
 
 def measure(port: int, recorded: list[PlayedGame], args: argparse.Namespace) -> str:
-    """Send requests from several processes; returns one row of the table."""
+    """Send requests from several processes; return one row of the table."""
     counts = [args.games // args.clients] * args.clients
     counts[0] += args.games % args.clients
     before = metric(port, _CPU_SECONDS)
@@ -128,7 +128,7 @@ def measure(port: int, recorded: list[PlayedGame], args: argparse.Namespace) -> 
 def load(
     port: int, recorded: list[PlayedGame], client: str, count: int, pause: float, seconds: float
 ) -> Tally:
-    """Play ``count`` games at once for some seconds."""
+    """Play ``count`` games concurrently for ``seconds`` seconds."""
     tally = Tally()
 
     async def engine(number: int, end: float) -> None:
@@ -150,7 +150,7 @@ def load(
 
 
 def serve_bare(port: int) -> None:
-    """Serve an empty Flask route that reads its request, with the same gunicorn settings."""
+    """Serve an empty Flask route that reads the request, with the same gunicorn settings."""
 
     def make_app() -> Flask:
         app = Flask("bare")

@@ -1,13 +1,13 @@
-"""Train on simulated instances that are throttled to a quarter of a core each.
+"""Train on simulated instances that are each throttled to a quarter of a core.
 
     python -m benchmarks.throttled_instances 1 1 --experiment champion --minutes 8 --name one
     python -m benchmarks.throttled_instances 3 3 --experiment champion --minutes 8 --name three
     python -m benchmarks.throttled_instances 3 2 --experiment duel-distil --minutes 13 --name three
 
-The numbers are instances and env runners; the other arguments are those of `battlesnake-gym
-train`. The first instance runs the learner, and each of the others one env runner; further env
-runners run on the first instance. The benchmark needs root and cgroups version 1. Throttling starts
-when all env runners have started.
+The two positional arguments are the numbers of instances and env runners. All other arguments are
+those of `battlesnake-gym train`. The first instance runs the learner, and every other instance runs
+one env runner. Further env runners run on the first instance. The benchmark needs root and cgroups
+version 1. Throttling starts when all env runners have started.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def env_runner_pids(training: psutil.Process) -> list[int]:
 
 
 def main() -> int:
-    """Train with each instance in its own group; returns the exit status of the training."""
+    """Train with each instance in its own group; return the exit status of the training."""
     instances, num_env_runners, *options = sys.argv[1:]
     groups = [_GROUPS / f"instance-{os.getpid()}-{number}" for number in range(int(instances))]
     for group in groups:
@@ -83,7 +83,7 @@ def main() -> int:
     finally:
         (_GROUPS / "cgroup.procs").write_text(str(os.getpid()))
         for group in groups:
-            with contextlib.suppress(OSError):  # Ray's last processes exit later
+            with contextlib.suppress(OSError):  # Ray's last processes exit later.
                 group.rmdir()
 
 
