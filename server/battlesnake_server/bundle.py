@@ -1,9 +1,9 @@
 """A snake in one file: extension code, a policy or an evaluation, and its customization.
 
 A bundle is a zip file written by ``battlesnake-gym pack``. `BUNDLE_METADATA_FILE` describes the
-snake and contains the SHA-256 hashes of the other files. An unpacked bundle, named by its
-`BUNDLE_METADATA_FILE`, works too, because AWS Lambda unpacks it. `Bundle.open` verifies the hashes
-and executes nothing; `Bundle.factory` executes the extension code, once the snake is chosen to
+snake and contains the SHA-256 hashes of the other files. Because AWS Lambda unpacks bundles, the
+path of an unpacked `BUNDLE_METADATA_FILE` is also accepted. `Bundle.open` verifies the hashes
+and executes nothing. `Bundle.factory` executes the extension code, once the snake is chosen to
 play.
 """
 
@@ -87,17 +87,18 @@ _FORMAT_1_NAME = re.compile(rb"\b(?:%s)\b" % b"|".join(map(re.escape, _FORMAT_1_
 
 BUNDLE_METADATA_FILE = "snake.json"
 RULES_FILE, POLICY_FILE, EVALUATION_FILE = "rules.py", "policy.onnx", "snake.evaluation"
-"""Names of the files in a bundle; the policy's JSON file is next to `POLICY_FILE`."""
+"""Names of the files in a bundle. The policy's JSON file is in the same directory as `POLICY_FILE`.
+"""
 
 _MAX_UNPACKED_BYTES = 64 << 20
-"""Bytes of an unpacked bundle; a policy has two million."""
+"""Maximum size of an unpacked bundle in bytes; a policy has two million bytes."""
 
 _MAX_ARCHIVE_BYTES = _MAX_UNPACKED_BYTES + (1 << 20)
 
 _MAX_FILES = 100
 
 _MAX_NODES = 10**9
-"""Upper limit of nodes per move; a search takes half an hour for them."""
+"""Maximum number of nodes per move; a search takes half an hour for this number."""
 
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 
@@ -121,7 +122,7 @@ _loading = threading.RLock()
 
 
 class BundleError(ValueError):
-    """A bundle is missing, damaged or of an unknown format, or its code fails; names the remedy."""
+    """Error for a missing, damaged or unknown bundle, or for failing code; names the remedy."""
 
 
 @dataclass(frozen=True)
@@ -145,7 +146,7 @@ class Bundle:
     def open(cls, path: str | Path) -> Bundle:
         """Read the zip file, or the directory of an unpacked `BUNDLE_METADATA_FILE`.
 
-        Executes nothing of the bundle.
+        The method executes no code of the bundle.
 
         Raises:
             BundleError: If a file is missing, damaged, or not listed.
@@ -165,11 +166,11 @@ class Bundle:
 
     @property
     def customization(self) -> dict[str, str]:
-        """``color``, ``head``, ``tail`` and ``author``, if set."""
+        """The keys ``color``, ``head``, ``tail`` and ``author``, if set."""
         return dict(self.metadata["customization"])
 
     def factory(self) -> Factory:
-        """Build the factory of the snake's strategies; executes the extension code.
+        """Execute the extension code and build the factory of the snake's strategies.
 
         Raises:
             BundleError: If the extension code fails, or does not register the snake.
@@ -208,7 +209,7 @@ class Bundle:
 
 
 def open_factory(path: str) -> Factory:
-    """Return the factory of the bundle at ``path``; an unchanged file is loaded only once."""
+    """Return the factory of the bundle at ``path``; load an unchanged file only once."""
     return _loaded(*file_state(path))
 
 
@@ -219,7 +220,7 @@ def bundle_customization(snake: str | None) -> dict[str, str]:
 
 @functools.lru_cache(maxsize=1)
 def _read(path: str, *state: int) -> Bundle:
-    """Cache the last bundle: a request for a snake's customization usually precedes its game."""
+    """Cache the last bundle: a request for the snake's customization usually precedes a game."""
     return Bundle.open(path)
 
 
@@ -236,7 +237,7 @@ def write(metadata: Mapping[str, Any], files: Mapping[str, bytes]) -> bytes:
         "files": {name: hashlib.sha256(data).hexdigest() for name, data in sorted(files.items())},
     }
     text = json.dumps(content, indent=2) + "\n"
-    # Mode 644: Lambda's user must be able to read the files.
+    # Mode 644 is required because Lambda's user must be able to read the files.
     return zip_bytes(((BUNDLE_METADATA_FILE, text.encode()), *sorted(files.items())), 0o644)
 
 
@@ -254,10 +255,10 @@ def run_rules(source: bytes, name: str) -> ModuleType:
     linecache.cache[name] = (len(text), None, text.splitlines(keepends=True), name)
     module = ModuleType(f"bundle_{hashlib.sha256(source).hexdigest()[:16]}")
     module.__file__ = name
-    sys.modules[module.__name__] = module  # Dataclasses look up their module in sys.modules.
+    sys.modules[module.__name__] = module  # Dataclasses search sys.modules for their module.
     try:
         exec(compile(source, name, "exec"), module.__dict__)
-    except BaseException as error:  # The user's code may raise anything, SystemExit too.
+    except BaseException as error:  # A user's code may raise anything, including SystemExit.
         hint = "; a bundle contains a single file of code" if isinstance(error, ImportError) else ""
         line = _line_in(name, error)
         raise BundleError(f"{name}{line}: {type(error).__name__}: {error}{hint}") from error
@@ -294,7 +295,7 @@ def _with_fixed_nodes(build: Factory, nodes: int, seed: int) -> FixedNodes:
 
 
 def _unpacked(path: Path, metadata: bytes) -> dict[str, bytes]:
-    """Return the files next to `BUNDLE_METADATA_FILE` that a bundle may contain."""
+    """Return the files that a bundle may contain from the directory of `BUNDLE_METADATA_FILE`."""
     names = (RULES_FILE, POLICY_FILE, Path(POLICY_FILE).with_suffix(".json").name, EVALUATION_FILE)
     found = (path.with_name(name) for name in names)
     return {BUNDLE_METADATA_FILE: metadata} | {
@@ -322,7 +323,7 @@ def _unzipped(path: Path, data: bytes) -> dict[str, bytes]:
 
 
 def _contents(path: Path, archive: zipfile.ZipFile) -> dict[str, bytes]:
-    """Return the files by name; reject other paths, and count the bytes while unpacking."""
+    """Return the files by name; reject other paths, and count the unpacked bytes."""
     left, files = _MAX_UNPACKED_BYTES, {}
     for info in archive.infolist():
         name, kind = info.filename, stat.S_IFMT(info.external_attr >> 16)

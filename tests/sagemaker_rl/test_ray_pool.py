@@ -111,7 +111,7 @@ def test_what_cannot_be_played_elsewhere_is_refused_in_a_line(
     address = "--ray-address=127.0.0.1:1"
     database = f"--database=sqlite:///{tmp_path / 'games.sqlite'}"
     assert arena_command.main(["hungry", "hungry", "--web", address, database]) == 2
-    assert "leave --web and --replays out" in capsys.readouterr().err
+    assert "omit --web and --replays" in capsys.readouterr().err
     for command, snakes in (arena_command, ["hungry", "hungry"]), (ladder_command, ["hungry"]):
         assert command.main([*snakes, address, database]) == 2
         said = capsys.readouterr()

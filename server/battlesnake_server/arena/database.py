@@ -231,7 +231,7 @@ def lock_database(engine: Engine) -> Iterator[None]:
         except BlockingIOError:
             file.seek(0)
             owner = file.read().strip() or "another process"
-            _log(f"{name} is locked by {owner}; waiting until its games are over (Ctrl+C cancels)")
+            _log(f"{name} is locked by {owner}; waiting until its games end (Ctrl+C cancels)")
             fcntl.flock(file, fcntl.LOCK_EX)
         file.truncate(0)
         now = time.strftime("%Y-%m-%d %H:%M:%S %Z")

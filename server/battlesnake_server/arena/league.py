@@ -93,8 +93,8 @@ class SteadyClock:
         if abs(change_s - self._logged_change_s) >= _MIN_CLOCK_CHANGE_S:
             self._logged_change_s = change_s
             log(
-                f"the system clock differs by {change_s:+.0f} s from the time that passed; pace, "
-                "cooldowns and seasons follow the time that passed until the league is restarted"
+                f"the system clock differs by {change_s:+.0f} s from the elapsed time; game rate, "
+                "cooldowns and seasons follow the elapsed time until the league is restarted"
             )
         return now
 

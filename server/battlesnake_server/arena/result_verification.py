@@ -44,7 +44,7 @@ def verify_result(setup: TournamentSettings, result: GameResult) -> None:
     if result != expected or not (finished or last.turn == setup.max_turns):
         raise ResultMismatchError(
             f"game {result.scheduled.number} of a machine at --ray-address does not follow from "
-            "its moves; install one version everywhere"
+            "its moves; install the same version on all machines"
         )
 
 

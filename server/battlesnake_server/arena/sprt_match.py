@@ -102,7 +102,7 @@ def check(setup: TournamentSettings) -> None:
     everybody = parse_entrants(setup.snakes)
     if remote := [entrant.label for entrant in everybody if entrant.remote]:
         raise ValueError(
-            f"{remote[0]} runs elsewhere, so --nodes and --move-time cannot limit it; give "
+            f"{remote[0]} runs outside this process; --nodes and --move-time cannot limit it; give "
             "--timeout instead"
         )
     if setup.nodes is not None and not any(
@@ -111,7 +111,7 @@ def check(setup: TournamentSettings) -> None:
     ):
         raise ValueError(
             f"none of {', '.join(entrant.label for entrant in everybody)} searches, so "
-            "--nodes has no effect; leave it out, or give --move-time"
+            "--nodes has no effect; omit it, or give --move-time"
         )
 
 

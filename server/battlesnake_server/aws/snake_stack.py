@@ -49,7 +49,7 @@ def parser() -> Parser:
     add("--with-notebook", metavar="REPOSITORY", help="also create a notebook with this git "
         "repository, which can update the snake, and the network for its jobs")  # fmt: skip
     add("--bucket", metavar="NAME",
-        help="existing bucket for the uploads (default: a new one)")  # fmt: skip
+        help="existing bucket for the uploads (default: a new bucket)")  # fmt: skip
     add("--layer", type=Path, metavar="FILE", help="layer built by "
         "`python -m battlesnake_server.aws.layer` (default: build it now)")  # fmt: skip
     add("--console-link", action="store_true", help="only upload, and print a link to the "

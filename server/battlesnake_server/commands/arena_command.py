@@ -106,7 +106,7 @@ def main(argv: list[str] | None = None) -> int:
             raise ValueError("name the snakes to enter, or give --web to open only the pages")
         if arguments.ray_address and (arguments.web or arguments.replays):
             raise ValueError(
-                "games at --ray-address are neither shown nor saved; leave --web and --replays out"
+                "games at --ray-address are neither shown nor saved; omit --web and --replays"
             )
         if arguments.snakes:
             setup = _setup(arguments)
@@ -435,7 +435,7 @@ def _sprt(arguments: argparse.Namespace) -> Sprt | None:
 def _setup(arguments: argparse.Namespace) -> TournamentSettings:
     has_search_limit = arguments.nodes is not None or arguments.move_time is not None
     if has_search_limit and arguments.timeout is not None:
-        raise ValueError("--timeout has no effect with --nodes or --move-time; leave it out")
+        raise ValueError("--timeout has no effect with --nodes or --move-time; omit it")
     return TournamentSettings(
         snakes=tuple(arguments.snakes),
         num_snakes=arguments.num_snakes or len(arguments.snakes),
@@ -500,7 +500,7 @@ def parser() -> Parser:
     add("--web", action="store_true", help="serve the arena's web pages until interrupted; saves "
         "replays in --replays (default: replays)")  # fmt: skip
     add("--resume", action="store_true",
-        help="continue the latest tournament with the same settings")  # fmt: skip
+        help="resume the latest tournament with the same settings")  # fmt: skip
     add("--json", action="store_true", help="print the results as JSON")
     add("--width", type=positive, help=argparse.SUPPRESS)  # long forms of --board-size
     add("--height", type=positive, help=argparse.SUPPRESS)
@@ -516,7 +516,7 @@ def parser() -> Parser:
     add("--timeout", type=int, metavar="MS",
         help="response timeout per move, in milliseconds (default: 500)")  # fmt: skip
     add("--max-turns", type=positive, default=None,
-        help="end a game as a draw after this many turns (default: no limit)")  # fmt: skip
+        help="turn limit; a game that reaches it is a draw (default: no limit)")  # fmt: skip
     add("--seed", type=seed, default=1, help="random seed for start positions and food")
     add("--food-spawn-chance", type=bounded_number(int, 0, 100), default=defaults.food_spawn_chance,
         help="probability of new food per turn, in percent")  # fmt: skip

@@ -170,7 +170,7 @@ def _check_name(options: argparse.Namespace, paths: list[Path]) -> None:
                 if options.snake in (snake.name, snake.id):
                     return
     if not known:
-        raise ReplayError(f"{options.game} holds no recorded game that can be read")
+        raise ReplayError(f"{options.game} contains no readable recorded game")
     raise ReplayError(unknown_name_message("snake", options.snake, known))
 
 

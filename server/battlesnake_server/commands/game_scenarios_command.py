@@ -131,8 +131,8 @@ def parser() -> Parser:
         metavar="NAME",
         help="built-in snake to test",
     )
-    who.add_argument("--policy", metavar="FILE", help="policy.onnx to test, with its policy.json "
-        "beside it")  # fmt: skip
+    who.add_argument("--policy", metavar="FILE", help="policy.onnx to test, with policy.json in "
+        "the same directory")  # fmt: skip
     who.add_argument("--url", metavar="URL", help="URL of the snake to test")
     address_policy.add_options(parser)
     add_json(parser)

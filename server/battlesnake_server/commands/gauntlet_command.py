@@ -186,7 +186,7 @@ def parser() -> Parser:
     add("file", type=Path, metavar="FILE",
         help="YAML file with the snakes and boards; see docs/league.md")  # fmt: skip
     add("--clock", choices=("cpu", "wall"), default="wall",
-        help="wall: the same timeout for everyone; cpu: the first snake gets as much CPU time as "
+        help="wall: the same timeout for all snakes; cpu: the first snake gets as much CPU time as "
         "its opponents used (they must be local programs)")  # fmt: skip
     add("--games", type=positive, default=20, metavar="N",
         help="games per matchup; use a multiple of the number of seats")  # fmt: skip

@@ -321,7 +321,7 @@ def parser() -> Parser:
     add("--precision", type=bounded_number(float, 1), default=_DEFAULT_PRECISION_ELO, metavar="ELO",
         help="stop when the 95%% confidence interval is at most +-ELO")  # fmt: skip
     add("--max-minutes", type=bounded_number(float, 0), default=10.0, metavar="MINUTES",
-        help="stop after this many minutes")  # fmt: skip
+        help="time limit of the placement, in minutes")  # fmt: skip
     add("--seed", type=seed, default=1, help="random seed for start positions and food")
     add("--jobs", type=positive, default=os.cpu_count() or 1, help="games to play in parallel")
     add("--ray-address", metavar="ADDRESS",
@@ -332,7 +332,7 @@ def parser() -> Parser:
         metavar="URL",
         help="database URL for the results",
     )
-    add("--resume", action="store_true", help="continue an earlier run of the same command")
+    add("--resume", action="store_true", help="resume an earlier run of the same command")
     add("--json", action="store_true", help="print the result as JSON")
     address_policy.add_options(parser)
     return parser

@@ -218,7 +218,7 @@ def read_token(path: Path) -> str:
         pass
     token = path.read_text().strip()
     if len(token) < 8 or not token.isascii():
-        raise ValueError(f"{path} must hold a token of 8 ASCII characters or more")
+        raise ValueError(f"{path} must contain a token of 8 ASCII characters or more")
     return token
 
 

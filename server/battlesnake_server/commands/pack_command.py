@@ -238,10 +238,10 @@ def parser() -> Parser:
     add("extension", nargs="?", type=Path, metavar="EXTENSION",
         help="Python file that registers a snake, or filters for --policy")  # fmt: skip
     source = parser.add_mutually_exclusive_group()
-    source.add_argument("--snake", metavar="NAME", help="snake to pack: one registered in "
-        "EXTENSION, or a built-in snake")  # fmt: skip
-    source.add_argument("--policy", metavar="FILE", help="policy.onnx with its policy.json beside "
-        'it, or "shipped"')  # fmt: skip
+    source.add_argument("--snake", metavar="NAME", help="snake to pack: a snake registered "
+        "in EXTENSION, or a built-in snake")  # fmt: skip
+    source.add_argument("--policy", metavar="FILE", help="policy.onnx with policy.json in the "
+        'same directory, or "shipped"')  # fmt: skip
     source.add_argument("--evaluation", metavar="FILE", help="learned evaluation for the search")
     add("--filters", nargs="*", metavar="FILTER", help="move filters applied to the policy; "
         "without names: the default safe filters and those in EXTENSION")  # fmt: skip
