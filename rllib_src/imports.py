@@ -16,9 +16,13 @@ _PACKAGES = ("sagemaker_rl", "battlesnake_gym", "battlesnake_heuristics", "battl
 
 @contextmanager
 def explained() -> "Iterator[None]":
-    """End the process if an import in the block fails, and report the remedy as FailureReason."""
+    """End the process with a remedy if an import in the block fails.
+
+    The remedy is also reported as the job's FailureReason.
+    """
     try:
-        # First, because it rejects an old Python and finds the folders next to the script.
+        # `sagemaker_rl` must be imported first, because this package rejects old Python versions
+        # and finds the folders next to the script.
         import sagemaker_rl  # noqa: F401
 
         yield
@@ -28,7 +32,7 @@ def explained() -> "Iterator[None]":
 
 
 def _explanation(error: ImportError) -> str:
-    """Return the error with its remedy."""
+    """Return the error message with its remedy."""
     if error.name is None:
         return str(error)  # raised by this project, with its remedy
     if error.name.partition(".")[0] in _PACKAGES:
@@ -50,7 +54,8 @@ def _report(reason: str) -> None:
     """Write the reason to stderr and, in a job, to the file of its FailureReason."""
     sys.stderr.write(f"{reason}\n")
     if "SM_MODEL_DIR" in os.environ:
-        # `sagemaker_rl.job.job_environment` may be missing.
+        # The module `sagemaker_rl.job.job_environment` may be missing, so the path is repeated
+        # here.
         file = Path(os.environ.get("SAGEMAKER_BASE_DIR", "/opt/ml")) / "output" / "failure"
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(reason)

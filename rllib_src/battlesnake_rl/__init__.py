@@ -1,1 +1,1 @@
-"""Reinforcement learning on Ray RLlib: Battlesnake (`mabs`) and Procgen (`procgen`)."""
+"""Reinforcement learning with Ray RLlib, for Battlesnake and Procgen."""

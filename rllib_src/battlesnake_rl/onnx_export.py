@@ -1,9 +1,9 @@
 """Export of other trainers' policies to ``policy.onnx`` and ``policy.json``.
 
-Accepts a torch module, a Stable-Baselines3 model, an RLlib `RLModule` or checkpoint, an ONNX file
-or an onnxruntime session. Each is wrapped so that it maps ``observations`` uint8 ``[batch, planes,
-rows, columns]`` to ``q_values`` float32 ``[batch, 4]``, higher is better. The written file must
-then return the original's values on positions of real games.
+A policy is a torch module, a Stable-Baselines3 model, an RLlib `RLModule` or checkpoint, an ONNX
+file or an onnxruntime session. The exported network maps ``observations`` uint8 ``[batch, planes,
+rows, columns]`` to ``q_values`` float32 ``[batch, 4]``; higher values are better. On positions of
+real games, the written file must return the values of the original policy.
 """
 
 from __future__ import annotations
@@ -30,10 +30,13 @@ from battlesnake_gym.rules import MOVES
 _INPUT, _OUTPUT = "observations", "q_values"
 
 _GAMES, _TURNS = 16, 40
-"""Games at once, and turns of each, that check an exported policy."""
+"""Number of parallel games, and turns of each, in the check of an exported policy."""
 
 _TOLERANCE = 1e-3
-"""Maximum difference of the file's values, relative to the largest value or 1."""
+"""Maximum difference between the file's values and the policy's values.
+
+The difference is relative to the largest value, or to 1.
+"""
 
 Values = Callable[[NDArray[np.uint8]], NDArray[np.float32]]
 
@@ -59,7 +62,7 @@ def export(
             file; or an onnxruntime session.
         observation: Observation that the policy was trained on.
         boards: (width, height) of one or several boards; the observation has the size of the
-            largest.
+            largest board.
         path: Output file, ``.onnx``.
         scale: Factor applied to the bytes of an observation for networks that take floats, such as
             ``1 / 255``; None passes bytes. Stable-Baselines3 scales observations itself.
@@ -73,8 +76,8 @@ def export(
         ``path``.
 
     Raises:
-        PolicyError: If the policy is of another kind, does not fit the observation, or returns
-            other values after the export. No file is written then.
+        PolicyError: If the policy is of an unsupported kind, does not fit the observation, or
+            returns other values after the export. In these cases, no file is written.
     """
     sizes = _sizes(boards)
     rulesets = [ruleset] if isinstance(ruleset, str) else list(ruleset)
@@ -154,7 +157,7 @@ def _write(
     path: Path,
     check: Callable[[Values | None], None],
 ) -> str:
-    """Write the ONNX file and compare it with ``check``; return the kind of the policy."""
+    """Write the ONNX file, compare it with ``check``, and return the policy's kind."""
     if hasattr(policy, "get_inputs") and hasattr(policy, "run"):
         policy = getattr(policy, "_model_bytes", None) or getattr(policy, "_model_path", None)
         if policy is None:
@@ -186,8 +189,8 @@ def _write(
     device = next(iter(module.parameters()), torch.zeros(0)).device
     if device.type != "cpu":
         raise PolicyError(f"the policy is on {device}; move it to the CPU: module.cpu()")
-    # Evaluation mode during the export; the original modes are restored, because the module may be
-    # in training.
+    # The module is exported in evaluation mode. The original modes are restored, because the module
+    # may be in training.
     modes = [(part, part.training) for part in module.modules()]
     module.eval()
     try:
@@ -245,7 +248,7 @@ def write_onnx(network: Any, shape: Sequence[int], path: Path) -> None:
         )
     assert program is not None
     model = program.model_proto
-    # Source locations of operators are useless to others and differ by machine.
+    # Source locations of operators differ by machine and have no use in the file.
     for node in model.graph.node:
         del node.metadata_props[:]
         node.doc_string = ""
@@ -253,7 +256,10 @@ def write_onnx(network: Any, shape: Sequence[int], path: Path) -> None:
 
 
 def _from_checkpoint(folder: Path) -> Any:
-    """Load the module of an RLlib checkpoint; of an algorithm's checkpoint, the first policy."""
+    """Load the module of an RLlib checkpoint.
+
+    For an algorithm's checkpoint, the first policy is loaded.
+    """
     from ray.rllib.core.rl_module.rl_module import RLModule
 
     modules = folder / "learner_group" / "learner" / "rl_module"
@@ -264,7 +270,7 @@ def _from_checkpoint(folder: Path) -> Any:
 
 
 def _Scaled(network: Any, scale: float | None) -> Any:  # noqa: N802  (torch is loaded late)
-    """Wrap ``network`` so that it takes bytes, scaled to floats if ``scale`` is set."""
+    """Wrap ``network`` to accept bytes, scaled to floats if ``scale`` is set."""
     import torch
 
     class Scaled(torch.nn.Module):
@@ -281,12 +287,13 @@ def _Scaled(network: Any, scale: float | None) -> Any:  # noqa: N802  (torch is 
 
 
 def _of_sb3(model: Any, shape: tuple[int, int, int]) -> Any:
-    """Return the actor or Q-network of a Stable-Baselines3 model, on bytes."""
+    """Return the actor or Q-network of a Stable-Baselines3 model, with bytes as input."""
     import torch
 
     policy = model.policy
     wanted = tuple(model.observation_space.shape)
-    # If a side is shorter than the number of planes, the model took the rows for channels.
+    # If the board is narrower than the number of planes, Stable-Baselines3 mistakes the rows for
+    # channels.
     transposed = wanted != shape and wanted == (shape[2], shape[0], shape[1])
     if wanted != shape and not transposed:
         raise PolicyError(
@@ -313,7 +320,7 @@ def _of_sb3(model: Any, shape: tuple[int, int, int]) -> Any:
 
 
 def _of_rllib(module: Any, scale: float | None) -> Any:
-    """Return an `RLModule` as a network of Q-values, or of logits if it has no Q-values."""
+    """Return an `RLModule` as a network of Q-values, or of logits without Q-values."""
     import torch
     from ray.rllib.core.columns import Columns
 
@@ -338,7 +345,7 @@ def _of_rllib(module: Any, scale: float | None) -> Any:
 
 
 def _rewrite_onnx(given_model: bytes | str | Path, scale: float | None, path: Path) -> None:
-    """Give input and output of an ONNX model the names and types of ``policy.onnx``."""
+    """Set names and types of an ONNX model's input and output as in ``policy.onnx``."""
     try:
         import onnx
         from onnx import TensorProto, helper
@@ -417,13 +424,13 @@ def _session_values(content: bytes) -> Values:
 def _check_by_playing(
     values: Values, expected: Values | None, config: EnvConfig, shape: tuple[int, int, int]
 ) -> None:
-    """Play games with the network in all seats and compare it with the original."""
+    """Compare the network with the original policy in games that the network plays."""
     games = VectorBattlesnake.from_config(config, _GAMES)
     seen, infos = games.reset(seed=1)
     for turn in range(_TURNS):
         alive = infos["alive"]
         frames = seen[alive]
-        # A server passes single positions.
+        # A server evaluates single positions, so a batch of one is tested, too.
         said = np.concatenate([values(frames[:1]), values(frames[1:])]) if turn else values(frames)
         if said.shape != (len(frames), len(MOVES)) or not np.isfinite(said).all():
             raise PolicyError(

@@ -18,7 +18,7 @@ def names() -> list[str]:
 
 
 def read(name: str) -> dict[str, Any]:
-    """Return the hyperparameters of an experiment, given by name or as a ``.yaml`` file.
+    """Return the hyperparameters of a named experiment or of a ``.yaml`` file.
 
     Raises:
         ValueError: If there is no such experiment, or if the file is not a table.

@@ -2,8 +2,8 @@
 
 ``evaluation_interval`` is the number of iterations between tests, and ``evaluation_duration`` the
 number of episodes. ``evaluation_config.env_config`` contains the differences from training; by
-default, the test uses all levels. RLlib's own evaluation takes the episodes that end first, so it
-prefers short ones.
+default, the test uses all levels. RLlib's own evaluation counts the episodes that end first, which
+favors short episodes.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from battlesnake_rl.procgen.procgen_environment import VectorProcgen
 from battlesnake_rl.procgen.procgen_episodes import acting, play, score
 
 _DEFAULTS: dict[str, Any] = {"env_config": {"num_levels": 0, "start_level": 0}, "explore": True}
-"""Default of ``evaluation_config``: all levels, and actions sampled as in training."""
+"""Default of ``evaluation_config``: all levels, with sampled actions."""
 
 GENERALIZATION_COLUMNS = {"test_reward_mean": f"{EVALUATION_RESULTS}/{ENV_RUNNER_RESULTS}/reward"}
 """Columns of ``progress.csv`` for the test curve."""
@@ -48,7 +48,7 @@ def set_up(config: AlgorithmConfig) -> None:
 
 
 def drop_old_results(*, algorithm: Algorithm, result: dict[str, Any], **kwargs: Any) -> None:
-    """Remove the results of an earlier test, which RLlib repeats, from an iteration's results."""
+    """Remove the results of an earlier test, which RLlib repeats, from ``result``."""
     interval = algorithm.config.evaluation_interval
     if interval and result["training_iteration"] % interval:
         result.pop(EVALUATION_RESULTS, None)
@@ -58,7 +58,8 @@ def check(config: AlgorithmConfig) -> None:
     """Reject settings of the evaluation that are not supported.
 
     Raises:
-        ValueError: If there is one; the message names the setting, its value and the remedy.
+        ValueError: If a setting is not supported; the message names the setting, its value and the
+            remedy.
     """
     if not config.evaluation_interval:
         return
@@ -82,7 +83,11 @@ def test_env_config(config: AlgorithmConfig) -> dict[str, Any]:
 
 
 def evaluate_on_test_levels(algorithm: Algorithm, runners: Any) -> tuple[dict[str, Any], int, int]:
-    """Run a test for RLlib, and return its results and the number of turns (twice)."""
+    """Run a test for RLlib.
+
+    Returns:
+        The results, and the number of turns twice: as env steps and as agent steps.
+    """
     config = algorithm.config
     count = config.evaluation_duration
     games = VectorProcgen(min(_NUM_TEST_ENVS, count), test_env_config(config))
@@ -90,7 +95,7 @@ def evaluate_on_test_levels(algorithm: Algorithm, runners: Any) -> tuple[dict[st
     if isinstance(module, MultiRLModule):
         module = module[DEFAULT_MODULE_ID]
     act = acting(module, greedy=not config.evaluation_config["explore"])
-    # Each test uses other levels, and a repeated run uses the same levels again.
+    # Each test uses different levels, and a repeated run uses the same levels.
     seed = (config.seed or 0) * 100_003 + algorithm.iteration
     episodes = play(games, act, episodes=count, seed=seed, show=False)
     games.close()

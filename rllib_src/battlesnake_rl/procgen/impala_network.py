@@ -15,7 +15,8 @@ from battlesnake_rl.mabs.policy.q_network import bfloat16_pays
 _IMAGES_PER_CHUNK = {"cpu": 128, "cuda": 2048}
 """Images per chunk of the trunk; larger batches are split.
 
-A CPU loses a third of its speed when the chunks outgrow its caches; a GPU only runs out of memory.
+A CPU loses a third of its speed if a chunk exceeds the caches. On a GPU, only the memory limits the
+size of a chunk.
 """
 
 MODEL_CONFIG: dict[str, Any] = {
@@ -27,7 +28,7 @@ MODEL_CONFIG: dict[str, Any] = {
 }
 """Settings of `ImpalaModule` with their defaults.
 
-``patch``: if more than 1, a convolution on squares of this many pixels comes first. ``channels``:
+``patch``: side of the squares of an initial convolution, in pixels; 1 for none. ``channels``:
 channels of the stages. ``blocks``: residual blocks per stage. ``width``: units of the dense layer.
 ``bfloat16``: ``"auto"`` (if the processor supports it), ``True`` or ``False``.
 """
@@ -84,8 +85,7 @@ class ImpalaTrunk(nn.Module):
         layers += [nn.ReLU(), nn.Flatten(), nn.Linear(previous * height * breadth, width)]
         self.layers = nn.Sequential(*layers, nn.ReLU())
         self.width = width
-        # The images have their channels last; in this memory format convolutions take half the
-        # time.
+        # The images have channels last. Convolutions take half the time in the same memory format.
         self.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
 
     def forward(self, pictures: Tensor) -> Tensor:
@@ -114,7 +114,7 @@ class ImpalaModule(TorchRLModule, ValueFunctionAPI):  # type: ignore[misc]
         self.trunk = ImpalaTrunk(self.observation_space.shape, **shape)
         self.policy = nn.Linear(self.trunk.width, int(self.action_space.n))
         self.value = nn.Linear(self.trunk.width, 1)
-        # A nearly uniform initial policy explores all actions, whatever the images are.
+        # A nearly uniform initial policy explores all actions in all states.
         nn.init.orthogonal_(self.policy.weight, gain=0.01)
         nn.init.zeros_(self.policy.bias)
 
@@ -126,7 +126,10 @@ class ImpalaModule(TorchRLModule, ValueFunctionAPI):  # type: ignore[misc]
         }
 
     def compute_values(self, batch: dict[str, Any], embeddings: Tensor | None = None) -> Tensor:
-        """Return the values (B,); without ``embeddings``, as for advantages, without gradients."""
+        """Return the values (B,).
+
+        Without ``embeddings``, as in advantage estimation, no gradients are computed.
+        """
         if embeddings is not None:
             values: Tensor = self.value(embeddings).squeeze(-1)
             return values

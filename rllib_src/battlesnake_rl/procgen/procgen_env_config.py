@@ -1,4 +1,4 @@
-"""Options of the Procgen environment: ``env_config``, its defaults and its valid values."""
+"""Options of the Procgen environment, with their defaults and valid values."""
 
 from __future__ import annotations
 
@@ -40,8 +40,7 @@ def complete(env_config: Mapping[str, Any]) -> dict[str, Any]:
     """Return ``env_config`` with the defaults of missing options.
 
     Raises:
-        ValueError: If a key is unknown or a value is impossible; the message names the key, the
-            value
+        ValueError: If a key is unknown or a value is invalid; the message names the key, the value
             and the remedy.
     """
     for key in env_config:
@@ -68,10 +67,12 @@ def complete(env_config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def held_out(env_config: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the options for the same game on held-out levels: as many, after the training levels.
+    """Return the options for the same game on held-out levels.
+
+    The held-out levels follow the training levels and have the same number.
 
     Raises:
-        ValueError: If there are none, because ``env_config`` uses all levels.
+        ValueError: If ``env_config`` uses all levels, so that no levels are held out.
     """
     values = complete(env_config)
     if values["num_levels"] == 0:

@@ -42,7 +42,7 @@ class VectorProcgen(VectorEnv[NDArray[np.uint8], NDArray[np.integer[Any]], NDArr
     (N,), the number of steps since the games were created.
 
     Raises:
-        ValueError: If ``env_config`` (keys: `procgen_env_config`) or ``num_envs`` is impossible.
+        ValueError: If ``env_config`` (keys: `procgen_env_config`) or ``num_envs`` is invalid.
         ImportError: If envpool is missing.
     """
 
@@ -72,18 +72,19 @@ class VectorProcgen(VectorEnv[NDArray[np.uint8], NDArray[np.integer[Any]], NDArr
     def reset(
         self, *, seed: int | list[int | None] | None = None, options: dict[str, Any] | None = None
     ) -> tuple[NDArray[np.uint8], Infos]:
-        """Start new episodes; with a ``seed``, all games restart and are reproducible.
+        """Start new episodes; a ``seed`` also makes the following games reproducible.
 
         Args:
-            seed: One integer, from which every game derives its own seed; None to continue.
-            options: Not used.
+            seed: One integer, from which every game derives its own seed; None keeps the current
+                seeds.
+            options: Ignored.
         """
         if isinstance(seed, list):
             raise ValueError("seed must be one integer or None; every game gets its own from it")
         if seed is not None or self._provider is None:
             self.close()
-            # Distant seeds, because games with adjacent seeds would play the same levels with an
-            # offset.
+            # Seeds must be far apart, because games with adjacent seeds play the same levels with
+            # an offset.
             seeds = np.random.SeedSequence(seed).generate_state(self.num_envs) >> 1
             self._provider = make_provider(
                 self.env_config, [int(one) for one in seeds], self._num_threads

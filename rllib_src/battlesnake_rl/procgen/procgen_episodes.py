@@ -27,11 +27,11 @@ class Episode:
 
     level_seed: int
     observations: list[NDArray[np.uint8]] = field(default_factory=list)
-    """Frames, (64, 64, 3) each, one more than actions; empty unless frames are kept."""
+    """Frames, uint8 (64, 64, 3), one more than actions; empty unless frames are kept."""
     actions: list[int] = field(default_factory=list)
     rewards: list[float] = field(default_factory=list)
     terminated: bool = False
-    """Whether the level was completed or lost, not truncated."""
+    """Whether the level was completed or lost rather than truncated."""
 
 
 def play(
@@ -44,10 +44,10 @@ def play(
     keep_frames: bool = False,
     show: bool = True,
 ) -> list[Episode]:
-    """Play ``episodes`` complete episodes, or ``steps`` turns if that is 0.
+    """Play ``episodes`` complete episodes, or ``steps`` turns if ``episodes`` is 0.
 
-    The games share the episodes evenly from the start, because taking the episodes that end first
-    would prefer short ones.
+    The episodes are distributed evenly over the games in advance, because counting the episodes
+    that end first would favor short episodes.
 
     Args:
         games: The games.
@@ -108,7 +108,7 @@ def _newest(observation: NDArray[np.uint8]) -> NDArray[np.uint8]:
 
 
 def acting(module: RLModule, *, greedy: bool = False) -> Act:
-    """Return the policy of a network; it samples its actions unless ``greedy``."""
+    """Return the policy of a network, which samples its actions unless ``greedy``."""
     if isinstance(module, torch.nn.Module):
         module.eval()
 
@@ -128,7 +128,7 @@ def acting(module: RLModule, *, greedy: bool = False) -> Act:
 
 
 def score(episodes: Sequence[Episode], env_config: Mapping[str, Any]) -> dict[str, float]:
-    """Return number of episodes, mean reward with standard error, length and normalized score."""
+    """Return episodes, mean reward, standard error, length and normalized score."""
     totals = [sum(one.rewards) for one in episodes]
     result = {
         "episodes": float(len(episodes)),

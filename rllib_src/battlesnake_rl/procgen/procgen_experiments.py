@@ -23,14 +23,14 @@ _STOP = {
     "training_iteration": "num_iters",
     "time_total_s": "minutes",
 }
-"""Hyperparameters by the conditions under ``stop``."""
+"""Hyperparameters, by the condition under ``stop``."""
 
 _MODEL_KEYS = ("custom_model", "custom_options")
 """Keys under ``model``."""
 
 
 class ExperimentError(ValueError):
-    """An experiment does not exist, or its file is invalid."""
+    """Missing experiment, or invalid experiment file."""
 
 
 def names() -> list[str]:
@@ -46,8 +46,7 @@ def read(experiment: str) -> dict[str, Any]:
 
     Raises:
         ExperimentError: If there is no such experiment, or its file is invalid; the message lists
-            all
-            faults.
+            all faults.
     """
     path = Path(experiment) if experiment.endswith((".yaml", ".yml")) else _named(experiment)
     if not path.is_file():

@@ -61,7 +61,9 @@ GAMES: dict[str, ProcgenGame] = {
 
 
 def normalized_score(reward: float, env_name: str, distribution_mode: str = "easy") -> float:
-    """Scale a mean episode reward to 0 for an agent without observations and 1 for the best.
+    """Return the normalized score of a mean episode reward.
+
+    The score is 0 for an agent without observations and 1 for the best agent.
 
     Raises:
         ValueError: If the mode has no published range; only easy and hard have one.

@@ -28,11 +28,11 @@ from sagemaker_rl.ray_launcher import Hyperparameters, RunSummary, SageMakerRayL
 from sagemaker_rl.runs.training_run import CSV_COLUMNS
 
 FRAME_STACK = {PROCGEN_ENV_NAME: 1, "stacked_procgen_env": 4}
-"""Default ``frame_stack`` by environment name, with the names of the competition's starter kit."""
+"""Default ``frame_stack`` by the environment names of the starter kit."""
 
 MODELS = {"impala_cnn": ImpalaModule}
 _ALGORITHMS = {"ProcgenPPO": ProcgenPPO}
-"""Algorithms besides RLlib's and those in users' files."""
+"""Algorithms besides RLlib's algorithms and user-defined algorithms."""
 _NETWORK_OPTIONS = {"impala_cnn": MODEL_CONFIG}
 """Keys of ``custom_options`` by network, with their defaults."""
 
@@ -41,7 +41,7 @@ _DEFAULT_EXPERIMENT = "impala-baseline"
 
 @dataclass(frozen=True)
 class ProcgenHyperparameters(Hyperparameters):
-    """Environment and algorithm; an experiment file sets most of them."""
+    """Hyperparameters of the environment and the algorithm."""
 
     algorithm: str = hyperparameter(
         "ProcgenPPO", "training algorithm: ProcgenPPO, one of RLlib's, or a file in algorithms/"
@@ -87,7 +87,10 @@ class ProcgenLauncher(SageMakerRayLauncher):
     def experiment_defaults(
         self, given: Mapping[str, Any], before: Mapping[str, Any]
     ) -> tuple[Mapping[str, Any], str]:
-        """Return the experiment's hyperparameters, without its stop conditions if any is given."""
+        """Return the experiment's hyperparameters.
+
+        If ``given`` contains a stop condition, the experiment's stop conditions are omitted.
+        """
         values = procgen_experiments.read(given.get("experiment", _DEFAULT_EXPERIMENT))
         stops = ("num_iters", "minutes", "env_steps")
         if any(name in given for name in stops):
@@ -96,12 +99,12 @@ class ProcgenLauncher(SageMakerRayLauncher):
         return values, ""
 
     def get_experiment_config(self, hyperparameters: ProcgenHyperparameters) -> AlgorithmConfig:
-        """Return the configuration of the algorithm, network and callbacks for the game."""
+        """Return the configuration of algorithm, network and callbacks for the game."""
         config = configure(hyperparameters)
         return config.debugging(seed=hyperparameters.seed, log_level="ERROR")
 
     def check_host(self, config: AlgorithmConfig) -> None:
-        """Start a game, because an image may lack the large packages of the games."""
+        """Start a game to check that the packages of the games are installed."""
         games = VectorProcgen(1, config.env_config)
         try:
             games.reset(seed=0)
@@ -112,10 +115,10 @@ class ProcgenLauncher(SageMakerRayLauncher):
         games.close()
 
     def default_num_env_runners(self, config: AlgorithmConfig, cpus: int) -> int:
-        """Return 0 with few CPUs, because sampling and learning in turn use all of them.
+        """Return 0 with few CPUs, on which sampling and learning alternate.
 
-        It is also 0 for a learner on a GPU, which `ProcgenRunner` then uses. Otherwise, the env
-        runners share the games evenly, so some CPUs may be idle.
+        The number is also 0 for a learner on a GPU, which `ProcgenRunner` then uses. Otherwise, the
+        env runners share the games evenly, so some CPUs may be idle.
         """
         if cpus <= 4 or (isinstance(config, ProcgenPPOConfig) and config.num_gpus_per_learner):
             return 0
@@ -126,7 +129,10 @@ class ProcgenLauncher(SageMakerRayLauncher):
         return max(runners for runners in range(1, maximum + 1) if shared % runners == 0)
 
     def expected_utilization(self, config: AlgorithmConfig) -> Utilization:
-        """Return all CPUs without env runners, because torch uses them, and one learner's GPU."""
+        """Return the CPUs and GPUs that the training can keep busy.
+
+        Without env runners, torch uses all CPUs. The learner uses one GPU.
+        """
         usual = super().expected_utilization(config)
         return usual if config.num_env_runners else Utilization(math.inf, usual.gpus)
 
@@ -148,7 +154,7 @@ class ProcgenLauncher(SageMakerRayLauncher):
         }
 
     def export_model(self, checkpoint: Path, model_dir: Path) -> RunSummary:
-        """Export nothing: a rollout uses the checkpoint itself."""
+        """Return a summary without an export, because a rollout uses the checkpoint."""
         return RunSummary(
             strength="mean rewards are in progress.csv; a rollout measures more episodes",
             model=f"{checkpoint}, an RLlib checkpoint",
@@ -190,11 +196,11 @@ def _check_network(values: Mapping[str, Any]) -> None:
 
 
 def configure(hyperparameters: ProcgenHyperparameters) -> AlgorithmConfig:
-    """Return RLlib's configuration of an algorithm, a network and callbacks for a game.
+    """Return RLlib's configuration of algorithm, network and callbacks for a game.
 
     Raises:
-        ValueError: If a name is unknown (the message lists the known ones) or a setting is
-            impossible.
+        ValueError: If a name is unknown (the message lists the known names) or a setting is
+            invalid.
     """
     env, model = hyperparameters.env, hyperparameters.custom_model
     if env not in FRAME_STACK:
@@ -206,7 +212,7 @@ def configure(hyperparameters: ProcgenHyperparameters) -> AlgorithmConfig:
     config = algorithm.get_default_config()
     config.environment(env, env_config=complete(env_config))
     if not isinstance(config, ProcgenPPOConfig):
-        # One batch of games per env runner, and therefore one forward pass per turn.
+        # Each env runner steps its games as one batch, with one forward pass per turn.
         config.env_runners(gym_env_vectorize_mode="vector_entry_point")
     config.learners(num_gpus_per_learner=int(torch.cuda.is_available()))
     generalization.set_up(config)

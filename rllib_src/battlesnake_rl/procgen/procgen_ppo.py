@@ -1,10 +1,10 @@
-"""PPO for Procgen, on arrays instead of RLlib's episode objects: ``run: ProcgenPPO``.
+"""PPO for Procgen on arrays instead of episode objects: ``run: ProcgenPPO``.
 
-It is the PPO of Battlesnake (`battlesnake_rl.mabs.ppo`) for games with one seat, with OpenAI's
-published changes for Procgen: `baselines.ppo2` as called by the repository openai/train-procgen
-(Cobbe et al. 2020). An iteration plays 256 turns of 64 games, however many env runners share them.
-Rewards are normalized (`reward_normalizer`), a value changes by at most the clip, and advantages
-are normalized in each minibatch.
+The algorithm is Battlesnake's PPO (`battlesnake_rl.mabs.ppo`) for games with one seat, with
+OpenAI's published changes for Procgen: `baselines.ppo2` as called by the repository
+openai/train-procgen (Cobbe et al. 2020). An iteration plays 256 turns of 64 games, however many env
+runners share the games. Rewards are normalized (`reward_normalizer`), the change of a value is
+clipped, and advantages are normalized in each minibatch.
 """
 
 from __future__ import annotations
@@ -62,9 +62,9 @@ class SingleSeatProcgen(VectorProcgen):
 
 
 class ProcgenRunner(PPOEnvRunner):
-    """Samples actions from the policy and returns a `Rollout` with one seat per game.
+    """Env runner that samples actions and returns a `Rollout` with one seat per game.
 
-    A step that only returns the next level's first frame has not ``acted``. Rewards are not
+    ``acted`` is False for a step that only returns the next level's first frame. Rewards are not
     normalized yet. An env runner in the learner's process uses all CPUs for its games, and the
     learner's GPU for its network.
     """
@@ -88,7 +88,7 @@ class ProcgenRunner(PPOEnvRunner):
         self.module[DEFAULT_MODULE_ID].to(self._device)
 
     def _curriculum_side(self) -> None:
-        """Do nothing: Procgen's frames have one size."""
+        """Do nothing, because Procgen's frames have a fixed size."""
 
     def _reset(self) -> None:
         games: Any = self.env
@@ -100,7 +100,7 @@ class ProcgenRunner(PPOEnvRunner):
     def _sample_actions(
         self, values: NDArray[np.float32], ways: NDArray[np.int64], by_chance: NDArray[np.bool_]
     ) -> tuple[NDArray[Any], ...]:
-        """Set ``values`` (N, 1) and return a turn's arrays, with all actions allowed."""
+        """Set ``values`` (N, 1) and return the arrays of a turn, with all actions allowed."""
         with torch.inference_mode():
             frames = torch.from_numpy(self._frames).to(self._device)
             found = compute_outputs(self.module[DEFAULT_MODULE_ID], frames)
@@ -162,7 +162,7 @@ class ProcgenLearner(PPOLearner):
         self._normalizer = RewardNormalizer(self.config.gamma, self.config.reward_clip)
 
     def learn(self, rollouts: list[Rollout], env_steps: int) -> None:
-        """Normalize the rewards of all games turn by turn, then learn as `PPOLearner` does."""
+        """Normalize all games' rewards turn by turn, then learn as `PPOLearner` does."""
         self._normalizer.scale(rollouts)
         super().learn(rollouts, env_steps)
 
@@ -189,7 +189,7 @@ class ProcgenLearner(PPOLearner):
         return value_loss(values, batch[Columns.VF_PREDS], batch[VALUE_TARGETS], clip)
 
     def get_state(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
-        """Return RLlib's state and that of the reward normalizer."""
+        """Return the states of RLlib's learner and of the reward normalizer."""
         state: dict[str, Any] = super().get_state(*args, **kwargs)
         return state | {_STATE: self._normalizer.state()}
 
@@ -201,7 +201,7 @@ class ProcgenLearner(PPOLearner):
 
 
 def value_loss(values: Tensor, old: Tensor, targets: Tensor, clip: float) -> Tensor:
-    """Return the mean of the larger squared error: of the values, or of the clipped values.
+    """Return the mean of the larger squared error: with or without value clipping.
 
     Args:
         values: Values (B,).
@@ -214,13 +214,14 @@ def value_loss(values: Tensor, old: Tensor, targets: Tensor, clip: float) -> Ten
 
 
 class ProcgenPPOConfig(PPOConfig):
-    """Settings of Battlesnake's PPO with the published values, and three more settings.
+    """Settings of Battlesnake's PPO with the published values and three more settings.
 
     ``games`` is the total number of games, which the env runners share evenly; with None, each env
-    runner has ``num_envs_per_env_runner``. ``reward_clip`` is the maximum of a normalized reward
-    (`reward_normalizer`). ``vf_clip_param`` is the maximum change of a value since its turn was
-    played; RLlib's PPO clips the loss instead. The value loss is the mean squared error, half of
-    which `baselines` uses, so its coefficient of 0.5 is 0.25 here.
+    runner has ``num_envs_per_env_runner`` games. ``reward_clip`` is the maximum of a normalized
+    reward (`reward_normalizer`). ``vf_clip_param`` is the maximum change of a value since its turn
+    was played; RLlib's PPO clips the loss instead. The value loss is the mean squared error.
+    `baselines` uses half of that loss, so the published coefficient of 0.5 corresponds to 0.25
+    here.
     """
 
     env_runner_class = ProcgenRunner
@@ -277,7 +278,7 @@ class ProcgenPPOConfig(PPOConfig):
 
 
 class ProcgenPPO(TrainingLoopMixin, Algorithm):  # type: ignore[misc]
-    """Alternates between playing a rollout and learning from it."""
+    """PPO that alternates between sampling a rollout and learning from it."""
 
     config: ProcgenPPOConfig
 
@@ -287,5 +288,5 @@ class ProcgenPPO(TrainingLoopMixin, Algorithm):  # type: ignore[misc]
         return ProcgenPPOConfig()
 
     def training_step(self) -> None:
-        """Play and learn."""
+        """Sample rollouts and train on them."""
         self._learn_from(self._sample())

@@ -40,7 +40,8 @@ def make_provider(
     Args:
         env_config: Complete options of the games.
         seeds: Seeds of the games.
-        num_threads: Threads of an envpool batch; sequential levels are played one after the other.
+        num_threads: Threads of an envpool batch; games with sequential levels run one after the
+            other.
 
     Raises:
         ImportError: If envpool is missing; the message names the extra to install.
@@ -51,7 +52,7 @@ def make_provider(
 
 
 class EnvpoolBatch:
-    """Games of envpool, which its threads step in parallel."""
+    """Batch of envpool games that envpool's threads step in parallel."""
 
     def __init__(
         self, env_config: Mapping[str, Any], seeds: Sequence[int], num_threads: int
@@ -106,9 +107,10 @@ class EnvpoolBatch:
 
 
 class SequentialGames:
-    """Games in which a completed level leads to the next one.
+    """Games in which a completed level leads to the next level.
 
-    envpool ends the episode there, so each next level is a separate game with only that level.
+    envpool ends the episode after a completed level, so each level is a separate game with one
+    level.
     """
 
     def __init__(self, env_config: Mapping[str, Any], seeds: Sequence[int]) -> None:

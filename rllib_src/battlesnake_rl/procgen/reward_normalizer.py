@@ -1,8 +1,8 @@
-"""Reward normalization by the variance of discounted returns, as in VecNormalize of baselines.
+"""Reward normalization by the variance of discounted returns.
 
-The games' rewards differ, from 1 to 40 per episode. Normalized rewards allow one learning rate and
-one value clip for all games. The returns of all games are updated turn by turn, whichever env
-runner played them.
+The method is that of VecNormalize in baselines. The episode rewards of different games range from 1
+to 40. Normalized rewards allow one learning rate and one value clip for all games. The returns of
+all games are updated turn by turn, independently of the env runner that played the game.
 """
 
 from __future__ import annotations
@@ -15,14 +15,16 @@ from numpy.typing import NDArray
 from battlesnake_rl.mabs.ppo.ppo import Rollout
 
 _EPSILON = 1e-8
-"""Added to the variance before its square root is taken."""
+"""Constant added to the variance before the square root."""
 
 
 class RewardNormalizer:
-    """Divides rewards by the running standard deviation of discounted returns and clips them.
+    """Normalizer that divides rewards by the standard deviation of returns.
 
-    The return of a game is its previous return times ``gamma`` plus the reward; it starts at 0 in
-    each episode. The running variance includes each turn's returns before its rewards are divided.
+    The standard deviation is a running estimate over discounted returns, and the results are
+    clipped. The return of a game is its previous return times ``gamma`` plus the reward, starting
+    at 0 in each episode. The running variance includes each turn's returns before its rewards are
+    divided.
     """
 
     def __init__(self, gamma: float, clip: float) -> None:
@@ -33,8 +35,8 @@ class RewardNormalizer:
     def scale(self, rollouts: Sequence[Rollout]) -> None:
         """Normalize the rewards of rollouts in place.
 
-        All rollouts have the same number of turns and one seat per game. They continue the previous
-        rollouts, with the games in the same order.
+        All rollouts have the same number of turns and one seat per game. The rollouts continue the
+        previous rollouts, with the games in the same order.
         """
         rewards, acted, out, cut = (
             np.concatenate([getattr(one, name)[..., 0] for one in rollouts], axis=1)

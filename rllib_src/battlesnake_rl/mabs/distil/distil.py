@@ -283,8 +283,7 @@ class DISTILConfig(BatchedAlgorithmConfig, AlgorithmConfig):  # type: ignore[mis
         expert_action_fraction: Fraction of games in which the expert plays, in [0, 1].
         label_buffer_size: Number of latest labels that the learner keeps.
         replay_ratio: Updates per new label; the effective ratio is lower if env runners saturate
-            the
-            learner.
+            the learner.
         minibatch_size: Labels per update.
         vf_loss_coeff: Weight of the value loss.
     """

@@ -59,8 +59,7 @@ class DQNConfig(BatchedAlgorithmConfig, rllib_dqn.DQNConfig):  # type: ignore[mi
         epsilon_per_game: ``(base, exponent)`` of a constant epsilon per game, which replaces the
             schedule ``epsilon``.
         reward_scale: Factor on the rewards in training; reported rewards are unscaled. TD errors
-            should
-            stay below 1. Above 1, the Huber loss fits the median, which ignores rare deaths.
+            should stay below 1. Above 1, the Huber loss fits the median, which ignores rare deaths.
     """
 
     env_runner_class = DQNEnvRunner

@@ -1,4 +1,7 @@
-"""Trained policies, exported or in checkpoints, as functions from observations to scores."""
+"""Trained policies as functions from observations to action scores.
+
+The policies are exported files or in checkpoints.
+"""
 
 from __future__ import annotations
 
@@ -19,13 +22,16 @@ if TYPE_CHECKING:
     from torch import nn
 
 ScoreFn = Callable[[NDArray[np.uint8]], NDArray[np.float32]]
-"""Function of a policy: (B, C, H, W) uint8 observations to (B, 4) float32, higher is better."""
+"""Function of a policy: (B, C, H, W) uint8 observations to (B, 4) float32 scores.
+
+Higher scores are better.
+"""
 
 Weights = dict[str, NDArray[Any]]
 """Arrays of a network by name."""
 
 BEST_FILE = "best.npz"
-"""File of a checkpoint with the run's strongest weights (`strength.ladder_evaluator`)."""
+"""File of a checkpoint with the run's strongest weights (see `ladder_evaluator`)."""
 
 
 def load_score_fn(path: Path) -> tuple[ScoreFn, dict[str, Any]]:
@@ -58,7 +64,7 @@ def find(path: Path) -> Path:
     contains one of these.
 
     Raises:
-        CheckpointError: If there is none, or more than one.
+        CheckpointError: If ``path`` contains no policy, or more than one.
     """
     if path.suffix == ".onnx":
         return path
@@ -84,10 +90,10 @@ def as_score_fn(network: nn.Module) -> ScoreFn:
 
 
 def load_network(checkpoint: Path, last: bool = False) -> nn.Module:
-    """Load a checkpoint's network: (B, C, H, W) uint8 to (B, 4) float32, higher is better.
+    """Load a checkpoint's network: (B, C, H, W) uint8 to (B, 4) float32 scores.
 
-    The network is built from the checkpoint's metadata; of the checkpoint's pickles, only the
-    weights are read.
+    Higher scores are better. The network is built from the checkpoint's metadata. Of the
+    checkpoint's pickles, only the weights are read.
 
     Args:
         checkpoint: Directory of the checkpoint.
@@ -116,10 +122,10 @@ def load_network(checkpoint: Path, last: bool = False) -> nn.Module:
 
 
 def inference_weights(module: Mapping[str, Any]) -> Weights:
-    """Return the inference network's arrays from a module's arrays, copied.
+    """Return copies of the inference network's arrays, given a module's arrays.
 
-    For this project's modules, this is the weight average if it exists. A module without a part
-    named ``network`` is returned whole.
+    For this project's modules, the result is the weight average if there is one. A module without a
+    part named ``network`` is returned whole.
     """
     mean = int(module.get("mean.n_averaged", 0)) > 0
     prefix = "mean.module." if mean else "network."
@@ -141,7 +147,10 @@ def value_head(checkpoint: Path) -> Weights:
 def build_network(
     weights: Weights, shape: Sequence[int], actions: int, trunk: Mapping[str, Any]
 ) -> nn.Module:
-    """Build the network and load its weights; raises torch's errors if they do not fit."""
+    """Build the network and load its weights.
+
+    Weights that do not fit raise torch's errors.
+    """
     import torch
 
     from battlesnake_rl.mabs.policy.actor_critic import PolicyNetwork
@@ -154,7 +163,7 @@ def build_network(
 
 
 def read_best(checkpoint: Path) -> Weights | None:
-    """Return the strongest weights of a run, or None if there was no ladder evaluation."""
+    """Return the strongest weights of a run, or None without ladder evaluation."""
     path = checkpoint / BEST_FILE
     if not path.is_file():
         return None
@@ -163,7 +172,7 @@ def read_best(checkpoint: Path) -> Weights | None:
 
 
 def policy_identity(checkpoint: Path) -> dict[str, Any]:
-    """Return the settings that decide whether a checkpoint's weights fit.
+    """Return the settings that determine which weights fit a checkpoint.
 
     Raises:
         CheckpointError: If the checkpoint contains no policy.
@@ -178,7 +187,7 @@ def policy_identity(checkpoint: Path) -> dict[str, Any]:
 
 
 def _read_weights(checkpoint: Path) -> dict[str, Any]:
-    """Return the arrays of the trained module, or of the first one by name."""
+    """Return the arrays of the trained module, or of the first module by name."""
     from ray.rllib.core import COMPONENT_LEARNER, COMPONENT_LEARNER_GROUP, COMPONENT_RL_MODULE
 
     modules = checkpoint / COMPONENT_LEARNER_GROUP / COMPONENT_LEARNER / COMPONENT_RL_MODULE

@@ -1,1 +1,1 @@
-"""Examples of algorithms of your own; `kit.plugins` finds them by the file's name."""
+"""Examples of user-defined algorithms, which `kit.plugins` finds by file name."""

@@ -1,7 +1,8 @@
-"""Example of a user's algorithm: it plays at random and learns nothing.
+"""Example of a user-defined algorithm: a random agent.
 
 Set ``run: random_agent`` in an experiment, or pass ``--run random_agent``. A file in this folder
-contains one subclass of RLlib's ``Algorithm``; its ``training_step`` is one training iteration.
+contains one subclass of RLlib's ``Algorithm``. The method ``training_step`` is one training
+iteration.
 """
 
 from __future__ import annotations
@@ -24,22 +25,22 @@ class RandomModule(TorchRLModule):  # type: ignore[misc]
     """Uniformly random actions, independent of the observations."""
 
     def setup(self) -> None:
-        """Do nothing: there are no weights."""
+        """Do nothing, because the module has no weights."""
 
     def _forward(self, batch: dict[str, Any], **kwargs: Any) -> dict[str, Tensor]:
-        """Return an action for each observation."""
+        """Return a random action for each observation."""
         count = len(batch[Columns.OBS])
         return {Columns.ACTIONS: torch.randint(int(self.action_space.n), (count,))}
 
 
 class NoLearner(TorchLearner):  # type: ignore[misc]
-    """A learner that never learns."""
+    """Placeholder learner without optimizer and loss."""
 
     def configure_optimizers_for_module(self, module_id: str, config: Any = None) -> None:
-        """Do nothing: there is nothing to optimize."""
+        """Do nothing, because the module has no weights."""
 
     def compute_loss_for_module(self, **kwargs: Any) -> Any:
-        """Raise an error: there is no loss."""
+        """Raise an error, because a random agent has no loss."""
         raise NotImplementedError
 
 
@@ -60,7 +61,7 @@ class RandomAgentConfig(AlgorithmConfig):  # type: ignore[misc]
 
 
 class RandomAgent(Algorithm):  # type: ignore[misc]
-    """Samples ``train_batch_size_per_learner`` random steps per iteration."""
+    """Random agent with ``train_batch_size_per_learner`` steps per iteration."""
 
     @classmethod
     def get_default_config(cls) -> AlgorithmConfig:
@@ -68,7 +69,7 @@ class RandomAgent(Algorithm):  # type: ignore[misc]
         return RandomAgentConfig()
 
     def training_step(self) -> None:
-        """Play, and report the episodes that ended."""
+        """Sample random steps and report the finished episodes."""
         _, metrics = synchronous_parallel_sample(
             worker_set=self.env_runner_group,
             max_env_steps=self.config.total_train_batch_size,

@@ -1,1 +1,1 @@
-"""Examples of callbacks of your own; `kit.plugins` finds them by the file's name."""
+"""Examples of user-defined callbacks, which `kit.plugins` finds by file name."""

@@ -1,7 +1,8 @@
-"""Example of a user's callbacks: the number of completed levels per episode.
+"""Example of user-defined callbacks: the number of completed levels per episode.
 
 Set ``callbacks: level_counter`` in an experiment. A file in this folder contains one subclass of
-RLlib's ``RLlibCallback``; its metrics are in the results under ``env_runners/`` and in TensorBoard.
+RLlib's ``RLlibCallback``. The metrics of the callbacks are in the results under ``env_runners/``
+and in TensorBoard.
 """
 
 from __future__ import annotations
@@ -12,7 +13,10 @@ from ray.rllib.callbacks.callbacks import RLlibCallback
 
 
 class LevelCounter(RLlibCallback):  # type: ignore[misc]
-    """Logs ``levels_completed``, the mean number of completed levels per episode."""
+    """Callbacks that log the mean number of completed levels per episode.
+
+    The name of the metric is ``levels_completed``.
+    """
 
     def on_episode_end(self, *, episode: Any, metrics_logger: Any, **kwargs: Any) -> None:
         """Count the completed levels of the ended episode."""

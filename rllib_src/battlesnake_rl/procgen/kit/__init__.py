@@ -1,1 +1,4 @@
-"""Experiments, networks and callbacks in the format of the competition's starter kit."""
+"""Experiments, networks and callbacks in the format of the starter kit.
+
+The kit was the starter kit of the Procgen competition.
+"""

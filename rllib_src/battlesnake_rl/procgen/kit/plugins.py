@@ -1,9 +1,9 @@
-"""Users' models, algorithms and callbacks: files in folders, named in an experiment.
+"""User-defined models, algorithms and callbacks, loaded from folders by name.
 
 ``models/my_vision_network.py`` contains one subclass of RLlib's ``RLModule`` and has the name
 ``my_vision_network``. Likewise, ``algorithms/`` contains subclasses of ``Algorithm``, and
-``callbacks/`` subclasses of ``RLlibCallback``. The folders are searched for in the current
-directory, next to the script, and in this package, which contains examples. Files of the
+``callbacks/`` subclasses of ``RLlibCallback``. The search path of the folders is the current
+directory, the directory of the script, and this package, which contains examples. Files of the
 competition's starter kit that need RLlib's API of 2020 are rejected with a remedy.
 """
 
@@ -31,7 +31,7 @@ _BASES: dict[str, type[Any]] = {
     "algorithms": Algorithm,
     "callbacks": RLlibCallback,
 }
-"""Base class of each folder's files."""
+"""Base class of the user-defined class, by folder."""
 
 _NETWORK = "networks of RLlib's former API are not supported; "
 _UNSUPPORTED = {
@@ -44,7 +44,7 @@ _UNSUPPORTED = {
     "ray.rllib.algorithms.algorithm.Algorithm, as algorithms/random_agent.py does, or for the "
     "kit's random agents use run: random_agent",
 }
-"""Remedies by unsupported modules; prefixes of module names."""
+"""Remedies for unsupported modules, by prefix of the module name."""
 
 _ANY_NETWORK = "write it as an RLModule, as models/my_vision_network.py does"
 _SAME_NETWORK = "use custom_model: impala_cnn, the same network"
@@ -62,7 +62,7 @@ NO_PREPROCESSORS = (
 
 
 def find(kind: str, name: str, ours: Mapping[str, type[Any]] | None = None) -> type[Any]:
-    """Return a class by name: one of ``ours``, one of RLlib's, or the class in a user's file.
+    """Return a class of this project, of RLlib or of a user's file by name.
 
     Args:
         kind: Folder, a key of `_BASES`.
@@ -109,7 +109,10 @@ def _load(kind: str, path: Path) -> ModuleType:
 
 
 def _check(path: Path) -> None:
-    """Reject a file of RLlib's former API; the message names the imported module and the remedy."""
+    """Reject a file that uses RLlib's former API.
+
+    The error message names the imported module and the remedy.
+    """
     for node in ast.walk(ast.parse(path.read_text(), str(path))):
         names: list[str] = []
         if isinstance(node, ast.Import):

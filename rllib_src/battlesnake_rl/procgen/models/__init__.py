@@ -1,1 +1,1 @@
-"""Examples of networks of your own; `kit.plugins` finds them by the file's name."""
+"""Examples of user-defined networks, which `kit.plugins` finds by file name."""

@@ -1,7 +1,8 @@
-"""Example of a user's network: three convolutions, two heads.
+"""Example of a user-defined network: three convolutions, two heads.
 
-Set ``custom_model: my_vision_network`` in an experiment to train it. A file in this folder contains
-one subclass of RLlib's ``RLModule``; ``self.model_config`` contains the ``custom_options``.
+Set ``custom_model: my_vision_network`` in an experiment to train the network. A file in this folder
+contains one subclass of RLlib's ``RLModule``; ``self.model_config`` contains the
+``custom_options``.
 """
 
 from __future__ import annotations
@@ -16,7 +17,10 @@ from torch import Tensor, nn
 
 
 class MyVisionNetwork(TorchRLModule, ValueFunctionAPI):  # type: ignore[misc]
-    """Policy and value heads on a small trunk; ``conv_filters``: channels, kernel and stride."""
+    """Policy and value heads on a small trunk.
+
+    ``conv_filters`` lists channels, kernel size and stride of each convolution.
+    """
 
     def setup(self) -> None:
         """Build the network; the spaces and ``self.model_config`` are set already."""
@@ -27,7 +31,7 @@ class MyVisionNetwork(TorchRLModule, ValueFunctionAPI):  # type: ignore[misc]
             layers += [nn.Conv2d(channels, count, kernel, stride), nn.ReLU()]
             channels = count
         self.trunk = nn.Sequential(*layers, nn.Flatten(), nn.LazyLinear(256), nn.ReLU())
-        # A first image determines the size of the lazy layer.
+        # The first forward pass determines the input size of the lazy layer.
         self._features(torch.zeros(1, *self.observation_space.shape))
         self.policy = nn.Linear(256, int(self.action_space.n))
         self.value = nn.Linear(256, 1)
