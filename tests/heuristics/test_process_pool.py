@@ -72,3 +72,15 @@ def test_ctrl_c_while_the_first_task_is_handed_out_ends_with_that_alone(
     monkeypatch.setattr("concurrent.futures.ProcessPoolExecutor.submit", interrupted)
     with ProcessPool(1) as pool, pytest.raises(KeyboardInterrupt):
         list(run_tasks(pool, abs, [1]))
+
+
+def test_user_files_named_like_standard_modules_are_not_imported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("random", "queue", "tempfile", "selectors", "socket", "struct"):
+        (tmp_path / f"{name}.py").write_text("raise SystemExit('imported')\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("PYTHONSAFEPATH", raising=False)
+    with ProcessPool(1) as pool:
+        assert list(run_tasks(pool, abs, [-1])) == [(-1, 1)]
+    assert "PYTHONSAFEPATH" not in os.environ

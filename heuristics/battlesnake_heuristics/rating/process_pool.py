@@ -30,6 +30,9 @@ MAX_TASK_ATTEMPTS = 5
 WORKER_TERMINATE_TIMEOUT_S = 5.0
 """Time in which an interrupted process must exit voluntarily, in seconds."""
 
+_SAFE_PATH_VARIABLE = "PYTHONSAFEPATH"
+"""Environment variable that has the effect of ``python -P``."""
+
 Task = TypeVar("Task")
 Result = TypeVar("Result")
 Initializer = Callable[[], object]
@@ -146,7 +149,8 @@ class _Worker:
         self._prepared = contextlib.ExitStack()
         initializer = self._prepared.enter_context(prepare())
         context = multiprocessing.get_context("spawn")
-        self._executor = ProcessPoolExecutor(1, context, _initialize_worker, (initializer,))
+        with _safe_path():  # its semaphores start multiprocessing's resource tracker
+            self._executor = ProcessPoolExecutor(1, context, _initialize_worker, (initializer,))
 
     @property
     def processes(self) -> list[multiprocessing.Process]:
@@ -155,7 +159,7 @@ class _Worker:
 
     def submit(self, work: Callable[..., Result], /, *arguments: Any) -> Future[Result]:
         """Start a task while SIGINT is blocked, so that the new process inherits the mask."""
-        with masked(signal.SIGINT):
+        with masked(signal.SIGINT), _safe_path():
             task = self.task = self._executor.submit(work, *arguments)
         task.add_done_callback(lambda task: self._prepared.close() if _is_lost(task) else None)
         return task
@@ -178,6 +182,24 @@ def masked(number: int, block: bool = True) -> Iterator[None]:
         yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+@contextlib.contextmanager
+def _safe_path() -> Iterator[None]:
+    """Keep the current folder off the path of Python processes that start within the context.
+
+    New processes run ``python -c``, so a user's file named like a standard module, such as
+    ``random.py``, would replace that module.
+    """
+    before = os.environ.get(_SAFE_PATH_VARIABLE)
+    os.environ[_SAFE_PATH_VARIABLE] = "1"
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ[_SAFE_PATH_VARIABLE]
+        else:
+            os.environ[_SAFE_PATH_VARIABLE] = before
 
 
 busy = False

@@ -55,7 +55,7 @@ class ProgramSupervisor:
         port = str(self._ports[name])
         command = shlex.split(self._commands[name].replace("{port}", port))
         self._running[name] = subprocess.Popen(
-            [sys.executable, "-m", __name__, *command],
+            [sys.executable, "-P", "-m", __name__, *command],
             stdin=subprocess.PIPE,  # closes when this process ends, which the keeper detects
             stdout=sys.stderr.fileno(),
             env=os.environ | {"PORT": port},

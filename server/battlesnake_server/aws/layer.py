@@ -77,7 +77,15 @@ def build(path: Path) -> int:
 def _fetch(folder: Path) -> None:
     """Install the packages for Lambda into ``folder``."""
     wanted = deployment_file("server/requirements-lambda.txt")
-    command = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+    command = [
+        sys.executable,
+        "-P",
+        "-m",
+        "pip",
+        "install",
+        "--quiet",
+        "--disable-pip-version-check",
+    ]
     command += ["--target", str(folder), "--python-version", _PYTHON, "--only-binary", ":all:"]
     command += [word for platform in _PLATFORMS for word in ("--platform", platform)]
     command += ["--no-deps", "--no-compile", "--require-hashes", "-r", str(wanted)]

@@ -130,7 +130,7 @@ def build_server(folder: Path) -> MCPServer:
     async def run(ctx: Context, seconds: float, following: str, *words: str) -> str:
         """Run a command with a progress report per second; return its shortened output."""
         process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "battlesnake_gym", *words),
+            *(sys.executable, "-P", "-m", "battlesnake_gym", *words),
             cwd=folder,
             env={name: os.environ[name] for name in _ENVIRONMENT if name in os.environ},
             stdin=asyncio.subprocess.DEVNULL,

@@ -124,7 +124,16 @@ class AnalysisQueue:
 
     def _run(self, game: Path) -> str:
         """Run the command for one game; return its error message, or ""."""
-        command = [sys.executable, "-m", "battlesnake_gym", "game", "analyze", "--quiet", str(game)]
+        command = [
+            sys.executable,
+            "-P",
+            "-m",
+            "battlesnake_gym",
+            "game",
+            "analyze",
+            "--quiet",
+            str(game),
+        ]
         process = subprocess.Popen(
             [*command, f"--move-time={_MOVE_TIME_MS:g}"],
             stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
