@@ -1,6 +1,6 @@
-/* LibFuzzer entry points for `one` of fuzz_boundary.py: starts an interpreter that loads both
- * compiled modules, built with sanitizers and coverage counters, and passes the fuzzer's bytes to
- * it. */
+/* LibFuzzer entry points for the function `one` of fuzz_boundary.py. They start an interpreter that
+ * loads both compiled modules, built with sanitizers and coverage counters, and pass the fuzzer's
+ * bytes to it. */
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 #include <stdint.h>

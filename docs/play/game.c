@@ -1,8 +1,9 @@
-/* One game and the search for the web page: the engine's rules and the search, compiled to
- * WebAssembly unchanged, and their exported functions. Moves are 0 up, 1 down, 2 left, 3 right.
+/* One game and the search for the web page. The code of the rules and of the search is compiled to
+ * WebAssembly unchanged; this file adds the exported functions. Moves are 0 up, 1 down, 2 left, 3
+ * right.
  *
  * JavaScript reads and writes the module's memory at the addresses that functions return. The
- * module holds one game, and all functions use it. */
+ * module contains one game, which all functions use. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -24,7 +25,7 @@ static uint8_t *seen;
 static uint8_t actions[MAX_SNAKES];
 static char map_name[64];
 
-/* Fills the engine's tables; call it before all other functions. */
+/* Fills the engine's tables; call this function before all other functions. */
 void EXPORT(prepare)(void) {
     map_layouts_init();
     builtin_init();
@@ -53,10 +54,10 @@ int EXPORT(start)(int width, int height, int snakes, int64_t seed, int wrapped, 
     return start_game(&game, width, height, snakes, seed) == 0;
 }
 
-/* Returns the buffer for the snakes' moves of the next turn, one byte each. */
+/* Returns the buffer for the snakes' moves on the next turn, one byte each. */
 uint8_t *EXPORT(actions_at)(void) { return actions; }
 
-/* Plays a turn with these moves; returns 0 if the game is over or cannot continue. */
+/* Plays one turn with the moves in the buffer; returns 0 if the game is over or cannot continue. */
 int EXPORT(turn)(void) {
     Record *record = game.record;
     const Map *map = rules.map;
@@ -68,7 +69,7 @@ int EXPORT(turn)(void) {
 /* Returns whether the game is over. */
 int EXPORT(over)(void) { return game.record->over; }
 
-/* The game as numbers, in the order of ../../battlesnake_gym/engine/csrc/state_words.c. */
+/* Returns the game as words, in the order of ../../battlesnake_gym/engine/csrc/state_words.c. */
 int32_t *EXPORT(words_at)(void) {
     free(words);
     words = malloc(sizeof(int32_t) * export_game(&game, NULL));
@@ -76,7 +77,7 @@ int32_t *EXPORT(words_at)(void) {
     return words;
 }
 
-/* A move of the named snake of this kind (see builtin_snakes.h) in this seat. */
+/* Returns the move of a built-in snake of kind `kind` (see builtin_snakes.h) at a seat. */
 int EXPORT(named)(int seat, int kind) {
     uint8_t kinds[MAX_SNAKES] = {0}, moves[MAX_SNAKES];
     kinds[seat] = (uint8_t)kind;
@@ -84,14 +85,14 @@ int EXPORT(named)(int seat, int kind) {
     return moves[seat];
 }
 
-/* Returns the moves, as bits, that the action mask `fatal+head` allows in a seat. */
+/* Returns the moves, as bits, that the action mask `fatal+head` allows at a seat. */
 int EXPORT(allowed)(int seat) {
     static const uint8_t parts[] = {FAULT_WALL | FAULT_BODY | FAULT_HEALTH, FAULT_HEAD};
     return allowed_moves(&layout, &rules, game.record, seat, parts, 2, true);
 }
 
-/* Returns the observation of a seat: the territory planes of the whole board. Valid until the next
- * call. */
+/* Returns the observation of a seat: the territory planes of the whole board. The result is valid
+ * until the next call. */
 uint8_t *EXPORT(seen_at)(int seat) {
     Observation observation = {VALUES_TERRITORY, VIEW_BOARD, 1, layout.max_height,
                                layout.max_width};
@@ -102,8 +103,8 @@ uint8_t *EXPORT(seen_at)(int seat) {
     return seen + observation_size(&observation) * (size_t)seat;
 }
 
-/* The weights of battlesnake_heuristics/search/search.py in their order, and the bytes of the
- * built-in evaluation, for the games that it was trained for. The build provides both. */
+/* Weights in the order of battlesnake_heuristics/search/search.py, and bytes of the built-in
+ * evaluation, which applies to the games that it was trained for. The build provides both. */
 static const int32_t weights[NUM_WEIGHTS] = {SEARCH_WEIGHTS};
 _Alignas(Network) static const uint8_t numbers[] = {
 #embed "numbers"
@@ -116,11 +117,12 @@ static SearchResult result;
  * 1/1000 cell of territory (INT32_MIN: none), and the length of the line. */
 int32_t *EXPORT(report_at)(void) { return report; }
 
-/* Returns the line of the last search: MAX_SNAKES moves per turn, of the searching snake and then
- * of the other living snakes. */
+/* Returns the line of the last search: MAX_SNAKES moves per turn, first the move of the searching
+ * snake and then those of the other living snakes. */
 uint8_t *EXPORT(line_at)(void) { return result.line[0]; }
 
-/* Returns the position as seen by the snake in a seat: itself first, without eliminated snakes. */
+/* Returns the position from the view of the snake at a seat: this snake first, without eliminated
+ * snakes. */
 static SearchRequest seen_by(int seat) {
     const Record *record = game.record;
     static int32_t lengths[MAX_SNAKES], health[MAX_SNAKES];
@@ -133,7 +135,7 @@ static SearchRequest seen_by(int seat) {
         .food = record_food(&layout, record), .hazards = record_hazards(&layout, record),
         .weights = weights, .first_depth = 1, .max_depth = MAX_DEPTH};
     for (int i = 0; i < record->num_snakes; i++) {
-        int s = i == 0 ? seat : i <= seat ? i - 1 : i; /* the searching snake comes first */
+        int s = i == 0 ? seat : i <= seat ? i - 1 : i; /* the searching snake is first */
         const Snake *snake = &record->snakes[s];
         if (!snake->alive) continue;
         Point points[MAX_CELLS + 1];
@@ -148,8 +150,9 @@ static SearchRequest seen_by(int seat) {
     return request;
 }
 
-/* What this snake wins, 0 to 1, where the search plays on for all with `positions` a move, the first
- * `careful` turns with more (see self_play.h), and food by chance of `seed`. */
+/* Returns the score of this snake, in [0, 1], if the search plays the game to its end for all
+ * snakes. Moves use `positions` nodes; the first `careful` turns use more nodes (see self_play.h).
+ * `seed` determines the food. */
 double EXPORT(played_on)(int seat, int positions, int careful, int seed, int turns, int trained) {
     SelfPlayPlayer player = {weights, trained ? (const Network *)numbers : NULL, positions, 0};
     SelfPlayConfig config = {
@@ -162,9 +165,9 @@ double EXPORT(played_on)(int seat, int positions, int careful, int seed, int tur
     return record.points[0];
 }
 
-/* Searches the move of the snake in a seat, for `seconds`, or `positions` nodes if that is not
- * positive. `trained`: use the learned evaluation; `decoupled`: use decoupled MCTS, as `champion`
- * plays. */
+/* Searches the move of the snake at a seat for `seconds`, or for `positions` nodes if `seconds` is
+ * not positive. `trained` selects the learned evaluation; `decoupled` selects decoupled MCTS, which
+ * `champion` uses. */
 int EXPORT(think)(int seat, double seconds, int positions, int trained, int decoupled) {
     SearchRequest request = seen_by(seat);
     request.decoupled = decoupled;

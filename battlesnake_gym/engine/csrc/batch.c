@@ -1,4 +1,4 @@
-/* The Python type Batch: argument parsing, memory, and loops over all games. */
+/* Python type Batch: argument parsing, memory, and loops over all games. */
 #include "batch.h"
 
 #include <stdlib.h>
@@ -25,7 +25,7 @@ static bool fits(const Py_buffer *view, const ArraySpec *spec) {
     return true;
 }
 
-/* Raises the error through Python, where the message is shared with the Python engine. */
+/* Raises the error through Python, which defines the message for both engines. */
 static void raise_array_error(PyObject *object, const ArraySpec *spec) {
     PyObject *module = PyImport_ImportModule("battlesnake_gym.engine.python_engine");
     PyObject *shape = PyTuple_New(spec->ndim), *none = NULL;
@@ -64,7 +64,7 @@ void *get_cached_buffer(CachedBuffer *cached, PyObject *object, const ArraySpec 
     return cached->view.buf;
 }
 
-enum { FEW_GAMES = 32 }; /* so few games are played faster than another thread could be woken */
+enum { FEW_GAMES = 32 }; /* one thread plays this many games before a second thread could start */
 
 int begin_work(Batch *batch, PyThreadState **thread) {
     if (batch->busy) {
@@ -126,8 +126,8 @@ static int check_sizes(const int32_t (*sizes)[3], Py_ssize_t num_games, int32_t 
 static void free_memory(PyObject *memory) { free(PyCapsule_GetPointer(memory, NULL)); }
 
 /* Allocates all games in one block. Large batches use huge pages: with about one game per page,
- * page-table lookups took a tenth of the time. calloc, so that unused side data of small batches
- * takes no memory. */
+ * page-table lookups took a tenth of the time. calloc() commits no memory for unused side data of
+ * small batches. */
 static int allocate(Batch *batch) {
     enum { LINE = 64, LARGE_PAGE = 1 << 21 };
     size_t games = (size_t)batch->num_games;
@@ -225,8 +225,8 @@ static void batch_dealloc(PyObject *self) {
     Py_DECREF(type);
 }
 
-/* Exposes the records to numpy. Arrays keep the memory alive, not the batch, because the batch
- * keeps the arrays and numpy arrays are not garbage-collected: a cycle would never be freed. */
+/* Exposes the records to numpy. The arrays reference the memory instead of the batch: numpy arrays
+ * are not garbage-collected, so a reference cycle between the batch and its arrays would leak. */
 static int batch_getbuffer(PyObject *self, Py_buffer *view, int flags) {
     Batch *batch = (Batch *)self;
     Py_ssize_t size = batch->num_games * (Py_ssize_t)batch->layout.record_size;
@@ -291,15 +291,15 @@ static PyObject *raise_halt(const Batch *batch, Py_ssize_t game) {
     return NULL;
 }
 
-/* Returns the memory of a game's observations. */
+/* Returns the address of a game's observations. */
 static uint8_t *observation_at(const Batch *batch, const RegisteredObservation *registered,
                                Py_ssize_t game) {
     size_t size = observation_size(&registered->observation) * (size_t)batch->layout.max_snakes;
     return (uint8_t *)registered->out.view.buf + (size_t)game * size;
 }
 
-/* Writes all observations of a game. With `before`, the record of the previous turn, writes only
- * what changed. */
+/* Writes all observations of a game. If `before`, the record of the previous turn, is given, the
+ * function writes only the changes. */
 static void write_observations(const Batch *batch, const Record *before, Py_ssize_t game) {
     for (const RegisteredObservation *registered = batch->observations;
          registered < batch->observations + MAX_OBSERVATIONS; registered++)
@@ -308,9 +308,8 @@ static void write_observations(const Batch *batch, const Record *before, Py_ssiz
                          batch_record(batch, game), observation_at(batch, registered, game));
 }
 
-/* Prefetches memory of later games that is used rarely and is therefore seldom in the cache: their
- * food lists and observation planes. The processor prefetches the records itself, because they are
- * accessed in order. */
+/* Prefetches rarely used memory of later games: food lists and observation planes, which are seldom
+ * in the cache. The processor prefetches the records, because they are accessed in order. */
 static void prefetch_ahead(const Batch *batch, Py_ssize_t game) {
     enum { AHEAD = 8, PLANES_AHEAD = 1, CACHE = 1 << 20 };
     if (game + AHEAD < batch->num_games)
@@ -330,7 +329,7 @@ static void step_one(const Batch *batch, Py_ssize_t game, const uint8_t *actions
         char bytes[sizeof(Record) + MAX_SNAKES * sizeof(Snake)];
     } before;
     prefetch_ahead(batch, game);
-    memcpy(&before, record, layout->marks); /* everything in front of the planes */
+    memcpy(&before, record, layout->marks); /* all bytes in front of the planes */
     step_game(layout, &batch->rules, record, batch_side_data(batch, game), actions);
     write_observations(batch, &before.record, game);
 }
@@ -461,8 +460,8 @@ static PyObject *batch_export(PyObject *self, PyObject *args) {
     return bytes;
 }
 
-/* Reads the words into a temporary game, so that rejected words change nothing. Returns NULL or the
- * reason for the rejection. */
+/* Reads the words into a temporary game, because rejected words must not change the batch. Returns
+ * NULL or the reason for the rejection. */
 static const char *load_words(Batch *batch, Py_ssize_t index, int64_t seed, const int32_t *words,
                               size_t count, char *message, size_t message_size) {
     size_t record_size = batch->layout.record_size - REDZONE;
@@ -585,7 +584,7 @@ static PyObject *batch_action_mask(PyObject *self, PyObject *args) {
     Py_RETURN_NONE;
 }
 
-/* Calls a built-in function for all games; kinds and out are uint8[num_games, seats]. */
+/* Calls a built-in function for all games; `kinds` and `out` are uint8[num_games, seats]. */
 static PyObject *run_builtin(Batch *batch, PyObject *args, BuiltinFunction *ask) {
     PyObject *kinds_object, *out_object;
     if (!PyArg_ParseTuple(args, "OO", &kinds_object, &out_object)) return NULL;
@@ -629,7 +628,7 @@ static PyObject *batch_builtin_moves(PyObject *self, PyObject *args) {
     return run_builtin((Batch *)self, args, builtin_moves);
 }
 
-/* Returns the size of all games in bytes, as dump() and restore() use it. */
+/* Returns the size of all games in bytes, as used by dump() and restore(). */
 static size_t memory_size(const Batch *batch) {
     return (size_t)batch->num_games * (batch->layout.record_size + batch->layout.side_data_size);
 }

@@ -1,4 +1,4 @@
-/* The Python type Batch: many games in one block of memory, and the arrays passed to it. */
+/* Python type Batch: many games in one block of memory, and the arrays passed to it. */
 #ifndef BATTLESNAKE_BATCH_H
 #define BATTLESNAKE_BATCH_H
 
@@ -9,20 +9,22 @@
 #include "masks.h"
 #include "observe.h"
 
-/* A caller's array, cached between calls: the cost of stepping one game from Python is mostly the
- * buffer request to numpy, and callers pass the same array every turn. */
+/* An array of the caller, cached between calls. The buffer request to numpy dominates the cost of
+ * stepping one game from Python, and callers pass the same array every turn. */
 typedef struct {
     PyObject *object; /* owned reference; NULL: empty */
     Py_buffer view;
 } CachedBuffer;
 
-/* A registered output that every call keeps up to date, and its encoder. Empty if the buffer is. */
+/* A registered output that every call updates, and its encoder. The entry is unused if the buffer
+ * is empty. */
 typedef struct {
     CachedBuffer out;
     Observation observation;
 } RegisteredObservation;
 
-/* Maximum number of registered outputs. Trainers use one; opponents' policies may need others. */
+/* Maximum number of registered outputs. Trainers use one output; policies of opponents may need
+ * further outputs. */
 enum { MAX_OBSERVATIONS = 8 };
 
 typedef struct {
@@ -31,7 +33,7 @@ typedef struct {
     Rules rules;
     Py_ssize_t num_games;
     int32_t (*sizes)[3]; /* width, height and number of snakes of each game */
-    PyObject *memory;    /* owned capsule of the allocation; the records are aligned within it */
+    PyObject *memory;    /* owned capsule of the allocation, which contains the aligned records */
     char *records;       /* num_games * layout.record_size bytes */
     char *side_data;     /* num_games * layout.side_data_size bytes */
     int busy;            /* 1 while a call runs without the GIL */
@@ -39,24 +41,24 @@ typedef struct {
     RegisteredObservation observations[MAX_OBSERVATIONS]; /* registered outputs */
 } Batch;
 
-/* Returns the record of a game. */
+/* Returns the record of `game`. */
 static inline Record *batch_record(const Batch *batch, Py_ssize_t game) {
     return (Record *)(batch->records + (size_t)game * batch->layout.record_size);
 }
-/* Returns the side data of a game. */
+/* Returns the side data of `game`. */
 static inline SideData *batch_side_data(const Batch *batch, Py_ssize_t game) {
     return (SideData *)(batch->side_data + (size_t)game * batch->layout.side_data_size);
 }
-/* Returns a game of the batch as the rules see it. */
+/* Returns a game of the batch in the form that the rules use. */
 static inline Game batch_game(const Batch *batch, Py_ssize_t game) {
     return (Game){&batch->layout, &batch->rules, batch_record(batch, game),
                   batch_side_data(batch, game)};
 }
 
-/* The required form of an array argument. At most 5 dimensions. */
+/* The required form of an array argument, with at most 5 dimensions. */
 typedef struct {
-    const char *name;  /* of the argument, for messages */
-    const char *dtype; /* numpy's name, for messages */
+    const char *name;  /* name of the argument, for messages */
+    const char *dtype; /* numpy's name of the type, for messages */
     char format;       /* struct module code: 'B' uint8, '?' bool, 'l' int64, 'i' int32 */
     int writable;
     int ndim;
@@ -64,27 +66,26 @@ typedef struct {
 } ArraySpec;
 
 /* Fills `view` with the C-contiguous memory of `object`. Returns 0, or -1 with a ValueError or
- * TypeError that names the argument, its form and the required form. The caller releases the
- * view. */
+ * TypeError that names the argument, the actual form and the required form. The caller releases
+ * `view`. */
 int get_array(PyObject *object, const ArraySpec *spec, Py_buffer *view);
 
-/* Gets the memory of `object` through a cached view, which stays owned by `cached`. Returns NULL
- * with an exception set on failure. */
+/* Returns the memory of `object` through a cached view, which `cached` continues to own. Returns
+ * NULL with an exception set on failure. */
 void *get_cached_buffer(CachedBuffer *cached, PyObject *object, const ArraySpec *spec);
 
 /* Starts work on all games: marks the batch as busy and, for large batches, releases the GIL.
- * Returns 0, or -1 with a RuntimeError if another thread is at work.
+ * Returns 0, or -1 with a RuntimeError if another thread is using the batch.
  *
  *     PyThreadState *thread;
  *     if (begin_work(batch, &thread) < 0) return NULL;
  *     ...no Python calls...
- *     end_work(batch, thread);
- */
+ *     end_work(batch, thread); */
 int begin_work(Batch *batch, PyThreadState **thread);
-/* Ends the work: reacquires the GIL if it was released. */
+/* Ends the work; reacquires the GIL if begin_work() released it. */
 void end_work(Batch *batch, PyThreadState *thread);
 
-/* The specification of the type. */
+/* Specification of the Python type. */
 extern PyType_Spec batch_spec;
 
 #endif

@@ -1,5 +1,5 @@
-/* A set of cells as WORDS 64-bit words, for the engine and the search. Included once per board
- * size, after <stdint.h>. */
+/* A set of cells in WORDS words of 64 bits, for the engine and the search. A file includes this
+ * header once per board size, after <stdint.h>. */
 #define ALWAYS_INLINE __attribute__((always_inline))
 
 #define WORD uint64_t
@@ -13,7 +13,7 @@ static inline int bits_any(Bits a) {
     for (int i = 0; i < WORDS; i++) r |= a.w[i];
     return r != 0;
 }
-/* Returns the number of cells. */
+/* Returns the number of cells in the set. */
 static inline int bits_count(Bits a) {
     int r = 0;
     for (int i = 0; i < WORDS; i++) r += __builtin_popcountll(a.w[i]);
@@ -21,7 +21,7 @@ static inline int bits_count(Bits a) {
 }
 /* Returns 1 if the set contains the cell. */
 static inline int bits_has(const Bits *a, int cell) { return (a->w[cell >> 6] >> (cell & 63)) & 1; }
-/* Adds a cell. */
+/* Adds a cell to the set. */
 static inline void bits_add(Bits *a, int cell) { a->w[cell >> 6] |= 1ull << (cell & 63); }
-/* Removes a cell. */
+/* Removes a cell from the set. */
 static inline void bits_remove(Bits *a, int cell) { a->w[cell >> 6] &= ~(1ull << (cell & 63)); }

@@ -1,6 +1,6 @@
-/* Template of sets of cells. WORD is one machine word, or a vector of them whose lanes are as many
- * sets side by side. Included once per kind, with WORD, SET (the type) and WITH(name) (the names of
- * the functions) defined. Cell i is bit i % 64 of word i / 64. */
+/* Template of sets of cells. WORD is one machine word, or a vector whose lanes contain separate
+ * sets. A file includes this template once per kind, after it defines WORD, SET (the type) and
+ * WITH(name) (the function names). Cell i is bit i % 64 of word i / 64. */
 typedef struct {
     WORD w[WORDS];
 } SET;
@@ -27,7 +27,7 @@ static inline ALWAYS_INLINE SET WITH(minus)(SET a, SET b) {
     return a;
 }
 
-/* Shifts by 1 to 63 cells, to higher (up) and lower (down) cell numbers. */
+/* Shifts by 1 to 63 cells, up() to higher and down() to lower cell indices. */
 static inline ALWAYS_INLINE SET WITH(up)(SET a, int n) {
     for (int i = WORDS - 1; i > 0; i--) a.w[i] = a.w[i] << n | a.w[i - 1] >> (64 - n);
     a.w[0] <<= n;
@@ -39,7 +39,7 @@ static inline ALWAYS_INLINE SET WITH(down)(SET a, int n) {
     a.w[WORDS - 1] >>= n;
     return a;
 }
-/* Shifts by any number of cells; up() and down() allow at most 63. */
+/* Shifts by any number of cells; up() and down() allow at most 63 cells. */
 static inline ALWAYS_INLINE SET WITH(far_up)(SET a, int n) {
     for (; n > 32; n -= 32) a = WITH(up)(a, 32);
     return n ? WITH(up)(a, n) : a;
@@ -50,8 +50,8 @@ static inline ALWAYS_INLINE SET WITH(far_down)(SET a, int n) {
     return n ? WITH(down)(a, n) : a;
 }
 
-/* Returns the cells of `open` that are one step from any of `cells`. `west` and `east` are the
- * border columns of the board. */
+/* Returns the cells of `open` that are one step away from a cell of `cells`. `west` and `east` are
+ * the border columns of the board. */
 static inline ALWAYS_INLINE SET WITH(beside)(SET cells, SET open, SET west, SET east, int width,
                                              int height, int wrapped) {
     SET sides = WITH(or)(WITH(up)(WITH(minus)(cells, east), 1), WITH(down)(WITH(minus)(cells, west), 1));

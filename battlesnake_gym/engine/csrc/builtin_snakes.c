@@ -1,4 +1,4 @@
-/* Built-in snakes: the discount table, dispatch by board size, and random choice among equal
+/* Built-in snakes: the discount table, dispatch by board size, and the random choice among equal
  * moves. */
 #include "builtin_snakes.h"
 
@@ -9,7 +9,7 @@
 double discount_powers[2 * MAX_CELLS];
 
 void builtin_init(void) {
-    volatile double base = 0.9; /* not folded: the C library's pow(), as in Python */
+    volatile double base = 0.9; /* prevents constant folding: the result must equal that of pow(), as in Python */
     for (int turns = 0; turns < 2 * MAX_CELLS; turns++) discount_powers[turns] = pow(base, turns);
 }
 
@@ -29,7 +29,7 @@ void builtin_moves(const Layout *layout, const Rules *rules, const Record *recor
         if (kinds[seat] == BUILTIN_NONE || !record->snakes[seat].alive) continue;
         Rand rand;
         rand_fast(&rand, record->seed, record->turn);
-        /* Independent of the food stream. */
+        /* The stream is independent of the food stream. */
         rand.state ^= (uint64_t)(seat + 1) * 0x5851F42D4C957F2Du;
         int which = (int)rand_bounded(&rand, (uint32_t)__builtin_popcount(liked[seat]));
         int moves = liked[seat];

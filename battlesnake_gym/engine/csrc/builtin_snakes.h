@@ -1,11 +1,11 @@
-/* The fast built-in snakes, for all seats of a batch at once. They are defined in
- * battlesnake_heuristics/builtin_snakes.py; tests check that the choices are equal. */
+/* The fast built-in snakes, for all seats of a batch in one call.
+ * battlesnake_heuristics/builtin_snakes.py defines these snakes; tests compare the choices. */
 #ifndef BATTLESNAKE_BUILTIN_SNAKES_H
 #define BATTLESNAKE_BUILTIN_SNAKES_H
 
 #include "engine.h"
 
-/* The snake of a seat, numbered as in snakes.engine_code. */
+/* Kind of the snake at a seat, with the codes of snakes.engine_code. */
 enum {
     BUILTIN_NONE,
     BUILTIN_RANDOM,
@@ -17,24 +17,24 @@ enum {
     NUM_BUILTIN,
 };
 
-/* 0.9 ** turns, as Python computes it. */
+/* 0.9 ** turns, with the same rounding as in Python. */
 extern double discount_powers[2 * MAX_CELLS];
 
-/* Fills the table; call it once before any other function. Not thread-safe. */
+/* Fills the table; call this function before any other function. Not thread-safe. */
 void builtin_init(void);
 
-/* Writes out[seat] for the living seats whose kinds[seat] is not BUILTIN_NONE; leaves other seats
+/* Writes out[seat] for the living seats whose kinds[seat] is not BUILTIN_NONE; other seats stay
  * unchanged. */
 typedef void BuiltinFunction(const Layout *layout, const Rules *rules, const Record *record,
                              const uint8_t *kinds, uint8_t *out);
 
-/* Writes the best moves as bits: all moves that the snake likes equally best. */
+/* Writes the best moves as bits: all moves with the highest preference. */
 BuiltinFunction builtin_choices;
 
-/* Writes the index of one of the best moves, drawn from the game's seed, its turn and the seat. */
+/* Writes the index of one of the best moves, drawn from the game's seed, the turn and the seat. */
 BuiltinFunction builtin_moves;
 
-/* Builtin_choices for boards of up to 128, 384 and 640 cells. */
+/* Variants of builtin_choices for boards of up to 128, 384 and 640 cells. */
 BuiltinFunction builtin_choices_small, builtin_choices_medium, builtin_choices_large;
 
 #endif

@@ -1,4 +1,4 @@
-/* The preferences of the built-in snakes, on boards of up to 64 * WORDS cells. A template: included
+/* Preferences of the built-in snakes on boards of up to 64 * WORDS cells. This template is included
  * once per board size by files that define WORDS and CHOICES, the name of the entry function. The
  * names are those of battlesnake_heuristics/rule_based/view.py, filters.py and preferences.py. */
 #include <math.h>
@@ -10,8 +10,8 @@
 
 enum { HUNGRY_BELOW = 30 };
 
-/* Flood fill: returns the number of cells that can be reached from `start`. If `near` is given,
- * writes the turns until goals[0] and goals[1] can be reached (0: never) and returns 0. */
+/* Flood fill: returns the number of cells that can be reached from `start`. If `near` is not NULL,
+ * writes the number of turns to goals[0] and goals[1] (0: unreachable) and returns 0. */
 static int flood(const View *view, int start, const Bits goals[2], int near[2]) {
     if (start == NOWHERE) return 0;
     Bits reached = bits_of(start), grown = {{0}};
@@ -43,7 +43,7 @@ static Bits first_reached(const View *view, int own, int start) {
     return owned;
 }
 
-/* Returns the discount of a distance in turns, 0 for never. */
+/* Returns the discount of a distance in turns, or 0 for an unreachable goal. */
 static double nearness(int turns) { return turns ? discount_powers[turns - 1] : 0; }
 /* Returns whether at most one move is left. */
 static bool is_single(int moves) { return (moves & (moves - 1)) == 0; }
@@ -63,8 +63,8 @@ static bool is_longest(const Record *record, int own) {
     return true;
 }
 
-/* Returns the risk of losing head to head on a cell, in [0, 1]; a draw counts half. A filter, like
- * the next two functions: only the moves with the least badness are kept. */
+/* Returns the risk of losing head to head on a cell, in [0, 1]; a draw counts half. This function
+ * and the next two are filters: only the moves with the lowest penalty remain. */
 static double head_to_heads(const View *view, int own, int target) {
     double worst = 0;
     if (target == NOWHERE) return worst;
@@ -79,7 +79,7 @@ static double head_to_heads(const View *view, int own, int target) {
     return worst;
 }
 
-/* Returns the share of the body that does not fit into the reachable cells, in [0, 1]. */
+/* Returns the fraction of the body that does not fit in the reachable cells, in [0, 1]. */
 static double dead_ends(const View *view, int own, int target) {
     double lacking = 1 - (double)flood(view, target, NULL, NULL) / view->record->snakes[own].length;
     return lacking > 0 ? lacking : 0;
@@ -94,7 +94,8 @@ static double hazard_damage_on(const View *view, int own, int target) {
     return damage > 0 ? damage : 0;
 }
 
-/* Returns the score of food in reach, in [0, 1]; own food counts twice. */
+/* Returns the score of reachable food, in [0, 1]; food in the snake's own territory counts
+ * twice. */
 static double food(const View *view, int own, int target) {
     if (target == NOWHERE) return 0;
     Bits goals[2] = {view->food, bits_and(view->food, first_reached(view, own, target))};
@@ -106,7 +107,7 @@ static double food(const View *view, int own, int target) {
     return ours > any ? ours : any;
 }
 
-/* Returns the discount of the distance to the nearest shorter, or not shorter, opponent. */
+/* Returns the discount of the distance to the nearest opponent that is shorter, or not shorter. */
 static double closeness(const View *view, int own, int target, bool to_the_shorter) {
     const Snake *snakes = view->record->snakes;
     int nearest = -1;
@@ -122,7 +123,7 @@ static double closeness(const View *view, int own, int target, bool to_the_short
 /* Returns a number of cells as a fraction of the board. */
 static double board_fraction_of(const View *view, int cells) { return (double)cells / view->cells; }
 
-/* Returns the preference of the view's snake kind for moving to a cell. */
+/* Returns the preference of the view's snake kind for a move to a cell. */
 static double preference(const View *view, int own, int target) {
     const Snake *snake = &view->record->snakes[own];
     int kind = view->kind;
@@ -147,15 +148,15 @@ static double preference(const View *view, int own, int target) {
     return score + unharmed;
 }
 
-/* Returns the preference as a badness. */
+/* Returns the preference as a penalty. */
 static double negative_preference(const View *view, int own, int target) {
     return -preference(view, own, target);
 }
 
-/* A badness function; lower is better. */
+/* A penalty function; lower values are better. */
 typedef double Badness(const View *view, int own, int target);
 
-/* Returns those of the `kept` moves that have the least badness. */
+/* Returns the subset of the `kept` moves that has the lowest penalty. */
 static int keep_least_bad(const View *view, int own, int kept, const int targets[4],
                           Badness *badness) {
     double bad[4] = {0}, least = INFINITY;

@@ -1,5 +1,6 @@
-/* Detects the vector extensions of an x86-64 processor that its operating system supports. Uses
- * CPUID directly, because __builtin_cpu_supports reports none with some compilers (Zig's). */
+/* Detects the vector extensions that the x86-64 processor and the operating system support. The
+ * code uses CPUID directly, because __builtin_cpu_supports() reports no extension with some
+ * compilers (Zig's). */
 #ifndef CPU_FEATURES_H
 #define CPU_FEATURES_H
 
@@ -10,7 +11,7 @@
 enum { HAS_AVX2 = 1, HAS_AVX512 = 2 };
 
 /* Returns the features as HAS_... bits. HAS_AVX2 includes BMI, BMI2, LZCNT and POPCNT; HAS_AVX512
- * means F, BW and VL. */
+ * includes F, BW and VL. */
 static inline int query_cpu_features(void) {
     enum { KEPT = 1 << 27, POPCNT = 1 << 23, LZCNT = 1 << 5 };
     enum { AVX2 = 1 << 5 | 1 << 3 | 1 << 8, AVX512F = 1 << 16, BW = 1 << 30 };

@@ -1,17 +1,18 @@
-/* The game engine: one record per game, and the rules that work on it.
+/* The game engine: one record per game, and the rules that change records.
  *
- * A record is one block of bytes: a header, the snakes, then three planes of one entry per cell
- * (marks, food, hazards). It holds everything that the rules of a turn need, so that a position is
- * copied with one memcpy. The order of lists, the state of maps and dead bodies are kept apart, in
- * a SideData block per game.
+ * A record is one block of bytes: a header, the snakes, and three planes with one entry per cell
+ * (marks, food, hazards). It contains all data that the rules of a turn need, so one memcpy copies
+ * a position. A SideData block per game stores the order of lists, the state of maps and the bodies
+ * of eliminated snakes.
  *
- * Marks. A head leaves (seat << CLOCK_BITS | clock) on the cell that it enters. The clock advances
- * by one per turn, so clock - mark is the index of the cell in the snake's body (its age). The cell
- * belongs to the snake while its age is below the snake's extent, the number of its distinct cells.
- * Tails need no update, and eliminated snakes vanish because their extent is 0. An empty cell has
- * mark 0, which is too old for every snake because the clock starts at CLOCK_START.
+ * Marks. A head writes the mark (seat << CLOCK_BITS | clock) on each cell that it enters. The clock
+ * advances by one per turn, so clock - mark is the index of the cell in the snake's body (its age).
+ * The cell belongs to the snake while its age is below the snake's extent, the number of distinct
+ * cells of the body. Tails need no update, and eliminated snakes vanish because their extent is 0.
+ * An empty cell has mark 0, which is too old for every snake because the clock starts at
+ * CLOCK_START.
  *
- * Cells are numbered y * width + x with the game's own width; y points up. */
+ * The index of a cell is y * width + x with the width of the game; y points up. */
 #ifndef BATTLESNAKE_ENGINE_H
 #define BATTLESNAKE_ENGINE_H
 
@@ -28,7 +29,7 @@ enum {
     CLOCK_BITS = 12,
     CLOCK_MASK = (1 << CLOCK_BITS) - 1,
     CLOCK_START = 1024, /* above MAX_CELLS: mark 0 is older than any body */
-    PLANE_SLACK = 64,   /* entries that loops over a plane may read behind it */
+    PLANE_SLACK = 64,   /* entries behind a plane that loops may read */
     NO_MOVE = 4,        /* action of a snake without a valid move */
 };
 
@@ -41,11 +42,11 @@ static inline int max_int(int a, int b) { return a > b ? a : b; }
 /* Returns the smaller of two integers. */
 static inline int min_int(int a, int b) { return a < b ? a : b; }
 
-/* Wraps a coordinate that is at most one step off the board. */
+/* Wraps a coordinate that is at most one cell off the board. */
 static inline int wrap(int coordinate, int size) {
     return coordinate < 0 ? size - 1 : coordinate >= size ? 0 : coordinate;
 }
-/* Returns the distance between two coordinates, across the border if `wrapped`. */
+/* Returns the distance between two coordinates, across the edge if `wrapped`. */
 static inline int distance(int a, int b, int size, bool wrapped) {
     int apart = a < b ? b - a : a - b, around = size - apart;
     return wrapped && around < apart ? around : apart;
@@ -54,12 +55,13 @@ static inline int distance(int a, int b, int size, bool wrapped) {
 /* Causes of elimination, as indices of battlesnake_gym.rules.CAUSES. */
 enum { CAUSE_NONE, CAUSE_WALL, CAUSE_SELF, CAUSE_BODY, CAUSE_HEAD, CAUSE_HEALTH, CAUSE_HAZARD };
 
-/* One snake of a record. An eliminated one keeps head, health, cause and killer; its length and
+/* One snake of a record. An eliminated snake keeps head, health, cause and killer; its length and
  * extent are 0. */
 typedef struct {
     int16_t x, y;   /* head; up to one cell off the board if eliminated */
-    int32_t length; /* segments, stacked ones included */
-    /* Distinct cells, of ages 0 to extent - 1; further segments are stacked on the last. */
+    int32_t length; /* number of segments, including stacked segments */
+    /* Number of distinct cells, with ages 0 to extent - 1; further segments are stacked on the last
+     * cell. */
     uint16_t extent;
     int16_t health;
     uint8_t cause;
@@ -73,29 +75,30 @@ typedef struct {
     int32_t turn;
     uint16_t clock;
     uint8_t width, height;
-    uint8_t num_snakes; /* seats in use */
+    uint8_t num_snakes; /* number of seats in use */
     uint8_t living;
     uint8_t over;
     uint8_t halt;          /* HALT_... if the game cannot continue, or 0 */
     uint8_t any_hazards;   /* 1 if the hazard list has an entry, on or off the board */
-    uint16_t alive_mask;   /* bit s: seat s is alive */
-    uint16_t num_food;     /* entries of the food list */
-    uint16_t food_changes; /* incremented, modulo 2^16, by every change of food or hazards */
+    uint16_t alive_mask;   /* bit s is set if seat s is alive */
+    uint16_t num_food;     /* number of entries of the food list */
+    uint16_t food_changes; /* counter, modulo 2^16, of changes to food or hazards */
     uint16_t hazard_changes;
     int64_t seed;
-    uint8_t facing[MAX_SNAKES]; /* the move from neck to head; UP without a neck */
+    uint8_t facing[MAX_SNAKES]; /* move from neck to head; UP without a neck */
     Snake snakes[];             /* [max_snakes] */
 } Record;
 
-/* AddressSanitizer only checks the ends of an allocation, and all games of a batch share one. In
- * its builds, every record and SideData block ends with bytes that no code may access. */
+/* AddressSanitizer checks only the ends of an allocation, and all games of a batch share one
+ * allocation. In builds with AddressSanitizer, every record and SideData block ends with bytes that
+ * no code may access. */
 #ifdef __SANITIZE_ADDRESS__
 enum { REDZONE = 64 };
 #else
 enum { REDZONE = 0 };
 #endif
 
-/* Sizes and offsets in bytes, the same for all records of a batch. */
+/* Sizes and offsets in bytes, equal for all records of a batch. */
 typedef struct {
     int32_t max_width, max_height, max_cells, max_snakes;
     size_t marks, food, hazards; /* offsets in a record */
@@ -103,25 +106,25 @@ typedef struct {
     size_t side_data_size;       /* a multiple of 64, REDZONE included */
 } Layout;
 
-/* Computes the layout of records for boards and snakes up to these numbers. */
+/* Computes the layout of records for the given maximum board size and number of snakes. */
 Layout make_layout(int max_width, int max_height, int max_snakes);
 
-/* The planes of a record: uint16 marks; uint8 number of food (0 or 1, more only in imported games);
- * uint8 number of hazard layers, 255 meaning 255 or more. The pointers are valid as long as the
+/* Planes of a record: uint16 marks; uint8 number of food (0 or 1, more only in imported games);
+ * uint8 number of hazard layers, where 255 means 255 or more. The pointers are valid as long as the
  * record. */
 static inline uint16_t *record_marks(const Layout *layout, const Record *record) {
     return (uint16_t *)((char *)record + layout->marks);
 }
-/* See record_marks(). */
+/* Returns the food plane; see record_marks(). */
 static inline uint8_t *record_food(const Layout *layout, const Record *record) {
     return (uint8_t *)record + layout->food;
 }
-/* See record_marks(). */
+/* Returns the hazard plane; see record_marks(). */
 static inline uint8_t *record_hazards(const Layout *layout, const Record *record) {
     return (uint8_t *)record + layout->hazards;
 }
 
-/* Returns the cell number of a point on the board. */
+/* Returns the index of a cell on the board. */
 static inline int cell_at(const Record *record, int x, int y) { return y * record->width + x; }
 /* Returns whether a point is on the board. */
 static inline bool on_board(const Record *record, int x, int y) {
@@ -131,13 +134,14 @@ static inline bool on_board(const Record *record, int x, int y) {
 /* Returns the seat of a mark. */
 static inline int mark_snake(uint16_t mark) { return mark >> CLOCK_BITS; }
 
-/* Returns the index of the marked cell in its snake's body; only meaningful below the extent. */
+/* Returns the index of the marked cell in its snake's body; the result is valid only below the
+ * extent. */
 static inline int mark_age(const Record *record, uint16_t mark) {
     return record->clock - (mark & CLOCK_MASK);
 }
 
-/* Returns the seat whose body holds a cell with this mark, or -1. A cell of age a becomes free
- * after length - a turns, unless its snake eats. */
+/* Returns the seat whose body contains a cell with this mark, or -1. A cell of age a becomes free
+ * after length - a turns, unless the snake eats. */
 static inline int mark_owner(const Record *record, uint16_t mark) {
     int seat = mark_snake(mark);
     return mark_age(record, mark) < record->snakes[seat].extent ? seat : -1;
@@ -157,12 +161,12 @@ typedef struct {
     const struct Map *map; /* NULL: no map */
 } Rules;
 
-/* Returns the health after this many hazard layers; 0 or less is fatal. */
+/* Returns the health after damage by `layers` hazard layers; 0 or less is fatal. */
 static inline int health_after_layers(int health, int layers, int damage) {
     return min_int(MAX_HEALTH, health - layers * damage);
 }
 
-/* Returns the health after a turn that ends on this cell; 0 or less is fatal. */
+/* Returns the health after a turn that ends on `cell`; 0 or less is fatal. */
 static inline int health_after_turn(const Layout *layout, const Rules *rules, const Record *record,
                                     int health, int cell) {
     int left =
@@ -182,8 +186,9 @@ enum {
 };
 
 /* Plays one turn: moves, hazard damage, feeding, eliminations, growth, shrinking, and the food and
- * hazards of the map; then increments the turn and checks for the end. actions[s] is 0 to 3 or
- * NO_MOVE; those of eliminated snakes are ignored. Thread-safe for different games. */
+ * hazards of the map. The function then increments the turn and tests for the end of the game.
+ * actions[s] is 0 to 3 or NO_MOVE; actions of eliminated snakes are ignored. Thread-safe for
+ * different games. */
 void step_game(const Layout *layout, const Rules *rules, Record *record, SideData *side,
                const uint8_t *actions);
 

@@ -1,4 +1,4 @@
-/* Food: its list and plane, and where it appears. */
+/* Food: the list, the plane, and the cells on which food appears. */
 #include <string.h>
 
 #include "game.h"
@@ -32,7 +32,8 @@ void clear_food(Game *game) {
 
 void game_rand(const Game *game, Rand *rand) { rand_seeded(rand, game->record->seed); }
 
-/* Marks the cells where no food may appear: food, living bodies and neighbors of living heads. */
+/* Marks the cells on which no food may appear: food, living bodies and neighbors of living
+ * heads. */
 static void taken_cells(const Game *game, bool spare_hazards, uint8_t *restrict taken) {
     const Record *record = game->record;
     int cells = record->width * record->height;
@@ -85,8 +86,8 @@ static bool is_free(const Game *game, bool spare_hazards, int cell) {
     return true;
 }
 
-/* Adds one food by rejection sampling: every free cell is equally likely, as with the shuffle.
- * Returns false on crowded boards, where the list of free cells is faster. */
+/* Adds one food by rejection sampling, with equal probability for every free cell, as with the
+ * shuffle. Returns false on crowded boards, on which the list of free cells is faster. */
 static bool place_one_fast(Game *game, Rand *rand, bool spare_hazards) {
     uint32_t cells = (uint32_t)(game->record->width * game->record->height);
     for (int tries = 0; tries < 16; tries++) {

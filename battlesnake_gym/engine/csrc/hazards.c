@@ -1,4 +1,4 @@
-/* Hazards: their list and plane, and the shrinking board of the royale rules. */
+/* Hazards: the list, the plane, and the shrinking board of the royale rules. */
 #include <string.h>
 
 #include "game.h"
@@ -50,7 +50,7 @@ int hazards_at(const Game *game, int x, int y) {
     return count;
 }
 
-/* Writes the list out and reads it back; it is short whenever this is used. */
+/* The function writes the list out and reads it back; all callers have short lists. */
 void swap_out_hazard(Game *game, int index) {
     HazardRun runs[MAX_CELLS];
     Point entries[MAX_CELLS];
@@ -68,7 +68,8 @@ void swap_out_hazard(Game *game, int index) {
     for (int i = 0; i < count; i++) add_hazard(game, entries[i].x, entries[i].y, 1);
 }
 
-/* Draws the rectangle after `shrinks` shrinks: always the first outputs of the game's stream. */
+/* Draws the rectangle after `shrinks` shrinks, always from the first outputs of the game's
+ * stream. */
 static void shrink_rectangle(Game *game, int shrinks, Point *low, Point *high) {
     Rand rand;
     game_rand(game, &rand);
@@ -79,7 +80,7 @@ static void shrink_rectangle(Game *game, int shrinks, Point *low, Point *high) {
         right -= side == 1;
         bottom += side == 2;
         top -= side == 3;
-        if (left > right || bottom > top) break; /* nothing is left */
+        if (left > right || bottom > top) break; /* the rectangle is empty */
     }
     *low = (Point){(int8_t)left, (int8_t)bottom};
     *high = (Point){(int8_t)right, (int8_t)top};

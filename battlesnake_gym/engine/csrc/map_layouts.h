@@ -1,11 +1,11 @@
-/* Data that Python provides at import (battlesnake_gym/rules/tables.py): the point lists of the
+/* Data that Python provides on import (battlesnake_gym/rules/tables.py): the point lists of the
  * fixed maps, and Go's random constants. */
 #ifndef BATTLESNAKE_MAP_LAYOUTS_H
 #define BATTLESNAKE_MAP_LAYOUTS_H
 
 #include "side_data.h"
 
-/* A list of points, not owned. */
+/* A list of points; the list does not own its memory. */
 typedef struct {
     const Point *at;
     int count;
@@ -25,8 +25,8 @@ typedef struct {
 FIXED_POINT_LISTS(DECLARE_POINT_LIST)
 #undef DECLARE_POINT_LIST
 
-/* Fills all lists and the random tables; call it once with the GIL. Returns 0, or -1 with an
- * exception set. */
+/* Fills all lists and the random tables; call this function once with the GIL. Returns 0, or -1
+ * with an exception set. */
 int map_layouts_init(void);
 
 #endif

@@ -1,4 +1,4 @@
-/* The maps by name. */
+/* Lookup of maps by name. */
 #include "maps.h"
 
 #include <string.h>

@@ -1,4 +1,4 @@
-/* The lists of maps, by file. Each list ends with an entry without a name. */
+/* Lists of maps, one per file. Each list ends with an entry without a name. */
 #ifndef BATTLESNAKE_MAPS_H
 #define BATTLESNAKE_MAPS_H
 
@@ -10,7 +10,8 @@ extern const Map CLOCKED_MAPS[]; /* hazards that depend on the turn or on tails 
 extern const Map FIXED_MAPS[];   /* fixed board sizes and start points */
 extern const Map MAZE_MAPS[];
 
-/* Sets up a map with the standard start; returns 0, or -1 if it does not fit. */
+/* Sets up a map with the standard start position; returns 0, or -1 if it does not fit on the
+ * board. */
 int setup_standard(Game *game);
 
 #endif

@@ -4,7 +4,7 @@
 #include "maps.h"
 #include "map_layouts.h"
 
-/* Sinkholes: a disc in the center that gains one layer and one cell of radius at a time. */
+/* Sinkholes: adds one layer to a central disc whose radius grows by one cell at a time. */
 static void update_sinkholes(Game *game) {
     const Record *record = game->record;
     int every = game->rules->shrink_every > 0 ? game->rules->shrink_every : 10;
@@ -21,13 +21,13 @@ static void update_sinkholes(Game *game) {
     }
 }
 
-/* One set of pools; a game uses one set. */
+/* One set of pools; each game uses one set. */
 typedef struct {
     int count;
     Point pools[4];
 } PoolSet;
 
-/* Stores the pool sets for a board width; returns their number. */
+/* Stores the pool sets for a board width, and returns the number of sets. */
 static int pool_sets(int width, const PoolSet **sets) {
     static const PoolSet SMALL[] = {{1, {{3, 3}}}};
     static const PoolSet MIDDLE[] = {
@@ -51,7 +51,7 @@ static int setup_pools(Game *game) {
     return 0;
 }
 
-/* Healing pools: removes a random pool every shrink_every turns. The official engine draws from one
+/* Healing pools: removes a random pool every shrink_every turns. The official engine uses one
  * generator for the whole game, so the number of used outputs is stored. */
 static void update_pools(Game *game) {
     int every = game->rules->shrink_every, count = count_hazards(game);
@@ -91,7 +91,7 @@ static int check_pits(const Game *game) {
     return game->rules->shrink_every < 1 ? HALT_PITS_EVERY : 0;
 }
 
-/* Returns the sum of all runs at the point of run `first`; 0 if an earlier run is at the same
+/* Returns the sum of all runs at the point of run `first`, or 0 if an earlier run is at this
  * point. */
 static int count_once(const HazardRun *runs, int num_runs, int first) {
     Point at = runs[first].at;
@@ -104,8 +104,9 @@ static int count_once(const HazardRun *runs, int num_runs, int first) {
     return count;
 }
 
-/* Snail mode: removes one layer of all hazards below the upper border; each cell once, in list
- * order. Hazards beside the board, possible only in imported games, take a slower path. */
+/* Snail mode: removes one layer from all hazards below the upper border, once per cell, in list
+ * order. Hazards outside the left and right borders, possible only in imported games, use a slower
+ * path. */
 static void fade(Game *game, const HazardRun *runs, int num_runs) {
     const Record *record = game->record;
     int total[MAX_CELLS];
@@ -138,8 +139,8 @@ static int oldest_cell(const Game *game, int seat) {
     return cell;
 }
 
-/* Snail mode: trails lose a layer, those laid on the previous turn appear, and new ones are laid. A
- * new trail waits for one turn above the board, at y + height. */
+/* Snail mode: trails lose a layer, trails of the previous turn appear, and new trails are stored. A
+ * new trail is stored above the board, at y + height, for one turn. */
 static void update_snail(Game *game) {
     const Record *record = game->record;
     int height = record->height, num_runs = game->side->num_runs;

@@ -10,8 +10,8 @@ static void add_hazards(Game *game, const PointList *places) {
     }
 }
 
-/* Marks a cell as taken. Food on these maps avoids all bodies, those of eliminated snakes
- * included. */
+/* Marks a cell as taken. Food on these maps avoids all bodies, including those of eliminated
+ * snakes. */
 
 static void take_point(const Record *record, uint8_t *taken, int x, int y) {
     if (on_board(record, x, y)) taken[cell_at(record, x, y)] = 1;
@@ -39,7 +39,7 @@ static void take_food_and_bodies(const Game *game, uint8_t *taken) {
     }
 }
 
-/* Adds food on the first of these points that is free. */
+/* Adds food on the first free point of `points`. */
 static void feed_first_free(Game *game, const uint8_t *taken, const Point *points, int count) {
     for (int i = 0; i < count; i++) {
         int cell = cell_at(game->record, points[i].x, points[i].y);
@@ -59,7 +59,7 @@ typedef struct {
 static int setup_castle(Game *game) {
     const Castle *castle = game->rules->map->plan;
     Point starts[MAX_SNAKES];
-    int needed = (game->record->num_snakes + 3) / 4 * 4; /* start points come in groups of four */
+    int needed = (game->record->num_snakes + 3) / 4 * 4; /* start points form groups of four */
     if (needed > castle->starts->count) return -1;
     memcpy(starts, castle->starts->at, sizeof *starts * (size_t)needed);
     Rand rand;
@@ -69,7 +69,7 @@ static int setup_castle(Game *game) {
     return 0;
 }
 
-/* Adds food in a gate that has no snake, head or food beside it, regardless of the food settings.
+/* Adds food in a gate that has no snake, head or food beside it; the food settings have no effect.
  * The shuffled order of the gates persists. */
 static void update_castle(Game *game) {
     enum { FIRST_FOOD_TURN = 10 };
@@ -113,7 +113,7 @@ static int setup_rivers(Game *game) {
     return food_beside_snakes(game, &rand, true);
 }
 
-/* The arcade maze. */
+/* Sets up the arcade maze. */
 
 static int setup_arcade(Game *game) {
     enum { FIRST_FOOD_X = 9, FIRST_FOOD_Y = 11 };
@@ -135,7 +135,7 @@ static int setup_arcade(Game *game) {
     return 0;
 }
 
-/* May add one food on a free fixed point; chance + 1 of 100 rolls pass. */
+/* Adds at most one food on a free food cell, with a probability of chance + 1 percent. */
 static void update_arcade(Game *game) {
     int chance = game->rules->food_spawn_chance;
     if (!chance) return;

@@ -1,6 +1,6 @@
-/* The map solo_maze: one snake, one food, and a larger maze after every food. The level is stored
- * on the board, as a binary number in the hazards of the bottom row. All random numbers come from
- * the official stream, whatever the food setting. */
+/* The map solo_maze: one snake, one food, and a larger maze after every food. The hazards of the
+ * bottom row store the level as a binary number. All random numbers use the official stream,
+ * whatever the food setting. */
 #include <string.h>
 
 #include "maps.h"
@@ -30,7 +30,7 @@ static Square maze_square(const Record *record, int level) {
     return (Square){size, (record->width - size) / 2, (record->height - size) / 2};
 }
 
-/* Returns the level; the leftmost cell of the bottom row is the highest bit. */
+/* Returns the level stored in the bottom row; the leftmost cell is the highest bit. */
 static int read_level(const Game *game) {
     const uint8_t *hazards = record_hazards(game->layout, game->record);
     int level = 0;
@@ -43,8 +43,8 @@ static void maze_rand(const Game *game, int32_t offset, Rand *rand) {
                                 (uint64_t)(int64_t)(game->record->turn + offset)));
 }
 
-/* The state of the maze generator (recursive division): a room is divided by walls with holes, then
- * each part is divided. */
+/* State of the maze generator (recursive division): walls with holes divide a room, and then each
+ * resulting room. */
 
 typedef struct {
     Rand rand;
@@ -67,7 +67,8 @@ static void build(Division *division, const Wall *wall) {
     }
 }
 
-/* Returns a random position for a wall across the room first .. last, or -1 if there is none. */
+/* Returns a random position for a wall across the room first .. last, or -1 if no position is
+ * possible. */
 static int choose(Division *division, int first, int last, uint32_t refused) {
     int places[MAX_SIDE], count = 0;
     for (int place = first + 1; place < last - 1; place++) {
@@ -76,8 +77,8 @@ static int choose(Division *division, int first, int last, uint32_t refused) {
     return count ? places[rand_intn(&division->rand, count)] : -1;
 }
 
-/* Removes a random one of the wall's cells start .. stop - 1 and returns it; the last cell takes
- * its place. */
+/* Removes and returns a random cell of the wall's cells start .. stop - 1; the last cell replaces
+ * it. */
 static Point make_hole(Division *division, Wall *wall, int start, int stop) {
     int index = start + rand_intn(&division->rand, stop - start);
     Point hole = wall->cells[index];
@@ -85,8 +86,8 @@ static Point make_hole(Division *division, Wall *wall, int start, int stop) {
     return hole;
 }
 
-/* Adds the walls of the room (x0, y0) .. (x1, y1). No wall may be in an open row or column, where
- * it would close a hole. A wall belongs to the part left of it or below it. */
+/* Adds the walls of the room (x0, y0) .. (x1, y1). A wall in an open row or column would close a
+ * hole and is therefore excluded. A wall belongs to the room on its left or below it. */
 static void divide(Division *division, int x0, int y0, int x1, int y1, uint32_t open_rows,
                    uint32_t open_columns) {
     if (x1 - x0 <= 2 && y1 - y0 <= 2) return;
@@ -123,7 +124,7 @@ static void divide(Division *division, int x0, int y0, int x1, int y1, uint32_t 
     }
 }
 
-/* Writes the level. If it has more binary digits than the board is wide, it starts at the left
+/* Writes the level. If it has more binary digits than the board has columns, it starts at the left
  * border and its last digits are off the board. */
 static void write_level(Game *game, int level) {
     int digits = game->record->width;
@@ -153,7 +154,8 @@ static void add_level_hazards(Game *game, int level, Square square) {
     }
 }
 
-/* Places the snake: head at the lower left of the maze, all other segments on the cell below it. */
+/* Places the snake with the head at the lower left of the maze and all other segments one cell
+ * lower. */
 static void put_maze_snake(Game *game, int level, Square square) {
     Record *record = game->record;
     Snake *snake = &record->snakes[0];
@@ -176,8 +178,8 @@ static void put_maze_snake(Game *game, int level, Square square) {
     marks[cell_at(record, body[1].x, body[1].y)] = (uint16_t)(record->clock - 1);
 }
 
-/* Adds one food in the maze, not near the head, not on a wall (walls[cell] != 0) and not on the
- * snake. Every attempt has its own generator. */
+/* Adds one food in the maze at a distance from the head, without a wall (walls[cell] != 0) or the
+ * snake on the cell. Each attempt uses a different generator. */
 static void feed_maze(Game *game, Square square, const uint8_t *walls) {
     const Record *record = game->record;
     Point body[MAX_CELLS + 2];
@@ -210,7 +212,7 @@ static void build_level(Game *game, int level) {
     int cells = game->record->width * game->record->height;
     Square square = maze_square(game->record, level);
     const uint8_t *hazards = record_hazards(game->layout, game->record);
-    uint8_t walls[MAX_CELLS]; /* of the previous and the new maze */
+    uint8_t walls[MAX_CELLS]; /* walls of the previous and of the new maze */
     memcpy(walls, hazards, (size_t)cells);
     clear_hazards(game);
     add_level_hazards(game, level, square);
@@ -227,7 +229,7 @@ static int setup_maze(Game *game) {
     return 0;
 }
 
-/* Starts the next level when the food is eaten. On the last levels, food moves away from the
+/* Starts the next level after the food is eaten. On the last levels, food moves away from the
  * snake. */
 static void update_maze(Game *game) {
     const Record *record = game->record;

@@ -1,4 +1,4 @@
-/* Maps without hazards, or with fixed ones. */
+/* Maps without hazards, or with constant hazards. */
 #include "maps.h"
 
 int setup_standard(Game *game) {
@@ -13,7 +13,7 @@ static int setup_empty(Game *game) {
     return place_snakes(game, &rand);
 }
 
-/* Adds the rectangle with number - 1 free cells to the border on all sides. */
+/* Adds the border of the rectangle with number - 1 free cells on each side of the board. */
 static int add_ring(Game *game, int number) {
     int width = game->record->width, height = game->record->height;
     if (number >= (width < height ? width : height) - 1) return -1;

@@ -10,9 +10,9 @@ static int largest_radius(const Record *record, int x, int y) {
     return max_int(max_int(x, y), max_int(record->width - x, record->height - y));
 }
 
-/* Moves (x, y) to the position after `step` steps of a clockwise spiral around it: rings of radius
- * 1, 2, ..., each from right of its upper left corner to that corner. Returns false beyond the last
- * ring. */
+/* Moves (x, y) to the position after `step` steps of a clockwise spiral around (x, y). Ring k has
+ * radius k; it starts to the right of its upper left corner and ends in that corner. Returns false
+ * beyond the last ring. */
 static bool spiral_step(int step, int rings, int *x, int *y) {
     static const int STEP_X[] = {1, 0, -1, 0}, STEP_Y[] = {0, -1, 0, 1};
     int radius = 1;
@@ -63,8 +63,8 @@ static int check_scatter(const Game *game) {
     return turn % SCATTER_EVERY == 0 && turn / SCATTER_EVERY > cells ? HALT_SCATTER_FULL : 0;
 }
 
-/* Returns whether hazards appear now: on turns 1, 1 + every, ... until there are as many as
- * cells. */
+/* Returns whether hazards appear on this turn: on turns 1, 1 + every, ... until every cell has
+ * one. */
 static bool is_due(const Game *game, int every) {
     const Record *record = game->record;
     return record->turn % every == 0 && count_hazards(game) != record->width * record->height;
@@ -74,8 +74,8 @@ typedef struct {
     int left, right, bottom, top;
 } Box;
 
-/* Grows the box by one random side that is not yet at the border; `added` becomes the new cells.
- * Returns false if no side is left. */
+/* Grows the box by one random side that is not at the border, and stores the new cells in `added`.
+ * Returns false if every side is at the border. */
 static bool grow(const Record *record, Rand *rand, Box *box, Box *added) {
     bool room[] = {box->left > 0, box->top < record->height - 1, box->right < record->width - 1,
                    box->bottom > 0};
@@ -111,7 +111,7 @@ static void update_grow_box(Game *game) {
     }
 }
 
-/* Lists the cells of the board at Chebyshev distance `radius`, column by column. */
+/* Lists the cells on the board at Chebyshev distance `radius`, column by column. */
 static int square_ring(const Record *record, int x, int y, int radius, Point *cells) {
     int count = 0;
     for (int i = max_int(x - radius, 0); i <= min_int(x + radius, record->width - 1); i++) {
@@ -131,7 +131,7 @@ static void update_expand_box(Game *game) {
     Rand rand;
     game_rand(game, &rand);
     int x = rand_range(&rand, 2, record->width - 2);
-    /* The width here too, as in the official engine. */
+    /* As in the official engine, y is also drawn from the range of the width. */
     int y = rand_range(&rand, 2, record->width - 2);
     int radius = record->turn / EVERY;
     if (!radius) {

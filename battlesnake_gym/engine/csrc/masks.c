@@ -1,11 +1,11 @@
-/* Action masks, as defined in battlesnake_gym/mdp/masks.py. Whether a cell is taken or a part fails
- * is unpredictable for the processor, so the code avoids branches. */
+/* Action masks, as defined in battlesnake_gym/mdp/masks.py. The code avoids branches, because the
+ * processor cannot predict taken cells and faults. */
 #include "masks.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* Returns whether the head of an opponent at least as long as `own` is `least` to `most` steps away
+/* Returns whether the head of an opponent of at least equal length is `least` to `most` steps away
  * from (x, y). */
 static bool has_opponent_head(const Rules *rules, const Record *record, int own, int x, int y,
                               int least, int most) {
@@ -20,7 +20,7 @@ static bool has_opponent_head(const Rules *rules, const Record *record, int own,
     return found;
 }
 
-/* Returns the faults of moving to a cell of the board, except contested cells. */
+/* Returns the faults of a move to a cell of the board, except contested cells. */
 static int faults_on(const Layout *layout, const Rules *rules, const Record *record, int own,
                      int cell) {
     uint16_t mark = record_marks(layout, record)[cell];
@@ -33,7 +33,7 @@ static int faults_on(const Layout *layout, const Rules *rules, const Record *rec
     return neck * FAULT_NECK | stays * FAULT_BODY | fatal * FAULT_HEALTH;
 }
 
-/* Returns the faults of moving to (x, y); checks for contested cells only if `opponent_near`. */
+/* Returns the faults of a move to (x, y); tests for contested cells only if `opponent_near`. */
 static int faults_at(const Layout *layout, const Rules *rules, const Record *record, int own, int x,
                      int y, bool opponent_near) {
     int width = record->width, height = record->height;

@@ -1,10 +1,10 @@
-/* The Python module battlesnake_gym.engine._engine. */
+/* Python module battlesnake_gym.engine._engine. */
 #include "batch.h"
 #include "builtin_snakes.h"
 #include "observe.h"
 #include "map_layouts.h"
 
-/* For tests: all instruction sets produce the same bytes. */
+/* Selects the instruction set for tests, which compare the bytes of all instruction sets. */
 static PyObject *module_set_observation_isa(PyObject *module, PyObject *isa) {
     (void)module;
     PyObject *ascii = PyUnicode_AsASCIIString(isa);
@@ -34,7 +34,7 @@ static PyMethodDef METHODS[] = {
     {NULL, NULL, 0, NULL},
 };
 
-#ifndef SOURCES_HASH /* set by setup.py to the hash of the sources */
+#ifndef SOURCES_HASH /* setup.py defines it as the hash of the sources */
 #define SOURCES_HASH ""
 #endif
 

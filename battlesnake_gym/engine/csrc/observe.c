@@ -1,6 +1,6 @@
-/* Observation planes, as defined in battlesnake_gym/mdp/observations.py. The planes are made by
- * loops that compilers vectorize. After a turn only changed planes are written, because memory
- * writes dominate the cost once the observations of all games exceed the caches. */
+/* Observation planes, as defined in battlesnake_gym/mdp/observations.py. Compilers vectorize the
+ * loops that compute the planes. After a turn, only changed planes are written, because memory
+ * writes dominate the cost when the observations of all games exceed the caches. */
 #include "observe.h"
 
 #include <string.h>
@@ -27,17 +27,17 @@ enum { OUTSIDE = 255, MAX_PLANES = PLANES + NUM_TERRITORY_PLANES };
 
 /* Shared data is computed in whole blocks of cells, so up to BLOCK - 1 entries behind the planes of
  * a record are read (PLANE_SLACK). Observations are written exactly: the last block of a plane
- * overlaps the previous one. */
+ * overlaps the previous block. */
 enum { BLOCK = 64 };
 _Static_assert((int)BLOCK <= (int)PLANE_SLACK, "a block may reach beyond a record");
 typedef uint8_t Block __attribute__((vector_size(BLOCK)));
 /* Unaligned Block; memcpy would compile to several smaller stores. */
 typedef uint8_t LooseBlock __attribute__((vector_size(BLOCK), aligned(1), may_alias));
 
-/* Returns a number of cells, rounded up to whole blocks. */
+/* Returns a number of cells rounded up to whole blocks. */
 INLINE int span_of(int cells) { return (cells + BLOCK - 1) & -BLOCK; }
 
-static Isa territory_isa = ISA_PLAIN; /* kept equal to the instruction set selected below */
+static Isa territory_isa = ISA_PLAIN; /* always equal to the instruction set selected below */
 
 static void territory_planes(const Layout *layout, const Record *record, size_t stride, int size,
                              uint8_t *out) {
@@ -47,21 +47,21 @@ static void territory_planes(const Layout *layout, const Record *record, size_t 
                     : territory_planes_large)(territory_isa, layout, record, stride, size, out);
 }
 
-/* One plane of a game, as large as its board. */
+/* One plane of a game, with the size of the board. */
 typedef struct {
     _Alignas(BLOCK) uint8_t cells[MAX_CELLS + BLOCK];
 } Plane;
 
 /* Data shared by the observations of all snakes of a game. */
 typedef struct {
-    int cells, span; /* cells of the board; rounded up to whole blocks */
+    int cells, span; /* number of board cells; the number rounded up to whole blocks */
     Plane food, hazards, all_bodies;
-    Plane bodies[MAX_SNAKES]; /* of living snakes */
-    /* Planes of `span` bytes. */
+    Plane bodies[MAX_SNAKES]; /* planes of living snakes */
+    /* Planes of `span` bytes each. */
     uint8_t territory[MAX_SNAKES * NUM_TERRITORY_PLANES * (MAX_CELLS + BLOCK)];
 } Scene;
 
-/* The position of the board's cell (x, y) in a plane: base + y * step_y + x * step_x. */
+/* Position of the board in a plane: cell (x, y) is at base + y * step_y + x * step_x. */
 typedef struct {
     int base, step_x, step_y;
 } Placement;
@@ -81,7 +81,7 @@ bool observation_fits(const Observation *observation, const Layout *layout) {
     return rows == columns && rows % 2 == 1 && rows >= 2 * max_int(width, height) - 1;
 }
 
-/* The planes that may be unchanged after a turn. All others are rewritten every turn. */
+/* Planes that may stay unchanged on a turn. All other planes are rewritten every turn. */
 enum { NEW_FOOD = 1, NEW_HAZARDS = 2, NEW_BOARD = 4, ALL_NEW = 7 };
 
 /* Returns the NEW_... planes that changed since `before`. */
@@ -91,13 +91,13 @@ INLINE int news_of(const Record *before, const Record *record) {
            NEW_HAZARDS * (before->hazard_changes != record->hazard_changes);
 }
 
-/* The encoding of a body. Its cells are counted 1, 2, ..., at most `most`, from the tail for
- * `planes` and from the head otherwise, and get the value base + slope * count. */
+/* Encoding of a body. Its cells are numbered 1, 2, ..., up to `most`, from the tail for `planes`
+ * and from the head for other kinds. The value of a cell is base + slope * number. */
 typedef struct {
-    uint16_t mark; /* mark of the cell that counts 1 */
+    uint16_t mark; /* mark of the cell with number 1 */
     uint16_t extent, most;
     uint8_t base;
-    uint8_t leaving; /* count encoded as FREE_NEXT_TURN_VALUE; 0: none */
+    uint8_t leaving; /* number encoded as FREE_NEXT_TURN_VALUE; 0: none */
 } Count;
 
 INLINE int slope_of(int values) {
@@ -114,7 +114,7 @@ INLINE Count count_of(int values, const Record *record, int seat) {
                    (uint8_t)(BLOCKED_VALUE + 4 * stacked), stacked == 0};
 }
 
-/* Writes the counts of one body's cells in a block; 0 elsewhere. */
+/* Writes the numbers of one body's cells in a block; other cells get 0. */
 INLINE void count_block(int values, const uint16_t *restrict marks, Count body,
                         uint8_t *restrict counts) {
     uint16_t last = (uint16_t)(body.most - 1);
@@ -128,7 +128,8 @@ INLINE void count_block(int values, const uint16_t *restrict marks, Count body,
     }
 }
 
-/* Writes the plane of one body, and its cells in the plane of all bodies; bodies do not overlap. */
+/* Writes the plane of one body, and adds its cells to the plane of all bodies; bodies do not
+ * overlap. */
 INLINE void make_body(int values, const uint16_t *restrict marks, int span, Count body,
                       uint8_t *restrict own, uint8_t *restrict all) {
     for (int start = 0; start < span; start += BLOCK, own += BLOCK, all += BLOCK) {
@@ -169,7 +170,7 @@ INLINE void make_bodies(int values, const Layout *layout, const Record *record, 
     }
 }
 
-/* Computes the shared data that changed. */
+/* Computes the shared data that changed on this turn. */
 INLINE void make_scene(int values, const Layout *layout, const Record *record, int news,
                        Scene *scene) {
     scene->cells = record->width * record->height;
@@ -184,17 +185,17 @@ INLINE void make_scene(int values, const Layout *layout, const Record *record, i
                     starter ? 50 : HAZARD_LAYER_VALUE, scene->hazards.cells);
 }
 
-/* Fills `size` bytes, at least BLOCK. */
+/* Fills `size` bytes; `size` is at least BLOCK. */
 INLINE void fill_plane(uint8_t value, int size, uint8_t *to) {
     Block block = (Block){0} + value;
     for (int start = 0; start < size - BLOCK; start += BLOCK) *(LooseBlock *)(to + start) = block;
     *(LooseBlock *)(to + size - BLOCK) = block;
 }
 
-/* A macro, because returning 32 bytes by value requires another calling convention. */
+/* This is a macro, because returning 32 bytes by value requires another calling convention. */
 #define BLOCK_AT(cells) (*(const LooseBlock *)(cells))
 
-/* Copies a plane of `size` bytes, at least BLOCK. */
+/* Copies a plane of `size` bytes; `size` is at least BLOCK. */
 INLINE void copy_plane(const Plane *plane, int size, uint8_t *to) {
     const uint8_t *from = plane->cells;
     int last = size - BLOCK;
@@ -203,7 +204,7 @@ INLINE void copy_plane(const Plane *plane, int size, uint8_t *to) {
     *(LooseBlock *)(to + last) = BLOCK_AT(from + last);
 }
 
-/* Writes the bodies of all other snakes: the exclusive or, because bodies do not overlap. */
+/* Writes the bodies of all other snakes as an exclusive or, because bodies do not overlap. */
 INLINE void others_plane(const Plane *all, const Plane *own, int size, uint8_t *to) {
     int last = size - BLOCK;
     for (int start = 0; start < last; start += BLOCK)
@@ -211,8 +212,8 @@ INLINE void others_plane(const Plane *all, const Plane *own, int size, uint8_t *
     *(LooseBlock *)(to + last) = BLOCK_AT(all->cells + last) ^ BLOCK_AT(own->cells + last);
 }
 
-/* Writes the planes that change every turn. They are adjacent and written in order, because most of
- * the cost is reading cache lines that are only partly overwritten. */
+/* Writes the planes that change every turn. These planes are adjacent and written in order, because
+ * most of the cost is reading cache lines that are only partly overwritten. */
 INLINE void paint_snakes(const Record *record, const Scene *scene, int own, int size,
                          uint8_t *planes) {
     uint8_t *longer_heads = planes + LONGER_HEADS_PLANE * size;
@@ -229,8 +230,8 @@ INLINE void paint_snakes(const Record *record, const Scene *scene, int own, int 
     }
 }
 
-/* Writes the changed planes of one snake, `size` bytes each; unchanged planes must already be
- * there. */
+/* Writes the changed planes of one snake, `size` bytes each; `to` must already contain the
+ * unchanged planes. */
 INLINE void paint_planes(const Record *before, const Record *record, const Scene *scene, int news,
                          int own, int size, uint8_t *planes) {
     const Snake *snake = &record->snakes[own], *was = before ? &before->snakes[own] : snake;
@@ -274,7 +275,7 @@ static Placement placement_of(const Observation *observation, const Record *reco
         int below = (rows - record->height) / 2, left = (columns - record->width) / 2;
         return (Placement){below * columns + left, 1, columns};
     }
-    /* Turning the board changes the directions of "right" and "up". */
+    /* A rotation of the board changes the directions of "right" and "up". */
     const int steps[4][2] = {{1, columns}, {-1, -columns}, {-columns, 1}, {columns, -1}};
     int facing = observation->view == VIEW_FACING ? record->facing[seat] : UP;
     const Snake *snake = &record->snakes[seat];
@@ -284,13 +285,13 @@ static Placement placement_of(const Observation *observation, const Record *reco
     return placement;
 }
 
-/* Returns whether a plane has one value everywhere, outside the board too. */
+/* Returns whether all cells of a plane have one value, including cells outside the board. */
 INLINE bool is_constant(int values, int plane) {
     if (!is_starter(values)) return plane >= TURN_PLANE && plane <= LENGTH_PLANE;
     return plane >= STARTER_HEALTH;
 }
 
-/* Copies a row with fixed-size copies, the second overlapping the first: ten times as fast. */
+/* Copies a row with two overlapping fixed-size copies, which is ten times as fast. */
 INLINE void copy_row(uint8_t *to, const uint8_t *from, int width) {
     if (width >= 16) {
         memcpy(to, from, 16);
@@ -323,13 +324,13 @@ INLINE void paint(int values, const Record *before, const Record *record, const 
         paint_planes(before, record, scene, news, seat, size, planes);
 }
 
-/* Returns whether the planes show exactly the board. */
+/* Returns whether the planes have exactly the size of the board. */
 INLINE bool is_whole(const Observation *observation, const Record *record) {
     return observation->view == VIEW_BOARD && observation->rows == record->height &&
            observation->columns == record->width && record->width * record->height >= BLOCK;
 }
 
-/* Paints the planes of the board into a buffer, then copies them into the view. */
+/* Paints the planes of the board into a buffer and copies the planes into the view. */
 INLINE void paint_view(int values, const Observation *observation, const Record *record,
                        const Scene *scene, int seat, uint8_t *out) {
     uint8_t board[MAX_PLANES * (MAX_CELLS + BLOCK)];
@@ -351,8 +352,8 @@ INLINE void paint_view(int values, const Observation *observation, const Record 
     }
 }
 
-/* Writes zeros for the seats eliminated on this turn, or for all eliminated seats without
- * `before`. */
+/* Writes zeros for the seats eliminated on this turn, or for all eliminated seats if `before` is
+ * NULL. */
 INLINE void clear_the_dead(const Layout *layout, const Record *before, const Record *record,
                            size_t size, uint8_t *out) {
     unsigned shown = before ? before->alive_mask : (1u << layout->max_snakes) - 1;
@@ -388,7 +389,8 @@ INLINE void observe_values(int values, const Observation *observation, const Lay
         territory_planes(layout, record, size, scene.cells, out + PLANES * scene.cells);
 }
 
-/* Prefetches the first lines of a plane and its last; the processor prefetches those between. */
+/* Prefetches the first cache lines and the last cache line of a plane; the processor prefetches the
+ * lines between them. */
 INLINE void prefetch_plane(const uint8_t *plane, int size) {
     enum { LINE = 64 };
     __builtin_prefetch(plane, 1);
@@ -412,7 +414,7 @@ void prefetch_planes(const Observation *observation, const Record *record, uint8
     }
 }
 
-/* Specialized code for each kind of planes. */
+/* Writes the observations of one game; each kind of planes gets specialized code. */
 INLINE void observe(const Observation *observation, const Layout *layout, const Record *before,
                     const Record *record, uint8_t *out) {
     if (observation->values == VALUES_PLANES)
@@ -428,8 +430,9 @@ INLINE void observe(const Observation *observation, const Layout *layout, const 
 typedef void Observe(const Observation *observation, const Layout *layout, const Record *before,
                      const Record *record, uint8_t *out);
 
-/* X86-64 guarantees vectors of 16 bytes; nearly all processors have 32 and many have 64. The loops
- * above are compiled for each, and the processor's best is selected at import. */
+/* X86-64 guarantees vectors of 16 bytes; nearly all processors have 32-byte vectors and many have
+ * 64-byte vectors. The loops above are compiled for each size, and the import selects the largest
+ * size that the processor supports. */
 static void observe_plain(const Observation *observation, const Layout *layout,
                           const Record *before, const Record *record, uint8_t *out) {
     observe(observation, layout, before, record, out);

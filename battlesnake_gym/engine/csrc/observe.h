@@ -1,17 +1,19 @@
-/* Observations: the planes that battlesnake_gym/mdp/observations.py defines, byte for byte. */
+/* Observations: the planes that battlesnake_gym/mdp/observations.py defines, with identical
+ * bytes. */
 #ifndef BATTLESNAKE_OBSERVE_H
 #define BATTLESNAKE_OBSERVE_H
 
 #include "engine.h"
 #include "cpu_features.h"
 
-/* Kinds of planes; numbered as in observations._VALUES. */
+/* Kinds of planes, with the codes of observations._VALUES. */
 enum { VALUES_PLANES, VALUES_51S, VALUES_NUM, VALUES_TERRITORY, NUM_VALUES };
 
-/* Position of the board in the planes; numbered as in observations._VIEWS. */
+/* Position of the board in the planes, with the codes of observations._VIEWS. */
 enum { VIEW_BOARD, VIEW_HEAD, VIEW_FACING, NUM_VIEWS };
 
-/* An encoder and the size of its planes. `frames` counts stacked turns, up to MAX_FRAMES. */
+/* An encoder and the size of its planes. `frames` is the number of stacked turns, up to
+ * MAX_FRAMES. */
 typedef struct {
     int values, view, frames;
     int rows, columns;
@@ -19,8 +21,8 @@ typedef struct {
 
 enum { MAX_FRAMES = 8 };
 
-/* The planes of one turn of the kind `planes`, in order; the territory kind appends
- * territory.h's. */
+/* Planes of one turn of the kind `planes`, in order; the kind `territory` appends the planes of
+ * territory.h. */
 enum {
     BOARD_PLANE,
     FOOD_PLANE,
@@ -35,8 +37,8 @@ enum {
     PLANES,
 };
 
-/* Cell values. Bodies: FREE_NEXT_TURN_VALUE, or BLOCKED_VALUE plus 4 per turn until the cell is
- * free, up to MAX_BLOCKED_TURNS; heads HEAD_VALUE. Heads of opponents: EQUAL_LENGTH_VALUE, plus 1
+/* Cell values. Body cells: FREE_NEXT_TURN_VALUE, or BLOCKED_VALUE plus 4 per turn until the cell is
+ * free, up to MAX_BLOCKED_TURNS. Heads: HEAD_VALUE. Heads of opponents: EQUAL_LENGTH_VALUE, plus 1
  * << SEGMENT_SHIFT per segment of difference, up to 255. */
 enum { FOOD_VALUE = 255, HAZARD_LAYER_VALUE = 51, MAX_LAYERS = 5 };
 enum { FREE_NEXT_TURN_VALUE = 32, BLOCKED_VALUE = 128, MAX_BLOCKED_TURNS = 24, HEAD_VALUE = 255 };
@@ -54,49 +56,51 @@ static inline uint8_t length_value(int length) {
     return length < 128 ? (uint8_t)(2 * length) : 255;
 }
 
-/* Return whether the value changes on the next turn; health if nothing is eaten. */
+/* Returns whether the turn value changes on the next turn. */
 static inline bool turn_will_change(int turn) { return (unsigned)turn % 8 == 7; }
-/* See turn_will_change(). */
+/* Returns whether the health value changes on the next turn if the snake does not eat. */
 static inline bool health_will_change(int health) { return (unsigned)health % 4 == 1; }
 
-/* Returns `one` if `first`, else `other`, without a branch, which would be unpredictable. */
+/* Returns `one` if `first`, and `other` otherwise, without a branch, which would be
+ * unpredictable. */
 static inline uint8_t *select_branchless(bool first, uint8_t *one, uint8_t *other) {
     uintptr_t mask = (uintptr_t)0 - first;
 #ifdef __GNUC__
-    __asm__("" : "+r"(mask)); /* keeps the compiler from making it a branch */
+    __asm__("" : "+r"(mask)); /* prevents the compiler from creating a branch */
 #endif
     return (uint8_t *)((uintptr_t)other ^ (((uintptr_t)one ^ (uintptr_t)other) & mask));
 }
 
 /* Selects the instruction set of later observations: "plain", "avx2", "avx512" or "best". Returns
- * false if the processor or the build lacks it. Not thread-safe. */
+ * false if the processor or the build does not support it. Not thread-safe. */
 bool set_observation_isa(const char *isa);
 
-/* Returns the selected instruction set. */
+/* Returns the name of the selected instruction set. */
 const char *get_observation_isa(void);
 
 /* Returns the number of planes per turn. */
 int observation_planes(int values);
 
-/* Returns whether every board of the batch fits into the planes. */
+/* Returns whether every board of the batch fits in the planes. */
 bool observation_fits(const Observation *observation, const Layout *layout);
 
-/* Returns the bytes of one snake's observation. */
+/* Returns the size of one snake's observation in bytes. */
 static inline size_t observation_size(const Observation *observation) {
     return (size_t)observation_planes(observation->values) * (size_t)observation->frames *
            (size_t)observation->rows * (size_t)observation->columns;
 }
 
-/* Writes the observations of all seats of one game, one after the other.
+/* Writes the observations of all seats of one game, in seat order.
  *
- * `before` is NULL, or a copy of the record's header and snakes one turn ago; then `out` must hold
- * the observations of that turn, older turns move back by one, and only changes are written.
- * Without `before`, older turns are zero. Thread-safe for different games. */
+ * `before` is NULL, or a copy of the record's header and snakes one turn earlier. In the latter
+ * case, `out` must contain the observations of that turn; older turns move back by one, and only
+ * changes are written. If `before` is NULL, older turns are zero. Thread-safe for different
+ * games. */
 void observe_game(const Observation *observation, const Layout *layout, const Record *before,
                   const Record *record, uint8_t *out);
 
-/* Prefetches the planes that the next turn will write and that previous turns seldom wrote, as far
- * as this can be predicted. */
+/* Prefetches the predictable planes that the next turn will write and that previous turns seldom
+ * wrote. */
 void prefetch_planes(const Observation *observation, const Record *record, uint8_t *out);
 
 #endif

@@ -7,9 +7,10 @@
 
 enum { WORDS = 607, TAP_LAG = 273, MODULUS = 2147483647, MULTIPLIER = 48271 };
 
-/* The initial state has 607 words, each made of three values of a linear congruential generator and
- * a constant. They are used from the last to the first, so the tables are in that order: word j
- * here is word 606 - j of Go. FACTORS[t][j] times the seed gives value t of word j. */
+/* The initial state has 607 words. Each word combines three values of a linear congruential
+ * generator with a constant. The words are used from the last to the first, so the tables have this
+ * order: word j of the tables is word 606 - j of Go. FACTORS[t][j] times the seed gives value t of
+ * word j. */
 static uint32_t FACTORS[3][WORDS];
 static uint64_t CONSTANTS[WORDS];
 
@@ -36,10 +37,10 @@ void rand_seeded(Rand *rand, int64_t seed) {
     rand->used = rand->filled = 0;
 }
 
-/* Returns seed * factor modulo 2^31 - 1. The product is not a multiple of it, so two folds
+/* Returns seed * factor modulo 2^31 - 1. The product is not a multiple of the modulus, so two folds
  * suffice. */
 static inline uint64_t lcg_value(uint64_t seed, uint64_t factor) {
-    uint64_t product = seed * factor; /* both have 31 bits */
+    uint64_t product = seed * factor; /* both factors have 31 bits */
     product = (product & MODULUS) + (product >> 31);
     return (product & MODULUS) + (product >> 31);
 }
@@ -49,14 +50,15 @@ static inline uint64_t seeded_word(uint64_t seed, size_t j) {
            lcg_value(seed, FACTORS[2][j]) ^ CONSTANTS[j];
 }
 
-/* Writes `count` outputs from number j + 1 on, all at most 273: each the sum of two state words.
- * Written so that compilers vectorize the loop. */
+/* Writes `count` outputs, starting with output j + 1 and ending with at most output 273. Each
+ * output is the sum of two state words. The form of the loop allows compilers to vectorize it. */
 static inline void sum_words(uint64_t seed, size_t j, size_t count, uint64_t *restrict outputs) {
     for (size_t i = 0; i < count; i++)
         outputs[i] = seeded_word(seed, j + i) + seeded_word(seed, j + i + TAP_LAG);
 }
 
-/* Shuffling for one food needs about a hundred outputs; AVX2 computes them twice as fast. */
+/* Shuffling for one food needs about a hundred outputs; AVX2 computes these outputs twice as
+ * fast. */
 #ifdef X86_VECTORS
 __attribute__((target("avx2"))) static void sum_words_avx2(uint64_t seed, size_t j, size_t count,
                                                            uint64_t *restrict outputs) {
@@ -75,7 +77,7 @@ static void early_outputs(uint32_t seed, uint32_t first, uint32_t last, uint64_t
     sum_words(seed, j, count, ring + first);
 }
 
-/* Computes the outputs up to number `last`. */
+/* Computes all outputs up to output `last`. */
 static void fill(Rand *rand, uint32_t last) {
     uint32_t k = rand->filled + 1;
     if (k <= TAP_LAG) {
@@ -92,7 +94,8 @@ static void fill(Rand *rand, uint32_t last) {
     rand->filled = last;
 }
 
-/* Computes the next `count` outputs; at most 400, so that none is overwritten. */
+/* Computes the next `count` outputs; at most 400, because more outputs would overwrite each
+ * other. */
 static inline void prepare(Rand *rand, uint32_t count) {
     if (rand->used + count > rand->filled) fill(rand, rand->used + count);
 }
@@ -126,7 +129,7 @@ void rand_shuffle(Rand *rand, int16_t *items, int n) {
     }
 }
 
-/* Computes rand_shuffled with the whole list, for draws that had to be repeated. */
+/* Computes rand_shuffled() with the whole list, for draws that had to be repeated. */
 static int shuffled_slowly(Rand *rand, int n, int position) {
     int16_t items[1024];
     for (int i = 0; i < n; i++) items[i] = (int16_t)i;
@@ -134,8 +137,9 @@ static int shuffled_slowly(Rand *rand, int n, int position) {
     return items[position];
 }
 
-/* Follows one position back from the last swap to the first, without the list. The draws are those
- * of rand_bounded; if one had to be repeated (one in millions), uses the whole list instead. */
+/* Traces one position back from the last swap to the first, without the list. The draws are those
+ * of rand_bounded(). If a draw had to be repeated (one in millions), the function uses the whole
+ * list instead. */
 int rand_shuffled(Rand *rand, int n, int position) {
     if (rand->fast || n > 400) return shuffled_slowly(rand, n, position);
     if (n < 2) return position;

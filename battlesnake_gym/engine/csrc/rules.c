@@ -1,4 +1,4 @@
-/* The stages of a turn, in the order of the official rules. */
+/* Stages of a turn, in the order of the official rules. */
 #include <string.h>
 
 #include "game.h"
@@ -15,8 +15,8 @@ Layout make_layout(int max_width, int max_height, int max_snakes) {
     layout.marks = sizeof(Record) + sizeof(Snake) * (size_t)max_snakes;
     layout.food = layout.marks + sizeof(uint16_t) * cells;
     layout.hazards = layout.food + cells;
-    /* On small boards, the marks' slack of two bytes per entry reaches further than that of the
-     * hazards. */
+    /* On small boards, the slack behind the marks, with two bytes per entry, extends further than
+     * the slack behind the hazards. */
     size_t end_of_marks = layout.marks + sizeof(uint16_t) * (cells + PLANE_SLACK);
     size_t end_of_hazards = layout.hazards + cells + PLANE_SLACK;
     layout.record_size =
@@ -31,7 +31,7 @@ Layout make_layout(int max_width, int max_height, int max_snakes) {
 void side_data_init(const Layout *layout, SideData *side) {
     uint32_t cells = (uint32_t)layout->max_cells;
     side->runs_offset = sizeof(SideData) + ((sizeof(int16_t) * 2 * cells + 3) & ~3u);
-    /* Layered hazards of sinkholes and pits take several runs per cell. */
+    /* Layered hazards of sinkholes and pits need several runs per cell. */
     side->max_runs = 2 * cells + 800;
     side->dead_points_offset = side->runs_offset + (uint32_t)sizeof(HazardRun) * side->max_runs;
     side->max_dead_points = cells + 2;
@@ -60,11 +60,11 @@ int straight_move(int x, int y, int neck_x, int neck_y) {
     return UP;
 }
 
-/* Data that the stages of one turn share, by seat. */
+/* Data shared by the stages of one turn, by seat. */
 typedef struct {
     int cell[MAX_SNAKES]; /* cell of the new head; -1 off the board */
     unsigned ate;         /* bit s: seat s eats on this turn */
-    unsigned dead;        /* bit s: seat s is eliminated on this turn; sets the next two fields */
+    unsigned dead;        /* bit s: seat s is eliminated on this turn, with the cause and killer below */
     uint8_t cause[MAX_SNAKES];
     int8_t killer[MAX_SNAKES];
 } Turn;
@@ -75,14 +75,15 @@ static void mark_eliminated(Turn *turn, int seat, int cause, int killer) {
     turn->killer[seat] = (int8_t)killer;
 }
 
-/* Returns the hazard layers at a point off the board, where maps may store hazards. */
+/* Returns the number of hazard layers at a point off the board, where maps may store hazards. */
 static int layers_off_board(const Layout *layout, Record *record, SideData *side, int x, int y) {
     Game game = {layout, NULL, record, side};
     return side->off_board ? min_int(UINT8_MAX, hazards_at(&game, x, y)) : 0;
 }
 
-/* Moves, hunger, hazards, feeding and eliminations by wall, hunger and hazard for one snake. These
- * stages ignore other snakes, and all heads see the food and hazards of the previous position. */
+/* Applies moves, hunger, hazards, feeding and eliminations by wall, hunger and hazard to one snake.
+ * These stages ignore other snakes, and all heads use the food and hazards of the previous
+ * position. */
 static inline void advance_snake(const Layout *layout, const Rules *rules, Record *record,
                                  SideData *side, int seat, int action, Turn *turn) {
     Snake *snake = &record->snakes[seat];
@@ -93,7 +94,7 @@ static inline void advance_snake(const Layout *layout, const Rules *rules, Recor
         x = wrap(x, record->width);
         y = wrap(y, record->height);
         inside = true;
-        move = straight_move(x, y, snake->x, snake->y); /* differs on boards 1 or 2 cells wide */
+        move = straight_move(x, y, snake->x, snake->y); /* differs on boards with a width of 1 or 2 */
     }
     snake->x = (int16_t)x;
     snake->y = (int16_t)y;
@@ -127,9 +128,10 @@ static inline void advance_snake(const Layout *layout, const Rules *rules, Recor
     }
 }
 
-/* Eliminates heads that ran into bodies. Every other head writes its mark, unless another head has
- * entered the same cell; returns whether any has. Only bodies of `players` count: those of earlier
- * deaths are saved already, so marks may overwrite their cells. */
+/* Eliminates snakes whose heads collided with bodies. Every other head writes its mark, unless
+ * another head has entered the same cell. Returns whether several heads entered one cell. Only
+ * bodies of `players` count: bodies of snakes eliminated earlier are already saved, so marks may
+ * overwrite their cells. */
 static inline bool collide_with_bodies(const Layout *layout, const Record *record,
                                        unsigned players, Turn *turn) {
     uint16_t *marks = record_marks(layout, record);
@@ -149,8 +151,8 @@ static inline bool collide_with_bodies(const Layout *layout, const Record *recor
     return heads_met;
 }
 
-/* Returns the snake that wins head to head against `seat`: the longest of those on the same cell
- * that are not shorter, the first of equals; or -1. */
+/* Returns the snake that wins head to head against `seat`, or -1. The winner is the longest snake
+ * on the cell that is not shorter; among equals, the first seat. */
 static int head_winner(const Record *record, const Turn *turn, unsigned players, int seat) {
     int winner = -1, longest = record->snakes[seat].length;
     for (unsigned rest = players & ~(1u << seat); rest; rest &= rest - 1) {
@@ -164,11 +166,11 @@ static int head_winner(const Record *record, const Turn *turn, unsigned players,
     return winner;
 }
 
-/* Resolves several heads on one cell without a body: only the strictly longest survives. */
+/* Resolves several heads on one cell without a body: only a strictly longest snake survives. */
 static void collide_with_heads(const Layout *layout, const Record *record, unsigned players,
                                Turn *turn) {
     uint16_t *marks = record_marks(layout, record);
-    unsigned hit_bodies = turn->dead; /* these are on other cells */
+    unsigned hit_bodies = turn->dead; /* these snakes are on other cells */
     for (unsigned rest = players & ~hit_bodies; rest; rest &= rest - 1) {
         int seat = __builtin_ctz(rest);
         int winner = head_winner(record, turn, players, seat);
@@ -180,8 +182,8 @@ static void collide_with_heads(const Layout *layout, const Record *record, unsig
     }
 }
 
-/* A cell belongs to a snake by its mark, so all cells are searched. The head is set separately,
- * because a snake that just died may have left no mark. */
+/* Marks assign cells to snakes, so the function searches all cells. The head is set separately,
+ * because a snake that was just eliminated may not have written a mark. */
 void body_points(const Layout *layout, const Record *record, int seat, Point *points) {
     const uint16_t *mark = record_marks(layout, record);
     const Snake *snake = &record->snakes[seat];
@@ -196,7 +198,7 @@ void body_points(const Layout *layout, const Record *record, int seat, Point *po
     points[0] = (Point){(int8_t)snake->x, (int8_t)snake->y};
 }
 
-/* Saves the body of a snake that dies on this turn. */
+/* Saves the body of a snake that is eliminated on this turn. */
 static void save_dead_body(const Layout *layout, const Record *record, SideData *side, int seat) {
     DeadBody *dead_body = &side->dead_bodies[seat];
     dead_body->eliminated_on = record->turn + 1;
@@ -204,7 +206,8 @@ static void save_dead_body(const Layout *layout, const Record *record, SideData 
     dead_body->cells = record->snakes[seat].extent;
     Point *dead = side_dead_bodies(side, seat);
     body_points(layout, record, seat, dead);
-    /* A head that ran into its own neck: only with two segments are these the last two. */
+    /* A head that moved onto its neck gives two equal points; they are the last two points only if
+     * the snake has two segments. */
     if (dead_body->cells == 2 && dead[0].x == dead[1].x && dead[0].y == dead[1].y)
         dead_body->cells = 1;
 }
@@ -236,8 +239,8 @@ static void eat(const Layout *layout, Record *record, SideData *side, const Turn
     }
 }
 
-/* Constrictor: restores health and grows all snakes, eliminated ones included, unless the tail is
- * already stacked. */
+/* Constrictor: restores the health of all snakes and grows them, including eliminated snakes,
+ * unless the tail is already stacked. */
 static void always_grow(Record *record, SideData *side) {
     for (int seat = 0; seat < record->num_snakes; seat++) {
         Snake *snake = &record->snakes[seat];

@@ -1,21 +1,22 @@
-/* Data of a game beside its record: the order of lists, dead bodies, and the state of maps. */
+/* Data of a game outside its record: the order of lists, bodies of eliminated snakes, and the state
+ * of maps. */
 #ifndef BATTLESNAKE_SIDE_DATA_H
 #define BATTLESNAKE_SIDE_DATA_H
 
 #include "engine.h"
 
-/* A point, possibly off the board. */
+/* A point that may be off the board. */
 typedef struct {
     int8_t x, y;
 } Point;
 
-/* `count` consecutive equal entries of the hazard list. */
+/* A run of `count` consecutive equal entries of the hazard list. */
 typedef struct {
     Point at;
     uint16_t count;
 } HazardRun;
 
-/* The body of an eliminated snake: `cells` points, the last repeated up to `length`. */
+/* The body of an eliminated snake: `cells` points, of which the last is repeated up to `length`. */
 typedef struct {
     int32_t eliminated_on;
     int32_t length;
@@ -27,19 +28,19 @@ enum { MAX_GATES = 32 };
 /* The side data of one game. */
 struct SideData {
     int32_t num_runs;
-    int32_t off_board; /* hazard entries off the board */
-    int32_t shrunk;    /* sides lost by the royale rectangle; -1: hazards must be rebuilt */
-    int32_t num_gates; /* castle maps: food candidates in their current order */
+    int32_t off_board; /* number of hazard entries off the board */
+    int32_t shrunk;    /* number of sides lost by the royale rectangle; -1: hazards must be rebuilt */
+    int32_t num_gates; /* castle maps: number of gates, whose current order is stored */
     Point gates[MAX_GATES];
-    int32_t pools_drawn; /* healing pools: outputs of the stream used by removals */
-    /* Offsets and sizes of the lists, the same for all games of a batch. */
+    int32_t pools_drawn; /* healing pools: number of outputs used by removals */
+    /* Offsets and sizes of the lists, equal for all games of a batch. */
     uint32_t runs_offset, max_runs, dead_points_offset, max_dead_points;
     DeadBody dead_bodies[MAX_SNAKES];
-    /* Then follow int16_t food[2 * max_cells], HazardRun runs[max_runs], Point
+    /* The lists follow: int16_t food[2 * max_cells], HazardRun runs[max_runs], Point
      * dead[max_snakes][max_dead_points]. */
 };
 
-/* Returns the food list: cells in order of appearance. */
+/* Returns the food list, with cells in the order in which food appeared. */
 static inline int16_t *side_food(SideData *side) { return (int16_t *)(side + 1); }
 /* Returns the hazard list. */
 static inline HazardRun *side_hazard_runs(SideData *side) {

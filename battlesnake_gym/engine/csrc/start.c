@@ -5,10 +5,10 @@
 
 enum {
     CORNER_AND_SIDE_STARTS = 8,
-    SMALLEST_FIXED = 7, /* narrower boards get random starts */
+    SMALLEST_FIXED = 7, /* narrower boards get random start cells */
     SMALLEST_QUADRANTS = 11,
-    FEW_SNAKES = 4,   /* up to this many snakes get food beside them on every board */
-    LARGE_AREA = 121, /* on boards of at least this many cells, all do */
+    FEW_SNAKES = 4,   /* with at most this many snakes, every board gets food beside each snake */
+    LARGE_AREA = 121, /* boards with at least this many cells get food beside every snake */
 };
 
 void clear_game(Game *game, int width, int height, int num_snakes, int64_t seed) {
@@ -117,7 +117,7 @@ bool is_living_head(const Record *record, int x, int y) {
     return false;
 }
 
-/* Places each snake on a random cell with even x + y, so that heads can meet. */
+/* Places each snake on a random cell with even x + y, so that heads can collide. */
 static int place_on_random_cells(Game *game, Rand *rand) {
     const Record *record = game->record;
     Point middle = center(record);
@@ -222,7 +222,7 @@ int start_game(Game *game, int width, int height, int num_snakes, int64_t seed) 
     }
     Record *record = game->record;
     record->over = is_over(game->rules, record);
-    /* Prevents growth on the first turn. */
+    /* This removal prevents growth on the first turn. */
     if (game->rules->constrictor && !record->over) clear_food(game);
     return 0;
 }

@@ -1,4 +1,4 @@
-/* Conversion of a game to int32 words and back:
+/* Conversion between games and int32 words in this order:
  *
  *     turn, width, height, number of snakes;
  *     per snake: cause, killer (seat or -1), turn of elimination, health, segments, then x, y each;
@@ -10,7 +10,7 @@
 
 #include "game.h"
 
-/* Writes words; only counts them if `words` is NULL. */
+/* Writer of words; it only counts the words if `words` is NULL. */
 typedef struct {
     int32_t *words;
     size_t count;
@@ -72,7 +72,7 @@ size_t export_game(const Game *game, int32_t *words) {
     return writer.count;
 }
 
-/* Reads words in order; after the last one it returns 0 and sets `broken`. */
+/* Reader of words in order; after the last word it returns 0 and sets `broken`. */
 typedef struct {
     const int32_t *words;
     size_t left;
@@ -90,7 +90,7 @@ static int32_t take(Reader *reader) {
     return *reader->words++;
 }
 
-/* Reads a count of items of `size` words each; returns -1 and sets `broken` if there are too few
+/* Reads a number of items of `size` words each; returns -1 and sets `broken` if there are too few
  * words. */
 static int32_t take_count(Reader *reader, size_t size) {
     int32_t count = take(reader);
@@ -102,7 +102,7 @@ static int32_t take_count(Reader *reader, size_t size) {
 
 static bool is_small(int32_t value) { return value >= INT8_MIN && value <= INT8_MAX; }
 
-/* Returns the number of distinct cells: all but the repetitions of the last segment. */
+/* Returns the number of distinct cells, without repetitions of the last segment. */
 static int32_t count_cells(const int32_t *points, int32_t length) {
     const int32_t *last = points + 2 * (length - 1);
     int32_t cells = length;
@@ -117,7 +117,7 @@ static bool import_living(Game *game, int seat, const int32_t *points, int32_t l
     Record *record = game->record;
     uint16_t *marks = record_marks(game->layout, record);
     int32_t cells = count_cells(points, length);
-    if (length < 2) { /* the rules eliminate it when it eats; play_turn does not */
+    if (length < 2) { /* the rules eliminate such a snake when it eats; play_turn does not */
         return FAIL(reader, "snakes[%d] is alive with a body of a single segment", seat);
     }
     for (int32_t age = 0; age < cells; age++) {

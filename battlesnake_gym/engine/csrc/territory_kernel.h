@@ -1,10 +1,10 @@
 /* Territory planes on boards of up to 64 * WORDS cells, as defined in
- * battlesnake_gym/mdp/observations.py. A template: included after view_kernel.h by files that
+ * battlesnake_gym/mdp/observations.py. This template is included after view_kernel.h by files that
  * define TERRITORY, the name of the entry function.
  *
- * A seat's four moves are four floods that differ only in its own first cell; they run side by
- * side, one per vector lane. The turn on which a cell is reached is stored as LEVELS sets, the bits
- * of its plane value: cheaper than a byte per cell. */
+ * The four moves of a seat require four floods that differ only in the seat's first cell; each
+ * flood uses one vector lane. The turn on which a cell is reached is stored as LEVELS sets, the
+ * bits of its plane value, which is cheaper than a byte per cell. */
 #include "territory.h"
 
 #pragma GCC diagnostic ignored "-Wpsabi" /* all functions with vector arguments are inlined */
@@ -17,7 +17,8 @@ typedef uint64_t Lanes __attribute__((vector_size(32)));
 
 static const Rules standard_rules; /* observations do not depend on the rules */
 
-/* A cell value is level << 3 | 7; level 31 on the next turn, one less per turn, at least 1. */
+/* A cell value is level << 3 | 7. The level is 31 on the next turn and falls by one per turn, down
+ * to 1. */
 enum { LEVELS = 5, FIRST_LEVEL = 31 };
 _Static_assert(TERRITORY_MAX == (FIRST_LEVEL << 3 | 7) && TERRITORY_STEP == 1 << 3 &&
                    TERRITORY_MIN == (1 << 3 | 7),
@@ -33,7 +34,8 @@ ALWAYS Four in_all_words(const Bits *cells) {
     return r;
 }
 
-/* The starting fronts of the living snakes, and, as all-ones words, whom each yields a cell to. */
+/* Starting fronts of the living snakes, and words of all ones for each opponent to which a snake
+ * loses a contested cell. */
 typedef struct {
     int count, seats[MAX_SNAKES];
     Bits fronts[MAX_SNAKES];
@@ -83,14 +85,14 @@ ALWAYS void record_levels(const Four *won, int turn, Four levels[LEVELS]) {
     }
 }
 
-/* Returns whether any lane's set is not empty. */
+/* Returns whether the set of any lane is not empty. */
 ALWAYS bool is_any(const Four *cells) {
     Lanes any = {0};
     for (int word = 0; word < WORDS; word++) any |= cells->w[word];
     return (any[0] | any[1] | any[2] | any[3]) != 0;
 }
 
-/* Sets the first cells of all snakes; snake `own`, unless NOWHERE, makes a different move per
+/* Sets the first cells of all snakes; snake `own`, unless NOWHERE, makes a different move in each
  * lane. */
 ALWAYS void init_fronts(const View *view, const Start *start, int own, Four *fronts) {
     for (int i = 0; i < start->count; i++)
@@ -105,7 +107,7 @@ ALWAYS void init_fronts(const View *view, const Start *start, int own, Four *fro
         fronts[own].w[word] &= (Lanes){to[0].w[word], to[1].w[word], to[2].w[word], to[3].w[word]};
 }
 
-/* Computes the territory of snake `own` for each of its moves, one per lane. */
+/* Computes the territory of snake `own` for each of its moves, with one move per lane. */
 ALWAYS void race_of_moves(const View *view, const Start *start, int count, int own,
                           Four levels[LEVELS]) {
     Four fronts[MAX_SNAKES], won[MAX_SNAKES], settled = {0}, seen[LEVELS] = {0};
@@ -117,7 +119,7 @@ ALWAYS void race_of_moves(const View *view, const Start *start, int count, int o
     memcpy(levels, seen, sizeof seen);
 }
 
-/* Computes the territory of every snake when all moves are possible; all lanes are equal. */
+/* Computes the territory of every snake if all moves are possible; all lanes are equal. */
 ALWAYS void race_of_all(const View *view, const Start *start, int count,
                         Four levels[MAX_SNAKES][LEVELS]) {
     Four fronts[MAX_SNAKES], won[MAX_SNAKES], settled = {0}, any;
@@ -147,7 +149,7 @@ ALWAYS void transpose_rows(Rows *rows) {
     *rows = x ^ t ^ (t << 28);
 }
 
-/* Writes the values of 64 cells. */
+/* Writes the plane values of 64 cells. */
 ALWAYS void write_word(const uint64_t levels[LEVELS], uint8_t *plane) {
     const Rows eights = {0, 8, 16, 24, 32, 40, 48, 56};
     uint64_t any = 0;
@@ -158,8 +160,8 @@ ALWAYS void write_word(const uint64_t levels[LEVELS], uint8_t *plane) {
     memcpy(plane, &rows, sizeof rows);
 }
 
-/* Writes one lane of `levels` as `size` bytes, at least 64; the last 64 overlap the previous
- * ones. */
+/* Writes one lane of `levels` as `size` bytes, at least 64; the last 64 bytes overlap the previous
+ * bytes. */
 ALWAYS void write_lane(const Four levels[LEVELS], int lane, int cells, int size, uint8_t *plane) {
     for (int i = 0; 64 * i < cells; i++) {
         uint64_t word[LEVELS];
@@ -183,7 +185,7 @@ ALWAYS void territory_all(const Layout *layout, const Record *record, size_t str
     int count = start.count;
     if (!count) return;
     Four levels[MAX_SNAKES][LEVELS], every[LEVELS] = {0}, by_move[LEVELS];
-    /* Specialized code for the common numbers of snakes. */
+    /* The common numbers of snakes use specialized code. */
     if (WORDS == 2 && count == 2) race_of_all(&view, &start, 2, levels);
     else if (WORDS == 2 && count == 4) race_of_all(&view, &start, 4, levels);
     else race_of_all(&view, &start, count, levels);
@@ -207,7 +209,7 @@ ALWAYS void territory_all(const Layout *layout, const Record *record, size_t str
     }
 }
 
-/* Compiled for each instruction set. */
+/* The following functions compile territory_all() for each instruction set. */
 static void territory_plain(const Layout *layout, const Record *record, size_t stride, int size,
                             uint8_t *out) {
     territory_all(layout, record, stride, size, out);

@@ -1,4 +1,4 @@
-/* A position as sets of cells, and floods on it, on boards of up to 64 * WORDS cells. A template:
+/* A position as sets of cells, with floods, on boards of up to 64 * WORDS cells. This template is
  * included once per board size. The sets are the bits of battlesnake_gym/boards/grid.py; the names
  * are those of battlesnake_heuristics/rule_based/view.py. */
 #include <string.h>
@@ -17,7 +17,7 @@ static inline Bits bits_of(int cell) {
     return one;
 }
 
-/* One position; the fields after `ready` are filled by prepare_view(). */
+/* A view of one position; prepare_view() fills the fields after `ready`. */
 typedef struct {
     const Layout *layout;
     const Rules *rules;
@@ -27,7 +27,7 @@ typedef struct {
     bool ready;
     Bits everything, west, east, food;
     int horizon;
-    Bits blocked[MAX_CELLS + 3]; /* blocked cells by turns from now, up to the horizon */
+    Bits blocked[MAX_CELLS + 3]; /* blocked cells by the number of turns from now, up to the horizon */
     Bits exits[MAX_SNAKES];      /* cells that a living snake can enter next */
 } View;
 
@@ -37,13 +37,13 @@ ALWAYS Bits spread(const View *view, Bits cells) {
                        view->record->height, view->rules->wrapped);
 }
 
-/* Returns the cells that are blocked this many turns from now. */
+/* Returns the cells that are still blocked after `turns` turns. */
 static const Bits *blocked_cells(const View *view, int turns) {
     return &view->blocked[turns < view->horizon ? turns : view->horizon];
 }
 
-/* Writes the turns until each cell is free, 0 if it is free now. Written so that compilers
- * vectorize the loop. */
+/* Writes the number of turns until each cell is free; 0 means that the cell is free. The form of
+ * the loop allows compilers to vectorize it. */
 ALWAYS void count_turns(const View *view, uint16_t *restrict turns) {
     const Record *record = view->record;
     const uint16_t *restrict marks = record_marks(view->layout, record);
@@ -87,7 +87,7 @@ ALWAYS void fill_blocked(View *view) {
         view->blocked[turns] = bits_or(view->blocked[turns], view->blocked[turns + 1]);
 }
 
-/* Starts a view; prepare_view() fills it when it is needed. */
+/* Initializes a view; prepare_view() fills it on first use. */
 static void view_init(View *view, const Layout *layout, const Rules *rules, const Record *record) {
     view->layout = layout;
     view->rules = rules;
@@ -96,7 +96,7 @@ static void view_init(View *view, const Layout *layout, const Rules *rules, cons
     view->ready = false;
 }
 
-/* Fills the view once. */
+/* Fills the view on the first call. */
 ALWAYS void prepare_view(View *view) {
     if (view->ready) return;
     view->ready = true;
@@ -119,7 +119,7 @@ ALWAYS void prepare_view(View *view) {
     int longest = 0;
     for (int seat = 0; seat < record->num_snakes; seat++)
         if (record->snakes[seat].length > longest) longest = record->snakes[seat].length;
-    /* No flood takes more turns than there are cells. */
+    /* A flood takes at most as many turns as the board has cells. */
     view->horizon = view->rules->constrictor ? 1 : longest < MAX_CELLS + 2 ? longest : MAX_CELLS + 2;
     fill_blocked(view);
     for (int seat = 0; seat < record->num_snakes; seat++) {
@@ -131,13 +131,13 @@ ALWAYS void prepare_view(View *view) {
 }
 
 /* Floods of all living snakes, each from its `fronts`. A cell that several snakes reach on the same
- * turn goes to the strictly longest of them, or to none. */
+ * turn belongs to the strictly longest of these snakes, or to none. */
 typedef struct {
     int count, seats[MAX_SNAKES];
     Bits fronts[MAX_SNAKES], won[MAX_SNAKES], settled;
 } Race;
 
-/* Starts the floods: `own` from `front`, all others from their exits. */
+/* Starts the floods: `own` from `front`, and all other snakes from their exits. */
 static void race_begin(Race *race, const View *view, int own, Bits front) {
     race->count = 0;
     race->settled = (Bits){{0}};
@@ -163,14 +163,15 @@ static bool race_settle(Race *race, const View *view) {
     return any;
 }
 
-/* Advances the fronts to the free neighbors of the cells won, `turns` from now. */
+/* Advances the fronts to the free neighbors of the won cells; `turns` is the number of turns from
+ * now. */
 static void race_spread(Race *race, const View *view, int turns) {
     Bits closed = bits_or(race->settled, *blocked_cells(view, turns));
     for (int i = 0; i < race->count; i++)
         race->fronts[i] = bits_minus(spread(view, race->won[i]), closed);
 }
 
-/* Writes the cell that each move leads to; NOWHERE off the board. */
+/* Writes the target cell of each move; NOWHERE if the target is off the board. */
 static void move_targets(const Rules *rules, const Record *record, int own, int targets[4]) {
     for (int move = 0; move < 4; move++) {
         int x = record->snakes[own].x + DX[move], y = record->snakes[own].y + DY[move];

@@ -1,13 +1,14 @@
 /* Best-reply search: alpha-beta with iterative deepening over whole turns.
  *
- * We choose a move first and the opponents reply knowing it, so every value is a lower bound of
- * what we can achieve. With one opponent this is exact alpha-beta. With several, one opponent at a
- * time deviates to hurt us most, while the others keep the replies that hurt us most so far
- * (best-reply search, Schadd and Winands 2011). Move ordering uses the transposition table, killer
- * replies and the history heuristic; later moves are reduced (late move reductions) and searched
- * with a null window first (principal variation search).
+ * We choose a move first, and the opponents reply with knowledge of that move, so every value is a
+ * lower bound of the value that we can achieve. With one opponent, this search is exact alpha-beta.
+ * With several opponents, one opponent at a time deviates to hurt us most, and all other opponents
+ * keep the replies that have hurt us most so far (best-reply search, Schadd and Winands 2011). Move
+ * ordering uses the transposition table, killer replies and the history heuristic. Later moves are
+ * reduced (late move reductions) and first searched with a null window (principal variation
+ * search).
  *
- * Values count 1/1000 cell of territory, from snake 0's point of view. */
+ * The unit of values is 1/1000 cell of territory, from snake 0's point of view. */
 
 #include "transposition_table.h"
 
@@ -17,15 +18,15 @@ static int is_proven(TTEntry entry) {
            (entry.value <= -PROVEN && entry.bound != BOUND_LOWER);
 }
 
-/* Mixes 64 bits; the finalizer of splitmix64. */
+/* Returns a hash of 64 bits, computed with the finalizer of splitmix64. */
 static uint64_t mix64(uint64_t x) {
     x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9ull;
     x = (x ^ x >> 27) * 0x94d049bb133111ebull;
     return x ^ x >> 31;
 }
 
-/* Returns the hash of everything that the future depends on: the cells, and the health, length and
- * tail of each living snake. */
+/* Returns the hash of all data that affects the future: the cells, and the health, length and tail
+ * of each living snake. */
 static uint64_t position_key(const Search *search, const Position *pos) {
     uint64_t key = pos->hash;
     for (int s = 0; s < search->request->snakes; s++) {
@@ -38,7 +39,7 @@ static uint64_t position_key(const Search *search, const Position *pos) {
     return key;
 }
 
-/* Returns the time in seconds on the clock that the time limit uses. */
+/* Returns the time in seconds on the clock of the time limit. */
 static double clock_seconds(const Search *search) {
     struct timespec now;
     clock_gettime(search->clock, &now);
@@ -46,12 +47,12 @@ static double clock_seconds(const Search *search) {
 }
 
 #define QUOTA_PERIOD_S 0.1 /* seconds; the default period of a cgroup CPU quota */
-/* Seconds; shorter sleeps are skipped. */
+/* Minimum sleep in seconds; shorter sleeps are skipped. */
 #define MIN_SLEEP_S 0.001
 
-/* Sleeps to stay within `search_throttle_fraction` of a core during the last quota period before
- * the deadline. If a process with less than a core exhausts its CPU quota, the kernel suspends it
- * until the next period, and the move would arrive late. */
+/* Sleeps to use at most `search_throttle_fraction` of a core during the last quota period before
+ * the deadline. If a process exhausts its CPU quota, the kernel suspends the process until the next
+ * period, and the move would arrive late. */
 static void throttle(Search *search) {
     struct timespec now;
     double time_left = search->deadline - clock_seconds(search);
@@ -68,12 +69,12 @@ static void throttle(Search *search) {
     if (due < MIN_SLEEP_S) return;
     now.tv_sec = 0;
     now.tv_nsec = (long)(due * 1e9);
-#ifndef __wasi__ /* WebAssembly in a page cannot sleep */
+#ifndef __wasi__ /* WebAssembly in a web page cannot sleep */
     nanosleep(&now, NULL);
 #endif
 }
 
-/* Sets search->stopped if a limit is reached, and returns it. Reads the clock only if
+/* Sets search->stopped if a limit is reached, and returns it. The function reads the clock only if
  * `check_clock`, and polls the callback only if `check_callback`. */
 static int check_stop(Search *search, int check_clock, int check_callback) {
     const SearchRequest *request = search->request;
@@ -87,7 +88,7 @@ static int check_stop(Search *search, int check_clock, int check_callback) {
     return search->stopped;
 }
 
-/* Checks the limits, at every 256th node the clock and at every 32,768th the callback. */
+/* Tests the limits: the clock at every 256th node, and the callback at every 32,768th node. */
 static int poll_stop(Search *search) {
     return check_stop(search, !(search->nodes & 255), !(search->nodes & 0x7fff));
 }
@@ -110,9 +111,9 @@ static Bits vacating_tails(const Search *search, const Position *pos) {
 }
 
 /* Writes the moves of snake `s` that neither leave the board nor enter a cell that stays occupied,
- * best first: move `first` (4: none), then by history score. Returns their number. If there is no
- * such move, writes a single one, which is fatal. The body of a snake that starves on this turn
- * counts as occupied. */
+ * best move first: move `first` (4: none), and then by history score. Returns the number of moves.
+ * If there is no such move, the function writes one fatal move. The body of a snake that starves on
+ * this turn counts as occupied. */
 static int generate_moves(const Search *search, const Position *pos, int s, int first,
                           uint8_t *moves) {
     Bits closed = bits_minus(pos->occupied, vacating_tails(search, pos));
@@ -134,22 +135,22 @@ static int generate_moves(const Search *search, const Position *pos, int s, int 
     return count;
 }
 
-/* Declared here because min_node and max_node are mutually recursive. */
+/* This declaration is needed because min_node() and max_node() are mutually recursive. */
 static int max_node(Search *search, const Position *pos, int depth, int ply, int alpha, int beta);
 
-/* Returns the reduced depth of a move that is not expected to be best. A move that turns out better
- * is searched again to the full depth (late move reductions). */
+/* Returns the reduced depth of a move that is not expected to be best. If such a move proves
+ * better, it is searched again to the full depth (late move reductions). */
 static int lmr_depth(int depth) { return depth > 2 && !FROZEN ? depth - 1 : depth; }
 
-/* Returns the evaluation, clamped so that it cannot be mistaken for a proven result. */
+/* Returns the evaluation, clamped to values below the proven results. */
 static int static_eval(Search *search, const Position *pos) {
     int value = evaluate(search, pos);
     if (FROZEN) return value;
     return value >= PROVEN ? PROVEN - 1 : value <= -PROVEN ? 1 - PROVEN : value;
 }
 
-/* Makes the moves of all snakes and returns the value of the resulting position: that of a finished
- * game, the evaluation at depth 1, or the value of our next node. */
+/* Makes the moves of all snakes and returns the value of the resulting position: the value of a
+ * finished game, the evaluation at depth 1, or the value of our next node. */
 static int search_after(Search *search, const Position *pos, const uint8_t *moves, int depth,
                         int ply, int alpha, int beta) {
     Position to;
@@ -163,19 +164,20 @@ static int search_after(Search *search, const Position *pos, const uint8_t *move
 }
 
 /* Converts a win or loss from turns counted from the root (`ply` turns away) to turns counted from
- * the position, since table entries outlive the root. The frozen search stores root distances. */
+ * the position, because table entries outlive the root. The frozen search stores distances from the
+ * root. */
 static int value_to_tt(int value, int ply) {
     if (FROZEN) return value;
     return value >= PROVEN ? value + ply : value <= -PROVEN ? value - ply : value;
 }
-/* Inverse of value_to_tt. */
+/* Converts in the opposite direction of value_to_tt(). */
 static int value_from_tt(int value, int ply) {
     if (FROZEN) return value;
     return value >= PROVEN ? value - ply : value <= -PROVEN ? value + ply : value;
 }
 
-/* Probes the table into `entry`, with its value counted from the root. Returns whether the entry
- * decides the node within (alpha, beta). */
+/* Probes the transposition table into `entry`, with its value counted from the root. Returns
+ * whether the entry decides the node within (alpha, beta). */
 static int tt_cutoff(const Search *search, uint64_t key, int depth, int ply, int alpha, int beta,
                      TTEntry *entry) {
     if (!tt_probe(search->table, search->table_mask, key, entry)) return 0;
@@ -193,24 +195,25 @@ static void tt_save(const Search *search, uint64_t key, int depth, int ply, int 
     tt_store(search->table, search->table_mask, key, entry);
 }
 
-/* Returns the value of our move `moves[0]` (min node): the worst over the opponents' replies. `key`
- * is the hash of `pos`; `moves` is scratch space for all snakes. The table stores the value of each
- * of our moves, with the best reply and its snake, beside the values of positions. Returns 0 if the
- * search was stopped. */
+/* Returns the value of our move `moves[0]` (min node), which is the minimum over the opponents'
+ * replies. `key` is the hash of `pos`; `moves` is scratch space for all snakes. In addition to
+ * values of positions, the transposition table stores the value of each of our moves, with the best
+ * reply and its snake. Returns 0 if the search was stopped. */
 static int min_node(Search *search, const Position *pos, uint64_t key, uint8_t *moves, int depth,
                     int ply, int alpha, int beta) {
     int snakes = search->request->snakes, counts[MAX_SNAKES] = {0}, has_reply = 0, worst = WIN;
     int use_tt = depth > 2 && !FROZEN, original_beta = beta, best_reply = 0;
     TTEntry entry = {.move = 0};
     /* Step 1. Transposition table lookup. */
-    if (use_tt) { /* at smaller depths a probe costs as much as it saves */
+    if (use_tt) { /* at smaller depths, a probe costs as much as it saves */
         key = mix64(key + moves[0] + 1);
         if (tt_cutoff(search, key, depth, ply, alpha, beta, &entry)) return entry.value;
     }
-    /* Worst value among losing replies; best value among all replies. */
+    /* Minimum value of losing replies, and maximum value of all replies. */
     int worst_losing_value = -WIN - 1, best_reply_value = -WIN - 1;
     int halve_losses = pos->living > 2 && !FROZEN;
-    /* Step 2. Generate the replies of every opponent, the best known reply or the killer first. */
+    /* Step 2. Generate the replies of every opponent; the best known reply or the killer reply is
+     * first. */
     uint8_t options[MAX_SNAKES][4], *killer_replies = search->killer_replies[ply][moves[0]];
     for (int s = 1; s < snakes; s++) {
         if (!pos->snake[s].alive) continue;
@@ -220,18 +223,18 @@ static int min_node(Search *search, const Position *pos, uint64_t key, uint8_t *
         counts[s] = generate_moves(search, pos, s, first, options[s]);
         moves[s] = options[s][0];
     }
-    /* Step 3. Let one opponent at a time deviate from the replies that hurt us most so far. */
+    /* Step 3. Search each opponent's deviations from the replies that have hurt us most so far. */
     for (int s = 1; s < snakes && alpha < beta; s++) {
         if (!counts[s]) continue;
-        /* An opponent too far away to meet us within the search keeps its first move. */
+        /* An opponent that is too far away to meet us within the search keeps its first move. */
         int out_of_range =
             pos->living > 2 &&
             steps_between(search, head_of(search, pos, 0), head_of(search, pos, s)) > 2 * depth + 2;
         for (int i = has_reply ? 1 : 0; i < (out_of_range && has_reply ? 1 : counts[s]); i++) {
             moves[s] = options[s][i];
-            /* Step 4. Search the first reply with the full window; reduce the others and search
-             * them with a null window, then search again at full depth and full window if they may
-             * be better. */
+            /* Step 4. Search the first reply with the full window. Reduce all later replies and
+             * search them with a null window. Search a reply again at full depth and with the full
+             * window if it may be better. */
             int value;
             if (!has_reply || depth < 2) {
                 value = search_after(search, pos, moves, depth, ply, alpha, beta);
@@ -244,8 +247,8 @@ static int min_node(Search *search, const Position *pos, uint64_t key, uint8_t *
             }
             if (search->stopped) return 0;
             has_reply = 1;
-            /* Step 5. With several opponents a loss requires their cooperation, so it counts
-             * half. */
+            /* Step 5. With several opponents, a loss requires cooperation of the opponents, so it
+             * counts half. */
             if (halve_losses) {
                 if (value > best_reply_value) best_reply_value = value;
                 if (value <= -PROVEN) {
@@ -254,7 +257,7 @@ static int min_node(Search *search, const Position *pos, uint64_t key, uint8_t *
                     value /= 2;
                 }
             }
-            /* Step 6. Keep the worst reply, and cut off when it falls to alpha. */
+            /* Step 6. Store the worst reply, and cut off if its value falls to alpha. */
             if (value < worst) {
                 worst = value;
                 killer_replies[s] = moves[s] + 1;
@@ -277,21 +280,21 @@ static int min_node(Search *search, const Position *pos, uint64_t key, uint8_t *
     return worst;
 }
 
-/* Returns the value of `pos` with us to move (max node), or 0 if the search was stopped. */
+/* Returns the value of `pos` if we are to move (max node), or 0 if the search was stopped. */
 static int max_node(Search *search, const Position *pos, int depth, int ply, int alpha, int beta) {
     uint64_t key = position_key(search, pos);
     TTEntry entry = {.move = 4};
     int original_alpha = alpha, best = -WIN, best_move = 0;
     /* Step 1. Transposition table lookup. */
     if (tt_cutoff(search, key, depth, ply, alpha, beta, &entry)) return entry.value;
-    /* Step 2. Generate our moves; the table's move goes first. */
+    /* Step 2. Generate our moves; the move from the transposition table is first. */
     uint8_t options[4], moves[MAX_SNAKES] = {0};
     int count = generate_moves(search, pos, 0, entry.move, options);
     for (int i = 0; i < count; i++) {
         moves[0] = options[i];
-        /* Step 3. Search the first move with the full window; reduce the others and search them
-         * with a null window, then search again at full depth and full window if they may be
-         * better. */
+        /* Step 3. Search the first move with the full window. Reduce all later moves and search
+         * them with a null window. Search a move again at full depth and with the full window if it
+         * may be better. */
         int value;
         if (i == 0 || depth < 2) {
             value = min_node(search, pos, key, moves, depth, ply, alpha, beta);
@@ -303,7 +306,7 @@ static int max_node(Search *search, const Position *pos, int depth, int ply, int
                 value = min_node(search, pos, key, moves, depth, ply, alpha, beta);
         }
         if (search->stopped) return 0;
-        /* Step 4. Keep the best move, and cut off when it reaches beta. */
+        /* Step 4. Store the best move, and cut off if its value reaches beta. */
         if (value > best || i == 0) {
             best = value;
             best_move = options[i];

@@ -1,5 +1,5 @@
-/* Python bindings of the search: the functions of `battlesnake_heuristics.search._search` and the
- * checks that they share. All of them need the GIL. */
+/* Python bindings of the search: the functions of `battlesnake_heuristics.search._search` and their
+ * common checks. All functions need the GIL. */
 #ifndef BINDINGS_H
 #define BINDINGS_H
 
@@ -7,7 +7,7 @@
 
 #include "search.h"
 
-/* The buffers of a request, borrowed from Python objects until release_buffers(). */
+/* Buffers of a request, borrowed from Python objects until release_buffers(). */
 typedef union {
     struct {
         Py_buffer lengths, health, bodies, food, hazards, weights, network, moves;
@@ -15,31 +15,32 @@ typedef union {
     Py_buffer all[8];
 } RequestBuffers;
 
-/* Releases all buffers; unused ones must be zero. */
+/* Releases all buffers; unused buffers must be zero. */
 void release_buffers(RequestBuffers *buffers);
-/* Points the request at the buffers of its position. The buffers stay owned by `buffers`. */
+/* Stores pointers to the buffers of a position in the request. `buffers` continues to own the
+ * memory. */
 void fill_request(SearchRequest *request, const RequestBuffers *buffers);
 
 /* Sets ValueError "<field> <rule>" and returns -1. */
 int raise_value_error(const char *field, const char *rule);
-/* Returns whether the buffer holds `count` aligned items of `size` bytes; sets ValueError if
+/* Returns whether the buffer contains `count` aligned items of `size` bytes; sets ValueError if
  * not. */
 int check_buffer(const char *field, const Py_buffer *buffer, Py_ssize_t count, int size);
-/* Checks everything that the search uses as an index or adds up, in the position of a request.
- * Stores the number of hazard planes in `planes`, or requires a single one if it is NULL. Returns
- * 0, or -1 with ValueError set. */
+/* Checks all fields of a request's position that the search uses as an index or adds up. Stores the
+ * number of hazard planes in `planes`; if `planes` is NULL, requires one plane. Returns 0, or -1
+ * with ValueError set. */
 int check_position(const SearchRequest *request, const RequestBuffers *buffers, int *planes);
 /* Checks the bounds of the weights. Returns 0, or -1 with ValueError set. */
 int check_weights(const Py_buffer *buffer);
-/* Stores the network of the buffer, or NULL if the buffer is empty. The network stays owned by the
- * buffer. Returns 0, or -1 with ValueError set. */
+/* Stores the network in the buffer, or NULL if the buffer is empty. The buffer continues to own the
+ * network. Returns 0, or -1 with ValueError set. */
 int check_network(const Py_buffer *buffer, const Network **network);
 
 /* Plays a self-play game without the GIL. */
 PyObject *play_game(PyObject *module, PyObject *args);
-/* Evaluates rows of network inputs. */
+/* Evaluates a batch of network inputs. */
 PyObject *evaluate_batch(PyObject *module, PyObject *args);
-/* Their docstrings. */
+/* Docstrings of play_game() and evaluate_batch(). */
 extern const char play_game_doc[], evaluate_batch_doc[];
 
 #endif

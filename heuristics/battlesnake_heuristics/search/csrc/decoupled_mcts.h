@@ -1,27 +1,27 @@
 /* Decoupled UCT: Monte Carlo tree search with simultaneous moves, for three or more living snakes.
  *
- * Every snake selects its own move from its own action statistics (Tak, Lanctot and Winands 2014)
- * with the PUCT formula of AlphaZero (Silver et al. 2017). Opponents therefore pursue their own win
- * instead of cooperating against us. Each simulation adds one node, evaluates it with the network
- * for every living snake, and backs up each snake's own value.
+ * Every snake selects its move from its own action statistics (Tak, Lanctot and Winands 2014) with
+ * the PUCT formula of AlphaZero (Silver et al. 2017). Each opponent therefore plays for its own win
+ * instead of cooperating against us. Each simulation adds one node, evaluates the node with the
+ * network for every living snake, and backs up the value of each snake.
  *
  * Values are win probabilities in [0, 1] that sum to 1 over the living snakes. */
 
 #define C_PUCT 0.7f
-#define PRIOR_UPDATE_VISITS 8 /* visits of a node after which its priors are updated */
-/* Initial weight of a move to a cell that the head of an equal or longer snake can reach; other
- * moves have weight 1. */
+#define PRIOR_UPDATE_VISITS 8 /* number of visits of a node after which its priors are updated */
+/* Initial weight of a move to a contested cell, which the head of an equal or longer snake can
+ * reach; other moves have weight 1. */
 #define CONTESTED_CELL_PRIOR 0.15f
 #define OLD_PRIOR_WEIGHT 0.05f /* weight of the initial priors after the update */
-/* Memory limit of the nodes of one tree, in bytes. */
+/* Maximum memory of the nodes of one tree, in bytes. */
 #define MAX_TREE_BYTES (64 << 20)
 
-/* The action statistics of one snake at one node, by move. */
+/* Action statistics of one snake at one node, by move. */
 typedef struct {
     uint32_t visits[4];
     float value_sum[4]; /* sum of backed-up values, each in [0, 1] */
     float prior[4];     /* in [0, 1]; 0 for fatal moves */
-    float leaf_value;   /* win probability by the network, in [0, 1] */
+    float leaf_value;   /* win probability predicted by the network, in [0, 1] */
 } ActionStats;
 
 /* A node of the tree. */
@@ -31,8 +31,8 @@ typedef struct {
     Position pos; /* truncated to the snakes that play; their ActionStats follow */
 } Node;
 
-/* A slot of the hash table of edges. Key: node index + 1 in the high 32 bits, the joint move with 2
- * bits per snake below; 0: free. */
+/* A slot of the hash table of edges. The key contains the node index + 1 in the high 32 bits and
+ * the joint move, with 2 bits per snake, in the low bits; 0 marks a free slot. */
 typedef struct {
     uint64_t key; /* node and joint move */
     uint32_t child;
@@ -43,13 +43,13 @@ typedef struct {
     Search *search;
     int snakes;
     uint32_t count, max_nodes, mask; /* nodes in use, nodes allocated, edge slots minus 1 */
-    size_t stats_offset, node_bytes; /* bytes: from a node to its ActionStats, and per node */
+    size_t stats_offset, node_bytes; /* offset of the ActionStats in a node, and size of a node, in bytes */
     char *nodes;
     Edge *edges;
     float c_puct;
 } Tree;
 
-/* Returns the node with this index. */
+/* Returns the node with index `index`. */
 static Node *get_node(const Tree *tree, uint32_t index) {
     return (Node *)(tree->nodes + index * tree->node_bytes);
 }
@@ -58,8 +58,8 @@ static ActionStats *get_stats(const Tree *tree, const Node *node) {
     return (ActionStats *)((char *)node + tree->stats_offset);
 }
 
-/* Converts a value in 1/1000 cell to a win probability: the logistic function, computed as (1 + x /
- * 1024) ^ 1024 so that every processor rounds alike. */
+/* Converts a value in 1/1000 cell to a win probability with the logistic function. The function is
+ * computed as (1 + x / 1024) ^ 1024, which every processor rounds in the same way. */
 static float win_probability(int value) {
     float odds = 1 + clamp_abs(value, 8 * VALUE_PER_LOGIT) / (1024.0f * VALUE_PER_LOGIT);
     for (int i = 0; i < 10; i++) odds *= odds;
@@ -79,8 +79,8 @@ static int value_from_probability(float probability) {
     return low;
 }
 
-/* Writes the value of `pos` for every snake: win probabilities that sum to 1. If the game is over,
- * the last survivors share the point; `before` is the position one turn earlier. */
+/* Writes the value of `pos` for every snake as win probabilities that sum to 1. If the game is
+ * over, the last survivors share the point; `before` is the position one turn earlier. */
 static void evaluate_snakes(Search *search, const Position *before, const Position *pos,
                             float *win_probs) {
     int alive[MAX_SNAKES] = {0}, count = 0;
@@ -103,7 +103,8 @@ static void evaluate_snakes(Search *search, const Position *before, const Positi
     for (int i = 0; i < count; i++) win_probs[alive[i]] /= total;
 }
 
-/* Returns whether the head of another snake that is at least as long is one step from `cell`. */
+/* Returns whether the head of another snake of at least equal length is one step away from
+ * `cell`. */
 static int is_contested(const Search *search, const Position *pos, int s, int cell) {
     for (int o = 0; o < search->request->snakes; o++)
         if (o != s && pos->snake[o].alive && pos->snake[o].length >= pos->snake[s].length &&
@@ -129,8 +130,8 @@ static void init_priors(Search *search, const Position *pos, int s, float *prior
 /* Returns whether a node can be added. The last node is reserved for positions that do not fit. */
 static int has_room(const Tree *tree) { return tree->count + 1 < tree->max_nodes; }
 
-/* Expands and evaluates: stores `pos`, which followed `before`, in a new node, and returns its
- * index. If the tree is full, overwrites the reserved node. */
+/* Expands and evaluates: stores `pos`, which followed `before`, in a new node, and returns the
+ * index of the node. If the tree is full, the function overwrites the reserved node. */
 static uint32_t add_node(Tree *tree, const Position *before, const Position *pos) {
     uint32_t index = has_room(tree) ? tree->count++ : tree->max_nodes - 1;
     Node *node = get_node(tree, index);
@@ -158,7 +159,7 @@ static int most_visited(const ActionStats *stats) {
 }
 
 /* Recomputes the priors of a node by a one-turn lookahead: each snake's moves are weighted by the
- * odds of winning after them, while the other snakes play their most visited moves. */
+ * odds of winning after them, if all other snakes play their most visited moves. */
 static void update_priors(Tree *tree, const Node *node) {
     ActionStats *stats = get_stats(tree, node);
     uint8_t moves[MAX_SNAKES] = {0};
@@ -169,7 +170,7 @@ static void update_priors(Tree *tree, const Node *node) {
         float *prior = stats[s].prior, odds[4] = {0}, total = 0, win_probs[MAX_SNAKES];
         uint8_t most_visited_move = moves[s];
         for (moves[s] = 0; moves[s] < 4; moves[s]++) {
-            /* Fatal, or the only move. */
+            /* The move is fatal or the only move. */
             if (!(prior[moves[s]] > 0) || prior[moves[s]] == 1) continue;
             make_turn(tree->search, &node->pos, moves, &to);
             evaluate_snakes(tree->search, &node->pos, &to, win_probs);
@@ -201,7 +202,7 @@ static int select_move(const ActionStats *stats, float bonus) {
     return selected;
 }
 
-/* Returns the slot of the key in the hash table of edges, or the free slot for it (linear
+/* Returns the slot of the key in the hash table of edges, or a free slot for the key (linear
  * probing). */
 static Edge *find_edge_slot(const Tree *tree, uint64_t key) {
     uint32_t slot = mix64(key) & tree->mask;
@@ -209,15 +210,15 @@ static Edge *find_edge_slot(const Tree *tree, uint64_t key) {
     return &tree->edges[slot];
 }
 
-/* Returns the edge slot of the joint move at a node; stores its key. */
+/* Returns the edge slot of the joint move at a node, and stores its key in `key`. */
 static Edge *find_edge(const Tree *tree, uint32_t node, const uint8_t *moves, uint64_t *key) {
     *key = (uint64_t)(node + 1) << 32;
     for (int s = 0; s < tree->snakes; s++) *key |= (uint64_t)moves[s] << 2 * s;
     return find_edge_slot(tree, *key);
 }
 
-/* Grows the table of edges to `size` slots, a power of two. It starts small so that short searches
- * touch little memory. Returns 0, or -1 if out of memory. */
+/* Enlarges the table of edges to `size` slots, a power of two. The table starts small, because
+ * short searches should use little memory. Returns 0, or -1 if out of memory. */
 static int grow_edge_table(Tree *tree, uint32_t size) {
     Edge *old = tree->edges, *table = calloc(size, sizeof *table);
     uint32_t old_size = old ? tree->mask + 1 : 0;
@@ -230,7 +231,7 @@ static int grow_edge_table(Tree *tree, uint32_t size) {
     return 0;
 }
 
-/* Returns the child node after the joint move, and expands it first if `is_new`. */
+/* Returns the child node after the joint move; expands the child first if `is_new`. */
 static uint32_t descend(Tree *tree, uint32_t index, const uint8_t *moves, int *is_new) {
     Search *search = tree->search;
     const Position *pos = &get_node(tree, index)->pos;
@@ -244,7 +245,7 @@ static uint32_t descend(Tree *tree, uint32_t index, const uint8_t *moves, int *i
         return add_node(tree, pos, &to);
     }
     const Position *next = &get_node(tree, edge->child)->pos;
-    /* The rings hold the bodies of the line that was made last. */
+    /* The rings contain the bodies of the most recent line. */
     for (int s = 0; s < tree->snakes; s++)
         if (next->snake[s].alive)
             search->ring[s][next->snake[s].head & (RING - 1)] =
@@ -258,7 +259,7 @@ static void simulate(Tree *tree) {
     uint8_t moves[MAX_DEPTH][MAX_SNAKES];
     int depth = 0, is_new = 0;
     int max_depth = tree->search->request->max_depth;
-    /* Step 1. Select: descend by PUCT until a new or terminal node. Step 2. Expand and evaluate:
+    /* Step 1. Select: descend by PUCT to a new or terminal node. Step 2. Expand and evaluate:
      * descend() adds the new node with its leaf values. */
     for (; !is_new && depth < max_depth && !get_node(tree, index)->terminal; depth++) {
         Node *node = get_node(tree, index);
@@ -271,7 +272,7 @@ static void simulate(Tree *tree) {
         index = descend(tree, index, moves[depth], &is_new);
     }
     const ActionStats *leaf_stats = get_stats(tree, get_node(tree, index));
-    /* Step 3. Back up each snake's own leaf value along the path. */
+    /* Step 3. Back up the leaf value of each snake along the path. */
     while (depth-- > 0) {
         Node *node = get_node(tree, path[depth]);
         ActionStats *stats = get_stats(tree, node);
@@ -303,8 +304,8 @@ static void extract_visited_line(Tree *tree, SearchResult *result) {
     }
 }
 
-/* Allocates a tree and adds its root. Returns 0, or -1 if out of memory; the caller frees nodes and
- * edges in either case. */
+/* Allocates a tree and adds the root node. Returns 0, or -1 if out of memory; the caller frees
+ * nodes and edges in both cases. */
 static int init_tree(Tree *tree, const Position *root) {
     const SearchRequest *request = tree->search->request;
     size_t position = offsetof(Position, snake) + request->snakes * sizeof(Body);
@@ -334,7 +335,7 @@ static void export_visits(Tree *tree, SearchResult *result) {
     result->depth = result->line_length;
 }
 
-/* Returns whether the request is searched by decoupled MCTS. */
+/* Returns whether decoupled MCTS searches the request. */
 static int uses_decoupled(const SearchRequest *request, const Position *root) {
     return request->decoupled && request->network && root->living > 2;
 }
@@ -343,7 +344,7 @@ static int uses_decoupled(const SearchRequest *request, const Position *root) {
 static int run_decoupled(Search *search, const Position *root, SearchResult *result) {
     const SearchRequest *request = search->request;
     Tree tree = {.search = search};
-    /* Vary the exploration constant per thread so that root-parallel trees differ. */
+    /* The exploration constant varies per thread, so that root-parallel trees differ. */
     tree.c_puct = C_PUCT * (1 + 0.03f * (request->first_depth - 1));
     int failed = init_tree(&tree, root);
     const ActionStats *stats = failed ? NULL : get_stats(&tree, get_node(&tree, 0));

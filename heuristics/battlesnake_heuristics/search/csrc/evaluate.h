@@ -1,28 +1,28 @@
-/* Static evaluation of a position for snake 0: territory, food, length and space. The request's
- * network values the position if it has one; otherwise the handcrafted evaluation does.
+/* Static evaluation of a position for snake 0: territory, food, length and space. The network of
+ * the request evaluates the position; without a network, the handcrafted evaluation does.
  *
  * Territory is a multi-source breadth-first flood from all heads: a cell belongs to the snake that
- * reaches it first; a tie goes to the longest snake, or to none if it is not unique. */
+ * reaches it first. A tie belongs to the longest snake, or to no snake if several are longest. */
 
-/* Turns to food that a snake does not reach first. */
+/* Number of turns to food that a snake does not reach first. */
 #define UNREACHED 127
 #define SOON_TURNS 4 /* turns; horizon of the territory inputs `soon` and `later` */
 #define LATER_TURNS 9
 
-/* The territory of each living snake, indexed like the array `alive`. */
+/* Territory of each living snake, indexed like the array `alive`. */
 typedef struct {
-    Bits owned[MAX_SNAKES]; /* cells that the snake reaches before all others */
+    Bits owned[MAX_SNAKES]; /* cells that the snake reaches before all other snakes */
     Bits reached_by_any;    /* cells that any snake reaches */
-    /* Turns to the nearest food that the snake reaches first, or UNREACHED. */
+    /* Number of turns to the nearest food that the snake reaches first, or UNREACHED. */
     int turns_to_food[MAX_SNAKES];
-    int num_exits[MAX_SNAKES]; /* cells that the snake can enter next, contested ones included */
+    int num_exits[MAX_SNAKES]; /* number of cells that the snake can enter next, including contested cells */
     /* Number of owned cells within SOON_TURNS, within LATER_TURNS, and in total. */
     int soon[MAX_SNAKES], later[MAX_SNAKES], cells[MAX_SNAKES];
     int last_turn[MAX_SNAKES]; /* turn on which the snake reaches its last cell */
 } Territory;
 
-/* Adds the cells that tails vacate on turn `turn` to `free`; returns whether more are vacated
- * later. Branchless, without stores inside the loop. */
+/* Adds to `free` the cells that tails vacate on turn `turn`; returns whether further cells are
+ * vacated later. The loop contains no branches and no stores. */
 static inline ALWAYS_INLINE int free_tails(const Search *search, const Position *pos,
                                            const int *alive, int count, int turn, Bits *free) {
     Bits vacated = *free;
@@ -39,7 +39,7 @@ static inline ALWAYS_INLINE int free_tails(const Search *search, const Position 
     return later;
 }
 
-#if WORDS == 2 /* specialized code for the common boards and numbers of snakes */
+#if WORDS == 2 /* specialized code for the common board sizes and numbers of snakes */
 #define LANES 2
 #define ROWS 1
 #include "territory_spread.h"
@@ -65,13 +65,14 @@ static __attribute__((noinline)) void compute_territory(const Search *search, co
         sets_spread_4_4(search, pos, alive, count, territory);
 }
 
-/* Returns the score of the nearest own food, less a penalty if the snake starves before it. */
+/* Returns the score of the nearest own food, minus a penalty if the snake starves before it
+ * eats. */
 static int food_score(const Search *search, const Body *body, int turns_to_food) {
     const int32_t *weights = search->request->weights;
     int lack = weights[W_HUNGER_THRESHOLD] - body->health;
     int drive = weights[W_FOOD_NEAR] + (lack > 0 ? lack * weights[W_HUNGER] : 0);
     int value = turns_to_food == UNREACHED ? 0 : drive / (turns_to_food + 1);
-    /* Starvation ahead: no own food is reached in time. */
+    /* The snake will starve, because no own food is reached in time. */
     if (body->health < turns_to_food && lack > 0) value -= weights[W_STARVING] / (body->health + 1);
     return value;
 }
@@ -101,7 +102,7 @@ static int length_score(const int32_t *weights, int own, int opponent) {
                                                            : 0);
 }
 
-/* Returns the handcrafted evaluation of a position in which snake 0 lives, in 1/1000 cell. */
+/* Returns the handcrafted evaluation of a position in which snake 0 is living, in 1/1000 cell. */
 static int evaluate_handcrafted(const Search *search, const Position *pos, const int *alive,
                                 int count) {
     const int32_t *weights = search->request->weights;
@@ -117,7 +118,8 @@ static int evaluate_handcrafted(const Search *search, const Position *pos, const
         if (pos->snake[alive[i]].length > longest) longest = pos->snake[alive[i]].length;
     }
     if (count > 1) {
-        /* One opponent: the difference; several: half against the best, half against the mean. */
+        /* One opponent: the difference of the scores. Several: half against the best, half against
+         * the mean. */
         value -= (best + total / (count - 1)) / 2;
         value += length_score(weights, pos->snake[0].length, longest);
     }
@@ -126,8 +128,8 @@ static int evaluate_handcrafted(const Search *search, const Position *pos, const
 
 #include "network_inputs.h"
 
-/* Returns the evaluation of a position in which snake 0 lives, in 1/1000 cell. The frozen search
- * has no network. */
+/* Returns the evaluation of a position in which snake 0 is living, in 1/1000 cell. The frozen
+ * search has no network. */
 static int evaluate(Search *search, const Position *pos) {
     int alive[MAX_SNAKES] = {0}, count = 0;
     int16_t inputs[NUM_INPUTS];

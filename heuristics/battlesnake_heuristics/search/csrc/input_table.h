@@ -1,8 +1,8 @@
-/* The inputs of the evaluation network, one per line: name, unit, and formula in terms of the
- * variables of network_inputs.h. Integers, clamped to +-MAX_ACTIVATION. BOARD inputs exist once;
- * SNAKE inputs exist for snake 0, the strongest opponent, the nearest one, and the mean of all
- * opponents. Files of evaluations refer to inputs by name, and inputs that a file lacks get weight
- * 0: append new inputs to their kind. Both kinds need an even number of inputs. */
+/* Inputs of the evaluation network, one per line: name, unit, and formula with the variables of
+ * network_inputs.h. Inputs are integers, clamped to +-MAX_ACTIVATION. BOARD inputs exist once.
+ * SNAKE inputs exist for snake 0, the strongest opponent, the nearest opponent, and the mean of all
+ * opponents. Evaluation files identify inputs by name, and inputs that a file lacks get weight 0.
+ * Append new inputs to the inputs of their kind. Both kinds need an even number of inputs. */
 
 BOARD(lead, "64 per segment, up to 8", 64 * clamp_abs(lead, 8))
 BOARD(long_lead, "16 per segment", 16 * lead)

@@ -1,4 +1,4 @@
-/* Selects the kernel of a search by board size and instruction set; holds the settings of all
+/* Selection of the kernel of a search by board size and instruction set, and settings of all
  * searches of the process. */
 #include <string.h>
 
@@ -14,7 +14,7 @@ static int has_avx2(void) { return cpu_has(HAS_AVX2); }
 static int has_avx2(void) { return 0; }
 #endif
 
-/* Set by select_isa(). */
+/* select_isa() sets this flag. */
 static int uses_avx2;
 
 const char *select_isa(const char *name) {

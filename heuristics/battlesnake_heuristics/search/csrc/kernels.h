@@ -8,15 +8,15 @@
 #include "self_play.h"
 
 typedef struct {
-    /* Searches; returns 0, -1 if out of memory, or 1 if interrupted. Thread-safe; calls no Python
-     * except through request->should_stop. */
+    /* Searches; returns 0, -1 if out of memory, or 1 if interrupted. Thread-safe; the function
+     * calls Python only through request->should_stop. */
     int (*search)(const SearchRequest *request, SearchResult *result);
     /* Plays `turns` turns, at most MAX_DEPTH, of `moves` [turns][snakes]; returns 0, or -1 if out
-     * of memory. Stops early when all snakes are eliminated. */
+     * of memory. The function stops early if all snakes are eliminated. */
     int (*play_turns)(const SearchRequest *request, const uint8_t *moves, int turns,
                       RulesPosition *position);
     /* Plays one self-play game; returns 0, or -1 if out of memory. The caller frees game->rows in
-     * either case. */
+     * both cases. */
     int (*play_game)(const SelfPlayConfig *config, SelfPlayGame *game);
     /* Writes the NUM_INPUTS network inputs of a position with 2 or more snakes; returns 0, or -1 if
      * out of memory. */
@@ -25,18 +25,18 @@ typedef struct {
 
 extern const Kernel small_plain, medium_plain, large_plain; /* up to 128, 384 and 640 cells */
 extern const Kernel small_avx2, medium_avx2, large_avx2;
-/* The frozen search, for the ladder's `minimax-2026`: only `search` is set. It ignores the network
+/* The frozen search, for `minimax-2026` of the ladder, sets only `search`. It ignores the network
  * and `decoupled`. Its moves must never change. */
 extern const Kernel frozen_small_plain, frozen_medium_plain, frozen_large_plain;
 extern const Kernel frozen_small_avx2, frozen_medium_avx2, frozen_large_avx2;
 
-/* Returns the kernel of the selected instruction set for a board of this many cells. */
+/* Returns the kernel of the selected instruction set for a board of `cells` cells. */
 const Kernel *kernel_for(int cells);
-/* Returns the kernel of the frozen search; not available in WebAssembly. */
+/* Returns the kernel of the frozen search, which is not available in WebAssembly. */
 const Kernel *frozen_kernel_for(int cells);
 
-/* Selects "plain", "avx2" or "best" for later calls of kernel_for(); returns the selected one, or
- * NULL if the processor or the build lacks it. Not thread-safe. */
+/* Selects "plain", "avx2" or "best" for later calls of kernel_for(). Returns the selected name, or
+ * NULL if the processor or the build does not support it. Not thread-safe. */
 const char *select_isa(const char *name);
 
 #endif

@@ -1,5 +1,5 @@
-/* Forward pass of the quantized evaluation network, in plain C and with AVX2. Both give the same
- * value: integer sums do not depend on their order. */
+/* Forward pass of the quantized evaluation network, in plain C and with AVX2. Both variants give
+ * the same value, because integer sums do not depend on their order. */
 #include "network.h"
 #include "cpu_features.h"
 
@@ -7,7 +7,7 @@
 
 #define ROUNDING (1 << 9) /* rounds to nearest: sums have scale 1/2^18, activations 1/2^8 */
 
-/* Clipped ReLU, as in NNUE: scales a sum back to an activation in [0, MAX_ACTIVATION]. */
+/* Clipped ReLU, as in NNUE: converts a sum to an activation in [0, MAX_ACTIVATION]. */
 static inline int16_t clipped_relu(int32_t sum) {
     int32_t value = (sum + ROUNDING) >> 10;
     return value < 0 ? 0 : value > MAX_ACTIVATION ? MAX_ACTIVATION : value;

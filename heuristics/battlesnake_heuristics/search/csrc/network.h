@@ -2,7 +2,7 @@
  * logit of winning. Efficiently updatable networks (NNUE) use the same integer arithmetic.
  *
  * Inputs and activations: int16, scale 1/256, within +-MAX_ACTIVATION. Weights: int16, scale
- * 1/1024, within +-MAX_WEIGHT. Biases and sums: int32, scale 1/2^18. With these bounds no sum
+ * 1/1024, within +-MAX_WEIGHT. Biases and sums: int32, scale 1/2^18. These bounds exclude
  * overflows, and every processor computes the same value. */
 #ifndef NETWORK_H
 #define NETWORK_H
@@ -25,21 +25,21 @@ enum {
 };
 #undef BOARD
 #undef SNAKE
-/* With one opponent, the first two groups. */
+/* Number of inputs with one opponent: the board inputs and the first two groups. */
 #define NUM_DUEL_INPUTS (BOARD_INPUTS + 2 * SNAKE_INPUTS)
-/* All inputs: board, own, strongest, nearest and mean opponent. */
+/* Number of all inputs: board, own, strongest, nearest and mean opponent. */
 #define NUM_INPUTS (BOARD_INPUTS + 4 * SNAKE_INPUTS)
 _Static_assert(BOARD_INPUTS % 2 == 0 && SNAKE_INPUTS % 2 == 0, "inputs are multiplied by pairs");
 #define HIDDEN1 32
 #define HIDDEN2 16
-#define STACKS 3 /* sets of layers: for two, three, and more living snakes */
+#define STACKS 3 /* number of layer sets: for two, three, and more living snakes */
 #define MAX_ACTIVATION 1023
 #define MAX_WEIGHT 8191
 #define MAX_BIAS (1 << 29)
 #define VALUE_PER_LOGIT 10000 /* 1/1000 cell per unit of logit */
 
-/* The layers for one number of living snakes. Weights are stored in pairs of inputs, for
- * instructions that multiply and add pairs. */
+/* Layers for one number of living snakes. Weights are stored in pairs of inputs, for instructions
+ * that multiply and add pairs. */
 typedef struct {
     int16_t first[NUM_INPUTS / 2][HIDDEN1][2];
     int32_t first_bias[HIDDEN1];
@@ -49,7 +49,8 @@ typedef struct {
     int32_t last_bias;
 } Layers;
 
-/* The network. stack[k] values positions with k + 2 living snakes, the last with more. */
+/* The network. stack[k] evaluates positions with k + 2 living snakes; the last stack also evaluates
+ * positions with more snakes. */
 typedef struct {
     Layers stack[STACKS];
 } Network;
@@ -59,14 +60,14 @@ enum { KERNEL_PLAIN, KERNEL_AVX2, NUM_KERNELS };
 /* A forward pass: returns the logit of winning, scale 1/2^18, from `pairs` pairs of inputs. */
 typedef int32_t (*NetworkKernel)(const Layers *layers, const int16_t *inputs, int pairs);
 
-/* Returns the kernel KERNEL_..., or NULL if the processor lacks it. */
+/* Returns the forward pass KERNEL_..., or NULL if the processor does not support it. */
 NetworkKernel network_kernel(int kernel);
-/* Returns the fastest kernel that the processor supports. */
+/* Returns the fastest forward pass that the processor supports. */
 NetworkKernel best_network_kernel(void);
 /* Returns whether all weights and biases are within their bounds. */
 int network_is_valid(const Network *network);
 
-/* Returns the value in 1/1000 cell, for 2 to 16 living snakes. */
+/* Returns the network's value in 1/1000 cell, for 2 to 16 living snakes. */
 static inline int network_value(NetworkKernel kernel, const Network *network, const int16_t *inputs,
                                 int living) {
     int stack = living >= 2 + STACKS ? STACKS - 1 : living - 2;

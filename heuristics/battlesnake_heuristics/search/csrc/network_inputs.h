@@ -1,7 +1,7 @@
 /* Computes the inputs of the evaluation network from the formulas of input_table.h. With one
- * opponent, the groups of the nearest and the mean opponent are not computed. Areas are
- * fractions of the board, so that all board sizes share a scale. The order of the opponents
- * does not matter. */
+ * opponent, the groups of the nearest and the mean opponent are not computed. Areas are fractions
+ * of the board, which gives all board sizes the same scale. The order of the opponents does not
+ * matter. */
 
 /* Clamps `value` to [-limit, limit]. */
 static inline int clamp_abs(int value, int limit) {
@@ -11,10 +11,10 @@ static inline int clamp_abs(int value, int limit) {
 static inline int min_int(int a, int b) { return a < b ? a : b; }
 /* Returns the larger of two integers. */
 static inline int max_int(int value, int minimum) { return value > minimum ? value : minimum; }
-/* Returns -1, 0 or 1. */
+/* Returns the sign of a value: -1, 0 or 1. */
 static inline int sign(int value) { return (value > 0) - (value < 0); }
 
-/* Returns the distance between two cells in steps, across borders on a wrapped board. */
+/* Returns the distance between two cells in steps, across the edges of a wrapped board. */
 static int steps_between(const Search *search, int a, int b) {
     const SearchRequest *request = search->request;
     int dx = abs(search->x[a] - search->x[b]), dy = abs(search->y[a] - search->y[b]);
@@ -47,8 +47,9 @@ static void snake_inputs(const Search *search, const Position *pos, const Territ
 #undef SNAKE
 }
 
-/* Writes the BOARD_INPUTS inputs as seen by a snake of `length`. `longest` is the longest opponent,
- * `longer` our length lead over the nearest opponent, `head_distance` the distance to its head. */
+/* Writes the BOARD_INPUTS inputs from the view of a snake of length `length`. `longest` is the
+ * length of the longest opponent, `longer` our length lead over the nearest opponent, and
+ * `head_distance` the distance to the head of that opponent. */
 static void board_inputs(const Search *search, const Position *pos, const Territory *territory,
                          int count, int length, int longest, int longer, int head_distance,
                          int16_t *in) {
@@ -65,7 +66,7 @@ static void board_inputs(const Search *search, const Position *pos, const Territ
 #undef SNAKE
 }
 
-/* Orders opponents `a` and `b`: by `first`, then by their other inputs if that is equal. */
+/* Orders opponents `a` and `b` by `first`, and by their other inputs if `first` is equal. */
 static inline int ranks_before(int first_a, int first_b, const int16_t *a, const int16_t *b) {
     if (first_a != first_b) return first_a > first_b;
     return memcmp(a, b, SNAKE_INPUTS * sizeof *a) > 0;
@@ -80,8 +81,8 @@ static void compute_snake_inputs(const Search *search, const Position *pos, cons
     for (int i = 0; i < count; i++) snake_inputs(search, pos, territory, i, alive[i], by_snake[i]);
 }
 
-/* Assembles all inputs as seen by alive[me], for `count` >= 2 living snakes. With one opponent, the
- * last two groups of `inputs` are left unchanged. */
+/* Assembles all inputs from the view of alive[me], for `count` >= 2 living snakes. With one
+ * opponent, the last two groups of `inputs` stay unchanged. */
 static void assemble_inputs(const Search *search, const Position *pos, const int *alive, int count,
                             const Territory *territory, const int16_t by_snake[][SNAKE_INPUTS],
                             int me, int16_t *inputs) {
@@ -116,7 +117,7 @@ static void assemble_inputs(const Search *search, const Position *pos, const int
         block[k] = count == 4 ? sum[k] / 3 : count == 3 ? sum[k] / 2 : sum[k] / (count - 1);
 }
 
-/* Computes the inputs as seen by snake 0, which must be alive[0]. */
+/* Computes the inputs from the view of snake 0, which must be alive[0]. */
 static void compute_inputs(const Search *search, const Position *pos, const int *alive, int count,
                            int16_t *inputs) {
     Territory territory;

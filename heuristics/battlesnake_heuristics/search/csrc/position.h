@@ -1,31 +1,31 @@
 /* Positions of the search, and one turn of the rules.
  *
- * Bodies are ring buffers that all positions of a line share. A position only stores the indices of
- * each head and tail, so copying one is cheap, and a turn only writes ahead of the head, where no
- * ancestor reads. Stacked tail segments are a counter. */
+ * Bodies are ring buffers that all positions of a line share. A position stores only the indices of
+ * each head and tail, so a copy is cheap. A turn writes only ahead of the head, where no ancestor
+ * reads. Stacked tail segments are stored as a counter. */
 
 #define RING 1024 /* entries of a ring; a power of two above MAX_CELLS + MAX_DEPTH */
 
 /* The body of one snake. */
 typedef struct {
     uint16_t head, tail; /* ring indices, modulo 2^16 */
-    uint16_t stacked;    /* further segments on the tail's cell */
-    /* 0 to 100; `length` includes stacked segments. */
+    uint16_t stacked;    /* number of further segments on the tail's cell */
+    /* Health is in [0, 100]; `length` includes stacked segments. */
     int16_t health;
     uint16_t length;
     uint8_t alive;
 } Body;
 
-/* A position. Its bodies are in the rings of the Search. */
+/* A position; the rings of the Search contain its bodies. */
 typedef struct {
     Bits occupied; /* all cells of living snakes */
     Bits food;
     uint64_t hash; /* Zobrist hash of occupied cells, heads and food */
     int living;
-    Body snake[MAX_SNAKES]; /* last: copies are truncated to the snakes that play */
+    Body snake[MAX_SNAKES]; /* last field: copies are truncated to the snakes that play */
 } Position;
 
-/* One search: its board tables, transposition table, move ordering and limits. */
+/* A search: its board tables, transposition table, move ordering and limits. */
 typedef struct {
     const SearchRequest *request;
     int cells;
@@ -41,17 +41,17 @@ typedef struct {
     struct TTSlot *table;
     uint32_t table_mask; /* number of slots, a power of two, minus 1 */
     NetworkKernel network_kernel;
-    /* History heuristic: depth^2 summed over the cutoffs of moves to a cell. */
+    /* History heuristic: sum of depth^2 over the cutoffs of moves to a cell. */
     uint32_t history[MAX_SNAKES][MAX_CELLS];
-    /* Opponents' best reply + 1, by ply and our move; 0: none. */
+    /* Best reply + 1 of each opponent, by ply and our move; 0: none. */
     uint8_t killer_replies[MAX_DEPTH + 2][4][MAX_SNAKES];
     int64_t leaf_evals, nodes;
-    /* In seconds on `clock`. */
+    /* Deadline in seconds on `clock`. */
     double deadline;
-    /* Seconds: time left and CPU time when throttling began. */
+    /* Time left and CPU time at the start of throttling, in seconds. */
     double throttle_start_left, throttle_start_cpu;
     clockid_t clock; /* clock of the time limit */
-    /* A limit was reached; the callback interrupted the search. */
+    /* Flags: a limit was reached; the callback interrupted the search. */
     int stopped, interrupted;
 } Search;
 
@@ -70,7 +70,8 @@ static void vacate_cell(Search *search, Position *pos, int s, int cell) {
     pos->hash ^= search->body_key[s][cell];
 }
 
-/* Removes a snake from the board. Its ring must end at the head of the previous turn. */
+/* Removes a snake from the board. The ring of the snake must end at the head of the previous
+ * turn. */
 static void eliminate(Search *search, Position *pos, int s) {
     Body *body = &pos->snake[s];
     pos->hash ^= search->head_key[s][segment(search, s, body->head)];
@@ -91,7 +92,8 @@ static void drop_tail(Search *search, Position *pos, int s) {
     }
 }
 
-/* Returns the health after a turn that ends on `cell`; 0 if the snake dies of hunger or hazard. */
+/* Returns the health after a turn that ends on `cell`, or 0 if hunger or hazard eliminates the
+ * snake. */
 static int health_after(const Search *search, const Position *pos, int health, int cell) {
     health--;
     if (bits_has(&pos->food, cell)) return 100;
@@ -104,7 +106,7 @@ static int health_after(const Search *search, const Position *pos, int health, i
 }
 
 /* Moves every living snake and removes the eaten food. Writes the new cells to `targets`, or
- * OFF_BOARD for snakes that die by wall, hunger or hazard. */
+ * OFF_BOARD for snakes eliminated by wall, hunger or hazard. */
 static void move_snakes(Search *search, Position *pos, const uint8_t *moves, uint16_t *targets) {
     int fed = 0;
     for (int s = 0; s < search->request->snakes; s++) {
@@ -131,7 +133,7 @@ static void move_snakes(Search *search, Position *pos, const uint8_t *moves, uin
         }
 }
 
-/* Returns whether snake `s`, which moved onto the board, dies in a body or head to head. */
+/* Returns whether a collision eliminates snake `s`, which moved to a cell on the board. */
 static bool collides(const Search *search, const Position *pos, int s, const uint16_t *targets) {
     if (bits_has(&pos->occupied, targets[s])) return true;
     for (int o = 0; o < search->request->snakes; o++)
@@ -141,7 +143,7 @@ static bool collides(const Search *search, const Position *pos, int s, const uin
     return false;
 }
 
-/* Puts the head of snake `s` on a cell; grows the snake if the rules are constrictor. */
+/* Places the head of snake `s` on a cell; grows the snake if the rules are constrictor. */
 static void enter_cell(Search *search, Position *pos, int s, int cell) {
     Body *body = &pos->snake[s];
     pos->hash ^= search->head_key[s][head_of(search, pos, s)] ^ search->head_key[s][cell] ^
@@ -166,15 +168,15 @@ static void remove_all_food(const Search *search, Position *pos) {
     pos->food = bits_none();
 }
 
-/* Plays one turn of the rules without new food: `to` becomes `from` after the moves of all living
- * snakes. */
+/* Plays one turn of the rules without new food: `to` becomes the position after the moves of all
+ * living snakes in `from`. */
 static void make_turn(Search *search, const Position *from, const uint8_t *moves, Position *to) {
     int snakes = search->request->snakes;
     uint16_t targets[MAX_SNAKES];
     uint8_t dies[MAX_SNAKES] = {0};
     memcpy(to, from, offsetof(Position, snake) + snakes * sizeof(Body));
     move_snakes(search, to, moves, targets);
-    /* Snakes that die by wall, hunger or hazard do not block others on the same turn. */
+    /* Snakes eliminated by wall, hunger or hazard do not block other snakes on the same turn. */
     for (int s = 0; s < snakes; s++)
         if (to->snake[s].alive && targets[s] == OFF_BOARD) eliminate(search, to, s);
     for (int s = 0; s < snakes; s++)

@@ -1,6 +1,6 @@
-/* The interface of the search behind battlesnake_heuristics/search/search.py: request, result and
- * evaluation weights. Cells are y * width + x; moves are 0 up, 1 down, 2 left, 3 right. Values
- * count 1/1000 cell of territory. */
+/* Interface of the search for battlesnake_heuristics/search/search.py: request, result and
+ * evaluation weights. Cells are y * width + x; moves are 0 up, 1 down, 2 left, 3 right. The unit of
+ * values is 1/1000 cell of territory. */
 #ifndef SEARCH_H
 #define SEARCH_H
 
@@ -14,21 +14,21 @@
 #define MAX_DEPTH 120
 #define OFF_BOARD 0xFFFF
 #define WIN 1000000     /* value of an immediate win; one less per turn of distance */
-#define PROVEN 900000   /* absolute values from here on are forced wins or losses */
+#define PROVEN 900000   /* minimum absolute value of forced wins and losses */
 #define MAX_DAMAGE 1000 /* health per hazard layer; more than 100 has the effect of 100 */
 
 /* Weights of the handcrafted evaluation, in 1/1000 cell of territory unless noted. */
 enum {
-    W_TERRITORY,           /* a cell that only we reach first */
+    W_TERRITORY,           /* value of a cell that only we reach first */
     W_HAZARD_CELL,         /* penalty of an owned cell with hazard */
-    W_LENGTH,              /* per segment of lead over the longest opponent, up to W_LEAD_CAP */
-    W_LEAD_CAP,            /* segments of lead that count */
-    W_LONGEST,             /* being strictly longer than every opponent */
-    W_FOOD_NEAR,           /* own food, divided by its distance in turns + 1 */
+    W_LENGTH,              /* value per segment of lead over the longest opponent, up to W_LEAD_CAP */
+    W_LEAD_CAP,            /* maximum number of segments of lead that count */
+    W_LONGEST,             /* bonus if we are strictly longer than every opponent */
+    W_FOOD_NEAR,           /* value of own food, divided by its distance in turns + 1 */
     W_HUNGER,              /* added to W_FOOD_NEAR per point of health below W_HUNGER_THRESHOLD */
     W_HUNGER_THRESHOLD,    /* health below which hunger counts */
-    W_STARVING,            /* penalty, divided by health + 1, if no own food is in reach */
-    W_CRAMPED,             /* penalty per segment that does not fit into our territory */
+    W_STARVING,            /* penalty, divided by health + 1, if no own food is reachable */
+    W_CRAMPED,             /* penalty per segment that does not fit in our territory */
     W_ELIMINATED_OPPONENT, /* bonus per eliminated opponent */
     W_DRAW,                /* penalty of a drawn game */
     NUM_WEIGHTS
@@ -40,48 +40,48 @@ typedef struct {
     /* Flags of the rules. */
     int wrapped, constrictor, solo;
     int damage;        /* health lost per hazard layer, within +-MAX_DAMAGE */
-    const int32_t *lengths; /* [snakes], stacked segments included */
+    const int32_t *lengths; /* [snakes], including stacked segments */
     const int32_t *health; /* [snakes], 0 to 100; 0 if eliminated */
-    const uint16_t *bodies; /* cells of all bodies, head first, one snake after the other */
+    const uint16_t *bodies; /* cells of all bodies in snake order, head first */
     const uint8_t *food; /* [cells], 1 for food */
     const uint8_t *hazards; /* [cells], number of hazard layers */
     const int32_t *weights; /* [NUM_WEIGHTS] */
-    const Network *network; /* learned evaluation, or NULL for the handcrafted one */
+    const Network *network; /* learned evaluation, or NULL for the handcrafted evaluation */
     double time_limit_s; /* time limit in seconds; 0: none */
     int64_t max_nodes; /* maximum number of nodes; 0: no limit */
     int first_depth;   /* first depth of iterative deepening; above 1 in a helper thread */
-    int exact_scores;  /* all scores are exact, not only that of the best move */
-    int decoupled;     /* use decoupled MCTS if three or more snakes live and there is a network */
+    int exact_scores;  /* 1: all scores are exact, not only the score of the best move */
+    int decoupled;     /* 1: use decoupled MCTS if three or more snakes are living and there is a network */
     int max_depth;     /* maximum depth in turns, 1 to MAX_DEPTH */
-    int (*should_stop)(void *); /* polled; nonzero interrupts the search; may be NULL */
+    int (*should_stop)(void *); /* polled; a nonzero result interrupts the search; may be NULL */
     void *should_stop_arg; /* argument of should_stop */
 } SearchRequest;
 
 /* The result of a search. */
 typedef struct {
-    int move;             /* the best move */
+    int move;             /* index of the best move */
     int depth;            /* last completed depth in turns; decoupled: length of the line */
     int proven;           /* 1 if the value is a forced win or loss */
     int64_t leaf_evals, nodes; /* evaluated leaves, and all nodes */
-    int32_t scores[4];    /* by move, in 1/1000 cell; exact for the best move, a bound for others */
+    int32_t scores[4];    /* by move, in 1/1000 cell; exact for the best move, a bound for other moves */
     uint8_t has_score[4]; /* by move: 1 if scores[] is set */
     uint32_t visits[4];   /* decoupled MCTS: visits by move; otherwise 0 */
-    int line_length;      /* turns of the principal variation */
-    uint8_t line[MAX_DEPTH][MAX_SNAKES]; /* moves of all snakes, 4 for eliminated ones */
+    int line_length;      /* number of turns of the principal variation */
+    uint8_t line[MAX_DEPTH][MAX_SNAKES]; /* moves of all snakes, 4 for eliminated snakes */
 } SearchResult;
 
-/* A position as the rules see it, for tests against the rules. */
+/* A position in the form of the rules, for tests that compare the search with the rules. */
 typedef struct {
-    uint64_t key; /* hash; equal for equal positions */
+    uint64_t key; /* hash, equal for equal positions */
     uint8_t alive[MAX_SNAKES];
     int32_t health[MAX_SNAKES], length[MAX_SNAKES];
-    uint16_t body[MAX_SNAKES][MAX_CELLS + MAX_DEPTH]; /* head first, stacked segments included */
+    uint16_t body[MAX_SNAKES][MAX_CELLS + MAX_DEPTH]; /* head first, including stacked segments */
     uint8_t food[MAX_CELLS];
 } RulesPosition;
 
 extern int search_uses_cpu_clock; /* 1: time limits count the CPU time of the process */
 extern double search_throttle_fraction; /* fraction of a core near the deadline; 0: no throttling */
-/* Seconds: CPU time and time left when throttling last began. */
+/* CPU time and time left at the last start of throttling, in seconds. */
 extern double search_throttle_start[2];
 
 #endif

@@ -1,4 +1,4 @@
-/* Python bindings: battlesnake_heuristics.search._search. */
+/* Python bindings of the module battlesnake_heuristics.search._search. */
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 #include <math.h>
@@ -29,7 +29,7 @@ int check_buffer(const char *field, const Py_buffer *buffer, Py_ssize_t count, i
     return 0;
 }
 
-/* An empty buffer is no network. */
+/* An empty buffer means that there is no network. */
 int check_network(const Py_buffer *buffer, const Network **network) {
     *network = NULL;
     if (!buffer->len) return 0;
@@ -111,7 +111,7 @@ static int check_limits(const SearchRequest *request, const RequestBuffers *buff
     return check_weights(&buffers->weights);
 }
 
-/* Parses the arguments of `search` and `inputs`. The caller releases the buffers in either case.
+/* Parses the arguments of `search` and `inputs`. The caller releases the buffers in both cases.
  * Returns 0, or -1 with an exception set. */
 static int parse_request(PyObject *args, SearchRequest *request, RequestBuffers *buffers,
                          int *frozen, PyObject **stop) {
@@ -158,8 +158,9 @@ typedef struct {
     PyObject *stop; /* a callable, or None */
 } PythonCallback;
 
-/* Polls Python: returns 1 or -1, with an exception set, if a signal handler raised or the callable
- * returned true. Called by the searching thread, which does not hold the GIL. */
+/* Polls Python: returns 1 if the callable returned true, -1 if the callable or a signal handler
+ * raised an exception, or 0. A nonzero result leaves an exception set. The searching thread calls
+ * this function without the GIL. */
 static int python_should_stop(void *arg) {
     PythonCallback *callback = arg;
     PyEval_RestoreThread(callback->state);
@@ -377,7 +378,7 @@ static struct PyModuleDef module = {PyModuleDef_HEAD_INIT, "_search",
                                     "Alpha-beta search for Battlesnake.", 0, methods,
                                     NULL, NULL, NULL, NULL};
 
-#ifndef SOURCES_HASH /* set by setup.py to the hash of the sources */
+#ifndef SOURCES_HASH /* setup.py defines it as the hash of the sources */
 #define SOURCES_HASH ""
 #endif
 

@@ -1,6 +1,7 @@
-/* The search from request to result, for boards of up to WORDS * 64 cells. A template: included
- * once per board size and instruction set by files that define WORDS and KERNEL, the name of the
- * kernel. FROZEN as 1 compiles the frozen search instead, whose moves never change. */
+/* The search from request to result, for boards of up to WORDS * 64 cells. This template is
+ * included once per board size and instruction set by files that define WORDS and KERNEL, the name
+ * of the kernel. If FROZEN is 1, the template compiles the frozen search, whose moves never
+ * change. */
 #ifndef FROZEN
 #define FROZEN 0
 #endif
@@ -22,14 +23,14 @@
 /* Returns the next output of splitmix64. */
 static uint64_t next_random(uint64_t *state) { return mix64(*state += 0x9e3779b97f4a7c15ull); }
 
-/* Returns the Zobrist key of a thing on a cell, the same in every search. The frozen search drew
- * its keys from one sequence. */
+/* Returns the Zobrist key of an object on a cell, which is equal in every search. The frozen search
+ * used one sequence of keys. */
 static uint64_t zobrist_key(uint64_t *state, int thing, int cell) {
     if (!FROZEN) *state = thing * MAX_CELLS + cell;
     return next_random(state);
 }
 
-/* Hashes `count` bytes into `key`. */
+/* Adds `count` bytes to the hash `key`. */
 static uint64_t hash_bytes(uint64_t key, const void *bytes, size_t count) {
     const uint8_t *byte = bytes;
     for (; count >= 8; count -= 8, byte += 8) {
@@ -41,7 +42,7 @@ static uint64_t hash_bytes(uint64_t key, const void *bytes, size_t count) {
     return key;
 }
 
-/* Hashes everything else that values depend on: rules, hazards, weights and network. */
+/* Adds all further data that values depend on to the hash: rules, hazards, weights and network. */
 static uint64_t hash_request(const SearchRequest *request) {
     int rules[] = {request->width,       request->height, request->snakes, request->wrapped,
                    request->constrictor, request->solo,   request->damage};
@@ -81,7 +82,7 @@ static void init_board(Search *search) {
     }
 }
 
-/* Adds snake `s` with `length` segments to the root, head first in `cells`. */
+/* Adds snake `s` with `length` segments to the root; `cells` starts with the head. */
 static void place_snake(Search *search, Position *root, int s, const uint16_t *cells, int length) {
     Body *body = &root->snake[s];
     int stacked = 0;
@@ -113,24 +114,25 @@ static void init_root(Search *search, Position *root) {
         }
 }
 
-#define LOSS_IN_ONE (1 - WIN) /* value of a move after which we may be dead */
+#define LOSS_IN_ONE (1 - WIN) /* value of a move after which we may be eliminated */
 
-/* Returns whether our move at the root kills us by hunger or hazard, whatever the opponents do. */
+/* Returns whether our move at the root eliminates us by hunger or hazard, whatever the opponents
+ * do. */
 static int dies_regardless(const Search *search, const Position *root, int move) {
     int cell = search->next[head_of(search, root, 0)][move];
     return !health_after(search, root, root->snake[0].health, cell);
 }
 
-/* Breaks ties between moves that may lose at once: returns whether `move` loses only if an opponent
- * plays for it, but `other` loses by hunger or hazard in any case. */
+/* Breaks ties between moves that may lose immediately. Returns whether `move` loses only if an
+ * opponent plays for it, while `other` loses by hunger or hazard in any case. */
 static int is_safer_last_move(const Search *search, const Position *root, int move, int other) {
     return !FROZEN && !dies_regardless(search, root, move) &&
            dies_regardless(search, root, other);
 }
 
-/* Searches all our moves to `depth` and moves the best one to the front of `options`. Returns 1 if
- * the depth was completed. If the search was stopped, keeps a better move that was found, or else
- * the result of the previous depth, and returns 0. */
+/* Searches all our moves to `depth` and moves the best move to the front of `options`. Returns 1 if
+ * the depth was completed. If the search was stopped, the function returns 0 and keeps a better
+ * move that was found, or else the result of the previous depth. */
 static int search_root(Search *search, const Position *root, int depth, uint8_t *options, int count,
                        SearchResult *result) {
     uint8_t moves[MAX_SNAKES] = {0}, has_score[4] = {0};
@@ -166,13 +168,14 @@ static int search_root(Search *search, const Position *root, int depth, uint8_t 
     return !search->stopped;
 }
 
-/* Probes the table for a position. */
+/* Probes the transposition table for a position. */
 static int tt_probe_position(const Search *search, const Position *pos, TTEntry *entry) {
     return tt_probe(search->table, search->table_mask, position_key(search, pos), entry);
 }
 
-/* Writes to `moves` the reply to `moves[0]`, with one opponent deviating, that the table values as
- * the worst for us; `to` becomes the position after it. Returns whether the table had any reply. */
+/* Writes to `moves` the reply to `moves[0]`, by one deviating opponent, with the lowest value in
+ * the transposition table. `to` becomes the position after that reply. Returns whether the table
+ * contained a reply. */
 static int worst_reply_in_tt(Search *search, const Position *pos, uint8_t *moves, Position *to) {
     uint8_t options[MAX_SNAKES][4], chosen[MAX_SNAKES];
     int worst = WIN + 1, counts[MAX_SNAKES] = {0};
@@ -200,7 +203,7 @@ static int worst_reply_in_tt(Search *search, const Position *pos, uint8_t *moves
     return worst <= WIN || search->request->snakes == 1;
 }
 
-/* Extracts the principal variation from the table. */
+/* Extracts the principal variation from the transposition table. */
 static void extract_line(Search *search, const Position *root, SearchResult *result) {
     Position pos = *root, to;
     int move = result->move;
@@ -216,25 +219,25 @@ static void extract_line(Search *search, const Position *root, SearchResult *res
     }
 }
 
-/* The frozen search stops after 60% of its time, because the next depth would not finish. */
+/* The frozen search stops after 60% of its time, because it would not complete the next depth. */
 static int frozen_out_of_time(const Search *search) {
     const SearchRequest *request = search->request;
     return FROZEN && request->time_limit_s > 0 &&
            search->deadline - clock_seconds(search) < 0.4 * request->time_limit_s;
 }
 
-/* Iterative deepening: searches depth after depth until a limit of the request is reached. */
+/* Iterative deepening: increases the depth until a limit of the request is reached. */
 static void iterative_deepening(Search *search, const Position *root, SearchResult *result) {
     const SearchRequest *request = search->request;
     uint8_t options[4];
     int count = generate_moves(search, root, 0, 4, options);
     result->move = options[0];
-    /* With several opponents a proven value may still change at greater depth. */
+    /* With several opponents, a proven value may still change at greater depth. */
     for (int depth = request->first_depth; depth <= request->max_depth; depth++) {
         if (result->proven && (root->living <= 2 || FROZEN)) break;
         if (!search_root(search, root, depth, options, count, result)) break;
         result->depth = depth;
-        if (count == 1 || frozen_out_of_time(search)) break; /* count 1: forced move */
+        if (count == 1 || frozen_out_of_time(search)) break; /* count 1 means a forced move */
     }
 }
 
@@ -252,7 +255,8 @@ static int run_search(Search *search, const Position *root, SearchResult *result
     return failed;
 }
 
-/* Allocates a search of the request, or returns NULL. The caller frees it. */
+/* Allocates a search for the request; returns NULL if out of memory. The caller frees the
+ * search. */
 static Search *new_search(const SearchRequest *request) {
     Search *search = calloc(1, sizeof *search);
     if (!search) return NULL;
@@ -290,8 +294,8 @@ static void export_position(const Search *search, const Position *pos, RulesPosi
     }
 }
 
-/* Returns the slots for a search of `max_nodes`: twice as many, since a larger table takes longer
- * to clear. */
+/* Returns the number of table slots for a search of `max_nodes`: about twice as many, because a
+ * larger table takes longer to clear. */
 static uint32_t tt_slots_for(int64_t max_nodes) {
     uint32_t size = 1024;
     while (size < TT_SLOTS && size < 2 * max_nodes) size *= 2;
@@ -313,8 +317,9 @@ static int play_turns(const SearchRequest *request, const uint8_t *moves, int tu
     return 0;
 }
 
-/* Attaches the table: one of the frozen search, a new one for a search limited by nodes, or the
- * shared one, with the request hashed into the keys. The table is NULL if out of memory. */
+/* Attaches a transposition table: a table of the frozen search, a new table for a search limited by
+ * nodes, or the shared table with the request hashed into the keys. The table is NULL if out of
+ * memory. */
 static void attach_tt(Search *search, Position *root) {
     const SearchRequest *request = search->request;
     uint32_t size = FROZEN               ? FROZEN_TT_SLOTS
@@ -350,6 +355,6 @@ static int search_position(const SearchRequest *request, SearchResult *result) {
 
 #include "self_play_kernel.h"
 
-/* Of the frozen search only `search` is used. */
+/* The frozen search provides only `search`. */
 const Kernel KERNEL = {search_position, FROZEN ? NULL : play_turns,
                        FROZEN ? NULL : play_whole_game, FROZEN ? NULL : inputs_of_request};

@@ -7,33 +7,34 @@
 /* A self-play player: its evaluation and its limits per move. */
 typedef struct {
     const int32_t *weights; /* [NUM_WEIGHTS] */
-    const Network *network; /* or NULL */
+    const Network *network; /* network, or NULL for the handcrafted evaluation */
     int64_t max_nodes;      /* maximum nodes per move; 0: no limit */
     double time_limit_s;    /* CPU seconds per move; 0: no limit */
     int decoupled;          /* as in SearchRequest */
 } SelfPlayPlayer;
 
-/* The settings of one game. All pointers are borrowed. */
+/* Settings of one game. All pointers are borrowed. */
 typedef struct {
     SearchRequest start; /* rules and first position; hazards [planes][cells] */
-    int turn;            /* turn of that position, for shrinks; rows count turns from 0 */
-    int food_chance;     /* percent per turn; food also appears when there is none */
-    /* Royale: turns between shrinks, 0 for none; number of hazard planes. */
+    int turn;            /* turn of the first position, for shrinks; rows count turns from 0 */
+    int food_chance;     /* percent per turn; food also appears if there is none */
+    /* Number of turns between royale shrinks, 0 for none; number of hazard planes. */
     int shrink_every, planes;
     const SelfPlayPlayer *player[MAX_SNAKES]; /* by seat */
     /* Seed of food and random moves. */
     uint64_t seed;
     int random_opening_turns; /* maximum number of turns with random moves at the start */
     int node_doublings;       /* before this turn, max_nodes doubles for every earlier turn */
-    /* Later moves replaced by random ones, scale 1/65536; in half of the games. */
+    /* Fraction of later moves that are random, scale 1/65536; only half of the games have such
+     * moves. */
     int random_move_fraction;
     int max_turns;
 } SelfPlayConfig;
 
-/* How the move was chosen; the last: searched, then replaced by a random move. */
+/* Origin of a move. ROW_SEARCHED_RANDOM: searched, and then replaced by a random move. */
 enum { ROW_RANDOM, ROW_SEARCHED, ROW_SEARCHED_RANDOM };
 
-/* One sample: what a snake saw on a turn, and its move. */
+/* One sample: the position of a snake on a turn, and its move. */
 typedef struct {
     int16_t inputs[NUM_INPUTS];
     int32_t value; /* value of the search in 1/1000 cell; 0 if not searched */
@@ -44,13 +45,13 @@ typedef struct {
 
 /* The record of one game. */
 typedef struct {
-    SelfPlayRow *rows; /* owned by the caller, to be freed; grouped by turn, then by seat */
+    SelfPlayRow *rows; /* owned by the caller, who frees it; grouped by turn, then by seat */
     int64_t count, capacity;
-    /* Nodes of all searches. */
+    /* Number of nodes of all searches. */
     int64_t nodes;
     int turns;
     int finished; /* 0 if max_turns ended the game */
-    /* 1 point for the last survivor, shared by those eliminated on the last turn. */
+    /* The last survivor gets 1 point, or the snakes eliminated on the last turn share it. */
     float points[MAX_SNAKES];
 } SelfPlayGame;
 

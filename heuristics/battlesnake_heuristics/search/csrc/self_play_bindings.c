@@ -1,4 +1,4 @@
-/* Python bindings: self-play games and batches of network evaluations. */
+/* Python bindings of self-play games and of batched network evaluations. */
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 #include <stdlib.h>
@@ -19,7 +19,7 @@ const char play_game_doc[] =
 "every cell after 0, 1, ... shrinks; `turn` of the position counts for them alone.\n"
 "Returns (rows: bytes, points by seat, turns, finished, nodes). Releases the GIL.";
 
-/* The buffers of a game, borrowed from Python objects until release_self_play_buffers(). */
+/* Buffers of a game, borrowed from Python objects until release_self_play_buffers(). */
 typedef struct {
     RequestBuffers start;
     Py_buffer weights[MAX_SNAKES], network[MAX_SNAKES];
@@ -34,7 +34,7 @@ static void release_self_play_buffers(SelfPlayBuffers *buffers) {
     }
 }
 
-/* Parses one (weights, network, nodes, seconds, decoupled) per seat. Returns 0, or -1 with an
+/* Parses one tuple (weights, network, nodes, seconds, decoupled) per seat. Returns 0, or -1 with an
  * exception set. */
 static int parse_players(PyObject *players, SelfPlayConfig *config, SelfPlayBuffers *buffers) {
     Py_ssize_t count = PyTuple_Size(players);

@@ -1,13 +1,13 @@
-/* Plays self-play games. The search's own positions hold the game; food appears as in the standard
- * rules. Part of the template search_kernel.h. */
+/* Plays self-play games. The positions of the search represent the game; food appears as in the
+ * standard rules. This file is part of the template search_kernel.h. */
 #include "self_play.h"
 
-/* The state of one game. */
+/* State of one self-play game. */
 typedef struct {
     const SelfPlayConfig *config;
-    Search *game_search;   /* holds the game; its rings store the bodies, by seat */
+    Search *game_search;   /* represents the game; its rings store the bodies, by seat */
     Search *player_search; /* searches for the player to move, which is its snake 0 */
-    SearchRequest game_request, player_request; /* of the game, and as seen by the player to move */
+    SearchRequest game_request, player_request; /* request of the game, and request from the view of the player to move */
     int32_t lengths[MAX_SNAKES], health[MAX_SNAKES];
     uint16_t bodies[MAX_SNAKES * MAX_CELLS];
     uint8_t food[MAX_CELLS];
@@ -21,7 +21,7 @@ static uint32_t random_below(SelfPlay *game, uint32_t below) {
     return (uint32_t)((next_random(&game->random) >> 32) * below >> 32);
 }
 
-/* Selects the hazard plane of this turn. */
+/* Selects the hazard plane of the current turn. */
 static void set_hazards(SelfPlay *game) {
     const SelfPlayConfig *config = game->config;
     int shrinks = 0, cells = game->game_search->cells;
@@ -36,7 +36,7 @@ static void set_hazards(SelfPlay *game) {
 }
 
 /* Adds one food with probability food_chance, or always if there is none. Food does not appear on
- * snakes, on food or beside heads. Returns its cell, or -1. */
+ * snakes, on food or beside heads. Returns the cell of the food, or -1. */
 static int spawn_food(SelfPlay *game) {
     const Search *game_search = game->game_search;
     Position *pos = &game->pos;
@@ -59,7 +59,8 @@ static int spawn_food(SelfPlay *game) {
     return cell;
 }
 
-/* Writes the position as seen by snake `seat`: itself first, without eliminated snakes. */
+/* Writes the position from the view of the snake at `seat`: this snake first, without eliminated
+ * snakes. */
 static void fill_player_view(SelfPlay *game, int seat) {
     SearchRequest *player_request = &game->player_request;
     uint16_t *cells = game->bodies;
@@ -79,8 +80,8 @@ static void fill_player_view(SelfPlay *game, int seat) {
     }
 }
 
-/* Searches the move of snake `seat` with an empty table; fills value and move of the row. Returns
- * 0, or -1 if out of memory. */
+/* Searches the move of the snake at `seat` with an empty table; fills value and move of the row.
+ * Returns 0, or -1 if out of memory. */
 static int search_move(SelfPlay *game, int seat, const Position *root, SelfPlayRow *row) {
     Search *player_search = game->player_search;
     SearchRequest *player_request = &game->player_request;
@@ -114,7 +115,7 @@ static uint8_t random_move(SelfPlay *game, int seat) {
     return options[random_below(game, count)];
 }
 
-/* Returns the move of snake `seat` and fills its row; returns -1 if out of memory. */
+/* Returns the move of the snake at `seat` and fills its row; returns -1 if out of memory. */
 static int choose_move(SelfPlay *game, int seat, int is_opening, SelfPlayRow *row,
                        SelfPlayGame *record) {
     Position root;
@@ -140,7 +141,7 @@ static int choose_move(SelfPlay *game, int seat, int is_opening, SelfPlayRow *ro
     return row->move;
 }
 
-/* Makes room for `more` rows; returns 0 if out of memory. */
+/* Reserves memory for `more` rows; returns 0 if out of memory. */
 static int reserve_rows(SelfPlayGame *record, int more) {
     if (record->count + more <= record->capacity) return 1;
     int64_t capacity = record->capacity ? 2 * record->capacity : 256;
@@ -151,14 +152,14 @@ static int reserve_rows(SelfPlayGame *record, int more) {
     return 1;
 }
 
-/* Writes the points of the survivors, or of the snakes that died on the last turn. */
+/* Writes the points of the survivors, or of the snakes eliminated on the last turn. */
 static void share_points(const SelfPlay *game, const Position *before, SelfPlayGame *record) {
     const Position *end = game->pos.living ? &game->pos : before;
     for (int s = 0; s < game->game_request.snakes; s++)
         if (end->snake[s].alive) record->points[s] = 1.0f / end->living;
 }
 
-/* Returns whether the buffers of fill_player_view() can hold all bodies: bodies that overlapped at
+/* Returns whether the buffers of fill_player_view() can store all bodies; bodies that overlapped at
  * the start may grow without limit. */
 static int bodies_fit(const SelfPlay *game) {
     for (int s = 0; s < game->game_request.snakes; s++)
@@ -166,7 +167,7 @@ static int bodies_fit(const SelfPlay *game) {
     return 1;
 }
 
-/* Plays the game to its end or to max_turns. Returns 0, or -1 if out of memory. */
+/* Plays the game until it is over or reaches max_turns. Returns 0, or -1 if out of memory. */
 static int play_from_position(SelfPlay *game, SelfPlayGame *record) {
     const SelfPlayConfig *config = game->config;
     int snakes = game->game_request.snakes;
@@ -200,7 +201,8 @@ static int play_from_position(SelfPlay *game, SelfPlayGame *record) {
     return 0;
 }
 
-/* Allocates a table for the longest search of the game; returns NULL if out of memory. */
+/* Allocates a transposition table for the longest search of the game; returns NULL if out of
+ * memory. */
 static TTSlot *new_tt_for(const SelfPlayConfig *config, Search *player_search) {
     int64_t max_nodes = 512, wanted;
     for (int s = 0; s < config->start.snakes; s++) {

@@ -1,6 +1,6 @@
-/* Territory computation: floods from all heads side by side, LANES snakes in the lanes of a
- * vector and ROWS vectors. A template: included by evaluate.h for up to two, up to four and
- * more snakes. */
+/* Territory computation: simultaneous floods from all heads, with LANES snakes in the lanes of a
+ * vector and ROWS vectors. evaluate.h includes this template for up to two, up to four and more
+ * snakes. */
 #pragma GCC diagnostic ignored "-Wpsabi" /* all functions with vector arguments are inlined */
 #define LANE_NAME_(name, lanes, rows) name##lanes##_##rows
 #define LANE_NAME(name, lanes, rows) LANE_NAME_(name, lanes, rows)
@@ -55,9 +55,9 @@ static inline ALWAYS_INLINE LANE_U64 LANE_FN(any)(LANE_SETS sets) {
     return (LANE_U64)(any != 0);
 }
 
-/* Resolves cells that several snakes reach on the same turn: they go to the strictly longest of
- * them, or to none. Writes each snake's cells to `won`; returns, in every lane, the cells reached
- * by any. */
+/* Resolves cells that several snakes reach on the same turn: they belong to the strictly longest of
+ * these snakes, or to none. Writes the cells of each snake to `won`; returns, in every lane, the
+ * cells reached by any snake. */
 static inline ALWAYS_INLINE LANE_SETS LANE_FN(resolve_contested)(const LANE_SETS *reached,
                                                                  const LANE_I64 *length, int rows,
                                                                  LANE_SETS *won) {
@@ -83,8 +83,8 @@ static inline ALWAYS_INLINE LANE_SETS LANE_FN(resolve_contested)(const LANE_SETS
     return newly_reached;
 }
 
-/* The frozen search resolved contested cells pair by pair. With three snakes, the last could win a
- * cell that two longer ones lost to each other. */
+/* The frozen search resolved contested cells pair by pair. With three snakes, the last snake could
+ * win a cell that two longer snakes lost to each other. */
 static inline void LANE_FN(resolve_contested_frozen)(LANE_SETS *won, const LANE_I64 *length,
                                                      int count) {
     for (int i = 0; i < count; i++)
@@ -99,7 +99,7 @@ static inline void LANE_FN(resolve_contested_frozen)(LANE_SETS *won, const LANE_
         }
 }
 
-/* Computes the territories. Each turn, every snake reaches the free neighbors of its cells. */
+/* Computes the territories. On each turn, every snake reaches the free neighbors of its cells. */
 static inline ALWAYS_INLINE void LANE_FN(spread)(const Search *search, const Position *pos,
                                                  const int *alive, int count, Territory *out) {
     Bits free = bits_minus(search->board, pos->occupied);
@@ -125,7 +125,7 @@ static inline ALWAYS_INLINE void LANE_FN(spread)(const Search *search, const Pos
         turns_without_food[row] = last_turn[row] = (LANE_U64){0};
         no_food_yet[row] = ~(LANE_U64){0};
     }
-    out->soon[0] = out->later[0] = 0; /* the own head's cell counts, so 0 means not set */
+    out->soon[0] = out->later[0] = 0; /* the cell of the own head counts, so 0 means not set */
     int bodies = !request->constrictor;
     for (int turn = 1; turn < UNREACHED; turn++) {
         if (bodies) bodies = free_tails(search, pos, alive, count, turn, &free);

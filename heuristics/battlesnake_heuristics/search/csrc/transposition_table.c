@@ -1,4 +1,4 @@
-/* Storage of the transposition tables: one shared by all searches, and a pool for the frozen
+/* Storage of the transposition tables: one table shared by all searches, and a pool for the frozen
  * search. */
 #include <stdlib.h>
 
@@ -12,7 +12,7 @@ TTSlot *tt_shared(void) {
     if (!table || __atomic_compare_exchange_n(&shared, &none, table, 0, __ATOMIC_ACQ_REL,
                                               __ATOMIC_ACQUIRE))
         return table;
-    free(table); /* another thread was first */
+    free(table); /* another thread allocated the table first */
     return none;
 }
 
