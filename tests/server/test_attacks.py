@@ -73,15 +73,15 @@ class Pace:
 
 LOUD = """
 import dataclasses, sys
-from battlesnake_server import strategies
+from battlesnake_server import strategy_loader
 from battlesnake_server.live import app, live_snake as snake
-from battlesnake_server.commands import serve
+from battlesnake_server.commands import serve_command
 
 build = app.strategy_factory
 
 def loud(**options):
     make = build(**options)
-    snake.is_quick = lambda strategy: strategies.is_quick(make(0))
+    snake.is_instant = lambda strategy: strategy_loader.is_instant(make(0))
 
     def factory(seed):
         strategy = make(seed)
@@ -94,7 +94,7 @@ def loud(**options):
     return factory
 
 app.strategy_factory = loud
-sys.exit(serve.main(sys.argv[1:]))
+sys.exit(serve_command.main(sys.argv[1:]))
 """
 """Server whose shout tells whether the strategy, not the fallback, has chosen the move."""
 
@@ -123,8 +123,13 @@ class Honest:
     thought: list[bool] = field(default_factory=list)
 
 
-def honest_game(address: str, turns: int, *, split: bool = False, new: bool = False) -> Honest:
-    """Play on one connection, or a ``new`` one per move; ``split`` requests into two packets."""
+def honest_game(
+    address: str, turns: int, *, split: bool = False, new: bool = False, padding: int = 0
+) -> Honest:
+    """Play on one connection, or a ``new`` one per move; ``split`` requests into two packets.
+
+    Every body has ``padding`` additional bytes.
+    """
     board = Board.new(11, 11, 4, game=Game(seed=7, id=f"honest-{split}-{new}", timeout=500))
     seen, connection = Honest(), connect(address)
     for turn in range(turns):
@@ -134,7 +139,7 @@ def honest_game(address: str, turns: int, *, split: bool = False, new: bool = Fa
         if new:
             connection = connect(address)
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        data = post(json.dumps(board.to_api("snake_0") | {"turn": turn}).encode())
+        data = post(json.dumps(board.to_api("snake_0") | {"turn": turn}).encode() + b" " * padding)
         if split:
             connection.sendall(data[:300])
             time.sleep(0.02)
@@ -279,6 +284,28 @@ def test_outsized_boards_get_no_more_than_their_share(loud: Callable[..., str], 
     assert max(seen.seconds) < pace.patience
     # The strategy chooses at least half as many moves as without load, adjusted for a slow machine.
     assert sum(seen.thought) * thinkers.slowness >= sum(alone.thought)
+
+
+@pytest.mark.parametrize("snake", ["minimax", "cautious"])
+def test_large_bodies_do_not_delay_games_on_large_boards(
+    loud: Callable[..., str], snake: str
+) -> None:
+    """Both have bodies over 16 KiB, whose parsing waits in line; strangers send the largest."""
+    address = loud("--snake", snake)
+    numbers = itertools.count()
+
+    def ask_again_and_again(over: threading.Event) -> None:
+        with connect(address) as connection:
+            while not over.is_set():
+                body = short_request(20_000 + next(numbers), 500).partition(b"\r\n\r\n")[2]
+                connection.sendall(post(body + b" " * 200_000))
+                answer = http.client.HTTPResponse(connection)
+                answer.begin()
+                assert json.loads(answer.read())["move"]
+
+    with Pace() as pace, meanwhile(ask_again_and_again, 16):
+        seen = honest_game(address, 15, padding=1 << 14)
+    assert max(seen.seconds) < pace.patience
 
 
 def lose_no_move(address: str) -> None:

@@ -136,14 +136,14 @@ class _Arbiter(Arbiter):  # type: ignore[misc]
                 self.log.error("not reloaded, the old snake continues to play: %s", reason)
             finally:
                 os._exit(status)
-        status = _wait(child)
-        if status is None:
+        result = _wait(child)
+        if result is None:
             self.log.error(
                 "not reloaded, the old snake continues to play: loading the new one takes more "
                 "than %g s",
                 _RELOAD_TIMEOUT_S,
             )
-        if status == 0:
+        if result == 0:
             super().handle_hup()
 
 

@@ -5,8 +5,7 @@ slow clients occupy the threads of other clients. Here one event loop reads the 
 (`battlesnake_server.http`), and complete requests go to one of three pools:
 
 * pages: all GET requests, so that health checks and metrics respond even if the snake is busy;
-* oversized requests, larger than those of normal games, one at a time: parsing such a request
-  takes milliseconds of the interpreter lock, which all threads share;
+* oversized requests, larger than those of normal games; `ParseGate` orders their parsing;
 * all other requests.
 """
 
@@ -25,9 +24,10 @@ from gunicorn.workers.base import Worker as BaseWorker
 from battlesnake_server.http.connection_table import ConnectionTable, Limits, Request, SendResponse
 from battlesnake_server.http.http_protocol import TICK_INTERVAL_S, serve
 from battlesnake_server.http.wsgi_pool import WsgiPool
+from battlesnake_server.live.parse_gate import OVERSIZED_BODY_BYTES
 
-_OVERSIZED_BODY_BYTES = 1 << 14
-"""Minimum size of an oversized body in bytes; a crowded 19x19 board needs fewer."""
+_OVERSIZED_THREADS = 64
+"""Threads for oversized requests; most of them wait, for the parser or for a search."""
 
 _LINGER_S = 1.5
 """Seconds in which a stopping worker still accepts requests on open connections."""
@@ -76,7 +76,7 @@ class AsyncGunicornWorker(BaseWorker):  # type: ignore[misc]
 
     async def _serve(self) -> None:
         self._pages = WsgiPool(self.wsgi, "page", 2, ready=2)
-        self._outsized = WsgiPool(self.wsgi, "outsized", 1, ready=1)
+        self._outsized = WsgiPool(self.wsgi, "outsized", _OVERSIZED_THREADS, ready=1)
         self._usual = WsgiPool(self.wsgi, "move", self.cfg.threads, ready=self.cfg.threads)
         hub = ConnectionTable(self._dispatch, Limits(max_connections=_most_connections()))
         await serve(
@@ -91,7 +91,7 @@ class AsyncGunicornWorker(BaseWorker):  # type: ignore[misc]
             lane.close()
 
     def _dispatch(self, request: Request, answer: SendResponse) -> None:
-        lane = self._outsized if len(request.body) > _OVERSIZED_BODY_BYTES else self._usual
+        lane = self._outsized if len(request.body) > OVERSIZED_BODY_BYTES else self._usual
         (lane if request.method == "POST" else self._pages).dispatch(request, answer)
 
     def _beat(self) -> bool:

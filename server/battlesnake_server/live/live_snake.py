@@ -18,6 +18,7 @@ from battlesnake_server.live.fallback import is_normal_size
 from battlesnake_server.live.featured_game import FeaturedGame
 from battlesnake_server.live.live_metrics import Metrics
 from battlesnake_server.live.move_runner import AVAILABLE_CORES, NUM_CORES, MoveRunner
+from battlesnake_server.live.parse_gate import ParseGate
 from battlesnake_server.live.ponderer import Ponderer
 from battlesnake_server.live.sessions import Key, Sessions
 from battlesnake_server.strategy_loader import is_instant
@@ -37,6 +38,7 @@ class LiveSnake:
 
     Attributes:
         is_instant: Whether the strategies move within milliseconds.
+        parse_gate: Order in which request bodies are parsed.
 
     Raises:
         ValueError: If ``ponders`` is set for a strategy that is not a search.
@@ -56,6 +58,7 @@ class LiveSnake:
         self.metrics = Metrics(active_games=self.sessions.count_games)
         self._move_runner = MoveRunner(self.metrics, is_instant=is_instant, low_priority=True)
         self._ponderer = Ponderer()
+        self.parse_gate = ParseGate()
         search.SEARCH_CORES.use(NUM_CORES, AVAILABLE_CORES)
 
     def start(self, key: Key) -> None:
@@ -63,7 +66,12 @@ class LiveSnake:
         self._move_runner.prepare(self.sessions.get(key))
 
     def move(
-        self, key: Key, body: Mapping[str, Any], arrived: float, client: ClientState | None = None
+        self,
+        key: Key,
+        body: Mapping[str, Any],
+        arrived: float,
+        client: ClientState | None = None,
+        body_bytes: int = 0,
     ) -> Decision:
         """Choose a move.
 
@@ -74,13 +82,14 @@ class LiveSnake:
             body: JSON object of the request.
             arrived: Arrival time of the request (`time.perf_counter`).
             client: State of the client; a search stops if the client disconnects.
+            body_bytes: Bytes of the request's body.
 
         Raises:
             BoardError: If the board's size or ``you`` is unreadable.
         """
         session = self.sessions.get(key)
         ignored: list[str] = []
-        with session.lock:
+        with self.parse_gate.turn(body_bytes), session.lock:
             board = Board.from_api(body, tracker=session.eliminations, errors=ignored)
             first = bool(ignored) and not session.warned_of_bad_fields
             session.warned_of_bad_fields |= first

@@ -65,7 +65,11 @@ def move() -> Response:
     environ = request.environ
     try:
         decision = live_snake().move(
-            _key(body), body, environ["server.arrived"], environ.get("server.client")
+            _key(body),
+            body,
+            environ["server.arrived"],
+            environ.get("server.client"),
+            request.content_length or 0,
         )
     except json_fields.BoardError as error:
         raise _bad_request(str(error)) from error
@@ -110,7 +114,8 @@ def _body() -> dict[str, Any]:
     except Exception as error:  # Web servers raise different exceptions for incomplete bodies.
         raise _bad_request(f"request cannot be read: {error}") from error
     try:
-        body = _json(data)
+        with live_snake().parse_gate.turn(len(data)):
+            body = _json(data)
     except (ValueError, RecursionError) as error:
         raise _bad_request(f"request is not JSON: {error}") from error
     if not isinstance(body, dict):

@@ -1,0 +1,49 @@
+"""Order in which large request bodies are parsed."""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+OVERSIZED_BODY_BYTES = 1 << 14
+"""Bytes above which a body is oversized; a crowded 19x19 board needs fewer."""
+
+
+class ParseGate:
+    """Admits one oversized body at a time, the smallest first; other bodies do not wait.
+
+    Parsing takes milliseconds of the interpreter lock, which all threads share. The order lets a
+    game on a large board go before strangers' bodies of the maximum size.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._busy = False
+        self._order = itertools.count()
+        self._waiting: list[tuple[int, int, threading.Event]] = []
+
+    @contextmanager
+    def turn(self, size: int) -> Iterator[None]:
+        """Wait until a body of ``size`` bytes may be parsed in the context."""
+        if size <= OVERSIZED_BODY_BYTES:
+            yield
+            return
+        admitted = threading.Event()
+        with self._lock:
+            if self._busy:
+                heapq.heappush(self._waiting, (size, next(self._order), admitted))
+            else:
+                self._busy = True
+                admitted.set()
+        admitted.wait()
+        try:
+            yield
+        finally:
+            with self._lock:
+                if self._waiting:
+                    heapq.heappop(self._waiting)[2].set()
+                else:
+                    self._busy = False

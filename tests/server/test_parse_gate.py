@@ -1,0 +1,31 @@
+"""Large bodies are parsed one at a time, the smallest first."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+from battlesnake_server.live.parse_gate import OVERSIZED_BODY_BYTES, ParseGate
+
+
+def test_the_smallest_body_is_next() -> None:
+    gate, parsed = ParseGate(), list[int]()
+
+    def parse(size: int) -> None:
+        with gate.turn(size):
+            parsed.append(size)
+
+    sizes = [OVERSIZED_BODY_BYTES + extra for extra in (300, 100, 200)]
+    threads = [threading.Thread(target=parse, args=(size,)) for size in sizes]
+    with gate.turn(OVERSIZED_BODY_BYTES + 1):
+        for number, thread in enumerate(threads, start=1):
+            thread.start()
+            while len(gate._waiting) < number:
+                time.sleep(0.01)
+        with gate.turn(OVERSIZED_BODY_BYTES):
+            assert not parsed, "other bodies do not wait"
+    for thread in threads:
+        thread.join()
+    assert parsed == sorted(sizes)
+    with gate.turn(OVERSIZED_BODY_BYTES + 1):
+        pass
