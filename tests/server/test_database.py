@@ -189,7 +189,7 @@ def test_the_pages_read_and_write_the_database(url: str, tmp_path: Path) -> None
     assert (best["snake"], best["wins"], worst["snake"]) == ("ä0", 2, "ä1")
     assert "ä0, ä1 · standard 11x11" in client.get("/").text
     page = client.get(f"/games?snake=ä1&tournament={number}").text
-    assert page.count("no replay kept") == 2
+    assert page.count("no replay</p>") == 2
     sent = {"snakes": ["straight", "straight"], "width": 7, "height": 7}
     game = client.post("/play", json=sent).get_json()["game"]
     until(lambda: f"/game/{game}" in client.get("/games").text)

@@ -390,7 +390,7 @@ def test_the_page_shows_the_season_and_obeys_the_token(
     request = {"snake": "h", "benched": True}
     assert stranger.post("/league/bench", json=request).status_code == 403
     assert stranger.post("/league/season", json={}).status_code == 403
-    assert states(stranger)["h"] == "plays"
+    assert states(stranger)["h"] == "healthy"
     assert operator.post("/league/bench", json=request).status_code == 200
     assert states(stranger)["h"] == "benched"
     for wrong in ({"snake": "nobody", "benched": True}, {"snake": "h"}, {"snake": 3}):
