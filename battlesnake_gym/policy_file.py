@@ -1,4 +1,6 @@
-"""The two files of a trained policy: ``policy.onnx`` and ``policy.json`` in the same directory.
+"""Files of a trained policy: ``policy.onnx`` and ``policy.json``.
+
+Both files are in the same directory.
 
 The JSON file describes the network's inputs and identifies the network by its SHA-256. All
 loading of policies reads the pair in this module, which rejects damaged and mismatched files.
@@ -22,23 +24,32 @@ from battlesnake_gym.common.watchdog import Watchdog
 from battlesnake_gym.rules import MOVES
 
 _FORMAT = 2
-"""Current version of the JSON file's format; format 1 has the names of version 0.1."""
+"""Current version of the JSON format; format 1 has the names of version 0.1."""
 
 _MAX_MODEL_BYTES = 256 << 20
-"""Largest accepted network file in bytes; networks trained here have about two million."""
+"""Maximum size of a network file in bytes.
+
+Networks trained by this project have about two million bytes.
+"""
 
 
 MAX_LOAD_S = 30.0
-"""Seconds after which loading a network is stopped; networks trained here take less than one."""
+"""Timeout for loading a network, in seconds.
+
+Networks trained by this project load in less than one second.
+"""
 
 _MAX_RUN_S = 60.0
-"""Seconds after which a call of a network without a time budget is stopped."""
+"""Timeout of a call of a network without a time budget, in seconds."""
 
 _MIN_RUN_S = 1.0
-"""Shortest limit of a call in seconds: on a busy machine, any network may miss its time budget."""
+"""Minimum timeout of a call in seconds.
+
+On a busy machine, any network may exceed its time budget.
+"""
 
 _FATAL = 4
-"""Severity of onnxruntime's log; all errors are raised as exceptions too."""
+"""Minimum severity of onnxruntime's log messages; exceptions report all errors."""
 
 _ONNX_CHILDREN = {
     "model": {7: "graph", 20: "training", 25: "function"},
@@ -50,23 +61,26 @@ _ONNX_CHILDREN = {
     "sparse": {1: "tensor", 2: "tensor"},
     "tensor": {},
 }
-"""Fields of the messages in an ONNX file that lead to tensors (onnx.proto3)."""
+"""Fields of the ONNX messages that contain tensors (onnx.proto3)."""
 
 _EXTERNAL_DATA_FIELDS = (13, 14)
-"""Fields of a tensor whose values are in another file: external_data and data_location."""
+"""Fields of a tensor with values in another file.
+
+The fields are external_data and data_location.
+"""
 
 _ORT_FORMAT = slice(4, 8), b"ORTM"
-"""Position and value of the signature of onnxruntime's own format, which is not ONNX."""
+"""Position and value of the signature of onnxruntime's format, which is not ONNX."""
 
 _watchdog = Watchdog()
 
 
 class PolicyError(ValueError):
-    """Missing, damaged or unsuitable policy files; the message names the file and the remedy."""
+    """Error for policy files; the message names the file and the remedy."""
 
 
 class PolicyTimeoutError(PolicyError, TimeoutError):
-    """A network that did not return in time."""
+    """Error for a network that did not return in time."""
 
 
 def read(path: str | Path) -> tuple[bytes, dict[str, Any]]:
@@ -87,7 +101,7 @@ def read(path: str | Path) -> tuple[bytes, dict[str, Any]]:
 
 
 def check(model: bytes, text: bytes, onnx_path: Path) -> tuple[bytes, dict[str, Any]]:
-    """Check a network and its JSON file that were read already.
+    """Check a network and its JSON file, whose bytes were already read.
 
     Args:
         model: The bytes of the network.
@@ -114,7 +128,9 @@ def check(model: bytes, text: bytes, onnx_path: Path) -> tuple[bytes, dict[str, 
 
 
 def open_session(model: bytes, name: object) -> Any:
-    """Open an onnxruntime session with one thread; onnxruntime comes with the extra ``server``.
+    """Open an onnxruntime session with one thread.
+
+    The extra ``server`` installs onnxruntime.
 
     One thread suffices: games run in parallel, and the threads of one tiny network would only
     compete for the cores.
@@ -140,10 +156,10 @@ def open_session(model: bytes, name: object) -> Any:
             opened.set_result(
                 onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
             )
-        except Exception as error:  # onnxruntime's exceptions have no common base class.
+        except Exception as error:  # onnxruntime's exceptions have no common base class
             opened.set_exception(error)
 
-    # Optimizing a hostile network may take forever; onnxruntime notices the flag only now and then.
+    # The optimization of a hostile network may never end; onnxruntime seldom checks its flag.
     threading.Thread(target=load, name="load-network", daemon=True).start()
     try:
         return opened.result(MAX_LOAD_S)
@@ -162,7 +178,7 @@ def run_session(
     inputs: Mapping[str, Any],
     seconds: float | None = None,
 ) -> list[Any]:
-    """Run an onnxruntime session; stop it if it takes too long, because a network may loop.
+    """Run an onnxruntime session; stop it after a timeout, because a network may loop.
 
     Args:
         session: The session.
@@ -189,7 +205,7 @@ def run_session(
     try:
         with _watchdog.limit(limit_s, stop):
             arrays: list[Any] = session.run(outputs, dict(inputs), options)
-    except Exception as error:  # onnxruntime's exceptions have no common base class.
+    except Exception as error:  # onnxruntime's exceptions have no common base class
         if options.terminate:
             raise PolicyTimeoutError(
                 f"the network did not return within {limit_s:.3g} s; use a smaller one"
@@ -216,7 +232,7 @@ def write_metadata(path: Path, metadata: Mapping[str, Any]) -> None:
 
 
 def _check_self_contained(model: bytes, onnx_path: Path) -> None:
-    """Reject a network that reads other files: the hash does not cover them."""
+    """Reject a network that reads other files, because the hash does not cover them."""
     # The packages of onnxruntime and onnx, which read networks, install protobuf.
     from google.protobuf.empty_pb2 import Empty
     from google.protobuf.message import DecodeError

@@ -1,4 +1,4 @@
-"""The interface of all strategies, and the registry of strategies by name.
+"""Interface of all strategies, and the registry of strategies by name.
 
 A *strategy* is a callable. It receives a board (``board.you`` is the snake to move) and a time
 budget in seconds, and returns a `Decision` or a move as text. One strategy object plays one snake
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """The effect of one rule on one decision.
+    """Effect of one rule on one decision.
 
     Attributes:
         vetoed: The moves that the rule excluded.
@@ -73,7 +73,9 @@ class Strategy(Protocol):
 
 
 def to_decision(chosen: Decision | str) -> Decision:
-    """Return what a strategy returned as a decision; a move as text is a decision without reasons.
+    """Return the result of a strategy as a decision.
+
+    A move as text becomes a decision without reasons.
 
     Raises:
         TypeError: If it is neither.
@@ -104,7 +106,7 @@ class NodeLimitedStrategy(Protocol):
 
 
 class FixedNodes:
-    """A search with a fixed number of nodes per move, whatever its time budget.
+    """A search with a fixed number of nodes per move, regardless of the time budget.
 
     It plays the same moves on every processor.
 
@@ -151,7 +153,7 @@ def play(
     seconds: float | None = None,
     max_turns: int = 1000,
 ) -> Iterator[dict[str, Decision]]:
-    """Continue the game on ``board`` until it is over, changing the board in place.
+    """Continue the game on ``board`` until it is over; change the board in place.
 
     Args:
         board: The position to start from.
@@ -173,16 +175,16 @@ class BatchPolicy(Protocol):
 
     @property
     def observation(self) -> Observation:
-        """The observation that the network expects."""
+        """Observation that the network expects."""
         ...
 
     @property
     def action_mask(self) -> str:
-        """The kind of action mask used in training."""
+        """Kind of action mask used in training."""
         ...
 
     def shape(self, width: int, height: int) -> tuple[int, int, int]:
-        """Return the shape (C, H, W) of one observation of a board."""
+        """Return the shape (C, H, W) of one observation for a board size."""
         ...
 
     def action_scores(self, batch: NDArray[np.uint8], /) -> NDArray[np.float32]:
@@ -190,32 +192,37 @@ class BatchPolicy(Protocol):
         ...
 
     def check_size(self, width: int, height: int) -> None:
-        """Raise ``ValueError`` if the policy was not trained for boards of this size."""
+        """Raise ``ValueError`` if the policy does not support boards of this size."""
         ...
 
 
 Factory = Callable[[int], Strategy]
-"""A function that builds a new strategy from a seed."""
+"""Function that builds a new strategy from a seed."""
 
 ENGINE_SNAKES = ("random", "safe-random", "hungry", "cautious", "hunter", "territory")
-"""The snakes that the compiled engine plays for whole batches; `engine_code` counts from 1."""
+"""Snakes that the compiled engine plays for whole batches.
+
+`engine_code` returns the index of a snake, counted from 1.
+"""
 
 _SNAKE_FILES = "battlesnake_gym.snake_files"
-"""Group of entry points for files that play. The name of an entry point is the ending of such
-files' names; the entry point makes a factory from a path.
+"""Group of entry points for files that define snakes.
+
+The name of an entry point is the suffix of these files; the entry point returns a factory for a
+path.
 """
 
 BUILTIN_POLICY = "shipped"
-"""The name of the policy that comes with the package."""
+"""Name of the policy that this package includes."""
 
 _factories: dict[str, Factory] = {}
 _in_engine: set[str] = set()
 _files: dict[str, Path | None] = {}
-"""The extension file that registered each name, or None."""
+"""Extension file that registered each name, or None."""
 
 
 def register(name: str, factory: Factory, *, in_engine: bool = False) -> None:
-    """Register ``factory`` as ``name``; an existing registration is replaced.
+    """Register ``factory`` as ``name``; replace an existing registration.
 
     Args:
         name: The name of the snake.
@@ -228,7 +235,7 @@ def register(name: str, factory: Factory, *, in_engine: bool = False) -> None:
 
 
 def engine_code(name: str) -> int:
-    """Return the engine's code of the snake ``name``, or 0 if the engine cannot play it.
+    """Return the engine's code of the snake ``name``, or 0 for other snakes.
 
     A user's snake with the name of an engine snake has code 0.
     """
@@ -243,7 +250,7 @@ def names() -> list[str]:
 
 
 def make(name: str, seed: int = 0) -> Strategy:
-    """Build a new strategy; the same seed plays the same moves.
+    """Build a new strategy; equal seeds result in equal moves.
 
     Args:
         name: A registered name, such as "hungry"; a search with a number of nodes per move, such as
@@ -266,7 +273,7 @@ def is_bundle(name: str) -> bool:
 
 
 def resolve_file(name: str) -> str | None:
-    """Return the file that plays as ``name``, or None for registered and unknown names.
+    """Return the file that defines the snake ``name``, or None for other names.
 
     The file is a bundle, a ``.onnx`` file, the policy in a run directory, or "shipped" for the
     package's own policy.
@@ -292,7 +299,7 @@ def resolve_file(name: str) -> str | None:
 
 
 def batch_policy(name: str) -> BatchPolicy | None:
-    """Return the policy that plays as ``name``, or None if ``name`` is not a policy alone.
+    """Return the policy ``name``, or None if ``name`` is not a policy file.
 
     Raises:
         ValueError: If ``name`` is unknown.
@@ -305,7 +312,7 @@ def batch_policy(name: str) -> BatchPolicy | None:
 
 @contextlib.contextmanager
 def capture_registrations() -> Iterator[dict[str, Factory]]:
-    """Collect the registrations inside the block, then restore the registry.
+    """Collect the registrations in the context, and then restore the registry.
 
     Names in one file therefore cannot collide with names in another file.
 
@@ -328,7 +335,7 @@ def capture_registrations() -> Iterator[dict[str, Factory]]:
 
 
 def description(name: str) -> str:
-    """Return the first line of the docstring of the factory ``name``, or "" without one.
+    """Return the first line of the factory's docstring, or "" without a docstring.
 
     Raises:
         ValueError: If ``name`` is unknown; the message suggests the nearest name.
@@ -363,12 +370,12 @@ def factory(name: str) -> Factory:
 
 @functools.cache
 def _registered_in(path: Path) -> Factory:
-    """Return the only snake that a Python file registers; the name stays unregistered."""
+    """Return the only snake that a Python file registers, without keeping its name."""
     if not path.is_file():
         raise ValueError(f"{path} does not exist; name a Python file that registers a snake")
     with capture_registrations() as found:
         extensions.module(path, "the snake")
-    # A file that the environment variable lists was run before, and its names stay registered.
+    # A file listed in the environment variable has already run, and its names stay registered.
     found = found or {name: made for name, made in _factories.items() if _files.get(name) == path}
     if len(found) != 1:
         raise ValueError(

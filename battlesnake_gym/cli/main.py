@@ -1,4 +1,4 @@
-"""The console command ``battlesnake-gym``; each subcommand is imported only when it is called."""
+"""Console command ``battlesnake-gym``, which imports a subcommand only on use."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _PROG = "battlesnake-gym"
 
 
 class Command(NamedTuple):
-    """A subcommand, whose module defines ``main(argv) -> exit status`` and ``parser()``.
+    """A subcommand; its module defines ``main(argv) -> exit status`` and ``parser()``.
 
     Attributes:
         module: Name of the module.
@@ -199,7 +199,7 @@ def usage(group: str = "") -> str:
 
 
 def _overview() -> dict[str, str]:
-    """List the commands and groups with their help and their subcommands."""
+    """Return the commands and groups with their help and their subcommands."""
     listed: dict[str, str] = {}
     for name, command in COMMANDS.items():
         first, _, second = name.partition(" ")
@@ -229,14 +229,14 @@ def main(argv: list[str] | None = None) -> int:
             return _run(name, rest, wants_help)
         finally:
             standard_streams.flush_stdout()
-    except OSError as error:  # such as an output that cannot be written
+    except OSError as error:  # for example, if the output cannot be written
         return print_error(f"{_PROG} {name}".strip(), error)
 
 
 def _run(name: str, rest: list[str], wants_help: bool) -> int:
     """Run a subcommand with its arguments, or print the overview."""
     if name not in COMMANDS and (not rest or rest[0] in ("-h", "--help", "help")):
-        if len(rest) > 1:  # `help arena` is `arena --help`
+        if len(rest) > 1:  # `help arena` means `arena --help`
             return main([*name.split(), *rest[1:], "--help"])
         sys.stdout.write(usage(name))
         return 0 if rest else 2
@@ -267,7 +267,7 @@ def _run(name: str, rest: list[str], wants_help: bool) -> int:
 
 
 def _split_arguments(arguments: list[str]) -> tuple[str, list[str]]:
-    """Split the arguments into a command name, a group name or "", and the remaining arguments."""
+    """Split arguments into a command name, a group name or "", and the rest."""
     for count in (2, 1):
         if (name := " ".join(arguments[:count])) in COMMANDS:
             return name, arguments[count:]
@@ -288,7 +288,7 @@ def load(name: str) -> ModuleType:
 
 @contextlib.contextmanager
 def _exit_on_interrupt(name: str) -> Iterator[None]:
-    """Exit with one line of output if Ctrl-C is pressed inside the block.
+    """Exit with one line of output if Ctrl-C is pressed in the context.
 
     Imports run inside the block, so that no work can be lost. An exception would be harmful here:
     libraries that are being imported could treat it as an import error.

@@ -37,13 +37,13 @@ KEYS = {
     "": "ahead",
     **dict.fromkeys(("q", "quit", "\x03", "\x04"), "quit"),
 }
-"""Actions by key or typed word; Enter continues straight ahead."""
+"""Actions by key or typed word; the key Enter continues straight ahead."""
 
 _CLEAR = "\033[H\033[J"
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Play one game; return 0 when it is over or left, 2 for a usage error."""
+    """Play one game; return 0 after its end or a quit, and 2 for a usage error."""
     options = parser().parse_args(argv)
     width, height = options.board_size
     try:

@@ -26,13 +26,13 @@ MAX_SHORT_HELP_FLAGS = 12
 """Number of options in ``--help``; ``--help-all`` shows all of them."""
 
 _BROKEN_PIPE_STATUS = 128 + 13
-"""Exit status of shells for a program that signal 13, SIGPIPE, ended."""
+"""Exit status that shells report for a program ended by signal 13 (SIGPIPE)."""
 
 _MAX_MOVE_TIME_MS = 60_000
 """Maximum search time per move, in milliseconds."""
 
 _MAX_INT = 2**31 - 1
-"""Upper bound of a number option that has no other bound."""
+"""Upper bound of number options without a narrower bound."""
 
 _N = TypeVar("_N", int, float)
 
@@ -47,11 +47,11 @@ _TYPE_DESCRIPTIONS = {
     "named_number": "NAME=NUMBER",
     "loads": "JSON",
 }
-"""Descriptions of option values in messages, by the name of the function that parses the value."""
+"""Descriptions of option values in messages, by name of the parsing function."""
 
 
 class Formatter(argparse.HelpFormatter):
-    """Help formatter that appends useful defaults and keeps indented paragraphs unchanged."""
+    """Help formatter that appends useful defaults and keeps indented paragraphs."""
 
     def _get_help_string(self, action: argparse.Action) -> str:
         text = action.help or ""
@@ -64,7 +64,7 @@ class Formatter(argparse.HelpFormatter):
         return f"{text} (default: %(default)s)".lstrip()
 
     def _fill_text(self, text: str, width: int, indent: str) -> str:
-        """Wrap every paragraph except indented ones (examples)."""
+        """Wrap every paragraph except indented paragraphs, which contain examples."""
         return "\n\n".join(
             textwrap.indent(paragraph, indent)
             if paragraph.startswith(" ")
@@ -74,7 +74,7 @@ class Formatter(argparse.HelpFormatter):
 
 
 class Parser(argparse.ArgumentParser):
-    """Parser of one command that reports errors in one line and suggests similar options.
+    """Parser of one command with one-line error messages and suggestions.
 
     Args:
         *args: Arguments of `argparse.ArgumentParser`.
@@ -118,7 +118,7 @@ class Parser(argparse.ArgumentParser):
         return text + (f"\n{len(rest)} more options: {self.prog} --help-all\n" if rest else "")
 
     def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
-        """Parse the arguments; errors about unknown options suggest the most similar option."""
+        """Parse the arguments; error messages suggest the most similar option."""
         found, rest = self.parse_known_args(args, namespace)
         if rest:
             self.error(
@@ -164,7 +164,7 @@ class _HelpAll(argparse.Action):
 
 
 def _clean_argparse_message(message: str) -> str:
-    """Rewrite an error message of argparse in this project's form."""
+    """Return an error message of argparse in this project's form."""
     message = re.sub(r"^argument (?:\S+/)?(\S+): ", r"\1: ", message)
     found = re.fullmatch(r"(\S+): invalid (\S+) value: (.*)", message, re.DOTALL)
     if found:
@@ -195,7 +195,7 @@ def print_error(prog: str, error: object) -> int:
 
 
 def one_line(text: str, max_chars: int) -> str:
-    r"""Return ``text`` on one line, shortened in the middle to ``max_chars`` characters.
+    r"""Return ``text`` on one line, shortened in the middle to ``max_chars``.
 
     >>> one_line("no such\nthing", 20), one_line("abcdefghij", 6)
     ('no such thing', 'abc…ij')
@@ -270,7 +270,7 @@ def writable_file(text: str) -> Path:
 
 
 def _existing(path: Path) -> Path:
-    """Return the path, or its nearest parent that exists; reject one that cannot be written to."""
+    """Return the path, or its nearest existing parent; reject inaccessible paths."""
     for existing in (path, *path.parents, Path.cwd()):
         try:
             existing.stat()

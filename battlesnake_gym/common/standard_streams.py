@@ -1,4 +1,4 @@
-"""Standard streams of the console command: encodings, closed streams and write errors."""
+"""Standard streams of the console command: encodings and write errors."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ STDOUT_NAME = "standard output"
 
 
 class _Stdout(io.FileIO):
-    """Standard output, whose errors have a file name."""
+    """Standard output stream whose errors contain a file name."""
 
     def write(self, data: ReadableBuffer, /) -> int:
         """Write bytes and return their number."""
@@ -28,7 +28,7 @@ class _Stdout(io.FileIO):
 
 
 def prepare(as_json: bool) -> None:
-    """Make the standard streams of this process usable.
+    """Prepare the standard streams of this process for use.
 
     Characters that the encoding lacks are replaced. Closed streams are opened: input is empty,
     standard error is discarded, and a write to standard output raises ``OSError``. Does nothing if

@@ -1,4 +1,4 @@
-"""A thread that stops calls whose time is up."""
+"""Thread that stops calls after their timeout."""
 
 from __future__ import annotations
 
@@ -9,16 +9,17 @@ import time
 from collections.abc import Callable, Iterator
 
 _EXIT_S = 1.0
-"""Seconds for which the end of the program waits for stopped calls: C++ code that returns to an
-interpreter that has ended aborts the process.
+"""Maximum wait for stopped calls at the end of the program, in seconds.
+
+C++ code that returns to an interpreter that has ended aborts the process.
 """
 
 _TICK_S = 0.05
-"""Seconds between two checks, while there is something to check."""
+"""Interval between two checks while calls are running, in seconds."""
 
 
 class Watchdog:
-    """Stops calls that take too long, from one daemon thread for all of them.
+    """Watchdog that stops long calls from one daemon thread.
 
     The thread starts with the first call, and again with the first call after a fork.
     """
@@ -58,7 +59,7 @@ class Watchdog:
                     self._busy.clear()
 
     def _stop_all(self) -> None:
-        """Stop all calls at the end of the program."""
+        """Stop all running calls at the end of the program."""
         with self._lock:
             for _, stop in self._calls.values():
                 stop()

@@ -1,4 +1,4 @@
-"""YAML files: one loader for experiments, leagues and gauntlets."""
+"""Loader of YAML files for experiments, leagues and gauntlets."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ import yaml
 from battlesnake_gym.common.files import read_bounded
 
 _MAX_YAML_BYTES = 1 << 16
-"""Maximum size of a file."""
+"""Maximum size of a YAML file, in bytes."""
 
 _MAX_YAML_KEYS = 1000
 """Maximum number of keys in a mapping, including merged ones."""
 
 
 class YamlError(ValueError):
-    """A file that is not YAML; the message names it."""
+    """Error for a file that is not YAML; the message names the file."""
 
 
 class _Loader(yaml.SafeLoader):

@@ -28,17 +28,20 @@ if TYPE_CHECKING:
     from battlesnake_gym.env.vector import VectorBattlesnake
 
 _DEFAULT_PAST_SELF = "safe-random"
-"""The snake that plays as `PAST` until a past self was added."""
+"""Snake that plays as `PAST` until a past self is added."""
 
 Opponent = str | Strategy
-"""A name for `snakes.make` (built again for every game), `PAST`, or a strategy (kept)."""
+"""A name for `snakes.make`, `PAST`, or a strategy.
+
+A named snake is built again for every game; a strategy object is reused.
+"""
 
 _ABSOLUTE_TO_RELATIVE: NDArray[np.uint8] = np.argsort(RELATIVE_TO_ABSOLUTE, axis=1).astype(np.uint8)
 """Relative action of ``[facing, absolute move]``."""
 
 
 class SeatedOpponents:
-    """The opponents at the seats of ``vector``; all seats are empty before `assign`."""
+    """Opponents at the seats of ``vector``; all seats are empty before `assign`."""
 
     def __init__(self, vector: VectorBattlesnake) -> None:
         self._vector = vector
@@ -52,7 +55,7 @@ class SeatedOpponents:
         self._past_self_at = np.zeros(seats, np.int64)
 
     def add_past_self(self, policy: ActFn) -> None:
-        """Add a past self, which plays as `PAST` in some of the games that start from now on."""
+        """Add a past self, which plays as `PAST` in some of the following games."""
         self._past_selves.add(policy)
 
     def clear(self, games: NDArray[np.bool_]) -> None:
@@ -90,13 +93,13 @@ class SeatedOpponents:
             self._strategies.setdefault(game, {})[seat] = strategy
 
     def load_policies(self, opponents: Sequence[Opponent]) -> None:
-        """Load the policies among ``opponents``; raises ``ValueError`` as `seated_policy` does."""
+        """Load the policies among ``opponents``; see `seated_policy` for the errors."""
         for opponent in opponents:
             if isinstance(opponent, str) and opponent != PAST:
                 self.seated_policy(opponent)
 
     def seated_policy(self, name: str) -> SeatedPolicy | None:
-        """Return the policy that plays as ``name`` in these games, or None for other strategies.
+        """Return the policy ``name`` for these games, or None for other strategies.
 
         Raises:
             ValueError: If the policy does not support the board sizes or its observation.
@@ -145,7 +148,8 @@ class SeatedOpponents:
 
     def _move_strategies(self, game: int, seats: list[int], actions: NDArray[np.uint8]) -> None:
         games = self._vector.games
-        # The board does not contain the seed, because a strategy could compute future food from it.
+        # The board does not contain the seed, because a strategy could predict future food from the
+        # seed.
         rules = replace(self._vector.game, seed=UNKNOWN_SEED)
         board = Board.from_state(games.state(game), rules)
         for seat in seats:
@@ -158,7 +162,7 @@ class SeatedOpponents:
 
 
 def engine_code(opponent: Opponent, vector: VectorBattlesnake) -> int:
-    """Return the engine's code of ``opponent``, or 0 if it is played in Python."""
+    """Return the engine's code of ``opponent``, or 0 if Python plays it."""
     if not isinstance(vector.games, engine.EngineGames) or not isinstance(opponent, str):
         return 0
     return snakes.engine_code(opponent)
@@ -184,7 +188,7 @@ def check_opponents(opponents: Sequence[Opponent]) -> tuple[Opponent, ...]:
 
 
 def seat_count(opponents: Sequence[Opponent], num_snakes: int | None) -> int:
-    """Return the number of snakes: ``num_snakes``, or the learner and all opponents if None.
+    """Return the number of snakes; None counts the learner and all opponents.
 
     Raises:
         ValueError: If there are seats without a possible opponent.
@@ -215,7 +219,7 @@ def _check_name(name: str) -> None:
             "directory or a bundle"
         )
     if base != name or snakes.resolve_file(base):
-        snakes.make(name)  # Reject snakes such as "hungry@400", which do not search.
+        snakes.make(name)  # this call rejects snakes such as "hungry@400", which do not search
 
 
 def _unchanged(policy: ActFn) -> ActFn:
