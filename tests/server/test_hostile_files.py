@@ -23,7 +23,7 @@ from battlesnake_heuristics.search.evaluation import BUILTIN_PATH as EVALUATION
 from battlesnake_heuristics.search.evaluation import Evaluation, EvaluationError
 from battlesnake_server import bundle
 from battlesnake_server.arena import league_config
-from battlesnake_server.bundle import Bundle, BundleError
+from battlesnake_server.bundle import Bundle, BundleError, run_rules
 from tests.processes import run
 from tests.server import training_runs
 from tests.server.hostile_files import LOADERS, SECONDS
@@ -262,3 +262,9 @@ def test_mutants_are_read_or_refused_in_a_line(
         cwd=Path(__file__).parents[2],
     )  # fmt: skip
     assert done.returncode == 0, done.stderr[-2000:]
+
+
+@pytest.mark.parametrize("code", ["raise SystemExit(0)", "raise KeyboardInterrupt", "exit()"])
+def test_code_of_a_bundle_that_exits_is_an_error(code: str) -> None:
+    with pytest.raises(BundleError, match=r"rules\.py, line 2: (SystemExit|KeyboardInterrupt)"):
+        run_rules(f"\n{code}".encode(), "rules.py")
