@@ -13,8 +13,8 @@ if sys.version_info < (3, 11):  # noqa: UP036  (a job's image may have an older 
         "built from deployment/training/Dockerfile"
     )
 
-# SageMaker copies each dependency next to the script, so `battlesnake_heuristics` is in a folder
-# `heuristics` there. Clones and installations have no such folder next to this package.
+# SageMaker copies each dependency next to the script, so in a job the folder `heuristics` contains
+# `battlesnake_heuristics`. Clones and installations have no such folder next to this package.
 _HEURISTICS = Path(__file__).resolve().parent.parent / "heuristics"
 if _HEURISTICS.is_dir() and str(_HEURISTICS) not in sys.path:
     sys.path.insert(0, str(_HEURISTICS))

@@ -1,7 +1,8 @@
-"""Base launcher: trains an RLlib algorithm with given hyperparameters and writes checkpoints.
+"""Base launcher of training scripts.
 
-A training script subclasses `SageMakerRayLauncher` and defines its experiment. This module handles
-options, SageMaker's environment, Ray, curves, checkpoints and signals:
+The launcher trains an RLlib algorithm with given hyperparameters and writes checkpoints. A training
+script subclasses `SageMakerRayLauncher` and defines its experiment. This module handles options,
+SageMaker's environment, Ray, curves, checkpoints and signals:
 
     class MyLauncher(SageMakerRayLauncher):
         def register_env_creator(self): ...
@@ -73,13 +74,16 @@ from sagemaker_rl.runs.checkpoints import CheckpointError
 from sagemaker_rl.runs.training_run import CPU_MINUTES, CSV_COLUMNS, MAIN_CURVES, TrainingRun
 
 _HEALTH_PROBE_TIMEOUT_S = 1.0
-"""Timeout of a health probe of lost env runners in a cluster; RLlib's default is 30."""
+"""Seconds of the timeout of a health probe of lost env runners in a cluster.
+
+RLlib's default is 30 s.
+"""
 
 _VALID_MESSAGE = "the hyperparameters are fine"
 """Last line of ``--dry-run``."""
 
 _PARAMS_FILE = "params.json"
-"""File next to the model of a SageMaker job, with its hyperparameters and RLlib configuration."""
+"""File with hyperparameters and RLlib's configuration, in a job's model folder."""
 
 
 @dataclass(frozen=True)
@@ -129,7 +133,7 @@ class RunSummary:
 
 
 def print_summary(result: str, summary: RunSummary, folder: Path) -> None:
-    """Write the report into the run directory ``folder`` and log the five summary lines."""
+    """Write the report into ``folder``, and log the five summary lines of the run."""
     page = _write_report(folder)
     log_line(f"result: {result}")
     log_line(f"strength: {summary.strength}")
@@ -146,11 +150,11 @@ def _check_cpu_minutes(minutes: float, columns: Mapping[str, str]) -> None:
 
 
 _REPORT_ENTRY_POINTS = "battlesnake_gym.run_reports"
-"""Entry point group of functions that write the report of a run; each takes the run directory."""
+"""Entry point group of functions that write a report of a run directory."""
 
 
 def _write_report(folder: Path) -> str:
-    """Write ``report.html`` and return its path, or the reason why there is none.
+    """Write ``report.html`` and return its path, or the reason for a missing report.
 
     A job whose image contains only the training packages cannot write a report.
     """
@@ -174,11 +178,11 @@ _SHORT_HELP_FLAGS = (
     *("--num-snakes", "--board-size", "--start-from", "--env-name"),
     *("--num-env-runners", "--hyperparameter"),
 )
-"""Options that ``--help`` shows; ``--help-all`` shows all."""
+"""Options that ``--help`` shows; ``--help-all`` shows all options."""
 
 
 class SageMakerRayLauncher:
-    """Trains with RLlib, on this machine or as a SageMaker job."""
+    """Launcher that trains with RLlib, on this machine or as a SageMaker job."""
 
     hyperparameters_class: ClassVar[type[Any]] = Hyperparameters
     csv_columns: ClassVar[Mapping[str, str]] = CSV_COLUMNS
@@ -191,10 +195,10 @@ class SageMakerRayLauncher:
         raise NotImplementedError
 
     def get_experiment_config(self, hyperparameters: Any) -> AlgorithmConfig:
-        """Return RLlib's configuration of the experiment without starting anything.
+        """Return RLlib's configuration of the experiment without starting any process.
 
         Raises:
-            ValueError: If a hyperparameter has an impossible value.
+            ValueError: If a hyperparameter has an invalid value.
         """
         raise NotImplementedError
 
@@ -209,10 +213,10 @@ class SageMakerRayLauncher:
     def experiment_defaults(
         self, given: Mapping[str, Any], before: Mapping[str, Any]
     ) -> tuple[Mapping[str, Any], str]:
-        """Return hyperparameters that ``given`` implies, and a log line about them, or "".
+        """Return hyperparameters that ``given`` implies, and a log line about them or "".
 
         Args:
-            given: Explicit hyperparameters, which override the returned ones.
+            given: Explicit hyperparameters, which override the returned hyperparameters.
             before: Hyperparameters of the run, or job, that is resumed.
 
         Raises:
@@ -221,7 +225,9 @@ class SageMakerRayLauncher:
         return {}, ""
 
     def default_num_env_runners(self, config: AlgorithmConfig, cpus: int) -> int:
-        """Return the default number of env runners: one per CPU, minus one CPU for the driver.
+        """Return the default number of env runners.
+
+        The default is one env runner per CPU, minus one CPU for the driver.
 
         Args:
             config: RLlib's configuration of the experiment.
@@ -230,7 +236,7 @@ class SageMakerRayLauncher:
         return max(cpus - 1, 1)
 
     def expected_utilization(self, config: AlgorithmConfig) -> Utilization:
-        """Return the vCPUs and GPUs that driver, env runners and learners can keep busy."""
+        """Return the vCPUs and GPUs that driver, env runners and learners keep busy."""
         learners = max(config.num_learners, 1) * config.num_gpus_per_learner
         runners = config.num_env_runners
         return Utilization(1 + runners, learners + runners * config.num_gpus_per_env_runner)
@@ -242,31 +248,31 @@ class SageMakerRayLauncher:
     def check_host(self, config: AlgorithmConfig) -> None:
         """Reject a machine that lacks a requirement of the environment.
 
-        Every instance calls this.
+        Every instance calls this method.
 
         Raises:
-            ValueError: If something is missing; the message names the remedy.
+            ValueError: If a requirement is missing; the message names the remedy.
         """
 
     def checkpoint_identity(self, config: AlgorithmConfig) -> dict[str, Any]:
-        """Return JSON values that must be equal in a checkpoint and the run that resumes it.
+        """Return JSON values that a checkpoint and the run that resumes it must share.
 
-        This is called with the final configuration before anything starts, so it also makes the
-        last checks.
+        The launcher calls this method with the final configuration before training starts, so the
+        method also makes the last checks.
 
         Raises:
-            ValueError: If the configuration is impossible.
+            ValueError: If the configuration is invalid.
         """
         return {"algorithm": config.algo_class.__name__}
 
     def on_training_end(self, algorithm: Any, results: dict[str, Any]) -> None:
-        """Run after the last iteration and before the last checkpoint; may add to ``results``.
+        """Finish the training after the last iteration and before the last checkpoint.
 
-        It is not called if a signal stops training.
+        The method may add to ``results``. If a signal stops training, the method is not called.
         """
 
     def record_sample_game(self, algorithm: Any, path: Path, filmed: bool) -> bytes | None:
-        """Play a game with the current policy, write its replay to ``path``, and return a GIF.
+        """Play a game with the current policy, and write its replay to ``path``.
 
         Args:
             algorithm: The algorithm in training.
@@ -294,23 +300,24 @@ class SageMakerRayLauncher:
     def train_main(cls, argv: list[str] | None = None, prog: str | None = None) -> int:
         """Train with options and environment variables, and return the exit status.
 
-        In a cluster, every instance calls this. All instances except the head only run Ray nodes,
-        and end with the head's status.
+        In a cluster, every instance calls this method. All instances except the head node only run
+        Ray nodes, and end with the head node's status.
 
         Returns:
             0 if training is complete; 1 if the cluster did not form or failed; 2 if the settings
             are invalid, with the reason on stderr before any work; 143 or 130 if SIGTERM or Ctrl-C
             stopped training. A stopped run has a checkpoint and an exported model, and the same
-            command resumes it.
+            command resumes the run.
         """
-        # A script without its own train command has imported torch already.
+        # A script without its own train command has imported torch before this call.
         limit_torch_threads()
         process_environment.set_defaults()
         # RLlib prints long warnings about this project's choices.
         for name in ("ray", "ray.rllib"):
             logging.getLogger(name).setLevel(logging.ERROR)
         if signal.getsignal(signal.SIGTERM) is signal.SIG_IGN:
-            # Inherited from the image, in which sagemaker-training ignores SIGTERM.
+            # In the training image, this process inherits the ignored SIGTERM of
+            # sagemaker-training.
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
         launcher = cls()
         words = hyperparameters.strip_sagemaker_arguments(
@@ -327,12 +334,12 @@ class SageMakerRayLauncher:
         lock_stack: ExitStack,
         prog: str | None,
     ) -> int:
-        """Train with parsed options; ``lock_stack`` holds the lock of the run directory."""
+        """Train with parsed options; ``lock_stack`` contains the run directory's lock."""
         try:
             check_channels(self.channels)
             settings = self._read(arguments, rest)
             membership = settings.membership
-            # Every instance checks this, so an error ends all of them immediately.
+            # Every instance checks this condition, so an error ends all instances immediately.
             if settings.autoscale_minutes and None in (
                 settings.address,
                 settings.plain.num_env_runners,
@@ -384,7 +391,10 @@ class SageMakerRayLauncher:
             raise
 
     def parser(self, prog: str | None) -> Parser:
-        """Return the parser of this experiment; other options override RLlib's configuration."""
+        """Return the parser of this experiment.
+
+        Unknown options override RLlib's configuration.
+        """
         about = type(self).__doc__
         parser = Parser(
             prog=prog, description=about, allow_abbrev=False, short_help_flags=_SHORT_HELP_FLAGS
@@ -452,7 +462,8 @@ class SageMakerRayLauncher:
         self.register_env_creator()
         config = self.get_experiment_config(plain)
         hyperparameters.apply_overrides(config, settings.overrides)
-        # The CPUs of the other instances are unknown until they join; assume equal instances.
+        # The CPUs of the other instances are unknown until the instances join. Therefore, equal
+        # instances are assumed.
         instances = 1 + len(membership.workers)
         config.num_env_runners = self._num_env_runners(
             config, plain.num_env_runners, local_cpus() * instances
@@ -473,7 +484,9 @@ class SageMakerRayLauncher:
         return config
 
     def _check_instances(self, config: AlgorithmConfig, settings: _RunSettings) -> list[str]:
-        """Return lines with the expected utilization of a job's instances, from their type names.
+        """Return lines with the expected utilization of a job's instances.
+
+        The names of the instance types determine the vCPUs and GPUs.
 
         Raises:
             HyperparameterError: If there are more env runners than vCPUs, or idle instances.
@@ -499,7 +512,7 @@ class SageMakerRayLauncher:
         config: AlgorithmConfig,
         lock_stack: ExitStack,
     ) -> TrainingRun:
-        """Return the run after locking its directory until ``lock_stack`` is closed."""
+        """Lock the run directory until ``lock_stack`` is closed, and return the run."""
         plain = settings.plain
         job = JobPaths.from_environment(
             arguments.name or self.default_run_name(plain), arguments.runs_dir
@@ -588,7 +601,10 @@ class SageMakerRayLauncher:
         stop_signals: PendingSignals,
         all_ready: bool = True,
     ) -> None:
-        """Train with as many env runners as the cluster's CPUs allow, now and after it grows."""
+        """Train with as many env runners as the cluster's CPUs allow.
+
+        If the cluster grows, more env runners start.
+        """
         config, wanted = run.config, settings.plain.num_env_runners
         self._use_remote_gpu(config, gpus, settings.overrides)
 
@@ -598,7 +614,7 @@ class SageMakerRayLauncher:
         config.num_env_runners = (
             self._num_env_runners(config, wanted, cpus) if all_ready else num_runners(cpus)
         )
-        # While a machine is missing, RLlib probes its env runners repeatedly.
+        # While a machine is missing, RLlib probes the machine's env runners repeatedly.
         config.env_runner_health_probe_timeout_s = min(
             config.env_runner_health_probe_timeout_s, _HEALTH_PROBE_TIMEOUT_S
         )
@@ -609,7 +625,10 @@ class SageMakerRayLauncher:
             run.train(stop_signals)
 
     def _use_remote_gpu(self, config: AlgorithmConfig, gpus: int, given: Mapping[str, Any]) -> None:
-        """Learn on a GPU of another machine if this one has none and the user did not choose."""
+        """Use a GPU of another machine for the learner.
+
+        This requires that this machine has no GPU and that the user did not choose a learner.
+        """
         asked = {"num_learners", "num_gpus_per_learner"} & given.keys()
         if asked or config.num_gpus_per_learner or not gpus:
             return
@@ -618,7 +637,7 @@ class SageMakerRayLauncher:
             log_line("the learner uses a GPU of another machine of this cluster")
 
     def _export_and_report(self, run: TrainingRun) -> None:
-        """Export the last checkpoint and report, whether training is complete or was stopped."""
+        """Export the last checkpoint and report the run, even if training was stopped."""
         assert run.checkpoint is not None
         summary = self.export_model(run.checkpoint, run.job.model_dir)
         if run.job.in_sagemaker:
@@ -636,7 +655,7 @@ class SageMakerRayLauncher:
 
 
 def _checkpoint_hyperparameters(arguments: argparse.Namespace) -> dict[str, Any]:
-    """Return the hyperparameters of the checkpoint from which a named run, or a job, resumes."""
+    """Return the hyperparameters of the checkpoint that a named run or job resumes."""
     job = JobPaths.from_environment(arguments.name or "", arguments.runs_dir)
     last = checkpoints.newest(job.checkpoint_dir) if arguments.resume else None
     return {} if last is None else dict(checkpoints.read_metadata(last)["hyperparameters"])
@@ -655,7 +674,7 @@ def _disk_full_message(run: TrainingRun, error: Exception) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _RunSettings:
-    """Settings of a run: all values, the dataclass of hyperparameters, and RLlib's overrides."""
+    """Settings of a run: hyperparameters as values and dataclass, and overrides."""
 
     values: dict[str, Any]
     plain: Any
@@ -666,7 +685,7 @@ class _RunSettings:
     address: str | None
     """Address of a running Ray cluster."""
     autoscale_minutes: int | None
-    """Minutes to wait for its autoscaler."""
+    """Maximum minutes to wait for the cluster's autoscaler."""
 
     @property
     def alone(self) -> bool:
@@ -675,7 +694,7 @@ class _RunSettings:
 
     @property
     def given_config(self) -> dict[str, Any]:
-        """Fields of RLlib's configuration that were given, under their hyperparameter names."""
+        """Given fields of RLlib's configuration, under their hyperparameter names."""
         return {
             f"{hyperparameters.CONFIG_PREFIX}{name}": value
             for name, value in self.overrides.items()
@@ -684,13 +703,13 @@ class _RunSettings:
 
 @contextmanager
 def local_ray(num_cpus: int | None = None) -> Iterator[None]:
-    """Start Ray on this machine for this process only, unless Ray is initialized already.
+    """Start Ray on this machine for this process only, unless Ray is initialized.
 
-    The node is a `RayNode`, so a signal to this process's whole group, as containers and batch
-    systems send it, does not end it.
+    The node is a `RayNode`, so the node survives a signal to this process's whole group, as
+    containers and batch systems send it.
 
     Args:
-        num_cpus: CPUs that Ray may use; default: all that this process may use.
+        num_cpus: CPUs that Ray may use; None for all CPUs that this process may use.
 
     Raises:
         RayNodeError: If Ray does not start.
@@ -719,9 +738,9 @@ def autoscaled(
     When the block ends, the autoscaler may remove machines.
 
     Args:
-        there: CPUs and GPUs of the cluster now.
+        there: Current CPUs and GPUs of the cluster.
         config: RLlib's configuration, with its number of env runners.
-        minutes: Maximum time to wait; None to use the machines that are there.
+        minutes: Maximum time to wait; None to use the current machines.
 
     Raises:
         ClusterError: If there are too few CPUs after this time.
@@ -751,13 +770,16 @@ def autoscaled(
 
 
 def drop_cluster_settings(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return ``values`` without `ClusterHyperparameters`, which do not affect checkpoints."""
+    """Return ``values`` without the fields of `ClusterHyperparameters`.
+
+    These fields do not affect checkpoints.
+    """
     names = {field.name for field in fields(ClusterHyperparameters)}
     return {name: value for name, value in values.items() if name not in names}
 
 
 def save_model_artifacts(checkpoint: Path, model_dir: Path, metadata: Mapping[str, Any]) -> None:
-    """Add the checkpoint and `_PARAMS_FILE` to the model directory, for ``model.tar.gz``."""
+    """Add the checkpoint and `_PARAMS_FILE` to the content of ``model.tar.gz``."""
     shutil.copytree(checkpoint, model_dir / "checkpoint", dirs_exist_ok=True)
     text = json.dumps(metadata, indent=2) + "\n"
     write_atomically(model_dir / _PARAMS_FILE, lambda part: part.write_text(text))

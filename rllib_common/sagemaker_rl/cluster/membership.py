@@ -20,14 +20,17 @@ SECONDARY = "secondary"
 _BUCKET_NAME = re.compile("[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")
 
 _CONTROL_PORT = 6378
-"""Port on which the head listens if only its host name is known (Ray's own port is 6379)."""
+"""Port on which the head node listens if only its host name is known.
+
+Ray's own port is 6379.
+"""
 
 _ANNOUNCEMENT_KEY = "cluster.json"
 
 
 @dataclass(frozen=True)
 class ClusterHyperparameters:
-    """Settings with which the instances of one job, or of two jobs, find each other."""
+    """Settings for the discovery of the instances of one job or of two jobs."""
 
     rl_cluster_type: str | None = hyperparameter(
         None,
@@ -51,9 +54,9 @@ class ClusterHyperparameters:
 class Membership:
     """One instance of a cluster.
 
-    Instances have SageMaker's names (``algo-2``). If two jobs form one cluster, the role of the job
-    comes first (``secondary/algo-2``). The head runs the training script; the workers provide their
-    CPUs and GPUs.
+    Instances have SageMaker's names (``algo-2``). If two jobs form one cluster, the name starts
+    with the role of the job (``secondary/algo-2``). The head node runs the training script. The
+    worker nodes provide CPUs and GPUs.
     """
 
     name: str
@@ -62,7 +65,10 @@ class Membership:
     head: str
     head_host: str
     workers: tuple[str, ...]
-    """All instances except the head; an instance of a secondary job lists only its own job."""
+    """All instances except the head node.
+
+    An instance of a secondary job lists only the instances of its own job.
+    """
 
     @property
     def is_head(self) -> bool:
@@ -78,13 +84,14 @@ class Membership:
     def from_environment(
         cls, settings: ClusterHyperparameters, environ: Mapping[str, str] = os.environ
     ) -> Membership:
-        """Read the membership from SageMaker's environment variables and the hyperparameters.
+        """Return the membership from environment variables and hyperparameters.
 
         ``SM_HOSTS`` names the instances of all instance groups of a job, and ``SM_RESOURCE_CONFIG``
-        the groups. The head is in the first group that has GPUs, because the head learns.
+        the groups. The head node is in the first group with GPUs, because the learner runs on the
+        head node.
 
         Raises:
-            HyperparameterError: If the settings contradict each other, or one is missing.
+            HyperparameterError: If the settings contradict each other, or a setting is missing.
         """
         hosts = _head_first(environ)
         host = environ.get("SM_CURRENT_HOST") or hosts[0]
@@ -161,16 +168,16 @@ def _check(settings: ClusterHyperparameters, instances: int) -> None:
 
 
 class DiscoveryError(RuntimeError):
-    """The head cannot be found or announced; the message names the remedy."""
+    """Failure to find or announce the head node; the message names the remedy."""
 
 
 class BucketError(DiscoveryError):
-    """The bucket cannot be used, and waiting does not help."""
+    """Permanent failure to use the bucket."""
 
 
 @dataclass(frozen=True, slots=True)
 class ClusterRun:
-    """Address of a cluster's head, and the secret that its workers must present."""
+    """Address of a cluster's head node, and the secret that worker nodes must present."""
 
     run_id: str
     token: str
@@ -185,52 +192,58 @@ class ClusterRun:
 
 
 class Discovery(Protocol):
-    """Way to find the head."""
+    """Method of finding the head node."""
 
     @property
     def port(self) -> int:
-        """Port on which the head must listen; 0 for any free port."""
+        """Port on which the head node must listen; 0 for any free port."""
 
     def announce(self, run: ClusterRun) -> None:
-        """Publish the address of the head, which is listening."""
+        """Publish the address of the head node, which is listening."""
 
     def withdraw(self, run: ClusterRun) -> None:
         """Remove the published address at the end of the run."""
 
     def find(self) -> ClusterRun:
-        """Return the announced head, whether it is alive or not.
+        """Return the announced head node, even if its process has ended.
 
         Raises:
-            DiscoveryError: If no head is announced.
+            DiscoveryError: If no head node is announced.
         """
 
     def rejection_reason(self, run: ClusterRun, hello: Mapping[str, Any], address: str) -> str:
-        """Return why a worker at ``address`` that sent ``hello`` is not part of the run, or ""."""
+        """Return why a worker node is not part of the run, or "".
+
+        Args:
+            run: The run of the head node.
+            hello: First message of the worker node.
+            address: Address of the worker node.
+        """
 
 
 @dataclass(frozen=True, slots=True)
 class HostNameDiscovery:
-    """Discovery within one job, whose instances know each other's host names.
+    """Discovery by host names, within one job.
 
-    A worker is accepted if it connects from the address to which its name resolves. No other
-    packets reach the instances of a job.
+    A worker node is accepted if it connects from the address to which its host name resolves.
+    Traffic from outside a job does not reach the instances of the job.
     """
 
     head_host: str
     port: int = _CONTROL_PORT
 
     def announce(self, run: ClusterRun) -> None:
-        """Do nothing: the host name is enough."""
+        """Do nothing, because the host name of the head node suffices."""
 
     def withdraw(self, run: ClusterRun) -> None:
-        """Do nothing."""
+        """Do nothing, because there is no announcement."""
 
     def find(self) -> ClusterRun:
-        """Return the head's address; its response contains the run id and the token."""
+        """Return the address of the head node, whose response contains run id and token."""
         return ClusterRun("", "", _resolve(self.head_host), self.port)
 
     def rejection_reason(self, run: ClusterRun, hello: Mapping[str, Any], address: str) -> str:
-        """Compare the worker's address with the address of its host name."""
+        """Compare the worker node's address with the address of its host name."""
         try:
             expected = _resolve(str(hello.get("host")))
         except DiscoveryError as error:
@@ -239,11 +252,13 @@ class HostNameDiscovery:
 
 
 class S3Discovery:
-    """Discovery through an object in S3, for two jobs or for host names that do not resolve.
+    """Discovery through an object in S3.
 
-    The announcement contains the id and the secret of the run, so read access to it authorizes a
-    worker. An announcement of an earlier run has no effect: nothing listens at its address, or a
-    process with another run id.
+    Two jobs, or jobs whose host names do not resolve, need this discovery.
+
+    The announcement contains the id and the secret of the run, so read access to the object
+    authorizes a worker node. An announcement of an earlier run has no effect, because no process
+    with that run id listens at the announced address.
     """
 
     port: int = 0
@@ -267,7 +282,7 @@ class S3Discovery:
         return f"s3://{self._bucket}/{self._key}"
 
     def announce(self, run: ClusterRun) -> None:
-        """Write the announcement, replacing that of an earlier run."""
+        """Write the announcement over the announcement of an earlier run."""
         self._call("put_object", Body=json.dumps(asdict(run)).encode())
 
     def withdraw(self, run: ClusterRun) -> None:
@@ -327,17 +342,20 @@ class S3Discovery:
 
 
 def own_address(host: str) -> str:
-    """Return the address at which other instances reach this one, whose host name is ``host``."""
+    """Return the address at which other instances can reach this instance.
+
+    ``host`` is the host name of this instance.
+    """
     try:
         address = socket.gethostbyname(host)
     except OSError:
         address = "127.0.0.1"
     if not ipaddress.ip_address(address).is_loopback:
         return address
-    # The host name does not resolve, as on a laptop: use the address of the default route.
+    # If the host name does not resolve, as on a laptop, the address of the default route is used.
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         try:
-            probe.connect(("192.0.2.1", 9))  # UDP sends nothing here
+            probe.connect(("192.0.2.1", 9))  # a connected UDP socket sends nothing
         except OSError:
             return address
         return str(probe.getsockname()[0])

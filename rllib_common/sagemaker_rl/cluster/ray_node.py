@@ -1,4 +1,4 @@
-"""Ray node on this instance, which ends with the process that started it."""
+"""Ray node on this instance, which ends with its parent process."""
 
 from __future__ import annotations
 
@@ -29,13 +29,16 @@ from sagemaker_rl.job.job_environment import log_line
 from sagemaker_rl.job.process_environment import actor_variables
 
 _START_ATTEMPTS = 3
-"""Applies to failed starts; a slow start is waited for."""
+"""Maximum number of starts; a failed start is repeated, a slow start is not."""
 
 _SLOW_START_S = 60.0
-"""Time after which a slow start is logged."""
+"""Seconds after which a slow start is logged."""
 
 _START_TIMEOUT_S = 90.0
-"""Time without CPU usage after which a start counts as stuck; a slow machine still uses some."""
+"""Seconds without CPU usage after which a start counts as failed.
+
+A start on a slow machine still uses some CPU time.
+"""
 
 _STOP_TIMEOUT_S = 1.0
 _STARTED = "Ray runtime started"
@@ -44,7 +47,7 @@ _PR_SET_PDEATHSIG = 1
 
 
 class RayNodeError(RuntimeError):
-    """Ray did not start; the message contains its last output."""
+    """Failure to start Ray; the message contains Ray's last output."""
 
 
 class RayNode:
@@ -52,7 +55,7 @@ class RayNode:
 
     def __init__(self, arguments: list[str]) -> None:
         self._arguments = arguments
-        # Nodes that start at the same time in one folder, as on a laptop, would share their
+        # Each node has its own folder, because nodes that start at the same time would share
         # sockets.
         self._folder = tempfile.TemporaryDirectory(prefix="ray-", ignore_cleanup_errors=True)
         self._last_lines: deque[str] = deque(maxlen=20)
@@ -60,22 +63,23 @@ class RayNode:
 
     @classmethod
     def head(cls, address: str, port: int, cpus: int) -> RayNode:
-        """Return the node that the workers join."""
+        """Return the head node, which the worker nodes join."""
         flags = ["--head", f"--port={port}", f"--node-ip-address={address}", f"--num-cpus={cpus}"]
         return cls([*flags, "--include-dashboard=false", "--disable-usage-stats", "--no-monitor"])
 
     @classmethod
     def worker(cls, address: str, ray_address: str, cpus: int) -> RayNode:
-        """Return a node that joins the head at ``ray_address``."""
+        """Return a worker node that joins the head node at ``ray_address``."""
         return cls(
             [f"--address={ray_address}", f"--node-ip-address={address}", f"--num-cpus={cpus}"]
         )
 
     def start(self, give_up: Callable[[], bool] = lambda: False) -> None:
-        """Start the node, however long that takes, and retry if it fails.
+        """Start the node without a time limit, and retry after a failure.
 
         Args:
-            give_up: If it returns True, this method returns without a running node.
+            give_up: Function polled during the start. If the function returns True, this method
+                returns without a running node.
 
         Raises:
             RayNodeError: If the node did not start.
@@ -102,7 +106,7 @@ class RayNode:
             process.terminate()
             with suppress(subprocess.TimeoutExpired):
                 process.wait(_STOP_TIMEOUT_S)
-            # End the processes that are left.
+            # Some processes of the node may still be running.
             with suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
             process.wait()
@@ -118,10 +122,11 @@ class RayNode:
             stderr=subprocess.STDOUT,
             stdin=subprocess.DEVNULL,
             text=True,
-            # Env runners import the same modules as this process, whatever folder the script is in.
+            # Env runners must import the same modules as this process, independently of the
+            # script's folder.
             env=os.environ
             | actor_variables()
-            | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+            | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "PYTHONSAFEPATH": "1"},
             # A signal to this process's group must not end the node before the checkpoint is
             # written.
             start_new_session=True,
@@ -156,7 +161,7 @@ class RayNode:
 
 
 def _cpu_seconds(number: int) -> float:
-    """Return the CPU time of a process and its descendants."""
+    """Return the CPU seconds of a process and its descendants."""
     seconds = 0.0
     with suppress(psutil.Error):
         parent = psutil.Process(number)
@@ -167,7 +172,7 @@ def _cpu_seconds(number: int) -> float:
 
 
 def connect(address: str, **options: Any) -> None:
-    """Call `ray.init`, and keep this process's SIGTERM handler.
+    """Call `ray.init` without changing this process's SIGTERM handler.
 
     Ray's own handler would end the process without a checkpoint.
     """
@@ -182,14 +187,14 @@ def connect(address: str, **options: Any) -> None:
     finally:
         utils.set_sigterm_handler = set_handler
         if threading.current_thread() is threading.main_thread():
-            signal.signal(signal.SIGTERM, handler)  # Ray's C++ code sets one, too
+            signal.signal(signal.SIGTERM, handler)  # Ray's C++ code replaces the handler, too
 
 
 @contextmanager
 def connected_ray(
     address: str, environment: dict[str, Any] | None = None
 ) -> Iterator[tuple[int, int]]:
-    """Connect to the Ray cluster at ``address`` and return its numbers of CPUs and GPUs.
+    """Connect to the Ray cluster at ``address`` and return its CPUs and GPUs.
 
     Args:
         address: ``HOST:PORT`` of the head node, or ``auto``.
@@ -200,11 +205,12 @@ def connected_ray(
     """
     try:
         if address != "auto":
-            # Ray would retry for minutes.
+            # The address is checked first, because Ray would retry for minutes.
             host, _, port = address.rpartition(":")
             socket.create_connection((host, int(port)), timeout=10).close()
-        # A RayNode passes on the variables, but other people started these nodes. A runtime_env
-        # makes the first actors start later, because Ray's prestarted processes lack it.
+        # A `RayNode` passes on the variables, but the nodes of an existing cluster lack the
+        # variables. With a runtime_env, the first actors start later, because Ray's prestarted
+        # processes cannot be used.
         runtime_env = {"env_vars": actor_variables(), **(environment or {})}
         connect(address, log_to_driver=False, runtime_env=runtime_env)
     except (OSError, RuntimeError, ValueError) as error:
@@ -223,14 +229,17 @@ _AUTH_VARIABLES = "RAY_AUTH_MODE", "RAY_AUTH_TOKEN_PATH"
 
 
 def set_auth_token(token: str, path: Path) -> None:
-    """Make Ray require ``token`` in this process and its children; ``path`` stores the token."""
+    """Make Ray require ``token`` in this process and its children.
+
+    ``path`` is the file that stores the token.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     path.unlink(missing_ok=True)
     descriptor = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
     with os.fdopen(descriptor, "w") as file:
         file.write(token)
     os.environ.update(zip(_AUTH_VARIABLES, ("token", str(path.absolute())), strict=True))
-    # Ray read its configuration when it was imported; this reads it again.
+    # Ray read its configuration on import, so the configuration must be read again.
     Config.initialize("")
 
 
@@ -250,13 +259,13 @@ def private_auth_token() -> Iterator[None]:
 
 
 def free_port() -> int:
-    """Return a port that is free now."""
+    """Return a TCP port that is currently free."""
     with socket.create_server(("", 0)) as server:
         port: int = server.getsockname()[1]
     return port
 
 
 def _die_with_parent() -> None:
-    # The parent may ignore SIGTERM while it writes a checkpoint; Ray must not inherit that.
+    # The parent may ignore SIGTERM while it writes a checkpoint; Ray must not inherit this setting.
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)

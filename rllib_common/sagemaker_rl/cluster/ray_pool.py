@@ -1,4 +1,4 @@
-"""Process pool on a Ray cluster, with the interface of `rating.process_pool.ProcessPool`."""
+"""Process pool on a Ray cluster, with the interface of `ProcessPool`."""
 
 from __future__ import annotations
 
@@ -21,12 +21,16 @@ _TASKS_PER_CPU = 2
 """Number of tasks submitted per CPU, so that no CPU waits for the next task."""
 
 _CPU_COUNT_INTERVAL_S = 1.0
-"""Interval between two counts of the cluster's CPUs; a count takes longer than submitting a task.
+"""Seconds between two counts of the cluster's CPUs.
+
+A count takes longer than submitting a task.
 """
 
 
 class RayPool:
-    """All CPUs of a Ray cluster; Ray repeats tasks that were lost with their process or machine.
+    """Process pool on all CPUs of a Ray cluster.
+
+    Ray repeats tasks that were lost with their process or machine.
 
     Args:
         address: ``HOST:PORT`` of the head node, or ``auto``.
@@ -52,7 +56,10 @@ class RayPool:
         self._running: dict[Future[Any], ray.ObjectRef[Any]] = {}
 
     def submit(self, work: Callable[..., Any], /, *arguments: Any) -> Future[Any]:
-        """Start a task; changed CPU numbers count after `_CPU_COUNT_INTERVAL_S` seconds."""
+        """Start a task.
+
+        A change in the number of CPUs takes effect after `_CPU_COUNT_INTERVAL_S` seconds.
+        """
         if time.monotonic() > self._counted_at + _CPU_COUNT_INTERVAL_S:
             self._counted_at = time.monotonic()
             self.jobs = _TASKS_PER_CPU * max(1, int(ray.cluster_resources().get("CPU", 0)))
@@ -68,7 +75,7 @@ class RayPool:
             ray.cancel(task, force=True)
 
     def __enter__(self) -> Self:
-        # Ray reports lost processes on stdout, which is for results.
+        # Ray reports lost processes on stdout, which is reserved for results.
         self._open.enter_context(contextlib.redirect_stdout(sys.stderr))
         return self
 

@@ -1,6 +1,7 @@
-"""Control connections between the head and the workers of a cluster.
+"""Control connections between the head node and the worker nodes of a cluster.
 
-The head waits for the workers by name. Both sides detect a lost connection by missing heartbeats.
+The head node waits for the worker nodes by name. Both sides detect a lost connection by missing
+heartbeats.
 """
 
 from __future__ import annotations
@@ -24,22 +25,25 @@ from sagemaker_rl.cluster.membership import (
 
 _HEARTBEAT_INTERVAL_S = 1.0
 _HEARTBEAT_TIMEOUT_S = 15.0
-"""Silence after which a connection counts as lost; the end of a process is noticed immediately."""
+"""Seconds without a message after which a connection counts as lost.
+
+The end of a process is detected immediately.
+"""
 
 _MAX_MESSAGE_BYTES = 1 << 16
 
 _HELLO_TIMEOUT_S = 5.0
-"""Time that a worker waits for the head's response before it retries."""
+"""Seconds that a worker node waits for the head node's response before a retry."""
 
 _HEAD_POLL_INTERVAL_S = 1.0
 
 
 class ConnectionLostError(ConnectionError):
-    """The connection is lost; the message gives the reason."""
+    """Loss of a connection; the message gives the reason."""
 
 
 class JsonConnection:
-    """JSON objects, one per line, over a connected socket; every thread may send."""
+    """Connection that transfers JSON objects, one per line; every thread may send."""
 
     def __init__(self, connection: socket.socket, timeout_s: float = _HEARTBEAT_TIMEOUT_S) -> None:
         self._connection = connection
@@ -104,9 +108,9 @@ class JsonConnection:
                 return
 
     def close(self) -> None:
-        """Close the connection; messages that were sent still arrive."""
+        """Close the connection; messages that were sent are still delivered."""
         self._closed.set()
-        # The other side may have closed it already.
+        # The other side may have closed the connection already.
         with suppress(OSError):
             self._connection.shutdown(socket.SHUT_RDWR)
         self._connection.close()
@@ -114,7 +118,7 @@ class JsonConnection:
 
 
 class ClusterError(RuntimeError):
-    """The cluster cannot form or has failed; the message names the instance and the reason."""
+    """Failure of a cluster; the message names the instance and the reason."""
 
 
 @dataclass(slots=True)
@@ -125,7 +129,11 @@ class _WorkerState:
 
 
 class ClusterHead:
-    """Control server of the head: workers that joined, are ready, or were lost and may rejoin."""
+    """Control server of the head node.
+
+    The server records which worker nodes joined, which are ready, and which were lost and may
+    rejoin.
+    """
 
     def __init__(
         self, workers: Sequence[str], discovery: Discovery, address: str, ray_address: str
@@ -144,29 +152,30 @@ class ClusterHead:
         self._started = self._ended = False
 
     def open(self) -> None:
-        """Accept connections of workers.
+        """Accept connections of worker nodes.
 
         Raises:
-            DiscoveryError: If the head cannot be announced.
+            DiscoveryError: If the head node cannot be announced.
         """
         threading.Thread(target=self._accept, daemon=True).start()
         self._discovery.announce(self.run)
 
     def wait(self, seconds: float, show: Callable[[str], None] = lambda text: None) -> int:
-        """Wait until all workers are ready or the time is up.
+        """Wait until all worker nodes are ready or the time is up.
 
-        A worker that is ready later still joins the cluster.
+        A worker node that is ready later still joins the cluster.
 
         Args:
             seconds: Maximum time to wait.
-            show: Receives a line for each worker that is ready or lost until the end of the run. It
-                is called in threads of this class.
+            show: Function that receives a line for each worker node that is ready or lost, until
+                the end of the run. Threads of this class call the function.
 
         Returns:
-            Number of CPUs of the workers that are ready.
+            Number of CPUs of the worker nodes that are ready.
 
         Raises:
-            ClusterError: If no worker is ready, or one can never join; the message names it.
+            ClusterError: If no worker node is ready, or a worker node can never join; the message
+                names the worker node.
         """
         deadline = time.monotonic() + seconds
         self._show = show
@@ -192,17 +201,17 @@ class ClusterHead:
 
     @property
     def all_workers_ready(self) -> bool:
-        """Whether all workers are ready now."""
+        """Whether all worker nodes are ready now."""
         with self._changed:
             peers = list(self._joined.values())
         return len(peers) == len(self._workers) and all(peer.ready for peer in peers)
 
     def end(self, status: int, reason: str) -> None:
-        """Send the end of the run to all workers and stop listening.
+        """Send the end of the run to all worker nodes and stop listening.
 
         Args:
-            status: Exit status of the head; 0 if training is complete.
-            reason: Reason for the workers' logs.
+            status: Exit status of the head node; 0 if training is complete.
+            reason: Reason for the logs of the worker nodes.
         """
         with self._changed:
             if self._ended:
@@ -210,12 +219,13 @@ class ClusterHead:
             self._ended = True
             peers = list(self._joined.values())
         for peer in peers:
-            # A lost worker needs no message.
+            # A lost worker node needs no message.
             with suppress(ConnectionLostError):
                 peer.link.send({"shutdown": status, "reason": reason})
             peer.link.close()
         # Closing alone would keep the socket open until the next connection. On Linux, shutdown
-        # wakes the accepting thread; other systems raise, because the socket is not connected.
+        # wakes the accepting thread. On other systems, shutdown raises an error, because the socket
+        # is not connected.
         with suppress(OSError):
             self._server.shutdown(socket.SHUT_RDWR)
         self._server.close()
@@ -243,7 +253,7 @@ class ClusterHead:
             threading.Thread(target=self._serve, args=(connection,), daemon=True).start()
 
     def _serve(self, connection: socket.socket) -> None:
-        """Serve one worker from its first message to its last."""
+        """Serve one worker node from its first message to its last message."""
         try:
             link = JsonConnection(connection)
         except OSError:
@@ -253,14 +263,14 @@ class ClusterHead:
             try:
                 name = self._admit_worker(link)
             except ConnectionLostError:
-                # The handshake failed; the worker may retry.
+                # The handshake failed; the worker node may retry.
                 return
             if name:
                 link.start_heartbeat()
                 self._listen(name, link)
 
     def _admit_worker(self, link: JsonConnection) -> str:
-        """Admit a worker and return its name, or reject it and return ""."""
+        """Admit a worker node and return its name, or return "" after a rejection."""
         hello = link.receive()
         name = str(hello.get("name"))
         temporary = self._rejection_reason(name, hello, link)
@@ -280,14 +290,18 @@ class ClusterHead:
         return name
 
     def _rejection_reason(self, name: str, hello: Mapping[str, Any], link: JsonConnection) -> str:
-        """Return why a worker cannot join now, or ""."""
+        """Return why a worker node cannot join now, or ""."""
         reason = self._discovery.rejection_reason(self.run, hello, link.peer_address)
         if not reason and name in self._joined:
             reason = f"{name} has joined already"
         return reason
 
     def _permanent_rejection_reason(self, name: str, hello: Mapping[str, Any]) -> str:
-        """Return why a worker can never join: the jobs disagree about their number of instances."""
+        """Return why a worker node can never join, or "".
+
+        A worker node can never join if the two jobs have different settings for the number of
+        instances.
+        """
         mine, theirs = (
             _job_of(name, workers) for workers in (self._workers, hello.get("workers", []))
         )
@@ -338,7 +352,7 @@ class ClusterHead:
 
 @dataclass(frozen=True, slots=True)
 class ClusterWorker:
-    """Connection of a worker that joined a cluster."""
+    """Connection of a worker node that joined a cluster."""
 
     link: JsonConnection
     run_id: str
@@ -347,16 +361,17 @@ class ClusterWorker:
 
 
 def join_cluster(me: Membership, discovery: Discovery, cpus: int, seconds: float) -> ClusterWorker:
-    """Find the head and join its cluster.
+    """Find the head node and join its cluster.
 
     Args:
         me: Membership of this instance.
-        discovery: Way to find the head.
+        discovery: Method of finding the head node.
         cpus: Number of CPUs of this instance.
-        seconds: Maximum time to wait for the head.
+        seconds: Maximum time to wait for the head node.
 
     Raises:
-        ClusterError: If the head did not respond in time, or rejects this instance permanently.
+        ClusterError: If the head node did not respond in time, or rejects this instance
+            permanently.
         BucketError: If the announcement cannot be read.
     """
     hello = {"name": me.name, "host": me.host, "workers": me.workers, "cpus": cpus}

@@ -1,4 +1,7 @@
-"""Roles of the instances of a cluster: the head trains, and the workers run Ray nodes for it."""
+"""Roles of the instances of a cluster.
+
+The head node trains, and the worker nodes run Ray nodes for the training.
+"""
 
 from __future__ import annotations
 
@@ -32,13 +35,16 @@ from sagemaker_rl.cluster.rendezvous import (
 from sagemaker_rl.job.job_environment import base_folder, log_line
 
 STOPPED_EXIT_STATUS = 128 + signal.SIGTERM
-"""Exit status of a job that was asked to stop and shut down in order."""
+"""Exit status of a job that shut down in order after a stop request."""
 
 _STOP_TIMEOUT_S = 90.0
-"""Time for which a stopped instance continues to work; SageMaker kills it after 120 s."""
+"""Seconds for which a stopped instance continues to work.
+
+SageMaker kills the instance after 120 s.
+"""
 
 _NODE_POLL_INTERVAL_S = 1.0
-"""Interval between two checks of an instance's Ray node."""
+"""Seconds between two checks of an instance's Ray node."""
 
 
 def local_cpus() -> int:
@@ -47,19 +53,19 @@ def local_cpus() -> int:
 
 
 class HeadContext:
-    """A running cluster, as seen from its head."""
+    """State of a running cluster on its head node."""
 
     def __init__(self, server: ClusterHead, cpus: int, gpus: int, all_ready: bool) -> None:
         self._server = server
         self.cpus = cpus
-        """CPUs of all instances that were ready at the start."""
+        """Number of CPUs of all instances that were ready at the start."""
         self.gpus = gpus
-        """GPUs of all instances."""
+        """Number of GPUs of all instances."""
         self.all_ready = all_ready
         """Whether all instances were ready at the start."""
 
     def stopped(self) -> None:
-        """Report to the workers that the job was asked to stop."""
+        """Send the stop of the job to the worker nodes."""
         self._server.end(STOPPED_EXIT_STATUS, "it was asked to stop")
 
 
@@ -67,17 +73,17 @@ class HeadContext:
 def run_head(
     membership: Membership, settings: ClusterHyperparameters, stop_signals: Sequence[int] = ()
 ) -> Iterator[HeadContext]:
-    """Start Ray on all instances and connect this process to it.
+    """Start Ray on all instances and connect this process to the cluster.
 
     Args:
-        membership: This instance, which is the head.
-        settings: How the instances find each other.
+        membership: This instance, which is the head node.
+        settings: Settings for the discovery of the instances.
         stop_signals: Stop signals received so far. If the block raises after a signal, the
-            workers receive the status of a stopped job.
+            worker nodes receive the status of a stopped job.
 
     Raises:
-        ClusterError: If no worker joined in time, or one can never join.
-        DiscoveryError: If the head's address cannot be announced.
+        ClusterError: If no worker node joined in time, or a worker node can never join.
+        DiscoveryError: If the head node's address cannot be announced.
         RayNodeError: If Ray does not start on this instance.
     """
     address = own_address(membership.host)
@@ -110,11 +116,11 @@ def run_head(
 
 
 def run_worker(membership: Membership, settings: ClusterHyperparameters) -> int:
-    """Join the cluster, run a Ray node until its end, and return the exit status.
+    """Join the cluster, run a Ray node until the run ends, and return the status.
 
     Raises:
-        ClusterError: If the head did not respond in time, was lost, or has failed.
-        BucketError: If the announcement of the head cannot be read.
+        ClusterError: If the head node did not respond in time, was lost, or has failed.
+        BucketError: If the announcement of the head node cannot be read.
         RayNodeError: If Ray does not start on this instance.
     """
     log_line(f"{membership.name} is looking for {membership.head}")
@@ -135,7 +141,7 @@ def run_worker(membership: Membership, settings: ClusterHyperparameters) -> int:
 
 
 def _serve(membership: Membership, link: JsonConnection, node: RayNode) -> int:
-    """Run a Ray node until the shutdown message, or until this instance must leave."""
+    """Run a Ray node until the shutdown message, or until this instance must stop."""
     shutdown_message = _ShutdownMessage(link)
     shutdown_message.start()
     with _graceful_stop(link, shutdown_message):
@@ -161,7 +167,7 @@ def _serve(membership: Membership, link: JsonConnection, node: RayNode) -> int:
 
 
 class _ShutdownMessage(threading.Thread):
-    """Thread that waits for the head's shutdown message, even while Ray starts."""
+    """Thread that waits for the head node's shutdown message, even while Ray starts."""
 
     def __init__(self, link: JsonConnection) -> None:
         super().__init__(daemon=True)
@@ -176,7 +182,7 @@ class _ShutdownMessage(threading.Thread):
             self.set(error)
 
     def set(self, message: dict[str, Any] | ConnectionLostError) -> None:
-        """Set the message unless there is one already."""
+        """Set the message, unless there is a message already."""
         if not self._arrived.is_set():
             self._message = message
         self._arrived.set()
@@ -186,11 +192,11 @@ class _ShutdownMessage(threading.Thread):
         return self._arrived.is_set()
 
     def wait(self, seconds: float) -> None:
-        """Wait for the message, at most this many seconds."""
+        """Wait at most ``seconds`` seconds for the message."""
         self._arrived.wait(seconds)
 
     def message(self) -> dict[str, Any]:
-        """Return the message, or raise ConnectionLostError if the head was lost."""
+        """Return the message, or raise ConnectionLostError if the head node was lost."""
         if isinstance(self._message, ConnectionLostError):
             raise self._message
         return self._message
@@ -198,16 +204,16 @@ class _ShutdownMessage(threading.Thread):
 
 @contextmanager
 def _graceful_stop(link: JsonConnection, shutdown_message: _ShutdownMessage) -> Iterator[None]:
-    """Leave at most `_STOP_TIMEOUT_S` after SIGTERM.
+    """Stop this instance at most `_STOP_TIMEOUT_S` after SIGTERM.
 
-    If SageMaker stops all instances, the head ends them earlier, after a checkpoint that needs
-    their env runners. If only this machine is taken away, training continues without it. A second
-    SIGTERM ends this process.
+    If SageMaker stops all instances, the head node ends the worker nodes earlier, after a
+    checkpoint that needs their env runners. If SageMaker stops only this instance, training
+    continues without the instance. A second SIGTERM ends this process.
     """
 
     def leave(number: int, frame: FrameType | None) -> None:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
-        # In another thread, because this one may be sending.
+        # A separate thread sends the message, because the interrupted thread may be sending.
         threading.Thread(target=_announce_stop, args=(link, shutdown_message), daemon=True).start()
 
     before = signal.signal(signal.SIGTERM, leave)

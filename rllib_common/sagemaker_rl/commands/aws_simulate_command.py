@@ -1,4 +1,4 @@
-"""``battlesnake-gym aws simulate``: simulate a SageMaker training job on this machine."""
+"""``battlesnake-gym aws simulate``: simulate a SageMaker training job."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def parser() -> Parser:
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Simulate a job and return the exit status of the first instance that failed, or 0."""
+    """Simulate a job; return the exit status of the first failed instance, or 0."""
     arguments = parser().parse_args(argv)
     try:
         job = LocalJob(

@@ -1,1 +1,1 @@
-"""Environment of a training job: hyperparameters, directories, sources, data and checks."""
+"""Training job: hyperparameters, directories, sources, data and checks."""

@@ -2,9 +2,9 @@
 
 Plain names (``num_snakes``) are the fields of a dataclass. Dotted names set fields of RLlib's
 configuration: ``rl.training.config.lr`` sets ``lr``, and
-``rl.training.config.replay_buffer_config.capacity`` an entry of one of its dictionaries. Values are
-JSON (``5e-5``, ``true``, ``[256, 256]``); a value that is not JSON is a string. Unknown names and
-wrong types are rejected.
+``rl.training.config.replay_buffer_config.capacity`` sets an entry of a dictionary. Values are JSON
+(``5e-5``, ``true``, ``[256, 256]``); a value that is not JSON is a string. Unknown names and wrong
+types are rejected.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ LEGACY_RLLIB_NAMES = {
     "timesteps_per_iteration": "min_sample_timesteps_per_iteration",
     "lambda_": "lambda",
 }
-"""Current names of RLlib fields that published examples spell with their former names."""
+"""Current names of RLlib's fields by their former names in published examples."""
 
 _H = TypeVar("_H")
 
 
 class HyperparameterError(ValueError):
-    """A hyperparameter has an unknown name or an impossible value."""
+    """Unknown name or invalid value of a hyperparameter."""
 
 
 def hyperparameter(default: Any, help_text: str, aliases: tuple[str, ...] = ()) -> Any:
@@ -60,7 +60,7 @@ def hyperparameter(default: Any, help_text: str, aliases: tuple[str, ...] = ()) 
 
 
 def add_flags(parser: argparse.ArgumentParser, cls: type[Any]) -> None:
-    """Add an option for every field, with dashes or, as SageMaker passes it, underscores."""
+    """Add an option for every field, with dashes or (for SageMaker) underscores."""
     group = parser.add_argument_group(
         "hyperparameters", "also read from the JSON object in the environment variable SM_HPS"
     )
@@ -91,8 +91,8 @@ def _help(field: dataclasses.Field[Any]) -> str:
 def strip_sagemaker_arguments(argv: Sequence[str], environ: Mapping[str, str]) -> list[str]:
     """Return ``argv`` without the arguments that SageMaker adds.
 
-    ``sagemaker-training`` repeats all hyperparameters as options, in a form that loses their types
-    (``True``, ``a=1,b=2``, nothing for null); ``SM_HPS`` contains the original values.
+    ``sagemaker-training`` repeats all hyperparameters as options, in a form that loses the types of
+    the values (``True``, ``a=1,b=2``, nothing for null); ``SM_HPS`` contains the original values.
     """
     repeated = json.loads(environ.get("SM_USER_ARGS") or "[]")
     return [] if list(argv) == [str(word) for word in repeated] else list(argv)
@@ -220,7 +220,7 @@ def apply_overrides(config: Any, overrides: Mapping[str, Any]) -> None:
 
 
 def resolve_overrides(config: dict[str, Any], overrides: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the changed top-level entries of ``config`` after setting each dotted name.
+    """Return the top-level entries of ``config`` that ``overrides`` change.
 
     A value must have the type of the value that it replaces, if that has one. An integer is
     converted if it replaces a float.
@@ -250,7 +250,7 @@ def resolve_overrides(config: dict[str, Any], overrides: Mapping[str, Any]) -> d
 
 
 def convert(name: str, value: Any, kind: Any) -> Any:
-    """Convert ``value`` to ``kind`` (int, float, bool, str, or one of them or None).
+    """Convert ``value`` to ``kind``: int, float, bool, str, or a union with None.
 
     >>> convert("gamma", 1, float)
     1.0

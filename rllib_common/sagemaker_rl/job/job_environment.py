@@ -1,6 +1,7 @@
-"""Environment of a training job: its directories, channels and instances, its log, its failure.
+"""Environment of a training job: directories, channels, instances and log.
 
-In a job, everything is under SageMaker's ``/opt/ml``; elsewhere, in one run directory.
+In a job, all files are under SageMaker's ``/opt/ml``; elsewhere, all files are in one run
+directory.
 """
 
 from __future__ import annotations
@@ -20,13 +21,16 @@ from typing import Any
 from sagemaker_rl.job.hyperparameters import HyperparameterError
 
 _SDK_CHANNELS = ("code", "sm_drivers")
-"""Channels in which `ModelTrainer` of the SageMaker SDK 3 passes the sources and start scripts."""
+"""Channels in which `ModelTrainer` (SDK 3) passes the sources and start scripts."""
 
 _ARCHIVE_SUFFIX = ".tar.gz"
-"""Suffix of model artifacts, which SageMaker copies into a channel without unpacking."""
+"""Suffix of model artifacts, which SageMaker does not unpack in a channel."""
 
 _VCPUS_BY_SIZE = {"medium": 2, "large": 2, "xlarge": 4}
-"""vCPUs by the last word of an instance type; ``8xlarge`` has eight times those of ``xlarge``."""
+"""vCPUs by the last word of an instance type.
+
+``8xlarge`` has eight times the vCPUs of ``xlarge``.
+"""
 
 _GPUS_BY_FAMILY = {
     "g": {12: 4, 24: 4, 48: 8},
@@ -71,12 +75,12 @@ LOGGED_METRICS = (
     "elo_best",
     "ladder_score",
 )
-"""Metrics in the log line of an iteration, if known; SageMaker accepts at most 40."""
+"""Metrics in the log line of an iteration; SageMaker accepts at most 40."""
 
 METRIC_DEFINITIONS = [
     {"Name": name, "Regex": rf"\b{name}=(-?[0-9.]+(?:e[+-]?[0-9]+)?)"} for name in LOGGED_METRICS
 ]
-"""``metric_definitions`` of an estimator: patterns with which CloudWatch reads the log lines.
+"""``metric_definitions`` of an estimator: CloudWatch's patterns for log lines.
 
 >>> import re
 >>> re.findall(METRIC_DEFINITIONS[0]["Regex"], "training_iteration=2 episode_reward_mean=-1.5")
@@ -86,19 +90,22 @@ METRIC_DEFINITIONS = [
 _RLLIB_STYLE_METRICS = ("episode_reward_mean", "episode_reward_max")
 """Metrics that the log line repeats in RLlib's former format.
 
-``RLEstimator`` looks for them with ``default_metric_definitions(RLToolkit.RAY)``, as published
-examples do.
+``RLEstimator`` parses this format with ``default_metric_definitions(RLToolkit.RAY)``, as in
+published examples.
 """
 
 FAILURE_FILE = Path("output") / "failure"
-"""File under ``/opt/ml``; SageMaker shows its first 1,024 characters as ``FailureReason``."""
+"""File under ``/opt/ml`` with the reason of a failure.
+
+SageMaker shows the first 1,024 characters as ``FailureReason``.
+"""
 
 _DISK_FULL_ERRNOS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 """Error numbers of a full disk, an exceeded quota and a file size limit."""
 
 
 def base_folder(environ: Mapping[str, str] = os.environ) -> Path:
-    """Return SageMaker's ``/opt/ml``, which a simulated job has elsewhere."""
+    """Return SageMaker's ``/opt/ml``, or the corresponding folder of a simulated job."""
     return Path(environ.get("SAGEMAKER_BASE_DIR", "/opt/ml"))
 
 
@@ -110,7 +117,7 @@ class JobPaths:
     output_dir: Path
     """Directory of the curves: ``progress.csv`` and TensorBoard files."""
     checkpoint_dir: Path
-    """Directory into which checkpoints are written, and from which a run resumes."""
+    """Directory of the checkpoints, from which a run resumes."""
     model_dir: Path
     """Directory of the model artifacts, such as the exported policy."""
     in_sagemaker: bool
@@ -140,7 +147,10 @@ class JobPaths:
 
 
 def channel_names(environ: Mapping[str, str] = os.environ) -> list[str]:
-    """Return the data channels of this job; a preflight has names before there are directories."""
+    """Return the data channels of this job.
+
+    In a preflight check, channels have names but no directories yet.
+    """
     found: list[str] = json.loads(environ.get("SM_CHANNELS") or "[]")
     return [name for name in found if name not in _SDK_CHANNELS]
 
@@ -149,7 +159,8 @@ def check_channels(read: Collection[str], environ: Mapping[str, str] = os.enviro
     """Reject channels that the script does not ``read``.
 
     Raises:
-        HyperparameterError: If there is such a channel; the message names the first.
+        HyperparameterError: If the job has such a channel; the message names the first such
+            channel.
     """
     for name in channel_names(environ):
         if name not in read:
@@ -161,7 +172,7 @@ def check_channels(read: Collection[str], environ: Mapping[str, str] = os.enviro
 
 
 def channel_folder(name: str, environ: Mapping[str, str] = os.environ) -> Path | None:
-    """Return the directory of a data channel, or None if there is none (yet).
+    """Return the directory of a data channel, or None if there is no directory.
 
     A packed file (``model.tar.gz``) is unpacked next to itself into a directory (``model``).
 
@@ -214,9 +225,9 @@ def gpus(instance_type: str) -> int:
 
 
 def instance_groups(environ: Mapping[str, str]) -> list[dict[str, Any]]:
-    """Return the instance groups of this job from ``SM_RESOURCE_CONFIG``; [] outside a job.
+    """Return the instance groups of this job from ``SM_RESOURCE_CONFIG``.
 
-    A job with equal instances has one group. Each group has an ``instance_type`` and ``hosts``.
+    The list is empty outside a job. A job with equal instances has one group. Each group has an ``instance_type`` and ``hosts``.
     """
     resources = json.loads(environ.get("SM_RESOURCE_CONFIG") or "{}")
     groups: list[dict[str, Any]] = resources.get("instance_groups") or []
@@ -230,7 +241,7 @@ def log_line(text: str) -> None:
 
 
 def metric_line(numbers: Mapping[str, float]) -> str:
-    """Return the log line of one iteration; it omits metrics without a finite value.
+    """Return the log line of one iteration, without metrics that are not finite.
 
     >>> metric_line({"training_iteration": 2, "loss": float("nan"), "env_steps": 2e6})
     'training_iteration=2 env_steps=2000000'
@@ -246,7 +257,7 @@ def metric_line(numbers: Mapping[str, float]) -> str:
 
 
 def disk_is_full(error: BaseException | None) -> bool:
-    """Whether a full disk caused ``error``, directly or indirectly."""
+    """Return whether a full disk caused ``error``, directly or indirectly."""
     while error is not None:
         if isinstance(error, OSError) and error.errno in _DISK_FULL_ERRNOS:
             return True
@@ -257,7 +268,9 @@ def disk_is_full(error: BaseException | None) -> bool:
 def report_failure(
     reason: str, environ: Mapping[str, str] = os.environ, prog: str | None = None
 ) -> None:
-    """Write the reason to stderr and, in a job, to its failure file unless that exists.
+    """Write the reason of a failure to stderr and to the job's failure file.
+
+    An existing failure file is kept.
 
     Args:
         reason: Reason of the failure, in one line.

@@ -1,12 +1,12 @@
 """Support for the published listings of the two starter kits and their blog posts.
 
-A line before the pasted listing makes it work, in an account or in a simulation::
+One line before a pasted listing makes the listing work, in an AWS account or in a simulation::
 
     legacy_listings.enable_legacy_listings(SimulatedSession())
 
-``from sagemaker.rl import RLEstimator`` then returns the class below. It accepts the arguments of
-the SDK 1 and 2, replaces the kits' scripts, folders and image by this project's, and logs a line
-for each replacement. The SDK 3 has no such class; see docs/sagemaker.md.
+``from sagemaker.rl import RLEstimator`` then returns the class below. This class accepts the
+arguments of the SDK 1 and 2, replaces the kits' scripts, folders and image with this project's
+versions, and logs a line for each replacement. The SDK 3 has no such class; see docs/sagemaker.md.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ _SCRIPTS: dict[str, tuple[str, dict[str, str]]] = {
     "train-sagemaker-distributed-cpu.py": (PROCGEN, {"experiment": "homogeneous-cpu"}),
     "train-sagemaker-distributed-gpu.py": (PROCGEN, {"experiment": "homogeneous-gpu"}),
 }
-"""This project's script, and the hyperparameters that the published script contained."""
+"""This project's script and the published script's hyperparameters, by script."""
 
 _METRICS = {
     "episodes_total": "num_episodes",
@@ -77,7 +77,10 @@ class RLEstimator(sagemaker.rl.RLEstimator):  # type: ignore[misc]
 
 
 def enable_legacy_listings(session: Any = None) -> None:
-    """Make published listings work; estimators without a session use this one."""
+    """Replace the SDK's ``RLEstimator``, so that published listings work.
+
+    Estimators without a session use ``session``.
+    """
     RLEstimator.session = session
     sagemaker.rl.RLEstimator = RLEstimator
 
@@ -121,7 +124,7 @@ def translate_arguments(given: Mapping[str, Any], session: Any) -> dict[str, Any
         values |= {"entry_point": script, **sources}
         hyperparameters = implied | hyperparameters
     if hasattr(type(session), "newest_job"):
-        if values["entry_point"] == PROCGEN:  # its experiments set them for large machines
+        if values["entry_point"] == PROCGEN:  # set for large machines
             hyperparameters["num_env_runners"] = _SIMULATION_LIMITS["num_workers"]
         for name, limit in _SIMULATION_LIMITS.items():
             if hyperparameters.get(f"rl.training.config.{name}", limit) > limit:
@@ -134,7 +137,7 @@ def translate_arguments(given: Mapping[str, Any], session: Any) -> dict[str, Any
 
 
 def _metric(definition: Mapping[str, str]) -> Mapping[str, str]:
-    """Return the definition with the current pattern of its metric, if the log has it."""
+    """Return the definition with the current pattern, if the log has the metric."""
     label = re.match(r"(\w+): ", definition["Regex"])
     name = _METRICS.get(label[1], label[1]) if label else ""
     found = {one["Name"]: one for one in METRIC_DEFINITIONS}

@@ -1,13 +1,12 @@
-"""Checks of a training job before it is started and paid for.
+"""Checks of a training job before the job is started and paid for.
 
     preflight.check(estimator)
     estimator.fit()
 
 With data channels, call ``preflight.check(estimator, inputs)`` and ``estimator.fit(inputs)``.
-
 The checks read the estimator and its AWS account, and run the training script with ``--dry-run``.
-Checks for which the caller lacks permissions (roles are often not readable by their users) are
-skipped.
+Checks for which the caller lacks permissions are skipped. For example, users often cannot read
+roles.
 """
 
 from __future__ import annotations
@@ -44,14 +43,14 @@ _NO_SUCH_IMAGE = (
 
 
 class PreflightError(ValueError):
-    """A job that cannot work; each line names a problem and its remedy."""
+    """Errors in a job's configuration; each line names a problem and its remedy."""
 
 
 def check(estimator: Any, inputs: Any = None) -> None:
     """Check a job for errors.
 
-    This takes some seconds, most of them to start the training script. A ``HyperparameterTuner`` is
-    checked with the first value of each range.
+    The check takes some seconds, mostly for the start of the training script. A
+    ``HyperparameterTuner`` is checked with the first value of each range.
 
     Args:
         estimator: An ``RLEstimator`` of the SageMaker SDK 2, a ``ModelTrainer`` of the SDK 3, or a
@@ -100,7 +99,10 @@ def _instances(estimator: Any) -> Iterator[str]:
 
 
 def _groups(estimator: Any) -> list[dict[str, Any]]:
-    """Return name, type and number of instances of each group; a single group has no name."""
+    """Return name, type and number of instances of each group.
+
+    A single group has no name.
+    """
     if estimator.instance_groups:
         return [
             {
@@ -114,7 +116,7 @@ def _groups(estimator: Any) -> list[dict[str, Any]]:
 
 
 def _resources(groups: list[dict[str, Any]]) -> dict[str, Any]:
-    """Return SageMaker's description of all instances for the first instance of the job."""
+    """Return SageMaker's description of the instances for the job's first instance."""
     hosts = [f"algo-{i + 1}" for i in range(sum(max(group["count"], 1) for group in groups))]
     left = iter(hosts)
     return {
@@ -383,7 +385,7 @@ def _script(estimator: Any, addresses: Mapping[str, str]) -> Iterator[str]:
             "SM_CURRENT_HOST": resources["current_host"],
             "SM_RESOURCE_CONFIG": json.dumps(resources),
             "SM_CHANNELS": json.dumps(sorted(addresses)),
-            # The SDK would pack bytecode files.
+            # The SDK would pack bytecode files, so Python must not write any.
             "PYTHONDONTWRITEBYTECODE": "1",
         },
         capture_output=True,
@@ -473,7 +475,7 @@ def as_estimator(given: Any) -> Any:
 
 
 def _of(part: Any, name: str) -> Any:
-    """Return an attribute, or None if SDK 3 marks it as unassigned."""
+    """Return an attribute, or None if the SDK 3 marks the attribute as unassigned."""
     value = getattr(part, name, None)
     return None if type(value).__name__ == "Unassigned" else value
 

@@ -1,7 +1,7 @@
 """Environment variables of training processes, and torch's number of threads.
 
 OpenMP threads wait for each other in a busy loop, which stalls as soon as another process needs
-their core. Every training process therefore uses one thread unless ``OMP_NUM_THREADS`` is set.
+the same core. Every training process therefore uses one thread unless ``OMP_NUM_THREADS`` is set.
 """
 
 from __future__ import annotations
@@ -16,16 +16,19 @@ _DEFAULTS = {
 
 
 def set_defaults() -> None:
-    """Set the variables that are not set yet.
+    """Set the default environment variables that are not set yet.
 
-    torch and Ray read them when they are imported, so a train command calls this first.
+    torch and Ray read the variables on import, so a train command must call this function first.
     """
     for name, value in _DEFAULTS.items():
         os.environ.setdefault(name, value)
 
 
 def actor_variables() -> dict[str, str]:
-    """Return the variables for Ray's processes; variables of this process override the defaults."""
+    """Return the environment variables of Ray's processes.
+
+    Variables of this process override the defaults.
+    """
     return {name: os.environ.get(name, value) for name, value in _DEFAULTS.items()}
 
 

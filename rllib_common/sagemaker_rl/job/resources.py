@@ -1,4 +1,7 @@
-"""Checks that the CPUs and GPUs of a configuration exist; Ray would wait for them forever."""
+"""Checks that the CPUs and GPUs of a configuration exist.
+
+Without these checks, Ray would wait forever for missing CPUs or GPUs.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ from sagemaker_rl.job.hyperparameters import HyperparameterError
 
 
 def check_cpus(config: AlgorithmConfig, cpus: int) -> None:
-    """Reject more processes than there are CPUs.
+    """Reject a configuration with more processes than ``cpus`` CPUs.
 
     Raises:
         HyperparameterError: If there are too few CPUs.
@@ -28,7 +31,10 @@ def check_cpus(config: AlgorithmConfig, cpus: int) -> None:
 
 
 def max_env_runners(config: AlgorithmConfig, cpus: int) -> int:
-    """Return the number of env runners that fit on ``cpus`` CPUs, one of which the driver uses."""
+    """Return the maximum number of env runners on ``cpus`` CPUs.
+
+    The driver uses one of the CPUs.
+    """
     # On a single CPU, one env runner may share it with the driver.
     left = max(cpus - 1, 1) - _reserved_cpus(config)
     return max(int(left / (config.num_cpus_per_env_runner or 1)), 0)
@@ -41,7 +47,9 @@ def _reserved_cpus(config: AlgorithmConfig) -> int:
 
 
 def check_cuda_driver(environ: Mapping[str, str]) -> None:
-    """Reject an instance whose GPUs torch cannot use; training would use only its CPUs.
+    """Reject an instance with GPUs that torch cannot use.
+
+    On such an instance, training would use only the CPUs.
 
     Raises:
         HyperparameterError: If torch can use fewer GPUs than SageMaker's ``SM_NUM_GPUS``.
@@ -59,7 +67,7 @@ def check_cuda_driver(environ: Mapping[str, str]) -> None:
 
 
 def check_gpus(config: AlgorithmConfig, gpus: int) -> None:
-    """Reject more GPUs than there are.
+    """Reject a configuration that needs more than ``gpus`` GPUs.
 
     Raises:
         HyperparameterError: If there are too few GPUs.
@@ -67,7 +75,7 @@ def check_gpus(config: AlgorithmConfig, gpus: int) -> None:
     learners, runners = max(config.num_learners, 1), config.num_env_runners
     for_learners = learners * config.num_gpus_per_learner
     together = for_learners + runners * config.num_gpus_per_env_runner
-    # Without learner processes, the driver learns.
+    # Without learner processes, the driver runs the learner.
     in_driver = for_learners if config.num_learners == 0 else 0
     for wanted, there, place in (
         (in_driver, torch.cuda.device_count(), "on the driver's instance"),
@@ -93,7 +101,7 @@ def check_gpus(config: AlgorithmConfig, gpus: int) -> None:
 
 
 def _whole_gpus(requests: Iterable[float]) -> int:
-    """Return the number of GPUs if each process gets whole GPUs or a fraction of one.
+    """Return the number of GPUs, given whole GPUs or a fraction of one per process.
 
     >>> _whole_gpus([0.6, 0.6, 0.4, 0.4]), _whole_gpus([0.6, 0.6, 0.6]), _whole_gpus([2, 0.1])
     (2, 3, 3)

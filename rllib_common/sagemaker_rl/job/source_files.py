@@ -1,7 +1,8 @@
 """Source files and model artifacts of a job.
 
-The SageMaker SDK packs folders unchanged, including compiled modules. Those fit only this machine's
-operating system and processor; the training image has its own, compiled from the same sources.
+The SageMaker SDK packs folders unchanged, including compiled modules. Compiled modules fit only
+this machine's operating system and processor. The training image has its own modules, compiled from
+the same sources.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ class Sources(TypedDict):
 
 
 def is_wanted(path: PathLike[str] | str) -> bool:
-    """Whether a job needs the file or folder.
+    """Return whether a job needs the file or folder.
 
     >>> is_wanted("battlesnake_gym/engine/engine.py"), is_wanted("battlesnake_gym/_engine.abi3.so")
     (True, False)
@@ -51,13 +52,13 @@ def compiled_files(folder: Path) -> Iterator[Path]:
 def copy_sources(
     *, source_dir: PathLike[str] | str, dependencies: Iterable[PathLike[str] | str] = ()
 ) -> Sources:
-    """Copy the folders of a job without compiled files, and return the estimator's arguments.
+    """Copy a job's folders without compiled files; return the estimator's arguments.
 
         RLEstimator(entry_point="train-mabs.py",
                     **copy_sources(source_dir=..., dependencies=[...]), ...)
 
-    The copies keep the current state of the folders until the estimator packs them. They are
-    deleted when this process ends.
+    The copies keep the current state of the folders until the estimator packs the copies. When this
+    process ends, the copies are deleted.
 
     Raises:
         ValueError: If a folder does not exist, or two dependencies have the same name, so that one
@@ -84,7 +85,7 @@ def copy_sources(
 SCRIPT_COMMAND = "exec python3 {script}"
 """``command`` with which a `ModelTrainer` runs a script that must receive SIGTERM.
 
-With ``entry_script`` instead, a shell would be SageMaker's process, and it would not forward the
+With ``entry_script`` instead, SageMaker's process would be a shell, which does not forward the
 signal.
 """
 
@@ -92,7 +93,7 @@ signal.
 def merge_source_dir(
     *, source_dir: PathLike[str] | str, dependencies: Iterable[PathLike[str] | str] = ()
 ) -> str:
-    """Copy all folders of a job into one, and return it for the SageMaker SDK 3.
+    """Copy all folders of a job into one folder for the SageMaker SDK 3.
 
         SourceCode(
             source_dir=merge_source_dir(source_dir=..., dependencies=[...]),
@@ -121,7 +122,10 @@ def _unwanted(_: str, names: list[str]) -> list[str]:
 
 
 def with_compiled_modules(path: str) -> str:
-    """Add the folders of the modules compiled here, which a job's image installs, to ``path``."""
+    """Add the folders of this machine's compiled modules to ``path``.
+
+    A job's image installs its own compiled modules.
+    """
     folders = {path: None}
     for name in ("battlesnake_gym.engine._engine", "battlesnake_heuristics.search._search"):
         module = find_spec(name)
@@ -134,7 +138,7 @@ def bucket_and_key(address: str) -> tuple[str, str]:
     """Split ``s3://BUCKET/KEY``; the key has no slashes at its end.
 
     Raises:
-        ValueError: If this is not an S3 URI.
+        ValueError: If ``address`` is not an S3 URI.
     """
     scheme, _, path = address.partition("://")
     bucket, _, key = path.partition("/")
@@ -144,10 +148,10 @@ def bucket_and_key(address: str) -> tuple[str, str]:
 
 
 def download_artifacts(estimator: Any, run: Path) -> Path:
-    """Download a finished job's artifacts into a run directory, in the layout of ``train``.
+    """Download a finished job's artifacts into a run directory.
 
-    ``run`` gets ``progress.csv``, ``tensorboard/`` and, in ``model/``, the policy with its
-    checkpoint.
+    ``run`` has the layout of ``train``: ``progress.csv``, ``tensorboard/`` and, in ``model/``, the
+    policy with its checkpoint.
 
     Args:
         estimator: An estimator of the SageMaker SDK whose job has finished.

@@ -1,4 +1,7 @@
-"""SIGTERM and Ctrl-C: running work is finished first, and work that has not started is canceled."""
+"""Handling of SIGTERM and Ctrl-C.
+
+Running work is finished first, and work that has not started is canceled.
+"""
 
 from __future__ import annotations
 
@@ -10,10 +13,10 @@ from types import FrameType
 
 
 class StoppedBeforeTrainingError(KeyboardInterrupt):
-    """A signal arrived before any work started that must be finished.
+    """Stop signal that arrived before the start of work that must be finished.
 
-    Ray interrupts its own waiting only for this kind of error. It converts every other error into
-    one of its own, after it has waited to the end.
+    A KeyboardInterrupt is the only error that interrupts Ray's own waiting. Ray waits to the end
+    before it raises any other error, which it wraps in an error of its own.
     """
 
 
@@ -24,7 +27,7 @@ class PendingSignals(list[int]):
     """Whether the first signal raises `StoppedBeforeTrainingError` in the main thread."""
 
     def defer(self) -> None:
-        """Stop raising on signals; raise now if an earlier signal was lost."""
+        """Stop raising on signals, or raise now if an earlier signal was lost."""
         if self.raise_immediately and self:
             raise StoppedBeforeTrainingError
         self.raise_immediately = False
@@ -40,7 +43,7 @@ def deferred_stop_signals(
     prints a line that names the work that is finished first.
 
     Args:
-        doing: The work, for that line.
+        doing: Description of the work in the printed line.
         raise_immediately: Initial value of `PendingSignals.raise_immediately`.
     """
     pending = PendingSignals()
@@ -50,7 +53,8 @@ def deferred_stop_signals(
         pending.append(number)
         if len(pending) > 1:
             return
-        # Not through sys.stderr: the signal may interrupt a write to it.
+        # The line is not written through sys.stderr, because the signal may interrupt a write to
+        # sys.stderr.
         after = "" if pending.raise_immediately else f" after {doing} (Ctrl+\\ ends now)"
         os.write(2, f"\nstopping{after}\n".encode())
         if pending.raise_immediately:

@@ -1,4 +1,7 @@
-"""Expected utilization of a job's instances; idle instances cost as much as busy ones."""
+"""Expected utilization of a job's instances.
+
+Idle instances cost as much as busy instances.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +32,7 @@ class InstanceGroup:
 
 
 def instance_capacities(environ: Mapping[str, str]) -> list[InstanceGroup]:
-    """Return the instance groups of this job, those with GPUs first.
+    """Return the instance groups of this job; groups with GPUs come first.
 
     The list is empty if the name of an instance type does not show its vCPUs.
     """
@@ -46,7 +49,7 @@ def utilization_report(
     """Return a line for each group with its expected utilization.
 
     Args:
-        groups: The instance groups, those with GPUs first.
+        groups: The instance groups; groups with GPUs come first.
         use: vCPUs and GPUs that the training can keep busy.
         allowed: Whether idle instances are allowed.
         runners_named: Whether the user set the number of env runners; idle instances are then

@@ -1,1 +1,1 @@
-"""Training runs and the files in their directories: curves, checkpoints, games and status."""
+"""Training runs and their files: curves, checkpoints, games and status."""

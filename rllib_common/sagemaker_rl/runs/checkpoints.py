@@ -1,10 +1,10 @@
-"""Checkpoints on disk: written atomically, found again, and read without executing code.
+"""Checkpoints on disk: written atomically, and read without executing code.
 
 RLlib writes checkpoints as pickles, and a pickle can execute arbitrary code when it is read.
-Training needs only the numbers in a checkpoint, in arrays and containers. Therefore this module
-resolves only the names that construct those, and rejects other files. It does not read the pickles
-that construct
-objects: the experiment that resumes a checkpoint constructs them itself.
+Training needs only the numbers in a checkpoint, in arrays and containers. Therefore, this module
+resolves only the names that construct arrays and containers, and rejects other files. Pickles that
+construct objects are not read: the experiment that resumes a checkpoint constructs these objects
+itself.
 """
 
 from __future__ import annotations
@@ -22,14 +22,19 @@ from battlesnake_gym.common import old_runs
 from battlesnake_gym.common.files import sync, sync_tree
 
 CHECKPOINT_METADATA_FILE = "metadata.json"
-"""Metadata file of every checkpoint: identity, environment options, hyperparameters and progress.
+"""Metadata file of a checkpoint.
+
+The metadata are identity, environment options, hyperparameters and progress.
 """
 
 _OLD_METADATA_FILE = "facts.json"
 """Name of `CHECKPOINT_METADATA_FILE` in checkpoints of version 0.1."""
 
 _FILES = "files"
-"""Metadata key of the checkpoint's files and their sizes, which show whether it is complete."""
+"""Metadata key of the names and sizes of the checkpoint's files.
+
+The sizes show whether the checkpoint is complete.
+"""
 
 _PREFIX = "checkpoint_"
 _UNFINISHED = ".unfinished"
@@ -51,12 +56,14 @@ _SAFE_GLOBALS = {
 """Module and name of the objects that construct numbers in a pickle."""
 
 IGNORED_FILES = ("class_and_ctor_args.pkl", "*.msgpack")
-"""Files of a checkpoint that construct objects or, like RLlib's msgpack files, may contain pickles.
+"""Files of a checkpoint that are not read.
+
+These files construct objects or, like RLlib's msgpack files, may contain pickles.
 """
 
 
 class CheckpointError(ValueError):
-    """A checkpoint does not exist, or does not belong to this experiment."""
+    """Missing checkpoint, or checkpoint of another experiment."""
 
 
 def save(
@@ -68,10 +75,10 @@ def save(
 ) -> Path:
     """Write a new checkpoint into ``folder`` and delete all except the last ``keep``.
 
-    The checkpoint gets its final name only when it is complete and on disk. The older ones are
-    deleted after that. A job that is killed or loses power therefore leaves a complete one.
-    SageMaker copies the directory to S3 and back file by file, so the metadata lists the
-    checkpoint's files.
+    The checkpoint gets its final name only when all files are complete and on disk. The older
+    checkpoints are deleted after that. A job that is killed or loses power therefore leaves a
+    complete checkpoint. SageMaker copies the directory to S3 and back file by file, so the metadata
+    lists the checkpoint's files.
 
     Args:
         algorithm: The algorithm to save.
@@ -94,9 +101,9 @@ def save(
         content = {**metadata, _FILES: _sizes(draft)}
         (draft / CHECKPOINT_METADATA_FILE).write_text(json.dumps(content, indent=2) + "\n")
     except BaseException:
-        shutil.rmtree(draft, ignore_errors=True)  # it would not fit on a full disk
+        shutil.rmtree(draft, ignore_errors=True)  # the files may have filled the disk
         raise
-    sync_tree(draft)  # a power cut must not leave a complete name with empty files
+    sync_tree(draft)  # a power failure must not leave empty files under the final name
     shutil.rmtree(target, ignore_errors=True)
     draft.rename(target)
     sync(folder)
@@ -106,7 +113,7 @@ def save(
 
 
 def delete_all(folder: Path) -> None:
-    """Delete every checkpoint in ``folder``, and nothing else."""
+    """Delete all checkpoints in ``folder``, but no other files."""
     for checkpoint in _all(folder):
         shutil.rmtree(checkpoint)
 
@@ -123,7 +130,7 @@ def find(path: Path) -> Path:
         path: A checkpoint, a run directory, or a directory of checkpoints.
 
     Raises:
-        CheckpointError: If there is none.
+        CheckpointError: If there is no checkpoint.
     """
     if _metadata(path) is not None:
         return path
@@ -154,7 +161,7 @@ def read_metadata(checkpoint: Path) -> dict[str, Any]:
 def _metadata(checkpoint: Path) -> dict[str, Any] | None:
     """Return the content of the metadata file, or None if the directory has none.
 
-    RLlib's components have files of the same name, with a checkpoint version.
+    RLlib's components have files of the same name, which contain a checkpoint version.
     """
     for name in (CHECKPOINT_METADATA_FILE, _OLD_METADATA_FILE):
         try:
@@ -167,12 +174,12 @@ def _metadata(checkpoint: Path) -> dict[str, Any] | None:
 
 
 def check_compatible(checkpoint: Path, now: Mapping[str, Any]) -> None:
-    """Reject a checkpoint whose ``"identity"`` differs from that in the metadata ``now``.
+    """Reject a checkpoint whose ``"identity"`` differs from that in ``now``.
 
     Raises:
-        CheckpointError: If it differs; the message lists all differences.
+        CheckpointError: If the identities differ; the message lists all differences.
     """
-    # Converted through JSON, because a tuple is read as a list.
+    # The identity is converted through JSON, because JSON reads a tuple as a list.
     wanted = json.loads(json.dumps(now["identity"]))
     then = read_metadata(checkpoint)["identity"]
     differences = [
@@ -210,7 +217,7 @@ def _all(folder: Path) -> list[Path]:
 
 
 class _Reader(pickle.Unpickler):
-    """Resolves only allowed names."""
+    """Unpickler that resolves only allowed names."""
 
     def __init__(self, file: Any, allowed: Collection[tuple[str, str]]) -> None:
         super().__init__(file)
@@ -227,7 +234,7 @@ def load_numeric_pickle(path: Path, also: Collection[tuple[str, str]] = ()) -> A
 
     Args:
         path: The file.
-        also: Further allowed names: (module, name).
+        also: Additional allowed names, as (module, name).
 
     Raises:
         CheckpointError: If the pickle contains other objects, or is damaged.
@@ -249,7 +256,7 @@ def _load_weights(path: Path) -> None:
 
     try:
         torch.load(path, map_location="cpu", weights_only=True)
-    except Exception as error:  # likewise
+    except Exception as error:  # a damaged pickle may raise any error
         raise CheckpointError(
             f"{path} contains more than weights, or is damaged; reading it could execute code"
         ) from error
@@ -257,7 +264,7 @@ def _load_weights(path: Path) -> None:
 
 @contextmanager
 def numbers_only_copy(checkpoint: Path) -> Iterator[Path]:
-    """Copy ``checkpoint`` to a temporary directory after checking that it contains only numbers.
+    """Yield a temporary copy of ``checkpoint``, checked to contain only numbers.
 
     torch checks its own files (``.pt``).
 

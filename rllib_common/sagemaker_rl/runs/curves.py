@@ -1,9 +1,11 @@
-"""Curves of a run, ``progress.csv`` and TensorBoard, which a resumed run continues.
+"""Curves of a run, in ``progress.csv`` and TensorBoard.
+
+A resumed run extends its curves.
 
 TensorBoard opens with the experiment's main curves (group ``curves``) and an animated game
 (``game``), or with the number of env steps (``progress``) if games cannot be shown. All other
-results are in the group ``rllib``, which is collapsed. The hyperparameters are only in the HPARAMS
-tab.
+results are in the group ``rllib``, which is collapsed. Only the HPARAMS tab shows the
+hyperparameters.
 """
 
 from __future__ import annotations
@@ -28,16 +30,19 @@ from battlesnake_gym.common.files import write_atomically
 from battlesnake_gym.common.run_dir import CSV_FILE, ITERATION, read_progress
 
 _MAX_MAIN_CURVES = 12
-"""Number of curves on TensorBoard's first page."""
+"""Maximum number of curves on TensorBoard's first page."""
 
 _MAIN_TAG, _GAME_TAG, _PROGRESS_TAG, _RLLIB_TAG = "curves", "game", "progress", "rllib"
-"""Groups in TensorBoard, which sorts them alphabetically and expands the first two."""
+"""Groups in TensorBoard, which sorts the groups and expands the first two."""
 
 ENV_STEPS_RESULT = "env_runners/num_env_steps_sampled_lifetime"
-"""Result in the group `_PROGRESS_TAG`, which TensorBoard expands if there is no `_GAME_TAG`."""
+"""Result in the group `_PROGRESS_TAG`.
+
+TensorBoard expands this group if there is no `_GAME_TAG`.
+"""
 
 _ELO, _ELO_X_RESULT = "elo", "elo_cpu_minutes"
-"""Results of the ladder evaluation: Elo, and the CPU minutes of training until then.
+"""Results of the ladder evaluation: Elo, and CPU minutes of training.
 
 TensorBoard shows Elo over CPU seconds in the group `_PROGRESS_TAG`.
 """
@@ -46,7 +51,7 @@ _CONFIG = "config/"
 """Prefix of the configuration that RLlib repeats in each result."""
 
 _COPY_INTERVAL_S = 30.0
-"""Interval between two copies of TensorBoard's file to the upload directory."""
+"""Seconds between two copies of TensorBoard's file to the upload directory."""
 
 
 def flatten(results: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, float]]:
@@ -62,14 +67,15 @@ def flatten(results: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str,
 
 
 class Curves:
-    """Writes one CSV row per iteration, and one TensorBoard point for each number.
+    """Writer of one CSV row per iteration, and one TensorBoard point per number.
 
     Args:
         folder: Run directory.
         columns: Result keys, as `flatten` yields them, by CSV column; missing numbers stay empty.
-        resumed_at: Iteration of the checkpoint. Later rows are deleted, because their work is lost.
+        resumed_at: Iteration of the checkpoint. Rows of later iterations are deleted, because these
+            iterations are lost.
         named: Result keys of TensorBoard's main curves by name; at most `_MAX_MAIN_CURVES`,
-            including that of `ENV_STEPS_RESULT`.
+            including the curve of `ENV_STEPS_RESULT`.
         settings: The hyperparameters.
         intermediate: Directory that gets a copy of TensorBoard's file every `_COPY_INTERVAL_S`
             seconds; ``sagemaker-training`` uploads closed files in it while the job runs.
@@ -113,9 +119,9 @@ class Curves:
         if resumed_at == 0:
             shutil.rmtree(board, ignore_errors=True)
         board.mkdir(exist_ok=True)
-        # File names contain the second; the suffix keeps those of quick restarts apart.
-        # tensorboardX's thread is not used, because it ends if a disk is full, and a writer then
-        # waits forever.
+        # File names contain the time in seconds; the suffix distinguishes quick restarts. The
+        # thread of tensorboardX is not used, because the thread ends if a disk is full, and a
+        # writer then waits forever.
         self._board = EventsWriter(str(board / "events"), f".{resumed_at}")
         self._intermediate = intermediate and intermediate / board.name
         self._copied = -math.inf
@@ -146,7 +152,7 @@ class Curves:
             self._copy()
 
     def _add_elo(self, numbers: Mapping[str, float], later_than: int = 0) -> None:
-        """Write a new Elo at its CPU seconds, if these are ``later_than``."""
+        """Write a new Elo at its CPU seconds, if these exceed ``later_than``."""
         at = numbers.get(_ELO_X_RESULT, math.nan)
         if math.isfinite(at) and at != self._measured_at:
             self._measured_at = at

@@ -1,4 +1,4 @@
-"""One training run: iterations until a stop condition or signal, with curves and checkpoints."""
+"""One training run: iterations until a stop, with curves and checkpoints."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ CSV_COLUMNS = {
     "transitions_per_s": "transitions_per_s",
     "cpu_percent": "cpu_percent",
 }
-"""Columns of ``progress.csv`` of every experiment, and the RLlib results they contain.
+"""Columns of ``progress.csv`` of every experiment, with the RLlib result of each.
 
 `TrainingRun` computes the last four: the mean loss of all learners, env steps and transitions per
 second of wall-clock time in this iteration, and the CPU utilization of the driver's machine by all
@@ -61,13 +61,16 @@ _TRANSITIONS = "learners/__all_modules__/num_env_steps_trained_lifetime"
 """Result with the number of transitions trained."""
 
 CPU_MINUTES = "cpu_minutes"
-"""Result with the CPU time of training in all processes, if the algorithm counts it."""
+"""Result with the CPU minutes of all training processes.
+
+Some algorithms do not count the CPU time.
+"""
 
 _LOW_CPU_FRACTION = 0.8
 """Fraction of a CPU below which a message reports CPU contention."""
 
 _LOSS = re.compile(r"learners/[^/]+/(total_loss|qf_loss)")
-"""Losses of the learners; if there are both, they are equal."""
+"""Pattern of the learners' losses; if both exist, the losses are equal."""
 
 MAIN_CURVES = {
     "reward": "env_runners/episode_return_mean",
@@ -77,13 +80,13 @@ MAIN_CURVES = {
 """TensorBoard's main curves of every experiment."""
 
 _GROWTH_CHECK_INTERVAL_S = 5.0
-"""Interval between two checks for new machines."""
+"""Seconds between two checks for new machines."""
 
 _ENV_RUNNER_START_TIMEOUT_S = 300.0
-"""Maximum time without an env runner before the job ends."""
+"""Maximum seconds without an env runner before the job ends."""
 
 _PROGRESS_INTERVAL_S = 60.0
-"""Interval between two progress lines if there is no progress bar."""
+"""Seconds between two progress lines if there is no progress bar."""
 
 
 @dataclass
@@ -93,29 +96,32 @@ class TrainingRun:
     config: AlgorithmConfig
     job: JobPaths
     checkpoint_metadata: dict[str, Any]
-    """Written to every checkpoint, with the iteration, seconds and env steps so far."""
+    """Metadata of every checkpoint, besides iteration, seconds and env steps."""
     checkpoint: Path | None
     """Checkpoint to resume from; later, the last checkpoint."""
     num_iters: int | None
     minutes: float | None
     cpu_minutes: float | None = None
     env_steps: int | None = None
-    """Stop conditions, of which the first ends the run; earlier parts of a resumed run count."""
+    """Stop conditions; the first condition that is met ends the run.
+
+    Earlier parts of a resumed run count.
+    """
     csv_columns: Mapping[str, str] = field(default_factory=lambda: CSV_COLUMNS)
     main_curves: Mapping[str, str] = field(default_factory=lambda: MAIN_CURVES)
     """Result keys of TensorBoard's main curves by name."""
     trust_checkpoint: bool = False
     """Whether to read a checkpoint that contains more than numbers, such as code."""
     checkpoint_minutes: float = 1.0
-    """Minutes between checkpoints; the run always ends with one."""
+    """Minutes between checkpoints; the run always ends with a checkpoint."""
     conclude: Callable[[Any, dict[str, Any]], None] = lambda algorithm, results: None
-    """Called after the last iteration with its results, to which it may add."""
+    """Function called after the last iteration, which may add to the results."""
     settings: Mapping[str, Any] = field(default_factory=dict)
     """All hyperparameters, for `run_dir.RunStatus`."""
     max_env_runners: Callable[[], int] | None = None
-    """Returns how many env runners a growing cluster has space for now."""
+    """Function that returns the maximum number of env runners in a growing cluster."""
     record: RecordGame | None = None
-    """Plays and records a game with the algorithm; see `run_dir.GameRecorder`."""
+    """Function that plays and records a game (see `run_dir.GameRecorder`)."""
     stopped_by: int = 0
     """Signal that ended `train` early, or 0."""
 
@@ -138,7 +144,7 @@ class TrainingRun:
         try:
             yield
         except Exception as error:
-            with suppress(OSError):  # a full disk cannot store it
+            with suppress(OSError):  # the disk may be full
                 self.write_status(FAILED, f"{type(error).__name__}: {error}")
             raise
         except BaseException:  # Ctrl-C before the first iteration
@@ -171,7 +177,10 @@ class TrainingRun:
         )
 
     def cpu_contention_message(self) -> str:
-        """Return a message if a training in one process got clearly less than one CPU, or ""."""
+        """Return a message if training got clearly less than one CPU, or "".
+
+        Only training in one process has such a message.
+        """
         if self.config.num_env_runners or not self._cpu_fraction < _LOW_CPU_FRACTION:
             return ""
         return (
@@ -185,7 +194,7 @@ class TrainingRun:
         return self._remaining_fraction() <= 0
 
     def restore_progress_csv(self) -> None:
-        """Copy ``progress.csv`` from the checkpoint, which has the rows up to its iteration.
+        """Copy ``progress.csv`` from the checkpoint, with the rows up to its iteration.
 
         The run's own file may be missing, as on a new instance, or incomplete after a kill.
         """
@@ -198,13 +207,13 @@ class TrainingRun:
             shutil.copy(kept, path)
 
     def train(self, stop_signals: PendingSignals) -> None:
-        """Train until a stop condition or a signal in ``stop_signals``, and write a checkpoint.
+        """Train until a stop condition or a signal, and write a checkpoint.
 
-        There is no checkpoint before the first iteration, in which a signal raises
+        There is no checkpoint before the end of the first iteration. Until then, a signal raises
         `StoppedBeforeTrainingError`.
         """
         algorithm = build(self.config)
-        if hasattr(algorithm, "should_stop"):  # it can cancel its iterations, which may be long
+        if hasattr(algorithm, "should_stop"):  # can cancel its iterations, which may be long
             algorithm.should_stop = lambda: bool(stop_signals)
         try:
             if self.checkpoint is not None:
@@ -367,10 +376,10 @@ class TrainingRun:
 
 
 def add_env_runners(group: Any, more: int) -> None:
-    """Start ``more`` env runners without waiting for them.
+    """Start ``more`` env runners asynchronously.
 
-    RLlib treats them like env runners that have died: it sends them the others' state once they
-    respond, and no requests until then.
+    RLlib treats new env runners like failed env runners: once a new env runner responds, RLlib
+    restores the common state. Until then, RLlib sends no requests.
     """
     group.add_workers(more)
     manager = group._worker_manager
@@ -389,7 +398,9 @@ def _versions(*names: str) -> dict[str, str]:
 
 
 def build(config: AlgorithmConfig) -> Algorithm:
-    """Build the algorithm with env runners that respond; RLlib would restart them forever.
+    """Build the algorithm, and check that at least one env runner responds.
+
+    Without this check, RLlib would restart failed env runners forever.
 
     Raises:
         RuntimeError: If no env runner starts.
@@ -401,13 +412,13 @@ def build(config: AlgorithmConfig) -> Algorithm:
     try:
         algorithm = config.build_algo()
     except IndexError as error:
-        # RLlib requested the environment's spaces from them and took the first response.
+        # RLlib requested the environment's spaces from the env runners and used the first response.
         raise none_started from error
     group = algorithm.env_runner_group
     if group is None or config.num_env_runners == 0:
         return algorithm
     deadline = time.monotonic() + _ENV_RUNNER_START_TIMEOUT_S
-    # On a busy machine, Ray gives up on a starting process and starts another one.
+    # On a busy machine, Ray may abort the start of a process and start another process.
     while not group.foreach_env_runner(lambda runner: True, local_env_runner=False):
         if time.monotonic() > deadline:
             algorithm.stop()

@@ -1,1 +1,1 @@
-"""Simulation of SageMaker on this machine: training jobs, tuning jobs and the SDK's session."""
+"""Simulation of SageMaker on this machine: jobs, tuning jobs and SDK session."""

@@ -60,14 +60,16 @@ class Instance:
     groups: Sequence[Mapping[str, Any]] = ()
     """Instance groups of the job, as in ``resourceconfig.json``."""
     program: Sequence[str] = ()
-    """Command that replaces ``sagemaker-training`` with the SDK 3. Its paths are those of a
-    container with `_ROOT`, as are the paths in the files of the channel `_DRIVERS`.
+    """Command that replaces ``sagemaker-training`` with the SDK 3.
+
+    The paths in the command, and in the files of the channel `_DRIVERS`, are paths of a container
+    with `_ROOT`.
     """
     process: subprocess.Popen[str] | None = field(default=None, repr=False)
 
     @property
     def failure(self) -> str:
-        """Reason of its failure, or ""."""
+        """Reason of the instance's failure, or ""."""
         path = self.folder / FAILURE_FILE
         return path.read_text() if path.exists() else ""
 
@@ -128,13 +130,13 @@ class Instance:
             | {
                 "SAGEMAKER_BASE_DIR": str(self.folder.absolute()),
                 "TRAINING_JOB_NAME": job,
-                # This Python takes the place of the image's.
+                # This machine's Python replaces the image's Python.
                 "PATH": os.pathsep.join((python, os.environ.get("PATH", os.defpath))),
-                # Simulated host names do not resolve; this skips the wait for them.
+                # Simulated host names do not resolve; this variable skips the wait for the names.
                 "SM_STUDIO_LOCAL_MODE": "true",
                 "PYTHONUNBUFFERED": "1",
                 "PYTHONPATH": with_compiled_modules(os.environ.get("PYTHONPATH", "")),
-                # Without it, pip lists all installed requirements.
+                # Without this variable, pip lists all installed requirements.
                 "PIP_QUIET": "1",
             },
             cwd=self.folder,
@@ -148,7 +150,7 @@ class Instance:
         os.sched_setaffinity(self.process.pid, self.cpus)
 
     def log(self) -> Iterator[str]:
-        """Yield the lines that it prints until its end, and write them to the file ``log``."""
+        """Yield the instance's output lines until its end, and write the lines to ``log``."""
         assert self.process is not None
         assert self.process.stdout is not None
         with (self.folder / "log").open("w") as log, self.process.stdout as lines:
@@ -157,12 +159,12 @@ class Instance:
                 yield line
 
     def show_log(self) -> None:
-        """Print the lines that it prints until its end, each with its name."""
+        """Print the instance's output lines until its end, each with the instance's name."""
         for line in self.log():
             sys.stdout.write(f"{self.name} | {line}")
 
     def send(self, number: int) -> None:
-        """Send a signal to all its processes."""
+        """Send a signal to all processes of the instance."""
         if self.process is not None and self.process.poll() is None:
             with suppress(ProcessLookupError):
                 os.killpg(self.process.pid, number)
@@ -170,7 +172,7 @@ class Instance:
 
 @dataclass(frozen=True, slots=True)
 class LocalJob:
-    """A training job, or a primary and a secondary one, with the arguments of an estimator."""
+    """Training job, or a primary and a secondary job, with an estimator's arguments."""
 
     entry_point: str
     source_dir: Path
@@ -185,12 +187,12 @@ class LocalJob:
     """Data channels: a file or folder, of which each instance gets a copy."""
 
     def fit(self) -> int:
-        """Run the job and return the exit status of the first instance that failed, or 0.
+        """Run the job and return the exit status of the first failed instance, or 0.
 
-        Ctrl-C asks all instances to stop; a second Ctrl-C kills them.
+        Ctrl-C stops all instances; a second Ctrl-C kills all instances.
 
         Raises:
-            ValueError: If the job is impossible.
+            ValueError: If a setting of the job is invalid.
         """
         self._check()
         with aws() as environment:
@@ -200,7 +202,7 @@ class LocalJob:
                 with _forward_signals(instances):
                     statuses = self._run(instances, environment)
             finally:
-                # After an error, no other code would end them.
+                # After an error, no other code would end the instances.
                 for instance in instances:
                     instance.send(signal.SIGKILL)
         for instance in instances:
@@ -307,15 +309,15 @@ def pack_folder(folder: Path, target: Path) -> None:
 
 
 def cpus_of_instance(position: int, instances: int) -> set[int]:
-    """Return the CPUs of the instance at ``position`` among those that share this machine."""
+    """Return the CPUs of one of the instances that share this machine."""
     cpus = sorted(os.sched_getaffinity(0))
     return set(cpus[position::instances]) or {cpus[position % len(cpus)]}
 
 
 def pack_sources(source_dir: Path, dependencies: Sequence[Path]) -> bytes:
-    """Pack ``sourcedir.tar.gz`` as the SageMaker SDK does, with dependencies next to the script.
+    """Pack ``sourcedir.tar.gz`` as the SageMaker SDK does.
 
-    As with `copy_sources`, compiled files are left out.
+    The dependencies are next to the script. As with `copy_sources`, compiled files are omitted.
     """
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w:gz", compresslevel=1) as archive:
@@ -332,7 +334,7 @@ def _wanted(member: tarfile.TarInfo) -> tarfile.TarInfo | None:
 
 @contextmanager
 def aws() -> Iterator[dict[str, str]]:
-    """Simulate AWS on this machine, and yield the environment variables of its users."""
+    """Simulate AWS on this machine, and yield the environment variables of clients."""
     from moto.server import ThreadedMotoServer
 
     logging.getLogger("werkzeug").setLevel(logging.ERROR)
@@ -342,7 +344,7 @@ def aws() -> Iterator[dict[str, str]]:
     url = f"http://{host}:{port}"
     try:
         yield {
-            # The first is for boto3, the second for sagemaker-training.
+            # boto3 reads the first variable, sagemaker-training the second.
             "AWS_ENDPOINT_URL": url,
             "S3_ENDPOINT_URL": url,
             "AWS_REGION": REGION,
@@ -368,7 +370,10 @@ def _client(environment: Mapping[str, str]) -> Any:
 
 @contextmanager
 def _forward_signals(instances: Sequence[Instance]) -> Iterator[None]:
-    """Turn the first SIGINT or SIGTERM into SIGTERM for all instances, the second into SIGKILL."""
+    """Forward SIGINT and SIGTERM to all instances.
+
+    The first signal is sent as SIGTERM, the second as SIGKILL.
+    """
     numbers = [signal.SIGTERM, signal.SIGKILL]
 
     def forward(*_: Any) -> None:
@@ -388,13 +393,15 @@ def _forward_signals(instances: Sequence[Instance]) -> Iterator[None]:
 
 
 def read_hyperparameters(words: Sequence[str]) -> dict[str, Any]:
-    """Read ``NAME=VALUE`` words, JSON objects and JSON files; later words override earlier ones.
+    """Read hyperparameters from ``NAME=VALUE`` words, JSON objects and JSON files.
+
+    Later words override earlier words.
 
     >>> read_hyperparameters(["num_iters=3", '{"rl.training.config.lr": 5e-5}'])
     {'num_iters': 3, 'rl.training.config.lr': 5e-05}
 
     Raises:
-        HyperparameterError: If a word is none of these.
+        HyperparameterError: If a word has another form.
     """
     values: dict[str, Any] = {}
     for word in words:

@@ -1,4 +1,4 @@
-"""Session of the SageMaker SDK whose account and jobs are simulated on this machine.
+"""Session of the SageMaker SDK with a simulated account and simulated jobs.
 
     session = SimulatedSession("sagemaker-local")
     estimator = RLEstimator(..., sagemaker_session=session)
@@ -73,15 +73,16 @@ MANIFEST = {
 
 
 class SimulatedSession(Session):  # type: ignore[misc]
-    """A ``sagemaker_session`` whose jobs run on this machine and cost nothing.
+    """``sagemaker_session`` whose jobs run on this machine and cost nothing.
 
-    Every Python process starts with a new account. It has a role, a training image, and the default
-    VPC of a new AWS account. Each job writes its files to its own directory in ``folder``.
+    Every Python process starts with a new account. The account has a role, a training image, and
+    the default VPC of a new AWS account. Each job writes its files to its own directory in
+    ``folder``.
     """
 
     def __init__(self, folder: str | Path = "sagemaker-local") -> None:
         os.environ.setdefault("SAGEMAKER_SUPPRESS_V2_WARNING", "1")
-        # They log that telemetry is off, and each metric that an experiment lacks.
+        # These loggers report that telemetry is off, and each metric that an experiment lacks.
         for name in ("sagemaker.telemetry", "sagemaker.config", "sagemaker.analytics"):
             logging.getLogger(name).setLevel(logging.ERROR)
         resources = ExitStack()
@@ -117,7 +118,7 @@ class SimulatedSession(Session):  # type: ignore[misc]
         return self._jobs.newest
 
     def interrupt(self, job_name: str, after: str = "") -> None:
-        """Replace a job's instances by new ones, as happens to spot jobs.
+        """Replace a job's instances by new instances, as in an interrupted spot job.
 
         Args:
             job_name: Name of the job.
@@ -153,9 +154,9 @@ class SimulatedSession(Session):  # type: ignore[misc]
         return description
 
     def wait_for_tuning_job(self, job: str, poll: int = 5) -> dict[str, Any]:
-        """Print a line for each training job that a tuning job starts or ends, until its end.
+        """Print a line for each training job that a tuning job starts or ends.
 
-        The SDK's own method prints dots.
+        The method returns when the tuning job ends. The SDK's own method prints dots.
 
         Raises:
             UnexpectedStatusException: If no training job reported the objective.

@@ -34,16 +34,16 @@ JOB_COMPLETED, JOB_FAILED, JOB_STOPPED, JOB_IN_PROGRESS = (
     "InProgress",
 )
 _OUT_OF_TIME = "MaxRuntimeExceeded"
-"""Secondary status of a job that was stopped because its ``max_run`` is over."""
+"""Secondary status of a job that was stopped after its ``max_run``."""
 _DEFAULT_MAX_RUNTIME_S = 86_400
 """Default of ``MaxRuntimeInSeconds``, as in AWS."""
 _STOP_GRACE_S = 120.0
-"""Time between SIGTERM, which asks a job to stop, and SIGKILL."""
+"""Seconds between SIGTERM, which requests a stop, and SIGKILL."""
 
 
 @dataclass(frozen=True, slots=True)
 class Services:
-    """boto3 clients that jobs use, and the environment variables that instances need for them."""
+    """boto3 clients of jobs, and the environment variables of instances."""
 
     s3: Any
     cloudwatch: Any
@@ -51,7 +51,7 @@ class Services:
 
 
 class DataError(Exception):
-    """The data of a channel do not exist, so the job fails before its script starts."""
+    """Missing data of a channel; the job fails before its script starts."""
 
 
 class BackgroundJob:
@@ -128,7 +128,7 @@ class TrainingJob(BackgroundJob):
         self._after(_STOP_GRACE_S, lambda: self._send(signal.SIGKILL))
 
     def interrupt(self) -> None:
-        """Replace the instances by new ones, as happens to a spot job."""
+        """Replace the instances by new instances, as in an interrupted spot job."""
         self._interrupt_requested = True
         self._send(signal.SIGTERM)
 
@@ -345,7 +345,7 @@ class TrainingJobs:
         return self.job(TrainingJobName).describe()
 
     def stop_training_job(self, TrainingJobName: str) -> None:  # noqa: N803
-        """Ask a job to stop."""
+        """Request a stop of a job."""
         self.job(TrainingJobName).stop()
 
     def delete_training_job(self, TrainingJobName: str) -> None:  # noqa: N803
@@ -357,7 +357,7 @@ class TrainingJobs:
         del self._jobs[TrainingJobName]
 
     def list_tags(self, ResourceArn: str, MaxResults: int = 50) -> dict[str, Any]:  # noqa: N803
-        """Return no tags; ``attach`` requests them."""
+        """Return an empty list of tags, which ``attach`` requests."""
         return {"Tags": []}
 
     def __contains__(self, name: str) -> bool:
@@ -369,10 +369,10 @@ class TrainingJobs:
         return next(reversed(self._jobs))
 
     def job(self, name: str) -> TrainingJob:
-        """Return the job of this name.
+        """Return the job ``name``.
 
         Raises:
-            ClientError: If there is none.
+            ClientError: If there is no such job.
         """
         if name not in self._jobs:
             raise client_error("ValidationException", f"there is no training job {name}")
@@ -385,7 +385,10 @@ class TrainingJobs:
 
 
 def _instances(request: Mapping[str, Any], folder: Path) -> list[Instance]:
-    """Return the instances of a request; the instances of a cluster share this machine's CPUs."""
+    """Return the instances of a request.
+
+    The instances of a cluster share this machine's CPUs.
+    """
     hyperparameters = {
         name: parse(text) for name, text in request.get("HyperParameters", {}).items()
     }
@@ -460,7 +463,7 @@ def _check_channels(channels: Sequence[Mapping[str, Any]]) -> None:
 
 
 def _exists(s3: Any, bucket: str, key: str) -> bool:
-    """Whether there is an object with exactly this key, such as a packed model."""
+    """Return whether S3 has an object with exactly this key, such as a packed model."""
     try:
         s3.head_object(Bucket=bucket, Key=key or "/")
     except ClientError:

@@ -1,8 +1,8 @@
-"""Simulated tuning jobs: training jobs in sequence, with values drawn from the ranges.
+"""Simulated tuning jobs: training jobs in sequence, with values drawn from ranges.
 
-SageMaker runs several jobs in parallel, and its strategy Bayesian learns from earlier ones. The
-simulator draws all values at random, as the strategy Random does, and runs one job at a time
-because the jobs share this machine.
+SageMaker runs several jobs in parallel, and its strategy Bayesian learns from earlier jobs. The
+simulator draws all values at random, as the strategy Random does. Jobs run one at a time, because
+all jobs share this machine.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _OBJECTIVE = "_tuning_objective_metric"
 """Hyperparameter with the name of the metric by which SageMaker compares jobs."""
 
 _COPIED = ("RoleArn", "InputDataConfig", "OutputDataConfig", "StoppingCondition", "Environment")
-"""Parts of the definition that training jobs copy unchanged."""
+"""Keys of the definition that training jobs copy unchanged."""
 
 
 class TuningJob(BackgroundJob):
@@ -50,7 +50,7 @@ class TuningJob(BackgroundJob):
         self._drawn: dict[str, dict[str, str]] = {}
 
     def stop(self) -> None:
-        """Stop the running training job, and start no other."""
+        """Stop the running training job, and start no other training job."""
         self._stop_requested = True
         for job in self._jobs():
             job.stop()
@@ -89,7 +89,7 @@ class TuningJob(BackgroundJob):
         return description
 
     def summaries(self) -> list[dict[str, Any]]:
-        """Return the summaries of its training jobs, the newest first."""
+        """Return the summaries of the started training jobs, the newest first."""
         return [self._summary(job) for job in reversed(self._jobs())]
 
     def _run(self) -> None:
@@ -152,7 +152,7 @@ class TuningJob(BackgroundJob):
         return [self._training.job(name) for name in self._drawn if name in self._training]
 
     def _scores(self) -> dict[str, float]:
-        """Return the objective's last value of each completed training job that reported one."""
+        """Return the objective's last value for each training job that reported one."""
         described = ((job, job.describe()) for job in self._jobs())
         return {
             job.name: one["Value"]
@@ -175,7 +175,7 @@ class TuningJob(BackgroundJob):
 
 
 class SimulatedSageMaker(TrainingJobs):
-    """Methods of boto3's ``sagemaker`` client that the SDK uses for training and tuning."""
+    """Methods of boto3's ``sagemaker`` client for training and tuning."""
 
     def __init__(self, folder: Path, services: Services) -> None:
         super().__init__(folder, services)
@@ -214,7 +214,7 @@ class SimulatedSageMaker(TrainingJobs):
         HyperParameterTuningJobName: str,  # noqa: N803
         MaxResults: int = 100,  # noqa: N803
     ) -> dict[str, Any]:
-        """List its training jobs."""
+        """List the training jobs of a tuning job."""
         summaries = self.tuning_job(HyperParameterTuningJobName).summaries()
         return {"TrainingJobSummaries": summaries[:MaxResults]}
 
@@ -223,10 +223,10 @@ class SimulatedSageMaker(TrainingJobs):
         self.tuning_job(HyperParameterTuningJobName).stop()
 
     def tuning_job(self, name: str) -> TuningJob:
-        """Return the tuning job of this name.
+        """Return the tuning job ``name``.
 
         Raises:
-            ClientError: If there is none.
+            ClientError: If there is no such tuning job.
         """
         if name not in self._tuning:
             raise client_error("ValidationException", f"there is no tuning job {name}")
@@ -264,7 +264,7 @@ def _check(request: Mapping[str, Any]) -> None:
 
 
 def _between(one: Mapping[str, str], part: float) -> float:
-    """Return the number at a fraction of a range, on its scale."""
+    """Return the value at a fraction of a range, on the scale of the range."""
     low, high = float(one["MinValue"]), float(one["MaxValue"])
     scale = one.get("ScalingType", "Auto")
     if scale == "Logarithmic":
