@@ -1,7 +1,8 @@
-"""Supervisor of snakes that are local programs: starts each on its own port and restarts it.
+"""Supervisor of snakes that are local programs. It starts each program on its own port.
 
-Each program runs under a keeper process (this module, run as a script). The keeper terminates the
-program and its child processes as soon as the supervising process ends, for whatever reason.
+A program that exits is restarted. Each program runs under a keeper process (this module, run as a
+script). The keeper terminates the program and its child processes as soon as the supervising
+process ends, for whatever reason.
 """
 
 from __future__ import annotations
@@ -19,11 +20,11 @@ from collections.abc import Mapping
 from pathlib import Path
 
 _PROGRAM_TERMINATE_TIMEOUT_S = 5.0
-"""Time for a program to exit after SIGTERM, in seconds."""
+"""Time in which a program must exit after SIGTERM, in seconds."""
 
 
 class ProgramSupervisor:
-    """Runs programs by name, each with its own URL; close it to terminate them."""
+    """Runs programs by name, each with its own URL; `close` terminates all programs."""
 
     def __init__(self, commands: Mapping[str, str]) -> None:
         self._commands = dict(commands)
@@ -56,23 +57,23 @@ class ProgramSupervisor:
         command = shlex.split(self._commands[name].replace("{port}", port))
         self._running[name] = subprocess.Popen(
             [sys.executable, "-P", "-m", __name__, *command],
-            stdin=subprocess.PIPE,  # closes when this process ends, which the keeper detects
+            stdin=subprocess.PIPE,  # closes with this process; the keeper detects it
             stdout=sys.stderr.fileno(),
             env=os.environ | {"PORT": port},
-            start_new_session=True,  # Ctrl+C in the terminal must not reach the snakes
+            start_new_session=True,  # Ctrl+C in the terminal must not reach the snakes.
         )
 
     def cpu_seconds(self, name: str) -> float:
         """Return the CPU seconds that all processes of a program have used (Linux only).
 
-        Running processes are counted to 1 microsecond, child processes that have ended and were
-        waited for by their parents to 0.01 s.
+        The resolution is 1 microsecond for running processes. It is 0.01 s for child processes that
+        have ended and whose parents have waited for them.
         """
         waiting, seconds = [self._running[name].pid], 0.0
         while waiting:
             process = waiting.pop()
-            with contextlib.suppress(OSError):  # the process has ended in the meantime
-                # The CPU clock of another process, as in clock_getcpuclockid(3).
+            with contextlib.suppress(OSError):  # The process has ended in the meantime.
+                # This expression is the CPU clock of another process, as in clock_getcpuclockid(3).
                 seconds += time.clock_gettime(~process << 3 | 2)
                 status = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
                 seconds += (int(status[13]) + int(status[14])) / os.sysconf("SC_CLK_TCK")
@@ -89,7 +90,7 @@ class ProgramSupervisor:
 
 
 def _terminate(keeper: subprocess.Popen[bytes]) -> None:
-    """Close a keeper's standard input, which tells it to terminate its program."""
+    """Close a keeper's standard input; the keeper then terminates its program."""
     assert keeper.stdin is not None
     keeper.stdin.close()
 

@@ -1,7 +1,7 @@
 """``battlesnake-gym snakes mcp``: tools for LLM agents over the Model Context Protocol on stdio.
 
 Each tool runs a command in a separate process with limits on time, memory and written files,
-and without this process's environment. Its output is shortened for the agent.
+and without this process's environment. The output of the command is shortened for the agent.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ from battlesnake_heuristics.analysis.position_analysis import PositionAnalyzer
 from battlesnake_server.commands.snakes_check_command import write_template
 
 MAX_REPLY_CHARS = 4000
-"""Characters of a reply: at most 2,000 tokens, even with one token per two characters."""
+"""Maximum characters of a reply: at most 2,000 tokens, even with two characters per token."""
 
 _TOOL_TIMEOUT_S = 120
-"""Seconds for a check or an explanation; matches have `_LONG_TOOL_TIMEOUT_S`."""
+"""Maximum seconds for a check or an explanation; matches use `_LONG_TOOL_TIMEOUT_S`."""
 
 _LONG_TOOL_TIMEOUT_S = 600
 _MAX_MEMORY_BYTES = 4 << 30
@@ -102,7 +102,7 @@ def build_server(folder: Path) -> MCPServer:
     app = MCPServer("battlesnake", instructions=_INSTRUCTIONS, log_level="WARNING")
 
     def tool(work: Callable[..., Awaitable[str]]) -> None:
-        """Register a tool; agents receive the text of a ``ValueError`` but of no other error."""
+        """Register a tool; agents receive the text only of ``ValueError`` exceptions."""
 
         @functools.wraps(work)
         async def with_errors(*given: Any, **named: Any) -> str:
@@ -128,7 +128,7 @@ def build_server(folder: Path) -> MCPServer:
         return str(path.relative_to(folder))
 
     async def run(ctx: Context, seconds: float, following: str, *words: str) -> str:
-        """Run a command with a progress report per second; return its shortened output."""
+        """Run a command with one progress report per second; return the shortened output."""
         process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-P", "-m", "battlesnake_gym", *words),
             cwd=folder,
