@@ -70,7 +70,7 @@ def main(argv: list[str] | None = None) -> int:
         found = runs.refresh()
         if not found and not options.web:
             raise ValueError(
-                f"{options.dir} has no runs; create a run with `battlesnake-gym train --minutes 3`"
+                f"{options.dir} has no runs; `battlesnake-gym train --minutes 3` creates a run"
             )
         if options.report:
             module = load_module("battlesnake_server.runs.report", "server")
