@@ -135,30 +135,32 @@ class ConnectionTable:
         self.receiving: Deadlines = {}
         self.responding: Deadlines = {}
 
-    def remove(self, peer: Closable) -> None:
-        """Remove ``peer`` from every deadline map and from ``handling``."""
+    def remove(self, connection: Closable) -> None:
+        """Remove ``connection`` from every deadline map and from ``handling``."""
         for waiting in (self.idle, self.receiving, self.responding):
-            waiting.pop(peer, None)
-        self.handling.discard(peer)
+            waiting.pop(connection, None)
+        self.handling.discard(connection)
 
-    def set_deadline(self, peer: Closable, waiting: Deadlines, seconds: float) -> None:
-        """Move ``peer`` to the map ``waiting``, with a deadline in ``seconds`` seconds."""
-        self.remove(peer)
+    def set_deadline(self, connection: Closable, waiting: Deadlines, seconds: float) -> None:
+        """Move ``connection`` to the map ``waiting``, with a deadline in ``seconds`` seconds."""
+        self.remove(connection)
         now = time.monotonic()
-        waiting[peer] = now, now + seconds
+        waiting[connection] = now, now + seconds
 
     def close_expired(self) -> None:
         """Close connections whose deadline has passed; call this several times per second."""
         now = time.monotonic()
         for waiting in (self.receiving, self.responding, self.idle):
-            for peer in [peer for peer, (_, until) in waiting.items() if until <= now]:
-                peer.close()
+            for connection in [
+                connection for connection, (_, until) in waiting.items() if until <= now
+            ]:
+                connection.close()
 
     def evict(self) -> None:
         """Close the connections that have waited longest until the limits are met."""
         waiting = self.idle, self.receiving, self.responding
         while sum(map(len, waiting)) + len(self.handling) > self.limits.max_connections:
-            longest = [next(iter(peers.items())) for peers in waiting if peers]
+            longest = [next(iter(connections.items())) for connections in waiting if connections]
             if not longest:
                 return
             min(longest, key=lambda entry: entry[1])[0].close()
@@ -171,5 +173,5 @@ class ConnectionTable:
 
     def close(self) -> None:
         """Close all connections."""
-        for peer in [*self.idle, *self.receiving, *self.responding, *self.handling]:
-            peer.close()
+        for connection in [*self.idle, *self.receiving, *self.responding, *self.handling]:
+            connection.close()

@@ -41,7 +41,7 @@ TICK_INTERVAL_S = 0.25
 
 
 async def serve(
-    hub: ConnectionTable,
+    table: ConnectionTable,
     listeners: Iterable[socket.socket],
     stopped: asyncio.Event,
     *,
@@ -54,37 +54,37 @@ async def serve(
     The server then finishes the requests that have arrived.
 
     Args:
-        hub: Table of the connections.
+        table: Table of the connections.
         listeners: Listening sockets.
         stopped: Event that stops the server.
         drain_timeout_s: Maximum duration of the pending requests after the stop, in seconds.
         linger_s: Seconds after the stop in which requests on open connections are still accepted.
         heartbeat: Callback, called every `TICK_INTERVAL_S` seconds.
     """
-    servers = [await _listen(hub, listener) for listener in listeners]
+    servers = [await _listen(table, listener) for listener in listeners]
     while heartbeat() and not stopped.is_set():
-        hub.close_expired()
+        table.close_expired()
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(stopped.wait(), TICK_INTERVAL_S)
     for server in servers:
         server.close()
-    hub.stopping = True
+    table.stopping = True
     began = time.monotonic()
     while (passed := time.monotonic() - began) < drain_timeout_s:
-        on_their_way = (hub.idle or hub.receiving) and passed < linger_s
-        if not (hub.handling or hub.responding or on_their_way):
+        may_arrive = (table.idle or table.receiving) and passed < linger_s
+        if not (table.handling or table.responding or may_arrive):
             break
         heartbeat()
-        hub.close_expired()
+        table.close_expired()
         await asyncio.sleep(0.02)
-    hub.close()
+    table.close()
 
 
-async def _listen(hub: ConnectionTable, listener: socket.socket) -> asyncio.Server:
+async def _listen(table: ConnectionTable, listener: socket.socket) -> asyncio.Server:
     # asyncio accepts up to 32 connections before it handles the first one. All other connections
     # wait in the kernel.
     loop = asyncio.get_running_loop()
-    server = await loop.create_server(lambda: Connection(hub), sock=listener, backlog=32)
+    server = await loop.create_server(lambda: Connection(table), sock=listener, backlog=32)
     listener.listen(2048)
     return server
 
@@ -104,8 +104,8 @@ _UPGRADE_HEADERS = (b"connection", b"upgrade", b"http2-settings")
 class Connection(asyncio.Protocol):
     """One connection; its state is idle, receiving, handling or responding."""
 
-    def __init__(self, hub: ConnectionTable) -> None:
-        self._hub = hub
+    def __init__(self, table: ConnectionTable) -> None:
+        self._table = table
         self._parser = httptools.HttpRequestParser(self)
         self._requests: deque[Request] = deque()
         self._current_request: Request | None = None
@@ -113,7 +113,7 @@ class Connection(asyncio.Protocol):
         self._half_closed = False
         self._request_started_at: float | None = None
         self._unsent = 0
-        self._begin()
+        self._reset()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Register a new connection."""
@@ -121,8 +121,8 @@ class Connection(asyncio.Protocol):
         self._transport = transport
         self._transport.set_write_buffer_limits(high=0)
         self._peer = transport.get_extra_info("peername") or ("", 0)
-        self._hub.set_deadline(self, self._hub.idle, self._hub.limits.request_timeout_s)
-        self._hub.evict()
+        self._table.set_deadline(self, self._table.idle, self._table.limits.request_timeout_s)
+        self._table.evict()
 
     def data_received(self, data: bytes) -> None:
         """Parse bytes, which may contain a part of a request or several requests."""
@@ -131,14 +131,14 @@ class Connection(asyncio.Protocol):
         if self._request_started_at is None:
             self._request_started_at = time.perf_counter()
             if self._current_request is None:
-                self._hub.set_deadline(
-                    self, self._hub.receiving, self._hub.limits.request_timeout_s
+                self._table.set_deadline(
+                    self, self._table.receiving, self._table.limits.request_timeout_s
                 )
         if not self._in_body:
             self._head += len(data)
         try:
             self._parser.feed_data(data)
-            if not self._in_body and self._head > self._hub.limits.max_header_bytes:
+            if not self._in_body and self._head > self._table.limits.max_header_bytes:
                 raise TooLargeError(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE)
         except httptools.HttpParserUpgrade as upgrade:
             self._ignore_upgrade(data[upgrade.args[0] :])
@@ -147,7 +147,7 @@ class Connection(asyncio.Protocol):
         except httptools.HttpParserError as error:
             why = error.__context__
             self._reject(why.status if isinstance(why, TooLargeError) else HTTPStatus.BAD_REQUEST)
-        self._hub.evict()
+        self._table.evict()
 
     def eof_received(self) -> bool:
         """Handle the end of the client's data; the client may still read (RFC 9112, 9.6)."""
@@ -156,12 +156,12 @@ class Connection(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Release the memory of a closed connection."""
-        self._hub.remove(self)
+        self._table.remove(self)
         self._keep_alive = False
         if self._current_request is not None:
             self._current_request.client.mark_disconnected()
-        self._hub.unsent -= self._unsent
-        self._hub.unanswered -= len(self._body) + sum(len(r.body) for r in self._requests)
+        self._table.unsent -= self._unsent
+        self._table.unanswered -= len(self._body) + sum(len(r.body) for r in self._requests)
         self._body.clear()
         self._requests.clear()
 
@@ -169,19 +169,19 @@ class Connection(asyncio.Protocol):
         """Stop reading from a client that does not read its responses fast enough."""
         self._transport.pause_reading()
         self._unsent = self._transport.get_write_buffer_size()
-        self._hub.unsent += self._unsent
+        self._table.unsent += self._unsent
 
     def resume_writing(self) -> None:
         """Resume reading once the client has read all responses."""
-        self._hub.unsent -= self._unsent
+        self._table.unsent -= self._unsent
         self._unsent = 0
         self._transport.resume_reading()
-        if self in self._hub.responding:
+        if self in self._table.responding:
             self._after_response()
 
     def close(self) -> None:
         """Close the connection immediately."""
-        self._hub.remove(self)
+        self._table.remove(self)
         self._transport.abort()
 
     def on_message_begin(self) -> None:
@@ -197,9 +197,9 @@ class Connection(asyncio.Protocol):
         name = name.lower()
         self._headers.append((name, value))
         self._headers_size += len(name) + len(value)
-        if self._headers_size > self._hub.limits.max_header_bytes:
+        if self._headers_size > self._table.limits.max_header_bytes:
             raise TooLargeError(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE)
-        if name == b"content-length" and int(value) > self._hub.limits.max_body_bytes:
+        if name == b"content-length" and int(value) > self._table.limits.max_body_bytes:
             raise TooLargeError(HTTPStatus.REQUEST_ENTITY_TOO_LARGE)
 
     def on_headers_complete(self) -> None:
@@ -212,8 +212,8 @@ class Connection(asyncio.Protocol):
     def on_body(self, body: bytes) -> None:
         """Append a part of the body and check its size."""
         self._body += body
-        self._hub.unanswered += len(body)
-        if len(self._body) > self._hub.limits.max_body_bytes:
+        self._table.unanswered += len(body)
+        if len(self._body) > self._table.limits.max_body_bytes:
             raise TooLargeError(HTTPStatus.REQUEST_ENTITY_TOO_LARGE)
 
     def on_message_complete(self) -> None:
@@ -222,14 +222,14 @@ class Connection(asyncio.Protocol):
         if parser.should_upgrade():
             return
         request = self._request()
-        self._begin()
+        self._reset()
         self._requests.append(request)
         if self._current_request is None:
             self._handle_next()
-        elif len(self._requests) > self._hub.limits.max_pipelined or self._hub.is_full():
+        elif len(self._requests) > self._table.limits.max_pipelined or self._table.is_full():
             self.close()
 
-    def _begin(self) -> None:
+    def _reset(self) -> None:
         """Reset the state for the next request."""
         self._url = b""
         self._headers: list[tuple[bytes, bytes]] = []
@@ -267,49 +267,49 @@ class Connection(asyncio.Protocol):
             name + b": " + value for name, value in self._headers if name not in _UPGRADE_HEADERS
         ]
         arrived = self._request_started_at
-        self._begin()
+        self._reset()
         self._parser = httptools.HttpRequestParser(self)
         self._request_started_at = arrived
         self.data_received(b"\r\n".join([*head, b"", rest]))
 
     def _handle_next(self) -> None:
-        hub = self._hub
-        hub.remove(self)
-        hub.handling.add(self)
+        table = self._table
+        table.remove(self)
+        table.handling.add(self)
         self._current_request = request = self._requests.popleft()
         answer = functools.partial(self._send_response, request)
-        if hub.unsent > hub.limits.max_unsent_bytes:
+        if table.unsent > table.limits.max_unsent_bytes:
             answer(STATUS_UNAVAILABLE, TEXT_HEADERS, b"too much waits to be read; try again later")
         else:
-            hub.dispatch(request, answer)
+            table.dispatch(request, answer)
 
     def _send_response(self, request: Request, status: str, headers: Headers, body: bytes) -> None:
         """Send the response; handle the next request once the client has received this response."""
-        hub = self._hub
-        hub.unanswered -= len(request.body)
+        table = self._table
+        table.unanswered -= len(request.body)
         self._current_request = None
         if self._transport.is_closing():
             return
         is_last = self._half_closed and not self._requests
-        self._keep_alive &= request.keep_alive and not hub.stopping and not is_last
+        self._keep_alive &= request.keep_alive and not table.stopping and not is_last
         if self._keep_alive and request.version == "1.0":
             headers = (*headers, ("Connection", "keep-alive"))
-        hub.set_deadline(self, hub.responding, hub.limits.send_timeout_s)
+        table.set_deadline(self, table.responding, table.limits.send_timeout_s)
         self._write(status, headers, body, without_body=request.method == "HEAD")
         if not self._unsent:
             self._after_response()
 
     def _after_response(self) -> None:
-        hub = self._hub
+        table = self._table
         if not self._keep_alive:
-            hub.remove(self)
+            table.remove(self)
             self._transport.close()
         elif self._requests:
             self._handle_next()
         elif self._request_started_at is not None:
-            hub.set_deadline(self, hub.receiving, hub.limits.request_timeout_s)
+            table.set_deadline(self, table.receiving, table.limits.request_timeout_s)
         else:
-            hub.set_deadline(self, hub.idle, hub.limits.keep_alive_timeout_s)
+            table.set_deadline(self, table.idle, table.limits.keep_alive_timeout_s)
 
     def _reject(self, status: HTTPStatus) -> None:
         """Send an error status unless a response is in progress; then read for a short time.
@@ -325,7 +325,7 @@ class Connection(asyncio.Protocol):
             headers.append(("Allow", "GET, HEAD, POST"))
         self._write(f"{status.value} {status.phrase}", headers, status.phrase.encode())
         self._transport.write_eof()
-        self._hub.set_deadline(self, self._hub.receiving, _REJECTED_LINGER_S)
+        self._table.set_deadline(self, self._table.receiving, _REJECTED_LINGER_S)
 
     def _write(
         self, status: str, headers: Headers, body: bytes, *, without_body: bool = False

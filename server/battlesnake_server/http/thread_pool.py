@@ -44,7 +44,7 @@ class ThreadPool:
     def __init__(
         self, name: str, max_threads: int, *, min_threads: int = 0, initializer: Work = lambda: None
     ) -> None:
-        self._name, self._most, self._begin = name, max_threads, initializer
+        self._name, self._max_threads, self._initializer = name, max_threads, initializer
         self._lock = threading.Lock()
         self._waiting: deque[Work] = deque()
         self._idle: list[Inbox] = []
@@ -59,7 +59,7 @@ class ThreadPool:
         with self._lock:
             if self._idle:
                 inbox = self._idle.pop()
-            elif len(self._inboxes) < self._most:
+            elif len(self._inboxes) < self._max_threads:
                 inbox = self._start()
             else:
                 self._waiting.append(work)
@@ -76,7 +76,7 @@ class ThreadPool:
         inbox: Inbox = SimpleQueue()
         threading.Thread(
             target=_run,
-            args=(weakref.ref(self), inbox, self._begin),
+            args=(weakref.ref(self), inbox, self._initializer),
             name=f"{self._name}-{len(self._inboxes)}",
             daemon=True,
         ).start()

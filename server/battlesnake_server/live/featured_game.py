@@ -50,7 +50,7 @@ class FeaturedGame:
             if key != self.key:
                 if not self._over and time.monotonic() - self._last_move_at < _TAKEOVER_IDLE_S:
                     return
-                self._begin(key, board)
+                self._start_game(key, board)
             self._last_move_at = time.monotonic()
             self._add(board, decision)
 
@@ -86,7 +86,7 @@ class FeaturedGame:
                 "frames": [json.loads(text) for text in texts],
             }  # fmt: skip
 
-    def _begin(self, key: Key, board: Board) -> None:
+    def _start_game(self, key: Key, board: Board) -> None:
         self._factory, self.key, self._over = None, key, False
         self._version, self._size, self._frames = self._version + 1, 0, []
         you = next(i for i, snake in enumerate(board.snakes) if snake.id == board.you.id)
@@ -114,7 +114,7 @@ class FeaturedGame:
         with self._lock:
             if self._frames:
                 return
-            self._begin(key, board)
+            self._start_game(key, board)
             for turn in played.turns:
                 self._add(board, turn.decisions.get(board.snakes[0].id))
                 turn.play(board)
