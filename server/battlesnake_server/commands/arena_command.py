@@ -372,9 +372,10 @@ def begin(engine: Engine, setup: TournamentSettings, resume: bool, **more: objec
     found = find(engine, setup, **more) if resume else None
     if found is not None:
         return found
-    tournament = Tournament(setup=_stored_settings(setup) | more)
+    stored = _stored_settings(setup) | more
 
     def add(session: Session) -> int:
+        tournament = Tournament(setup=stored)
         session.add(tournament)
         session.commit()
         return tournament.id
