@@ -25,18 +25,18 @@ from battlesnake_server.live.log_rate_limit import configure_rate_limited_loggin
 from battlesnake_server.strategy_loader import SAFE_FILTER_NAMES
 
 _THREADS_INSTANT = 8
-"""Threads for normal moves of instant snakes. Only networks run in parallel; more threads would
-answer no request sooner and some requests much later.
+"""Number of threads for normal moves of instant snakes. Only networks run in parallel. More threads
+would make no response faster and some responses much slower.
 """
 
 _THREADS = 128
-"""Threads for normal moves of other snakes; most threads wait for a search."""
+"""Number of threads for normal moves of other snakes; most threads wait for a search."""
 
 _RELOAD_TIMEOUT_S = 60.0
-"""Seconds for building the application at a reload; later, the reload is given up."""
+"""Timeout of building the application at a reload, in seconds; later, the reload is canceled."""
 
 _TMPFS = Path("/dev/shm")
-"""Directory of the workers' heartbeat files, if it exists: on a full disk, workers would stop."""
+"""Directory of the workers' heartbeat files, if it exists. On a full disk, workers would stop."""
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -50,7 +50,8 @@ def main(argv: list[str] | None = None) -> int:
         return print_error("battlesnake-gym serve", error)
     if arguments.reload:
         logging.basicConfig(level=logging.INFO)
-        # Werkzeug's debugger stays off: it would execute code for anyone who can reach the port.
+        # Werkzeug's debugger stays off, because it would execute code for anyone with access to the
+        # port.
         app.run(arguments.host, arguments.port, debug=True, use_debugger=False, threaded=True)
     else:
         address = f"{url_host(arguments.host)}:{arguments.port}"
@@ -60,7 +61,7 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def _check_free(host: str, port: int) -> None:
-    """Raise ``ValueError`` if the port is in use; gunicorn would retry again and again.
+    """Raise ``ValueError`` if the port is in use; gunicorn would retry repeatedly.
 
     The child process of Flask's reloader inherits a socket that is already bound.
     """
@@ -72,12 +73,12 @@ class Gunicorn(BaseApplication):  # type: ignore[misc]
     """A web application under gunicorn: one process, many threads.
 
     The sessions require a single process. Searches and networks release the interpreter lock while
-    they work, so threads are sufficient.
+    they compute, so threads are sufficient.
 
     Args:
         make_app: Builds the application, in the worker.
         address: Address and port to listen on.
-        threads: Threads for normal moves.
+        threads: Number of threads for normal moves.
     """
 
     def __init__(self, make_app: Callable[[], Flask], address: str, threads: int) -> None:
@@ -95,7 +96,7 @@ class Gunicorn(BaseApplication):  # type: ignore[misc]
         super().__init__()
 
     def load_config(self) -> None:
-        """Pass our settings to gunicorn."""
+        """Pass this project's settings to gunicorn."""
         for name, value in self._options.items():
             self.cfg.set(name, value)
 
@@ -107,21 +108,22 @@ class Gunicorn(BaseApplication):  # type: ignore[misc]
             sys.exit(print_error("battlesnake-gym serve", error))
 
     def check(self) -> None:
-        """Build the application; raises whatever prevents it."""
+        """Build the application; propagate the exception that prevents it."""
         self._make_app()
 
     def load(self) -> Flask:
-        """Build the application in the worker: a loaded network does not survive a fork."""
+        """Build the application in the worker, because a loaded network does not survive a fork."""
         configure_rate_limited_logging()
         app = self._make_app()
-        # All objects loaded so far stay; scanning them for garbage would only delay responses.
+        # All loaded objects stay alive; garbage collection of these objects would only delay
+        # responses.
         gc.collect()
         gc.freeze()
         return app
 
 
 class _Arbiter(Arbiter):  # type: ignore[misc]
-    """gunicorn's master process; a reload that would fail leaves the running server as it is."""
+    """gunicorn's master process. A reload that would fail does not affect the running server."""
 
     def handle_hup(self) -> None:
         """Handle SIGHUP: reload if the application can be built in a child process."""
@@ -148,7 +150,7 @@ class _Arbiter(Arbiter):  # type: ignore[misc]
 
 
 def _wait(child: int) -> int | None:
-    """Return the exit status of a child process; end it after `_RELOAD_TIMEOUT_S` seconds."""
+    """Return the exit status of a child process; kill it after `_RELOAD_TIMEOUT_S` seconds."""
     end = time.monotonic() + _RELOAD_TIMEOUT_S
     while (found := os.waitpid(child, os.WNOHANG))[0] == 0:
         if time.monotonic() > end:
@@ -210,7 +212,7 @@ def _configuration(arguments: argparse.Namespace) -> dict[str, Any]:
         "PONDER": arguments.ponder,
     }
     config = from_environment()
-    # Another snake must not get the policy of the environment.
+    # The environment's policy must not apply to another snake.
     if typed["SNAKE"] or typed["POLICY"]:
         config = {
             key: config[key]
@@ -221,5 +223,5 @@ def _configuration(arguments: argparse.Namespace) -> dict[str, Any]:
 
 
 def _filters(named: list[str] | None) -> tuple[str, ...] | None:
-    """Return None without the option, and the safe filters for the option without names."""
+    """Return None without the option, and the safe filters if the option has no names."""
     return None if named is None else tuple(named) or SAFE_FILTER_NAMES

@@ -133,7 +133,7 @@ def _error(error: Exception) -> tuple[Response, int]:
     """Return an error as JSON, and log it if it is an internal error."""
     if isinstance(error, HTTPException):
         response = jsonify(error=error.description)
-        # For example Allow, which a response with status 405 must have.
+        # The headers include Allow, which a response with status 405 must have.
         response.headers.extend((k, v) for k, v in error.get_headers() if k != "Content-Type")
         return response, error.code or 500
     log.exception("internal error")

@@ -27,22 +27,20 @@ from battlesnake_server.http.wsgi_pool import WsgiPool
 from battlesnake_server.live.parse_gate import OVERSIZED_BODY_BYTES
 
 _OVERSIZED_THREADS = 64
-"""Threads for oversized requests; most of them wait, for the parser or for a search."""
+"""Number of threads for oversized requests; most threads wait for the parser or for a search."""
 
 _LINGER_S = 1.5
 """Seconds in which a stopping worker still accepts requests on open connections."""
 
 _SWITCH_INTERVAL_S = 0.001
-"""Seconds for which a thread may hold the interpreter lock while another thread waits for the lock.
-"""
+"""Seconds for which a thread may hold the interpreter lock while another thread waits."""
 
 _RESERVED_FDS = 100
 """File descriptors reserved for purposes other than connections."""
 
 _M_MMAP_THRESHOLD, _LARGE_MEMORY = -3, 1 << 20
 _M_ARENA_MAX, _ARENAS = -8, 2
-"""Parameters of glibc's ``mallopt`` (``malloc.h``), with a size in bytes and the number of arenas.
-"""
+"""Parameters of glibc's ``mallopt`` (``malloc.h``): size in bytes, and number of arenas."""
 
 
 class AsyncGunicornWorker(BaseWorker):  # type: ignore[misc]

@@ -9,14 +9,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 OVERSIZED_BODY_BYTES = 1 << 14
-"""Bytes above which a body is oversized; a crowded 19x19 board needs fewer."""
+"""Minimum size of an oversized body in bytes; a crowded 19x19 board needs fewer."""
 
 
 class ParseGate:
     """Admits one oversized body at a time, the smallest first; other bodies do not wait.
 
-    Parsing takes milliseconds of the interpreter lock, which all threads share. The order lets a
-    game on a large board go before strangers' bodies of the maximum size.
+    Parsing a body takes milliseconds of the interpreter lock, which all threads share. The order
+    lets moves on a large board precede the maximum-size bodies of other clients.
     """
 
     def __init__(self) -> None:
@@ -27,7 +27,7 @@ class ParseGate:
 
     @contextmanager
     def turn(self, size: int) -> Iterator[None]:
-        """Wait until a body of ``size`` bytes may be parsed in the context."""
+        """Wait until a body of ``size`` bytes may be parsed within the context."""
         if size <= OVERSIZED_BODY_BYTES:
             yield
             return
