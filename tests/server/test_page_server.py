@@ -189,7 +189,7 @@ def test_beyond_loopback_only_the_token_does_more_than_look(tmp_path: Path) -> N
                      "/game/x/stop", "/replays/analysis/x.jsonl"):  # fmt: skip
             for cookie in ("", "arena=", "arena=guess"):
                 status, text, _ = ask(port, "POST", path, GAME_REQUEST, Cookie=cookie)
-                assert (status, "with the token" in text) == (403, True)
+                assert (status, "with the access token" in text) == (403, True)
         for path, button in (("/play", "begin"), ("/lab", "ask")):
             page = ask(port, path=path)[1]
             assert "open the address with the token" in page
