@@ -494,7 +494,7 @@ def make_unusual(text: bytes, rng: random.Random) -> bytes:
 
 
 def playable(body: Any) -> bool:
-    """Return whether the game id, the snake id, the board size and the own body are valid."""
+    """Return whether the game id, the snake id, the board size and the snake's body are valid."""
 
     def whole(value: Any) -> bool:
         return type(value) is int or (type(value) is float and value.is_integer())

@@ -27,12 +27,12 @@ from battlesnake_heuristics.search.search import FrozenSearch, Search
 
 
 def random(seed: int) -> Pipeline:
-    """Move randomly, even into walls or its neck; the weakest snake."""
+    """Move randomly, even into walls or the snake's own neck; the weakest snake."""
     return Pipeline(seed=seed)
 
 
 def safe_random(seed: int) -> Pipeline:
-    """Move randomly, but avoid moves that lose at once."""
+    """Move randomly, but avoid moves that lose immediately."""
     return Pipeline(*ALIVE, seed=seed)
 
 
@@ -52,24 +52,24 @@ def cautious(seed: int) -> Pipeline:
 
 
 def hunter(seed: int) -> Pipeline:
-    """Eat until it is the longest snake, then attack the heads of the others."""
+    """Eat until longer than every opponent, then attack the heads of the opponents."""
     return Pipeline(
         *SAFE, When(hungry, [food], [When(longest, [hunt], [food])]), unharmed, seed=seed
     )
 
 
 def tail_chaser(seed: int) -> Pipeline:
-    """Follow its own tail and leave it only to eat."""
+    """Follow the snake's own tail, except to eat."""
     return Pipeline(*SAFE, When(hungry, [food], [tail]), unharmed, seed=seed)
 
 
 def wall_hugger(seed: int) -> Pipeline:
-    """Stay at the edge of the board and leave it only to eat."""
+    """Stay at the edge of the board, except to eat."""
     return Pipeline(*SAFE, When(hungry, [food], [edge]), unharmed, seed=seed)
 
 
 def center_snake(seed: int) -> Pipeline:
-    """Stay in the center of the board and leave it only to eat."""
+    """Stay in the center of the board, except to eat."""
     return Pipeline(*SAFE, When(hungry, [food], [center]), unharmed, seed=seed)
 
 
@@ -79,7 +79,7 @@ def territorial(seed: int) -> Pipeline:
 
 
 def tree(seed: int) -> Pipeline:
-    """Use a decision tree: eat if hungry, hunt if longest, else grow; alone, follow its tail."""
+    """Use a decision tree: eat if hungry, hunt if longest, else grow; alone, follow the tail."""
     crowd = [When(longest, [territory, hunt * 0.3], [food, territory])]
     return Pipeline(
         *SAFE,

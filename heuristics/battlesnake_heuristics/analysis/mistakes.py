@@ -52,8 +52,7 @@ The number of turns with increased limits (see `play_from`) varies by game.
 """
 
 ROLLOUT_PLAYERS = [SearchPlayer(load_builtin(), nodes=nodes) for nodes in range(12, 36)]
-"""Players of the rollouts. Games cycle through them, because a single player would repeat the game.
-"""
+"""Players of the rollouts, in rotation: a single player would repeat the same game."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -237,7 +237,7 @@ class PositionAnalyzer:
         return decision.scores[decision.move], decision.line
 
     def _predict_replies(self, board: Board, snake: Snake, fraction: float) -> dict[str, str]:
-        """Return the best move of the nearest opponent and default moves of the others."""
+        """Return the best move of the nearest opponent and the default moves of all others."""
         moves = {
             opponent.id: _default_move(board, opponent)
             for opponent in board.living
@@ -255,7 +255,7 @@ class PositionAnalyzer:
 
 
 def _replies(board: Board, snake: Snake) -> Iterable[dict[str, str]]:
-    """Yield the opponents' replies: every safe move of the nearest, default moves of the others."""
+    """Yield the opponents' replies: any safe move of the nearest, else default moves."""
     nearest = _nearest(board, snake)
     default = {
         opponent.id: _default_move(board, opponent)

@@ -96,7 +96,7 @@ def _is_lost(future: Future[Any]) -> bool:
 
 
 class ProcessPool:
-    """A pool of processes that ignore Ctrl-C; the parent process terminates them.
+    """A pool of processes, which ignore Ctrl-C and which the parent process terminates.
 
     If a process is killed, only its own task is lost, and a new process replaces it.
 

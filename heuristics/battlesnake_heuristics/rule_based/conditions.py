@@ -13,7 +13,7 @@ def hungry(view: View) -> bool:
 
 
 def longest(view: View) -> bool:
-    """Own length is greater than every opponent's length."""
+    """Length is greater than every opponent's length."""
     return all(view.you.length > opponent.length for opponent in view.opponents)
 
 

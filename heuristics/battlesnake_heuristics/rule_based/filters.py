@@ -38,7 +38,7 @@ def bodies(view: View, move: str) -> float:
 @Filter
 def head_to_heads(view: View, move: str) -> float:
     """May collide with the head of a snake of the same length or longer."""
-    # The badness is the probability that the opponent enters the cell if it picks one of its exits
+    # The penalty is the probability that the opponent enters the cell if it picks one of its exits
     # uniformly. A tie counts as half a loss. Both snakes eat before their lengths are compared, so
     # the current lengths decide.
     target = view.grid.bit(view.targets[move])
@@ -67,7 +67,7 @@ def hazards(view: View, move: str) -> float:
 
 
 ALIVE = (walls, neck, starvation, bodies)
-"""Filters of moves that lose at once; together they equal the action mask ``fatal``."""
+"""Filters of moves that lose immediately; together they equal the action mask ``fatal``."""
 
 SAFE = (*ALIVE, head_to_heads, dead_ends)
 """The filters of a careful snake, the most severe first."""

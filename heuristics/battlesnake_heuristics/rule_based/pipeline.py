@@ -2,8 +2,8 @@
 
 A strategy is a `Pipeline` of steps, applied from first to last:
 
-* A `Filter` computes the badness of each move: 0 if the move is acceptable. The moves with the
-  lowest badness remain. A filter therefore rules out bad moves if there are better ones, and keeps
+* A `Filter` computes a penalty for each move: 0 if the move is acceptable. The moves with the
+  lowest penalty remain. A filter therefore rules out bad moves if there are better ones, and keeps
   the least bad moves if all are bad. At least one move always remains, and earlier filters have
   priority.
 * A `Preference` adds a score to each remaining move; ``preference * 2`` doubles its weight.
@@ -82,7 +82,7 @@ def _restore_rule(kind: Callable[..., Any], location: tuple[str, str], *more: fl
 class Filter:
     """A filter that rules out moves.
 
-    Decorates a function that returns the badness of a move: 0 if the move is acceptable.
+    Decorates a function that returns the penalty of a move: 0 if the move is acceptable.
     """
 
     badness: Measure
@@ -96,7 +96,7 @@ class Filter:
         return _name(self.badness)
 
     def apply(self, view: View, verdict: Verdict) -> None:
-        """Keep the remaining moves with the lowest badness."""
+        """Keep the remaining moves with the lowest penalty."""
         badness = {move: self.badness(view, move) for move in verdict.remaining}
         least = min(badness.values())
         vetoed = tuple(move for move in verdict.remaining if badness[move] > least)
@@ -213,7 +213,7 @@ def best_after_filters(
 def filter_mask(board: Board, steps: Sequence[PipelineStep]) -> NDArray[np.bool_]:
     """Convert filters to an action mask: bool (4,) in the order of ``MOVES``.
 
-    A filter that objects to all remaining moves is ignored, whatever the badness values are. The
+    A filter that objects to all remaining moves is ignored, whatever the penalties are. The
     mask therefore always allows a move, and it agrees with `mdp.masks`. Branches are followed;
     preferences are ignored.
     """
