@@ -117,7 +117,7 @@ class EnvConfig:
         sizes = self.num_snakes, self.width, self.height
         if not all(isinstance(size, int) for size in sizes):
             raise ValueError(
-                "start_positions needs boards of one size, with as many snakes on each"
+                "start_positions requires one board size and one number of snakes for all games"
             )
         count, width, height = (int(np.max(size)) for size in sizes)
         heads = _cells("start_positions", self.start_positions, width, height)

@@ -208,7 +208,7 @@ def run_session(
     except Exception as error:  # onnxruntime's exceptions have no common base class
         if options.terminate:
             raise PolicyTimeoutError(
-                f"the network did not return within {limit_s:.3g} s; use a smaller one"
+                f"the network did not return within {limit_s:.3g} s; use a smaller network"
             ) from error
         raise
     return arrays

@@ -398,7 +398,7 @@ def _of_file(path: str) -> Factory:
                 "battlesnake-gym[server]"
             ) from error
         return opened
-    raise ValueError(f"{path}: no installed package plays such a file; install battlesnake-gym")
+    raise ValueError(f"{path}: no installed package can load this file; install battlesnake-gym")
 
 
 def _fixed_nodes(name: str, build: Factory, nodes: str, seed: int) -> FixedNodes:
@@ -407,5 +407,5 @@ def _fixed_nodes(name: str, build: Factory, nodes: str, seed: int) -> FixedNodes
         raise ValueError(f"{name}@ needs a number of nodes, got {nodes!r}; try {name}@400")
     strategy = build(seed)
     if not isinstance(strategy, NodeLimitedStrategy):
-        raise ValueError(f"{name!r} does not search, so @{nodes} has no meaning; leave it out")
+        raise ValueError(f"{name!r} does not search, so @{nodes} has no effect; omit it")
     return FixedNodes(strategy, int(nodes))

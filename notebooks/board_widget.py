@@ -169,11 +169,11 @@ class Editor(_Shown):
         self.picture = widgets.HTML()
         self.reasons = widgets.HTML()
         self._past: list[str] = []
-        self.text.observe(lambda _: self._ask(), "value")
-        self.name.observe(lambda _: self._ask(), "value")
+        self.text.observe(lambda _: self._update(), "value")
+        self.name.observe(lambda _: self._update(), "value")
         self.on.on_click(lambda _: self._play_on())
         self.undo.on_click(lambda _: self._take_back())
-        self._ask()
+        self._update()
         super().__init__(
             [
                 widgets.HBox([self.name, self.undo, self.on]),
@@ -183,7 +183,7 @@ class Editor(_Shown):
             ]
         )
 
-    def _ask(self) -> None:
+    def _update(self) -> None:
         """Parse the text, draw the board and run the snake; if this fails, show the error."""
         self.board = self.decision = None
         try:

@@ -116,10 +116,10 @@ def main(argv: list[str] | None = None) -> int:
 def parser() -> Parser:
     """Return the command-line parser."""
     parser = Parser(prog=_PROG, description=__doc__)
-    parser.add_argument("account", help=f"the account's number, or {_SIMULATED}")
-    parser.add_argument("--stack", default="battlesnake", help="the stack of notebook.yaml")
+    parser.add_argument("account", help=f"account number, or {_SIMULATED}")
+    parser.add_argument("--stack", default="battlesnake", help="name of the stack of notebook.yaml")
     parser.add_argument("--folder", type=Path, default=Path("sagemaker-local/receipt"),
-        help="for what the jobs deliver")  # fmt: skip
+        help="directory of the results of the jobs")  # fmt: skip
     return parser
 
 
@@ -136,7 +136,9 @@ def place_of(options: argparse.Namespace) -> Iterator[Place]:
 
         ours = account()
         if ours.number != options.account:
-            raise StackError(f"the credentials are of {ours.number}, not of {options.account}")
+            raise StackError(
+                f"the credentials belong to account {ours.number}, not to {options.account}"
+            )
         session = sagemaker.Session(ours.session)
         yield Place(ours, session, lambda given: snake_stack.deploy(ours, given), True)
         return
@@ -304,7 +306,7 @@ def snake(place: Place, folder: Path, note: dict[str, Any]) -> None:
     }
     publish(second, _SNAKE, place.account.session)
     if (colour := timed(url)[1]["color"]) != "#cc6633":
-        raise RuntimeError(f"what was published is not what is_published: {colour}")
+        raise RuntimeError(f"the published snake has another color: {colour}")
     note["kept"] = undeploy(place.account, _SNAKE)
     note["seconds"] = round(time.monotonic() - began)
 

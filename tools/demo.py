@@ -92,7 +92,7 @@ def wait_for(url: str, server: subprocess.Popen[bytes]) -> None:
         ):
             return
         time.sleep(0.2)
-    sys.exit(f"demo: the server at {url} did not answer within {_START_SECONDS} s")
+    sys.exit(f"demo: the server at {url} did not respond within {_START_SECONDS} s")
 
 
 def first_game() -> None:
@@ -123,10 +123,12 @@ def first_game() -> None:
 def main() -> None:
     """Train for some minutes, export, serve, and play games over HTTP."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--folder", type=Path, default=Path("demo"), help="where all results go")
+    parser.add_argument(
+        "--folder", type=Path, default=Path("demo"), help="directory of all results"
+    )
     parser.add_argument("--minutes", type=float, default=3, help="training time (default 3)")
     parser.add_argument("--games", type=int, default=24, help="games in the arena (default 24)")
-    parser.add_argument("--first-game", action="store_true", help="show one game, and end")
+    parser.add_argument("--first-game", action="store_true", help="show one game and exit")
     args = parser.parse_args()
     if args.first_game:
         first_game()

@@ -1,6 +1,7 @@
 #!/bin/sh
-# Fuzzes the C parts as Python calls them: libFuzzer (clang) draws the questions, AddressSanitizer and
-# UBSan watch. MINUTES says how long; what reaches a new branch is kept in tools/boundary_corpus.zip.
+# Fuzzes the compiled modules through Python: libFuzzer (clang) supplies the requests, AddressSanitizer
+# and UBSan detect errors. MINUTES sets the duration. tools/boundary_corpus.zip stores the inputs that
+# reach a new branch.
 set -eu
 cd "$(dirname "$0")/.."
 python=${PYTHON:-$PWD/.venv/bin/python}

@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
-# Builds the training image without an image hub, and runs it as SageMaker does: make image-check.
+# Builds the training image without an image registry, and runs it like SageMaker: make image-check.
 #
-# The base image cannot be had there; Debian's own packages of the same release stand for it
-# (bookworm, whose Python is 3.11 too). Everything else is deployment/training/Dockerfile, step by
-# step. Needs root, 30 GB, and: apt-get install buildah mmdebstrap debian-archive-keyring runc iproute2
+# The base image is not available without a registry, so packages of the same Debian release replace
+# it (bookworm, which also has Python 3.11). All other steps are those of deployment/training/Dockerfile.
+# Requires root, 30 GB, and: apt-get install buildah mmdebstrap debian-archive-keyring runc iproute2
 set -euo pipefail
 cd "$(dirname "$0")/.."
 base=localhost/python:3.11-slim-bookworm
 image=localhost/battlesnake-training
-pip_cert=${PIP_CERT:-/etc/ssl/certs/ca-certificates.crt}  # a network's own, in the steps that fetch
+pip_cert=${PIP_CERT:-/etc/ssl/certs/ca-certificates.crt}  # certificates of the local network, for steps that download
 
 if ! buildah inspect --type image "$base" > /dev/null 2>&1; then
     work=$(mktemp -d)

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# link_the_page.sh ADDRESS: let the README's first link lead to the page that plays, where CI has published it.
+# link_the_page.sh ADDRESS: sets the README's first link to the playable page that CI published.
 #
-# Commits and pushes that one line if it has changed; a reader of the README can then play after one click.
+# Commits and pushes the changed line; readers of the README can then play after one click.
 set -euo pipefail
 address=$1
 cd "$(git rev-parse --show-toplevel)"

@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# Pins what the images of deployment/ are built from.
+# Pins the packages and base images of the images in deployment/.
 #
 #   tools/pin_images.sh packages   write the packages with their hashes: deployment/*/requirements*.txt
 #   tools/pin_images.sh base       write the digest of the base image into the Dockerfiles (needs docker)
-#   tools/pin_images.sh check      refuse Dockerfiles whose base image has no digest, or not the same
+#   tools/pin_images.sh check      reject Dockerfiles whose base image has no digest or another digest
 #
-# Packages are those of constraints.txt, resolved by uv (pip install uv) from the index that pip uses.
+# uv (pip install uv) resolves the packages of constraints.txt from the package index of pip.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 constraints=constraints.txt
@@ -35,7 +35,7 @@ packages)
     printf 'setuptools\nsagemaker-training\n' > "$build"
     compile deployment/training/requirements.txt pyproject.toml rllib_src/requirements.txt "$build" \
         --extra rllib --extra procgen
-    # Hosts with NVIDIA's drivers from 525 on: the last torch that was built with CUDA 12.
+    # The last torch built with CUDA 12 supports hosts with NVIDIA drivers since 525.
     older=$(mktemp) constraints=$(mktemp)
     trap 'rm -f "$build" "$older" "$constraints"' EXIT
     echo torch==2.10.0 > "$older"

@@ -113,7 +113,7 @@ class Player:
                 games.reset(self.seeds(), games.over.copy())
         return played
 
-    def look(self) -> None:
+    def read_all(self) -> None:
         """Call all functions that read; the engine keeps updating the output arrays."""
         from battlesnake_gym.engine import _engine
         from battlesnake_gym.mdp import masks, observations
@@ -173,7 +173,7 @@ def main() -> None:
                 continue
             player = Player(games, rand.getrandbits(32))
             progress.update(player.play(rand.choice((20, 200))))
-            player.look()
+            player.read_all()
             player.damage()
             progress.update(player.play(20))
 

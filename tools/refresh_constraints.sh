@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Writes constraints.txt anew from what is installed in the project's virtual environment.
+# Rewrites constraints.txt with the packages installed in the project's virtual environment.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 {

@@ -38,13 +38,15 @@ Notebook = dict[str, Any]
 def main() -> None:
     """Run the given notebooks, or all notebooks if none is given."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("notebooks", type=Path, nargs="*", help="those to run (default: all)")
-    parser.add_argument("--check", action="store_true", help="name those to be run again")
+    parser.add_argument("notebooks", type=Path, nargs="*", help="notebooks to run (default: all)")
+    parser.add_argument(
+        "--check", action="store_true", help="list the notebooks that must run again"
+    )
     arguments = parser.parse_args()
     paths = [path.absolute() for path in arguments.notebooks] or sorted(_NOTEBOOKS.glob("*.ipynb"))
     if arguments.check:
         if old := [path.stem for path in paths if not is_current(json.loads(path.read_text()))]:
-            sys.exit(f"other code than that which was run, `make notebooks`: {', '.join(old)}")
+            sys.exit(f"code changed since the last run; run `make notebooks`: {', '.join(old)}")
     else:
         run_all(paths)
 
@@ -132,25 +134,27 @@ def run(notebook: Notebook, folder: Path) -> Notebook:
     for cell in code_cells(result):
         cell["metadata"].pop("execution", None)
         cell["execution_count"] = None
-        cell["outputs"] = [tidy(output, folder) for output in cell["outputs"]]
+        cell["outputs"] = [clean_output(output, folder) for output in cell["outputs"]]
     return result
 
 
-def tidy(output: Notebook, folder: Path) -> Notebook:
+def clean_output(output: Notebook, folder: Path) -> Notebook:
     """Return an output without data of this run, this machine or a live kernel."""
     if "execution_count" in output:
         output["execution_count"] = None
     if "text" in output:
-        output["text"] = lines_of(last_drawn(anywhere("".join(output["text"]), folder)))
+        output["text"] = split_lines(
+            visible_text(replace_local_paths("".join(output["text"]), folder))
+        )
     for kind, value in list(output.get("data", {}).items()):
         if kind == "application/vnd.jupyter.widget-view+json":
             del output["data"][kind]
         elif kind.startswith("text/"):
-            output["data"][kind] = lines_of(anywhere("".join(value), folder))
+            output["data"][kind] = split_lines(replace_local_paths("".join(value), folder))
     return output
 
 
-def anywhere(text: str, folder: Path) -> str:
+def replace_local_paths(text: str, folder: Path) -> str:
     """Return ``text`` with the folders of this machine replaced by portable names."""
     places = {f"{folder}/": "", str(folder): ".", str(folder.parent): ".."}
     places |= {sys.prefix: ".venv", str(_HERE): "..", str(Path.home()): "~"}
@@ -159,7 +163,7 @@ def anywhere(text: str, folder: Path) -> str:
     return text
 
 
-def last_drawn(text: str) -> str:
+def visible_text(text: str) -> str:
     """Return ``text`` as a terminal finally shows it: the last version of each line.
 
     The ANSI colors of Ray's process names are removed, because they are too pale on paper.
@@ -168,7 +172,7 @@ def last_drawn(text: str) -> str:
     return re.sub(r"^.*\r(?=.)", "", plain, flags=re.MULTILINE)
 
 
-def lines_of(text: str) -> list[str]:
+def split_lines(text: str) -> list[str]:
     """Return ``text`` as a list with one string per line, as stored in notebooks."""
     return text.splitlines(keepends=True)
 

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Plays a million random turns and asks the search on 5,000 random boards, with the C code built with
-# AddressSanitizer and UBSan (gcc); stops at the first finding. TURNS, REQUESTS and SEED change it.
+# Plays a million random turns and searches 5,000 random boards with the C code built with
+# AddressSanitizer and UBSan (gcc); stops at the first error. TURNS, REQUESTS and SEED change the defaults.
 set -eu
 cd "$(dirname "$0")/.."
 python=${PYTHON:-.venv/bin/python}
@@ -14,15 +14,15 @@ compile() { # compile SOURCES TARGET
         "$1"/*.c -o "$2"
 }
 
-# Python itself leaks by design, hence no leak check. PYTHONMALLOC: every array of numpy and every
-# object is then a block of its own that AddressSanitizer watches.
+# Leak checks are off, because Python leaks by design. PYTHONMALLOC gives every array and object a
+# separate block, which AddressSanitizer checks.
 watched() {
     LD_PRELOAD="$(gcc -print-file-name=libasan.so) $(gcc -print-file-name=libubsan.so)" \
         ASAN_OPTIONS=detect_leaks=0:abort_on_error=0 UBSAN_OPTIONS=print_stacktrace=1 \
         PYTHONMALLOC=malloc PYTHONPATH=.:heuristics "$python" "$@"
 }
 
-# The sources are beside the engine: the package takes no engine that was built from others.
+# The sources are next to the engine, because the package rejects engines built from other sources.
 cp -r battlesnake_gym/engine/csrc "$build"
 compile "$build/csrc" "$build/_engine.abi3.so"
 watched tools/random_turns.py --engine "$build/_engine.abi3.so" \

@@ -313,7 +313,7 @@ def _read_cells(grid: list[list[str]], state: State) -> tuple[dict[str, Point], 
                 arrows[cell] = symbol
             elif _is_head(symbol):
                 if symbol in heads:
-                    raise BoardError(f"two heads are called {symbol}; use another letter")
+                    raise BoardError(f"two heads have the letter {symbol}; use another letter")
                 heads[symbol] = cell
             elif symbol != ".":
                 raise BoardError(

@@ -294,14 +294,14 @@ def _exit_on_interrupt(name: str) -> Iterator[None]:
     libraries that are being imported could treat it as an import error.
     """
 
-    def leave(number: int, frame: FrameType | None) -> None:
+    def exit_now(number: int, frame: FrameType | None) -> None:
         os.write(2, f"{_PROG} {name}: interrupted\n".encode())
         os._exit(128 + number)
 
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    before = signal.signal(signal.SIGINT, leave)
+    before = signal.signal(signal.SIGINT, exit_now)
     try:
         yield
     finally:

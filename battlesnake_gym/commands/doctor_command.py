@@ -80,9 +80,9 @@ def parser() -> Parser:
     """Return the parser of the command line."""
     parser = Parser(
         prog=_COMMAND,
-        description="Show what is installed and compiled, what is missing, which commands need it, "
-        "and how to fix it.",
-        epilog="exit status: 1 if a part that every command needs is broken, else 0",
+        description="Show installed, compiled and missing components, the commands that need them, "
+        "and the remedies.",
+        epilog="exit status: 1 if a component that every command needs is broken, else 0",
     )
     add_json(parser)
     return parser

@@ -57,7 +57,7 @@ def parser() -> Parser:
         help="output file; the suffix selects the format: "
         f"{', '.join([*_WRITERS][:-1])} or {[*_WRITERS][-1]}")  # fmt: skip
     add("--cell-size", type=bounded_number(int, 2, 200), default=animation.DEFAULT_CELL_SIZE,
-        metavar="PIXELS",         help="size of a cell, in pixels")  # fmt: skip
+        metavar="PIXELS", help="size of a cell, in pixels")  # fmt: skip
     add(
         "--turns-per-second",
         type=bounded_number(int, 1, 100),

@@ -95,7 +95,7 @@ def game_sizes(num_games: int, **fields: Sizes) -> NDArray[np.int32]:
         given = np.asarray(value)
         if given.dtype.kind not in "iu" or given.shape not in ((), (num_games,)):
             raise ValueError(
-                f"{name} must be one integer or {num_games} of them, one per game, got {value!r}"
+                f"{name} must be one integer or {num_games} integers, one per game, got {value!r}"
             )
         if np.any(given < 1) or np.any(given > _LIMITS[name]):
             raise ValueError(f"{name} must be between 1 and {_LIMITS[name]}, got {value!r}")
@@ -124,7 +124,7 @@ def check_load(games: Game, largest: tuple[int, int, int], state: State, given: 
     if comparable(given) != comparable(games):
         raise ValueError(
             f"rules must be those of these games, {comparable(games)}, got {comparable(given)}: "
-            "create other Games for them"
+            "create new Games for other rules"
         )
     if not 1 <= state.turn + 1 < 2**31 - 10**6:
         raise ValueError(f"state.turn must be between 0 and {2**31 - 10**6}, got {state.turn}")
@@ -132,7 +132,8 @@ def check_load(games: Game, largest: tuple[int, int, int], state: State, given: 
     for (name, _), size, most in zip(_LIMITS.items(), found, largest, strict=True):
         if size > most or (size < 1 and name != "num_snakes"):
             raise ValueError(
-                f"state has {name} {size}, but these games have room for {most}: create larger ones"
+                f"state has {name} {size}, but the maximum of these games is {most}: "
+                "create larger games"
             )
     if games.map:
         try:
@@ -162,7 +163,7 @@ def rule_numbers(game: Game, food_rng: str) -> tuple[Any, ...]:
     }
     for name, number in numbers.items():
         if not -(2**31) <= number < 2**31:
-            raise ValueError(f"settings.{name} must fit into 32 bits, got {number}")
+            raise ValueError(f"settings.{name} must fit in 32 bits, got {number}")
     return (
         ruleset.startswith("wrapped"),
         ruleset.endswith("constrictor"),

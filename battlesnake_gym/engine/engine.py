@@ -229,8 +229,8 @@ def _copy(recipe: dict[str, Any], sources: str, dump: bytes, ids: dict[int, list
     """Restore games from a pickle or a copy."""
     if sources != getattr(_engine, "SOURCES_HASH", None):
         raise ValueError(
-            "these games were pickled by another version of the compiled engine, whose memory this "
-            "one cannot read; create new games and load() their positions"
+            "these games were pickled by another version of the compiled engine, which this "
+            "version cannot read; create new games and load() their positions"
         )
     games = EngineGames(**recipe)
     games.restore(dump)

@@ -24,7 +24,7 @@ def pack(state: State) -> bytes:
     try:
         return array("i", _words(state)).tobytes()
     except OverflowError as error:
-        raise ValueError(f"state has a number that does not fit into 32 bits: {error}") from error
+        raise ValueError(f"state has a number that does not fit in 32 bits: {error}") from error
 
 
 def unpack(words: bytes, ids: Sequence[str]) -> State:

@@ -209,7 +209,9 @@ class ParallelBattlesnake(ParallelEnv):  # type: ignore[misc]
         self._seated_opponents.move(taken[None], self._game.infos["alive"])
         for agent in self.agents:
             if agent not in actions:
-                raise ValueError(f"actions has none for {agent!r}; give one to every living agent")
+                raise ValueError(
+                    f"actions has no action for {agent!r}; give an action to every living agent"
+                )
             taken[self._seat(agent)] = action_index(actions[agent], f"the action of {agent!r}")
         return taken
 

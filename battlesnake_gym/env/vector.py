@@ -98,8 +98,8 @@ class VectorBattlesnake:
             game = replace(game, solo=True)
         elif alone.any() and not (game.solo or game.ruleset == "solo"):
             raise ValueError(
-                "num_snakes mixes games of one snake with larger ones; a game of one would be over "
-                "at the start: give 2 or more, or play all games with Game(solo=True)"
+                "num_snakes mixes games of one snake with larger games; a game of one snake would "
+                "be over at the start: give 2 or more, or play all games with Game(solo=True)"
             )
         self.game = game
         self.max_turns = max_turns
@@ -456,11 +456,11 @@ class VectorBattlesnake:
     def _check_start(self, name: str, state: State) -> None:
         """Raise ``ValueError`` for a position from which the games cannot start."""
         if is_over(self.game, state):
-            raise ValueError(f"{name} is a finished game (turn {state.turn}); take an earlier turn")
+            raise ValueError(f"{name} is a finished game (turn {state.turn}); use an earlier turn")
         if self.max_turns is not None and state.turn >= self.max_turns:
             raise ValueError(
                 f"{name} is at turn {state.turn}, but max_turns is {self.max_turns}; "
-                "take an earlier turn or a larger max_turns"
+                "use an earlier turn or a larger max_turns"
             )
         try:
             self.games.load(
@@ -488,7 +488,7 @@ def start_states(options: Mapping[str, Any]) -> tuple[State, ...]:
     """
     for name in options:
         if name != "states":
-            raise ValueError(f"unknown option {name!r}; the only one is 'states'")
+            raise ValueError(f"unknown option {name!r}; the only option is 'states'")
     states = options.get("states")
     if states is None:
         return ()
@@ -496,7 +496,7 @@ def start_states(options: Mapping[str, Any]) -> tuple[State, ...]:
         raise ValueError(f"states must be a list of positions, got {type(states).__name__}")
     positions = tuple(_start_state(f"states[{i}]", state) for i, state in enumerate(states))
     if not positions:
-        raise ValueError("states is empty; give at least one position, or leave the option out")
+        raise ValueError("states is empty; give at least one position, or omit the option")
     return positions
 
 
@@ -518,7 +518,7 @@ def _check_exclusive(name: str, options: Mapping[str, Any], replaced: Iterable[s
     """Raise ``ValueError`` for options that the argument ``name`` replaces."""
     for option in replaced:
         if options.get(option) is not None:
-            raise ValueError(f"{name} replaces {option}; give one of the two")
+            raise ValueError(f"{name} replaces {option}; omit one of the options")
 
 
 def _check_game(game: Game) -> None:

@@ -160,7 +160,7 @@ def register(
         ValueError: If ``name`` is built in.
     """
     if name in _ENCODERS:
-        raise ValueError(f"the observation {name!r} is built in; give yours another name")
+        raise ValueError(f"the observation {name!r} is built in; choose another name")
     _custom_encoders[name] = _CustomEncoder(tuple(planes), encode, size, version)
 
 
@@ -409,7 +409,7 @@ def get(observation: str | Mapping[str, Any] | Observation) -> Observation:
     version = 1 if found.in_engine else _custom_encoders[found.name].version
     if observation.get("version", version) != version:
         raise ValueError(
-            f"observation {found.name!r} is of version {version} here, got "
+            f"observation {found.name!r} has version {version}, got "
             f"{observation['version']}: use the file with which the policy was trained"
         )
     return found

@@ -165,7 +165,7 @@ def register(event: str, count: Callable[[TurnBatch], Counts]) -> None:
         ValueError: If ``event`` is a built-in event or a reward preset.
     """
     if event in _BUILT_IN or event in PRESETS:
-        raise ValueError(f"the event {event!r} is built in; give yours another name")
+        raise ValueError(f"the event {event!r} is built in; choose another name")
     EVENTS[event] = count
 
 

@@ -86,7 +86,7 @@ def read(
     with at_line(name, 1):
         if "ruleset" not in head:
             raise ValueError(
-                "this is the start of neither a replay nor a game; is this a recorded game?"
+                "this line starts neither a replay nor a game; is this a recorded game?"
             )
     meter = limits.SizeMeter()
     for number, line in enumerate(lines, 2):

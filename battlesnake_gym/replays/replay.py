@@ -221,9 +221,9 @@ class Replay:
         shown = json_fields.format_value(id_or_name)
         if named:
             known = ", ".join(map(json_fields.format_value, named))
-            raise ReplayError(f"several snakes are called {shown}; give an id of {known}")
+            raise ReplayError(f"several snakes have the name {shown}; give an id of {known}")
         known = ", ".join(dict.fromkeys(json_fields.format_value(s.name or s.id) for s in snakes))
-        raise ReplayError(f"no snake is called {shown}; give a name of {known}")
+        raise ReplayError(f"no snake has the name {shown}; use one of {known}")
 
     def deaths(self) -> list[tuple[int, str, str]]:
         """Return the turn, snake id and cause of each elimination, in order."""

@@ -46,7 +46,7 @@ def place_snakes(state: State, rand: GoRand) -> None:
     if square and count > _CORNER_AND_SIDE_STARTS and width < _MIN_SIZE_FIXED:
         raise RulesError(
             f"{count} snakes do not fit on a board of {width}x{width}: "
-            f"take at most {_CORNER_AND_SIDE_STARTS} snakes or a width of {_MIN_SIZE_FIXED} or more"
+            f"use at most {_CORNER_AND_SIDE_STARTS} snakes or a width of {_MIN_SIZE_FIXED} or more"
         )
     if square and width >= _MIN_SIZE_FIXED and count <= _CORNER_AND_SIDE_STARTS:
         _place_on_corners_and_sides(state, rand)

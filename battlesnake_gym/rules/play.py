@@ -98,7 +98,7 @@ def _check_start(game: Game, width: int, height: int, snake_ids: Sequence[str]) 
     if game.seed == 0 or not -(2**63) <= game.seed < 2**63:
         raise RulesError(
             f"seed must be a signed 64-bit integer other than 0, got {game.seed}: "
-            "take 1 or any other"
+            "use 1 or any other integer"
         )
     if len(set(snake_ids)) != len(snake_ids):
         raise RulesError(f"snake_ids must all differ, got {list(snake_ids)}: rename the duplicates")

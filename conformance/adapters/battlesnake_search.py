@@ -25,7 +25,7 @@ class Search:
         apart = len(set().union(*bodies)) == sum(map(len, bodies))
         apart = apart and len({*pairs(state["f"])}) == len(pairs(state["f"]))
         if len(state["s"]) > _MAX_SNAKES or not (apart and inside) or header["map"] == "solo_maze":
-            raise RefusedError(f"at most {_MAX_SNAKES} snakes; they and food apart; no solo_maze")
+            raise RefusedError(f"at most {_MAX_SNAKES} snakes, no overlaps, no solo_maze")
         return state
 
     def _layers(self, flat_cells: list[int]) -> bytes:
@@ -38,7 +38,7 @@ class Search:
     def step(self, moves: list[str | None]) -> Json:
         """Play one turn; the response contains null for eliminated snakes."""
         if any(move not in (None, *MOVES) for move in moves):
-            raise RefusedError("the search plays only the four moves")
+            raise RefusedError("the search supports only the four moves")
         header, snakes = self.header, self.state["s"]
         rules, damage = header["ruleset"], header["settings"]["hazardDamagePerTurn"]
         numbers = [self.cell.get(cell, 0) for s in snakes for cell in pairs(s["b"])]

@@ -22,11 +22,11 @@ class Hisss:
         bodies = {i: [list(cell) for cell in pairs(s["b"])] for i, s in enumerate(snakes)}
         alone = header["solo"] or header["ruleset"] == "solo"
         if "constrictor" in header["ruleset"] or header["map"] in ("", "solo_maze"):
-            raise RefusedError("no constrictor, no solo_maze, no artificial boards")
+            raise RefusedError("no constrictor, no solo_maze, no synthetic boards")
         if len(snakes) > _MAX_SNAKES or (hazards and header["w"] != header["h"]):
-            raise RefusedError(f"at most {_MAX_SNAKES} snakes; hazards on square boards only")
+            raise RefusedError(f"at most {_MAX_SNAKES} snakes, and hazards only on square boards")
         if len(set(hazards)) < len(hazards) or alone != (len(snakes) == 1):
-            raise RefusedError("no stacked hazards; solo is a game of one snake")
+            raise RefusedError("no stacked hazards, and solo only with one snake")
         config = BattleSnakeConfig(
             num_players=len(snakes), w=header["w"], h=header["h"], all_actions_legal=True,
             min_food=0, food_spawn_chance=0, init_turns_played=state["t"], init_snake_pos=bodies,
@@ -45,7 +45,7 @@ class Hisss:
     def step(self, moves: list[str | None]) -> Json:
         """Play one turn; reject unknown moves, because hisss supports only the four moves."""
         if any(move not in (None, *_MOVES) for move in moves):
-            raise RefusedError("hisss plays only the four moves")
+            raise RefusedError("hisss supports only the four moves")
         self.game.step(tuple(_MOVES.index(move) for move in moves if move))
         lengths, health = self.game.player_lengths(), self.game.player_healths()
         alive, found = self.game.players_alive(), []

@@ -20,7 +20,7 @@ class Cli:
         """
         self.names = header["snakes"]
         if not header["map"] or header["solo"] != (len(self.names) == 1):
-            raise RefusedError("a map, and solo with one snake")
+            raise RefusedError("games need a map, and solo games need one snake")
         named = {"width": "w", "height": "h", "gametype": "ruleset", "map": "map", "seed": "seed"}
         options = {key: header[name] for key, name in named.items()} | header["settings"]
         words = [f"--{key}={value}" for key, value in options.items()]
@@ -43,7 +43,7 @@ class Cli:
         The command line would replace an unknown move by the snake's last move.
         """
         if any(move not in (None, "up", "down", "left", "right") for move in moves):
-            raise RefusedError("it plays only the four moves")
+            raise RefusedError("the command line supports only the four moves")
         for name, move in zip(self.names, moves, strict=True):
             if move:
                 scripted_moves[name].put(move)

@@ -19,9 +19,9 @@ class PettingZoo:
     def load(self, header: Json, state: Json) -> Json:
         """Load a position by modifying the environment's snakes."""
         if header["ruleset"] not in ("standard", "solo") or header["map"] == "solo_maze":
-            raise RefusedError("only standard and solo, no solo_maze")
+            raise RefusedError("only standard and solo, without solo_maze")
         if state["hz"] or min(header["w"], header["h"]) < 7 or "x" in state["s"][0]:
-            raise RefusedError("no hazards, boards of 7 at least")
+            raise RefusedError("no hazards, and boards of at least 7x7")
         size = (header["w"], header["h"])
         self.env = BattleSnake(len(state["s"]), 1, size, 0, 10**9, render_mode="none")
         self.env.reset()
@@ -40,7 +40,7 @@ class PettingZoo:
     def step(self, moves: list[str | None]) -> Json:
         """Play one turn."""
         if any(move not in (None, *_MOVES) for move in moves):
-            raise RefusedError("it plays only the four moves")
+            raise RefusedError("the engine supports only the four moves")
         named = zip(self.names, moves, strict=True)
         self.env.step({name: _MOVES.index(move) for name, move in named if move})
         snakes = [self.env.snakes.get(name) for name in self.names]

@@ -35,7 +35,7 @@ def serve(name: str, adapter: Adapter, *lacks: str) -> None:
                 response = adapter.start(message["start"])  # type: ignore[attr-defined]
             elif "load" in message:
                 if not hasattr(adapter, "load"):
-                    raise RefusedError("it only starts games")
+                    raise RefusedError("the engine cannot load positions")
                 response = adapter.load(message["load"], message["state"])
             else:
                 response = adapter.step(message["step"])

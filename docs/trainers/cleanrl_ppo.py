@@ -19,7 +19,7 @@ net = nn.Sequential(nn.Flatten(), nn.Linear(1690, 64), nn.ReLU(), nn.Linear(64, 
 adam = torch.optim.Adam(net.parameters(), lr=2e-3)
 
 
-def look(seen, masks):
+def evaluate(seen, masks):
     """Return the distribution over the allowed actions, and the value."""
     out = net(torch.as_tensor(seen).float() / 255)
     return Categorical(logits=out[:, :4].where(torch.as_tensor(masks), -1e9)), out[:, 4]
@@ -30,12 +30,12 @@ for _ in range(UPDATES):
     turns, gain = [], 0
     with torch.no_grad():
         for _ in range(T):
-            policy, value = look(seen, infos["action_mask"])
+            policy, value = evaluate(seen, infos["action_mask"])
             move = policy.sample()
             chosen = seen, infos["action_mask"], move, policy.log_prob(move)
             seen, reward, out, cut, infos = envs.step(move.numpy())
             turns.append([torch.as_tensor(x) for x in (*chosen, value, reward, ~(out | cut))])
-        then = look(seen, infos["action_mask"])[1]
+        then = evaluate(seen, infos["action_mask"])[1]
     for turn in reversed(turns):
         *_, value, reward, goes_on = turn
         gain = reward - value + GAMMA * goes_on * (then + LAMBDA * gain)
@@ -43,7 +43,7 @@ for _ in range(UPDATES):
     batch = [torch.cat(x) for x in zip(*turns)]
     for part in torch.cat([torch.randperm(N * T) for _ in range(EPOCHS)]).split(2048):
         old, masks, moves, chances, gain, wanted = (x[part] for x in batch)
-        policy, value = look(old, masks)
+        policy, value = evaluate(old, masks)
         ratio = (policy.log_prob(moves) - chances).exp()
         gain = (gain - gain.mean()) / (gain.std() + 1e-6)
         loss = -torch.min(ratio * gain, ratio.clamp(0.8, 1.2) * gain).mean()
@@ -53,5 +53,5 @@ for _ in range(UPDATES):
         adam.step()
 
 speed = UPDATES * N * T / (time.process_time() - start)
-rate = win_rate(lambda seen, masks: look(seen, masks)[0].logits.argmax(1).numpy(), **GAME)
+rate = win_rate(lambda seen, masks: evaluate(seen, masks)[0].logits.argmax(1).numpy(), **GAME)
 print(f"{speed:,.0f} steps a CPU-second; win rate {rate:.2f} against safe-random")

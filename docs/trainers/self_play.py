@@ -20,7 +20,7 @@ net = nn.Sequential(nn.Flatten(), nn.Linear(1690, 128), nn.ReLU(), nn.Linear(128
 adam = torch.optim.Adam(net.parameters(), lr=1e-3)
 
 
-def look(net, seen, masks):
+def evaluate(net, seen, masks):
     """Return the distribution over the allowed actions, and the value."""
     out = net(torch.as_tensor(seen).float() / 255)
     return Categorical(logits=out[:, :4].where(torch.as_tensor(masks), -1e9)), out[:, 4]
@@ -29,7 +29,7 @@ def look(net, seen, masks):
 def frozen():
     """Return a copy of the policy as a function that returns actions."""
     now = copy.deepcopy(net).requires_grad_(False)
-    return lambda seen, masks: look(now, seen, masks)[0].sample().numpy()
+    return lambda seen, masks: evaluate(now, seen, masks)[0].sample().numpy()
 
 
 (seen, infos), past = envs.reset(seed=1), []
@@ -40,12 +40,12 @@ while (minutes := time.process_time() / 60) < MINUTES:
     turns, gain = [], 0
     with torch.no_grad():
         for _ in range(T):
-            policy, value = look(net, seen, infos["action_mask"])
+            policy, value = evaluate(net, seen, infos["action_mask"])
             move = policy.sample()
             turn = seen, infos["action_mask"], move, policy.log_prob(move), value
             seen, reward, out, cut, infos = envs.step(move.numpy())
             turns.append([torch.as_tensor(x) for x in (*turn, reward, ~(out | cut))])
-        then = look(net, seen, infos["action_mask"])[1]
+        then = evaluate(net, seen, infos["action_mask"])[1]
     for turn in reversed(turns):
         *_, value, reward, goes_on = turn
         gain = reward - value + GAMMA * goes_on * (then + LAMBDA * gain)
@@ -53,7 +53,7 @@ while (minutes := time.process_time() / 60) < MINUTES:
     batch = [torch.cat(x) for x in zip(*turns)]
     for part in torch.cat([torch.randperm(N * T) for _ in range(EPOCHS)]).split(2048):
         old, masks, moves, chances, gain, wanted = (x[part] for x in batch)
-        policy, value = look(net, old, masks)
+        policy, value = evaluate(net, old, masks)
         ratio, gain = (policy.log_prob(moves) - chances).exp(), gain / (gain.std() + 1e-6)
         gain = torch.min(ratio * gain, ratio.clamp(0.8, 1.2) * gain) + 0.01 * policy.entropy()
         (0.5 * (value - wanted).square() - gain).mean().backward()

@@ -290,7 +290,7 @@ def test_more_snakes_than_letters() -> None:
         (".x.", "row 1, cell 2: 'x' is unknown; use"),
         ("A < . <", r"the segment '<' at \(3, 0\) does not belong to a snake"),
         ("> A <", r"two segments, \(0, 0\) and \(2, 0\), point at \(1, 0\)"),
-        ("A . A", "two heads are called A"),
+        ("A . A", "two heads have the letter A"),
         ("A <\nA: length=1", "A: length=1 but 2 segments are drawn"),
         ("A\nA: health=full", "A: health must be a whole number, got 'full'"),
         ("A\nA: colour=red", "A: unknown attribute 'colour'; use id, name"),

@@ -112,7 +112,7 @@ def test_game_and_start_replace_options() -> None:
     ]
     whole: dict[str, Any] = {"game": Game(), "start": position}
     for name, options in twice:
-        with pytest.raises(ValueError, match=f"^{name} replaces {min(options)}; give one"):
+        with pytest.raises(ValueError, match=f"^{name} replaces {min(options)}; omit one"):
             VectorBattlesnake(2, 2, **{name: whole[name], **options})
 
 
@@ -148,7 +148,7 @@ def test_seats_have_their_own_rewards_and_start_cells() -> None:
         ({"start_positions": [[1, 1]]}, "start_positions has 1 cells for 2 snakes"),
         (
             {"start_positions": [[1, 1], [2, 2]], "width": [7, 5]},
-            "start_positions needs boards of one size",
+            "start_positions requires one board size",
         ),
         ({"start_positions": 3}, "must be a list of cells"),
         ({"settings": {"minimum_food": True}}, "minimum_food must be a whole number, got True"),

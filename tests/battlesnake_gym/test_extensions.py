@@ -209,7 +209,7 @@ def test_custom_observation_stores_its_version(extension: Path) -> None:
     stored = observations.get("heads-and-food").to_dict()
     assert stored["version"] == 3
     assert observations.get(stored) == Observation("heads-and-food")
-    with pytest.raises(ValueError, match="is of version 3 here, got 2"):
+    with pytest.raises(ValueError, match="has version 3, got 2"):
         observations.get(stored | {"version": 2})
 
 

@@ -148,7 +148,7 @@ def test_bad_actions(changes: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         env.step({**dict.fromkeys(env.agents, 0), **changes})
     assert env.board.turn == 0
-    with pytest.raises(ValueError, match="none for 'snake_1'"):
+    with pytest.raises(ValueError, match="no action for 'snake_1'"):
         env.step({"snake_0": 0, "snake_2": 0})
 
 

@@ -131,7 +131,7 @@ def test_any_turn_of_a_replay_becomes_a_scenario(tmp_path: Path) -> None:
     assert load(path) == [scenario]
     with pytest.raises(ValueError, match="turn must be between 0 and 12"):
         Scenario.from_replay(replay, 13, "snake_1", ["up"])
-    with pytest.raises(ValueError, match="no snake is called 'nobody'"):
+    with pytest.raises(ValueError, match="no snake has the name 'nobody'"):
         Scenario.from_replay(replay, 7, "nobody", ["up"])
 
 

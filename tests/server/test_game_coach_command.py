@@ -97,7 +97,7 @@ def test_a_directory_is_grouped_by_type_of_death(
     )
     told = capsys.readouterr()
     assert "bit itself, trapped before      2" in told.out
-    assert "skipped: no snake is called 'mine'; give a name of 'a'" in told.err
+    assert "skipped: no snake has the name 'mine'; use one of 'a'" in told.err
     assert len(scenarios.load(tmp_path / "kept.txt")) == 2
 
 

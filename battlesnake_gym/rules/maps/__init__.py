@@ -57,7 +57,7 @@ def register_map(board_map: Map) -> None:
         ValueError: If the id is empty or the id of a built-in map.
     """
     if board_map.id in ENGINE_MAPS or not board_map.id:
-        raise ValueError(f"a map called {board_map.id!r} is built in; give yours another id")
+        raise ValueError(f"the map {board_map.id!r} is built in; choose another id")
     MAPS[board_map.id] = board_map
 
 

@@ -62,6 +62,6 @@ class Map:
         if self.players_enforced and not fewest <= num_snakes <= most:
             players = str(fewest) if fewest == most else f"{fewest} to {most}"
             raise RulesError(
-                f"map {self.id!r} takes {players} snakes, got {num_snakes}: "
+                f"map {self.id!r} requires {players} snakes, got {num_snakes}: "
                 "change the number of snake_ids, or the map"
             )

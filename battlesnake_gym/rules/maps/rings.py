@@ -18,7 +18,7 @@ def ring(width: int, height: int, number: int) -> list[Point]:
     if number >= min(width, height) - 1:
         raise RulesError(
             f"a board of {width}x{height} has no room for ring {number} of this map: "
-            f"take a width and height of {number + 2} or more"
+            f"use a width and height of {number + 2} or more"
         )
     left, right = number - 1, width - number
     bottom, top = number - 1, height - number

@@ -30,8 +30,8 @@ def check_turn(game: Game, state: State) -> None:
     turn = state.turn + 1
     if turn % _EVERY == 0 and turn // _EVERY > state.width * state.height:
         raise RulesError(
-            f"turn {turn} of map 'hz_scatter' needs a cell that has no hazard yet, but all "
-            f"{state.width * state.height} have one: end the game by turn {turn - 1}"
+            f"turn {turn} of map 'hz_scatter' needs a cell without a hazard, but all "
+            f"{state.width * state.height} cells have hazards: end the game by turn {turn - 1}"
         )
 
 

@@ -43,7 +43,7 @@ def check_turn(game: Game, state: State) -> None:
     """Reject positions with any number of snakes other than one."""
     if len(state.snakes) != 1:
         raise RulesError(
-            f"map 'solo_maze' takes 1 snake, got {len(state.snakes)}: choose another map"
+            f"map 'solo_maze' requires 1 snake, got {len(state.snakes)}: choose another map"
         )
 
 
