@@ -193,7 +193,7 @@ def open_database(url: str = DEFAULT_DATABASE_URL) -> Engine:
 
 
 def _pool(url: str) -> type[Pool] | None:
-    """Disable pooling for SQLite files: to open one takes 0.1 ms, and no connection stays open."""
+    """Disable pooling for SQLite files, because opening a file takes only 0.1 ms."""
     parsed = make_url(url)
     is_file = parsed.get_backend_name() == "sqlite" and parsed.database not in (None, ":memory:")
     return NullPool if is_file else None

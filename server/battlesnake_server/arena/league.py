@@ -40,7 +40,7 @@ _MIN_CLOCK_CHANGE_S = 60.0
 """Minimum change of the system clock that is logged, in seconds; smaller changes are corrections.
 """
 
-_AT_ONCE = datetime(1970, 1, 1)
+_ENDED_COOLDOWN = datetime(1970, 1, 1)
 """End of a cooldown that has ended, independent of the process clock."""
 
 _LEAGUE_POLL_INTERVAL_S = 2.0
@@ -166,7 +166,7 @@ def set_benched(session: Session, league: str, snake: str, benched: bool) -> Non
     row = league_row(session, league, snake)
     row.benched = benched
     if not benched:
-        row.cooldown_until = _AT_ONCE
+        row.cooldown_until = _ENDED_COOLDOWN
     session.commit()
 
 
@@ -485,10 +485,11 @@ def pair_entrants(
     played: Mapping[str, int],
     recent_opponents: Mapping[str, Sequence[str]],
 ) -> list[str]:
-    """Choose the snakes of the next game: the one with the fewest games and its nearest by rating.
+    """Choose the snakes of the next game by number of games and rating.
 
-    Each of its latest games with another snake adds `_REMATCH_PENALTY` to the distance between the
-    two. This keeps closely rated snakes from meeting only each other.
+    The snake with the fewest games plays against the snakes with the nearest ratings. Each of its
+    latest games with another snake adds `_REMATCH_PENALTY` to the distance between the two. This
+    keeps closely rated snakes from meeting only each other.
     """
     first = min(free, key=lambda name: played.get(name, 0))
 

@@ -187,7 +187,7 @@ class HttpPlayer:
     async def _request_once(
         self, method: str, url: URL, body: Body | None, reused: list[bool]
     ) -> tuple[int, bytes]:
-        """Send a request; append True to ``reused`` if the connection is an old one."""
+        """Send a request; append True to ``reused`` if an earlier request used the connection."""
         data = None if body is None else to_json(body)
         async with self._client.request(
             method,

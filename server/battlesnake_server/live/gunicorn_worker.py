@@ -74,25 +74,25 @@ class AsyncGunicornWorker(BaseWorker):  # type: ignore[misc]
 
     async def _serve(self) -> None:
         self._pages = WsgiPool(self.wsgi, "page", 2, ready=2)
-        self._outsized = WsgiPool(self.wsgi, "outsized", _OVERSIZED_THREADS, ready=1)
-        self._usual = WsgiPool(self.wsgi, "move", self.cfg.threads, ready=self.cfg.threads)
-        hub = ConnectionTable(self._dispatch, Limits(max_connections=_most_connections()))
+        self._oversized = WsgiPool(self.wsgi, "outsized", _OVERSIZED_THREADS, ready=1)
+        self._normal = WsgiPool(self.wsgi, "move", self.cfg.threads, ready=self.cfg.threads)
+        table = ConnectionTable(self._dispatch, Limits(max_connections=_max_connections()))
         await serve(
-            hub,
+            table,
             [listener.sock for listener in self.sockets],
             self.stopped,
             drain_timeout_s=self.cfg.graceful_timeout - TICK_INTERVAL_S,
             linger_s=_LINGER_S,
-            heartbeat=self._beat,
+            heartbeat=self._send_heartbeat,
         )
-        for lane in (self._pages, self._outsized, self._usual):
-            lane.close()
+        for pool in (self._pages, self._oversized, self._normal):
+            pool.close()
 
     def _dispatch(self, request: Request, answer: SendResponse) -> None:
-        lane = self._outsized if len(request.body) > OVERSIZED_BODY_BYTES else self._usual
-        (lane if request.method == "POST" else self._pages).dispatch(request, answer)
+        pool = self._oversized if len(request.body) > OVERSIZED_BODY_BYTES else self._normal
+        (pool if request.method == "POST" else self._pages).dispatch(request, answer)
 
-    def _beat(self) -> bool:
+    def _send_heartbeat(self) -> bool:
         """Send the heartbeat to the master process; return whether the worker should continue."""
         self.notify()
         return bool(self.alive and self.ppid == os.getppid())
@@ -111,7 +111,7 @@ def _tune_malloc() -> None:
         library.mallopt(_M_ARENA_MAX, _ARENAS)
 
 
-def _most_connections() -> int:
+def _max_connections() -> int:
     """Raise the limit of open files and return the number of connections that the limit permits."""
     wanted = Limits().max_connections + _RESERVED_FDS
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
