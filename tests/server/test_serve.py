@@ -487,7 +487,7 @@ def test_development_reloads(tmp_path: Path) -> None:
         (["--snake", "random", "--color", "red"], "'red' is not a color"),
         (["--snake", "nobody"], "unknown snake 'nobody'"),
         (["nobody.zip"], "nobody.zip"),
-        (["--policy", "nowhere.onnx"], "nowhere.json: No such file"),
+        (["--policy", "nowhere.onnx"], "nowhere.onnx: No such file"),
         (["--snake", "random", "--filters", "walls"], "need a policy"),
     ],
 )
