@@ -1,8 +1,8 @@
 #!/bin/sh
 # When a job is stopped or a spot instance is interrupted, SageMaker sends SIGTERM only to the first
 # process, and SIGKILL to all two minutes later. tini forwards SIGTERM to all processes.
-# sagemaker-training must ignore it, because it would exit immediately and end the container. The
-# training script handles it: it writes a checkpoint and exits.
+# sagemaker-training must ignore SIGTERM, because its exit would end the container immediately. The
+# training script handles SIGTERM: the script writes a checkpoint and exits.
 trap '' TERM
 [ "$(id -u)" = 0 ] || exec tini -g -- "$@"
 # Training never runs as root: the user 10001 owns /opt/ml, and cannot regain privileges.
