@@ -113,7 +113,7 @@ class TrainingHyperparameters:
     seed: int | None = hyperparameter(None, "random seed (default: none)")
     allow_idle_instances: bool = hyperparameter(
         False,
-        "let --dry-run and the preflight pass although more than half of the job's GPUs or "
+        "accept a job in --dry-run and the preflight even if more than half of its GPUs or "
         "instances would be idle",
     )
 
@@ -160,7 +160,7 @@ def _write_report(folder: Path) -> str:
     """
     try:
         for entry in entry_points(group=_REPORT_ENTRY_POINTS):
-            return f"{entry.load()(folder)}, a page that shows how it went, with all settings"
+            return f"{entry.load()(folder)}, a page with the course and all settings of the run"
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] not in ("battlesnake_server", "jinja2"):
             raise

@@ -161,7 +161,7 @@ def _write(
     if hasattr(policy, "get_inputs") and hasattr(policy, "run"):
         policy = getattr(policy, "_model_bytes", None) or getattr(policy, "_model_path", None)
         if policy is None:
-            raise PolicyError("the session does not name its model; give the path of the ONNX file")
+            raise PolicyError("the session does not name its model; pass the path of the ONNX file")
     if isinstance(policy, bytes) or (isinstance(policy, str | Path) and Path(policy).is_file()):
         _rewrite_onnx(policy, scale, path)
         check(None)
@@ -183,8 +183,8 @@ def _write(
         kind, module = f"torch {type(policy).__name__}", _Scaled(policy, scale)
     else:
         raise PolicyError(
-            f"{type(policy).__name__} is no policy; give a torch module, a model of "
-            "Stable-Baselines3, an RLModule or a checkpoint of RLlib's, or an ONNX file"
+            f"{type(policy).__name__} is not a policy; use a torch module, a model of "
+            "Stable-Baselines3, an RLModule or a checkpoint of RLlib, or an ONNX file"
         )
     device = next(iter(module.parameters()), torch.zeros(0)).device
     if device.type != "cpu":
@@ -199,13 +199,14 @@ def _write(
                 answer = module(torch.zeros((3, *shape), dtype=torch.uint8))
             except Exception as error:
                 raise PolicyError(
-                    f"{kind} does not take uint8 of shape (3, {', '.join(map(str, shape))}): "
-                    f"{error}; where it wants floats, give scale (1 / 255 for 0 to 1)"
+                    f"{kind} does not accept uint8 of shape (3, {', '.join(map(str, shape))}): "
+                    f"{error}; for float inputs, set scale (1 / 255 for 0 to 1)"
                 ) from error
             if not isinstance(answer, torch.Tensor) or answer.shape != (3, len(MOVES)):
                 got = getattr(answer, "shape", type(answer).__name__)
                 raise PolicyError(
-                    f"{kind} must give [batch, 4] for {', '.join(MOVES)}, got {got} of 3"
+                    f"{kind} must return [batch, 4] for {', '.join(MOVES)}, "
+                    f"got {got} for a batch of 3"
                 )
         write_onnx(module, shape, path)
 
@@ -265,7 +266,7 @@ def _from_checkpoint(folder: Path) -> Any:
     modules = folder / "learner_group" / "learner" / "rl_module"
     folders = sorted(path for path in modules.glob("*") if path.is_dir()) or [folder]
     if not list(folders[0].glob("class_and_ctor_args.pkl")):
-        raise PolicyError(f"{folder} is no checkpoint of RLlib's; give one of those")
+        raise PolicyError(f"{folder} is not a checkpoint of RLlib; use the directory of one")
     return RLModule.from_checkpoint(str(folders[0].absolute()))
 
 
@@ -297,8 +298,8 @@ def _of_sb3(model: Any, shape: tuple[int, int, int]) -> Any:
     transposed = wanted != shape and wanted == (shape[2], shape[0], shape[1])
     if wanted != shape and not transposed:
         raise PolicyError(
-            f"the model sees {wanted}, but the observation is {shape} on these boards; give the "
-            "observation and the boards that it was trained with"
+            f"the model's input is {wanted}, but the observation is {shape} on these boards; "
+            "use the observation and the boards of the model's training"
         )
 
     class OfModel(torch.nn.Module):
@@ -364,7 +365,7 @@ def _rewrite_onnx(given_model: bytes | str | Path, scale: float | None, path: Pa
     inputs = [one for one in graph.input if one.name not in weights]
     if len(inputs) != 1:
         named = ", ".join(one.name for one in inputs)
-        raise PolicyError(f"the model must have one input, the observation; it has {named}")
+        raise PolicyError(f"the model must have one input, the observation, but has {named}")
     (given,) = inputs
     if not graph.output:
         raise PolicyError("the model has no output")
@@ -375,8 +376,8 @@ def _rewrite_onnx(given_model: bytes | str | Path, scale: float | None, path: Pa
     ):
         wanted = TensorProto.DataType.Name(kind)
         raise PolicyError(
-            f"the model's input is {wanted}; give scale (1 / 255 for floats from 0 to 1, 1 for 0 "
-            "to 255), which makes floats of the bytes of an observation"
+            f"the model's input is {wanted}; set scale (1 / 255 for floats from 0 to 1, 1 for 0 "
+            "to 255), which converts the bytes of an observation to floats"
         )
     dims = [dim.dim_value for dim in given.type.tensor_type.shape.dim]
     inner, outer = f"{_INPUT}_given", f"{_OUTPUT}_given"
@@ -415,7 +416,7 @@ def _session_values(content: bytes) -> Values:
             return np.asarray(session.run([_OUTPUT], {_INPUT: frames})[0])
         except Exception as error:
             raise PolicyError(
-                f"the network does not take observations {frames.shape}: {error}"
+                f"the network does not accept observations {frames.shape}: {error}"
             ) from error
 
     return values
@@ -434,7 +435,7 @@ def _check_by_playing(
         said = np.concatenate([values(frames[:1]), values(frames[1:])]) if turn else values(frames)
         if said.shape != (len(frames), len(MOVES)) or not np.isfinite(said).all():
             raise PolicyError(
-                f"the network must give four finite numbers for each of {len(frames)} "
+                f"the network must return four finite numbers for each of {len(frames)} "
                 f"observations {shape}, got {said.shape} with {np.isnan(said).sum()} NaN"
             )
         if expected is not None:
@@ -442,8 +443,8 @@ def _check_by_playing(
             off = float(np.abs(said - wanted).max())
             if off > _TOLERANCE * max(1.0, float(np.abs(wanted).max())):
                 raise PolicyError(
-                    f"the file differs by {off:g} from what it was made of, in turn {turn} of the "
-                    "games that check it; its operators do not survive the export"
+                    f"the file differs by {off:g} from the original policy, in turn {turn} of the "
+                    "test games; the export changes the policy's operators"
                 )
         actions = np.zeros(alive.shape, np.uint8)
         actions[alive] = np.where(infos["action_mask"][alive], said, -np.inf).argmax(-1)

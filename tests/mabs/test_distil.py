@@ -217,7 +217,7 @@ def test_an_iteration_waits_for_a_slow_runner_and_says_so(
         algorithm.env_runner_group.foreach_env_runner_async(lambda _: time.sleep(1), tag="slow")
         results = algorithm.train()
     assert results["env_runners"]["num_env_steps_sampled_lifetime"] > 0
-    assert "no runner has finished a fragment for 0.01 s (sample_timeout_s)" in caplog.text
+    assert "no env runner has finished a fragment for 0.01 s (sample_timeout_s)" in caplog.text
 
 
 @pytest.mark.parametrize(

@@ -270,7 +270,7 @@ def test_of_moves_by_older_weights_the_learner_takes_its_own_view(ppo: Any) -> N
         (lambda c: c.training(num_epochs=1.5), "num_epochs must be a positive integer"),
         (lambda c: c.training(lambda_=1.5), "lambda_ must be a number from 0 to 1"),
         (lambda c: c.training(clip_param="x"), "clip_param must be a number from 0 to 1"),
-        (lambda c: c.training(async_sampling=True), "async_sampling needs runner processes"),
+        (lambda c: c.training(async_sampling=True), "async_sampling needs env runners"),
         (lambda c: c.training(entropy_coeff=[[5, 0.1], [9, 0.2]]), "entropy"),
         (lambda c: c.learners(num_learners=2), "PPO has one learner, got num_learners=2"),
         (lambda c: turned(c, {"width": 7, "height": 9}), "symmetry_augmentation needs square"),

@@ -74,9 +74,12 @@ def test_every_field_is_honoured_or_refused(name: str) -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda c: c.environment("CartPole-v1"), "never steps another environment.*rllib.algor"),
-        (lambda c: c.environment(_Other), "never steps another environment"),
-        (lambda c: c.multi_agent(policies={"a", "b"}), "policies is not used .*RLLIB_PPO takes"),
+        (
+            lambda c: c.environment("CartPole-v1"),
+            "supports only batches of Battlesnake games.*rllib.algor",
+        ),
+        (lambda c: c.environment(_Other), "supports only batches of Battlesnake games"),
+        (lambda c: c.multi_agent(policies={"a", "b"}), "policies is not used .*RLLIB_PPO supports"),
         (lambda c: c.env_runners(env_to_module_connector=print), "env_to_module_connector is not"),
         (lambda c: c.training(learner_connector=print), "learner_connector is not used"),
         (lambda c: c.training(hiddens=[64]), "hiddens is not used .set model_config's hidden_size"),

@@ -92,7 +92,7 @@ def test_everybody_begins_with_its_weights(
         (["--algorithm", "DQN"], ""),
         (["--algorithm", "PPO"], "was trained on another board or with another model_config"),
         (["--board-size", "11"], "was trained on another board or with another model_config"),
-        (["--frame-stack", "2"], "give the observation that it was trained on"),
+        (["--frame-stack", "2"], "set the observation that it was trained on"),
         (["--start-from", "nowhere"], "nowhere is neither a checkpoint nor a directory with one"),
     ],
 )

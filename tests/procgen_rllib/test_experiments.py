@@ -172,7 +172,8 @@ def test_parts_of_gpus_are_counted_before_the_start(
     words += ["--num-env-runners", "3", "--runs-dir", str(tmp_path)]
     assert ProcgenLauncher.train_main(words) == 2
     assert (
-        "3 GPUs are needed and there are 2: no process gets parts of two" in capsys.readouterr().err
+        "3 GPUs are needed and there are 2: a process cannot use parts of two GPUs"
+        in capsys.readouterr().err
     )
 
 

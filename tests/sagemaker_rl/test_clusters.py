@@ -199,7 +199,7 @@ def test_a_worker_that_is_taken_away_leaves_alone(cluster: Cluster) -> None:
     head = instances[0]
     until(lambda: "nodes=3 cpus=3" in head.log, STARTED, head)
     instances[1].process.send_signal(signal.SIGTERM)
-    until(lambda: f"{cluster.names[1]} leaves: it was asked to stop" in head.log, STARTED, head)
+    until(lambda: f"{cluster.names[1]} stops: a stop was requested" in head.log, STARTED, head)
     assert instances[1].wait(STARTED) == 143, instances[1].log
     until(lambda: "nodes=2 cpus=2" in head.log, STARTED, head)
     stop([head, instances[2]])

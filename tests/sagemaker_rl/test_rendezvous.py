@@ -244,8 +244,8 @@ def test_the_head_shows_that_a_worker_leaves(meeting: Meeting, names: HostNameDi
     link.send({"ready": True})
     shown: list[str] = []
     head.wait(PATIENCE, shown.append)
-    link.send({"leaving": "it was asked to stop"})
-    until(lambda: shown[-1] == "algo-2 leaves: it was asked to stop")
+    link.send({"leaving": "a stop was requested"})
+    until(lambda: shown[-1] == "algo-2 stops: a stop was requested")
 
 
 def test_silence_is_a_loss_and_heartbeats_are_not() -> None:

@@ -182,11 +182,11 @@ def test_what_is_no_policy_is_refused_and_nothing_written(tmp_path: Path) -> Non
             return self.line(seen.float().flatten(1)) + float(self.asked)
 
     for policy, message in (
-        (nn.Flatten(), r"must give \[batch, 4\]"),
-        (torch_network(scaled=False), "does not take uint8"),
-        (object(), "object is no policy"),
+        (nn.Flatten(), r"must return \[batch, 4\]"),
+        (torch_network(scaled=False), "does not accept uint8"),
+        (object(), "object is not a policy"),
         (tmp_path / "none.onnx", "no such file"),
-        (Moody(), "from what it was made of"),
+        (Moody(), "from the original policy"),
     ):
         with pytest.raises(PolicyError, match=message):
             exported(policy, tmp_path)

@@ -334,7 +334,7 @@ class ClusterHead:
                 if self._started:
                     self._show(f"{name} is ready: {self._count()}")
             elif "leaving" in message:
-                self._show(f"{name} leaves: {message['leaving']}")
+                self._show(f"{name} stops: {message['leaving']}")
 
     def _on_worker_lost(self, name: str, link: JsonConnection, reason: str) -> None:
         with self._changed:

@@ -66,7 +66,7 @@ class HeadContext:
 
     def stopped(self) -> None:
         """Send the stop of the job to the worker nodes."""
-        self._server.end(STOPPED_EXIT_STATUS, "it was asked to stop")
+        self._server.end(STOPPED_EXIT_STATUS, "a stop was requested")
 
 
 @contextmanager
@@ -104,7 +104,7 @@ def run_head(
         yield HeadContext(server, cpus, gpus, server.all_workers_ready)
     except BaseException as error:
         if stop_signals:
-            server.end(STOPPED_EXIT_STATUS, "it was asked to stop")
+            server.end(STOPPED_EXIT_STATUS, "a stop was requested")
         else:
             server.end(1, str(error) or type(error).__name__)
         raise
@@ -123,7 +123,7 @@ def run_worker(membership: Membership, settings: ClusterHyperparameters) -> int:
         BucketError: If the announcement of the head node cannot be read.
         RayNodeError: If Ray does not start on this instance.
     """
-    log_line(f"{membership.name} is looking for {membership.head}")
+    log_line(f"{membership.name} searches for {membership.head}")
     joined = join_cluster(
         membership,
         _discovery(membership, settings),
@@ -225,9 +225,9 @@ def _graceful_stop(link: JsonConnection, shutdown_message: _ShutdownMessage) -> 
 
 def _announce_stop(link: JsonConnection, shutdown_message: _ShutdownMessage) -> None:
     with suppress(ConnectionLostError):
-        link.send({"leaving": f"it was asked to stop, and leaves within {_STOP_TIMEOUT_S:g} s"})
+        link.send({"leaving": f"a stop was requested; at most {_STOP_TIMEOUT_S:g} s remain"})
     shutdown_message.wait(_STOP_TIMEOUT_S)
-    shutdown_message.set({"shutdown": STOPPED_EXIT_STATUS, "reason": "it was asked to stop"})
+    shutdown_message.set({"shutdown": STOPPED_EXIT_STATUS, "reason": "a stop was requested"})
 
 
 def _discovery(membership: Membership, settings: ClusterHyperparameters) -> Discovery:

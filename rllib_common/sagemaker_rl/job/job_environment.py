@@ -227,7 +227,8 @@ def gpus(instance_type: str) -> int:
 def instance_groups(environ: Mapping[str, str]) -> list[dict[str, Any]]:
     """Return the instance groups of this job from ``SM_RESOURCE_CONFIG``.
 
-    The list is empty outside a job. A job with equal instances has one group. Each group has an ``instance_type`` and ``hosts``.
+    The list is empty outside a job. A job with equal instances has one group. Each group has an
+    ``instance_type`` and ``hosts``.
     """
     resources = json.loads(environ.get("SM_RESOURCE_CONFIG") or "{}")
     groups: list[dict[str, Any]] = resources.get("instance_groups") or []

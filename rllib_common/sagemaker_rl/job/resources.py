@@ -92,8 +92,9 @@ def check_gpus(config: AlgorithmConfig, gpus: int) -> None:
     requests += [config.num_gpus_per_learner] * learners
     if (needed := _whole_gpus(requests)) > gpus:
         raise HyperparameterError(
-            f"{needed} GPUs are needed and there are {gpus}: no process gets parts of two, so "
-            f"{config.num_gpus_per_env_runner:g} per env runner (num_gpus_per_env_runner, "
+            f"{needed} GPUs are needed and there are {gpus}: a process cannot use parts of "
+            f"two GPUs, so {config.num_gpus_per_env_runner:g} per env runner "
+            "(num_gpus_per_env_runner, "
             f"{runners} "
             f"env runners) and {config.num_gpus_per_learner:g} per learner (num_gpus_per_learner, "
             f"{learners} learners) do not fit on fewer; lower one of them"

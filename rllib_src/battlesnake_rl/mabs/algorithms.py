@@ -140,7 +140,7 @@ def configure(
         counts and isinstance(base_config, BatchedAlgorithmConfig)
     ):
         raise ValueError(
-            "num_snakes must be a number, or with PPO, DISTIL, DQN or APEX a list of such, "
+            "num_snakes must be a number, or with PPO, DISTIL, DQN or APEX a list of numbers, "
             f"got {counts} with {name}"
         )
     config = base_config.environment(ENV_NAME, env_config=with_defaults(env_config)).learners(
@@ -192,7 +192,7 @@ def _base_config(name: str) -> AlgorithmConfig:
         )
     if ".py:" not in name:
         raise ValueError(
-            f"{unknown_name_message('algorithm', name, _ALGORITHMS)}; or give FILE.py:NAME"
+            f"{unknown_name_message('algorithm', name, _ALGORITHMS)}; or use FILE.py:NAME"
         )
     custom: Any = extensions.load_object(name, "algorithm")
     if hasattr(custom, "get_default_config"):
@@ -226,7 +226,7 @@ def use_custom_network(config: AlgorithmConfig, reference: str) -> None:
     if not isinstance(config, BatchedAlgorithmConfig):
         raise ValueError(
             f"network needs PPO, DISTIL, DQN or APEX, got {config.algo_class.__name__}, whose "
-            "network has a value head; for that give rl_module_spec in Python"
+            "network has a value head; set rl_module_spec in Python instead"
         )
     extensions.load_object(reference, "network")
     file, _, name = reference.rpartition(":")

@@ -27,7 +27,7 @@ def read(name: str) -> dict[str, Any]:
     if not path.is_file():
         if path.parent == _FOLDER:
             raise ValueError(
-                f"{unknown_name_message('experiment', name, names())}; or give the path of a "
+                f"{unknown_name_message('experiment', name, names())}; or use the path of a "
                 ".yaml file"
             )
         raise ValueError(f"there is no experiment file {path}")

@@ -80,7 +80,7 @@ class VectorProcgen(VectorEnv[NDArray[np.uint8], NDArray[np.integer[Any]], NDArr
             options: Ignored.
         """
         if isinstance(seed, list):
-            raise ValueError("seed must be one integer or None; every game gets its own from it")
+            raise ValueError("seed must be one integer or None; each game derives its own seed")
         if seed is not None or self._provider is None:
             self.close()
             # Seeds must be far apart, because games with adjacent seeds play the same levels with

@@ -122,9 +122,9 @@ class BatchedAlgorithmConfig:
         if self.env != ENV_NAME:
             name = self.algo_class.__name__
             raise ValueError(
-                f"{name} plays batches of Battlesnake games and never steps another environment: "
-                f"env must be {ENV_NAME!r}, got {self.env!r}; for others take an algorithm of "
-                "RLlib's, such as ray.rllib.algorithms.dqn.DQN, or ours, RLLIB_PPO"
+                f"{name} supports only batches of Battlesnake games: env must be {ENV_NAME!r}, "
+                f"got {self.env!r}; for other environments use an algorithm of RLlib, "
+                "such as ray.rllib.algorithms.dqn.DQN, or RLLIB_PPO"
             )
 
     def _check_classes(self: Any) -> None:
@@ -278,7 +278,8 @@ class BatchedAlgorithm(TrainingLoopMixin, LadderEvaluationMixin):
         self._last_fragment_at = now
         if not heard:
             logging.getLogger(__name__).warning(
-                "no runner has finished a fragment for %g s (sample_timeout_s); the learner waits",
+                "no env runner has finished a fragment for %g s (sample_timeout_s); "
+                "the learner waits",
                 longest,
             )
 

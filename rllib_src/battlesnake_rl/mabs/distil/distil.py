@@ -332,8 +332,8 @@ class DISTILConfig(BatchedAlgorithmConfig, AlgorithmConfig):  # type: ignore[mis
             raise ValueError(f"DISTIL: {NOT_COMPILED_MESSAGE}, or choose another algorithm")
         if self.env_config["rewards"] != ENV_CONFIG_DEFAULTS["rewards"]:
             raise ValueError(
-                f"rewards is {self.env_config['rewards']!r}, but DISTIL learns what the search "
-                "prefers, whatever is rewarded; leave it out, or take PPO"
+                f"rewards is {self.env_config['rewards']!r}, but DISTIL imitates the search "
+                "and ignores rewards; leave rewards out, or use PPO"
             )
         if (
             side := max(self.env_config["width"], self.env_config["height"])

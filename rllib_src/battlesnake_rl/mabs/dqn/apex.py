@@ -84,7 +84,7 @@ class APEXConfig(DQNConfig):
         super().validate()
         if self.num_env_runners < 1 and not self.in_evaluation:
             raise ValueError(
-                "APEX needs at least one runner process, got num_env_runners=0; give it a worker "
+                "APEX needs at least one env runner, got num_env_runners=0; set num_env_runners "
                 "or use DQN"
             )
 

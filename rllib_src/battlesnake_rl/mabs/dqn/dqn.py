@@ -133,8 +133,8 @@ class DQNConfig(BatchedAlgorithmConfig, rllib_dqn.DQNConfig):  # type: ignore[mi
             capacity := self.replay_buffer_kwargs()["capacity"]
         ):
             raise ValueError(
-                f"a fragment may have {frames} frames, but a replay holds {capacity}; raise "
-                "replay_buffer_config's capacity, or lower rollout_fragment_length, "
+                f"a fragment may have {frames} observations, but the replay buffer has {capacity}; "
+                "raise replay_buffer_config's capacity, or lower rollout_fragment_length, "
                 "num_envs_per_env_runner or num_replay_shards"
             )
 

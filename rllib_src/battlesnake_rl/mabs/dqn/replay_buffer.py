@@ -189,13 +189,14 @@ class ReplayBuffer:
         """
         if len(fragment) > self.capacity:
             raise ValueError(
-                f"a fragment of {len(fragment)} rows does not fit a replay of {self.capacity}; "
-                "raise the replay's capacity, or lower rollout_fragment_length or the number of "
+                f"a fragment of {len(fragment)} rows exceeds the capacity {self.capacity}; "
+                "raise the capacity, or lower rollout_fragment_length or the number of "
                 "games"
             )
         if fragment.obs.shape[1:] != self._frames.shape[1:]:
             raise ValueError(
-                f"frames must have shape {self._frames.shape[1:]}, got {fragment.obs.shape[1:]}"
+                f"observations must have shape {self._frames.shape[1:]}, "
+                f"got {fragment.obs.shape[1:]}"
             )
         slots = (self._added + np.arange(len(fragment))) % self.capacity
         self._frames[slots] = fragment.obs
@@ -217,7 +218,7 @@ class ReplayBuffer:
         """
         total = self._priorities.total
         if total <= 0:
-            raise ValueError("the replay holds no transition yet; add fragments before sampling")
+            raise ValueError("the replay buffer is empty; add fragments before sampling")
         # Stratified sampling has less variance than independent sampling.
         strata = np.arange(batch_size) + self._random.random(batch_size)
         slots = self._priorities.find(strata * (total / batch_size))
@@ -263,9 +264,9 @@ class ReplayBuffer:
         shape, rows = state["frames"].shape[1:], len(state["frames"])
         if shape != self._frames.shape[1:] or rows != min(state["added"], self.capacity):
             raise ValueError(
-                f"the stored replay has {rows} frames of shape {shape}, which is not what a replay "
-                f"of capacity {self.capacity} with frames of shape {self._frames.shape[1:]} "
-                "would hold; restore with the capacity it was stored with"
+                f"the stored replay buffer has {rows} observations of shape {shape}, which does "
+                f"not match capacity {self.capacity} and shape {self._frames.shape[1:]}; "
+                "restore with the capacity of the stored buffer"
             )
         self._added = state["added"]
         self._random.bit_generator.state = state["random"]

@@ -177,9 +177,10 @@ def _load_frozen(name: str, vector: VectorBattlesnake) -> ScoreFn:
         or shape != vector.single_observation_space.shape
     ):
         raise ValueError(
-            f"the opponent {name!r} sees {observation.to_dict()} of shape {shape}, the games show "
-            f"{vector.observation.to_dict()} of shape {vector.single_observation_space.shape}; "
-            "take a policy that was trained on the same observation and board size"
+            f"the opponent {name!r} has the observation {observation.to_dict()} of shape {shape}, "
+            f"the games have {vector.observation.to_dict()} "
+            f"of shape {vector.single_observation_space.shape}; "
+            "use a policy that was trained on the same observation and board size"
         )
     return values
 

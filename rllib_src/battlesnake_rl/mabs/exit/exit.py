@@ -384,7 +384,7 @@ class EXIT:
 
     def _check_stop(self) -> None:
         if self.should_stop():
-            raise IterationStoppedError("the run was asked to stop")
+            raise IterationStoppedError("a stop of the run was requested")
 
     def _wait_for(self, references: Sequence[ray.ObjectRef]) -> ray.ObjectRef:
         """Wait for the first finished reference, or raise `IterationStoppedError`."""

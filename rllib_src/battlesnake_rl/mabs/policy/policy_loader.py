@@ -48,7 +48,9 @@ def load_score_fn(path: Path) -> tuple[ScoreFn, dict[str, Any]]:
         model, metadata = policy_file.read(path)
         env_config = metadata.get("training", {}).get("env_config")
         if env_config is None:
-            raise ValueError(f"{path.stem}.json has no training.env_config; export it again")
+            raise ValueError(
+                f"{path.stem}.json has no training.env_config; export the policy again"
+            )
         session = policy_file.open_session(model, path)
         return (
             lambda frames: policy_file.run_session(session, None, {"observations": frames})[0]
@@ -180,8 +182,8 @@ def policy_identity(checkpoint: Path) -> dict[str, Any]:
     identity: dict[str, Any] = checkpoints.read_metadata(checkpoint)["identity"]
     if "observation_shape" not in identity:
         raise CheckpointError(
-            f"{checkpoint} holds no policy: {identity['algorithm']} trains an evaluation for the "
-            "search, which is the run's model/champion.evaluation"
+            f"{checkpoint} contains no policy: {identity['algorithm']} trains an evaluation for "
+            "the search, which is the run's model/champion.evaluation"
         )
     return identity
 
@@ -194,9 +196,9 @@ def _read_weights(checkpoint: Path) -> dict[str, Any]:
     folders = sorted(path for path in modules.glob("*") if path.is_dir())
     if not folders:
         raise CheckpointError(
-            f"{checkpoint} has no torch network; export it and use the policy.onnx that comes of it"
+            f"{checkpoint} has no torch network; export the checkpoint and use the policy.onnx"
         )
     weights = checkpoints.load_numeric_pickle(folders[0] / "module_state.pkl")
     if not isinstance(weights, dict):
-        raise CheckpointError(f"{folders[0]} holds no weights by name")
+        raise CheckpointError(f"{folders[0]} contains no weights by name")
     return weights

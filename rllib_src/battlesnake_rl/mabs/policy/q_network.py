@@ -137,12 +137,14 @@ def check(kind: Callable[..., nn.Module], shape: Sequence[int], model_config: An
             )
     except Exception as error:
         raise ValueError(
-            f"model_config makes no network for observations {tuple(shape)}: {error}; it has "
+            f"model_config has no valid network for observations {tuple(shape)}: {error}; it has "
             f"{settings}"
         ) from error
     if getattr(answer, "shape", None) != (2, 4):
         got = getattr(answer, "shape", type(answer).__name__)
-        raise ValueError(f"the network of {settings} must give [batch, 4], got {got} of 2")
+        raise ValueError(
+            f"the network of {settings} must return [batch, 4], got {got} for a batch of 2"
+        )
 
 
 def bfloat16_pays(device: torch.device) -> bool:

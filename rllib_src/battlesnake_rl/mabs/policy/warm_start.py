@@ -38,7 +38,7 @@ def apply_start_from(config: AlgorithmConfig, path: str) -> None:
     if not hasattr(config, "start_from"):
         raise ValueError(
             "start_from needs PPO, DISTIL, DQN, APEX or RLLIB_PPO, got "
-            f"{config.algo_class.__name__}; leave it, and a data channel with a policy, out"
+            f"{config.algo_class.__name__}; leave out start_from and the data channel policy"
         )
     found = find(Path(path)).absolute()
     config.start_from = str(found)
@@ -56,8 +56,8 @@ def check_start_from(network: nn.Module, environment: VectorBattlesnake, path: P
     seen, shown = _observation(path), environment.observation.to_dict()
     if seen != shown:
         raise ValueError(
-            f"start_from: {path} sees {seen}, the games show {shown}; give the observation that "
-            "it was trained on"
+            f"start_from: {path} has the observation {seen}, the games have {shown}; "
+            "set the observation that it was trained on"
         )
     load_into(network, read_weights(path), path)
 
@@ -92,8 +92,9 @@ def load_into(network: nn.Module, weights: Weights, path: Path) -> None:
         network.load_state_dict({name: torch.tensor(weights[name]) for name in wanted})
     except KeyError as error:
         raise ValueError(
-            f"start_from: {path} has no {error.args[0]}: PPO, RLLIB_PPO and DISTIL go on from all "
-            "our policies, DQN and APEX from each other's, your own network from its checkpoint"
+            f"start_from: {path} has no {error.args[0]}: PPO, RLLIB_PPO and DISTIL can start from "
+            "all built-in policies, DQN and APEX from each other's, "
+            "a custom network from its checkpoint"
         ) from None
     except RuntimeError as error:
         raise ValueError(

@@ -432,7 +432,7 @@ class PPOConfig(BatchedAlgorithmConfig, AlgorithmConfig):  # type: ignore[misc]
             raise ValueError(f"PPO has one learner, got num_learners={self.num_learners}")
         if self.async_sampling and not self.num_env_runners and not self.in_evaluation:
             raise ValueError(
-                "async_sampling needs runner processes, got num_env_runners=0; leave it out"
+                "async_sampling needs env runners, got num_env_runners=0; leave async_sampling out"
             )
 
 

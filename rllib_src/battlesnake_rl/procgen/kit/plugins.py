@@ -90,7 +90,7 @@ def find(kind: str, name: str, ours: Mapping[str, type[Any]] | None = None) -> t
         raise ValueError(
             f"found no {kind.removesuffix('s') if kind != 'callbacks' else kind} {name!r}; "
             f"there are {', '.join(sorted([*files, *ours, *built_in])) or 'none'}; "
-            f"put your own into {kind}/"
+            f"put your own file into {kind}/"
         )
     return _only_class(_load(kind, files[name]), _BASES[kind], files[name])
 
