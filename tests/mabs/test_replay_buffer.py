@@ -113,7 +113,7 @@ def test_a_restored_replay_goes_on_exactly() -> None:
 
 def test_refusals_name_what_is_wrong() -> None:
     replay = ReplayBuffer(4, FRAME)
-    with pytest.raises(ValueError, match="replay buffer is empty"):
+    with pytest.raises(ValueError, match="contains no transition"):
         replay.sample(1)
     with pytest.raises(ValueError, match="5 rows exceeds the capacity 4"):
         replay.add(fragment([0, 1, 2, 3, 4]))

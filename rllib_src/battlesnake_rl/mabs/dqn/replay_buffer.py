@@ -218,7 +218,9 @@ class ReplayBuffer:
         """
         total = self._priorities.total
         if total <= 0:
-            raise ValueError("the replay buffer is empty; add fragments before sampling")
+            raise ValueError(
+                "the replay buffer contains no transition; add fragments before sampling"
+            )
         # Stratified sampling has less variance than independent sampling.
         strata = np.arange(batch_size) + self._random.random(batch_size)
         slots = self._priorities.find(strata * (total / batch_size))
