@@ -1,6 +1,7 @@
-"""The documentation site: Sphinx over the pages, the notebooks and the docstrings.
+"""Sphinx configuration of the documentation site.
 
-`make site` builds it; the source folder is the repository, since pages link to what lies beside.
+`make site` builds the site from the pages, the notebooks and the docstrings. The source directory
+is the repository, because pages link to files outside `docs`.
 """
 
 import importlib
@@ -16,9 +17,9 @@ version = release = installed("battlesnake-gym")
 
 
 def offered(package: str) -> dict[str, str]:
-    """Map the names in a package's ``__all__`` to the place of their documentation.
+    """Map each name in a package's ``__all__`` to the full name of its definition.
 
-    A constant maps to an empty string, because nothing records where it was defined.
+    A constant maps to an empty string, because Python does not record its module.
     """
     module = importlib.import_module(package)
     values = {name: getattr(module, name) for name in module.__all__}
@@ -71,7 +72,7 @@ templates_path = [str(Path(__file__).parent / "templates")]
 autodoc_default_options = {
     "members": True,
     "undoc-members": True,
-    "ignore-module-all": True,  # packages link to the place of the definition
+    "ignore-module-all": True,  # packages link to the definitions
     "show-inheritance": True,
     "member-order": "bysource",
     "exclude-members": "metadata, registry",
@@ -97,10 +98,10 @@ def setup(app: Sphinx) -> None:
 def read_sections(
     app: Sphinx, what: str, name: str, thing: object, options: object, lines: list[str]
 ) -> None:
-    """Convert Google style sections of docstrings (such as `Raises:`) to Sphinx fields.
+    """Convert Google-style sections of docstrings to Sphinx fields.
 
-    This does what the extension napoleon does, except for values: napoleon would read the start of
-    their first line, up to a colon, as a type.
+    Unlike the napoleon extension, this function ignores the docstrings of values. For a value,
+    napoleon reads the text before the first colon as a type.
     """
     if what not in ("attribute", "data", "property"):
         lines[:] = GoogleDocstring(lines, what=what, name=name).lines()

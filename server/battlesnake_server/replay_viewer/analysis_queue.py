@@ -1,7 +1,8 @@
-"""The queue of game analyses that visitors start; one runs at a time in the background.
+"""Queue of game analyses that visitors start.
 
-Each analysis is a low-priority process of ``game analyze``, which writes its file beside the game.
-The pages read that file while it grows. A canceled analysis resumes when it is started again.
+One analysis runs at a time, as a low-priority process of ``game analyze``. The process writes the
+analysis beside the game file, and the pages read the analysis while it grows. A canceled analysis
+resumes when a visitor starts it again.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ _MAX_QUEUED = 32
 """Maximum number of games that wait for their analysis."""
 
 _MAX_TURNS_PER_REPLY = 200
-"""Maximum number of turns in one response; the page requests the others afterwards."""
+"""Maximum number of turns in one response; the page then requests further turns."""
 
 _NICE_INCREMENT_ANALYSIS = 10
 """Increment of the process's niceness."""
@@ -41,7 +42,7 @@ class BusyError(RuntimeError):
 
 
 class AnalysisQueue:
-    """Queue of analyses; a worker thread runs from the first `start` until `close`."""
+    """Queue of analyses with a worker thread, which runs until `close`."""
 
     def __init__(self) -> None:
         self._queue: queue.Queue[Path | None] = queue.Queue(_MAX_QUEUED)
@@ -104,7 +105,7 @@ class AnalysisQueue:
         }
 
     def close(self) -> None:
-        """Stop the running analysis; its file keeps the turns analyzed so far."""
+        """Stop the running analysis; the analysis file keeps the completed turns."""
         self._closed = True
         with contextlib.suppress(queue.Full):
             self._queue.put_nowait(None)
@@ -160,7 +161,7 @@ def _read(path: Path, game: Path) -> GameAnalysis | None:
 def _read_once(
     path: Path, game: Path, modified: int, size: int, game_modified: int
 ) -> GameAnalysis | None:
-    """Load an analysis; ``modified``, ``size`` and ``game_modified`` are cache keys."""
+    """Load the analysis of ``game``; the other parameters are only cache keys."""
     return game_analysis.load_existing(game)
 
 

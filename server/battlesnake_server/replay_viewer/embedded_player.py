@@ -1,4 +1,4 @@
-"""A recorded game as a self-contained part of a page: board, button and slider."""
+"""Self-contained HTML player of a recorded game with board, button and slider."""
 
 from __future__ import annotations
 
@@ -16,12 +16,15 @@ def style() -> str:
 
 
 def read(name: str) -> str:
-    """Return the text of one of the server's files."""
+    """Return the text of a file in the server's package."""
     return (SERVER_DIR / name).read_text("utf-8")
 
 
 def render(replay: Replay, turns_per_second: float) -> str:
-    """Return the HTML of the player, for a page with `style` that allows inline scripts."""
+    """Return the HTML of the player.
+
+    The page must contain `style` and allow inline scripts.
+    """
     script = read("static/embedded_player.js")
     script = script.replace('import { BoardView } from "./board.js";\n', "")
     parts = {

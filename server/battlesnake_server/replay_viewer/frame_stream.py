@@ -1,8 +1,7 @@
-"""Recorded games for the viewer in chunks, so that the start of a long game is shown at once.
+"""Recorded games in chunks, so that the viewer shows a long game's start at once.
 
-A `FrameStream` plays the game up to the requested frame and keeps the chunks compressed: only one
-position and the compressed chunks are in memory. `battlesnake_server.replay_json` defines their
-format.
+A `FrameStream` plays the game up to the requested frame. Only one position and the compressed
+chunks are in memory. `battlesnake_server.replay_json` defines the format of the frames.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ _FIRST_CHUNK_BYTES, _CHUNK_BYTES = 128 << 10, 1 << 20
 
 
 class FrameStream:
-    """Frames of one file.
+    """Frames of one replay file.
 
     Raises:
         ReplayError: If the file is damaged.
@@ -43,8 +42,7 @@ class FrameStream:
         """Return the compressed chunk that starts at the frame ``since``, or None.
 
         A chunk is ``{**header, "info", "deaths", "from", "frames", "over", "more"}``. ``deaths``
-        are the eliminations known so far. If ``more`` is true, the next chunk starts after this
-        one.
+        are the eliminations known so far. If ``more`` is true, another chunk follows.
         """
         with self._lock:
             while since not in self._chunks and self._next is not None and self._next <= since:
@@ -90,19 +88,19 @@ _dumps = functools.partial(json.dumps, allow_nan=False)
 
 
 def open_stream(path: Path) -> FrameStream:
-    """Return the stream of a file; concurrent requests share it."""
+    """Return the stream of a file; concurrent requests share the stream."""
     status = path.stat()
     return _open_stream(path, status.st_mtime, status.st_size)
 
 
 @functools.lru_cache(maxsize=16)
 def _open_stream(path: Path, modified: float, size: int) -> FrameStream:
-    """Open a stream; ``modified`` and ``size`` are cache keys that detect changed files."""
+    """Open a stream; ``modified`` and ``size`` serve only as cache keys."""
     return FrameStream(path)
 
 
 def respond(path: Path) -> Response | None:
-    """Return the chunk of a file that starts at the frame ``?since=`` of the current request.
+    """Return the chunk that starts at the frame ``?since=`` of the current request.
 
     Returns:
         The response, or None if no chunk starts at that frame.

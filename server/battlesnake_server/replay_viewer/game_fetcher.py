@@ -1,8 +1,9 @@
-"""Fetch games from engines by id or address, and save them as replays.
+"""Fetch games from engines by id or address, and save the games as replays.
 
-``GET /games/ID`` describes a game; ``GET /games/ID/frames`` returns its positions in pages
-(`battlesnake_gym.replays.engine_frames` parses them). The rules come from the description. If it
-has none, they come from ``/games/ID/move-request``, from ``/games/ID/details``, or from the frames.
+``GET /games/ID`` describes a game; ``GET /games/ID/frames`` returns the game's positions in pages
+(`battlesnake_gym.replays.engine_frames` parses them). The rules come from the description. If the
+description has no rules, the rules come from ``/games/ID/move-request``, from
+``/games/ID/details``, or from the frames.
 """
 
 from __future__ import annotations
@@ -38,19 +39,28 @@ _PAGE_SIZE = 100
 """Number of positions per request."""
 
 _MAX_GAME_BYTES = 4 * limits.MAX_REPLAY_BYTES
-"""Maximum size of all pages in bytes. Each response has the limits of a replay file."""
+"""Maximum total size of a game's pages in bytes.
+
+The limits of a replay file apply to each response.
+"""
 
 _FETCH_REQUEST_TIMEOUT_S, _FETCH_TIMEOUT_S = 30.0, 300.0
-"""Timeout in seconds for each response, and for a complete game that is over."""
+"""Timeouts in seconds: for one response, and for all pages of a finished game."""
 
 _MAX_GAME_WAIT_S = 7200.0
-"""Maximum time in seconds to wait for a game in progress; covers 5,000 turns of 1 s."""
+"""Maximum time to wait for the end of a game, in seconds.
+
+The limit covers 5,000 turns of 1 s.
+"""
 
 _GAME_POLL_INTERVAL_S = 2.0
 """Seconds between two requests for the state of a game in progress."""
 
 TOKEN = "BATTLESNAKE_TOKEN"
-"""Environment variable with an API token of arena.battlesnake.com; sent only to that site."""
+"""Environment variable with an API token of arena.battlesnake.com.
+
+The token is sent only to that site.
+"""
 
 
 class RemoteGameNotFoundError(ReplayError):
@@ -58,10 +68,12 @@ class RemoteGameNotFoundError(ReplayError):
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options of commands that accept the address of a game, for `resolve_game`."""
-    parser.add_argument("--ruleset", default="", metavar="NAME", help="what is played, for a game "
-        "that is fetched where neither engine nor frames show it")  # fmt: skip
-    parser.add_argument("--map", default="", metavar="NAME", help="its map, with --ruleset")
+    """Add the command-line options for `resolve_game`."""
+    parser.add_argument("--ruleset", default="", metavar="NAME", help="ruleset of a fetched game, "
+        "if neither the engine nor the frames specify the ruleset")  # fmt: skip
+    parser.add_argument(
+        "--map", default="", metavar="NAME", help="map of a fetched game; requires --ruleset"
+    )
     add_address_options(parser)
 
 
@@ -73,10 +85,10 @@ def resolve_game(
     ruleset: str = "",
     board_map: str = "",
 ) -> Path:
-    """Return the file of a recorded game, which is fetched if it is an id or an address.
+    """Return the file of a recorded game; fetch the game if the file does not exist.
 
-    A fetched game is not fetched again unless ``ruleset`` is given. A game in progress is
-    fetched when it is over.
+    An existing file is reused unless ``ruleset`` is given. A game in progress is fetched after its
+    end.
 
     Args:
         source: Path, game id, or address of a game.
@@ -146,7 +158,7 @@ def fetch(
 
 
 def last_games(snake: str, last: int, address_policy: AddressPolicy) -> tuple[str, list[str]]:
-    """Return the name of a snake of arena.battlesnake.com and the ids of its last games.
+    """Return the name of a snake of arena.battlesnake.com and its last games.
 
     Args:
         snake: Id of the snake, or its name on a leaderboard.
@@ -154,7 +166,7 @@ def last_games(snake: str, last: int, address_policy: AddressPolicy) -> tuple[st
         address_policy: Addresses that may be contacted.
 
     Returns:
-        The name, and the ids of finished games, newest first.
+        The name of the snake, and the ids of finished games, newest first.
 
     Raises:
         ReplayError: If the snake is unknown, its name is ambiguous, or the list requires a token
@@ -187,7 +199,7 @@ def last_games(snake: str, last: int, address_policy: AddressPolicy) -> tuple[st
 
 
 async def _find_by_name(arena: GameFetch, client: aiohttp.ClientSession) -> dict[str, str]:
-    """Return the names by id of the snakes with this name on all leaderboards."""
+    """Search all leaderboards for a snake name; map the ids found to the name."""
     found = {}
     for leaderboard in await arena.get_list(client, "/leaderboards"):
         ranks = await arena.get(client, f"/leaderboards/{leaderboard['id']}/rankings", lower=False)
@@ -199,7 +211,7 @@ async def _find_by_name(arena: GameFetch, client: aiohttp.ClientSession) -> dict
 
 
 def _game_of_options(ruleset: str, board_map: str) -> dict[str, Any] | None:
-    """Return the rules that the caller names as a ``game`` object, or None."""
+    """Return the rules of the caller's options as a ``game`` object, or None."""
     if not ruleset and board_map:
         raise ReplayError("--map needs --ruleset")
     if not ruleset:
@@ -215,7 +227,7 @@ def _game_of_options(ruleset: str, board_map: str) -> dict[str, Any] | None:
 
 @dataclass(slots=True)
 class GameFetch:
-    """Download of one game from ``address``, ``ENGINE/games/ID``."""
+    """Download of one game; ``address`` is ``ENGINE/games/ID``."""
 
     address: str
     name: str
@@ -336,7 +348,7 @@ class GameFetch:
 
 
 def _lower_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Return an object with lower-case keys: engines send both ``Frames`` and ``frames``."""
+    """Return an object with lower-case keys, because engines differ in the case of keys."""
     return {key.lower(): value for key, value in pairs}
 
 

@@ -19,22 +19,22 @@ ARENA_API_URL = "https://arena.battlesnake.com/api"
 """Engine of the games played since 2026."""
 
 LEGACY_ENGINE_URL = "https://engine.battlesnake.com"
-"""Engine of earlier games, whose pages were on play.battlesnake.com."""
+"""Engine of games before 2026, whose pages were on play.battlesnake.com."""
 
 _ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
 _PATH = re.compile(r"(?P<base>.*?)/(?:games?|g)/(?P<id>[\w-]{1,64})(?:/.*)?", re.ASCII)
 
 
 def engines(source: str) -> tuple[list[str], str]:
-    """Return the engines that may have a game, most likely first, and the game's id.
+    """Return the engines that may store a game, and the game's id.
 
-    ``GET ENGINE/games/ID`` describes the game.
+    The most likely engine is first. ``GET ENGINE/games/ID`` describes the game.
 
     Args:
         source: Id or address of a game.
 
     Raises:
-        ReplayError: If ``source`` is neither.
+        ReplayError: If ``source`` is neither an id nor an address of a game.
     """
     if is_id(source):
         return [ARENA_API_URL, LEGACY_ENGINE_URL], source
@@ -81,6 +81,7 @@ def _engines_at(url: SplitResult, base: str) -> list[str]:
     }
     if _host(url) in known:
         return known[_host(url)]
-    # The engine of an arena's web page is below /api; this project's pages are beside the engine.
+    # Arena sites serve the engine below /api. This project serves the pages and the engine from the
+    # same path.
     site = f"{url.scheme.replace('ws', 'http')}://{url.netloc}{base}"
     return [site] if base.endswith("/api") else [site, f"{site}/api"]

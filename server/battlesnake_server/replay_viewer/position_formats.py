@@ -11,18 +11,20 @@ from battlesnake_gym.draw import drawing
 from battlesnake_server.replay_viewer import what_if
 
 _MAX_IMAGE_PIXELS = 1400
-"""Approximate maximum length of an image's longer side; small boards have cells of 28 pixels."""
+"""Approximate maximum width or height of an image; cells have at most 28 pixels."""
 
 
 def respond(board: Board, form: str) -> Response:
-    """Return the position in a format, after the turns of ``?if=`` and from the view of ``?you=``.
+    """Return a position in a format.
+
+    ``?if=`` plays turns from the position, and ``?you=`` selects the snake whose view is returned.
 
     Args:
         board: The position.
         form: A format of `render`, ``frame`` for the viewer, or ``scenario`` for a text file.
 
     Raises:
-        ValueError: If the turns or the snake do not exist.
+        ValueError: If a turn is invalid or the snake does not exist.
     """
     groups = request.args.get("if", "")
     if form == "frame":
@@ -40,7 +42,10 @@ def respond(board: Board, form: str) -> Response:
 
 
 def render(board: Board, form: str) -> Response:
-    """Return ``text`` for `Board.from_text`, ``json`` of a move request, or ``png``, else 404."""
+    """Return the position as ``text``, ``json`` or ``png``; other formats return 404.
+
+    `Board.from_text` parses ``text``; ``json`` is the body of a move request.
+    """
     if form == "text":
         return Response(f"{board}\n", mimetype="text/plain")
     if form == "json":

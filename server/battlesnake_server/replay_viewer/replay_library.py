@@ -1,4 +1,7 @@
-"""The replays under a list of files and directories, searched again on each call."""
+"""Library of the replays in a list of files and directories.
+
+Each call searches the directories again.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,7 @@ class TooLittleMemoryError(ReplayError):
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One file of the library; ``key`` is its name in addresses."""
+    """One file of the library; ``key`` is the file's name in addresses."""
 
     key: str
     path: Path
@@ -59,7 +62,7 @@ class Library:
         return sorted(found, key=lambda entry: (-entry.modified, entry.key))
 
     def find(self, key: str) -> Entry | None:
-        """Return the entry with this key, or None; no other file is opened."""
+        """Return the entry with this key, or None if the library has no such replay."""
         for prefix, root, parent in self._locations():
             path = parent / key.removeprefix(prefix)
             try:
@@ -72,7 +75,7 @@ class Library:
         return None
 
     def _locations(self) -> Iterator[tuple[str, Path, Path]]:
-        """Yield for each root its key prefix, the root, and the directory of its keys."""
+        """Yield the key prefix, the path and the base directory of each root."""
         for number, root in enumerate(self.roots):
             prefix = f"{number}/" if len(self.roots) > 1 else ""
             yield prefix, root, root.parent if root.is_file() else root
@@ -96,7 +99,7 @@ def _is_replay(path: Path) -> bool:
 
 @functools.lru_cache(maxsize=4)
 def _load(path: Path, modified: float, size: int) -> Replay:
-    """Load a replay; ``modified`` and ``size`` are cache keys that detect changed files."""
+    """Load a replay; ``modified`` and ``size`` serve only as cache keys."""
     return Replay.load(path)
 
 

@@ -1,9 +1,9 @@
-"""Positions that branch off a game after other moves, for the viewer.
+"""Positions after moves that differ from the recorded game, for the viewer.
 
-``?if=`` in an address plays turns from the position that the address names. Each turn is a group of
+``?if=`` in an address plays turns from the position of the address. Each turn is a group of
 letters, and a dash separates two groups. A group has one letter per snake in seat order: ``u``,
-``d``, ``l`` or ``r`` for its move, or ``.`` if it is eliminated. In the last group, ``x`` selects
-the search's move.
+``d``, ``l`` or ``r`` for the snake's move, or ``.`` for an eliminated snake. In the last group,
+``x`` selects the search's move.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class WhatIfBusyError(RuntimeError):
 
 @contextmanager
 def _analyzer() -> Iterator[PositionAnalyzer]:
-    """Yield a position analyzer, at most two at a time; raise `WhatIfBusyError` after 5 seconds."""
+    """Yield a position analyzer; raise `WhatIfBusyError` after 5 s without a slot."""
     if not _search_slots.acquire(timeout=5):
         raise WhatIfBusyError("other visitors analyze positions now; try again in a few seconds")
     try:
@@ -44,9 +44,9 @@ def _analyzer() -> Iterator[PositionAnalyzer]:
 
 
 def branch(board: Board, groups: str) -> tuple[Board, str]:
-    """Play ``groups`` from ``board``; return the position and the groups with all moves chosen.
+    """Play ``groups`` from ``board``; replace each ``x`` by the search's move.
 
-    The game's seed is not used: no new food appears.
+    New food never appears, because the game's seed is removed.
 
     Raises:
         BoardError: If the groups are invalid.
@@ -91,7 +91,7 @@ def _best_move(board: Board, snake_id: str) -> str:
 def describe(board: Board, groups: str) -> dict[str, Any]:
     """Return the position after ``groups`` in the viewer's JSON format.
 
-    ``snakes`` holds the search's assessment of each snake (see
+    ``snakes`` contains the search's assessment of each snake (see
     `battlesnake_heuristics.analysis.game_analysis`).
     """
     after, played = branch(board, groups)
@@ -109,7 +109,9 @@ def describe(board: Board, groups: str) -> dict[str, Any]:
 
 
 def scenario(board: Board) -> Scenario:
-    """Return a scenario that allows the moves that the search rates about as good as the best.
+    """Return a scenario that allows the best move and almost equally good moves.
+
+    The loss of an allowed move is less than `MISTAKE_LOSS`.
 
     Raises:
         BoardError: If ``board.you`` is eliminated or has no opponent.

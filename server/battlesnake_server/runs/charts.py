@@ -12,7 +12,7 @@ from battlesnake_server.runs.run_view import DEATHS, RunView
 _WIDTH, _HEIGHT = 1000, 400
 
 MAX_POINTS = 250
-"""Maximum number of points of a curve; longer curves are averaged over that many intervals."""
+"""Maximum number of points of a curve; longer curves are averaged over intervals."""
 
 MAX_RUNS = 8
 """Maximum number of runs in a chart; more colors cannot be distinguished."""
@@ -41,17 +41,23 @@ _CURVES = {
     "Killed_another_snake": "snakes eliminated per game",
     "qf_loss": "Q loss",
 }
-"""Columns that have a chart, if a run has them, and their titles."""
+"""Titles of the charts, by column of the progress table."""
 
 SPANS = (1, 5, 25)
-"""Numbers of rows for the moving average."""
+"""Choices for the number of rows in the moving average."""
 
 _CONFIDENCE_INTERVALS = {"elo": ("elo_low", "elo_high")}
-"""Columns of the confidence interval of another column."""
+"""Columns of the lower and upper bounds, by column of the estimate."""
 
 
 class ChartLine(NamedTuple):
-    """One run in a chart; ``number`` selects its color, ``points`` and ``area`` are SVG points."""
+    """One run in a chart.
+
+    Attributes:
+        number: Index of the run in the chart, which selects the color.
+        points: SVG points of the curve.
+        area: SVG points of the confidence interval, or "".
+    """
 
     name: str
     number: int
@@ -60,7 +66,7 @@ class ChartLine(NamedTuple):
 
 
 class Scale(NamedTuple):
-    """Bounds of an axis, and its labels at equal distances."""
+    """Bounds of an axis, and tick labels at equal distances."""
 
     low: float
     high: float
@@ -78,7 +84,7 @@ class Chart(NamedTuple):
 
 
 class Layer(NamedTuple):
-    """One cause of elimination: its share in each interval as SVG points."""
+    """One cause of elimination: the cause's fraction in each interval as SVG points."""
 
     cause: str
     title: str
@@ -87,7 +93,7 @@ class Layer(NamedTuple):
 
 
 class Deaths(NamedTuple):
-    """Causes of elimination of one run, stacked, as fractions of all eliminations."""
+    """Stacked causes of elimination of one run, as fractions of all eliminations."""
 
     name: str
     x_title: str
@@ -140,7 +146,7 @@ def _chart(runs: Sequence[RunView], column: str, title: str, axis: Axis, span: i
 
 
 def deaths(run: RunView, axis: str = "minutes") -> Deaths | None:
-    """Return the causes of elimination of a run, or None if they were not counted."""
+    """Return the causes of elimination of a run, or None without counts."""
     over = AXES[axis]
     counted = run.deaths()
     places = [value * over.scale for value in run.progress.column(over.column)]
@@ -189,9 +195,9 @@ def _points(run: RunView, column: str, axis: Axis, span: int) -> _Points:
     ]
     intervals = _intervals(len(known))
     means = [sum(known[i][1] for i in interval) / len(interval) for interval in intervals]
-    # Elo is already an estimate over many games.
+    # Elo needs no smoothing, because each value is an estimate over many games.
     if intervals and not column.startswith("elo"):
-        # The mean over an interval already smooths that many rows.
+        # The mean of an interval already smooths the rows in the interval.
         means = smooth(means, max(1, span * len(intervals) // len(known)))
     return [
         (known[interval.stop - 1][0], mean) for interval, mean in zip(intervals, means, strict=True)
@@ -199,7 +205,7 @@ def _points(run: RunView, column: str, axis: Axis, span: int) -> _Points:
 
 
 def _intervals(count: int) -> list[range]:
-    """Split the rows up to ``count`` into at most `MAX_POINTS` nearly equal ranges."""
+    """Split ``count`` rows into at most `MAX_POINTS` nearly equal ranges."""
     intervals = min(count, MAX_POINTS)
     return [range(n * count // intervals, (n + 1) * count // intervals) for n in range(intervals)]
 
@@ -232,7 +238,7 @@ def scale(values: Iterable[float]) -> Scale:
 
 
 def _format_tick(number: float, step: float) -> str:
-    """Format a number with the precision of ``step``; thousands and millions get a suffix."""
+    """Format a number with the precision of ``step`` and the suffix k or M."""
     for unit, sign in ((1e6, "M"), (1e3, "k")):
         if step >= unit / 10 and abs(number) >= unit:
             return f"{number / unit:g}{sign}"
@@ -240,7 +246,7 @@ def _format_tick(number: float, step: float) -> str:
 
 
 def _svg(points: _Points, x: Scale, y: Scale) -> str:
-    """Return SVG points: y grows downward, in a box of `_WIDTH` by `_HEIGHT`."""
+    """Convert points to SVG coordinates in a box of `_WIDTH` by `_HEIGHT`."""
     points = points * 2 if len(points) == 1 else points  # SVG draws a line of length 0 as a dot
     return " ".join(
         f"{_WIDTH * (px - x.low) / (x.high - x.low):.1f},"

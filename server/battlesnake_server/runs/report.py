@@ -19,7 +19,7 @@ _NO_GAME = "this algorithm records none, or the run ended before its first check
 
 
 def write(run_dir: Path) -> Path:
-    """Write the report of a run into its directory and return the file."""
+    """Write the report into the run directory, and return the report's path."""
     target = run_dir / REPORT_FILE
     text = page(RunView(run_dir))
     write_atomically(target, lambda part: part.write_text(text, "utf-8"))

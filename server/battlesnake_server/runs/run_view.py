@@ -1,4 +1,4 @@
-"""Read-only view of a training run's directory, which can be refreshed while the run grows."""
+"""Read-only view of a run directory, which can be refreshed during training."""
 
 from __future__ import annotations
 
@@ -18,7 +18,10 @@ from battlesnake_gym.common.run_dir import (
 )
 
 _RUNNING, _STOPPED, _DONE, DIED, _UNKNOWN = "running", "stopped", "done", "died", "unknown"
-"""States of a run. ``died``: its process failed or was killed; ``unknown``: no status file."""
+"""States of a run.
+
+``died``: the process failed or was killed. ``unknown``: the run has no status file.
+"""
 
 DEATHS = {
     "Snake_hit_wall": ("wall-collision", "hit a wall"),
@@ -28,7 +31,10 @@ DEATHS = {
     "Forbidden_move": ("snake-self-collision", "turned back into its neck"),
     "Died_in_hazard": ("hazard", "hazards"),
 }
-"""Columns that count eliminations per game: the cause, which selects the color, and its label."""
+"""Cause and label of each column that counts eliminations per game.
+
+The cause selects the color.
+"""
 
 
 class EloWithInterval(NamedTuple):
@@ -44,7 +50,10 @@ class EloWithInterval(NamedTuple):
 
 
 class RungScore(NamedTuple):
-    """Score against a rung in [0, 1] (a draw counts half) with its 95% confidence interval."""
+    """Score against a rung in [0, 1] with its 95% confidence interval.
+
+    A draw counts half.
+    """
 
     rung: str
     score: float
@@ -93,7 +102,7 @@ class RunView:
     @property
     def state(self) -> str:
         """State: ``running``, ``stopped`` (by a user), ``done``, ``died`` or ``unknown``."""
-        if self._locked and self.ended is None:  # its process may still be writing the report
+        if self._locked and self.ended is None:  # an ended process may still write the report
             return _RUNNING
         if self._status is None:
             return _UNKNOWN
@@ -102,7 +111,7 @@ class RunView:
 
     @property
     def reason(self) -> str:
-        """Why the run died, as far as known, or ""."""
+        """Reason why the run died, or "" if the run did not die."""
         if self.state != DIED or self._status is None:
             return ""
         return self._status.reason or "its process was killed"
@@ -173,7 +182,7 @@ class RunView:
 
     @property
     def strength(self) -> EloWithInterval | None:
-        """Elo of the best weights, which the run keeps and exports, or None if not measured."""
+        """Elo of the best weights, which the run exports, or None if not measured."""
         row = self._best_row()
         if row is None:
             return None
@@ -182,7 +191,7 @@ class RunView:
         return EloWithInterval(elo, low, high, int(games))
 
     def rung_scores(self) -> list[RungScore]:
-        """Return the scores of the best weights against the rungs they played."""
+        """Return the scores of the best weights against the rungs of the ladder."""
         row = self._best_row()
         if row is None:
             return []
@@ -196,7 +205,7 @@ class RunView:
         return found
 
     def deaths(self) -> dict[str, Sequence[float]]:
-        """Return the eliminations per game of each row, by counted column of `DEATHS`."""
+        """Return the eliminations per game in each row, by column of `DEATHS`."""
         found = {name: self.progress.column(name) for name in DEATHS if self.progress.column(name)}
         return {name: numbers for name, numbers in found.items() if any(n > 0 for n in numbers)}
 
@@ -234,7 +243,7 @@ class RunView:
         }
 
     def _best_row(self) -> int | None:
-        """Return the first row that holds the Elo of the best weights."""
+        """Return the index of the first row with the Elo of the best weights."""
         best = self.progress.last("elo_best")
         rows = enumerate(self.progress.column("elo"))
         return next((row for row, elo in rows if abs(elo - best) < 1e-6), None)
@@ -245,7 +254,7 @@ class RunView:
 
 
 class RunsView:
-    """Views of the runs in a directory, or of the one run that the directory is."""
+    """Views of all runs in a directory, which may also be a run directory itself."""
 
     def __init__(self, directory: Path) -> None:
         if not directory.is_dir():
@@ -254,7 +263,7 @@ class RunsView:
         self._views: dict[Path, RunView] = {}
 
     def refresh(self) -> list[RunView]:
-        """Search for runs and refresh them; return the most recently written first."""
+        """Refresh all runs and return them, the most recently written run first."""
         found = {path.parent for name in (RUN_FILE, CSV_FILE) for path in self._files(name)}
         for path in list(self._views):
             if path in found:
@@ -270,7 +279,7 @@ class RunsView:
 
 
 def differing(runs: Sequence[RunView]) -> dict[Path, dict[str, str]]:
-    """Return, for each run, its values of the settings in which the runs differ.
+    """Return the settings in which the runs differ, by path of the run.
 
     A missing setting is shown as "-". A single run has no differences.
     """
@@ -301,7 +310,10 @@ def state(run: RunView) -> str:
 
 
 def left(run: RunView) -> str:
-    """Return the estimated time until the end of a run: minutes below two hours, then hours."""
+    """Return the estimated remaining time of a run.
+
+    Times below two hours are in minutes, and longer times are in hours.
+    """
     seconds = run.seconds_left
     if seconds is None:
         return "?" if run.state == _RUNNING else "-"
