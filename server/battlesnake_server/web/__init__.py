@@ -36,11 +36,11 @@ def create_app(
     """Create the arena's Flask application.
 
     Args:
-        database: Engine of the database that holds the results.
+        database: SQLAlchemy engine of the results database.
         roster: Snakes that visitors may play against and query.
-        broadcast: Live games. Games that visitors start are added to it.
-        replays: Directory whose recorded games are listed; visitors' games are saved there.
-        token: Access token that every action requires. If None, every visitor may act.
+        broadcast: Live games, including the games that visitors start.
+        replays: Directory of recorded games, including the games of visitors.
+        token: Access token that every action requires; None allows every visitor to act.
         league: League to show on its own page, or None.
     """
     parts = [leaderboard, games_page, snake_page, play_page, position_editor, engine_api]

@@ -1,8 +1,8 @@
-"""Access control: only visitors with the access token may act on pages that others can reach.
+"""Access control for pages that other machines can reach.
 
-A request with ``?token=`` sets a cookie that scripts cannot read and that pages of other sites
-cannot send. Every request that does more than read (start a game, steer, query a snake) then
-requires that cookie.
+Only visitors with the access token may start games, steer snakes and query snakes. A request with
+``?token=`` sets a cookie that scripts cannot read and that pages of other sites cannot send. Every
+request other than GET, HEAD and OPTIONS requires this cookie.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ _COOKIE = "arena"
 _COOKIE_MAX_AGE_S = 30 * 24 * 3600
 _ACTIONS = "start, fetch and analyze games, play in them, and query snakes"
 _FORBIDDEN = (
-    "this action needs the access token: open the address that the server printed at its start "
+    "this action needs the access token: open the address that the server printed when it started "
     f"to {_ACTIONS}"
 )
 
 
 def is_loopback(host: str) -> bool:
-    """Return whether a server that listens on ``host`` is reachable only from this machine.
+    """Return whether only this machine can reach a server that listens on ``host``.
 
     >>> is_loopback("127.0.0.1"), is_loopback("::1"), is_loopback("localhost"), is_loopback("::")
     (True, True, True, False)
@@ -48,19 +48,24 @@ def token_for(host: str, names: Collection[str] = ()) -> str | None:
 
 
 def access_hint(address: str, token: str) -> str:
-    """Return the line that shows the operator the address with the token."""
+    """Return the message that shows the operator the address with the access token."""
     return f"open {address}?token={token} to {_ACTIONS}; other visitors can only read\n"
 
 
 def require_token(app: Flask, token: str | None) -> None:
-    """Require ``token`` for every request that does more than read; None allows all requests."""
+    """Require ``token`` for all requests other than GET, HEAD and OPTIONS.
+
+    Args:
+        app: Application to protect.
+        token: Access token; None allows all requests.
+    """
     app.config["TOKEN"] = token
     app.before_request(_check_request)
     app.context_processor(lambda: {"may_act": is_authorized()})
 
 
 def is_authorized() -> bool:
-    """Return whether the sender of the current request may do more than read."""
+    """Return whether the sender of the current request may perform actions."""
     token = current_app.config["TOKEN"]
     return token is None or _equal(request.cookies.get(_COOKIE, ""), token)
 
@@ -75,7 +80,7 @@ def _check_request() -> Response | tuple[Response, int] | None:
 
 
 def _set_token_cookie(token: str) -> Response:
-    """Redirect to the address without the token, and set the token as a cookie."""
+    """Redirect to the address without the token, and set the token in a cookie."""
     response: Response = redirect(request.path)  # type: ignore[assignment]
     response.set_cookie(
         _COOKIE, token, max_age=_COOKIE_MAX_AGE_S, httponly=True, samesite="Strict", path="/"

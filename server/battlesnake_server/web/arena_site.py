@@ -1,4 +1,4 @@
-"""Server of the arena's pages, which runs in threads beside the calling process."""
+"""Server of the arena's pages, which runs in background threads of the process."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ from battlesnake_server.web.live_games import Broadcast
 from battlesnake_server.web.roster import Roster
 
 NUM_THREADS = 24
-"""Threads that serve requests. Long polls of live games occupy at most half of them."""
+"""Number of server threads; long polls of live games occupy at most half of them."""
 
 
 class Site:
-    """Server of the arena's pages, which starts when it is created.
+    """Server of the arena's pages; the constructor starts the server.
 
     Args:
-        database: Engine of the database that holds the results.
+        database: SQLAlchemy engine of the results database.
         roster: Snakes that visitors may play against and query.
         replays: Directory of the recorded games.
         host: Address to listen on.
         port: Port to listen on; 0 chooses a free port.
-        names: Further host names that requests may address.
-        token: Access token that every action requires. If None, a token is created and printed
-            when other machines can reach the server by ``host`` or one of ``names``.
+        names: Additional host names that requests may use.
+        token: Access token that every action requires. If None and other machines can reach the
+            server, the constructor creates a token and prints it.
         league: League to show, or None.
 
     Raises:

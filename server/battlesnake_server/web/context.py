@@ -18,7 +18,8 @@ from battlesnake_server.web.roster import Roster
 class Arena:
     """State of an arena application.
 
-    `league` is the league that the arena runs, or None.
+    Attributes:
+        league: League that the arena runs, or None.
     """
 
     database: Engine

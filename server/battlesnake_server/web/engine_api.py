@@ -1,5 +1,6 @@
-"""The official engine's HTTP API, so that tools that fetch its games can fetch the arena's games.
+"""HTTP API of the official engine for the arena's games.
 
+Tools that fetch games from the official engine can also fetch the arena's games.
 ``GET /games/<id>`` describes a game; ``GET /games/<id>/frames`` returns one page of its frames.
 """
 
@@ -36,7 +37,10 @@ def game(game_id: str) -> Response:
 
 @blueprint.get("/games/<game_id>/frames")
 def frames(game_id: str) -> Response:
-    """Return ``?limit=`` frames from ``?offset=`` on; negative offsets count from the end."""
+    """Return at most ``?limit=`` frames, starting at the index ``?offset=``.
+
+    A negative offset counts from the end of the game.
+    """
     try:
         boards = load_timeline(game_id).boards[:]
     except (GameNotFoundError, ReplayError) as error:
@@ -49,7 +53,7 @@ def frames(game_id: str) -> Response:
 
 
 def describe(timeline: GameTimeline) -> dict[str, Any]:
-    """Return the ``Game`` object of a game."""
+    """Return a game as the API's ``Game`` object."""
     board = timeline.boards[0]
     game, settings = board.game, board.game.settings
     return {
@@ -75,7 +79,7 @@ def describe(timeline: GameTimeline) -> dict[str, Any]:
 
 
 def frame(board: Board) -> dict[str, Any]:
-    """Return the frame of one position."""
+    """Return one position as a frame of the API."""
     return {
         "Turn": board.turn,
         "Snakes": [

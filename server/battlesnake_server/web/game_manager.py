@@ -1,4 +1,4 @@
-"""Games that visitors start from the pages: validation, play in a thread, and storage."""
+"""Games that visitors start: validation, execution in threads, and storage."""
 
 from __future__ import annotations
 
@@ -42,20 +42,20 @@ from battlesnake_server.web.live_games import Broadcast
 from battlesnake_server.web.roster import Roster
 
 VISITOR_TOURNAMENT: dict[str, Any] = {"from": "the pages"}
-"""Settings of the tournament under which the database stores all games of visitors."""
+"""Settings of the tournament that contains all games of visitors."""
 
 MAX_GAMES, MAX_GAMES_PER_VISITOR = 6, 3
 """Maximum number of concurrent games: in total, and per visitor address."""
 
 _MAX_SNAKES_ON_PAGE = 8
 MAX_PAGE_TURNS, DEFAULT_PAGE_TURNS = 2_000, 500
-"""Turns after which a visitor's game ends: the maximum, and the default."""
+"""Maximum and default number of turns of a visitor's game."""
 
 _MAX_GAME_S = 3600
-"""Maximum duration of a visitor's game in seconds; a slow snake can make each turn long."""
+"""Maximum duration of a visitor's game in seconds."""
 
 _MAX_STORE_ATTEMPTS = 20
-"""Attempts to store a game under a number that no other server has taken."""
+"""Maximum number of attempts to store a game under an unused game number."""
 
 log = logging.getLogger(__name__)
 
@@ -73,9 +73,9 @@ class GameRequest:
     """A game that a visitor requests.
 
     Attributes:
-        keyboard_player: Name of the visitor, who takes the first seat, or None to only watch.
-        timeout: Time to respond to a move request, in milliseconds.
-        turn_delay_s: Seconds between two turns of a keyboard player; 0 waits for a key.
+        keyboard_player: Name of the visitor in the first seat, or None if the visitor only watches.
+        timeout: Timeout of a move request in milliseconds.
+        turn_delay_s: Duration of a keyboard player's turn in seconds; 0 waits for a key.
         max_turns: Turn after which the game ends without a winner.
     """
 
@@ -121,7 +121,7 @@ class GameRequest:
         return parsed
 
     def game(self, game_id: str) -> Game:
-        """Return the rules' description of the game."""
+        """Return the game's rules and settings."""
         return Game(
             self.ruleset, self.map, seed=self.seed, id=game_id, timeout=self.timeout,
             source="arena",
@@ -172,7 +172,7 @@ class ManagedGame:
 
     Attributes:
         visitor: Address of the visitor who started the game.
-        deadline: Time at which the game is stopped, on the clock of `time.monotonic`.
+        deadline: Time at which the game is stopped, as a value of `time.monotonic`.
         key: Secret that authorizes the keyboard player's moves.
     """
 
@@ -185,7 +185,7 @@ class ManagedGame:
 
 
 class GameManager:
-    """Manager of visitors' games: plays each game in its own thread and stores its result."""
+    """Manager that plays visitors' games in threads and stores their results."""
 
     def __init__(self, engine: Engine, broadcast: Broadcast, replays: Path) -> None:
         self._engine = engine
@@ -196,7 +196,11 @@ class GameManager:
         self._storing = threading.Lock()
 
     def start(self, request: GameRequest, visitor: str) -> ManagedGame:
-        """Start a game for the visitor at an address, and wait until its page exists.
+        """Start a game, and wait until the game's page exists.
+
+        Args:
+            request: Requested game.
+            visitor: Address of the visitor.
 
         Raises:
             TooManyGamesError: If the maximum number of games, in total or per visitor, is reached.
@@ -221,7 +225,7 @@ class GameManager:
                 )
             self._games[game.id] = game
         threading.Thread(target=self._run, args=(game, request), daemon=True).start()
-        # The caller redirects to the page of the game, which must exist by then.
+        # The caller redirects the visitor to the game's page, which must exist at that time.
         while self._broadcast.find(game.id) is None and game.id in self._games:
             time.sleep(0.005)
         return game
@@ -238,7 +242,11 @@ class GameManager:
         return game.keyboard_player
 
     def stop(self, game_id: str) -> bool:
-        """Stop a game after its current turn and discard it; return whether it was in progress."""
+        """Stop a game after the current turn, and discard the game.
+
+        Returns:
+            Whether the game was in progress.
+        """
         game = self._games.get(game_id)
         if game is None:
             return False
@@ -252,7 +260,7 @@ class GameManager:
             record = asyncio.run(self._play(game, request))
             self._store(game, request, record)
         except StoppedError:
-            pass  # the page shows the turns that were played
+            pass  # the page shows the played turns
         except (OSError, SQLAlchemyError) as error:  # e.g. a full disk
             cause = getattr(error, "strerror", None) or getattr(error, "orig", None) or error
             reason = str(cause).splitlines()[0]
@@ -285,7 +293,7 @@ class GameManager:
             raise StoppedError
 
     def _store(self, game: ManagedGame, request: GameRequest, record: GameRecord) -> None:
-        """Store a game under the next number; another server may take the same number first."""
+        """Store a game under the next unused number; retry if another server uses it."""
         for _ in range(_MAX_STORE_ATTEMPTS - 1):
             try:
                 return self._store_once(game, request, record)
@@ -321,6 +329,6 @@ class GameManager:
             for path in saved:
                 path.unlink(missing_ok=True)
             raise
-        for path in saved[:-1]:  # written before another program locked the database
+        for path in saved[:-1]:  # saved by earlier attempts
             if path != saved[-1]:
                 path.unlink(missing_ok=True)

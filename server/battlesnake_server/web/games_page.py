@@ -1,4 +1,4 @@
-"""The games pages: the list of stored games, the live games, and the page of one game."""
+"""Pages of games: the list of stored games, the live games, and single games."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ _LONG_POLL_S = 20.0
 """Maximum duration of a long poll for the next turn, in seconds."""
 
 _MIN_FEATURED_TURNS, _FEATURED_CANDIDATES = 30, 8
-"""Minimum number of turns of a featured game, and the number of recent games to consider."""
+"""Minimum turns of a featured game, and the number of recent games to consider."""
 
 _MAX_LONG_POLLS = 12
-"""Maximum number of concurrent long polls; further requests return the current state at once."""
+"""Maximum number of concurrent long polls; further requests return without waiting."""
 
 _waiting = threading.BoundedSemaphore(_MAX_LONG_POLLS)
 
@@ -71,11 +71,11 @@ class GameNotFoundError(LookupError):
 
 
 def load_timeline(game_id: str) -> GameTimeline:
-    """Return a game by its id, live or recorded.
+    """Return the live or recorded game with an id.
 
     Raises:
-        GameNotFoundError: If there is no such game.
-        ReplayError: If its replay is damaged.
+        GameNotFoundError: If no game has this id, or the game has no replay.
+        ReplayError: If the replay is damaged.
     """
     live = arena().broadcast.find(game_id)
     if live is not None:
@@ -87,7 +87,7 @@ def stored_replay(game_id: str) -> Path:
     """Return the replay file of a stored game.
 
     Raises:
-        GameNotFoundError: If there is no such game, or its replay cannot be opened.
+        GameNotFoundError: If no game has this id, or the replay is missing or unreadable.
     """
     with Session(arena().database) as session:
         row = session.scalar(select(StoredGame).where(StoredGame.uuid == game_id))
@@ -176,16 +176,16 @@ def _filter_conditions(
 
 
 def _with(*conditions: ColumnElement[bool]) -> ColumnElement[bool]:
-    """Return the condition that some seat of a game meets all ``conditions``.
+    """Return the condition that at least one seat of a game meets all ``conditions``.
 
-    A subquery that does not depend on the game, which the database evaluates once.
+    The subquery does not depend on the game, so the database evaluates the subquery only once.
     """
     return StoredGame.id.in_(select(Seat.game_id).where(*conditions))
 
 
 @blueprint.get("/live")
 def live() -> str:
-    """Render the live games, or the last featured game with a replay if no game is live."""
+    """Render the live games, or a recent recorded game if no game is live."""
     with_replay = (
         select(StoredGame).where(StoredGame.replay.is_not(None)).limit(_FEATURED_CANDIDATES)
     )
@@ -212,7 +212,10 @@ def live_json() -> Response:
 
 @blueprint.get("/game/<game_id>")
 def show(game_id: str) -> str | tuple[str, int]:
-    """Render the page of one game, live or recorded; ``?key=`` authorizes its keyboard player."""
+    """Render the page of one live or recorded game.
+
+    ``?key=`` authorizes the game's keyboard player.
+    """
     try:
         load_timeline(game_id)
     except (GameNotFoundError, ReplayError) as error:
@@ -229,7 +232,10 @@ def show(game_id: str) -> str | tuple[str, int]:
 
 @blueprint.get("/game/<game_id>/data")
 def data(game_id: str) -> Response:
-    """Return the game's frames from the index ``?since=`` on; ``?wait`` waits for a new one."""
+    """Return the game's frames, starting at the index ``?since=``.
+
+    With ``?wait``, the request waits for a new frame of a live game.
+    """
     since = number("since", 0)
     try:
         path = None if arena().broadcast.find(game_id) else stored_replay(game_id)
@@ -260,7 +266,7 @@ def last(game_id: str) -> Response:
 
 @blueprint.get("/game/<game_id>/turn/<int:turn>/<form>")
 def position(game_id: str, turn: int, form: str) -> Response:
-    """Return one position in one of the formats of `position_formats.respond`."""
+    """Return one position in a format of `position_formats.respond`."""
     try:
         return position_formats.respond(load_timeline(game_id).at(turn), form)
     except (GameNotFoundError, ValueError) as error:
@@ -271,7 +277,10 @@ def position(game_id: str, turn: int, form: str) -> Response:
 
 @blueprint.get("/game/<game_id>/analysis")
 def analysis(game_id: str) -> Response:
-    """Return the state of the game's analysis, with its turns from the index ``?since=`` on."""
+    """Return the state of the game's analysis.
+
+    The response contains the analyzed turns, starting at the index ``?since=``.
+    """
     try:
         return pages.analysis(stored_replay(game_id))
     except GameNotFoundError as error:

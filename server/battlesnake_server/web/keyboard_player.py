@@ -9,7 +9,9 @@ from battlesnake_gym.rules import OFFSETS
 from battlesnake_server.arena.players import Body, MoveResponse
 
 _KEY_TIMEOUT_S = 120.0
-"""Seconds to wait for a key. After a timeout, the snake moves straight ahead until a key arrives.
+"""Maximum time to wait for a key, in seconds.
+
+After a timeout, the snake moves straight ahead until a key arrives.
 """
 
 
@@ -19,11 +21,11 @@ class KeyboardPlayer:
     `press` and `leave` may be called from any thread.
 
     Args:
-        turn_delay_s: Duration of each turn in seconds; 0 waits for a key while the player responds.
+        turn_delay_s: Duration of each turn in seconds; 0 waits for a key.
         alone: Whether the game has no opponents.
     """
 
-    # The referee requests this player's move concurrently with those of remote snakes.
+    # The referee requests the moves of this player and of remote snakes concurrently.
     remote = True
 
     def __init__(self, turn_delay_s: float, *, alone: bool = False) -> None:
@@ -48,7 +50,7 @@ class KeyboardPlayer:
         self._away = True
 
     async def fetch_customization(self) -> dict[str, str]:
-        """Return no customization; keyboard players have none."""
+        """Return an empty customization."""
         return {}
 
     async def start(self, body: Body) -> None:
@@ -57,10 +59,10 @@ class KeyboardPlayer:
         self._pressed = asyncio.Event()
 
     async def end(self, body: Body) -> None:
-        """Do nothing; there is nothing to release."""
+        """Do nothing: this player holds no resources."""
 
     async def move(self, body: Body) -> MoveResponse:
-        """Return the move of this turn's key, or the last move."""
+        """Return the move of the pressed key, or repeat the last move."""
         started = time.perf_counter()
         await self._wait_for_key(body)
         move = self._next_move
@@ -86,7 +88,7 @@ class KeyboardPlayer:
 
 
 def _turns_back(move: str, body: Body) -> bool:
-    """Return whether ``move`` leads into the snake's own neck; such keys are ignored."""
+    """Return whether ``move`` leads into the snake's own neck."""
     cells = body["you"]["body"]
     if len(cells) < 2:
         return False

@@ -1,4 +1,4 @@
-"""The page ``/``: ratings with confidence intervals, results, and causes of elimination."""
+"""The page ``/``: ratings with confidence intervals, results and eliminations."""
 
 from __future__ import annotations
 
@@ -38,7 +38,8 @@ ENDINGS = {
 class TournamentOption:
     """A tournament that a visitor can select.
 
-    `scheduled` is False for the games that visitors started.
+    Attributes:
+        scheduled: False for the games that visitors started.
     """
 
     id: int
@@ -74,7 +75,11 @@ def as_json() -> Response:
 
 
 def requested_tournament() -> int | None:
-    """Return ``?tournament=`` of the current request, or None (all games) if absent or invalid."""
+    """Return the tournament id in ``?tournament=`` of the current request.
+
+    Returns:
+        The id, or None (all games) if the parameter is absent or invalid.
+    """
     if request.args.get("tournament", type=int) is None:
         return None
     return number("tournament", 0)
@@ -132,7 +137,7 @@ _MAX_GAMES_PER_QUERY = 500
 
 
 class IncrementalStandings:
-    """Standings of a tournament (None: of all games) that load only new games on each call."""
+    """Standings of one tournament or of all games (None); each call loads new games."""
 
     def __init__(self, database: Engine, tournament: int | None) -> None:
         self._database = database

@@ -1,4 +1,4 @@
-"""The page ``/league``: the season, its table, the state of each snake, and operator actions."""
+"""The page ``/league``: the season's table, snake states and operator actions."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ blueprint = Blueprint("league", __name__)
 
 @dataclass(frozen=True, slots=True)
 class LeagueRow:
-    """A snake of the league: its standings row in the season, if any, and its state.
+    """A snake of the league, with its standings row in the season and its state.
 
     Attributes:
         state: ``healthy``, ``cooldown`` or ``benched``.
-        reason: Why the snake is unhealthy, or "".
+        reason: Reason why the snake is unhealthy, or "".
         cooldown_until: End of the cooldown (UTC), or None.
     """
 
@@ -117,7 +117,7 @@ def next_season() -> Response:
 
 
 def _table(season: Season | None) -> list[LeagueRow]:
-    """Return all entrants, best rating first, then those without games."""
+    """Return all entrants by descending rating; entrants without games are last."""
     config = _config()
     lines = {} if season is None else {line.snake: line for line in standings(season.tournament)}
     with Session(arena().database) as session:

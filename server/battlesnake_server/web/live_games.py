@@ -1,4 +1,4 @@
-"""Timelines of games: games in progress and recorded games."""
+"""Timelines of live and recorded games."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from battlesnake_gym.replays.replay import Replay, Turn
 from battlesnake_server import replay_json
 
 NUM_FINISHED_KEPT = 16
-"""Number of finished games that stay in memory until the database surely holds them."""
+"""Number of finished games to keep in memory while the database stores them."""
 
 
 class GameTimeline:
-    """One game from its first position to its latest; grows while the game is in progress.
+    """One live or recorded game, from its first to its latest position.
 
     Attributes:
         boards: Positions of the game.
         turns: Turns between the positions.
-        over: Whether no further turn will follow.
+        over: Whether the game is over.
         problem: Message that the page shows at the end of the game, or "".
     """
 
@@ -39,7 +39,7 @@ class GameTimeline:
             self.end()
 
     def at(self, turn: int) -> Board:
-        """Return a copy of the board at this turn.
+        """Return a copy of the board on turn ``turn``.
 
         Raises:
             ValueError: If the game has no such turn.
@@ -65,7 +65,12 @@ class GameTimeline:
             self._changed.notify_all()
 
     def wait(self, length: int, seconds: float) -> None:
-        """Wait until the game has more than ``length`` positions or is over, or for ``seconds``."""
+        """Wait for another position, the end of the game, or the timeout.
+
+        Args:
+            length: Number of positions that the caller has received.
+            seconds: Timeout in seconds.
+        """
         with self._changed:
             self._changed.wait_for(
                 lambda: len(self.boards) > length or self.over or self._released, seconds
@@ -78,10 +83,10 @@ class GameTimeline:
             self._changed.notify_all()
 
     def data(self, since: int = 0) -> dict[str, Any]:
-        """Return the game in the JSON format of the player, with its frames from ``since`` on.
+        """Return the game in the player's JSON format, with frames from index ``since``.
 
-        The format is that of a chunk of `battlesnake_server.replay_viewer.frame_stream`; ``from``
-        is the index of the first frame.
+        `battlesnake_server.replay_viewer.frame_stream` describes the format. ``from`` is the index
+        of the first frame.
         """
         with self._changed:
             boards, turns, over = self.boards[:], self.turns[:], self.over
@@ -106,7 +111,7 @@ class GameTimeline:
 
 
 class Broadcast:
-    """Games in progress by id, and the games that finished last."""
+    """Live games and recently finished games, by id."""
 
     def __init__(self) -> None:
         self._timelines: dict[str, GameTimeline] = {}
@@ -128,7 +133,7 @@ class Broadcast:
             timeline.add(event)
 
     def find(self, game_id: str) -> GameTimeline | None:
-        """Return the game with this id, or None if it is neither live nor recently finished."""
+        """Return the live or recently finished game with this id, or None."""
         with self._lock:
             return self._timelines.get(game_id)
 
@@ -171,6 +176,6 @@ def recorded(path: Path) -> GameTimeline:
 
 @functools.lru_cache(maxsize=32)
 def _recorded(path: Path, modified: float, size: int) -> GameTimeline:
-    """Load a replay; ``modified`` and ``size`` are cache keys that detect changed files."""
+    """Load a replay; ``modified`` and ``size`` serve only as cache keys."""
     replay = Replay.load(path)
     return GameTimeline(replay.first, replay.turns, over=True)

@@ -1,7 +1,7 @@
-"""Shared code of all pages: the application, request parsing, error responses, and serving.
+"""Shared code of all pages: application, requests, errors and serving.
 
-Each group of pages is a blueprint. The arena, recorded games, runs and puzzles combine blueprints
-into one site, whose navigation lists the blueprints it has.
+Each group of pages is a blueprint. The sites of the arena, recorded games, runs and puzzles combine
+blueprints. The navigation of a site lists the registered blueprints.
 """
 
 from __future__ import annotations
@@ -43,16 +43,16 @@ _NAVIGATION = (
     ("play.index", "Play"),
     ("lab.index", "Editor"),
 )
-"""Endpoints and titles of the navigation; each site shows those it has."""
+"""Endpoints and titles of the navigation; a site shows only registered endpoints."""
 
 
 def application(brand: str, *parts: Blueprint, token: str | None = None) -> Flask:
-    """Create an application whose pages load nothing from other sites.
+    """Create an application whose pages load no content from other sites.
 
     Args:
         brand: Name of the site.
         *parts: Blueprints of the site.
-        token: Access token that every action requires. If None, every visitor may act.
+        token: Access token that every action requires; None allows every visitor to act.
     """
     # This package contains the templates and static files.
     app = Flask("battlesnake_server")
@@ -84,7 +84,7 @@ def missing(reason: str) -> tuple[str, int]:
 
 
 def _set_security_headers(response: Response) -> Response:
-    """Set headers that make browsers block everything that the pages do not serve themselves."""
+    """Set headers that restrict browsers to content from this server."""
     kinds = ("script", "style", "img", "connect")
     sources = "; ".join(f"{kind}-src 'self'" for kind in kinds)
     response.headers["Content-Security-Policy"] = (
@@ -98,7 +98,7 @@ def _set_security_headers(response: Response) -> Response:
 
 
 def _compress(response: Response) -> Response:
-    """Compress the response if its type, its size and the client allow that."""
+    """Compress the response if its type, its size and the client allow compression."""
     if (
         response.status_code != 200
         or not (response.mimetype or "").startswith(_COMPRESSED)
@@ -118,7 +118,7 @@ def _compress(response: Response) -> Response:
 def body() -> dict[str, Any]:
     """Return the JSON object of the request body.
 
-    Only requests with a JSON content type are accepted: pages of other sites cannot send them.
+    Requests need a JSON content type, because pages of other sites cannot send this type.
 
     Raises:
         BoardError: If the body is not a JSON object.
@@ -135,7 +135,7 @@ def body() -> dict[str, Any]:
 
 
 def number(name: str, default: int, *, minimum: int = 0, maximum: int = _MAX_QUERY_INT) -> int:
-    """Return the integer ``?name=`` of the current request, clamped to its bounds."""
+    """Return the integer query parameter ``name``, clamped to the bounds."""
     return min(max(minimum, request.args.get(name, default, int)), maximum)
 
 
@@ -152,7 +152,10 @@ def analyses() -> AnalysisQueue:
 
 
 def analysis(game: Path) -> Response:
-    """Return the state of a game's analysis, with its turns from the index ``?since=`` on."""
+    """Return the state of a game's analysis.
+
+    The response contains the analyzed turns, starting at the index ``?since=``.
+    """
     return jsonify(analyses().status_json(game, number("since", 0)))
 
 
@@ -187,7 +190,7 @@ def serve(
         listener: Listening socket.
         what: Description of the site, printed with its address.
         host: Address that ``listener`` is bound to.
-        names: Further host names that requests may address.
+        names: Additional host names that requests may use.
         path: Path of the printed address.
         open_browser: Whether to open the address in a browser.
 

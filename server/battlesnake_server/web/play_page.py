@@ -1,4 +1,4 @@
-"""The page ``/play``: start a game between snakes, or play in it."""
+"""The page ``/play``: start a game between snakes, or play against snakes."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def index() -> str:
 
 @blueprint.post("/play")
 def start() -> tuple[Response, int] | Response:
-    """Start the game of a `GameRequest`; the response has the address of its ``page``."""
+    """Start the requested game, and return the address of the game's page."""
     try:
         game_request = GameRequest.read(body(), arena().roster)
         game = arena().game_manager.start(game_request, request.remote_addr or "")
@@ -60,7 +60,7 @@ def start() -> tuple[Response, int] | Response:
 
 @blueprint.post("/play/preview")
 def preview() -> Response:
-    """Return the first position of a requested game, with seed 1 unless the request sets one."""
+    """Return the first position of the requested game; the default seed is 1."""
     try:
         game_request = GameRequest.read({"seed": 1, **body()}, arena().roster)
     except ValueError as error:
@@ -86,7 +86,10 @@ def stop(game_id: str) -> Response:
 
 @blueprint.post("/game/<game_id>/press")
 def press(game_id: str) -> Response:
-    """Set the next move of a keyboard player: ``{"key": ..., "move": "up"}`` with the key."""
+    """Set the next move of a keyboard player.
+
+    The body is ``{"key": ..., "move": "up"}``; ``key`` is the secret of the game.
+    """
     try:
         sent = body()
         move = sent.get("move")

@@ -34,7 +34,7 @@ _MAX_THINKING_MS = 5000
 
 _waiting_requests = threading.BoundedSemaphore(4)
 _search_slots = threading.Semaphore(2)
-"""Two searches run at a time and two requests wait; further requests are rejected."""
+"""At most two searches run and two requests wait; further requests are rejected."""
 
 EXAMPLE_BOARD = """
 . . . . . . . . . . .
@@ -55,7 +55,10 @@ B: health=90
 
 @blueprint.get("/lab")
 def index() -> str | tuple[str, int]:
-    """Render the editor with an example, or with the ``?turn=`` of a ``?game=`` for ``?you=``."""
+    """Render the editor with an example or with a position of a game.
+
+    ``?game=`` and ``?turn=`` select the position; ``?you=`` selects the snake.
+    """
     try:
         board = _requested_board()
     except (GameNotFoundError, ReplayError, ValueError) as error:
@@ -81,7 +84,10 @@ def builtin(number: int) -> Response:
 
 @blueprint.post("/lab/read")
 def read() -> Response:
-    """Parse ``{"text": ...}``: a scenario, a text board, or the body of a ``/move`` request."""
+    """Parse a scenario, a text board, or the body of a ``/move`` request.
+
+    The body of this request is ``{"text": ...}``.
+    """
     try:
         text = json_fields.string(body(), "text", "")
         return jsonify(_read_text(text))
@@ -93,7 +99,7 @@ def read() -> Response:
 def query() -> Response:
     """Return the move of ``snake`` on ``board`` within ``milliseconds``.
 
-    The board is the body of a ``/move`` request.
+    ``board`` is the body of a ``/move`` request.
     """
     try:
         sent = body()
@@ -124,7 +130,10 @@ def query() -> Response:
 
 @blueprint.post("/lab/scenario")
 def scenario() -> Response:
-    """Return the text of a scenario file for ``board``, ``name``, ``note`` and ``allowed``."""
+    """Return the text of a scenario file.
+
+    The request has the fields ``board``, ``name``, ``note`` and ``allowed``.
+    """
     try:
         sent = body()
         name, note = (_one_line(sent, key) for key in ("name", "note"))
@@ -138,9 +147,10 @@ def scenario() -> Response:
 
 
 def describe(board: Board) -> dict[str, Any]:
-    """Return a board in the editor's JSON format: the player's header and frame, and ``you``.
+    """Return a board in the editor's JSON format.
 
-    ``newcomers`` are the customizations of snakes that the visitor may add.
+    The object contains the header and the frame in the player's JSON format. ``you`` is the id of
+    the selected snake. ``newcomers`` are the customizations of snakes that the visitor may add.
     """
     newcomers = [Snake("", [])] * _MAX_EDITOR_SNAKES
     return {
@@ -195,10 +205,10 @@ def _read_text(text: str) -> dict[str, Any]:
 
 
 def _board(sent: object, milliseconds: int) -> Board:
-    """Return the board of a request, ready to be sent to a snake."""
+    """Convert the board of a request to a validated board for a snake."""
     request_body = dict(json_fields.mapping(sent, "board"))
     game = dict(json_fields.child(request_body, "game", ""))
-    # A new id per request: remote snakes may keep state by game id.
+    # Each request needs a new game id, because remote snakes may store state by game id.
     request_body["game"] = {**game, "id": f"lab-{uuid.uuid4()}", "timeout": milliseconds}
     board = _validated(Board.from_api(request_body))
     if board.you_id is None or not board.you.alive:
@@ -207,7 +217,7 @@ def _board(sent: object, milliseconds: int) -> Board:
 
 
 def _validated(board: Board) -> Board:
-    """Return ``board`` if a game could reach it, otherwise raise `BoardError` with the field."""
+    """Return ``board``; raise `BoardError` if no game could reach the position."""
     for key, side in (("width", board.width), ("height", board.height)):
         if side > _MAX_EDITOR_BOARD_SIZE:
             raise BoardError(f"board.{key} must be at most {_MAX_EDITOR_BOARD_SIZE}, got {side}")

@@ -1,7 +1,7 @@
-"""Pages of recorded games, which are part of the arena's site and of the training runs' site.
+"""Pages of recorded games for the sites of the arena and of training runs.
 
-The pages list the games, play one, and return each position as text, JSON and image.
-``battlesnake-gym game watch`` serves these pages alone.
+The pages list and play the games, and return each position as text, JSON and image.
+``battlesnake-gym game watch`` serves only these pages.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ from battlesnake_server.web.pages import error_response, number
 REPLAYS_PER_PAGE = 24
 
 _CARD_READ_TIMEOUT_S = 10.0
-"""Maximum time in seconds to read new files for one list; a reload reads further files."""
+"""Maximum time to read new files for one page of the list, in seconds."""
 
 _CARD_WAIT_S = 2.0
-"""Maximum time in seconds to wait for another list; one list reads files at a time."""
+"""Maximum time to wait while another request reads files, in seconds."""
 
 _UNREAD = "not read yet; reload this page"
 
@@ -51,7 +51,7 @@ blueprint = Blueprint("watch", __name__)
 
 @dataclass(frozen=True, slots=True)
 class ReplayCard:
-    """Summary of one game for the list, or the ``error`` of a damaged file.
+    """Summary of one game for the list, or the error of a damaged file.
 
     Attributes:
         game: Header of the game (`replay_json.header`).
@@ -96,7 +96,8 @@ def create_app(
 
     Args:
         roots: Files and directories of recorded games.
-        token: Access token required to start analyses and to fetch games; None requires none.
+        token: Access token required to start analyses and to fetch games; None allows every visitor
+            to act.
         address_policy: Addresses from which visitors may fetch games; None uses the default policy.
 
     Raises:
@@ -134,7 +135,10 @@ def show(key: str) -> str:
 
 @blueprint.get("/data/<path:key>")
 def data(key: str) -> Response:
-    """Return the chunk of a game that starts at the frame ``?since=`` (see `frame_stream`)."""
+    """Return the chunk of a game that starts at the frame ``?since=``.
+
+    `frame_stream` describes the format.
+    """
     try:
         return frame_stream.respond(_entry(key).path) or abort(404)
     except ReplayError as error:
@@ -143,7 +147,7 @@ def data(key: str) -> Response:
 
 @blueprint.get("/turn/<int:turn>/<form>/<path:key>")
 def position(turn: int, form: str, key: str) -> Response:
-    """Return one position in one of the formats of `position_formats.respond`."""
+    """Return one position in a format of `position_formats.respond`."""
     try:
         return position_formats.respond(_entry(key).load().board(turn), form)
     except ValueError as error:
@@ -154,7 +158,10 @@ def position(turn: int, form: str, key: str) -> Response:
 
 @blueprint.get("/analysis/<path:key>")
 def analysis(key: str) -> Response:
-    """Return the state of the game's analysis, with its turns from the index ``?since=`` on."""
+    """Return the state of the game's analysis.
+
+    The response contains the analyzed turns, starting at the index ``?since=``.
+    """
     return pages.analysis(_entry(key).path)
 
 
@@ -166,7 +173,10 @@ def start_analysis(key: str) -> Response:
 
 @blueprint.post("/fetch")
 def fetch() -> Response:
-    """Fetch the game with the id or address ``game`` into the first directory; return its page."""
+    """Fetch a game into the first directory, and return the address of the game's page.
+
+    The request field ``game`` is the id or the address of the game.
+    """
     roots = [root for root in _library().roots if root.is_dir()]
     if not roots:
         return error_response("this site shows no directory in which to save the game", 409)
@@ -186,7 +196,7 @@ def fetch() -> Response:
 
 
 def cards(entries: Sequence[Entry]) -> list[ReplayCard]:
-    """Return the cards of these games, reading new files for a limited time."""
+    """Return the cards of ``entries``; read new files only for a limited time."""
     may_read = _reading.acquire(timeout=_CARD_WAIT_S)
     try:
         deadline = time.monotonic() + (_CARD_READ_TIMEOUT_S if may_read else 0)
@@ -204,7 +214,7 @@ def cards(entries: Sequence[Entry]) -> list[ReplayCard]:
 def _card(entry: Entry) -> ReplayCard:
     try:
         return _read_card(entry)
-    except (TooLittleMemoryError, OSError, MemoryError) as error:  # may succeed next time
+    except (TooLittleMemoryError, OSError, MemoryError) as error:  # a later attempt may succeed
         reason = str(error) or f"{entry.key} needs more memory than is available"
         return ReplayCard(entry.key, _when(entry), error=reason)
 

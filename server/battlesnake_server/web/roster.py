@@ -1,4 +1,4 @@
-"""The roster: the snakes that the pages may play against and query."""
+"""The roster: the snakes that visitors may play against and query."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ class RosterEntry:
 
 
 class Roster:
-    """Registered snakes, the operator's extra snakes, and, if allowed, snakes at any URL.
+    """Registered snakes, the operator's snakes and, if allowed, snakes at any URL.
 
     Args:
-        extra_snakes: Snakes in the form of the arena's command: a URL, a name, or the path of a
+        extra_snakes: Snakes in the syntax of the arena command: a URL, a name, or the path of a
             policy, with an optional ``LABEL=`` prefix.
         allow_urls: Whether visitors may name snakes by URL.
-        address_policy: Addresses that visitors' URLs may lead to.
+        address_policy: Policy for the addresses of visitors' URLs.
 
     Raises:
         ValueError: If an extra snake is unknown.
@@ -103,7 +103,7 @@ def _describe(entrant: Entrant) -> str:
     if entrant.remote:
         return "remote"
     if snakes.is_bundle(entrant.source):
-        Bundle.open(entrant.source)  # its policy rules are loaded when a visitor selects it
+        Bundle.open(entrant.source)  # the policy rules are loaded when a visitor selects the bundle
         return "bundle"
     local_factory(entrant)
     return "policy" if entrant.is_policy else snakes.description(entrant.source)
@@ -113,7 +113,7 @@ def request_decision(entrant: Entrant, board: Board, time_s: float) -> Decision:
     """Return a snake's decision on ``board``.
 
     Raises:
-        ValueError: If the snake returns no move or cannot play such a board.
+        ValueError: If the snake returns no move or cannot play the position.
     """
     if entrant.remote:
         decision = asyncio.run(
@@ -123,7 +123,7 @@ def request_decision(entrant: Entrant, board: Board, time_s: float) -> Decision:
         strategy = make_strategy(local_factory(entrant), board.game.seed)
         try:
             decision = snakes.to_decision(strategy(board.copy(), time_s))
-        except BaseException as error:  # a user's snake may raise anything, SystemExit too
+        except BaseException as error:  # a user's snake may even raise SystemExit
             reason = str(error) or type(error).__name__
             raise ValueError(f"{entrant.label} cannot play this position: {reason}") from error
     if decision.move not in MOVES:

@@ -1,4 +1,4 @@
-"""Pages of ``battlesnake-gym runs --web``: a table of runs, their curves and their games, live.
+"""Pages of ``battlesnake-gym runs --web``: runs, curves and recorded games.
 
 The pages only read the run directories, and load new data on each request.
 """
@@ -44,7 +44,7 @@ def create_app(runs: RunsView) -> Flask:
 
 @blueprint.get("/")
 def index() -> str:
-    """Render the table of all runs, and the curves of the selected ones."""
+    """Render the table of all runs, and the curves of the selected runs."""
     with _refreshed() as runs:
         names = request.args.getlist("run")
         chosen = [run for run in runs if run.name in names] or runs
@@ -63,7 +63,7 @@ def index() -> str:
 
 @blueprint.get("/runs.json")
 def as_json() -> Response:
-    """Return the table as JSON; it changes whenever the page does."""
+    """Return the table as JSON; the page updates the table when the JSON changes."""
     with _refreshed() as runs:
         return jsonify([run.to_json() for run in runs])
 
@@ -102,7 +102,7 @@ def _cards(games: list[run_view.RecordedGame]) -> list[ShownGame]:
 
 @contextmanager
 def _refreshed() -> Iterator[list[RunView]]:
-    """Load new data of all runs; one request at a time reads their files."""
+    """Yield all runs with new data; only one request at a time reads the files."""
     with current_app.extensions["runs lock"]:
         yield cast(RunsView, current_app.extensions["runs"]).refresh()
 
@@ -112,7 +112,7 @@ def _find(runs: list[RunView], name: str) -> RunView:
 
 
 def _chart_variables(runs: list[RunView]) -> dict[str, Any]:
-    """Return the template variables that both pages share: the charts and their settings."""
+    """Return the template variables of the charts, which both pages use."""
     axis, span = _axis(), _span()
     asked = {"axis": axis, "span": span, "axes": charts.AXES, "spans": charts.SPANS}
     return {"charts": charts.charts(runs, axis, span), "state": state, "left": left, **asked}

@@ -1,4 +1,4 @@
-"""The page ``/snake/NAME``: a snake's rating history, opponents, openings and eliminations."""
+"""The page ``/snake/NAME``: ratings, opponents, openings and eliminations."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from battlesnake_server.web.pages import missing
 blueprint = Blueprint("snake", __name__)
 
 _MAX_CURVE_POINTS = 300
-"""Maximum number of points of the curve; longer histories are sampled at equal distances."""
+"""Maximum number of points of the curve; longer histories are subsampled."""
 
 _MAX_OPENINGS = 8
 
@@ -99,7 +99,7 @@ def openings(games: History) -> list[Opening]:
 
 
 def turned(moves: str) -> str:
-    """Return moves (their first letters) as arrows, rotated so that the first move is up.
+    """Convert initials of moves to arrows, rotated so that the first move is up.
 
     >>> turned("lluu"), turned("rrdd")
     ('↑↑→→', '↑↑→→')
