@@ -46,7 +46,7 @@ function reduceDepth(pixels) {
   return colors;
 }
 
-/** Returns the most frequent colors, and for every color the index of the nearest of them. */
+/** Returns the most frequent colors, and for every color the index of the nearest palette color. */
 function palette(images) {
   const counts = new Uint32Array(32768);
   for (const image of images) for (const color of image) counts[color] += 1;
@@ -98,7 +98,7 @@ function write(images, width, height) {
   return new Blob([Uint8Array.from(bytes)], { type: "image/gif" });
 }
 
-/** Returns the smallest rectangle that contains all changes; at least one pixel. */
+/** Returns the smallest rectangle that contains all changes and at least one pixel. */
 function changedBox(indices, previous, width, height) {
   if (!previous) return [0, 0, width, height];
   let [left, top, right, bottom] = [width, height, 0, 0];

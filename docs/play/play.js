@@ -1,4 +1,4 @@
-// The page where a visitor plays against the search with keys, swipes or buttons.
+// The page on which a visitor plays against the search with keys, swipes or buttons.
 import { BoardView } from "./board.js";
 import "./copy_button.js";
 import { CALIBRATION, LEARNED_RULES, LOOKS, MISTAKES } from "./facts.js";
@@ -24,7 +24,7 @@ const MIXED = ["champion", "policy", "territory"];
 const TURN_MS = 450; // duration of a turn if the game does not wait for the visitor
 const REPLAY_TURN_MS = 120;
 const GLIDE_MS = 110; // duration of a movement between two cells
-const MAX_COMPARED = 5; // moves of a lost game that rollouts compare
+const MAX_COMPARED = 5; // maximum number of moves of a lost game that rollouts compare
 const MAX_QUEUED_KEYS = 3;
 const LETTERS = "udlr-"; // moves in a link; "-" for eliminated snakes
 const SETTINGS = ["size", "ruleset", "opponents", "strength", "who"];
@@ -81,7 +81,7 @@ const newGame = () => {
   };
 };
 
-/** Starts a game after these moves. */
+/** Starts a game and plays `moves`. */
 function startGame(game, moves = []) {
   clearInterval(state.replaying);
   const hasPolicy = LOOKS.slice(0, game.snakes).some((_, seat) => !isYou(seat) && strengthOf(seat) === "policy");
@@ -93,7 +93,7 @@ function startGame(game, moves = []) {
   worker.postMessage({ start: game, moves });
 }
 
-/** Goes back to a turn of this game and waits for the visitor. */
+/** Returns to an earlier turn of this game and waits for the visitor. */
 function goBack(turn) {
   if (turn < 0 || !current()) return;
   $("pace").value = "wait";
@@ -122,7 +122,7 @@ function openAddress() {
   return startGame(game, turns);
 }
 
-/** Returns the direction of the visitor's snake; -1 before its first move. */
+/** Returns the direction of the visitor's snake, or -1 before the first move. */
 function facing() {
   const [head, neck] = current().snakes[0].body;
   const { width, height } = state.game;
@@ -168,9 +168,7 @@ function replay() {
   }, REPLAY_TURN_MS);
 }
 
-// Assessments of the champion
-
-/** Returns win probabilities by seat, as battlesnake_heuristics/analysis/win_probability.py does. */
+/** Returns win probabilities by seat (see battlesnake_heuristics/analysis/win_probability.py). */
 function winProbabilities({ seats: assessed, learned }, turn) {
   const { weights, far, late, decided, sure, least } = CALIBRATION;
   const seats = Object.keys(assessed);
@@ -192,7 +190,7 @@ function winProbabilities({ seats: assessed, learned }, turn) {
 /** Formats a probability; values that are not proven are marked "about". */
 const formatPercent = (value) => `${value % 1 ? "about " : ""}${Math.round(100 * value)}%`;
 
-/** Shows the win probabilities of the current turn, if known. */
+/** Shows the win probabilities of the current turn if they are available. */
 function showWinProbabilities() {
   const assessment = state.assessments.get(state.index);
   const bar = $("win-probabilities");
@@ -212,7 +210,7 @@ function showWinProbabilities() {
   }));
 }
 
-/** Returns the frame, with the expected line of the first opponent if that is selected. */
+/** Returns the frame, with the expected line of the first opponent if lines are selected. */
 function withLine(frame) {
   const assessment = $("sight").value === "lines" ? state.assessments.get(state.index) : null;
   const opponent = frame.snakes.findIndex(({ death }, seat) => !death && !isYou(seat));
@@ -224,7 +222,7 @@ function withLine(frame) {
   return { ...frame, snakes: frame.snakes.map((snake, seat) => (seat === opponent ? { ...snake, next } : snake)) };
 }
 
-/** Requests rollouts of the moves after which the visitor's win probability fell most. */
+/** Requests rollouts of the moves with the largest losses of the visitor's win probability. */
 function compare(reviewed) {
   const probabilities = reviewed.map(({ turn, assessment }) => winProbabilities(assessment, turn)[0]);
   const losses = reviewed.map(({ turn, assessment }, i) => {
@@ -254,14 +252,12 @@ function explain(worst) {
   $("again").onclick = () => goBack(worst.turn);
 }
 
-// Display
-
 function fail(error) {
   $("status").textContent = error;
   state.over = true;
 }
 
-/** Shows a turn; with the frame of the previous turn, the snakes glide. */
+/** Shows a turn; animates the movement from the frame `previous`, if given. */
 function go(index, previous = null) {
   state.index = index;
   const frame = state.past[index];
@@ -321,7 +317,7 @@ worker.onmessage = ({ data }) => {
     return;
   }
   if (data.assessment) {
-    if (!state.past.length) return; // belongs to the previous game
+    if (!state.past.length) return; // the assessment belongs to the previous game
     state.assessments.set(data.turn, data.assessment);
     if (data.turn !== state.index) return;
     showWinProbabilities();
@@ -362,8 +358,6 @@ worker.onerror = (event) => {
 setInterval(() => {
   if (!waits()) step();
 }, TURN_MS);
-
-// Events
 
 /** Saves the game up to the current turn as an animated GIF. */
 async function save() {

@@ -6,7 +6,7 @@
 import { LAYERS } from "./facts.js";
 
 const NUM_PLANES = 16;
-const OWN_BODY_PLANE = 6; // the own head is 255 in this plane
+const OWN_BODY_PLANE = 6; // the own head has the value 255 in this plane
 const MEAN_CELLS = 121; // divisor of means over the board, for every board size
 
 export class Policy {
@@ -85,7 +85,7 @@ function dense({ weights, bias, height, width }, from, relu) {
   });
 }
 
-/** Returns the crop of cells up to `radius` away from a cell; cells off the board are 0. */
+/** Returns the crop with a radius of `radius` cells around a cell; cells off the board are 0. */
 function around({ width, height, depth, cells }, { x, y }, radius) {
   const crop = [];
   for (let row = y - radius; row <= y + radius; row += 1) {

@@ -1,4 +1,4 @@
-// Worker with the game and the search, so that the page stays responsive.
+// Worker that runs the game and the search, so that the page stays responsive.
 //
 //   in:  {start: {width, height, snakes, seed, ruleset, map}, moves}   starts a game and plays
 //                                                 `moves`: for each turn one move per seat
@@ -29,7 +29,7 @@ let policy = null; // loaded on first use
 let assessments = new Map(); // by turn of the current game
 let trained = false; // whether the network was trained for this kind of game
 
-/** WASI clock for the compiled code. Its other import, poll_oneoff (sleep), is never called. */
+/** WASI clock for the compiled code, which never calls the other import, poll_oneoff (sleep). */
 function clockTimeGet(_clock, _precision, at) {
   const nanoseconds = BigInt(Math.round(performance.now() * 1e6));
   new DataView(module.memory.buffer).setBigUint64(at, nanoseconds, true);
@@ -111,7 +111,7 @@ function assess(turn) {
   return assessments.get(turn);
 }
 
-/** Returns the policy's best move within its action mask. */
+/** Returns the best move of the policy that the action mask allows. */
 function policyDecision(seat) {
   const [words, moves] = [stateWords(), module.allowed(seat)];
   const [width, height] = [words[1], words[2]];
@@ -150,7 +150,7 @@ function begin(game, moves = []) {
   return [stateWords(), ...moves.map((actions) => { play(actions); return stateWords(); })];
 }
 
-/** Assesses the last turns of a game; replays all of it, so that its end is the current state. */
+/** Assesses the last turns of a game; afterwards, the end of the game is the current state. */
 function review({ start: game, moves, until }) {
   const reviewed = [];
   start(game);
@@ -177,7 +177,7 @@ function rolloutScore({ start: game, moves }, turn, move, games, seed) {
   return won / games;
 }
 
-/** Finds the costliest of these moves: a few rollouts of each, then more of the worst. */
+/** Finds the costliest move by a few rollouts of each move, then more rollouts of the worst. */
 function compare({ losses, ...game }) {
   const scores = (loss, games, seed) =>
     [loss.best, loss.played].map((move) => rolloutScore(game, loss.turn, move, games, seed));
@@ -185,7 +185,7 @@ function compare({ losses, ...game }) {
   const costs = losses.map((loss) => difference(scores(loss, MISTAKES.glance, 1)));
   const worst = losses[costs.indexOf(Math.max(...costs))];
   const [before, after] = scores(worst, MISTAKES.games, 1 + MISTAKES.glance);
-  begin(game.start, game.moves); // restore the state
+  begin(game.start, game.moves); // restore the final state
   return { ...worst, before, after };
 }
 
@@ -197,7 +197,7 @@ async function respond(data) {
   return { ...found, words: stateWords(), over: Boolean(module.over()) };
 }
 
-// Process messages in order: a fast one must not overtake a slow one.
+// Process messages in order: a fast response must not overtake a slow response.
 const ready = load();
 let queue = ready.catch(() => {});
 self.onmessage = ({ data }) => {

@@ -1,24 +1,24 @@
-// Analysis of a game by a strong search: win probabilities, mistakes, best moves, and "what if".
+// Analysis of a game by a search: win probabilities, mistakes, best moves and other moves.
 //
 //   const analysis = new Analysis(player, panel);   // panel: the element with data-address
 //   analysis.show(frame);                           // shows the analysis of a turn
 //
-// replay_viewer/analysis_queue.py serves the analysis, replay_viewer/what_if.py other moves.
+// replay_viewer/analysis_queue.py serves the analysis; replay_viewer/what_if.py serves other moves.
 
 import { element } from "./board.js";
 import { ARROWS, MOVES, html } from "./decision.js";
 
 const $ = (id) => document.getElementById(id);
 const POLL_MS = 1500; // interval of requests for a running analysis
-const MAX_POINTS = 600; // per line of the graph
+const MAX_POINTS = 600; // maximum number of points of a line in the graph
 const MOVES_BY_LETTER = Object.fromEntries(MOVES.map((move) => [move[0], move]));
-const PROVEN = 900; // cells of territory; larger values mean a forced win or loss
+const PROVEN = 900; // cells of territory; larger absolute values are a forced win or loss
 const toPercent = (probability) => Math.round(100 * probability);
 const formatPercent = (probability, about = "≈") =>
   `${probability % 1 ? `${about} ` : ""}${toPercent(probability)}%`;
 const sleep = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
 
-/** Returns the JSON of a response; throws its error message if the request is rejected. */
+/** Returns the JSON of a response; throws the server's error message if the request is rejected. */
 async function fetchJson(address, options) {
   const response = await fetch(address, options);
   const sent = await response.json();
@@ -34,7 +34,7 @@ export class Analysis {
     this.mistakes = [];
     this.finalScores = null;
     this.addressed = player.addressedBranch(); // before the address changes
-    this.branch = null; // {turn, groups, frame, snakes, over}: a branch off the game
+    this.branch = null; // {turn, groups, frame, snakes, over}: moves that differ from the game
     $("analyze").addEventListener("click", () => this.start());
     $("graph").addEventListener("click", (event) => this.pick(event));
     for (const move of MOVES) {
@@ -45,9 +45,7 @@ export class Analysis {
     $("if-leave").addEventListener("click", () => this.leave());
   }
 
-  // --- what is known -----------------------------------------------------------------------------
-
-  /** Shows the panel with the results so far, and polls a running analysis. */
+  /** Shows the panel with the available results, and polls a running analysis. */
   async open() {
     this.panel.hidden = false;
     const { groups, turn } = this.addressed;
@@ -100,8 +98,6 @@ export class Analysis {
   showStatus(text) {
     $("analysis-state").textContent = text;
   }
-
-  // --- showing -----------------------------------------------------------------------------------
 
   /** Returns the assessments of a turn or of the branch, by snake id. */
   assessments(frame) {
@@ -173,13 +169,13 @@ export class Analysis {
         this.caveat(candidate)))));
   }
 
-  /** Returns the events that may change the end that the search has found. */
+  /** Returns the events that may change the forced win or loss that the search found. */
   caveat({ value, win_probability: probability }) {
     if (Math.abs(value) <= PROVEN || !(probability % 1)) return "";
     return value > 0 ? " unless food appears" : " unless food appears or an opponent errs";
   }
 
-  /** Formats a line as arrows: the snake's own moves, then those of a single opponent. */
+  /** Formats a line as arrows: the snake's own moves, then the moves of a single opponent. */
   formatLine(line, own) {
     const { names } = this.player;
     const arrows = (moves) => [...moves].map((letter) => ARROWS[MOVES_BY_LETTER[letter]] ?? "").join("");
@@ -219,8 +215,6 @@ export class Analysis {
     const next = this.mistakes.find((mistake) => mistake.turn > now);
     if (next) this.goTo(next);
   }
-
-  // --- the graph ---------------------------------------------------------------------------------
 
   drawGraph() {
     const { game, last } = this.player;
@@ -263,8 +257,6 @@ export class Analysis {
     this.player.go(((event.clientX - box.left) / box.width) * this.graphSpan);
   }
 
-  // --- what if -----------------------------------------------------------------------------------
-
   async attempt(action) {
     $("if-error").textContent = "";
     try {
@@ -279,13 +271,13 @@ export class Analysis {
     return this.branch?.frame ?? player.game.frames[player.index];
   }
 
-  /** Index of the snake that plays another move: the selected one, or the first living one. */
+  /** Index of the snake that plays another move: the selected or the first living snake. */
   get mover() {
     const { selected } = this.player.view;
     return selected ?? this.frame.snakes.findIndex((snake) => !snake.death);
   }
 
-  /** Plays `move`. The others repeat their moves of the game; in a branch, the search chooses. */
+  /** Plays `move`. Opponents repeat their moves of the game; in a branch, the search moves them. */
   async playMove(move) {
     const { mover } = this;
     const letters = this.frame.snakes.map((snake, i) => {

@@ -2,10 +2,10 @@
 //
 //   const view = new BoardView(svg, {width, height, snakes: [{color, head, tail}, ...]});
 //   view.draw(frame);                       // a frame of server/battlesnake_server/replay_json.py
-//   view.draw(frame, previous, 0.4);        // 40% of the way from the previous frame
-//   view.select(2);                         // outlines a snake, shows the scores of its moves
-//                                           // and its expected line
-//   view.cellAt(event)                      // [x, y] under a pointer, or null
+//   view.draw(frame, previous, 0.4);        // draws 40% of the movement from `previous`
+//   view.select(2);                         // outlines a snake, shows the scores of the
+//                                           // moves and the expected line
+//   view.cellAt(event)                      // returns the cell [x, y] at a pointer, or null
 //
 // The colors of the board are custom properties of style.css (--cell, --food, ...). The colors of
 // snakes and the shapes of their heads and tails come from the server
@@ -13,7 +13,7 @@
 
 const SVG = "http://www.w3.org/2000/svg";
 const MARGIN = 0.18;
-const LABEL_MARGIN = 0.45; // room for the coordinates
+const LABEL_MARGIN = 0.45; // space for the coordinates, in cells
 const MAX_LINE_TURNS = 14;
 const OFFSETS = { up: [0, 1], down: [0, -1], left: [-1, 0], right: [1, 0] };
 
@@ -31,8 +31,8 @@ export class BoardView {
   constructor(svg, game, { coordinates = false } = {}) {
     this.svg = svg;
     this.coordinates = coordinates;
-    this.hints = []; // moves to draw as arrows: {index of the snake, move, rank}
-    this.badges = []; // annotations beside heads: {index of the snake, annotation}
+    this.hints = []; // moves to draw as arrows: {index: snake, move, rank}
+    this.badges = []; // annotations beside heads: {index: snake, annotation}
     this.game = game;
     this.selected = null;
     this.defaultLineSnake = null; // the snake whose line is drawn if none is selected
@@ -70,7 +70,7 @@ export class BoardView {
     this.selected = index;
   }
 
-  /** Returns the cell under a pointer event, or null. */
+  /** Returns the cell at the position of a pointer event, or null. */
   cellAt(event) {
     const box = this.svg.getScreenCTM().inverse();
     const place = new DOMPoint(event.clientX, event.clientY).matrixTransform(box);
@@ -107,7 +107,7 @@ export class BoardView {
       ...(this.coordinates ? this.drawLabels() : []));
   }
 
-  /** Returns the column and row numbers of the API's coordinates. */
+  /** Returns the labels of columns and rows, in the coordinates of the API. */
   drawLabels() {
     const { width, height } = this.game;
     const label = (x, y, number) => element("text", { class: "label", x, y }, String(number));
@@ -117,7 +117,7 @@ export class BoardView {
     ];
   }
 
-  /** Returns arrows from the heads for the best moves; better moves have stronger arrows. */
+  /** Returns arrows from the heads for the best moves; better moves have wider arrows. */
   drawHints(frame) {
     return this.hints.flatMap(({ index, move, rank }) => {
       const snake = frame.snakes[index];
@@ -205,7 +205,7 @@ export class BoardView {
     return [group];
   }
 
-  /** Returns a body that tapers from head to tail, as a single path because bodies may be long. */
+  /** Returns a body that tapers from head to tail, as a single path for speed. */
   drawBody(strokes) {
     const joints = Math.max(strokes.reduce((sum, stroke) => sum + stroke.length, 0) - 1, 3);
     const half = (joint) => 0.36 - (0.18 * joint) / joints;
@@ -221,7 +221,7 @@ export class BoardView {
     return [element("path", { class: "body", d })];
   }
 
-  /** Returns the lines of a body from the head on; a body that wraps has several lines. */
+  /** Returns the strokes of a body from head to tail; a body that wraps has several strokes. */
   strokes(body, before, fraction) {
     const cells = body.filter((cell, i) => i === 0 || !same(cell, body[i - 1]));
     const strokes = [[this.center(cells[0])]];
@@ -266,7 +266,7 @@ export class BoardView {
     return [across * Math.sign(dx), across * -Math.sign(dy)];
   }
 
-  /** Returns the tail customization at the end of the last stroke, in its direction. */
+  /** Returns the tail customization at the end of the last stroke, in the stroke's direction. */
   drawTail(stroke, parts) {
     const tip = stroke.at(-1);
     const before = stroke.findLast((point) => !same(point, tip));
@@ -289,7 +289,7 @@ export class BoardView {
     });
   }
 
-  /** Returns the lines that the selected snake expects of all snakes. */
+  /** Returns the expected lines of all snakes according to the selected snake. */
   drawLine(frame, fraction) {
     const line = frame.snakes[this.selected ?? this.defaultLineSnake]?.next?.line;
     if (!line || fraction < 1) return [];
@@ -322,7 +322,7 @@ export class BoardView {
     const next = frame.snakes[this.selected]?.next;
     if (!next || fraction < 1) return [];
     const head = frame.snakes[this.selected].body[0];
-    const searched = Object.keys(next.line ?? {}).length > 0; // a search knows only bounds of the other moves
+    const searched = Object.keys(next.line ?? {}).length > 0; // a search returns only bounds for other moves
     const vetoed = new Set(next.reasons.flatMap((reason) => reason.vetoed));
     return Object.entries(OFFSETS).flatMap(([move, [dx, dy]]) => {
       const score = next.scores[move];
@@ -351,7 +351,7 @@ export function brief(value) {
   return size >= 10000 ? value.toExponential(0) : value.toFixed(digits).replace("-", "−");
 }
 
-/** Returns the parts of a head or tail at a point; parts that face left are mirrored. */
+/** Returns the shapes of a head or tail at a point; shapes that face left are mirrored. */
 function drawParts(parts, [x, y], [ahead, down]) {
   const side = ahead < 0 ? -1 : 1;
   const turned = [ahead, down, -down * side, ahead * side, x, y].join(" ");
@@ -367,14 +367,14 @@ function drawPart({ fill, points, center, radius, width }) {
     : element("polyline", { class: `${name} stroke`, points: places, "stroke-width": width });
 }
 
-/** Returns a disc as a path with the orientation of `taper`, so that overlaps are filled. */
+/** Returns a disc as a path with the orientation of `taper`, so that overlaps stay filled. */
 function disc([x, y], radius) {
   const [r, left] = [radius.toFixed(3), (x - radius).toFixed(3)];
   const across = (2 * radius).toFixed(3);
   return `M${left} ${y.toFixed(3)}a${r} ${r} 0 1 0 ${across} 0a${r} ${r} 0 1 0 -${across} 0z`;
 }
 
-/** Returns the part of a body between two cells as a path with the given half widths. */
+/** Returns the body segment between two points as a path with the given half widths. */
 function taper([x, y], half, [endX, endY], endHalf) {
   const size = Math.hypot(endX - x, endY - y) || 1;
   const [across, down] = [(y - endY) / size, (endX - x) / size];

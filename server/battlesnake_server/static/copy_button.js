@@ -1,4 +1,4 @@
-// Buttons that copy the page's address with the fragment in their data-copy.
+// Buttons that copy the page's address with the fragment in the attribute data-copy.
 
 for (const button of document.querySelectorAll("button[data-copy]")) {
   const label = button.textContent;
@@ -7,7 +7,7 @@ for (const button of document.querySelectorAll("button[data-copy]")) {
     try {
       await navigator.clipboard.writeText(address);
       button.textContent = "Copied";
-    } catch { // browsers offer the clipboard only on HTTPS pages and on localhost
+    } catch { // browsers allow clipboard access only on HTTPS pages and on localhost
       window.prompt("Address of this page", address);
     }
     setTimeout(() => { button.textContent = label; }, 2000);

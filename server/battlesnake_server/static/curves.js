@@ -26,7 +26,7 @@ function showTooltip(chart, x) {
   let first = true;
   for (const line of chart.querySelectorAll("polyline")) {
     const values = points(line);
-    if (x < values[0][0]) continue; // the curve starts further right
+    if (x < values[0][0]) continue; // the curve starts to the right of the pointer
     const nearest = values.reduce((a, b) => (Math.abs(b[0] - x) < Math.abs(a[0] - x) ? b : a));
     const value = document.createElement("b");
     value.textContent = format(interpolate(parseRange(chart.dataset.y), 1 - nearest[1] / 400));

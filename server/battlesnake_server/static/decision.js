@@ -1,4 +1,4 @@
-// Shows a snake's decision before a move: scores, reasons and expected line.
+// Shows the decision of a snake before a move: scores, reasons and expected line.
 
 import { brief } from "./board.js";
 
@@ -22,7 +22,7 @@ export function renderDecision(next, names) {
   return parts;
 }
 
-/** Returns "≤" if a search knows only an upper bound of the move's value. */
+/** Returns "≤ " if the search returns only an upper bound of the move's value. */
 function bound(next, move) {
   const searched = Object.keys(next.line ?? {}).length > 0;
   return searched && move !== next.move && Number.isFinite(next.scores[move]) ? "≤ " : "";

@@ -1,4 +1,4 @@
-// Form that fetches a game by its id or address and opens its page.
+// Form that fetches a game by id or address and opens the game's page.
 
 for (const form of document.querySelectorAll("form[data-fetch]")) {
   form.addEventListener("submit", async (event) => {

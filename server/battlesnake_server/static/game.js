@@ -1,4 +1,4 @@
-// The page of one game of the arena: streams a live game, and steers for its keyboard player.
+// The page of one game of the arena: streams a live game and sends the keyboard player's moves.
 
 import { $, fetchMore, openPlayer } from "./player.js";
 
@@ -24,7 +24,7 @@ async function streamGame(player, address) {
   }
 }
 
-/** Describes the state of the game. */
+/** Returns a description of the state of the game. */
 function outcome(player, frame, atEnd, seated) {
   const { game } = player;
   const { death } = frame.snakes[OWN_SEAT];
@@ -41,7 +41,7 @@ function outcome(player, frame, atEnd, seated) {
   return `${winners[0].name} won`;
 }
 
-/** Lets the visitor steer the first snake by keys, buttons and swipes. */
+/** Connects keys, buttons and swipes to the first snake. */
 function takeSeat(player, seat) {
   const steer = (move) => fetch(seat.dataset.address, {
     method: "POST",
@@ -75,7 +75,7 @@ function takeSeat(player, seat) {
   }
 }
 
-/** Shows the button that stops a live game, if the visitor may do that. */
+/** Shows the button that stops a live game if the visitor may stop the game. */
 function showStopButton(player) {
   const button = $("stop");
   if (!button) return;
@@ -88,7 +88,7 @@ function showStopButton(player) {
   });
 }
 
-/** Returns the keys to the player controls, and offers another game. */
+/** Connects the keys to the player controls again, and shows the link to a new game. */
 function leaveSeat(player) {
   player.steer = null;
   document.body.classList.remove("seated");

@@ -1,10 +1,10 @@
-// Draws the last position of each listed game when its card scrolls into view.
+// Draws the last position of each listed game when the game's card scrolls into view.
 
 import { BoardView } from "./board.js";
 
 async function draw(svg) {
   const response = await fetch(svg.dataset.address);
-  if (!response.ok) return; // the replay was deleted; the card keeps its result
+  if (!response.ok) return; // the replay was deleted; the card still shows the result
   const game = await response.json();
   new BoardView(svg, game).draw(game.frame);
   const dots = svg.parentElement.querySelectorAll(".names .dot circle");

@@ -1,4 +1,4 @@
-// The page of live games: the current position of each.
+// The page of live games, which shows the current position of each game.
 
 import { BoardView, element } from "./board.js";
 import { html } from "./decision.js";
@@ -6,7 +6,7 @@ import { $ } from "./player.js";
 
 const POLL_MS = 700;
 const MAX_EMPTY_POLLS = 8; // polls without a game before the page reloads to show the last game
-const cards = new Map(); // by the address of the game's page
+const cards = new Map(); // address of the game's page -> card
 
 let emptyPolls = NaN; // NaN until a game is live
 

@@ -1,9 +1,9 @@
-// Live part of a page: replaces it when the JSON behind it changes, and handles its buttons.
+// Live section of a page: updates the section when the JSON changes, and handles the buttons.
 //
 //   <div id="NAME" data-live="/address.json">   is replaced from a fresh copy of the page
 //   <button data-post="/address" data-body="{}" data-confirm="Really?">
 //
-// Scripts that draw into the part listen for the document's "live" event and draw again.
+// Scripts that draw into the section listen for the document's "live" event and draw again.
 
 const POLL_MS = 5000;
 const FOCUSABLE = "a, button, input, [tabindex]";

@@ -1,4 +1,4 @@
-// The page of a live snake: its customization and its current game, or else its last game.
+// The page of a live snake: the customization, and the current or the last game.
 
 import { BoardView } from "./board.js";
 

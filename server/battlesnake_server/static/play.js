@@ -63,12 +63,12 @@ async function post(address) {
   return sent;
 }
 
-/** Shows the first position of the game, or why the game is invalid. */
+/** Shows the first position of the game, or the reason why the game is invalid. */
 async function previewGame() {
   $("map-description").textContent = mapDescriptions[$("map").value];
   if (readOnly) return;
   numPreviews += 1;
-  const number = numPreviews; // responses to earlier requests may arrive later
+  const number = numPreviews; // responses to earlier requests may arrive after later responses
   try {
     const game = await post($("new-game").dataset.preview);
     if (number !== numPreviews) return;

@@ -2,9 +2,9 @@
 //
 //   const player = new Player(game, turnAddress);  // JSON of server/battlesnake_server/replay_json.py
 //   player.grow(update);                           // appends frames of a live game
-//   player.steer = (move) => ...;                  // arrow keys steer instead of changing the turn
+//   player.steer = (move) => ...;                  // arrow keys steer a snake instead of changing the turn
 //   player.onShow = (frame, atEnd) => ...;         // called for every turn that is shown
-//   player.openAnalysis();                         // the game is complete
+//   player.openAnalysis();                         // call this function when the game is complete
 
 import { Analysis } from "./analysis.js";
 import { BoardView, element } from "./board.js";
@@ -32,7 +32,7 @@ const STEERING = {
   ArrowUp: "up", ArrowDown: "down", ArrowLeft: "left", ArrowRight: "right",
   w: "up", s: "down", a: "left", d: "right",
 };
-const MAX_SMOOTH_SPEED = 16; // turns per second; at higher speeds, snakes jump between cells
+const MAX_SMOOTH_SPEED = 16; // turns per second; higher speeds have no animation
 const prefersReducedMotion = matchMedia("(prefers-reduced-motion: reduce)");
 
 /** Returns the element with this id. */
@@ -45,7 +45,7 @@ export class Player {
     this.names = Object.fromEntries(game.snakes.map((snake) => [snake.id, snake.name]));
     this.position = 0; // in frames; fractions lie between two frames
     this.playing = false;
-    this.pendingFrame = null; // the frame in the address, until its chunk has arrived
+    this.pendingFrame = null; // index of the frame in the address until the frame has arrived
     this.shownFrame = null; // the frame that the panels show
     this.steer = null;
     this.onShow = () => {};
@@ -79,7 +79,7 @@ export class Player {
     return this.game.frames.length - 1;
   }
 
-  /** Adds frames; the first of them may replace the last known frame. */
+  /** Adds frames; the first new frame may replace the last known frame. */
   grow(update) {
     const { game } = this;
     game.frames.splice(update.from, Infinity, ...update.frames);
@@ -95,7 +95,7 @@ export class Player {
     else if (!this.playing) this.show();
   }
 
-  /** Shows the current frame again, after new information about it has arrived. */
+  /** Redraws the current frame after new information has arrived. */
   refresh() {
     this.shownFrame = null;
     if (!this.playing) this.show();
@@ -138,8 +138,6 @@ export class Player {
       (branch ? `&if=${branch.groups.join("-")}` : "");
   }
 
-  // --- moving through the game ------------------------------------------------------------------
-
   go(frame) {
     this.pause();
     this.pendingFrame = null;
@@ -164,7 +162,7 @@ export class Player {
     const tick = (now) => {
       if (!this.playing) return;
       if (previous !== null) {
-        const catchUp = this.steer ? 10 * (this.last - this.position) : 0; // shows keys at once
+        const catchUp = this.steer ? 10 * (this.last - this.position) : 0; // shows the effect of a key immediately
         const turns = ((now - previous) / 1000) * Math.max(this.speed, catchUp);
         this.position = Math.min(this.last, this.position + turns);
       }
@@ -209,8 +207,6 @@ export class Player {
     this.show();
   }
 
-  // --- showing ----------------------------------------------------------------------------------
-
   show() {
     const { frames } = this.game;
     const { index } = this;
@@ -228,7 +224,7 @@ export class Player {
     this.showFrame(branch?.frame ?? frames[index]);
   }
 
-  /** Shows everything that does not move between two turns. */
+  /** Shows the panels, which change only between turns. */
   showFrame(frame) {
     const end = this.game.frames[this.last].turn;
     $("turn").replaceChildren(html("b", "", String(frame.turn)), ` / ${end}`);
@@ -329,7 +325,7 @@ export class Player {
     panel.replaceChildren(title, ...parts);
   }
 
-  /** Explains why there are no reasons for the selected snake's move. */
+  /** Returns an explanation why the selected snake's move has no reasons. */
   missingReasons() {
     const { timeout, frames } = this.game;
     const latencyMs = Number(frames[this.index + 1]?.snakes[this.view.selected].latency);
@@ -371,8 +367,6 @@ export class Player {
     chart.replaceChildren(...deaths, ...lines,
       element("line", { id: "cursor", x1: 0, x2: 0, y1: 0, y2: 40 }));
   }
-
-  // --- listening --------------------------------------------------------------------------------
 
   listen() {
     const clicks = {
@@ -437,7 +431,7 @@ export async function openPlayer(root) {
   return new Player(game, root.dataset.turn);
 }
 
-/** Fetches the other chunks of a game; reports errors below the board. */
+/** Fetches the remaining chunks of a game; shows errors below the board. */
 export async function fetchMore(player, address) {
   while (player.game.more) {
     const response = await fetch(`${address}?since=${player.game.frames.length}`);

@@ -1,4 +1,4 @@
-// The position editor: draw a position, query a snake's move, save a scenario.
+// The position editor: draws positions, queries the moves of snakes and saves scenarios.
 //
 // server/battlesnake_server/web/position_editor.py documents the JSON of a position. Requests send
 // the body of a /move request. Every change redraws the board and removes the last response.
@@ -27,8 +27,6 @@ class PositionEditor {
     this.listen();
     this.open(position);
   }
-
-  // --- the position -----------------------------------------------------------------------------
 
   /** Opens a position in the server's JSON format. */
   open(position) {
@@ -89,8 +87,6 @@ class PositionEditor {
     return Object.fromEntries(this.snakes.map((snake) => [snake.id, snake.name]));
   }
 
-  // --- drawing on it ----------------------------------------------------------------------------
-
   apply(cell, { first = true, back = false } = {}) {
     if (this.tool === "food" && first) this.toggleFood(cell);
     else if (this.tool === "hazard" && first) this.addHazard(cell, back ? -1 : 1);
@@ -121,7 +117,7 @@ class PositionEditor {
     }
   }
 
-  /** Places the head on a free cell, extends the tail to an adjacent cell, or shortens it. */
+  /** Places the head on a free cell, extends the tail to an adjacent cell, or shortens the tail. */
   drawBody(snake, cell, first) {
     const tail = snake.body.at(-1);
     const at = snake.body.findIndex((part) => same(part, cell));
@@ -130,7 +126,7 @@ class PositionEditor {
       return;
     }
     if (at >= 0) {
-      if (!first) snake.body.length = at + 1; // dragging back shortens the tail
+      if (!first) snake.body.length = at + 1; // dragging along the body shortens the tail
       return;
     }
     if (tail && this.adjacent(tail, cell)) snake.body.push(cell);
@@ -184,8 +180,6 @@ class PositionEditor {
     this.cursor = this.cursor.map((at, i) => Math.min(at, (i ? this.height : this.width) - 1));
     this.changed();
   }
-
-  // --- showing ----------------------------------------------------------------------------------
 
   changed() {
     if (!this.snakes.some((snake) => snake.id === this.you && snake.body.length)) {
@@ -285,8 +279,6 @@ class PositionEditor {
       remove);
   }
 
-  // --- asking -----------------------------------------------------------------------------------
-
   async post(path, sent) {
     const response = await fetch(`${$("editor").dataset.address}/${path}`, {
       method: "POST",
@@ -297,7 +289,7 @@ class PositionEditor {
     return response;
   }
 
-  /** Runs an action; shows the error if it fails. */
+  /** Runs an action; shows the error message if the action fails. */
   async attempt(action) {
     $("error").textContent = "";
     try {
@@ -342,8 +334,6 @@ class PositionEditor {
     link.click();
     URL.revokeObjectURL(link.href);
   }
-
-  // --- listening --------------------------------------------------------------------------------
 
   listen() {
     for (const move of MOVES) {
@@ -429,7 +419,7 @@ class PositionEditor {
     return event.preventDefault();
   }
 
-  /** Announces the content of the cell at the cursor to screen readers. */
+  /** Sends the content of the cell at the cursor to screen readers. */
   announce() {
     const content = [];
     for (const snake of this.snakes) {

@@ -1,4 +1,4 @@
-// The puzzles page: the visitor solves positions that have exactly one right move.
+// The puzzles page: the visitor solves positions with exactly one correct move.
 
 import { BoardView } from "./board.js";
 import { ARROWS } from "./decision.js";
@@ -6,7 +6,7 @@ import { ARROWS } from "./decision.js";
 const $ = (id) => document.getElementById(id);
 const KEYS = { ArrowUp: "up", ArrowDown: "down", ArrowLeft: "left", ArrowRight: "right" };
 const puzzles = JSON.parse($("puzzles").textContent);
-const firstAnswers = new Map(); // index of the puzzle -> whether the first answer was right
+const firstAnswers = new Map(); // index of the puzzle -> whether the first move was correct
 let index = Math.min(Math.max(Number(location.hash.slice(1)) - 1 || 0, 0), puzzles.length - 1);
 
 function show() {
