@@ -59,7 +59,7 @@ _GAME_POLL_INTERVAL_S = 2.0
 TOKEN = "BATTLESNAKE_TOKEN"
 """Environment variable with an API token of arena.battlesnake.com.
 
-The token is sent only to that site.
+The token is sent only to arena.battlesnake.com.
 """
 
 
@@ -158,7 +158,7 @@ def fetch(
 
 
 def last_games(snake: str, last: int, address_policy: AddressPolicy) -> tuple[str, list[str]]:
-    """Return the name of a snake of arena.battlesnake.com and its last games.
+    """Return the name and the last games of a snake of arena.battlesnake.com.
 
     Args:
         snake: Id of the snake, or its name on a leaderboard.
@@ -264,7 +264,7 @@ class GameFetch:
         frames: EngineFrames,
         description: dict[str, Any] | None,
     ) -> tuple[Mapping[str, Any] | None, str]:
-        """Return the rules as a ``game`` object, or None if unknown, and their source."""
+        """Return the rules as a ``game`` object (or None) and the source of the rules."""
         if self.chosen is not None:
             return self.chosen, "as given by --ruleset"
         if description is not None:
@@ -294,7 +294,7 @@ class GameFetch:
         return json_fields.mapping(response, f"the response of {self.address}{path}")
 
     async def get_list(self, client: aiohttp.ClientSession, path: str) -> list[dict[str, Any]]:
-        """Return the JSON objects of a response that is a list."""
+        """Return the JSON objects of a response that contains a list."""
         response = {"response": await self._request(client, path, None)}
         return [dict(json_fields.mapping(one, "response[]")) for one in
                 json_fields.items(response, "response", "")]  # fmt: skip
@@ -348,7 +348,7 @@ class GameFetch:
 
 
 def _lower_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Return an object with lower-case keys, because engines differ in the case of keys."""
+    """Return an object with lower-case keys, because the case differs by engine."""
     return {key.lower(): value for key, value in pairs}
 
 

@@ -1,4 +1,4 @@
-"""Web addresses of games, and the engines that store them.
+"""Addresses of games, and the engines that store the games.
 
 >>> engines("https://arena.battlesnake.com/games/0b5a3a52-6f0c-4d4e-8a53-2c4d0e9f1a7b?turn=7")
 (['https://arena.battlesnake.com/api'], '0b5a3a52-6f0c-4d4e-8a53-2c4d0e9f1a7b')

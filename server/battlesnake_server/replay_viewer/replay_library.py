@@ -14,7 +14,7 @@ from battlesnake_gym.replays.replay import SUFFIXES, Replay, ReplayError
 
 
 class TooLittleMemoryError(ReplayError):
-    """The process has too little memory to load the file now."""
+    """The process has too little free memory to load the file."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,1 +1,1 @@
-"""Training runs as read from their directories: a table, charts and a report."""
+"""Views of training runs: a table, charts and a report."""

@@ -1,4 +1,4 @@
-"""Charts of runs as SVG coordinates in a box of 1000 by 400."""
+"""Charts of runs as SVG coordinates in a box of 1000 by 400 units."""
 
 from __future__ import annotations
 
@@ -146,7 +146,7 @@ def _chart(runs: Sequence[RunView], column: str, title: str, axis: Axis, span: i
 
 
 def deaths(run: RunView, axis: str = "minutes") -> Deaths | None:
-    """Return the causes of elimination of a run, or None without counts."""
+    """Return the causes of elimination of a run, or None if the run has no counts."""
     over = AXES[axis]
     counted = run.deaths()
     places = [value * over.scale for value in run.progress.column(over.column)]

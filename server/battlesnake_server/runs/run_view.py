@@ -118,12 +118,12 @@ class RunView:
 
     @property
     def settings(self) -> dict[str, str]:
-        """All settings by name, as text."""
+        """All settings as text, by name."""
         return run_dir.flatten_settings(self._status.settings) if self._status else {}
 
     @property
     def identity(self) -> dict[str, str]:
-        """Algorithm, network and observation, by name, as text."""
+        """Algorithm, network and observation as text, by name."""
         return run_dir.flatten_settings(self._status.identity) if self._status else {}
 
     @property
@@ -182,7 +182,7 @@ class RunView:
 
     @property
     def strength(self) -> EloWithInterval | None:
-        """Elo of the best weights, which the run exports, or None if not measured."""
+        """Elo of the best weights, which the run exports, or None without a measurement."""
         row = self._best_row()
         if row is None:
             return None

@@ -116,7 +116,7 @@ class GameRequest:
             seed=_between(root, "seed", 1, 2**63 - 1, 1 + secrets.randbelow(2**31)),
         )
         ids = [str(seat) for seat in range(seats)]
-        # Raises ValueError if the map does not fit.
+        # `rules.start` raises ValueError if the map does not support the board.
         rules.start(parsed.game(""), parsed.width, parsed.height, ids)
         return parsed
 
@@ -293,7 +293,7 @@ class GameManager:
             raise StoppedError
 
     def _store(self, game: ManagedGame, request: GameRequest, record: GameRecord) -> None:
-        """Store a game under the next unused number; retry if another server uses it."""
+        """Store a game under the next unused number; retry if the number is taken."""
         for _ in range(_MAX_STORE_ATTEMPTS - 1):
             try:
                 return self._store_once(game, request, record)

@@ -67,7 +67,7 @@ class GameCard:
 
 
 class GameNotFoundError(LookupError):
-    """The game does not exist, or it has no replay."""
+    """The game or its replay does not exist."""
 
 
 def load_timeline(game_id: str) -> GameTimeline:
@@ -152,16 +152,16 @@ def _filter_conditions(
     if ending == "drawn":
         conditions += [
             StoredGame.finished.is_(True),
-            _with(Seat.seat == 1),
-            ~_with(Seat.won.is_(True)),
+            _has_seat(Seat.seat == 1),
+            ~_has_seat(Seat.won.is_(True)),
         ]
-        conditions += [_with(*this)] if this else []
+        conditions += [_has_seat(*this)] if this else []
     elif ending == "won":
-        conditions.append(_with(Seat.won.is_(True), *this))
+        conditions.append(_has_seat(Seat.won.is_(True), *this))
     elif ending in ENDINGS:
-        conditions.append(_with(Seat.cause == ("" if ending == SURVIVED else ending), *this))
+        conditions.append(_has_seat(Seat.cause == ("" if ending == SURVIVED else ending), *this))
     else:
-        conditions += [_with(*this)] if this else []
+        conditions += [_has_seat(*this)] if this else []
         error = f"there is no ending {ending[:40]!r}" if ending else ""
     for name, days in (("from", 0), ("to", 1)):
         if not request.args.get(name):
@@ -175,7 +175,7 @@ def _filter_conditions(
     return conditions, error
 
 
-def _with(*conditions: ColumnElement[bool]) -> ColumnElement[bool]:
+def _has_seat(*conditions: ColumnElement[bool]) -> ColumnElement[bool]:
     """Return the condition that at least one seat of a game meets all ``conditions``.
 
     The subquery does not depend on the game, so the database evaluates the subquery only once.

@@ -118,7 +118,7 @@ def title(setup: dict[str, object]) -> str:
 
 
 def standings(tournament: int | None) -> Sequence[StandingsRow]:
-    """Return the standings of a tournament, or of all games (None), best rating first."""
+    """Return the standings of a tournament or of all games (None), best rating first."""
     return _cached_standings(arena().database, tournament).lines()
 
 

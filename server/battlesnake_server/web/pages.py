@@ -30,7 +30,7 @@ _MIN_COMPRESSED_BYTES = 1024
 _COMPRESSED = ("text/", "application/json", "application/javascript", "image/svg+xml")
 
 _MAX_QUERY_INT = 2**31 - 1
-"""Maximum integer in a query string; every database accepts it as an id."""
+"""Maximum integer in a query string; all databases accept this integer as an id."""
 
 
 _NAVIGATION = (

@@ -55,7 +55,7 @@ class ReplayCard:
 
     Attributes:
         game: Header of the game (`replay_json.header`).
-        eliminated: For each snake, whether it is eliminated.
+        eliminated: Whether each snake is eliminated, in seat order.
         picture: JSON of the header and the last frame.
         winner: Id of the winner, or None.
     """
@@ -173,7 +173,7 @@ def start_analysis(key: str) -> Response:
 
 @blueprint.post("/fetch")
 def fetch() -> Response:
-    """Fetch a game into the first directory, and return the address of the game's page.
+    """Fetch a game into the first directory, and return the page of the game.
 
     The request field ``game`` is the id or the address of the game.
     """

@@ -99,7 +99,7 @@ class Roster:
 
 
 def _describe(entrant: Entrant) -> str:
-    """Return a description of an extra snake; raise ``ValueError`` if it cannot play."""
+    """Describe an extra snake; raise ``ValueError`` if the snake cannot play."""
     if entrant.remote:
         return "remote"
     if snakes.is_bundle(entrant.source):

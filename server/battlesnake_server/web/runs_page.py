@@ -70,7 +70,7 @@ def as_json() -> Response:
 
 @blueprint.get("/run/<name>")
 def show(name: str) -> str:
-    """Render one run: its curves, strength, games and settings."""
+    """Render the curves, the strength, the games and the settings of one run."""
     with _refreshed() as runs:
         run = _find(runs, name)
         games = run.games()

@@ -25,7 +25,7 @@ _ARROWS = {"up": "↑", "right": "→", "down": "↓", "left": "←"}
 
 @dataclass(frozen=True, slots=True)
 class RatingCurve:
-    """Ratings as SVG points in a box of 100 by 40.
+    """Ratings as SVG points in a box of 100 by 40 units.
 
     Attributes:
         line: Points of the mean.
@@ -88,7 +88,7 @@ def curve(ratings: list[tuple[float, float]]) -> RatingCurve:
 
 
 def openings(games: History) -> list[Opening]:
-    """Return the most frequent openings, rotated so that each starts upward."""
+    """Return the most frequent openings, rotated so that the first move is up."""
     counted: dict[str, list[int]] = {}
     for moves, number in games.openings.items():
         total = counted.setdefault(turned(moves), [0, 0])
