@@ -74,5 +74,5 @@ def games(drawn: Drawn) -> None:
         made.import_words(0, drawn.getrandbits(62) + 1, words.tobytes())
     except ValueError:
         return
-    player.look()
+    player.read_all()
     player.play(drawn.randrange(4))

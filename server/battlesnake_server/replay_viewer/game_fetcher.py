@@ -276,8 +276,8 @@ class GameFetch:
             if json_fields.child(game, "ruleset", "move-request.game").get("name"):
                 return game, "from its move requests"
         mode = str((await self._get_or_empty(client, "/details")).get("game_type"))
-        game = rule_inference.game_of_mode(mode)
-        return game, f"of mode {mode}" if game else ""
+        game_of_mode = rule_inference.game_of_mode(mode)
+        return game_of_mode, f"of mode {mode}" if game_of_mode else ""
 
     async def _get_or_empty(self, client: aiohttp.ClientSession, path: str) -> Mapping[str, Any]:
         """Return the engine's response, or an empty mapping if the request fails."""
