@@ -74,7 +74,8 @@ board_size: 5
     [
         (["--hyperparameter", "rl.training.config.model_config.channels=[16, 32]"],
          "channels and strides must have a number for each convolution"),
-        (["--rl.training.config.model_config.hidden_size", "-5"], "model_config has no valid network"),
+        (["--rl.training.config.model_config.hidden_size", "-5"],
+         "model_config has no valid network"),
         (["--network", "{file}:Wrong"], r"must return \[batch, 4\], got torch.Size"),
         (["--network", "{file}:corners"], "must be a class of torch.nn.Module"),
         (["--network", "{file}:Nett"], "unknown network 'Nett'; did you mean Net"),

@@ -1,5 +1,6 @@
 """The notebooks run from top to bottom, as a newcomer would run them, and show what they
-showed when `make notebooks` ran them."""
+showed when `make notebooks` ran them.
+"""
 
 import json
 import os
@@ -31,7 +32,8 @@ SOURCES = ("battlesnake_gym", "heuristics", "rllib_src", "rllib_common")
 @pytest.fixture(scope="module")
 def workplace(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A copy of the notebooks without what an earlier run left there, beside the sources; later
-    ones use what earlier ones made."""
+    ones use what earlier ones made.
+    """
     root = tmp_path_factory.mktemp("repository")
     for name in SOURCES:
         (root / name).symlink_to(NOTEBOOKS.parent / name)

@@ -199,7 +199,8 @@ def test_a_position_becomes_a_scenario(game: Path) -> None:
     wrong = client.get("/turn/4/frame/game.jsonl.gz?if=zz")
     assert (wrong.status_code, "none of u, d" in wrong.get_json()["error"]) == (404, True)
     frame = client.get("/turn/4/frame/game.jsonl.gz?if=xx").get_json()
-    assert sum(told["win_probability"] for told in frame["snakes"].values()) == pytest.approx(1, abs=1e-3)
+    total = sum(snake["win_probability"] for snake in frame["snakes"].values())
+    assert total == pytest.approx(1, abs=1e-3)
 
 
 def test_a_long_game_is_sent_in_chunks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
