@@ -1,6 +1,4 @@
-"""The notebooks run from top to bottom, as a newcomer would run them, and show what they
-showed when `make notebooks` ran them.
-"""
+"""Run the notebooks from top to bottom, and check that their outputs are current."""
 
 import json
 import os
@@ -31,9 +29,7 @@ SOURCES = ("battlesnake_gym", "heuristics", "rllib_src", "rllib_common")
 
 @pytest.fixture(scope="module")
 def workplace(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A copy of the notebooks without what an earlier run left there, beside the sources; later
-    ones use what earlier ones made.
-    """
+    """Copy the notebooks beside the sources; later notebooks use results of earlier ones."""
     root = tmp_path_factory.mktemp("repository")
     for name in SOURCES:
         (root / name).symlink_to(NOTEBOOKS.parent / name)
