@@ -1,4 +1,4 @@
-// Draws a position into an <svg>. Independent of replays, servers and controls.
+// Draws a position into an <svg>. The class is independent of replays, servers and controls.
 //
 //   const view = new BoardView(svg, {width, height, snakes: [{color, head, tail}, ...]});
 //   view.draw(frame);                       // a frame of server/battlesnake_server/replay_json.py
