@@ -201,5 +201,5 @@ def test_bundles_take_seats(small_config: Any, tmp_path: Path) -> None:
     assert fragment.num_agent_steps > 0
     assert not runner._opponents.learner_seats.all()
     bundle.write_bytes(b"damaged")
-    with pytest.raises(ValueError, match=r"mine\.zip: no zip, or a damaged one"):
+    with pytest.raises(ValueError, match=r"mine\.zip: not a zip file, or damaged"):
         DQNEnvRunner(config=config, worker_index=0, num_env_runners=0)

@@ -70,7 +70,7 @@ def test_it_is_evaluated_served_and_sent_to_the_arena(
         "from battlesnake_heuristics.rule_based.filters import dead_ends\nrules = [dead_ends]\n"
     )
     path = export(torch_network(), "planes", (7, 7), tmp_path / "policy.onnx")
-    for more in ([], ["--rules", str(rules)]):
+    for more in ([], ["--policy-rules", str(rules)]):
         against = ["--opponents", "safe-random", "--games", "4", "--json"]
         assert evaluate_command.main([str(path), *against, *more]) == 0
         told = json.loads(capsys.readouterr().out)
@@ -110,7 +110,7 @@ def test_a_model_of_stable_baselines(name: str, tmp_path: Path) -> None:
     if name != "DQN":  # logits are known but for a constant
         wanted, got = (x - x.mean(1, keepdims=True) for x in (wanted, got))
     np.testing.assert_allclose(got, wanted, atol=1e-4)
-    with pytest.raises(PolicyError, match="give the observation and the boards that it was"):
+    with pytest.raises(PolicyError, match="use the observation and the boards of the model"):
         export(model, "planes", (9, 9), tmp_path / "other.onnx")
 
 
@@ -162,7 +162,7 @@ def test_an_onnx_file_and_a_session(tmp_path: Path) -> None:
     for given in (foreign, session):
         policy = exported(given, tmp_path, scale=1 / 255)
         np.testing.assert_allclose(policy.action_scores(planes().numpy()), wanted, atol=1e-4)
-    with pytest.raises(PolicyError, match="input is FLOAT; give scale"):
+    with pytest.raises(PolicyError, match="input is FLOAT; set scale"):
         exported(foreign, tmp_path)
 
 
