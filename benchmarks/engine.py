@@ -225,7 +225,10 @@ def main() -> None:
     """Run and print the selected measurements."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument(
-        "--repetitions", type=int, default=7, help="repetitions per number (default: %(default)s)"
+        "--repetitions",
+        type=int,
+        default=7,
+        help="repetitions per measurement (default: %(default)s)",
     )
     parser.add_argument("--environment", type=int, nargs="+", metavar="GAMES", help="batch sizes")
     parser.add_argument(

@@ -40,7 +40,7 @@ from benchmarks.load import (
     served,
 )
 
-_SLOW = 0.1
+_SLOW_REQUEST_S = 0.1
 _CPU_SECONDS = "process_cpu_seconds_total"
 _HEADINGS = ("moves/s", "p50 ms", "p95 ms", "p99 ms", "worst", "slow", "lost", "CPU ms")
 
@@ -121,7 +121,7 @@ def measure(port: int, recorded: list[PlayedGame], args: argparse.Namespace) -> 
     p50, p95, p99 = 1000 * np.percentile(times, [50, 95, 99])
     return (
         f"{len(times) / args.seconds:8.0f}{p50:8.1f}{p95:8.1f}{p99:8.1f}{1000 * times.max():8.1f}"
-        f"{int((times > _SLOW).sum()):8}{tally.lost + late:8}{1000 * cpu / len(times):8.2f}"
+        f"{int((times > _SLOW_REQUEST_S).sum()):8}{tally.lost + late:8}{1000 * cpu / len(times):8.2f}"
     )
 
 

@@ -29,7 +29,7 @@ _SOURCES = ("battlesnake_gym", "heuristics", "rllib_src", "rllib_common", "docs"
 """Folders that the notebooks import or send to training jobs."""
 
 _SECONDS_A_CELL = 3600
-LARGEST = 300_000
+MAX_NOTEBOOK_BYTES = 300_000
 """Maximum size of a notebook with its outputs, in bytes."""
 
 Notebook = dict[str, Any]
@@ -84,8 +84,10 @@ def run_all(paths: Iterable[Path]) -> None:
         for path in paths:
             notebook = run(json.loads(path.read_text()), folder)
             written = json.dumps(notebook, indent=1, ensure_ascii=False) + "\n"
-            if len(written.encode()) > LARGEST:
-                sys.exit(f"{path.name} would have {len(written.encode())} bytes, over {LARGEST}")
+            if len(written.encode()) > MAX_NOTEBOOK_BYTES:
+                sys.exit(
+                    f"{path.name} would have {len(written.encode())} bytes, over {MAX_NOTEBOOK_BYTES}"
+                )
             write_atomically(path, partial(Path.write_text, data=written))
             print(f"{path.name}: {len(written.encode())} bytes", flush=True)  # noqa: T201
 

@@ -25,7 +25,9 @@ class Search:
         apart = len(set().union(*bodies)) == sum(map(len, bodies))
         apart = apart and len({*pairs(state["f"])}) == len(pairs(state["f"]))
         if len(state["s"]) > _MAX_SNAKES or not (apart and inside) or header["map"] == "solo_maze":
-            raise RefusedError(f"at most {_MAX_SNAKES} snakes, no overlaps, no solo_maze")
+            raise RefusedError(
+                f"the search supports neither more than {_MAX_SNAKES} snakes, overlapping bodies nor solo_maze"
+            )
         return state
 
     def _layers(self, flat_cells: list[int]) -> bytes:

@@ -19,7 +19,9 @@ class PettingZoo:
     def load(self, header: Json, state: Json) -> Json:
         """Load a position by modifying the environment's snakes."""
         if header["ruleset"] not in ("standard", "solo") or header["map"] == "solo_maze":
-            raise RefusedError("only standard and solo, without solo_maze")
+            raise RefusedError(
+                "this engine supports the rulesets standard and solo, and not the map solo_maze"
+            )
         if state["hz"] or min(header["w"], header["h"]) < 7 or "x" in state["s"][0]:
             raise RefusedError("no hazards, and boards of at least 7x7")
         size = (header["w"], header["h"])

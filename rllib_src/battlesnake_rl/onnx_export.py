@@ -266,7 +266,9 @@ def _from_checkpoint(folder: Path) -> Any:
     modules = folder / "learner_group" / "learner" / "rl_module"
     folders = sorted(path for path in modules.glob("*") if path.is_dir()) or [folder]
     if not list(folders[0].glob("class_and_ctor_args.pkl")):
-        raise PolicyError(f"{folder} is not a checkpoint of RLlib; use the directory of one")
+        raise PolicyError(
+            f"{folder} is not an RLlib checkpoint; pass the directory of a checkpoint"
+        )
     return RLModule.from_checkpoint(str(folders[0].absolute()))
 
 

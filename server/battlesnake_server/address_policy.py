@@ -169,7 +169,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         type=_networks,
         default=frozenset(),
         metavar="NETWORKS",
-        help="also connect to these networks, separated by commas: "
+        help="comma-separated networks to contact in addition: "
         f"{', '.join(_ALLOWABLE_CLASSES)} (default: only public addresses and those typed in URLs)",
     )
     parser.add_argument(

@@ -22,7 +22,7 @@ def parser() -> Parser:
     add("entry_point", help="training script, such as train-mabs.py")
     add("--source-dir", type=Path, default=Path("rllib_src"), help="directory of the script")
     add("--dependencies", type=Path, nargs="*", default=[Path(one) for one in PROJECT_DEPENDENCIES],
-        help="directories to copy next to it "
+        help="directories to copy next to the script "
         f"(default: {' '.join(PROJECT_DEPENDENCIES)})")  # fmt: skip
     add("--instance-count", type=positive, default=1, help="number of instances")
     add("--secondary-instance-count", type=natural, default=0,

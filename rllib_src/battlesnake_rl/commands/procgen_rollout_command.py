@@ -182,8 +182,8 @@ def parser() -> Parser:
     add("-o", "--output", type=Path, metavar="FILE.npz", help="save the episodes to FILE.npz")
     add("--video-dir", type=writable, metavar="DIR", help="save a video of each episode in DIR")
     add("--video-format", choices=list(_FORMATS), default="mp4", help="format of the videos")
-    add("--run", help="algorithm; must be the checkpoint's")
-    add("--env", choices=list(FRAME_STACK), help="environment; must be the checkpoint's")
+    add("--run", help="algorithm that trained the checkpoint")
+    add("--env", choices=list(FRAME_STACK), help="environment that the checkpoint was trained in")
     add_json(parser)
     return parser
 

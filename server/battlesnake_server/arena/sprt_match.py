@@ -66,7 +66,7 @@ class MatchScore:
             if first not in self.points or first + 1 not in self.points:
                 return counts
             counts[self.outcome(first)] += 1
-        raise AssertionError("there are infinitely many numbers")
+        raise AssertionError("the sequence of seeds ended, although it is infinite")
 
     @property
     def estimate(self) -> EloEstimate:

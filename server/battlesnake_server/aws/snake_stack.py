@@ -32,7 +32,7 @@ def parser() -> Parser:
     add(
         "--color",
         default="",
-        help="snake color, #rrggbb; replaces the bundle's, as the next three options do",
+        help="snake color, #rrggbb; overrides the color in the bundle",
     )
     add("--head", default="", help="snake head")
     add("--tail", default="", help="snake tail")

@@ -68,7 +68,9 @@ def parser() -> Parser:
         "on stdio: rules, templates, checks, matches, the ladder, explanations. Example of a "
         "client's command: battlesnake-gym snakes mcp my-snakes",
     )
-    parser.add_argument("folder", type=Path, metavar="FOLDER", help="directory of all files")
+    parser.add_argument(
+        "folder", type=Path, metavar="FOLDER", help="directory that the tools read and write"
+    )
     return parser
 
 

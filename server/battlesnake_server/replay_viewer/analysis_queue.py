@@ -65,7 +65,7 @@ class AnalysisQueue:
             try:
                 self._queue.put_nowait(game)
             except queue.Full:
-                raise BusyError("many games wait for their analysis; try again later") from None
+                raise BusyError("the analysis queue is full; try again later") from None
             self._queued.add(game)
             self._failed.pop(game, None)
             if self._thread is None:
