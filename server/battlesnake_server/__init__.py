@@ -1,4 +1,7 @@
-"""Battlesnake servers: the live snake (Flask) and the arena (referee, ratings, stored games)."""
+"""Battlesnake servers: the live snake and the arena.
+
+The live snake is a Flask application. The arena consists of a referee, ratings and stored games.
+"""
 
 import os
 

@@ -24,7 +24,10 @@ from battlesnake_gym.common.command_line import port
 PUBLIC, PRIVATE, LINK_LOCAL, LOOPBACK = "public", "private", "link-local", "loopback"
 
 RESERVED = "reserved"
-"""Class of addresses that no snake can have: multicast, documentation, unassigned."""
+"""Class of addresses that no snake can have, such as multicast addresses.
+
+The class also contains the addresses reserved for documentation, and unassigned addresses.
+"""
 
 _ALLOWABLE_CLASSES = (LOOPBACK, PRIVATE, LINK_LOCAL)
 """Classes that ``--allow-networks`` accepts."""
@@ -36,7 +39,7 @@ _NETWORKS = {
     # A connection to the unspecified address reaches this machine.
     LOOPBACK: ("127.0.0.0/8", "0.0.0.0/32", "::1/128", "::/128"),
 }  # fmt: skip
-"""Classes that are not public (RFC 1918, 6598, 4193, 3879; 3927, 4291; 1122)."""
+"""Networks by class (RFC 1122, 1918, 3879, 3927, 4193, 4291 and 6598)."""
 
 _CLASSES = [
     (ipaddress.ip_network(network), name) for name, all_ in _NETWORKS.items() for network in all_
@@ -47,7 +50,7 @@ _TRANSLATED = (IPv6Network("64:ff9b::/96"), IPv6Network("::/96"))
 
 
 class AddressError(OSError):
-    """Error for an address whose class is not allowed; the connection was not opened."""
+    """Error raised if a connection is rejected because of the address's class."""
 
 
 def classify(address: str) -> str:
@@ -98,10 +101,9 @@ class AddressPolicy:
     redirects: bool = False
 
     def allowing_typed_address(self, url: str) -> AddressPolicy:
-        """Return this policy, extended by the class of the IP address in a typed URL.
+        """Return a policy that also allows the class of the IP address in a typed URL.
 
-        A host name except ``localhost`` is not an address: it counts as public, regardless of its
-        addresses.
+        Host names except ``localhost`` count as public.
         """
         try:
             host = urlsplit(url).hostname or ""
@@ -145,25 +147,17 @@ def open_listener(host: str, port: int) -> socket.socket:
 
 
 def host(text: str) -> str:
-    """Read a host to listen on; an IPv6 address may have brackets, as in a URL.
-
-    >>> host("[::1]"), host("0.0.0.0")
-    ('::1', '0.0.0.0')
-    """
+    """Return the host to listen on, without the brackets of an IPv6 address."""
     return text[1:-1] if text.startswith("[") and text.endswith("]") else text
 
 
 def url_host(host: str) -> str:
-    """Return a host as URLs write it: an IPv6 address in brackets.
-
-    >>> url_host("::1"), url_host("localhost")
-    ('[::1]', 'localhost')
-    """
+    """Return a host in URL syntax, with brackets around an IPv6 address."""
     return f"[{host}]" if ":" in host else host
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options of commands that play against URLs, for `from_options`."""
+    """Add the options that `from_options` reads, for commands that play against URLs."""
     parser.add_argument(
         "--allow-networks",
         type=_networks,
@@ -195,7 +189,7 @@ def add_page_options(parser: argparse.ArgumentParser, default_port: int) -> None
 
 
 def from_options(options: argparse.Namespace) -> AddressPolicy:
-    """Build the policy from the options of `add_options`."""
+    """Return the policy for the parsed options of `add_options`."""
     return AddressPolicy(frozenset({PUBLIC, *options.allow_networks}), options.follow_redirects)
 
 

@@ -1,10 +1,10 @@
-"""A snake in one file: extension code, a policy or an evaluation, and its customization.
+"""Bundles: zip files that contain one snake each.
 
-A bundle is a zip file written by ``battlesnake-gym pack``. `BUNDLE_METADATA_FILE` describes the
-snake and contains the SHA-256 hashes of the other files. Because AWS Lambda unpacks bundles, the
-path of an unpacked `BUNDLE_METADATA_FILE` is also accepted. `Bundle.open` verifies the hashes
-and executes nothing. `Bundle.factory` executes the extension code, once the snake is chosen to
-play.
+A bundle contains extension code, a policy or an evaluation, and the snake's customization.
+``battlesnake-gym pack`` writes bundles. `BUNDLE_METADATA_FILE` describes the snake and contains the
+SHA-256 hashes of the other files. Because AWS Lambda unpacks bundles, the path of an unpacked
+`BUNDLE_METADATA_FILE` is also accepted. `Bundle.open` verifies the hashes and executes no code of
+the bundle. `Bundle.factory` executes the extension code.
 """
 
 from __future__ import annotations
@@ -81,24 +81,26 @@ _FORMAT_1_NAMES = {
     b"view.claims": b"view.territories",
     b"view.taken": b"view.blocked_cells",
 }
-"""Current names of the modules and functions that extension code of format 1 uses."""
+"""Current names of modules and functions, by their names in extension code of format 1."""
 
 _FORMAT_1_NAME = re.compile(rb"\b(?:%s)\b" % b"|".join(map(re.escape, _FORMAT_1_NAMES)))
 
 BUNDLE_METADATA_FILE = "snake.json"
 RULES_FILE, POLICY_FILE, EVALUATION_FILE = "rules.py", "policy.onnx", "snake.evaluation"
-"""Names of the files in a bundle. The policy's JSON file is in the same directory as `POLICY_FILE`.
+"""Names of the files in a bundle.
+
+The JSON file of the policy is in the same directory as `POLICY_FILE`.
 """
 
 _MAX_UNPACKED_BYTES = 64 << 20
-"""Maximum size of an unpacked bundle in bytes; a policy has two million bytes."""
+"""Maximum size of an unpacked bundle in bytes. A policy has about 2 MB."""
 
 _MAX_ARCHIVE_BYTES = _MAX_UNPACKED_BYTES + (1 << 20)
 
 _MAX_FILES = 100
 
 _MAX_NODES = 10**9
-"""Maximum number of nodes per move; a search takes half an hour for this number."""
+"""Maximum number of nodes per move. A search of this many nodes takes half an hour."""
 
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 
@@ -122,7 +124,10 @@ _loading = threading.RLock()
 
 
 class BundleError(ValueError):
-    """Error for a missing, damaged or unknown bundle, or for failing code; names the remedy."""
+    """Error raised if a bundle is missing, damaged or unknown, or if its code fails.
+
+    The message contains the remedy.
+    """
 
 
 @dataclass(frozen=True)
@@ -131,10 +136,12 @@ class Bundle:
 
     Attributes:
         path: Path of the bundle.
-        metadata: Content of `BUNDLE_METADATA_FILE`: ``snake`` (name of the snake that plays, of the
-            extension code or built-in; None if the policy or the evaluation plays), ``filters``
-            (names, for the policy), ``nodes`` (per move of a search; None for the clock) and
-            ``customization``.
+        metadata: Content of `BUNDLE_METADATA_FILE`. ``snake`` is the name of a snake of the
+            extension
+            code or of a built-in snake; None selects the policy or the evaluation. ``filters``
+            lists the names of the policy's move filters. ``nodes`` is the number of nodes per move
+            of a search; None selects the time budget. ``customization`` is the snake's
+            customization.
         files: Contents of the other files by name.
     """
 
@@ -149,7 +156,7 @@ class Bundle:
         The method executes no code of the bundle.
 
         Raises:
-            BundleError: If a file is missing, damaged, or not listed.
+            BundleError: If a file is missing, damaged or not listed in the metadata.
         """
         path = Path(path)
         try:
@@ -170,7 +177,7 @@ class Bundle:
         return dict(self.metadata["customization"])
 
     def factory(self) -> Factory:
-        """Execute the extension code and build the factory of the snake's strategies.
+        """Execute the extension code and return the factory of the snake's strategies.
 
         Raises:
             BundleError: If the extension code fails, or does not register the snake.
@@ -209,18 +216,21 @@ class Bundle:
 
 
 def open_factory(path: str) -> Factory:
-    """Return the factory of the bundle at ``path``; load an unchanged file only once."""
+    """Return the factory of the bundle at ``path``. Unchanged files are cached."""
     return _loaded(*file_state(path))
 
 
 def bundle_customization(snake: str | None) -> dict[str, str]:
-    """Return the customization of a bundle; empty if ``snake`` is not a bundle."""
+    """Return the customization of a bundle, or an empty dict for other snakes."""
     return _read(*file_state(snake)).customization if snake and snakes.is_bundle(snake) else {}
 
 
 @functools.lru_cache(maxsize=1)
 def _read(path: str, *state: int) -> Bundle:
-    """Cache the last bundle: a request for the snake's customization usually precedes a game."""
+    """Read a bundle, and cache the last result.
+
+    A request for the snake's customization usually precedes a game.
+    """
     return Bundle.open(path)
 
 
@@ -230,7 +240,7 @@ def _loaded(path: str, *state: int) -> Factory:
 
 
 def write(metadata: Mapping[str, Any], files: Mapping[str, bytes]) -> bytes:
-    """Return a bundle as bytes; the same content gives the same bytes."""
+    """Return the bytes of a bundle. The bytes depend only on the content."""
     content = {
         "format": _FORMAT,
         **metadata,
@@ -279,7 +289,10 @@ def _line_in(name: str, error: BaseException) -> str:
 
 @contextlib.contextmanager
 def capture_filter_registrations() -> Iterator[dict[str, Filter]]:
-    """Collect the filters registered in the context; see `snakes.capture_registrations`."""
+    """Collect the filters registered within the context.
+
+    `snakes.capture_registrations` does the same for snakes.
+    """
     before = dict(filters.FILTERS)
     found: dict[str, Filter] = {}
     try:
@@ -295,7 +308,10 @@ def _with_fixed_nodes(build: Factory, nodes: int, seed: int) -> FixedNodes:
 
 
 def _unpacked(path: Path, metadata: bytes) -> dict[str, bytes]:
-    """Return the files that a bundle may contain from the directory of `BUNDLE_METADATA_FILE`."""
+    """Return the files in the directory of an unpacked bundle.
+
+    Only names that a bundle may contain are read.
+    """
     names = (RULES_FILE, POLICY_FILE, Path(POLICY_FILE).with_suffix(".json").name, EVALUATION_FILE)
     found = (path.with_name(name) for name in names)
     return {BUNDLE_METADATA_FILE: metadata} | {
@@ -323,7 +339,11 @@ def _unzipped(path: Path, data: bytes) -> dict[str, bytes]:
 
 
 def _contents(path: Path, archive: zipfile.ZipFile) -> dict[str, bytes]:
-    """Return the files by name; reject other paths, and count the unpacked bytes."""
+    """Return the archive's files by name.
+
+    Raises:
+        BundleError: If a path is not allowed, or the unpacked files are too large.
+    """
     left, files = _MAX_UNPACKED_BYTES, {}
     for info in archive.infolist():
         name, kind = info.filename, stat.S_IFMT(info.external_attr >> 16)
@@ -346,7 +366,11 @@ def _contents(path: Path, archive: zipfile.ZipFile) -> dict[str, bytes]:
 
 
 def _checked(path: Path, read: dict[str, bytes]) -> tuple[dict[str, Any], dict[str, bytes]]:
-    """Return the metadata and the other files; raise `BundleError` if they are inconsistent."""
+    """Return the metadata and the other files.
+
+    Raises:
+        BundleError: If the metadata and the files are inconsistent.
+    """
     try:
         metadata = parse(read.pop(BUNDLE_METADATA_FILE))
         version, hashes = metadata["format"], metadata["files"]
@@ -378,7 +402,7 @@ def _checked(path: Path, read: dict[str, bytes]) -> tuple[dict[str, Any], dict[s
 def _upgrade(
     metadata: dict[str, Any], files: dict[str, bytes]
 ) -> tuple[dict[str, Any], dict[str, bytes]]:
-    """Convert format 1 to the current names, in the metadata and in the extension code."""
+    """Convert the metadata and the extension code of format 1 to current names."""
     renamed = {_FORMAT_1_KEYS.get(key, key): value for key, value in metadata.items()}
     upgraded = dict(files)
     if RULES_FILE in files:
@@ -389,7 +413,7 @@ def _upgrade(
 
 
 def _check_metadata(metadata: Mapping[str, Any], files: Mapping[str, bytes]) -> None:
-    """Raise ``ValueError`` for an invalid value."""
+    """Raise ``ValueError`` if a value of the metadata is invalid."""
     check_customization(metadata["customization"])
     nodes, named = metadata["nodes"], metadata["filters"]
     if nodes is not None and (type(nodes) is not int or not 1 <= nodes <= _MAX_NODES):
@@ -405,7 +429,7 @@ def _check_metadata(metadata: Mapping[str, Any], files: Mapping[str, bytes]) -> 
 
 
 def check_customization(customization: Mapping[str, str]) -> None:
-    """Raise ``ValueError`` for an invalid customization."""
+    """Raise ``ValueError`` if a value of the customization is invalid."""
     for name, value in customization.items():
         if name not in CUSTOMIZATION_PATTERNS or not CUSTOMIZATION_PATTERNS[name].fullmatch(value):
             wanted = _CUSTOMIZATION_FORMS.get(name, "left out")

@@ -1,9 +1,9 @@
-"""A snake as a directory for CodeClash's arena (arXiv 2511.00839), started by `python main.py`.
+"""Directories of snakes for CodeClash's arena (arXiv 2511.00839).
 
-The arena runs Ubuntu 22.04 with Python 3.10, offline and without NumPy. The directory therefore
-contains the required modules of the snake, which use only the standard library, and the compiled
-search. The search is built for Python 3.11's stable ABI. Python 3.10 provides all functions that
-the search uses, and a test plays with Python 3.10.
+The arena starts ``python main.py`` on Ubuntu 22.04 with Python 3.10, offline and without NumPy. The
+directory therefore contains the required modules of the snake, which use only the standard library,
+and the compiled search. The search is built for the stable ABI of Python 3.11. Python 3.10 provides
+all functions that the search uses; a test plays a game with Python 3.10.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _START_TIMEOUT_S = 5.0
 _GAME = ("snakes.py", "boards", "common", "rules", "engine/__init__.py", "engine/build_check.py",
         *(f"engine/csrc/{path.name}" for path in SHARED_SOURCES))  # fmt: skip
 _SNAKES = ("__init__.py", "builtin_snakes.py", "rule_based", "search")
-"""Files of `battlesnake_gym` and `battlesnake_heuristics` that the directory contains."""
+"""Copied files of `battlesnake_gym` and `battlesnake_heuristics`."""
 
 
 def write(folder: Path, metadata: Mapping[str, Any], files: Mapping[str, bytes]) -> float:
@@ -92,7 +92,11 @@ def _fill(folder: Path, metadata: Mapping[str, Any], files: Mapping[str, bytes])
 
 
 def _try_move(folder: Path) -> float:
-    """Play a move over HTTP in an isolated Python process; return the duration in seconds."""
+    """Play a move over HTTP in an isolated Python process.
+
+    Returns:
+        Duration in seconds.
+    """
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
@@ -115,7 +119,7 @@ def _try_move(folder: Path) -> float:
     finally:
         process.kill()
         stderr = process.communicate()[1]
-    # A failing rule causes a traceback, although the snake moves.
+    # A failing rule causes a traceback, but the snake still moves.
     if not moved or "Traceback" in stderr:
         reason = stderr.strip().rpartition("\n")[2] or f"no response within {_START_TIMEOUT_S:g} s"
         raise BundleError(f"the snake does not play in CodeClash: {reason}")

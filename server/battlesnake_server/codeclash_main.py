@@ -26,13 +26,16 @@ from battlesnake_heuristics.search.search import Search
 _HERE = Path(__file__).parent
 
 _MOVE_TIME_S = 0.1
-"""Seconds per move of a search. The arena allows 0.5 s per move but cancels a game after 120 s."""
+"""Seconds per move of a search.
+
+The arena allows 0.5 s per move, but cancels a game after 120 s.
+"""
 
 _RESERVE_S = 0.1
 """Seconds of the game's timeout reserved for the round trip."""
 
 _MAX_GAMES = 1000
-"""Maximum number of games; the oldest game is deleted first."""
+"""Maximum number of games in memory. Above it, the oldest game is deleted."""
 
 
 _SESSIONS: dict[tuple[str, str], snakes.Strategy] = {}
@@ -41,7 +44,10 @@ _SESSIONS: dict[tuple[str, str], snakes.Strategy] = {}
 
 @functools.cache
 def metadata() -> dict[str, Any]:
-    """Return the metadata that ``pack`` wrote: ``snake``, ``nodes`` and ``customization``."""
+    """Return the metadata that ``pack`` wrote.
+
+    The keys are ``snake``, ``nodes`` and ``customization``.
+    """
     written: dict[str, Any] = json.loads((_HERE / "snake.json").read_text("utf-8"))
     return written
 
@@ -64,12 +70,12 @@ def _key(game_state: dict[str, Any]) -> tuple[str, str]:
 
 
 def info() -> dict[str, Any]:
-    """Return the snake's customization."""
+    """Return the response to ``GET /``: the API version and the customization."""
     return {"apiversion": "1", **metadata()["customization"]}
 
 
 def start(game_state: dict[str, Any]) -> None:
-    """Start a game."""
+    """Build the strategy of a new game."""
     key = _key(game_state)
     strategy = factory()(zlib.crc32(repr(key).encode()))
     nodes = metadata()["nodes"]
@@ -79,12 +85,12 @@ def start(game_state: dict[str, Any]) -> None:
 
 
 def end(game_state: dict[str, Any]) -> None:
-    """Delete a finished game."""
+    """Delete the strategy of a finished game."""
     _SESSIONS.pop(_key(game_state), None)
 
 
 def move(game_state: dict[str, Any]) -> dict[str, str]:
-    """Choose a move; if the snake fails, choose a safe move."""
+    """Return the response to ``/move``; if the snake fails, return a safe move."""
     board = Board.from_api(game_state)
     try:
         if _key(game_state) not in _SESSIONS:
@@ -125,7 +131,7 @@ def run_server(handlers: dict[str, Callable[..., Any]]) -> None:
                 self.wfile.write(data)
 
         def log_message(self, format: str, *args: object) -> None:
-            """Discard the log, because a round of the arena has a hundred thousand requests."""
+            """Discard the log, because a tournament of the arena has 100,000 requests."""
 
     class Server(ThreadingHTTPServer):
         daemon_threads = True

@@ -1,4 +1,4 @@
-"""A trained policy: ``policy.onnx`` and its metadata in ``policy.json``.
+"""Trained policies, stored as ``policy.onnx`` with metadata in ``policy.json``.
 
 The network maps ``observations`` uint8 ``[B, C, H, W]`` to ``q_values`` float32 ``[B, 4]``. The
 JSON file contains the observation, the board sizes of the training, the order of the actions, and
@@ -34,10 +34,12 @@ _INPUT, _OUTPUT = "observations", "q_values"
 
 @dataclass(frozen=True)
 class OnnxPolicy:
-    """A loaded policy. It is stateless, so one object serves any number of games and threads.
+    """Loaded policy, which serves any number of games and threads.
+
+    The object is stateless.
 
     Attributes:
-        observation: Observation that the network takes.
+        observation: Input of the network.
         board_sizes: Pairs (width, height) that the policy supports.
         session: Session of onnxruntime.
         metadata: Content of the JSON file.
@@ -63,7 +65,13 @@ class OnnxPolicy:
 
     @classmethod
     def build(cls, model: bytes, metadata: Mapping[str, Any], onnx_path: Path) -> OnnxPolicy:
-        """Build a policy from the files that `policy_file` has read; errors name ``onnx_path``."""
+        """Build a policy from the contents of its files.
+
+        Args:
+            model: Content of the ONNX file.
+            metadata: Content of the JSON file.
+            onnx_path: Path of the ONNX file, for error messages.
+        """
         json_path = onnx_path.with_suffix(".json")
         policy = cls(
             observation=_read_observation(metadata, json_path),
@@ -82,14 +90,15 @@ class OnnxPolicy:
 
     @property
     def action_mask(self) -> str:
-        """Kind of the action mask in training."""
+        """Kind of the action mask that training used."""
         trained = self.metadata.get("training", {}).get("env_config", {})
         return str(trained.get("action_mask", EnvConfig.action_mask))
 
     def shape(self, width: int, height: int) -> tuple[int, int, int]:
         """Return the shape (C, H, W) of one observation of a board.
 
-        Unless the network accepts any size, the shape is the one of the largest board size.
+        If the network accepts only one input size, that size is the largest board size of the
+        policy.
         """
         if not self.metadata.get("any_size", False):
             width, height = (max(sides) for sides in zip(*self.board_sizes, strict=True))
@@ -98,17 +107,20 @@ class OnnxPolicy:
     def action_scores(
         self, batch: NDArray[np.uint8], seconds: float | None = None
     ) -> NDArray[np.float32]:
-        """Return the values of the moves, float32 [B, 4], for observations uint8 [B, C, H, W].
+        """Return the Q-values of the moves as float32 [B, 4].
+
+        Args:
+            batch: Observations, uint8 [B, C, H, W].
+            seconds: Timeout in seconds; at least 1 s is granted. None means 60 s.
 
         Raises:
-            PolicyTimeoutError: If the network does not return within ``seconds`` (at least one
-                second; one minute without a time budget).
+            PolicyTimeoutError: If the network does not return within the time budget.
         """
         (values,) = policy_file.run_session(self.session, [_OUTPUT], {_INPUT: batch}, seconds)
         return np.asarray(values, np.float32)
 
     def check_size(self, width: int, height: int) -> None:
-        """Raise `PolicyError` if the policy was not trained for boards of this size."""
+        """Raise `PolicyError` if the policy does not support boards of this size."""
         if (width, height) not in self.board_sizes:
             known = ", ".join(f"{x}x{y}" for x, y in sorted(self.board_sizes))
             raise PolicyError(
@@ -116,9 +128,10 @@ class OnnxPolicy:
             )
 
     def check_game(self, board: Board) -> None:
-        """Raise `PolicyError` if the policy was trained for another board size, ruleset or map.
+        """Raise `PolicyError` if the policy does not support the game.
 
-        An empty map, sent by engines without maps, counts as the standard map.
+        The board size, the ruleset and the map must be those of the training. An empty map name,
+        sent by engines without maps, counts as the standard map.
         """
         self.check_size(board.width, board.height)
         trained, game = self.metadata["training"]["env_config"], board.game

@@ -1,6 +1,6 @@
-"""Replays as JSON for the browser's board component: one object per game, one object per frame.
+"""Replays as JSON for the browser's board component.
 
-A *frame* is a position::
+A replay is one object for the game and one object per frame. A *frame* is a position::
 
     {"turn": 12, "food": [[x, y], ...], "hazards": [[x, y, layers], ...],
      "snakes": [{"body": [[x, y], ...], "health": 93, "latency": "12", "shout": "",
@@ -34,9 +34,9 @@ from battlesnake_gym.snakes import Decision, Reason
 
 
 def replay_to_json(replay: Replay) -> Iterator[str]:
-    """Yield a replay with all frames as JSON text, in pieces.
+    """Yield a replay with all frames as JSON text, in chunks.
 
-    The pieces limit the memory use to one position.
+    The chunks limit the memory use to one position.
     """
     deaths = [
         {"turn": turn, "id": snake_id, "cause": cause} for turn, snake_id, cause in replay.deaths()
@@ -53,7 +53,10 @@ _dumps = functools.partial(json.dumps, allow_nan=False)
 
 
 def header(board: Board) -> dict[str, Any]:
-    """Return the constants of a game; the seed is text, as it exceeds JavaScript's integers."""
+    """Return the constants of a game.
+
+    The seed is text, because it can exceed the largest exact integer of JavaScript.
+    """
     return {
         "id": board.game.id,
         "ruleset": board.game.ruleset,
@@ -70,7 +73,10 @@ def header(board: Board) -> dict[str, Any]:
 
 
 def customizations_to_json(snakes: Sequence[Snake]) -> list[dict[str, Any]]:
-    """Return ``color`` and the parts of ``head`` and ``tail`` of each snake of one game."""
+    """Return the customization of each snake of one game.
+
+    The keys are ``color``, and the shapes ``head`` and ``tail``.
+    """
     return [
         {
             "color": colour,
@@ -82,7 +88,12 @@ def customizations_to_json(snakes: Sequence[Snake]) -> list[dict[str, Any]]:
 
 
 def frame(board: Board, following: Turn | None = None) -> dict[str, Any]:
-    """Return a frame; ``following``, if given, adds the moves from this position."""
+    """Return the frame of a position.
+
+    Args:
+        board: Position.
+        following: Turn played from the position, whose moves the frame includes; None for no moves.
+    """
     depths = Counter(board.hazards)
     return {
         "turn": board.turn,

@@ -1,4 +1,7 @@
-"""Loads strategies: built-in snakes, and policies with move filters and policy rules."""
+"""Loading of strategies.
+
+A strategy is a built-in snake, or a policy with move filters and policy rules.
+"""
 
 from __future__ import annotations
 
@@ -39,19 +42,22 @@ from battlesnake_heuristics.search import search
 from battlesnake_server.onnx_policy import OnnxPolicy, PolicyError
 
 DEFAULT_SNAKE = "champion" if search.COMPILED else "lookahead"
-"""The strongest built-in snake available, which plays by default."""
+"""Default snake: the strongest built-in snake available."""
 
 DEFAULT_SNAKE_NOTICE = (
     ""
     if search.COMPILED
     else f"{DEFAULT_SNAKE} plays instead of champion: {search.NOT_COMPILED_MESSAGE}"
 )
-"""Message for the operator if the default snake is not the strongest one."""
+"""Warning for the operator, or an empty string if the search is compiled."""
 
 DEFAULT_POLICY_PATH = (
     Path(str(resources.files("battlesnake_server"))) / "default_policy" / "policy.onnx"
 )
-"""Path of the bundled policy `DEFAULT_POLICY_NAME`; its model card is in the same directory."""
+"""Path of the bundled policy `DEFAULT_POLICY_NAME`.
+
+The model card of the policy is in the same directory.
+"""
 
 DEFAULT_POLICY_NAME = snakes.BUILTIN_POLICY
 
@@ -59,8 +65,9 @@ SAFE_FILTER_NAMES = tuple(rule.name for rule in SAFE)
 """Names of the safe filters, which ``--filters`` selects by default."""
 
 _DEFAULT_POLICY_FALLBACK_S = 0.02
-"""Seconds per move of `DEFAULT_SNAKE` in games that the bundled policy was not trained for: users
-choose a policy for fast moves.
+"""Seconds per move of `DEFAULT_SNAKE` in games for which the bundled policy was not trained.
+
+The duration is short, because users choose a policy for fast moves.
 """
 
 _RULE_MODULES = frozenset(
@@ -69,13 +76,13 @@ _RULE_MODULES = frozenset(
 """Modules of the built-in rules."""
 
 _MAX_INSTANT_RULES = 50
-"""Maximum number of rules of an instant strategy; built-in snakes have up to 20."""
+"""Maximum number of rules of an instant strategy. Built-in snakes have up to 20 rules."""
 
 log = logging.getLogger(__name__)
 
 
 class PolicySnake:
-    """Strategy that plays the policy's best move among the moves that the filters allow.
+    """Strategy that plays the policy's best move after move filters.
 
     The filters ``ALIVE`` always come first. They are the action mask of training; the policy's
     values of masked moves are meaningless. The user's policy rules come next
@@ -120,7 +127,10 @@ class PolicySnake:
 
 @dataclass(frozen=True)
 class PolicyFactory:
-    """Factory of snakes that play ``policy`` alone; callers may batch the games' observations."""
+    """Factory of snakes that play ``policy`` without filters or policy rules.
+
+    Callers may batch the observations of several games.
+    """
 
     policy: OnnxPolicy
 
@@ -130,12 +140,15 @@ class PolicyFactory:
 
 
 def open_factory(path: str) -> PolicyFactory:
-    """Return the factory of a policy file or `DEFAULT_POLICY_NAME`; load an unchanged file once."""
+    """Return the factory of a policy file or of `DEFAULT_POLICY_NAME`.
+
+    Unchanged files are cached.
+    """
     return _loaded(*file_state(str(DEFAULT_POLICY_PATH) if path == DEFAULT_POLICY_NAME else path))
 
 
 def file_state(path: str) -> tuple[str, int, int]:
-    """Return the file's path, modification time in ns and size in bytes, as a cache key."""
+    """Return a cache key of a file: path, modification time in ns and size in bytes."""
     try:
         state = Path(path).stat()
     except OSError:
@@ -149,9 +162,9 @@ def _loaded(path: str, *state: int) -> PolicyFactory:
 
 
 class DefaultPolicySnake:
-    """A policy in the games for which it was trained, and `DEFAULT_SNAKE` in all other games.
+    """Strategy of the bundled policy, with `DEFAULT_SNAKE` for unsupported games.
 
-    Every game that `DEFAULT_SNAKE` plays is logged, with the reason.
+    Every game that `DEFAULT_SNAKE` plays is logged with the reason.
     """
 
     def __init__(
@@ -190,12 +203,15 @@ def strategy_factory(
     filters: Sequence[str] = (),
     rules: str | Path | None = None,
 ) -> Factory:
-    """Build the factory of a built-in snake, or of a policy with filters and policy rules.
+    """Return the factory of a built-in snake, a bundle or a policy.
 
     Args:
         snake: Name of a built-in snake, or path of a bundle; the default is `DEFAULT_SNAKE`.
-        policy: Path of a policy, ``POLICY.onnx+RULES.py``, or `DEFAULT_POLICY_NAME`. The last makes
-            a `DefaultPolicySnake`, which uses the safe filters by default. Excludes ``snake``.
+            Excludes
+            ``policy``.
+        policy: Path of a policy, ``POLICY.onnx+RULES.py``, or `DEFAULT_POLICY_NAME`. The bundled
+            policy
+            plays as a `DefaultPolicySnake` and uses the safe filters by default.
         filters: Names of move filters applied to the policy, in order.
         rules: File of policy rules (`battlesnake_heuristics.rule_based.policy_rules`).
 
@@ -240,11 +256,7 @@ def strategy_factory(
 
 
 def split_policy_and_rules(source: str) -> tuple[str, str | None]:
-    """Split a policy's source into its path and the file of policy rules, if there is one.
-
-    >>> split_policy_and_rules("policy.onnx+my_rules.py"), split_policy_and_rules("policy.onnx")
-    (('policy.onnx', 'my_rules.py'), ('policy.onnx', None))
-    """
+    """Split a policy's source into the path and the file of policy rules (or None)."""
     policy, plus, rules = source.rpartition("+")
     if (
         plus
@@ -256,7 +268,7 @@ def split_policy_and_rules(source: str) -> tuple[str, str | None]:
 
 
 def is_instant(strategy: Strategy) -> bool:
-    """Return whether ``strategy`` always moves within milliseconds, regardless of the time budget.
+    """Return whether ``strategy`` moves within milliseconds for any time budget.
 
     Only this project's own code with bounded work is instant: pipelines of built-in rules, and the
     bundled policy. A user's rule or network may take any time.
@@ -267,7 +279,10 @@ def is_instant(strategy: Strategy) -> bool:
 
 
 def _are_builtin(steps: Iterable[PipelineStep]) -> bool:
-    """Return whether all steps, including those of branches, are a few built-in rules."""
+    """Return whether all steps and branches are built-in rules.
+
+    The number of rules is limited to `_MAX_INSTANT_RULES`.
+    """
     unseen, num_rules = list(steps), 0
     while unseen:
         step = unseen.pop()
