@@ -13,11 +13,16 @@ from battlesnake_gym import snakes
 from battlesnake_heuristics.rating.match import MatchSettings, play_game, points_of
 
 _SEED, _SEED_STEP = 1, 10_007
-"""First seed, and distance between the seeds of games, because food depends on seed plus turn."""
+"""First seed, and the distance between the seeds of two games.
+
+The seeds are far apart because food depends on the seed plus the turn.
+"""
 
 
 def duel_scores(names: Sequence[str], games: int, ruleset: str) -> dict[str, dict[str, float]]:
-    """Play duels of all pairs of snakes, and every start position with both seatings.
+    """Play duels between all pairs of snakes.
+
+    Both seatings of each start position are played.
 
     Args:
         names: Snakes to compare.
@@ -25,8 +30,8 @@ def duel_scores(names: Sequence[str], games: int, ruleset: str) -> dict[str, dic
         ruleset: Ruleset of the games.
 
     Returns:
-        The scores of each snake, the best snake first: by opponent, and under ``all`` over all of
-        its games. A draw counts half.
+        The scores of each snake, by opponent; ``all`` is the score over all games of the snake. The
+        best snake comes first. A draw counts half.
     """
     points: dict[tuple[str, str], float] = defaultdict(float)
     duels = [(*pair, i) for pair in itertools.combinations(names, 2) for i in range(games)]

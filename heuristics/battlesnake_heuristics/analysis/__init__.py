@@ -1,1 +1,1 @@
-"""Analysis of positions and games: win probabilities, mistakes, lost games, scenarios."""
+"""Analysis of positions and games, from win probabilities to scenarios."""

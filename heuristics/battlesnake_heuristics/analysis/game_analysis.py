@@ -1,9 +1,9 @@
 """The analysis of a recorded game, saved in a file next to the game.
 
-`analyze_game` analyzes every position with a `PositionAnalyzer`. It starts at the end of the game,
-because mistakes tend to be near the end. It saves the results regularly and atomically, so an
-interrupted analysis resumes. The file stores its format, the hash of the game file and the time
-per move. If one of these values differs, the game is analyzed again.
+`analyze_game` analyzes every position with a `PositionAnalyzer`. The analysis starts at the end of
+the game, because mistakes tend to be near the end. The results are saved regularly and atomically,
+so an interrupted analysis resumes. The file stores its format, the hash of the game file and the
+time per move. If one of these values differs, the game is analyzed again.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ _OnUpdate = Callable[["GameAnalysis"], object]
 
 @dataclass(frozen=True, slots=True)
 class AnalyzedPosition:
-    """One analyzed position: the assessment of each living snake, and the moves played."""
+    """One analyzed position: an assessment per living snake, and the moves played."""
 
     assessments: dict[str, SnakeAssessment]
     moves: dict[str, str]
@@ -172,7 +172,10 @@ def file_sha256(game: Path) -> str:
 
 
 def load_existing(game: Path) -> GameAnalysis | None:
-    """Return the saved analysis if it matches the game file and the current evaluation."""
+    """Return the saved analysis if it is current, otherwise None.
+
+    A current analysis matches the game file and the evaluation.
+    """
     try:
         found = GameAnalysis.load(analysis_path(game))
     except (OSError, ReplayError):
@@ -255,7 +258,7 @@ def _load_or_start(path: Path, replay: Replay, move_time_ms: float) -> GameAnaly
 def _assess_positions(
     positions: Sequence[tuple[int, Board]], seconds: float, jobs: int
 ) -> Generator[tuple[int, dict[str, SnakeAssessment]], None, None]:
-    """Yield each turn with the assessments of its position, in the order of ``positions``."""
+    """Yield each turn with the assessments of its position, in order."""
     if jobs == 1:
         analyzer = PositionAnalyzer(seconds=seconds)
         with searches_on_cpu_clock(True):
@@ -276,7 +279,10 @@ _analyzer = functools.cache(lambda seconds: PositionAnalyzer(seconds=seconds))
 
 
 def position_to_json(turn: int, position: AnalyzedPosition) -> dict[str, Any]:
-    """Convert a position to a line of the file; write principal variations as first letters."""
+    """Convert a position to a line of the file.
+
+    Principal variations are written as first letters.
+    """
     return {
         "turn": turn,
         "moves": position.moves,

@@ -48,8 +48,7 @@ def attribute_inputs(
         evaluation: Evaluation to explain.
         board: Position of ``board.you``.
         others: Positions of the same snake. The baseline is the mean over the positions with as
-            many
-            living snakes as ``board``.
+            many living snakes as ``board``.
 
     Raises:
         ValueError: If the evaluation does not support the game.

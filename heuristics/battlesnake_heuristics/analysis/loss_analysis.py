@@ -92,7 +92,10 @@ _CAUSE_PHRASES = {
 
 
 def analyze_loss(replay: Replay, snake_id: str, seconds: float = math.inf) -> LossAnalysis | None:
-    """Analyze how a snake lost, in about ``seconds`` of CPU time; return None if it survived."""
+    """Analyze how a snake lost a game, in about ``seconds`` of CPU time.
+
+    The result is None if the snake survived.
+    """
     snake = replay.last.snake(snake_id)
     if snake.alive:
         return None
@@ -106,7 +109,7 @@ def analyze_loss(replay: Replay, snake_id: str, seconds: float = math.inf) -> Lo
     won = scores_by_move(board, snake_id, turn.moves, ROLLOUT_GAMES, 1 + SCREENING_GAMES)
     won[mistake.better_move] = (
         mistake.best_win_probability
-    )  # from these games or, if assessed again, from more
+    )  # The score comes from these rollouts or, after a second assessment, from more.
     better_moves = {
         move: score
         for move, score in sorted(won.items(), key=lambda item: -item[1])
@@ -120,11 +123,12 @@ def analyze_loss(replay: Replay, snake_id: str, seconds: float = math.inf) -> Lo
 
 
 def find_puzzle(board: Board) -> tuple[str, int] | None:
-    """Return the only good move of ``board.you`` and its grade; None if there is no puzzle.
+    """Return the only good move of ``board.you`` and the grade of the puzzle.
 
-    The grade, from 1 to 3, is an index into `NODES_BY_GRADE`: the node limit that suffices to find
-    the move. A position is no puzzle in three cases: all moves lose, rollouts show that several
-    moves are good, or the solution wins immediately because the opponents are eliminated.
+    The grade, from 1 to 3, selects the node limit in `NODES_BY_GRADE` that suffices to find the
+    move. The result is None if the position is no puzzle. A position is no puzzle in three cases:
+    all moves lose, rollouts show that several moves are good, or the solution wins immediately
+    because the opponents are eliminated.
     """
     safe = board.safe_moves()
     if len(safe) < 2:
@@ -150,7 +154,10 @@ def find_puzzle(board: Board) -> tuple[str, int] | None:
 
 
 def _only_surviving_move(board: Board, safe: list[str], nodes: int) -> str | None:
-    """Return the only safe move that a search of ``nodes`` nodes does not consider lost."""
+    """Return the only safe move that a search does not consider lost.
+
+    The search visits up to ``nodes`` nodes.
+    """
     scores = Search(evaluation=load_builtin(), nodes=nodes)(board).scores
     held = [move for move in safe if scores.get(move, 0.0) > -PROVEN_VALUE]
     return held[0] if len(held) == 1 else None

@@ -1,8 +1,8 @@
-"""Mistakes: moves after which a snake wins clearly fewer rollouts than after another move.
+"""Mistakes: moves that win clearly fewer rollouts than another move.
 
-In a rollout, the champion's search plays all snakes to the end of the game. It searches more nodes
-during the first turns, in which traps close, and few nodes afterwards. `find_mistakes` finds the
-mistakes in a recorded game. Game analyses, the coach and puzzles use this definition.
+In a rollout, the champion's search plays all snakes to the end of the game. The search visits more
+nodes during the first turns, in which traps close, and few nodes afterwards. `find_mistakes` finds
+the mistakes in a recorded game. Game analyses, the coach and puzzles use this definition.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ MISTAKE_LOSS, _BLUNDER_LOSS = 0.10, 0.30
 """Minimum lost win probability of a mistake (``?``) and of a blunder (``??``)."""
 
 MIN_BETTER_SCORE = 0.05
-"""Minimum score of the better move. A losing move is reported only above it."""
+"""Minimum score of the better move. Below this score, a losing move is not reported."""
 
 SCREENING_GAMES, ROLLOUT_GAMES = 12, 64
 """Number of rollouts per move for the screening, and for the measurement."""
@@ -33,7 +33,7 @@ _SCREENING_NODES = 3000
 """Nodes per snake and turn in the search for drops in win probability."""
 
 _LAST_MOVES, _MAX_SUSPECTS, _MAX_MISTAKES = 24, 16, 6
-"""Limits per snake: last moves and large drops to screen, and screened moves to measure.
+"""Limits per snake: last moves and suspects to screen, and mistakes to measure.
 
 The last moves of the snake and the moves with the largest drops in win probability are screened.
 The worst screened moves are measured and can become mistakes. Forced moves do not count.
@@ -46,13 +46,16 @@ The second measurement uses different rollouts, three times as many.
 """
 
 ROLLOUT_NODE_DOUBLINGS, ROLLOUT_MAX_TURNS = range(4, 8), 700
-"""Rollout settings: number of turns with increased node limits, and maximum number of turns.
+"""Rollout settings: turns with increased node limits, and maximum number of turns.
 
 The number of turns with increased limits (see `play_from`) varies by game.
 """
 
 ROLLOUT_PLAYERS = [SearchPlayer(load_builtin(), nodes=nodes) for nodes in range(12, 36)]
-"""Players of the rollouts, in rotation: a single player would repeat the same game."""
+"""Players of the rollouts, used round-robin.
+
+A single player would repeat the same game.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +81,10 @@ class MoveAssessment:
 
 
 def final_scores(last: Board) -> dict[str, float] | None:
-    """Return each snake's score in a finished game; None if the game was stopped earlier."""
+    """Return each snake's score in a finished game, by id.
+
+    The result is None if the game was stopped earlier.
+    """
     if not last.is_over():
         return None
     living = last.living
@@ -124,7 +130,7 @@ def score_after_move(
 def scores_by_move(
     board: Board, snake_id: str, moves: Mapping[str, str], games: int, seed: int = 1
 ) -> dict[str, float]:
-    """Return the rollout score after each safe move and after the played move in ``moves``."""
+    """Return the rollout score after each safe move and after the played move."""
     tried = dict.fromkeys((*board.safe_moves(snake_id), moves[snake_id]))
     return {move: score_after_move(board, snake_id, move, moves, games, seed) for move in tried}
 
@@ -142,7 +148,12 @@ def assess_move(
 def assess_moves(
     places: Iterable[int], assess: Callable[[int, int, int], MoveAssessment]
 ) -> list[MoveAssessment]:
-    """Assess moves with ``assess`` (index, games, seed); use more rollouts for close losses."""
+    """Assess the moves at ``places``, with more rollouts for close losses.
+
+    Args:
+        places: Indices of the moves.
+        assess: Function that assesses a move from an index, a number of games and a seed.
+    """
     found = {at: assess(at, ROLLOUT_GAMES, 1 + SCREENING_GAMES) for at in places}
     most = max((one.loss for one in found.values()), default=0.0)
     close = [at for at, one in found.items() if one.loss >= max(most - _TIE_MARGIN, MISTAKE_LOSS)]
@@ -158,8 +169,8 @@ def find_mistakes(
 ) -> tuple[list[MoveAssessment], int]:
     """Find the mistakes of some snakes in a recorded game.
 
-    Turns are examined from the end of the game. The list is empty if the search does not support
-    the game.
+    Turns are examined from the end of the game. No mistakes are found if the search does not
+    support the game.
 
     Args:
         replay: Recorded game.

@@ -1,4 +1,4 @@
-"""Position analysis with the champion's search: win probabilities, best moves and lines.
+"""Position analysis with the champion's search.
 
 A `PositionAnalyzer` searches a position from the view of each living snake.
 `analysis.win_probability` explains `SnakeAssessment.win_probability`. `SnakeAssessment.candidates`
@@ -47,7 +47,7 @@ Line = dict[str, tuple[str, ...]]
 _MAX_FORCED_MOVES = 10
 
 _PROVEN_VALUE_PER_TURN = 0.001
-"""Difference between proven values of consecutive turns; the earlier value is larger (absolute)."""
+"""Decrease of the absolute proven value per turn until the end of the game, in cells."""
 
 _LOST = -1000.0
 _WON = 1000.0
@@ -72,7 +72,10 @@ class CandidateMove:
 
 @dataclass(frozen=True, slots=True)
 class SnakeAssessment:
-    """The assessment of one snake in a position; ``candidates`` are sorted, best first."""
+    """The assessment of one snake in a position.
+
+    ``candidates`` are sorted by decreasing value.
+    """
 
     win_probability: float
     candidates: tuple[CandidateMove, ...] = ()
@@ -163,7 +166,7 @@ class PositionAnalyzer:
     def _candidates(self, board: Board, snake: Snake) -> list[tuple[str, float, Line]]:
         """Return the best moves of a snake with values and lines, best first.
 
-        A search yields only upper bounds for all moves except the best one. The rest of the time is
+        A search yields only upper bounds for all moves except the best move. The remaining time is
         spent on exact values: the positions after these moves are searched.
         """
         safe = board.safe_moves(snake.id)
@@ -209,11 +212,11 @@ class PositionAnalyzer:
     def _value(
         self, board: Board, snake_id: str, fraction: float, forced: int = 0
     ) -> tuple[float, Line]:
-        """Return the value of a position for one snake, which may be eliminated, and the line.
+        """Return the value of a position for one snake, and the line.
 
-        The search does not look ahead if there is a single move. Therefore, up to
-        `_MAX_FORCED_MOVES` forced moves are played first, against the best replies of the nearest
-        opponent.
+        The snake may be eliminated. The search does not look ahead if there is a single move.
+        Therefore, up to `_MAX_FORCED_MOVES` forced moves are played first, against the best replies
+        of the nearest opponent.
         """
         living = [snake.id for snake in board.living]
         if snake_id not in living:
@@ -237,7 +240,7 @@ class PositionAnalyzer:
         return decision.scores[decision.move], decision.line
 
     def _predict_replies(self, board: Board, snake: Snake, fraction: float) -> dict[str, str]:
-        """Return the best move of the nearest opponent and the default moves of all others."""
+        """Return the nearest opponent's best move and the other opponents' default moves."""
         moves = {
             opponent.id: _default_move(board, opponent)
             for opponent in board.living
@@ -255,7 +258,10 @@ class PositionAnalyzer:
 
 
 def _replies(board: Board, snake: Snake) -> Iterable[dict[str, str]]:
-    """Yield the opponents' replies: any safe move of the nearest, else default moves."""
+    """Yield the opponents' replies: each safe move of the nearest opponent.
+
+    All other opponents play default moves.
+    """
     nearest = _nearest(board, snake)
     default = {
         opponent.id: _default_move(board, opponent)

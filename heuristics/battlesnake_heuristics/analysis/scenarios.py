@@ -37,7 +37,10 @@ _KEYS = ("scenario", "note", "allowed")
 
 
 class ScenarioError(ValueError):
-    """Error for an unreadable scenario; the message names the file, the scenario and the field."""
+    """Error raised if a scenario cannot be read.
+
+    The message names the file, the scenario and the field.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +101,7 @@ class Scenario:
         return "\n".join([*head, str(self.board)]) + "\n"
 
     def to_json(self) -> dict[str, Any]:
-        """Convert to a JSON object whose board is a ``/move`` request."""
+        """Convert to a JSON object; the board is the body of a ``/move`` request."""
         board = self.board.to_api()
         return {"name": self.name, "note": self.note, "allowed": list(self.allowed), "board": board}
 
@@ -144,7 +147,11 @@ def save(path: str | os.PathLike[str], scenarios: Iterable[Scenario]) -> None:
 
 
 def from_text(text: str) -> list[Scenario]:
-    """Parse the scenarios in a text; raises `ScenarioError`."""
+    """Parse the scenarios in a text.
+
+    Raises:
+        ScenarioError: If a scenario is invalid.
+    """
     blocks: list[list[str]] = []
     for line in text.splitlines():
         if line.startswith("scenario:"):
@@ -157,7 +164,11 @@ def from_text(text: str) -> list[Scenario]:
 
 
 def from_json(value: object) -> list[Scenario]:
-    """Parse a scenario, or a list of scenarios, decoded from JSON; raises `ScenarioError`."""
+    """Parse a scenario, or a list of scenarios, decoded from JSON.
+
+    Raises:
+        ScenarioError: If a scenario is invalid.
+    """
     return [_read_object(item) for item in (value if isinstance(value, list) else [value])]
 
 

@@ -18,22 +18,31 @@ LATE_TURN = 300
 """Maximum of the turn feature: later turns are clamped to this turn."""
 
 PROVEN_VALUE = 900.0
-"""Larger absolute values are proven wins or losses, unless unpredictable food appears."""
+"""Exclusive lower bound of the absolute value of a proven result, in cells.
+
+The proof ignores unpredictable food.
+"""
 
 FORCED_END_VALUE = 1000 - 0.008
-"""Larger values are proven wins within 8 turns against the best reply of each opponent."""
+"""Exclusive lower bound of the value of a proven win within 8 turns, in cells.
+
+The win holds against the best reply of each opponent.
+"""
 
 MIN_PROBABILITY = 0.01
-"""Minimum probability of a living snake, because an opponent may miss the winning move."""
+"""Minimum win probability of a living snake.
+
+The minimum is positive because an opponent may miss the winning move.
+"""
 
 WEIGHTS: dict[str, dict[int, tuple[float, float, float]]] = {
     "learned": {2: (0.801, -0.346, 0.203), 3: (1.27, -0.554, 0.0)},
     "handcrafted": {2: (0.159, 0.069, 1.526), 3: (0.459, 0.109, 0.0)},
 }
-"""Weights of `features`, by evaluation and by number of living snakes (3: three or more).
+"""Weights of `features`, by evaluation and by number of living snakes.
 
-The weights were fitted to 2,500 positions of 500 games; with the handcrafted evaluation, to 1,200
-positions of 240 games.
+The key 3 stands for three or more living snakes. The weights were fitted to 2,500 positions of 500
+games; with the handcrafted evaluation, to 1,200 positions of 240 games.
 """
 
 
@@ -54,7 +63,9 @@ def weights_for(learned: bool, living: int) -> tuple[float, float, float]:
 
 
 def win_probabilities(values: Mapping[str, float], turn: int, learned: bool) -> dict[str, float]:
-    """Compute the win probability of each living snake from its search value, in cells.
+    """Compute the win probability of each living snake.
+
+    ``values`` are search values in cells of territory, by snake id.
 
     >>> even = win_probabilities({"a": 3.0, "b": 3.0}, turn=20, learned=True)
     >>> even["a"], even["b"]

@@ -1,1 +1,1 @@
-"""Measure the playing strength of snakes: matches, sequential tests and the Elo ladder."""
+"""Playing strength of snakes: matches, sequential tests and the Elo ladder."""

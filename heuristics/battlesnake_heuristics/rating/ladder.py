@@ -51,7 +51,7 @@ _LOGITS_PER_ELO = math.log(10) / 400
 
 @dataclass(frozen=True, slots=True)
 class PairResults:
-    """Results of game pairs between two snakes: five counts (see `sprt`)."""
+    """Results of game pairs between two snakes: the number of pairs with each outcome (see `sprt`)."""
 
     one: str
     other: str
@@ -62,9 +62,9 @@ class PairResults:
 class Rung:
     """A snake of known Elo.
 
-    ``low`` and ``high`` are its 95% confidence interval relative to the anchor.
-    ``cpu_seconds_per_game`` is the CPU time of its own moves in one game, on the processor that
-    measured it.
+    ``low`` and ``high`` are the bounds of the 95% confidence interval of the Elo, relative to the
+    anchor. ``cpu_seconds_per_game`` is the CPU time of the snake's own moves in one game, on the
+    processor on which the ladder was measured.
     """
 
     name: str
@@ -103,12 +103,12 @@ def load(num_snakes: int) -> Ladder:
 
 
 def fit(results: Sequence[PairResults], names: Sequence[str]) -> dict[str, tuple[float, float]]:
-    """Fit the Elo of each of ``names``, and its standard error, to the results of game pairs.
+    """Fit the Elo of each of ``names``, and the standard error, to game pairs.
 
     The model is that of Bradley and Terry (1952), fitted by maximum likelihood; a draw counts as
     half a win. Standard errors treat the game pairs as independent (sandwich estimator). A weak
-    prior adds one draw against each opponent played. It keeps the Elo finite for snakes that won or
-    lost all games.
+    prior adds one draw against each opponent played. The prior keeps the Elo finite for snakes that
+    won or lost all games.
 
     Args:
         results: Results of pairs; `ANCHOR` is one of the snakes.
@@ -155,10 +155,10 @@ def fit(results: Sequence[PairResults], names: Sequence[str]) -> dict[str, tuple
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """The placement of a snake: its Elo, the 95% confidence interval, and the results used.
+    """The placement of a snake: Elo, 95% confidence interval, and the results used.
 
     ``out_of_range`` is "above" or "below" if the snake won or lost nearly all games against the
-    last rung. The ladder then bounds its Elo on one side only, and the other bound is a guess.
+    last rung. The ladder then bounds the Elo on one side only, and the other bound is a guess.
     """
 
     elo: float
@@ -174,7 +174,7 @@ class Placement:
 
 
 _PRIOR_ELO_SD = 700.0
-"""Standard deviation of the prior of a snake's Elo, around the middle of the ladder."""
+"""Standard deviation of the Elo prior, which is centered on the middle of the ladder."""
 
 GAME_OVERHEAD_S = 0.1
 """CPU time of a game in addition to the moves of the rung, in seconds."""
@@ -197,7 +197,9 @@ class PlacementRun:
         self._initial_elo = initial_elo
         self.pairs = {rung.name: [0] * 5 for rung in ladder.rungs}
         self.pairs_requested = dict.fromkeys(self.pairs, 0)
-        """Number of pairs that `next_rung` has returned, by rung; also the index of the next pair.
+        """Number of pairs that `next_rung` has returned, by rung.
+
+        This number is also the index of the rung's next pair.
         """
         elo = [rung.elo for rung in ladder.rungs]
         self._grid = np.arange(min(elo) - 1500, max(elo) + 1500, 5.0)
@@ -292,13 +294,15 @@ def run_placement(
     seed: int = 1,
     on_update: Callable[[Placement], None] | None = None,
 ) -> Placement:
-    """Play a snake against rungs, in this process, until its Elo is known to ±``precision_elo``.
+    """Play a snake against rungs until its Elo is known to ±``precision_elo``.
+
+    All games run in this process.
 
     Args:
         make: Factory of the snake.
         num_snakes: Snakes per game, 2 or 4.
-        precision_elo: Half-width of the 95% confidence interval at which to stop.
-        cpu_seconds: CPU time at which to stop, after the pair that exceeds it.
+        precision_elo: Half-width of the 95% confidence interval at which to stop, in Elo.
+        cpu_seconds: CPU time at which to stop, after the pair that exceeds the limit.
         settings: Settings of the games.
         rungs: Rungs to play against (default: all).
         seed: Seed of the starts, of the food and of the snakes.

@@ -68,13 +68,18 @@ class PlayedGame:
 
 
 def start_seed(seed: int, index: int) -> int:
-    """Derive a seed from an index, because the random streams of adjacent seeds overlap."""
+    """Derive a seed from an index.
+
+    Adjacent seeds cannot be used, because their random streams overlap.
+    """
     digest = hashlib.sha256(f"{seed}/{index}".encode()).digest()
     return int.from_bytes(digest[:8]) >> 1 or 1
 
 
 def side_of_seats(num_snakes: int, number: int) -> tuple[int, ...]:
-    """Return the side (0 or 1) of each seat in game ``number`` of a match; the sides alternate.
+    """Return the side (0 or 1) of each seat in game ``number`` of a match.
+
+    The sides alternate between seats and between games.
 
     >>> side_of_seats(4, 0), side_of_seats(4, 1)
     ((0, 1, 0, 1), (1, 0, 1, 0))
@@ -83,11 +88,13 @@ def side_of_seats(num_snakes: int, number: int) -> tuple[int, ...]:
 
 
 def points_of(sides: Sequence[int], eliminated_on: Sequence[int | None]) -> float:
-    """Return the points of side 0: 1, 1/2 or 0. The side with the last living snake wins.
+    """Return the points of side 0: 1, 1/2 or 0.
+
+    The side with the last living snake wins.
 
     Args:
         sides: Side of each seat.
-        eliminated_on: Turn on which each seat's snake was eliminated; None if it is alive.
+        eliminated_on: Turn on which each seat's snake was eliminated; None if the snake is alive.
 
     >>> points_of((0, 1, 0, 1), (30, 50, 60, None)), points_of((0, 1), (50, 50))
     (0.0, 0.5)
@@ -109,7 +116,9 @@ def play_game(
     reasons: bool = False,
     on_update: Callable[[Board | Turn], None] | None = None,
 ) -> PlayedGame:
-    """Play one game with the start position of ``seed``; propagate exceptions of strategies.
+    """Play one game with the start position of ``seed``.
+
+    Exceptions of strategies are propagated.
 
     Args:
         settings: Settings of the game.
@@ -162,7 +171,7 @@ def _start_board(
 
 
 def _has_lost(board: Board, sides: Sequence[int]) -> bool:
-    """Return whether no snake of a side is alive; False without ``sides``."""
+    """Return whether no snake of a side is alive; return False if ``sides`` is empty."""
     alive = {side for side, snake in zip(sides, board.snakes, strict=False) if snake.alive}
     return bool(sides) and len(alive) < 2
 
@@ -213,9 +222,10 @@ def play_pair(
 
 @contextmanager
 def searches_on_cpu_clock(on: bool) -> Iterator[None]:
-    """Measure the time budgets of all searches in this process in CPU time (or wall-clock time).
+    """Measure the time budgets of all searches in this process in CPU time if ``on``.
 
-    With CPU time, other programs on the machine do not influence the result of a match.
+    Otherwise, time budgets are measured in wall-clock time. With CPU time, other programs on the
+    machine do not influence the result of a match.
     """
     was_on = search.use_cpu_clock(on)
     try:

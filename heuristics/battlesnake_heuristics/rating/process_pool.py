@@ -1,6 +1,6 @@
-"""A process pool for games. It replaces killed processes and retries their tasks.
+"""A process pool for games, which replaces killed processes and retries their tasks.
 
-Because a task may run again, its result must depend on the task alone, for example on a seed.
+Because a task may run again, the result must depend on the task alone, for example on a seed.
 
 >>> with ProcessPool(1) as pool:
 ...     sorted(run_tasks(pool, abs, [-1, -2]))
@@ -24,7 +24,9 @@ from types import FrameType
 from typing import Any, Self, TypeVar
 
 MAX_TASK_ATTEMPTS = 5
-"""Maximum number of attempts of a task whose process is killed; then the task is the likely cause.
+"""Maximum number of attempts of a task whose process is killed.
+
+After the last attempt, the task is the likely cause.
 """
 
 WORKER_TERMINATE_TIMEOUT_S = 5.0
@@ -37,21 +39,27 @@ Task = TypeVar("Task")
 Result = TypeVar("Result")
 Initializer = Callable[[], object]
 Prepare = Callable[[], contextlib.AbstractContextManager[Initializer | None]]
-"""Returns the function that a new process calls first; the context exits with the process."""
+"""Context manager of a pool process, which yields an initializer.
+
+A new process calls the initializer first. The context exits with the process.
+"""
 
 
 class InterruptedBySignal(KeyboardInterrupt):
-    """A signal interrupts the games; a snake's own ``KeyboardInterrupt`` is another type."""
+    """Error raised if a signal interrupts the games.
+
+    The subclass distinguishes the signal from a ``KeyboardInterrupt`` that a snake raises.
+    """
 
 
 def run_tasks(
     pool: ProcessPool, work: Callable[[Task], Result], tasks: Iterable[Task]
 ) -> Generator[tuple[Task, Result], None, None]:
-    """Run ``work`` on each task; yield the tasks with their results in order of completion.
+    """Run ``work`` on each task and yield the tasks with their results.
 
-    The pool takes the next task from the iterable when a process is free. ``tasks`` may therefore
-    be endless and may depend on earlier results. Closing the generator terminates the running
-    tasks.
+    Results are yielded in order of completion. The pool takes the next task from the iterable when
+    a process is free. ``tasks`` may therefore be endless and may depend on earlier results. Closing
+    the generator terminates the running tasks.
 
     Args:
         pool: Processes to use.
@@ -96,9 +104,10 @@ def _is_lost(future: Future[Any]) -> bool:
 
 
 class ProcessPool:
-    """A pool of processes, which ignore Ctrl-C and which the parent process terminates.
+    """A pool of processes, which ignore Ctrl-C.
 
-    If a process is killed, only its own task is lost, and a new process replaces it.
+    The parent process terminates the pool's processes. If a process is killed, only the task of
+    that process is lost, and a new process replaces it.
 
     Args:
         jobs: Number of processes.
@@ -111,7 +120,10 @@ class ProcessPool:
         self._workers: list[_Worker] = []
 
     def submit(self, work: Callable[..., Result], /, *arguments: Any) -> Future[Result]:
-        """Start a task in a free process; the future reports whether the process was killed."""
+        """Start a task in a free process.
+
+        The returned future raises ``BrokenProcessPool`` if the process is killed.
+        """
         worker = next((worker for worker in self._workers if worker.task.done()), None)
         if worker is None:
             worker = _Worker(self._prepare)
@@ -124,7 +136,10 @@ class ProcessPool:
             return self.submit(work, *arguments)
 
     def terminate(self) -> None:
-        """Terminate all running tasks and processes; kill processes that do not exit in time."""
+        """Terminate all running tasks and processes.
+
+        Processes that do not exit in time are killed.
+        """
         processes = [process for worker in self._workers for process in worker.processes]
         for process in processes:
             process.terminate()
@@ -145,11 +160,11 @@ class _Worker:
 
     def __init__(self, prepare: Prepare) -> None:
         self.task: Future[Any] = Future()
-        self.task.set_result(None)  # Ctrl-C may come before the first task
+        self.task.set_result(None)  # Ctrl-C may arrive before the first task.
         self._prepared = contextlib.ExitStack()
         initializer = self._prepared.enter_context(prepare())
         context = multiprocessing.get_context("spawn")
-        with _safe_path():  # its semaphores start multiprocessing's resource tracker
+        with _safe_path():  # The pool's semaphores start multiprocessing's resource tracker.
             self._executor = ProcessPoolExecutor(1, context, _initialize_worker, (initializer,))
 
     @property
@@ -172,7 +187,7 @@ class _Worker:
 
 @contextlib.contextmanager
 def masked(number: int, block: bool = True) -> Iterator[None]:
-    """Block or unblock a signal within the context; do nothing on Windows."""
+    """Block or unblock a signal within the context. The function does nothing on Windows."""
     if sys.platform == "win32":
         yield
         return
@@ -186,7 +201,7 @@ def masked(number: int, block: bool = True) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _safe_path() -> Iterator[None]:
-    """Keep the current folder off the path of Python processes that start within the context.
+    """Keep the current folder off the path of Python processes started in the context.
 
     New processes run ``python -c``, so a user's file named like a standard module, such as
     ``random.py``, would replace that module.

@@ -29,10 +29,10 @@ PAIR_SCORES = np.arange(5) / 4
 """Score of each outcome of a pair."""
 
 Z95 = 1.959964
-"""Standard deviations on either side of the mean that contain 95% of a normal distribution."""
+"""Quantile of the standard normal distribution for a two-sided 95% interval."""
 
 _EMPTY_CELL_PRIOR = 1e-3
-"""Count of each outcome that did not occur, so that no outcome is impossible."""
+"""Number of pairs assumed for an outcome that did not occur, so that no outcome is impossible."""
 
 
 def elo(score: float) -> float:
@@ -47,7 +47,7 @@ def elo(score: float) -> float:
 
 
 def expected_score(elo: float) -> float:
-    """Return the expected score of a player who is ``elo`` Elo stronger than the opponent.
+    """Return the expected score of a player who is ``elo`` Elo stronger.
 
     >>> expected_score(0), round(expected_score(100), 2)
     (0.5, 0.64)
@@ -57,7 +57,9 @@ def expected_score(elo: float) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Sprt:
-    """A sequential test of H1 ("``elo1`` or more stronger") against H0 ("``elo0`` or less").
+    """A sequential test of H1 against H0.
+
+    H1 states that side A is ``elo1`` Elo stronger or more; H0 states ``elo0`` Elo or less.
 
     Args:
         elo0: Elo difference of H0.
@@ -92,7 +94,14 @@ class Sprt:
         return math.log(self.beta / (1 - self.alpha)), math.log((1 - self.beta) / self.alpha)
 
     def llr(self, pairs: ArrayLike) -> NDArray[np.float64]:
-        """Return the log-likelihood ratios of matches, float64 (...), from counts (..., 5)."""
+        """Return the log-likelihood ratios of matches.
+
+        Args:
+            pairs: Numbers of pairs by outcome, (..., 5).
+
+        Returns:
+            float64 (...).
+        """
         return log_likelihood_ratio(pairs, expected_score(self.elo0), expected_score(self.elo1))
 
     def decide(self, pairs: ArrayLike) -> str | None:
@@ -105,10 +114,10 @@ class Sprt:
 def log_likelihood_ratio(pairs: ArrayLike, score0: float, score1: float) -> NDArray[np.float64]:
     """Return the log-likelihood ratio of expected score ``score1`` to ``score0``.
 
-    Each likelihood is the one of the most likely distribution with the given expected score.
+    Each likelihood is that of the most likely distribution with the given expected score.
 
     Args:
-        pairs: Counts (..., 5), not negative.
+        pairs: Numbers of pairs by outcome, (..., 5), not negative.
         score0: Expected score under H0.
         score1: Expected score under H1.
 
@@ -116,7 +125,7 @@ def log_likelihood_ratio(pairs: ArrayLike, score0: float, score1: float) -> NDAr
         float64 (...).
 
     Raises:
-        ValueError: If the counts have another shape or are negative.
+        ValueError: If ``pairs`` has another shape or contains a negative number.
     """
     counts = np.asarray(pairs, np.float64)
     if counts.shape[-1:] != PAIR_SCORES.shape or (counts < 0).any():
@@ -129,10 +138,11 @@ def log_likelihood_ratio(pairs: ArrayLike, score0: float, score1: float) -> NDAr
 
 
 def _tilted(share: NDArray[np.float64], score: float) -> NDArray[np.float64]:
-    """Return ln(p / share) of the most likely distribution p with mean ``score``, given ``share``.
+    """Return ln(p / share) of the most likely distribution p with mean ``score``.
 
-    p = share / (1 + x (outcome - score)), with the x for which the mean is ``score`` (Owen 1988).
-    The function finds x by bisection. All arrays have the shape (..., 5).
+    The observed distribution is ``share``. The solution is p = share / (1 + x (outcome - score)),
+    with the x for which the mean is ``score`` (Owen 1988). The function finds x by bisection. All
+    arrays are float64 (..., 5).
     """
     off = PAIR_SCORES - score
     # Between these bounds all of p is positive, and the mean decreases with x.
@@ -148,7 +158,10 @@ def _tilted(share: NDArray[np.float64], score: float) -> NDArray[np.float64]:
 
 @dataclass(frozen=True, slots=True)
 class EloEstimate:
-    """The estimated score of A, and the Elo difference with its 95% confidence interval."""
+    """The estimated score and Elo difference of side A.
+
+    ``low`` and ``high`` are the bounds of the 95% confidence interval of the Elo difference.
+    """
 
     score: float
     elo: float
@@ -161,7 +174,7 @@ class EloEstimate:
 
 
 def estimate(pairs: Sequence[int] | NDArray[np.int64]) -> EloEstimate:
-    """Estimate the Elo difference from ``pairs`` (five counts).
+    """Estimate the Elo difference from the numbers of pairs by outcome.
 
     The interval is that of Agresti and Coull (1998), with pairs instead of games. One won and one
     lost pair are added before the mean and its error are computed. A match without a loss therefore

@@ -1,1 +1,1 @@
-"""Rule-based snakes: views of a board, filters, preferences, and pipelines of them."""
+"""Rule-based snakes: views of a board, filters, preferences and pipelines."""

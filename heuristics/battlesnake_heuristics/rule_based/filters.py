@@ -67,7 +67,10 @@ def hazards(view: View, move: str) -> float:
 
 
 ALIVE = (walls, neck, starvation, bodies)
-"""Filters of moves that lose immediately; together they equal the action mask ``fatal``."""
+"""Filters of moves that lose immediately.
+
+Together, these filters equal the action mask ``fatal``.
+"""
 
 SAFE = (*ALIVE, head_to_heads, dead_ends)
 """The filters of a careful snake, the most severe first."""

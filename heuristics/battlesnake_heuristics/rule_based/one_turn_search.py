@@ -26,14 +26,17 @@ def _gap(view: View, opponent: Snake) -> int:
 
 
 def _open_moves(view: View, snake: Snake) -> list[str]:
-    """Return the moves after which a snake survives the turn; ``up`` if there are none."""
+    """Return the moves after which a snake survives the turn, or ``up`` if no move does."""
     free = view.exits(snake)
     moves = [m for m in MOVES if view.grid.bit(view.grid.step(snake.head, m)) & free]
     return moves or ["up"]
 
 
 def _value_after(view: View, move: str, opponent: Snake | None, reply: str | None) -> float:
-    """Return the claimed fraction of the board after the turn; negative if the snake dies."""
+    """Return the claimed fraction of the board after the turn.
+
+    The value is negative if the snake dies.
+    """
     board = view.board.without_seed()
     moves = {snake.id: _open_moves(view, snake)[0] for snake in view.opponents}
     moves[view.you.id] = move

@@ -1,4 +1,4 @@
-"""Rules that make a decision: filters rule out moves, and preferences score the remaining moves.
+"""Pipelines of filters and preferences that choose a move.
 
 A strategy is a `Pipeline` of steps, applied from first to last:
 
@@ -66,7 +66,10 @@ def _rule_function(module: str, name: str) -> Measure:
 
 
 def _reduce_rule(rule: Filter | Preference, function: Measure, *more: float) -> tuple[Any, ...]:
-    """Pickle a rule by module and name, because the name of its function refers to the rule."""
+    """Pickle a rule by module and name.
+
+    The function cannot be pickled directly, because its name refers to the rule.
+    """
     location = getattr(function, "__module__", ""), getattr(function, "__name__", "")
     found = getattr(sys.modules.get(location[0]), location[1], None)
     if isinstance(found, Filter | Preference) and _rule_function(*location) is function:
@@ -172,7 +175,10 @@ class Pipeline:
         self._random = random.Random(seed)
 
     def __call__(self, board: Board, seconds: float | None = None) -> Decision:
-        """Choose a move for ``board.you`` within a few milliseconds; ignore the time budget."""
+        """Choose a move for ``board.you`` within a few milliseconds.
+
+        The time budget ``seconds`` is ignored.
+        """
         verdict = Verdict()
         apply_steps(self.steps, View(board), verdict)
         return verdict.decide(self._random.choice)
@@ -213,8 +219,8 @@ def best_after_filters(
 def filter_mask(board: Board, steps: Sequence[PipelineStep]) -> NDArray[np.bool_]:
     """Convert filters to an action mask: bool (4,) in the order of ``MOVES``.
 
-    A filter that objects to all remaining moves is ignored, whatever the penalties are. The
-    mask therefore always allows a move, and it agrees with `mdp.masks`. Branches are followed;
+    A filter that penalizes all remaining moves is ignored, even if the penalties differ. The mask
+    therefore always allows a move, and it agrees with `mdp.masks`. Branches are evaluated;
     preferences are ignored.
     """
     import numpy as np  # This import is local because bundles play without NumPy.
@@ -235,7 +241,9 @@ def _filter_moves(steps: Sequence[PipelineStep], view: View, remaining: list[str
 
 
 def to_mask_function(steps: Sequence[PipelineStep]) -> Callable[[Game, State, str], list[bool]]:
-    """Convert steps to a function for `mdp.masks.register`: a snake's rules as a training mask.
+    """Convert a snake's rules to a function for `mdp.masks.register`.
+
+    Training can then use the rules as an action mask.
 
     >>> from battlesnake_gym.mdp import masks
     >>> from battlesnake_heuristics.rule_based.filters import SAFE

@@ -1,9 +1,9 @@
-"""Policy rules: filters, preferences and trees from a file, applied to a policy's values.
+"""Policy rules: pipeline steps from a file, applied to a policy's values.
 
-The file defines a list named ``rules`` with the steps of a `Pipeline`. The policy's values act as
-the first preference. They are scaled over the moves that do not lose immediately: the best of these
-moves has 1, and the worst has 0. Then the rules are applied in order. Conditions and rules can read
-the unscaled values as ``view.values``.
+The file defines a list named ``rules`` with the steps of a `Pipeline`: filters, preferences and
+trees. The policy's values act as the first preference. The values are scaled over the moves that do
+not lose immediately: the best of these moves has 1, and the worst has 0. Then the rules are applied
+in order. Conditions and rules can read the unscaled values as ``view.values``.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ RULES_VARIABLE = "rules"
 """Name of the list in the file."""
 
 _POLICY_REASON, _DECIDED_REASON = "policy", "decided"
-"""Names of two reasons: the policy's values, and the part that decided."""
+"""Names of two reasons: the policy's values, and the step that decided."""
 
 
 def load(path: str | Path) -> tuple[PipelineStep, ...]:
@@ -39,7 +39,7 @@ def load(path: str | Path) -> tuple[PipelineStep, ...]:
 
 
 def validate_rules(found: object, path: str | Path) -> tuple[PipelineStep, ...]:
-    """Validate the object ``found`` in a file; raise the exceptions of `load`."""
+    """Validate the rules ``found`` in the file ``path``; raise the exceptions of `load`."""
     if not isinstance(found, Sequence) or not found:
         raise ValueError(
             f"{path} must define a list named {RULES_VARIABLE}, such as "
@@ -63,8 +63,8 @@ def apply_policy_rules(
 ) -> Decision:
     """Apply the filters ``always``, then ``rules``, to a policy's values.
 
-    The last reason names the part that decided. This part is the policy, the rule that ruled out
-    the policy's move, or the preferences that favored another move.
+    The last reason names the step that decided: the policy, the rule that ruled out the policy's
+    move, or the preferences that favored another move.
 
     Args:
         values: The policy's values by move.
@@ -90,7 +90,10 @@ def apply_policy_rules(
 
 
 def _scaled(values: Mapping[str, float], kept: Sequence[str]) -> dict[str, float]:
-    """Scale the values of the ``kept`` moves to [0, 1]; set values that are not finite to 0."""
+    """Scale the values of the ``kept`` moves to [0, 1].
+
+    Values that are not finite become 0.
+    """
     numbers = {move: values.get(move, -math.inf) for move in kept}
     finite = [number for number in numbers.values() if math.isfinite(number)]
     low, high = min(finite, default=0.0), max(finite, default=0.0)

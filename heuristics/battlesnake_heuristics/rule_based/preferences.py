@@ -1,4 +1,7 @@
-"""Preferences, which score moves. Scores are in [0, 1], so that their weights are comparable."""
+"""Preferences, which score moves.
+
+Scores are in [0, 1], so that the weights of preferences are comparable.
+"""
 
 from __future__ import annotations
 

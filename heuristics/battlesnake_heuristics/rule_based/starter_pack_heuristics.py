@@ -34,7 +34,10 @@ _CLASS, _BASE = "MyBattlesnakeHeuristics", "heuristics"  # _BASE is a module bes
 
 
 class Heuristics:
-    """The decorators of the starter pack's class of this name, used if its file is missing."""
+    """The decorators of the starter pack's class ``Heuristics``.
+
+    This class is used if the starter pack's file is missing.
+    """
 
     @staticmethod
     def negative_heuristics(rule: Any) -> Any:
@@ -59,7 +62,7 @@ class StarterPackRule:
         self._random = np.random.default_rng(self.seed)
 
     def apply(self, view: View, verdict: Verdict) -> None:
-        """Keep only the move of ``run``, unless an earlier step ruled it out."""
+        """Keep only the move that ``run`` returns, unless an earlier step ruled out the move."""
         values = [view.values[move] for move in MOVES] if view.values else self._random.random(4)
         number, log = self.heuristics.run(
             *starter_pack_state(view.board), action=np.array([values])
@@ -87,7 +90,9 @@ def starter_pack_state(board: Board) -> tuple[Any, int, int, dict[int, int], dic
 
 
 def register_starter_pack(path: str | Path, name: str) -> list[PipelineStep]:
-    """Register the snake of a file, and the mask of its negative heuristics, both as ``name``.
+    """Register the snake and the action mask of a starter pack file.
+
+    Both are registered as ``name``. The mask consists of the negative heuristics.
 
     Returns:
         The steps to use as policy rules.

@@ -1,8 +1,8 @@
-"""A snake's view of a board. All rules share its facts, which are computed only once.
+"""A snake's view of a board.
 
-Rules use a `View` to compute the cell after a move, the time for which cells stay occupied, the
-free space, and the snake that reaches a cell first. Time counts in turns from now: turn 1 is the
-board after the next moves.
+All rules share one view, whose facts are computed only once. Rules use a `View` to compute the cell
+after a move, the time for which cells stay occupied, the free space, and the snake that reaches a
+cell first. Time counts in turns from now: turn 1 is the board after the next moves.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class View:
     def __init__(self, board: Board) -> None:
         self.board = board
         self.values: dict[str, float] = {}
-        """The policy's values by move, if a policy plays (see `policy_rules`)."""
+        """The policy's values by move; empty unless a policy plays (see `policy_rules`)."""
         self.you: Snake = board.you
         self.opponents = [snake for snake in board.living if snake.id != self.you.id]
         self.grid = grid(board.width, board.height, rules.wraps(board.game))
@@ -56,11 +56,11 @@ class View:
         self._first_reached: dict[str, int] = {}
 
     def blocked_cells(self, turns: int) -> int:
-        """Return the cells that no snake can enter in ``turns`` turns: bodies and deadly hazards.
+        """Return the cells that no snake can enter in ``turns`` turns.
 
-        The tail end of a body becomes free first, one cell per turn; stacked segments leave one
-        after another. In constrictor games no cell becomes free after turn 1. Food eaten on the way
-        is ignored.
+        These cells contain bodies or deadly hazards. The tail end of a body becomes free first, one
+        cell per turn; stacked segments leave one after another. In constrictor games no cell
+        becomes free after turn 1. Food eaten on the way is ignored.
         """
         while len(self._blocked) <= min(turns, self._horizon):
             turn = len(self._blocked)
@@ -114,7 +114,10 @@ class View:
         return layers[-1].bit_count() if layers else 0
 
     def turns_to(self, move: str, cells: int) -> int | None:
-        """Return the turns until one of ``cells`` is reachable after ``move``; None if never."""
+        """Return the number of turns until ``move`` reaches one of ``cells``.
+
+        The result is None if no cell is reachable.
+        """
         for turns, layer in enumerate(self.flood(move), start=1):
             if layer & cells:
                 return turns
@@ -127,13 +130,14 @@ class View:
         return self._first_reached[move]
 
     def territories(self, first: int | None = None) -> list[int]:
-        """Return the cells that each snake reaches first: ``you``, then the opponents in order.
+        """Return the cells that each snake reaches first.
 
+        The list starts with the cells of ``you``, followed by the cells of the opponents in order.
         A cell that two snakes reach at the same time belongs to the longer snake. If both are
         equally long, the cell belongs to neither.
 
         Args:
-            first: Cells that ``you`` may enter on the next turn (default: all its exits).
+            first: Cells that ``you`` may enter on the next turn (default: all exits of ``you``).
         """
         snakes = [self.you, *self.opponents]
         fronts = [self.exits(snake) for snake in snakes]

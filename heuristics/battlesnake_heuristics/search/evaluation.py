@@ -1,4 +1,4 @@
-"""Learned evaluations: small quantized networks that the C search evaluates at its leaves.
+"""Learned evaluations: small quantized networks for the leaves of the C search.
 
 A file has three parts: a line that names the format, a line of JSON metadata, and the weights. The
 metadata contain the games of the training, the training command, and the hash of the weights. The
@@ -49,11 +49,14 @@ BOARD_INPUTS, SNAKE_INPUTS = (
 """Network inputs by name, in order; a network has the snake inputs once per group."""
 
 INPUT_GROUPS = "own", "strongest", "nearest", "mean"
-"""Groups of snake inputs, in order after the board inputs; the last two need several opponents."""
+"""Groups of snake inputs, in order after the board inputs.
+
+The last two groups need several opponents.
+"""
 
 NUM_INPUTS, NUM_DUEL_INPUTS = (len(BOARD_INPUTS) + number * len(SNAKE_INPUTS) for number in (4, 2))
 HIDDEN1, HIDDEN2, STACKS = 32, 16, 3
-"""The network shape: maximum sizes of the two hidden layers, and the number of weight stacks.
+"""Network shape: maximum sizes of the two hidden layers, and number of weight stacks.
 
 Three stacks serve two, three, and four or more living snakes. Duels use only the first
 `NUM_DUEL_INPUTS` inputs. See ``csrc/network.h``.
@@ -78,7 +81,10 @@ Inputs and activations are at most `MAX_ACTIVATION` / `INPUT_UNIT`, and weights 
 """
 
 _LOGIT_PER_CELL = 0.1
-"""Logits per cell of territory: a logit of 1 is equivalent to ten cells in the search."""
+"""Logits per cell of territory.
+
+A logit of 1 is equivalent to ten cells in the search.
+"""
 
 
 def _size(inputs: int, hidden: int, second: int) -> int:
@@ -91,13 +97,14 @@ _NUM_BYTES = _size(NUM_INPUTS, HIDDEN1, HIDDEN2)
 
 
 class EvaluationError(ValueError):
-    """Error for a file that is not an evaluation, is damaged, or has an unknown format."""
+    """Error raised if an evaluation file is damaged or has an unknown format."""
 
 
 @dataclass(frozen=True)
 class Evaluation:
-    """A loaded evaluation: ``network_bytes`` for the C code, and the ``metadata`` of its file.
+    """A loaded evaluation.
 
+    ``network_bytes`` are the weights for the C code, and ``metadata`` are the metadata of the file.
     ``metadata["trained_for"]`` contains ``rulesets``, ``maps``, ``sizes`` ([width, height] each)
     and ``snakes`` (numbers of snakes).
     """
@@ -106,7 +113,10 @@ class Evaluation:
     metadata: Mapping[str, Any]
 
     def __post_init__(self) -> None:
-        """Convert the metadata to JSON types, so that a new evaluation equals a loaded one."""
+        """Convert the metadata to JSON types.
+
+        A new evaluation then equals the same evaluation loaded from a file.
+        """
         object.__setattr__(self, "metadata", json.loads(json.dumps(dict(self.metadata))))
 
     @classmethod

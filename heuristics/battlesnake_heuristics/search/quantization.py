@@ -48,7 +48,10 @@ are ``first_bias``, ``second_bias`` and ``last_bias``.
 
 
 def quantize(stacks: Sequence[FloatLayers]) -> bytes:
-    """Quantize the weights of all stacks, clamped to the ranges of the C code, to bytes."""
+    """Quantize the weights of all stacks to bytes.
+
+    Weights are clamped to the ranges of the C code.
+    """
     layers = np.zeros(STACKS, LAYERS)
     for stack, weights in zip(layers, stacks, strict=True):
         stack["first"] = _paired(weights["first"])
@@ -67,6 +70,6 @@ def _rounded(weights: NDArray[np.floating[Any]]) -> NDArray[np.int16]:
 
 
 def _paired(weights: NDArray[np.floating[Any]]) -> NDArray[np.int16]:
-    """Reorder (out, in) to (in / 2, out, 2)."""
+    """Reorder weights (out, in) to int16 (in / 2, out, 2)."""
     outputs, inputs = weights.shape
     return _rounded(weights).reshape(outputs, inputs // 2, 2).transpose(1, 0, 2)

@@ -56,7 +56,10 @@ _UNSUPPORTED_BOARD_SNAKE = "cautious"
 _MAX_DEPTH = 120
 _DEFAULT_NODES = 20_000
 SHOULD_STOP: ContextVar[Callable[[], object] | None] = ContextVar("SHOULD_STOP", default=None)
-"""Callback polled about 50 times per second; a true value stops the searches of this context."""
+"""Callback that is polled about 50 times per second.
+
+A true value stops the searches of this context.
+"""
 
 _VALUE_PER_CELL = 1000
 """Search scores per cell of territory."""
@@ -64,10 +67,10 @@ _VALUE_PER_CELL = 1000
 
 @dataclass(frozen=True, slots=True)
 class Weights:
-    """Weights of the handcrafted evaluation, in 1/1000 cell, in the order of the C code.
+    """Weights of the handcrafted evaluation, in the order of the C code.
 
-    Exceptions: ``hunger_threshold`` is a health value, and ``lead_cap`` is a number of segments.
-    The weights were tuned by self-play of the search (SPSA, Spall 1992).
+    The unit is 1/1000 cell, except that ``hunger_threshold`` is a health value and ``lead_cap`` is
+    a number of segments. The weights were tuned by self-play of the search (SPSA, Spall 1992).
     """
 
     territory: int = 1000
@@ -92,7 +95,7 @@ log = logging.getLogger(__name__)
 
 
 class NodeCounts(NamedTuple):
-    """Numbers of leaf evaluations and of nodes of a search."""
+    """Numbers of leaf evaluations and of visited nodes of a search."""
 
     leaf_evals: int
     nodes: int
@@ -112,13 +115,13 @@ class SearchResult(NamedTuple):
 
 
 class ThreadTuner:
-    """Tunes the number of search threads to the CPU time that the operating system grants.
+    """Tuner of the number of search threads to the CPU time that is available.
 
     A process may have access to more cores than its CPU time allows, for example on AWS Lambda or
     on shared machines. If ``cores`` threads together get less than `MIN_CPU_FRACTION` of their
-    time, the tuner tries the number of threads for which the CPU time would suffice. It keeps this
-    number for a while if the threads still get about as much CPU time together. If they get less,
-    other programs compete for the cores, and the tuner returns to all threads.
+    time, the tuner tries the number of threads for which the CPU time would suffice. The tuner
+    keeps this number for a while if the threads still get about as much CPU time together. If the
+    threads get less, other programs compete for the cores, and the tuner returns to all threads.
 
     Args:
         cores: Number of cores that searches may use.
@@ -126,7 +129,7 @@ class ThreadTuner:
     """
 
     SAMPLE_SEARCHES, RETRY_SEARCHES = 8, 100
-    """Number of searches per measurement, and number of searches before another attempt."""
+    """Numbers of searches per measurement, and before another attempt."""
 
     MIN_CPU_FRACTION, KEEP_CPU_FRACTION = 0.75, 0.85
 
@@ -158,9 +161,10 @@ class ThreadTuner:
 
     @property
     def throttle_fraction(self) -> float:
-        """Fraction of a core to which a search throttles near its deadline; 0 disables throttling.
+        """Fraction of a core to which a search throttles near its deadline.
 
-        Throttling keeps the operating system from suspending the process when the response is due.
+        0 disables throttling. Throttling keeps the operating system from suspending the process
+        when the response is due.
         """
         return (
             _THROTTLE_FRACTION * self.share
@@ -173,7 +177,10 @@ _FULL_CORE_FRACTION = 0.9
 """Minimum fraction of a core that counts as a full core."""
 
 _THROTTLE_FRACTION = 0.75
-"""Fraction of its CPU share that a search uses near its deadline; the response needs the rest."""
+"""Fraction of the CPU share that a search uses near its deadline.
+
+The response needs the rest.
+"""
 
 _MIN_MEASURED_S = 0.05
 """Minimum duration of a search that is used to measure CPU shares, in seconds."""
@@ -220,7 +227,11 @@ class SearchCores:
         return self._tuner.cores - self._taken
 
     def search(self, request: tuple[Any, ...]) -> tuple[SearchResult, NodeCounts]:
-        """Search with all free cores; return the result and the helper threads' node counts."""
+        """Search with all free cores.
+
+        Returns:
+            The result, and the node counts of the helper threads.
+        """
         with self._lock:
             is_alone, tuner = self._taken == 0, self._tuner
             taken = tuner.threads if is_alone else max(1, self._free)
@@ -252,7 +263,10 @@ class SearchCores:
     def _start_helper(
         self, request: tuple[Any, ...], first_depth: int, done: threading.Event
     ) -> Future[SearchResult | None]:
-        """Start a helper thread at depth ``first_depth``; the thread runs until ``done`` is set."""
+        """Start a helper thread at depth ``first_depth``.
+
+        The thread runs until ``done`` is set.
+        """
 
         def help_out() -> SearchResult | None:
             try:
@@ -264,7 +278,10 @@ class SearchCores:
 
 
 def _merge_results(found: list[SearchResult]) -> SearchResult:
-    """Return the main thread's result, or the decoupled result whose move has the most visits."""
+    """Return the result whose move has the most visits in all threads.
+
+    Without decoupled search, the main thread's result is returned.
+    """
     return max(found, key=lambda one: sum(other.visits[one.move] for other in found))
 
 
@@ -287,7 +304,9 @@ class SearchStats:
 
 
 class Search:
-    """A strategy that searches for a time budget, or up to a node limit without a time budget.
+    """A strategy that searches for a time budget or up to a node limit.
+
+    The node limit applies to searches without a time budget.
 
     Args:
         weights: Weights of the handcrafted evaluation.
@@ -295,12 +314,10 @@ class Search:
         max_depth: Maximum depth in turns, 1 to 120.
         evaluation: Learned evaluation; None for the handcrafted evaluation.
         exact: Whether to compute exact scores for all moves, which takes longer. By default, only
-            the
-            score of the best move is exact, and the other scores are upper bounds.
+            the score of the best move is exact, and the other scores are upper bounds.
         decoupled: Whether to use decoupled MCTS (``csrc/decoupled_mcts.h``) while three or more
-            snakes
-            are alive and the evaluation supports the game. Scores are then estimates, and nothing
-            is proven.
+            snakes are alive and the evaluation supports the game. Scores are then estimates, and
+            nothing is proven.
 
     Raises:
         RuntimeError: If the search is not compiled.
@@ -379,7 +396,7 @@ class Search:
             depth, bool(proven), leaf_evals + helper_counts.leaf_evals, nodes + helper_counts.nodes
         )
         values = {MOVES[index]: value / _VALUE_PER_CELL for index, value in scores.items()}
-        best = values.get(MOVES[move], 0.0)  # empty if only the root was evaluated
+        best = values.get(MOVES[move], 0.0)  # ``values`` is empty if only the root was evaluated.
         note = f"{stats}; line {_format_line(line, snakes)}"
         if reason:
             note += f"; handcrafted evaluation: the network is {reason}"
@@ -395,9 +412,10 @@ class Search:
     def ponder(self, board: Board, decision: Decision, seconds: float) -> None:
         """Search the position that ``decision`` predicts, to fill the transposition table.
 
-        The search uses one core. It stops after ``seconds``, or if `SHOULD_STOP` returns a true
-        value. The method does nothing if the decision has no complete line. It also does nothing if
-        the search would be decoupled, because decoupled searches do not use the table.
+        The search uses one core. The search stops after ``seconds``, or if `SHOULD_STOP` returns a
+        true value. The method does nothing if the decision has no complete line. Decoupled searches
+        do not use the transposition table, so the method also does nothing if the search would be
+        decoupled.
         """
         predicted = _predicted_board(board, decision)
         if predicted is not None:
@@ -410,7 +428,12 @@ class Search:
     def _build_request(
         self, board: Board, seconds: float | None
     ) -> tuple[tuple[Any, ...], list[Snake], str]:
-        """Return the request, its snakes, and why the network is unsupported (or "")."""
+        """Build the arguments of a search.
+
+        Returns:
+            The request, the snakes of the request, and the reason why the network does not support
+            the board (or "").
+        """
         if seconds is not None and not (seconds > 0 and math.isfinite(seconds)):
             raise ValueError(
                 f"seconds must be a positive number, got {seconds}; "
@@ -449,7 +472,10 @@ class FrozenSearch:
         self.nodes = nodes
 
     def __call__(self, board: Board, seconds: float | None = None) -> Decision:
-        """Search for the best move; its score is exact, and the other scores are upper bounds."""
+        """Search for the best move.
+
+        The score of the best move is exact, and the other scores are upper bounds.
+        """
         request = _request_tuple(
             board,
             _you_first(board),
@@ -480,14 +506,18 @@ def unsupported_reason(board: Board) -> str:
 
 
 def use_cpu_clock(on: bool) -> bool:
-    """Measure time budgets in CPU time if ``on``, else in wall-clock time; return the old value."""
+    """Measure time budgets in CPU time if ``on``, else in wall-clock time.
+
+    Returns:
+        The previous value of ``on``.
+    """
     return COMPILED and _search.use_cpu_clock(on)
 
 
 def network_inputs(board: Board) -> NDArray[np.int16]:
     """Return the network inputs for ``board.you``: int16 (NUM_INPUTS,), in 1/256.
 
-    ``csrc/input_table.h`` defines them.
+    ``csrc/input_table.h`` defines the inputs.
 
     Raises:
         ValueError: If no opponent is alive.
@@ -552,7 +582,12 @@ def _you_first(board: Board) -> list[Snake]:
 
 
 def position_arrays(board: Board, snakes: list[Snake]) -> tuple[Any, ...]:
-    """Return lengths and health (int32), bodies (uint16), food and hazards (uint8 per cell)."""
+    """Return a position as arrays for the C code.
+
+    Returns:
+        Lengths (int32), health (int32), bodies (uint16), food (uint8 per cell) and hazard layers
+        (uint8 per cell).
+    """
     return (
         array("i", [len(snake.body) for snake in snakes]),
         array("i", [snake.health for snake in snakes]),
@@ -563,7 +598,7 @@ def position_arrays(board: Board, snakes: list[Snake]) -> tuple[Any, ...]:
 
 
 def count_per_cell(board: State, points: list[tuple[int, int]]) -> bytearray:
-    """Count how often each cell is listed, clamped to 255.
+    """Count how often each cell occurs in ``points``, clamped to 255.
 
     The clamp changes no game, because 100 hazard layers already eliminate a snake.
     """
@@ -590,7 +625,10 @@ def _moves(line: list[bytes], snakes: list[Snake]) -> dict[str, tuple[str, ...]]
 
 
 def _format_line(line: list[bytes], snakes: list[Snake]) -> str:
-    """Format the line: first letters of every snake's moves, and ``.`` after its elimination."""
+    """Format the line as the first letters of every snake's moves.
+
+    ``.`` marks the turns after a snake's elimination.
+    """
     letters = "".join(move[0] for move in MOVES) + "."
     return " / ".join(
         f"{snake.name or snake.id} {''.join(letters[turn[seat]] for turn in line)}"

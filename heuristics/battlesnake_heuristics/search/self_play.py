@@ -1,10 +1,10 @@
-"""Self-play games of the search in C, as training data: positions, search values, results.
+"""Self-play games of the search in C, as training data.
 
-`play_game` plays one game without the interpreter and without the GIL. `play_from` starts from any
-position. `play_games` plays until a number of searched moves is reached. Each player has its own
-evaluation (None: handcrafted), weights, and limit: nodes, or CPU seconds per move. The rows of the
-games form one structured array (`ROW_DTYPE`), on which `battlesnake_rl.mabs.exit.evaluation_fit`
-trains a network.
+The data contain positions, search values and results. `play_game` plays one game without the
+interpreter and without the GIL. `play_from` starts from any position. `play_games` plays until a
+number of searched moves is reached. Each player has its own evaluation (None: handcrafted),
+weights, and limit: nodes, or CPU seconds per move. The rows of the games form one structured array
+(`ROW_DTYPE`), on which `battlesnake_rl.mabs.exit.evaluation_fit` trains a network.
 
 >>> players = [SearchPlayer(nodes=50)] * 2
 >>> games = play_games(seed=1, setup=SelfPlaySettings(num_snakes=2), players=players, moves=100)
@@ -43,7 +43,7 @@ else:  # The module is None if the search is not compiled.
     from battlesnake_heuristics.search.search import _search
 
 ROW_RANDOM, ROW_SEARCHED, ROW_SEARCHED_RANDOM = 0, 1, 2
-"""Kinds of rows: random move; searched move; random move although the position was searched."""
+"""Kinds of rows: random, searched, and random although the position was searched."""
 
 ROW_DTYPE = np.dtype(
     [
@@ -86,9 +86,9 @@ class SelfPlaySettings:
 
 @dataclass(frozen=True, slots=True)
 class SearchPlayer:
-    """A player of self-play games, limited to ``nodes`` nodes or ``seconds`` of CPU time per move.
+    """A player of self-play games, limited to nodes or CPU time per move.
 
-    If ``seconds`` is 0, the node limit applies. For ``decoupled`` see `Search`.
+    If ``seconds`` is 0, the node limit ``nodes`` applies. For ``decoupled`` see `Search`.
     """
 
     evaluation: Evaluation | None = None
@@ -167,8 +167,8 @@ def play_game(seed: int, setup: SelfPlaySettings, players: Sequence[SearchPlayer
     The same seed plays the same game, unless a player has a time limit.
 
     Raises:
-        ValueError: If the number of players is not ``setup.num_snakes``, or the search does not
-            support the settings.
+        ValueError: If the number of players is not ``setup.num_snakes``.
+        ValueError: If the search does not support the settings.
     """
     if len(players) != setup.num_snakes:
         raise ValueError(
@@ -248,9 +248,9 @@ def play_from(
 def play_games(
     seed: int, setup: SelfPlaySettings, players: Sequence[SearchPlayer], moves: int
 ) -> SelfPlayBatch:
-    """Play games until they have ``moves`` searched moves.
+    """Play games until they contain ``moves`` searched moves.
 
-    The players rotate through the seats, and each game increments the seed.
+    The players take the seats round-robin, and each game increments the seed.
     """
     played: list[SelfPlayGame] = []
     player: list[NDArray[np.uint8]] = []
@@ -272,7 +272,10 @@ def play_games(
 
 
 def _hazards(board: Board) -> tuple[bytes, int]:
-    """Return hazard layers now and after each shrink, and the turns between shrinks (0: none)."""
+    """Return hazard layers now and after each shrink, and the turns between shrinks.
+
+    The number of turns is 0 if the hazards do not shrink.
+    """
     planes, shrink_every = [count_per_cell(board, board.hazards)], 0
     if "royale" in (board.game.ruleset, board.game.map) and board.game.seed != UNKNOWN_SEED:
         shrink_every = board.game.settings.shrink_every_n_turns
