@@ -118,10 +118,11 @@ def measure(port: int, recorded: list[PlayedGame], args: argparse.Namespace) -> 
     cpu = metric(port, _CPU_SECONDS) - before
     times = np.array(tally.seconds)
     late = int((times > args.timeout / 1000).sum())
+    slow = int((times > _SLOW_REQUEST_S).sum())
     p50, p95, p99 = 1000 * np.percentile(times, [50, 95, 99])
     return (
         f"{len(times) / args.seconds:8.0f}{p50:8.1f}{p95:8.1f}{p99:8.1f}{1000 * times.max():8.1f}"
-        f"{int((times > _SLOW_REQUEST_S).sum()):8}{tally.lost + late:8}{1000 * cpu / len(times):8.2f}"
+        f"{slow:8}{tally.lost + late:8}{1000 * cpu / len(times):8.2f}"
     )
 
 

@@ -84,10 +84,9 @@ def run_all(paths: Iterable[Path]) -> None:
         for path in paths:
             notebook = run(json.loads(path.read_text()), folder)
             written = json.dumps(notebook, indent=1, ensure_ascii=False) + "\n"
-            if len(written.encode()) > MAX_NOTEBOOK_BYTES:
-                sys.exit(
-                    f"{path.name} would have {len(written.encode())} bytes, over {MAX_NOTEBOOK_BYTES}"
-                )
+            size = len(written.encode())
+            if size > MAX_NOTEBOOK_BYTES:
+                sys.exit(f"{path.name} would have {size} bytes, over {MAX_NOTEBOOK_BYTES}")
             write_atomically(path, partial(Path.write_text, data=written))
             print(f"{path.name}: {len(written.encode())} bytes", flush=True)  # noqa: T201
 

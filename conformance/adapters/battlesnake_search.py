@@ -26,7 +26,8 @@ class Search:
         apart = apart and len({*pairs(state["f"])}) == len(pairs(state["f"]))
         if len(state["s"]) > _MAX_SNAKES or not (apart and inside) or header["map"] == "solo_maze":
             raise RefusedError(
-                f"the search supports neither more than {_MAX_SNAKES} snakes, overlapping bodies nor solo_maze"
+                f"the search supports at most {_MAX_SNAKES} snakes, no overlapping bodies, and not "
+                "the map solo_maze"
             )
         return state
 

@@ -117,7 +117,8 @@ def _contents(options: argparse.Namespace) -> tuple[dict[str, Any], dict[str, by
     if options.evaluation:
         if options.extension:
             raise ValueError(
-                "--evaluation applies to the search, which runs no extension; omit --evaluation or the extension"
+                "--evaluation applies to the search, which runs no extension; "
+                "omit --evaluation or the extension"
             )
         Evaluation.load(options.evaluation)
         files[EVALUATION_FILE] = Path(options.evaluation).read_bytes()
