@@ -2,7 +2,7 @@
 
 The launcher trains an RLlib algorithm with given hyperparameters and writes checkpoints. A training
 script subclasses `SageMakerRayLauncher` and defines its experiment. This module handles options,
-SageMaker's environment, Ray, curves, checkpoints and signals:
+SageMaker's environment, Ray, curves, checkpoints and signals::
 
     class MyLauncher(SageMakerRayLauncher):
         def register_env_creator(self): ...
@@ -74,16 +74,16 @@ from sagemaker_rl.runs.checkpoints import CheckpointError
 from sagemaker_rl.runs.training_run import CPU_MINUTES, CSV_COLUMNS, MAIN_CURVES, TrainingRun
 
 _HEALTH_PROBE_TIMEOUT_S = 1.0
-"""Seconds of the timeout of a health probe of lost env runners in a cluster.
+"""Timeout of a health probe of lost env runners in a cluster, in seconds.
 
 RLlib's default is 30 s.
 """
 
 _VALID_MESSAGE = "the hyperparameters are fine"
-"""Last line of ``--dry-run``."""
+"""Last line of the output of ``--dry-run`` if all hyperparameters are valid."""
 
 _PARAMS_FILE = "params.json"
-"""File with hyperparameters and RLlib's configuration, in a job's model folder."""
+"""JSON file with hyperparameters and RLlib's configuration, in a job's model folder."""
 
 
 @dataclass(frozen=True)
@@ -120,12 +120,12 @@ class TrainingHyperparameters:
 
 @dataclass(frozen=True)
 class Hyperparameters(ClusterHyperparameters, TrainingHyperparameters):
-    """Hyperparameters of every experiment; subclasses add their own."""
+    """Hyperparameters of every experiment; subclasses add further hyperparameters."""
 
 
 @dataclass(frozen=True, slots=True)
 class RunSummary:
-    """Last lines of a run: its strength, its model files and the next command."""
+    """Last log lines of a run: its strength, its model files and the next command."""
 
     strength: str
     model: str
@@ -133,7 +133,7 @@ class RunSummary:
 
 
 def print_summary(result: str, summary: RunSummary, folder: Path) -> None:
-    """Write the report into ``folder``, and log the five summary lines of the run."""
+    """Write the run report into ``folder``, and log the five summary lines of the run."""
     page = _write_report(folder)
     log_line(f"result: {result}")
     log_line(f"strength: {summary.strength}")
@@ -156,7 +156,7 @@ _REPORT_ENTRY_POINTS = "battlesnake_gym.run_reports"
 def _write_report(folder: Path) -> str:
     """Write ``report.html`` and return its path, or the reason for a missing report.
 
-    A job whose image contains only the training packages cannot write a report.
+    If a job's image contains only the training packages, the report is missing.
     """
     try:
         for entry in entry_points(group=_REPORT_ENTRY_POINTS):
@@ -195,7 +195,9 @@ class SageMakerRayLauncher:
         raise NotImplementedError
 
     def get_experiment_config(self, hyperparameters: Any) -> AlgorithmConfig:
-        """Return RLlib's configuration of the experiment without starting any process.
+        """Return RLlib's configuration of the experiment.
+
+        The method starts no processes.
 
         Raises:
             ValueError: If a hyperparameter has an invalid value.
@@ -203,7 +205,7 @@ class SageMakerRayLauncher:
         raise NotImplementedError
 
     def translate_legacy_hyperparameters(self, given: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return the ``given`` hyperparameters under their current names.
+        """Return the hyperparameters in ``given`` under their current names.
 
         Raises:
             ValueError: If a legacy name has no equivalent.
@@ -213,14 +215,14 @@ class SageMakerRayLauncher:
     def experiment_defaults(
         self, given: Mapping[str, Any], before: Mapping[str, Any]
     ) -> tuple[Mapping[str, Any], str]:
-        """Return hyperparameters that ``given`` implies, and a log line about them or "".
+        """Return the hyperparameters implied by ``given``, and a log line or "".
 
         Args:
             given: Explicit hyperparameters, which override the returned hyperparameters.
-            before: Hyperparameters of the run, or job, that is resumed.
+            before: Hyperparameters of the resumed run or job.
 
         Raises:
-            ValueError: If there is no such experiment.
+            ValueError: If ``given`` names an unknown experiment.
         """
         return {}, ""
 
@@ -236,13 +238,13 @@ class SageMakerRayLauncher:
         return max(cpus - 1, 1)
 
     def expected_utilization(self, config: AlgorithmConfig) -> Utilization:
-        """Return the vCPUs and GPUs that driver, env runners and learners keep busy."""
+        """Return the number of vCPUs and GPUs that the training keeps busy."""
         learners = max(config.num_learners, 1) * config.num_gpus_per_learner
         runners = config.num_env_runners
         return Utilization(1 + runners, learners + runners * config.num_gpus_per_env_runner)
 
     def default_run_name(self, hyperparameters: Any) -> str:
-        """Return the default name of the run, which differs between experiments."""
+        """Return the default name of the run; each experiment has a different name."""
         return str(hyperparameters.algorithm)
 
     def check_host(self, config: AlgorithmConfig) -> None:
@@ -255,10 +257,13 @@ class SageMakerRayLauncher:
         """
 
     def checkpoint_identity(self, config: AlgorithmConfig) -> dict[str, Any]:
-        """Return JSON values that a checkpoint and the run that resumes it must share.
+        """Return the identity of a checkpoint: values that a resuming run must share.
 
         The launcher calls this method with the final configuration before training starts, so the
         method also makes the last checks.
+
+        Returns:
+            JSON values by name.
 
         Raises:
             ValueError: If the configuration is invalid.
@@ -268,7 +273,8 @@ class SageMakerRayLauncher:
     def on_training_end(self, algorithm: Any, results: dict[str, Any]) -> None:
         """Finish the training after the last iteration and before the last checkpoint.
 
-        The method may add to ``results``. If a signal stops training, the method is not called.
+        The method may add metrics to ``results``. If a signal stops training, the method is not
+        called.
         """
 
     def record_sample_game(self, algorithm: Any, path: Path, filmed: bool) -> bytes | None:
@@ -280,7 +286,7 @@ class SageMakerRayLauncher:
             filmed: Whether to return the game as a GIF.
 
         Returns:
-            The GIF, or None if ``filmed`` is False or the environment cannot show games.
+            The GIF, or None if ``filmed`` is False or the environment does not support GIFs.
         """
         return None
 
@@ -304,15 +310,15 @@ class SageMakerRayLauncher:
         Ray nodes, and end with the head node's status.
 
         Returns:
-            0 if training is complete; 1 if the cluster did not form or failed; 2 if the settings
-            are invalid, with the reason on stderr before any work; 143 or 130 if SIGTERM or Ctrl-C
+            Exit status: 0 if training is complete; 1 if the cluster did not form or failed; 2 if
+            the settings are invalid, with the reason on stderr; 143 or 130 if SIGTERM or Ctrl-C
             stopped training. A stopped run has a checkpoint and an exported model, and the same
             command resumes the run.
         """
         # A script without its own train command has imported torch before this call.
         limit_torch_threads()
         process_environment.set_defaults()
-        # RLlib prints long warnings about this project's choices.
+        # RLlib prints long warnings about settings that this project chose deliberately.
         for name in ("ray", "ray.rllib"):
             logging.getLogger(name).setLevel(logging.ERROR)
         if signal.getsignal(signal.SIGTERM) is signal.SIG_IGN:
@@ -393,7 +399,7 @@ class SageMakerRayLauncher:
     def parser(self, prog: str | None) -> Parser:
         """Return the parser of this experiment.
 
-        Unknown options override RLlib's configuration.
+        Options that the parser does not define override RLlib's configuration.
         """
         about = type(self).__doc__
         parser = Parser(
@@ -498,7 +504,7 @@ class SageMakerRayLauncher:
         if "num_gpus_per_learner" not in settings.overrides:
             config.num_gpus_per_learner = min(groups[0].gpus, 1)
         check_cpus(config, cpus)
-        if plain.rl_cluster_type:  # the other job's instances are unknown here
+        if plain.rl_cluster_type:  # The instances of the other job are unknown here.
             return []
         runners_named = plain.num_env_runners is not None
         return utilization.utilization_report(
@@ -554,7 +560,7 @@ class SageMakerRayLauncher:
         with deferred_stop_signals(raise_immediately=True) as stop_signals:
             try:
                 self._train(run, settings, stop_signals)
-            except BaseException:  # Ray wraps other errors, but not `StoppedBeforeTrainingError`
+            except BaseException:  # Ray wraps other errors, but not `StoppedBeforeTrainingError`.
                 if not (stop_signals and stop_signals.raise_immediately):
                     raise
                 run.stopped_by = stop_signals[0]
@@ -674,22 +680,22 @@ def _disk_full_message(run: TrainingRun, error: Exception) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _RunSettings:
-    """Settings of a run: hyperparameters as values and dataclass, and overrides."""
+    """Settings of a run: hyperparameters and overrides of RLlib's configuration."""
 
     values: dict[str, Any]
     plain: Any
     overrides: dict[str, Any]
     preset_message: str
-    """Line that reports implied hyperparameters, or ""."""
+    """Log line about implied hyperparameters, or ""."""
     membership: Membership
     address: str | None
-    """Address of a running Ray cluster."""
+    """Address of a running Ray cluster, or None to start Ray."""
     autoscale_minutes: int | None
-    """Maximum minutes to wait for the cluster's autoscaler."""
+    """Maximum minutes to wait for the cluster's autoscaler, or None."""
 
     @property
     def alone(self) -> bool:
-        """Whether this machine is the only one."""
+        """Whether this machine is the only machine of the run."""
         return self.membership.is_single_instance and self.address is None
 
     @property
@@ -705,8 +711,8 @@ class _RunSettings:
 def local_ray(num_cpus: int | None = None) -> Iterator[None]:
     """Start Ray on this machine for this process only, unless Ray is initialized.
 
-    The node is a `RayNode`, so the node survives a signal to this process's whole group, as
-    containers and batch systems send it.
+    The node is a `RayNode`, which survives a signal to the process group of this process.
+    Containers and batch systems send such signals.
 
     Args:
         num_cpus: CPUs that Ray may use; None for all CPUs that this process may use.
@@ -733,7 +739,7 @@ def local_ray(num_cpus: int | None = None) -> Iterator[None]:
 def autoscaled(
     there: tuple[int, int], config: AlgorithmConfig, minutes: int | None
 ) -> Iterator[tuple[int, int]]:
-    """Wait for a cluster's autoscaler, and return the cluster's CPUs and GPUs.
+    """Wait for a cluster's autoscaler, and yield the cluster's CPUs and GPUs.
 
     When the block ends, the autoscaler may remove machines.
 
@@ -743,7 +749,7 @@ def autoscaled(
         minutes: Maximum time to wait; None to use the current machines.
 
     Raises:
-        ClusterError: If there are too few CPUs after this time.
+        ClusterError: If the cluster still has too few CPUs when the time is up.
     """
     if minutes is None:
         yield there
@@ -779,7 +785,10 @@ def drop_cluster_settings(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def save_model_artifacts(checkpoint: Path, model_dir: Path, metadata: Mapping[str, Any]) -> None:
-    """Add the checkpoint and `_PARAMS_FILE` to the content of ``model.tar.gz``."""
+    """Copy the checkpoint into the model folder and write `_PARAMS_FILE`.
+
+    SageMaker packs the model folder as ``model.tar.gz``.
+    """
     shutil.copytree(checkpoint, model_dir / "checkpoint", dirs_exist_ok=True)
     text = json.dumps(metadata, indent=2) + "\n"
     write_atomically(model_dir / _PARAMS_FILE, lambda part: part.write_text(text))

@@ -72,7 +72,7 @@ class Membership:
 
     @property
     def is_head(self) -> bool:
-        """Whether this instance runs the training script."""
+        """Whether this instance is the head node, which runs the training script."""
         return self.name == self.head
 
     @property
@@ -86,9 +86,9 @@ class Membership:
     ) -> Membership:
         """Return the membership from environment variables and hyperparameters.
 
-        ``SM_HOSTS`` names the instances of all instance groups of a job, and ``SM_RESOURCE_CONFIG``
-        the groups. The head node is in the first group with GPUs, because the learner runs on the
-        head node.
+        ``SM_HOSTS`` contains the instances of all instance groups of a job. ``SM_RESOURCE_CONFIG``
+        contains the groups. The head node is in the first group with GPUs, because the learner runs
+        on the head node.
 
         Raises:
             HyperparameterError: If the settings contradict each other, or a setting is missing.
@@ -168,11 +168,14 @@ def _check(settings: ClusterHyperparameters, instances: int) -> None:
 
 
 class DiscoveryError(RuntimeError):
-    """Failure to find or announce the head node; the message names the remedy."""
+    """Error raised if the head node cannot be found or cannot publish its address.
+
+    The message names the remedy.
+    """
 
 
 class BucketError(DiscoveryError):
-    """Permanent failure to use the bucket."""
+    """Error raised if the S3 bucket cannot be used; a retry would not help."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,7 +190,7 @@ class ClusterRun:
 
     @classmethod
     def new(cls, address: str, port: int) -> ClusterRun:
-        """Create a run with a random id and secret."""
+        """Return a new run with a random id and a random secret."""
         return cls(secrets.token_hex(8), secrets.token_hex(32), address, port)
 
 
@@ -202,17 +205,17 @@ class Discovery(Protocol):
         """Publish the address of the head node, which is listening."""
 
     def withdraw(self, run: ClusterRun) -> None:
-        """Remove the published address at the end of the run."""
+        """Remove the published address of the head node at the end of the run."""
 
     def find(self) -> ClusterRun:
-        """Return the announced head node, even if its process has ended.
+        """Return the published run of the head node, even if its process has ended.
 
         Raises:
-            DiscoveryError: If no head node is announced.
+            DiscoveryError: If no head node has published its address.
         """
 
     def rejection_reason(self, run: ClusterRun, hello: Mapping[str, Any], address: str) -> str:
-        """Return why a worker node is not part of the run, or "".
+        """Return the reason to reject a worker node, or "" to accept the worker node.
 
         Args:
             run: The run of the head node.
@@ -236,14 +239,17 @@ class HostNameDiscovery:
         """Do nothing, because the host name of the head node suffices."""
 
     def withdraw(self, run: ClusterRun) -> None:
-        """Do nothing, because there is no announcement."""
+        """Do nothing, because `announce` published no address."""
 
     def find(self) -> ClusterRun:
-        """Return the address of the head node, whose response contains run id and token."""
+        """Return the address of the head node, without run id and secret.
+
+        The head node's response contains the run id and the secret.
+        """
         return ClusterRun("", "", _resolve(self.head_host), self.port)
 
     def rejection_reason(self, run: ClusterRun, hello: Mapping[str, Any], address: str) -> str:
-        """Compare the worker node's address with the address of its host name."""
+        """Return a rejection reason unless the address belongs to the worker's host name."""
         try:
             expected = _resolve(str(hello.get("host")))
         except DiscoveryError as error:
@@ -252,13 +258,13 @@ class HostNameDiscovery:
 
 
 class S3Discovery:
-    """Discovery through an object in S3.
+    """Discovery through an object in S3, which contains the address of the head node.
 
-    Two jobs, or jobs whose host names do not resolve, need this discovery.
+    This class is for two jobs that form one cluster, and for jobs whose host names do not resolve.
 
-    The announcement contains the id and the secret of the run, so read access to the object
-    authorizes a worker node. An announcement of an earlier run has no effect, because no process
-    with that run id listens at the announced address.
+    The object also contains the id and the secret of the run, so read access to the object
+    authorizes a worker node. An object of an earlier run has no effect, because no process with
+    that run id listens at the published address.
     """
 
     port: int = 0
@@ -278,20 +284,20 @@ class S3Discovery:
 
     @property
     def place(self) -> str:
-        """S3 URI of the announcement."""
+        """S3 URI of the object with the head node's address."""
         return f"s3://{self._bucket}/{self._key}"
 
     def announce(self, run: ClusterRun) -> None:
-        """Write the announcement over the announcement of an earlier run."""
+        """Write the head node's address to S3, over the address of an earlier run."""
         self._call("put_object", Body=json.dumps(asdict(run)).encode())
 
     def withdraw(self, run: ClusterRun) -> None:
-        """Delete the announcement if it still belongs to this run."""
+        """Delete the object in S3 if the object still belongs to this run."""
         if self.find() == run:
             self._call("delete_object")
 
     def find(self) -> ClusterRun:
-        """Read the announcement."""
+        """Return the run in the S3 object."""
         body = self._call("get_object")["Body"].read()
         try:
             return ClusterRun(**json.loads(body))
@@ -301,7 +307,7 @@ class S3Discovery:
             ) from None
 
     def rejection_reason(self, run: ClusterRun, hello: Mapping[str, Any], address: str) -> str:
-        """Compare the run id and the secret."""
+        """Return a rejection reason unless run id and secret match."""
         if hello.get("run_id") != run.run_id:
             return f"it belongs to run {hello.get('run_id')}"
         known = secrets.compare_digest(str(hello.get("token")), run.token)

@@ -1,4 +1,4 @@
-"""Ray node on this instance, which ends with its parent process."""
+"""Ray node on this instance, which ends when its parent process ends."""
 
 from __future__ import annotations
 
@@ -29,7 +29,10 @@ from sagemaker_rl.job.job_environment import log_line
 from sagemaker_rl.job.process_environment import actor_variables
 
 _START_ATTEMPTS = 3
-"""Maximum number of starts; a failed start is repeated, a slow start is not."""
+"""Maximum number of starts of a Ray node.
+
+A failed start is repeated. A slow start is not repeated.
+"""
 
 _SLOW_START_S = 60.0
 """Seconds after which a slow start is logged."""
@@ -47,7 +50,7 @@ _PR_SET_PDEATHSIG = 1
 
 
 class RayNodeError(RuntimeError):
-    """Failure to start Ray; the message contains Ray's last output."""
+    """Error raised if Ray does not start; the message contains Ray's last output."""
 
 
 class RayNode:
@@ -100,7 +103,7 @@ class RayNode:
         return self._process is not None and self._process.poll() is None
 
     def stop(self) -> None:
-        """End the node and all its processes."""
+        """End the node and all processes of the node."""
         process, self._process = self._process, None
         if process is not None:
             process.terminate()
@@ -194,7 +197,7 @@ def connect(address: str, **options: Any) -> None:
 def connected_ray(
     address: str, environment: dict[str, Any] | None = None
 ) -> Iterator[tuple[int, int]]:
-    """Connect to the Ray cluster at ``address`` and return its CPUs and GPUs.
+    """Connect to the Ray cluster at ``address`` and yield its CPUs and GPUs.
 
     Args:
         address: ``HOST:PORT`` of the head node, or ``auto``.
@@ -266,6 +269,6 @@ def free_port() -> int:
 
 
 def _die_with_parent() -> None:
-    # The parent may ignore SIGTERM while it writes a checkpoint; Ray must not inherit this setting.
+    # The parent may ignore SIGTERM while it writes a checkpoint. Ray must not inherit this setting.
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)

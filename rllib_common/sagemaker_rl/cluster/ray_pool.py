@@ -18,7 +18,7 @@ from sagemaker_rl.cluster.ray_node import connected_ray
 from sagemaker_rl.cluster.rendezvous import ClusterError
 
 _TASKS_PER_CPU = 2
-"""Number of tasks submitted per CPU, so that no CPU waits for the next task."""
+"""Number of submitted tasks per CPU; with 2, no CPU waits for the next task."""
 
 _CPU_COUNT_INTERVAL_S = 1.0
 """Seconds between two counts of the cluster's CPUs.
@@ -30,11 +30,11 @@ A count takes longer than submitting a task.
 class RayPool:
     """Process pool on all CPUs of a Ray cluster.
 
-    Ray repeats tasks that were lost with their process or machine.
+    If a process or a machine is lost, Ray repeats the lost tasks.
 
     Args:
         address: ``HOST:PORT`` of the head node, or ``auto``.
-        files: Files with relative paths, which the tasks find under the same paths.
+        files: Files with relative paths. The tasks find the files under the same paths.
 
     Raises:
         OSError: If there is no cluster at this address.

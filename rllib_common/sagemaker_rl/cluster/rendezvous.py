@@ -1,7 +1,7 @@
 """Control connections between the head node and the worker nodes of a cluster.
 
-The head node waits for the worker nodes by name. Both sides detect a lost connection by missing
-heartbeats.
+The head node waits for the worker nodes by name. The head node and the worker nodes detect a lost
+connection by missing heartbeats.
 """
 
 from __future__ import annotations
@@ -39,11 +39,14 @@ _HEAD_POLL_INTERVAL_S = 1.0
 
 
 class ConnectionLostError(ConnectionError):
-    """Loss of a connection; the message gives the reason."""
+    """Error raised if a connection is lost; the message gives the reason."""
 
 
 class JsonConnection:
-    """Connection that transfers JSON objects, one per line; every thread may send."""
+    """Connection that transfers JSON objects, one object per line.
+
+    Several threads may call `send` at the same time.
+    """
 
     def __init__(self, connection: socket.socket, timeout_s: float = _HEARTBEAT_TIMEOUT_S) -> None:
         self._connection = connection
@@ -108,9 +111,9 @@ class JsonConnection:
                 return
 
     def close(self) -> None:
-        """Close the connection; messages that were sent are still delivered."""
+        """Close the connection; messages sent before this call are still delivered."""
         self._closed.set()
-        # The other side may have closed the connection already.
+        # The peer may have closed the connection already.
         with suppress(OSError):
             self._connection.shutdown(socket.SHUT_RDWR)
         self._connection.close()
@@ -118,7 +121,7 @@ class JsonConnection:
 
 
 class ClusterError(RuntimeError):
-    """Failure of a cluster; the message names the instance and the reason."""
+    """Error raised if a cluster fails; the message names the instance and the reason."""
 
 
 @dataclass(slots=True)
@@ -155,7 +158,7 @@ class ClusterHead:
         """Accept connections of worker nodes.
 
         Raises:
-            DiscoveryError: If the head node cannot be announced.
+            DiscoveryError: If the address of the head node cannot be published.
         """
         threading.Thread(target=self._accept, daemon=True).start()
         self._discovery.announce(self.run)
@@ -207,11 +210,11 @@ class ClusterHead:
         return len(peers) == len(self._workers) and all(peer.ready for peer in peers)
 
     def end(self, status: int, reason: str) -> None:
-        """Send the end of the run to all worker nodes and stop listening.
+        """Send the end of the run to all worker nodes, and stop listening.
 
         Args:
             status: Exit status of the head node; 0 if training is complete.
-            reason: Reason for the logs of the worker nodes.
+            reason: Reason for the end, for the logs of the worker nodes.
         """
         with self._changed:
             if self._ended:
@@ -290,14 +293,14 @@ class ClusterHead:
         return name
 
     def _rejection_reason(self, name: str, hello: Mapping[str, Any], link: JsonConnection) -> str:
-        """Return why a worker node cannot join now, or ""."""
+        """Return the reason to reject a worker node now, or "" to accept the worker node."""
         reason = self._discovery.rejection_reason(self.run, hello, link.peer_address)
         if not reason and name in self._joined:
             reason = f"{name} has joined already"
         return reason
 
     def _permanent_rejection_reason(self, name: str, hello: Mapping[str, Any]) -> str:
-        """Return why a worker node can never join, or "".
+        """Return the reason to reject a worker node permanently, or "".
 
         A worker node can never join if the two jobs have different settings for the number of
         instances.
@@ -372,7 +375,7 @@ def join_cluster(me: Membership, discovery: Discovery, cpus: int, seconds: float
     Raises:
         ClusterError: If the head node did not respond in time, or rejects this instance
             permanently.
-        BucketError: If the announcement cannot be read.
+        BucketError: If the address of the head node cannot be read from S3.
     """
     hello = {"name": me.name, "host": me.host, "workers": me.workers, "cpus": cpus}
     deadline = time.monotonic() + seconds

@@ -35,10 +35,10 @@ from sagemaker_rl.cluster.rendezvous import (
 from sagemaker_rl.job.job_environment import base_folder, log_line
 
 STOPPED_EXIT_STATUS = 128 + signal.SIGTERM
-"""Exit status of a job that shut down in order after a stop request."""
+"""Exit status of a job that shut down cleanly after a stop request."""
 
 _STOP_TIMEOUT_S = 90.0
-"""Seconds for which a stopped instance continues to work.
+"""Maximum seconds between SIGTERM and the end of this instance.
 
 SageMaker kills the instance after 120 s.
 """
@@ -65,7 +65,7 @@ class HeadContext:
         """Whether all instances were ready at the start."""
 
     def stopped(self) -> None:
-        """Send the stop of the job to the worker nodes."""
+        """Send the exit status of a stopped job to the worker nodes."""
         self._server.end(STOPPED_EXIT_STATUS, "a stop was requested")
 
 
@@ -83,7 +83,7 @@ def run_head(
 
     Raises:
         ClusterError: If no worker node joined in time, or a worker node can never join.
-        DiscoveryError: If the head node's address cannot be announced.
+        DiscoveryError: If the head node's address cannot be published.
         RayNodeError: If Ray does not start on this instance.
     """
     address = own_address(membership.host)
@@ -116,11 +116,11 @@ def run_head(
 
 
 def run_worker(membership: Membership, settings: ClusterHyperparameters) -> int:
-    """Join the cluster, run a Ray node until the run ends, and return the status.
+    """Join the cluster, run a Ray node until the run ends, and return the exit status.
 
     Raises:
         ClusterError: If the head node did not respond in time, was lost, or has failed.
-        BucketError: If the announcement of the head node cannot be read.
+        BucketError: If the address of the head node cannot be read from S3.
         RayNodeError: If Ray does not start on this instance.
     """
     log_line(f"{membership.name} searches for {membership.head}")
@@ -182,21 +182,21 @@ class _ShutdownMessage(threading.Thread):
             self.set(error)
 
     def set(self, message: dict[str, Any] | ConnectionLostError) -> None:
-        """Set the message, unless there is a message already."""
+        """Store the message if no message has arrived before."""
         if not self._arrived.is_set():
             self._message = message
         self._arrived.set()
 
     def has_arrived(self) -> bool:
-        """Whether the message has arrived."""
+        """Whether the shutdown message has arrived."""
         return self._arrived.is_set()
 
     def wait(self, seconds: float) -> None:
-        """Wait at most ``seconds`` seconds for the message."""
+        """Wait at most ``seconds`` seconds for the shutdown message."""
         self._arrived.wait(seconds)
 
     def message(self) -> dict[str, Any]:
-        """Return the message, or raise ConnectionLostError if the head node was lost."""
+        """Return the shutdown message, or raise `ConnectionLostError`."""
         if isinstance(self._message, ConnectionLostError):
             raise self._message
         return self._message

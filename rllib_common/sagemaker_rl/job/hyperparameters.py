@@ -2,9 +2,10 @@
 
 Plain names (``num_snakes``) are the fields of a dataclass. Dotted names set fields of RLlib's
 configuration: ``rl.training.config.lr`` sets ``lr``, and
-``rl.training.config.replay_buffer_config.capacity`` sets an entry of a dictionary. Values are JSON
-(``5e-5``, ``true``, ``[256, 256]``); a value that is not JSON is a string. Unknown names and wrong
-types are rejected.
+``rl.training.config.replay_buffer_config.capacity`` sets an entry of a dictionary.
+
+Values are JSON (``5e-5``, ``true``, ``[256, 256]``). A value that is not valid JSON is a string.
+Unknown names and wrong types are rejected.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ _H = TypeVar("_H")
 
 
 class HyperparameterError(ValueError):
-    """Unknown name or invalid value of a hyperparameter."""
+    """Error raised if a hyperparameter has an unknown name or an invalid value."""
 
 
 def hyperparameter(default: Any, help_text: str, aliases: tuple[str, ...] = ()) -> Any:
@@ -60,7 +61,10 @@ def hyperparameter(default: Any, help_text: str, aliases: tuple[str, ...] = ()) 
 
 
 def add_flags(parser: argparse.ArgumentParser, cls: type[Any]) -> None:
-    """Add an option for every field, with dashes or (for SageMaker) underscores."""
+    """Add an option for every field.
+
+    Option names have dashes, or underscores as in SageMaker's arguments.
+    """
     group = parser.add_argument_group(
         "hyperparameters", "also read from the JSON object in the environment variable SM_HPS"
     )
@@ -91,8 +95,8 @@ def _help(field: dataclasses.Field[Any]) -> str:
 def strip_sagemaker_arguments(argv: Sequence[str], environ: Mapping[str, str]) -> list[str]:
     """Return ``argv`` without the arguments that SageMaker adds.
 
-    ``sagemaker-training`` repeats all hyperparameters as options, in a form that loses the types of
-    the values (``True``, ``a=1,b=2``, nothing for null); ``SM_HPS`` contains the original values.
+    ``sagemaker-training`` repeats all hyperparameters as options and loses the types of the values
+    (``True``, ``a=1,b=2``, nothing for null). ``SM_HPS`` contains the original values.
     """
     repeated = json.loads(environ.get("SM_USER_ARGS") or "[]")
     return [] if list(argv) == [str(word) for word in repeated] else list(argv)
@@ -109,7 +113,7 @@ def collect(
         environ: Environment variables.
 
     Raises:
-        HyperparameterError: If ``SM_HPS`` or an argument has the wrong form.
+        HyperparameterError: If ``SM_HPS`` or an argument is malformed.
     """
     try:
         given = json.loads(environ.get("SM_HPS") or "{}")
@@ -131,7 +135,7 @@ def collect(
 
 
 def resolve_aliases(values: Mapping[str, Any], cls: type[Any]) -> dict[str, Any]:
-    """Return ``values`` with the aliases of hyperparameters replaced by their names.
+    """Return ``values`` with aliases replaced with the names of the hyperparameters.
 
     Raises:
         HyperparameterError: If a hyperparameter is set under two names.
@@ -154,7 +158,7 @@ def _aliases(field: dataclasses.Field[Any]) -> tuple[str, ...]:
 
 
 def parse(text: str) -> Any:
-    """Return the JSON value of ``text``, or ``text`` itself if it is not JSON.
+    """Return the JSON value of ``text``, or ``text`` itself if ``text`` is not valid JSON.
 
     >>> parse("5e-5"), parse("1.0"), parse("true"), parse("DQN")
     (5e-05, 1.0, True, 'DQN')
@@ -183,8 +187,8 @@ def split_rllib_overrides(
         The dataclass, and the overrides by dotted names without `CONFIG_PREFIX`.
 
     Raises:
-        HyperparameterError: If a name is unknown (the message suggests the nearest one) or a value
-            has the wrong type.
+        HyperparameterError: If a name is unknown or a value has the wrong type. The message
+            suggests the most similar known name.
     """
     types_of = typing.get_type_hints(cls)
     plain: dict[str, Any] = {}
@@ -222,8 +226,8 @@ def apply_overrides(config: Any, overrides: Mapping[str, Any]) -> None:
 def resolve_overrides(config: dict[str, Any], overrides: Mapping[str, Any]) -> dict[str, Any]:
     """Return the top-level entries of ``config`` that ``overrides`` change.
 
-    A value must have the type of the value that it replaces, if that has one. An integer is
-    converted if it replaces a float.
+    A new value must have the type of the old value, unless the old value has no type to check. An
+    integer is converted to float if the old value is a float.
 
     Raises:
         HyperparameterError: If a name is unknown or a value has the wrong type.
@@ -270,7 +274,7 @@ def convert(name: str, value: Any, kind: Any) -> Any:
 
 
 def unknown(name: str, known: Iterable[str]) -> HyperparameterError:
-    """Return the error for an unknown name, with the nearest known name."""
+    """Return the error for an unknown name, with the most similar known name."""
     close = nearest(name, sorted(known))
     hint = f"did you mean {close}?" if close else "--help lists them"
     return HyperparameterError(f"unknown hyperparameter {name}; {hint}")

@@ -1,6 +1,6 @@
 """Environment of a training job: directories, channels, instances and log.
 
-In a job, all files are under SageMaker's ``/opt/ml``; elsewhere, all files are in one run
+In a job, all files are under SageMaker's ``/opt/ml``. Outside a job, all files are in one run
 directory.
 """
 
@@ -40,7 +40,7 @@ _GPUS_BY_FAMILY = {
     "p5": {48: 8},
     "p6": {48: 8},
 }
-"""GPUs by family and size, for instances with more than one."""
+"""Number of GPUs by family and size, for instance types with more than one GPU."""
 
 LOGGED_METRICS = (
     "training_iteration",
@@ -75,7 +75,7 @@ LOGGED_METRICS = (
     "elo_best",
     "ladder_score",
 )
-"""Metrics in the log line of an iteration; SageMaker accepts at most 40."""
+"""Metrics in the log line of an iteration, at most 40 as in SageMaker."""
 
 METRIC_DEFINITIONS = [
     {"Name": name, "Regex": rf"\b{name}=(-?[0-9.]+(?:e[+-]?[0-9]+)?)"} for name in LOGGED_METRICS
@@ -105,19 +105,19 @@ _DISK_FULL_ERRNOS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 def base_folder(environ: Mapping[str, str] = os.environ) -> Path:
-    """Return SageMaker's ``/opt/ml``, or the corresponding folder of a simulated job."""
+    """Return SageMaker's ``/opt/ml``, or the equivalent folder of a simulated job."""
     return Path(environ.get("SAGEMAKER_BASE_DIR", "/opt/ml"))
 
 
 @dataclass(frozen=True, slots=True)
 class JobPaths:
-    """Directories of one training job; this class creates none of them."""
+    """Directories of one training job, which may not exist yet."""
 
     name: str
     output_dir: Path
     """Directory of the curves: ``progress.csv`` and TensorBoard files."""
     checkpoint_dir: Path
-    """Directory of the checkpoints, from which a run resumes."""
+    """Directory of the checkpoints."""
     model_dir: Path
     """Directory of the model artifacts, such as the exported policy."""
     in_sagemaker: bool
@@ -128,7 +128,7 @@ class JobPaths:
     def from_environment(
         cls, name: str, runs: Path = Path("runs"), environ: Mapping[str, str] = os.environ
     ) -> JobPaths:
-        """Return SageMaker's directories in a job, or else those in ``runs/NAME``."""
+        """Return SageMaker's directories in a job, or the directories in ``runs/NAME``."""
         in_sagemaker = "SM_MODEL_DIR" in environ
         run = runs / name
         base = base_folder(environ)
@@ -156,10 +156,14 @@ def channel_names(environ: Mapping[str, str] = os.environ) -> list[str]:
 
 
 def check_channels(read: Collection[str], environ: Mapping[str, str] = os.environ) -> None:
-    """Reject channels that the script does not ``read``.
+    """Reject channels that the script does not read.
+
+    Args:
+        read: Names of the channels that the script reads.
+        environ: Environment variables.
 
     Raises:
-        HyperparameterError: If the job has such a channel; the message names the first such
+        HyperparameterError: If the job has an unread channel; the message names the first unread
             channel.
     """
     for name in channel_names(environ):
@@ -198,9 +202,9 @@ def channel_folder(name: str, environ: Mapping[str, str] = os.environ) -> Path |
 
 
 def vcpus(instance_type: str) -> int | None:
-    """Return the vCPUs of an instance type, or None if its name does not show them.
+    """Return the number of vCPUs of an instance type, or None if unknown.
 
-    Nearly all instance types follow this rule.
+    The number follows from the size in the name, which is correct for nearly all instance types.
 
     >>> vcpus("ml.c5.2xlarge"), vcpus("ml.m5.large"), vcpus("local")
     (8, 2, None)
@@ -212,7 +216,9 @@ def vcpus(instance_type: str) -> int | None:
 
 
 def gpus(instance_type: str) -> int:
-    """Return the NVIDIA GPUs of an instance type, which the families g and p have.
+    """Return the number of NVIDIA GPUs of an instance type.
+
+    Only the families g and p have GPUs.
 
     >>> gpus("ml.g5.2xlarge"), gpus("ml.p4d.24xlarge"), gpus("ml.c5.xlarge")
     (1, 8, 0)
@@ -236,13 +242,15 @@ def instance_groups(environ: Mapping[str, str]) -> list[dict[str, Any]]:
 
 
 def log_line(text: str) -> None:
-    """Write a line to stdout and flush it."""
+    """Write a line to stdout and flush stdout."""
     sys.stdout.write(f"{text}\n")
     sys.stdout.flush()
 
 
 def metric_line(numbers: Mapping[str, float]) -> str:
-    """Return the log line of one iteration, without metrics that are not finite.
+    """Return the log line of one iteration.
+
+    NaN and infinite metrics are omitted.
 
     >>> metric_line({"training_iteration": 2, "loss": float("nan"), "env_steps": 2e6})
     'training_iteration=2 env_steps=2000000'

@@ -1,12 +1,13 @@
 """Support for the published listings of the two starter kits and their blog posts.
 
-One line before a pasted listing makes the listing work, in an AWS account or in a simulation::
+Call `enable_legacy_listings` before a pasted listing, in an AWS account or in a simulation::
 
     legacy_listings.enable_legacy_listings(SimulatedSession())
 
-``from sagemaker.rl import RLEstimator`` then returns the class below. This class accepts the
-arguments of the SDK 1 and 2, replaces the kits' scripts, folders and image with this project's
-versions, and logs a line for each replacement. The SDK 3 has no such class; see docs/sagemaker.md.
+``from sagemaker.rl import RLEstimator`` then imports this module's `RLEstimator`. This class
+accepts the arguments of the SDK 1 and 2. It replaces the kits' scripts, folders and image with this
+project's versions, and logs a line for each replacement. The SDK 3 has no ``RLEstimator``; see
+docs/sagemaker.md.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ _SCRIPTS: dict[str, tuple[str, dict[str, str]]] = {
     "train-sagemaker-distributed-cpu.py": (PROCGEN, {"experiment": "homogeneous-cpu"}),
     "train-sagemaker-distributed-gpu.py": (PROCGEN, {"experiment": "homogeneous-gpu"}),
 }
-"""This project's script and the published script's hyperparameters, by script."""
+"""This project's script and the published hyperparameters, by published script."""
 
 _METRICS = {
     "episodes_total": "num_episodes",
@@ -63,7 +64,10 @@ _METRICS = {
     "best_snake_episode_len_max": "Longest_snake",
 }
 _SIMULATION_LIMITS = {"num_workers": 1, "num_gpus": 0}
-"""Upper limits in a simulation, whose instances share this machine."""
+"""Upper limits of hyperparameters in a simulation.
+
+The instances of a simulation share this machine.
+"""
 
 
 class RLEstimator(sagemaker.rl.RLEstimator):  # type: ignore[misc]
@@ -137,7 +141,7 @@ def translate_arguments(given: Mapping[str, Any], session: Any) -> dict[str, Any
 
 
 def _metric(definition: Mapping[str, str]) -> Mapping[str, str]:
-    """Return the definition with the current pattern, if the log has the metric."""
+    """Return the metric definition with the current regex if the log has the metric."""
     label = re.match(r"(\w+): ", definition["Regex"])
     name = _METRICS.get(label[1], label[1]) if label else ""
     found = {one["Name"]: one for one in METRIC_DEFINITIONS}

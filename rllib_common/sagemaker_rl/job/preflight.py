@@ -1,4 +1,4 @@
-"""Checks of a training job before the job is started and paid for.
+"""Checks of a training job before the start of the job.
 
     preflight.check(estimator)
     estimator.fit()
@@ -43,7 +43,10 @@ _NO_SUCH_IMAGE = (
 
 
 class PreflightError(ValueError):
-    """Errors in a job's configuration; each line names a problem and its remedy."""
+    """Error raised if a job's configuration is invalid.
+
+    Each line of the message names a problem and its remedy.
+    """
 
 
 def check(estimator: Any, inputs: Any = None) -> None:
@@ -54,11 +57,11 @@ def check(estimator: Any, inputs: Any = None) -> None:
 
     Args:
         estimator: An ``RLEstimator`` of the SageMaker SDK 2, a ``ModelTrainer`` of the SDK 3, or a
-            ``HyperparameterTuner``. Its session determines the account.
+            ``HyperparameterTuner``. The session of the estimator determines the AWS account.
         inputs: Argument of ``fit`` (``train``): channels and their S3 URIs.
 
     Raises:
-        PreflightError: If the job cannot work; the message lists all problems found.
+        PreflightError: If the job cannot work; the message lists all problems.
     """
     estimator, tuned = _with_first_values(as_estimator(estimator))
     addresses = _addresses(inputs)
@@ -99,9 +102,9 @@ def _instances(estimator: Any) -> Iterator[str]:
 
 
 def _groups(estimator: Any) -> list[dict[str, Any]]:
-    """Return name, type and number of instances of each group.
+    """Return name, instance type and number of instances of each instance group.
 
-    A single group has no name.
+    The name of a single group is empty.
     """
     if estimator.instance_groups:
         return [
@@ -116,7 +119,7 @@ def _groups(estimator: Any) -> list[dict[str, Any]]:
 
 
 def _resources(groups: list[dict[str, Any]]) -> dict[str, Any]:
-    """Return SageMaker's description of the instances for the job's first instance."""
+    """Return the content of ``SM_RESOURCE_CONFIG`` on the job's first instance."""
     hosts = [f"algo-{i + 1}" for i in range(sum(max(group["count"], 1) for group in groups))]
     left = iter(hosts)
     return {
@@ -298,7 +301,7 @@ def _addresses(inputs: Any) -> dict[str, str]:
     """Return the S3 URIs of the channels in an argument of ``fit``."""
     if inputs is None:
         return {}
-    if isinstance(inputs, list):  # SDK 3
+    if isinstance(inputs, list):  # SDK 3.
         return {one.channel_name: str(one.data_source) for one in inputs}
     named = inputs if isinstance(inputs, Mapping) else {"training": inputs}
     return {
@@ -400,7 +403,7 @@ def _script(estimator: Any, addresses: Mapping[str, str]) -> Iterator[str]:
 
 
 def _error(call: Callable[..., Any], **arguments: Any) -> str:
-    """Return the error code of a failed call, or ""."""
+    """Return the AWS error code of a failed call, or "" for a successful call."""
     try:
         call(**arguments)
     except ParamValidationError as error:
@@ -431,7 +434,7 @@ class ModelTrainerAdapter:
     security_group_ids: list[str]
     given: Mapping[str, Any]
     misses_sigterm: bool
-    """Whether the script would not receive SIGTERM."""
+    """Whether the script does not receive SIGTERM."""
 
     dependencies: tuple[str, ...] = ()
     code_location: None = None
@@ -446,7 +449,7 @@ class ModelTrainerAdapter:
 
 
 def as_estimator(given: Any) -> Any:
-    """Return ``given``, or its adapter if it is a `ModelTrainer`."""
+    """Return ``given``, or an adapter if ``given`` is a `ModelTrainer`."""
     if not hasattr(given, "source_code") or not hasattr(given, "compute"):
         return given
     source, compute = given.source_code, given.compute
@@ -475,7 +478,7 @@ def as_estimator(given: Any) -> Any:
 
 
 def _of(part: Any, name: str) -> Any:
-    """Return an attribute, or None if the SDK 3 marks the attribute as unassigned."""
+    """Return an attribute of ``part``, or None for the SDK 3's ``Unassigned``."""
     value = getattr(part, name, None)
     return None if type(value).__name__ == "Unassigned" else value
 

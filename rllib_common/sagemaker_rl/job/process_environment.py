@@ -16,9 +16,10 @@ _DEFAULTS = {
 
 
 def set_defaults() -> None:
-    """Set the default environment variables that are not set yet.
+    """Set default environment variables, and keep existing values.
 
-    torch and Ray read the variables on import, so a train command must call this function first.
+    torch and Ray read the variables on import, so a train command must call this function before it
+    imports torch or Ray.
     """
     for name, value in _DEFAULTS.items():
         os.environ.setdefault(name, value)

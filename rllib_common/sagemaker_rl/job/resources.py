@@ -35,13 +35,13 @@ def max_env_runners(config: AlgorithmConfig, cpus: int) -> int:
 
     The driver uses one of the CPUs.
     """
-    # On a single CPU, one env runner may share it with the driver.
+    # On a single CPU, one env runner may share the CPU with the driver.
     left = max(cpus - 1, 1) - _reserved_cpus(config)
     return max(int(left / (config.num_cpus_per_env_runner or 1)), 0)
 
 
 def _reserved_cpus(config: AlgorithmConfig) -> int:
-    """Return the CPUs of learners and evaluation."""
+    """Return the number of CPUs of the learners and of evaluation."""
     learners: int = config.num_learners if config.num_gpus_per_learner == 0 else 0
     return learners + (config.evaluation_num_env_runners or 0)
 
@@ -102,7 +102,9 @@ def check_gpus(config: AlgorithmConfig, gpus: int) -> None:
 
 
 def _whole_gpus(requests: Iterable[float]) -> int:
-    """Return the number of GPUs, given whole GPUs or a fraction of one per process.
+    """Return the number of GPUs that the requests of all processes need.
+
+    Each request is a number of whole GPUs or a fraction of one GPU.
 
     >>> _whole_gpus([0.6, 0.6, 0.4, 0.4]), _whole_gpus([0.6, 0.6, 0.6]), _whole_gpus([2, 0.1])
     (2, 3, 3)

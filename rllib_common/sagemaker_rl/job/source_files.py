@@ -22,11 +22,11 @@ _COMPILED = (".so", ".pyd", ".dylib", ".dll", ".o", ".a")
 """Suffixes of compiled files, which fit only one operating system and processor."""
 
 PROJECT_DEPENDENCIES = ("rllib_common/sagemaker_rl", "battlesnake_gym", "heuristics")
-"""Folders of a clone that this project's scripts need next to them."""
+"""Folders of a clone that a job needs next to this project's scripts."""
 
 
 class Sources(TypedDict):
-    """Two arguments of the SDK's estimators."""
+    """Arguments ``source_dir`` and ``dependencies`` of the SDK's estimators."""
 
     source_dir: str
     dependencies: list[str]
@@ -45,24 +45,23 @@ def is_wanted(path: PathLike[str] | str) -> bool:
 
 
 def compiled_files(folder: Path) -> Iterator[Path]:
-    """Return the compiled files in a folder."""
+    """Yield the compiled files in a folder."""
     return (path for path in sorted(folder.rglob("*")) if path.suffix in _COMPILED)
 
 
 def copy_sources(
     *, source_dir: PathLike[str] | str, dependencies: Iterable[PathLike[str] | str] = ()
 ) -> Sources:
-    """Copy a job's folders without compiled files; return the estimator's arguments.
+    """Copy a job's folders without compiled files, and return the estimator's arguments.
 
         RLEstimator(entry_point="train-mabs.py",
                     **copy_sources(source_dir=..., dependencies=[...]), ...)
 
-    The copies keep the current state of the folders until the estimator packs the copies. When this
-    process ends, the copies are deleted.
+    Later changes of the folders do not affect the copies. When this process ends, the copies are
+    deleted.
 
     Raises:
-        ValueError: If a folder does not exist, or two dependencies have the same name, so that one
-            would overwrite the other in the job.
+        ValueError: If a folder does not exist, or two dependencies have the same name.
     """
     folders = [Path(folder) for folder in dependencies]
     for folder in (Path(source_dir), *folders):
@@ -85,8 +84,8 @@ def copy_sources(
 SCRIPT_COMMAND = "exec python3 {script}"
 """``command`` with which a `ModelTrainer` runs a script that must receive SIGTERM.
 
-With ``entry_script`` instead, SageMaker's process would be a shell, which does not forward the
-signal.
+With ``entry_script`` instead, SageMaker's process would be a shell, which does not forward
+SIGTERM.
 """
 
 
@@ -104,7 +103,7 @@ def merge_source_dir(
     process ends.
 
     Raises:
-        ValueError: As in `copy_sources`.
+        ValueError: If a folder does not exist, or two dependencies have the same name.
     """
     parts = copy_sources(source_dir=source_dir, dependencies=dependencies)
     for folder in map(Path, parts["dependencies"]):
@@ -135,7 +134,7 @@ def with_compiled_modules(path: str) -> str:
 
 
 def bucket_and_key(address: str) -> tuple[str, str]:
-    """Split ``s3://BUCKET/KEY``; the key has no slashes at its end.
+    """Split ``s3://BUCKET/KEY`` into bucket and key; trailing slashes are removed.
 
     Raises:
         ValueError: If ``address`` is not an S3 URI.

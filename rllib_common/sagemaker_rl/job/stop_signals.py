@@ -1,6 +1,6 @@
 """Handling of SIGTERM and Ctrl-C.
 
-Running work is finished first, and work that has not started is canceled.
+The current work is finished, and work that has not started is canceled.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from types import FrameType
 
 
 class StoppedBeforeTrainingError(KeyboardInterrupt):
-    """Stop signal that arrived before the start of work that must be finished.
+    """Error raised if a stop signal arrives before the start of training.
 
-    A KeyboardInterrupt is the only error that interrupts Ray's own waiting. Ray waits to the end
-    before it raises any other error, which it wraps in an error of its own.
+    `KeyboardInterrupt` is the only error that interrupts Ray's waiting. Ray raises any other error
+    only after the wait, and wraps the error in an error of its own.
     """
 
 
@@ -27,7 +27,10 @@ class PendingSignals(list[int]):
     """Whether the first signal raises `StoppedBeforeTrainingError` in the main thread."""
 
     def defer(self) -> None:
-        """Stop raising on signals, or raise now if an earlier signal was lost."""
+        """Record later signals without raising.
+
+        If an earlier signal was recorded but no error was raised, the error is raised now.
+        """
         if self.raise_immediately and self:
             raise StoppedBeforeTrainingError
         self.raise_immediately = False
@@ -39,11 +42,11 @@ def deferred_stop_signals(
 ) -> Iterator[PendingSignals]:
     """Record SIGTERM and SIGINT in the block instead of ending the process.
 
-    Files are therefore written completely, and a second Ctrl-C loses nothing. The first signal
-    prints a line that names the work that is finished first.
+    Files are therefore written completely, and a second Ctrl-C loses no data. The first signal
+    prints a line that names the work to finish.
 
     Args:
-        doing: Description of the work in the printed line.
+        doing: Name of the work in the printed line.
         raise_immediately: Initial value of `PendingSignals.raise_immediately`.
     """
     pending = PendingSignals()

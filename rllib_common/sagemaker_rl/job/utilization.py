@@ -34,7 +34,7 @@ class InstanceGroup:
 def instance_capacities(environ: Mapping[str, str]) -> list[InstanceGroup]:
     """Return the instance groups of this job; groups with GPUs come first.
 
-    The list is empty if the name of an instance type does not show its vCPUs.
+    The list is empty if the number of vCPUs of an instance type is unknown.
     """
     named = [(one["instance_type"], len(one["hosts"])) for one in instance_groups(environ)]
     counted = [InstanceGroup(kind, count, vcpus(kind) or 0, gpus(kind)) for kind, count in named]
@@ -46,14 +46,14 @@ def instance_capacities(environ: Mapping[str, str]) -> list[InstanceGroup]:
 def utilization_report(
     groups: list[InstanceGroup], use: Utilization, allowed: bool, runners_named: bool = False
 ) -> list[str]:
-    """Return a line for each group with its expected utilization.
+    """Return a line for each instance group with its expected utilization.
 
     Args:
         groups: The instance groups; groups with GPUs come first.
         use: vCPUs and GPUs that the training can keep busy.
         allowed: Whether idle instances are allowed.
-        runners_named: Whether the user set the number of env runners; idle instances are then
-            allowed, but not idle GPUs.
+        runners_named: Whether the user set the number of env runners. If True, idle instances are
+            allowed, but idle GPUs are rejected.
 
     Raises:
         HyperparameterError: If more than half of a group's GPUs or instances would be idle.

@@ -2,9 +2,8 @@
 
 RLlib writes checkpoints as pickles, and a pickle can execute arbitrary code when it is read.
 Training needs only the numbers in a checkpoint, in arrays and containers. Therefore, this module
-resolves only the names that construct arrays and containers, and rejects other files. Pickles that
-construct objects are not read: the experiment that resumes a checkpoint constructs these objects
-itself.
+resolves only the names that construct arrays and containers, and rejects all other pickles. Files
+in `IGNORED_FILES` are not read, because the experiment constructs these objects again.
 """
 
 from __future__ import annotations
@@ -22,10 +21,7 @@ from battlesnake_gym.common import old_runs
 from battlesnake_gym.common.files import sync, sync_tree
 
 CHECKPOINT_METADATA_FILE = "metadata.json"
-"""Metadata file of a checkpoint.
-
-The metadata are identity, environment options, hyperparameters and progress.
-"""
+"""Metadata file of a checkpoint: identity, options, hyperparameters and progress."""
 
 _OLD_METADATA_FILE = "facts.json"
 """Name of `CHECKPOINT_METADATA_FILE` in checkpoints of version 0.1."""
@@ -53,7 +49,7 @@ _SAFE_GLOBALS = {
         )
     ),
 }
-"""Module and name of the objects that construct numbers in a pickle."""
+"""Module and name of each allowed function and class in a pickle."""
 
 IGNORED_FILES = ("class_and_ctor_args.pkl", "*.msgpack")
 """Files of a checkpoint that are not read.
@@ -63,7 +59,7 @@ These files construct objects or, like RLlib's msgpack files, may contain pickle
 
 
 class CheckpointError(ValueError):
-    """Missing checkpoint, or checkpoint of another experiment."""
+    """Error raised if a checkpoint is missing or belongs to another experiment."""
 
 
 def save(
@@ -75,7 +71,7 @@ def save(
 ) -> Path:
     """Write a new checkpoint into ``folder`` and delete all except the last ``keep``.
 
-    The checkpoint gets its final name only when all files are complete and on disk. The older
+    The checkpoint gets its final name when all files are complete and on disk. The older
     checkpoints are deleted after that. A job that is killed or loses power therefore leaves a
     complete checkpoint. SageMaker copies the directory to S3 and back file by file, so the metadata
     lists the checkpoint's files.
@@ -113,7 +109,7 @@ def save(
 
 
 def delete_all(folder: Path) -> None:
-    """Delete all checkpoints in ``folder``, but no other files."""
+    """Delete all checkpoints in ``folder``; other files are kept."""
     for checkpoint in _all(folder):
         shutil.rmtree(checkpoint)
 
@@ -124,7 +120,7 @@ def newest(folder: Path) -> Path | None:
 
 
 def find(path: Path) -> Path:
-    """Return ``path`` if it is a checkpoint, or else the newest checkpoint in it.
+    """Return ``path`` if it is a checkpoint, or else the newest checkpoint in ``path``.
 
     Args:
         path: A checkpoint, a run directory, or a directory of checkpoints.
@@ -144,7 +140,7 @@ def find(path: Path) -> Path:
 
 
 def read_metadata(checkpoint: Path) -> dict[str, Any]:
-    """Return the metadata that `save` wrote, with the current names.
+    """Return the metadata that `save` wrote; former names are replaced.
 
     Raises:
         CheckpointError: If the directory is not a checkpoint.
@@ -159,9 +155,10 @@ def read_metadata(checkpoint: Path) -> dict[str, Any]:
 
 
 def _metadata(checkpoint: Path) -> dict[str, Any] | None:
-    """Return the content of the metadata file, or None if the directory has none.
+    """Return the content of the metadata file, or None if the file does not exist.
 
-    RLlib's components have files of the same name, which contain a checkpoint version.
+    RLlib's components have files of the same name. These files contain a checkpoint version and are
+    ignored.
     """
     for name in (CHECKPOINT_METADATA_FILE, _OLD_METADATA_FILE):
         try:
@@ -174,12 +171,12 @@ def _metadata(checkpoint: Path) -> dict[str, Any] | None:
 
 
 def check_compatible(checkpoint: Path, now: Mapping[str, Any]) -> None:
-    """Reject a checkpoint whose ``"identity"`` differs from that in ``now``.
+    """Reject a checkpoint whose identity differs from the identity in ``now``.
 
     Raises:
         CheckpointError: If the identities differ; the message lists all differences.
     """
-    # The identity is converted through JSON, because JSON reads a tuple as a list.
+    # The identity is converted through JSON, because JSON stores a tuple as a list.
     wanted = json.loads(json.dumps(now["identity"]))
     then = read_metadata(checkpoint)["identity"]
     differences = [
@@ -264,7 +261,7 @@ def _load_weights(path: Path) -> None:
 
 @contextmanager
 def numbers_only_copy(checkpoint: Path) -> Iterator[Path]:
-    """Yield a temporary copy of ``checkpoint``, checked to contain only numbers.
+    """Yield a temporary copy of ``checkpoint`` that contains only numbers.
 
     torch checks its own files (``.pt``).
 

@@ -36,7 +36,7 @@ _MAIN_TAG, _GAME_TAG, _PROGRESS_TAG, _RLLIB_TAG = "curves", "game", "progress", 
 """Groups in TensorBoard, which sorts the groups and expands the first two."""
 
 ENV_STEPS_RESULT = "env_runners/num_env_steps_sampled_lifetime"
-"""Result in the group `_PROGRESS_TAG`.
+"""Result in the group `_PROGRESS_TAG`: the number of env steps.
 
 TensorBoard expands this group if there is no `_GAME_TAG`.
 """
@@ -55,7 +55,7 @@ _COPY_INTERVAL_S = 30.0
 
 
 def flatten(results: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, float]]:
-    """Yield all numbers in nested ``results`` with their keys, joined by slashes."""
+    """Yield all numbers in nested ``results`` by key; nested keys are joined by slashes."""
     for key, value in results.items():
         if isinstance(value, Mapping):
             yield from flatten(value, f"{prefix}{key}/")
@@ -67,7 +67,9 @@ def flatten(results: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str,
 
 
 class Curves:
-    """Writer of one CSV row per iteration, and one TensorBoard point per number.
+    """Writer of ``progress.csv`` and of the TensorBoard file of a run.
+
+    Each iteration adds a CSV row, and a TensorBoard point for each number.
 
     Args:
         folder: Run directory.
@@ -120,8 +122,8 @@ class Curves:
             shutil.rmtree(board, ignore_errors=True)
         board.mkdir(exist_ok=True)
         # File names contain the time in seconds; the suffix distinguishes quick restarts. The
-        # thread of tensorboardX is not used, because the thread ends if a disk is full, and a
-        # writer then waits forever.
+        # thread of tensorboardX is not used. If a disk is full, this thread ends, and a writer then
+        # waits forever.
         self._board = EventsWriter(str(board / "events"), f".{resumed_at}")
         self._intermediate = intermediate and intermediate / board.name
         self._copied = -math.inf
@@ -152,7 +154,7 @@ class Curves:
             self._copy()
 
     def _add_elo(self, numbers: Mapping[str, float], later_than: int = 0) -> None:
-        """Write a new Elo at its CPU seconds, if these exceed ``later_than``."""
+        """Write a new Elo at its CPU seconds, if the CPU seconds exceed ``later_than``."""
         at = numbers.get(_ELO_X_RESULT, math.nan)
         if math.isfinite(at) and at != self._measured_at:
             self._measured_at = at
@@ -161,7 +163,7 @@ class Curves:
                 self._write_event(seconds, summary=scalar(tag, numbers[_ELO]))
 
     def add_animation(self, gif: bytes, iteration: int) -> None:
-        """Write an animated game."""
+        """Write a GIF of a game to TensorBoard."""
         width, height = struct.unpack("<HH", gif[6:10])
         image = Summary.Image(height=height, width=width, colorspace=3, encoded_image_string=gif)
         value = Summary.Value(tag=f"{_GAME_TAG}/against_itself", image=image)
@@ -179,7 +181,7 @@ class Curves:
         self._board.write_event(Event(wall_time=time.time(), step=step, **content))
 
     def close(self) -> None:
-        """Close the TensorBoard file; on a full disk, its last events are lost."""
+        """Close the TensorBoard file; if the disk is full, the last events are lost."""
         with contextlib.suppress(OSError):
             self._write_event(0, summary=self._end)
             self._board.close()
@@ -187,7 +189,7 @@ class Curves:
 
 
 def _hparam(value: Any) -> bool | float | str | None:
-    """Convert a value for the HPARAMS tab: containers and infinite numbers to JSON."""
+    """Convert a value for the HPARAMS tab; containers and infinite numbers become JSON."""
     if value is None or isinstance(value, bool | int | str):
         return value
     if isinstance(value, float) and math.isfinite(value):

@@ -52,9 +52,9 @@ CSV_COLUMNS = {
 }
 """Columns of ``progress.csv`` of every experiment, with the RLlib result of each.
 
-`TrainingRun` computes the last four: the mean loss of all learners, env steps and transitions per
-second of wall-clock time in this iteration, and the CPU utilization of the driver's machine by all
-its processes.
+`TrainingRun` computes the last four columns: the mean loss of all learners, env steps and
+transitions per second of wall-clock time, and CPU utilization. Each value covers one iteration. The
+CPU utilization includes all processes of the driver's machine.
 """
 
 _TRANSITIONS = "learners/__all_modules__/num_env_steps_trained_lifetime"
@@ -63,11 +63,11 @@ _TRANSITIONS = "learners/__all_modules__/num_env_steps_trained_lifetime"
 CPU_MINUTES = "cpu_minutes"
 """Result with the CPU minutes of all training processes.
 
-Some algorithms do not count the CPU time.
+Some algorithms do not measure the CPU time.
 """
 
 _LOW_CPU_FRACTION = 0.8
-"""Fraction of a CPU below which a message reports CPU contention."""
+"""Number of CPUs used by training below which a message reports CPU contention."""
 
 _LOSS = re.compile(r"learners/[^/]+/(total_loss|qf_loss)")
 """Pattern of the learners' losses; if both exist, the losses are equal."""
@@ -83,7 +83,7 @@ _GROWTH_CHECK_INTERVAL_S = 5.0
 """Seconds between two checks for new machines."""
 
 _ENV_RUNNER_START_TIMEOUT_S = 300.0
-"""Maximum seconds without an env runner before the job ends."""
+"""Maximum seconds without an env runner before training fails."""
 
 _PROGRESS_INTERVAL_S = 60.0
 """Seconds between two progress lines if there is no progress bar."""
@@ -103,15 +103,15 @@ class TrainingRun:
     minutes: float | None
     cpu_minutes: float | None = None
     env_steps: int | None = None
-    """Stop conditions; the first condition that is met ends the run.
+    """Stop conditions; the run ends when the first condition is met.
 
-    Earlier parts of a resumed run count.
+    The numbers of a resumed run include the iterations before the resume.
     """
     csv_columns: Mapping[str, str] = field(default_factory=lambda: CSV_COLUMNS)
     main_curves: Mapping[str, str] = field(default_factory=lambda: MAIN_CURVES)
     """Result keys of TensorBoard's main curves by name."""
     trust_checkpoint: bool = False
-    """Whether to read a checkpoint that contains more than numbers, such as code."""
+    """Whether to read a checkpoint that contains objects other than numbers."""
     checkpoint_minutes: float = 1.0
     """Minutes between checkpoints; the run always ends with a checkpoint."""
     conclude: Callable[[Any, dict[str, Any]], None] = lambda algorithm, results: None
@@ -177,9 +177,9 @@ class TrainingRun:
         )
 
     def cpu_contention_message(self) -> str:
-        """Return a message if training got clearly less than one CPU, or "".
+        """Return a message if training used clearly less than one CPU, or "".
 
-        Only training in one process has such a message.
+        The message exists only for training in one process.
         """
         if self.config.num_env_runners or not self._cpu_fraction < _LOW_CPU_FRACTION:
             return ""
@@ -196,7 +196,8 @@ class TrainingRun:
     def restore_progress_csv(self) -> None:
         """Copy ``progress.csv`` from the checkpoint, with the rows up to its iteration.
 
-        The run's own file may be missing, as on a new instance, or incomplete after a kill.
+        The file in the run directory may be missing, as on a new instance, or incomplete after a
+        kill.
         """
         path = self.job.output_dir / CSV_FILE
         if self.checkpoint is None:
@@ -213,7 +214,7 @@ class TrainingRun:
         `StoppedBeforeTrainingError`.
         """
         algorithm = build(self.config)
-        if hasattr(algorithm, "should_stop"):  # can cancel its iterations, which may be long
+        if hasattr(algorithm, "should_stop"):  # The algorithm can cancel long iterations.
             algorithm.should_stop = lambda: bool(stop_signals)
         try:
             if self.checkpoint is not None:
@@ -378,8 +379,8 @@ class TrainingRun:
 def add_env_runners(group: Any, more: int) -> None:
     """Start ``more`` env runners asynchronously.
 
-    RLlib treats new env runners like failed env runners: once a new env runner responds, RLlib
-    restores the common state. Until then, RLlib sends no requests.
+    RLlib treats new env runners like failed env runners. When a new env runner responds, RLlib
+    restores the common state. RLlib sends no requests before that.
     """
     group.add_workers(more)
     manager = group._worker_manager
@@ -429,7 +430,7 @@ def build(config: AlgorithmConfig) -> Algorithm:
 
 
 def restore(algorithm: Algorithm, config: AlgorithmConfig, checkpoint: Path) -> None:
-    """Restore a checkpoint and call the callback that RLlib omits."""
+    """Restore a checkpoint and call ``on_checkpoint_loaded``, which RLlib does not call."""
     algorithm.restore_from_path(str(checkpoint.absolute()))
     if (loaded := config.callbacks_on_checkpoint_loaded) is not None:
         loaded(algorithm=algorithm)

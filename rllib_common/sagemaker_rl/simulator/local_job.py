@@ -69,7 +69,7 @@ class Instance:
 
     @property
     def failure(self) -> str:
-        """Reason of the instance's failure, or ""."""
+        """Reason of the instance's failure, or "" if the instance has not failed."""
         path = self.folder / FAILURE_FILE
         return path.read_text() if path.exists() else ""
 
@@ -110,8 +110,8 @@ class Instance:
     def _command(self) -> list[str]:
         """Return the container's command with the paths of this machine."""
         if not self.program:
-            # As in the training image, sagemaker-training ignores SIGTERM. Otherwise it would exit
-            # immediately and leave the script running.
+            # As in the training image, sagemaker-training ignores SIGTERM. Otherwise,
+            # sagemaker-training would exit immediately and the script would continue to run.
             program = "trap '' TERM; exec \"$0\" -m sagemaker_training.cli.train"
             return ["sh", "-c", program, sys.executable]
         here = str(self.folder.absolute())
@@ -130,9 +130,10 @@ class Instance:
             | {
                 "SAGEMAKER_BASE_DIR": str(self.folder.absolute()),
                 "TRAINING_JOB_NAME": job,
-                # This machine's Python replaces the image's Python.
+                # The PATH starts with this machine's Python, which replaces the image's Python.
                 "PATH": os.pathsep.join((python, os.environ.get("PATH", os.defpath))),
-                # Simulated host names do not resolve; this variable skips the wait for the names.
+                # Simulated host names do not resolve. With this variable, sagemaker-training does
+                # not wait for DNS.
                 "SM_STUDIO_LOCAL_MODE": "true",
                 "PYTHONUNBUFFERED": "1",
                 "PYTHONPATH": with_compiled_modules(os.environ.get("PYTHONPATH", "")),
@@ -144,13 +145,13 @@ class Instance:
             stderr=subprocess.STDOUT,
             text=True,
             errors="replace",
-            # A new process group, in which only the script handles SIGTERM.
+            # The new process group isolates the instance from signals to this process.
             start_new_session=True,
         )
         os.sched_setaffinity(self.process.pid, self.cpus)
 
     def log(self) -> Iterator[str]:
-        """Yield the instance's output lines until its end, and write the lines to ``log``."""
+        """Yield the instance's output lines until the instance ends, and write a log file."""
         assert self.process is not None
         assert self.process.stdout is not None
         with (self.folder / "log").open("w") as log, self.process.stdout as lines:
@@ -159,7 +160,7 @@ class Instance:
                 yield line
 
     def show_log(self) -> None:
-        """Print the instance's output lines until its end, each with the instance's name."""
+        """Print the instance's output lines with the instance's name until the instance ends."""
         for line in self.log():
             sys.stdout.write(f"{self.name} | {line}")
 
@@ -179,12 +180,15 @@ class LocalJob:
     dependencies: Sequence[Path]
     hyperparameters: Mapping[str, Any]
     folder: Path
-    """Directory of the instances' ``/opt/ml``; existing checkpoints are resumed."""
+    """Directory of the instances' ``/opt/ml`` directories.
+
+    The job resumes from existing checkpoints.
+    """
     instance_count: int = 1
     secondary_instance_count: int = 0
     """Number of instances of a secondary job."""
     channels: Mapping[str, Path] = field(default_factory=dict)
-    """Data channels: a file or folder, of which each instance gets a copy."""
+    """Path by data channel: a file or folder, which is copied to each instance."""
 
     def fit(self) -> int:
         """Run the job and return the exit status of the first failed instance, or 0.
@@ -299,7 +303,7 @@ class LocalJob:
 
 
 def pack_folder(folder: Path, target: Path) -> None:
-    """Write ``target``, a ``.tar.gz`` file of the content of ``folder``."""
+    """Write the content of ``folder`` to ``target``, a ``.tar.gz`` file."""
 
     def write(draft: Path) -> None:
         with tarfile.open(draft, "w:gz") as archive:
@@ -309,7 +313,10 @@ def pack_folder(folder: Path, target: Path) -> None:
 
 
 def cpus_of_instance(position: int, instances: int) -> set[int]:
-    """Return the CPUs of one of the instances that share this machine."""
+    """Return the CPUs of instance ``position`` of ``instances``.
+
+    The instances share the CPUs of this machine.
+    """
     cpus = sorted(os.sched_getaffinity(0))
     return set(cpus[position::instances]) or {cpus[position % len(cpus)]}
 
@@ -344,7 +351,7 @@ def aws() -> Iterator[dict[str, str]]:
     url = f"http://{host}:{port}"
     try:
         yield {
-            # boto3 reads the first variable, sagemaker-training the second.
+            # boto3 reads the first variable. sagemaker-training reads the second variable.
             "AWS_ENDPOINT_URL": url,
             "S3_ENDPOINT_URL": url,
             "AWS_REGION": REGION,
@@ -401,7 +408,7 @@ def read_hyperparameters(words: Sequence[str]) -> dict[str, Any]:
     {'num_iters': 3, 'rl.training.config.lr': 5e-05}
 
     Raises:
-        HyperparameterError: If a word has another form.
+        HyperparameterError: If a word is malformed.
     """
     values: dict[str, Any] = {}
     for word in words:
@@ -423,10 +430,10 @@ def read_hyperparameters(words: Sequence[str]) -> dict[str, Any]:
 
 
 def read_channels(words: Sequence[str]) -> dict[str, Path]:
-    """Read ``NAME=PATH`` words.
+    """Read data channels from ``NAME=PATH`` words.
 
     Raises:
-        HyperparameterError: If a word has another form.
+        HyperparameterError: If a word is malformed.
     """
     pairs = [word.partition("=") for word in words]
     for word, (name, _, path) in zip(words, pairs, strict=True):

@@ -1,18 +1,20 @@
 """Session of the SageMaker SDK with a simulated account and simulated jobs.
 
+With the SDK 2::
+
     session = SimulatedSession("sagemaker-local")
     estimator = RLEstimator(..., sagemaker_session=session)
     estimator.fit()
 
-With the SDK 3, whose own waiting reads the log from CloudWatch::
+With the SDK 3, which reads the log from CloudWatch if ``wait`` is True::
 
     trainer = ModelTrainer(..., sagemaker_session=session)
     trainer.train(wait=False)
     session.logs_for_job(session.newest_job, wait=True)
 
 Uploads, requests and metrics are the SDK's own code. moto simulates S3, IAM, ECR, EC2 and
-CloudWatch. Jobs are processes of the real ``sagemaker-training`` (`simulator.training_jobs`).
-Nothing is sent to AWS.
+CloudWatch. Jobs are processes of the real ``sagemaker-training`` (`simulator.training_jobs`). This
+module sends no requests to AWS.
 """
 
 from __future__ import annotations
@@ -34,7 +36,7 @@ from sagemaker_rl.simulator.local_job import REGION, aws
 from sagemaker_rl.simulator.training_jobs import JOB_FAILED, Services
 from sagemaker_rl.simulator.tuning_jobs import SimulatedSageMaker
 
-# The SDK warns on import that there is a version 3; docs/sagemaker.md covers both.
+# The SDK 2 warns on import that the SDK 3 exists; docs/sagemaker.md covers both SDKs.
 logging.getLogger("sagemaker.deprecations").setLevel(logging.ERROR)
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", FutureWarning)
@@ -69,7 +71,7 @@ MANIFEST = {
     },
     "layers": [],
 }
-"""Manifest of an empty image: jobs run in this Python environment."""
+"""Manifest of an empty image; jobs run in this process's Python environment instead."""
 
 
 class SimulatedSession(Session):  # type: ignore[misc]
@@ -82,7 +84,7 @@ class SimulatedSession(Session):  # type: ignore[misc]
 
     def __init__(self, folder: str | Path = "sagemaker-local") -> None:
         os.environ.setdefault("SAGEMAKER_SUPPRESS_V2_WARNING", "1")
-        # These loggers report that telemetry is off, and each metric that an experiment lacks.
+        # These loggers report that telemetry is off, and report every missing metric.
         for name in ("sagemaker.telemetry", "sagemaker.config", "sagemaker.analytics"):
             logging.getLogger(name).setLevel(logging.ERROR)
         resources = ExitStack()
@@ -114,15 +116,16 @@ class SimulatedSession(Session):  # type: ignore[misc]
 
     @property
     def newest_job(self) -> str:
-        """Name of the training job that was started last."""
+        """Name of the newest training job."""
         return self._jobs.newest
 
     def interrupt(self, job_name: str, after: str = "") -> None:
-        """Replace a job's instances by new instances, as in an interrupted spot job.
+        """Replace a job's instances with new instances, as in an interrupted spot job.
 
         Args:
             job_name: Name of the job.
-            after: Wait for a log line that contains this text, at most until the job ends.
+            after: Text of a log line. The method first waits for this line, at most until the job
+                ends.
         """
         job = self._jobs.job(job_name)
         if not after or any(after in line for line in job.log(wait=True)):
@@ -140,7 +143,7 @@ class SimulatedSession(Session):  # type: ignore[misc]
         log_type: str = "All",
         timeout: int | None = None,
     ) -> dict[str, Any]:
-        """Print a job's log, until its end if ``wait``.
+        """Print a job's log so far, or until the job ends if ``wait`` is True.
 
         The SDK's own method polls every 30 seconds.
 
@@ -178,7 +181,7 @@ def _raise_if_failed(what: str, status: str, description: Mapping[str, Any]) -> 
 
 
 class _Account(boto3.Session):  # type: ignore[misc]
-    """boto3 session with all services at one address, and SageMaker in this process."""
+    """boto3 session with a simulated SageMaker; all other services use one URL."""
 
     sagemaker: Any = None
 
@@ -199,7 +202,7 @@ def _create_defaults(account: _Account) -> None:
     """Create the role, the image and the VPC endpoint for S3 that a job needs."""
     iam, ecr, ec2 = (account.client(name) for name in ("iam", "ecr", "ec2"))
     if ROLE in [role["RoleName"] for role in iam.list_roles()["Roles"]]:
-        return  # another session of this process created them
+        return  # Another session of this process has created the defaults.
     iam.create_role(RoleName=ROLE, AssumeRolePolicyDocument=json.dumps(_TRUST))
     ecr.create_repository(repositoryName=IMAGE)
     ecr.put_image(repositoryName=IMAGE, imageTag="latest", imageManifest=json.dumps(MANIFEST))

@@ -24,7 +24,7 @@ from sagemaker_rl.simulator.local_job import REGION, Instance, cpus_of_instance,
 
 _METRICS_NAMESPACE = "/aws/sagemaker/TrainingJobs"
 _MAX_METRICS = 500
-"""Metrics per request; CloudWatch accepts 1,000."""
+"""Maximum number of metrics per request; CloudWatch accepts 1,000."""
 _FULLY_REPLICATED = "FullyReplicated"
 """Distribution in which each instance gets all data of a channel."""
 JOB_COMPLETED, JOB_FAILED, JOB_STOPPED, JOB_IN_PROGRESS = (
@@ -34,9 +34,9 @@ JOB_COMPLETED, JOB_FAILED, JOB_STOPPED, JOB_IN_PROGRESS = (
     "InProgress",
 )
 _OUT_OF_TIME = "MaxRuntimeExceeded"
-"""Secondary status of a job that was stopped after its ``max_run``."""
+"""Secondary status of a job that was stopped after ``max_run`` seconds."""
 _DEFAULT_MAX_RUNTIME_S = 86_400
-"""Default of ``MaxRuntimeInSeconds``, as in AWS."""
+"""Default of ``MaxRuntimeInSeconds``, in seconds, as in AWS."""
 _STOP_GRACE_S = 120.0
 """Seconds between SIGTERM, which requests a stop, and SIGKILL."""
 
@@ -51,11 +51,11 @@ class Services:
 
 
 class DataError(Exception):
-    """Missing data of a channel; the job fails before its script starts."""
+    """Error raised if a channel has no data; the job then fails before its script starts."""
 
 
 class BackgroundJob:
-    """Job that runs in its own thread; other threads read its log."""
+    """Job that runs in its own thread; other threads can read the log of the job."""
 
     def __init__(self, name: str, request: Mapping[str, Any]) -> None:
         self.name = name
@@ -76,7 +76,7 @@ class BackgroundJob:
         self._thread.join()
 
     def log(self, wait: bool) -> Iterator[str]:
-        """Yield the log lines so far, or all lines until the end if ``wait``."""
+        """Yield the log lines so far, or all lines until the job ends if ``wait`` is True."""
         seen = 0
         while True:
             with self._condition:
@@ -105,9 +105,10 @@ class BackgroundJob:
 class TrainingJob(BackgroundJob):
     """One training job: its request, its instances and its results.
 
-    The instances' ``/opt/ml`` directories are ``FOLDER/JOB/algo-1`` and so on. Checkpoints are
-    copied from and to ``checkpoint_s3_uri`` when instances start and end. The model and the output
-    are copied to S3 at the end.
+    The instances' ``/opt/ml`` directories are ``FOLDER/JOB/algo-1``, ``FOLDER/JOB/algo-2`` and so
+    on. When instances start, checkpoints are copied from ``checkpoint_s3_uri``. When instances end,
+    checkpoints are copied to ``checkpoint_s3_uri``. The model and the output are copied to S3 at
+    the end of the job.
     """
 
     def __init__(self, request: Mapping[str, Any], folder: Path, services: Services) -> None:
@@ -128,7 +129,7 @@ class TrainingJob(BackgroundJob):
         self._after(_STOP_GRACE_S, lambda: self._send(signal.SIGKILL))
 
     def interrupt(self) -> None:
-        """Replace the instances by new instances, as in an interrupted spot job."""
+        """Replace the instances with new instances, as in an interrupted spot job."""
         self._interrupt_requested = True
         self._send(signal.SIGTERM)
 
@@ -212,7 +213,7 @@ class TrainingJob(BackgroundJob):
         self._end(status)
 
     def _run_instances(self) -> list[int]:
-        """Run all instances to their end and return their exit statuses."""
+        """Run all instances until they end, and return their exit statuses."""
         for instance in self._instances:
             instance.prepare()
             self._move_checkpoints(instance, _download)
@@ -312,12 +313,12 @@ class TrainingJobs:
         self._shape = model.input_shape
 
     def create_training_job(self, **request: Any) -> dict[str, str]:
-        """Start a job.
+        """Start a training job.
 
         Raises:
             botocore.exceptions.ParamValidationError: If the request is malformed.
-            ClientError: If there are no instances, or there is a job of this name.
-            ValueError: If the request needs something that the simulator does not support.
+            ClientError: If the request has no instances, or the job name is in use.
+            ValueError: If the request needs a feature that the simulator does not support.
         """
         validate_parameters(request, self._shape)
         if request["AlgorithmSpecification"].get("AlgorithmName"):
@@ -341,15 +342,15 @@ class TrainingJobs:
         return {"TrainingJobArn": job.describe()["TrainingJobArn"]}
 
     def describe_training_job(self, TrainingJobName: str) -> dict[str, Any]:  # noqa: N803
-        """Describe a job."""
+        """Return the description of a training job."""
         return self.job(TrainingJobName).describe()
 
     def stop_training_job(self, TrainingJobName: str) -> None:  # noqa: N803
-        """Request a stop of a job."""
+        """Request the stop of a training job."""
         self.job(TrainingJobName).stop()
 
     def delete_training_job(self, TrainingJobName: str) -> None:  # noqa: N803
-        """Delete a finished job."""
+        """Delete a finished training job."""
         if self.job(TrainingJobName).describe()["TrainingJobStatus"] == JOB_IN_PROGRESS:
             raise client_error(
                 "ValidationException", f"{TrainingJobName} is still running; stop it first"
@@ -357,7 +358,7 @@ class TrainingJobs:
         del self._jobs[TrainingJobName]
 
     def list_tags(self, ResourceArn: str, MaxResults: int = 50) -> dict[str, Any]:  # noqa: N803
-        """Return an empty list of tags, which ``attach`` requests."""
+        """Return an empty list of tags; the SDK's ``attach`` calls this method."""
         return {"Tags": []}
 
     def __contains__(self, name: str) -> bool:
@@ -365,11 +366,11 @@ class TrainingJobs:
 
     @property
     def newest(self) -> str:
-        """Name of the job that was started last."""
+        """Name of the newest training job."""
         return next(reversed(self._jobs))
 
     def job(self, name: str) -> TrainingJob:
-        """Return the job ``name``.
+        """Return the training job ``name``.
 
         Raises:
             ClientError: If there is no such job.
@@ -442,7 +443,7 @@ def _groups(request: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
 
 
 def _check_channels(channels: Sequence[Mapping[str, Any]]) -> None:
-    """Raise ``ValueError`` for channels that are not complete copies of files in S3."""
+    """Raise ``ValueError`` unless each channel is a complete copy of files in S3."""
     for channel in channels:
         name, source = channel["ChannelName"], channel["DataSource"].get("S3DataSource", {})
         for what, got, wanted in (
@@ -463,7 +464,7 @@ def _check_channels(channels: Sequence[Mapping[str, Any]]) -> None:
 
 
 def _exists(s3: Any, bucket: str, key: str) -> bool:
-    """Return whether S3 has an object with exactly this key, such as a packed model."""
+    """Return whether S3 has an object with exactly this key."""
     try:
         s3.head_object(Bucket=bucket, Key=key or "/")
     except ClientError:

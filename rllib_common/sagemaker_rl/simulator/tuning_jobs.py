@@ -1,8 +1,8 @@
 """Simulated tuning jobs: training jobs in sequence, with values drawn from ranges.
 
-SageMaker runs several jobs in parallel, and its strategy Bayesian learns from earlier jobs. The
-simulator draws all values at random, as the strategy Random does. Jobs run one at a time, because
-all jobs share this machine.
+SageMaker runs several jobs in parallel, and its strategy ``Bayesian`` learns from earlier jobs. The
+simulator draws all values at random, like SageMaker's strategy ``Random``. Jobs run one at a time,
+because all jobs share this machine.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _OBJECTIVE = "_tuning_objective_metric"
 """Hyperparameter with the name of the metric by which SageMaker compares jobs."""
 
 _COPIED = ("RoleArn", "InputDataConfig", "OutputDataConfig", "StoppingCondition", "Environment")
-"""Keys of the definition that training jobs copy unchanged."""
+"""Keys of the job definition that training jobs copy unchanged."""
 
 
 class TuningJob(BackgroundJob):
@@ -50,7 +50,7 @@ class TuningJob(BackgroundJob):
         self._drawn: dict[str, dict[str, str]] = {}
 
     def stop(self) -> None:
-        """Stop the running training job, and start no other training job."""
+        """Stop the running training job, and start no further training jobs."""
         self._stop_requested = True
         for job in self._jobs():
             job.stop()
@@ -89,7 +89,7 @@ class TuningJob(BackgroundJob):
         return description
 
     def summaries(self) -> list[dict[str, Any]]:
-        """Return the summaries of the started training jobs, the newest first."""
+        """Return the summaries of the started training jobs, newest first."""
         return [self._summary(job) for job in reversed(self._jobs())]
 
     def _run(self) -> None:
@@ -139,7 +139,7 @@ class TuningJob(BackgroundJob):
         }
 
     def _values(self) -> Iterator[tuple[str, str]]:
-        """Yield a value for each range, as text, the only type in SageMaker's requests."""
+        """Yield a name and a random value for each range; SageMaker's values are strings."""
         ranges = self._config["ParameterRanges"]
         for one in ranges.get("ContinuousParameterRanges", []):
             yield one["Name"], repr(_between(one, self._random.random()))
@@ -152,7 +152,10 @@ class TuningJob(BackgroundJob):
         return [self._training.job(name) for name in self._drawn if name in self._training]
 
     def _scores(self) -> dict[str, float]:
-        """Return the objective's last value for each training job that reported one."""
+        """Return the last value of the objective by training job.
+
+        Jobs that did not report the objective are omitted.
+        """
         described = ((job, job.describe()) for job in self._jobs())
         return {
             job.name: one["Value"]
@@ -188,8 +191,8 @@ class SimulatedSageMaker(TrainingJobs):
 
         Raises:
             botocore.exceptions.ParamValidationError: If the request is malformed.
-            ClientError: If its objective is not a defined metric, or there is a job of this name.
-            ValueError: If the request needs something that the simulator does not support.
+            ClientError: If the objective is not a defined metric, or the job name is in use.
+            ValueError: If the request needs a feature that the simulator does not support.
         """
         validate_parameters(request, self._tuning_shape)
         _check(request)
@@ -206,7 +209,7 @@ class SimulatedSageMaker(TrainingJobs):
         self,
         HyperParameterTuningJobName: str,  # noqa: N803
     ) -> dict[str, Any]:
-        """Describe a tuning job."""
+        """Return the description of a tuning job."""
         return self.tuning_job(HyperParameterTuningJobName).describe()
 
     def list_training_jobs_for_hyper_parameter_tuning_job(
@@ -214,7 +217,7 @@ class SimulatedSageMaker(TrainingJobs):
         HyperParameterTuningJobName: str,  # noqa: N803
         MaxResults: int = 100,  # noqa: N803
     ) -> dict[str, Any]:
-        """List the training jobs of a tuning job."""
+        """Return summaries of the training jobs of a tuning job."""
         summaries = self.tuning_job(HyperParameterTuningJobName).summaries()
         return {"TrainingJobSummaries": summaries[:MaxResults]}
 
@@ -264,7 +267,7 @@ def _check(request: Mapping[str, Any]) -> None:
 
 
 def _between(one: Mapping[str, str], part: float) -> float:
-    """Return the value at a fraction of a range, on the scale of the range."""
+    """Return the value at the fraction ``part`` of a range, on the scale of the range."""
     low, high = float(one["MinValue"]), float(one["MaxValue"])
     scale = one.get("ScalingType", "Auto")
     if scale == "Logarithmic":
