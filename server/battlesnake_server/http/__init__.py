@@ -1,1 +1,4 @@
-"""HTTP server of the live snake and of all pages. Idle and slow connections use few resources."""
+"""HTTP server of the live snake and of all pages.
+
+Idle and slow connections use few resources.
+"""

@@ -1,4 +1,7 @@
-"""All connections of a process, their limits, and the order in which they are closed."""
+"""Table of all connections of a process, with their limits.
+
+The table also determines the order in which connections are closed.
+"""
 
 from __future__ import annotations
 
@@ -16,14 +19,16 @@ STATUS_UNAVAILABLE, STATUS_TIMEOUT = "503 Service Unavailable", "408 Request Tim
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Limits of connections: seconds, bytes and counts."""
+    """Limits of connections, requests and responses."""
 
     request_timeout_s: float = 5.0
-    """Timeout in seconds, for the whole request and for the first byte on a new connection."""
+    """Timeout of a request in seconds.
+
+    The timeout also applies to the first byte on a new connection.
+    """
 
     send_timeout_s: float = 60.0
-    """Timeout in seconds from the first byte of a response to the last byte, for slow clients too.
-    """
+    """Timeout of a response in seconds, from the first byte to the last byte."""
 
     keep_alive_timeout_s: float = 75.0
     """Timeout in seconds between two requests on one connection."""
@@ -32,13 +37,16 @@ class Limits:
     """Maximum size of the request line and the headers, in bytes."""
 
     max_body_bytes: int = 1 << 18
-    """Maximum size of a request body in bytes; the largest board in use needs a fifth of it."""
+    """Maximum size of a request body in bytes.
+
+    A request for the largest board in use takes a fifth of this size.
+    """
 
     max_pipelined: int = 16
     """Maximum number of requests per connection before the first response."""
 
     max_connections: int = 2000
-    """Maximum number of connections; above it, the connection that has waited longest is closed."""
+    """Maximum number of connections. Above it, the connection that waits longest is closed."""
 
     max_pending_body_bytes: int = 1 << 25
     """Maximum size of all partial and complete bodies without a response, in bytes."""
@@ -51,7 +59,7 @@ class Limits:
 
 
 class ClientState:
-    """State of the client of one request, readable from any thread.
+    """State of the client of one request; thread-safe.
 
     A client disconnects at most once.
     """
@@ -69,7 +77,9 @@ class ClientState:
             self._tell()
 
     def on_disconnect(self, tell: Callable[[], object]) -> None:
-        """Call ``tell`` when the client disconnects, or immediately if it has disconnected.
+        """Register a callback for the client's disconnect.
+
+        If the client has disconnected, the callback runs immediately.
 
         Args:
             tell: Callback; it may run in any thread and must not block.
@@ -81,7 +91,11 @@ class ClientState:
 
 @dataclass(slots=True, eq=False)
 class Request:
-    """One request; ``received_at`` is the time of its first byte (`time.perf_counter`)."""
+    """HTTP request.
+
+    Attributes:
+        received_at: Arrival time of the first byte (`time.perf_counter`).
+    """
 
     method: str
     path: bytes
@@ -96,7 +110,7 @@ class Request:
 
 
 SendResponse = Callable[[str, Headers, bytes], None]
-"""Callback with status, headers and body. `RequestHandler` calls it once, in the event loop."""
+"""Callback with status, headers and body, called once per request in the event loop."""
 
 RequestHandler = Callable[[Request, SendResponse], None]
 
@@ -120,7 +134,7 @@ class ConnectionTable:
         receiving: Connections that have sent part of a request.
         responding: Connections that receive a response.
         handling: Connections whose response is being computed.
-        unanswered: Total size of the bodies in memory, in bytes.
+        unanswered: Total size of the request bodies in memory, in bytes.
         unsent: Total size of the responses in memory, in bytes.
     """
 
@@ -142,13 +156,16 @@ class ConnectionTable:
         self.handling.discard(connection)
 
     def set_deadline(self, connection: Closable, waiting: Deadlines, seconds: float) -> None:
-        """Move ``connection`` to the map ``waiting``, with a deadline in ``seconds`` seconds."""
+        """Move ``connection`` to the map ``waiting``, due in ``seconds`` seconds."""
         self.remove(connection)
         now = time.monotonic()
         waiting[connection] = now, now + seconds
 
     def close_expired(self) -> None:
-        """Close connections whose deadline has passed; call this several times per second."""
+        """Close connections whose deadline has passed.
+
+        Call this method several times per second.
+        """
         now = time.monotonic()
         for waiting in (self.receiving, self.responding, self.idle):
             for connection in [
@@ -168,7 +185,7 @@ class ConnectionTable:
             next(iter(self.receiving)).close()
 
     def is_full(self) -> bool:
-        """Return whether the bodies in memory exceed ``max_pending_body_bytes``."""
+        """Return whether the request bodies in memory exceed ``max_pending_body_bytes``."""
         return self.unanswered > self.limits.max_pending_body_bytes
 
     def close(self) -> None:

@@ -3,10 +3,10 @@
 One event loop reads all connections and passes only complete requests to the connection table's
 ``dispatch``. A slow or silent client therefore occupies only a socket and a few kilobytes. `Limits`
 bounds the size and the duration of every client action. A connection that exceeds a limit is
-closed. If there are too many connections, a new connection replaces the one that has waited
+closed. If there are too many connections, a new connection replaces the connection that has waited
 longest.
 
-The parser of the bytes is httptools, which Node.js also uses.
+The parser is httptools, which uses the parser of Node.js.
 """
 
 from __future__ import annotations
@@ -33,8 +33,9 @@ from battlesnake_server.http.connection_table import (
 )
 
 _REJECTED_LINGER_S = 1.0
-"""Duration in seconds for which a rejected client is still read, so that the client receives the
-error response.
+"""Seconds for which the server still reads from a rejected client.
+
+If the server closed the connection earlier, the client could lose the error response.
 """
 
 TICK_INTERVAL_S = 0.25
@@ -81,8 +82,8 @@ async def serve(
 
 
 async def _listen(table: ConnectionTable, listener: socket.socket) -> asyncio.Server:
-    # asyncio accepts up to 32 connections before it handles the first one. All other connections
-    # wait in the kernel.
+    # asyncio accepts up to 32 connections before it handles the first of them. All other
+    # connections wait in the kernel.
     loop = asyncio.get_running_loop()
     server = await loop.create_server(lambda: Connection(table), sock=listener, backlog=32)
     listener.listen(2048)
@@ -90,7 +91,11 @@ async def _listen(table: ConnectionTable, listener: socket.socket) -> asyncio.Se
 
 
 class TooLargeError(Exception):
-    """Error for a request that exceeds a limit; ``status`` is the HTTP status."""
+    """Error raised if a request exceeds a limit.
+
+    Attributes:
+        status: HTTP status of the response.
+    """
 
     def __init__(self, status: HTTPStatus) -> None:
         super().__init__(status.phrase)
@@ -102,7 +107,7 @@ _UPGRADE_HEADERS = (b"connection", b"upgrade", b"http2-settings")
 
 
 class Connection(asyncio.Protocol):
-    """One connection; its state is idle, receiving, handling or responding."""
+    """Connection in one of the states idle, receiving, handling and responding."""
 
     def __init__(self, table: ConnectionTable) -> None:
         self._table = table
@@ -150,7 +155,10 @@ class Connection(asyncio.Protocol):
         self._table.evict()
 
     def eof_received(self) -> bool:
-        """Handle the end of the client's data; the client may still read (RFC 9112, 9.6)."""
+        """Handle the end of the client's data.
+
+        The client may still read (RFC 9112, section 9.6).
+        """
         self._half_closed = True
         return self._current_request is not None
 
@@ -172,7 +180,7 @@ class Connection(asyncio.Protocol):
         self._table.unsent += self._unsent
 
     def resume_writing(self) -> None:
-        """Resume reading once the client has read all responses."""
+        """Resume reading after the client has read all responses."""
         self._table.unsent -= self._unsent
         self._unsent = 0
         self._transport.resume_reading()
@@ -203,7 +211,7 @@ class Connection(asyncio.Protocol):
             raise TooLargeError(HTTPStatus.REQUEST_ENTITY_TOO_LARGE)
 
     def on_headers_complete(self) -> None:
-        """Send ``100 Continue`` if the client expects it; HTTP/1.0 does not have it."""
+        """Send ``100 Continue`` if an HTTP/1.1 client expects it."""
         self._in_body = True
         expects = any(n == b"expect" and v.lower() == b"100-continue" for n, v in self._headers)
         if expects and self._current_request is None and self._parser.get_http_version() == "1.1":
@@ -217,7 +225,10 @@ class Connection(asyncio.Protocol):
             raise TooLargeError(HTTPStatus.REQUEST_ENTITY_TOO_LARGE)
 
     def on_message_complete(self) -> None:
-        """Queue a complete request; `_ignore_upgrade` handles an offer to upgrade."""
+        """Queue a complete request.
+
+        `_ignore_upgrade` handles requests that offer an upgrade.
+        """
         parser = self._parser
         if parser.should_upgrade():
             return
@@ -255,7 +266,11 @@ class Connection(asyncio.Protocol):
         )
 
     def _ignore_upgrade(self, rest: bytes) -> None:
-        """Handle a request without the upgrade; ``rest`` are the bytes after the headers."""
+        """Parse a request again without its offer to upgrade.
+
+        Args:
+            rest: Bytes after the headers.
+        """
         method = self._parser.get_method()
         if method == b"CONNECT":
             self._reject(HTTPStatus.METHOD_NOT_ALLOWED)
@@ -284,7 +299,10 @@ class Connection(asyncio.Protocol):
             table.dispatch(request, answer)
 
     def _send_response(self, request: Request, status: str, headers: Headers, body: bytes) -> None:
-        """Send the response; handle the next request once the client has received this response."""
+        """Send the response.
+
+        The next request is handled after the client has received the response.
+        """
         table = self._table
         table.unanswered -= len(request.body)
         self._current_request = None
@@ -312,9 +330,10 @@ class Connection(asyncio.Protocol):
             table.set_deadline(self, table.idle, table.limits.keep_alive_timeout_s)
 
     def _reject(self, status: HTTPStatus) -> None:
-        """Send an error status unless a response is in progress; then read for a short time.
+        """Send an error status, then read from the client for a short time.
 
-        If the connection were closed with unread bytes, the client would lose the response.
+        The status is not sent if a response is in progress. If the connection were closed with
+        unread bytes, the client would lose the response.
         """
         self._keep_alive = False
         if self._current_request is not None:

@@ -1,4 +1,4 @@
-"""Web server of the pages. It runs in a thread of the process that uses it.
+"""Web server of the pages, which runs in a thread of the process that starts the server.
 
 An event loop handles the connections, and a few threads run the application
 (`battlesnake_server.http.http_protocol`).
@@ -29,12 +29,18 @@ from battlesnake_server.http.http_protocol import serve
 from battlesnake_server.http.wsgi_pool import Application, WsgiPool
 
 _PAGE_REQUEST_TIMEOUT_S = 10.0
-"""Request timeout in seconds; longer than the live snake's, as visitors' networks may be slow."""
+"""Request timeout in seconds.
+
+The timeout exceeds the timeout of the live snake, because visitors' networks may be slow.
+"""
 
 _PAGE_SEND_TIMEOUT_S = Limits().send_timeout_s
 
 MAX_CONNECTIONS = 400
-"""Maximum number of connections, below the usual limit of open files per process (1024)."""
+"""Maximum number of connections.
+
+The usual limit of open files per process is 1024.
+"""
 
 MAX_REQUEST_BYTES = Limits().max_body_bytes
 
@@ -43,7 +49,7 @@ _PAGE_DRAIN_TIMEOUT_S = 2.0
 
 
 class PageServer:
-    """Server of a WSGI application on ``listener``; it runs from `start` to `stop`.
+    """Server of a WSGI application, which runs from `start` to `stop`.
 
     Args:
         app: WSGI application.

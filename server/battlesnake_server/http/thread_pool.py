@@ -1,4 +1,4 @@
-"""Thread pool that gives tasks to the most recently busy thread."""
+"""Thread pool that gives each task to the most recently busy thread."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ log = logging.getLogger(__name__)
 
 
 class ThreadPool:
-    """Up to ``max_threads`` threads; ``min_threads`` of them start immediately, others on demand.
+    """Thread pool with a minimum and a maximum number of threads.
 
     Starting a thread takes long on a busy machine. The thread that was busy last gets the next
     task: each thread keeps some memory of its past tasks, and this order uses as few threads as
-    possible. Threads are daemons, so that a hanging task does not keep the process alive. They end
-    when `close` is called or when the pool is garbage-collected.
+    possible. Threads are daemons, so that a hanging task does not keep the process alive. The
+    threads end when `close` is called or when the pool is garbage-collected.
 
     Args:
         name: Prefix of the threads' names.
@@ -55,7 +55,7 @@ class ThreadPool:
             self._idle.append(self._start())
 
     def submit(self, work: Work) -> None:
-        """Run ``work`` in a free thread, or in the next thread that becomes free."""
+        """Run ``work`` in a free thread, or queue it for the next free thread."""
         with self._lock:
             if self._idle:
                 inbox = self._idle.pop()
@@ -67,7 +67,7 @@ class ThreadPool:
         inbox.put(work)
 
     def close(self) -> None:
-        """End the threads once the queued tasks are done."""
+        """End all threads after the queued tasks."""
         with self._lock:
             self._closed = True
             _end(self._idle)
@@ -114,8 +114,11 @@ def _end(inboxes: list[Inbox]) -> None:
 
 
 def lower_thread_priority() -> None:
-    """Lower the CPU priority of the current thread below that of the request threads (Linux)."""
-    # Linux treats a thread id as a process id here. Other systems have no priority per thread.
+    """Lower the CPU priority of the current thread (Linux only).
+
+    The priority is then below the priority of the request threads.
+    """
+    # Linux accepts a thread id in place of a process id. Other systems have no priority per thread.
     if sys.platform == "linux":
         thread = threading.get_native_id()
         nice = os.getpriority(os.PRIO_PROCESS, thread)

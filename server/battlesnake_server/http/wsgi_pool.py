@@ -1,4 +1,4 @@
-"""Threads that run a WSGI application on complete requests."""
+"""Thread pools that run a WSGI application on complete requests."""
 
 from __future__ import annotations
 
@@ -22,7 +22,10 @@ from battlesnake_server.http.connection_table import (
 from battlesnake_server.http.thread_pool import ThreadPool
 
 _MAX_QUEUED_REQUESTS = 2000
-"""Maximum number of requests of one pool without a response; further requests get status 503."""
+"""Maximum number of requests of one pool without a response.
+
+Further requests get status 503.
+"""
 
 Application = Callable[..., Iterable[bytes]]
 
@@ -30,7 +33,14 @@ log = logging.getLogger(__name__)
 
 
 class WsgiPool:
-    """Thread pool of a WSGI application; ``ready`` of its threads start immediately."""
+    """Thread pool of a WSGI application.
+
+    Args:
+        application: WSGI application.
+        name: Prefix of the threads' names.
+        threads: Maximum number of threads.
+        ready: Number of threads that start immediately.
+    """
 
     def __init__(
         self, application: Application, name: str, threads: int, *, ready: int = 0
@@ -40,7 +50,12 @@ class WsgiPool:
         self._asked = 0
 
     def dispatch(self, request: Request, answer: SendResponse) -> None:
-        """Queue ``request``; call this method in the event loop."""
+        """Queue a request. Call this method in the event loop.
+
+        Args:
+            request: Complete request.
+            answer: Callback that sends the response.
+        """
         if self._asked >= _MAX_QUEUED_REQUESTS:
             answer(STATUS_UNAVAILABLE, TEXT_HEADERS, b"too many requests")
             return
@@ -67,7 +82,10 @@ class WsgiPool:
 
 
 def call_wsgi_app(application: Application, request: Request) -> tuple[str, Headers, bytes]:
-    """Return the status, headers and body of a WSGI application's response; 500 if it raises."""
+    """Return the status, headers and body of a WSGI application's response.
+
+    The status is 500 if the application raises an exception.
+    """
     started: list[Any] = []
 
     def start_response(status: str, headers: Headers, exc_info: object = None) -> None:

@@ -1,1 +1,4 @@
-"""The live snake: a Flask application under gunicorn that meets the deadlines of the API."""
+"""The live snake: a Flask application that meets the deadlines of the API.
+
+The application runs under gunicorn.
+"""

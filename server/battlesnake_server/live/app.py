@@ -40,7 +40,10 @@ from battlesnake_server.live.live_snake import LiveSnake
 from battlesnake_server.strategy_loader import DEFAULT_SNAKE, DEFAULT_SNAKE_NOTICE, strategy_factory
 
 _MAX_BODY_BYTES = 1 << 18
-"""Maximum size of a request in bytes: five times that of the largest board that is played."""
+"""Maximum size of a request in bytes.
+
+The limit is five times the size of a request for the largest board in use.
+"""
 
 DEFAULTS: Mapping[str, Any] = {
     "SNAKE": None,
@@ -111,7 +114,7 @@ def create_app(config: Mapping[str, Any] | None = None) -> Flask:
 
 
 def from_environment() -> dict[str, Any]:
-    """Read the configuration from the environment; an empty variable counts as unset.
+    """Return the configuration from the environment. Empty variables count as unset.
 
     Spaces separate the names in ``BATTLESNAKE_FILTERS``.
 
@@ -130,7 +133,7 @@ def from_environment() -> dict[str, Any]:
 
 
 def _error(error: Exception) -> tuple[Response, int]:
-    """Return an error as JSON, and log it if it is an internal error."""
+    """Return an error as a JSON response. Internal errors are logged."""
     if isinstance(error, HTTPException):
         response = jsonify(error=error.description)
         # The headers include Allow, which a response with status 405 must have.
@@ -141,7 +144,10 @@ def _error(error: Exception) -> tuple[Response, int]:
 
 
 def _timestamp_middleware(application: Callable[..., Any]) -> Callable[..., Any]:
-    """Record the arrival time unless the web server did; normalize ``//move/`` to ``/move``."""
+    """Add the arrival time to requests, and normalize ``//move/`` to ``/move``.
+
+    An arrival time that the web server set remains.
+    """
 
     def enter(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
         environ.setdefault("server.arrived", time.perf_counter())

@@ -1,4 +1,4 @@
-"""CPU quota of this process: its cores, and the fraction of them that it may use."""
+"""CPU quota of this process, in cores."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _LAMBDA_MEMORY = "AWS_LAMBDA_FUNCTION_MEMORY_SIZE"
 _LAMBDA_MB_PER_CORE = 1769
 """Memory in MB for which AWS Lambda grants the CPU time of one core.
 
-A function has access to two cores regardless.
+A function has access to two cores, regardless of its memory.
 Source: https://docs.aws.amazon.com/lambda/latest/dg/configuration-memory.html
 """
 
@@ -24,7 +24,7 @@ def available_cores(
     own: Path = _PROC_CGROUP,
     environment: Mapping[str, str] = os.environ,
 ) -> float:
-    """Return the number of cores that this process may use, as reported by the system.
+    """Return the number of cores that this process may use.
 
     The result is the minimum of three numbers: the cores in the affinity mask, the quotas of the
     control groups (cgroup v1 and v2, set by containers or systemd units), and the cores that AWS
@@ -43,19 +43,23 @@ def available_cores(
 
 
 def _quotas(groups: Path, own: Path) -> Iterator[float]:
-    """Yield the quotas of the cgroups of this process and of their ancestors, in cores."""
+    """Yield the quotas of this process's cgroups and their ancestors, in cores."""
     with suppress(OSError):
         for line in own.read_text().splitlines():
             _, controllers, path = line.split(":", 2)
             if controllers and "cpu" not in controllers.split(","):
                 continue
-            # In a container the path may be the host's. Then only the root of the path exists here.
+            # In a container, the path may be a path of the host. Then only the root of the path
+            # exists in the container.
             for group in (PurePosixPath(path), *PurePosixPath(path).parents):
                 yield from _quota(groups / ("cpu" if controllers else "") / str(group).lstrip("/"))
 
 
 def _quota(group: Path) -> Iterator[float]:
-    """Yield the quota of one cgroup in cores, if it has one; "max" and -1 mean no quota."""
+    """Yield the quota of one cgroup in cores, or nothing if the cgroup has no quota.
+
+    The values "max" and -1 mean no quota.
+    """
     with suppress(OSError, ValueError):
         quota, period = (group / "cpu.max").read_text().split()
         yield int(quota) / int(period)

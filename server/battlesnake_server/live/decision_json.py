@@ -1,9 +1,9 @@
-"""The decision of a snake, as an extra field of its ``/move`` response.
+"""Decisions of snakes as an extra field of ``/move`` responses.
 
 ``{"move": "up", "decision": {"scores": ..., "reasons": [...], "line": ...}}``, with the fields of
-`battlesnake_server.replay_json.decision_to_json`. Official engines ignore the field; our arena
-stores it for its pages. Responses come from untrusted servers, so `read` limits the size and drops
-malformed parts.
+`battlesnake_server.replay_json.decision_to_json`. Official engines ignore the field. The arena of
+this project stores the field for its pages. Responses come from untrusted servers, so `read` limits
+the size and drops malformed parts.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from battlesnake_server.replay_json import decision_to_json
 MAX_DECISION_BYTES = 1 << 14
 """Maximum size of a response whose decision is read, in bytes.
 
-A rule-based snake's response has a sixteenth of this size.
+The response of a rule-based snake takes about 1 kB.
 """
 
 _MAX_REASONS, _MAX_LINE_SNAKES, _MAX_LINE_MOVES = 32, 16, 64
@@ -29,12 +29,15 @@ _MAX_RULE_CHARS, _MAX_NOTE_CHARS = 60, 200
 
 
 def write(decision: Decision) -> dict[str, Any]:
-    """Return the ``decision`` field of a response."""
+    """Return the ``decision`` field of a ``/move`` response."""
     return decision_to_json(decision)
 
 
 def read(content: bytes) -> Decision | None:
-    """Return the decision in a response that `players.parse_move` accepted; None if there is none.
+    """Return the decision in a valid ``/move`` response, or None.
+
+    Args:
+        content: Body of a response that `players.parse_move` accepted.
 
     >>> body = b'{"move": "up", "decision": {"reasons": [{"rule": "walls", "vetoed": ["left"]}]}}'
     >>> read(body).reasons
@@ -84,7 +87,7 @@ def _moves(values: list[Any]) -> tuple[str, ...]:
 
 
 def _scores(parent: Mapping[str, Any]) -> dict[str, float]:
-    """Return the scores by move; null represents a score that was not finite."""
+    """Return the scores by move. Null represents a score that was not finite."""
     scores = parent.get("scores")
     if not isinstance(scores, Mapping):
         return {}

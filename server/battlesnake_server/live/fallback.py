@@ -21,7 +21,7 @@ _MAX_NORMAL_CELLS, _MAX_NORMAL_SNAKES = 25 * 25, 16
 
 
 def is_normal_size(board: Board) -> bool:
-    """Return whether rules evaluate ``board`` within milliseconds."""
+    """Return whether rules can evaluate ``board`` within milliseconds."""
     return (
         board.width * board.height <= _MAX_NORMAL_CELLS and len(board.living) <= _MAX_NORMAL_SNAKES
     )
@@ -30,12 +30,12 @@ def is_normal_size(board: Board) -> bool:
 def safe_move(board: Board, reason: str) -> Decision:
     """Return the move with the most exits among the moves that the safe filters allow.
 
-    On boards that are larger than normal, only the adjacent cells are examined. The function never
-    raises an exception.
+    On boards larger than `is_normal_size` permits, only the adjacent cells are examined. The
+    function never raises an exception.
 
     Args:
         board: Position, with ``you`` set.
-        reason: Note of the decision: why the strategy did not choose the move.
+        reason: Note of the decision: the reason for the fallback.
     """
     try:
         moves = board.safe_moves() or MOVES
@@ -44,7 +44,7 @@ def safe_move(board: Board, reason: str) -> Decision:
             decision = best_after_filters(exits, board, SAFE)
         else:
             decision = Decision(max(exits, key=exits.__getitem__), scores=exits)
-    # The fallback must return a move: an engine punishes a missing move, not a bad one.
+    # The fallback must return a move: an engine punishes a missing move more than a bad move.
     except Exception:
         decision = Decision(MOVES[0])
     return replace(decision, reasons=(Reason(FALLBACK, note=reason), *decision.reasons))

@@ -1,4 +1,4 @@
-"""The game on the snake's own page: the current game, or the last one."""
+"""The featured game on the snake's own page: the current game, or the last game."""
 
 from __future__ import annotations
 
@@ -23,17 +23,20 @@ _MAX_FRAME_BYTES = 1 << 22
 """Maximum size of the stored frames of one game, in bytes."""
 
 _EXAMPLE_SETTINGS = MatchSettings(nodes=200, max_turns=200)
-"""Settings of the example game against `hungry` that a snake without games plays for its page."""
+"""Settings of the example game that a snake without games plays for its page.
+
+The opponent is `hungry`.
+"""
 
 
 class FeaturedGame:
-    """The game ``key``, stored for the page; thread-safe.
+    """Featured game, stored for the snake's page; thread-safe.
 
     Decisions are shown only after the game, because opponents can read the page too.
     """
 
     def __init__(self, factory: Factory) -> None:
-        self._factory: Factory | None = factory  # The factory is None once there is a game.
+        self._factory: Factory | None = factory  # The factory is None after the first game.
         self._lock = threading.Lock()
         self.key: Key | None = None
         self._version = 0
@@ -43,7 +46,7 @@ class FeaturedGame:
         self._frames: list[tuple[str, str]] = []  # without and with the decision
 
     def record(self, key: Key, board: Board, decision: Decision | None = None) -> None:
-        """Add a position of a game, and the decision in this position."""
+        """Add a position of a game, and the decision on that position."""
         if not is_normal_size(board):
             return
         with self._lock:
@@ -55,7 +58,12 @@ class FeaturedGame:
             self._add(board, decision)
 
     def end(self, key: Key, board: Board | None) -> None:
-        """End a game; ``board`` is its last position, if known."""
+        """End a game.
+
+        Args:
+            key: Game id and snake id.
+            board: Last position, or None if unknown.
+        """
         with self._lock:
             if key != self.key or self._over:
                 return
@@ -101,7 +109,7 @@ class FeaturedGame:
             self._frames.append((plain, with_decision))
 
     def _play(self, factory: Factory) -> None:
-        """Play the example game; discard it if a real game has started meanwhile."""
+        """Play the example game. Discard the game if a real game has started meanwhile."""
         played = play_game(
             _EXAMPLE_SETTINGS,
             [factory, hungry_snake],

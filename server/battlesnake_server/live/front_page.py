@@ -1,4 +1,7 @@
-"""The page that a browser gets at ``/``: customization, current game and latency of the snake."""
+"""The snake's page, which a browser gets at ``/``.
+
+The page shows the customization, the featured game and the latency of the snake.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,10 @@ blueprint = Blueprint("front", __name__)
 
 
 def is_browser_request() -> bool:
-    """Return whether a browser sent the request; engines accept any content type or JSON."""
+    """Return whether a browser sent the request.
+
+    Only browsers list ``text/html``; engines accept any content type or JSON.
+    """
     return "text/html" in request.headers.get("Accept", "")
 
 
@@ -30,7 +36,7 @@ def read(name: str) -> str:
 
 
 def page() -> Response:
-    """Render the page, whose only further request goes to ``now``."""
+    """Render the page. The page itself requests only ``now``."""
     config = current_app.config
     board = read("static/board.js").replace("export ", "")
     script = read("static/live_snake_page.js")
@@ -54,7 +60,10 @@ def page() -> Response:
 
 @blueprint.get("/now")
 def now(base: str = "") -> Response:
-    """Return the featured game, starting with frame ``?since=``, and the move statistics."""
+    """Return the featured game and the move statistics.
+
+    The frames start at index ``?since=``.
+    """
     snake = current_app.extensions["live_snake"]
     since, version = (request.args.get(name, 0, int) for name in ("since", "version"))
     return jsonify(
@@ -67,7 +76,7 @@ def move_statistics(metrics: Metrics) -> dict[str, Any]:
     """Return the move statistics.
 
     Returns:
-        ``num_moves``; ``strategy``, the fraction of moves that the strategy chose;
+        ``num_moves``; ``strategy``, the fraction of moves that the strategy chose, in [0, 1];
         ``latency_percentiles_ms``, the 50th and 95th percentile of the latency in ms, rounded up to
         a histogram bound (None above the last bound); and ``games``, the number of active games.
     """

@@ -1,8 +1,8 @@
-"""gunicorn worker of the live snake: an event loop reads requests, thread pools handle them.
+"""gunicorn worker of the live snake.
 
-gunicorn's own thread worker assigns a thread to a connection before its request is complete, so
-slow clients occupy the threads of other clients. Here one event loop reads the connections
-(`battlesnake_server.http`), and complete requests go to one of three pools:
+gunicorn's own thread worker assigns a thread to a connection before the request is complete, so
+slow clients occupy the threads of other clients. This worker reads all connections in one event
+loop (`battlesnake_server.http`). Complete requests go to one of three thread pools:
 
 * pages: all GET requests, so that health checks and metrics respond even if the snake is busy;
 * oversized requests, larger than those of normal games; `ParseGate` orders their parsing;
@@ -27,27 +27,36 @@ from battlesnake_server.http.wsgi_pool import WsgiPool
 from battlesnake_server.live.parse_gate import OVERSIZED_BODY_BYTES
 
 _OVERSIZED_THREADS = 64
-"""Number of threads for oversized requests; most threads wait for the parser or for a search."""
+"""Number of threads for oversized requests.
+
+Most of these threads wait for the parser or for a search.
+"""
 
 _LINGER_S = 1.5
-"""Seconds in which a stopping worker still accepts requests on open connections."""
+"""Seconds for which a stopping worker still accepts requests on open connections."""
 
 _SWITCH_INTERVAL_S = 0.001
-"""Seconds for which a thread may hold the interpreter lock while another thread waits."""
+"""Maximum time in seconds that a thread keeps the interpreter lock from other threads."""
 
 _RESERVED_FDS = 100
 """File descriptors reserved for purposes other than connections."""
 
 _M_MMAP_THRESHOLD, _LARGE_MEMORY = -3, 1 << 20
 _M_ARENA_MAX, _ARENAS = -8, 2
-"""Parameters of glibc's ``mallopt`` (``malloc.h``): size in bytes, and number of arenas."""
+"""Parameters of ``mallopt`` in glibc: size in bytes, and number of arenas."""
 
 
 class AsyncGunicornWorker(BaseWorker):  # type: ignore[misc]
-    """Reads requests in an event loop; gunicorn's ``threads`` handle normal moves."""
+    """gunicorn worker that reads requests in an event loop.
+
+    gunicorn's setting ``threads`` is the number of threads for normal moves.
+    """
 
     def init_process(self) -> None:
-        """Prepare the event loop; gunicorn then loads the application and calls `run`."""
+        """Prepare the event loop.
+
+        gunicorn then loads the application and calls `run`.
+        """
         self.loop = asyncio.new_event_loop()
         self.stopped = asyncio.Event()
         sys.setswitchinterval(_SWITCH_INTERVAL_S)
@@ -60,11 +69,17 @@ class AsyncGunicornWorker(BaseWorker):  # type: ignore[misc]
         self.loop.call_soon_threadsafe(self.stopped.set)
 
     def handle_quit(self, sig: int, frame: object) -> None:
-        """Handle Ctrl-C like SIGTERM; gunicorn's own handler would exit immediately."""
+        """Handle SIGINT and SIGQUIT (Ctrl-C) like SIGTERM.
+
+        gunicorn's own handler would exit immediately.
+        """
         self.handle_exit(sig, frame)
 
     def run(self) -> None:
-        """Serve until a signal arrives; later signals do not interrupt the shutdown."""
+        """Serve until a signal arrives.
+
+        Later signals do not interrupt the shutdown.
+        """
         asyncio.set_event_loop(self.loop)
         self.loop.run_until_complete(self._serve())
         # The master process repeats the terminal's signal, possibly late.
@@ -93,17 +108,21 @@ class AsyncGunicornWorker(BaseWorker):  # type: ignore[misc]
         (pool if request.method == "POST" else self._pages).dispatch(request, answer)
 
     def _send_heartbeat(self) -> bool:
-        """Send the heartbeat to the master process; return whether the worker should continue."""
+        """Send the heartbeat to the master process.
+
+        Returns:
+            Whether the worker should continue.
+        """
         self.notify()
         return bool(self.alive and self.ppid == os.getppid())
 
 
 def _tune_malloc() -> None:
-    """Make glibc return or reuse freed memory.
+    """Configure glibc to return or reuse freed memory.
 
     A search takes 16 MB per move. By default, glibc keeps some of that memory for every thread that
-    has searched, about 1 GB on two cores. It also creates up to eight arenas per core. Other arenas
-    cannot use the gaps of an arena, so memory usage grows for hours.
+    has searched, about 1 GB on two cores. By default, glibc also creates up to eight arenas per
+    core. An arena cannot use the gaps of other arenas, so memory usage grows for hours.
     """
     with contextlib.suppress(OSError, AttributeError):
         library = ctypes.CDLL(None)
@@ -112,7 +131,7 @@ def _tune_malloc() -> None:
 
 
 def _max_connections() -> int:
-    """Raise the limit of open files and return the number of connections that the limit permits."""
+    """Raise the limit of open files, and return the possible number of connections."""
     wanted = Limits().max_connections + _RESERVED_FDS
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     files = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)

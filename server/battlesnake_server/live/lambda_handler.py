@@ -1,8 +1,8 @@
-"""The live snake on AWS Lambda, behind an HTTP API of API Gateway or a function URL.
+"""The live snake on AWS Lambda.
 
-Set the function's handler to ``battlesnake_server.live.lambda_handler.handler``, and configure the
-snake by environment variables (`battlesnake_server.live.app.from_environment`).
-``docs/hosting.md`` lists the drawbacks of Lambda.
+An HTTP API of API Gateway or a function URL sends the requests. Set the function's handler to
+``battlesnake_server.live.lambda_handler.handler``, and configure the snake by environment variables
+(`battlesnake_server.live.app.from_environment`). ``docs/hosting.md`` lists the drawbacks of Lambda.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from battlesnake_server.live.app import create_app, from_environment
 Wsgi = Callable[[dict[str, Any], Any], Iterable[bytes]]
 
 _MAX_REQUEST_AGE_S = 30.0
-"""Maximum age of a request in seconds; a larger age means that a clock is wrong."""
+"""Maximum age of a request in seconds. A larger age means that a clock is wrong."""
 
 
 _WARMUP_TIMEOUT_MS = 100
@@ -29,10 +29,11 @@ _WARMUP_TIMEOUT_MS = 100
 
 
 def build_handler(config: Mapping[str, Any]) -> Callable[[dict[str, Any], Any], dict[str, Any]]:
-    """Build the handler that Lambda calls with events of payload format 2.0.
+    """Return the handler that Lambda calls with events of payload format 2.0.
 
     The handler plays one warm-up move, because the first move of a process takes longer. Any
-    request that starts the function, such as ``/start``, thereby prepares it for the game.
+    request that starts the function, such as ``/start``, thereby prepares the function for the
+    game.
 
     Args:
         config: Configuration keys that override the environment.
@@ -47,7 +48,7 @@ def build_handler(config: Mapping[str, Any]) -> Callable[[dict[str, Any], Any], 
 
 
 def _arrival_middleware(application: Wsgi) -> Wsgi:
-    """Measure a move's time from its arrival at API Gateway."""
+    """Set the arrival time of requests to their arrival at API Gateway."""
 
     def answer(environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
         context = environ.get("apig_wsgi.request_context") or {}

@@ -7,15 +7,15 @@ from collections.abc import Callable
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
 
 _BUCKETS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 1.0, 2.5)
-"""Upper bounds of the latency histogram in seconds; most games allow 0.5 s."""
+"""Upper bounds of the latency histogram in seconds. Most games have a timeout of 0.5 s."""
 
 
 class Metrics:
-    """Metrics of one application, in their own registry."""
+    """Metrics of one application, in a separate registry."""
 
     def __init__(self, active_games: Callable[[], int]) -> None:
         self.registry = CollectorRegistry()
-        ProcessCollector(registry=self.registry)  # memory, CPU seconds, open files
+        ProcessCollector(registry=self.registry)  # The collector exports memory, CPU seconds and open files.
         self.moves = Counter(
             "battlesnake_moves",
             "Moves, by their source: the strategy or the fallback.",

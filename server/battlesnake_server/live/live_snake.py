@@ -24,13 +24,13 @@ from battlesnake_server.live.sessions import Key, Sessions
 from battlesnake_server.strategy_loader import is_instant
 
 _MAX_TIMEOUT_MS = 10_000
-"""Maximum timeout of a game in milliseconds; no engine waits longer."""
+"""Maximum timeout of a game in milliseconds. No engine waits longer."""
 
 log = logging.getLogger(__name__)
 
 
 class LiveSnake:
-    """Plays any number of games concurrently; all public methods are thread-safe.
+    """Snake that plays any number of games concurrently; thread-safe.
 
     Args:
         factory: Builds the strategy of a session.
@@ -62,7 +62,7 @@ class LiveSnake:
         search.SEARCH_CORES.use(NUM_CORES, AVAILABLE_CORES)
 
     def start(self, key: Key) -> None:
-        """Create the session of a game, so that its strategy is ready for the first move."""
+        """Create the session of a game, and start to build the strategy."""
         self._move_runner.prepare(self.sessions.get(key))
 
     def move(
@@ -82,7 +82,7 @@ class LiveSnake:
             body: JSON object of the request.
             arrived: Arrival time of the request (`time.perf_counter`).
             client: State of the client; a search stops if the client disconnects.
-            body_bytes: Bytes of the request's body.
+            body_bytes: Size of the request's body in bytes.
 
         Raises:
             BoardError: If the board's size or ``you`` is unreadable.
@@ -112,7 +112,7 @@ class LiveSnake:
         return decision
 
     def end(self, key: Key, body: Mapping[str, Any]) -> None:
-        """Delete the session of a finished game; the featured game remains for the page."""
+        """Delete the session of a finished game. The page keeps the featured game."""
         if self.featured_game.key == key:
             session, last = self.sessions.get(key), None
             with session.lock, contextlib.suppress(BoardError):

@@ -7,11 +7,17 @@ import time
 from collections.abc import Callable
 
 _BURST_LINES, _LINE_INTERVAL_S = 100.0, 2.0
-"""Token bucket: lines per burst, and seconds until the next line (about 2,000 lines per hour)."""
+"""Parameters of the token bucket: lines per burst, and seconds per further line.
+
+The bucket permits about 2,000 lines per hour.
+"""
 
 
 class RateLimitFilter(logging.Filter):
-    """Logging filter with a rate limit; allowed lines report how many lines were dropped."""
+    """Logging filter with a rate limit.
+
+    Permitted lines report the number of lines dropped before them.
+    """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         super().__init__()
@@ -20,7 +26,10 @@ class RateLimitFilter(logging.Filter):
         self._left_out = 0
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Return whether the limit permits ``record``; the handler's lock serializes calls."""
+        """Return whether the rate limit permits ``record``.
+
+        The handler's lock serializes the calls.
+        """
         now = self._clock()
         self._lines = min(_BURST_LINES, self._lines + (now - self._since) / _LINE_INTERVAL_S)
         self._since = now
@@ -35,7 +44,10 @@ class RateLimitFilter(logging.Filter):
 
 
 def configure_rate_limited_logging() -> None:
-    """Log warnings and errors to stderr with a rate limit, in Python's default format."""
+    """Configure the log: warnings and errors on stderr, with a rate limit.
+
+    The format is Python's default format.
+    """
     handler = logging.StreamHandler()
     handler.addFilter(RateLimitFilter())
     logging.basicConfig(level=logging.WARNING, format="%(message)s", handlers=[handler])

@@ -1,4 +1,4 @@
-"""Runs strategies with a deadline, and plays the fallback move when the time is up."""
+"""Execution of strategies with a deadline, and with a fallback move after it."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from battlesnake_server.live.time_budget import (
 )
 
 _MIN_TIME_BUDGET_S = 0.002
-"""Minimum time budget in seconds; below it, the strategy is not started."""
+"""Minimum time budget in seconds. Below it, the strategy is not started."""
 
 AVAILABLE_CORES = available_cores()
 
@@ -41,49 +41,53 @@ NUM_CORES = max(1, int(AVAILABLE_CORES))
 _NUM_SEARCH_SLOTS = 4 * NUM_CORES
 """Number of concurrent searches.
 
-There are more slots than cores, so that a search that uses its full time budget does not block
-a request that arrives slightly later. The number is limited, so that every search makes progress.
+With more slots than cores, a search that uses its full time budget does not block a request that
+arrives slightly later. The number is limited, so that every search makes progress.
 """
 
 _MAX_WAITING_REQUESTS = 100
 """Maximum number of requests that wait for a search slot, each in a server thread."""
 
 _MAX_STRATEGY_THREADS = 1000
-"""Maximum number of strategy threads: one per search slot, and one per hanging strategy."""
+"""Maximum number of strategy threads.
+
+Each search slot and each hanging strategy occupies one thread.
+"""
 
 log = logging.getLogger(__name__)
 
 
 class StrategyExitError(Exception):
-    """The strategy raised an exception that would end the program, such as SystemExit."""
+    """Error raised if a strategy tries to exit the process, for example with SystemExit."""
 
 
 class DeadlineExceededError(Exception):
-    """Error for a strategy that returned no move before the deadline."""
+    """Error raised if a strategy returns no move before the deadline."""
 
 
 _TIMEOUT_ERRORS = (FutureTimeoutError, DeadlineExceededError, NoSlotError, InterruptedError)
 
 
 class MoveRunner:
-    """Runs strategies with a deadline.
+    """Runner that executes strategies with a deadline.
 
     Instant strategies take milliseconds on normal boards and run in the request's thread; only this
     project's own code is instant. All other strategies run in other threads, because a thread that
     misses its deadline can only be abandoned:
 
-    * A strategy that overruns continues without a search slot. Its game gets fallback moves until
-      the strategy returns.
-    * A search stops by itself when its time is up or its client has disconnected. Its game is free
-      immediately.
+    * A strategy that overruns continues without a search slot. The strategy's game gets fallback
+    moves
+      until the strategy returns.
+    * A search stops when its time is up or its client has disconnected. The game can start the next
+      search immediately.
 
-    If there are more games than search slots, they share the time. Each request gets a fraction
-    that depends on the recent number of concurrent requests, so that the first requests leave time
-    for later ones. Requests that get no slot in time get a fallback move. Recent overruns are
-    subtracted from the time budget as a reserve.
+    If there are more games than search slots, the games share the time. The time budget of each
+    request depends on the recent number of concurrent requests, so that the first requests leave
+    time for later requests. Requests that get no slot in time get a fallback move. The runner
+    subtracts recent overruns from the time budget as a reserve.
 
-    Oversized boards share one slot, and requests do not wait for it. The slot is released only when
-    the strategy returns, because the duration of a search on such boards is unknown.
+    Oversized boards share one slot, and requests do not wait for that slot. The slot is released
+    only when the strategy returns, because the duration of a search on such boards is unknown.
 
     Args:
         metrics: Metrics to update.
@@ -119,11 +123,12 @@ class MoveRunner:
     def decide(
         self, session: Session, board: Board, arrived: float, client: ClientState | None = None
     ) -> Decision:
-        """Choose a move for ``board.you`` within the game's timeout minus round trip and margin.
+        """Choose a move for ``board.you`` before the game's deadline.
 
-        The method always returns a move. If ``client`` disconnects while the request waits for a
-        search slot, the method returns immediately. Otherwise, it returns as soon as the search
-        stops.
+        The time budget is the game's timeout minus round trip and margin. The method always returns
+        a move. If ``client`` disconnects while the request waits for a search slot, the method
+        returns immediately. If ``client`` disconnects during the search, the method returns as soon
+        as the search stops.
 
         Args:
             session: Session of the game.
@@ -146,7 +151,10 @@ class MoveRunner:
         return decision
 
     def prepare(self, session: Session) -> None:
-        """Build the strategy of a new session in another thread; the first move reports errors."""
+        """Build the strategy of a new session in another thread.
+
+        The first move reports errors.
+        """
 
         def build() -> None:
             with contextlib.suppress(BaseException):
@@ -157,7 +165,7 @@ class MoveRunner:
     def _decide(
         self, session: Session, board: Board, deadline: float, grace_s: float, client: ClientState
     ) -> Decision:
-        """Run the strategy until ``deadline``, and abandon it ``grace_s`` seconds later."""
+        """Run the strategy until ``deadline``. Abandon the strategy ``grace_s`` seconds later."""
         try:
             if not is_normal_size(board):
                 decision = self._run_oversized(session, board, deadline, grace_s, client)
@@ -182,7 +190,8 @@ class MoveRunner:
     def _run_inline(self, session: Session, board: Board, deadline: float) -> Decision:
         """Run an instant strategy, unless the request has waited too long."""
         seconds = deadline - time.perf_counter()
-        # A strategy plays one move at a time. Two concurrent requests of one game are an anomaly.
+        # A strategy plays one move at a time. Two concurrent requests of the same game are an
+        # anomaly.
         if seconds < _MIN_TIME_BUDGET_S or not session.strategy_lock.acquire(blocking=False):
             raise DeadlineExceededError
         try:
@@ -193,7 +202,7 @@ class MoveRunner:
     def _run_in_thread(
         self, session: Session, board: Board, deadline: float, grace_s: float, client: ClientState
     ) -> Decision:
-        """Run the strategy in another thread and wait until the time is up."""
+        """Run the strategy in another thread, and wait until the time is up."""
         with self._slots.acquire(deadline, _MIN_TIME_BUDGET_S, client) as seconds:
             end = time.perf_counter() + seconds
             work = self._start(session, board, seconds, client)
@@ -205,7 +214,10 @@ class MoveRunner:
     def _run_oversized(
         self, session: Session, board: Board, deadline: float, grace_s: float, client: ClientState
     ) -> Decision:
-        """Run the strategy in another thread, unless another oversized board is being searched."""
+        """Run the strategy on an oversized board in another thread.
+
+        The call fails if another oversized board is being searched.
+        """
         seconds = min(deadline - time.perf_counter(), MAX_BUSY_SEARCH_S)
         if seconds < _MIN_TIME_BUDGET_S or not self._outsized.acquire(blocking=False):
             raise DeadlineExceededError
@@ -220,7 +232,7 @@ class MoveRunner:
     def _start(
         self, session: Session, board: Board, seconds: float, client: ClientState
     ) -> Future[Decision]:
-        """Submit the board to the strategy, unless it is still busy with an earlier board."""
+        """Start the strategy on the board, unless the strategy is busy with an earlier board."""
         with session.lock:
             if session.pending_move is not None:
                 raise DeadlineExceededError
@@ -240,7 +252,7 @@ class MoveRunner:
 
 
 def _result(work: Future[Decision], session: Session, deadline: float) -> Decision:
-    """Return the result of ``work``; stop and abandon a search that is late."""
+    """Return the result of ``work``. Stop and abandon a search that is late."""
     try:
         return work.result(max(0.0, deadline - time.perf_counter()))
     except FutureTimeoutError:
@@ -252,7 +264,7 @@ def _result(work: Future[Decision], session: Session, deadline: float) -> Decisi
 def _run_strategy(
     work: Future[Decision], session: Session, board: Board, seconds: float, client: ClientState
 ) -> None:
-    """Run the strategy; a search stops if it is abandoned or its client disconnects."""
+    """Run the strategy. A search stops if it is abandoned or its client disconnects."""
     before = SHOULD_STOP.set(lambda: client.disconnected or session.pending_move is not work)
     try:
         session.ensure_built()
@@ -275,7 +287,7 @@ def _run_strategy(
 
 
 def _check_decision(decision: Decision) -> None:
-    """Raise an exception for an invalid decision."""
+    """Raise an exception if the decision is invalid."""
     if decision.move not in MOVES:
         raise ValueError(f"move must be one of {', '.join(MOVES)}, got {decision.move!r}")
     if not isinstance(decision.shout, str):
@@ -283,7 +295,10 @@ def _check_decision(decision: Decision) -> None:
 
 
 def _clear_pending_move(session: Session, work: Future[Decision]) -> None:
-    """Clear the pending move of a session, because the session outlives the move by minutes."""
+    """Clear the pending move of a session.
+
+    The session outlives the move by minutes.
+    """
     with session.lock:
         if session.pending_move is work:
             session.pending_move = None

@@ -9,14 +9,18 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 OVERSIZED_BODY_BYTES = 1 << 14
-"""Minimum size of an oversized body in bytes; a crowded 19x19 board needs fewer."""
+"""Minimum size of an oversized body in bytes.
+
+The body for a crowded 19x19 board is smaller.
+"""
 
 
 class ParseGate:
-    """Admits one oversized body at a time, the smallest first; other bodies do not wait.
+    """Gate that admits one oversized body at a time, the smallest body first.
 
-    Parsing a body takes milliseconds of the interpreter lock, which all threads share. The order
-    lets moves on a large board precede the maximum-size bodies of other clients.
+    Other bodies do not wait. Parsing a body takes milliseconds of the interpreter lock, which all
+    threads share. The order gives moves on a large board precedence over the maximum-size bodies of
+    other clients.
     """
 
     def __init__(self) -> None:

@@ -1,4 +1,4 @@
-"""Pondering: the search continues on the expected position while opponents move."""
+"""Pondering: the search continues on the expected position during opponents' moves."""
 
 from __future__ import annotations
 
@@ -15,15 +15,19 @@ from battlesnake_server.http.thread_pool import ThreadPool, lower_thread_priorit
 from battlesnake_server.live.time_budget import DEFAULT_TIMEOUT
 
 MAX_PONDER_TIMEOUTS = 2.0
-"""Maximum duration of pondering, in timeouts of the game; after it, no move request is expected."""
+"""Maximum duration of pondering, in timeouts of the game.
+
+Later move requests are not expected.
+"""
 
 log = logging.getLogger(__name__)
 
 
 class Ponderer:
-    """Ponders on the last decision on one core until the next move request arrives.
+    """Thread that ponders on one core until the next move request arrives.
 
-    The search checks the stop signal about 50 times per second, so it stops within 20 ms.
+    The search starts from the position expected after the last decision. The search checks the stop
+    signal about 50 times per second, so it stops within 20 ms.
     """
 
     def __init__(self) -> None:
@@ -45,7 +49,10 @@ class Ponderer:
                 self._asking -= 1
 
     def ponder(self, search: Search, board: Board, decision: Decision) -> None:
-        """Start pondering on ``decision`` in place of any other position; return immediately."""
+        """Start pondering on ``decision``, and cancel any other pondering.
+
+        The method returns immediately.
+        """
         self._last = mine = object()
         self._threads.submit(functools.partial(self._ponder, search, board, decision, mine))
 

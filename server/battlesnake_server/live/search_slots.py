@@ -1,4 +1,7 @@
-"""Search slots: a limited number of concurrent searches, granted in order of deadline."""
+"""Search slots: a limited number of concurrent searches.
+
+Slots are granted in order of deadline.
+"""
 
 from __future__ import annotations
 
@@ -15,18 +18,18 @@ from battlesnake_server.http.connection_table import ClientState
 MAX_BUSY_SEARCH_S = 0.5
 """Maximum duration of a search in seconds if there are more searches than cores.
 
-It is the timeout of a normal game.
+The value is the timeout of a normal game.
 """
 
 
 class NoSlotError(Exception):
-    """No search slot was free in time, or the client has disconnected."""
+    """Error raised if no search slot was free in time or the client has disconnected."""
 
 
 class LoadEstimate:
     """Number of concurrent users, with a peak that halves every second.
 
-    Use it as a context manager: entering counts one user and returns the peak.
+    Use the object as a context manager: entering counts one user and returns the peak.
     """
 
     def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
@@ -51,14 +54,17 @@ class LoadEstimate:
 
 @dataclass(slots=True)
 class _Waiter:
-    """A waiting request; ``woken`` is set when a slot is granted or the wait is canceled."""
+    """Request that waits for a slot.
+
+    The event ``woken`` is set when a slot is granted or the wait is canceled.
+    """
 
     woken: threading.Event = field(default_factory=threading.Event)
     granted: bool = False
 
 
 class SearchSlots:
-    """``count`` search slots, granted in order of deadline, earliest first.
+    """Search slots, granted in order of deadline, earliest first.
 
     A game with a timeout of 0.5 s therefore gets a slot before a game with 10 s.
 
@@ -66,7 +72,9 @@ class SearchSlots:
         count: Number of slots.
         num_unlimited: Number of concurrent searches up to which the duration of a search is
             unlimited.
-        max_waiting: Maximum number of waiting requests; above it, the latest deadline is rejected.
+        max_waiting: Maximum number of waiting requests. Above it, the request with the latest
+            deadline
+            is rejected.
     """
 
     def __init__(self, count: int, num_unlimited: int, max_waiting: int) -> None:

@@ -1,4 +1,4 @@
-"""State of the live snake per game: one session for each pair of game id and snake id."""
+"""Sessions: state of the live snake for each pair of game id and snake id."""
 
 from __future__ import annotations
 
@@ -19,16 +19,19 @@ from battlesnake_gym.snakes import Decision, Factory, Strategy
 from battlesnake_server.live.time_budget import RoundTrip
 
 Key = tuple[str, str]
-"""Game id and snake id; one process may play several snakes of one game."""
+"""Game id and snake id. One process may play several snakes of one game."""
 
 IDLE_TIMEOUT_S = 600.0
-"""Seconds without a request after which a session is deleted; some engines never send ``/end``."""
+"""Seconds without a request after which a session is deleted.
+
+Some engines never send ``/end``.
+"""
 
 _MAX_SESSIONS = 10_000
-"""Maximum number of sessions; the session that has been idle longest is deleted first.
+"""Maximum number of sessions. Above it, the session that has been idle longest is deleted.
 
-A session takes a few kilobytes, regardless of its ids and boards. The session of a policy is the
-largest, with 6 kB.
+A session takes a few kilobytes, regardless of the sizes of ids and boards. The session of a policy
+is the largest, with 6 kB.
 """
 
 
@@ -39,13 +42,14 @@ class Session:
     Attributes:
         strategy: Strategy, which plays one move at a time.
         name: Name in the log.
-        build: Builds the strategy, for which a user's code may take any time; None once it is
-            built.
+        build: Callable that builds the strategy, or None after the build. A user's code may take
+            any
+            time to build.
         pending_move: Move that a thread is computing, or None.
-        strategy_lock: Held by a request thread that runs the strategy itself.
+        strategy_lock: Held by a request thread while the thread runs the strategy.
         build_lock: Held while the strategy is built.
         lock: Protects the other attributes.
-        last_request_at: Time of the last request, by the sessions' clock.
+        last_request_at: Time of the last request in seconds, by the clock of `Sessions`.
         failed: Whether the strategy has raised an exception in this game.
         warned_of_bad_fields: Whether an unreadable field of a request has been logged.
     """
@@ -64,7 +68,10 @@ class Session:
     warned_of_bad_fields: bool = False
 
     def ensure_built(self) -> None:
-        """Build the strategy unless it exists; propagate all exceptions of the user's code."""
+        """Build the strategy unless it exists.
+
+        All exceptions of the user's code propagate.
+        """
         with self.build_lock:
             if self.build is not None:
                 self.strategy = self.build()
@@ -88,7 +95,7 @@ class Sessions:
         self._sessions: OrderedDict[tuple[bytes, bytes], Session] = OrderedDict()
 
     def get(self, key: Key) -> Session:
-        """Return the session of ``key``; create it, without its strategy, if it does not exist."""
+        """Return the session of ``key``, or create a session without a strategy."""
         digest = _digest(key)
         with self._lock:
             self._forget_idle()
@@ -109,7 +116,7 @@ class Sessions:
             self._sessions.pop(_digest(key), None)
 
     def count_games(self) -> int:
-        """Count the active games."""
+        """Return the number of active games."""
         with self._lock:
             self._forget_idle()
             return len({game for game, _ in self._sessions})
@@ -124,12 +131,12 @@ class Sessions:
 
 
 def _unbuilt(board: Board, seconds: float | None = None) -> Decision:
-    """Represent a strategy that is not built."""
+    """Serve as a placeholder until the strategy is built."""
     raise RuntimeError("the strategy is not built")
 
 
 def session_name(key: Key) -> str:
-    """Return the session's name in the log: the ids, shortened if necessary.
+    """Return the ids for the log, shortened if necessary.
 
     >>> session_name(("a" * 1000, "b"))[:20]
     "game 'aaaaaaaaaaaaaa"
@@ -139,7 +146,7 @@ def session_name(key: Key) -> str:
 
 
 def _digest(key: Key) -> tuple[bytes, bytes]:
-    """Hash the ids, which may be arbitrarily long, to 32 bytes each."""
+    """Return 32-byte hashes of the two ids, which may be arbitrarily long."""
     game, snake = (hashlib.sha256(part.encode("utf-8", "surrogatepass")) for part in key)
     return game.digest(), snake.digest()
 

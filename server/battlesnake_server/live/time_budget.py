@@ -6,35 +6,44 @@ import math
 from collections import deque
 
 DEFAULT_TIMEOUT = 0.5
-"""Timeout in seconds if an engine sends no timeout, or 0."""
+"""Timeout in seconds if an engine sends no timeout or a timeout of 0."""
 
 _INITIAL_ROUND_TRIP_FRACTION = 0.2
-"""Fraction of the timeout reserved for the round trip before the first observation."""
+"""Fraction of the timeout reserved for the round trip before its first measurement."""
 
 _MARGIN_FRACTION = 0.1
-"""Fraction of the timeout that is always reserved for jitter of clocks, queues and network."""
+"""Fraction of the timeout that is always reserved as a margin.
+
+The margin covers jitter of clocks, queues and network.
+"""
 
 _MAX_MARGIN_S = 0.05
 """Maximum margin in seconds, for long timeouts."""
 
 _ROUND_TRIP_DECAY = 0.8
-"""Factor per turn of the difference between the estimate and the last observed round trip."""
+"""Decay factor of the round-trip estimate, per turn.
+
+The factor applies to the difference between the estimate and the last measurement.
+"""
 
 OVERRUN_WINDOW = 32
-"""Number of latest searches whose overruns count.
+"""Number of most recent searches whose overruns count.
 
 If a host pauses a process for part of every 0.1 s, about one in 32 searches ends at the worst
 moment.
 """
 
 _MAX_RESERVE_FRACTION = 0.3
-"""Maximum reserve as a fraction of the time budget, because a single long pause is an outlier."""
+"""Maximum reserve as a fraction of the time budget.
+
+The maximum limits the effect of a single long pause.
+"""
 
 
 class OverrunTracker:
     """Largest recent overrun of the searches, in seconds.
 
-    The first search is ignored, because only it includes loading time.
+    The first search is ignored, because its duration includes loading time.
     """
 
     def __init__(self) -> None:
@@ -42,22 +51,23 @@ class OverrunTracker:
         self._first = True
 
     def observe(self, late: float) -> None:
-        """Record the delay ``late`` of a search in seconds; ignore negative values."""
+        """Record the delay ``late`` of a search in seconds. Negative delays are ignored."""
         if late >= 0 and not self._first:
             self._late.append(late)
         self._first = False
 
     def reserve(self, seconds: float) -> float:
-        """Return the part of ``seconds`` to reserve so that the next search ends in time."""
+        """Return the reserve in seconds so that a search of ``seconds`` ends in time."""
         return min(max(self._late), _MAX_RESERVE_FRACTION * seconds)
 
 
 class RoundTrip:
-    """Estimate of the round trip to one engine in ``seconds``; None before the first turn.
+    """Estimate of the round trip to one engine.
 
-    The engine reports in ``latency`` how long it waited for the previous response. The difference
-    to the snake's own time is network, queues and parsing on both sides. The estimate follows a
-    slow turn immediately and a fast turn only gradually, because slow turns lose games.
+    The engine reports in ``latency`` the time from its previous request to the response. The
+    difference from the snake's own time is the time for network, queues and parsing on both sides.
+    The estimate follows a slow turn immediately and a fast turn only gradually, because slow turns
+    lose games. The attribute ``seconds`` is the estimate in seconds, or None before the first turn.
     """
 
     def __init__(self) -> None:
@@ -65,7 +75,7 @@ class RoundTrip:
         self._spent: float | None = None
 
     def record_own_time(self, spent: float) -> None:
-        """Store the snake's own time for the response, in seconds."""
+        """Store the duration ``spent`` of the snake's own work on a response, in seconds."""
         self._spent = spent
 
     def observe(self, latency: str) -> None:
@@ -89,9 +99,10 @@ def margin(timeout: float) -> float:
 
 
 def grace_period(timeout: float, round_trip: float | None) -> float:
-    """Return the seconds after the deadline during which a strategy may still return.
+    """Return the grace period after the deadline, in seconds.
 
-    The grace period is half of the reserved time.
+    During the grace period, a strategy may still return. The grace period is half of the reserved
+    time. Both arguments are in seconds.
 
     >>> grace_period(0.5, 0.1)
     0.025
@@ -101,7 +112,11 @@ def grace_period(timeout: float, round_trip: float | None) -> float:
 
 
 def time_budget(timeout: float, round_trip: float | None) -> float:
-    """Return the time budget within ``timeout``, both in seconds; 0 if no time is left.
+    """Return the time budget in seconds, or 0 if no time is left.
+
+    Args:
+        timeout: Timeout of the game in seconds.
+        round_trip: Estimated round trip in seconds, or None.
 
     >>> time_budget(0.5, 0.1)
     0.35
@@ -114,7 +129,11 @@ def time_budget(timeout: float, round_trip: float | None) -> float:
 
 
 def _milliseconds(latency: str) -> float | None:
-    """Convert milliseconds as text to seconds; return None if the text is not a positive number."""
+    """Return the latency in seconds, or None if the text is not a positive number.
+
+    Args:
+        latency: Milliseconds as text.
+    """
     try:
         value = float(latency)
     except ValueError:

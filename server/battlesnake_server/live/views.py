@@ -1,4 +1,4 @@
-"""URLs of the live snake: the Battlesnake API, health check and metrics."""
+"""Views of the live snake: the Battlesnake API, health check and metrics."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def live_snake() -> LiveSnake:
 
 @blueprint.url_value_preprocessor
 def forget_base_path(endpoint: str | None, values: dict[str, Any] | None) -> None:
-    """Ignore the base path in front of the API's paths."""
+    """Remove the base path from the arguments of the API's views."""
     if values:
         values.pop("base", None)
 
@@ -53,14 +53,14 @@ def index() -> Response:
 
 @blueprint.post("/start")
 def start() -> Response:
-    """Handle the start of a game."""
+    """Handle ``/start``: prepare the strategy for a game."""
     live_snake().start(_key(_body()))
     return jsonify({})
 
 
 @blueprint.post("/move")
 def move() -> Response:
-    """Choose a move."""
+    """Handle ``/move``: choose a move."""
     body = _body()
     environ = request.environ
     try:
@@ -81,7 +81,7 @@ def move() -> Response:
 
 @blueprint.post("/end")
 def end() -> Response:
-    """Handle the end of a game."""
+    """Handle ``/end``: delete the session of a game."""
     body = _body()
     live_snake().end(_key(body), body)
     return jsonify({})
