@@ -1,12 +1,13 @@
-"""Model how training scales with the number of env runners, and measure the model's costs.
+"""Model how training scales with the number of env runners.
 
     python -m benchmarks.cluster_model                              # tables of docs/scaling.md
     python -m benchmarks.cluster_model --measure 1 2 4 --seconds 8  # on this machine
 
-A measurement trains with each number of env runners, one after the other. The model calculates the
-rate for all numbers from the CPU time of every process with the first and the last number. The
-benchmark prints the measured and the calculated rates. The comparison is meaningful only if every
-env runner has its own core and two more cores are free.
+With ``--measure``, the benchmark measures the costs of the model. A measurement trains with each
+number of env runners, one after the other. The model calculates the rate for all numbers from the
+CPU time of every process with the first and the last number. The benchmark prints the measured and
+the calculated rates. The comparison is meaningful only if every env runner has its own core and two
+more cores are free.
 """
 
 from __future__ import annotations
@@ -34,32 +35,37 @@ class Costs:
     """Costs of one fragment, in CPU seconds or bytes."""
 
     moves: float
-    """Moves in a fragment: moves of the learner's snakes or, with EXIT, searched moves."""
+    """Moves in a fragment: the learner's moves or, with EXIT, searched moves."""
     play: float
-    """CPU time of an env runner."""
+    """CPU time of an env runner, in seconds."""
     learn: float
-    """CPU time of the learner thread for updates."""
+    """CPU time of the learner thread for updates, in seconds."""
     overhead: float
-    """CPU time of the learner thread for all other work."""
+    """CPU time of the learner thread for all other work, in seconds."""
     threads: float
-    """CPU time of Ray's threads in the learner's process."""
+    """CPU time of Ray's threads in the learner's process, in seconds."""
     size: float
     """Bytes sent by the env runner."""
     contention: float
-    """Slowdown by other env runners on a machine, as a factor of the logarithm of their number."""
+    """Slowdown by other env runners on a machine.
+
+    The slowdown is a factor of the logarithm of the number of env runners on the machine.
+    """
     shard: float = 0.0
-    """CPU time of a replay buffer shard."""
+    """CPU time of a replay buffer shard, in seconds."""
     match: float = 0.0
-    """CPU time of env runners in matches for which the learner waits."""
+    """CPU time of env runners in matches for which the learner waits, in seconds."""
     sends: float = 0.0
     """Number of times that weights are sent to all env runners."""
     waits: bool = False
     """Whether env runners and the learner wait for each other (synchronous sampling)."""
     own_pace: bool = False
-    """Whether the learner makes updates of ``learn`` seconds at its own rate, independent of
-    fragments."""
+    """Whether the learner makes updates at its own rate, independent of fragments.
+
+    An update then takes ``learn`` seconds.
+    """
     call: float = 5.8e-5
-    """CPU time of the learner thread to send weights to one env runner."""
+    """CPU time of the learner thread to send weights to one env runner, in seconds."""
     weights: float = 1.2e6
     """Bytes of weights sent to each machine."""
     runners_per_machine: int = 8
@@ -155,7 +161,10 @@ COSTS = {
         own_pace=True,
     ),
 }
-"""Costs measured on an AMD EPYC (AVX-512 with bfloat16), with fragments of default sizes."""
+"""Costs measured on an AMD EPYC (AVX-512 with bfloat16).
+
+Fragments have the default sizes.
+"""
 
 
 def games(experiment: str) -> dict[str, Any]:
@@ -196,7 +205,7 @@ def training(name: str, runners: int) -> Any:
 
 
 class ProcessCosts:
-    """Counts CPU seconds by kind of process, fragments and moves of an algorithm."""
+    """Counts of an algorithm: CPU seconds by kind of process, fragments and moves."""
 
     def __init__(self, algorithm: Any) -> None:
         self._algorithm = algorithm

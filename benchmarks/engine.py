@@ -50,7 +50,10 @@ _STANDARD = {
 
 @dataclass
 class Recording:
-    """Moves and resets of recorded games: entry t belongs to turn t of all games."""
+    """Moves and resets of recorded games.
+
+    Entry t belongs to turn t of all games.
+    """
 
     game: Game
     food_rng: str
@@ -164,7 +167,11 @@ def report(repetitions: int) -> None:
 
 
 def step_seconds(num_games: int, turns: int) -> tuple[float, float]:
-    """Return the CPU seconds of a vector environment step, in total and within the engine."""
+    """Return the CPU seconds of a vector environment step.
+
+    Returns:
+        The CPU time in total, and the CPU time within the engine.
+    """
     env = VectorBattlesnake(num_games)
     spent = {"step": 0.0, "engine": 0.0}
 

@@ -15,7 +15,7 @@ gunicorn serves every snake. Each of several connections plays games whose reque
 in two formats: the official one, and the format of engines that list eliminated snakes. Between
 valid moves, the connection sends damaged requests: replaced JSON values, removed, doubled or
 replaced bytes, nested values, duplicate keys, and invalid HTTP heads. Half of the games use maps
-with hazards. Requests are pipelined, and some requests arrive in two pieces.
+with hazards. Requests are pipelined, and some requests arrive in two chunks.
 
 Three responses are expected:
 
@@ -62,10 +62,10 @@ from benchmarks.load import metric, served
 
 _MEBIBYTE = 1 << 20
 _MAX_GROWTH = 0.01
-"""Maximum fraction by which a server's memory may grow in the second half of the requests."""
+"""Maximum relative growth of a server's memory in the second half of the requests."""
 
 _RESPONSE_TIMEOUT_S = 120.0
-"""Response timeout in seconds; long, because machines may be busy."""
+"""Response timeout in seconds; a long timeout suits busy machines."""
 
 _PIPELINED = 8
 """Number of pipelined requests to a fast snake."""
@@ -77,13 +77,16 @@ _OTHER_GAMES = 1000
 """Number of other games to which damaged requests belong."""
 
 _DEFAULT_SNAKE_SIZES = ((11, 4),)
-"""Board size and number of snakes of games that the default snake plays without a search."""
+"""Board size and number of snakes of the default snake's games without a search."""
 
 _VALID, _DAMAGED, _BYTES, _HEADS = "valid", "damaged JSON", "damaged bytes", "broken HTTP"
 _UNUSUAL = "unusual JSON"
 _KINDS, _WEIGHTS = (_VALID, _DAMAGED, _BYTES, _UNUSUAL), (6, 9, 3, 2)
 _BROKEN_HEAD_FRACTION = _SPLIT_FRACTION = 0.01
-"""Fractions of broken heads, each of which costs a connection, and of split requests."""
+"""Fractions of broken heads and of split requests.
+
+A broken head costs a connection.
+"""
 
 _SERVE_OPTIONS = {"default": [], "policy": ["--policy", "shipped"]}
 """Options of `serve` for names that are not built-in snakes."""
@@ -118,7 +121,10 @@ PlayedTurn = tuple[bytes, frozenset[str]]
 
 @dataclass(frozen=True)
 class Sent:
-    """A request and its expected response: status 200, another status, or either of them (None)."""
+    """A request and its expected response.
+
+    The expected response is status 200, another status, or either status (None).
+    """
 
     kind: str
     data: bytes
@@ -127,7 +133,11 @@ class Sent:
 
 
 def main() -> int:
-    """Fuzz the server of every snake; returns exit status 1 for any unexpected response."""
+    """Fuzz the server of every snake.
+
+    Returns:
+        The exit status: 1 if any response was unexpected.
+    """
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument(
         "--requests", type=int, default=10_000, help="requests per snake (default: %(default)s)"
@@ -213,7 +223,10 @@ class MemoryHistory:
     memory: list[float] = field(default_factory=list)
 
     def growth(self) -> tuple[float, float]:
-        """Return the growth in the second half (least squares) and the mean memory, in bytes."""
+        """Return the growth in the second half and the mean memory, in bytes.
+
+        The growth is estimated by least squares.
+        """
         half = len(self.seconds) // 2
         seconds, memory = np.array(self.seconds[half:]), np.array(self.memory[half:])
         slope = np.polyfit(seconds - seconds.mean(), memory, 1)[0]
@@ -404,12 +417,18 @@ class Client:
 
 
 def num_pipelined(name: str) -> int:
-    """Return the number of pipelined requests; a search needs all of its time for each request."""
+    """Return the number of pipelined requests to a snake.
+
+    A search needs its whole time budget for each request.
+    """
     return 1 if name == "minimax" else _PIPELINED
 
 
 def recorded_games(seed: int, name: str) -> list[list[PlayedTurn]]:
-    """Return the requests of one game in each format, with the moves that are not certain death."""
+    """Return the requests of one game in each format.
+
+    Each request comes with the moves that are not certain death.
+    """
     width, count = ((11, 4), (7, 2), (11, 4), (7, 3))[seed % 4]
     height, board_map = width, "standard"
     if seed % 8 > 3:
@@ -494,7 +513,10 @@ def make_unusual(text: bytes, rng: random.Random) -> bytes:
 
 
 def playable(body: Any) -> bool:
-    """Return whether the game id, the snake id, the board size and the snake's body are valid."""
+    """Return whether a damaged request still allows a move.
+
+    The game id, the snake id, the board size and the snake's body must be valid.
+    """
 
     def whole(value: Any) -> bool:
         return type(value) is int or (type(value) is float and value.is_integer())

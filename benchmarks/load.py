@@ -28,7 +28,10 @@ PlayedGame = list[bytes]
 
 
 def played_games(timeout: int, count: int = 8) -> list[PlayedGame]:
-    """Play games of four careful snakes; the requests contain ``timeout`` in milliseconds."""
+    """Play games of four careful snakes and return their requests.
+
+    The requests contain ``timeout``, in milliseconds.
+    """
     games = []
     for seed in range(1, count + 1):
         game = Game(seed=1_000_000 * seed, id=_GAME_ID, timeout=timeout)
@@ -60,7 +63,11 @@ class Connection:
         self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
 
     async def post(self, path: str, body: bytes) -> Any:
-        """Send a request and return the JSON response; raise ``ConnectionError`` on failure."""
+        """Send a request and return the JSON response.
+
+        Raises:
+            ConnectionError: If the request fails.
+        """
         try:
             async with asyncio.timeout(_RESPONSE_TIMEOUT_S):
                 return await self._post(path, body)

@@ -44,10 +44,14 @@ _NODES = 300
 """Nodes per move in games with a planted mistake."""
 
 _MIN_COST, _MAX_REMAINING, _TURNS_TO_DEATH = 0.35, 0.15, range(10, 61)
-"""Minimum loss of a planted move, maximum score after it, and number of turns until elimination."""
+"""Three limits of a planted move.
+
+The limits are the minimum loss of the move, the maximum score after the move, and the number of
+turns until elimination.
+"""
 
 _CHECK_GAMES, _FULL_GAMES = 256, 32
-"""Numbers of rollouts that measure the loss of a move, and of games that test the advice."""
+"""Numbers of rollouts that measure a loss, and of games that test the advice."""
 
 Line = dict[str, Any]
 
@@ -87,7 +91,10 @@ def costly_move(board: Board, moves: Mapping[str, str]) -> mistakes.MoveAssessme
 
 
 def with_mistake(snakes: int, number: int) -> tuple[Replay, mistakes.MoveAssessment] | None:
-    """Return a game lost by a planted mistake, and the mistake; None if there is none."""
+    """Return a game lost by a planted mistake, and the mistake.
+
+    The result is None if the game has no such move.
+    """
     replay = Replay(start_board(snakes, number))
     board, player = replay.first.copy(), Search(evaluation=load_builtin(), nodes=_NODES)
     first = random.Random(number).randrange(20, 100)

@@ -38,7 +38,10 @@ _KINDS = {
 
 @dataclass(frozen=True)
 class ProvenPosition:
-    """A position and the proven result of each move: 2 for a win, 1 for a draw, 0 for a loss."""
+    """A position and the proven result of each move.
+
+    The result is 2 for a win, 1 for a draw, and 0 for a loss.
+    """
 
     board: Board
     results: dict[str, int]
@@ -74,7 +77,7 @@ def positions(kind: str, count: int) -> Iterator[ProvenPosition]:
 
 
 def count_worse_moves(snake: Strategy, boards: Sequence[ProvenPosition], seconds: float) -> int:
-    """Count the positions in which the snake chooses a move that is worse than the best move."""
+    """Count the positions in which the snake does not choose a best move."""
     chosen = ((one, snake(one.board, seconds).move) for one in boards)
     return sum(one.results.get(move, 0) < max(one.results.values()) for one, move in chosen)
 

@@ -54,7 +54,11 @@ def positions(size: int, snakes: int, ruleset: str, count: int) -> list[Board]:
 def measure(
     search: Search, boards: list[Board], seconds: float, clock: Callable[[], float]
 ) -> tuple[float, float, float]:
-    """Return medians over the boards: leaf evaluations and nodes per second, and depth in turns."""
+    """Measure a search on several boards.
+
+    Returns:
+        Medians over the boards: leaf evaluations per second, nodes per second, and depth in turns.
+    """
     leaf_evals: list[float] = []
     nodes: list[float] = []
     depths: list[int] = []
@@ -71,7 +75,7 @@ def measure(
 
 
 def cost_of_learned(boards: list[Board], rounds: int, nodes: int = 10_000) -> list[float]:
-    """Return the relative cost of a leaf evaluation with the learned evaluation, by round."""
+    """Return the relative cost of a learned leaf evaluation, by round."""
     handcrafted, learned = Search(nodes=nodes), Search(nodes=nodes, evaluation=load_builtin())
 
     def spent(search: Search) -> float:

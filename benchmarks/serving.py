@@ -151,7 +151,10 @@ def load(
 
 
 def serve_bare(port: int) -> None:
-    """Serve an empty Flask route that reads the request, with the same gunicorn settings."""
+    """Serve an empty Flask route with the same gunicorn settings.
+
+    The route reads the request.
+    """
 
     def make_app() -> Flask:
         app = Flask("bare")

@@ -51,7 +51,11 @@ def env_runner_pids(training: psutil.Process) -> list[int]:
 
 
 def main() -> int:
-    """Train with each instance in its own group; return the exit status of the training."""
+    """Train with each instance in its own control group.
+
+    Returns:
+        The exit status of the training.
+    """
     instances, num_env_runners, *options = sys.argv[1:]
     groups = [_GROUPS / f"instance-{os.getpid()}-{number}" for number in range(int(instances))]
     for group in groups:

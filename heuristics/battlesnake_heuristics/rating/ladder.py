@@ -51,7 +51,7 @@ _LOGITS_PER_ELO = math.log(10) / 400
 
 @dataclass(frozen=True, slots=True)
 class PairResults:
-    """Results of game pairs between two snakes: the number of pairs with each outcome (see `sprt`)."""
+    """Results of game pairs between two snakes: numbers of pairs by outcome (see `sprt`)."""
 
     one: str
     other: str

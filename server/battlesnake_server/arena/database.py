@@ -1,4 +1,7 @@
-"""The arena's result database: SQLite by default, or any SQLAlchemy database by URL."""
+"""The arena's result database.
+
+The default database is SQLite; a URL selects any database that SQLAlchemy supports.
+"""
 
 from __future__ import annotations
 
@@ -45,12 +48,17 @@ DEFAULT_DATABASE_URL = "sqlite:///arena.sqlite"
 
 
 SNAKE_VERSIONS = "snake_versions"
-"""Key of `Tournament.setup` with the `snake_versions.snake_version` of each snake, in seat order.
+"""Key of `Tournament.setup` with the version of each snake, in seat order.
+
+The versions are those of `snake_versions.snake_version`.
 """
 
 
 class DatabaseError(ValueError):
-    """Error for an unusable database; names the URL and the database's own error."""
+    """Error raised if a database is unusable.
+
+    The message contains the URL and the error of the database.
+    """
 
 
 class Base(DeclarativeBase):
@@ -65,10 +73,10 @@ _RENAMED_SETTINGS = {
     "milliseconds": "move_time_ms",
     "sides": "is_match",
 }
-"""Old keys of `Tournament.setup`, as written by version 0.1, and their current names."""
+"""Old keys of `Tournament.setup`, written by version 0.1, and the current names."""
 
 _RENAMED_COLUMNS = {"rests_until": "cooldown_until", "why": "reason"}
-"""Old columns of `LeagueSnake`, as written by version 0.1, and their current names."""
+"""Old columns of `LeagueSnake`, written by version 0.1, and the current names."""
 
 
 class _Settings(TypeDecorator[dict[str, Any]]):
@@ -130,7 +138,10 @@ class StoredGame(Base):
 
 
 class Seat(Base):
-    """One snake in one game; see `referee.SeatRecord`. In a draw, ``won`` is False for all."""
+    """One snake in one game; see `referee.SeatRecord`.
+
+    In a draw, ``won`` is False for all snakes.
+    """
 
     __tablename__ = "seats"
     __table_args__ = (UniqueConstraint("game_id", "seat"),)
@@ -216,10 +227,11 @@ def _now() -> datetime:
 
 @contextmanager
 def lock_database(engine: Engine) -> Iterator[None]:
-    """Lock an SQLite database for the games of this process; wait until the lock is free.
+    """Lock an SQLite database for the games of this process.
 
-    During the wait, the owner of the lock is printed to standard error. The lock does not affect
-    web pages and other readers. It does not lock other databases, which support concurrent writers.
+    The function waits until the lock is free. During the wait, the owner of the lock is printed to
+    standard error. The lock does not affect web pages and other readers. Databases other than
+    SQLite are not locked, because they support concurrent writers.
     """
     name = engine.url.database
     if engine.dialect.name != "sqlite" or not name or name == ":memory:":

@@ -1,9 +1,9 @@
-"""A gauntlet: one snake against many opponents, in duels and larger games, and its table.
+"""A gauntlet: one snake against many opponents, in duels and larger games.
 
 With ``--clock wall``, all snakes have the same timeout. With ``--clock cpu``, the opponents are
 programs on this machine: the kernel reports the CPU time that all processes of a program have used
-since its last response. The first snake may use the same CPU time; in larger games, the mean over
-its opponents.
+since its last response. The first snake may use the same CPU time; in larger games, the mean CPU
+time of its opponents.
 """
 
 from __future__ import annotations
@@ -45,7 +45,9 @@ LEAGUE_ONLY_FIELDS = ("games_per_hour", "season_days", "health_check_minutes")
 """Fields of a league file that a gauntlet rejects."""
 
 _CPU_TIMEOUT_FACTOR = 10
-"""Factor of the opponents' timeout with ``--clock cpu``, so that a busy machine causes no timeouts.
+"""Factor of the opponents' timeout with ``--clock cpu``.
+
+The factor prevents timeouts on a busy machine.
 """
 
 
@@ -58,7 +60,11 @@ class Matchup:
 
 
 def matchups(plan: LeagueConfig) -> Iterator[Matchup]:
-    """Yield the first snake against every group of opponents that fills a board's seats."""
+    """Yield the matchups of the first snake.
+
+    For each board, the first snake plays against every group of opponents that fills the board's
+    seats.
+    """
     ours, *opponents = [entrant.name for entrant in plan.entrants]
     for board in plan.boards:
         for group in itertools.combinations(opponents, board.num_snakes - 1):
@@ -66,7 +72,10 @@ def matchups(plan: LeagueConfig) -> Iterator[Matchup]:
 
 
 class CpuMeteredPlayer(HttpPlayer):
-    """A program whose CPU time per move is measured; ``meter`` returns its total CPU seconds."""
+    """A program whose CPU time per move is measured.
+
+    ``meter`` returns the total CPU seconds of the program.
+    """
 
     def __init__(self, url: str, timeout: float, client: aiohttp.ClientSession, meter: Meter):
         super().__init__(url, timeout, client)
@@ -120,7 +129,9 @@ class EqualCpuPlayer(LocalPlayer):
 
 
 def at_equal_cpu_time(meter: Callable[[str], float]) -> OpenPlayers:
-    """Return a factory of players that gives the first snake the CPU time of its opponents.
+    """Return a factory of players that equalizes CPU time.
+
+    The first snake gets the CPU time of its opponents.
 
     Args:
         meter: Returns the total CPU seconds of the program with a given name.
@@ -155,7 +166,10 @@ def at_equal_cpu_time(meter: Callable[[str], float]) -> OpenPlayers:
 def summary(
     matchup: Matchup, games: Sequence[StoredGame], plan: LeagueConfig, clock: str
 ) -> dict[str, Any]:
-    """Summarize a matchup for JSON output; ``clock`` determines the unit of ``mean_move_ms``."""
+    """Summarize a matchup for JSON output.
+
+    ``clock`` determines the unit of ``mean_move_ms``.
+    """
     ours, *opponents = matchup.names
     repositories = {entrant.name: entrant.repository for entrant in plan.entrants}
     wins = Counter(seat.snake for game in games for seat in game.seats if seat.won)
@@ -184,7 +198,7 @@ def summary(
 
 
 def table(lines: Sequence[dict[str, Any]]) -> str:
-    """Return the rows as a Markdown table, followed by the failed moves."""
+    """Return the rows as a Markdown table, followed by the numbers of failed moves."""
     ours = lines[0]["snake"]
     heads = ("opponent", "repository, commit", "game", "CPU time per move", "games", f"{ours} wins",
              "opponents' wins", "draws")  # fmt: skip

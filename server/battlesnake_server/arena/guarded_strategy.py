@@ -1,4 +1,7 @@
-"""Protection against failing strategies in this process: the fallback move replaces their moves."""
+"""Protection against failing strategies in this process.
+
+The fallback move replaces the move of a strategy that fails.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +42,10 @@ class GuardedStrategy:
         self.error = ""
 
     def __call__(self, board: Board, seconds: float | None = None) -> Decision:
-        """Return the strategy's decision, or the fallback move with the exception as its note."""
+        """Return the strategy's decision, or the fallback move after an exception.
+
+        The note of the fallback move describes the exception.
+        """
         try:
             decision = to_decision(self._strategy(board, seconds))
             if decision.move not in MOVES:
@@ -55,7 +61,10 @@ class GuardedStrategy:
 
 
 def make_strategy(factory: Factory, seed: int) -> Strategy:
-    """Return the strategy of one game. If the factory fails, the strategy fails on every move."""
+    """Return the strategy of one game.
+
+    If the factory fails, the returned strategy fails on every move.
+    """
     try:
         return factory(seed)
     except InterruptedBySignal:
@@ -70,7 +79,7 @@ def make_strategy(factory: Factory, seed: int) -> Strategy:
 
 
 def failure_of(decision: Decision) -> tuple[str, str]:
-    """Return the problem that caused a fallback move, and the exception if there was one.
+    """Return the problem behind a fallback move, and the exception if any.
 
     >>> failure_of(Decision("up"))
     ('', '')
@@ -98,7 +107,9 @@ def describe(error: BaseException) -> str:
         path = Path(authors[-1].filename)
         beside = path.is_relative_to(Path.cwd())
         place = f"{path.relative_to(Path.cwd()) if beside else path}, line {authors[-1].lineno}: "
-    text = str(traceback.TracebackException(type(error), error, None))  # str(error) may raise
+    text = str(
+        traceback.TracebackException(type(error), error, None)
+    )  # The call str(error) may raise.
     text = " ".join(text.split())
     name = type(error).__name__
     return sanitize_text(f"{place}{name}: {text}" if text else place + name, _MAX_ERROR_CHARS)
@@ -106,7 +117,7 @@ def describe(error: BaseException) -> str:
 
 @functools.cache
 def _library_directories() -> tuple[str, ...]:
-    """Return the directories of this project's packages, installed packages and imports."""
+    """Return the directories of this project, installed packages and imports."""
     packages = ("battlesnake_gym", "battlesnake_heuristics", "battlesnake_server")
     found = [find_spec(package) for package in packages]
     ours = [str(Path(spec.origin).parent) for spec in found if spec and spec.origin]

@@ -37,29 +37,43 @@ from battlesnake_server.arena.results import store
 from battlesnake_server.arena.tournament import GameResult, ScheduledGame, TournamentSettings
 
 _MIN_CLOCK_CHANGE_S = 60.0
-"""Minimum change of the system clock that is logged, in seconds; smaller changes are corrections.
+"""Minimum change of the system clock that is logged, in seconds.
+
+Smaller changes are normal corrections.
 """
 
 _ENDED_COOLDOWN = datetime(1970, 1, 1)
 """End of a cooldown that has ended, independent of the process clock."""
 
 _LEAGUE_POLL_INTERVAL_S = 2.0
-"""Maximum interval between two checks of the clock and of the operator's changes, in seconds."""
+"""Maximum interval between two polls by the league, in seconds.
+
+The league polls the clock and the operator's changes.
+"""
 
 _MIN_COOLDOWN, _MAX_COOLDOWN = timedelta(minutes=1), timedelta(hours=1)
-"""Minimum and maximum cooldown of an unhealthy snake; each consecutive cooldown doubles."""
+"""Minimum and maximum cooldown of an unhealthy snake.
+
+Each consecutive cooldown doubles.
+"""
 
 PAIRING_MEMORY_GAMES = 10
-"""Number of latest games of a snake whose opponents are less likely to be paired with it again."""
+"""Number of a snake's latest games that reduce rematches.
+
+The opponents in these games are less likely to be paired with the snake again.
+"""
 
 _REMATCH_PENALTY = 5.0
-"""Rating distance that each of these latest games adds."""
+"""Rating distance added by each game among the `PAIRING_MEMORY_GAMES` latest games."""
 
 Play = Callable[[TournamentSettings, ScheduledGame, Path | None], Future[GameResult]]
-"""Starts a game and returns its future result."""
+"""Function that starts a game and returns the future result."""
 
 HealthCheck = Callable[[Sequence[str]], Sequence[str]]
-"""Checks snakes and returns the problem of each snake, or "" if the snake is healthy."""
+"""Function that checks snakes and returns the problem of each snake.
+
+The problem of a healthy snake is "".
+"""
 
 
 class Clock(Protocol):
@@ -162,7 +176,10 @@ def league_row(session: Session, league: str, snake: str) -> LeagueSnake:
 
 
 def set_benched(session: Session, league: str, snake: str, benched: bool) -> None:
-    """Bench or unbench a snake. An unbenched snake plays as soon as a health check passes."""
+    """Bench or unbench a snake.
+
+    An unbenched snake plays as soon as a health check passes.
+    """
     row = league_row(session, league, snake)
     row.benched = benched
     if not benched:
@@ -396,7 +413,11 @@ class League:
         with_retries(self._engine, write)
 
     def _start_game(self, healthy: Sequence[str], play: Play) -> bool:
-        """Start the next game if enough snakes are free; return whether a game was started."""
+        """Start the next game if enough snakes are free.
+
+        Returns:
+            Whether a game was started.
+        """
         busy = {name for game in self._playing.values() for name in game.names}
         free = [name for name in healthy if name not in busy]
         turn = self._number % len(self.plan.boards)
@@ -419,13 +440,16 @@ class League:
         return True
 
     def _finish(self, future: Future[GameResult]) -> None:
-        """Store the result of a game, and start cooldowns for snakes that failed in the game."""
+        """Store the result of a game.
+
+        Cooldowns start for the snakes that failed in the game.
+        """
         game = self._playing.pop(future)
         try:
             result = future.result()
-        except OSError:  # no snake caused this error
+        except OSError:  # No snake caused this error.
             raise
-        except BrokenProcessPool:  # no snake caused this error either
+        except BrokenProcessPool:  # No snake caused this error either.
             log("a game's process was killed; the league continues with other games")
             return
         except Exception as error:
@@ -474,7 +498,10 @@ def _system_time() -> datetime:
 
 
 def _monotonic_s() -> float:
-    """Return monotonic seconds; on Linux they include the time in which the system is suspended."""
+    """Return monotonic seconds.
+
+    On Linux, the time in which the system is suspended is included.
+    """
     return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
 
 
@@ -488,8 +515,8 @@ def pair_entrants(
     """Choose the snakes of the next game by number of games and rating.
 
     The snake with the fewest games plays against the snakes with the nearest ratings. Each of its
-    latest games with another snake adds `_REMATCH_PENALTY` to the distance between the two. This
-    keeps closely rated snakes from meeting only each other.
+    latest games with another snake adds `_REMATCH_PENALTY` to the distance between the two snakes.
+    This keeps closely rated snakes from meeting only each other.
     """
     first = min(free, key=lambda name: played.get(name, 0))
 

@@ -1,4 +1,7 @@
-"""The configuration file of a standing league: snakes, boards, game rate and seasons."""
+"""The configuration file of a standing league.
+
+The file defines snakes, boards, the game rate and the length of a season.
+"""
 
 from __future__ import annotations
 
@@ -54,11 +57,12 @@ _MAX_NAME_CHARS = 40
 
 @dataclass(frozen=True, slots=True)
 class LeagueEntrant:
-    """A snake of the league: a ``source`` as in `tournament.Entrant`, or a ``command`` to start.
+    """A snake of the league: a source, or a command that starts a program.
 
-    The snake must listen on the port that replaces ``{port}`` in the command. The environment
-    variable PORT contains the same port. ``repository`` names the source code and the commit of the
-    snake, for the table of a gauntlet.
+    ``source`` has the format of `tournament.Entrant`. The program of ``command`` must listen on the
+    port that replaces ``{port}`` in the command. The environment variable PORT contains the same
+    port. ``repository`` names the source code and the commit of the snake, for the table of a
+    gauntlet.
     """
 
     name: str
@@ -127,7 +131,7 @@ def load(path: Path, without: Sequence[str] = ()) -> LeagueConfig:
         without: Fields to reject, for commands that do not use them.
 
     Raises:
-        ValueError: If a field is invalid; the message names it.
+        ValueError: If a field is invalid; the message names the field.
         OSError: If the file cannot be read.
     """
     try:
@@ -141,7 +145,10 @@ def load(path: Path, without: Sequence[str] = ()) -> LeagueConfig:
 
 
 def read(content: object, folder: Path, without: Sequence[str] = ()) -> LeagueConfig:
-    """Build a league from the content of its file; resolve relative paths in ``folder``."""
+    """Build a league from the content of its file.
+
+    Relative paths are resolved in ``folder``.
+    """
     if not isinstance(content, Mapping):
         raise BoardError(
             f"a league is a mapping, got {format_value(content)}; league --print-example prints one"

@@ -47,11 +47,11 @@ _MAX_REDIRECTS = 5
 
 
 class InvalidResponseError(ValueError):
-    """Error for an invalid response."""
+    """Error raised if a snake's response is invalid."""
 
 
 class RedirectError(aiohttp.ClientError):
-    """Error for a redirect that is not allowed."""
+    """Error raised if a redirect is not allowed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,14 +82,17 @@ class Player(Protocol):
     """One snake in one game."""
 
     remote: bool
-    """Whether the snake runs outside this process, so that requests may be sent concurrently."""
+    """Whether the snake runs outside this process.
+
+    Requests to remote snakes may be sent concurrently.
+    """
 
     async def fetch_customization(self) -> dict[str, str]:
         """Return the snake's color, head and tail, if known. Never raises."""
         ...
 
     async def start(self, body: Body) -> None:
-        """Announce the start of the game. Never raises."""
+        """Send the start of the game. Never raises."""
         ...
 
     async def move(self, body: Body) -> MoveResponse:
@@ -97,7 +100,7 @@ class Player(Protocol):
         ...
 
     async def end(self, body: Body) -> None:
-        """Announce the end of the game. Never raises."""
+        """Send the end of the game. Never raises."""
         ...
 
 
@@ -187,7 +190,10 @@ class HttpPlayer:
     async def _request_once(
         self, method: str, url: URL, body: Body | None, reused: list[bool]
     ) -> tuple[int, bytes]:
-        """Send a request; append True to ``reused`` if an earlier request used the connection."""
+        """Send a request.
+
+        If an earlier request used the connection, True is appended to ``reused``.
+        """
         data = None if body is None else to_json(body)
         async with self._client.request(
             method,
@@ -220,7 +226,10 @@ _REDIRECTS = (301, 302, 303, 307, 308)
 
 
 _REQUEST_ERRORS = (aiohttp.ClientError, OSError, ValueError, TimeoutError)
-"""Exceptions that a request may raise; aiohttp raises ValueError for invalid HTTP responses."""
+"""Exceptions that a request may raise.
+
+aiohttp raises ValueError for invalid HTTP responses.
+"""
 
 
 def _problem(error: Exception) -> str:
@@ -235,9 +244,10 @@ def _problem(error: Exception) -> str:
 
 
 def open_client(address_policy: AddressPolicy) -> aiohttp.ClientSession:
-    """Open the HTTP client for one snake in one game: keep-alive, no decompression, no cookies.
+    """Open the HTTP client for one snake in one game.
 
-    The client connects only to addresses that ``address_policy`` allows, regardless of URL and DNS.
+    The client keeps connections alive, ignores cookies, and does not decompress responses. The
+    client connects only to addresses that ``address_policy`` allows, regardless of URL and DNS.
     """
 
     async def note_reuse(session: object, context: Any, parameters: object) -> None:
@@ -260,7 +270,9 @@ def open_client(address_policy: AddressPolicy) -> aiohttp.ClientSession:
 async def check_responds(
     url: str, address_policy: AddressPolicy, *, json_required: bool = True
 ) -> None:
-    """Check that a snake responds to ``GET url`` with a JSON object, as the official CLI does.
+    """Check that a snake responds to ``GET url`` with a JSON object.
+
+    The official CLI makes the same check.
 
     Args:
         url: The snake's URL.
@@ -315,7 +327,9 @@ def parse_move(content: bytes) -> tuple[str, str]:
 
 
 def parse_customization(content: bytes) -> dict[str, str]:
-    """Parse the color, head and tail from a response to ``GET /``; drop invalid values.
+    """Parse the color, head and tail from a response to ``GET /``.
+
+    Invalid values are dropped.
 
     Raises:
         ValueError: If the content is not JSON.
@@ -398,7 +412,10 @@ class LocalPlayer:
 async def request_single_move(
     body: dict[str, Any], url: str, address_policy: AddressPolicy
 ) -> Decision:
-    """Play a game of one move with a snake behind a URL; without a response, the move is ``""``."""
+    """Play a game of one move with a snake behind a URL.
+
+    Without a response, the move is ``""``.
+    """
     async with open_client(address_policy) as client:
         timeout = body["game"]["timeout"] / 1000
         player = HttpPlayer(url, timeout, client, redirects=address_policy.redirects)

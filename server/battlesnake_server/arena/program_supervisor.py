@@ -1,8 +1,8 @@
-"""Supervisor of snakes that are local programs. It starts each program on its own port.
+"""Supervisor of snakes that are local programs.
 
-A program that exits is restarted. Each program runs under a keeper process (this module, run as a
-script). The keeper terminates the program and its child processes as soon as the supervising
-process ends, for whatever reason.
+The supervisor starts each program on its own port and restarts a program that exits. Each program
+runs under a keeper process (this module, run as a script). The keeper terminates the program and
+its child processes as soon as the supervising process ends, for whatever reason.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class ProgramSupervisor:
         command = shlex.split(self._commands[name].replace("{port}", port))
         self._running[name] = subprocess.Popen(
             [sys.executable, "-P", "-m", __name__, *command],
-            stdin=subprocess.PIPE,  # closes with this process; the keeper detects it
+            stdin=subprocess.PIPE,  # The pipe closes with this process; the keeper detects the closed pipe.
             stdout=sys.stderr.fileno(),
             env=os.environ | {"PORT": port},
             start_new_session=True,  # Ctrl+C in the terminal must not reach the snakes.

@@ -9,7 +9,7 @@ from typing import Any
 from openskill.models import PlackettLuce
 
 Z_95 = 1.96
-"""Half-width of a 95% confidence interval, in standard deviations of a normal distribution."""
+"""Half-width of a 95% confidence interval, in standard deviations."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,10 @@ class Rating:
 
 
 GameRanks = Sequence[tuple[str, int]]
-"""The result of one game: (name, rank) of every snake; rank 0 is best, equal ranks are ties."""
+"""The result of one game: (name, rank) of every snake.
+
+Rank 0 is best, and equal ranks are ties.
+"""
 
 
 def rank(snakes: Sequence[tuple[str, bool, int]]) -> GameRanks:
@@ -77,7 +80,10 @@ class Ratings:
 
 
 def rate(games: Iterable[GameRanks]) -> dict[str, Rating]:
-    """Rate all snakes from their games, in the order played; solo games change nothing."""
+    """Rate all snakes from their games, in the order played.
+
+    Solo games change nothing.
+    """
     ratings = Ratings()
     for ranks in games:
         ratings.add(ranks)

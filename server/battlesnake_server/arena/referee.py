@@ -1,10 +1,11 @@
-"""Conducts one game as the official engine does: requests, deadlines and failed moves.
+"""A referee, which conducts one game as the official engine does.
 
 The order of requests is that of the official CLI. The referee first sends ``GET /`` and ``/start``,
-one snake after the other. Every turn, it sends ``/move`` to all living snakes at once, including
-the survivors after the last turn. One turn later, it sends ``/end`` to every snake. A snake that
-does not respond in time repeats its previous move, initially "up". For strategies in this process,
-the fallback chooses a move. The turn's record names the problem in both cases.
+one snake after the other. Every turn, the referee sends ``/move`` to all living snakes at once,
+including the survivors after the last turn. One turn later, the referee sends ``/end`` to every
+snake. A snake that does not respond in time repeats its previous move, initially "up". For
+strategies in this process, the fallback chooses a move. The turn's record names the problem in both
+cases.
 """
 
 from __future__ import annotations
@@ -27,10 +28,13 @@ _OPENING_MOVES = 6
 """Number of moves that form a snake's opening."""
 
 Write = Callable[[Game, State, Snake], Body]
-"""Writes a request body for a snake; `board_json.write` uses the official CLI's format."""
+"""Function that writes a request body for a snake.
+
+`board_json.write` uses the format of the official CLI.
+"""
 
 OnEvent = Callable[[Board | Turn], None]
-"""Callback for the first position and every turn of a game, called during the game."""
+"""Callback for the first position and every turn, called during the game."""
 
 
 @dataclass(slots=True)
@@ -39,12 +43,12 @@ class SeatRecord:
 
     Attributes:
         cause: Cause of elimination, as in `rules.Snake`; "" if the snake survived.
-        killer: Seat of the snake that eliminated it, if any.
+        killer: Seat of the snake that eliminated this snake, if any.
         eliminated_on: Turn of elimination.
         length: Final length.
         latencies: Response time of every requested move, in milliseconds.
         problems: Number of failed moves by kind; see `players.MoveResponse`.
-        opening: First letters of its first `_OPENING_MOVES` moves.
+        opening: First letters of the snake's first `_OPENING_MOVES` moves.
         error: First exception of a strategy in this process; see `guarded_strategy.describe`.
     """
 
@@ -60,14 +64,14 @@ class SeatRecord:
 
 @dataclass(slots=True)
 class GameRecord:
-    """A completed game, with enough data to rate, describe and replay it.
+    """A completed game, with enough data to rate, describe and replay the game.
 
     Attributes:
         first: The first position.
         turns: The turns played, as in a `replay.Replay`.
         seats: The record of every seat.
         winner: The winner's seat; None for a draw or a solo game.
-        finished: True if the rules ended the game, False if the turn limit did.
+        finished: True if the rules ended the game, False if the turn limit ended the game.
     """
 
     first: Board
@@ -159,7 +163,7 @@ class ArenaRequestWriter:
 
 
 class _SeatedPlayers:
-    """The players of one game and the last valid move of each."""
+    """The players of one game, and the last valid move of each player."""
 
     def __init__(self, game: Game, state: State, players: Sequence[Player], write: Write) -> None:
         self.game = game
@@ -177,10 +181,10 @@ class _SeatedPlayers:
         return self.write(self.game, self.state, self.state.snakes[seat])
 
     async def request_moves(self) -> Turn:
-        """Request moves from all living snakes: remote ones concurrently, then local ones in turn.
+        """Request moves from all living snakes.
 
-        Local strategies run one after another, so that their computation does not add to the
-        latency of remote snakes.
+        Requests to remote snakes are sent concurrently. Local strategies then run one after
+        another, so that their computation does not add to the latency of remote snakes.
         """
         living = [seat for seat, snake in enumerate(self.state.snakes) if snake.alive]
         bodies = {seat: self._body(seat) for seat in living}
@@ -225,7 +229,12 @@ def move_letters(snake_id: str, turns: Sequence[Turn]) -> str:
 
 
 def seat_records(state: State, moves: Sequence[str]) -> list[SeatRecord]:
-    """Build the seat records from a final position and the `move_letters` of every seat."""
+    """Build the seat records of a game.
+
+    Args:
+        state: The final position.
+        moves: The `move_letters` of every seat.
+    """
     seat_of = {snake.id: seat for seat, snake in enumerate(state.snakes)}
     return [
         SeatRecord(

@@ -1,4 +1,7 @@
-"""Verification of results from other machines, which replays the moves from the seed."""
+"""Verification of results from other machines.
+
+A verification replays the moves of a game from the seed.
+"""
 
 from __future__ import annotations
 
@@ -16,14 +19,17 @@ _CODES = {move[0]: code for code, move in enumerate(MOVES)}
 
 
 class ResultMismatchError(OSError):
-    """Error for a result that does not follow from its moves."""
+    """Error raised if a result does not follow from the recorded moves."""
 
 
 def verify_result(setup: TournamentSettings, result: GameResult) -> None:
-    """Raise `ResultMismatchError` if ``result`` does not follow from its start and its moves.
+    """Verify that ``result`` follows from its start position and its moves.
 
     Latencies and problems cannot be verified. It is also impossible to verify whether the snakes
     would choose these moves.
+
+    Raises:
+        ResultMismatchError: If the result does not follow.
     """
     last, finished = play_moves(setup, result.scheduled, result.moves)
     expected = replace(

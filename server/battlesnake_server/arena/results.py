@@ -29,7 +29,10 @@ SURVIVED = "alive"
 
 
 def row(result: GameResult, tournament: int, labels: Sequence[str]) -> StoredGame:
-    """Build the database row of a game; ``labels`` are the labels of the tournament's snakes."""
+    """Build the database row of a game.
+
+    ``labels`` are the labels of the tournament's snakes.
+    """
     return StoredGame(
         tournament_id=tournament,
         number=result.scheduled.number,
@@ -92,7 +95,7 @@ class History:
         ratings: (mu, sigma) after each game.
         openings: Number of games by opening moves.
         openings_won: Number of games won by opening moves.
-        killers: Number of games by the snake that eliminated it.
+        killers: Number of games by the snake that eliminated this snake.
         against: By opponent, the number of games in which this snake survived longer, equally
             long, and shorter.
     """
@@ -151,7 +154,10 @@ class Standings:
 def summarize(
     games: Iterable[StoredGame], errors: Mapping[str, str] | None = None
 ) -> list[StandingsRow]:
-    """Return the rows of all snakes by decreasing rating; ``errors`` maps labels to exceptions."""
+    """Return the rows of all snakes by decreasing rating.
+
+    ``errors`` maps labels to exceptions.
+    """
     standings = Standings()
     for game in games:
         standings.add(game)
@@ -236,7 +242,10 @@ def _row(line: StandingsRow) -> tuple[str, ...]:
 
 
 _MAX_FAILED_FRACTION = 0.05
-"""Maximum fraction of failed moves; above it, a snake's results say little about its strength."""
+"""Maximum fraction of failed moves.
+
+Above this fraction, the results say little about the strength of a snake.
+"""
 
 
 def failures(lines: Iterable[StandingsRow], entrants: Iterable[Entrant]) -> tuple[str, bool]:
@@ -268,7 +277,10 @@ def failures(lines: Iterable[StandingsRow], entrants: Iterable[Entrant]) -> tupl
 
 
 def to_json(lines: Sequence[StandingsRow]) -> list[dict[str, Any]]:
-    """Convert the rows to JSON; ``rating`` has mu, sigma and the 95% confidence interval."""
+    """Convert the rows to JSON.
+
+    ``rating`` contains mu, sigma and the 95% confidence interval.
+    """
     return [
         asdict(line)
         | {"rating": asdict(line.rating) | {"ci_low": line.rating.low, "ci_high": line.rating.high}}
@@ -279,7 +291,10 @@ def to_json(lines: Sequence[StandingsRow]) -> list[dict[str, Any]]:
 def store(
     engine: Engine, result: GameResult, tournament: int, setup: TournamentSettings
 ) -> StoredGame:
-    """Store a game. If another arena has already stored this game, keep the stored game."""
+    """Store a game.
+
+    A game that another arena has already stored is kept instead.
+    """
     labels = [entrant.label for entrant in parse_entrants(setup.snakes)]
 
     def add(session: Session) -> StoredGame:
@@ -298,7 +313,10 @@ def store(
 
 
 def note_errors(errors: dict[str, str], result: GameResult, setup: TournamentSettings) -> None:
-    """Add the exceptions of a game to ``errors``, by label; keep a snake's first exception."""
+    """Add the exceptions of a game to ``errors``, by label.
+
+    Only the first exception of each snake is kept.
+    """
     labels = [entrant.label for entrant in parse_entrants(setup.snakes)]
     for snake, seat in zip(result.scheduled.seats, result.seats, strict=True):
         if seat.error:

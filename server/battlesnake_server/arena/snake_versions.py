@@ -1,4 +1,7 @@
-"""Versions of snakes, so that a tournament does not mix games of two versions of a snake."""
+"""Versions of snakes.
+
+A tournament does not mix games of two versions of a snake.
+"""
 
 from __future__ import annotations
 

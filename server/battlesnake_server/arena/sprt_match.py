@@ -124,13 +124,18 @@ def remaining_games(
 
 
 def is_over(score: MatchScore, sprt: Sprt, max_games: int | None) -> bool:
-    """Return whether the test has decided, or the maximum number of games has been played."""
+    """Return whether the match is over.
+
+    A match ends when the test has decided, or the maximum number of games has been played.
+    """
     pairs = score.pairs
     return sprt.decide(pairs) is not None or 2 * sum(pairs) >= (max_games or sys.maxsize)
 
 
 def games_per_cpu_hour(games: int, milliseconds: float) -> str:
-    """Format the number of such games per hour of CPU time, counting only the snakes' CPU time.
+    """Format the number of such games per hour of CPU time.
+
+    Only the CPU time of the snakes counts.
 
     >>> games_per_cpu_hour(2, 18_000)
     '400 games per CPU hour'
@@ -139,7 +144,10 @@ def games_per_cpu_hour(games: int, milliseconds: float) -> str:
 
 
 def show_progress(score: MatchScore, sprt: Sprt, bar: tqdm[Any], setup: TournamentSettings) -> None:
-    """Show the current result on the bar; without a bar, print a line whenever the pairs double."""
+    """Show the current result on the bar.
+
+    Without a bar, a line is printed whenever the number of pairs has doubled.
+    """
     pairs = score.pairs
     text = f"{estimate(pairs)}, LLR {float(sprt.llr(pairs)):.2f} of {_range(sprt)}"
     if setup.has_search_limit:
@@ -180,7 +188,7 @@ def to_json(games: Sequence[StoredGame], setup: TournamentSettings, sprt: Sprt) 
 
 
 def _finite(elo: float) -> float | None:
-    """Replace infinity, which JSON does not support, by None."""
+    """Replace infinity, which JSON does not support, with None."""
     return elo if np.isfinite(elo) else None
 
 

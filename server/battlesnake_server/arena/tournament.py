@@ -1,4 +1,7 @@
-"""Tournaments: schedules of games between the same snakes, and functions that play the games."""
+"""Tournaments: schedules of games between the same snakes.
+
+The functions `play_all` and `play_scheduled_games` play the games of a schedule.
+"""
 
 from __future__ import annotations
 
@@ -72,8 +75,7 @@ class TournamentSettings:
         timeout: Response timeout in milliseconds.
         max_turns: Turn limit.
         address_policy: Addresses that the operator allows, in addition to the addresses in
-            ``snakes``;
-            does not affect the schedule.
+            ``snakes``; does not affect the schedule.
         nodes: Nodes per move instead of a timeout; all snakes must run in this process.
         move_time_ms: CPU time per move in milliseconds instead of a timeout; all snakes must run in
             this process.
@@ -112,7 +114,11 @@ class TournamentSettings:
 
 @dataclass(frozen=True, slots=True)
 class ScheduledGame:
-    """One game of the schedule: its number, its seed, and the index of the snake in each seat."""
+    """One game of the schedule.
+
+    ``number`` is the number of the game, ``seed`` the seed of the game, and ``seats`` the index of
+    the snake in each seat.
+    """
 
     number: int
     seed: int
@@ -123,8 +129,8 @@ class ScheduledGame:
 class GameResult:
     """The result of a scheduled game; see `referee.GameRecord`.
 
-    ``moves`` are the first letters of each seat's moves. Together with ``scheduled`` they determine
-    the game (`result_verification.verify_result`). ``replay`` is the path of the replay.
+    ``moves`` are the first letters of each seat's moves. Together, ``moves`` and ``scheduled``
+    determine the game (`result_verification.verify_result`). ``replay`` is the path of the replay.
     """
 
     scheduled: ScheduledGame
@@ -157,7 +163,7 @@ class GameResult:
 class Entrant:
     """A snake of a tournament: its label in tables and its source (URL, name or path).
 
-    ``address_policy`` limits its requests if the source is a URL.
+    ``address_policy`` limits the requests to the snake if the source is a URL.
     """
 
     label: str
@@ -171,7 +177,10 @@ class Entrant:
 
     @property
     def is_policy(self) -> bool:
-        """Whether the source is a policy, possibly with rules (``policy.onnx+my_rules.py``)."""
+        """Whether the source is a policy, possibly with rules.
+
+        An example of a policy with rules is ``policy.onnx+my_rules.py``.
+        """
         return self.policy.endswith(".onnx")
 
     @property
@@ -233,9 +242,10 @@ def schedule(snakes: int, num_snakes: int, games: int, seed: int) -> Iterator[Sc
 
 
 def match_schedule(num_snakes: int, seed: int, first: int = 0) -> Iterator[ScheduledGame]:
-    """Yield the games of a match between two sides, without end, from game number ``first``.
+    """Yield the games of a match between two sides, from game ``first``.
 
-    Games 2n and 2n + 1 are a game pair: the same start with the seats exchanged.
+    The schedule is endless. Games 2n and 2n + 1 are a game pair: the same start with the seats
+    exchanged.
 
     >>> [game.seats for game in itertools.islice(match_schedule(4, seed=1), 2)]
     [(0, 1, 0, 1), (1, 0, 1, 0)]
@@ -247,7 +257,10 @@ def match_schedule(num_snakes: int, seed: int, first: int = 0) -> Iterator[Sched
 
 
 OpenPlayers = Callable[[Sequence[Entrant], float, int], AbstractAsyncContextManager[list[Player]]]
-"""Opens the players of a game in seat order, from its entrants, a timeout in seconds and a seed."""
+"""Function that opens the players of a game in seat order.
+
+The arguments are the entrants, a timeout in seconds, and a seed.
+"""
 
 OnGameEvent = Callable[[str, Board | Turn | None], None]
 """Callback for all games in progress.
@@ -265,7 +278,10 @@ def play_all(
     announce: OnGameEvent | None = None,
     pool: ProcessPool | None = None,
 ) -> Generator[GameResult, None, None]:
-    """Play the scheduled games that are not in ``done``, as `play_scheduled_games` does."""
+    """Play the scheduled games that are not in ``done``.
+
+    See `play_scheduled_games` for the other arguments.
+    """
     scheduled_games = [
         scheduled
         for scheduled in schedule(len(setup.snakes), setup.num_snakes, games, setup.seed)
@@ -311,7 +327,10 @@ def play_scheduled_games(
 
 
 def open_pool(jobs: int, announce: OnGameEvent | None = None) -> ProcessPool:
-    """Open processes for `play_in_pool`; threads in this process announce their games."""
+    """Open processes for `play_in_pool`.
+
+    Threads in this process call ``announce`` for the games of the pool.
+    """
     return (
         ProcessPool(jobs) if announce is None else ProcessPool(jobs, lambda: _open_relay(announce))
     )
@@ -345,7 +364,10 @@ def entrant_files(snakes: Iterable[Entrant]) -> set[Path]:
 
 @contextlib.contextmanager
 def _open_relay(announce: OnGameEvent) -> Iterator[Callable[[], None]]:
-    """Yield an initializer that connects the announcements of a process to this process."""
+    """Yield an initializer for a pool process.
+
+    The initializer connects the game events of the pool process to this process.
+    """
     reader, writer = multiprocessing.get_context("spawn").Pipe(duplex=False)
     relay = threading.Thread(target=_relay, args=(reader, announce), daemon=True)
     relay.start()
@@ -358,7 +380,10 @@ def _open_relay(announce: OnGameEvent) -> Iterator[Callable[[], None]]:
 
 
 def _relay(reader: Connection, announce: OnGameEvent) -> None:
-    """Announce until the process ends; then announce the end of an unfinished game."""
+    """Relay game events until the process ends.
+
+    If a game is unfinished, the end of the game is relayed last.
+    """
     running: set[str] = set()
     with contextlib.suppress(EOFError, OSError):
         while True:
@@ -370,7 +395,7 @@ def _relay(reader: Connection, announce: OnGameEvent) -> None:
 
 
 _channel: Connection | None = None
-"""The pipe for announcements, in a process of the pool."""
+"""The pipe for game events, in a process of the pool."""
 
 
 def _set_channel(channel: Connection) -> None:
@@ -381,9 +406,10 @@ def _set_channel(channel: Connection) -> None:
 def play_in_pool(
     setup: TournamentSettings, scheduled: ScheduledGame, replays: Path | None = None
 ) -> GameResult:
-    """Play a scheduled game in a process of a pool that may terminate the process between moves.
+    """Play a scheduled game in a pool that may terminate the process.
 
-    SIGTERM is blocked before and after, so that the event loop closes and the replay is complete.
+    The pool may terminate the process between moves. SIGTERM is blocked before and after, so that
+    the event loop closes and the replay is complete.
     """
     announce = None if _channel is None else _announce_to_parent
     with masked(signal.SIGTERM):
@@ -395,7 +421,7 @@ def play_in_pool(
 
 
 def _announce_to_parent(game_id: str, event: Board | Turn | None) -> None:
-    """Announce an event to the parent process; SIGTERM must not interrupt a message."""
+    """Send an event to the parent process; SIGTERM must not interrupt a message."""
     assert _channel is not None
     with masked(signal.SIGTERM):
         _channel.send((game_id, event))
@@ -512,7 +538,10 @@ def _play_without_referee(
 async def open_players(
     seated: Sequence[Entrant], timeout: float, seed: int
 ) -> AsyncIterator[list[Player]]:
-    """Open the players of the entrants ``seated``, in seat order; ``timeout`` is in seconds."""
+    """Open the players of the entrants ``seated``, in seat order.
+
+    ``timeout`` is in seconds.
+    """
     async with contextlib.AsyncExitStack() as stack:
         players: list[Player] = []
         for seat, entrant in enumerate(seated):
