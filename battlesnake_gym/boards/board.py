@@ -142,12 +142,10 @@ class Board(State):
             request: Body of the request.
             seed: Seed of the game, which requests do not contain.
             tracker: Observations of earlier turns of the game. The tracker detects eliminated
-                snakes that
-                the engine still lists and whose bodies have not moved. If None, only the position
-                is examined.
+                snakes that the engine still lists and whose bodies have not moved. If None, only
+                the position is examined.
             errors: If a list is passed, errors are appended to it and the affected fields are
-                skipped;
-                only an unreadable board size or ``you`` raises an exception.
+                skipped; only an unreadable board size or ``you`` raises an exception.
 
         Raises:
             BoardError: If a field cannot be read; the message contains the JSON path of the field.
@@ -187,11 +185,17 @@ class Board(State):
         return cls.from_state(state, game, you_id)
 
     def copy(self) -> Self:
-        """Return an independent copy; this method is fast enough for a search."""
+        """Return an independent copy of the board.
+
+        The method is fast enough for a search.
+        """
         return type(self).from_state(self, self.game, self.you_id)
 
     def without_seed(self) -> Self:
-        """Return a copy without the seed, for players, which must not predict future food."""
+        """Return a copy of the board without the seed.
+
+        Players receive such copies, because the seed determines future food.
+        """
         return type(self).from_state(
             self, dataclasses.replace(self.game, seed=UNKNOWN_SEED), self.you_id
         )
@@ -214,7 +218,7 @@ class Board(State):
 
     @property
     def winner(self) -> Snake | None:
-        """The last living snake of a finished game; None after a draw or in a solo game."""
+        """The last living snake of a finished game, or None for a draw or a solo game."""
         living = self.living
         return living[0] if len(living) == 1 and self.is_over() else None
 
@@ -238,9 +242,10 @@ class Board(State):
         raise BoardError(f"no snake has the id {format_value(snake_id)}; the board has {known}")
 
     def target(self, cell: Point, move: str) -> Point:
-        """Return the cell that ``move`` reaches from ``cell``, which may be off the board.
+        """Return the cell that ``move`` reaches from ``cell``.
 
-        In rulesets with wrapped edges, moves over an edge lead to the opposite side.
+        The result may be off the board. In rulesets with wrapped edges, moves over an edge lead to
+        the opposite side.
 
         >>> Board.from_text("A .").target((0, 0), "left")
         (-1, 0)
@@ -299,8 +304,7 @@ class Board(State):
 
         Raises:
             BoardError: If a snake is unknown, a living snake has no move, or a move is invalid. The
-                board
-                then stays unchanged.
+                board then stays unchanged.
 
         >>> board = Board.from_text("A . . B")
         >>> board.step({"a": "right"})  # doctest: +ELLIPSIS
@@ -344,8 +348,7 @@ class Board(State):
 
         Args:
             you_id: Id of the snake that is ``you`` (default: ``self.you_id``). If no snake is
-                ``you``, the
-                body has no key ``you``.
+                ``you``, the body has no key ``you``.
         """
         name = self.you_id if you_id is None else you_id
         return board_json.write(self.game, self, None if name is None else self.snake(name))
@@ -386,7 +389,7 @@ class Board(State):
 
 
 def _copy_snake(snake: Snake) -> Snake:
-    """Copy a snake; the copy shares the customizations, which never change."""
+    """Return a copy of ``snake`` that shares the immutable customizations."""
     return Snake(
         snake.id,
         snake.body[:],

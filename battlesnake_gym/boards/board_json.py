@@ -30,13 +30,22 @@ from battlesnake_gym.boards.json_fields import BoardError
 from battlesnake_gym.rules.state import MAX_HEALTH, Game, Point, Settings, Snake, State
 
 MAX_READABLE_BOARD_SIZE = 100
-"""Maximum width and height of a board in a request; it bounds the memory."""
+"""Maximum width and height of a board in a request, in cells.
+
+The limit bounds memory use.
+"""
 
 _MAX_SNAKES_READ = 64
-"""Maximum number of snakes if errors are collected: four times a game's limit."""
+"""Maximum number of snakes that are read if errors are collected.
+
+The value is four times the limit of a game.
+"""
 
 _MAX_INT = (1 << 31) - 1
-"""Maximum absolute value of a number; larger numbers could overflow."""
+"""Maximum absolute value of an integer in a request.
+
+Larger integers could overflow.
+"""
 
 UNKNOWN_SEED = 0
 """``Game.seed`` of a board without a known seed; requests never contain a seed."""
@@ -91,7 +100,10 @@ def read(
 
 
 def write(game: Game, state: State, you: Snake | None) -> dict[str, Any]:
-    """Return the body of a request to ``you``; if ``you`` is None, the key is omitted."""
+    """Return the body of a request to ``you``.
+
+    If ``you`` is None, the body has no key ``you``.
+    """
     body: dict[str, Any] = {
         "game": write_game(game),
         "turn": state.turn,
@@ -172,7 +184,7 @@ class _Reader:
         self._errors.append(str(error))
 
     def attempt(self, read: Callable[[], _T], otherwise: _T) -> _T:
-        """Return the result of ``read``, or ``otherwise`` if it raises."""
+        """Return the result of ``read``, or ``otherwise`` after a `BoardError`."""
         try:
             return read()
         except BoardError as error:
@@ -180,17 +192,21 @@ class _Reader:
             return otherwise
 
     def child(self, parent: Mapping[str, Any], key: str, path: str) -> Mapping[str, Any]:
+        """Return the object under ``key``, or an empty object if ``key`` is unreadable."""
         return self.attempt(lambda: json_fields.child(parent, key, path), {})
 
     def text(self, parent: Mapping[str, Any], key: str, path: str) -> str:
+        """Return the text under ``key``, or "" if the text is missing or unreadable."""
         return self.attempt(lambda: json_fields.string(parent, key, path, ""), "")
 
     def integer(self, parent: Mapping[str, Any], key: str, path: str, default: int) -> int:
+        """Return the integer under ``key``, or ``default`` if the integer is unreadable."""
         return self.attempt(lambda: _bounded_integer(parent, key, path, default), default)
 
     def at_least(
         self, minimum: int, parent: Mapping[str, Any], key: str, path: str, default: int
     ) -> int:
+        """Return the integer under ``key`` if it is at least ``minimum``."""
         value = self.integer(parent, key, path, default)
         if value < minimum:
             self.record_error(
@@ -200,7 +216,7 @@ class _Reader:
         return value
 
     def points(self, parent: Mapping[str, Any], key: str, path: str) -> list[Point]:
-        """Return the cells under ``key``; skip unreadable cells."""
+        """Return the cells under ``key``, without unreadable cells."""
         try:
             return json_fields.points(parent, key, path)
         except BoardError as error:
@@ -215,6 +231,7 @@ class _Reader:
         return readable
 
     def read_game(self, game: Mapping[str, Any], seed: int, solo: bool) -> Game:
+        """Read the ``game`` object of a request."""
         ruleset = self.child(game, "ruleset", "game")
         path = "game.ruleset.settings"
         settings = self.child(ruleset, "settings", "game.ruleset")

@@ -331,7 +331,7 @@ def _read_snake(
     game: Game,
     state: State,
 ) -> Snake:
-    """Return a snake and remove the arrows of its body from ``arrows``."""
+    """Return a snake, and remove the arrows of the snake's body from ``arrows``."""
     for key in attributes:
         if key not in _SNAKE_ATTRIBUTES:
             raise BoardError(
@@ -363,7 +363,7 @@ def _read_snake(
 
 
 def _follow(head: Point, arrows: dict[Point, str], game: Game, state: State) -> list[Point]:
-    """Return the body behind ``head`` and remove its arrows from ``arrows``."""
+    """Return the body behind ``head``, and remove the body's arrows from ``arrows``."""
     body = [head]
     while True:
         behind = [

@@ -20,7 +20,7 @@ MAX_JSON_BYTES = 1 << 16
 class BoardError(ValueError):
     """Error for an unreadable or unplayable board, request or text.
 
-    The message gives the reason.
+    The message describes the problem.
     """
 
 
@@ -62,7 +62,7 @@ def join(path: str, key: str) -> str:
 
 
 def mapping(value: object, path: str) -> Mapping[str, Any]:
-    """Return ``value`` as a JSON object; null counts as an empty object."""
+    """Return ``value`` as a JSON object, or an empty object for null."""
     if value is None:
         return {}
     if not isinstance(value, Mapping):

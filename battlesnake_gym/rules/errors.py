@@ -2,4 +2,7 @@
 
 
 class RulesError(ValueError):
-    """Error for invalid input; the message gives the field, its value and the remedy."""
+    """Error for invalid input of the rules.
+
+    The message contains the field, the value and a remedy.
+    """

@@ -43,17 +43,17 @@ def free_cells(state: State, *, avoid_hazards: bool = False) -> list[Point]:
 
 
 def place_food(state: State, rand: GoRand, count: int, *, avoid_hazards: bool = False) -> None:
-    """Place ``count`` food on random free cells, or less if cells are missing."""
+    """Place ``count`` food on random free cells, or less if fewer cells are free."""
     cells = free_cells(state, avoid_hazards=avoid_hazards)
     rand.shuffle(cells)
     state.food.extend(cells[:count])
 
 
 def standard_food(game: Game, state: State, *, avoid_hazards: bool = False) -> None:
-    """Place the food of one turn: fill up to the minimum, or add one at random.
+    """Place the food of one turn.
 
-    As in the official engine, the probability that food appears is ``food_spawn_chance - 1``
-    percent.
+    The function fills up to the minimum, or else adds one food at random. As in the official
+    engine, the probability of this food is ``food_spawn_chance - 1`` percent.
     """
     rand = game_rand(game, state.turn)
     missing = game.settings.minimum_food - len(state.food)

@@ -81,7 +81,7 @@ def _standard_quadrants(width: int) -> list[list[Point]]:
 
 
 def place_in_quadrants(state: State, rand: GoRand, quadrants: Sequence[Sequence[Point]]) -> None:
-    """Assign the snakes to the quadrants in turn, each to a random free start cell.
+    """Assign the snakes to the quadrants round-robin, each to a random free start cell.
 
     Raises:
         RulesError: If there are more snakes than start cells.

@@ -49,8 +49,7 @@ def step(game: Game, state: State, moves: Moves) -> None:
         game: Rules of the game.
         state: Position, which is changed in place.
         moves: Move of every living snake, by id; other ids are ignored. Text other than the four
-            moves
-            makes the snake continue straight ahead.
+            moves makes the snake continue straight ahead.
 
     Raises:
         RulesError: If a living snake has no move or the map cannot continue. The state is then

@@ -39,7 +39,7 @@ RULESETS: dict[str, tuple[Stage, ...]] = {
 
 
 def ruleset_name(name: str) -> str:
-    """Return the ruleset that ``name`` selects; unknown names select standard."""
+    """Return the ruleset that ``name`` selects, or standard for unknown names."""
     return name if name in RULESETS else "standard"
 
 

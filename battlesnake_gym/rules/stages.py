@@ -88,7 +88,10 @@ def default_move(body: list[Point]) -> str:
 
 
 def move_wrapped(game: Game, state: State, moves: Moves) -> None:
-    """Move all snakes like `move`; heads that leave the board enter the other side."""
+    """Move all snakes like `move`, but across the edges of the board.
+
+    A head that leaves the board enters the opposite side.
+    """
     move(game, state, moves)
     for snake in living(state):
         x, y = snake.body[0]
@@ -214,12 +217,15 @@ def collision(snake: Snake, longest_first: list[Snake]) -> tuple[str, str]:
 
 
 def wipe_food(game: Game, state: State, moves: Moves) -> None:
-    """Remove all food; the constrictor ruleset has no food."""
+    """Remove all food, because the constrictor ruleset has no food."""
     state.food = []
 
 
 def always_grow(game: Game, state: State, moves: Moves) -> None:
-    """Restore the health of every snake, even if eliminated; keep its tail stacked."""
+    """Restore the health of every snake and keep every tail stacked.
+
+    The stage also changes eliminated snakes.
+    """
     for snake in state.snakes:
         snake.health = MAX_HEALTH
         if snake.body[-2:] != [snake.body[-1]] * 2:

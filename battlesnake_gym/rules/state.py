@@ -121,8 +121,7 @@ class State:
 
     Attributes:
         hazards: Cells with hazards; a cell listed k times has k layers. Cells may be off the board:
-            the
-            map ``snail_mode`` stores its next trails there.
+            the map ``snail_mode`` stores its next trails there.
         memory: Data of the map that the board does not show, kept from turn to turn.
     """
 

@@ -44,7 +44,7 @@ class Castle:
         return [(x, y) for x, y in self._wall_cells() if x in self.gates or y in self.gates]
 
     def hazards(self) -> list[Point]:
-        """List the wall, and then the cells next to a gate again, in the official order."""
+        """List the wall, with a second layer on the cells next to a gate, in official order."""
         gates = set(self.gate_cells())
         wall = [cell for cell in self._wall_cells() if cell not in gates]
         next_to_gate = {gate + side for gate in self.gates for side in (-1, 1)}

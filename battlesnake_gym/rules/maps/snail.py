@@ -37,10 +37,9 @@ def trails(state: State) -> list[Point]:
 def pending_trails(state: State) -> list[Point]:
     """List the trails that this turn adds.
 
-    They are stored off the board until the next turn.
-
-    Pending trails are listed at ``y + height``. Requests to snakes include them, except requests
-    from platforms that send only the cells on the board.
+    Pending trails are stored off the board, at ``y + height``, until the next turn. Requests to
+    snakes include pending trails, except requests from platforms that send only the cells on the
+    board.
     """
     cells: list[Point] = []
     for snake in living(state):
