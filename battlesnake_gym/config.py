@@ -52,9 +52,9 @@ class EnvConfig:
     frame_stack: int | None = None
     """Number of stacked turns, 1 to 8; None uses the value in ``observation``, or 1."""
     rewards: RewardWeights | Sequence[RewardWeights] = "survival"
-    """Reward preset, weights by event, or a list with one of these per seat.
+    """Reward preset, weights by event, or a list with one entry per seat.
 
-    `rewards.get` explains the forms.
+    `rewards.get` explains the forms of an entry.
     """
     action_mask: str = "fatal"
     """Kind of action mask, or several kinds joined with ``+`` (`masks.KINDS`)."""
@@ -65,9 +65,9 @@ class EnvConfig:
     start_positions: Sequence[Sequence[int]] | None = None
     """Start cell (x, y) of each seat; if None, the map chooses the start cells."""
     food_positions: Sequence[Sequence[int]] | None = None
-    """Initial food cells (x, y); if None, the map chooses them.
+    """Initial food cells (x, y); if None, the map chooses the food cells.
 
-    They require ``start_positions``.
+    This option requires ``start_positions``.
     """
 
     @classmethod
@@ -103,7 +103,7 @@ class EnvConfig:
 
     @property
     def start_state(self) -> State | None:
-        """Start position of all games, or None if the map chooses it.
+        """Start position of all games, or None if the map chooses the position.
 
         Raises:
             ValueError: If ``start_positions`` or ``food_positions`` are invalid.
@@ -139,7 +139,7 @@ class EnvConfig:
 
 
 TRAINING_DEFAULTS = EnvConfig(rewards="survival-and-win", max_turns=500)
-"""Default configuration of the trainers, in which every game ends."""
+"""Default configuration of the trainers, with which every game ends."""
 
 
 def check_names(options: Iterable[str], others: Iterable[str] = ()) -> None:
@@ -166,7 +166,7 @@ def _cells(name: str, cells: Any, width: int, height: int) -> list[Point]:
 
 
 def read_settings(settings: Settings | Mapping[str, int] | None) -> Settings:
-    """Create `rules.Settings` from its fields.
+    """Create `rules.Settings` from a mapping of field names to integers.
 
     Raises:
         ValueError: If a field is unknown or its value is not an integer.

@@ -73,7 +73,11 @@ class GameArrays:
 def check_games(
     num_games: int, width: Sizes, height: Sizes, num_snakes: Sizes, game: Game, food_rng: str
 ) -> tuple[NDArray[np.int32], tuple[Any, ...]]:
-    """Check the arguments of new games; return `game_sizes` and `rule_numbers`."""
+    """Check the arguments of new games.
+
+    Returns:
+        The results of `game_sizes` and `rule_numbers`.
+    """
     if food_rng not in FOOD_RNGS:
         raise ValueError(f"food_rng must be one of {', '.join(FOOD_RNGS)}, got {food_rng!r}")
     sizes = game_sizes(num_games, width=width, height=height, num_snakes=num_snakes)

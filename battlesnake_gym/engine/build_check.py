@@ -80,7 +80,7 @@ def load(name: str, cost: str) -> ModuleType | None:
 
 
 def missing_reason(name: str) -> str:
-    """Return the reason why `load` found no usable module, or "" if it found one."""
+    """Return the reason why `load` found no usable module, or "" for a usable module."""
     return _reasons.get(name, "")
 
 
@@ -88,7 +88,8 @@ def _find(name: str, folder: Path) -> importlib.machinery.ModuleSpec | str | Non
     """Find the module in ``folder``.
 
     Returns:
-        The spec of the module; the reason why an existing file does not suit this Python; or None.
+        The spec of the module, None if no file exists, or the reason why this Python cannot load
+        the existing file.
     """
     spec = importlib.machinery.PathFinder.find_spec(name, [str(folder)])
     if spec is not None:

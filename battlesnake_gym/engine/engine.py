@@ -135,8 +135,7 @@ class EngineGames(Batch, GameArrays):
 
         Raises:
             ValueError: If a dtype or shape is wrong, a seed is 0, ``game.map`` is "" (which places
-                no
-                snakes), or the snakes do not fit on the board.
+                no snakes), or the snakes do not fit on the board.
         """
         super().reset(seeds, which)
         if self._ids:
@@ -182,8 +181,7 @@ class EngineGames(Batch, GameArrays):
             game: Index of the game.
             state: Position to load.
             rules: Rules with the seed of future food and hazards; all other fields must equal those
-                of
-                these games. None means the ``game`` of these games.
+                of these games. None means the ``game`` of these games.
 
         Raises:
             ValueError: If the state or the rules do not fit; no game has changed in this case.
@@ -214,8 +212,7 @@ class EngineGames(Batch, GameArrays):
             out: uint8 [N, S, C, H, W].
             slot: Index of the output, 0 to 7.
             shape: (C, H, W); None means ``observation.shape`` of the maximum width and height.
-                Boards are
-                centered in larger arrays.
+                Boards are centered in larger arrays.
         """
         shape = shape or observation.shape(*self._largest[:2])
         self.observe_into(slot, *observation.codes, observation.frame_stack, *shape[1:], out)

@@ -1,6 +1,7 @@
-"""Python engine for systems without the compiled module, with the same methods.
+"""Python engine for systems without the compiled module.
 
-This engine is a few hundred times slower. Its food always uses the official engine's stream.
+This engine has the methods of the compiled engine and is a few hundred times slower. Food always
+uses the official engine's random stream.
 """
 
 from __future__ import annotations
@@ -123,7 +124,12 @@ class PythonGames(GameArrays):
                 out[i, seat] = masks.action_mask(self._games[i], state, snake.id, kind)
 
     def _encode(self, i: int, restart: bool = False) -> None:
-        """Update the observations of game ``i``; ``restart`` clears the earlier turns."""
+        """Update the observations of game ``i``.
+
+        Args:
+            i: Index of the game.
+            restart: Whether to clear the earlier stacked turns.
+        """
         for observation, out in self._observers.values():
             if restart:
                 out[i] = 0

@@ -16,7 +16,7 @@ from battlesnake_gym.rules.maps.pools import DRAWN
 
 
 def pack(state: State) -> bytes:
-    """Encode a state without fields that the rules do not read, such as ids and names.
+    """Encode the fields of a state that the rules read, without ids and names.
 
     Raises:
         ValueError: If a number does not fit in 32 bits.
@@ -28,7 +28,12 @@ def pack(state: State) -> bytes:
 
 
 def unpack(words: bytes, ids: Sequence[str]) -> State:
-    """Decode the words returned by `pack`; ``ids`` are the ids of the snakes."""
+    """Decode a state from the words that `pack` returned.
+
+    Args:
+        words: The words, 4 bytes each.
+        ids: Ids of the snakes, in seat order.
+    """
     return _state(iter(memoryview(words).cast("i")), ids)
 
 

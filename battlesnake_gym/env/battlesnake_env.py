@@ -113,9 +113,8 @@ class BattlesnakeEnv(gymnasium.Env[npt.NDArray[np.uint8], np.int64]):
             seed: Seed of this game and of the following games; None continues the previous
                 sequence.
             options: ``{"states": [...]}`` draws the start position of this game from a list of
-                positions
-                (`State`, `Board` or the JSON of the API's /move). The learner plays the board's
-                ``you`` if that snake is living.
+                positions (`State`, `Board` or the JSON of the API's /move). The learner plays the
+                board's ``you`` if that snake is living.
 
         Returns:
             The learner's observation and info.
@@ -161,7 +160,7 @@ class BattlesnakeEnv(gymnasium.Env[npt.NDArray[np.uint8], np.int64]):
         return self._game.render(self._game.board(self.seat))
 
     def close(self) -> None:
-        """Close the environment; it cannot be used afterwards."""
+        """Close the environment, which cannot be used afterwards."""
         self._game.vector.close()
 
     def _assign_seats(self, start: State | None) -> None:
@@ -192,7 +191,10 @@ class BattlesnakeEnv(gymnasium.Env[npt.NDArray[np.uint8], np.int64]):
         return [self.opponents[i] for i in drawn]
 
     def _view(self) -> tuple[npt.NDArray[np.uint8], dict[str, Any]]:
-        """Return the learner's observation and info; render the position in mode "human"."""
+        """Return the learner's observation and info.
+
+        In the render mode "human", the method also prints the position.
+        """
         board = self._game.board(self.seat)
         if self.render_mode == "human":
             self._game.render(board)

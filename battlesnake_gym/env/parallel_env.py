@@ -54,8 +54,7 @@ class ParallelBattlesnake(ParallelEnv):  # type: ignore[misc]
         width: Board width in cells, as in `config.EnvConfig`.
         height: Board height in cells, as in `config.EnvConfig`.
         opponents: Opponents at the last seats, as in `battlesnake_env.BattlesnakeEnv`; opponents
-            are
-            not agents.
+            are not agents.
         render_mode: "ansi" (text), "rgb_array" (uint8 [height, width, 3]) or "human" (writes each
             position to the terminal).
         **options: Further fields of `config.EnvConfig`; ``food_rng`` is "official" by default.
@@ -138,8 +137,7 @@ class ParallelBattlesnake(ParallelEnv):  # type: ignore[misc]
             seed: Seed of this game and of the following games; None continues the previous
                 sequence.
             options: ``{"states": [...]}`` draws the start position from a list of positions
-                (`State`,
-                `Board` or the JSON of the API's /move). All other options are ignored, as
+                (`State`, `Board` or the JSON of the API's /move). All other options are ignored, as
                 PettingZoo requires.
 
         Returns:
@@ -195,7 +193,7 @@ class ParallelBattlesnake(ParallelEnv):  # type: ignore[misc]
         return self._game.render(self.board)
 
     def close(self) -> None:
-        """Close the environment; it cannot be used afterwards."""
+        """Close the environment, which cannot be used afterwards."""
         self._game.vector.close()
 
     def _actions(self, actions: Mapping[str, int | np.integer[Any]]) -> npt.NDArray[np.uint8]:

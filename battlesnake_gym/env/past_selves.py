@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 MAX_PAST_SELVES = 10
 """Maximum number of stored past selves.
 
-If there are more, every second past self except the first is removed.
+When this number is exceeded, every second past self except the first is removed.
 """
 
 _MAX_ACTIVE = 3
@@ -45,8 +45,7 @@ class PastSelves:
 
     Args:
         build: Function that creates a policy function from the argument of `add`, such as the
-            weights
-            of a module.
+            weights of a module.
     """
 
     def __init__(self, build: Callable[[Any], Callable[..., Any]]) -> None:
@@ -66,7 +65,7 @@ class PastSelves:
     def numbers(self) -> tuple[int, ...]:
         """Numbers of the stored past selves, oldest first.
 
-        A removal does not change other numbers.
+        A removal does not change the numbers of the remaining past selves.
         """
         return tuple(self._numbers)
 
@@ -126,8 +125,7 @@ class PastSelves:
         Args:
             number: Number of the past self.
             score: 1 if the learner outlived the past self, 0 if the past self outlived the learner,
-                0.5 if
-                both were eliminated on the same turn.
+                0.5 if both were eliminated on the same turn.
         """
         if number in self._numbers:
             index = self._numbers.index(number)

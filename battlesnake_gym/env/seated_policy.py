@@ -32,8 +32,8 @@ The activations of larger batches exceed a CPU cache, which makes inference a th
 class SeatedPolicy:
     """Policy ``name`` (see `snakes.batch_policy`) at any seats of ``vector``.
 
-    The policy receives the observation it was trained with, which may differ from the learner's. It
-    plays the best move that the action mask of its training allows.
+    The policy receives the observation of its training, which may differ from the learner's
+    observation. The policy plays the best move that the action mask of its training allows.
 
     Raises:
         ValueError: If the policy does not support the board sizes of ``vector``.

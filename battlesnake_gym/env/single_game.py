@@ -60,7 +60,7 @@ class OneGame:
                 drawn.
 
         Returns:
-            The start position, or None if the map chooses it.
+            The start position, or None if the map chooses the position.
         """
         states = start_states(options)
         start = states[random.integers(len(states))] if states else None
@@ -113,7 +113,10 @@ class OneGame:
         return observation
 
     def mask(self, seat: int) -> npt.NDArray[np.int8]:
-        """Return the action mask of ``seat`` for ``Discrete.sample``; 1 means allowed."""
+        """Return the action mask of ``seat``, int8 [4]; 1 means allowed.
+
+        ``Discrete.sample`` accepts this format.
+        """
         mask: npt.NDArray[np.int8] = self.infos["action_mask"][0, seat].astype(np.int8)
         return mask
 
@@ -122,7 +125,10 @@ class OneGame:
         return CAUSES[self.infos["cause"][0, seat]]
 
     def render(self, board: Board) -> str | Frame | None:
-        """Render ``board`` in the format of ``render_mode``; "human" prints the board."""
+        """Render ``board`` in the format of ``render_mode``.
+
+        The mode "human" prints the board.
+        """
         if self.render_mode == "ansi":
             return str(board)
         if self.render_mode == "rgb_array":

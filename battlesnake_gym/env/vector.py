@@ -56,8 +56,7 @@ class VectorBattlesnake:
         width: Board width in cells: one integer, or one per game.
         height: Board height in cells: one integer, or one per game.
         game: Replacement for the options ``ruleset``, ``map`` and ``settings``. Its seed is not
-            used;
-            `reset` determines the seeds.
+            used; `reset` determines the seeds.
         start: Replacement for the options ``start_positions`` and ``food_positions``: the start
             position of all games, unless `reset` receives start positions.
         **options: Further fields of `config.EnvConfig`.
@@ -131,8 +130,8 @@ class VectorBattlesnake:
             last = 2 * np.multiply(width, height, dtype=np.int32) + 1
             self._turn_limits = np.minimum(self._turn_limits, last)
 
-        # These flags determine once which work Python does instead of the engine; every step reads
-        # them.
+        # These flags select the work that Python does instead of the engine. They are computed
+        # once, because every step reads them.
         self._observe_in_python = (
             isinstance(self.games, EngineGames) and not self.observation.in_engine
         )
@@ -168,12 +167,10 @@ class VectorBattlesnake:
 
         Args:
             seed: Seed that restarts the sequences of seeds; None continues them. The first reset
-                without a
-                seed uses a seed from the operating system.
+                without a seed uses a seed from the operating system.
             options: ``{"states": [...]}`` gives start positions, each a `State`, a `Board` (of a
-                replay,
-                for example) or the decoded JSON body of the API's /move. Until the next `reset`,
-                the k-th episode of game i starts from position ``(i + k) % len(states)``.
+                replay, for example) or the decoded JSON body of the API's /move. Until the next
+                `reset`, the k-th episode of game i starts from position ``(i + k) % len(states)``.
 
         Returns:
             The observations and infos, in the format of `step`.
@@ -226,8 +223,7 @@ class VectorBattlesnake:
 
         Args:
             actions: Integers [N, S], indices into `rules.MOVES`. Actions of seats that are not
-                alive and
-                of games that start are ignored, but must be in range.
+                alive and of games that start are ignored, but must be in range.
 
         Returns:
             Observations uint8 [N, S, C, H, W], zero for eliminated snakes; rewards float32 [N, S];
@@ -287,11 +283,11 @@ class VectorBattlesnake:
         return self._alive
 
     def close(self) -> None:
-        """Close the environment; it cannot be used afterwards."""
+        """Close the environment, which cannot be used afterwards."""
         self._closed = True
 
     def end_games(self, which: npt.NDArray[np.bool_]) -> None:
-        """End the games in ``which``, bool [N], as if they were over.
+        """End the games in ``which``, bool [N], as if these games were over.
 
         The seats of these games no longer act, and the next `step` starts new games. Use this
         method if the learner is eliminated and does not need the rest of a game.
@@ -300,11 +296,11 @@ class VectorBattlesnake:
         self._alive = self._alive & ~self._ended[:, None]
 
     def reset_ended(self) -> Infos:
-        """Start a new game immediately where the last `step` or `end_games` ended a game.
+        """Start new games immediately in place of the games that have ended.
 
-        This method implements Gymnasium's SAME_STEP instead of NEXT_STEP. Read the last
-        observations of the ended games before the call, because the call overwrites these
-        observations.
+        A game ends in a `step` or by `end_games`. This method implements Gymnasium's SAME_STEP
+        instead of NEXT_STEP. Read the last observations of the ended games before the call, because
+        the call overwrites these observations.
 
         Returns:
             The infos, in the format of `step`.
@@ -316,7 +312,11 @@ class VectorBattlesnake:
         return self._infos(acted=np.zeros_like(self._alive), reset=ended)
 
     def start_state(self, game: int) -> State | None:
-        """Return the start position of the current episode, or None if the map chose it."""
+        """Return the start position of the current episode, or None if the map chose it.
+
+        Args:
+            game: Index of the game.
+        """
         if not self._states:
             return None
         return self._states[(game + int(self._starts_used[game]) - 1) % len(self._states)]
@@ -395,7 +395,7 @@ class VectorBattlesnake:
                 self.observation.encode(state, snake.id, self._obs[i, seat])
 
     def _start_games(self, which: npt.NDArray[np.bool_]) -> None:
-        """Start new games where ``which`` is True."""
+        """Start new games at the indices in ``which``, bool [N]."""
         assert self._streams is not None
         self._seeds[which] = (self._streams[which] >> np.uint64(1)) | np.uint64(1)
         self._streams[which] += _SEED_STEP
@@ -480,8 +480,7 @@ def start_states(options: Mapping[str, Any]) -> tuple[State, ...]:
 
     Args:
         options: Options of the reset. Each state is a `State`, a `Board` or the decoded JSON body
-            of
-            the API's /move.
+            of the API's /move.
 
     Raises:
         ValueError: If an option is unknown or a state is invalid.

@@ -153,10 +153,10 @@ class BattlesnakeVectorEnv(_VectorEnv):
         num_snakes: Number of snakes; each game draws ``num_snakes - 1`` opponents with replacement.
             None means that all opponents play.
         autoreset_mode: With NEXT_STEP, the step that ends an episode returns the last observation,
-            and
-            the next step starts a new game and ignores the action. With SAME_STEP, the step that
-            ends an episode returns the first observation of the new game. The last observation of
-            the old game is in ``infos["final_obs"]``, and its infos are in ``infos["final_info"]``.
+            and the next step starts a new game and ignores the action. With SAME_STEP, the step
+            that ends an episode returns the first observation of the new game. The last observation
+            of the old game is in ``infos["final_obs"]``, and its infos are in
+            ``infos["final_info"]``.
         render_mode: Must be None.
         **options: Fields of `config.EnvConfig`.
 
@@ -196,8 +196,7 @@ class BattlesnakeVectorEnv(_VectorEnv):
 
         Args:
             policy: Function from observations uint8 [B, C, H, W] and masks bool [B, 4] to actions
-                [B].
-                Pass a copy of a network that training changes.
+                [B]. Pass a copy of a network that training changes.
 
         Raises:
             ValueError: If "past" is not an opponent.
@@ -426,8 +425,7 @@ def win_rate(
 
     Args:
         policy: Function from the observations uint8 [games, C, H, W] and action masks bool [games,
-            4]
-            of all games to actions [games].
+            4] of all games to actions [games].
         opponents: Opponents, as in `BattlesnakeVectorEnv`.
         past_self: Policy of the opponent "past".
         games: Number of games.

@@ -69,12 +69,13 @@ _TERRITORY_PLANES = (
 _STARTER_PLANES = ("food", "own_snake", "other_snakes", "hazards", "health", "length", "turn")
 """Planes of the starter pack's encoders, in order."""
 
-# Values of `PLANES` on body cells: a cell that is free after the next turn; a blocked cell, plus 4
-# for each turn until the cell is free; the maximum value of a blocked cell; the head.
+# In `PLANES`, a body cell has one of four values: a cell that is free after the next turn; a
+# blocked cell, plus 4 for each turn until the cell is free; the maximum of a blocked cell; the
+# head.
 _FREE_NEXT_TURN_VALUE, _BLOCKED_VALUE, _MAX_BLOCKED_VALUE, _HEAD_VALUE = 32, 128, 224, 255
 
-# Values of `_TERRITORY_PLANES`: the maximum marks cells reached on the next turn; the value falls
-# by one step per turn, down to the minimum.
+# In `_TERRITORY_PLANES`, the maximum marks cells reached on the next turn. The value falls by one
+# step per turn, down to the minimum.
 _TERRITORY_MAX, _TERRITORY_STEP, _TERRITORY_MIN = 255, 8, 15
 
 _OUTSIDE_VALUE = 255
@@ -86,11 +87,11 @@ MAX_BORDERED = 21
 The value is the starter pack's largest board, 19, plus its border.
 """
 
-# Codes of the views and values in the C code (engine/csrc/observe.h).
+# These codes of the views and values equal the codes in the C code (engine/csrc/observe.h).
 _VIEWS = {"board": 0, "head": 1, "facing": 2}
 _VALUES = {"planes": 0, "51s": 1, "num": 2, "territory": 3}
 
-# Values and view by encoder name.
+# Each encoder name maps to the values and the view of the encoder.
 _ENCODERS = {
     "planes": ("planes", "board"),
     "centered": ("planes", "head"),
@@ -153,8 +154,7 @@ def register(
         size: Function that returns (rows, columns) for a board; smaller planes are centered in the
             array.
         version: Version of the encoder; change it when the meaning of a plane changes. Policies
-            store
-            the version, and policies with another version are rejected.
+            store the version, and policies with another version are rejected.
 
     Raises:
         ValueError: If ``name`` is built in.
@@ -172,7 +172,8 @@ RELATIVE_TO_ABSOLUTE: NDArray[np.uint8] = np.array(
 The relative action "up" is straight ahead.
 """
 
-# Clockwise quarter turns of the board after which a snake facing MOVES[i] faces up.
+# Entry i is the number of clockwise quarter turns of the board after which a snake facing MOVES[i]
+# faces up.
 _QUARTER_TURNS = (0, 2, 1, 3)
 
 
@@ -182,7 +183,7 @@ DEFAULT = "planes"
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """An encoder; create it with `get`.
+    """Encoder of observations, created by `get`.
 
     Attributes:
         name: One of `NAMES`, or a registered name.
@@ -290,10 +291,9 @@ class Observation:
             state: Current position.
             snake_id: Id of the snake that observes; an eliminated snake observes zeros.
             out: Array to write to; None creates a new array. The array may have the shape of a
-                larger
-                board. With stacked turns, the array also contains the earlier turns, which the call
-                shifts back by one: pass the same array on every turn. The history restarts on turn
-                0 and with an array of zeros.
+                larger board. With stacked turns, the array also contains the earlier turns, which
+                the call shifts back by one: pass the same array on every turn. The history restarts
+                on turn 0 and with an array of zeros.
 
         Returns:
             ``out`` or the new array.
@@ -350,8 +350,7 @@ class Observation:
         Args:
             actions: Actions of the network, any shape.
             facing: Direction of each snake as an index into MOVES, in the same shape: `facing` for
-                one
-                snake, ``Games.facing`` for a batch.
+                one snake, ``Games.facing`` for a batch.
 
         Returns:
             uint8 in the same shape; the values are unchanged if actions are not relative.
@@ -380,13 +379,11 @@ def get(observation: str | Mapping[str, Any] | Observation) -> Observation:
 
     Args:
         observation: A name, a dictionary from `Observation.to_dict`, or an encoder, which is
-            returned
-            unchanged.
+            returned unchanged.
 
     Raises:
         ValueError: If a name or field is unknown, or if the dictionary lists other planes or
-            another
-            version than the encoder. In the latter case, the policy was trained on another
+            another version than the encoder. In the latter case, the policy was trained on another
             observation.
     """
     if isinstance(observation, Observation):
@@ -418,10 +415,9 @@ def get(observation: str | Mapping[str, Any] | Observation) -> Observation:
 def facing(state: State, snake_id: str) -> int:
     """Return the direction of a snake as an index into MOVES.
 
-    The direction of a stacked body is up (0).
-
-    The direction is the direction from the neck to the head, also across an edge of a wrapped
-    board. The rules choose the same move for a snake without a valid move.
+    The direction points from the neck to the head, also across an edge of a wrapped board. The
+    direction of a stacked body is up (0). The rules choose the same move for a snake without a
+    valid move.
     """
     return _facing(_find(state, snake_id))
 
@@ -564,7 +560,7 @@ def _turns_to_leave(snake: Snake) -> dict[Point, int]:
 
 
 def _add_hazards(plane: Bytes, state: State, step: int) -> None:
-    """Add ``step`` per hazard layer, up to five layers, for cells on the board."""
+    """Add ``step`` per hazard layer to each cell on the board, for up to five layers."""
     for x, y in state.hazards:
         if 0 <= x < state.width and 0 <= y < state.height:
             plane[y, x] = min(5 * step, int(plane[y, x]) + step)

@@ -158,8 +158,7 @@ def register(event: str, count: Callable[[TurnBatch], Counts]) -> None:
     Args:
         event: Name of the event.
         count: Function called once per turn with a `TurnBatch` that includes positions. It returns
-            bool
-            or numbers [N, S]; values of seats that did not act are ignored.
+            bool or numbers [N, S]; values of seats that did not act are ignored.
 
     Raises:
         ValueError: If ``event`` is a built-in event or a reward preset.
@@ -178,7 +177,7 @@ METRICS: dict[str, tuple[str, ...]] = {
     "Forbidden_move": ("forbidden_move",),
     "Died_in_hazard": ("died_in_hazard",),
 }
-"""Metrics of training, with the events of each metric; all are eliminations."""
+"""Training metrics, with the elimination events that each metric counts."""
 
 PRESETS: dict[str, dict[str, float]] = {
     "survival": {"another_turn": 1.0},
@@ -192,7 +191,7 @@ PRESETS: dict[str, dict[str, float]] = {
 
 @dataclass(frozen=True, slots=True)
 class Rewards:
-    """Reward weights by event; create them with `get`."""
+    """Reward weights by event, created by `get`."""
 
     weights: dict[str, float]
 
@@ -213,7 +212,10 @@ class Rewards:
         return not _BUILT_IN.issuperset(self.weights)
 
     def compute(self, turn: TurnBatch) -> NDArray[np.float32]:
-        """Compute the rewards of one turn, float32 [N, S]; 0 for seats that did not act."""
+        """Compute the rewards of one turn, float32 [N, S].
+
+        Seats that did not act get 0.
+        """
         rewards = np.zeros(turn.alive.shape, np.float32)
         for event, weight in self.weights.items():
             count = EVENTS[event](turn)
@@ -223,7 +225,7 @@ class Rewards:
 
 @dataclass(frozen=True, slots=True)
 class SeatRewards:
-    """Rewards with separate weights for each seat; create them with `get_seats`."""
+    """Rewards with separate weights for each seat, created by `get_seats`."""
 
     by_seat: tuple[Rewards, ...]
 
@@ -233,7 +235,10 @@ class SeatRewards:
         return any(rewards.needs_positions for rewards in self.by_seat)
 
     def compute(self, turn: TurnBatch) -> NDArray[np.float32]:
-        """Compute the rewards of one turn, float32 [N, S]; see `Rewards.compute`."""
+        """Compute the rewards of one turn, float32 [N, S].
+
+        Seats that did not act get 0.
+        """
         each = [rewards.compute(turn)[:, seat] for seat, rewards in enumerate(self.by_seat)]
         return np.stack(each, axis=1)
 
