@@ -2,8 +2,8 @@
 
 Both files are in the same directory.
 
-The JSON file describes the network's inputs and identifies the network by its SHA-256. All
-loading of policies reads the pair in this module, which rejects damaged and mismatched files.
+The JSON file describes the network's inputs and identifies the network by its SHA-256. Every loader
+of policies reads both files through this module, which rejects damaged and mismatched files.
 """
 
 from __future__ import annotations
@@ -64,9 +64,9 @@ _ONNX_CHILDREN = {
 """Fields of the ONNX messages that contain tensors (onnx.proto3)."""
 
 _EXTERNAL_DATA_FIELDS = (13, 14)
-"""Fields of a tensor with values in another file.
+"""ONNX field numbers of a tensor's external_data and data_location.
 
-The fields are external_data and data_location.
+A tensor with one of these fields has its values in another file.
 """
 
 _ORT_FORMAT = slice(4, 8), b"ORTM"
@@ -93,7 +93,8 @@ def read(path: str | Path) -> tuple[bytes, dict[str, Any]]:
         The bytes of the network and the metadata from the JSON file.
 
     Raises:
-        PolicyError: If a file is missing or damaged, or the hash in the JSON file is another.
+        PolicyError: If a file is missing or damaged, or if the hash in the JSON file does not match
+            the network.
     """
     onnx_path = Path(path)
     model = _read_bytes(onnx_path)
@@ -159,7 +160,8 @@ def open_session(model: bytes, name: object) -> Any:
         except Exception as error:  # onnxruntime's exceptions have no common base class
             opened.set_exception(error)
 
-    # The optimization of a hostile network may never end; onnxruntime seldom checks its flag.
+    # The optimization of a hostile network may never end, because onnxruntime seldom checks the
+    # cancellation flag.
     threading.Thread(target=load, name="load-network", daemon=True).start()
     try:
         return opened.result(MAX_LOAD_S)
@@ -178,14 +180,13 @@ def run_session(
     inputs: Mapping[str, Any],
     seconds: float | None = None,
 ) -> list[Any]:
-    """Run an onnxruntime session; stop it after a timeout, because a network may loop.
+    """Run an onnxruntime session with a timeout, because a network may loop.
 
     Args:
         session: The session.
-        outputs: The names of the outputs to compute; None for all.
+        outputs: The names of the outputs to compute; None means all outputs.
         inputs: The arrays by input name.
-        seconds: Time budget of the call, of which at least one second is granted; None grants one
-            minute.
+        seconds: Time budget of the call. At least one second is granted; None grants one minute.
 
     Returns:
         The arrays of the outputs.

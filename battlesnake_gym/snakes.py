@@ -3,7 +3,7 @@
 A *strategy* is a callable. It receives a board (``board.you`` is the snake to move) and a time
 budget in seconds, and returns a `Decision` or a move as text. One strategy object plays one snake
 in one game, and may keep state between turns. Packages add strategies with `register`; `make`
-builds one by name.
+builds a strategy by name.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Decision:
     """A move and the reasons for it.
 
     Attributes:
-        reasons: The rules that had an effect, in their order.
+        reasons: The rules that had an effect, in order of application.
         scores: The total score of each move.
         line: The expected moves of each snake, by id, until its elimination or the end of the line;
             empty if the strategy does not search.
@@ -67,7 +67,7 @@ class Strategy(Protocol):
     def __call__(self, board: Board, seconds: float | None = None) -> Decision:
         """Choose a move for ``board.you`` within ``seconds``; None means no limit.
 
-        A move as text is accepted, too: see `to_decision`.
+        A strategy may also return the move as text; see `to_decision`.
         """
         ...
 
@@ -78,7 +78,7 @@ def to_decision(chosen: Decision | str) -> Decision:
     A move as text becomes a decision without reasons.
 
     Raises:
-        TypeError: If it is neither.
+        TypeError: If ``chosen`` is neither a decision nor text.
 
     >>> to_decision("up")
     Decision(move='up', reasons=(), scores={}, shout='', line={})
@@ -94,7 +94,7 @@ def to_decision(chosen: Decision | str) -> Decision:
 
 @runtime_checkable
 class NodeLimitedStrategy(Protocol):
-    """A strategy that searches a fixed number of nodes if it gets no time budget."""
+    """A strategy that searches a fixed number of nodes without a time budget."""
 
     def set_nodes(self, nodes: int) -> None:
         """Set the number of nodes per move."""
@@ -108,7 +108,7 @@ class NodeLimitedStrategy(Protocol):
 class FixedNodes:
     """A search with a fixed number of nodes per move, regardless of the time budget.
 
-    It plays the same moves on every processor.
+    The search plays the same moves on every processor.
 
     Args:
         search: The search to limit.
@@ -135,9 +135,9 @@ def decide(
     """Return the decisions of the living snakes in ``strategies``, by id.
 
     Args:
-        board: The position; ``you`` is set to each of these snakes in turn.
+        board: The position; each of the snakes becomes ``you`` for its own decision.
         strategies: Strategies by snake id.
-        seconds: Time budget of each decision; None: no limit.
+        seconds: Time budget of each decision; None means no limit.
     """
     decisions = {}
     for snake in board.living:
@@ -153,12 +153,12 @@ def play(
     seconds: float | None = None,
     max_turns: int = 1000,
 ) -> Iterator[dict[str, Decision]]:
-    """Continue the game on ``board`` until it is over; change the board in place.
+    """Continue the game on ``board`` in place until the game is over.
 
     Args:
         board: The position to start from.
         strategies: The strategies of all living snakes, by id.
-        seconds: Time budget of each move; None: no limit.
+        seconds: Time budget of each move; None means no limit.
         max_turns: The turn at which the iteration ends.
 
     Yields:
@@ -222,11 +222,11 @@ _files: dict[str, Path | None] = {}
 
 
 def register(name: str, factory: Factory, *, in_engine: bool = False) -> None:
-    """Register ``factory`` as ``name``; replace an existing registration.
+    """Register ``factory`` as ``name`` and replace any existing registration.
 
     Args:
         name: The name of the snake.
-        factory: Builds a strategy from a seed.
+        factory: Function that builds a strategy from a seed.
         in_engine: Whether this is the snake of the same name in `ENGINE_SNAKES`.
     """
     _factories[name] = factory
@@ -250,7 +250,9 @@ def names() -> list[str]:
 
 
 def make(name: str, seed: int = 0) -> Strategy:
-    """Build a new strategy; equal seeds result in equal moves.
+    """Build a new strategy by name.
+
+    Equal seeds result in equal moves.
 
     Args:
         name: A registered name, such as "hungry"; a search with a number of nodes per move, such as
@@ -370,7 +372,10 @@ def factory(name: str) -> Factory:
 
 @functools.cache
 def _registered_in(path: Path) -> Factory:
-    """Return the only snake that a Python file registers, without keeping its name."""
+    """Return the factory of the only snake that a Python file registers.
+
+    The registered name is removed again.
+    """
     if not path.is_file():
         raise ValueError(f"{path} does not exist; name a Python file that registers a snake")
     with capture_registrations() as found:

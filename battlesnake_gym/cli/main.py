@@ -1,4 +1,7 @@
-"""Console command ``battlesnake-gym``, which imports a subcommand only on use."""
+"""Console command ``battlesnake-gym``.
+
+The module of a subcommand is imported only when the subcommand runs.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,10 @@ _PROG = "battlesnake-gym"
 
 
 class Command(NamedTuple):
-    """A subcommand; its module defines ``main(argv) -> exit status`` and ``parser()``.
+    """A subcommand of ``battlesnake-gym``.
+
+    The module of the subcommand defines ``main(argv)``, which returns the exit status, and
+    ``parser()``.
 
     Attributes:
         module: Name of the module.
@@ -163,7 +169,10 @@ COMMANDS = {
         "show what is installed, what is missing and how to fix it",
     ),
 }
-"""Subcommands by name; the overview shows a group of two-word names in one line."""
+"""Subcommands by name.
+
+The overview shows a group of two-word names in one line.
+"""
 
 
 def usage(group: str = "") -> str:
@@ -290,8 +299,8 @@ def load(name: str) -> ModuleType:
 def _exit_on_interrupt(name: str) -> Iterator[None]:
     """Exit with one line of output if Ctrl-C is pressed in the context.
 
-    Imports run inside the block, so that no work can be lost. An exception would be harmful here:
-    libraries that are being imported could treat it as an import error.
+    The context contains only imports, so an interruption loses no work. An exception would be
+    harmful, because libraries that are being imported could treat the exception as an import error.
     """
 
     def exit_now(number: int, frame: FrameType | None) -> None:

@@ -17,11 +17,11 @@ COMPILED_MODULES = {
     "engine": ("battlesnake_gym.engine.engine", "battlesnake_gym.engine._engine"),
     "search": ("battlesnake_heuristics.search.search", "battlesnake_heuristics.search._search"),
 }
-"""Modules that import a compiled module, and its module name, by compiled module."""
+"""Importing module and full module name of each compiled module, by short name."""
 
 
 def report() -> str:
-    """Return versions, compiled modules, the instruction set and the extras as lines."""
+    """Return a text report of versions, compiled modules, instruction set and extras."""
     return "\n".join(_lines())
 
 
@@ -62,7 +62,10 @@ def _describe_extra(packages: list[str]) -> str:
 
 
 def required() -> dict[str, list[str]]:
-    """Return the required packages by extra; the key "" means always required."""
+    """Return the required packages by extra.
+
+    The key "" contains the packages that are always required.
+    """
     try:
         requirements = metadata.requires(PACKAGE_NAME) or []
     except metadata.PackageNotFoundError:

@@ -59,7 +59,11 @@ class Finding:
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Print the findings; return 1 if a component is broken, or 0 otherwise."""
+    """Print the findings.
+
+    Returns:
+        The exit status: 1 if a component is broken, or 0 otherwise.
+    """
     options = parser().parse_args(argv)
     found = list(findings())
     if options.json:

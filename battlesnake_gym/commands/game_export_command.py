@@ -23,7 +23,11 @@ _COMMAND = "battlesnake-gym game export"
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Write the output file; return exit status 2 for a usage error."""
+    """Write the output file.
+
+    Returns:
+        The exit status: 0 on success, or 2 for a usage error.
+    """
     options = parser().parse_args(argv)
     output: Path | None = options.output
     if output is None:

@@ -23,7 +23,11 @@ _COMMAND = "battlesnake-gym maps"
 
 
 def main(argv: list[str] | None = None) -> int:
-    """List all maps, or draw the maps named in ``argv``; return the exit status."""
+    """List all maps, or draw the maps named in ``argv``.
+
+    Returns:
+        The exit status.
+    """
     options = parser().parse_args(argv)
     maps = known_maps()
     for name in options.names:

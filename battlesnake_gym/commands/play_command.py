@@ -37,13 +37,20 @@ KEYS = {
     "": "ahead",
     **dict.fromkeys(("q", "quit", "\x03", "\x04"), "quit"),
 }
-"""Actions by key or typed word; the key Enter continues straight ahead."""
+"""Actions by key or typed word.
+
+The key Enter continues straight ahead.
+"""
 
 _CLEAR = "\033[H\033[J"
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Play one game; return 0 after its end or a quit, and 2 for a usage error."""
+    """Play one game.
+
+    Returns:
+        The exit status: 0 after the end of the game or a quit, or 2 for a usage error.
+    """
     options = parser().parse_args(argv)
     width, height = options.board_size
     try:

@@ -23,7 +23,10 @@ MAX_LINE_CHARS = 200
 """Maximum length of an error message, in characters."""
 
 MAX_SHORT_HELP_FLAGS = 12
-"""Number of options in ``--help``; ``--help-all`` shows all of them."""
+"""Maximum number of options that ``--help`` shows.
+
+``--help-all`` shows all options.
+"""
 
 _BROKEN_PIPE_STATUS = 128 + 13
 """Exit status that shells report for a program ended by signal 13 (SIGPIPE)."""
@@ -78,8 +81,8 @@ class Parser(argparse.ArgumentParser):
 
     Args:
         *args: Arguments of `argparse.ArgumentParser`.
-        short_help_flags: Options that ``--help`` shows (default: the first
-            `MAX_SHORT_HELP_FLAGS` options).
+        short_help_flags: Options that ``--help`` shows (default: the first `MAX_SHORT_HELP_FLAGS`
+            options).
         **kwargs: Keyword arguments of `argparse.ArgumentParser`.
     """
 
@@ -118,7 +121,10 @@ class Parser(argparse.ArgumentParser):
         return text + (f"\n{len(rest)} more options: {self.prog} --help-all\n" if rest else "")
 
     def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
-        """Parse the arguments; error messages suggest the most similar option."""
+        """Parse the arguments.
+
+        Error messages suggest the most similar option.
+        """
         found, rest = self.parse_known_args(args, namespace)
         if rest:
             self.error(
@@ -164,7 +170,7 @@ class _HelpAll(argparse.Action):
 
 
 def _clean_argparse_message(message: str) -> str:
-    """Return an error message of argparse in this project's form."""
+    """Return an error message of argparse in the style of this project."""
     message = re.sub(r"^argument (?:\S+/)?(\S+): ", r"\1: ", message)
     found = re.fullmatch(r"(\S+): invalid (\S+) value: (.*)", message, re.DOTALL)
     if found:
@@ -181,8 +187,8 @@ def _clean_argparse_message(message: str) -> str:
 def print_error(prog: str, error: object) -> int:
     """Print an error as one line on stderr and return exit status 2.
 
-    If the reader of standard output has closed it (``| head``), print nothing and return the status
-    of programs that SIGPIPE ends.
+    If the reader of standard output has closed the pipe, as ``| head`` does, the function prints
+    nothing and returns the status of programs that SIGPIPE ends.
     """
     if isinstance(error, BrokenPipeError) and error.filename == STDOUT_NAME:
         return _BROKEN_PIPE_STATUS
@@ -260,7 +266,7 @@ def writable(text: str) -> Path:
 
 
 def writable_file(text: str) -> Path:
-    """Parse the path of an output file; its directory may not exist yet."""
+    """Parse the path of an output file, whose directory may not exist yet."""
     path = Path(text)
     if (existing := _existing(path)) == path and path.is_dir():
         raise argparse.ArgumentTypeError(f"must be a file, got the directory {text}")
@@ -270,7 +276,10 @@ def writable_file(text: str) -> Path:
 
 
 def _existing(path: Path) -> Path:
-    """Return the path, or its nearest existing parent; reject inaccessible paths."""
+    """Return ``path`` or its nearest existing parent.
+
+    Inaccessible paths are rejected.
+    """
     for existing in (path, *path.parents, Path.cwd()):
         try:
             existing.stat()
@@ -306,7 +315,9 @@ def write_json(value: Any, out: TextIO | None = None) -> None:
 
 
 def align_columns(rows: Sequence[Sequence[str]]) -> str:
-    r"""Align rows of text in columns; the last column is not padded.
+    r"""Align rows of text in columns.
+
+    The last column is not padded.
 
     >>> align_columns([("a", "one"), ("bcd", "two")])
     'a    one\nbcd  two\n'

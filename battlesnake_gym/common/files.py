@@ -94,7 +94,9 @@ def read_bounded(path: Path, max_bytes: int) -> bytes:
 
 
 def zip_bytes(files: Iterable[tuple[str, bytes]], mode: int) -> bytes:
-    """Return a ZIP archive of named files; equal files give equal bytes.
+    """Return a ZIP archive of named files.
+
+    Equal files result in equal bytes.
 
     Args:
         files: Pairs of name and content.

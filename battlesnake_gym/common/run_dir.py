@@ -38,9 +38,9 @@ killed. A leftover file therefore does not block other processes.
 """
 
 _ATTEMPTS, _RETRY_INTERVAL_S = 5, 0.05
-"""Attempts to acquire the lock, and seconds between attempts.
+"""Maximum number of attempts to lock, and interval between attempts in seconds.
 
-`is_locked` briefly holds the lock too.
+`is_locked` also locks the file briefly.
 """
 
 CSV_FILE = "progress.csv"
@@ -50,7 +50,7 @@ ITERATION = "training_iteration"
 GAMES_DIR = "games"
 """Directory of recorded games, at most one per checkpoint.
 
-Games stay when their checkpoints are deleted.
+The games remain when their checkpoints are deleted.
 """
 
 _RECORDING_TIME_FRACTION = 0.02
@@ -71,13 +71,20 @@ _OLD_FIELDS = {
 """Current field names of ``run.json`` by former names, which existing runs have."""
 
 RecordGame = Callable[[Any, Path, bool], bytes | None]
-"""Function that records a game; it returns GIF bytes if the flag is True."""
+"""Function that records a game.
+
+The arguments are the algorithm, the path of the recorded game, and whether to return an animation
+as GIF bytes.
+"""
 
 REPORT_FILE = "report.html"
 
 
 class LockedError(ValueError):
-    """Error for a directory that another process uses; the message names the process."""
+    """Error for a run directory that another process uses.
+
+    The message names the process.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,10 +93,9 @@ class RunStatus:
 
     Attributes:
         state: State as written by the process of the run. A killed process leaves the state
-            "running";
-            `is_locked` detects this case.
-        started_at: Start of the last process, in seconds since 1970.
-        ended_at: End of the last process, in seconds since 1970.
+            "running"; `is_locked` detects this case.
+        started_at: Unix timestamp of the start of the last process, in seconds.
+        ended_at: Unix timestamp of the end of the last process, in seconds.
         reason: Reason why the run failed.
         stop_conditions: ``num_iters``, ``minutes``, ``cpu_minutes`` and ``env_steps``, or None.
         settings: All hyperparameters by name, and the RLlib options that were set.
@@ -140,7 +146,9 @@ def _rename_old_fields(found: dict[str, Any]) -> dict[str, Any]:
 
 
 def flatten_settings(settings: Mapping[str, Any]) -> dict[str, str]:
-    """Return settings as text by dotted name, without settings that are None.
+    """Return settings as text by dotted name.
+
+    Settings with the value None are omitted.
 
     >>> flatten_settings({"lr": 0.5, "seed": None, "rl": {"n_step": 3}, "map": "royale"})
     {'lr': '0.5', 'rl.n_step': '3', 'map': 'royale'}
@@ -156,10 +164,12 @@ def flatten_settings(settings: Mapping[str, Any]) -> dict[str, str]:
 
 @contextmanager
 def lock_run_dir(run_dir: Path) -> Iterator[None]:
-    """Lock a run directory for this process; create the directory if it is missing.
+    """Lock a run directory for this process.
+
+    A missing directory is created.
 
     Raises:
-        LockedError: If another process holds the lock.
+        LockedError: If another process has locked the directory.
     """
     run_dir.mkdir(parents=True, exist_ok=True)
     with (run_dir / LOCK_FILE).open("a+") as file:
@@ -190,7 +200,11 @@ def is_locked(run_dir: Path) -> bool:
 
 
 def _lock(file: IO[str], kind: int) -> bool:
-    """Lock an open file until it is closed; return False if it is locked elsewhere."""
+    """Lock an open file until the file is closed.
+
+    Returns:
+        True if this call locked the file, or False if another process has locked the file.
+    """
     with suppress(BlockingIOError):
         fcntl.flock(file, kind | fcntl.LOCK_NB)
         return True
@@ -198,10 +212,10 @@ def _lock(file: IO[str], kind: int) -> bool:
 
 
 def read_progress(path: Path) -> list[dict[str, float]]:
-    """Return the rows of a ``progress.csv``; a missing file has no rows.
+    """Return the rows of a ``progress.csv``.
 
-    Missing numbers are NaN. An incomplete last line is skipped: its process is still writing the
-    line, or was killed.
+    A missing file has no rows. Missing numbers are NaN. An incomplete last line is skipped, because
+    a process is still writing the line or was killed.
     """
     progress = ProgressTable(path)
     progress.refresh()
@@ -226,7 +240,10 @@ class ProgressTable:
         return len(next(iter(self.columns.values()), ()))
 
     def refresh(self) -> None:
-        """Read all complete new lines; a missing file counts as an empty file."""
+        """Read all complete new lines.
+
+        A missing file counts as an empty file.
+        """
         try:
             with self._path.open("rb") as file:
                 status = os.fstat(file.fileno())
@@ -253,7 +270,7 @@ class ProgressTable:
         return self.columns.get(name, ())
 
     def last(self, name: str) -> float:
-        """Return the last value of a column that is not missing, or NaN if there is none."""
+        """Return the last number in a column, or NaN if the column contains no number."""
         return next(
             (value for value in reversed(self.column(name)) if not math.isnan(value)), math.nan
         )

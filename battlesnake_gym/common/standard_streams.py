@@ -20,7 +20,7 @@ class _Stdout(io.FileIO):
     """Standard output stream whose errors contain a file name."""
 
     def write(self, data: ReadableBuffer, /) -> int:
-        """Write bytes and return their number."""
+        """Write ``data`` and return the number of bytes written."""
         try:
             return super().write(data)
         except OSError as error:
@@ -31,8 +31,8 @@ def prepare(as_json: bool) -> None:
     """Prepare the standard streams of this process for use.
 
     Characters that the encoding lacks are replaced. Closed streams are opened: input is empty,
-    standard error is discarded, and a write to standard output raises ``OSError``. Does nothing if
-    standard output was replaced, as in tests.
+    standard error is discarded, and a write to standard output raises ``OSError``. The function
+    does nothing if standard output was replaced, as in tests.
 
     Args:
         as_json: Whether standard output must contain only JSON. Then the output of child processes
@@ -77,7 +77,8 @@ def _raw(stream: object) -> object:
 def flush_stdout() -> None:
     """Flush standard output.
 
-    If that fails, further output is discarded, because the interpreter would fail again at exit.
+    After a failed flush, further output is discarded, because the interpreter would fail again at
+    exit.
 
     Raises:
         OSError: If the output cannot be written.

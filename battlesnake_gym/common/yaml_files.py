@@ -14,7 +14,7 @@ _MAX_YAML_BYTES = 1 << 16
 """Maximum size of a YAML file, in bytes."""
 
 _MAX_YAML_KEYS = 1000
-"""Maximum number of keys in a mapping, including merged ones."""
+"""Maximum number of keys in a mapping, including merged keys."""
 
 
 class YamlError(ValueError):
@@ -55,7 +55,7 @@ def read_yaml(path: Path) -> Any:
 
 
 def _reason(error: Exception) -> str:
-    """Return the line and the cause of an error, and the remedy of the usual mistake."""
+    """Return the line and cause of a YAML error, and a remedy for the usual mistake."""
     mark, problem = getattr(error, "problem_mark", None), getattr(error, "problem", None)
     if mark is None or problem is None:
         return " ".join(str(error).split())[:200]

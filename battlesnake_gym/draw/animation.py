@@ -38,7 +38,7 @@ WinProbabilities = Callable[[int], Mapping[str, float] | None]
 
 
 def no_win_probabilities(turn: int) -> None:
-    """Return None for every turn, as the win probabilities of a game without analysis."""
+    """Return None, the win probabilities of a game without analysis."""
 
 
 class Box(NamedTuple):
@@ -51,7 +51,9 @@ class Box(NamedTuple):
 
 
 class Animation:
-    """Image that is updated turn by turn; all boards need the same size and snakes.
+    """Image that is updated turn by turn.
+
+    All boards must have the same size and the same snakes.
 
     Args:
         cell_size: Size of a cell, in pixels.
@@ -144,10 +146,10 @@ class Animation:
                             found[y * across + x].append(piece)
 
     def _paint(self, shapes: list[Shape], box: Box) -> Image.Image:
-        """Return a painted tile; reuse the cached tile if its shapes are equal.
+        """Return a painted tile.
 
-        The canvas has a margin of one cell to avoid negative coordinates, which Pillow rounds
-        differently.
+        The cached tile is reused if its shapes are equal. The canvas has a margin of one cell to
+        avoid negative coordinates, which Pillow rounds differently.
         """
         scale = self._cell_size * drawing.OVERSAMPLE
         left, top, right, bottom = (side * drawing.OVERSAMPLE for side in box)

@@ -130,7 +130,10 @@ def head(name: str) -> tuple[Part, ...]:
 
 
 def tail(name: str) -> tuple[Part, ...]:
-    """Return the shapes at the end of a body; no shapes mean a pointed tail."""
+    """Return the shapes at the end of a body.
+
+    No shapes mean a pointed tail.
+    """
     return TAILS.get(name, TAILS["default"])
 
 

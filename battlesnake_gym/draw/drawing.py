@@ -40,7 +40,12 @@ OVERSAMPLE = 3
 
 
 def svg(board: State, cell_size: int = 28) -> str:
-    """Return the board as an SVG document; ``cell_size`` is in pixels."""
+    """Return the board as an SVG document.
+
+    Args:
+        board: Position to draw.
+        cell_size: Size of a cell, in pixels.
+    """
     width, height = (side * cell_size for side in _size(board))
     body = "".join(_svg(shape, cell_size) for shape in shapes(board))
     return (
@@ -72,7 +77,13 @@ def image(
 
 
 def save_png(board: State, path: str | os.PathLike[str], cell_size: int = 28) -> None:
-    """Write the board as a PNG file, atomically; ``cell_size`` is in pixels."""
+    """Write the board as a PNG file, atomically.
+
+    Args:
+        board: Position to draw.
+        path: Output file.
+        cell_size: Size of a cell, in pixels.
+    """
     write_atomically(path, lambda temporary: image(board, cell_size).save(temporary, "PNG"))
 
 
@@ -82,7 +93,10 @@ def shapes(board: State, win_probabilities: Mapping[str, float] | None = None) -
 
 
 def background_shapes(board: State) -> tuple[Shape, ...]:
-    """Return the shapes of the cells and hazards; equal boards share one tuple."""
+    """Return the shapes of the cells and hazards.
+
+    Equal boards share one tuple.
+    """
     layers = Counter(_on_board(board, board.hazards))
     return _ground(board.width, board.height, _size(board), tuple(sorted(layers.items())))
 
@@ -235,7 +249,10 @@ def _head_shapes(board: State, snake: Snake, color: str) -> list[Shape]:
 
 
 def _cross(board: State, snake: Snake) -> list[Shape]:
-    """Return a cross on an eliminated snake's head; it is pale on later turns."""
+    """Return a cross on an eliminated snake's head.
+
+    The cross is pale after the turn of the elimination.
+    """
     if not snake.body:
         return []
     x, y = _center(board, snake.head)
@@ -336,7 +353,13 @@ def _svg_points(points: Iterable[tuple[float, float]], scale: float) -> str:
 
 
 def paint(draw: ImageDraw.ImageDraw, shape: Shape, scale: float) -> None:
-    """Paint one shape; ``scale`` is the size of a cell in pixels of ``draw``."""
+    """Paint one shape.
+
+    Args:
+        draw: Drawing context of the image.
+        shape: Shape to paint, in cells.
+        scale: Size of a cell, in pixels of the image.
+    """
     match shape:
         case Polygon((first, last), fill, radius):
             draw.rounded_rectangle(

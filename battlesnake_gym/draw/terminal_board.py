@@ -1,4 +1,4 @@
-"""Drawings of boards for terminals that are easier to read than the text format.
+"""Board drawings for terminals, in a more readable form than the text format.
 
 `boards.board_text` describes the text format.
 

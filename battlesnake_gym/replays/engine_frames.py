@@ -136,7 +136,7 @@ def _responses_to_turn(
 ) -> dict[str, dict[str, Any]]:
     """Return latencies, shouts and timeouts as arguments of `Replay.append`.
 
-    The latency of a late move is ``timeout``, or any latency of at least the game's timeout.
+    A move is late if its latency is the text ``timeout``, or at least ``timeout`` milliseconds.
     """
     times = {snake_id: _milliseconds(latency) for snake_id, (latency, _) in responses.items()}
     known = {snake_id: time for snake_id, time in times.items() if time is not None}

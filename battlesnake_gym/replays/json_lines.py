@@ -66,8 +66,7 @@ def read_lines(path: str | os.PathLike[str]) -> Iterator[dict[str, Any]]:
 
     Raises:
         ReplayError: If a line is not a JSON object, or if the file exceeds one of `replays.limits`;
-            the
-            message names the line or the limit.
+            the message names the line or the limit.
     """
     name = Path(path).name
     number = 0
@@ -101,7 +100,11 @@ def _raw_lines(path: str | os.PathLike[str], name: str) -> Iterator[bytes]:
 
 
 def _within_limits(raw_lines: Iterable[bytes], name: str) -> Iterator[bytes]:
-    """Yield the lines unchanged; raise `ReplayError` if a line exceeds a limit."""
+    """Yield the lines unchanged.
+
+    Raises:
+        ReplayError: If a line exceeds a limit.
+    """
     size = values = 0
     for raw in raw_lines:
         size += len(raw)

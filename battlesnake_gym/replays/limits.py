@@ -45,7 +45,10 @@ The bookkeeping cells of maps are just off the board.
 """
 
 MAX_NUMBER = 1_000_000
-"""Maximum of the first turn, health and settings; some maps count up to them."""
+"""Maximum of the first turn, health and settings.
+
+Some maps count up to these numbers.
+"""
 
 
 def too_large(problem: str, limit: str, maximum: int) -> BoardError:

@@ -78,8 +78,8 @@ def read(
         name: Name of the file in error messages.
 
     Raises:
-        ReplayError: If a line cannot be read, or does not follow from the previous one by the
-            rules.
+        ReplayError: If a line cannot be read, or if the rules do not lead from the previous line to
+            this line.
     """
     frames: list[State] = []
     last_heads: dict[str, Point] = {}

@@ -154,9 +154,8 @@ class Replay:
         Args:
             moves: Moves of all living snakes, by id.
             after: Position after the turn, if randomness or another engine may have produced a
-                position
-                that differs from the result of the rules with this game's seed; differences are
-                stored.
+                position that differs from the result of the rules with this game's seed;
+                differences are stored.
             inferred: Ids of the snakes whose move was inferred instead of recorded.
             latency: Latency by snake id, in milliseconds.
             shouts: Shouts by snake id.

@@ -36,8 +36,7 @@ class RuleEvidence:
 
     Attributes:
         grows: Whether snakes grew without food; both values if this varies, empty if no snake
-            survived
-            a turn without food.
+            survived a turn without food.
         crosses: Whether a head moved over an edge to the opposite side.
         hazards: "" for none, "trails", "shrinking" or "others".
         damage: Damage of one hazard layer; None if unknown.
@@ -52,7 +51,11 @@ class RuleEvidence:
 
 
 def collect_evidence(frames: Sequence[State]) -> RuleEvidence:
-    """Collect the evidence in the frames, one per turn with only the living snakes."""
+    """Collect the evidence in the frames of a game.
+
+    Args:
+        frames: Positions, one per turn, with only the living snakes.
+    """
     unfed = [step for step in _steps(frames) if step[2].head not in step[0].food]
     costs = {
         (snake.health - 1 - after.health) // layers
