@@ -160,7 +160,7 @@ class Outcome:
 class Comparison:
     """Comparison of the positions of one game.
 
-    It stores the killers that it accepted as ties.
+    The object stores the killers that it accepted as ties.
     """
 
     header: Json
@@ -283,7 +283,7 @@ def play(engine: Engine, recording: Recording) -> Outcome:
             return outcome("differs", _RULES[found[0][0]], *(text for _, text in found))
     if "over" in lacks:
         return outcome("agrees")
-    # At the turn limit, the recorder stops without a test whether the game is over.
+    # At the turn limit, the recorder stops without checking whether the game is over.
     at_cap = end["reason"] == "cap" and turn - frames[0]["t"] == header["maxTurns"]
     if got["over"] != (end["reason"] == "over") and not (at_cap and got["over"]):
         said = f"the recording ends because of {end['reason']!r}, over is {got['over']}"
@@ -330,7 +330,7 @@ def command_of(word: str) -> tuple[str, list[str]]:
 
 
 def table(outcomes: dict[str, list[Outcome]]) -> Iterator[str]:
-    """Yield the lines of the table of agreeing, played and refused games."""
+    """Yield the lines of the table of agreeing, played and rejected games."""
     width = max(14, *(len(name) + 2 for name in outcomes))
     yield " " * 34 + "".join(f"{name:>{width}}" for name in outcomes)
     for kind in ("ruleset", "map"):

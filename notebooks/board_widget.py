@@ -27,7 +27,7 @@ CELL = "padding: 1px 10px; text-align: left; white-space: nowrap"
 
 
 def record(board: Board, strategies: Mapping[str, Strategy], max_turns: int = 500) -> Replay:
-    """Play until the game is over or until ``max_turns``; return the recorded game."""
+    """Play and record a game of at most ``max_turns`` turns."""
     return Replay.from_play(board, strategies, SECONDS, max_turns)
 
 
@@ -137,7 +137,10 @@ class GameView(_Shown):
         self.turn.value += turns  # the slider clamps the value
 
     def _jump(self, change: dict[str, object]) -> None:
-        """Show the turn before an elimination, because its moves caused the elimination."""
+        """Show the turn before an elimination.
+
+        The moves on that turn caused the elimination.
+        """
         if self.death.value is not None:
             self.snake.value = self.replay.deaths()[self.death.index - 1][1]
             self.turn.value = self.death.value - 1
@@ -184,7 +187,10 @@ class Editor(_Shown):
         )
 
     def _update(self) -> None:
-        """Parse the text, draw the board and run the snake; if this fails, show the error."""
+        """Parse the text, draw the board and run the snake.
+
+        The widget shows any error.
+        """
         self.board = self.decision = None
         try:
             board = Board.from_text(self.text.value)

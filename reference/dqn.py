@@ -160,7 +160,7 @@ class VectorPlayer:
 def n_step_returns(
     turns: TurnBuffer, n: int, gamma: float
 ) -> tuple[Floats, NDArray[np.int64], Flags]:
-    """Compute n-step returns, the number of steps, and the eliminations within them.
+    """Compute n-step returns, numbers of steps, and eliminations within these steps.
 
     All arrays are [T, N, S]. There are fewer than ``n`` steps if the snake's game or the buffer
     ends earlier.

@@ -195,7 +195,8 @@ def fit(
     """Fit each network to its positions with Adam and a cosine schedule.
 
     Returns:
-        The running mean of each network's cross-entropy, or NaN if it has too few positions.
+        The running mean of each network's cross-entropy, or NaN for a network with too few
+        positions.
     """
     all_inputs, living, label = samples
     generator = torch.Generator().manual_seed(seed)
@@ -238,7 +239,10 @@ def quantize_evaluation(nets: Sequence[Network], moves: int) -> evaluation.Evalu
 
 
 def play(champion: evaluation.Evaluation | None, moves: int, seed: int) -> SelfPlayBatch:
-    """Play games of the search against itself; None uses the handcrafted evaluation."""
+    """Play games of the search against itself.
+
+    If ``champion`` is None, the search uses the handcrafted evaluation.
+    """
     rng, parts = np.random.default_rng(seed), []
     for number, (share, setup) in enumerate(GAME_MIX):
         player = SearchPlayer(champion, nodes=int(rng.choice(NODE_CHOICES)))
@@ -264,7 +268,7 @@ def passes_sprt(
 def play_pair(
     one: evaluation.Evaluation, other: evaluation.Evaluation | None, snakes: int, seed: int
 ) -> int:
-    """Play one start position twice with exchanged seats; return twice the score.
+    """Play one start position twice with exchanged seats, and return twice the score.
 
     In games of four, each side has every second seat; the side of the last living snake wins.
     """

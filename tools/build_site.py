@@ -43,7 +43,7 @@ _ACCESSIBILITY_FIXES = {
     '<div class="table-wrapper': '<div tabindex="0" class="table-wrapper',
     '<div id="search-results"></div>': '<h1>Search</h1><div id="search-results"></div>',
 }
-"""Accessibility fixes: output of Sphinx and its theme, and the replacements."""
+"""Accessibility fixes: strings in the output of Sphinx, and their replacements."""
 
 _EXCLUDED_SOURCES = ("batch.c", "module.c", "map_layouts.c")
 """C sources of the engine that the page does not need, because they serve Python."""
@@ -119,7 +119,7 @@ def lay_page(folder: Path) -> None:
 
 
 def lay_policy(target: Path) -> list[dict[str, Any]]:
-    """Write the quantized default policy for the page; return the layer layout.
+    """Write the quantized default policy for the page, and return the layer layout.
 
     One layer has two-thirds of the weights and gets 4 bits per weight; all other layers get 8 bits.
     """
@@ -146,7 +146,11 @@ def lay_policy(target: Path) -> list[dict[str, Any]]:
 
 
 def best_rounding(rows: NDArray[np.float32], top: int) -> tuple[NDArray[Any], NDArray[np.int64]]:
-    """Quantize rows with least squared error; return scales, and integers to ``top``."""
+    """Quantize rows with least squared error.
+
+    Returns:
+        The scale of each row, and integers in [-top, top].
+    """
     peaks = np.abs(rows).max(1, keepdims=True)
     tried = [peaks * share / top for share in np.linspace(0.35, 1, 14)]
     whole = [np.clip(np.round(rows / scale), -top, top).astype(np.int64) for scale in tried]

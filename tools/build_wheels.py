@@ -94,7 +94,10 @@ def windows_headers(scratch: Path) -> Path:
 
 
 def compile_into(unpacked: Path, platform: str, windows: Path) -> None:
-    """Compile a platform's extensions into the unpacked wheel; delete earlier ones."""
+    """Compile a platform's extensions into the unpacked wheel.
+
+    Extensions of the previous platform are deleted.
+    """
     on_windows = platform.startswith("win")
     for old in (*unpacked.rglob("*.abi3.so"), *unpacked.rglob("*.pyd")):
         old.unlink()

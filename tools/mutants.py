@@ -102,7 +102,10 @@ class Mutant(NamedTuple):
 
 
 def mutants(path: str, text: str, most: int = _MAX_MUTANTS) -> list[Mutant]:
-    """Return at most ``most`` mutants, spread over the file, identical in all calls."""
+    """Return up to ``most`` mutants, spread over the file.
+
+    All calls return the same mutants.
+    """
     found = {mutant.name: mutant for mutant in all_mutants(path, text)}
     order = sorted(found, key=lambda name: hashlib.sha256(name.encode()).digest())
     valid = (found[name] for name in order if parses(path, found[name].applied(text)))

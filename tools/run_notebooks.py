@@ -52,7 +52,10 @@ def main() -> None:
 
 
 def is_current(notebook: Notebook) -> bool:
-    """Return whether the outputs belong to the current code; no outputs count too."""
+    """Return whether the outputs belong to the current code.
+
+    A notebook without outputs counts as current.
+    """
     shown = any(cell["outputs"] for cell in code_cells(notebook))
     return not shown or bool(notebook["metadata"].get("outputs_of") == digest(notebook))
 
@@ -117,7 +120,10 @@ def watch_commands(settings: Path) -> None:
 
 
 def run(notebook: Notebook, folder: Path) -> Notebook:
-    """Run a notebook in ``folder`` and return it; raise the error of a failed cell."""
+    """Run a notebook in ``folder`` and return the notebook with its outputs.
+
+    The error of a failed cell is raised.
+    """
     import nbformat
     from nbclient import NotebookClient
 

@@ -43,7 +43,10 @@ class Hisss:
         return state
 
     def step(self, moves: list[str | None]) -> Json:
-        """Play one turn; reject unknown moves, because hisss supports only the four moves."""
+        """Play one turn.
+
+        Unknown moves are rejected, because hisss supports only the four moves.
+        """
         if any(move not in (None, *_MOVES) for move in moves):
             raise RefusedError("hisss supports only the four moves")
         self.game.step(tuple(_MOVES.index(move) for move in moves if move))

@@ -40,7 +40,7 @@ class Cli:
     def step(self, moves: list[str | None]) -> Json:
         """Play one turn.
 
-        The command line would replace an unknown move by the snake's last move.
+        The command line would replace an unknown move with the snake's last move.
         """
         if any(move not in (None, "up", "down", "left", "right") for move in moves):
             raise RefusedError("the command line supports only the four moves")

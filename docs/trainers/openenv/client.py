@@ -10,7 +10,11 @@ from .models import SnakeAction, SnakeObservation
 
 
 class SnakeClient(EnvClient[SnakeAction, SnakeObservation, State]):
-    """``with SnakeClient(base_url=...).sync() as game: game.reset(seed=1, opponent="hunter")``."""
+    """Client that plays one game.
+
+    Example: ``with SnakeClient(base_url=...).sync() as game: game.reset(seed=1,
+    opponent="hunter")``.
+    """
 
     def _step_payload(self, action: SnakeAction) -> dict[str, Any]:
         return {"move": action.move}

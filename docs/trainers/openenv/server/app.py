@@ -50,7 +50,10 @@ class SnakeEnvironment(Environment):
         return self._seen()
 
     def step(self, action: SnakeAction, **_: Any) -> SnakeObservation:
-        """Play one turn; after the end of the game, a step has no effect."""
+        """Play one turn.
+
+        After the end of the game, a step has no effect.
+        """
         if not self._board.is_over():
             decided = snakes.decide(self._board, {OPPONENT: self._opponent})
             self._board.step({YOU: action.move, OPPONENT: decided[OPPONENT].move})
