@@ -107,9 +107,8 @@ def analyze_loss(replay: Replay, snake_id: str, seconds: float = math.inf) -> Lo
         return LossAnalysis(snake_id, snake.eliminated_on, snake.eliminated_cause, turns_analyzed)
     board, turn = replay.board(mistake.turn), replay.turns[mistake.turn - replay.first.turn]
     won = scores_by_move(board, snake_id, turn.moves, ROLLOUT_GAMES, 1 + SCREENING_GAMES)
-    won[mistake.better_move] = (
-        mistake.best_win_probability
-    )  # The score comes from these rollouts or, after a second assessment, from more.
+    # The score comes from these rollouts or, after a second assessment, from more.
+    won[mistake.better_move] = mistake.best_win_probability
     better_moves = {
         move: score
         for move, score in sorted(won.items(), key=lambda item: -item[1])

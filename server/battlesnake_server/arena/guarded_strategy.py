@@ -107,9 +107,8 @@ def describe(error: BaseException) -> str:
         path = Path(authors[-1].filename)
         beside = path.is_relative_to(Path.cwd())
         place = f"{path.relative_to(Path.cwd()) if beside else path}, line {authors[-1].lineno}: "
-    text = str(
-        traceback.TracebackException(type(error), error, None)
-    )  # The call str(error) may raise.
+    # The call str(error) may raise.
+    text = str(traceback.TracebackException(type(error), error, None))
     text = " ".join(text.split())
     name = type(error).__name__
     return sanitize_text(f"{place}{name}: {text}" if text else place + name, _MAX_ERROR_CHARS)

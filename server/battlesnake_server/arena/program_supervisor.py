@@ -57,7 +57,7 @@ class ProgramSupervisor:
         command = shlex.split(self._commands[name].replace("{port}", port))
         self._running[name] = subprocess.Popen(
             [sys.executable, "-P", "-m", __name__, *command],
-            stdin=subprocess.PIPE,  # The pipe closes with this process; the keeper detects the closed pipe.
+            stdin=subprocess.PIPE,  # The keeper detects when this pipe closes.
             stdout=sys.stderr.fileno(),
             env=os.environ | {"PORT": port},
             start_new_session=True,  # Ctrl+C in the terminal must not reach the snakes.

@@ -140,10 +140,10 @@ def main(argv: list[str] | None = None) -> int:
 
 @contextlib.contextmanager
 def interruptible() -> Iterator[None]:
-    """Raise `InterruptedBySignal` at the first SIGINT or SIGTERM; ignore later signals.
+    """Raise `InterruptedBySignal` at the first SIGINT or SIGTERM.
 
-    Service managers send SIGTERM, and the processes of the games must not outlive this process. A
-    second Ctrl+C does not disturb the shutdown.
+    Later signals are ignored, so a second Ctrl+C does not disturb the shutdown. Service managers
+    send SIGTERM, and the processes of the games must not outlive this process.
     """
     interrupted = False
     stop_signals = (signal.SIGINT, signal.SIGTERM)
@@ -199,7 +199,11 @@ def _play(
     except KeyboardInterrupt:
         sys.stderr.write(f"interrupted; {_RESUME_HINT}\n")
         return 130, False
-    except (OSError, ValueError, SQLAlchemyError) as error:  # e.g. a full disk, a deleted snake
+    except (
+        OSError,
+        ValueError,
+        SQLAlchemyError,
+    ) as error:  # The cause may be a full disk or a deleted snake.
         sys.stderr.write(f"battlesnake-gym arena: {first_line(error)}; {_RESUME_HINT}\n")
         return 1, False
 
@@ -255,9 +259,12 @@ def _play_alone(
 
 
 def show_failures(lines: Sequence[StandingsRow], snakes: Sequence[str], as_json: bool) -> int:
-    """Print the failed moves of snakes in this process; return 1 if there were too many.
+    """Print the failed moves of snakes in this process.
 
-    The text follows the table; with JSON output it is printed to standard error.
+    The text follows the table; with JSON output, the text is printed to standard error.
+
+    Returns:
+        The exit status: 1 if there were too many failed moves, otherwise 0.
     """
     text, too_many = failures(lines, parse_entrants(snakes))
     (sys.stderr if as_json else sys.stdout).write(text)
@@ -303,7 +310,7 @@ def check(setup: TournamentSettings) -> None:
             asyncio.run(check_responds(entrant.source, entrant.address_policy))
         elif entrant.is_policy:
             OnnxPolicy.load(entrant.policy).check_size(setup.width, setup.height)
-            local_factory(entrant)  # reject broken rules now
+            local_factory(entrant)  # Broken rules are rejected now.
         else:
             local_factory(entrant)
 
@@ -320,13 +327,15 @@ def run(
     pool: ProcessPool | None = None,
     errors: dict[str, str] | None = None,
 ) -> None:
-    """Play the scheduled games that are missing in the database and store each game when it ends.
+    """Play and store the scheduled games that are missing in the database.
+
+    Each game is stored when it ends.
 
     Args:
         engine: The database.
         tournament: Id of the tournament.
         setup: The tournament's settings.
-        games: Games per group of snakes; with ``sprt`` the maximum number of games.
+        games: Games per group of snakes; with ``sprt``, the maximum number of games.
         jobs: Number of games in parallel.
         replays: Directory for replays.
         announce: Called during the games.
@@ -368,7 +377,10 @@ def run(
 
 
 def begin(engine: Engine, setup: TournamentSettings, resume: bool, **more: object) -> int:
-    """Return the id of a new tournament, or of the latest equal tournament if ``resume``."""
+    """Return the id of a new tournament, or of an existing tournament.
+
+    If ``resume`` is True, the latest equal tournament is continued.
+    """
     found = find(engine, setup, **more) if resume else None
     if found is not None:
         return found
@@ -397,7 +409,7 @@ def find(engine: Engine, setup: TournamentSettings, **more: object) -> int | Non
         if tournament is None:
             other = find_tournament(session, stored, any_version=True)
             return None, versions if other is None else other.setup[SNAKE_VERSIONS]
-        tournament.setup = stored  # stored by an earlier release
+        tournament.setup = stored  # An earlier release stored the tournament.
         session.commit()
         return tournament.id, versions
 
@@ -423,7 +435,10 @@ def _stored_settings(setup: TournamentSettings) -> dict[str, Any]:
 
 
 def _sprt(arguments: argparse.Namespace) -> Sprt | None:
-    """Build the sequential test; reject the other options of the test without ``--sprt``."""
+    """Build the sequential test from the options.
+
+    Without ``--sprt``, the other options of the test are rejected.
+    """
     if arguments.sprt is None:
         for name in ("alpha", "beta"):
             if getattr(arguments, name) is not None:
@@ -503,7 +518,9 @@ def parser() -> Parser:
     add("--resume", action="store_true",
         help="resume the latest tournament with the same settings")  # fmt: skip
     add("--json", action="store_true", help="print the results as JSON")
-    add("--width", type=positive, help=argparse.SUPPRESS)  # long forms of --board-size
+    add(
+        "--width", type=positive, help=argparse.SUPPRESS
+    )  # These options are long forms of --board-size.
     add("--height", type=positive, help=argparse.SUPPRESS)
     add("--alpha", type=bounded_number(float, 0, 1), metavar="RATE",
         help="SPRT: maximum probability of accepting ELO1 when the true difference is ELO0 "

@@ -17,7 +17,10 @@ from battlesnake_server.commands.aws_undeploy_command import undeploy
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Create the stack and print the snake's URL; exit with status 2 if the stack is rejected."""
+    """Create the stack and print the snake's URL.
+
+    The exit status is 2 if the stack is rejected.
+    """
     options = parser().parse_args(argv)
     try:
         check(options)

@@ -1,4 +1,7 @@
-"""``battlesnake-gym aws undeploy``: delete a deployed snake from AWS, and list kept resources."""
+"""``battlesnake-gym aws undeploy``: delete a deployed snake from AWS.
+
+The command lists the resources that are kept.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,10 @@ _PROG = "battlesnake-gym aws undeploy"
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Delete the stack and its bucket; exit with status 2 if the stack does not exist."""
+    """Delete the stack and its bucket.
+
+    The exit status is 2 if the stack does not exist.
+    """
     options: argparse.Namespace = parser().parse_args(argv)
     try:
         check_name(options.name)

@@ -1,4 +1,7 @@
-"""``battlesnake-gym game analyze``: analyze every turn of a game with a strong search."""
+"""``battlesnake-gym game analyze``: analyze every turn of a game.
+
+A strong search analyzes each turn.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +39,10 @@ _MAX_MISTAKES = 12
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Analyze a game and print its worst mistakes; return 2 if it cannot be analyzed."""
+    """Analyze a game and print its worst mistakes.
+
+    The exit status is 2 if the game cannot be analyzed.
+    """
     options = parser().parse_args(argv)
     if not search.COMPILED:
         return print_error(_PROG, search.NOT_COMPILED_MESSAGE)

@@ -1,4 +1,7 @@
-"""``battlesnake-gym game coach``: find the move that lost a game and test the snake on it."""
+"""``battlesnake-gym game coach``: find the move that lost a game.
+
+The command then tests the snake on the position before the losing move.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +39,10 @@ from battlesnake_server.replay_viewer import game_fetcher
 from battlesnake_server.strategy_loader import strategy_factory
 
 _ANALYSIS_CPU_S = 40.0
-"""CPU time for the losing move, in seconds: per game, or for all games with ``--last``."""
+"""CPU time for the analysis of lost games, in seconds.
+
+The limit applies per game, or to all games together with ``--last``.
+"""
 
 _MAX_LATE_MOVES = 10
 """Maximum number of late moves in the report."""
@@ -45,7 +51,9 @@ _MAX_LATE_MOVES = 10
 def main(argv: list[str] | None = None) -> int:
     """Coach on a game or a directory of games.
 
-    Return 0 if the snake now passes all scenarios, 1 if it fails one, and 2 for a usage error.
+    Returns:
+        0 if the snake now passes all scenarios, 1 if the snake fails a scenario, 2 for a usage
+        error.
     """
     options = parser().parse_args(argv)
     try:
@@ -80,7 +88,10 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def _coach_on_last_games(options: argparse.Namespace) -> int:
-    """Coach on a snake's latest games on the leaderboard: losses, latency and better moves."""
+    """Coach on a snake's latest games on the leaderboard.
+
+    The report covers losses, latency and better moves.
+    """
     addresses = address_policy.from_options(options)
     name, ids = game_fetcher.last_games(options.snake, options.last, addresses)
     games: list[tuple[Path, Replay, str]] = []
@@ -159,7 +170,10 @@ def _losses(options: argparse.Namespace) -> Iterator[tuple[Path, Replay, LossAna
 
 
 def _check_name(options: argparse.Namespace, paths: list[Path]) -> None:
-    """Reject a name that occurs in no game, because every check would pass without a game."""
+    """Reject a name that occurs in no game.
+
+    Without this check, a misspelled name would pass because no game is tested.
+    """
     if not options.snake:
         raise ReplayError("--snake must name the snake to coach")
     known: dict[str, None] = {}
@@ -184,7 +198,10 @@ def _loser(options: argparse.Namespace, replay: Replay) -> str:
 
 
 def to_json(path: Path, found: LossAnalysis) -> dict[str, Any]:
-    """Convert the analysis of a lost game to JSON; ``turn`` is null if no single move lost it."""
+    """Convert the analysis of a lost game to JSON.
+
+    ``turn`` is null if no single move lost the game.
+    """
     mistake = found.mistake
     return {
         "game": path.name,
@@ -227,7 +244,10 @@ def describe_loss(path: Path, replay: Replay, found: LossAnalysis, name: str) ->
 
 
 def _reasons(found: LossAnalysis, name: str) -> list[str]:
-    """Format the reasons for the move: the recorded reasons, or the current snake's reasons."""
+    """Format the reasons for the losing move.
+
+    These are the recorded reasons or, without a record, the current snake's reasons.
+    """
     decision, title = found.recorded, "Recorded reasons"
     if decision is None or not decision.reasons:
         decision, title = _decide_again(found, name), "Reasons of the current snake"

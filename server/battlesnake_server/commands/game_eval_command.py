@@ -1,4 +1,7 @@
-"""``battlesnake-gym game eval``: show each evaluation input's contribution in one position."""
+"""``battlesnake-gym game eval``: show the contributions of evaluation inputs.
+
+The contributions refer to one position.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +29,10 @@ _PROG = "battlesnake-gym game eval"
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Print the inputs of one position; return 2 if the position has no evaluation."""
+    """Print the inputs of one position.
+
+    The exit status is 2 if the position has no evaluation.
+    """
     options = parser().parse_args(argv)
     if not search.COMPILED:
         return print_error(_PROG, search.NOT_COMPILED_MESSAGE)

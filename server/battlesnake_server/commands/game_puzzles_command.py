@@ -20,14 +20,20 @@ from battlesnake_server.web.pages import serve
 from battlesnake_server.web.puzzle_pages import create_app
 
 _MIN_TURNS_APART = 5
-"""Minimum number of turns between two puzzles of a game, because neighboring positions are alike.
+"""Minimum number of turns between two puzzles of a game.
+
+The minimum exists because neighboring positions are alike.
 """
 
 _DEFAULT_PORT = 8792
 
 
 def find_puzzles(path: Path) -> Iterator[Scenario]:
-    """Yield the puzzles of one recorded game; raise `ReplayError` if the game cannot be read."""
+    """Yield the puzzles of one recorded game.
+
+    Raises:
+        ReplayError: If the game cannot be read.
+    """
     replay = Replay.load(path)
     last = -_MIN_TURNS_APART
     for board in replay.boards():

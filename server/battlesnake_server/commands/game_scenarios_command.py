@@ -1,4 +1,7 @@
-"""``battlesnake-gym game scenarios``: test a snake on positions with known good moves."""
+"""``battlesnake-gym game scenarios``: test a snake on scenarios.
+
+The good moves of each scenario are known.
+"""
 
 from __future__ import annotations
 
@@ -66,7 +69,7 @@ def to_json(result: ScenarioResult) -> dict[str, Any]:
 
 
 def report(result: ScenarioResult) -> str:
-    """Format a result: one line, followed for a failure by the board and the reasons."""
+    """Format a result: one line, and after a failure the board and the reasons."""
     scenario, decision = result.scenario, result.decision
     if result.passed:
         return f"{colorize('pass', 'green', sys.stdout)}  {scenario.name:<26} {decision.move}\n"
@@ -81,7 +84,10 @@ def report(result: ScenarioResult) -> str:
 
 
 def run_with_strategy(scenario: Scenario, number: int, factory: Factory) -> ScenarioResult:
-    """Run a scenario with a new strategy; if the strategy rejects the board, the move is ``""``."""
+    """Run a scenario with a new strategy.
+
+    If the strategy rejects the board, the move is ``""``.
+    """
     try:
         return scenario.run(factory(number))
     except ValueError as error:
@@ -91,14 +97,20 @@ def run_with_strategy(scenario: Scenario, number: int, factory: Factory) -> Scen
 def run_with_url(
     scenario: Scenario, number: int, url: str, addresses: AddressPolicy
 ) -> ScenarioResult:
-    """Run a scenario with a snake behind a URL; without a response, the move is ``""``."""
+    """Run a scenario with a snake behind a URL.
+
+    Without a response, the move is ``""``.
+    """
     body = scenario.board.to_api()
     body["game"] = {**body["game"], "id": f"scenario-{number}"}
     return ScenarioResult(scenario, asyncio.run(request_single_move(body, url, addresses)))
 
 
 def scenario_runner(options: argparse.Namespace) -> Callable[[Scenario, int], ScenarioResult]:
-    """Return a function that runs a scenario with the snake in ``snake``, ``policy`` or ``url``."""
+    """Return a function that runs a scenario with the selected snake.
+
+    The snake is selected by the option ``snake``, ``policy`` or ``url``.
+    """
     if options.url:
         addresses = address_policy.from_options(options).allowing_typed_address(options.url)
         asyncio.run(check_responds(options.url, addresses, json_required=False))

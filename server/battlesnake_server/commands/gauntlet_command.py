@@ -1,4 +1,7 @@
-"""``battlesnake-gym gauntlet``: play one snake against many opponents and print a table."""
+"""``battlesnake-gym gauntlet``: play one snake against many opponents.
+
+The results are printed as a table.
+"""
 
 from __future__ import annotations
 
@@ -71,7 +74,10 @@ def main(argv: list[str] | None = None) -> int:
     except KeyboardInterrupt:
         sys.stderr.write(f"interrupted; {_RESUME_HINT}\n")
         return 130
-    except (OSError, SQLAlchemyError) as error:  # e.g. a missing opponent, a full disk
+    except (
+        OSError,
+        SQLAlchemyError,
+    ) as error:  # The cause may be a missing opponent or a full disk.
         sys.stderr.write(f"battlesnake-gym gauntlet: {first_line(error)}; {_RESUME_HINT}\n")
         return 1
     finally:
@@ -101,7 +107,11 @@ def check_equal_cpu(plan: LeagueConfig) -> None:
 
 
 def start_programs(players: LeagueHealth, plan: LeagueConfig) -> None:
-    """Start programs that are not running; raise ``ConnectionError`` if a snake fails to start."""
+    """Start the programs that are not running.
+
+    Raises:
+        ConnectionError: If a snake fails to start.
+    """
     names = [entrant.name for entrant in plan.entrants]
     for name, problem in zip(names, players.problems(names), strict=True):
         if problem:

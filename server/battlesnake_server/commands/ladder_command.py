@@ -1,4 +1,4 @@
-"""``battlesnake-gym ladder``: measure a snake's Elo against opponents of fixed Elo."""
+"""``battlesnake-gym ladder``: measure a snake's Elo on the ladder."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def _setup(arguments: argparse.Namespace) -> TournamentSettings:
-    """Return the settings of the games, without the rung that is the opponent."""
+    """Return the settings of the games, without the opposing rung."""
     remote = parse_entrants([arguments.snake])[0].remote
     if arguments.timeout is not None and not remote:
         raise ValueError("--timeout is for a URL; give --move-time or --nodes")
@@ -220,7 +220,10 @@ class _RungMatches:
         return replace(self._setup, snakes=(*self._setup.snakes, rung.name))
 
     def score(self, rung: Rung) -> MatchScore:
-        """Return the score of earlier games against a rung; empty unless the run resumes."""
+        """Return the score of earlier games against a rung.
+
+        The score is empty unless the run resumes.
+        """
         if not self._resume:
             return MatchScore()
         number = arena_command.find(self._engine, self._with(rung))

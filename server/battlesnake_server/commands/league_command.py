@@ -74,9 +74,12 @@ def main(argv: list[str] | None = None) -> int:
     except KeyboardInterrupt:
         sys.stderr.write(f"interrupted; {_RESUME_HINT}\n")
         return 130
-    except ValueError as error:  # e.g. a port in use
+    except ValueError as error:  # The cause may be a port in use.
         return print_error("battlesnake-gym league", error)
-    except (OSError, SQLAlchemyError) as error:  # e.g. a full disk or a lost database connection
+    except (
+        OSError,
+        SQLAlchemyError,
+    ) as error:  # The cause may be a full disk or a lost connection.
         sys.stderr.write(f"battlesnake-gym league: {first_line(error)}; {_RESUME_HINT}\n")
         return 1
     finally:
@@ -147,7 +150,10 @@ class LeagueHealth:
         }
 
     def problems(self, names: Sequence[str]) -> list[str]:
-        """Check snakes concurrently; return each snake's problem, or "" for a healthy snake."""
+        """Check snakes concurrently and return each snake's problem.
+
+        The problem of a healthy snake is "".
+        """
 
         async def check_all() -> list[str]:
             return await asyncio.gather(*(self._problem(name) for name in names))
@@ -163,7 +169,9 @@ class LeagueHealth:
             elif entrant.remote:
                 await check_responds(source, entrant.address_policy)
             else:
-                local_factory.__wrapped__(entrant)  # not cached: the file may have been deleted
+                local_factory.__wrapped__(
+                    entrant
+                )  # The factory is not cached, because the file may have been deleted.
         except (ValueError, OSError) as error:
             return str(error)
         return ""
@@ -182,7 +190,9 @@ class LeagueHealth:
 
 
 def check(plan: LeagueConfig) -> None:
-    """Check that the snakes of this process can play; programs and URLs may be unavailable.
+    """Check that the snakes of this process can play.
+
+    Programs and URLs may be unavailable.
 
     Raises:
         ValueError: If a snake cannot play; the message names the snake.
@@ -201,7 +211,7 @@ def check(plan: LeagueConfig) -> None:
 
 
 def print_health(players: LeagueHealth) -> int:
-    """Print the state of every snake; return 1 if any is unhealthy."""
+    """Print the state of every snake; return 1 if any snake is unhealthy."""
     names = list(players.sources)
     problems = players.problems(names)
     for name, problem in zip(names, problems, strict=True):
@@ -210,7 +220,10 @@ def print_health(players: LeagueHealth) -> int:
 
 
 def read_token(path: Path) -> str:
-    """Read the access token from a file; if the file is missing, create it for its owner only."""
+    """Read the access token from a file.
+
+    If the file is missing, a new token is written to a file that only the owner can read.
+    """
     try:
         with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:  # noqa: PTH123  (of a descriptor)
             file.write(secrets.token_urlsafe(16) + "\n")

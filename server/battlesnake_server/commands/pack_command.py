@@ -1,4 +1,7 @@
-"""``battlesnake-gym pack``: pack a snake into one file for servers, arenas and hosts."""
+"""``battlesnake-gym pack``: pack a snake into one file.
+
+Servers, arenas and hosts can run the file.
+"""
 
 from __future__ import annotations
 
@@ -45,11 +48,14 @@ try:
 except ValueError as error:
     sys.exit(str(error))
 """
-"""Program that builds the snake and plays one move; a policy may reject the board size."""
+"""Program that builds the snake and plays one move.
+
+A policy may reject the board size.
+"""
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Write the bundle and describe it; exit with status 2 if an input is rejected."""
+    """Write the bundle and describe its contents; exit with status 2 if an input is rejected."""
     options = parser().parse_args(argv)
     try:
         metadata, files = _contents(options)
@@ -70,7 +76,7 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def describe(packed: Bundle, size: int) -> str:
-    """Return a description of a bundle in a few lines."""
+    """Describe a bundle in a few lines."""
     metadata = packed.metadata
     plays = metadata["snake"] or ("the policy" if POLICY_FILE in packed.files else "the evaluation")
     if metadata["filters"]:
@@ -161,7 +167,11 @@ def _reject_unused_extension(options: argparse.Namespace, used: bool) -> None:
 
 
 def _filters(options: argparse.Namespace, registered: list[str]) -> list[str]:
-    """Return the named filters, or the safe filters if requested and the extension's filters."""
+    """Return the filters of the bundle.
+
+    ``--filters`` with names selects these filters only. ``--filters`` without names adds the safe
+    filters to the filters of the extension.
+    """
     if options.filters:
         for name in options.filters:
             if name not in (*filters.FILTERS, *registered):

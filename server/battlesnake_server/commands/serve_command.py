@@ -25,18 +25,29 @@ from battlesnake_server.live.log_rate_limit import configure_rate_limited_loggin
 from battlesnake_server.strategy_loader import SAFE_FILTER_NAMES
 
 _THREADS_INSTANT = 8
-"""Number of threads for normal moves of instant snakes. Only networks run in parallel. More threads
-would make no response faster and some responses much slower.
+"""Number of threads for normal moves of instant snakes.
+
+Only networks run in parallel. More threads would make no response faster and some responses much
+slower.
 """
 
 _THREADS = 128
-"""Number of threads for normal moves of other snakes; most threads wait for a search."""
+"""Number of threads for normal moves of other snakes.
+
+Most of these threads wait for a search.
+"""
 
 _RELOAD_TIMEOUT_S = 60.0
-"""Timeout of building the application at a reload, in seconds; later, the reload is canceled."""
+"""Timeout for building the application at a reload, in seconds.
+
+After the timeout, the reload is canceled.
+"""
 
 _TMPFS = Path("/dev/shm")
-"""Directory of the workers' heartbeat files, if it exists. On a full disk, workers would stop."""
+"""Directory of the workers' heartbeat files, if the directory exists.
+
+The directory is in memory, because on a full disk workers would stop.
+"""
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -112,7 +123,10 @@ class Gunicorn(BaseApplication):  # type: ignore[misc]
         self._make_app()
 
     def load(self) -> Flask:
-        """Build the application in the worker, because a loaded network does not survive a fork."""
+        """Build the application in the worker.
+
+        A network that is loaded earlier would not survive the fork.
+        """
         configure_rate_limited_logging()
         app = self._make_app()
         # All loaded objects stay alive; garbage collection of these objects would only delay
@@ -123,7 +137,10 @@ class Gunicorn(BaseApplication):  # type: ignore[misc]
 
 
 class _Arbiter(Arbiter):  # type: ignore[misc]
-    """gunicorn's master process. A reload that would fail does not affect the running server."""
+    """gunicorn's arbiter process.
+
+    A reload that would fail does not affect the running server.
+    """
 
     def handle_hup(self) -> None:
         """Handle SIGHUP: reload if the application can be built in a child process."""
@@ -150,7 +167,10 @@ class _Arbiter(Arbiter):  # type: ignore[misc]
 
 
 def _wait(child: int) -> int | None:
-    """Return the exit status of a child process; kill it after `_RELOAD_TIMEOUT_S` seconds."""
+    """Return the exit status of a child process.
+
+    The child process is killed after `_RELOAD_TIMEOUT_S` seconds.
+    """
     end = time.monotonic() + _RELOAD_TIMEOUT_S
     while (found := os.waitpid(child, os.WNOHANG))[0] == 0:
         if time.monotonic() > end:
@@ -223,5 +243,8 @@ def _configuration(arguments: argparse.Namespace) -> dict[str, Any]:
 
 
 def _filters(named: list[str] | None) -> tuple[str, ...] | None:
-    """Return None without the option, and the safe filters if the option has no names."""
+    """Return the names of the filters, or None without the option.
+
+    If the option has no names, the safe filters are returned.
+    """
     return None if named is None else tuple(named) or SAFE_FILTER_NAMES

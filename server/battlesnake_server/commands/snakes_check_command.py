@@ -1,4 +1,7 @@
-"""``battlesnake-gym snakes check``: check a snake for legal moves, speed and strength."""
+"""``battlesnake-gym snakes check``: check a snake.
+
+The command checks legal moves, speed and strength.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +30,7 @@ _OPPONENT = "cautious"
 
 
 class SnakeCheckError(Exception):
-    """The snake failed the check; the message contains the reason."""
+    """Error raised if the snake fails the check; the message contains the reason."""
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -54,11 +57,13 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def checked_factory(make: Factory, max_ms: float) -> Factory:
-    """Wrap a factory: its snakes raise `SnakeCheckError` for anything that would lose a real game.
+    """Wrap a factory so that its snakes raise `SnakeCheckError` for losing behavior.
+
+    Losing behavior is anything that would lose a real game.
 
     Args:
         make: Factory of the snake.
-        max_ms: CPU time limit per move in ms.
+        max_ms: CPU time limit per move, in milliseconds.
     """
 
     def factory(seed: int) -> Strategy:
@@ -70,7 +75,7 @@ def checked_factory(make: Factory, max_ms: float) -> Factory:
                 decision = snakes.to_decision(strategy(board, seconds))
             except KeyboardInterrupt:
                 raise
-            except BaseException as error:  # SystemExit, too
+            except BaseException as error:  # This clause also catches SystemExit.
                 raise SnakeCheckError(
                     f"it raises {type(error).__name__}: {error}, on\n{board}"
                 ) from error
@@ -93,8 +98,8 @@ def findings(new: Factory, old: Factory | None, pairs: int) -> Iterator[str]:
 
     Args:
         new: Snake to check.
-        old: Its earlier version, if any.
-        pairs: Upper limit of game pairs against ``old``.
+        old: Earlier version of the snake, if any.
+        pairs: Maximum number of game pairs against ``old``.
 
     Raises:
         SnakeCheckError: At the first finding that rejects the snake.
@@ -189,7 +194,7 @@ def write_template(path: Path) -> None:
     """Write a new snake from the template.
 
     Raises:
-        ValueError: If the file exists, or its name is not a Python module's.
+        ValueError: If the file exists, or its name is not the name of a Python module.
     """
     if path.exists():
         raise ValueError(f"{path.name} exists; choose another name")

@@ -1,7 +1,8 @@
-"""``battlesnake-gym snakes mcp``: tools for LLM agents over the Model Context Protocol on stdio.
+"""``battlesnake-gym snakes mcp``: tools for LLM agents.
 
-Each tool runs a command in a separate process with limits on time, memory and written files,
-and without this process's environment. The output of the command is shortened for the agent.
+The server uses the Model Context Protocol on stdio. Each tool runs a command in a separate process
+with limits on time, memory and written files, and without this process's environment. The output of
+the command is shortened for the agent.
 """
 
 from __future__ import annotations
@@ -32,10 +33,16 @@ from battlesnake_heuristics.analysis.position_analysis import PositionAnalyzer
 from battlesnake_server.commands.snakes_check_command import write_template
 
 MAX_REPLY_CHARS = 4000
-"""Maximum characters of a reply: at most 2,000 tokens, even with two characters per token."""
+"""Maximum number of characters of a reply.
+
+A reply has at most 2,000 tokens, even with two characters per token.
+"""
 
 _TOOL_TIMEOUT_S = 120
-"""Maximum seconds for a check or an explanation; matches use `_LONG_TOOL_TIMEOUT_S`."""
+"""Maximum time for a check or an explanation, in seconds.
+
+Matches use `_LONG_TOOL_TIMEOUT_S`.
+"""
 
 _LONG_TOOL_TIMEOUT_S = 600
 _MAX_MEMORY_BYTES = 4 << 30
@@ -75,7 +82,10 @@ def parser() -> Parser:
 
 
 def resource_limits(seconds: float) -> Callable[[], None]:
-    """Return a function that limits the CPU time, memory and file size of a child process."""
+    """Return a function that limits the resources of a child process.
+
+    The limits apply to CPU time, memory and file size.
+    """
 
     def set_limits() -> None:
         resource.setrlimit(resource.RLIMIT_CPU, (int(2 * seconds) + 1,) * 2)
@@ -104,7 +114,10 @@ def build_server(folder: Path) -> MCPServer:
     app = MCPServer("battlesnake", instructions=_INSTRUCTIONS, log_level="WARNING")
 
     def tool(work: Callable[..., Awaitable[str]]) -> None:
-        """Register a tool; agents receive the text only of ``ValueError`` exceptions."""
+        """Register a tool.
+
+        Agents receive only the text of ``ValueError`` exceptions.
+        """
 
         @functools.wraps(work)
         async def with_errors(*given: Any, **named: Any) -> str:
