@@ -1,4 +1,4 @@
-"""The arena's pages: ratings, live and recorded games, and a position editor."""
+"""Pages of the arena: ratings, live and recorded games, and a position editor."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Server of the arena's pages, which runs in background threads of the process."""
+"""Server of the arena's pages, in background threads of the arena's process."""
 
 from __future__ import annotations
 
@@ -19,11 +19,16 @@ from battlesnake_server.web.live_games import Broadcast
 from battlesnake_server.web.roster import Roster
 
 NUM_THREADS = 24
-"""Number of server threads; long polls of live games occupy at most half of them."""
+"""Number of server threads.
+
+Long polls of live games occupy at most half of these threads.
+"""
 
 
 class Site:
-    """Server of the arena's pages; the constructor starts the server.
+    """Server of the arena's pages.
+
+    The constructor starts the server.
 
     Args:
         database: SQLAlchemy engine of the results database.
@@ -32,8 +37,8 @@ class Site:
         host: Address to listen on.
         port: Port to listen on; 0 chooses a free port.
         names: Additional host names that requests may use.
-        token: Access token that every action requires. If None and other machines can reach the
-            server, the constructor creates a token and prints it.
+        token: Access token that every action requires. If the token is None and other machines can
+            reach the server, the constructor creates a token and prints it.
         league: League to show, or None.
 
     Raises:
@@ -66,7 +71,7 @@ class Site:
         sys.stderr.flush()
 
     def announce(self, game_id: str, event: Board | Turn | None) -> None:
-        """Publish an event of a live game; see `tournament.OnGameEvent`."""
+        """Publish an event of a live game, as a `tournament.OnGameEvent` callback."""
         self._broadcast.announce(game_id, event)
 
     def wait(self) -> None:

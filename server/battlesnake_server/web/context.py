@@ -1,4 +1,4 @@
-"""The context that all pages of the arena share."""
+"""Context that all pages of the arena share."""
 
 from __future__ import annotations
 

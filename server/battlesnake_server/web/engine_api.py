@@ -1,7 +1,8 @@
 """HTTP API of the official engine for the arena's games.
 
-Tools that fetch games from the official engine can also fetch the arena's games.
-``GET /games/<id>`` describes a game; ``GET /games/<id>/frames`` returns one page of its frames.
+With this API, tools for games of the official engine can also fetch the arena's games.
+``GET /games/<id>`` returns the settings and the last frame of a game.
+``GET /games/<id>/frames`` returns a range of the game's frames.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ blueprint = Blueprint("engine", __name__)
 
 @blueprint.get("/games/<game_id>")
 def game(game_id: str) -> Response:
-    """Return the description of a game and its last frame."""
+    """Return a game as the API's ``Game`` object, with the last frame."""
     try:
         timeline = load_timeline(game_id)
     except (GameNotFoundError, ReplayError) as error:

@@ -1,4 +1,4 @@
-"""Games that visitors start: validation, execution in threads, and storage."""
+"""Manager of visitors' games: validation, execution in threads, and storage."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ VISITOR_TOURNAMENT: dict[str, Any] = {"from": "the pages"}
 """Settings of the tournament that contains all games of visitors."""
 
 MAX_GAMES, MAX_GAMES_PER_VISITOR = 6, 3
-"""Maximum number of concurrent games: in total, and per visitor address."""
+"""Maximum number of concurrent games, in total and per visitor address."""
 
 _MAX_SNAKES_ON_PAGE = 8
 MAX_PAGE_TURNS, DEFAULT_PAGE_TURNS = 2_000, 500
@@ -61,16 +61,16 @@ log = logging.getLogger(__name__)
 
 
 class TooManyGamesError(RuntimeError):
-    """The maximum number of concurrent games is reached."""
+    """Error raised if the maximum number of concurrent games is reached."""
 
 
 class StoppedError(Exception):
-    """A visitor stopped the game."""
+    """Exception that ends a game after a visitor has stopped the game."""
 
 
 @dataclass(frozen=True, slots=True)
 class GameRequest:
-    """A game that a visitor requests.
+    """Game that a visitor requests.
 
     Attributes:
         keyboard_player: Name of the visitor in the first seat, or None if the visitor only watches.
@@ -129,7 +129,7 @@ class GameRequest:
 
     @property
     def labels(self) -> list[str]:
-        """Names of the snakes in seat order; repeated names are numbered."""
+        """Names of the snakes in seat order. Repeated names are numbered."""
         labels = [] if self.keyboard_player is None else [self.keyboard_player]
         for entrant in self.snakes:
             taken = sum(entrant.label == other for other in labels)
@@ -168,7 +168,7 @@ def _one_of(root: Mapping[str, Any], key: str, known: list[str]) -> str:
 
 @dataclass(slots=True)
 class ManagedGame:
-    """A game in progress.
+    """Game in progress.
 
     Attributes:
         visitor: Address of the visitor who started the game.
@@ -260,8 +260,8 @@ class GameManager:
             record = asyncio.run(self._play(game, request))
             self._store(game, request, record)
         except StoppedError:
-            pass  # the page shows the played turns
-        except (OSError, SQLAlchemyError) as error:  # e.g. a full disk
+            pass  # The page shows the played turns.
+        except (OSError, SQLAlchemyError) as error:  # For example, the disk is full.
             cause = getattr(error, "strerror", None) or getattr(error, "orig", None) or error
             reason = str(cause).splitlines()[0]
             log.error("game %s is not stored: %s", game.id, reason)
@@ -293,7 +293,10 @@ class GameManager:
             raise StoppedError
 
     def _store(self, game: ManagedGame, request: GameRequest, record: GameRecord) -> None:
-        """Store a game under the next unused number; retry if the number is taken."""
+        """Store a game under the next unused number.
+
+        If another process takes the number first, the method tries again.
+        """
         for _ in range(_MAX_STORE_ATTEMPTS - 1):
             try:
                 return self._store_once(game, request, record)
@@ -329,6 +332,6 @@ class GameManager:
             for path in saved:
                 path.unlink(missing_ok=True)
             raise
-        for path in saved[:-1]:  # saved by earlier attempts
+        for path in saved[:-1]:  # These files are from earlier attempts.
             if path != saved[-1]:
                 path.unlink(missing_ok=True)

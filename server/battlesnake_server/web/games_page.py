@@ -1,4 +1,4 @@
-"""Pages of games: the list of stored games, the live games, and single games."""
+"""Pages of stored games, live games and single games."""
 
 from __future__ import annotations
 
@@ -29,10 +29,13 @@ _LONG_POLL_S = 20.0
 """Maximum duration of a long poll for the next turn, in seconds."""
 
 _MIN_FEATURED_TURNS, _FEATURED_CANDIDATES = 30, 8
-"""Minimum turns of a featured game, and the number of recent games to consider."""
+"""Minimum number of turns of a featured game, and number of recent games to consider."""
 
 _MAX_LONG_POLLS = 12
-"""Maximum number of concurrent long polls; further requests return without waiting."""
+"""Maximum number of concurrent long polls.
+
+Further requests return without waiting.
+"""
 
 _waiting = threading.BoundedSemaphore(_MAX_LONG_POLLS)
 
@@ -41,7 +44,7 @@ blueprint = Blueprint("games", __name__)
 
 @dataclass(frozen=True, slots=True)
 class CardPlayer:
-    """One snake of a game in the list."""
+    """Snake of a game in the list."""
 
     name: str
     color: str
@@ -51,7 +54,7 @@ class CardPlayer:
 
 @dataclass(frozen=True, slots=True)
 class GameCard:
-    """Summary of one game for the list.
+    """Summary of a game for the list.
 
     Attributes:
         kept: Whether the game has a replay.
@@ -67,7 +70,7 @@ class GameCard:
 
 
 class GameNotFoundError(LookupError):
-    """The game or its replay does not exist."""
+    """Error raised if a game or its replay does not exist."""
 
 
 def load_timeline(game_id: str) -> GameTimeline:
@@ -107,12 +110,12 @@ def stored_replay(game_id: str) -> Path:
 
 
 _RESULTS = {"won": "won", "drawn": "draw"}
-"""Endings of a game that are not causes of elimination."""
+"""Endings of a game other than causes of elimination."""
 
 
 @blueprint.get("/games")
 def index() -> str:
-    """Render the list of stored games that match the filters, newest first."""
+    """Render the list of stored games that match the filters, newest game first."""
     tournament = requested_tournament()
     snake, ending = request.args.get("snake", ""), request.args.get("ending", "")
     conditions, error = _filter_conditions(tournament, snake, ending)
@@ -212,9 +215,9 @@ def live_json() -> Response:
 
 @blueprint.get("/game/<game_id>")
 def show(game_id: str) -> str | tuple[str, int]:
-    """Render the page of one live or recorded game.
+    """Render the page of a live or recorded game.
 
-    ``?key=`` authorizes the game's keyboard player.
+    The parameter ``?key=`` authorizes the game's keyboard player.
     """
     try:
         load_timeline(game_id)
@@ -234,7 +237,7 @@ def show(game_id: str) -> str | tuple[str, int]:
 def data(game_id: str) -> Response:
     """Return the game's frames, starting at the index ``?since=``.
 
-    With ``?wait``, the request waits for a new frame of a live game.
+    With the parameter ``?wait``, the request waits for a new frame of a live game.
     """
     since = number("since", 0)
     try:

@@ -1,4 +1,4 @@
-"""A player that a person controls with the keyboard."""
+"""Player that a person controls with the keyboard."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from battlesnake_server.arena.players import Body, MoveResponse
 _KEY_TIMEOUT_S = 120.0
 """Maximum time to wait for a key, in seconds.
 
-After a timeout, the snake moves straight ahead until a key arrives.
+After a timeout, the snake moves straight ahead until a key is pressed.
 """
 
 
@@ -54,15 +54,15 @@ class KeyboardPlayer:
         return {}
 
     async def start(self, body: Body) -> None:
-        """Start accepting keys."""
+        """Accept keys from now on."""
         self._loop = asyncio.get_running_loop()
         self._pressed = asyncio.Event()
 
     async def end(self, body: Body) -> None:
-        """Do nothing: this player holds no resources."""
+        """Do nothing, because this player has no resources to release."""
 
     async def move(self, body: Body) -> MoveResponse:
-        """Return the move of the pressed key, or repeat the last move."""
+        """Return the move of the last key, or repeat the last move."""
         started = time.perf_counter()
         await self._wait_for_key(body)
         move = self._next_move
@@ -78,7 +78,7 @@ class KeyboardPlayer:
             return
         assert self._pressed is not None
         if len(body["board"]["snakes"]) == 1 and not self._alone:
-            return  # the opponents are eliminated; the referee ignores this last move
+            return  # The opponents are eliminated. The referee ignores this last move.
         while (self._next_move is None or _turns_back(self._next_move, body)) and not self._away:
             self._pressed.clear()
             try:

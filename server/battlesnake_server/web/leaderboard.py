@@ -1,4 +1,4 @@
-"""The page ``/``: ratings with confidence intervals, results and eliminations."""
+"""Page ``/``: ratings with confidence intervals, results and eliminations."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ ENDINGS = {
 
 @dataclass(frozen=True, slots=True)
 class TournamentOption:
-    """A tournament that a visitor can select.
+    """Tournament that a visitor can select.
 
     Attributes:
         scheduled: False for the games that visitors started.
@@ -86,7 +86,7 @@ def requested_tournament() -> int | None:
 
 
 def tournaments() -> list[TournamentOption]:
-    """Return all tournaments that have games, latest first."""
+    """Return all tournaments that have games, latest tournament first."""
     with Session(arena().database) as session:
         rows = session.execute(
             select(Tournament, func.count(StoredGame.id)).join(StoredGame).group_by(Tournament.id)
@@ -118,12 +118,16 @@ def title(setup: dict[str, object]) -> str:
 
 
 def standings(tournament: int | None) -> Sequence[StandingsRow]:
-    """Return the standings of a tournament or of all games (None), best rating first."""
+    """Return the standings of a tournament or of all games, best rating first.
+
+    Args:
+        tournament: Tournament id; None selects all games.
+    """
     return _cached_standings(arena().database, tournament).lines()
 
 
 def history(snake: str, tournament: int | None) -> tuple[StandingsRow, History] | None:
-    """Return the standings row and the history of a snake, or None if it has no games."""
+    """Return the standings row and the history of a snake, or None without games."""
     return _cached_standings(arena().database, tournament).of(snake)
 
 
@@ -137,7 +141,10 @@ _MAX_GAMES_PER_QUERY = 500
 
 
 class IncrementalStandings:
-    """Standings of one tournament or of all games (None); each call loads new games."""
+    """Standings of one tournament or of all games, updated with new games.
+
+    Each call loads the games stored since the last call. The tournament id None selects all games.
+    """
 
     def __init__(self, database: Engine, tournament: int | None) -> None:
         self._database = database
@@ -154,7 +161,7 @@ class IncrementalStandings:
             return self._lines
 
     def of(self, snake: str) -> tuple[StandingsRow, History] | None:
-        """Return the standings row and the history of a snake, or None if it has no games."""
+        """Return the standings row and the history of a snake, or None without games."""
         with self._lock:
             self._update()
             line = next((line for line in self._lines if line.snake == snake), None)
@@ -166,7 +173,7 @@ class IncrementalStandings:
     def _update(self) -> None:
         with Session(self._database) as session:
             if self._games(session, StoredGame.id <= self._latest) != self._standings.games:
-                # Games were deleted or inserted out of order: start from scratch.
+                # Games were deleted or inserted out of order: compute the standings from scratch.
                 self._standings, self._latest = Standings(), 0
             before = self._standings.games
             while games := session.scalars(self._following()).all():
@@ -196,7 +203,7 @@ class IncrementalStandings:
 
 
 def _span(lines: Sequence[StandingsRow]) -> tuple[float, float]:
-    """Return the lowest and the highest bound of the rating intervals."""
+    """Return the lowest lower bound and the highest upper bound of the ratings."""
     low = min((line.rating.low for line in lines), default=0.0)
     high = max((line.rating.high for line in lines), default=1.0)
     return low, max(high, low + 1)

@@ -1,4 +1,4 @@
-"""The page ``/league``: the season's table, snake states and operator actions."""
+"""Page ``/league``: table of the season, snake states and operator actions."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ blueprint = Blueprint("league", __name__)
 
 @dataclass(frozen=True, slots=True)
 class LeagueRow:
-    """A snake of the league, with its standings row in the season and its state.
+    """Row of the league table: a snake with its standings and its state.
 
     Attributes:
         state: ``healthy``, ``cooldown`` or ``benched``.
@@ -40,7 +40,7 @@ class LeagueRow:
 
 def _config() -> LeagueConfig:
     config = arena().league
-    assert config is not None  # only arenas with a league register the blueprint
+    assert config is not None  # Only arenas with a league register the blueprint.
     return config
 
 
@@ -58,7 +58,7 @@ def index() -> str:
 
 @blueprint.get("/league.json")
 def as_json() -> Response:
-    """Return the current season's table as JSON."""
+    """Return the table of the current season as JSON."""
     config = _config()
     with Session(arena().database) as session:
         all_seasons = seasons(session, config.name)[:1]
@@ -117,7 +117,10 @@ def next_season() -> Response:
 
 
 def _table(season: Season | None) -> list[LeagueRow]:
-    """Return all entrants by descending rating; entrants without games are last."""
+    """Return the rows of all entrants by descending rating.
+
+    Entrants without games are last.
+    """
     config = _config()
     lines = {} if season is None else {line.snake: line for line in standings(season.tournament)}
     with Session(arena().database) as session:

@@ -17,7 +17,7 @@ NUM_FINISHED_KEPT = 16
 
 
 class GameTimeline:
-    """One live or recorded game, from its first to its latest position.
+    """Live or recorded game, from its first to its latest position.
 
     Attributes:
         boards: Positions of the game.
@@ -118,7 +118,12 @@ class Broadcast:
         self._lock = threading.Lock()
 
     def announce(self, game_id: str, event: Board | Turn | None) -> None:
-        """Publish a game's first position, a turn, or its end (None)."""
+        """Publish an event of a live game.
+
+        Args:
+            game_id: Id of the game.
+            event: First position, turn, or None at the end of the game.
+        """
         if isinstance(event, Board):
             with self._lock:
                 self._discard_old()
@@ -138,12 +143,12 @@ class Broadcast:
             return self._timelines.get(game_id)
 
     def report(self, game_id: str, problem: str) -> None:
-        """Set the message that the page of a game shows at its end."""
+        """Set the message that a game's page shows at the end of the game."""
         if (timeline := self.find(game_id)) is not None:
             timeline.problem = problem
 
     def running(self) -> list[tuple[str, GameTimeline]]:
-        """Return the ids and timelines of the live games, latest first."""
+        """Return the ids and timelines of the live games, latest game first."""
         with self._lock:
             live = [
                 (game_id, timeline)
@@ -176,6 +181,6 @@ def recorded(path: Path) -> GameTimeline:
 
 @functools.lru_cache(maxsize=32)
 def _recorded(path: Path, modified: float, size: int) -> GameTimeline:
-    """Load a replay; ``modified`` and ``size`` serve only as cache keys."""
+    """Load a replay. ``modified`` and ``size`` serve only as cache keys."""
     replay = Replay.load(path)
     return GameTimeline(replay.first, replay.turns, over=True)

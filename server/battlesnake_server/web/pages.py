@@ -1,4 +1,4 @@
-"""Shared code of all pages: application, requests, errors and serving.
+"""Shared code of all pages: application, requests, errors and server.
 
 Each group of pages is a blueprint. The sites of the arena, recorded games, runs and puzzles combine
 blueprints. The navigation of a site lists the registered blueprints.
@@ -30,7 +30,7 @@ _MIN_COMPRESSED_BYTES = 1024
 _COMPRESSED = ("text/", "application/json", "application/javascript", "image/svg+xml")
 
 _MAX_QUERY_INT = 2**31 - 1
-"""Maximum integer in a query string; all databases accept this integer as an id."""
+"""Maximum integer in a query string, which is a valid id in all databases."""
 
 
 _NAVIGATION = (
@@ -43,7 +43,7 @@ _NAVIGATION = (
     ("play.index", "Play"),
     ("lab.index", "Editor"),
 )
-"""Endpoints and titles of the navigation; a site shows only registered endpoints."""
+"""Endpoints and titles of the navigation. A site shows only registered endpoints."""
 
 
 def application(brand: str, *parts: Blueprint, token: str | None = None) -> Flask:
@@ -188,7 +188,7 @@ def serve(
     Args:
         app: Application to serve.
         listener: Listening socket.
-        what: Description of the site, printed with its address.
+        what: Name of the site, printed with its address.
         host: Address that ``listener`` is bound to.
         names: Additional host names that requests may use.
         path: Path of the printed address.
@@ -201,7 +201,7 @@ def serve(
     server.start()
     address = f"http://{url_host(host)}:{server.port}/{path}"
     try:
-        with contextlib.suppress(KeyboardInterrupt):  # Ctrl+C may arrive before `wait`
+        with contextlib.suppress(KeyboardInterrupt):  # Ctrl-C may arrive before `wait`.
             sys.stdout.write(f"serving {what} at {address} (Ctrl+C to stop)\n")
             if (token := app.config["TOKEN"]) is not None:
                 sys.stdout.write(access_control.access_hint(address, token))

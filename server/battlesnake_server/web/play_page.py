@@ -1,4 +1,4 @@
-"""The page ``/play``: start a game between snakes, or play against snakes."""
+"""Page ``/play``: start a game between snakes, or play against snakes."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def start() -> tuple[Response, int] | Response:
 
 @blueprint.post("/play/preview")
 def preview() -> Response:
-    """Return the first position of the requested game; the default seed is 1."""
+    """Return the first position of the requested game. The default seed is 1."""
     try:
         game_request = GameRequest.read({"seed": 1, **body()}, arena().roster)
     except ValueError as error:
@@ -103,4 +103,4 @@ def press(game_id: str) -> Response:
         player.press(move)
     elif manager.is_running(game_id):
         return error_response("key does not belong to a player of this game", 403)
-    return jsonify(over=player is None)  # a key may arrive after the last turn
+    return jsonify(over=player is None)  # A key may arrive after the last turn.

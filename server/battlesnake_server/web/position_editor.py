@@ -1,4 +1,4 @@
-"""The page ``/lab``: edit a position, query a snake's move, and save a scenario."""
+"""Page ``/lab``: edit a position, query a snake's move, and save a scenario."""
 
 from __future__ import annotations
 
@@ -30,11 +30,14 @@ blueprint = Blueprint("lab", __name__)
 _MAX_EDITOR_BOARD_SIZE = 25
 _MAX_EDITOR_SNAKES = 16
 _MAX_THINKING_MS = 5000
-"""Maximum thinking time of a queried snake, in milliseconds."""
+"""Maximum time budget of a queried snake, in milliseconds."""
 
 _waiting_requests = threading.BoundedSemaphore(4)
 _search_slots = threading.Semaphore(2)
-"""At most two searches run and two requests wait; further requests are rejected."""
+"""Slots of searches.
+
+At most two searches run and two requests wait. Further requests are rejected.
+"""
 
 EXAMPLE_BOARD = """
 . . . . . . . . . . .
@@ -132,7 +135,7 @@ def query() -> Response:
 def scenario() -> Response:
     """Return the text of a scenario file.
 
-    The request has the fields ``board``, ``name``, ``note`` and ``allowed``.
+    The fields of the request are ``board``, ``name``, ``note`` and ``allowed``.
     """
     try:
         sent = body()
@@ -140,7 +143,7 @@ def scenario() -> Response:
         allowed = [str(move) for move in json_fields.items(sent, "allowed", "")]
         made = Scenario(name or "unnamed", _board(sent.get("board"), 500), tuple(allowed), note)
         text = made.to_text()
-        scenarios.from_text(text)  # return only text that can be parsed again
+        scenarios.from_text(text)  # Return only text that `from_text` accepts.
     except ValueError as error:
         return error_response(error)
     return Response(text, mimetype="text/plain")
@@ -205,7 +208,7 @@ def _read_text(text: str) -> dict[str, Any]:
 
 
 def _board(sent: object, milliseconds: int) -> Board:
-    """Convert the board of a request to a validated board for a snake."""
+    """Return a validated board for the board of a request."""
     request_body = dict(json_fields.mapping(sent, "board"))
     game = dict(json_fields.child(request_body, "game", ""))
     # Each request needs a new game id, because remote snakes may store state by game id.
@@ -217,7 +220,11 @@ def _board(sent: object, milliseconds: int) -> Board:
 
 
 def _validated(board: Board) -> Board:
-    """Return ``board``; raise `BoardError` if no game could reach the position."""
+    """Return ``board`` if a game can reach the position.
+
+    Raises:
+        BoardError: If no game can reach the position.
+    """
     for key, side in (("width", board.width), ("height", board.height)):
         if side > _MAX_EDITOR_BOARD_SIZE:
             raise BoardError(f"board.{key} must be at most {_MAX_EDITOR_BOARD_SIZE}, got {side}")

@@ -1,4 +1,4 @@
-"""The puzzles page: positions with exactly one move that does not lose."""
+"""Page of puzzles: positions with exactly one move that does not lose."""
 
 from __future__ import annotations
 

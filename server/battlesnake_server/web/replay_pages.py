@@ -51,7 +51,7 @@ blueprint = Blueprint("watch", __name__)
 
 @dataclass(frozen=True, slots=True)
 class ReplayCard:
-    """Summary of one game for the list, or the error of a damaged file.
+    """Summary of a game for the list, or the error of a damaged file.
 
     Attributes:
         game: Header of the game (`replay_json.header`).
@@ -113,7 +113,7 @@ def create_app(
 
 @blueprint.get("/")
 def index() -> str:
-    """Render one page of the list of games, newest first."""
+    """Render one page of the list of games, newest game first."""
     entries = _library().entries()
     pages = max(1, -(-len(entries) // REPLAYS_PER_PAGE))
     page = number("page", 1, minimum=1, maximum=pages)
@@ -129,7 +129,7 @@ def index() -> str:
 
 @blueprint.get("/replay/<path:key>")
 def show(key: str) -> str:
-    """Render the page that plays one game."""
+    """Render the page that plays back one game."""
     return render_template("watch_game.html", key=_entry(key).key)
 
 
@@ -137,7 +137,7 @@ def show(key: str) -> str:
 def data(key: str) -> Response:
     """Return the chunk of a game that starts at the frame ``?since=``.
 
-    `frame_stream` describes the format.
+    `frame_stream` defines the format.
     """
     try:
         return frame_stream.respond(_entry(key).path) or abort(404)
@@ -196,7 +196,10 @@ def fetch() -> Response:
 
 
 def cards(entries: Sequence[Entry]) -> list[ReplayCard]:
-    """Return the cards of ``entries``; read new files only for a limited time."""
+    """Return the cards of ``entries``.
+
+    The function reads new files for a limited time only.
+    """
     may_read = _reading.acquire(timeout=_CARD_WAIT_S)
     try:
         deadline = time.monotonic() + (_CARD_READ_TIMEOUT_S if may_read else 0)
@@ -214,7 +217,7 @@ def cards(entries: Sequence[Entry]) -> list[ReplayCard]:
 def _card(entry: Entry) -> ReplayCard:
     try:
         return _read_card(entry)
-    except (TooLittleMemoryError, OSError, MemoryError) as error:  # a later attempt may succeed
+    except (TooLittleMemoryError, OSError, MemoryError) as error:  # A later attempt may succeed.
         reason = str(error) or f"{entry.key} needs more memory than is available"
         return ReplayCard(entry.key, _when(entry), error=reason)
 

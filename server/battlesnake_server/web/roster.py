@@ -1,4 +1,4 @@
-"""The roster: the snakes that visitors may play against and query."""
+"""Roster: the snakes that visitors may play against and query."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from battlesnake_server.bundle import Bundle
 
 @dataclass(frozen=True, slots=True)
 class RosterEntry:
-    """One snake of the roster: its name on the pages, and a description."""
+    """Snake of the roster, with its name and its description on the pages."""
 
     name: str
     description: str
@@ -61,7 +61,7 @@ class Roster:
 
     @property
     def entries(self) -> list[RosterEntry]:
-        """All snakes that have a name."""
+        """Entries of all snakes that have a name."""
         return list(self._entries.values())
 
     def find(self, name: object, field: str) -> Entrant:
@@ -99,11 +99,15 @@ class Roster:
 
 
 def _describe(entrant: Entrant) -> str:
-    """Describe an extra snake; raise ``ValueError`` if the snake cannot play."""
+    """Return the description of an extra snake.
+
+    Raises:
+        ValueError: If the snake cannot play.
+    """
     if entrant.remote:
         return "remote"
     if snakes.is_bundle(entrant.source):
-        Bundle.open(entrant.source)  # the policy rules are loaded when a visitor selects the bundle
+        Bundle.open(entrant.source)  # Policy rules are loaded later, on selection.
         return "bundle"
     local_factory(entrant)
     return "policy" if entrant.is_policy else snakes.description(entrant.source)
@@ -123,7 +127,7 @@ def request_decision(entrant: Entrant, board: Board, time_s: float) -> Decision:
         strategy = make_strategy(local_factory(entrant), board.game.seed)
         try:
             decision = snakes.to_decision(strategy(board.copy(), time_s))
-        except BaseException as error:  # a user's snake may even raise SystemExit
+        except BaseException as error:  # A user's snake may even raise SystemExit.
             reason = str(error) or type(error).__name__
             raise ValueError(f"{entrant.label} cannot play this position: {reason}") from error
     if decision.move not in MOVES:

@@ -1,6 +1,6 @@
 """Pages of ``battlesnake-gym runs --web``: runs, curves and recorded games.
 
-The pages only read the run directories, and load new data on each request.
+The pages load new data on each request, and never write to the run directories.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from battlesnake_server.runs.run_view import RunsView, RunView, differing, left,
 from battlesnake_server.web import pages, replay_pages
 
 _MAX_CARDS = 12
-"""Maximum number of games of a run that are shown as cards."""
+"""Maximum number of a run's games that are shown as cards."""
 
 _DEFAULT_AXIS, _DEFAULT_SPAN = "minutes", 5
 
@@ -27,7 +27,7 @@ blueprint = Blueprint("runs", __name__)
 
 
 class ShownGame(NamedTuple):
-    """A game of a run, and its card."""
+    """Game of a run, with its card."""
 
     game: run_view.RecordedGame
     card: replay_pages.ReplayCard
@@ -63,14 +63,17 @@ def index() -> str:
 
 @blueprint.get("/runs.json")
 def as_json() -> Response:
-    """Return the table as JSON; the page updates the table when the JSON changes."""
+    """Return the table as JSON.
+
+    The page updates the table when the JSON changes.
+    """
     with _refreshed() as runs:
         return jsonify([run.to_json() for run in runs])
 
 
 @blueprint.get("/run/<name>")
 def show(name: str) -> str:
-    """Render the curves, the strength, the games and the settings of one run."""
+    """Render the curves, the strength, the games and the settings of a run."""
     with _refreshed() as runs:
         run = _find(runs, name)
         games = run.games()
@@ -86,7 +89,7 @@ def show(name: str) -> str:
 
 @blueprint.get("/run/<name>.json")
 def run_as_json(name: str) -> Response:
-    """Return one run as JSON."""
+    """Return the JSON of one run."""
     with _refreshed() as runs:
         run = _find(runs, name)
         return jsonify(run.to_json() | {"games": [game.iteration for game in run.games()]})
@@ -102,7 +105,10 @@ def _cards(games: list[run_view.RecordedGame]) -> list[ShownGame]:
 
 @contextmanager
 def _refreshed() -> Iterator[list[RunView]]:
-    """Yield all runs with new data; only one request at a time reads the files."""
+    """Yield all runs with new data.
+
+    Only one request at a time reads the files.
+    """
     with current_app.extensions["runs lock"]:
         yield cast(RunsView, current_app.extensions["runs"]).refresh()
 

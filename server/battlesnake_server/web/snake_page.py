@@ -1,4 +1,4 @@
-"""The page ``/snake/NAME``: ratings, opponents, openings and eliminations."""
+"""Page ``/snake/NAME``: ratings, opponents, openings and eliminations."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from battlesnake_server.web.pages import missing
 blueprint = Blueprint("snake", __name__)
 
 _MAX_CURVE_POINTS = 300
-"""Maximum number of points of the curve; longer histories are subsampled."""
+"""Maximum number of points of the curve. Longer histories are subsampled."""
 
 _MAX_OPENINGS = 8
 
@@ -42,7 +42,7 @@ class RatingCurve:
 
 @dataclass(frozen=True, slots=True)
 class Opening:
-    """First moves of games as arrows, rotated so that the first move is up."""
+    """First moves of games, as arrows rotated so that the first move is up."""
 
     arrows: str
     games: int
@@ -67,7 +67,11 @@ def show(name: str) -> str | tuple[str, int]:
 
 
 def curve(ratings: list[tuple[float, float]]) -> RatingCurve:
-    """Return the curve of the ratings (mu, sigma) after each game."""
+    """Return the curve of the ratings after each game.
+
+    Args:
+        ratings: Pairs (mu, sigma), one per game.
+    """
     step = max(1, -(-len(ratings) // _MAX_CURVE_POINTS))
     shown = ratings[::step]
     if (len(ratings) - 1) % step:
@@ -99,7 +103,7 @@ def openings(games: History) -> list[Opening]:
 
 
 def turned(moves: str) -> str:
-    """Convert initials of moves to arrows, rotated so that the first move is up.
+    """Return the arrows of initials of moves, rotated so that the first move is up.
 
     >>> turned("lluu"), turned("rrdd")
     ('↑↑→→', '↑↑→→')
