@@ -15,7 +15,7 @@ class Metrics:
 
     def __init__(self, active_games: Callable[[], int]) -> None:
         self.registry = CollectorRegistry()
-        ProcessCollector(registry=self.registry)  # The collector exports memory, CPU seconds and open files.
+        ProcessCollector(registry=self.registry)  # Memory, CPU seconds, open files.
         self.moves = Counter(
             "battlesnake_moves",
             "Moves, by their source: the strategy or the fallback.",
