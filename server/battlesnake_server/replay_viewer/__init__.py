@@ -1,1 +1,1 @@
-"""Recorded games for the pages: fetching, streaming, exporting and analyzing."""
+"""Recorded games for the pages: download, streaming, player and analysis."""

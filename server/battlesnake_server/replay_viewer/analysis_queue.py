@@ -31,14 +31,14 @@ _MAX_QUEUED = 32
 """Maximum number of games that wait for their analysis."""
 
 _MAX_TURNS_PER_REPLY = 200
-"""Maximum number of turns in one response; the page then requests further turns."""
+"""Maximum number of turns in one response. The page then requests further turns."""
 
 _NICE_INCREMENT_ANALYSIS = 10
-"""Increment of the process's niceness."""
+"""Increment of the niceness of an analysis process."""
 
 
 class BusyError(RuntimeError):
-    """The queue is full."""
+    """Error raised if the queue is full."""
 
 
 class AnalysisQueue:
@@ -105,7 +105,7 @@ class AnalysisQueue:
         }
 
     def close(self) -> None:
-        """Stop the running analysis; the analysis file keeps the completed turns."""
+        """Stop the running analysis. The analysis file keeps the completed turns."""
         self._closed = True
         with contextlib.suppress(queue.Full):
             self._queue.put_nowait(None)
@@ -124,7 +124,11 @@ class AnalysisQueue:
                     self._failed[game] = error
 
     def _run(self, game: Path) -> str:
-        """Run the command for one game; return its error message, or ""."""
+        """Run the command for one game.
+
+        Returns:
+            Error message, or "" after success.
+        """
         command = [
             sys.executable,
             "-P",
@@ -161,7 +165,10 @@ def _read(path: Path, game: Path) -> GameAnalysis | None:
 def _read_once(
     path: Path, game: Path, modified: int, size: int, game_modified: int
 ) -> GameAnalysis | None:
-    """Load the analysis of ``game``; the other parameters are only cache keys."""
+    """Load the analysis of ``game``.
+
+    The other parameters serve only as cache keys.
+    """
     return game_analysis.load_existing(game)
 
 

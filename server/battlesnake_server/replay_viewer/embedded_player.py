@@ -1,4 +1,4 @@
-"""Self-contained HTML player of a recorded game with board, button and slider."""
+"""Self-contained HTML player of a recorded game, with board, button and slider."""
 
 from __future__ import annotations
 

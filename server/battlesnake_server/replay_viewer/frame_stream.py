@@ -1,4 +1,4 @@
-"""Recorded games in chunks, so that the viewer shows a long game's start at once.
+"""Recorded games in chunks, so that the viewer shows the first turns immediately.
 
 A `FrameStream` plays the game up to the requested frame. Only one position and the compressed
 chunks are in memory. `battlesnake_server.replay_json` defines the format of the frames.
@@ -20,7 +20,7 @@ from battlesnake_gym.replays.replay import Replay, Turn
 from battlesnake_server import replay_json
 
 _FIRST_CHUNK_BYTES, _CHUNK_BYTES = 128 << 10, 1 << 20
-"""Bytes of the frames in the first chunk and in later chunks, before compression."""
+"""Sizes in bytes of the first chunk and of later chunks, before compression."""
 
 
 class FrameStream:
@@ -42,7 +42,7 @@ class FrameStream:
         """Return the compressed chunk that starts at the frame ``since``, or None.
 
         A chunk is ``{**header, "info", "deaths", "from", "frames", "over", "more"}``. ``deaths``
-        are the eliminations known so far. If ``more`` is true, another chunk follows.
+        lists the eliminations known so far. If ``more`` is true, another chunk follows.
         """
         with self._lock:
             while since not in self._chunks and self._next is not None and self._next <= since:
@@ -88,14 +88,14 @@ _dumps = functools.partial(json.dumps, allow_nan=False)
 
 
 def open_stream(path: Path) -> FrameStream:
-    """Return the stream of a file; concurrent requests share the stream."""
+    """Return the stream of a file. Concurrent requests share the stream."""
     status = path.stat()
     return _open_stream(path, status.st_mtime, status.st_size)
 
 
 @functools.lru_cache(maxsize=16)
 def _open_stream(path: Path, modified: float, size: int) -> FrameStream:
-    """Open a stream; ``modified`` and ``size`` serve only as cache keys."""
+    """Open a stream. ``modified`` and ``size`` serve only as cache keys."""
     return FrameStream(path)
 
 

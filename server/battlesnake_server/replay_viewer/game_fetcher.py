@@ -1,8 +1,8 @@
-"""Fetch games from engines by id or address, and save the games as replays.
+"""Downloads of games from engines by id or address, saved as replays.
 
-``GET /games/ID`` describes a game; ``GET /games/ID/frames`` returns the game's positions in pages
-(`battlesnake_gym.replays.engine_frames` parses them). The rules come from the description. If the
-description has no rules, the rules come from ``/games/ID/move-request``, from
+``GET /games/ID`` returns a ``game`` object; ``GET /games/ID/frames`` returns the positions of the
+game in pages (`battlesnake_gym.replays.engine_frames` parses them). The rules come from the
+``game`` object. If this object has no rules, the rules come from ``/games/ID/move-request``, from
 ``/games/ID/details``, or from the frames.
 """
 
@@ -45,7 +45,7 @@ The limits of a replay file apply to each response.
 """
 
 _FETCH_REQUEST_TIMEOUT_S, _FETCH_TIMEOUT_S = 30.0, 300.0
-"""Timeouts in seconds: for one response, and for all pages of a finished game."""
+"""Timeouts in seconds for one response, and for all pages of a finished game."""
 
 _MAX_GAME_WAIT_S = 7200.0
 """Maximum time to wait for the end of a game, in seconds.
@@ -64,11 +64,11 @@ The token is sent only to arena.battlesnake.com.
 
 
 class RemoteGameNotFoundError(ReplayError):
-    """The engine has no such game, or the address is not an engine."""
+    """Error raised if the engine has no such game or the address is not an engine."""
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """Add the command-line options for `resolve_game`."""
+    """Add the command-line options of `resolve_game`."""
     parser.add_argument("--ruleset", default="", metavar="NAME", help="ruleset of a fetched game, "
         "if neither the engine nor the frames specify the ruleset")  # fmt: skip
     parser.add_argument(
@@ -85,17 +85,17 @@ def resolve_game(
     ruleset: str = "",
     board_map: str = "",
 ) -> Path:
-    """Return the file of a recorded game; fetch the game if the file does not exist.
+    """Return the file of a recorded game, and fetch a missing game.
 
-    An existing file is reused unless ``ruleset`` is given. A game in progress is fetched after its
-    end.
+    An existing file is reused unless ``ruleset`` is given. If the game is in progress, the function
+    waits for the end of the game.
 
     Args:
         source: Path, game id, or address of a game.
         address_policy: Addresses that may be contacted.
         folder: Directory for fetched games.
-        ruleset: Ruleset to use instead of the engine's.
-        board_map: Map to use with ``ruleset``.
+        ruleset: Ruleset that replaces the engine's ruleset.
+        board_map: Map that replaces the engine's map; requires ``ruleset``.
 
     Raises:
         ReplayError: If ``source`` is neither a file nor a game, or cannot be fetched.
@@ -132,8 +132,8 @@ def fetch(
     Args:
         source: Game id or address.
         address_policy: Addresses that may be contacted; None allows the host of ``source``.
-        ruleset: Ruleset to use instead of the engine's.
-        board_map: Map to use with ``ruleset``.
+        ruleset: Ruleset that replaces the engine's ruleset.
+        board_map: Map that replaces the engine's map; requires ``ruleset``.
         wait: Whether to wait for the end of a game in progress.
 
     Raises:
@@ -166,11 +166,11 @@ def last_games(snake: str, last: int, address_policy: AddressPolicy) -> tuple[st
         address_policy: Addresses that may be contacted.
 
     Returns:
-        The name of the snake, and the ids of finished games, newest first.
+        Name of the snake, and ids of finished games, newest game first.
 
     Raises:
-        ReplayError: If the snake is unknown, its name is ambiguous, or the list requires a token
-            (`TOKEN`).
+        ReplayError: If the snake is unknown, its name is ambiguous, or the games require an API
+            token (`TOKEN`).
     """
 
     async def list_games() -> tuple[str, list[str]]:
@@ -199,7 +199,11 @@ def last_games(snake: str, last: int, address_policy: AddressPolicy) -> tuple[st
 
 
 async def _find_by_name(arena: GameFetch, client: aiohttp.ClientSession) -> dict[str, str]:
-    """Search all leaderboards for a snake name; map the ids found to the name."""
+    """Search all leaderboards for a snake name.
+
+    Returns:
+        Name of the snake by id, for each match.
+    """
     found = {}
     for leaderboard in await arena.get_list(client, "/leaderboards"):
         ranks = await arena.get(client, f"/leaderboards/{leaderboard['id']}/rankings", lower=False)
@@ -227,7 +231,11 @@ def _game_of_options(ruleset: str, board_map: str) -> dict[str, Any] | None:
 
 @dataclass(slots=True)
 class GameFetch:
-    """Download of one game; ``address`` is ``ENGINE/games/ID``."""
+    """Download of one game.
+
+    Attributes:
+        address: ``ENGINE/games/ID``.
+    """
 
     address: str
     name: str
@@ -264,7 +272,7 @@ class GameFetch:
         frames: EngineFrames,
         description: dict[str, Any] | None,
     ) -> tuple[Mapping[str, Any] | None, str]:
-        """Return the rules as a ``game`` object (or None) and the source of the rules."""
+        """Return the ``game`` object of the rules (or None), and the source of the rules."""
         if self.chosen is not None:
             return self.chosen, "as given by --ruleset"
         if description is not None:
@@ -289,7 +297,13 @@ class GameFetch:
     async def get(
         self, client: aiohttp.ClientSession, path: str = "", *, lower: bool = True
     ) -> Mapping[str, Any]:
-        """Return the JSON object of a response; ``lower`` converts its keys to lower case."""
+        """Return the JSON object of a response.
+
+        Args:
+            client: HTTP session.
+            path: Path below the address of the game.
+            lower: Whether to convert the keys to lower case.
+        """
         response = await self._request(client, path, _lower_keys if lower else None)
         return json_fields.mapping(response, f"the response of {self.address}{path}")
 
@@ -348,11 +362,14 @@ class GameFetch:
 
 
 def _lower_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Return an object with lower-case keys, because the case differs by engine."""
+    """Return the object with lower-case keys, because the case differs by engine."""
     return {key.lower(): value for key, value in pairs}
 
 
 def _token_header(address: str) -> dict[str, str]:
-    """Return the header with the API token for arena.battlesnake.com, or no header."""
+    """Return the header with the API token, or no header for other addresses.
+
+    Only arena.battlesnake.com gets the API token.
+    """
     token = os.environ.get(TOKEN, "") if address.startswith(f"{game_urls.ARENA_API_URL}/") else ""
     return {"Authorization": f"Bearer {token}"} if token else {}

@@ -28,7 +28,7 @@ _PATH = re.compile(r"(?P<base>.*?)/(?:games?|g)/(?P<id>[\w-]{1,64})(?:/.*)?", re
 def engines(source: str) -> tuple[list[str], str]:
     """Return the engines that may store a game, and the game's id.
 
-    The most likely engine is first. ``GET ENGINE/games/ID`` describes the game.
+    The most likely engine is first. ``GET ENGINE/games/ID`` returns the game.
 
     Args:
         source: Id or address of a game.
@@ -49,7 +49,7 @@ def engines(source: str) -> tuple[list[str], str]:
         found = _PATH.fullmatch(url.path)
         if url.scheme in ("http", "https", "ws", "wss") and url.hostname and found:
             return _engines_at(url, found["base"]), found["id"]
-    except (ValueError, LookupError):  # not an address, or a board without a game
+    except (ValueError, LookupError):  # The source is not an address, or is a board without a game.
         pass
     raise ReplayError(
         f"{format_value(source)} is neither a file nor a game of an engine; give a recorded "

@@ -1,4 +1,4 @@
-"""One position in the formats that a page offers for download."""
+"""Formats in which a page offers one position for download."""
 
 from __future__ import annotations
 
@@ -11,13 +11,17 @@ from battlesnake_gym.draw import drawing
 from battlesnake_server.replay_viewer import what_if
 
 _MAX_IMAGE_PIXELS = 1400
-"""Approximate maximum width or height of an image; cells have at most 28 pixels."""
+"""Approximate maximum width or height of an image in pixels.
+
+A cell has at most 28 pixels.
+"""
 
 
 def respond(board: Board, form: str) -> Response:
     """Return a position in a format.
 
-    ``?if=`` plays turns from the position, and ``?you=`` selects the snake whose view is returned.
+    The parameter ``?if=`` plays turns from the position. The parameter ``?you=`` selects the snake
+    whose view is returned.
 
     Args:
         board: The position.
@@ -42,9 +46,10 @@ def respond(board: Board, form: str) -> Response:
 
 
 def render(board: Board, form: str) -> Response:
-    """Return the position as ``text``, ``json`` or ``png``; other formats return 404.
+    """Return the position as ``text``, ``json`` or ``png``.
 
-    `Board.from_text` parses ``text``; ``json`` is the body of a move request.
+    `Board.from_text` parses ``text``; ``json`` is the body of a move request. Other formats return
+    status 404.
     """
     if form == "text":
         return Response(f"{board}\n", mimetype="text/plain")

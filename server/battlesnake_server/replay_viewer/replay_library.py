@@ -14,12 +14,16 @@ from battlesnake_gym.replays.replay import SUFFIXES, Replay, ReplayError
 
 
 class TooLittleMemoryError(ReplayError):
-    """The process has too little free memory to load the file."""
+    """Error raised if the process has too little free memory to load the file."""
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One file of the library; ``key`` is the file's name in addresses."""
+    """File of the library.
+
+    Attributes:
+        key: Name of the file in addresses.
+    """
 
     key: str
     path: Path
@@ -53,7 +57,7 @@ class Library:
         self.roots = list(roots)
 
     def entries(self) -> list[Entry]:
-        """Return all files that may contain a recorded game, newest first."""
+        """Return all files that may contain a recorded game, newest file first."""
         found = [
             _entry(prefix + path.relative_to(parent).as_posix(), path)
             for prefix, root, parent in self._locations()
@@ -70,7 +74,7 @@ class Library:
                 named = inside and prefix + path.relative_to(parent).as_posix() == key
                 if named and (path == root or (root.is_dir() and _is_replay(path))):
                     return _entry(key, path)
-            except (OSError, ValueError):  # not a valid path
+            except (OSError, ValueError):  # The key is not a valid path.
                 continue
         return None
 
@@ -99,7 +103,7 @@ def _is_replay(path: Path) -> bool:
 
 @functools.lru_cache(maxsize=4)
 def _load(path: Path, modified: float, size: int) -> Replay:
-    """Load a replay; ``modified`` and ``size`` serve only as cache keys."""
+    """Load a replay. ``modified`` and ``size`` serve only as cache keys."""
     return Replay.load(path)
 
 

@@ -1,9 +1,9 @@
 """Positions after moves that differ from the recorded game, for the viewer.
 
-``?if=`` in an address plays turns from the position of the address. Each turn is a group of
-letters, and a dash separates two groups. A group has one letter per snake in seat order: ``u``,
-``d``, ``l`` or ``r`` for the snake's move, or ``.`` for an eliminated snake. In the last group,
-``x`` selects the search's move.
+The parameter ``?if=`` of an address plays turns from the position of the address. Each turn is a
+group of letters, and a dash separates two groups. A group has one letter per snake in seat order:
+``u``, ``d``, ``l`` or ``r`` for the snake's move, or ``.`` for an eliminated snake. In the last
+group, ``x`` selects the search's move.
 """
 
 from __future__ import annotations
@@ -29,12 +29,16 @@ _search_slots = threading.BoundedSemaphore(2)
 
 
 class WhatIfBusyError(RuntimeError):
-    """Other visitors occupy all search slots."""
+    """Error raised if other visitors occupy all search slots."""
 
 
 @contextmanager
 def _analyzer() -> Iterator[PositionAnalyzer]:
-    """Yield a position analyzer; raise `WhatIfBusyError` after 5 s without a slot."""
+    """Yield a position analyzer.
+
+    Raises:
+        WhatIfBusyError: If no search slot is free within 5 s.
+    """
     if not _search_slots.acquire(timeout=5):
         raise WhatIfBusyError("other visitors analyze positions now; try again in a few seconds")
     try:
@@ -44,9 +48,9 @@ def _analyzer() -> Iterator[PositionAnalyzer]:
 
 
 def branch(board: Board, groups: str) -> tuple[Board, str]:
-    """Play ``groups`` from ``board``; replace each ``x`` by the search's move.
+    """Play ``groups`` from ``board``, and replace each ``x`` with the search's move.
 
-    New food never appears, because the game's seed is removed.
+    New food never appears, because the seed of the game is removed.
 
     Raises:
         BoardError: If the groups are invalid.
@@ -114,7 +118,7 @@ def scenario(board: Board) -> Scenario:
     The loss of an allowed move is less than `MISTAKE_LOSS`.
 
     Raises:
-        BoardError: If ``board.you`` is eliminated or has no opponent.
+        BoardError: If ``board.you`` is eliminated or has no opponents.
     """
     candidates = (
         PositionAnalyzer(seconds=4 * _SEARCH_TIME_S).analyze(board)[board.you.id].candidates

@@ -12,10 +12,10 @@ from battlesnake_server.runs.run_view import DEATHS, RunView
 _WIDTH, _HEIGHT = 1000, 400
 
 MAX_POINTS = 250
-"""Maximum number of points of a curve; longer curves are averaged over intervals."""
+"""Maximum number of points of a curve. Longer curves are averaged over intervals."""
 
 MAX_RUNS = 8
-"""Maximum number of runs in a chart; more colors cannot be distinguished."""
+"""Maximum number of runs in a chart, limited by the distinguishable colors."""
 
 
 class Axis(NamedTuple):
@@ -44,14 +44,14 @@ _CURVES = {
 """Titles of the charts, by column of the progress table."""
 
 SPANS = (1, 5, 25)
-"""Choices for the number of rows in the moving average."""
+"""Selectable numbers of rows in the moving average."""
 
 _CONFIDENCE_INTERVALS = {"elo": ("elo_low", "elo_high")}
 """Columns of the lower and upper bounds, by column of the estimate."""
 
 
 class ChartLine(NamedTuple):
-    """One run in a chart.
+    """Curve of one run in a chart.
 
     Attributes:
         number: Index of the run in the chart, which selects the color.
@@ -66,7 +66,7 @@ class ChartLine(NamedTuple):
 
 
 class Scale(NamedTuple):
-    """Bounds of an axis, and tick labels at equal distances."""
+    """Bounds of an axis, with tick labels at equal distances."""
 
     low: float
     high: float
@@ -74,7 +74,7 @@ class Scale(NamedTuple):
 
 
 class Chart(NamedTuple):
-    """Lines of several runs over one axis."""
+    """Curves of several runs over one axis."""
 
     title: str
     x_title: str
@@ -84,7 +84,7 @@ class Chart(NamedTuple):
 
 
 class Layer(NamedTuple):
-    """One cause of elimination: the cause's fraction in each interval as SVG points."""
+    """Fraction of one cause of elimination in each interval, as SVG points."""
 
     cause: str
     title: str
@@ -146,7 +146,7 @@ def _chart(runs: Sequence[RunView], column: str, title: str, axis: Axis, span: i
 
 
 def deaths(run: RunView, axis: str = "minutes") -> Deaths | None:
-    """Return the causes of elimination of a run, or None if the run has no counts."""
+    """Return the causes of elimination of a run, or None if the run has no such data."""
     over = AXES[axis]
     counted = run.deaths()
     places = [value * over.scale for value in run.progress.column(over.column)]
@@ -174,7 +174,7 @@ def deaths(run: RunView, axis: str = "minutes") -> Deaths | None:
         above = [b + share for b, share in zip(below, shares, strict=True)]
         edge = [(place, b) for (place, _), b in zip(stacked, below, strict=True)]
         top = [(place, a) for (place, _), a in zip(stacked, above, strict=True)]
-        if len(stacked) == 1:  # a single interval has no width
+        if len(stacked) == 1:  # A single interval has no width.
             edge, top = [(0.0, edge[0][1]), *edge], [(0.0, top[0][1]), *top]
         cause, title = DEATHS[column]
         layers.append(Layer(cause, title, _svg([*edge, *reversed(top)], x, y), shares[-1]))
@@ -247,7 +247,7 @@ def _format_tick(number: float, step: float) -> str:
 
 def _svg(points: _Points, x: Scale, y: Scale) -> str:
     """Convert points to SVG coordinates in a box of `_WIDTH` by `_HEIGHT`."""
-    points = points * 2 if len(points) == 1 else points  # SVG draws a line of length 0 as a dot
+    points = points * 2 if len(points) == 1 else points  # SVG draws a line of length 0 as a dot.
     return " ".join(
         f"{_WIDTH * (px - x.low) / (x.high - x.low):.1f},"
         f"{_HEIGHT * (1 - (py - y.low) / (y.high - y.low)):.1f}"

@@ -1,4 +1,4 @@
-"""``report.html``: all information about a run in one self-contained file."""
+"""Self-contained file ``report.html`` with all information about a run."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ DEATHS = {
     "Forbidden_move": ("snake-self-collision", "turned back into its neck"),
     "Died_in_hazard": ("hazard", "hazards"),
 }
-"""Cause and label of each column that counts eliminations per game.
+"""Cause and label of each column with eliminations per game.
 
 The cause selects the color.
 """
@@ -62,7 +62,7 @@ class RungScore(NamedTuple):
 
 
 class RecordedGame(NamedTuple):
-    """A recorded game of a run, or a checkpoint without a game.
+    """Recorded game of a run, or a checkpoint without a game.
 
     Attributes:
         iteration: Iteration after which the game was played.
@@ -78,7 +78,7 @@ class RecordedGame(NamedTuple):
 
 
 class RunView:
-    """View of a run directory; `refresh` reads the data written since the last call."""
+    """View of a run directory. `refresh` reads the data written since the last call."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -101,8 +101,11 @@ class RunView:
 
     @property
     def state(self) -> str:
-        """State: ``running``, ``stopped`` (by a user), ``done``, ``died`` or ``unknown``."""
-        if self._locked and self.ended is None:  # an ended process may still write the report
+        """State of the run: ``running``, ``stopped``, ``done``, ``died`` or ``unknown``.
+
+        A user has stopped a ``stopped`` run.
+        """
+        if self._locked and self.ended is None:  # An ended process may still write the report.
             return _RUNNING
         if self._status is None:
             return _UNKNOWN
@@ -111,7 +114,7 @@ class RunView:
 
     @property
     def reason(self) -> str:
-        """Reason why the run died, or "" if the run did not die."""
+        """Reason why the run died, or "" for other states."""
         if self.state != DIED or self._status is None:
             return ""
         return self._status.reason or "its process was killed"
@@ -133,22 +136,22 @@ class RunView:
 
     @property
     def ended(self) -> float | None:
-        """End of the run's last process in seconds since 1970, or None."""
+        """End of the run's last process as a Unix timestamp in seconds, or None."""
         return self._status.ended_at if self._status else None
 
     @property
     def iterations(self) -> int:
-        """Number of iterations so far."""
+        """Number of completed iterations."""
         return int(self._last(ITERATION))
 
     @property
     def env_steps(self) -> int:
-        """Number of env steps so far."""
+        """Number of completed env steps."""
         return int(self._last("env_steps"))
 
     @property
     def seconds(self) -> float:
-        """Training time so far in seconds."""
+        """Training time so far, in seconds."""
         return self._last("time_total_s")
 
     @property
@@ -169,7 +172,7 @@ class RunView:
 
     @property
     def seconds_left(self) -> float | None:
-        """Estimated seconds until the end of a running run, or None if unknown."""
+        """Estimated remaining time of an active run in seconds, or None if unknown."""
         fraction = self.progress_fraction
         if self.state != _RUNNING or not fraction:
             return None
@@ -182,7 +185,10 @@ class RunView:
 
     @property
     def strength(self) -> EloWithInterval | None:
-        """Elo of the best weights, which the run exports, or None without a measurement."""
+        """Elo of the best weights, or None without a measurement.
+
+        The run exports these weights.
+        """
         row = self._best_row()
         if row is None:
             return None
@@ -254,7 +260,7 @@ class RunView:
 
 
 class RunsView:
-    """Views of all runs in a directory, which may also be a run directory itself."""
+    """Views of all runs in a directory, or of a single run directory."""
 
     def __init__(self, directory: Path) -> None:
         if not directory.is_dir():
@@ -263,7 +269,7 @@ class RunsView:
         self._views: dict[Path, RunView] = {}
 
     def refresh(self) -> list[RunView]:
-        """Refresh all runs and return them, the most recently written run first."""
+        """Refresh all runs and return their views, the most recently written run first."""
         found = {path.parent for name in (RUN_FILE, CSV_FILE) for path in self._files(name)}
         for path in list(self._views):
             if path in found:
@@ -281,7 +287,7 @@ class RunsView:
 def differing(runs: Sequence[RunView]) -> dict[Path, dict[str, str]]:
     """Return the settings in which the runs differ, by path of the run.
 
-    A missing setting is shown as "-". A single run has no differences.
+    A missing setting is shown as "-". The result is empty for a single run.
     """
     known = [run for run in runs if run.settings]
     names = dict.fromkeys(name for run in known for name in run.settings)
@@ -310,9 +316,9 @@ def state(run: RunView) -> str:
 
 
 def left(run: RunView) -> str:
-    """Return the estimated remaining time of a run.
+    """Return the estimated remaining time of a run as text.
 
-    Times below two hours are in minutes, and longer times are in hours.
+    The unit is minutes below two hours, and hours otherwise.
     """
     seconds = run.seconds_left
     if seconds is None:
