@@ -1,4 +1,4 @@
-"""A snake on AWS Lambda: its layer, its stack, and updates of its bundle."""
+"""Deployment of a snake on AWS Lambda: layer, stack, and bundle updates."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ _PLACES = (
     Path(__file__).parents[1] / "deployment",
     Path(__file__).parents[3] / "deployment",
 )
-"""Directories of the templates and the package list: first in an installation, then in a checkout.
+"""Directories of the templates and the package list.
+
+The first directory exists in an installation, the second in a checkout.
 """
 
 

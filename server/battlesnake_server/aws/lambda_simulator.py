@@ -1,10 +1,11 @@
-"""Simulator of AWS for a snake on Lambda. It runs on this machine, free of charge and offline.
+"""Simulator of AWS for a snake on Lambda.
 
-moto simulates S3, IAM, CloudFormation and Lambda's API. The function runs as on Lambda: a process
-unpacks the code, and a new process replaces it for the first request after a change of the code. A
-web server converts requests to events in place of API Gateway, which moto's CloudFormation does
-not create. The layer is empty: the function runs in this Python environment. A simulation therefore
-does not detect packages that a real layer lacks.
+The simulator runs on this machine, free of charge and offline. moto simulates S3, IAM,
+CloudFormation and Lambda's API. The function runs as on Lambda: a process unpacks the code, and a
+new process replaces it for the first request after a change of the code. A web server converts
+requests to events in place of API Gateway, which moto's CloudFormation does not create. The layer
+is empty: the function runs in this Python environment. A simulation therefore does not detect
+packages that a real layer lacks.
 """
 
 from __future__ import annotations
@@ -40,14 +41,17 @@ for line in sys.stdin:
     answers.write(json.dumps(handler(json.loads(line), None)) + "\\n")
     answers.flush()
 """
-"""Program of a Lambda instance: reads one event per line, writes one response per line."""
+"""Program of a Lambda instance.
+
+The program reads one event per line and writes one response per line.
+"""
 
 _TASK = "/var/task"
 """Directory in which Lambda unpacks a function's code."""
 
 
 class SimulatedAccount:
-    """Simulated account; use it as a context manager, or call `close`."""
+    """Simulated AWS account. Use it as a context manager, or call `close`."""
 
     def __init__(self) -> None:
         import boto3
@@ -56,10 +60,10 @@ class SimulatedAccount:
 
         self._resources = ExitStack()
         self._resources.enter_context(warnings.catch_warnings())
-        # moto's CloudFormation prints warnings about the four resource types of API Gateway and
-        # about the budget, because it does not create them.
+        # moto's CloudFormation prints warnings about the unsupported resource types: the four types
+        # of API Gateway, and the budget.
         warnings.filterwarnings("ignore", message="Tried to parse")
-        logging.getLogger("moto").setLevel(logging.ERROR)  # Errors for the same types.
+        logging.getLogger("moto").setLevel(logging.ERROR)  # Errors about the same resource types.
         environment = self._resources.enter_context(aws())
         self.session = boto3.Session(
             aws_access_key_id=environment["AWS_ACCESS_KEY_ID"],
@@ -84,11 +88,15 @@ class SimulatedAccount:
         self.close()
 
     def close(self) -> None:
-        """Delete the account and stop all of its processes."""
+        """Delete the account and stop all processes of the account."""
         self._resources.close()
 
     def deploy(self, options: argparse.Namespace) -> str:
-        """Deploy as ``battlesnake-gym aws deploy`` does; return the local URL of the snake."""
+        """Deploy as ``battlesnake-gym aws deploy`` does.
+
+        Returns:
+            Local URL of the snake.
+        """
         with tempfile.TemporaryDirectory() as folder:
             layer = Path(folder) / "layer.zip"
             with zipfile.ZipFile(layer, "w") as archive:
@@ -98,13 +106,21 @@ class SimulatedAccount:
         return self.open(options.name)
 
     def play(self, bundle: str | Path, name: str = DEFAULT_NAME) -> str:
-        """Deploy a bundle with its own customization; return the local URL of the snake."""
+        """Deploy a bundle with the bundle's customization.
+
+        Returns:
+            Local URL of the snake.
+        """
         options = parser().parse_args([str(bundle), "--name", name])
         check(options)
         return self.deploy(options)
 
     def open(self, function: str = DEFAULT_NAME) -> str:
-        """Serve the function until the account is closed; return the local URL of the function."""
+        """Serve the function until the account is closed.
+
+        Returns:
+            Local URL of the function.
+        """
         server = _Gateway(_Instance(self.account, function))
         thread = threading.Thread(target=server.serve_forever, daemon=True)
         thread.start()
@@ -115,7 +131,7 @@ class SimulatedAccount:
 
 
 class _Instance:
-    """Process that runs a function's code and handles one request at a time, as on Lambda."""
+    """Process that runs a function's code, one request at a time, as on Lambda."""
 
     def __init__(self, account: Account, function: str) -> None:
         self._account = account
@@ -190,7 +206,10 @@ class _Gateway(ThreadingHTTPServer):
 
 
 class _Request(BaseHTTPRequestHandler):
-    """Converts a request to an event of payload format 2.0, and the result to a response."""
+    """Handler that converts requests to events of payload format 2.0.
+
+    The handler also converts the results to responses.
+    """
 
     server: _Gateway
     protocol_version = "HTTP/1.1"

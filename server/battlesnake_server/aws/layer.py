@@ -1,7 +1,8 @@
-"""``python -m battlesnake_server.aws.layer``: build the AWS Lambda layer of a live snake.
+"""Build of the AWS Lambda layer of a live snake.
 
-pip downloads the packages of ``deployment/server/requirements-lambda.txt`` for Lambda's platform
-and verifies their hashes. This project's packages are copied from this installation.
+Run ``python -m battlesnake_server.aws.layer``. pip downloads the packages of
+``deployment/server/requirements-lambda.txt`` for Lambda's platform and verifies their hashes. This
+project's packages are copied from this installation.
 """
 
 from __future__ import annotations
@@ -21,8 +22,9 @@ from battlesnake_gym.common.files import write_atomically, zip_bytes
 from battlesnake_server.aws import deployment_file
 
 _PYTHON = "3.13"
-"""Lambda's Python version, on Amazon Linux 2023. Lambda's Python 3.11 runs on an older system, on
-which onnxruntime does not start.
+"""Lambda's Python version, on Amazon Linux 2023.
+
+Lambda's Python 3.11 runs on an older system, on which onnxruntime does not start.
 """
 
 _GLIBC_MINOR = 34
@@ -40,7 +42,10 @@ _UNUSED = re.compile(r"/(tests?|testing|f2py|include|typing/tests|bin)/|\.pyi$")
 
 
 class LayerError(ValueError):
-    """Error for a layer that cannot be built on this machine; the message contains the remedy."""
+    """Error raised if the layer cannot be built on this machine.
+
+    The message contains the remedy.
+    """
 
 
 def build(path: Path) -> int:
@@ -97,7 +102,10 @@ def _fetch(folder: Path) -> None:
 
 
 def _add_bytecode(folder: Path) -> None:
-    """Compile the layer if Lambda's Python is installed; otherwise each cold start compiles it."""
+    """Compile the layer to bytecode if Lambda's Python is installed.
+
+    Otherwise, each cold start compiles the layer.
+    """
     name = f"python{_PYTHON}"
     here = f"{sys.version_info[0]}.{sys.version_info[1]}" == _PYTHON
     python = sys.executable if here else shutil.which(name)
@@ -134,7 +142,7 @@ def _ours() -> Iterator[tuple[str, bytes]]:
 
 
 def _check_compiled(file: Path, data: bytes) -> None:
-    """Raise `LayerError` if an extension module would not load on Lambda."""
+    """Raise `LayerError` if Lambda cannot load an extension module."""
     if data[:5] != b"\x7fELF\x02" or data[18:20] != b"\x3e\x00":
         raise LayerError(
             f"{file.name} is not compiled for Linux on x86-64; deploy from there (AWS CloudShell), "

@@ -1,4 +1,4 @@
-"""Updates of the bundle of a snake that is deployed on Lambda."""
+"""Updates of the bundle of a snake deployed on Lambda."""
 
 from __future__ import annotations
 
@@ -14,10 +14,11 @@ DEFAULT_NAME = "battlesnake"
 
 
 def publish(bundle: str | Path, function: str = DEFAULT_NAME, session: Any = None) -> str:
-    """Deploy ``bundle`` to a Lambda function. The next request already uses the new bundle.
+    """Deploy ``bundle`` to a Lambda function.
 
-    The bundle is the function's entire code, so an update is one call and takes seconds. The role
-    of the notebook in ``everything.yaml`` has permission for this call, for this function only.
+    The next request already uses the new bundle. The bundle is the function's entire code, so an
+    update is one call and takes seconds. The role of the notebook in ``everything.yaml`` has
+    permission for this call, for this function only.
 
     Args:
         bundle: Path of the bundle.
@@ -30,7 +31,7 @@ def publish(bundle: str | Path, function: str = DEFAULT_NAME, session: Any = Non
     Raises:
         BundleError: If the bundle is missing or damaged.
         botocore.exceptions.ClientError: If the function does not exist, or the role may not
-            change it.
+            change the function.
     """
     import boto3
 
@@ -45,7 +46,7 @@ def publish(bundle: str | Path, function: str = DEFAULT_NAME, session: Any = Non
 
 
 def is_published(bundle: str | Path, function: str, session: Any) -> bool:
-    """Return whether the Lambda function's code is this bundle."""
+    """Return whether the code of the Lambda function is this bundle."""
     digest = hashlib.sha256(Path(bundle).read_bytes()).digest()
     found = session.client("lambda").get_function_configuration(FunctionName=function)
     return bool(found["CodeSha256"] == base64.b64encode(digest).decode())

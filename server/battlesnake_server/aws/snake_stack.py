@@ -1,4 +1,4 @@
-"""Options of ``battlesnake-gym aws deploy``, and the deployment of a snake's stack."""
+"""Options of ``battlesnake-gym aws deploy``, and deployment of a snake's stack."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""CloudFormation stacks: create, update, wait, delete, and upload the required files to S3."""
+"""CloudFormation stacks and their files on S3.
+
+The operations are: create, update, wait, delete and upload.
+"""
 
 from __future__ import annotations
 
@@ -21,12 +24,15 @@ _POLL_INTERVAL_S = 3.0
 
 
 class StackError(ValueError):
-    """Error for an unusable stack, bucket or account; the message contains the remedy."""
+    """Error raised if a stack, bucket or account is unusable.
+
+    The message contains the remedy.
+    """
 
 
 @dataclass(frozen=True)
 class Account:
-    """One AWS account and region, accessed through a boto3 ``session``."""
+    """AWS account and region, accessed through a boto3 session."""
 
     session: Any
     region: str
@@ -88,7 +94,10 @@ class Account:
             s3.put_bucket_tagging(Bucket=bucket, Tagging={"TagSet": [_TAG]})
 
     def upload(self, path: Path, bucket: str, folder: str) -> str:
-        """Upload a file to a key derived from its hash unless the key exists; return the key."""
+        """Upload a file and return its key.
+
+        The key contains the hash of the file. A file whose key exists is not uploaded again.
+        """
         from botocore.exceptions import ClientError
 
         digest = hashlib.sha256(path.read_bytes()).hexdigest()[:16]
@@ -107,7 +116,14 @@ class Account:
             self.session.client("s3").upload_file(str(path), bucket, f"templates/{name}.yaml")
 
     def quick_create(self, bucket: str, template: str, name: str, values: Mapping[str, str]) -> str:
-        """Return a link to the console's form for a stack, with ``values`` filled in."""
+        """Return a link to the console's form for a new stack.
+
+        Args:
+            bucket: Name of the bucket with the templates.
+            template: Name of the template, without ``.yaml``.
+            name: Name of the stack.
+            values: Parameters to fill in.
+        """
         url = f"https://{bucket}.s3.{self.region}.amazonaws.com/templates/{template}.yaml"
         parameters = {"templateURL": url, "stackName": name}
         parameters |= {f"param_{key}": value for key, value in values.items()}
@@ -128,7 +144,7 @@ class Account:
             Outputs of the stack.
 
         Raises:
-            StackError: If AWS rejects the stack; the message contains the reasons given by AWS.
+            StackError: If AWS rejects the stack. The message contains the reasons given by AWS.
         """
         from botocore.exceptions import ClientError
 
@@ -155,7 +171,7 @@ class Account:
         return {one["OutputKey"]: one["OutputValue"] for one in stack.get("Outputs", [])}
 
     def describe(self, name: str) -> dict[str, Any] | None:
-        """Return the stack's description, or None if the stack does not exist."""
+        """Return the ``Stack`` object of a stack, or None if the stack does not exist."""
         from botocore.exceptions import ClientError
 
         try:
@@ -194,7 +210,11 @@ class Account:
                 s3.delete_object(Bucket=bucket, Key=one["Key"])
 
     def _wait_until_settled(self, name: str) -> dict[str, Any] | None:
-        """Wait until the stack's status is final; return the stack, or None once it is deleted."""
+        """Wait until the stack's status is final.
+
+        Returns:
+            The ``Stack`` object, or None after the deletion of the stack.
+        """
         status = ""
         while True:
             stack = self.describe(name)
