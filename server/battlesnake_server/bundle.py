@@ -81,7 +81,7 @@ _FORMAT_1_NAMES = {
     b"view.claims": b"view.territories",
     b"view.taken": b"view.blocked_cells",
 }
-"""Current names of modules and functions, by their names in extension code of format 1."""
+"""Current names by the names in extension code of format 1."""
 
 _FORMAT_1_NAME = re.compile(rb"\b(?:%s)\b" % b"|".join(map(re.escape, _FORMAT_1_NAMES)))
 
@@ -93,14 +93,20 @@ The JSON file of the policy is in the same directory as `POLICY_FILE`.
 """
 
 _MAX_UNPACKED_BYTES = 64 << 20
-"""Maximum size of an unpacked bundle in bytes. A policy has about 2 MB."""
+"""Maximum size of an unpacked bundle in bytes.
+
+A policy has about 2 MB.
+"""
 
 _MAX_ARCHIVE_BYTES = _MAX_UNPACKED_BYTES + (1 << 20)
 
 _MAX_FILES = 100
 
 _MAX_NODES = 10**9
-"""Maximum number of nodes per move. A search of this many nodes takes half an hour."""
+"""Maximum number of nodes per move.
+
+A search of this many nodes takes half an hour.
+"""
 
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 
@@ -216,7 +222,10 @@ class Bundle:
 
 
 def open_factory(path: str) -> Factory:
-    """Return the factory of the bundle at ``path``. Unchanged files are cached."""
+    """Return the factory of the bundle at ``path``.
+
+    Unchanged files are cached.
+    """
     return _loaded(*file_state(path))
 
 
@@ -240,7 +249,10 @@ def _loaded(path: str, *state: int) -> Factory:
 
 
 def write(metadata: Mapping[str, Any], files: Mapping[str, bytes]) -> bytes:
-    """Return the bytes of a bundle. The bytes depend only on the content."""
+    """Return the bytes of a bundle.
+
+    The bytes depend only on the content.
+    """
     content = {
         "format": _FORMAT,
         **metadata,

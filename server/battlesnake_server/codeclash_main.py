@@ -35,7 +35,10 @@ _RESERVE_S = 0.1
 """Seconds of the game's timeout reserved for the round trip."""
 
 _MAX_GAMES = 1000
-"""Maximum number of games in memory. Above it, the oldest game is deleted."""
+"""Maximum number of games in memory.
+
+Above it, the oldest game is deleted.
+"""
 
 
 _SESSIONS: dict[tuple[str, str], snakes.Strategy] = {}
@@ -90,7 +93,10 @@ def end(game_state: dict[str, Any]) -> None:
 
 
 def move(game_state: dict[str, Any]) -> dict[str, str]:
-    """Return the response to ``/move``; if the snake fails, return a safe move."""
+    """Return the response to ``/move``.
+
+    If the snake fails, the response is a safe move.
+    """
     board = Board.from_api(game_state)
     try:
         if _key(game_state) not in _SESSIONS:

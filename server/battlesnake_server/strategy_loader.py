@@ -65,7 +65,7 @@ SAFE_FILTER_NAMES = tuple(rule.name for rule in SAFE)
 """Names of the safe filters, which ``--filters`` selects by default."""
 
 _DEFAULT_POLICY_FALLBACK_S = 0.02
-"""Seconds per move of `DEFAULT_SNAKE` in games for which the bundled policy was not trained.
+"""Seconds per move of `DEFAULT_SNAKE` in games that the bundled policy cannot play.
 
 The duration is short, because users choose a policy for fast moves.
 """
@@ -76,7 +76,10 @@ _RULE_MODULES = frozenset(
 """Modules of the built-in rules."""
 
 _MAX_INSTANT_RULES = 50
-"""Maximum number of rules of an instant strategy. Built-in snakes have up to 20 rules."""
+"""Maximum number of rules of an instant strategy.
+
+Built-in snakes have up to 20 rules.
+"""
 
 log = logging.getLogger(__name__)
 

@@ -51,7 +51,10 @@ _TASK = "/var/task"
 
 
 class SimulatedAccount:
-    """Simulated AWS account. Use it as a context manager, or call `close`."""
+    """Simulated AWS account.
+
+    Use the account as a context manager, or call `close`.
+    """
 
     def __init__(self) -> None:
         import boto3

@@ -46,7 +46,10 @@ class Limits:
     """Maximum number of requests per connection before the first response."""
 
     max_connections: int = 2000
-    """Maximum number of connections. Above it, the connection that waits longest is closed."""
+    """Maximum number of connections.
+
+    Above it, the connection that waits longest is closed.
+    """
 
     max_pending_body_bytes: int = 1 << 25
     """Maximum size of all partial and complete bodies without a response, in bytes."""
@@ -59,9 +62,9 @@ class Limits:
 
 
 class ClientState:
-    """State of the client of one request; thread-safe.
+    """State of the client of one request.
 
-    A client disconnects at most once.
+    All methods are thread-safe. A client disconnects at most once.
     """
 
     __slots__ = ("_tell", "disconnected")
@@ -110,7 +113,10 @@ class Request:
 
 
 SendResponse = Callable[[str, Headers, bytes], None]
-"""Callback with status, headers and body, called once per request in the event loop."""
+"""Callback with status, headers and body.
+
+`RequestHandler` calls it once per request, in the event loop.
+"""
 
 RequestHandler = Callable[[Request, SendResponse], None]
 

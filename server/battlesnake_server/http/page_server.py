@@ -1,4 +1,4 @@
-"""Web server of the pages, which runs in a thread of the process that starts the server.
+"""Web server of the pages, which runs in a background thread.
 
 An event loop handles the connections, and a few threads run the application
 (`battlesnake_server.http.http_protocol`).

@@ -14,7 +14,10 @@ from queue import SimpleQueue
 Work = Callable[[], None]
 
 Inbox = SimpleQueue[Work | None]
-"""Queue of one thread's tasks; None ends the thread."""
+"""Queue of one thread's tasks.
+
+None ends the thread.
+"""
 
 NICE_INCREMENT = 10
 """Increment of the niceness of search threads.

@@ -50,7 +50,9 @@ class WsgiPool:
         self._asked = 0
 
     def dispatch(self, request: Request, answer: SendResponse) -> None:
-        """Queue a request. Call this method in the event loop.
+        """Queue a request.
+
+        Call this method in the event loop.
 
         Args:
             request: Complete request.

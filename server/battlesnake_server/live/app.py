@@ -114,9 +114,9 @@ def create_app(config: Mapping[str, Any] | None = None) -> Flask:
 
 
 def from_environment() -> dict[str, Any]:
-    """Return the configuration from the environment. Empty variables count as unset.
+    """Return the configuration from the environment.
 
-    Spaces separate the names in ``BATTLESNAKE_FILTERS``.
+    Empty variables count as unset. Spaces separate the names in ``BATTLESNAKE_FILTERS``.
 
     Raises:
         ValueError: If ``BATTLESNAKE_PONDER`` is neither 1 nor 0.
@@ -133,7 +133,10 @@ def from_environment() -> dict[str, Any]:
 
 
 def _error(error: Exception) -> tuple[Response, int]:
-    """Return an error as a JSON response. Internal errors are logged."""
+    """Return an error as a JSON response.
+
+    Internal errors are logged.
+    """
     if isinstance(error, HTTPException):
         response = jsonify(error=error.description)
         # The headers include Allow, which a response with status 405 must have.

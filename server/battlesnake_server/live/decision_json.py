@@ -87,7 +87,10 @@ def _moves(values: list[Any]) -> tuple[str, ...]:
 
 
 def _scores(parent: Mapping[str, Any]) -> dict[str, float]:
-    """Return the scores by move. Null represents a score that was not finite."""
+    """Return the scores by move.
+
+    Null represents a score that was not finite.
+    """
     scores = parent.get("scores")
     if not isinstance(scores, Mapping):
         return {}

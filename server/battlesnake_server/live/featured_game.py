@@ -30,9 +30,10 @@ The opponent is `hungry`.
 
 
 class FeaturedGame:
-    """Featured game, stored for the snake's page; thread-safe.
+    """Featured game, stored for the snake's page.
 
-    Decisions are shown only after the game, because opponents can read the page too.
+    The class is thread-safe. Decisions are shown only after the game, because opponents can read
+    the page too.
     """
 
     def __init__(self, factory: Factory) -> None:
@@ -43,7 +44,7 @@ class FeaturedGame:
         self._over = True
         self._last_move_at = self._size = 0.0
         self._header: dict[str, Any] = {}
-        self._frames: list[tuple[str, str]] = []  # without and with the decision
+        self._frames: list[tuple[str, str]] = []  # JSON of frames: bare, with decision.
 
     def record(self, key: Key, board: Board, decision: Decision | None = None) -> None:
         """Add a position of a game, and the decision on that position."""
@@ -109,7 +110,10 @@ class FeaturedGame:
             self._frames.append((plain, with_decision))
 
     def _play(self, factory: Factory) -> None:
-        """Play the example game. Discard the game if a real game has started meanwhile."""
+        """Play the example game.
+
+        Discard the game if a real game has started meanwhile.
+        """
         played = play_game(
             _EXAMPLE_SETTINGS,
             [factory, hungry_snake],

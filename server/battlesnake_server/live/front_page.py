@@ -31,12 +31,18 @@ def is_browser_request() -> bool:
 
 @functools.cache
 def read(name: str) -> str:
-    """Return a file of the page; each file is read once."""
+    """Return the text of a file of the page.
+
+    Each file is read only once.
+    """
     return (_SERVER / name).read_text("utf-8")
 
 
 def page() -> Response:
-    """Render the page. The page itself requests only ``now``."""
+    """Render the page.
+
+    The page itself requests only ``now``.
+    """
     config = current_app.config
     board = read("static/board.js").replace("export ", "")
     script = read("static/live_snake_page.js")

@@ -36,7 +36,7 @@ _LINGER_S = 1.5
 """Seconds for which a stopping worker still accepts requests on open connections."""
 
 _SWITCH_INTERVAL_S = 0.001
-"""Maximum time in seconds that a thread keeps the interpreter lock from other threads."""
+"""Seconds for which a thread may keep the interpreter lock from other threads."""
 
 _RESERVED_FDS = 100
 """File descriptors reserved for purposes other than connections."""

@@ -21,7 +21,10 @@ from battlesnake_server.live.app import create_app, from_environment
 Wsgi = Callable[[dict[str, Any], Any], Iterable[bytes]]
 
 _MAX_REQUEST_AGE_S = 30.0
-"""Maximum age of a request in seconds. A larger age means that a clock is wrong."""
+"""Maximum age of a request in seconds.
+
+A larger age means that a clock is wrong.
+"""
 
 
 _WARMUP_TIMEOUT_MS = 100

@@ -7,7 +7,10 @@ from collections.abc import Callable
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
 
 _BUCKETS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 1.0, 2.5)
-"""Upper bounds of the latency histogram in seconds. Most games have a timeout of 0.5 s."""
+"""Upper bounds of the latency histogram in seconds.
+
+Most games have a timeout of 0.5 s.
+"""
 
 
 class Metrics:

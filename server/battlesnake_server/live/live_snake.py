@@ -24,13 +24,18 @@ from battlesnake_server.live.sessions import Key, Sessions
 from battlesnake_server.strategy_loader import is_instant
 
 _MAX_TIMEOUT_MS = 10_000
-"""Maximum timeout of a game in milliseconds. No engine waits longer."""
+"""Maximum timeout of a game in milliseconds.
+
+No engine waits longer.
+"""
 
 log = logging.getLogger(__name__)
 
 
 class LiveSnake:
-    """Snake that plays any number of games concurrently; thread-safe.
+    """Snake that plays any number of games concurrently.
+
+    All public methods are thread-safe.
 
     Args:
         factory: Builds the strategy of a session.
@@ -41,7 +46,7 @@ class LiveSnake:
         parse_gate: Order in which request bodies are parsed.
 
     Raises:
-        ValueError: If ``ponders`` is set for a strategy that is not a search.
+        ValueError: If ``ponders`` is set, but the strategy is not a search.
     """
 
     def __init__(self, factory: Factory, *, ponders: bool = False) -> None:
@@ -112,7 +117,10 @@ class LiveSnake:
         return decision
 
     def end(self, key: Key, body: Mapping[str, Any]) -> None:
-        """Delete the session of a finished game. The page keeps the featured game."""
+        """Delete the session of a finished game.
+
+        The page keeps the featured game.
+        """
         if self.featured_game.key == key:
             session, last = self.sessions.get(key), None
             with session.lock, contextlib.suppress(BoardError):

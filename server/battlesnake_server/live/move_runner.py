@@ -31,7 +31,10 @@ from battlesnake_server.live.time_budget import (
 )
 
 _MIN_TIME_BUDGET_S = 0.002
-"""Minimum time budget in seconds. Below it, the strategy is not started."""
+"""Minimum time budget in seconds.
+
+Below it, the strategy is not started.
+"""
 
 AVAILABLE_CORES = available_cores()
 
@@ -58,7 +61,10 @@ log = logging.getLogger(__name__)
 
 
 class StrategyExitError(Exception):
-    """Error raised if a strategy tries to exit the process, for example with SystemExit."""
+    """Error raised if a strategy tries to exit the process.
+
+    An example is SystemExit.
+    """
 
 
 class DeadlineExceededError(Exception):
@@ -165,7 +171,10 @@ class MoveRunner:
     def _decide(
         self, session: Session, board: Board, deadline: float, grace_s: float, client: ClientState
     ) -> Decision:
-        """Run the strategy until ``deadline``. Abandon the strategy ``grace_s`` seconds later."""
+        """Run the strategy until ``deadline``, and abandon a late strategy.
+
+        The strategy may overrun the deadline by ``grace_s`` seconds.
+        """
         try:
             if not is_normal_size(board):
                 decision = self._run_oversized(session, board, deadline, grace_s, client)
@@ -232,7 +241,7 @@ class MoveRunner:
     def _start(
         self, session: Session, board: Board, seconds: float, client: ClientState
     ) -> Future[Decision]:
-        """Start the strategy on the board, unless the strategy is busy with an earlier board."""
+        """Start the strategy on the board, unless the strategy is still busy."""
         with session.lock:
             if session.pending_move is not None:
                 raise DeadlineExceededError
@@ -252,7 +261,10 @@ class MoveRunner:
 
 
 def _result(work: Future[Decision], session: Session, deadline: float) -> Decision:
-    """Return the result of ``work``. Stop and abandon a search that is late."""
+    """Return the result of ``work``.
+
+    Stop and abandon a search that is late.
+    """
     try:
         return work.result(max(0.0, deadline - time.perf_counter()))
     except FutureTimeoutError:
@@ -264,7 +276,10 @@ def _result(work: Future[Decision], session: Session, deadline: float) -> Decisi
 def _run_strategy(
     work: Future[Decision], session: Session, board: Board, seconds: float, client: ClientState
 ) -> None:
-    """Run the strategy. A search stops if it is abandoned or its client disconnects."""
+    """Run the strategy.
+
+    A search stops if it is abandoned or its client disconnects.
+    """
     before = SHOULD_STOP.set(lambda: client.disconnected or session.pending_move is not work)
     try:
         session.ensure_built()

@@ -1,4 +1,4 @@
-"""Pondering: the search continues on the expected position during opponents' moves."""
+"""Pondering: search on the expected position while opponents choose their moves."""
 
 from __future__ import annotations
 

@@ -19,7 +19,10 @@ from battlesnake_gym.snakes import Decision, Factory, Strategy
 from battlesnake_server.live.time_budget import RoundTrip
 
 Key = tuple[str, str]
-"""Game id and snake id. One process may play several snakes of one game."""
+"""Game id and snake id.
+
+One process may play several snakes of one game.
+"""
 
 IDLE_TIMEOUT_S = 600.0
 """Seconds without a request after which a session is deleted.
@@ -28,10 +31,10 @@ Some engines never send ``/end``.
 """
 
 _MAX_SESSIONS = 10_000
-"""Maximum number of sessions. Above it, the session that has been idle longest is deleted.
+"""Maximum number of sessions.
 
-A session takes a few kilobytes, regardless of the sizes of ids and boards. The session of a policy
-is the largest, with 6 kB.
+Above it, the session that has been idle longest is deleted. A session takes a few kilobytes,
+regardless of the sizes of ids and boards. The session of a policy is the largest, with 6 kB.
 """
 
 
@@ -79,7 +82,9 @@ class Session:
 
 
 class Sessions:
-    """All sessions of a process; thread-safe.
+    """All sessions of a process.
+
+    All public methods are thread-safe.
 
     Args:
         make: Builds the strategy of a new session from a seed. The seed depends only on the ids, so

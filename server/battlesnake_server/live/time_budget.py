@@ -9,7 +9,7 @@ DEFAULT_TIMEOUT = 0.5
 """Timeout in seconds if an engine sends no timeout or a timeout of 0."""
 
 _INITIAL_ROUND_TRIP_FRACTION = 0.2
-"""Fraction of the timeout reserved for the round trip before its first measurement."""
+"""Fraction of the timeout reserved for the round trip before a measurement."""
 
 _MARGIN_FRACTION = 0.1
 """Fraction of the timeout that is always reserved as a margin.
@@ -51,7 +51,10 @@ class OverrunTracker:
         self._first = True
 
     def observe(self, late: float) -> None:
-        """Record the delay ``late`` of a search in seconds. Negative delays are ignored."""
+        """Record the delay ``late`` of a search in seconds.
+
+        Negative delays are ignored.
+        """
         if late >= 0 and not self._first:
             self._late.append(late)
         self._first = False

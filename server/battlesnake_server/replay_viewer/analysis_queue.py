@@ -31,7 +31,10 @@ _MAX_QUEUED = 32
 """Maximum number of games that wait for their analysis."""
 
 _MAX_TURNS_PER_REPLY = 200
-"""Maximum number of turns in one response. The page then requests further turns."""
+"""Maximum number of turns in one response.
+
+The page then requests further turns.
+"""
 
 _NICE_INCREMENT_ANALYSIS = 10
 """Increment of the niceness of an analysis process."""
@@ -105,7 +108,10 @@ class AnalysisQueue:
         }
 
     def close(self) -> None:
-        """Stop the running analysis. The analysis file keeps the completed turns."""
+        """Stop the running analysis.
+
+        The analysis file keeps the completed turns.
+        """
         self._closed = True
         with contextlib.suppress(queue.Full):
             self._queue.put_nowait(None)

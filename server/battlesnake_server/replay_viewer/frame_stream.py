@@ -88,14 +88,20 @@ _dumps = functools.partial(json.dumps, allow_nan=False)
 
 
 def open_stream(path: Path) -> FrameStream:
-    """Return the stream of a file. Concurrent requests share the stream."""
+    """Return the stream of a file.
+
+    Concurrent requests share the stream.
+    """
     status = path.stat()
     return _open_stream(path, status.st_mtime, status.st_size)
 
 
 @functools.lru_cache(maxsize=16)
 def _open_stream(path: Path, modified: float, size: int) -> FrameStream:
-    """Open a stream. ``modified`` and ``size`` serve only as cache keys."""
+    """Open a stream.
+
+    ``modified`` and ``size`` serve only as cache keys.
+    """
     return FrameStream(path)
 
 

@@ -103,7 +103,10 @@ def _is_replay(path: Path) -> bool:
 
 @functools.lru_cache(maxsize=4)
 def _load(path: Path, modified: float, size: int) -> Replay:
-    """Load a replay. ``modified`` and ``size`` serve only as cache keys."""
+    """Load a replay.
+
+    ``modified`` and ``size`` serve only as cache keys.
+    """
     return Replay.load(path)
 
 

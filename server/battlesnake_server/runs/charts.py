@@ -12,7 +12,10 @@ from battlesnake_server.runs.run_view import DEATHS, RunView
 _WIDTH, _HEIGHT = 1000, 400
 
 MAX_POINTS = 250
-"""Maximum number of points of a curve. Longer curves are averaged over intervals."""
+"""Maximum number of points of a curve.
+
+Longer curves are averaged over intervals.
+"""
 
 MAX_RUNS = 8
 """Maximum number of runs in a chart, limited by the distinguishable colors."""

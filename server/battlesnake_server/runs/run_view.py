@@ -78,7 +78,10 @@ class RecordedGame(NamedTuple):
 
 
 class RunView:
-    """View of a run directory. `refresh` reads the data written since the last call."""
+    """View of a run directory.
+
+    `refresh` reads the data written since the last call.
+    """
 
     def __init__(self, path: Path) -> None:
         self.path = path

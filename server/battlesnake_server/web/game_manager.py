@@ -129,7 +129,10 @@ class GameRequest:
 
     @property
     def labels(self) -> list[str]:
-        """Names of the snakes in seat order. Repeated names are numbered."""
+        """Names of the snakes in seat order.
+
+        Repeated names are numbered.
+        """
         labels = [] if self.keyboard_player is None else [self.keyboard_player]
         for entrant in self.snakes:
             taken = sum(entrant.label == other for other in labels)

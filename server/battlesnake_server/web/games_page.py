@@ -29,7 +29,7 @@ _LONG_POLL_S = 20.0
 """Maximum duration of a long poll for the next turn, in seconds."""
 
 _MIN_FEATURED_TURNS, _FEATURED_CANDIDATES = 30, 8
-"""Minimum number of turns of a featured game, and number of recent games to consider."""
+"""Minimum turns of a featured game, and number of recent games to consider."""
 
 _MAX_LONG_POLLS = 12
 """Maximum number of concurrent long polls.

@@ -181,6 +181,9 @@ def recorded(path: Path) -> GameTimeline:
 
 @functools.lru_cache(maxsize=32)
 def _recorded(path: Path, modified: float, size: int) -> GameTimeline:
-    """Load a replay. ``modified`` and ``size`` serve only as cache keys."""
+    """Load a replay.
+
+    ``modified`` and ``size`` serve only as cache keys.
+    """
     replay = Replay.load(path)
     return GameTimeline(replay.first, replay.turns, over=True)

@@ -43,7 +43,10 @@ _NAVIGATION = (
     ("play.index", "Play"),
     ("lab.index", "Editor"),
 )
-"""Endpoints and titles of the navigation. A site shows only registered endpoints."""
+"""Endpoints and titles of the navigation.
+
+A site shows only registered endpoints.
+"""
 
 
 def application(brand: str, *parts: Blueprint, token: str | None = None) -> Flask:

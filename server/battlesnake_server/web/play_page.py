@@ -60,7 +60,10 @@ def start() -> tuple[Response, int] | Response:
 
 @blueprint.post("/play/preview")
 def preview() -> Response:
-    """Return the first position of the requested game. The default seed is 1."""
+    """Return the first position of the requested game.
+
+    The default seed is 1.
+    """
     try:
         game_request = GameRequest.read({"seed": 1, **body()}, arena().roster)
     except ValueError as error:

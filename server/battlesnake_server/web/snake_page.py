@@ -15,7 +15,10 @@ from battlesnake_server.web.pages import missing
 blueprint = Blueprint("snake", __name__)
 
 _MAX_CURVE_POINTS = 300
-"""Maximum number of points of the curve. Longer histories are subsampled."""
+"""Maximum number of points of the curve.
+
+Longer histories are subsampled.
+"""
 
 _MAX_OPENINGS = 8
 
