@@ -199,11 +199,7 @@ def _play(
     except KeyboardInterrupt:
         sys.stderr.write(f"interrupted; {_RESUME_HINT}\n")
         return 130, False
-    except (
-        OSError,
-        ValueError,
-        SQLAlchemyError,
-    ) as error:  # The cause may be a full disk or a deleted snake.
+    except (OSError, ValueError, SQLAlchemyError) as error:  # The cause may be a full disk.
         sys.stderr.write(f"battlesnake-gym arena: {first_line(error)}; {_RESUME_HINT}\n")
         return 1, False
 
@@ -518,9 +514,8 @@ def parser() -> Parser:
     add("--resume", action="store_true",
         help="resume the latest tournament with the same settings")  # fmt: skip
     add("--json", action="store_true", help="print the results as JSON")
-    add(
-        "--width", type=positive, help=argparse.SUPPRESS
-    )  # These options are long forms of --board-size.
+    # These options are long forms of --board-size.
+    add("--width", type=positive, help=argparse.SUPPRESS)
     add("--height", type=positive, help=argparse.SUPPRESS)
     add("--alpha", type=bounded_number(float, 0, 1), metavar="RATE",
         help="SPRT: maximum probability of accepting ELO1 when the true difference is ELO0 "

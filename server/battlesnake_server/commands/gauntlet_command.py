@@ -74,10 +74,7 @@ def main(argv: list[str] | None = None) -> int:
     except KeyboardInterrupt:
         sys.stderr.write(f"interrupted; {_RESUME_HINT}\n")
         return 130
-    except (
-        OSError,
-        SQLAlchemyError,
-    ) as error:  # The cause may be a missing opponent or a full disk.
+    except (OSError, SQLAlchemyError) as error:  # The cause may be a missing opponent.
         sys.stderr.write(f"battlesnake-gym gauntlet: {first_line(error)}; {_RESUME_HINT}\n")
         return 1
     finally:

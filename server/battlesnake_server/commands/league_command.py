@@ -76,10 +76,7 @@ def main(argv: list[str] | None = None) -> int:
         return 130
     except ValueError as error:  # The cause may be a port in use.
         return print_error("battlesnake-gym league", error)
-    except (
-        OSError,
-        SQLAlchemyError,
-    ) as error:  # The cause may be a full disk or a lost connection.
+    except (OSError, SQLAlchemyError) as error:  # The cause may be a full disk.
         sys.stderr.write(f"battlesnake-gym league: {first_line(error)}; {_RESUME_HINT}\n")
         return 1
     finally:
@@ -169,9 +166,8 @@ class LeagueHealth:
             elif entrant.remote:
                 await check_responds(source, entrant.address_policy)
             else:
-                local_factory.__wrapped__(
-                    entrant
-                )  # The factory is not cached, because the file may have been deleted.
+                # The factory is not cached, because the file may have been deleted.
+                local_factory.__wrapped__(entrant)
         except (ValueError, OSError) as error:
             return str(error)
         return ""
