@@ -6,6 +6,6 @@ The live snake is a Flask application. The arena consists of a referee, ratings 
 import os
 
 # Snakes must not send telemetry. Without this variable, onnxruntime starts a telemetry thread,
-# whose locks abort a forked gunicorn worker when it exits. It must be set before the import of
-# onnxruntime.
+# whose locks abort a forked gunicorn worker at exit. The variable must be set before the import
+# of onnxruntime.
 os.environ["ORT_DISABLE_TELEMETRY"] = "1"

@@ -1,7 +1,7 @@
 """Address policy of the referee: the IP addresses to which it may connect.
 
 A snake's URL is untrusted: its host name may resolve to a machine of the operator's network, and to
-another machine a second later. The policy therefore never judges names. It checks the IP address
+another machine a second later. The policy therefore ignores names. The policy checks the IP address
 after the name is resolved, immediately before the connection. Every address belongs to one class.
 The class ``public`` is always allowed. Other classes are allowed if the operator named them
 (``--allow-networks``) or typed a URL that contains such an address.
@@ -50,7 +50,7 @@ _TRANSLATED = (IPv6Network("64:ff9b::/96"), IPv6Network("::/96"))
 
 
 class AddressError(OSError):
-    """Error raised if a connection is rejected because of the address's class."""
+    """Error raised if the address policy does not allow the class of an address."""
 
 
 def classify(address: str) -> str:

@@ -52,7 +52,7 @@ def write(folder: Path, metadata: Mapping[str, Any], files: Mapping[str, bytes])
 
     Raises:
         ValueError: If the snake needs a package that the arena lacks, or ``folder`` exists.
-        BundleError: If the snake does not start; the message contains its last output.
+        BundleError: If the snake does not start; the message contains the last output.
     """
     if POLICY_FILE in files:
         raise ValueError("a policy needs onnxruntime, which CodeClash's arena lacks; omit --policy")

@@ -1,8 +1,8 @@
 """Simulator of AWS for a snake on Lambda.
 
 The simulator runs on this machine, free of charge and offline. moto simulates S3, IAM,
-CloudFormation and Lambda's API. The function runs as on Lambda: a process unpacks the code, and a
-new process replaces it for the first request after a change of the code. A web server converts
+CloudFormation and Lambda's API. The function runs as on Lambda: a process unpacks and runs the
+code. After a change of the code, a new process handles the next request. A web server converts
 requests to events in place of API Gateway, which moto's CloudFormation does not create. The layer
 is empty: the function runs in this Python environment. A simulation therefore does not detect
 packages that a real layer lacks.

@@ -85,7 +85,7 @@ class ClientState:
         If the client has disconnected, the callback runs immediately.
 
         Args:
-            tell: Callback; it may run in any thread and must not block.
+            tell: Callback that must not block; it may run in any thread.
         """
         self._tell = tell
         if self.disconnected:
@@ -115,7 +115,7 @@ class Request:
 SendResponse = Callable[[str, Headers, bytes], None]
 """Callback with status, headers and body.
 
-`RequestHandler` calls it once per request, in the event loop.
+`RequestHandler` calls the callback once per request, in the event loop.
 """
 
 RequestHandler = Callable[[Request, SendResponse], None]

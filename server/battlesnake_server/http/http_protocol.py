@@ -266,7 +266,7 @@ class Connection(asyncio.Protocol):
         )
 
     def _ignore_upgrade(self, rest: bytes) -> None:
-        """Parse a request again without its offer to upgrade.
+        """Parse a request again without the offer to upgrade.
 
         Args:
             rest: Bytes after the headers.

@@ -77,7 +77,7 @@ class FeaturedGame:
 
         Args:
             since: Index of the first frame to return.
-            version: Version that the client has. If it is not the current version, all frames are
+            version: Version that the client has. If the version is outdated, all frames are
                 returned.
 
         Returns:

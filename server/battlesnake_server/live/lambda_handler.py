@@ -51,7 +51,7 @@ def build_handler(config: Mapping[str, Any]) -> Callable[[dict[str, Any], Any], 
 
 
 def _arrival_middleware(application: Wsgi) -> Wsgi:
-    """Set the arrival time of requests to their arrival at API Gateway."""
+    """Replace the arrival time of requests with their arrival time at API Gateway."""
 
     def answer(environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
         context = environ.get("apig_wsgi.request_context") or {}

@@ -1,4 +1,4 @@
-"""Execution of strategies with a deadline, and with a fallback move after it."""
+"""Execution of strategies with a deadline and a fallback move."""
 
 from __future__ import annotations
 
@@ -187,7 +187,7 @@ class MoveRunner:
             self._metrics.fallback_moves_on_timeout.inc()
             return self._fallback_decision(board, TIMEOUT_NOTE)
         except Exception as error:
-            # A strategy that fails once may fail on every turn; one traceback is enough.
+            # A strategy that fails once may fail on every turn. One traceback per game is enough.
             if not session.failed:
                 log.exception("the strategy failed in %s", session.name)
             session.failed = True

@@ -27,7 +27,7 @@ class Ponderer:
     """Thread that ponders on one core until the next move request arrives.
 
     The search starts from the position expected after the last decision. The search checks the stop
-    signal about 50 times per second, so it stops within 20 ms.
+    signal about 50 times per second, so a search stops within 20 ms.
     """
 
     def __init__(self) -> None:

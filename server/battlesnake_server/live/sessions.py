@@ -96,7 +96,7 @@ class Sessions:
         self._make = make
         self._clock = clock
         self._lock = threading.Lock()
-        # Sessions are ordered by their last request, so idle sessions come first.
+        # The order is by the time of the last request, so idle sessions come first.
         self._sessions: OrderedDict[tuple[bytes, bytes], Session] = OrderedDict()
 
     def get(self, key: Key) -> Session:

@@ -1,8 +1,8 @@
 """Queue of game analyses that visitors start.
 
 One analysis runs at a time, as a low-priority process of ``game analyze``. The process writes the
-analysis beside the game file, and the pages read the analysis while it grows. A canceled analysis
-resumes when a visitor starts it again.
+analysis beside the game file, and the pages read the analysis during the run. A canceled analysis
+resumes when a visitor starts the analysis again.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ class AnalysisQueue:
             since: Index of the first analyzed turn to return.
 
         Returns:
-            A JSON object; its ``state`` is ``none``, ``running``, ``done`` or ``failed`` (with
+            A JSON object, whose ``state`` is ``none``, ``running``, ``done`` or ``failed`` (with
             ``error``).
         """
         analysis = _read(analysis_path(game), game)

@@ -97,7 +97,7 @@ class RunView:
 
     def refresh(self) -> None:
         """Read the data written since the last call."""
-        # Check the lock first: a run that ends writes its status before it releases the lock.
+        # Check the lock first: a run that ends writes the status before the release of the lock.
         self._locked = run_dir.is_locked(self.path)
         self._status = RunStatus.load(self.path)
         self.progress.refresh()
@@ -309,7 +309,7 @@ def _last_written(path: Path) -> float:
 
 
 def state(run: RunView) -> str:
-    """Return the state of a run with its completed percentage."""
+    """Return the state of a run with the completed percentage of the training."""
     fraction = run.progress_fraction
     return (
         run.state

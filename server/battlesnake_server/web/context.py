@@ -16,7 +16,7 @@ from battlesnake_server.web.roster import Roster
 
 @dataclass(frozen=True, slots=True)
 class Arena:
-    """State of an arena application.
+    """State that the pages of an arena share.
 
     Attributes:
         league: League that the arena runs, or None.

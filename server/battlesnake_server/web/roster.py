@@ -29,7 +29,10 @@ class RosterEntry:
 
 
 class Roster:
-    """Registered snakes, the operator's snakes and, if allowed, snakes at any URL.
+    """Roster of the snakes that visitors may select.
+
+    The roster contains the registered snakes, the operator's snakes and, if allowed, snakes at any
+    URL.
 
     Args:
         extra_snakes: Snakes in the syntax of the arena command: a URL, a name, or the path of a
