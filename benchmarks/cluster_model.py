@@ -179,7 +179,7 @@ def games(experiment: str) -> dict[str, Any]:
 
 
 def training(name: str, runners: int) -> Any:
-    """Build an algorithm as its experiment does, but with shorter iterations."""
+    """Build the algorithm of an experiment, with shorter iterations."""
     from battlesnake_rl.mabs import algorithms
 
     algorithm = name.split(",")[0]
@@ -310,7 +310,7 @@ def measure(names: list[str], counts: list[int], seconds: float) -> None:
             wanted = costs.rate(runners)
             print(f"| {name} | {runners} | {rate:,.0f} | {wanted:,.0f} | {rate / wanted:.0%} |")
         print(costs, flush=True)
-    os._exit(0)  # faster than the shutdown of Ray
+    os._exit(0)  # This exit is faster than the shutdown of Ray.
 
 
 def tables() -> list[str]:

@@ -82,7 +82,7 @@ def make(num_games: int, game: Game, food_rng: str) -> Games:
 
 
 def prepare(num_games: int, turns: int, game: Game, food_rng: str) -> Recording:
-    """Play games and record their moves and resets."""
+    """Play games; record the moves and the resets of the games."""
     rand = np.random.default_rng(7)
     games = make(num_games, game, food_rng)
     seeds = rand.integers(1, 2**62, num_games)

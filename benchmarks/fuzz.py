@@ -409,7 +409,7 @@ class Client:
         except TimeoutError:
             return _SILENT
         except OSError:
-            pass  # closed during the transmission
+            pass  # The server closed the connection during the transmission.
         if not answer:
             return _CLOSED
         status = answer.split()[1]

@@ -121,7 +121,7 @@ def with_mistake(snakes: int, number: int) -> tuple[Replay, mistakes.MoveAssessm
 
 
 def planted(snakes: int, number: int) -> Line | None:
-    """Run the coach on a game, and check its result with other games."""
+    """Run the coach on a game, and check the coach's result with other games."""
     found = with_mistake(snakes, number)
     if found is None:
         return None
@@ -168,7 +168,7 @@ def score_of_full_games(replay: Replay, mistake: mistakes.MoveAssessment, move: 
 
 
 def values(snakes: int, number: int, nodes: int) -> Line:
-    """Play a game with its own analysis and compare the probabilities with the result."""
+    """Play a game with an analysis of each turn; compare probabilities and result."""
     replay, analyzer = Replay(start_board(snakes, number)), PositionAnalyzer(nodes=nodes)
     board, probabilities = replay.first.copy(), []
     while not board.is_over() and board.turn < 1000:
@@ -238,7 +238,7 @@ def summarize_planted(games: Sequence[Line]) -> str:
 
 
 def summarize_values(games: Sequence[Line]) -> str:
-    """Summarize games with their own analysis."""
+    """Summarize games with an analysis of each turn."""
     turns = [turn for line in games for turn in line["brier"]]
     scores = {
         n: [score for living, score in turns if living == n] for n in sorted({n for n, _ in turns})

@@ -1,4 +1,4 @@
-"""Rule-based and searching snakes, their analysis and their ratings."""
+"""Rule-based and searching snakes, and the analysis and ratings of snakes."""
 
 from battlesnake_heuristics import builtin_snakes
 from battlesnake_heuristics.rule_based.filters import FILTERS, SAFE

@@ -1,4 +1,4 @@
-"""The built-in snakes. Most of them are a few lines of shared rules.
+"""The built-in snakes. Most built-in snakes are a few lines of shared rules.
 
 ``battlesnake-gym snakes`` prints the first line of each docstring.
 """

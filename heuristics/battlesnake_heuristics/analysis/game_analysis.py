@@ -48,7 +48,7 @@ _KEYS_OF_FORMAT_2 = {
     "chance": "win_probability",
     "choices": "candidates",
 }
-"""Keys of format 2 and their current names."""
+"""Keys of format 2, and the current names of these keys."""
 
 MOVES_BY_LETTER = {move[0]: move for move in MOVES}
 _SAVE_TIME_RATIO = 30
@@ -172,7 +172,7 @@ def file_sha256(game: Path) -> str:
 
 
 def load_existing(game: Path) -> GameAnalysis | None:
-    """Return the saved analysis if it is current, otherwise None.
+    """Return the saved analysis if the analysis is current, otherwise None.
 
     A current analysis matches the game file and the evaluation.
     """

@@ -39,8 +39,8 @@ class LossAnalysis:
 
     Attributes:
         snake_id: Id of the snake that lost.
-        died: Turn of its elimination.
-        cause: Cause of its elimination, as in the official API.
+        died: Turn of the snake's elimination.
+        cause: Cause of the snake's elimination, as in the official API.
         turns_analyzed: Number of turns that were searched for mistakes.
         mistake: The move that lost the game; None if no single move did.
         board: Position before the mistake.
@@ -140,7 +140,7 @@ def find_puzzle(board: Board) -> tuple[str, int] | None:
     moves = {}
     for at.you_id in (snake.id for snake in board.living):
         moves[at.you_id] = Search(evaluation=load_builtin(), nodes=hardest)(at).move
-    for move in sorted(safe, key=only.__ne__):  # the only surviving move first
+    for move in sorted(safe, key=only.__ne__):  # The only surviving move comes first.
         score = score_after_move(board, you, move, moves, ROLLOUT_GAMES)
         if score < MISTAKE_LOSS if move == only else score > MIN_BETTER_SCORE:
             return None

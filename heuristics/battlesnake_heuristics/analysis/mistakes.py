@@ -24,7 +24,10 @@ MISTAKE_LOSS, _BLUNDER_LOSS = 0.10, 0.30
 """Minimum lost win probability of a mistake (``?``) and of a blunder (``??``)."""
 
 MIN_BETTER_SCORE = 0.05
-"""Minimum score of the better move. Below this score, a losing move is not reported."""
+"""Minimum score of the better move.
+
+Below this score, a losing move is not reported.
+"""
 
 SCREENING_GAMES, ROLLOUT_GAMES = 12, 64
 """Number of rollouts per move for the screening, and for the measurement."""

@@ -47,7 +47,7 @@ Line = dict[str, tuple[str, ...]]
 _MAX_FORCED_MOVES = 10
 
 _PROVEN_VALUE_PER_TURN = 0.001
-"""Decrease of the absolute proven value per turn until the end of the game, in cells."""
+"""Decrease of the absolute proven value per turn until the game ends, in cells."""
 
 _LOST = -1000.0
 _WON = 1000.0
@@ -284,7 +284,7 @@ def _prepend(moves: Mapping[str, str], line: Mapping[str, tuple[str, ...]]) -> L
 
 
 def _default_move(board: Board, snake: Snake) -> str:
-    """Return the straight move if it is safe, otherwise the first safe move."""
+    """Return the straight move if that move is safe, otherwise the first safe move."""
     straight = rules.default_move(snake.body)
     safe = board.safe_moves(snake.id)
     return straight if straight in safe or not safe else safe[0]

@@ -31,7 +31,7 @@ from battlesnake_gym.rules.state import MOVES
 from battlesnake_gym.snakes import Decision, Strategy
 
 BUILTIN_SCENARIOS = sorted((Path(__file__).parent / "scenario_files").glob("*.txt"))
-"""The built-in scenario files. Every careful snake should pass their scenarios."""
+"""The built-in scenario files. Every careful snake should pass the built-in scenarios."""
 
 _KEYS = ("scenario", "note", "allowed")
 
@@ -45,7 +45,7 @@ class ScenarioError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """A position with its ``you`` snake, and the moves that are good in this position."""
+    """A position with the snake to move, and the moves that are good."""
 
     name: str
     board: Board

@@ -51,7 +51,10 @@ _LOGITS_PER_ELO = math.log(10) / 400
 
 @dataclass(frozen=True, slots=True)
 class PairResults:
-    """Results of game pairs between two snakes: numbers of pairs by outcome (see `sprt`)."""
+    """Results of game pairs between two snakes: numbers of pairs by outcome.
+
+    See `sprt` for the five outcomes.
+    """
 
     one: str
     other: str
@@ -174,7 +177,7 @@ class Placement:
 
 
 _PRIOR_ELO_SD = 700.0
-"""Standard deviation of the Elo prior, which is centered on the middle of the ladder."""
+"""Standard deviation of the Elo prior, which is centered on the ladder's middle."""
 
 GAME_OVERHEAD_S = 0.1
 """CPU time of a game in addition to the moves of the rung, in seconds."""
@@ -244,7 +247,10 @@ class PlacementRun:
         return expected * (1 - expected) / math.sqrt(cost)
 
     def _estimate(self) -> tuple[float, float]:
-        """Return the Elo and its standard error; the Elo of the rungs counts as exact."""
+        """Return the estimated Elo and the standard error of the estimate.
+
+        The Elo of the rungs counts as exact.
+        """
         log_posterior = -(((self._grid - self._middle) / _PRIOR_ELO_SD) ** 2) / 2
         played = [rung for rung in self.ladder.rungs if any(self.pairs[rung.name])]
         for rung in played:
@@ -294,7 +300,7 @@ def run_placement(
     seed: int = 1,
     on_update: Callable[[Placement], None] | None = None,
 ) -> Placement:
-    """Play a snake against rungs until its Elo is known to ±``precision_elo``.
+    """Play a snake against rungs until the Elo is known to ±``precision_elo``.
 
     All games run in this process.
 

@@ -30,7 +30,7 @@ class MatchSettings:
     """Settings of the games.
 
     Every searching snake is limited to ``nodes`` nodes, or ``move_time_ms`` milliseconds of CPU
-    time, per move. Without a limit, the snake uses its default node limit.
+    time, per move. Without a limit, the snake's default node limit applies.
 
     Raises:
         ValueError: If both limits are given, or a limit is not positive.
@@ -56,7 +56,7 @@ class MatchSettings:
 
 @dataclass(slots=True)
 class PlayedGame:
-    """A game: its first and last position, and the turns in between.
+    """A game: the first and last position, and the turns in between.
 
     ``cpu_ms`` contains, by seat, the CPU time of each move in milliseconds.
     """
@@ -70,7 +70,7 @@ class PlayedGame:
 def start_seed(seed: int, index: int) -> int:
     """Derive a seed from an index.
 
-    Adjacent seeds cannot be used, because their random streams overlap.
+    Adjacent seeds cannot be used, because the random streams of adjacent seeds overlap.
     """
     digest = hashlib.sha256(f"{seed}/{index}".encode()).digest()
     return int.from_bytes(digest[:8]) >> 1 or 1
@@ -153,7 +153,7 @@ def play_game(
 
 
 def with_node_limit(strategy: Strategy, settings: MatchSettings) -> Strategy:
-    """Limit ``strategy`` to the node limit of the settings if it is a search."""
+    """Limit a search to the node limit of the settings; return other strategies unchanged."""
     if settings.nodes is not None and isinstance(strategy, NodeLimitedStrategy):
         return FixedNodes(strategy, settings.nodes)
     return strategy

@@ -1,6 +1,7 @@
-"""A process pool for games, which replaces killed processes and retries their tasks.
+"""A process pool for games. The pool replaces killed processes.
 
-Because a task may run again, the result must depend on the task alone, for example on a seed.
+The tasks of killed processes are retried. Because a task may run again, the result must depend on
+the task alone, for example on a seed.
 
 >>> with ProcessPool(1) as pool:
 ...     sorted(run_tasks(pool, abs, [-1, -2]))
@@ -169,7 +170,7 @@ class _Worker:
 
     @property
     def processes(self) -> list[multiprocessing.Process]:
-        """The process, if it is running."""
+        """The worker process, or an empty list if no process is running."""
         return list((self._executor._processes or {}).values())
 
     def submit(self, work: Callable[..., Result], /, *arguments: Any) -> Future[Result]:
@@ -187,7 +188,10 @@ class _Worker:
 
 @contextlib.contextmanager
 def masked(number: int, block: bool = True) -> Iterator[None]:
-    """Block or unblock a signal within the context. The function does nothing on Windows."""
+    """Block or unblock a signal within the context.
+
+    The function does nothing on Windows.
+    """
     if sys.platform == "win32":
         yield
         return
@@ -229,7 +233,10 @@ def _initialize_worker(initializer: Initializer | None) -> None:
 
 
 def _exit_with_parent() -> None:
-    """Exit when the parent process has ended, even if it was killed."""
+    """Exit when the parent process has ended.
+
+    The parent process may also have been killed.
+    """
     parent = multiprocessing.parent_process()
     assert parent is not None
     parent.join()

@@ -32,7 +32,10 @@ Z95 = 1.959964
 """Quantile of the standard normal distribution for a two-sided 95% interval."""
 
 _EMPTY_CELL_PRIOR = 1e-3
-"""Number of pairs assumed for an outcome that did not occur, so that no outcome is impossible."""
+"""Number of pairs assumed for an outcome that did not occur.
+
+No outcome is therefore impossible.
+"""
 
 
 def elo(score: float) -> float:

@@ -26,7 +26,10 @@ def _gap(view: View, opponent: Snake) -> int:
 
 
 def _open_moves(view: View, snake: Snake) -> list[str]:
-    """Return the moves after which a snake survives the turn, or ``up`` if no move does."""
+    """Return the moves after which a snake survives the turn.
+
+    The result is ``up`` if no move survives.
+    """
     free = view.exits(snake)
     moves = [m for m in MOVES if view.grid.bit(view.grid.step(snake.head, m)) & free]
     return moves or ["up"]

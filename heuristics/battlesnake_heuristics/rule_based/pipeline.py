@@ -68,7 +68,7 @@ def _rule_function(module: str, name: str) -> Measure:
 def _reduce_rule(rule: Filter | Preference, function: Measure, *more: float) -> tuple[Any, ...]:
     """Pickle a rule by module and name.
 
-    The function cannot be pickled directly, because its name refers to the rule.
+    The function cannot be pickled directly, because the function's name refers to the rule.
     """
     location = getattr(function, "__module__", ""), getattr(function, "__name__", "")
     found = getattr(sys.modules.get(location[0]), location[1], None)
@@ -132,7 +132,7 @@ class Preference:
         return _name(self.score)
 
     def __mul__(self, factor: float) -> Preference:
-        """Return the same preference with ``factor`` times its weight."""
+        """Return the preference with its weight multiplied by ``factor``."""
         return replace(self, weight=self.weight * factor)
 
     __rmul__ = __mul__

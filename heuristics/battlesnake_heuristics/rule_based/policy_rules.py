@@ -39,7 +39,7 @@ def load(path: str | Path) -> tuple[PipelineStep, ...]:
 
 
 def validate_rules(found: object, path: str | Path) -> tuple[PipelineStep, ...]:
-    """Validate the rules ``found`` in the file ``path``; raise the exceptions of `load`."""
+    """Validate the rules ``found`` in the file ``path``, with the exceptions of `load`."""
     if not isinstance(found, Sequence) or not found:
         raise ValueError(
             f"{path} must define a list named {RULES_VARIABLE}, such as "

@@ -30,7 +30,7 @@ from battlesnake_gym.rules.state import MOVES, Game, State
 from battlesnake_heuristics.rule_based.pipeline import Pipeline, PipelineStep, Verdict
 from battlesnake_heuristics.rule_based.view import View
 
-_CLASS, _BASE = "MyBattlesnakeHeuristics", "heuristics"  # _BASE is a module beside the file
+_CLASS, _BASE = "MyBattlesnakeHeuristics", "heuristics"  # _BASE is a module beside the file.
 
 
 class Heuristics:
@@ -62,7 +62,10 @@ class StarterPackRule:
         self._random = np.random.default_rng(self.seed)
 
     def apply(self, view: View, verdict: Verdict) -> None:
-        """Keep only the move that ``run`` returns, unless an earlier step ruled out the move."""
+        """Keep only the move that ``run`` returns.
+
+        The step does nothing if an earlier step ruled out the move.
+        """
         values = [view.values[move] for move in MOVES] if view.values else self._random.random(4)
         number, log = self.heuristics.run(
             *starter_pack_state(view.board), action=np.array([values])

@@ -88,9 +88,9 @@ class View:
     def flood(self, move: str) -> list[int]:
         """Return the cells reachable after 1, 2, ... turns, starting with ``move``.
 
-        A cell becomes reachable on the turn on which its occupant leaves. The snake may wait until
-        then, but only for as many turns as it has cells to wait in. The list is empty if the move
-        leads off the board.
+        A cell becomes reachable on the turn on which the occupant leaves the cell. The snake may
+        wait until then, but only for as many turns as the snake has cells to wait in. The list is
+        empty if the move leads off the board.
         """
         if move not in self._floods:
             self._floods[move] = self._flood(self.grid.bit(self.targets[move]))

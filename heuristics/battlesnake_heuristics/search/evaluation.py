@@ -56,7 +56,7 @@ The last two groups need several opponents.
 
 NUM_INPUTS, NUM_DUEL_INPUTS = (len(BOARD_INPUTS) + number * len(SNAKE_INPUTS) for number in (4, 2))
 HIDDEN1, HIDDEN2, STACKS = 32, 16, 3
-"""Network shape: maximum sizes of the two hidden layers, and number of weight stacks.
+"""Network shape: maximum hidden layer sizes, and number of weight stacks.
 
 Three stacks serve two, three, and four or more living snakes. Duels use only the first
 `NUM_DUEL_INPUTS` inputs. See ``csrc/network.h``.
@@ -178,7 +178,10 @@ class Evaluation:
         write_atomically(path, lambda part: part.write_bytes(data))
 
     def unsupported_reason(self, board: Board) -> str:
-        """Return why the network does not support the game of ``board``, or "" if it does."""
+        """Return why the network does not support the game of ``board``.
+
+        The result is "" if the network supports the game.
+        """
         trained, living = self.metadata["trained_for"], len(board.living)
         if board.game.ruleset not in trained["rulesets"]:
             return f"trained for {', '.join(trained['rulesets'])}, not {board.game.ruleset}"
@@ -238,7 +241,7 @@ def _pad_network(numbers: bytes, places: Sequence[int], hidden: int, second: int
             (places, hidden, NUM_INPUTS, HIDDEN1),
             (range(hidden), second, HIDDEN1, HIDDEN2),
         ):
-            for row, place in enumerate(rows):  # pairs of inputs, column by column
+            for row, place in enumerate(rows):  # The loop visits pairs of inputs, column by column.
                 here = at + row // 2 * 2 * columns + row % 2
                 there = to + place // 2 * 2 * most_columns + place % 2
                 wide[there : there + 2 * columns : 2] = narrow[here : here + 2 * columns : 2]

@@ -37,7 +37,7 @@ def layers_dtype(inputs: int, hidden: int, second: int) -> np.dtype[np.void]:
 
 
 LAYERS = layers_dtype(NUM_INPUTS, HIDDEN1, HIDDEN2)
-"""Dtype of one stack as the C code reads it, with weights in pairs of inputs."""
+"""Dtype of one weight stack in C layout, with weights in pairs of inputs."""
 
 FloatLayers = Mapping[str, NDArray[np.floating[Any]]]
 """One stack of float weights.

@@ -453,8 +453,8 @@ class FrozenSearch:
     """The frozen search of 2026, which forms the upper rungs of the ladder.
 
     This is `Search` without later improvements (``frozen`` in ``csrc``), with fixed weights and on
-    one core. With a node limit, its decisions are identical to those of the build that calibrated
-    the ladder. With a time budget, its strength depends on the processor.
+    one core. With a node limit, the decisions are identical to those of the build that calibrated
+    the ladder. With a time budget, the playing strength depends on the processor.
 
     Raises:
         RuntimeError: If the search is not compiled.
@@ -495,7 +495,10 @@ class FrozenSearch:
 
 
 def unsupported_reason(board: Board) -> str:
-    """Return why the search does not support ``board``, or "" if it does."""
+    """Return why the search does not support ``board``.
+
+    The result is "" if the search supports the board.
+    """
     if max(board.width, board.height) > MAX_SEARCH_BOARD_SIZE:
         return (
             f"the search supports boards of at most {MAX_SEARCH_BOARD_SIZE}x{MAX_SEARCH_BOARD_SIZE}"

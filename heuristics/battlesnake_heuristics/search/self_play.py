@@ -70,8 +70,8 @@ class SelfPlaySettings:
     """Board, rules and randomness of self-play games.
 
     All snakes move randomly for up to ``random_opening_turns`` turns. After that, in half of the
-    games, each move is random with probability ``random_move_fraction``; its position is still
-    searched.
+    games, each move is random with probability ``random_move_fraction``. The position of such a
+    random move is still searched.
     """
 
     width: int = 11

@@ -114,9 +114,9 @@ class Tournament(Base):
 class StoredGame(Base):
     """One game of a tournament.
 
-    ``number`` is its index in the tournament's schedule. ``uuid`` is the game id sent to the
-    snakes. ``finished`` is False if the turn limit ended the game. ``replay`` is the path of its
-    replay, if one was saved. ``played`` is the time of storage (UTC).
+    ``number`` is the index of the game in the tournament's schedule. ``uuid`` is the game id sent
+    to the snakes. ``finished`` is False if the turn limit ended the game. ``replay`` is the path of
+    the replay, if a replay was saved. ``played`` is the time of storage (UTC).
     """
 
     __tablename__ = "games"
@@ -253,9 +253,10 @@ def lock_database(engine: Engine) -> Iterator[None]:
 
 
 def with_retries(engine: Engine, work: Callable[[Session], _T]) -> _T:
-    """Call ``work`` with a new session and return its result.
+    """Call ``work`` with a new session and return the result of ``work``.
 
-    While another program locks an SQLite database, ``work`` is called again until it succeeds.
+    While another program locks an SQLite database, ``work`` is called again until the call
+    succeeds.
     """
     reported = False
     while True:

@@ -53,7 +53,7 @@ The factor prevents timeouts on a busy machine.
 
 @dataclass(frozen=True, slots=True)
 class Matchup:
-    """The snake, its opponents in one game, and the board: one row of the table."""
+    """One row of the table: the snake, the opponents in one game, and the board."""
 
     names: tuple[str, ...]
     board: LeagueBoard

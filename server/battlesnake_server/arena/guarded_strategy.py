@@ -26,10 +26,10 @@ _FAILURE = "the strategy failed: "
 
 
 class GuardedStrategy:
-    """A strategy that never raises: after any exception, it plays the fallback move.
+    """A strategy that never raises and plays the fallback move after any exception.
 
-    ``SystemExit`` and other exceptions outside ``Exception`` are treated alike. The only exception
-    is an interrupt by a signal (`InterruptedBySignal`), which ends the game.
+    ``SystemExit`` and other exceptions outside ``Exception`` are caught, too. Only an interrupt by
+    a signal (`InterruptedBySignal`) is propagated and ends the game.
 
     Attributes:
         failures: Number of moves on which the strategy failed.

@@ -64,7 +64,7 @@ The opponents in these games are less likely to be paired with the snake again.
 """
 
 _REMATCH_PENALTY = 5.0
-"""Rating distance added by each game among the `PAIRING_MEMORY_GAMES` latest games."""
+"""Rating distance added by each common game among the latest games."""
 
 Play = Callable[[TournamentSettings, ScheduledGame, Path | None], Future[GameResult]]
 """Function that starts a game and returns the future result."""
@@ -165,7 +165,7 @@ def end_season(session: Session, league: str, now: datetime) -> None:
 
 
 def league_row(session: Session, league: str, snake: str) -> LeagueSnake:
-    """Return the row of a snake; create it if it is missing."""
+    """Return the row of a snake; create a missing row."""
     row = session.scalar(
         select(LeagueSnake).where(LeagueSnake.league == league, LeagueSnake.snake == snake)
     )
@@ -195,7 +195,7 @@ def league_rows(session: Session, league: str) -> dict[str, LeagueSnake]:
 
 @dataclass(frozen=True, slots=True)
 class _Playing:
-    """A game in progress: its settings, its snakes and its season's tournament."""
+    """A game in progress: the settings, the snakes and the season's tournament."""
 
     setup: TournamentSettings
     names: tuple[str, ...]
@@ -343,7 +343,7 @@ class League:
         return row is None or (not row.benched and row.cooldown_until is None)
 
     def _next_check(self, name: str, row: LeagueSnake | None) -> datetime | None:
-        """Return the time of a snake's next health check; None if it is benched."""
+        """Return the time of a snake's next health check; None for a benched snake."""
         if row is not None and row.benched:
             return None
         if row is not None and row.cooldown_until is not None:
@@ -422,8 +422,8 @@ class League:
         free = [name for name in healthy if name not in busy]
         turn = self._number % len(self.plan.boards)
         rotation = [*self.plan.boards[turn:], *self.plan.boards[:turn]]
-        # Skip boards with too few healthy snakes. If the snakes are only busy, wait until they are
-        # free.
+        # Skip boards with too few healthy snakes. If the snakes are only busy, wait for free
+        # snakes.
         board = next((board for board in rotation if board.num_snakes <= len(healthy)), None)
         if board is None or board.num_snakes > len(free):
             return False

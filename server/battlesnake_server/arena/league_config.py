@@ -73,7 +73,7 @@ class LeagueEntrant:
 
 @dataclass(frozen=True, slots=True)
 class LeagueBoard:
-    """A board of the league: ``num_snakes`` per game, its size and its rules."""
+    """A board of the league: ``num_snakes`` per game, size and rules."""
 
     num_snakes: int
     width: int

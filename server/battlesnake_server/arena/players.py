@@ -171,10 +171,10 @@ class HttpPlayer:
         return self._url.with_path(f"{self._url.path.rstrip('/')}/{last}", keep_query=True)
 
     async def _request(self, method: str, url: URL, body: Body | None = None) -> tuple[int, bytes]:
-        """Send a request; repeat it once if the server had closed the idle connection.
+        """Send a request; repeat the request if the server had closed the idle connection.
 
         A server may close a connection at the moment when the next request is sent. Because nothing
-        was received, the request is repeated on a new connection, as browsers do.
+        was received, the request is repeated once on a new connection, as browsers do.
         """
         reused: list[bool] = []
         async with asyncio.timeout(self._timeout):
@@ -372,8 +372,8 @@ class LocalPlayer:
         self, strategy: Strategy, timeout: float, customization: Mapping[str, str] | None = None
     ) -> None:
         self._customization = dict(customization or {})
-        # The move runner recognizes this project's own code by its type: it runs instant strategies
-        # itself and stops a late search.
+        # The move runner recognizes this project's own code by type: the move runner runs instant
+        # strategies itself and stops a late search.
         is_own = isinstance(strategy, Search) or is_instant(strategy)
         self._session = Session(strategy if is_own else GuardedStrategy(strategy))
         self._move_runner = MoveRunner(Metrics(active_games=lambda: 1), is_instant=is_instant)
@@ -401,7 +401,7 @@ class LocalPlayer:
         decision = self._move_runner.decide(self._session, board, began)
         seconds = time.perf_counter() - began
         if seconds > self._timeout:
-            # The machine was too busy to stop the strategy in time; the snake must not lose its
+            # The machine was too busy to stop the strategy in time; the snake must still play a
             # move.
             decision = safe_move(board, TIMEOUT_NOTE)
         milliseconds = 1000 * seconds

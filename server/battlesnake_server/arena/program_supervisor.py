@@ -24,7 +24,10 @@ _PROGRAM_TERMINATE_TIMEOUT_S = 5.0
 
 
 class ProgramSupervisor:
-    """Runs programs by name, each with its own URL; `close` terminates all programs."""
+    """Runner of programs by name, each with its own URL.
+
+    `close` terminates all programs.
+    """
 
     def __init__(self, commands: Mapping[str, str]) -> None:
         self._commands = dict(commands)
@@ -42,7 +45,7 @@ class ProgramSupervisor:
         return f"http://127.0.0.1:{self._ports[name]}"
 
     def start(self, name: str) -> None:
-        """Start a program unless it is running.
+        """Start a program unless the program is running.
 
         Raises:
             OSError: If the process cannot be started.
@@ -66,8 +69,8 @@ class ProgramSupervisor:
     def cpu_seconds(self, name: str) -> float:
         """Return the CPU seconds that all processes of a program have used (Linux only).
 
-        The resolution is 1 microsecond for running processes. It is 0.01 s for child processes that
-        have ended and whose parents have waited for them.
+        The resolution is 1 microsecond for running processes. The resolution is 0.01 s for child
+        processes that have ended and whose parents have waited for them.
         """
         waiting, seconds = [self._running[name].pid], 0.0
         while waiting:
@@ -90,7 +93,7 @@ class ProgramSupervisor:
 
 
 def _terminate(keeper: subprocess.Popen[bytes]) -> None:
-    """Close a keeper's standard input; the keeper then terminates its program."""
+    """Close a keeper's standard input, so that the keeper terminates the program."""
     assert keeper.stdin is not None
     keeper.stdin.close()
 
@@ -101,7 +104,11 @@ def _free_port() -> int:
 
 
 def supervise(command: list[str]) -> int:
-    """Run a program until it exits or standard input closes; return its exit status."""
+    """Run a program until the program exits or standard input closes.
+
+    Returns:
+        The exit status of the program.
+    """
     try:
         program = subprocess.Popen(command, stdin=subprocess.DEVNULL, start_new_session=True)
     except OSError as error:

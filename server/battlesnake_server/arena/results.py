@@ -199,7 +199,8 @@ def _percentile(values: Counter[float], percent: float) -> float | None:
     if not values:
         return None
     ordered = np.array(sorted(values))
-    last = np.cumsum([values[value] for value in ordered]) - 1  # last index of each value
+    # This is the last index of each value.
+    last = np.cumsum([values[value] for value in ordered]) - 1
     position = percent / 100 * last[-1]
     low, high = ordered[np.searchsorted(last, [np.floor(position), np.ceil(position)])]
     return round(float(low + (high - low) * (position % 1)), 2)
@@ -324,10 +325,11 @@ def note_errors(errors: dict[str, str], result: GameResult, setup: TournamentSet
 
 
 def delete_games_without_replay(engine: Engine, tournament: int, replays: Path | None) -> None:
-    """Delete games whose replay is empty or missing, so that they are played again.
+    """Delete games whose replay is empty or missing.
 
-    A power cut leaves such games if the file system had not written the replay. Nothing is deleted
-    without ``replays``, and no game is deleted that was played without a replay.
+    Deleted games are played again. A power cut leaves such games if the file system had not written
+    the replay. Nothing is deleted without ``replays``, and no game is deleted that was played
+    without a replay.
     """
     if replays is None:
         return

@@ -21,15 +21,15 @@ _OUR_PACKAGES = ("battlesnake_gym.", "battlesnake_heuristics.", "battlesnake_ser
 
 
 def snake_version(source: str) -> dict[str, str]:
-    """Return the version of the code that plays a snake, and the hash of its files.
+    """Return the version of the code that plays a snake, and the hash of the snake's files.
 
     Args:
         source: Source of the snake, as in `tournament.Entrant`, or the command of a program.
 
     Returns:
         ``version`` of this project if the snake runs in this process; ``sha256`` of the snake's
-        files if it has any. Modules that the files import are not included. A snake behind a URL
-        has neither key.
+        files if the snake has files. Modules that the files import are not included. A snake behind
+        a URL has neither key.
     """
     if source.startswith(("http://", "https://")):
         return {}
@@ -46,7 +46,8 @@ def _files(source: str) -> set[Path]:
     """Return the files that ``source`` executes or loads."""
     parts = [part for part in split_policy_and_rules(source) if part]
     with contextlib.suppress(ValueError):
-        parts += shlex.split(source)  # The command of a program may contain the name of its file.
+        # The command of a program may contain the name of the program's file.
+        parts += shlex.split(source)
     with contextlib.suppress(ValueError):  # A command is not a snake's name.
         parts += _registered_files(source)
     paths = {Path(part) for part in parts}

@@ -225,7 +225,7 @@ def parse_entrants(
 def schedule(snakes: int, num_snakes: int, games: int, seed: int) -> Iterator[ScheduledGame]:
     """Yield all games in order: ``games`` for every group of ``num_snakes`` snakes.
 
-    A seed is played from every seat before the next seed, so that no snake benefits from its seat.
+    A seed is played from every seat before the next seed, so that no seat favors a snake.
     Choose ``games`` as a multiple of ``num_snakes``. The groups alternate, so a longer schedule
     starts with the shorter schedule.
 
@@ -299,7 +299,7 @@ def play_scheduled_games(
     announce: OnGameEvent | None = None,
     pool: ProcessPool | None = None,
 ) -> Generator[GameResult, None, None]:
-    """Play games, ``jobs`` in parallel, and yield their results as they end.
+    """Play games, ``jobs`` in parallel, and yield the results as the games end.
 
     Each job is a process, so that snakes of one game never wait for snakes of another game. A game
     is taken from the schedule when a job is free, so the schedule may be endless. Closing this
@@ -312,8 +312,8 @@ def play_scheduled_games(
         replays: Directory for replays.
         announce: Called in this process, in a separate thread; even a single job then runs in
             another process.
-        pool: A pool from `ray_pool`. Its games are neither saved nor announced, and their results
-            should be verified (`result_verification`).
+        pool: A pool from `ray_pool`. Games of the pool neither save replays nor call ``announce``,
+            and the results should be verified (`result_verification`).
     """
     if jobs == 1 and announce is None and pool is None:
         yield from (play_scheduled_game(setup, scheduled, replays) for scheduled in scheduled_games)
@@ -337,7 +337,7 @@ def open_pool(jobs: int, announce: OnGameEvent | None = None) -> ProcessPool:
 
 
 def ray_pool(address: str, setup: TournamentSettings) -> ProcessPool:
-    """Open the processes of a Ray cluster and copy the snakes' files to it.
+    """Open the processes of a Ray cluster and copy the snakes' files to the cluster.
 
     Raises:
         OSError: If there is no cluster at the address.
@@ -374,7 +374,8 @@ def _open_relay(announce: OnGameEvent) -> Iterator[Callable[[], None]]:
     try:
         yield functools.partial(_set_channel, writer)
     finally:
-        # The writer is closed last: the process has ended, even if it was killed during a message.
+        # The writer is closed last: the process has ended, even if the process was killed during a
+        # message.
         writer.close()
         relay.join(WORKER_TERMINATE_TIMEOUT_S)
 
@@ -434,7 +435,7 @@ def play_scheduled_game(
     announce: OnGameEvent | None = None,
     open_seats: OpenPlayers | None = None,
 ) -> GameResult:
-    """Play one game of the schedule and save its replay in the directory ``replays``.
+    """Play one game of the schedule and save the replay in the directory ``replays``.
 
     Args:
         setup: The tournament's settings.
@@ -509,7 +510,7 @@ def _play_without_referee(
     )
     everybody = parse_entrants(setup.snakes, setup.address_policy)
     seated = [everybody[snake] for snake in scheduled.seats]
-    guards: list[GuardedStrategy] = []  # in seat order
+    guards: list[GuardedStrategy] = []  # This list is in seat order.
 
     def guarded(entrant: Entrant, seed: int) -> GuardedStrategy:
         strategy = with_node_limit(make_strategy(local_factory(entrant), seed), match_settings)
@@ -565,7 +566,8 @@ def local_factory(entrant: Entrant) -> Factory:
     """Return the factory of a strategy in this process; cached per process.
 
     Raises:
-        ValueError: If there is no such snake, or its code fails; the message names the line.
+        ValueError: If there is no such snake, or the snake's code fails; the message names the
+            line.
         OSError: If a file cannot be read.
     """
     try:

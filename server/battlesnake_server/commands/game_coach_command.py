@@ -126,7 +126,7 @@ def _coach_on_last_games(options: argparse.Namespace) -> int:
 
 
 def latency_report(games: list[tuple[Path, Replay, str]]) -> str:
-    """Format the distribution of the snake's response times and its late moves."""
+    """Format the distribution of the snake's response times, and the late moves."""
     times, late = [], []
     for path, replay, snake_id in games:
         for number, turn in enumerate(replay.turns, replay.first.turn):

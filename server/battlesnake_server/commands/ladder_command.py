@@ -181,7 +181,7 @@ def _play(
 
 
 _Pair = tuple[Rung, TournamentSettings, list[ScheduledGame]]
-"""Two games against a rung, with their settings."""
+"""Two games against a rung, with the settings of the games."""
 
 
 def _is_known(placement: Placement, precision: float) -> bool:

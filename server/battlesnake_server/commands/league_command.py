@@ -173,7 +173,7 @@ class LeagueHealth:
         return ""
 
     async def _start(self, entrant: Entrant) -> None:
-        """Start a program unless it is running, and wait until it responds."""
+        """Start a program unless it is running, and wait until the program responds."""
         limit = time.monotonic() + _START_TIMEOUT_S
         while True:
             self._programs.start(entrant.label)

@@ -55,7 +55,10 @@ A policy may reject the board size.
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Write the bundle and describe its contents; exit with status 2 if an input is rejected."""
+    """Write the bundle and describe the contents.
+
+    The exit status is 2 if an input is rejected.
+    """
     options = parser().parse_args(argv)
     try:
         metadata, files = _contents(options)
@@ -212,7 +215,7 @@ def _searches(name: str | None, registered: dict[str, snakes.Factory]) -> bool:
 
 
 def _write_tested(part: Path, data: bytes) -> None:
-    """Write the bundle and test that it plays without the author's other files.
+    """Write the bundle and test that the snake plays without the author's other files.
 
     Raises:
         BundleError: If the snake fails in a new process and an empty directory.

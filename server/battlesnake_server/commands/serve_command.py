@@ -1,4 +1,4 @@
-"""``battlesnake-gym serve``: serve a snake under gunicorn, or under Flask's reloader."""
+"""``battlesnake-gym serve``: serve a snake with gunicorn or Flask's reloader."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ class Gunicorn(BaseApplication):  # type: ignore[misc]
             sys.exit(print_error("battlesnake-gym serve", error))
 
     def check(self) -> None:
-        """Build the application; propagate the exception that prevents it."""
+        """Build the application; propagate any exception."""
         self._make_app()
 
     def load(self) -> Flask:

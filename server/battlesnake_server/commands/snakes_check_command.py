@@ -34,7 +34,11 @@ class SnakeCheckError(Exception):
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Check a snake; exit status 0 if it passes, 1 if it fails, 2 for invalid options."""
+    """Check a snake.
+
+    Returns:
+        0 if the snake passes, 1 if the snake fails, 2 for invalid options.
+    """
     options = parser().parse_args(argv)
     try:
         new = checked_factory(snakes.factory(options.snake), options.max_move_time)

@@ -110,7 +110,7 @@ def reply(text: str, following: str) -> str:
 
 
 def build_server(folder: Path) -> MCPServer:
-    """Build the server; all its files are below ``folder``."""
+    """Build the server; all files of the server are below ``folder``."""
     app = MCPServer("battlesnake", instructions=_INSTRUCTIONS, log_level="WARNING")
 
     def tool(work: Callable[..., Awaitable[str]]) -> None:
