@@ -147,12 +147,20 @@ def open_listener(host: str, port: int) -> socket.socket:
 
 
 def host(text: str) -> str:
-    """Return the host to listen on, without the brackets of an IPv6 address."""
+    """Return the host to listen on, without the brackets of an IPv6 address.
+
+    >>> host("[::1]"), host("0.0.0.0")
+    ('::1', '0.0.0.0')
+    """
     return text[1:-1] if text.startswith("[") and text.endswith("]") else text
 
 
 def url_host(host: str) -> str:
-    """Return a host in URL syntax, with brackets around an IPv6 address."""
+    """Return a host in URL syntax, with brackets around an IPv6 address.
+
+    >>> url_host("::1"), url_host("localhost")
+    ('[::1]', 'localhost')
+    """
     return f"[{host}]" if ":" in host else host
 
 

@@ -259,7 +259,11 @@ def strategy_factory(
 
 
 def split_policy_and_rules(source: str) -> tuple[str, str | None]:
-    """Split a policy's source into the path and the file of policy rules (or None)."""
+    """Split a policy's source into the path and the file of policy rules (or None).
+
+    >>> split_policy_and_rules("policy.onnx+my_rules.py"), split_policy_and_rules("policy.onnx")
+    (('policy.onnx', 'my_rules.py'), ('policy.onnx', None))
+    """
     policy, plus, rules = source.rpartition("+")
     if (
         plus
