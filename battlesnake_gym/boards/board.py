@@ -167,11 +167,11 @@ class Board(State):
 
     @classmethod
     def from_text(cls, text: str) -> Self:
-        """Parse a board as drawn by `str`; `boards.board_text` describes the format.
+        """Parse a board as drawn by `str`.
 
-        The seed is unknown unless the text contains one, so a drawn board continues
-        deterministically. A board with one snake is a solo game unless the text contains
-        ``solo=False``.
+        The module `boards.board_text` describes the format. The seed is unknown unless the text
+        contains a seed, so a drawn board continues deterministically. A board with one snake is a
+        solo game unless the text contains ``solo=False``.
 
         >>> board = Board.from_text("A < . *")
         >>> board.snakes[0].body, board.food
@@ -292,7 +292,10 @@ class Board(State):
         ]
 
     def _health_after(self, snake: Snake, cell: Point) -> int:
-        """Return the health of ``snake`` after it enters ``cell``; 0 or less is fatal."""
+        """Return the health of ``snake`` after a move to ``cell``.
+
+        A health of 0 or less is fatal.
+        """
         layers = self.hazards.count(cell)
         return rules.health_after(self.game, snake.health, food=cell in self.food, layers=layers)
 

@@ -48,7 +48,10 @@ Larger integers could overflow.
 """
 
 UNKNOWN_SEED = 0
-"""``Game.seed`` of a board without a known seed; requests never contain a seed."""
+"""``Game.seed`` of a board without a known seed.
+
+Requests never contain a seed.
+"""
 
 _T = TypeVar("_T")
 
@@ -328,7 +331,7 @@ class _Reader:
         state.snakes.append(snake)
 
     def _read_snake(self, value: object, path: str, state: State) -> Snake | None:
-        """Read a snake; return None for an eliminated snake without a body."""
+        """Return the snake, or None for an eliminated snake without a body."""
         if not isinstance(value, Mapping):
             raise BoardError(f"{path} must be a JSON object, got {json_fields.format_value(value)}")
         health = self.integer(value, "health", path, MAX_HEALTH)

@@ -295,7 +295,10 @@ def _read_attributes(tokens: list[str], state: State, alone: bool) -> Game:
 
 
 def _read_cells(grid: list[list[str]], state: State) -> tuple[dict[str, Point], dict[Point, str]]:
-    """Return heads by letter and arrows by cell; store food and hazards in ``state``."""
+    """Return heads by letter and arrows by cell.
+
+    Food and hazards are stored in ``state``.
+    """
     heads: dict[str, Point] = {}
     arrows: dict[Point, str] = {}
     for row, words in enumerate(grid):

@@ -27,7 +27,7 @@ _MAX_COMPARED_SNAKES = 64
 """Maximum number of snakes that are compared: four times the limit of a game."""
 
 _ASSUMED_CAUSE = "snake-collision"
-"""Cause of an elimination that no position shows; it is the most frequent cause."""
+"""Cause of an elimination that no position shows: the most frequent cause."""
 
 
 _MIN_LOOP_LENGTH = 4

@@ -1,7 +1,7 @@
-"""Typed access to fields of untrusted JSON; errors contain the JSON path.
+"""Typed access to fields of untrusted JSON.
 
-Missing and null fields take their default. A field of the wrong type is an error, because a guess
-could lead to a wrong move without any warning.
+Errors contain the JSON path. Missing and null fields take their default value. A field of the wrong
+type is an error, because a guess could lead to a wrong move without any warning.
 """
 
 from __future__ import annotations
@@ -57,7 +57,10 @@ def parse(data: bytes) -> Any:
 
 
 def join(path: str, key: str) -> str:
-    """Return the JSON path of ``key`` below ``path``; the root has the path ""."""
+    """Return the JSON path of ``key`` below ``path``.
+
+    The root has the path "".
+    """
     return f"{path}.{key}" if path else key
 
 

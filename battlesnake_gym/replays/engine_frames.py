@@ -166,7 +166,10 @@ def read_description(
 
 
 def _rules(sent: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Return the ``game`` object of the API; engines send the settings as text."""
+    """Return the ``game`` object of the API.
+
+    Engines send the settings as text.
+    """
     ruleset = json_fields.child(sent, "ruleset", "game")
     played = ruleset.get("name") or sent.get("rulesetname")
     if not played:

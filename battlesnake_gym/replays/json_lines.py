@@ -18,7 +18,10 @@ from battlesnake_gym.replays import limits
 
 
 class ReplayError(ValueError):
-    """Error for an unreadable game; the message names file, line and field."""
+    """Error for an unreadable game.
+
+    The message contains the file, the line and the field.
+    """
 
 
 @contextlib.contextmanager
@@ -45,9 +48,10 @@ def warn_when_too_large() -> Iterator[None]:
 
 
 def write_lines(path: str | os.PathLike[str], lines: list[dict[str, Any]]) -> None:
-    """Write JSON objects to a file atomically, one per line; compress ``.gz`` files.
+    """Write JSON objects to a file atomically, one per line.
 
-    The function warns if `read_lines` would reject the file.
+    Files with the suffix ``.gz`` are compressed. The function warns if `read_lines` would reject
+    the file.
     """
     encoded = [(json.dumps(line, separators=(",", ":")) + "\n").encode() for line in lines]
     with warn_when_too_large():
@@ -86,7 +90,10 @@ def read_lines(path: str | os.PathLike[str]) -> Iterator[dict[str, Any]]:
 
 
 def _raw_lines(path: str | os.PathLike[str], name: str) -> Iterator[bytes]:
-    """Yield the lines that are not blank; decompress a compressed file."""
+    """Yield the lines that are not blank.
+
+    Compressed files are decompressed.
+    """
     with Path(path).open("rb") as file:
         _check(os.fstat(file.fileno()).st_size, "MAX_REPLAY_BYTES", f"{name} has {{}} bytes")
         compressed = file.read(2) == b"\x1f\x8b"

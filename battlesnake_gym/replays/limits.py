@@ -24,7 +24,10 @@ The largest readable board needs a fifth of this size.
 """
 
 MAX_JSON_VALUES = 3_000_000
-"""Maximum number of JSON values in a file; each value needs about 100 bytes."""
+"""Maximum number of JSON values in a file.
+
+Each value needs about 100 bytes.
+"""
 
 MAX_REPLAY_TURNS = 50_000
 MAX_REPLAY_SNAKES = 64

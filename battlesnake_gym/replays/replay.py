@@ -234,10 +234,10 @@ class Replay:
         return sorted(found, key=lambda death: death[0])
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the replay to a file atomically; compress ``.gz`` files.
+        """Write the replay to a file atomically.
 
-        The method warns if `load` would reject the file as too large
-        (`battlesnake_gym.replays.limits`).
+        Files with the suffix ``.gz`` are compressed. The method warns if `load` would reject the
+        file as too large (`battlesnake_gym.replays.limits`).
         """
         with warn_when_too_large():
             limits.check_position(self.first)
@@ -408,7 +408,10 @@ def _write_end(board: Board) -> dict[str, Any]:
 
 
 def _to_json(value: Any) -> Any:
-    """Return ``value`` as strict JSON; infinite numbers become text."""
+    """Return ``value`` as strict JSON.
+
+    Infinite numbers become text.
+    """
     if isinstance(value, dict):
         return {str(key): _to_json(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
@@ -523,7 +526,10 @@ def _read_texts(parent: Mapping[str, Any], key: str, path: str) -> dict[str, str
 
 
 def _read_numbers(parent: Mapping[str, Any], key: str, path: str) -> dict[str, float]:
-    """Return numbers by name; infinite numbers are written as text."""
+    """Return numbers by name.
+
+    Infinite numbers are written as text.
+    """
     numbers = {}
     for name, value in json_fields.child(parent, key, path).items():
         try:

@@ -171,7 +171,10 @@ def infer_game(found: RuleEvidence, frames: Sequence[State]) -> dict[str, Any]:
 def game(
     ruleset: str, board_map: str = "standard", damage: int | None = None, every: int | None = None
 ) -> dict[str, Any]:
-    """Return a ``game`` object of the API; None selects the official default."""
+    """Return a ``game`` object of the API.
+
+    An argument of None selects the official default.
+    """
     usual = Settings()
     settings = {
         "foodSpawnChance": usual.food_spawn_chance,

@@ -1,4 +1,6 @@
-"""Rules of the game in pure Python; tests compare the engine with these rules.
+"""Rules of the game in pure Python.
+
+Tests compare the engine with these rules.
 
 >>> game = Game(seed=7)
 >>> state = start(game, 11, 11, ["one", "two"])

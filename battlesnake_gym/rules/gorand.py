@@ -123,7 +123,10 @@ class GoRand:
         return self.intn(high - low + 1) + low
 
     def _bounded(self, n: int) -> int:
-        """Draw an integer in [0, n - 1] for `shuffle`; `intn` uses another method."""
+        """Draw an integer in [0, n - 1] for `shuffle`.
+
+        `intn` uses another method.
+        """
         product = self.uint32() * n
         if product & 0xFFFFFFFF < n:
             threshold = (2**32 - n) % n

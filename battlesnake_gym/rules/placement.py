@@ -24,7 +24,10 @@ def put_snake(snake: Snake, cell: Point) -> None:
 
 
 def put_snakes(state: State, cells: Sequence[Point]) -> None:
-    """Put snake i on ``cells[i]``; there must be at least as many cells as snakes."""
+    """Put snake i on ``cells[i]``.
+
+    There must be at least as many cells as snakes.
+    """
     for snake, cell in zip(state.snakes, cells, strict=False):
         put_snake(snake, cell)
 
@@ -100,7 +103,10 @@ def place_in_quadrants(state: State, rand: GoRand, quadrants: Sequence[Sequence[
 
 
 def take_random(cells: list[Point], rand: GoRand) -> Point:
-    """Remove and return a random cell; the last cell of the list replaces it."""
+    """Remove and return a random cell.
+
+    The last cell of the list takes the free position.
+    """
     index = rand.intn(len(cells))
     cell = cells[index]
     cells[index] = cells[-1]
@@ -128,7 +134,10 @@ def _place_on_random_cells(state: State, rand: GoRand) -> None:
 
 
 def center(state: State) -> Point:
-    """Return the center cell; even sides use the lower of the two middle coordinates."""
+    """Return the center cell.
+
+    Even sides use the lower of the two middle coordinates.
+    """
     return (state.width - 1) // 2, (state.height - 1) // 2
 
 

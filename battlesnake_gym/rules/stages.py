@@ -1,8 +1,9 @@
-"""Stages of a turn; each stage is one rule of the game.
+"""Stages of a turn.
 
-A stage changes the state in place. ``state.turn`` is still the turn before the moves; eliminations
-get the number of the turn that results. At the start of a game, all stages run once without moves.
-Only the two stages of the constrictor ruleset have an effect then.
+Each stage is one rule of the game. A stage changes the state in place. ``state.turn`` is still the
+turn before the moves; eliminations get the number of the following turn. At the start of a game,
+all stages run once without moves. Only the two stages of the constrictor ruleset have an effect
+then.
 """
 
 from __future__ import annotations
@@ -15,7 +16,10 @@ from .royale import royale_hazards
 from .state import MAX_HEALTH, OFFSETS, Game, Point, Snake, State
 
 Moves = Mapping[str, str]
-"""Moves by snake id; text other than the four moves means straight ahead."""
+"""Moves by snake id.
+
+Text other than the four moves means: continue straight ahead.
+"""
 
 
 @dataclass(frozen=True)
@@ -126,17 +130,18 @@ def hazard(game: Game, state: State, moves: Moves) -> None:
 
 
 def health_after_layers(game: Game, health: int, layers: int) -> int:
-    """Return the health after damage by ``layers`` layers; 0 or less is fatal.
+    """Return the health after damage by ``layers`` layers.
 
-    Negative damage heals, up to the maximum health.
+    A health of 0 or less is fatal. Negative damage heals, up to the maximum health.
     """
     return min(MAX_HEALTH, health - layers * game.settings.hazard_damage_per_turn)
 
 
 def health_after(game: Game, health: int, *, food: bool, layers: int) -> int:
-    """Return a snake's health after a move to a cell; 0 or less means elimination.
+    """Return a snake's health after a move to a cell.
 
-    The function combines the stages `starve`, `hazard` and `feed`.
+    A health of 0 or less means elimination. The function combines the stages `starve`, `hazard` and
+    `feed`.
 
     Args:
         game: Rules of the game.

@@ -6,9 +6,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 Point = tuple[int, int]
-"""A cell ``(x, y)``; x increases to the right, and y increases **upwards**.
+"""A cell ``(x, y)``.
 
-The cell ``(0, 0)`` is at the bottom left.
+The coordinate x increases to the right, and y increases **upwards**. The cell ``(0, 0)`` is at the
+bottom left.
 """
 
 MOVES = ("up", "down", "left", "right")

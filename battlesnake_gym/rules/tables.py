@@ -50,4 +50,7 @@ LAYOUTS: dict[str, bytes] = {
     "PITS_STARTS": _places(pits.STARTS),
     "PITS_HAZARDS": _places(pits.PITS),
 }
-"""Cell lists by C name; each cell is two bytes, x and y."""
+"""Cell lists by C name.
+
+Each cell is two bytes, x and y.
+"""

@@ -47,11 +47,16 @@ MAPS: dict[str, Map] = {
 """All built-in maps by id."""
 
 ENGINE_MAPS = frozenset(MAPS)
-"""Ids of the maps in the compiled engine; other maps use the Python rules."""
+"""Ids of the maps in the compiled engine.
+
+Other maps use the Python rules.
+"""
 
 
 def register_map(board_map: Map) -> None:
-    """Register a custom map under its ``id``; a map with the same id is replaced.
+    """Register a custom map under its ``id``.
+
+    A custom map with the same id is replaced.
 
     Raises:
         ValueError: If the id is empty or the id of a built-in map.

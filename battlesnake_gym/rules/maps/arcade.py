@@ -47,7 +47,10 @@ FOOD_PLACES: list[Point] = [
 
 
 def setup(game: Game, state: State) -> None:
-    """Place snakes in the corners and then in the middle; add the walls and one food."""
+    """Place the snakes, the walls and one food.
+
+    Snakes start in the corners, and further snakes in the middle.
+    """
     corners = list(CORNER_STARTS)
     game_rand(game).shuffle(corners)
     put_snakes(state, corners + LATER_STARTS)

@@ -27,7 +27,10 @@ def setup(game: Game, state: State) -> None:
 
 
 def update(game: Game, state: State) -> None:
-    """Place the standard food; every N turns, change the number of layers of all pits."""
+    """Place the standard food and update the pits.
+
+    Every N turns, the number of layers of all pits changes.
+    """
     standard_food(game, state)
     every = game.settings.shrink_every_n_turns
     if state.turn % every == 0:

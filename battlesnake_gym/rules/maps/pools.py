@@ -16,7 +16,10 @@ _POOLS: dict[int, list[list[Point]]] = {
         [(5, 10), (13, 10), (10, 13), (10, 5)],
     ],
 }
-"""Sets of pools for each board size; the setup chooses one set."""
+"""Sets of pools for each board size.
+
+The setup chooses one set.
+"""
 
 DRAWN = "pool_outputs"
 """Key of the state's memory for the number of outputs used by removals."""
@@ -30,7 +33,7 @@ def setup(game: Game, state: State) -> None:
 
 
 def update(game: Game, state: State) -> None:
-    """Place the standard food; every N turns, remove a random pool.
+    """Place the standard food, and remove a random pool every N turns.
 
     The official engine uses one generator for all removals of a game.
     """

@@ -10,7 +10,10 @@ from .standard import setup
 
 
 def update(game: Game, state: State) -> None:
-    """Place the standard food; from turn N on, set the hazards around a rectangle."""
+    """Place the standard food and update the hazards.
+
+    From turn N on, the hazards surround a rectangle.
+    """
     standard_food(game, state)
     if state.turn + 1 >= game.settings.shrink_every_n_turns:
         state.hazards = royale_hazards(game, state)

@@ -26,7 +26,10 @@ def update(game: Game, state: State) -> None:
 
 
 def check_turn(game: Game, state: State) -> None:
-    """Reject a turn on which no cell is left; the official engine would crash."""
+    """Reject a turn on which no cell is left.
+
+    The official engine would crash on such a turn.
+    """
     turn = state.turn + 1
     if turn % _EVERY == 0 and turn // _EVERY > state.width * state.height:
         raise RulesError(

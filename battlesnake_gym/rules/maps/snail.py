@@ -12,7 +12,10 @@ from .standard import setup
 
 
 def update(game: Game, state: State) -> None:
-    """Place the standard food; fade the trails, and add and store pending trails."""
+    """Place the standard food and update the trails.
+
+    Existing trails fade. Pending trails are added, and new pending trails are stored.
+    """
     standard_food(game, state)
     state.hazards = trails(state)
 

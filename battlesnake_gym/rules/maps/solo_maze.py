@@ -27,7 +27,10 @@ def setup(game: Game, state: State) -> None:
 
 
 def update(game: Game, state: State) -> None:
-    """Build the next level after the food is eaten; move the food at the last levels."""
+    """Build the next level after the food is eaten.
+
+    At the last levels, the food moves when the head comes near.
+    """
     level = read_level(state)
     if not state.food:
         build_level(game, state, level + 1)
@@ -67,7 +70,10 @@ def distance(a: Point, b: Point) -> int:
 
 
 def read_level(state: State) -> int:
-    """Return the binary number in the bottom row; the leftmost cell is the top bit."""
+    """Return the binary number in the bottom row.
+
+    The leftmost cell is the most significant bit.
+    """
     bits = {x for x, y in state.hazards if y == 0 and 0 <= x < state.width}
     return sum(1 << (state.width - 1 - x) for x in bits)
 
@@ -191,7 +197,10 @@ class Division:
         return places[self.rand.intn(len(places))] if places else None
 
     def _hole(self, wall: list[Point], start: int, stop: int) -> Point:
-        """Remove a random cell of ``wall[start:stop]``; the last cell replaces it."""
+        """Remove a random cell of ``wall[start:stop]`` and return the cell.
+
+        The last cell of ``wall`` takes the free position.
+        """
         index = start + self.rand.intn(stop - start)
         cell = wall[index]
         wall[index] = wall[-1]

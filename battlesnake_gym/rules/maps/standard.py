@@ -19,7 +19,7 @@ def setup_snakes_only(game: Game, state: State) -> None:
 
 
 def no_update(game: Game, state: State) -> None:
-    """Do nothing; the board stays unchanged."""
+    """Leave the board unchanged."""
 
 
 STANDARD = Map("standard", "the plain board", setup, standard_food)
