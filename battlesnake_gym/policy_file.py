@@ -24,7 +24,10 @@ from battlesnake_gym.common.watchdog import Watchdog
 from battlesnake_gym.rules import MOVES
 
 _FORMAT = 2
-"""Current version of the JSON format; format 1 has the names of version 0.1."""
+"""Current version of the JSON format.
+
+Format 1 has the names of version 0.1.
+"""
 
 _MAX_MODEL_BYTES = 256 << 20
 """Maximum size of a network file in bytes.
@@ -49,7 +52,10 @@ On a busy machine, any network may exceed its time budget.
 """
 
 _FATAL = 4
-"""Minimum severity of onnxruntime's log messages; exceptions report all errors."""
+"""Minimum severity of onnxruntime's log messages.
+
+The log is not needed, because exceptions report all errors.
+"""
 
 _ONNX_CHILDREN = {
     "model": {7: "graph", 20: "training", 25: "function"},
@@ -76,7 +82,10 @@ _watchdog = Watchdog()
 
 
 class PolicyError(ValueError):
-    """Error for policy files; the message names the file and the remedy."""
+    """Error for policy files.
+
+    The message contains the path of the file and a remedy.
+    """
 
 
 class PolicyTimeoutError(PolicyError, TimeoutError):

@@ -65,9 +65,10 @@ class Strategy(Protocol):
     """A callable that can play one snake in one game."""
 
     def __call__(self, board: Board, seconds: float | None = None) -> Decision:
-        """Choose a move for ``board.you`` within ``seconds``; None means no limit.
+        """Choose a move for ``board.you`` within ``seconds``.
 
-        A strategy may also return the move as text; see `to_decision`.
+        If ``seconds`` is None, the time is unlimited. A strategy may also return the move as text;
+        see `to_decision`.
         """
         ...
 
@@ -391,7 +392,10 @@ def _registered_in(path: Path) -> Factory:
 
 
 def _of_file(path: str) -> Factory:
-    """Return the factory for a file; packages of the extra ``server`` provide it."""
+    """Return the factory for a file.
+
+    Packages of the extra ``server`` provide the factory.
+    """
     for entry in importlib.metadata.entry_points(group=_SNAKE_FILES):
         if not path.endswith(entry.name):
             continue

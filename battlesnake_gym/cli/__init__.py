@@ -1,1 +1,4 @@
-"""The ``battlesnake-gym`` console command; no other package imports it."""
+"""The ``battlesnake-gym`` console command.
+
+No other package imports it.
+"""

@@ -31,7 +31,10 @@ _running: list[Path] = []
 
 
 class ExtensionError(ValueError):
-    """Error for a missing or failing extension; the message names file and line."""
+    """Error for a missing or failing extension.
+
+    The message contains the file and the line.
+    """
 
 
 def load() -> None:

@@ -8,7 +8,10 @@ from types import ModuleType
 
 
 class MissingExtraError(Exception):
-    """Error for missing packages of a command; the message gives the install command."""
+    """Error for missing packages of a command.
+
+    The message contains the install command.
+    """
 
 
 def load_module(module: str, extra: str) -> ModuleType:

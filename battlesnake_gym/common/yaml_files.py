@@ -18,7 +18,10 @@ _MAX_YAML_KEYS = 1000
 
 
 class YamlError(ValueError):
-    """Error for a file that is not YAML; the message names the file."""
+    """Error for a file that is not YAML.
+
+    The message contains the path of the file.
+    """
 
 
 class _Loader(yaml.SafeLoader):

@@ -23,7 +23,10 @@ PALETTE = (
 """Distinguishable colors for snakes that have no color or whose color is taken."""
 
 MIN_COLOR_DISTANCE = 0.1
-"""Minimum OKLab distance of distinguishable colors; black to white is 1."""
+"""Minimum OKLab distance of distinguishable colors.
+
+The distance from black to white is 1.
+"""
 
 INK, WHITE, RED = "#1f2430", "#ffffff", "#e5383b"
 _COLOR = re.compile(r"#[0-9a-fA-F]{6}|#[0-9a-fA-F]{3}")

@@ -40,7 +40,10 @@ The C records store ``heads`` and ``facing`` separately.
 
 
 class GameArrays:
-    """Arrays of both engines; `engine.EngineGames` describes each array."""
+    """Arrays of both engines.
+
+    `engine.EngineGames` describes each array.
+    """
 
     turn: NDArray[np.int32]
     over: NDArray[np.bool_]

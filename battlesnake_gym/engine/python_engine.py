@@ -161,7 +161,10 @@ class PythonGames(GameArrays):
         self._show_arrays()
 
     def _make_arrays(self) -> None:
-        """Create the arrays and their read-only views; only `_show` writes to them."""
+        """Create the arrays and their read-only views.
+
+        Only `_show` writes to the arrays.
+        """
         seats = self.num_games, self.num_snakes
         self._arrays: dict[str, NDArray[Any]] = {}
         for name, dtype in GAME_ARRAYS.items():

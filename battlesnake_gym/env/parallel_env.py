@@ -125,7 +125,10 @@ class ParallelBattlesnake(ParallelEnv):  # type: ignore[misc]
         return self.observation_spaces[agent]
 
     def action_space(self, agent: str) -> Discrete[np.int64]:
-        """Return the action space of an agent; actions are indices into `rules.MOVES`."""
+        """Return the action space of an agent.
+
+        Actions are indices into `rules.MOVES`.
+        """
         return self.action_spaces[agent]
 
     def reset(

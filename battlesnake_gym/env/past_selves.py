@@ -29,7 +29,10 @@ _PFSP_EXPONENT = 2.0
 """Exponent of the learner's loss rate in the sampling probability of a past self."""
 
 _RESULT_DECAY = 0.99
-"""Decay factor of earlier results per new result; the learner changes over time."""
+"""Decay factor of earlier results per new result.
+
+Earlier results count less, because the learner changes over time.
+"""
 
 _OLD_STATE_KEYS = {
     "outlived": "wins",

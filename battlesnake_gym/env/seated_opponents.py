@@ -41,7 +41,10 @@ _ABSOLUTE_TO_RELATIVE: NDArray[np.uint8] = np.argsort(RELATIVE_TO_ABSOLUTE, axis
 
 
 class SeatedOpponents:
-    """Opponents at the seats of ``vector``; all seats are empty before `assign`."""
+    """Opponents at the seats of ``vector``.
+
+    All seats are empty before `assign`.
+    """
 
     def __init__(self, vector: VectorBattlesnake) -> None:
         self._vector = vector
@@ -188,7 +191,9 @@ def check_opponents(opponents: Sequence[Opponent]) -> tuple[Opponent, ...]:
 
 
 def seat_count(opponents: Sequence[Opponent], num_snakes: int | None) -> int:
-    """Return the number of snakes; None counts the learner and all opponents.
+    """Return the number of snakes.
+
+    If ``num_snakes`` is None, the function counts the learner and all opponents.
 
     Raises:
         ValueError: If there are seats without a possible opponent.

@@ -70,7 +70,7 @@ class SeatedPolicy:
 
     @property
     def policy(self) -> snakes.BatchPolicy:
-        """Network of the policy; copies and pickles reload it from its file."""
+        """Network of the policy, which copies and pickles reload from the file."""
         if self._policy is None:
             self._policy = snakes.batch_policy(self._name)
             assert self._policy is not None

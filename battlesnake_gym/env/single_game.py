@@ -28,10 +28,11 @@ Frame = npt.NDArray[np.uint8]
 
 
 class OneGame:
-    """One game with the options of `EnvConfig`; ``food_rng`` is "official" by default.
+    """One game with the options of `EnvConfig`.
 
-    The attributes ``observations``, ``rewards``, ``terminations``, ``truncations`` and ``infos``
-    contain the last result of `VectorBattlesnake.step`, with a first axis of length 1.
+    ``food_rng`` is "official" by default. The attributes ``observations``, ``rewards``,
+    ``terminations``, ``truncations`` and ``infos`` contain the last result of
+    `VectorBattlesnake.step`, with a first axis of length 1.
 
     Args:
         options: Fields of `EnvConfig`.
@@ -113,9 +114,9 @@ class OneGame:
         return observation
 
     def mask(self, seat: int) -> npt.NDArray[np.int8]:
-        """Return the action mask of ``seat``, int8 [4]; 1 means allowed.
+        """Return the action mask of ``seat``, int8 [4].
 
-        ``Discrete.sample`` accepts this format.
+        The value 1 means allowed. ``Discrete.sample`` accepts this format.
         """
         mask: npt.NDArray[np.int8] = self.infos["action_mask"][0, seat].astype(np.int8)
         return mask

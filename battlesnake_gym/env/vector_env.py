@@ -85,7 +85,10 @@ class _VectorEnv(VectorEnv[Bytes, npt.NDArray[np.integer[Any]], Any]):
     def _step_result(
         self, rewards: Floats, terminations: Flags, truncations: Flags, ended: Flags, infos: Infos
     ) -> StepReturn:
-        """Return the results of a step; in SAME_STEP mode, restart the ended games first."""
+        """Return the results of a step.
+
+        In SAME_STEP mode, the method first restarts the ended games.
+        """
         if self.autoreset_mode is AutoresetMode.NEXT_STEP or not ended.any():
             return self._observations(), rewards, terminations, truncations, self._infos(infos)
         last, last_infos = self._observations(), self._infos(infos)

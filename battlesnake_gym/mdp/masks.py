@@ -38,7 +38,10 @@ from battlesnake_gym.rules.stages import health_after, living
 from battlesnake_gym.rules.state import MOVES, OFFSETS, Game, Point, Snake, State
 
 WALL, NECK, BODY, HEALTH, HEAD = 1, 2, 4, 8, 16
-"""Flags of the faults of a move; ``engine/csrc/masks.h`` defines the same values."""
+"""Flags of the faults of a move.
+
+``engine/csrc/masks.h`` defines the same values.
+"""
 
 _BITS = {
     "none": 0,

@@ -79,7 +79,10 @@ _FREE_NEXT_TURN_VALUE, _BLOCKED_VALUE, _MAX_BLOCKED_VALUE, _HEAD_VALUE = 32, 128
 _TERRITORY_MAX, _TERRITORY_STEP, _TERRITORY_MIN = 255, 8, 15
 
 _OUTSIDE_VALUE = 255
-"""Value outside the board in the starter pack's encoders; the original is -1."""
+"""Value outside the board in the starter pack's encoders.
+
+The starter pack itself uses -1.
+"""
 
 MAX_BORDERED = 21
 """Width and height of the "max-bordered" planes.
@@ -332,7 +335,7 @@ class Observation:
         return out
 
     def _custom_planes(self, state: State, snake_id: str) -> Bytes:
-        """Return the planes of the registered encoder; check their shape and dtype."""
+        """Return the planes of the registered encoder after a check of shape and dtype."""
         planes = np.asarray(_custom_encoders[self.name].encode(state, snake_id))
         wanted = (len(self.planes), *_custom_encoders[self.name].size(state.width, state.height))
         if planes.dtype != np.uint8 or planes.shape != wanted:
