@@ -39,7 +39,10 @@ Batch = dict[str, NDArray[Any]]  # B transitions by column name, see `transition
 
 @dataclass(frozen=True)
 class Settings:
-    """Settings of the game and the algorithm; an env step is one turn of one game."""
+    """Settings of the game and the algorithm.
+
+    An env step is one turn of one game.
+    """
 
     minutes: float = 2.0
     env_steps: int = 10**9  # limit that stops training, like minutes
@@ -83,7 +86,10 @@ class QNetwork(nn.Module):
         self.value, self.advantage = nn.Linear(256, 1), nn.Linear(256, 4)
 
     def forward(self, observations: Tensor) -> Tensor:
-        """Compute Q-values; a byte of 255 means 1."""
+        """Compute Q-values.
+
+        The network divides the observation bytes by 255.
+        """
         scaled = observations.float() / 255
         seen = torch.cat((self.convolutions(scaled), self.head_crop(scaled)), dim=1)
         features = torch.relu(self.dense(seen))
@@ -257,7 +263,11 @@ def td_loss(network: nn.Module, target: nn.Module, batch: Batch) -> tuple[Tensor
 
 
 def train(settings: Settings) -> QNetwork:
-    """Alternate between playing and learning; return the averaged network."""
+    """Alternate between playing and learning.
+
+    Returns:
+        The averaged network.
+    """
     torch.manual_seed(settings.seed)
     config = replace(
         TRAINING_DEFAULTS,

@@ -47,7 +47,10 @@ GAME_MIX = (
 MOVES_PER_ITERATION, BUFFER_ITERATIONS = 30_000, 16
 """Searched moves per iteration, and iterations in the sample buffer."""
 NODE_CHOICES = (100, 150, 200, 300)
-"""Nodes per move; each batch of games in an iteration samples one of these limits."""
+"""Nodes per move.
+
+Each batch of games in an iteration samples one of these limits.
+"""
 TD_LAMBDA = 0.95
 """TD(lambda): weight of the later labels against the position's own value."""
 LOGIT, CERTAIN = 10_000, 300_000

@@ -37,7 +37,10 @@ _PROG = "make aws-receipt"
 _ROOT = Path(__file__).parents[1]
 _PAGE = _ROOT / "docs/receipt.md"
 _MARKS = ("<!-- received -->\n", "<!-- of the table above: tools/aws_receipt.py -->\n")
-"""Marks in the page; the script replaces the text between the two marks."""
+"""Start mark and end mark in the page.
+
+The script replaces the text between the two marks.
+"""
 
 _SIMULATED = "simulated"
 _SNAKE = "receipt"
@@ -242,7 +245,7 @@ def start(place: Place, job: Job, outputs: Mapping[str, str], prefix: str) -> An
 
 
 def follow(place: Place, estimator: Any, job: Job, folder: Path) -> dict[str, Any]:
-    """Wait until a job ends; stop the job if the test requires it.
+    """Wait until a job ends, or stop the job if the test requires it.
 
     Returns:
         The status, duration, price, artifacts and last log lines of the job.
@@ -320,7 +323,11 @@ def packed(folder: Path, name: str, colour: str) -> Path:
 
 
 def timed(url: str, body: bytes | None = None) -> tuple[int, dict[str, Any]]:
-    """Send a request; return the response time in milliseconds, and the response."""
+    """Send a request.
+
+    Returns:
+        The response time in milliseconds, and the response.
+    """
     began = time.monotonic()
     with urllib.request.urlopen(url, body, 30) as answer:
         found: dict[str, Any] = json.load(answer)

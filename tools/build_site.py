@@ -49,7 +49,10 @@ _EXCLUDED_SOURCES = ("batch.c", "module.c", "map_layouts.c")
 """C sources of the engine that the page does not need, because they serve Python."""
 
 _SIZED_FUNCTIONS = ("{}_plain", "builtin_choices_{}", "territory_planes_{}")
-"""C functions with one variant per board size; the page omits the largest size."""
+"""C functions with one variant per board size.
+
+The page omits the variant of the largest size.
+"""
 
 _LARGE_LAYER, _MAX_4_BIT, _MAX_8_BIT = 100_000, 5, 127
 """Quantization limits of the policy's layers.

@@ -1,4 +1,6 @@
-"""Train, export, serve and play in one run; ``make demo`` runs this script.
+"""Train, export, serve and play in one run.
+
+``make demo`` runs this script.
 
 Each step is an ordinary command, which the script prints before it runs the command. A step runs
 again even if its result exists.
@@ -32,7 +34,10 @@ _LOOKS = {
 """Snakes of the arena with their color, head and tail."""
 _START_SECONDS = 60
 _FIRST = ("champion", "hungry", "cautious")
-"""Snakes of the first game in the terminal; this game needs only the core package."""
+"""Snakes of the first game in the terminal.
+
+The first game needs only the core package.
+"""
 _THOUGHT, _PAUSE = 0.02, 0.1
 """Seconds per move, and between two turns, in the first game."""
 
@@ -44,7 +49,7 @@ def say(text: str) -> None:
 
 
 def run(*arguments: object) -> None:
-    """Print a command and run it; exit if the command fails."""
+    """Print and run a command, and exit if the command fails."""
     command = [str(argument) for argument in arguments]
     say(f"\n$ {shlex.join(shown(command))}")
     status = subprocess.run(command, cwd=_ROOT, check=False).returncode
@@ -66,7 +71,7 @@ def free_port() -> int:
 
 @contextlib.contextmanager
 def served(*options: object) -> Iterator[str]:
-    """Serve a snake while the context is active; yield its URL."""
+    """Serve a snake while the context is active, and yield the server's URL."""
     port = free_port()
     command = [str(COMMAND), "serve", *map(str, options), "--port", str(port)]
     say(f"\n$ {shlex.join(shown(command))} &")
@@ -83,7 +88,10 @@ def served(*options: object) -> Iterator[str]:
 
 
 def wait_for(url: str, server: subprocess.Popen[bytes]) -> None:
-    """Wait until the server responds; exit if the server ends or misses the timeout."""
+    """Wait until the server responds.
+
+    The program exits if the server ends or misses the timeout.
+    """
     deadline = time.monotonic() + _START_SECONDS
     while time.monotonic() < deadline and server.poll() is None:
         with (

@@ -70,7 +70,10 @@ def _wearing(part: str, name: str) -> str:
 
 
 def _planes() -> Iterable[tuple[str, str, str]]:
-    """Draw each plane of the default observation of one position; high bytes are dark."""
+    """Draw each plane of the default observation of one position.
+
+    Cells with high bytes are dark.
+    """
     board = Board.new(11, 11, 3, game=Game(seed=11))
     players = {snake.id: snakes.make("cautious", 1) for snake in board.snakes}
     for _ in snakes.play(board, players, max_turns=_TURNS):

@@ -1,4 +1,4 @@
-"""Mutation testing: change one line of code at a time; a test must fail.
+"""Mutation testing: change one line of code at a time, and run the tests.
 
     python tools/mutants.py                          all modules in mutants.toml
     python tools/mutants.py server heuristics        modules whose path contains one of the words
@@ -113,7 +113,7 @@ def mutants(path: str, text: str, most: int = _MAX_MUTANTS) -> list[Mutant]:
 
 
 def parses(path: str, text: str) -> bool:
-    """Return whether a text is valid Python; True for files in other languages."""
+    """Return whether a text is valid Python, or True for other languages."""
     with contextlib.suppress(SyntaxError):
         return not path.endswith(".py") or bool(ast.parse(text))
     return False
@@ -157,7 +157,11 @@ class Copy:
         self._written = 0
 
     def write(self, path: str, text: str) -> bool:
-        """Change a file; return whether it compiles."""
+        """Change a file.
+
+        Returns:
+            Whether the changed file compiles.
+        """
         file = self.folder / path
         file.write_text(text)
         self._written += 1  # a unique modification time prevents Python from using stale bytecode
@@ -245,7 +249,11 @@ def test_module(
 
 
 def main(modules: list[str]) -> int:
-    """Test the mutants of the given modules; return the exit status."""
+    """Test the mutants of the given modules.
+
+    Returns:
+        The exit status.
+    """
     table = tomllib.loads(Path(__file__).with_suffix(".toml").read_text())
     _RESULTS.parent.mkdir(exist_ok=True)
     lines = _RESULTS.read_text().splitlines() if _RESULTS.exists() else []

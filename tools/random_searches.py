@@ -63,7 +63,7 @@ def random_position(rand: random.Random) -> dict[str, Any]:
 
 
 def search_move(search: ModuleType, rand: random.Random, position: dict[str, Any]) -> None:
-    """Search for a move; sometimes pass an invalid field."""
+    """Search for a move, sometimes with an invalid field."""
     head = {name: position[name] for name in ("width", "height", "wrapped", "constrictor")}
     rest = {name: value for name, value in position.items() if name not in head}
     weights = np.array(Weights().to_array())
@@ -87,7 +87,7 @@ def search_move(search: ModuleType, rand: random.Random, position: dict[str, Any
 
 
 def play(search: ModuleType, rand: random.Random, position: dict[str, Any]) -> None:
-    """Play some turns; sometimes pass an invalid field."""
+    """Play some turns, sometimes with an invalid field."""
     turns, snakes = rand.choice((0, 1, 30, 120)), len(position["lengths"])
     moves = bytes(rand.randrange(4) for _ in range(turns * snakes))
     dead = position["health"] * np.array([rand.random() < 0.9 for _ in range(snakes)])
@@ -95,7 +95,10 @@ def play(search: ModuleType, rand: random.Random, position: dict[str, Any]) -> N
 
 
 def call(function: Any, rand: random.Random, fields: dict[str, Any]) -> None:
-    """Call a function of the search; it may reject only calls with invalid fields."""
+    """Call a function of the search.
+
+    The function may reject only calls with invalid fields.
+    """
     invalid = rand.random() < 0.3
     if invalid:
         fields[rand.choice(list(fields))] = rand.choice(_INVALID)

@@ -99,7 +99,11 @@ class Player:
         return actions
 
     def play(self, turns: int) -> int:
-        """Play up to ``turns`` turns; return the number of turns, summed over games."""
+        """Play up to ``turns`` turns.
+
+        Returns:
+            The number of turns played, summed over all games.
+        """
         games, played = self.games, 0
         games.reset(self.seeds())
         for _ in range(turns):
@@ -114,7 +118,10 @@ class Player:
         return played
 
     def read_all(self) -> None:
-        """Call all functions that read; the engine keeps updating the output arrays."""
+        """Call all functions that return observations, masks or states.
+
+        The engine keeps updating the output arrays.
+        """
         from battlesnake_gym.engine import _engine
         from battlesnake_gym.mdp import masks, observations
 

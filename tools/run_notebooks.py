@@ -72,7 +72,10 @@ def code_cells(notebook: Notebook) -> Iterable[Notebook]:
 
 
 def run_all(paths: Iterable[Path]) -> None:
-    """Run the notebooks in one folder; later notebooks use earlier results."""
+    """Run the notebooks in one folder.
+
+    Later notebooks use earlier results.
+    """
     with tempfile.TemporaryDirectory() as root:
         for name in _SOURCES:
             (Path(root) / name).symlink_to(_HERE / name)

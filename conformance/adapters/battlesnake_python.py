@@ -1,4 +1,7 @@
-"""Python rules of `battlesnake_gym`; ``--mutant RULE`` breaks one rule."""
+"""Python rules of `battlesnake_gym`.
+
+``--mutant RULE`` breaks one rule.
+"""
 
 from __future__ import annotations
 

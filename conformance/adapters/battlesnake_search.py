@@ -39,7 +39,10 @@ class Search:
         return bytes(layers)
 
     def step(self, moves: list[str | None]) -> Json:
-        """Play one turn; the response contains null for eliminated snakes."""
+        """Play one turn.
+
+        The response contains null for eliminated snakes.
+        """
         if any(move not in (None, *MOVES) for move in moves):
             raise RefusedError("the search supports only the four moves")
         header, snakes = self.header, self.state["s"]

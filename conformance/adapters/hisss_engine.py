@@ -10,7 +10,10 @@ from server_loop import Json, RefusedError, flat, pairs, serve
 
 _MOVES = ("up", "right", "down", "left")
 _MAX_SNAKES = 6
-"""Maximum number of snakes; hisss lists all 4**n joint moves of n living snakes."""
+"""Maximum number of snakes.
+
+The engine lists all 4**n joint moves of n living snakes.
+"""
 
 
 class Hisss:

@@ -9,7 +9,10 @@ from server_loop import Json, RefusedError, flat, serve
 
 
 class Cli:
-    """One game of the command line; the next game stops this game."""
+    """One game of the command line.
+
+    The next game stops this game.
+    """
 
     process: subprocess.Popen[bytes] | None = None
 

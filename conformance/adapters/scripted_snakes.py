@@ -1,4 +1,7 @@
-"""HTTP snakes for a command line; they return the moves of a recording."""
+"""HTTP snakes for a command line.
+
+The snakes return the moves of a recording.
+"""
 
 from __future__ import annotations
 

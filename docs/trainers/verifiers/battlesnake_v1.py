@@ -27,7 +27,10 @@ GOLD = "champion@100"
 
 
 class Duel:
-    """A game on an 11x11 board; equal seeds and equal moves give equal games."""
+    """A game on an 11x11 board.
+
+    Equal seeds and equal moves give equal games.
+    """
 
     def __init__(self, seed: int, opponent: str) -> None:
         self.board = Board.new(11, 11, ["A", "B"], game=Game(seed=seed))
@@ -115,7 +118,10 @@ class DuelEnv(vf.Env[DuelEnvConfig]):
     """Environment that responds to the model's moves."""
 
     async def run(self, task: DuelTask, agents: vf.Agents) -> None:
-        """Play until the game is over; the model loses if a reply contains no move."""
+        """Play until the game is over.
+
+        The model loses if a reply contains no move.
+        """
         duel, points = Duel(task.data.seed, task.data.opponent), 0.0
         async with agents.player.interaction(task) as interaction:
             segment = await interaction.turn()

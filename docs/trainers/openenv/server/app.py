@@ -24,9 +24,9 @@ YOU, OPPONENT = "A", "B"
 
 
 class SnakeEnvironment(Environment):
-    """One game; ``reset`` receives a seed and the opponent's name.
+    """One game.
 
-    `battlesnake-gym snakes` lists the names.
+    ``reset`` receives a seed and the opponent's name. `battlesnake-gym snakes` lists the names.
     """
 
     SUPPORTS_CONCURRENT_SESSIONS = True
@@ -42,7 +42,10 @@ class SnakeEnvironment(Environment):
         opponent: str = "hungry",
         **_: Any,
     ) -> SnakeObservation:
-        """Start a game; equal seeds and equal moves give equal games."""
+        """Start a game.
+
+        Equal seeds and equal moves give equal games.
+        """
         seed = uuid4().int % 2**31 + 1 if seed is None else seed
         self._opponent = snakes.make(opponent, seed)
         self._board = Board.new(11, 11, [YOU, OPPONENT], game=Game(seed=seed))
