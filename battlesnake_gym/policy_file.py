@@ -242,7 +242,7 @@ def write_metadata(path: Path, metadata: Mapping[str, Any]) -> None:
 
 
 def _check_self_contained(model: bytes, onnx_path: Path) -> None:
-    """Reject a network that reads other files, because the hash does not cover them."""
+    """Reject a network that reads other files, which the hash does not cover."""
     # The packages of onnxruntime and onnx, which read networks, install protobuf.
     from google.protobuf.empty_pb2 import Empty
     from google.protobuf.message import DecodeError

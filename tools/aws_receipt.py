@@ -1,10 +1,10 @@
 """Test the project in an AWS account: `make aws-receipt ACCOUNT=123456789012`.
 
-The test trains on one instance, on two instances, and on two instance groups with spot capacity
-(this job is stopped). Then it deploys a snake to Lambda, requests 50 moves, publishes another
-snake, and deletes all resources. The test costs at most 2 dollars and takes at most 30 minutes. It
-writes the results to `docs/receipt.json` and `docs/receipt.md`, which lists the requirements of the
-account. With the account `simulated`, the whole test runs on this machine.
+The test trains on one instance, on two instances, and on two instance groups with spot capacity.
+The spot job is stopped. Then the test deploys a snake to Lambda, requests 50 moves, publishes
+another snake, and deletes all resources. The test costs at most 2 dollars and takes at most 30
+minutes. The script writes the results to `docs/receipt.json` and `docs/receipt.md`, which lists the
+requirements of the account. With the account `simulated`, the whole test runs on this machine.
 """
 
 from __future__ import annotations

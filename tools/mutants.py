@@ -57,7 +57,7 @@ _SWAPS = {
     "true": "false", "false": "true", "is": "is not", "in": "not in", "not": "", "break": "pass",
     "continue": "pass", "if": "if not", "while": "while not", "!": "",
 }  # fmt: skip
-"""Replacements for operators and words of the code."""
+"""Replacements for operators and words of the source code."""
 
 _NOT_CODE = re.compile(r'"""[^\0]*?"""|"(?:\\.|[^"\\\n])*"|#.*|/\*[^\0]*?\*/')
 _PYTHON = (

@@ -181,7 +181,7 @@ class _Reader:
         self._errors = errors
 
     def record_error(self, error: BoardError) -> None:
-        """Append ``error`` to the list of errors, or raise it if no list was passed."""
+        """Append ``error`` to the list of errors; raise ``error`` if no list was passed."""
         if self._errors is None:
             raise error
         self._errors.append(str(error))

@@ -112,7 +112,7 @@ def _write_attributes(game: Game, state: State) -> str:
 
 
 def _game_fields(game: Game) -> dict[str, object]:
-    """Return all fields of a game by name, including its settings."""
+    """Return the fields of a game by name, including the settings of the game."""
     values = {**dataclasses.asdict(game), **dataclasses.asdict(game.settings)}
     del values["settings"]
     return values

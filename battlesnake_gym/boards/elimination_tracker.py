@@ -6,16 +6,16 @@ counted as living, their bodies would be obstacles that do not exist.
 
 Two observations identify eliminated snakes:
 
-* The position, according to the rules: the head is off the board, in its own body, in another body
-  or on the head of a snake of equal or greater length, or the health is 0. This test works until
-  the snake that caused the elimination has moved on.
-* Earlier turns: a living snake moves, so a snake with the same body on a later turn is eliminated.
+* The position, according to the rules. The head is off the board, in the snake's own body, in
+  another body, or on the head of a snake of equal or greater length, or the health is 0. This test
+  works until the snake that caused the elimination has moved away.
+* Earlier turns. A living snake moves, so a snake with the same body on a later turn is eliminated.
 
 On the first observed turn of a running game (after a server restart), no earlier turns are known.
-An eliminated snake whose opponent has moved on then counts as living until the next turn. No other
-field of a request identifies such a snake: its health and body are those of its last turn, and all
-latencies are 0. If the bodies of two opponents overlap, one of the two is eliminated, but the
-position does not show which one.
+An eliminated snake whose opponent has moved away then counts as living until the next turn. No
+other field of a request identifies such a snake: the health and body are those of the snake's last
+turn, and all latencies are 0. If the bodies of two opponents overlap, one of the two opponents is
+eliminated, but the position does not show which opponent.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class EliminationTracker:
     """Observations of one game that suffice to detect eliminated snakes.
 
     A new tracker has no observations and uses only the position. A tracker stores hashes instead of
-    ids and bodies, so it uses less than 10 kB for any input.
+    ids and bodies, so the tracker uses less than 10 kB for any input.
     """
 
     __slots__ = ("_eliminated", "_seen", "_turn")

@@ -53,7 +53,7 @@ def module(path: Path, option_name: str) -> ModuleType:
 
     Args:
         path: Python file.
-        option_name: Option or variable that names the file; error messages start with it.
+        option_name: Option or variable that names the file, at the start of error messages.
 
     Raises:
         ExtensionError: If ``path`` is not a Python file, or if the file raises an exception.
@@ -110,7 +110,7 @@ def load_object(reference: str, option_name: str) -> Any:
 
     Args:
         reference: ``FILE.py:NAME``.
-        option_name: Option that holds the reference; error messages start with it.
+        option_name: Option that contains the reference, at the start of error messages.
 
     Raises:
         ValueError: If the reference, the file or the name is invalid.

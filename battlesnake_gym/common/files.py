@@ -19,15 +19,15 @@ _CANNOT_SYNC = (errno.EINVAL, errno.ENOTSUP, errno.EBADF)
 
 
 def write_atomically(path: str | os.PathLike[str], write: Callable[[Path], object]) -> None:
-    """Write a temporary file beside ``path`` and rename it to ``path``.
+    """Write a temporary file beside ``path`` and rename the file to ``path``.
 
     If ``write`` raises an exception, ``path`` is unchanged. When this function returns, the file
     and its directory entry are on disk. After a power failure, ``path`` has its old or its new
     content and is never empty.
 
     Args:
-        path: Target file; its directory is created if it is missing.
-        write: Function that writes the file at the path it receives.
+        path: Target file; a missing directory is created.
+        write: Function that writes the file at the path that it receives.
     """
     target = Path(path)
     target.parent.mkdir(parents=True, exist_ok=True)

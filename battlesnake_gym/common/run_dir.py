@@ -33,8 +33,8 @@ RUNNING, DONE, STOPPED, FAILED = "running", "done", "stopped", "failed"
 LOCK_FILE = ".lock"
 """File that names the process that writes into the directory.
 
-The operating system owns the lock and releases it when the process ends, even if the process is
-killed. A leftover file therefore does not block other processes.
+The operating system owns the lock and releases the lock when the process ends, even after a kill
+signal. A leftover file therefore does not block other processes.
 """
 
 _ATTEMPTS, _RETRY_INTERVAL_S = 5, 0.05

@@ -311,7 +311,7 @@ class _Palette:
         return picture.quantize(palette=self._image, dither=Image.Dither.NONE)
 
     def patch(self, picture: Image.Image, boxes: list[Box]) -> tuple[Image.Image, tuple[int, int]]:
-        """Return the changed region in palette colors, and its offset.
+        """Return the changed region in palette colors, and the offset of the region.
 
         Unchanged pixels are transparent.
         """

@@ -385,7 +385,10 @@ def paint(draw: ImageDraw.ImageDraw, shape: Shape, scale: float) -> None:
 
 @functools.lru_cache(maxsize=512)
 def _text_mask(text: str, size: int) -> tuple[Image.Image, int, int]:
-    """Return a text as a mask, and the mask's offset from the left end at half height."""
+    """Return the mask of a text, and the offset of the mask from the text's position.
+
+    The position is the left end at half the text height. The offset is in pixels.
+    """
     from PIL import Image, ImageDraw
 
     font = _font(max(1, size))

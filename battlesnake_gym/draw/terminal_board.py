@@ -19,7 +19,7 @@ _COLORS = ("green", "blue", "yellow", "red", "dim")
 
 
 def picture(board: State, out: TextIO) -> str:
-    """Return the board and one line per snake, in color if ``out`` supports it."""
+    """Return the board and one line per snake, in color if ``out`` supports colors."""
     cells = {food: colorize("*", "red", out) for food in board.food}
     for i, snake in reversed(list(enumerate(board.snakes))):
         if snake.alive:

@@ -38,7 +38,7 @@ AgentInfos = dict[str, dict[str, Any]]
 
 
 class ParallelBattlesnake(ParallelEnv):  # type: ignore[misc]
-    """One game with an agent for every snake: ``snake_0``, ``snake_1`` and so on.
+    """One game with an agent for every snake: ``snake_0``, ``snake_1``, and further agents.
 
     An agent terminates when its snake is eliminated or the game is over. The dictionaries of that
     step are the last dictionaries that contain the agent.
@@ -54,7 +54,8 @@ class ParallelBattlesnake(ParallelEnv):  # type: ignore[misc]
         width: Board width in cells, as in `config.EnvConfig`.
         height: Board height in cells, as in `config.EnvConfig`.
         opponents: Opponents at the last seats, as in `battlesnake_env.BattlesnakeEnv`; opponents
-            are not agents.
+            are
+            not agents.
         render_mode: "ansi" (text), "rgb_array" (uint8 [height, width, 3]) or "human" (writes each
             position to the terminal).
         **options: Further fields of `config.EnvConfig`; ``food_rng`` is "official" by default.

@@ -326,7 +326,7 @@ class VectorBattlesnake:
     ) -> npt.NDArray[np.uint8]:
         """Return the current observations of all seats with another encoder.
 
-        Every later change updates the array; do not write to it.
+        Every later change updates the array. Do not write to the array.
 
         Args:
             observation: Encoder of the observations.

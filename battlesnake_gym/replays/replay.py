@@ -68,9 +68,9 @@ class Turn:
 
     Attributes:
         moves: Moves sent by the living snakes, by snake id; an invalid move means straight ahead.
-        snakes: Snakes after the turn, if they differ from the result of the rules and the seed.
-        food: Food after the turn, if it differs.
-        hazards: Hazards after the turn, if they differ.
+        snakes: Snakes after the turn, or None if the rules and the seed determine the snakes.
+        food: Food after the turn, or None if the rules and the seed determine the food.
+        hazards: Hazards after the turn, or None if the rules and the seed determine the hazards.
         inferred: Ids of the snakes whose move was inferred instead of recorded.
         latency: Latency by snake id, in milliseconds.
         shouts: Shouts by snake id.
@@ -276,8 +276,8 @@ class Replay:
 
         Args:
             source: Id or URL of the game.
-            ruleset: Ruleset, if neither the engine nor the frames show it.
-            map: Map, if neither the engine nor the frames show it.
+            ruleset: Ruleset, required if neither the engine nor the frames show the ruleset.
+            map: Map, required if neither the engine nor the frames show the map.
 
         Raises:
             ReplayError: If the game does not exist, cannot be fetched, or is not over.

@@ -48,7 +48,7 @@ class GoRand:
     """Generator with the outputs of Go's ``rand.New(rand.NewSource(seed))``.
 
     Args:
-        seed: Any integer; it is reduced to a signed 64-bit number, as in Go.
+        seed: Any integer, which is reduced to a signed 64-bit number as in Go.
 
     >>> rand = GoRand(1)
     >>> [rand.intn(100) for _ in range(5)]

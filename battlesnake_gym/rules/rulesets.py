@@ -48,7 +48,7 @@ def _stages(game: Game) -> tuple[Stage, ...]:
 
 
 def wraps(game: Game) -> bool:
-    """Return whether snakes that leave the board enter it on the opposite side."""
+    """Return whether a snake that leaves the board enters the opposite side."""
     return _stages(game)[0] is _WRAPPED[0]
 
 

@@ -70,9 +70,10 @@ def legal_move(snake: Snake, requested: str) -> str:
 
 
 def default_move(body: list[Point]) -> str:
-    """Return the move straight ahead, from the neck to the head, also across an edge.
+    """Return the default move, which continues straight ahead.
 
-    The default move of a body stacked on one cell is up.
+    The direction points from the neck to the head, also across an edge. The default move of a body
+    stacked on one cell is up.
     """
     head_x, head_y = body[0]
     neck_x, neck_y = body[1] if len(body) > 1 else body[0]
@@ -163,9 +164,9 @@ def eliminate(snake: Snake, cause: str, turn: int, by: str = "") -> None:
 
 
 def feed(game: Game, state: State, moves: Moves) -> None:
-    """Restore the health of snakes whose heads are on food, and grow their bodies.
+    """Restore the health of snakes with a head on food, and grow the bodies of these snakes.
 
-    All heads on the same food eat it.
+    All snakes with a head on the same food eat the food.
     """
     left = []
     for cell in state.food:

@@ -58,11 +58,11 @@ class Game:
     """Constants of a game, which no turn changes.
 
     Attributes:
-        seed: Signed 64-bit integer, not 0; it determines start positions and food.
-        solo: Whether the game continues until no snake is living, whatever the ruleset.
-        id: Field of the API; no rule reads it.
-        timeout: Field of the API, in milliseconds; no rule reads it.
-        source: Field of the API; no rule reads it.
+        seed: Signed 64-bit integer, not 0, that determines start positions and food.
+        solo: Whether the game continues until no snake is living, regardless of the ruleset.
+        id: Id of the game in the API; no rule reads this field.
+        timeout: Response timeout in the API, in milliseconds; no rule reads this field.
+        source: Source of the game in the API; no rule reads this field.
     """
 
     ruleset: str = "standard"

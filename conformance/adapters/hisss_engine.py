@@ -1,6 +1,6 @@
 """Turns of hisss with given food and hazards.
 
-Install hisss with ``pip install hisss``; it requires Python 3.12 or newer.
+Install the package with ``pip install hisss``. The package requires Python 3.12 or newer.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """PettingZoo environment pypzbattlesnake, written in pure Python.
 
-Install it with ``pip install pypzbattlesnake``.
+Install the package with ``pip install pypzbattlesnake``.
 """
 
 from __future__ import annotations

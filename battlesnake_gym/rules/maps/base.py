@@ -21,7 +21,7 @@ def allow(game: Game, state: State) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Map:
-    """A map: its setup, its update and its limits.
+    """A map: setup, update and limits.
 
     Attributes:
         setup: Function that creates the first board.
@@ -31,9 +31,10 @@ class Map:
         players: Advertised minimum and maximum number of snakes.
         sizes_enforced: Whether other sizes are rejected, as in the official engine.
         players_enforced: Whether other numbers of snakes are rejected, as in the official engine.
-        min_size: Minimum width and height.
-        check_turn: Function that runs before the setup and before every turn; it raises
-            `RulesError` if the official engine would fail.
+        min_size: Minimum width and height, in cells.
+        check_turn: Function that runs before the setup and before every turn, and raises
+            `RulesError`
+            if the official engine would fail.
     """
 
     id: str

@@ -10,7 +10,9 @@ from .base import Map
 
 
 def ring(width: int, height: int, number: int) -> list[Point]:
-    """List the rectangle with ``number - 1`` free cells on each side of the board.
+    """List a rectangular ring of cells around the center of the board.
+
+    The ring leaves ``number - 1`` free cells on each side of the board.
 
     Raises:
         RulesError: If the board is too small.

@@ -167,8 +167,8 @@ class Division:
     ) -> None:
         """Append to ``built`` the walls of the room from cell ``low`` to cell ``high``.
 
-        A wall in an open row or column would close a hole. A wall belongs to the room on its left
-        or below it.
+        A wall in an open row or column would close a hole. A wall belongs to the adjacent room on
+        the left or below.
         """
         (x0, y0), (x1, y1) = low, high
         column = self._choose(x0, x1, open_columns)
