@@ -231,7 +231,10 @@ def cells(flat: list[int]) -> list[tuple[int, int]]:
 
 
 def describe_difference(label: str, want: object, got: object) -> str:
-    """Describe a differing field; list only the first differences of a long list."""
+    """Describe a differing field.
+
+    The description of a long list contains only the first differences.
+    """
     if not isinstance(want, list) or not isinstance(got, list):
         return f"{label}: recorded {want!r}, played {got!r}"
     at = next(i for i, (a, b) in enumerate(zip_longest(want, got)) if a != b)
