@@ -18,10 +18,16 @@ from run import HERE, Engine, Json, Recording, cells, command_of, read  # type: 
 
 _MOVES = {"up": (0, 1), "down": (0, -1), "left": (-1, 0), "right": (1, 0)}
 _INVALID_MOVES = ("", "UP", "left ", "nope")
-"""Strings that are not valid moves; the snake continues straight ahead."""
+"""Strings that are not valid moves.
+
+A snake with such a move continues straight ahead.
+"""
 
 _MAX_TURNS = 80
-"""Maximum number of turns of a recorded game; most events of a map occur earlier."""
+"""Maximum number of turns of a recorded game.
+
+Most events of a map occur earlier.
+"""
 
 
 def main(argv: list[str] | None = None) -> int:
