@@ -18,7 +18,7 @@ _PACKAGES = ("sagemaker_rl", "battlesnake_gym", "battlesnake_heuristics", "battl
 def explained() -> "Iterator[None]":
     """End the process with a remedy if an import in the block fails.
 
-    The remedy is also reported as the job's FailureReason.
+    The remedy is also reported as the ``FailureReason`` of a SageMaker job.
     """
     try:
         # `sagemaker_rl` must be imported first, because this package rejects old Python versions
@@ -32,9 +32,9 @@ def explained() -> "Iterator[None]":
 
 
 def _explanation(error: ImportError) -> str:
-    """Return the error message with its remedy."""
+    """Return the message of the import error with a remedy."""
     if error.name is None:
-        return str(error)  # raised by this project, with its remedy
+        return str(error)  # raised by this project, with a remedy
     if error.name.partition(".")[0] in _PACKAGES:
         remedy = (
             "a job needs this project's packages next to its script: give the estimator "
@@ -51,7 +51,7 @@ def _explanation(error: ImportError) -> str:
 
 
 def _report(reason: str) -> None:
-    """Write the reason to stderr and, in a job, to the file of its FailureReason."""
+    """Write the reason to stderr and, in a job, to SageMaker's failure file."""
     sys.stderr.write(f"{reason}\n")
     if "SM_MODEL_DIR" in os.environ:
         # The module `sagemaker_rl.job.job_environment` may be missing, so the path is repeated

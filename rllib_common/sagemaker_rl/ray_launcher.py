@@ -83,7 +83,7 @@ _VALID_MESSAGE = "the hyperparameters are fine"
 """Last line of the output of ``--dry-run`` if all hyperparameters are valid."""
 
 _PARAMS_FILE = "params.json"
-"""JSON file with hyperparameters and RLlib's configuration, in a job's model folder."""
+"""JSON file with hyperparameters and RLlib's configuration in the model folder."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Export of other trainers' policies to ``policy.onnx`` and ``policy.json``.
+"""Export of policies from other trainers as ``policy.onnx`` and ``policy.json``.
 
 A policy is a torch module, a Stable-Baselines3 model, an RLlib `RLModule` or checkpoint, an ONNX
 file or an onnxruntime session. The exported network maps ``observations`` uint8 ``[batch, planes,
@@ -30,12 +30,12 @@ from battlesnake_gym.rules import MOVES
 _INPUT, _OUTPUT = "observations", "q_values"
 
 _GAMES, _TURNS = 16, 40
-"""Number of parallel games, and turns of each, in the check of an exported policy."""
+"""Number of parallel games, and turns per game, in the check of an export."""
 
 _TOLERANCE = 1e-3
 """Maximum difference between the file's values and the policy's values.
 
-The difference is relative to the largest value, or to 1.
+The difference is relative to the largest absolute value, or to 1 if this value is smaller.
 """
 
 Values = Callable[[NDArray[np.uint8]], NDArray[np.float32]]
@@ -53,7 +53,9 @@ def export(
     action_mask: str = EnvConfig.action_mask,
     num_snakes: int = 2,
 ) -> Path:
-    """Write a policy as ONNX, and its metadata as JSON beside it.
+    """Write a policy as ONNX and its metadata as JSON.
+
+    The JSON file is in the same directory.
 
     Args:
         policy: A ``torch.nn.Module`` that returns four values per observation; a model of
@@ -66,8 +68,8 @@ def export(
         path: Output file, ``.onnx``.
         scale: Factor applied to the bytes of an observation for networks that take floats, such as
             ``1 / 255``; None passes bytes. Stable-Baselines3 scales observations itself.
-        ruleset: One or several rulesets that the policy was trained for. The policy is checked, and
-            evaluated by default, with the first one.
+        ruleset: One or several rulesets that the policy was trained for. The first ruleset is used
+            for the check, and by default for evaluation.
         map: Map that the policy was trained for.
         action_mask: Action mask that the policy was trained with.
         num_snakes: Number of snakes that the policy was trained with.
@@ -157,7 +159,10 @@ def _write(
     path: Path,
     check: Callable[[Values | None], None],
 ) -> str:
-    """Write the ONNX file, compare it with ``check``, and return the policy's kind."""
+    """Write the ONNX file and return the kind of the policy.
+
+    ``check`` is called with a function that returns the original policy's values, or with None.
+    """
     if hasattr(policy, "get_inputs") and hasattr(policy, "run"):
         policy = getattr(policy, "_model_bytes", None) or getattr(policy, "_model_path", None)
         if policy is None:
@@ -234,7 +239,7 @@ def write_onnx(network: Any, shape: Sequence[int], path: Path) -> None:
     import torch
 
     example = torch.zeros((2, *shape), dtype=torch.uint8)
-    # The exporter logs every optional package that is missing.
+    # The exporter logs every missing optional package.
     logging.getLogger("torch.onnx").setLevel(logging.ERROR)
     with warnings.catch_warnings(), torch.no_grad():
         warnings.simplefilter("ignore")
@@ -273,7 +278,7 @@ def _from_checkpoint(folder: Path) -> Any:
 
 
 def _Scaled(network: Any, scale: float | None) -> Any:  # noqa: N802  (torch is loaded late)
-    """Wrap ``network`` to accept bytes, scaled to floats if ``scale`` is set."""
+    """Wrap ``network`` so that its input is uint8, multiplied by ``scale`` if set."""
     import torch
 
     class Scaled(torch.nn.Module):
@@ -290,7 +295,7 @@ def _Scaled(network: Any, scale: float | None) -> Any:  # noqa: N802  (torch is 
 
 
 def _of_sb3(model: Any, shape: tuple[int, int, int]) -> Any:
-    """Return the actor or Q-network of a Stable-Baselines3 model, with bytes as input."""
+    """Return the actor or Q-network of a Stable-Baselines3 model, with uint8 input."""
     import torch
 
     policy = model.policy
@@ -323,14 +328,12 @@ def _of_sb3(model: Any, shape: tuple[int, int, int]) -> Any:
 
 
 def _of_rllib(module: Any, scale: float | None) -> Any:
-    """Return an `RLModule` as a network of Q-values, or of logits without Q-values."""
+    """Return an `RLModule` as a network that returns Q-values, or else logits."""
     import torch
     from ray.rllib.core.columns import Columns
 
     if isinstance(played := getattr(module, "inference_network", None), torch.nn.Module):
-        return _Scaled(
-            played, scale
-        )  # This project's networks, without the output processing of their modules.
+        return _Scaled(played, scale)  # This project's networks need no output processing.
 
     class OfModule(torch.nn.Module):
         def __init__(self) -> None:
@@ -359,8 +362,8 @@ def _rewrite_onnx(given_model: bytes | str | Path, scale: float | None, path: Pa
         if isinstance(given_model, bytes):
             model = onnx.load_from_string(given_model)
         else:
-            model = onnx.load(str(given_model))  # Includes weights in a separate file.
-    except Exception as error:  # Exceptions of protobuf.
+            model = onnx.load(str(given_model))  # Also loads weights from a separate file.
+    except Exception as error:  # protobuf may raise any exception.
         raise PolicyError(f"not an ONNX model: {error}") from error
     graph = model.graph
     weights = {tensor.name for tensor in graph.initializer}
@@ -405,7 +408,7 @@ def _rewrite_onnx(given_model: bytes | str | Path, scale: float | None, path: Pa
     graph.output.append(
         helper.make_tensor_value_info(_OUTPUT, TensorProto.FLOAT, ["batch", len(MOVES)])
     )
-    # Shapes inferred for a batch of one are no longer valid.
+    # Shapes inferred for batch size 1 are no longer valid.
     del graph.value_info[:]
     onnx.save(model, str(path))
 
@@ -433,7 +436,7 @@ def _check_by_playing(
     for turn in range(_TURNS):
         alive = infos["alive"]
         frames = seen[alive]
-        # A server evaluates single positions, so a batch of one is tested, too.
+        # A server evaluates single positions, so batch size 1 is tested, too.
         said = np.concatenate([values(frames[:1]), values(frames[1:])]) if turn else values(frames)
         if said.shape != (len(frames), len(MOVES)) or not np.isfinite(said).all():
             raise PolicyError(

@@ -158,7 +158,7 @@ def _aliases(field: dataclasses.Field[Any]) -> tuple[str, ...]:
 
 
 def parse(text: str) -> Any:
-    """Return the JSON value of ``text``, or ``text`` itself if ``text`` is not valid JSON.
+    """Return the JSON value of ``text``, or ``text`` if the JSON is invalid.
 
     >>> parse("5e-5"), parse("1.0"), parse("true"), parse("DQN")
     (5e-05, 1.0, True, 'DQN')

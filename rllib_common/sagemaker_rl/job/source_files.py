@@ -52,13 +52,16 @@ def compiled_files(folder: Path) -> Iterator[Path]:
 def copy_sources(
     *, source_dir: PathLike[str] | str, dependencies: Iterable[PathLike[str] | str] = ()
 ) -> Sources:
-    """Copy a job's folders without compiled files, and return the estimator's arguments.
+    """Copy a job's folders without compiled files.
 
         RLEstimator(entry_point="train-mabs.py",
                     **copy_sources(source_dir=..., dependencies=[...]), ...)
 
     Later changes of the folders do not affect the copies. When this process ends, the copies are
     deleted.
+
+    Returns:
+        Arguments of the estimator.
 
     Raises:
         ValueError: If a folder does not exist, or two dependencies have the same name.

@@ -55,7 +55,10 @@ _COPY_INTERVAL_S = 30.0
 
 
 def flatten(results: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, float]]:
-    """Yield all numbers in nested ``results`` by key; nested keys are joined by slashes."""
+    """Yield all numbers in nested ``results`` by key.
+
+    Nested keys are joined by slashes.
+    """
     for key, value in results.items():
         if isinstance(value, Mapping):
             yield from flatten(value, f"{prefix}{key}/")
@@ -189,7 +192,10 @@ class Curves:
 
 
 def _hparam(value: Any) -> bool | float | str | None:
-    """Convert a value for the HPARAMS tab; containers and infinite numbers become JSON."""
+    """Convert a value for the HPARAMS tab.
+
+    Containers and infinite numbers become JSON.
+    """
     if value is None or isinstance(value, bool | int | str):
         return value
     if isinstance(value, float) and math.isfinite(value):

@@ -430,7 +430,10 @@ def build(config: AlgorithmConfig) -> Algorithm:
 
 
 def restore(algorithm: Algorithm, config: AlgorithmConfig, checkpoint: Path) -> None:
-    """Restore a checkpoint and call ``on_checkpoint_loaded``, which RLlib does not call."""
+    """Restore a checkpoint and call ``on_checkpoint_loaded``.
+
+    RLlib does not call this callback.
+    """
     algorithm.restore_from_path(str(checkpoint.absolute()))
     if (loaded := config.callbacks_on_checkpoint_loaded) is not None:
         loaded(algorithm=algorithm)

@@ -160,7 +160,10 @@ class Instance:
                 yield line
 
     def show_log(self) -> None:
-        """Print the instance's output lines with the instance's name until the instance ends."""
+        """Print the instance's output lines until the instance ends.
+
+        Each line starts with the instance's name.
+        """
         for line in self.log():
             sys.stdout.write(f"{self.name} | {line}")
 

@@ -71,7 +71,10 @@ MANIFEST = {
     },
     "layers": [],
 }
-"""Manifest of an empty image; jobs run in this process's Python environment instead."""
+"""Manifest of an empty image.
+
+Jobs run in this process's Python environment instead.
+"""
 
 
 class SimulatedSession(Session):  # type: ignore[misc]

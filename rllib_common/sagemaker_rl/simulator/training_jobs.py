@@ -51,7 +51,10 @@ class Services:
 
 
 class DataError(Exception):
-    """Error raised if a channel has no data; the job then fails before its script starts."""
+    """Error raised if a channel has no data.
+
+    The job then fails before its script starts.
+    """
 
 
 class BackgroundJob:

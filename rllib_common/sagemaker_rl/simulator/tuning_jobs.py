@@ -139,7 +139,7 @@ class TuningJob(BackgroundJob):
         }
 
     def _values(self) -> Iterator[tuple[str, str]]:
-        """Yield a name and a random value for each range; SageMaker's values are strings."""
+        """Yield a name and a random value for each range, as strings."""
         ranges = self._config["ParameterRanges"]
         for one in ranges.get("ContinuousParameterRanges", []):
             yield one["Name"], repr(_between(one, self._random.random()))

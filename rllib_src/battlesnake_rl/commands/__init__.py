@@ -1,1 +1,1 @@
-"""The commands of `battlesnake-gym` that this package provides, one module each."""
+"""Commands of `battlesnake-gym` that this package provides, one module each."""

@@ -76,7 +76,7 @@ def play_against(
 ) -> Results:
     """Play ``games`` games in parallel against ``opponents``.
 
-    The policy gets a random seat in each game.
+    The policy has a random seat in each game.
     """
     own = np.random.default_rng(seed).integers(len(opponents) + 1, size=games)
     with tqdm(total=games, desc="games", unit="game", disable=None) as bar:

@@ -43,7 +43,7 @@ _FORMATS: dict[str, dict[str, Any]] = {
     # The duration is in milliseconds per frame; loop 0 repeats the animation forever.
     "gif": {"duration": 1000 / _FRAMES_PER_SECOND, "loop": 0},
 }
-"""Video formats, with imageio's options for each."""
+"""Options of imageio by video format."""
 
 MODULE = Path("learner_group", "learner", "rl_module", DEFAULT_MODULE_ID)
 """Path of the network in a checkpoint, relative to the checkpoint."""
@@ -52,12 +52,13 @@ MODULE = Path("learner_group", "learner", "rl_module", DEFAULT_MODULE_ID)
 def load_policy(checkpoint: Path, *, greedy: bool = False, seed: int | None = None) -> Act:
     """Load the policy of a checkpoint.
 
-    The policy samples its actions unless ``greedy``. The checkpoint's metadata determine the
-    network, and a user-defined network also needs its file in ``models/``. Only the weights are
+    The policy samples its actions unless ``greedy`` is True. The checkpoint's metadata determine
+    the network. A user-defined network also needs its file in ``models/``. Only the weights are
     read from the checkpoint.
 
     Raises:
-        CheckpointError: If there is no checkpoint, or if the weights contain more than numbers.
+        CheckpointError: If there is no checkpoint, or if the weights contain objects other than
+            numbers.
         ValueError: If the algorithm or the network of the checkpoint does not exist.
     """
     limit_torch_threads()
@@ -68,7 +69,7 @@ def load_policy(checkpoint: Path, *, greedy: bool = False, seed: int | None = No
 
 
 def _build(metadata: Mapping[str, Any]) -> RLModule:
-    """Build the untrained network of a checkpoint from its metadata."""
+    """Build the network of a checkpoint from its metadata, with random weights."""
     identity = metadata["identity"]
     hyperparameters = metadata["hyperparameters"]
     if hyperparameters.get("custom_preprocessor") is not None:
@@ -95,9 +96,10 @@ def _build(metadata: Mapping[str, Any]) -> RLModule:
 def save_rollouts(path: Path, episodes: Sequence[Episode]) -> None:
     """Write episodes as concatenated, compressed numpy arrays (.npz).
 
-    The arrays over frames and turns are ``observations``, uint8 (frames, 64, 64, 3); ``actions``,
-    int64 (turns); and ``rewards``, float32 (turns). The arrays over episodes are ``lengths`` in
-    turns, ``level_seeds`` and ``terminated``. An episode has one more frame than turns.
+    The arrays over turns are ``actions``, int64 (turns), and ``rewards``, float32 (turns). The
+    array over frames is ``observations``, uint8 (frames, 64, 64, 3). Each episode has one more
+    frame than turns. The arrays over episodes are ``lengths`` in turns, ``level_seeds`` and
+    ``terminated``.
     """
     arrays = {
         "observations": np.array(
@@ -145,7 +147,10 @@ _LEVELS: dict[str, Callable[[Mapping[str, Any]], dict[str, Any]]] = {
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Run the command; the exit status is 2 if its arguments are invalid."""
+    """Run ``battlesnake-gym procgen rollout`` and return the exit status.
+
+    The exit status is 2 if an argument is invalid.
+    """
     arguments = parser().parse_args(argv)
     try:
         return _run(arguments)
@@ -218,7 +223,10 @@ def _run(arguments: argparse.Namespace) -> int:
 
 
 def _generalization_gap(results: Mapping[str, Mapping[str, float]]) -> str:
-    """Return a line with the gap between the first and the last result, or ""."""
+    """Return a line with the generalization gap, or "" if there is no gap to compute.
+
+    The gap is the difference between the first and the last result.
+    """
     (first, result), levels = (list(results.values())[i] for i in (0, -1)), list(results)
     if len(levels) < 2:
         return ""

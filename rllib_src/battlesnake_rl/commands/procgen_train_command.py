@@ -19,13 +19,13 @@ def parser() -> Parser:
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Train and return the exit status of `SageMakerRayLauncher.train_main`."""
-    process_environment.set_defaults()  # before torch and Ray are imported
+    """Train an agent and return the exit status."""
+    process_environment.set_defaults()  # Must precede the imports of torch and Ray.
     import torch
 
     from battlesnake_rl.procgen.procgen_launcher import ProcgenLauncher
 
-    # RLlib creates a second environment under the same name for the test levels.
+    # For the test levels, RLlib creates a second environment under the same name.
     warnings.filterwarnings("ignore", message=".*rllib-single-agent-env-v0 already in registry")
     # The learner runs in this process while the env runners wait, so torch can use every CPU.
     torch.set_num_threads(len(os.sched_getaffinity(0)))

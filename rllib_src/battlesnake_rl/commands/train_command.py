@@ -14,8 +14,8 @@ def parser() -> Parser:
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Train and return the exit status of `SageMakerRayLauncher.train_main`."""
-    process_environment.set_defaults()  # before torch and Ray are imported
+    """Train a policy and return the exit status."""
+    process_environment.set_defaults()  # Must precede the imports of torch and Ray.
     from battlesnake_rl.mabs.battlesnake_launcher import BattlesnakeLauncher
 
     return BattlesnakeLauncher.train_main(argv, prog="battlesnake-gym train")

@@ -114,7 +114,10 @@ _SATURATING_ENV_RUNNERS: dict[str, Callable[[Any], float]] = {
         / (config.settings.buffer_iterations * config.settings.epochs)
     ),
 }
-"""Functions that return the number of saturating env runners per CPU learner."""
+"""Function that returns the number of saturating env runners, by algorithm name.
+
+The functions assume a learner on a CPU.
+"""
 
 
 def configure(
@@ -171,8 +174,8 @@ def saturating_env_runners(config: AlgorithmConfig) -> float:
     """Return the number of env runners that saturate the learners on CPUs.
 
     The measurements are in docs/scaling.md. The number is infinite for settings without a
-    measurement: opponents other than past selves, and algorithms whose env runners wait for the
-    learner.
+    measurement. There are no measurements for opponents other than past selves, and for algorithms
+    whose env runners wait for the learner.
     """
     known = _SATURATING_ENV_RUNNERS.get(config.algo_class.__name__)
     if known is None or config.env_config.get("opponents", {}).keys() - {PAST}:
@@ -208,7 +211,8 @@ def _base_config(name: str) -> AlgorithmConfig:
             "(.dqn.dqn), APEX (.dqn.apex) or RLlibPPO (.ppo.rllib_ppo), or a function that "
             "returns a configuration of one"
         )
-    # Other training processes cannot import the user's file, so its classes are pickled by value.
+    # Other training processes cannot import the user's file. Therefore, the classes in the file are
+    # pickled by value.
     cloudpickle.register_pickle_by_value(sys.modules[custom.__module__])
     return config
 
@@ -232,7 +236,7 @@ def use_custom_network(config: AlgorithmConfig, reference: str) -> None:
     file, _, name = reference.rpartition(":")
     # The path must be absolute, because processes have different working directories.
     path = f"{Path(file).resolve()}:{name}"
-    settings: Any = config  # Both this project's and RLlib's configuration class.
+    settings: Any = config  # The class is this project's or RLlib's configuration class.
     settings.rl_module(model_config=settings.model_config | {"network": path})
 
 

@@ -237,7 +237,10 @@ class BattlesnakeLauncher(SageMakerRayLauncher):
         return experiments.read(name), f"trains the experiment {name}: {why}"
 
     def default_num_env_runners(self, config: AlgorithmConfig, cpus: int) -> int:
-        """Return 0 for DQN and PPO, which do not need env runners; one per CPU otherwise."""
+        """Return the default number of env runners.
+
+        The number is 0 for DQN and PPO, and one env runner per CPU for all other algorithms.
+        """
         if config.algo_class.__name__ == "EXIT":
             return cpus  # The driver sleeps during self-play.
         alone = issubclass(config.algo_class, DQN | PPO) and not issubclass(config.algo_class, APEX)
@@ -270,8 +273,8 @@ class BattlesnakeLauncher(SageMakerRayLauncher):
     def checkpoint_identity(self, config: AlgorithmConfig) -> dict[str, Any]:
         """Return the settings that a checkpoint and the resuming run must share.
 
-        These settings are algorithm, board size, observation, actions and network. Frozen policies
-        of opponents that do not fit the games are rejected here, too.
+        These settings are algorithm, board size, observation, actions and network. The method also
+        rejects frozen policies of opponents that do not fit the games.
         """
         if config.algo_class.__name__ == "EXIT":
             return {"algorithm": "EXIT", "games": config.games}
@@ -308,7 +311,7 @@ class BattlesnakeLauncher(SageMakerRayLauncher):
         algorithm.conclude(results)
 
     def record_sample_game(self, algorithm: Any, path: Path, filmed: bool) -> bytes | None:
-        """Record a game in which the policy to export has all seats."""
+        """Record a game in which all seats play the policy to export."""
         replay = algorithm.game() if hasattr(algorithm, "game") else None
         if replay is None:
             return None
@@ -316,7 +319,7 @@ class BattlesnakeLauncher(SageMakerRayLauncher):
         return sample_game.to_gif(replay) if filmed else None
 
     def export_model(self, checkpoint: Path, model_dir: Path) -> RunSummary:
-        """Write policy.onnx and policy.json, or EXIT's evaluation; return the summary."""
+        """Write policy.onnx and policy.json, or EXIT's evaluation, and return the summary."""
         record = ladder_evaluator.StrengthHistory.load(checkpoint)
         log_line(record.table())
         if checkpoints.read_metadata(checkpoint)["identity"]["algorithm"] == "EXIT":
@@ -346,7 +349,7 @@ def _default_experiment(
     """Return the default experiment for the ``given`` settings.
 
     Returns:
-        The name, which is None for DQN, and the reason if the name is not `DEFAULT_EXPERIMENT`.
+        The name, which is None for DQN, and a reason. The reason is "" for `DEFAULT_EXPERIMENT`.
     """
     resumed = before and before.get("algorithm", "DQN")
     if resumed in ("DQN", "PPO"):
@@ -402,7 +405,11 @@ def _opponents(fractions: Mapping[str, float]) -> dict[str, float]:
 
 
 def _check_engine_compiled(hyperparameters: BattlesnakeHyperparameters) -> None:
-    """Raise an error if the C engine is missing, or log a warning if that is allowed."""
+    """Check that the C engine is compiled.
+
+    If the engine is missing, this function raises an error. If ``allow_python_engine`` is set, the
+    function logs a warning instead.
+    """
     reason = build_check.missing_reason("battlesnake_gym.engine._engine")
     why = f"the compiled engine is missing ({reason})"
     if not hyperparameters.allow_python_engine:

@@ -23,7 +23,7 @@ def export_checkpoint(checkpoint: Path, target: Path, last: bool = False) -> Pat
     Args:
         checkpoint: Directory of the checkpoint.
         target: Path of the ``.onnx`` file; the JSON file has the suffix ``.json``.
-        last: Whether to export the latest weights instead of those with the highest Elo.
+        last: Whether to export the latest weights instead of the weights with the highest Elo.
 
     Returns:
         ``target``.

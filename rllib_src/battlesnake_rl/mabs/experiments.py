@@ -21,7 +21,7 @@ def read(name: str) -> dict[str, Any]:
     """Return the hyperparameters of a named experiment or of a ``.yaml`` file.
 
     Raises:
-        ValueError: If there is no such experiment, or if the file is not a table.
+        ValueError: If there is no such experiment, or if the file does not contain a mapping.
     """
     path = Path(name) if name.endswith((".yaml", ".yml")) else _FOLDER / f"{name}.yaml"
     if not path.is_file():

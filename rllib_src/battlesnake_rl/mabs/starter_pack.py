@@ -1,8 +1,8 @@
 """Translation of hyperparameters of the SageMaker starter pack for Battlesnake.
 
 Renamed hyperparameters are accepted under their old names, and a log line gives the current name.
-Hyperparameters without a counterpart are rejected with an alternative. ``docs/starter-pack.md``
-lists all hyperparameters of the starter pack.
+Hyperparameters without an equivalent are rejected, and the message names an alternative.
+``docs/starter-pack.md`` lists all hyperparameters of the starter pack.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ RENAMED_HYPERPARAMETERS = {
 """Current names of hyperparameters by the starter pack's names."""
 
 _MASK_NAMES = {"banned_wall_hits": "wall", "banned_forbidden_moves": "neck"}
-"""Action masks by the names in the pack's list ``heuristics``.
+"""Action masks by the names in the starter pack's list ``heuristics``.
 
-Other names in that list are custom masks.
+All other names in that list are custom action masks.
 """
 
 UNSUPPORTED_HINTS = {
@@ -49,7 +49,7 @@ UNSUPPORTED_HINTS = {
     CONFIG_PREFIX + "multiagent": "set policy_sharing to per_seat or shared",
     CONFIG_PREFIX + "monitor": "the arena and `play --replay` record games; leave it out",
 }
-"""Alternatives to the hyperparameters without a counterpart, by name."""
+"""Alternative to each hyperparameter without an equivalent, by name."""
 
 
 def translate_hyperparameters(given: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
@@ -62,10 +62,10 @@ def translate_hyperparameters(given: Mapping[str, Any]) -> tuple[dict[str, Any],
         given: Hyperparameters by name.
 
     Returns:
-        Hyperparameters by current name, and a message for each translated one.
+        Hyperparameters by current name, and a message for each translated hyperparameter.
 
     Raises:
-        HyperparameterError: If a name has no counterpart, or a value is set under two names.
+        HyperparameterError: If a name has no equivalent, or a value is set under two names.
     """
     values = {name: value for name, value in given.items() if name != _ADDITIONAL_CONFIGS}
     values |= {CONFIG_PREFIX + key: value for key, value in _additional_configs(given).items()}
@@ -88,7 +88,7 @@ def translate_hyperparameters(given: Mapping[str, Any]) -> tuple[dict[str, Any],
         if current != name:
             messages.append(f"{name} is now called {current}: {named[current]}")
     if {_ADDITIONAL_CONFIGS, "rl.training.run"} & given.keys() and named.get("algorithm") == "PPO":
-        named["algorithm"] = "RLLIB_PPO"  # The pack's PPO was RLlib's.
+        named["algorithm"] = "RLLIB_PPO"  # The starter pack used RLlib's PPO.
         messages.append("the pack's PPO is RLlib's, which is now called RLLIB_PPO")
         if (
             _ADDITIONAL_CONFIGS in given
@@ -111,7 +111,7 @@ def _value(name: str, value: Any) -> Any:
     if name == CONFIG_PREFIX + "num_cpus":
         if not isinstance(value, int) or value < 1:
             raise HyperparameterError(f"{name} must be a number of CPUs, got {value!r}")
-        return value - 1  # One CPU is the driver's, as in the pack.
+        return value - 1  # As in the starter pack, the driver uses one CPU.
     if name == "use_heuristics_action_masks":
         return "fatal" if value else "none"
     if name == "heuristics":

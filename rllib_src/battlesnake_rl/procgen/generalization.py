@@ -1,9 +1,9 @@
 """Test curve of a training: periodic evaluation on test levels.
 
 ``evaluation_interval`` is the number of iterations between tests, and ``evaluation_duration`` the
-number of episodes. ``evaluation_config.env_config`` contains the differences from training; by
-default, the test uses all levels. RLlib's own evaluation counts the episodes that end first, which
-favors short episodes.
+number of episodes per test. ``evaluation_config.env_config`` contains the differences from the
+training options. By default, the test uses all levels. RLlib's own evaluation is not used, because
+it counts the episodes that end first, which favors short episodes.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _DEFAULTS: dict[str, Any] = {"env_config": {"num_levels": 0, "start_level": 0}, 
 """Default of ``evaluation_config``: all levels, with sampled actions."""
 
 GENERALIZATION_COLUMNS = {"test_reward_mean": f"{EVALUATION_RESULTS}/{ENV_RUNNER_RESULTS}/reward"}
-"""Columns of ``progress.csv`` for the test curve."""
+"""Result in each column of ``progress.csv`` for the test curve."""
 
 _NUM_TEST_ENVS = 64
 
@@ -35,11 +35,11 @@ _SUPPORTED: dict[str, tuple[Any, ...]] = {
     "evaluation_num_env_runners": (0,),
     "evaluation_parallel_to_training": (False,),
 }
-"""Settings of RLlib's evaluation that have only one supported value."""
+"""The only supported value of some settings of RLlib's evaluation, by name."""
 
 
 def set_up(config: AlgorithmConfig) -> None:
-    """Enable this evaluation in ``config``, if it has an ``evaluation_interval``."""
+    """Enable the test curve in ``config`` if ``evaluation_interval`` is set."""
     config.evaluation(
         custom_evaluation_function=evaluate_on_test_levels,
         evaluation_config=copy.deepcopy(_DEFAULTS),
@@ -48,14 +48,14 @@ def set_up(config: AlgorithmConfig) -> None:
 
 
 def drop_old_results(*, algorithm: Algorithm, result: dict[str, Any], **kwargs: Any) -> None:
-    """Remove the results of an earlier test, which RLlib repeats, from ``result``."""
+    """Remove from ``result`` the results of an earlier test, which RLlib repeats."""
     interval = algorithm.config.evaluation_interval
     if interval and result["training_iteration"] % interval:
         result.pop(EVALUATION_RESULTS, None)
 
 
 def check(config: AlgorithmConfig) -> None:
-    """Reject settings of the evaluation that are not supported.
+    """Reject unsupported settings of the evaluation.
 
     Raises:
         ValueError: If a setting is not supported; the message names the setting, its value and the
@@ -86,7 +86,7 @@ def evaluate_on_test_levels(algorithm: Algorithm, runners: Any) -> tuple[dict[st
     """Run a test for RLlib.
 
     Returns:
-        The results, and the number of turns twice: as env steps and as agent steps.
+        The results, the number of env steps, and the number of agent steps; the numbers are equal.
     """
     config = algorithm.config
     count = config.evaluation_duration

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from battlesnake_rl.mabs.policy.q_network import bfloat16_pays
 
 _IMAGES_PER_CHUNK = {"cpu": 128, "cuda": 2048}
-"""Images per chunk of the trunk; larger batches are split.
+"""Maximum number of images per chunk of the trunk, by device type.
 
 A CPU loses a third of its speed if a chunk exceeds the caches. On a GPU, only the memory limits the
 size of a chunk.
@@ -26,11 +26,11 @@ MODEL_CONFIG: dict[str, Any] = {
     "width": 256,
     "bfloat16": "auto",
 }
-"""Settings of `ImpalaModule` with their defaults.
+"""Settings of `ImpalaModule` with their default values.
 
-``patch``: side of the squares of an initial convolution, in pixels; 1 for none. ``channels``:
-channels of the stages. ``blocks``: residual blocks per stage. ``width``: units of the dense layer.
-``bfloat16``: ``"auto"`` (if the processor supports it), ``True`` or ``False``.
+``patch``: side of the squares of an initial convolution, in pixels; 1 for no initial convolution.
+``channels``: channels of the stages. ``blocks``: residual blocks per stage. ``width``: units of the
+dense layer. ``bfloat16``: ``"auto"`` (if the processor supports it), ``True`` or ``False``.
 """
 
 
@@ -47,13 +47,13 @@ class ResidualBlock(nn.Module):
         )
 
     def forward(self, features: Tensor) -> Tensor:
-        """Map (B, C, H, W) to (B, C, H, W)."""
+        """Map features (B, C, H, W) to features of the same shape."""
         changed: Tensor = features + self.layers(features)
         return changed
 
 
 class ImpalaTrunk(nn.Module):
-    """Image features: (B, H, W, C) uint8 to (B, ``width``).
+    """Trunk of a network: uint8 (B, H, W, C) to features, float (B, ``width``).
 
     Each stage consists of a convolution, a pooling that halves height and width, and residual
     blocks.
@@ -89,7 +89,10 @@ class ImpalaTrunk(nn.Module):
         self.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
 
     def forward(self, pictures: Tensor) -> Tensor:
-        """Return the features of a batch of images, after scaling 255 to 1."""
+        """Return the features of a batch of images.
+
+        The network scales byte 255 to 1.
+        """
         device = pictures.device.type
         half = torch.is_autocast_enabled(device)
         scaled = pictures.to(torch.get_autocast_dtype(device) if half else torch.float32) / 255
@@ -105,7 +108,7 @@ class ImpalaModule(TorchRLModule, ValueFunctionAPI):  # type: ignore[misc]
     """
 
     def setup(self) -> None:
-        """Build the network."""
+        """Build the trunk, the policy head and the value head."""
         # RLlib adds settings of its own networks, which have no effect here.
         self.settings = {
             key: self.model_config.get(key, default) for key, default in MODEL_CONFIG.items()
@@ -126,7 +129,7 @@ class ImpalaModule(TorchRLModule, ValueFunctionAPI):  # type: ignore[misc]
         }
 
     def compute_values(self, batch: dict[str, Any], embeddings: Tensor | None = None) -> Tensor:
-        """Return the values (B,).
+        """Return the values, float32 (B,).
 
         Without ``embeddings``, as in advantage estimation, no gradients are computed.
         """
@@ -137,7 +140,7 @@ class ImpalaModule(TorchRLModule, ValueFunctionAPI):  # type: ignore[misc]
             return self.compute_values(batch, self._features(batch[Columns.OBS]))
 
     def _features(self, pictures: Tensor) -> Tensor:
-        """Return float32 features; the trunk computes in bfloat16 if that is faster."""
+        """Return float32 features; the trunk computes in bfloat16 if bfloat16 is faster."""
         choice = self.settings["bfloat16"]
         enabled = bfloat16_pays(pictures.device) if choice == "auto" else bool(choice)
         pieces = torch.split(pictures, _IMAGES_PER_CHUNK[pictures.device.type])

@@ -1,4 +1,4 @@
-"""Options of the Procgen environment, with their defaults and valid values."""
+"""Options of the Procgen environment, with their default and valid values."""
 
 from __future__ import annotations
 
@@ -20,16 +20,19 @@ _DEFAULTS: dict[str, Any] = {
     "frame_stack": 1,
     "provider": "envpool",
 }
-"""All options with their defaults.
+"""All options with their default values.
 
-``env_name``: the game (`procgen_games.GAMES`). ``num_levels``: number of levels; 0 for all levels,
-in which case Procgen ignores ``start_level``. ``start_level``: number of the first level.
-``paint_vel_info``: paint the player's velocity into a corner, in some games.
-``use_generated_assets``: use generated images instead of designed ones. ``center_agent``: show the
-surroundings of the player instead of the whole level. ``use_sequential_levels``: continue with the
-next level in the same episode after a completed level. ``distribution_mode``: easy, hard, or
-another mode of the game. ``frame_stack``: number of latest frames in an observation. ``provider``:
-implementation of the games; only envpool.
+* ``env_name``: the game (`procgen_games.GAMES`).
+* ``num_levels``: number of levels; 0 for all levels, in which case Procgen ignores ``start_level``.
+* ``start_level``: number of the first level.
+* ``paint_vel_info``: paint the player's velocity into a corner, in some games.
+* ``use_generated_assets``: use generated images instead of designed images.
+* ``center_agent``: show the surroundings of the player instead of the whole level.
+* ``use_sequential_levels``: after a completed level, continue with the next level in the same
+  episode.
+* ``distribution_mode``: easy, hard, or another mode of the game.
+* ``frame_stack``: number of latest frames in an observation.
+* ``provider``: implementation of the games; only envpool.
 """
 
 _MAX_LEVEL = 2**31 - 1
@@ -37,7 +40,7 @@ _PROVIDERS = ("envpool",)
 
 
 def complete(env_config: Mapping[str, Any]) -> dict[str, Any]:
-    """Return ``env_config`` with the defaults of missing options.
+    """Return ``env_config`` with the default values of missing options.
 
     Raises:
         ValueError: If a key is unknown or a value is invalid; the message names the key, the value
@@ -69,7 +72,8 @@ def complete(env_config: Mapping[str, Any]) -> dict[str, Any]:
 def held_out(env_config: Mapping[str, Any]) -> dict[str, Any]:
     """Return the options for the same game on held-out levels.
 
-    The held-out levels follow the training levels and have the same number.
+    The held-out levels follow the training levels. There are as many held-out levels as training
+    levels.
 
     Raises:
         ValueError: If ``env_config`` uses all levels, so that no levels are held out.

@@ -99,7 +99,7 @@ class VectorProcgen(VectorEnv[NDArray[np.uint8], NDArray[np.integer[Any]], NDArr
     def step(
         self, actions: NDArray[np.integer[Any]]
     ) -> tuple[NDArray[np.uint8], NDArray[np.float32], NDArray[np.bool_], NDArray[np.bool_], Infos]:
-        """Play one turn of all games with ``actions``, (N,)."""
+        """Play one turn of all games with ``actions``, an integer array (N,)."""
         if self._provider is None:
             raise RuntimeError("call reset() before step()")
         started = self._ended
@@ -114,7 +114,7 @@ class VectorProcgen(VectorEnv[NDArray[np.uint8], NDArray[np.integer[Any]], NDArr
         return observations, step.rewards, step.done & ~truncations, truncations, self._infos(step)
 
     def close(self, **kwargs: Any) -> None:
-        """Close the games; `reset` creates new ones."""
+        """Close the games; `reset` creates new games."""
         if self._provider is not None:
             self._provider.close()
         self._provider = None
@@ -127,7 +127,10 @@ class VectorProcgen(VectorEnv[NDArray[np.uint8], NDArray[np.integer[Any]], NDArr
         }
 
     def _observe(self, step: Step, started: NDArray[np.bool_]) -> NDArray[np.uint8]:
-        """Return the stacked frames; a new episode repeats its first frame."""
+        """Return the stacked frames.
+
+        At the start of an episode, the first frame is repeated.
+        """
         count = self.env_config["frame_stack"]
         if count == 1:
             return step.frames
@@ -140,6 +143,6 @@ class VectorProcgen(VectorEnv[NDArray[np.uint8], NDArray[np.integer[Any]], NDArr
 
 
 def make_env(context: Mapping[str, Any]) -> VectorProcgen:
-    """Create the number of games that RLlib passes as ``num_envs``."""
+    """Create the environment with ``num_envs`` games, the number that RLlib passes."""
     env_config = dict(context)
     return VectorProcgen(env_config.pop("num_envs"), env_config)

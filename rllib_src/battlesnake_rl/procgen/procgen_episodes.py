@@ -18,7 +18,10 @@ from battlesnake_rl.procgen.procgen_games import normalized_score
 from battlesnake_rl.procgen.providers import FRAME_SHAPE
 
 Act = Callable[[NDArray[np.uint8]], NDArray[np.int64]]
-"""Function from observations (N, 64, 64, C) to actions (N,)."""
+"""Policy as a function: uint8 (N, 64, 64, C) to int64 (N,).
+
+The function maps observations to actions.
+"""
 
 
 @dataclass
@@ -27,11 +30,11 @@ class Episode:
 
     level_seed: int
     observations: list[NDArray[np.uint8]] = field(default_factory=list)
-    """Frames, uint8 (64, 64, 3), one more than actions; empty unless frames are kept."""
+    """Frames, uint8 (64, 64, 3), one more than actions; empty if frames are not kept."""
     actions: list[int] = field(default_factory=list)
     rewards: list[float] = field(default_factory=list)
     terminated: bool = False
-    """Whether the level was completed or lost rather than truncated."""
+    """Whether the level was completed or lost; False for a truncated episode."""
 
 
 def play(
@@ -108,7 +111,7 @@ def _newest(observation: NDArray[np.uint8]) -> NDArray[np.uint8]:
 
 
 def acting(module: RLModule, *, greedy: bool = False) -> Act:
-    """Return the policy of a network, which samples its actions unless ``greedy``."""
+    """Return the policy of a network; actions are sampled unless ``greedy`` is True."""
     if isinstance(module, torch.nn.Module):
         module.eval()
 
@@ -128,7 +131,11 @@ def acting(module: RLModule, *, greedy: bool = False) -> Act:
 
 
 def score(episodes: Sequence[Episode], env_config: Mapping[str, Any]) -> dict[str, float]:
-    """Return episodes, mean reward, standard error, length and normalized score."""
+    """Return statistics of ``episodes``.
+
+    The statistics are the number of episodes, mean reward, standard error, length and normalized
+    score.
+    """
     totals = [sum(one.rewards) for one in episodes]
     result = {
         "episodes": float(len(episodes)),

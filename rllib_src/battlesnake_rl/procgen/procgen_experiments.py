@@ -1,8 +1,8 @@
 """Experiment files in the format of the competition's starter kit.
 
 A file contains one experiment: its name, with ``env``, ``run``, ``stop`` and ``config`` below it.
-``config`` contains RLlib's settings, and ``env_config``, ``model`` and ``callbacks``. Settings that
-have new names are rejected with a message that gives the new name.
+``config`` contains RLlib's settings, ``env_config``, ``model`` and ``callbacks``. Renamed settings
+are rejected, and the message gives the new name.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ _STOP = {
     "training_iteration": "num_iters",
     "time_total_s": "minutes",
 }
-"""Hyperparameters, by the condition under ``stop``."""
+"""Hyperparameter by the name of the condition under ``stop``."""
 
 _MODEL_KEYS = ("custom_model", "custom_options")
 """Keys under ``model``."""
 
 
 class ExperimentError(ValueError):
-    """Missing experiment, or invalid experiment file."""
+    """Error raised if an experiment is missing or its file is invalid."""
 
 
 def names() -> list[str]:
@@ -46,7 +46,7 @@ def read(experiment: str) -> dict[str, Any]:
 
     Raises:
         ExperimentError: If there is no such experiment, or its file is invalid; the message lists
-            all faults.
+            all errors in the file.
     """
     path = Path(experiment) if experiment.endswith((".yaml", ".yml")) else _named(experiment)
     if not path.is_file():
@@ -75,7 +75,7 @@ def _named(experiment: str) -> Path:
 
 
 def _faults(body: Any) -> list[str]:
-    """Return all faults of an experiment."""
+    """Return messages about all errors in an experiment."""
     if not isinstance(body, dict):
         return ["the name must have env, run, stop and config below it"]
     faults: list[str] = []

@@ -6,12 +6,12 @@ from typing import NamedTuple
 
 
 class RewardRange(NamedTuple):
-    """Mean episode rewards that normalize to scores 0 and 1."""
+    """Mean episode rewards that correspond to the normalized scores 0 and 1."""
 
     blind: float
-    """Reward of an agent trained without observations."""
+    """Mean episode reward of an agent trained without observations."""
     best: float
-    """Maximum reward, or the reward of the best known agents."""
+    """Maximum episode reward, or the mean episode reward of the best known agents."""
 
 
 class ProcgenGame(NamedTuple):
@@ -22,7 +22,7 @@ class ProcgenGame(NamedTuple):
     easy: RewardRange
     hard: RewardRange
     more_modes: tuple[str, ...] = ()
-    """Distribution modes besides easy and hard."""
+    """Distribution modes in addition to easy and hard."""
 
     @property
     def modes(self) -> tuple[str, ...]:
@@ -66,7 +66,7 @@ def normalized_score(reward: float, env_name: str, distribution_mode: str = "eas
     The score is 0 for an agent without observations and 1 for the best agent.
 
     Raises:
-        ValueError: If the mode has no published range; only easy and hard have one.
+        ValueError: If the mode has no published reward range; only easy and hard have a range.
 
     >>> normalized_score(20.5, "bigfish")
     0.5

@@ -32,9 +32,9 @@ FRAME_STACK = {PROCGEN_ENV_NAME: 1, "stacked_procgen_env": 4}
 
 MODELS = {"impala_cnn": ImpalaModule}
 _ALGORITHMS = {"ProcgenPPO": ProcgenPPO}
-"""Algorithms besides RLlib's algorithms and user-defined algorithms."""
+"""This project's algorithms, in addition to RLlib's and user-defined algorithms."""
 _NETWORK_OPTIONS = {"impala_cnn": MODEL_CONFIG}
-"""Keys of ``custom_options`` by network, with their defaults."""
+"""Keys and default values of ``custom_options``, by network."""
 
 _DEFAULT_EXPERIMENT = "impala-baseline"
 
@@ -115,10 +115,11 @@ class ProcgenLauncher(SageMakerRayLauncher):
         games.close()
 
     def default_num_env_runners(self, config: AlgorithmConfig, cpus: int) -> int:
-        """Return 0 with few CPUs, on which sampling and learning alternate.
+        """Return the default number of env runners.
 
-        The number is also 0 for a learner on a GPU, which `ProcgenRunner` then uses. Otherwise, the
-        env runners share the games evenly, so some CPUs may be idle.
+        The number is 0 if there are few CPUs, because sampling and learning then alternate. The
+        number is also 0 for a learner on a GPU, which `ProcgenRunner` then uses. Otherwise, the env
+        runners share the games evenly, so some CPUs may be idle.
         """
         if cpus <= 4 or (isinstance(config, ProcgenPPOConfig) and config.num_gpus_per_learner):
             return 0
@@ -129,7 +130,7 @@ class ProcgenLauncher(SageMakerRayLauncher):
         return max(runners for runners in range(1, maximum + 1) if shared % runners == 0)
 
     def expected_utilization(self, config: AlgorithmConfig) -> Utilization:
-        """Return the CPUs and GPUs that the training can keep busy.
+        """Return the number of CPUs and GPUs that the training can keep busy.
 
         Without env runners, torch uses all CPUs. The learner uses one GPU.
         """
@@ -137,7 +138,7 @@ class ProcgenLauncher(SageMakerRayLauncher):
         return usual if config.num_env_runners else Utilization(math.inf, usual.gpus)
 
     def default_run_name(self, hyperparameters: ProcgenHyperparameters) -> str:
-        """Return the experiment and the game."""
+        """Return a name that consists of the experiment and the game."""
         game = hyperparameters.env_name or complete(hyperparameters.env_config or {})["env_name"]
         return f"{Path(hyperparameters.experiment).stem}-{game}"
 
@@ -199,8 +200,8 @@ def configure(hyperparameters: ProcgenHyperparameters) -> AlgorithmConfig:
     """Return RLlib's configuration of algorithm, network and callbacks for a game.
 
     Raises:
-        ValueError: If a name is unknown (the message lists the known names) or a setting is
-            invalid.
+        ValueError: If a name is unknown or a setting is invalid. For an unknown name, the message
+            lists the known names.
     """
     env, model = hyperparameters.env, hyperparameters.custom_model
     if env not in FRAME_STACK:

@@ -2,9 +2,9 @@
 
 The algorithm is Battlesnake's PPO (`battlesnake_rl.mabs.ppo`) for games with one seat, with
 OpenAI's published changes for Procgen: `baselines.ppo2` as called by the repository
-openai/train-procgen (Cobbe et al. 2020). An iteration plays 256 turns of 64 games, however many env
-runners share the games. Rewards are normalized (`reward_normalizer`), the change of a value is
-clipped, and advantages are normalized in each minibatch.
+openai/train-procgen (Cobbe et al. 2020). An iteration plays 256 turns of 64 games, for any number
+of env runners. Rewards are normalized (`reward_normalizer`), the change of a value is clipped, and
+advantages are normalized in each minibatch.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from battlesnake_rl.procgen.procgen_environment import VectorProcgen
 from battlesnake_rl.procgen.reward_normalizer import RewardNormalizer
 
 _STATE = "reward_normalization"
-"""Key of the `RewardNormalizer` in a learner's state."""
+"""Key of the state of the `RewardNormalizer` in a learner's state."""
 
 _UNUSED_SETTINGS = {
     "symmetry_augmentation": False,
@@ -47,7 +47,7 @@ _UNUSED_SETTINGS = {
     "ladder_cpu_fraction": DEFAULT_CPU_FRACTION,
     "lag": False,
 }
-"""Settings of Battlesnake's PPO that have no effect here, with their defaults."""
+"""Settings of Battlesnake's PPO without an effect here, with their default values."""
 
 
 class SingleSeatProcgen(VectorProcgen):
@@ -70,7 +70,7 @@ class ProcgenRunner(PPOEnvRunner):
     """
 
     def make_env(self) -> None:
-        """Create the games; the next `sample` starts new episodes."""
+        """Create the games; the next call of `sample` starts new episodes."""
         config = self.config
         cpus = len(os.sched_getaffinity(0)) if config.num_env_runners == 0 else 1
         games: Any = SingleSeatProcgen(
@@ -100,7 +100,7 @@ class ProcgenRunner(PPOEnvRunner):
     def _sample_actions(
         self, values: NDArray[np.float32], ways: NDArray[np.int64], by_chance: NDArray[np.bool_]
     ) -> tuple[NDArray[Any], ...]:
-        """Set ``values`` (N, 1) and return the arrays of a turn, with all actions allowed."""
+        """Write ``values`` (N, 1) and return the arrays of a turn; no action is masked."""
         with torch.inference_mode():
             frames = torch.from_numpy(self._frames).to(self._device)
             found = compute_outputs(self.module[DEFAULT_MODULE_ID], frames)
@@ -130,7 +130,7 @@ class ProcgenRunner(PPOEnvRunner):
         return StepResult(acted[:, None], rewards[:, None], out[:, None], cut[:, None])
 
     def _report_ended(self) -> None:
-        """Log the episodes that have just ended, and reset their counters."""
+        """Log the episodes that have just ended, and reset the counters of their games."""
         recent = self.config.metrics_num_episodes_for_smoothing
         for name, column in (("return", self._totals), ("len", self._lengths)):
             for one in column[self._ended].tolist():
@@ -140,12 +140,15 @@ class ProcgenRunner(PPOEnvRunner):
         self.metrics.log_value("num_episodes", int(self._ended.sum()), reduce="sum")
 
     def get_metrics(self) -> Any:
-        """Return counters, rewards and lengths of episodes, as RLlib's env runners do."""
+        """Return step counters, and the rewards and lengths of finished episodes."""
         return self.metrics.reduce()
 
 
 def compute_outputs(module: Any, frames: Tensor) -> tuple[Tensor, Tensor]:
-    """Return logits (B, 15) and values (B,) of any module that RLlib's PPO can train."""
+    """Return logits, float32 (B, 15), and values, float32 (B,), of a module.
+
+    The module may be any module that RLlib's PPO can train.
+    """
     batch = {Columns.OBS: frames}
     learning = torch.is_grad_enabled()
     found = (module.forward_train if learning else module.forward_inference)(batch)
@@ -157,12 +160,12 @@ class ProcgenLearner(PPOLearner):
     """PPO's learner with normalized rewards and the published loss."""
 
     def build(self) -> None:
-        """Build module, optimizer and reward normalizer."""
+        """Build the module, the optimizer and the reward normalizer."""
         super().build()
         self._normalizer = RewardNormalizer(self.config.gamma, self.config.reward_clip)
 
     def learn(self, rollouts: list[Rollout], env_steps: int) -> None:
-        """Normalize all games' rewards turn by turn, then learn as `PPOLearner` does."""
+        """Normalize the rewards of all games turn by turn, and learn as `PPOLearner` does."""
         self._normalizer.scale(rollouts)
         super().learn(rollouts, env_steps)
 
@@ -177,7 +180,7 @@ class ProcgenLearner(PPOLearner):
         return {Columns.ACTION_DIST_INPUTS: logits, Columns.VF_PREDS: values}
 
     def compute_loss_for_module(self, *, batch: dict[str, Tensor], **kwargs: Any) -> Tensor:
-        """Return the loss of a minibatch after normalizing its advantages."""
+        """Return the loss of a minibatch with normalized advantages."""
         advantages = batch[ADVANTAGES]
         deviation = advantages.std(unbiased=False) + 1e-8
         normalized = (advantages - advantages.mean()) / deviation
@@ -201,12 +204,14 @@ class ProcgenLearner(PPOLearner):
 
 
 def value_loss(values: Tensor, old: Tensor, targets: Tensor, clip: float) -> Tensor:
-    """Return the mean of the larger squared error: with or without value clipping.
+    """Return the mean of the larger of two squared errors.
+
+    The two squared errors are computed with and without value clipping.
 
     Args:
-        values: Values (B,).
-        old: Values (B,) when the turns were played.
-        targets: Value targets (B,).
+        values: float32 (B,), values.
+        old: float32 (B,), values when the turns were played.
+        targets: float32 (B,), value targets.
         clip: Maximum change from ``old`` of a clipped value.
     """
     clipped = old + (values - old).clamp(-clip, clip)
@@ -214,14 +219,17 @@ def value_loss(values: Tensor, old: Tensor, targets: Tensor, clip: float) -> Ten
 
 
 class ProcgenPPOConfig(PPOConfig):
-    """Settings of Battlesnake's PPO with the published values and three more settings.
+    """Settings of Battlesnake's PPO with the published values, and three new settings.
 
-    ``games`` is the total number of games, which the env runners share evenly; with None, each env
-    runner has ``num_envs_per_env_runner`` games. ``reward_clip`` is the maximum of a normalized
-    reward (`reward_normalizer`). ``vf_clip_param`` is the maximum change of a value since its turn
-    was played; RLlib's PPO clips the loss instead. The value loss is the mean squared error.
-    `baselines` uses half of that loss, so the published coefficient of 0.5 corresponds to 0.25
-    here.
+    The value loss is the mean squared error. `baselines` uses half of that loss, so the published
+    coefficient of 0.5 corresponds to 0.25 here.
+
+    Attributes:
+        games: Total number of games, which the env runners share evenly; None for
+            ``num_envs_per_env_runner`` games per env runner.
+        reward_clip: Maximum of a normalized reward (`reward_normalizer`).
+        vf_clip_param: Maximum change of a value since its turn was played. RLlib's PPO clips the
+            loss instead.
     """
 
     env_runner_class = ProcgenRunner
@@ -246,7 +254,7 @@ class ProcgenPPOConfig(PPOConfig):
         self.kickstart_coeff = 0.0
 
     def _check_environment(self) -> None:
-        """Share the games among the env runners; reject settings without effect."""
+        """Distribute the games evenly to the env runners, and reject unused settings."""
         if not self.in_evaluation:
             self._share_games()
         for name, default in _UNUSED_SETTINGS.items():
@@ -284,7 +292,7 @@ class ProcgenPPO(TrainingLoopMixin, Algorithm):  # type: ignore[misc]
 
     @classmethod
     def get_default_config(cls) -> AlgorithmConfig:
-        """Return the default configuration."""
+        """Return ProcgenPPO's configuration."""
         return ProcgenPPOConfig()
 
     def training_step(self) -> None:

@@ -15,21 +15,21 @@ from numpy.typing import NDArray
 FRAME_SHAPE = (64, 64, 3)
 NUM_ACTIONS = 15
 _NEXT_LEVEL = 997
-"""Difference between the numbers of consecutive levels in a sequence."""
+"""Difference between the numbers of consecutive levels in a sequence of levels."""
 
 
 class Step(NamedTuple):
     """Result of one step of N games."""
 
     frames: NDArray[np.uint8]
-    """RGB frames, uint8 (N, 64, 64, 3)."""
+    """uint8 (N, 64, 64, 3), RGB frames."""
     rewards: NDArray[np.float32]
     done: NDArray[np.bool_]
-    """Whether the episode ended, bool (N,)."""
+    """bool (N,), whether the episode ended."""
     level_complete: NDArray[np.bool_]
-    """Whether the step completed a level, bool (N,)."""
+    """bool (N,), whether the step completed a level."""
     level_seeds: NDArray[np.int32]
-    """Number of the current level, int32 (N,)."""
+    """int32 (N,), number of the current level."""
 
 
 def make_provider(
@@ -40,8 +40,8 @@ def make_provider(
     Args:
         env_config: Complete options of the games.
         seeds: Seeds of the games.
-        num_threads: Threads of an envpool batch; games with sequential levels run one after the
-            other.
+        num_threads: Number of threads of an envpool batch. Games with sequential levels step one
+            after the other.
 
     Raises:
         ImportError: If envpool is missing; the message names the extra to install.
@@ -91,7 +91,7 @@ class EnvpoolBatch:
         )
 
     def step(self, actions: NDArray[np.int32]) -> Step:
-        """Play ``actions``, (N,)."""
+        """Play one turn of all games with ``actions``, int32 (N,)."""
         frames, rewards, terminations, truncations, infos = self._pool.step(actions)
         return Step(
             frames,
@@ -123,7 +123,7 @@ class SequentialGames:
         return _stack([game.reset() for game in self._first])
 
     def step(self, actions: NDArray[np.int32]) -> Step:
-        """Play ``actions``, (N,)."""
+        """Play one turn of all games with ``actions``, int32 (N,)."""
         return _stack([self._step(i, actions[i : i + 1]) for i in range(len(self._first))])
 
     def _step(self, i: int, action: NDArray[np.int32]) -> Step:

@@ -1,8 +1,8 @@
 """Reward normalization by the variance of discounted returns.
 
-The method is that of VecNormalize in baselines. The episode rewards of different games range from 1
-to 40. Normalized rewards allow one learning rate and one value clip for all games. The returns of
-all games are updated turn by turn, independently of the env runner that played the game.
+The method is the same as in VecNormalize in baselines. The episode rewards of different games range
+from 1 to 40. Normalized rewards allow one learning rate and one value clip for all games. The
+returns of all games are updated turn by turn, independently of the env runner that played the game.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from numpy.typing import NDArray
 from battlesnake_rl.mabs.ppo.ppo import Rollout
 
 _EPSILON = 1e-8
-"""Constant added to the variance before the square root."""
+"""Constant added to the variance before the square root is taken."""
 
 
 class RewardNormalizer:
     """Normalizer that divides rewards by the standard deviation of returns.
 
-    The standard deviation is a running estimate over discounted returns, and the results are
+    The standard deviation is a running estimate over discounted returns. The divided rewards are
     clipped. The return of a game is its previous return times ``gamma`` plus the reward, starting
-    at 0 in each episode. The running variance includes each turn's returns before its rewards are
-    divided.
+    at 0 in each episode. The running variance includes each turn's returns before the rewards of
+    the turn are divided.
     """
 
     def __init__(self, gamma: float, clip: float) -> None:
@@ -52,12 +52,12 @@ class RewardNormalizer:
     def scale_turn(
         self, rewards: NDArray[np.floating], played: NDArray[np.bool_], ended: NDArray[np.bool_]
     ) -> NDArray[np.float32]:
-        """Return the normalized rewards of the next turn of N games; each array is (N,).
+        """Return the normalized rewards of the next turn of N games, float32 (N,).
 
         Args:
-            rewards: Rewards of the turn.
-            played: Whether the turn counts; other turns have no effect on the returns.
-            ended: Whether the episode ended.
+            rewards: float (N,), rewards of the turn.
+            played: bool (N,), whether the turn counts; other turns have no effect on the returns.
+            ended: bool (N,), whether the episode ended.
         """
         if len(self._returns) != len(rewards):
             self._returns = np.zeros(len(rewards))
@@ -70,7 +70,7 @@ class RewardNormalizer:
         return clipped
 
     def _update_moments(self, returns: NDArray[np.float64]) -> None:
-        """Merge a sample into the running moments (Chan et al. 1979)."""
+        """Merge returns into the running moments (Chan et al. 1979)."""
         count, difference = len(returns), returns.mean() - self._mean
         total = self._count + count
         squares = (
@@ -82,7 +82,7 @@ class RewardNormalizer:
         self._variance, self._count = squares / total, total
 
     def state(self) -> dict[str, float]:
-        """Return the running moments; a resumed run starts new games with new returns."""
+        """Return the running moments; the returns of running games are not included."""
         return {"mean": self._mean, "variance": self._variance, "count": self._count}
 
     def restore(self, state: Mapping[str, float]) -> None:

@@ -11,14 +11,14 @@ _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
 
 _KEEP = 512 << 20
 _REUSE_UP_TO = 32 << 20
-"""Maximum size of a reused block, in bytes; glibc allows no larger value.
+"""Maximum size of a reused memory block, in bytes; glibc allows no larger value.
 
-The arrays of the replay buffer are larger.
+Larger blocks, such as the arrays of the replay buffer, are not reused.
 """
 
 
 def keep_freed_memory() -> bool:
-    """Make the C library reuse freed blocks instead of returning them to the system.
+    """Make the C library reuse freed memory instead of returning it to the system.
 
     Every forward pass frees megabytes of activations, and the next pass allocates the same amount.
     The kernel clears newly allocated pages, which takes a quarter of the time of a pass. The
@@ -37,7 +37,7 @@ def leave_new_memory_unfilled() -> None:
     """Stop torch from filling new memory with NaN in deterministic mode.
 
     RLlib enables deterministic mode whenever a seed is set. The NaN values only reveal reads of
-    uninitialized memory. Without the NaN values, results are the same and updates are a few percent
-    faster. The setting applies to the whole process.
+    uninitialized memory. Without the NaN values, results are identical and updates are a few
+    percent faster. The setting applies to the whole process.
     """
     torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]

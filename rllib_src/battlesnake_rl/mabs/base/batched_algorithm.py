@@ -70,13 +70,13 @@ class BatchedAlgorithmConfig:
     learner_class_base: ClassVar[type]
     rl_module_class: ClassVar[type]
     module_apis: ClassVar[tuple[type, ...]]
-    """Required base classes of env runner, learner and module, and the module's APIs."""
+    """Base classes that a module must have, including RLlib's module APIs."""
     rllib_config_class: ClassVar[type[AlgorithmConfig]]
     extra_supported_fields: ClassVar[str] = ""
     unsupported_fields: ClassVar[str] = ""
-    """RLlib's configuration class, and the deviations from the supported fields.
+    """Fields that this algorithm does not support, separated by spaces.
 
-    `supported_settings.SUPPORTED_FIELDS` lists the supported fields of all algorithms.
+    The fields are among `supported_settings.SUPPORTED_FIELDS`, which all other algorithms support.
     """
     extra_settings: ClassVar[tuple[str, ...]] = ()
     """Settings of ``training()`` that RLlib's method lacks or does not receive."""
@@ -96,7 +96,7 @@ class BatchedAlgorithmConfig:
         self.symmetry_augmentation = False
 
     def training(self: Any, **settings: Any) -> Any:
-        """Set this algorithm's own options; pass the rest to RLlib."""
+        """Set this algorithm's own options, and pass all other options to RLlib."""
         for name in set(self.extra_settings) & set(settings):
             setattr(self, name, settings.pop(name))
         return super().training(**settings)  # type: ignore[misc]
@@ -198,7 +198,7 @@ class TrainingLoopMixin:
                 lambda learner: learner.learn(fragments, env_steps)
             )
             for one in learned:
-                one.get()  # Raises the exceptions of learners in other processes.
+                one.get()  # This call raises the exceptions of learners in other processes.
         self._report_updates()
         with self.metrics.log_time((TIMERS, SYNCH_WORKER_WEIGHTS_TIMER)):
             self._sync_weights()
@@ -261,7 +261,7 @@ class BatchedAlgorithm(TrainingLoopMixin, LadderEvaluationMixin):
                 # until its result is fetched. RLlib drops requests beyond the maximum in flight.
                 for _ in range(self.config.max_requests_in_flight_per_env_runner):
                     group.foreach_env_runner_async("sample_fragment", tag="fragment")
-                if not done:  # RLlib waits for all requests, not for the first.
+                if not done:  # RLlib waits for all requests instead of the first finished request.
                     asked, _, _ = group._worker_manager._filter_calls_by_tag("fragment")
                     ray.wait(asked, timeout=_WAIT_TIMEOUT_S)
                     self._warn_if_stalled(False)
@@ -284,10 +284,11 @@ class BatchedAlgorithm(TrainingLoopMixin, LadderEvaluationMixin):
             )
 
     def get_module(self: Any, module_id: str = DEFAULT_MODULE_ID) -> Any:
-        """Return the policy that would be exported now, as a separate module.
+        """Return a separate copy of the policy to export.
 
-        For this project's networks, this is the weight average (`q_network.WeightAveragingMixin`),
-        not the weights with which the env runners play. Returns None for another ``module_id``.
+        For this project's networks, the policy is the weight average
+        (`q_network.WeightAveragingMixin`). Env runners play with the current weights instead. For a
+        ``module_id`` other than the default, the method returns None.
         """
         if module_id != DEFAULT_MODULE_ID:
             return None
@@ -299,7 +300,7 @@ class BatchedAlgorithm(TrainingLoopMixin, LadderEvaluationMixin):
         played = {prefix + name: array for name, array in weights.items()}
         module.set_state(
             module.get_state() | played
-        )  # The weights have no value head, so the module keeps its current one.
+        )  # The weights have no value head, so the module keeps its current value head.
         return module
 
     def _policy_from_weights(self: Any, weights: Weights) -> ScoreFn:
@@ -309,12 +310,12 @@ class BatchedAlgorithm(TrainingLoopMixin, LadderEvaluationMixin):
         return functools.partial(self.env_runner.action_scores, module)
 
     def _add_past_self(self: Any) -> None:
-        """Send the current weights to all env runners as a past self, if one is due."""
+        """Send the current weights to all env runners as a past self, if due."""
         steps = self.num_env_steps_sampled
         if PAST not in self.config.env_config.get("opponents", {}) or steps < self._next_past_self:
             return
         self._next_past_self = steps + _PAST_SELF_INTERVAL
-        # The past self needs a copy, because the learner continues to update its own arrays.
+        # The past self needs a copy, because the learner continues to update the original arrays.
         weights = ray.put(self._inference_weights()[COMPONENT_RL_MODULE])
         for group in (self.env_runner_group, self.eval_env_runner_group):
             if group is not None:
@@ -323,11 +324,11 @@ class BatchedAlgorithm(TrainingLoopMixin, LadderEvaluationMixin):
                 )
 
     def restore_env_runners(self: Any, env_runner_group: Any) -> list[int]:
-        """Restore failed env runners, at most every `HEALTH_CHECK_INTERVAL_S`.
+        """Restore failed env runners, at most every `HEALTH_CHECK_INTERVAL_S` seconds.
 
         Restored env runners receive the state and the step counter of the local env runner. RLlib's
         own method checks before every step. While a machine is missing, each check would cost the
-        learner ``env_runner_health_probe_timeout_s``.
+        learner ``env_runner_health_probe_timeout_s`` seconds.
         """
         if self.config.num_env_runners > 0 and env_runner_group is self.env_runner_group:
             manager = env_runner_group._worker_manager
@@ -366,11 +367,11 @@ class BatchedAlgorithm(TrainingLoopMixin, LadderEvaluationMixin):
         return state
 
     def set_state(self: Any, state: dict[str, Any]) -> None:
-        """Restore ``state``."""
+        """Restore the ``state`` that `get_state` returned."""
         super().set_state(state)  # type: ignore[misc]
         self._recent_games.iterations = deque(state[_RECENT_GAMES])
         self._next_past_self = state[_NEXT_PAST_SELF]
-        # RLlib has restored the local env runner.
+        # RLlib has already restored the local env runner.
         shared = self.env_runner.get_state(components=PAST_SELVES)
         shared[NUM_ENV_STEPS_SAMPLED_LIFETIME] = self.num_env_steps_sampled
         self.env_runner_group.foreach_env_runner(lambda runner: runner.set_state(shared))

@@ -50,7 +50,7 @@ PAST_SELVES = "past_selves"
 
 
 class StepResult(NamedTuple):
-    """Result of one turn of N games with S seats; each array is (N, S).
+    """Result of one turn of N games with S seats; each array has shape (N, S).
 
     ``acted`` is True only for the learner's snakes.
     """
@@ -138,7 +138,7 @@ class BatchedEnvRunner(EnvRunner, Checkpointable):  # type: ignore[misc]
         assert self.module is not None
 
     def stop(self) -> None:
-        """Release the games."""
+        """Release the memory of the games."""
         self.env = None
 
     def sample(
@@ -165,7 +165,7 @@ class BatchedEnvRunner(EnvRunner, Checkpointable):  # type: ignore[misc]
             force_reset: Whether to start new games before sampling.
 
         Returns:
-            The fragments.
+            List of fragments.
         """
         if self._current_board_size() != self._board_size:
             self.make_env()
@@ -197,7 +197,7 @@ class BatchedEnvRunner(EnvRunner, Checkpointable):  # type: ignore[misc]
         return games // boards + (np.arange(boards) < games % boards).astype(np.int64)
 
     def sample_fragment(self) -> tuple[Any, dict[str, Any]]:
-        """Return a fragment and its counts and metrics, for asynchronous callers."""
+        """Return a fragment, and its step counts and metrics, for asynchronous callers."""
         fragment = self.sample()[0]
         return fragment, {
             "num_agent_steps": fragment.num_agent_steps,
@@ -227,12 +227,12 @@ class BatchedEnvRunner(EnvRunner, Checkpointable):  # type: ignore[misc]
         """Add a past self.
 
         Args:
-            weights: Weights of the module, or a Ray reference to them.
+            weights: Weights of the module, or a Ray reference to the weights.
         """
         self._past_selves.add(_resolve_ref(weights))
 
     def _past_self_policy(self, weights: Any) -> ScoreFn:
-        """Return the policy of a past self."""
+        """Return the policy of a past self, given the weights of the module."""
         module = copy.deepcopy(self.module)
         module.set_state(weights)
         return functools.partial(self.action_scores, module[DEFAULT_MODULE_ID])
@@ -242,7 +242,10 @@ class BatchedEnvRunner(EnvRunner, Checkpointable):  # type: ignore[misc]
         """Play ``num_turns`` turns of all games; game i explores with ``epsilon[i]``."""
 
     def _step(self, actions: NDArray[np.uint8]) -> StepResult:
-        """Play one turn of all games; ``actions`` (N, S) receives the opponents' moves."""
+        """Play one turn of all games, after filling in the opponents' moves.
+
+        ``actions`` is uint8 (N, S) and is modified in place.
+        """
         assert self.env is not None
         frames, action_mask, alive, _ = self._position
         self._opponents.move(frames, action_mask, alive, actions)
@@ -263,14 +266,16 @@ class BatchedEnvRunner(EnvRunner, Checkpointable):  # type: ignore[misc]
     @staticmethod
     @abc.abstractmethod
     def action_scores(module: Any, frames: NDArray[np.uint8]) -> NDArray[np.float32]:
-        """Return a module's action scores for ``frames``, float32 (B, 4).
+        """Return a module's action scores, float32 (B, 4); higher scores are better.
 
-        Higher scores are better. ``frames`` is uint8 (B, C, H, W).
+        Args:
+            module: The module.
+            frames: uint8 (B, C, H, W), observations.
         """
 
     @abc.abstractmethod
     def _epsilons(self) -> NDArray[np.float64]:
-        """Return the probability of a random move in each game."""
+        """Return the probability of a random move in each game, float64 (N,)."""
 
     def _log_steps(self, fragment: Any) -> None:
         self.num_env_steps_sampled_lifetime += fragment.num_env_steps * max(self.num_workers, 1)
@@ -303,7 +308,7 @@ class BatchedEnvRunner(EnvRunner, Checkpointable):  # type: ignore[misc]
         not_components: str | Collection[str] | None = None,
         **kwargs: Any,
     ) -> dict[str, Any]:
-        """Return the weights and their sequence number, the past selves and the counter."""
+        """Return the weights, their sequence number, the past selves and the step counter."""
         state: dict[str, Any] = {
             NUM_ENV_STEPS_SAMPLED_LIFETIME: self.num_env_steps_sampled_lifetime
         }
@@ -343,5 +348,5 @@ class BatchedEnvRunner(EnvRunner, Checkpointable):  # type: ignore[misc]
 
 
 def _resolve_ref(weights: Any) -> Any:
-    """Return ``weights``, or the object to which the Ray reference points."""
+    """Return ``weights``, or the object to which a Ray reference points."""
     return ray.get(weights) if isinstance(weights, ray.ObjectRef) else weights

@@ -27,7 +27,7 @@ EXTREMES = {
     "episode_len_min": min,
     "episode_len_max": max,
 }
-"""RLlib's names of the extreme values, and the function that combines two values."""
+"""Function that combines two extreme values, by RLlib's name of the metric."""
 
 GAME_METRICS = (_EPISODE_RETURN_MEAN, _EPISODE_LEN_MEAN, *METRICS, "Longest_snake")
 """Metrics averaged per game.
@@ -38,7 +38,7 @@ are summed over the snakes of a game.
 
 
 class GameStatistics:
-    """Accumulates metrics of N games with S seats until they finish."""
+    """Accumulator of the metrics of N games with S seats until the games finish."""
 
     def __init__(self, games: int, seats: int) -> None:
         self._returns = np.zeros((games, seats))
@@ -50,7 +50,7 @@ class GameStatistics:
         self._start(np.ones(games, dtype=np.bool_))
 
     def start(self) -> None:
-        """Reset all games and discard the running ones."""
+        """Reset all games and discard the metrics of running games."""
         self._start(np.ones(len(self._returns), dtype=np.bool_))
 
     def update(
@@ -66,7 +66,7 @@ class GameStatistics:
             turn: The step's ``last_turn``; only seats that acted count.
             rewards: float32 (N, S).
             infos: The infos of the step.
-            counted: bool (N,), games that count, or None for all.
+            counted: bool (N,), games that count, or None to count all games.
 
         Returns:
             bool (N,): the counted games that finished.
@@ -86,7 +86,7 @@ class GameStatistics:
         return ended
 
     def drain(self) -> dict[str, float]:
-        """Return `EXTREMES` and the sums since the last call.
+        """Return `EXTREMES` and the metrics summed over the games since the last call.
 
         The key of a sum is the metric's name followed by `_SUM_SUFFIX`.
         """
@@ -121,7 +121,7 @@ class GameStatistics:
 
 
 def average_games(results: dict[str, Any]) -> None:
-    """Replace the sums in an env runner's ``results`` by means per game.
+    """Replace the sums in an env runner's ``results`` with means per game.
 
     The means are NaN if no game has ended.
     """
@@ -129,7 +129,7 @@ def average_games(results: dict[str, Any]) -> None:
 
 
 class RecentGames:
-    """Metrics of the latest iterations, which together have at least ``enough`` games.
+    """Metrics of the latest iterations, with at least ``enough`` games in total.
 
     Long games end rarely, so the curves would have gaps without earlier iterations.
     """
@@ -137,13 +137,13 @@ class RecentGames:
     def __init__(self, enough: int) -> None:
         self._enough = enough
         self.iterations: deque[dict[str, float]] = deque()
-        """Sums, extremes and number of games of each iteration, oldest first.
+        """Metric sums, extremes and number of games of each iteration, oldest first.
 
         Checkpoints include this list.
         """
 
     def average(self, results: dict[str, Any]) -> None:
-        """Replace the sums in an iteration's ``results`` by means per game.
+        """Replace the sums in an iteration's ``results`` with means per game.
 
         Means and `EXTREMES` are NaN until a game has ended.
         """

@@ -30,9 +30,10 @@ class LadderEvaluationMixin:
     """Mixin that adds ladder evaluation to an algorithm.
 
     The mixin must precede RLlib's algorithm class in the list of bases. Each iteration reports the
-    results of `ladder_evaluator.StrengthHistory`, and checkpoints include the measurements and the
-    strongest weights. If there are several policies, the first by name is evaluated. The
-    configuration needs ``ladder_cpu_fraction`` (maximum fraction of the CPU time) and
+    results of `ladder_evaluator.StrengthHistory`. Checkpoints include the measurements and the
+    strongest weights. If there are several policies, the first policy by name is evaluated.
+
+    The configuration needs ``ladder_cpu_fraction`` (maximum fraction of the CPU time) and
     ``start_from`` (policy whose weights initialize the network, or None).
     """
 
@@ -67,7 +68,7 @@ class LadderEvaluationMixin:
         return results
 
     def conclude(self: Any, results: dict[str, Any]) -> None:
-        """Evaluate the final weights after the last iteration and update its ``results``."""
+        """Evaluate the final weights after the last iteration, and update ``results``."""
         results |= self.ladder_evaluator.after_iteration(
             self._weights_to_export, self._policy_from_weights, at_end=True
         )

@@ -1,7 +1,7 @@
 """RLlib settings that this project's algorithms support.
 
 Env runners, replay buffers and learners (`batched_algorithm`) omit many of RLlib's features. A
-setting that would have no effect is rejected by name.
+setting without an effect is rejected by name.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ INTERNAL_FIELDS = frozenset(
         "learner_config_dict",
     )
 )
-"""Fields that RLlib sets itself, and fields reserved for custom learners."""
+"""Fields that RLlib itself sets, and fields reserved for custom learners."""
 
 _TUNE_FIELDS = frozenset((STDOUT_FILE, STDERR_FILE, TRIAL_INFO))
 """Fields that Ray Tune adds to the configuration of a trial."""
@@ -100,7 +100,7 @@ _HINTS = {
     "input_": "use DISTIL, or RLlib's MARWIL or CQL",
     "torch_compile_learner": "these networks do not become faster",
 }
-"""Alternatives to unsupported fields."""
+"""Alternative to each unsupported field, by name."""
 
 
 def public_name(config: AlgorithmConfig, field: str) -> str:
@@ -137,14 +137,14 @@ def supported_fields(config: AlgorithmConfig) -> frozenset[str]:
 
 
 def check(config: AlgorithmConfig) -> None:
-    """Reject settings that would have no effect.
+    """Reject settings without an effect.
 
     Raises:
-        ValueError: If a setting would have no effect; the message names the field, its default and
-            the alternative.
+        ValueError: If a setting has no effect; the message names the field, its default and the
+            alternative.
     """
     if config.in_evaluation:
-        return  # RLlib derived this configuration from a checked configuration.
+        return  # RLlib derived this configuration from a validated configuration.
     plain = fields(config.rllib_config_class()) | _FIXED_VALUES
     known = supported_fields(config)
     passed_over = known | INTERNAL_FIELDS | _TUNE_FIELDS

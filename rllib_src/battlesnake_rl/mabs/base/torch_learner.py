@@ -55,7 +55,7 @@ class FastTorchLearnerMixin:
     """
 
     def build(self: Any) -> None:
-        """Build module and optimizer."""
+        """Build the module and the optimizer."""
         limit_torch_threads()
         super().build()  # type: ignore[misc]
         self._norms: list[Tensor] = []
@@ -64,7 +64,10 @@ class FastTorchLearnerMixin:
     def configure_optimizers_for_module(
         self: Any, module_id: str, config: AlgorithmConfig | None = None
     ) -> None:
-        """Register a fused Adam optimizer, which updates all weights in one call."""
+        """Register a fused Adam optimizer.
+
+        A fused optimizer updates all weights in one call.
+        """
         parameters = self.get_parameters(self.module[module_id])
         self.register_optimizer(
             module_id=module_id,
@@ -84,7 +87,7 @@ class FastTorchLearnerMixin:
         return one.pin_memory().to(self.device, non_blocking=True)
 
     def postprocess_gradients(self: Any, gradients_dict: dict[Any, Tensor]) -> dict[Any, Tensor]:
-        """Clip gradients by their global norm; RLlib handles other clipping methods."""
+        """Clip gradients by their global norm; other methods are delegated to RLlib."""
         if self.config.grad_clip_by != "global_norm":
             clipped: dict[Any, Tensor] = super().postprocess_gradients(  # type: ignore[misc]
                 gradients_dict

@@ -45,11 +45,11 @@ from battlesnake_rl.mabs.ppo.ppo import PPOEnvRunner
 _TEMPERATURE_CELLS = 1.0
 """Temperature of the expert's policy, in cells of territory.
 
-One cell of territory corresponds to 0.1 logits.
+One cell of territory corresponds to 0.1 in the logit of the win probability.
 """
 
 MAX_REGRET = 60.0
-"""Maximum regret of a move, in cells."""
+"""Maximum regret of a move, in cells of territory."""
 
 _REGRETS, _VALUE_TARGETS = "regrets", "value_targets"
 """Columns of a batch, as in `ExpertLabels`."""
@@ -67,7 +67,7 @@ class ExpertLabels:
 
     Attributes:
         obs: uint8 (M, C, H, W), observations.
-        action_mask: bool (M, 4), allowed moves.
+        action_mask: bool (M, 4).
         regrets: float16 (M, 4), best value minus the move's value in cells, in [0, `MAX_REGRET`];
             masked moves have `MAX_REGRET`.
         value_targets: float32 (M,), 2 * win probability - 1, in [-1, 1].
@@ -78,7 +78,7 @@ class ExpertLabels:
     regrets: NDArray[np.float16]
     value_targets: NDArray[np.float32]
     env_steps: int = 0
-    """Turns of single games played for these labels."""
+    """Env steps (turns of single games) played for these labels."""
 
     num_env_steps = property(lambda self: self.env_steps)
     num_agent_steps = property(lambda self: len(self.regrets))
@@ -95,10 +95,10 @@ class ExpertLabels:
 
 
 class DistilEnvRunner(PPOEnvRunner):
-    """Env runner that samples moves and labels every position with the search."""
+    """Env runner that samples moves and labels positions with the expert's search."""
 
     def make_env(self) -> None:
-        """Build the games and the search."""
+        """Build the games and the expert's search."""
         super().make_env()
         self._search = Search(evaluation=load_builtin(), nodes=self.config.expert_nodes, exact=True)
 
@@ -137,9 +137,14 @@ class DistilEnvRunner(PPOEnvRunner):
     def _query_expert(
         self, seats: NDArray[np.int64], allowed: NDArray[np.bool_]
     ) -> tuple[NDArray[np.float16], NDArray[np.float32], NDArray[np.bool_]]:
-        """Return the expert's regrets (M, 4), value targets (M,) and a label mask (M,).
+        """Return the expert's regrets, value targets and a mask of labeled positions.
 
-        ``seats`` is (M, 2): game and seat. A seat without an allowed move has no label.
+        Args:
+            seats: int64 (M, 2), game and seat of each position.
+            allowed: bool (M, 4), action mask. A position with all moves masked has no label.
+
+        Returns:
+            float16 (M, 4), float32 (M,) and bool (M,).
         """
         assert self.env is not None
         rules = replace(self.env.game, seed=UNKNOWN_SEED)
@@ -185,12 +190,12 @@ class DistilLearner(FastTorchLearnerMixin, TorchLearner):  # type: ignore[misc]
         self._observation = env_options(self.config.env_config).observation_encoder
 
     def learn(self, labels: list[ExpertLabels], env_steps: int) -> None:
-        """Add ``labels`` to the buffer and train on it.
+        """Add ``labels`` to the buffer and train on the buffer.
 
         The learner trains on ``replay_ratio`` times the number of labels in one fragment,
         independently of the number of fragments that arrive. With more env runners, the labels are
         therefore fresher, and the learner does not fall behind. The schedule of ``lr`` advances by
-        the turns of one fragment.
+        the env steps of one fragment.
         """
         for one in labels:
             self._add(one.arrays)
@@ -252,7 +257,7 @@ class DistilLearner(FastTorchLearnerMixin, TorchLearner):  # type: ignore[misc]
         return loss
 
     def report(self) -> Any:
-        """Return counts, and the mean metrics of all updates since the last report.
+        """Return label counts, and the mean metrics of all updates since the last report.
 
         At least one update must have run since the last report.
         """
@@ -367,7 +372,7 @@ class DISTIL(BatchedAlgorithm, Algorithm):  # type: ignore[misc]
         return DISTILConfig()
 
     def training_step(self) -> None:
-        """Train on the labels that have arrived."""
+        """Train on the labels that have arrived from the env runners."""
         self._learn_from(
             self._collect_fragments() if self.config.num_env_runners else self._sample()
         )

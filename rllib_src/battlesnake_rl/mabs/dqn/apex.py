@@ -1,8 +1,8 @@
 """APEX: asynchronous env runners, replay buffer shards as actors, and one learner.
 
-Env runners send fragments to shards through Ray's object store. The driver receives only the counts
-of each fragment. Shards sample batches ahead of the learner. Env runners receive new weights while
-they play (Horgan et al. 2018, https://arxiv.org/abs/1803.00933).
+Env runners send fragments to shards through Ray's object store. The driver receives only the step
+counts of each fragment. Shards sample batches ahead of the learner. Env runners receive new weights
+while they play (Horgan et al. 2018, https://arxiv.org/abs/1803.00933).
 """
 
 from __future__ import annotations
@@ -90,7 +90,9 @@ class APEXConfig(DQNConfig):
 
     @property
     def replay_shards(self) -> int:
-        """Return the number of shards (by default, from env runners and capacity).
+        """Return the number of shards.
+
+        By default, the number depends on the number of env runners and the capacity.
 
         >>> [APEXConfig().env_runners(num_env_runners=n).replay_shards for n in (1, 16, 17, 100)]
         [2, 2, 3, 13]
@@ -137,7 +139,7 @@ class APEX(DQN):
         observation_space, _ = self.spaces[DEFAULT_MODULE_ID]
         count = self.config.replay_shards
         # The shards run on the learner's machine, because the learner reads several batches per
-        # fragment. If this machine fails, training ends in any case.
+        # fragment. If this machine fails, training ends anyway.
         shard = ray.remote(num_cpus=0, resources={_own_node(): 0.001}, max_restarts=-1)(
             ReplayBufferShard
         )
@@ -158,7 +160,7 @@ class APEX(DQN):
         self._updates_since_broadcast = 0
 
     def training_step(self) -> None:
-        """Process finished fragments and run one update if one is due."""
+        """Process finished fragments, and run one update if an update is due."""
         due = self._training_debt >= self.config.total_train_batch_size and bool(self._batches)
         # If the training debt is too large, env runners pause until the learner has caught up.
         # However, env runners must continue if the learner has no batch, because arriving fragments
@@ -222,7 +224,7 @@ class APEX(DQN):
             self._add_training_debt(sum(info["num_agent_steps"] for info in infos))
 
     def _infos(self, ready: list[ray.ObjectRef]) -> list[dict[str, Any]]:
-        """Pass finished fragments to the shards in rotation; return the fragments' counts."""
+        """Pass finished fragments to the shards round-robin, and return the step counts."""
         try:
             given = ray.get(ready)
         except RayActorError:
@@ -239,7 +241,7 @@ class APEX(DQN):
         return infos
 
     def _info_or_none(self, reference: ray.ObjectRef) -> dict[str, Any] | None:
-        """Return the counts of a fragment, or None if its env runner has died."""
+        """Return the step counts of a fragment, or None if its env runner has died."""
         try:
             info: dict[str, Any] = ray.get(reference)
         except RayActorError:
@@ -271,14 +273,14 @@ class APEX(DQN):
             manager.actors()[runner].set_state.remote(self._sent_weights)
 
     def _prefetch_batches(self, shard: int) -> None:
-        """Request batches from a shard until `_BATCHES_AHEAD` are pending."""
+        """Request batches from a shard until `_BATCHES_AHEAD` batches are pending."""
         while self._batches_of[shard] < _BATCHES_AHEAD:
             batch = self._shards[shard].sample.remote(self.config.total_train_batch_size)
             self._batches.append((shard, batch))
             self._batches_of[shard] += 1
 
     def _update(self) -> bool:
-        """Train on the oldest requested batch; return False if its shard has no data."""
+        """Train on the oldest requested batch, or return False if the shard has no data."""
         shard, reference = self._batches.popleft()
         self._batches_of[shard] -= 1
         try:

@@ -1,8 +1,8 @@
 """DQN on batches of games: sample, store and learn in turn.
 
 The algorithm is double, dueling, n-step DQN with prioritized replay. Masked moves of the next state
-are excluded from the target. Loss and target are those of RLlib's `DQN`; env runner, replay buffer
-and training loop are this project's own.
+are excluded from the target. The loss and the target are the same as in RLlib's `DQN`. The env
+runner, the replay buffer and the training loop are this project's own.
 """
 
 from __future__ import annotations
@@ -144,9 +144,9 @@ class DQNConfig(BatchedAlgorithmConfig, rllib_dqn.DQNConfig):  # type: ignore[mi
 
 
 def _shard_order(count: int, learners: int) -> NDArray[np.int64] | slice:
-    """Return an order of ``count`` rows that deals rows to the ``learners`` in turn.
+    """Return an order of rows in which each learner gets every ``learners``-th row.
 
-    Each learner then receives a contiguous part of the reordered rows.
+    Each learner receives a contiguous part of the reordered rows.
 
     >>> _shard_order(7, 3)
     array([0, 3, 6, 1, 4, 2, 5])
@@ -167,7 +167,7 @@ class DQN(BatchedAlgorithm, rllib_dqn.DQN):  # type: ignore[misc]
         return DQNConfig()
 
     def setup(self, config: AlgorithmConfig) -> None:
-        """Build env runners and learner as RLlib does, and the replay buffer."""
+        """Build env runners and learner as RLlib does, and build the replay buffer."""
         super().setup(config)
         self._training_debt = 0.0
         self._learning_starts = self.config.num_steps_sampled_before_learning_starts
@@ -199,12 +199,16 @@ class DQN(BatchedAlgorithm, rllib_dqn.DQN):  # type: ignore[misc]
             self._sync_weights()
 
     def _add_training_debt(self, agent_steps: int) -> None:
-        """Add the training debt of ``agent_steps`` new transitions."""
+        """Add the training debt for ``agent_steps`` new transitions."""
         if self.num_env_steps_sampled >= self._learning_starts:
             self._training_debt += agent_steps * self.config.training_intensity
 
     def _learn(self, batch: Batch) -> NDArray[np.float32]:
-        """Run one update; return the TD errors, float32 (B,), in the batch's order."""
+        """Run one update.
+
+        Returns:
+            TD errors, float32 (B,), in the order of the batch.
+        """
         self._training_debt -= len(batch.indices)
         columns = {
             Columns.OBS: batch.obs,
@@ -247,7 +251,10 @@ class DQN(BatchedAlgorithm, rllib_dqn.DQN):  # type: ignore[misc]
         not_components: str | Collection[str] | None = None,
         **kwargs: Any,
     ) -> dict[str, Any]:
-        """Return RLlib's state, the loop's state and, if configured, the replay buffer."""
+        """Return RLlib's state, the state of the training loop, and the replay buffer.
+
+        The replay buffer is included only if configured.
+        """
         state: dict[str, Any] = super().get_state(
             components, not_components=not_components, **kwargs
         )
@@ -259,7 +266,7 @@ class DQN(BatchedAlgorithm, rllib_dqn.DQN):  # type: ignore[misc]
         return state
 
     def set_state(self, state: dict[str, Any]) -> None:
-        """Restore ``state``.
+        """Restore the ``state`` that `get_state` returned.
 
         Without a stored replay buffer, training pauses until the env runners have sampled
         ``num_steps_sampled_before_learning_starts`` more env steps.

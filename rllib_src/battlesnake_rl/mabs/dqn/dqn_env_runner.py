@@ -1,4 +1,4 @@
-"""DQN's environment runner: one forward pass per turn, transitions as arrays."""
+"""DQN's env runner: one forward pass per turn, transitions as arrays."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class DQNEnvRunner(BatchedEnvRunner):
         return fragment
 
     def _store_observations(self, turns: TurnBuffer, t: int) -> None:
-        """Store turn ``t``: observations, masks and Q-values.
+        """Store the observations, action masks and Q-values of turn ``t``.
 
         Q-values are computed for living and truncated seats only.
         """
@@ -61,18 +61,20 @@ class DQNEnvRunner(BatchedEnvRunner):
 
     @staticmethod
     def action_scores(module: Any, frames: NDArray[np.uint8]) -> NDArray[np.float32]:
-        """Return a module's Q-values for ``frames``, float32 (B, 4).
+        """Return a module's Q-values, float32 (B, 4).
 
-        ``frames`` is uint8 (B, C, H, W).
+        Args:
+            module: The module.
+            frames: uint8 (B, C, H, W), observations.
         """
         return q_values(module, frames)
 
     def _epsilons(self) -> NDArray[np.float64]:
-        """Return each game's epsilon, from a schedule or constant per game.
+        """Return the epsilon of each game, float64 (N,).
 
-        The schedule is over env steps. ``epsilon_per_game`` assigns every game of every env runner
-        a constant epsilon between ``base`` and ``base ** (1 + exponent)``, from frequent to rare
-        exploration.
+        Without ``epsilon_per_game``, a schedule over env steps sets one epsilon for all games.
+        ``epsilon_per_game`` assigns every game of every env runner a constant epsilon between
+        ``base`` and ``base ** (1 + exponent)``.
         """
         assert self.env is not None
         games = self.env.num_games
@@ -89,9 +91,11 @@ class DQNEnvRunner(BatchedEnvRunner):
 
 
 def q_values(module: Any, frames: NDArray[np.uint8]) -> NDArray[np.float32]:
-    """Return a module's Q-values for ``frames``, float32 (B, 4).
+    """Return a module's Q-values, float32 (B, 4).
 
-    ``frames`` is uint8 (B, C, H, W).
+    Args:
+        module: The module.
+        frames: uint8 (B, C, H, W), observations.
     """
     with torch.inference_mode():
         batch = {Columns.OBS: torch.from_numpy(frames)}
@@ -105,16 +109,16 @@ def choose_moves(
     exploring: NDArray[np.bool_],
     random: np.random.Generator,
 ) -> NDArray[np.uint8]:
-    """Return the allowed move with the highest Q-value, or a random allowed move.
+    """Return the unmasked move with the highest Q-value, or a random unmasked move.
 
     Args:
         q_values: float32 (..., 4).
-        action_mask: bool (..., 4); at least one move is allowed.
+        action_mask: bool (..., 4); at least one move must be True.
         exploring: bool (...), whether the move is random.
         random: Random generator.
 
     Returns:
-        uint8 (...).
+        uint8 (...), moves.
     """
     preference = np.where(exploring[..., None], random.random(q_values.shape), q_values)
     moves: NDArray[np.uint8] = (

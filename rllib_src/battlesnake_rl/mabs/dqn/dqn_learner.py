@@ -39,7 +39,7 @@ class SnakeDQNLearner(FastTorchLearnerMixin, DQNTorchLearner):  # type: ignore[m
     """
 
     def build(self) -> None:
-        """Build module and optimizer."""
+        """Build the module and the optimizer."""
         super().build()
         self._pending_metrics: list[tuple[Tensor, Tensor, Tensor]] = []
         self._td_errors: Callable[[], NDArray[Any]]
@@ -48,7 +48,11 @@ class SnakeDQNLearner(FastTorchLearnerMixin, DQNTorchLearner):  # type: ignore[m
     def update(
         self, *, training_data: TrainingData, timesteps: dict[str, Any], **_: Any
     ) -> NDArray[np.float32]:
-        """Run one update; return the batch's absolute TD errors, float32 (B,)."""
+        """Run one update.
+
+        Returns:
+            Absolute TD errors of the batch, float32 (B,).
+        """
         self._weights_seq_no += 1
         columns = training_data.batch[DEFAULT_MODULE_ID]
         if self.config.symmetry_augmentation:
@@ -75,7 +79,7 @@ class SnakeDQNLearner(FastTorchLearnerMixin, DQNTorchLearner):  # type: ignore[m
         q_values = fwd_out[QF_PREDS].gather(-1, batch[Columns.ACTIONS][:, None]).squeeze(-1)
         q_next = fwd_out[QF_NEXT_PREDS if config.double_q else QF_TARGET_NEXT_PREDS]
         best = q_next.argmax(-1, keepdim=True)
-        # An eliminated snake may have had no allowed move; all its Q-values are then -infinity.
+        # If all moves of an eliminated snake were masked, all its Q-values are -infinity.
         future = fwd_out[QF_TARGET_NEXT_PREDS].gather(-1, best).squeeze(-1).nan_to_num(neginf=0.0)
         lives = 1.0 - batch[Columns.TERMINATEDS].float()
         targets = batch[Columns.REWARDS] + config.gamma ** batch["n_step"] * (lives * future)
@@ -87,14 +91,14 @@ class SnakeDQNLearner(FastTorchLearnerMixin, DQNTorchLearner):  # type: ignore[m
         return loss
 
     def after_gradient_based_update(self, *, timesteps: dict[str, Any]) -> None:
-        """Update the target network if it is due, and the weight average."""
+        """Update the weight average, and the target network if an update is due."""
         super().after_gradient_based_update(timesteps=timesteps)
         for module in self.module.values():
             if isinstance(one := module.unwrapped(), SnakeQModule):
                 one.update_average()
 
     def report(self) -> Any:
-        """Return counts, and the mean metrics of all updates since the last report.
+        """Return step counts, and the mean metrics of all updates since the last report.
 
         At least one update must have run since the last report. Extreme Q-values are computed per
         update and then averaged.

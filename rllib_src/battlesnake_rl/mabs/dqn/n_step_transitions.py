@@ -18,25 +18,25 @@ from battlesnake_rl.mabs.dqn.replay_buffer import Fragment
 class TurnBuffer:
     """T turns of N games with S seats, and the position after the last turn.
 
-    Create one with `empty` and fill it turn by turn.
+    `empty` returns a buffer of zeros, which an env runner fills turn by turn.
     """
 
     obs: NDArray[np.uint8]
-    """(T + 1, N, S, C, H, W) observations."""
+    """uint8 (T + 1, N, S, C, H, W), observations."""
     action_mask: NDArray[np.bool_]
-    """(T + 1, N, S, 4) allowed moves."""
+    """bool (T + 1, N, S, 4), action masks."""
     q_values: NDArray[np.float32]
-    """(T + 1, N, S, 4) Q-values of the network that played."""
+    """float32 (T + 1, N, S, 4), Q-values of the network that played."""
     actions: NDArray[np.uint8]
-    """(T, N, S) moves."""
+    """uint8 (T, N, S), moves."""
     rewards: NDArray[np.float32]
-    """(T, N, S) scaled rewards."""
+    """float32 (T, N, S), scaled rewards."""
     acted: NDArray[np.bool_]
-    """(T, N, S) whether the seat's snake moved."""
+    """bool (T, N, S), whether the seat's snake moved."""
     terminateds: NDArray[np.bool_]
-    """(T, N, S) whether the snake was eliminated or won."""
+    """bool (T, N, S), whether the snake was eliminated or won."""
     truncateds: NDArray[np.bool_]
-    """(T, N, S) whether the game was truncated."""
+    """bool (T, N, S), whether the game was truncated."""
 
     @classmethod
     def empty(cls, turns: int, games: int, seats: int, frame: tuple[int, ...]) -> TurnBuffer:
@@ -62,8 +62,8 @@ def n_step_returns(
 ) -> tuple[NDArray[np.float32], NDArray[np.int64], NDArray[np.bool_]]:
     """Compute n-step returns for every turn of a block.
 
-    A return has fewer than ``n_step`` steps if the snake's game or the block ends earlier. The next
-    state is then the last one of the block, discounted accordingly.
+    A return has fewer than ``n_step`` steps if the snake's game or the block ends earlier. If the
+    block ends earlier, the next state is the last position of the block.
 
     Args:
         turns: The block.
@@ -71,8 +71,8 @@ def n_step_returns(
         gamma: Discount factor in [0, 1].
 
     Returns:
-        Discounted rewards float32, numbers of steps int64, and whether the snake's game terminated,
-        bool; each (T, N, S).
+        Three arrays (T, N, S): float32 discounted rewards, int64 numbers of steps, and bool flags,
+        which are True if the snake's game terminated.
     """
     length = len(turns)
     ended = turns.terminateds | turns.truncateds

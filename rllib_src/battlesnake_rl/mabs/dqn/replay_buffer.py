@@ -2,8 +2,8 @@
 
 An env runner sends a `Fragment`: rows of uint8 observations, each stored once. A row may also start
 a transition, which refers to a later row of the fragment as its next state. `ReplayBuffer` is a
-ring of rows with a sum tree of their priorities. This module imports neither torch nor RLlib, so
-that a replay shard runs in a small process.
+ring buffer of rows with a sum tree of their priorities. This module imports neither torch nor
+RLlib, so that a replay shard runs in a small process.
 """
 
 from __future__ import annotations
@@ -22,40 +22,41 @@ PRIORITY_FLOOR = 1e-3
 class Fragment:
     """F rows recorded by an env runner in consecutive turns, oldest first.
 
-    Row ``i`` is one observation. If ``n_step[i] > 0``, it also starts a transition that ends
-    ``next_offset[i]`` rows later (0 for a terminated transition, which has no next state).
+    Row ``i`` is one observation. If ``n_step[i] > 0``, the row also starts a transition, whose next
+    state is ``next_offset[i]`` rows later. A terminated transition has no next state and the offset
+    0.
     """
 
     obs: NDArray[np.uint8]
-    """(F, C, H, W) observations."""
+    """uint8 (F, C, H, W), observations."""
     action_mask: NDArray[np.bool_]
-    """(F, 4) allowed moves."""
+    """bool (F, 4), action masks."""
     next_offset: NDArray[np.int32]
-    """(F,) distance to the observation in which the transition ends, in rows."""
+    """int32 (F,), distance from the row to the next state of its transition, in rows."""
     actions: NDArray[np.uint8]
-    """(F,) move played."""
+    """uint8 (F,), moves."""
     rewards: NDArray[np.float32]
-    """(F,) discounted sum of the transition's rewards."""
+    """float32 (F,), discounted sum of the transition's rewards."""
     terminateds: NDArray[np.bool_]
-    """(F,) whether the snake was eliminated or won within the transition."""
+    """bool (F,), whether the snake was eliminated or won within the transition."""
     n_step: NDArray[np.uint8]
-    """(F,) steps of the transition; 0 if no transition starts in this row."""
+    """uint8 (F,), steps of the transition; 0 if no transition starts in this row."""
     td_errors: NDArray[np.float32]
-    """(F,) absolute TD error of the network that played; the initial priority."""
+    """float32 (F,), absolute TD errors of the network that played: initial priorities."""
     num_env_steps: int
-    """Env steps (turns of single games)."""
+    """Number of env steps (turns of single games)."""
     num_agent_steps: int
-    """Agent steps (moves of the learner's snakes)."""
+    """Number of agent steps (moves of the learner's snakes)."""
 
     def __len__(self) -> int:
         return len(self.obs)
 
     def env_steps(self) -> int:
-        """Return the env steps; RLlib's evaluation calls this method."""
+        """Return the number of env steps; RLlib's evaluation calls this method."""
         return self.num_env_steps
 
     def agent_steps(self) -> int:
-        """Return the agent steps; RLlib's evaluation calls this method."""
+        """Return the number of agent steps; RLlib's evaluation calls this method."""
         return self.num_agent_steps
 
 
@@ -64,23 +65,23 @@ class Batch:
     """B transitions sampled from a `ReplayBuffer`."""
 
     indices: NDArray[np.int64]
-    """(B,) identifiers of the transitions, for `ReplayBuffer.update_priorities`."""
+    """int64 (B,), ids of the transitions for `ReplayBuffer.update_priorities`."""
     obs: NDArray[np.uint8]
-    """(B, C, H, W) observations."""
+    """uint8 (B, C, H, W), observations."""
     new_obs: NDArray[np.uint8]
-    """(B, C, H, W) next observations; arbitrary if terminated."""
+    """uint8 (B, C, H, W), next observations; arbitrary if terminated."""
     new_action_mask: NDArray[np.bool_]
-    """(B, 4) allowed moves of the next state."""
+    """bool (B, 4), action masks of the next states."""
     actions: NDArray[np.int64]
-    """(B,) moves."""
+    """int64 (B,), moves."""
     rewards: NDArray[np.float32]
-    """(B,) discounted sums of rewards."""
+    """float32 (B,), discounted sums of rewards."""
     terminateds: NDArray[np.bool_]
-    """(B,) whether the next state is terminal."""
+    """bool (B,), whether the next state is terminal."""
     n_step: NDArray[np.float32]
-    """(B,) number of steps: the exponent of the next state's discount."""
+    """float32 (B,), number of steps: the exponent of the next state's discount."""
     weights: NDArray[np.float32]
-    """(B,) importance sampling weights with maximum 1."""
+    """float32 (B,), importance sampling weights with maximum 1."""
 
 
 class SumTree:
@@ -111,7 +112,7 @@ class SumTree:
         return self._nodes[indices + self._first_leaf]
 
     def set(self, indices: NDArray[np.int64], values: NDArray[np.float64]) -> None:
-        """Set the values at ``indices``; for repeated indices the last value counts."""
+        """Set the values at ``indices``; for a repeated index, the last value counts."""
         nodes = indices + self._first_leaf
         self._nodes[nodes] = values
         for _ in range(self._depth):
@@ -175,7 +176,7 @@ class ReplayBuffer:
         return min(self._added, self.capacity)
 
     def stats(self) -> dict[str, int]:
-        """Return the numbers of observations, transitions and bytes of observations."""
+        """Return the number of observations, their bytes, and the number of transitions."""
         return {
             "num_frames": len(self),
             "num_transitions": int(np.count_nonzero(self._n_step)),
@@ -211,7 +212,7 @@ class ReplayBuffer:
         self._added += len(fragment)
 
     def sample(self, batch_size: int) -> Batch:
-        """Sample transitions with replacement, proportionally to their priorities.
+        """Sample transitions with replacement, proportionally to priority.
 
         Raises:
             ValueError: If the buffer is empty.
@@ -240,7 +241,7 @@ class ReplayBuffer:
         )
 
     def update_priorities(self, rows: NDArray[np.int64], td_errors: NDArray[np.float32]) -> None:
-        """Set the priorities of sampled transitions, except overwritten transitions."""
+        """Set the priorities of sampled transitions; overwritten transitions are skipped."""
         present = rows >= self._added - self.capacity
         self._priorities.set(rows[present] % self.capacity, self._priority(td_errors[present]))
 
@@ -278,7 +279,7 @@ class ReplayBuffer:
         self._priorities.set(slots, state["priorities"])
 
     def _filled_indices(self) -> NDArray[np.int64]:
-        """Return the slots of the stored rows, oldest first."""
+        """Return the indices of the stored rows, int64, oldest first."""
         return np.arange(self._added - len(self), self._added, dtype=np.int64) % self.capacity
 
     def _arrays(self) -> dict[str, NDArray[Any]]:

@@ -20,7 +20,7 @@ class ReplayBufferShard:
         self._buffer = ReplayBuffer(**replay_arguments)
 
     def add(self, fragment: Fragment) -> None:
-        """Add a fragment; see `ReplayBuffer.add`."""
+        """Add a fragment to the replay buffer; see `ReplayBuffer.add`."""
         self._buffer.add(fragment)
 
     def sample(self, batch_size: int) -> Batch | None:
@@ -28,17 +28,17 @@ class ReplayBufferShard:
         return self._buffer.sample(batch_size) if len(self._buffer) else None
 
     def update_priorities(self, rows: NDArray[np.int64], td_errors: NDArray[np.float32]) -> None:
-        """Set priorities; see `ReplayBuffer.update_priorities`."""
+        """Set the priorities of transitions; see `ReplayBuffer.update_priorities`."""
         self._buffer.update_priorities(rows, td_errors)
 
     def stats(self) -> dict[str, int]:
-        """Return the buffer's statistics; see `ReplayBuffer.stats`."""
+        """Return the replay buffer's statistics; see `ReplayBuffer.stats`."""
         return self._buffer.stats()
 
     def get_state(self) -> dict[str, Any]:
-        """Return the buffer's state; see `ReplayBuffer.get_state`."""
+        """Return the replay buffer's state; see `ReplayBuffer.get_state`."""
         return self._buffer.get_state()
 
     def set_state(self, state: dict[str, Any]) -> None:
-        """Restore the buffer's state; see `ReplayBuffer.set_state`."""
+        """Restore the replay buffer's state; see `ReplayBuffer.set_state`."""
         self._buffer.set_state(state)

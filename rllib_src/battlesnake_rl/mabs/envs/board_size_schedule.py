@@ -1,6 +1,6 @@
 """``iterate_map_size``: board sizes 7, 11 and 19 in turn, ten iterations each.
 
-The schedule is the starter pack's.
+The schedule comes from the SageMaker starter pack.
 """
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ ENV_CONFIG_DEFAULTS: dict[str, Any] = {
     "clip_rewards": False,
     "opponents": {},
 }
-"""Keys of an ``env_config`` with defaults: the fields of `EnvConfig`, and more.
+"""Default values of an ``env_config``: fields of `EnvConfig`, and the keys below.
 
 * ``curriculum``: ``[[env_steps, size], ...]``; each board size applies from ``env_steps`` on. With
   an empty list, the board size is always ``width`` x ``height``.
@@ -34,7 +34,7 @@ ENV_CONFIG_DEFAULTS: dict[str, Any] = {
 * ``clip_rewards``: RLlib's own algorithms receive the sign of each reward (starter pack).
 * ``opponents``: fraction of seats by opponent, or a list of opponents (`training_opponents`).
 
-The key ``frame_stack`` is accepted, too, and merged into ``observation`` (`with_defaults`).
+`with_defaults` merges the additional key ``frame_stack`` into ``observation``.
 """
 
 
@@ -47,7 +47,7 @@ def make_vector(
         num_games: Number of games.
         env_config: Options; missing keys have the values of `ENV_CONFIG_DEFAULTS`. If
             ``num_snakes`` is a list, games cycle through its values.
-        board_size: Width and height of all boards except the last one. The last board keeps its
+        board_size: Width and height of all boards except the last board. The last board keeps its
             full size, so that the observations keep their shape.
 
     Raises:
@@ -73,7 +73,7 @@ def cycle_num_snakes(counts: Sizes, num_games: int) -> Sizes:
 
 
 def with_defaults(env_config: Mapping[str, Any]) -> dict[str, Any]:
-    """Return ``env_config`` with defaults.
+    """Return ``env_config`` with default values for missing keys.
 
     The key ``frame_stack`` is merged into ``observation``.
 
@@ -94,7 +94,7 @@ def with_defaults(env_config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def env_options(env_config: Mapping[str, Any]) -> EnvConfig:
-    """Return the options of the games, after checking the options of the training.
+    """Return the options of the games, after validation of the training options.
 
     Raises:
         ValueError: If a key is unknown, or if the curriculum or the opponents are invalid.
@@ -109,19 +109,19 @@ def env_options(env_config: Mapping[str, Any]) -> EnvConfig:
 
 
 def head_plane(env_config: Mapping[str, Any]) -> int | None:
-    """Return the index of the plane with its maximum at the own head, or None."""
+    """Return the index of a plane whose maximum is the own head's cell, or None."""
     planes = observations.get(with_defaults(env_config)["observation"]).planes
     return planes.index("own_body") if "own_body" in planes else None
 
 
 def curriculum_board_size(env_config: Mapping[str, Any], env_steps: int) -> int | None:
-    """Return the board size after ``env_steps``, or None without a curriculum."""
+    """Return the board size after ``env_steps`` env steps; None without a curriculum."""
     sizes = [size for start, size in env_config.get("curriculum", []) if start <= env_steps]
     return sizes[-1] if sizes else None
 
 
 def board_sizes(env_config: Mapping[str, Any]) -> list[list[int]]:
-    """Return [width, height] of all boards used in training, smallest first."""
+    """Return the [width, height] of all boards used in training, smallest first."""
     sizes = {(size, size) for _, size in env_config.get("curriculum", [])}
     if env_config.get("iterate_map_size"):
         sizes = {(size, size) for size in MAP_SIZES}

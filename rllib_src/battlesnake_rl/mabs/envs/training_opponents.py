@@ -42,7 +42,7 @@ class TrainingOpponents:
         past: Past selves of the learner.
 
     Raises:
-        ValueError: If the fractions are invalid (`check`) or a frozen policy does not fit the
+        ValueError: If the fractions are invalid (see `check`) or a frozen policy does not fit the
             games.
     """
 
@@ -104,7 +104,10 @@ class TrainingOpponents:
                     self._seated.assign(int(game), seat, name, int(self._random.integers(2**31)))
 
     def after_step(self, infos: Mapping[str, NDArray[Any]]) -> None:
-        """Process one step: record eliminations and draw the opponents of new games."""
+        """Process one step of the games.
+
+        The method records eliminations and draws the opponents of new games.
+        """
         if len(self.names) == 1:
             return
         begun = infos["reset"]
@@ -116,7 +119,7 @@ class TrainingOpponents:
         self._eliminated_on[out] = np.broadcast_to(infos["turn"][:, None], out.shape)[out]
 
     def _record_result(self, game: np.intp) -> None:
-        """Record how often the learner outlived the past self of a finished game."""
+        """Record the score of the learner against the past self of a finished game."""
         out_on, past = self._eliminated_on[game], self._is_past(self._players[game])
         ours = out_on[self._players[game] == _LEARNER][:, None]
         outlived = np.where(ours == out_on[past], 0.5, ours > out_on[past])
@@ -137,7 +140,7 @@ class TrainingOpponents:
         alive: NDArray[np.bool_],
         actions: NDArray[np.uint8],
     ) -> None:
-        """Fill the opponents' moves into ``actions`` (N, S)."""
+        """Write the opponents' moves into ``actions``, uint8 (N, S)."""
         if len(self.names) == 1:
             return
         for name, values in self._frozen.items():
@@ -158,14 +161,14 @@ def _fill_moves(
     action_mask: NDArray[np.bool_],
     actions: NDArray[np.uint8],
 ) -> None:
-    """Fill the moves with the highest score into ``actions`` for ``seats``."""
+    """Write the moves with the highest scores into ``actions`` for ``seats``."""
     if seats.any():
         preference = np.where(action_mask[seats], values(frames[seats]), -np.inf)
         actions[seats] = preference.argmax(-1)
 
 
 def _load_frozen(name: str, vector: VectorBattlesnake) -> ScoreFn:
-    """Load the policy of an opponent and check that its observation fits the games."""
+    """Load a frozen policy and check that its observation fits the games."""
     path = Path(path_of(name))
     values, games = policy_loader.load_score_fn(path)
     observation = EnvConfig(
@@ -198,7 +201,7 @@ def is_file(name: str) -> bool:
 
 
 def path_of(name: str) -> str:
-    """Return the path in the name of an opponent for which `is_file` is True."""
+    """Return the path in an opponent's name; `is_file` must be True for the name."""
     return name.removeprefix(_POLICY_PREFIX)
 
 
@@ -207,8 +210,8 @@ def with_absolute_paths(
 ) -> dict[str, float]:
     """Return ``fractions`` with absolute paths.
 
-    Env runners have other working directories. Files in ``directory`` take precedence, and a policy
-    in ``directory`` may be named without its suffix.
+    Paths must be absolute, because env runners have other working directories. Files in
+    ``directory`` take precedence. The name of a policy in ``directory`` may omit the suffix.
     """
     return {
         (_POLICY_PREFIX if name.startswith(_POLICY_PREFIX) else "")

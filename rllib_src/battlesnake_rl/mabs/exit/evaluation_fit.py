@@ -1,8 +1,8 @@
 """TD(lambda) labels of self-play games, and fits of the evaluation network.
 
 `label_with_td_lambda` creates samples from games of `battlesnake_heuristics.search.self_play` with
-TD(lambda) on the search's values. `EvaluationModel.fit` fits a float network;
-`EvaluationModel.evaluation` quantizes it for the C code.
+TD(lambda) on the search's values. `EvaluationModel.fit` fits a float network.
+`EvaluationModel.evaluation` quantizes the network for the C code.
 """
 
 from __future__ import annotations
@@ -37,20 +37,20 @@ from battlesnake_heuristics.search.self_play import ROW_RANDOM, ROW_SEARCHED_RAN
 
 TD_LAMBDA = 0.95
 _MAX_ESTIMATE = 300_000
-"""Search values beyond this limit are proven results; in thousandths of a cell."""
+"""Absolute search value, in thousandths of a cell, beyond which a value is proven."""
 _PROVEN_VALUE_SCORES = (
     (-math.inf, -900_000, 0.0),
     (-900_000, -_MAX_ESTIMATE + 1, 0.25),
     (_MAX_ESTIMATE, math.inf, 1.0),
 )
-"""Expected score by proven value: lower bound, upper bound and score.
+"""Lower bound, upper bound and expected score of each class of proven values.
 
-The bounds are in thousandths of a cell. The classes are losses that all opponents can force; draws,
-and losses that one of several opponents can force; and wins.
+The bounds are in thousandths of a cell. The classes, in order: losses that all opponents can force;
+draws, and losses that one of several opponents can force; and wins.
 """
 _MAX_HIDDEN = MAX_ACTIVATION / INPUT_UNIT
 _VALUE_PER_LOGIT = 10_000
-"""Value of a logit of 1 in the C code, in thousandths of a cell."""
+"""Search value in the C code of a logit of 1, in thousandths of a cell."""
 
 Floats = NDArray[np.float64]
 
@@ -93,8 +93,8 @@ def expected_scores(values: NDArray[np.int32], living: NDArray[np.uint8], points
     """Convert search values to expected scores.
 
     The conversion is calibrated on the results of the games. One logistic curve is fitted per
-    number of living snakes. Proven values get their mean score, because a proof of the search need
-    not hold against several opponents.
+    number of living snakes. Proven values get their mean score, because a proof of the search may
+    be wrong against several opponents.
 
     Args:
         values: int32 (M,), in thousandths of a cell.
@@ -111,7 +111,7 @@ def expected_scores(values: NDArray[np.int32], living: NDArray[np.uint8], points
         chance = np.zeros(len(value))
         for low, high, expected in _PROVEN_VALUE_SCORES:
             decided = (value >= low / _VALUE_PER_LOGIT) & (value < high / _VALUE_PER_LOGIT)
-            # The prior counts as five samples, so that a few games have little effect.
+            # The prior counts as five samples, so a few games have little effect.
             chance[decided] = (won[decided].sum() + 5 * expected) / (decided.sum() + 5)
         open_ = np.abs(value) < _MAX_ESTIMATE / _VALUE_PER_LOGIT
         slope, bias = _logistic(value[open_], won[open_])
@@ -121,9 +121,9 @@ def expected_scores(values: NDArray[np.int32], living: NDArray[np.uint8], points
 
 
 def _logistic(value: Floats, won: Floats, steps: int = 20) -> tuple[float, float]:
-    """Fit slope and bias of a logistic curve by Newton's method.
+    """Fit slope and bias of a logistic curve with Newton's method.
 
-    The prior is at slope 1 and bias 0.
+    The prior is Gaussian with mean slope 1 and mean bias 0.
     """
     beta = np.array([1.0, 0.0])
     design = np.stack([np.clip(value, -20, 20), np.ones_like(value)], axis=1)
@@ -137,7 +137,7 @@ def _logistic(value: Floats, won: Floats, steps: int = 20) -> tuple[float, float
 
 
 def label_with_td_lambda(games: SelfPlayBatch, td_lambda: float = TD_LAMBDA) -> Samples:
-    """Label the searched rows of many games by TD(lambda).
+    """Label the searched rows of many games with TD(lambda).
 
     A label is the weighted mean of the position's search value and the label of the same snake's
     next position. A random move ends this chain, because the search did not choose the move.
@@ -174,7 +174,10 @@ def label_with_td_lambda(games: SelfPlayBatch, td_lambda: float = TD_LAMBDA) -> 
 
 
 class LayerStack(nn.Module):
-    """Float network for one number of living snakes, as the C code computes it."""
+    """Float network for one number of living snakes.
+
+    The architecture is the same as in the C code.
+    """
 
     def __init__(self, inputs: int) -> None:
         super().__init__()
@@ -187,7 +190,7 @@ class LayerStack(nn.Module):
         self.deviation: Tensor
 
     def forward(self, inputs: Tensor) -> Tensor:
-        """Return logits, float32 (M,), of inputs (M, inputs)."""
+        """Return logits, float32 (M,), of ``inputs``, (M, inputs)."""
         hidden = self.first((inputs - self.mean) / self.deviation).clamp(0, _MAX_HIDDEN)
         logits: Tensor = self.last(self.second(hidden).clamp(0, _MAX_HIDDEN))
         return logits[:, 0]
@@ -203,7 +206,7 @@ class LayerStack(nn.Module):
 
     @torch.no_grad()
     def float_layers(self) -> FloatLayers:
-        """Return the weights for unnormalized inputs, padded to all inputs."""
+        """Return the weights for unnormalized inputs, with zeros for unused inputs."""
         first = np.zeros((HIDDEN1, NUM_INPUTS))
         scaled = (self.first.weight / self.deviation).numpy().astype(np.float64)
         first[:, : scaled.shape[1]] = scaled
@@ -313,7 +316,7 @@ def _fit_stack(
 
 
 def stack_of(living: NDArray[np.uint8]) -> NDArray[np.int64]:
-    """Return the index of the stack for each number of living snakes."""
+    """Return the index of the stack for each number of living snakes, int64 (M,)."""
     return np.clip(living.astype(np.int64), 2, 1 + STACKS) - 2
 
 

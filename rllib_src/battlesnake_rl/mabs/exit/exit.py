@@ -68,7 +68,10 @@ from battlesnake_rl.mabs.strength.ladder_evaluator import Measurement, StrengthH
 CHAMPION = "champion.evaluation"
 _MODEL, _STATE = "model.pt", "state.json"
 _LOSSES = ("loss_2_snakes", "loss_3_snakes", "loss_4plus_snakes", "loss_quantized")
-"""Final losses: of each stack, and of the quantized network on the new samples."""
+"""Metrics of the fit: final loss of each stack, and loss of the quantized network.
+
+The loss of the quantized network is measured on the new samples.
+"""
 _NON_NEGATIVE_SETTINGS = ("match_pairs", "deep_search_after_moves", "ladder_cpu_fraction")
 """Settings of `ExitSettings` that may be 0.
 
@@ -86,7 +89,7 @@ _FRAGMENTS_AHEAD = 2
 _EXIT_MAX_RUNG_CPU_S = 1.5
 """Maximum CPU seconds per game of a rung.
 
-The limit includes the frozen search with 2,000 nodes.
+With this limit, the ladder includes the frozen search with 2,000 nodes.
 """
 _MIN_LADDER_CPU_S = 5.0
 """Minimum CPU seconds of a placement.
@@ -197,7 +200,7 @@ class EXITConfig(AlgorithmConfig):  # type: ignore[misc]
         return asdict(self.settings) | {"env_config": self.env_config}
 
     def update_from_dict(self, config_dict: Mapping[str, Any]) -> EXITConfig:
-        """Set the settings in ``config_dict``."""
+        """Set the settings that ``config_dict`` contains."""
         changed = dict(config_dict)
         self.environment(ENV_NAME, env_config=changed.pop("env_config", {}))
         self.settings = replace(self.settings, **changed)
@@ -217,7 +220,7 @@ class SelfPlayFragment:
     champion: int = 0
     """Number of promotions at the time of the request.
 
-    The number identifies the champion that played.
+    The number identifies the champion that plays the fragment.
     """
 
 
@@ -278,17 +281,17 @@ class SelfPlayRunner:
 
 
 class IterationStoppedError(RuntimeError):
-    """The iteration ended early because a stop was requested."""
+    """Error raised if an iteration ends early because of a stop request."""
 
 
 class EXIT:
     """Expert iteration, with the methods that the launcher calls on an algorithm."""
 
     env_runner_group = None
-    """None, because the runners are not RLlib's."""
+    """None, because RLlib does not manage the runners."""
 
     should_stop: Callable[[], bool] = staticmethod(lambda: False)
-    """Function polled during an iteration, which stops if the function returns True."""
+    """Function polled during an iteration; True stops the iteration."""
 
     def __init__(self, config: EXITConfig) -> None:
         self.settings = config.settings
@@ -300,7 +303,7 @@ class EXIT:
         self.promotions = 0
         self.strength = StrengthHistory()
         self._schedule = GameMixSchedule()
-        # Together, the fragments in flight contain at most one iteration's moves.
+        # In total, the fragments in flight contain at most one iteration's moves.
         share = math.ceil(
             self.settings.moves_per_iteration / (_FRAGMENTS_AHEAD * config.num_env_runners)
         )
@@ -324,8 +327,8 @@ class EXIT:
         """Run one iteration: self-play, fit, and a match of candidate against champion.
 
         Raises:
-            IterationStoppedError: If `should_stop` returned True. The state can be saved: complete
-                self-play is kept, an incomplete fit is undone.
+            IterationStoppedError: If `should_stop` returned True. The state can then be saved, with
+                complete self-play and without an incomplete fit.
         """
         began = time.process_time()
         fragments = list(self._play())
@@ -395,7 +398,7 @@ class EXIT:
                 return ready[0]
 
     def conclude(self, results: dict[str, Any]) -> None:
-        """Place the champion after the last iteration and update ``results``."""
+        """Place the champion on the ladder after the last iteration; update ``results``."""
         self._place_champion(least=1.0)
         results |= self.strength.results()
 
@@ -447,7 +450,7 @@ class EXIT:
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def _play(self) -> Iterator[SelfPlayFragment]:
-        """Yield fragments until there are enough moves, and keep every runner busy."""
+        """Yield fragments until there are enough moves, and request new fragments."""
         played = 0
         while played < self.settings.moves_per_iteration:
             self._request_fragments()
@@ -476,7 +479,7 @@ class EXIT:
                 self._fragments[reference] = _PendingFragment(number, kind, self.promotions)
 
     def _choose_game(self) -> tuple[int, SelfPlaySettings, list[SearchPlayer], list[int]]:
-        """Choose the game that is furthest behind its share of moves, and its players."""
+        """Choose the game that is furthest behind its share of moves, and the players."""
         random = np.random.default_rng(self.progress.seed)
         kind = self._schedule.next()
         self._schedule.played(kind, self._moves_per_fragment)
@@ -489,9 +492,9 @@ class EXIT:
         return kind, GAME_MIX[kind][1], players, learned
 
     def _play_match(self, candidate: Evaluation) -> dict[str, Any]:
-        """Play a match on all runners: the candidate against the champion.
+        """Play a match of the candidate against the champion on all runners.
 
-        Before the first champion, the opponent is the search with handcrafted weights.
+        Before the first champion exists, the opponent is the search with handcrafted weights.
         """
         one = SearchPlayer(candidate, nodes=self.settings.match_nodes)
         other = SearchPlayer(self.champion, nodes=self.settings.match_nodes)
@@ -509,7 +512,7 @@ class EXIT:
         return {"pairs": seen.pairs, "score": score, "promoted": int(promoted or not seen.pairs)}
 
     def _outcomes(self, one: SearchPlayer, other: SearchPlayer) -> Any:
-        """Yield the outcomes of game pairs in order, duels and games of four in turn."""
+        """Yield the outcomes of game pairs in order, alternating duels and games of four."""
         references: list[ray.ObjectRef] = []
         base = 900_000_000 + 1000 * self.progress.iterations
         for index in range(self.settings.match_pairs):
@@ -528,7 +531,7 @@ class EXIT:
         candidate.save(self._folder / f"network-{self.promotions:04}.evaluation")
 
     def _place_champion(self, least: float) -> None:
-        """Place the champion if at least ``least`` CPU seconds are available."""
+        """Place the champion on the ladder if ``least`` CPU seconds are available."""
         self.strength.training_seconds = self.progress.cpu_seconds
         owed = (
             self.settings.ladder_cpu_fraction * self.progress.cpu_seconds
@@ -572,7 +575,7 @@ class EXIT:
 
 @dataclass(frozen=True, slots=True)
 class _PendingFragment:
-    """Fragment requested from a runner."""
+    """Fragment requested from a runner but not received yet."""
 
     runner: int
     kind: int

@@ -32,17 +32,20 @@ GAME_MIX = (
     (0.03, SelfPlaySettings(ruleset="constrictor")),
     (0.02, SelfPlaySettings(ruleset="constrictor", num_snakes=4)),
 )
-"""Games and their shares of the searched moves."""
+"""Games, and the share of each game in the searched moves."""
 
 NODE_CHOICES, DEEP_NODE_CHOICES = (100, 150, 200, 300), (400, 800, 1600)
 """Nodes per move; each fragment draws one value.
 
-The deeper search of late games misses no short tactics.
+The deeper search of late games does not miss short tactics.
 """
 _STYLE_SPREADS = {"food_near": 1.0, "length": 0.7, "longest": 0.7, "hunger": 1.0, "cramped": 0.7}
-"""Log standard deviations of the evaluation weights that opponents vary."""
+"""Standard deviation of the logarithm of each evaluation weight that varies.
+
+The weights vary between opponents.
+"""
 _MAX_WEIGHT_VALUE = 100_000
-"""Maximum of a weight in the search."""
+"""Maximum of a weight in the search with handcrafted evaluation."""
 
 
 @dataclass
@@ -57,14 +60,14 @@ class ExitProgress:
 
     @classmethod
     def load(cls, folder: Path) -> ExitProgress:
-        """Load the progress from a directory, or return a new one if there is none."""
+        """Load the progress from a directory, or return new progress without a file."""
         path = folder / "progress.json"
         if not path.exists():
             return cls()
         return cls(**old_runs.convert_exit_state(json.loads(path.read_text())))
 
     def save(self, folder: Path) -> None:
-        """Write the file atomically."""
+        """Write ``progress.json`` atomically."""
         text = json.dumps(vars(self), indent=1)
         write_atomically(folder / "progress.json", lambda part: part.write_text(text))
 
@@ -77,7 +80,7 @@ class SearchOpponents:
         self.earlier = sorted(folder.glob("network-*.evaluation"))
 
     def seats(self, snakes: int, latest: SearchPlayer) -> tuple[list[SearchPlayer], list[int]]:
-        """Return the players, and the indices of the players that provide samples."""
+        """Return the players, and the indices of the players whose moves become samples."""
         drawn = self.rng.random()
         if latest.evaluation is None or drawn < 0.6:
             return [latest] * snakes, list(range(snakes))
@@ -102,7 +105,10 @@ class SearchOpponents:
 
 
 class GameMixSchedule:
-    """Selects the game of `GAME_MIX` that is furthest behind its share of the moves."""
+    """Selector of the game that is furthest behind its share of the moves.
+
+    `GAME_MIX` contains the games and their shares.
+    """
 
     def __init__(self) -> None:
         shares = np.array([share for share, _ in GAME_MIX])
@@ -114,19 +120,22 @@ class GameMixSchedule:
         return int((self._behind + self._shares).argmax())
 
     def played(self, index: int, moves: int) -> None:
-        """Add searched moves of a game, played or requested; negative values subtract."""
+        """Add searched moves of the game ``index``.
+
+        The moves may be played or only requested. Negative values subtract moves.
+        """
         self._behind += self._shares * moves
         self._behind[index] -= moves
 
 
 def play_pair(one: SearchPlayer, other: SearchPlayer, snakes: int, seed: int) -> int:
-    """Play the same start twice with exchanged seats; return the outcome for ``one``.
+    """Play a game pair: the same start twice, with exchanged seats.
 
     With more than two snakes, the two sides alternate by seat, and the side of the last living
     snake wins.
 
     Returns:
-        Index of the outcome in `sprt.PAIR_SCORES`.
+        Outcome for ``one``: an index in `sprt.PAIR_SCORES`.
     """
     setup = SelfPlaySettings(num_snakes=snakes, random_opening_turns=4, random_move_fraction=0.0)
     points = 0.0
@@ -141,7 +150,7 @@ def play_pair(one: SearchPlayer, other: SearchPlayer, snakes: int, seed: int) ->
 def trained_for() -> dict[str, Any]:
     """Return the metadata about `GAME_MIX` for a network's file.
 
-    The map of royale has the hazards of its ruleset.
+    The map ``royale`` is listed if a game has the ruleset ``royale``.
     """
     rulesets = sorted({setup.ruleset for _, setup in GAME_MIX})
     return {

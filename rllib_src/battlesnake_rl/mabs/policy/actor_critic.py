@@ -31,7 +31,7 @@ _VALUE_CHUNK = 1024
 
 
 class PolicyNetwork(nn.Module):
-    """Policy network: (B, C, H, W) uint8 to logits (B, actions) float32."""
+    """Policy network: uint8 (B, C, H, W) to logits, float32 (B, actions)."""
 
     def __init__(self, shape: tuple[int, int, int], num_actions: int, **trunk: Any) -> None:
         super().__init__()
@@ -39,7 +39,10 @@ class PolicyNetwork(nn.Module):
         self.policy = nn.Linear(self.trunk.hidden_size, num_actions)
 
     def forward(self, planes: Tensor) -> Tensor:
-        """Return the logits; a server plays the move with the highest logit."""
+        """Return the logits, float32 (B, actions).
+
+        A server plays the move with the highest logit.
+        """
         logits: Tensor = self.policy(self.trunk(planes))
         return logits
 
@@ -87,7 +90,7 @@ class SnakeActor(WeightAveragingMixin, SnakeActorCritic):  # type: ignore[misc]
     """
 
     def setup(self) -> None:
-        """Build the network."""
+        """Build the policy network, the value network and the weight average."""
         shape = split_observation(self.observation_space)[0].shape
         settings = network_settings(self.model_config)
         self.network = build(PolicyNetwork, shape, int(self.action_space.n), settings)
@@ -100,7 +103,7 @@ class SnakeActor(WeightAveragingMixin, SnakeActorCritic):  # type: ignore[misc]
             self.init_average()
 
     def logits_and_values(self, planes: Tensor) -> tuple[Tensor, Tensor]:
-        """Return logits (B, 4) and values (B,), float32.
+        """Return logits, float32 (B, 4), and values, float32 (B,).
 
         ``planes`` are observations, uint8 (B, C, H, W).
         """
@@ -130,7 +133,7 @@ class SnakeActor(WeightAveragingMixin, SnakeActorCritic):  # type: ignore[misc]
             return self.logits_and_values(split_observation(batch[Columns.OBS])[0])[1]
 
     def train(self, mode: bool = True) -> SnakeActor:
-        """Set the training mode, unless it is set already.
+        """Set the training mode, unless the mode is already set.
 
         RLlib calls this method before every update, and torch's method visits all modules.
         """
@@ -140,7 +143,12 @@ class SnakeActor(WeightAveragingMixin, SnakeActorCritic):  # type: ignore[misc]
 def logits_and_values_numpy(
     module: Any, frames: NDArray[np.uint8]
 ) -> tuple[NDArray[np.float32], ...]:
-    """Return logits (B, 4) and values (B,) of a `SnakeActor`; B may be 0."""
+    """Return logits, float32 (B, 4), and values, float32 (B,), of a `SnakeActor`.
+
+    Args:
+        module: The module.
+        frames: uint8 (B, C, H, W), observations; B may be 0.
+    """
     if not len(frames):
         return np.zeros((0, 4), np.float32), np.zeros(0, np.float32)
     with torch.inference_mode():

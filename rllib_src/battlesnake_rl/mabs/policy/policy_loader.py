@@ -1,6 +1,6 @@
 """Trained policies as functions from observations to action scores.
 
-The policies are exported files or in checkpoints.
+The policies come from exported files or checkpoints.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from torch import nn
 
 ScoreFn = Callable[[NDArray[np.uint8]], NDArray[np.float32]]
-"""Function of a policy: (B, C, H, W) uint8 observations to (B, 4) float32 scores.
+"""Policy as a function: uint8 (B, C, H, W) to float32 (B, 4).
 
-Higher scores are better.
+The function maps observations to action scores. Higher scores are better.
 """
 
 Weights = dict[str, NDArray[Any]]
@@ -41,7 +41,8 @@ def load_score_fn(path: Path) -> tuple[ScoreFn, dict[str, Any]]:
         The policy's function, and its ``env_config``.
 
     Raises:
-        ValueError: If there is no policy, it is damaged, or its metadata is missing.
+        ValueError: If ``path`` contains no policy, the policy is damaged, or its metadata is
+            missing.
     """
     path = find(path)
     if path.suffix == ".onnx":
@@ -60,13 +61,13 @@ def load_score_fn(path: Path) -> tuple[ScoreFn, dict[str, Any]]:
 
 
 def find(path: Path) -> Path:
-    """Return the ``.onnx`` file or the checkpoint that ``path`` is or contains.
+    """Return the ``.onnx`` file or checkpoint at ``path`` or in ``path``.
 
     ``path`` may be a checkpoint, a run, unpacked model artifacts of a job, or a directory that
     contains one of these.
 
     Raises:
-        CheckpointError: If ``path`` contains no policy, or more than one.
+        CheckpointError: If ``path`` contains no policy, or several policies.
     """
     if path.suffix == ".onnx":
         return path
@@ -76,7 +77,7 @@ def find(path: Path) -> Path:
     inside = [*path.glob("*.onnx"), *(one for one in path.glob("*") if one.is_dir())]
     if len(inside) == 1:
         return find(inside[0])
-    return checkpoints.find(path)  # The error names what is missing.
+    return checkpoints.find(path)  # The error names the missing files.
 
 
 def as_score_fn(network: nn.Module) -> ScoreFn:
@@ -92,18 +93,18 @@ def as_score_fn(network: nn.Module) -> ScoreFn:
 
 
 def load_network(checkpoint: Path, last: bool = False) -> nn.Module:
-    """Load a checkpoint's network: (B, C, H, W) uint8 to (B, 4) float32 scores.
+    """Load a checkpoint's network: uint8 (B, C, H, W) to scores, float32 (B, 4).
 
     Higher scores are better. The network is built from the checkpoint's metadata. Of the
     checkpoint's pickles, only the weights are read.
 
     Args:
         checkpoint: Directory of the checkpoint.
-        last: Whether to load the latest weights instead of those with the highest Elo. Without
-            ladder evaluation, the latest weights are always loaded.
+        last: Whether to load the latest weights instead of the weights with the highest Elo.
+            Without ladder evaluation, the latest weights are always loaded.
 
     Raises:
-        CheckpointError: If the weights are missing or contain anything else.
+        CheckpointError: If the weights are missing or contain objects other than numbers.
     """
     limit_torch_threads()
     identity = policy_identity(checkpoint)
@@ -126,8 +127,8 @@ def load_network(checkpoint: Path, last: bool = False) -> nn.Module:
 def inference_weights(module: Mapping[str, Any]) -> Weights:
     """Return copies of the inference network's arrays, given a module's arrays.
 
-    For this project's modules, the result is the weight average if there is one. A module without a
-    part named ``network`` is returned whole.
+    For this project's modules, the result is the weight average, if the module has a weight
+    average. For a module without a part named ``network``, the result contains all arrays.
     """
     mean = int(module.get("mean.n_averaged", 0)) > 0
     prefix = "mean.module." if mean else "network."
@@ -141,7 +142,7 @@ def inference_weights(module: Mapping[str, Any]) -> Weights:
 
 
 def value_head(checkpoint: Path) -> Weights:
-    """Return the arrays of an actor-critic's value head; empty for other modules."""
+    """Return the arrays of an actor-critic's value head, or {} for other modules."""
     weights = _read_weights(checkpoint)
     return {name: np.array(one) for name, one in weights.items() if name.startswith("value.")}
 
@@ -149,9 +150,10 @@ def value_head(checkpoint: Path) -> Weights:
 def build_network(
     weights: Weights, shape: Sequence[int], actions: int, trunk: Mapping[str, Any]
 ) -> nn.Module:
-    """Build the network and load its weights.
+    """Build the network and load ``weights``.
 
-    Weights that do not fit raise torch's errors.
+    Raises:
+        RuntimeError: If the weights do not fit the network (torch's error).
     """
     import torch
 
@@ -174,7 +176,7 @@ def read_best(checkpoint: Path) -> Weights | None:
 
 
 def policy_identity(checkpoint: Path) -> dict[str, Any]:
-    """Return the settings that determine which weights fit a checkpoint.
+    """Return the identity of a checkpoint, which determines the weights that fit.
 
     Raises:
         CheckpointError: If the checkpoint contains no policy.

@@ -2,8 +2,8 @@
 
 Three 3x3 convolutions (32, 64, 64 channels; strides 2, 2, 1) cover the whole board. The cells
 around the own head (``head_crop``) bypass the convolutions. A dense layer of 256 units and a
-dueling head combine both inputs. The class supports every board size; the weights of a checkpoint
-fit one size.
+dueling head combine both inputs. The class supports every board size, but the weights of a
+checkpoint fit one size only.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ MODULE_APIS = (QNetAPI, TargetNetworkAPI)
 """RLlib APIs that DQN and APEX require of a module."""
 
 NEW_ACTION_MASK = "new_action_mask"
-"""Optional batch column, bool (B, 4): allowed moves in the next state.
+"""Optional batch column, bool (B, 4): action masks of the next states.
 
-Without this column, all moves are allowed.
+Without this column, no move is masked.
 """
 
 OBSERVATIONS, ACTION_MASK = "observations", "action_mask"
@@ -44,7 +44,7 @@ OBSERVATIONS, ACTION_MASK = "observations", "action_mask"
 
 
 def split_observation(observation: Any) -> tuple[Any, Any]:
-    """Return the planes and the action mask of an observation; the mask may be None."""
+    """Return the planes and the action mask of an observation, or None without a mask."""
     if isinstance(observation, Tensor | Box):
         return observation, None
     return observation[OBSERVATIONS], observation[ACTION_MASK]
@@ -57,11 +57,11 @@ TRUNK_DEFAULTS = {
     "head_crop": 7,
     "head_plane": None,
 }
-"""Settings of the trunk in a ``model_config``, with defaults."""
+"""Settings of the trunk in a ``model_config``, with default values."""
 
 
 def crop_around(planes: Tensor, rows: Tensor, columns: Tensor, side: int) -> Tensor:
-    """Return the cells around (``rows``, ``columns``), zero outside the board.
+    """Return the cells around (``rows``, ``columns``), with zeros outside the board.
 
     Args:
         planes: (B, C, H, W).
@@ -70,7 +70,7 @@ def crop_around(planes: Tensor, rows: Tensor, columns: Tensor, side: int) -> Ten
         side: Width and height of the crop, odd.
 
     Returns:
-        (B, side * side * C).
+        (B, side * side * C), with the dtype of ``planes``.
     """
     margin = side // 2
     padded = nn.functional.pad(planes.permute(0, 2, 3, 1), (0, 0, *(margin,) * 4))
@@ -90,7 +90,7 @@ def trunk_settings(model_config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def network_settings(model_config: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings that determine the network, besides its shapes."""
+    """Return the settings that determine the network, except the shapes."""
     if own := model_config.get("network"):
         return {"network": own}
     settings = trunk_settings(model_config)
@@ -103,7 +103,7 @@ def build(
     """Build a network.
 
     Args:
-        kind: Class of the network, unless ``settings`` name a custom one.
+        kind: Class of the network, unless ``settings`` name a custom class.
         shape: Shape (C, H, W) of an observation.
         actions: Number of actions.
         settings: Result of `network_settings`.
@@ -180,7 +180,7 @@ def _channels_last(values: Tensor) -> Tensor:
 
 
 class ConvTrunk(nn.Module):
-    """Features of a board: (B, C, H, W) uint8 to (B, ``hidden_size``) float.
+    """Trunk of a network: uint8 (B, C, H, W) to features, float (B, ``hidden_size``).
 
     Strides blur the cells around the own head, on which most moves depend. The dense layer
     therefore also receives these cells directly.
@@ -190,7 +190,7 @@ class ConvTrunk(nn.Module):
         channels: Output channels of each convolution.
         strides: Stride of each convolution.
         hidden_size: Units of the dense layer.
-        head_crop: Width and height of the crop around the own head, odd; 0 for none.
+        head_crop: Width and height of the crop around the own head, odd; 0 for no crop.
         head_plane: Index of the plane with its maximum at the own head; None disables the crop.
     """
 
@@ -227,24 +227,30 @@ class ConvTrunk(nn.Module):
         self.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
 
     def forward(self, planes: Tensor) -> Tensor:
-        """Return features of a batch of boards; byte 255 means 1."""
+        """Return the features of a batch of observations.
+
+        The network scales byte 255 to 1.
+        """
         return self.features_from(*self.prepare_input(planes))
 
     def prepare_input(self, planes: Tensor) -> tuple[Tensor, Tensor | None]:
-        """Return the input of `features_from`; trunks with the same settings can share it."""
+        """Return the input of `features_from`.
+
+        Trunks with the same settings can share this input.
+        """
         device = planes.device.type
         half = torch.is_autocast_enabled(device)
         scaled = planes.to(torch.get_autocast_dtype(device) if half else torch.float32) / 255
         scaled = scaled.contiguous(memory_format=torch.channels_last)
         if not self.head_crop:
             return scaled, None
-        # argmax is three times as fast on bytes as on floats.
+        # argmax is three times as fast on uint8 as on float32.
         heads = planes[:, self.head_plane].flatten(1).argmax(1)
         width = planes.shape[3]
         return scaled, crop_around(scaled, heads // width, heads % width, self.head_crop)
 
     def features_from(self, scaled: Tensor, near: Tensor | None) -> Tensor:
-        """Return the features of the result of `prepare_input`."""
+        """Return the features for the result of `prepare_input`."""
         features: Tensor = self.convolutions(scaled)
         if near is not None:
             features = torch.cat((features, near), dim=1)
@@ -252,7 +258,7 @@ class ConvTrunk(nn.Module):
 
 
 class DuelingQNetwork(nn.Module):
-    """Q-network: (B, C, H, W) uint8 to (B, actions) float32.
+    """Q-network: uint8 (B, C, H, W) to Q-values, float32 (B, actions).
 
     Without ``dueling``, the network has a single head.
     """
@@ -275,9 +281,10 @@ class DuelingQNetwork(nn.Module):
         return self.q_values_from(*self.trunk.prepare_input(planes))
 
     def q_values_from(self, scaled: Tensor, near: Tensor | None) -> Tensor:
-        """Return Q-values from the result of the trunk's `prepare_input`."""
+        """Return Q-values for the result of the trunk's `prepare_input`."""
         features = self.trunk.features_from(scaled, near).float()
-        # The head uses full precision, because its differences are small relative to the values.
+        # The head uses full precision, because the differences of Q-values are small relative to
+        # the Q-values.
         with torch.autocast(scaled.device.type, enabled=False):
             advantage: Tensor = self.advantage(features)
             if self.value is None:
@@ -287,10 +294,13 @@ class DuelingQNetwork(nn.Module):
 
 
 _CPU_CHUNK_SIZE = 512
-"""Positions per forward pass on a CPU; the output of a layer fits the CPU's cache."""
+"""Positions per forward pass on a CPU.
+
+With this number, the output of a layer fits the CPU's cache.
+"""
 
 POLY_DECAY_ETA = 3
-"""Weight of late updates in the weight average.
+"""Exponent of the weight average; larger values give late updates more weight.
 
 Half of the average comes from the last sixth of training. The method is polynomial-decay averaging
 (Shamir & Zhang 2013, https://arxiv.org/abs/1212.1824).
@@ -315,14 +325,14 @@ class WeightAveragingMixin(InferenceOnlyAPI):  # type: ignore[misc]
     """Mixin for modules that average the weights of their ``network`` for export.
 
     The current weights fluctuate: the strength of greedy play changes by about 10% within a minute.
-    The average is far stronger.
+    Policies with averaged weights are far stronger.
     """
 
     network: nn.Module
     mean: WeightAverage
 
     def init_average(self) -> None:
-        """Initialize the weight average, which only the learner has."""
+        """Initialize the weight average; only the learner calls this method."""
         self.mean = WeightAverage(self.network)
         self.mean.requires_grad_(False)
         self._weights: list[Tensor] = list(self.network.parameters())
@@ -331,7 +341,7 @@ class WeightAveragingMixin(InferenceOnlyAPI):  # type: ignore[misc]
 
     @property
     def inference_network(self: Any) -> nn.Module:
-        """Return the network to export: the weight average if this module has one."""
+        """Return the network to export: the weight average, or else the current network."""
         if self.inference_only or not self.mean.count:
             network: nn.Module = self.network
             return network
@@ -374,18 +384,18 @@ class SnakeQModule(WeightAveragingMixin, TorchRLModule, QNetAPI, TargetNetworkAP
             self.init_average()
 
     def build_network(self, shape: tuple[int, int, int], num_actions: int) -> nn.Module:
-        """Build the network: (B, C, H, W) uint8 to (B, actions) float32."""
+        """Build the network: uint8 (B, C, H, W) to float32 (B, actions)."""
         return build(DuelingQNetwork, shape, num_actions, network_settings(self.model_config))
 
     def train(self, mode: bool = True) -> SnakeQModule:
-        """Set the training mode, unless it is set already.
+        """Set the training mode, unless the mode is already set.
 
         RLlib calls this method before every update, and torch's method visits all modules.
         """
         return self if self.training == mode else super().train(mode)
 
     def make_target_networks(self) -> None:
-        """Copy the network."""
+        """Create the target network as a copy of the network."""
         self.target_network = make_target_network(self.network)
 
     def get_target_network_pairs(self) -> list[tuple[nn.Module, nn.Module]]:
@@ -397,17 +407,17 @@ class SnakeQModule(WeightAveragingMixin, TorchRLModule, QNetAPI, TargetNetworkAP
         return ["target_network", *super().get_non_inference_attributes()]
 
     def compute_q_values(self, batch: dict[str, Tensor]) -> dict[str, Tensor]:
-        """Return Q-values of the online network."""
+        """Return Q-values of the online network, float32 (B, actions)."""
         planes = split_observation(batch[Columns.OBS])[0]
         return {QF_PREDS: self._run(planes, self.network)[0]}
 
     def forward_target(self, batch: dict[str, Tensor]) -> dict[str, Tensor]:
-        """Return Q-values of the target network."""
+        """Return Q-values of the target network, float32 (B, actions)."""
         planes = split_observation(batch[Columns.OBS])[0]
         return {QF_PREDS: self._run(planes, self.target_network)[0]}
 
     def _forward(self, batch: dict[str, Tensor], **kwargs: Any) -> dict[str, Tensor]:
-        """Return Q-values and the best allowed moves."""
+        """Return Q-values and the best unmasked moves."""
         planes, mask = split_observation(batch[Columns.OBS])
         (q_values,) = self._run(planes, self.inference_network)
         if mask is not None:
@@ -417,7 +427,7 @@ class SnakeQModule(WeightAveragingMixin, TorchRLModule, QNetAPI, TargetNetworkAP
     def _forward_train(self, batch: dict[str, Tensor], **kwargs: Any) -> dict[str, Tensor]:
         """Return Q-values of the state, and of the next state by both networks.
 
-        Masked moves of the next state have -infinity.
+        The Q-values of masked moves in the next state are -infinity.
         """
         outputs = self.compute_q_values(batch)
         planes, mask = split_observation(batch[Columns.NEXT_OBS])

@@ -18,7 +18,7 @@ _TRANSPOSE, _FLIP_VERTICAL, _FLIP_HORIZONTAL = 4, 1, 2
 """Bits of a symmetry's index; the transposition is applied first."""
 
 _MOVE_OFFSETS = {"up": (1, 0), "down": (-1, 0), "left": (0, -1), "right": (0, 1)}
-"""Change of row and column by a move."""
+"""Change of (row, column) by each move."""
 
 
 def _transform_action(symmetry: int, move: str) -> int:
@@ -41,7 +41,12 @@ ACTION_MAP = np.array(
 
 
 def transform_boards(boards: NDArray[Any], symmetry: int) -> NDArray[Any]:
-    """Apply a symmetry in [0, `NUM_SYMMETRIES`) to square boards (..., H, W)."""
+    """Apply a symmetry to square boards.
+
+    Args:
+        boards: (..., H, W), any dtype, with H equal to W.
+        symmetry: Index in [0, `NUM_SYMMETRIES`).
+    """
     if symmetry & _TRANSPOSE:
         boards = np.swapaxes(boards, -1, -2)
     if symmetry & _FLIP_VERTICAL:
@@ -65,9 +70,14 @@ def _plane_order(symmetry: int, planes: tuple[str, ...]) -> list[int]:
 def transform_observations(
     frames: NDArray[Any], symmetry: int, observation: Observation
 ) -> NDArray[Any]:
-    """Apply a symmetry to observations (..., C, H, W) of square boards.
+    """Apply a symmetry to observations of square boards.
 
     Planes that belong to a move are reordered accordingly.
+
+    Args:
+        frames: (..., C, H, W), observations.
+        symmetry: Index in [0, `NUM_SYMMETRIES`).
+        observation: Observation of the games.
     """
     one = _plane_order(symmetry, tuple(observation.planes))
     order = [frame * len(one) + plane for frame in range(observation.frame_stack) for plane in one]

@@ -65,7 +65,7 @@ def check_start_from(network: nn.Module, environment: VectorBattlesnake, path: P
 def read_weights(path: Path) -> Weights:
     """Return the arrays of the policy in ``path`` (`policy_loader.find`) by name.
 
-    For a checkpoint, the arrays are the exported weights and the latest value head, if any.
+    For a checkpoint, the arrays are the exported weights and the latest value head (if it exists).
     """
     if path.suffix != ".onnx":
         network = {name: one.numpy() for name, one in load_network(path).state_dict().items()}
@@ -79,7 +79,9 @@ def read_weights(path: Path) -> Weights:
 
 
 def load_into(network: nn.Module, weights: Weights, path: Path) -> None:
-    """Load ``weights`` of ``path`` into ``network``; additional arrays are ignored.
+    """Load the ``weights`` of the policy in ``path`` into ``network``.
+
+    Arrays that the network does not have are ignored.
 
     Raises:
         ValueError: If an array is missing or has another shape.
@@ -103,7 +105,7 @@ def load_into(network: nn.Module, weights: Weights, path: Path) -> None:
 
 
 def load_into_learner(learner: Any, weights: Weights, path: Path) -> None:
-    """Load ``weights`` into all modules of an RLlib learner and their target networks."""
+    """Load ``weights`` into all modules and target networks of an RLlib learner."""
     for module in learner.module.values():
         one = module.unwrapped()
         load_into(getattr(one, "network", one), weights, path)

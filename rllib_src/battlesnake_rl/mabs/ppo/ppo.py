@@ -1,6 +1,6 @@
 """PPO on batches of games: sample a rollout, then train on it for a few epochs.
 
-Clipped surrogate loss and generalized advantage estimation (Schulman et al. 2017,
+The loss is the clipped surrogate loss with generalized advantage estimation (Schulman et al. 2017,
 https://arxiv.org/abs/1707.06347). With ``async_sampling``, env runners do not wait for the learner,
 and V-trace corrects the policy lag (Espeholt et al. 2018, https://arxiv.org/abs/1802.01561).
 
@@ -35,9 +35,12 @@ from battlesnake_rl.mabs.policy.actor_critic import SnakeActor, logits_and_value
 from battlesnake_rl.mabs.policy.q_network import ACTION_MASK, TRUNK_DEFAULTS, WeightAveragingMixin
 
 _OLD_LOG_PROBS, ADVANTAGES, VALUE_TARGETS = "old_log_probs", "advantages", "value_targets"
-"""Columns (M,) of a batch: log-probs of the acting policy, advantages, targets."""
+"""Columns of a batch, float32 (M,).
+
+The columns are log-probs under the policy that played, advantages, and value targets.
+"""
 KICKSTART_PROBS = "kickstart_probs"
-"""Column (M, 4) of a batch: move probabilities of the starting policy."""
+"""Column of a batch, float32 (M, 4): move probabilities of the starting policy."""
 
 _LOSSES = ("total_loss", "policy_loss", "vf_loss", "entropy", "mean_kl_loss")
 """Reported metrics, under RLlib's names."""
@@ -51,35 +54,35 @@ class Rollout:
     """
 
     obs: NDArray[np.uint8]
-    """(M, C, H, W) observations, transformed by the symmetry of their game."""
+    """uint8 (M, C, H, W), observations, transformed by the symmetry of their game."""
     action_mask: NDArray[np.bool_]
-    """(M, 4) allowed moves."""
+    """bool (M, 4), action masks."""
     actions: NDArray[np.int64]
-    """(M,) moves."""
+    """int64 (M,), moves."""
     log_probs: NDArray[np.float32]
-    """(M,) log-probs of the moves, by the policy that played."""
+    """float32 (M,), log-probs of the moves under the policy that played."""
     acted: NDArray[np.bool_]
-    """(T, N, S) whether the learner moved."""
+    """bool (T, N, S), whether the learner moved."""
     values: NDArray[np.float32]
-    """(T + 1, N, S) values, by the network that played.
+    """float32 (T + 1, N, S), values of the network that played.
 
-    Seats without a snake of the learner have the value 0.
+    The value is 0 for seats without a snake of the learner.
     """
     rewards: NDArray[np.float32]
-    """(T, N, S) rewards."""
+    """float32 (T, N, S), rewards."""
     terminateds: NDArray[np.bool_]
-    """(T, N, S) whether the snake was eliminated or won."""
+    """bool (T, N, S), whether the snake was eliminated or won."""
     truncateds: NDArray[np.bool_]
-    """(T, N, S) whether the game was truncated."""
+    """bool (T, N, S), whether the game was truncated."""
     weights_seq_no: int
-    """Sequence number of the weights that played."""
+    """Sequence number of the weights of the network that played."""
 
     def env_steps(self) -> int:
-        """Return the env steps (turns of single games)."""
+        """Return the number of env steps (turns of single games)."""
         return int(self.acted.any(-1).sum())
 
     def agent_steps(self) -> int:
-        """Return the agent steps (moves of the learner's snakes)."""
+        """Return the number of agent steps (moves of the learner's snakes)."""
         return len(self.actions)
 
     num_env_steps, num_agent_steps = property(env_steps), property(agent_steps)
@@ -155,11 +158,11 @@ class PPOEnvRunner(BatchedEnvRunner):
         Args:
             values: float32 (N, S), filled for the learner's seats.
             symmetries: int64 (N,), the symmetry applied to each game's observations.
-            explore: bool (N,), whether to sample; otherwise moves are greedy.
+            explore: bool (N,), whether to sample moves; if False, moves are greedy.
 
         Returns:
-            Observations, masks, moves and log-probs of the learner's snakes (M rows), the moves of
-            all seats in the game's own orientation (N, S), and the seats that moved (N, S).
+            Observations, action masks, moves and log-probs of the learner's snakes (M rows), the
+            moves of all seats in the original orientation (N, S), and the seats that moved (N, S).
         """
         observations, action_mask, alive, cut_off = self._position
         learning = self._opponents.learner_seats
@@ -191,14 +194,16 @@ class PPOEnvRunner(BatchedEnvRunner):
 
     @staticmethod
     def action_scores(module: Any, frames: NDArray[np.uint8]) -> NDArray[np.float32]:
-        """Return the policy's logits for ``frames``, float32 (B, 4).
+        """Return the policy's logits, float32 (B, 4).
 
-        ``frames`` is uint8 (B, C, H, W).
+        Args:
+            module: The module.
+            frames: uint8 (B, C, H, W), observations.
         """
         return logits_and_values_numpy(module, frames)[0]
 
     def _epsilons(self) -> NDArray[np.float64]:
-        """Return 1 for every game, because all games sample their moves."""
+        """Return 1 for every game, float64 (N,), because all games sample their moves."""
         assert self.env is not None
         return np.ones(self.env.num_games)
 
@@ -214,7 +219,7 @@ class PPOLearner(FastTorchLearnerMixin, TorchLearner):  # type: ignore[misc]
     """
 
     def build(self) -> None:
-        """Build module and optimizer."""
+        """Build the module and the optimizer."""
         super().build()
         self._pending_metrics: list[Tensor] = []
         self._num_moves_trained = 0
@@ -253,7 +258,7 @@ class PPOLearner(FastTorchLearnerMixin, TorchLearner):  # type: ignore[misc]
             module.update_average()
 
     def _to_batch(self, rollout: Rollout) -> dict[str, Tensor]:
-        """Convert a rollout to columns of M moves, with advantages and value targets."""
+        """Convert a rollout to a batch of M moves, with advantages and value targets."""
         columns = {
             Columns.OBS: self._to_device(rollout.obs),
             ACTION_MASK: self._to_device(rollout.action_mask),
@@ -299,7 +304,7 @@ class PPOLearner(FastTorchLearnerMixin, TorchLearner):  # type: ignore[misc]
         return importance_ratios
 
     def _kickstart_probs(self, columns: dict[str, Tensor]) -> Tensor:
-        """Return the move probabilities (M, 4) of the starting policy."""
+        """Return the move probabilities of the starting policy, float32 (M, 4)."""
         if self._start_module is None:
             self._start_module = copy.deepcopy(self.module[DEFAULT_MODULE_ID].unwrapped())
             path = Path(self.config.start_from)
@@ -318,9 +323,9 @@ class PPOLearner(FastTorchLearnerMixin, TorchLearner):  # type: ignore[misc]
     def compute_loss_for_module(
         self, *, module_id: str, config: Any, batch: dict[str, Tensor], fwd_out: dict[str, Tensor]
     ) -> Tensor:
-        """Return the clipped surrogate loss, value loss and entropy bonus as one scalar.
+        """Return the sum of clipped surrogate loss, value loss and entropy bonus.
 
-        With kickstarting, the loss includes a cross-entropy to the starting policy (Schmitt et al.
+        With kickstarting, the sum includes a cross-entropy to the starting policy (Schmitt et al.
         2018, https://arxiv.org/abs/1803.03835).
         """
         logits = fwd_out[Columns.ACTION_DIST_INPUTS]
@@ -347,7 +352,7 @@ class PPOLearner(FastTorchLearnerMixin, TorchLearner):  # type: ignore[misc]
         return mse_loss(values, batch[VALUE_TARGETS])
 
     def report(self) -> Any:
-        """Return counts, and the mean metrics of all updates since the last report.
+        """Return step counts, and the mean metrics of all updates since the last report.
 
         At least one update must have run since the last report.
         """
@@ -450,7 +455,7 @@ class PPO(BatchedAlgorithm, Algorithm):  # type: ignore[misc]
         return PPOConfig()
 
     def training_step(self) -> None:
-        """Train on the rollouts that have arrived."""
+        """Train on the rollouts that have arrived from the env runners."""
         self._learn_from(
             self._collect_fragments() if self.config.async_sampling else self._sample()
         )

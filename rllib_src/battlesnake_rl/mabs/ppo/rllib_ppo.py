@@ -28,5 +28,5 @@ class RLlibPPO(LadderEvaluationMixin, ppo.PPO):  # type: ignore[misc]
 
     @classmethod
     def get_default_config(cls) -> AlgorithmConfig:
-        """Return the default configuration."""
+        """Return RLlib PPO's configuration with ladder evaluation."""
         return RLlibPPOConfig()

@@ -30,9 +30,9 @@ class GameOutcomes:
     """Outcomes of N games for the policy's snake.
 
     Attributes:
-        won: bool (N,).
-        drawn: bool (N,).
-        turns_alive: float64 (N,), turns that the snake survived.
+        won: bool (N,), whether the snake won.
+        drawn: bool (N,), whether the game was a draw.
+        turns_alive: float64 (N,), number of turns that the snake survived.
     """
 
     won: NDArray[np.bool_]
@@ -61,7 +61,7 @@ def play_games_batched(
         opponents: Built-in snakes in the other seats of each game; the same number in every game.
         own: int (N,), seat of the policy in each game.
         seed: Random seed.
-        starts: First position of each game; empty for random positions.
+        starts: Start position of each game; empty for random positions.
         rules: Policy rules that choose the move, as on a server
             (`battlesnake_heuristics.rule_based.policy_rules`).
         tell: Function called with the number of games that have just finished.
@@ -147,7 +147,7 @@ def play_pairs(
     first: int = 0,
     rules: Sequence[PipelineStep] = (),
 ) -> list[int]:
-    """Play duels against ``rungs``: one game pair per entry.
+    """Play duels against ``rungs``, with one game pair per rung in the list.
 
     All games run in parallel, with the rules, the board and the action mask of ``env_config``.
 
@@ -177,7 +177,7 @@ def play_pairs(
 
 
 def start_of(env_config: Mapping[str, Any], seed: int) -> State:
-    """Return the first position of a duel."""
+    """Return the start position of a duel."""
     sizes = with_defaults(env_config)
     game = replace(env_options(env_config).game, seed=seed)
     return start(game, sizes["width"], sizes["height"], _SIDES)

@@ -7,14 +7,14 @@ import time
 import psutil
 
 _CACHE_S = 1.0
-"""Seconds for which a reading is reused; a new reading takes milliseconds."""
+"""Seconds for which a measurement is reused; a new measurement takes milliseconds."""
 
 
 class ProcessTreeCpuClock:
     """CPU seconds of this process and its descendants, including Ray's processes.
 
-    Finished processes count if their parent waited for them. Processes on other machines, and of a
-    Ray cluster that this process did not start, do not count.
+    Finished processes count if their parent waited for them. Processes on other machines do not
+    count. If another process started the Ray cluster, the cluster's processes do not count.
     """
 
     def __init__(self) -> None:

@@ -1,9 +1,9 @@
 """Ladder evaluation during training: duels against opponents of fixed Elo.
 
 During training, `LadderEvaluator` spends at most `DEFAULT_CPU_FRACTION` of the CPU time on complete
-games of the current policy, and keeps the weights with the best result. At the end, the best and
-the latest weights play again, and the stronger weights are kept. Unlike the length of self-play
-games, the Elo measures strength.
+games of the current policy, and keeps the weights with the best result. At the end of training, the
+best and the latest weights play again, and the stronger weights are kept. Unlike the length of
+self-play games, the Elo measures strength.
 
 The ladder was calibrated in standard duels on 11x11. In other games, scores remain valid, but Elo
 only compares policies.
@@ -43,11 +43,11 @@ _MAX_RUNG_CPU_S = 0.4
 MIN_MEASUREMENT_S = 2.5
 """Minimum CPU seconds of a measurement.
 
-A shorter measurement has a confidence interval that is too wide.
+The confidence interval of a shorter measurement is too wide.
 """
 
 _MEASUREMENT_GROWTH = 0.25
-"""Duration of a measurement as a fraction of all previous ones.
+"""Duration of a measurement as a fraction of the total duration of earlier ones.
 
 Measurements therefore become longer during training.
 """
@@ -60,17 +60,17 @@ is biased upwards.
 """
 
 _LONG_TRAINING_S, _FINAL_MAX_FRACTION, _FINAL_MAX_S = 60.0, 0.25, 60.0
-"""Limits of the final games.
+"""Limits of the final games (training CPU seconds, fraction, maximum CPU seconds).
 
-After 60 CPU seconds of training, the final games may take 25% of that time, at most 60 s. The two
-final measurements then have confidence intervals of about +-50 Elo.
+After 60 CPU seconds of training, the final games may take 25% of the training time, at most 60 s.
+The two final measurements then have confidence intervals of about +-50 Elo.
 """
 
 _TARGET_PRECISION_ELO = 40.0
 """Half-width of a sufficiently precise confidence interval, in Elo."""
 
 PAIRS_AT_ONCE = 8
-"""Game pairs played at once."""
+"""Number of game pairs played in parallel."""
 
 _STRENGTH_FILE = "strength.json"
 """File of a checkpoint with all measurements, beside `policy_loader.BEST_FILE`."""
@@ -114,11 +114,14 @@ class Measurement:
         return Placement(self.elo, self.low, self.high, self.games, self.out_of_range, met)
 
     def scores(self) -> dict[str, tuple[float, float, float]]:
-        """Return the score and its 95% confidence interval by rung; a draw counts half."""
+        """Return the score and its 95% confidence interval by rung.
+
+        A draw counts half.
+        """
         return {rung: score_with_interval(pairs) for rung, pairs in self.pairs.items()}
 
     def score(self) -> float:
-        """Return the total score against all rungs."""
+        """Return the total score against all rungs, in [0, 1]."""
         return score_with_interval(
             [sum(pairs) for pairs in zip(*self.pairs.values(), strict=True)]
         )[0]
@@ -160,7 +163,7 @@ LADDER_COLUMNS = {
         for end in ("", "_low", "_high")
     },
 }
-"""Columns of ``progress.csv``, and the result in each column."""
+"""Result in each ladder column of ``progress.csv``."""
 
 
 @dataclass
@@ -177,7 +180,7 @@ class StrengthHistory:
     ladder_seconds: float = 0.0
 
     def add(self, measurement: Measurement) -> bool:
-        """Add a measurement; return whether it is the best."""
+        """Add a measurement, and return whether the measurement is the best so far."""
         self.measurements.append(measurement)
         if self.best is None or measurement.low > self.measurements[self.best].low:
             self.best = len(self.measurements) - 1
@@ -201,7 +204,7 @@ class StrengthHistory:
 
     @classmethod
     def load(cls, directory: Path) -> StrengthHistory:
-        """Load the history of a checkpoint, or return an empty history if there is none."""
+        """Load the history of a checkpoint, or return an empty history without a file."""
         path = directory / _STRENGTH_FILE
         if not path.is_file():
             return cls()
@@ -212,7 +215,7 @@ class StrengthHistory:
         return cls(measurements=measurements, **kept)
 
     def line(self) -> str:
-        """Return the best Elo as one line."""
+        """Return the best Elo as one line of text."""
         if self.best is None:
             return "not measured; `battlesnake-gym evaluate` measures it on the ladder"
         best = self.measurements[self.best]
@@ -247,7 +250,7 @@ def score_with_interval(pairs: Sequence[int]) -> tuple[float, float, float]:
 
 
 def rung_table(placement: Placement, snakes: int = 2) -> str:
-    """Return a placement and the score against each rung as text, weakest first."""
+    """Return a placement and the score against each rung as text, weakest rung first."""
     met = {meeting.other: meeting.pairs for meeting in placement.results}
     rungs = sorted(ladder.load(snakes).rungs, key=lambda rung: rung.elo)
     lines = [
@@ -267,7 +270,7 @@ def rung_table(placement: Placement, snakes: int = 2) -> str:
 
 
 def placement_to_dict(placement: Placement) -> dict[str, Any]:
-    """Return the content of `rung_table` for JSON."""
+    """Return a placement and the score against each rung for JSON."""
     return {
         "elo": placement.elo,
         "ci_low": placement.low,
@@ -295,7 +298,7 @@ def check_cpu_fraction(fraction: Any) -> None:
     """Check the fraction of the CPU time for ladder games.
 
     Raises:
-        ValueError: If it is outside [0, 0.5].
+        ValueError: If ``fraction`` is outside [0, 0.5].
     """
     if (
         isinstance(fraction, bool)
@@ -310,7 +313,7 @@ def check_cpu_fraction(fraction: Any) -> None:
 
 
 def fast_rungs(seconds: float = _MAX_RUNG_CPU_S) -> Ladder:
-    """Return the duel ladder without rungs that need more than ``seconds`` per game."""
+    """Return the duel ladder of rungs with at most ``seconds`` CPU seconds per game."""
     whole = ladder.load(2)
     return Ladder(2, tuple(rung for rung in whole.rungs if rung.cpu_seconds_per_game <= seconds))
 
@@ -330,15 +333,14 @@ def place_policy(
 ) -> tuple[Placement, float]:
     """Place a policy on the ladder.
 
-    The placement ends when the confidence interval is as narrow as ``interval``, after ``games``
-    games (pairs are completed), or before ``cpu_seconds`` are exceeded. At least `PAIRS_AT_ONCE`
-    pairs are played.
+    The placement ends when the first of three limits is reached: ``interval``, ``games`` or
+    ``cpu_seconds``. Game pairs are completed, and at least `PAIRS_AT_ONCE` pairs are played.
 
     Args:
         values: The policy.
         env_config: Options of the games.
         seed: Random seed of the start positions.
-        cpu_seconds: Maximum CPU time of this process.
+        cpu_seconds: Maximum CPU time of this process, in seconds.
         games: Maximum number of games.
         interval: Target half-width of the confidence interval, in Elo.
         around: Expected Elo; None for the middle of the ladder.
@@ -372,19 +374,19 @@ def place_policy(
 
 
 def _seconds(rungs: Sequence[Rung]) -> float:
-    """Return the CPU seconds of a game pair against each rung.
+    """Return the CPU seconds of game pairs against ``rungs``, one pair per rung.
 
-    The CPU seconds refer to the processor on which the ladder was measured.
+    The CPU seconds were measured on the processor on which the ladder was calibrated.
     """
     return sum(2 * (GAME_OVERHEAD_S + rung.cpu_seconds_per_game) for rung in rungs)
 
 
 class LadderEvaluator:
-    """Ladder evaluation during a training, within a fraction of its CPU time.
+    """Ladder evaluation during training, within a fraction of the CPU time.
 
     Args:
         env_config: Options of the games.
-        clock: Returns the CPU seconds of the training.
+        clock: Function that returns the CPU seconds of the training.
         fraction: Fraction of the CPU time for ladder games, in [0, 0.5].
         seed: Random seed of the start positions.
     """
@@ -416,13 +418,13 @@ class LadderEvaluator:
     ) -> dict[str, Any]:
         """Play ladder games if evaluation time is available.
 
-        The training loop calls this method after each iteration. At the end, the remaining time is
-        spent if it suffices for a measurement. After `_LONG_TRAINING_S` of training, the final
-        games may take more time.
+        The training loop calls this method after each iteration. At the end of training, the
+        remaining time is spent if the time suffices for a measurement. After `_LONG_TRAINING_S` CPU
+        seconds of training, the final games may take more time.
 
         Args:
-            weights: Returns the weights that would be exported now.
-            player: Builds a policy from weights.
+            weights: Function that returns the weights to export.
+            player: Function that builds a policy from weights.
             at_end: Whether the training has ended.
 
         Returns:
@@ -461,7 +463,7 @@ class LadderEvaluator:
         cpu_seconds: float,
         cpu_minutes: float,
     ) -> Measurement:
-        """Measure weights with ladder games for ``cpu_seconds``."""
+        """Measure ``weights`` with ladder games for ``cpu_seconds`` CPU seconds."""
         history = self.history
         placement, spent = place_policy(
             player(weights),
@@ -480,7 +482,7 @@ class LadderEvaluator:
             save_arrays(directory / BEST_FILE, **self.best_weights)
 
     def restore(self, directory: Path) -> None:
-        """Restore the history of a checkpoint, or start a new history if there is none."""
+        """Restore the history of a checkpoint, or start a new history without a file."""
         self.history = StrengthHistory.load(directory)
         self.best_weights = read_best(directory)
         if self.best_weights is None:

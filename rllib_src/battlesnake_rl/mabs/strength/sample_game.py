@@ -26,13 +26,13 @@ _CELL = 12
 """Size of a cell in an animation, in pixels."""
 
 _POSITIONS = 100
-"""Nodes per move of a search."""
+"""Nodes per move of a search in a sample game."""
 
 
 def play_sample_game(
     values: ScoreFn, env_config: Mapping[str, Any], seed: int, turns: int = _MAX_SAMPLE_GAME_TURNS
 ) -> Replay:
-    """Play a game in which a policy greedily plays all seats, under its action mask."""
+    """Play a game in which a policy plays all seats greedily, under its action mask."""
     vector = make_vector(1, {**env_config, "max_turns": turns})
     observations, infos = vector.reset(seed=seed)
     replay = Replay(_board(vector))
@@ -67,7 +67,7 @@ def play_search_duel(
 
 
 def to_gif(replay: Replay) -> bytes:
-    """Return the game as GIF bytes."""
+    """Return the replay as an animated GIF."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "game.gif"
         animation.save_gif(replay.boards(), path, _CELL)

@@ -22,7 +22,7 @@ from torch import Tensor
 
 
 class RandomModule(TorchRLModule):  # type: ignore[misc]
-    """Uniformly random actions, independent of the observations."""
+    """Module with uniformly random actions, independent of the observations."""
 
     def setup(self) -> None:
         """Do nothing, because the module has no weights."""
@@ -40,12 +40,12 @@ class NoLearner(TorchLearner):  # type: ignore[misc]
         """Do nothing, because the module has no weights."""
 
     def compute_loss_for_module(self, **kwargs: Any) -> Any:
-        """Raise an error, because a random agent has no loss."""
+        """Raise ``NotImplementedError``, because a random agent has no loss."""
         raise NotImplementedError
 
 
 class RandomAgentConfig(AlgorithmConfig):  # type: ignore[misc]
-    """RLlib's defaults, with a module without weights."""
+    """RLlib's default configuration, with a module that has no weights."""
 
     def __init__(self, algo_class: type | None = None) -> None:
         super().__init__(algo_class=algo_class or RandomAgent)
@@ -56,7 +56,7 @@ class RandomAgentConfig(AlgorithmConfig):  # type: ignore[misc]
         return RLModuleSpec(module_class=RandomModule)
 
     def get_default_learner_class(self) -> type[NoLearner]:
-        """Return the unused learner class."""
+        """Return the placeholder learner class."""
         return NoLearner
 
 

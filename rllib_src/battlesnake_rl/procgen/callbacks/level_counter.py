@@ -15,7 +15,7 @@ from ray.rllib.callbacks.callbacks import RLlibCallback
 class LevelCounter(RLlibCallback):  # type: ignore[misc]
     """Callbacks that log the mean number of completed levels per episode.
 
-    The name of the metric is ``levels_completed``.
+    The metric's name is ``levels_completed``.
     """
 
     def on_episode_end(self, *, episode: Any, metrics_logger: Any, **kwargs: Any) -> None:

@@ -1,4 +1,4 @@
 """Experiments, networks and callbacks in the format of the starter kit.
 
-The kit was the starter kit of the Procgen competition.
+The starter kit belongs to the Procgen competition at NeurIPS 2020.
 """

@@ -70,7 +70,8 @@ def find(kind: str, name: str, ours: Mapping[str, type[Any]] | None = None) -> t
         ours: This project's classes by name.
 
     Raises:
-        ValueError: If there is no such class (the message lists the names), or its file is invalid.
+        ValueError: If there is no such class, or its file is invalid. For an unknown name, the
+            message lists the known names.
     """
     ours = ours or {}
     if name in ours:
@@ -103,7 +104,7 @@ def _load(kind: str, path: Path) -> ModuleType:
     except Exception as error:
         why = error if isinstance(error, ValueError) else repr(error)
         raise ValueError(f"{path} cannot be imported: {why}") from error
-    # Env runners on other machines may not have the file, so the class is pickled by value.
+    # Env runners on other machines may not have the file. Therefore, the class is pickled by value.
     cloudpickle.register_pickle_by_value(module)
     return module
 

@@ -23,7 +23,7 @@ class MyVisionNetwork(TorchRLModule, ValueFunctionAPI):  # type: ignore[misc]
     """
 
     def setup(self) -> None:
-        """Build the network; the spaces and ``self.model_config`` are set already."""
+        """Build the network; RLlib has already set the spaces and ``self.model_config``."""
         filters = self.model_config.get("conv_filters", [[16, 8, 4], [32, 4, 2], [32, 3, 1]])
         *_, channels = self.observation_space.shape
         layers: list[nn.Module] = []
@@ -37,7 +37,10 @@ class MyVisionNetwork(TorchRLModule, ValueFunctionAPI):  # type: ignore[misc]
         self.value = nn.Linear(256, 1)
 
     def _forward(self, batch: dict[str, Any], **kwargs: Any) -> dict[str, Tensor]:
-        """Return the logits of the actions, which all algorithms need."""
+        """Return the logits of the actions, float32 (B, 15).
+
+        All algorithms call this method.
+        """
         embeddings = self._features(batch[Columns.OBS])
         return {
             Columns.ACTION_DIST_INPUTS: self.policy(embeddings),
@@ -45,7 +48,10 @@ class MyVisionNetwork(TorchRLModule, ValueFunctionAPI):  # type: ignore[misc]
         }
 
     def compute_values(self, batch: dict[str, Any], embeddings: Tensor | None = None) -> Tensor:
-        """Return the values (B,) of the images, which PPO and IMPALA need."""
+        """Return the values of the images, float32 (B,).
+
+        PPO and IMPALA call this method.
+        """
         if embeddings is None:
             with torch.no_grad():
                 embeddings = self._features(batch[Columns.OBS])
