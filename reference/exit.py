@@ -45,7 +45,7 @@ GAME_MIX = (
 )
 """Kinds of games, with the fraction of the moves of each kind."""
 MOVES_PER_ITERATION, BUFFER_ITERATIONS = 30_000, 16
-"""Searched moves per iteration, and iterations in the sample buffer."""
+"""Number of searched moves per iteration, and of iterations in the sample buffer."""
 NODE_CHOICES = (100, 150, 200, 300)
 """Nodes per move.
 

@@ -1,7 +1,7 @@
 """Shared command-line code: parser, error messages, colors, tables and JSON.
 
-A usage error prints one line of at most `MAX_LINE_CHARS` characters to stderr, starting with the
-command's name, and the command exits with status 2 (`Parser.error`, `print_error`).
+For a usage error, a command prints one line of at most `MAX_LINE_CHARS` characters to stderr. The
+line starts with the name of the command. The exit status is 2 (`Parser.error`, `print_error`).
 """
 
 from __future__ import annotations

@@ -134,8 +134,9 @@ class EngineGames(Batch, GameArrays):
             which: bool [N], the games to start; None means all games.
 
         Raises:
-            ValueError: If a dtype or shape is wrong, a seed is 0, ``game.map`` is "" (which places
-                no snakes), or the snakes do not fit on the board.
+            ValueError: If a dtype or shape is wrong, if a seed is 0, or if the snakes do not fit on
+                the
+                board. The map "" is also rejected, because it places no snakes.
         """
         super().reset(seeds, which)
         if self._ids:

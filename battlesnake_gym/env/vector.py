@@ -1,8 +1,8 @@
 """Vector environment for training: many games in one call, with numpy arrays.
 
-For any number of games, a step costs one call of the engine (which plays and observes), one call
-for the action mask, and a few numpy operations. Axes: N games, S seats, C planes, H rows, W
-columns.
+For any number of games, a step costs two calls of the engine and a few numpy operations. The first
+call plays the turn and writes the observations; the second call writes the action mask. Axes: N
+games, S seats, C planes, H rows, W columns.
 """
 
 from __future__ import annotations

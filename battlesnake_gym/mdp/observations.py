@@ -1,15 +1,17 @@
 """Observations: named encoders from positions to byte planes ``[C, H, W]``.
 
-Every encoder shows the board from the view of one snake; "own" refers to that snake. This module
-encodes a `State` for one snake at a time. The engine's C code writes the same bytes for all games
-and snakes in one call (``Games.observe``). Networks divide the bytes by 255.
+Every encoder shows the board from the view of one snake, the observing snake. In names, "own"
+refers to the observing snake. This module encodes a `State` for one snake at a time. The engine's C
+code writes the same bytes for all games and snakes in one call (``Games.observe``). Networks divide
+the bytes by 255.
 
 An encoder combines:
 
 * *values*: the planes and the meaning of their bytes (``PLANES``, with or without
   ``_TERRITORY_PLANES``, or ``_STARTER_PLANES``);
-* *view*: the position of the board in the planes (the board is centered, the own head is centered,
-  or the own head is centered and the board is rotated until the snake faces up);
+* *view*: the position of the board in the planes. The center of the planes is the center of the
+  board or the head of the observing snake. In one view, the board is also rotated until the snake
+  faces up;
 * ``frame_stack``: the number of stacked turns, newest first.
 
 ``docs/observations.md`` describes every name, plane and value.

@@ -15,10 +15,11 @@ B: id=b health=99
 >>> replay.deaths()
 [(2, 'a', 'head-collision'), (2, 'b', 'head-collision')]
 
-A replay file is JSON Lines, compressed if its name ends in ``.gz``. It contains a ``replay`` line
-with the game and the first position, one ``turn`` line per turn, and an ``end`` line with the
-result of every snake, which detects damaged files. `Replay.load` also reads output files of the
-official CLI, and `battlesnake_gym.replays.official_format` writes such files.
+A replay file is JSON Lines, compressed if the file name ends in ``.gz``. The file contains a
+``replay`` line with the game and the first position, one ``turn`` line per turn, and an ``end``
+line. The ``end`` line contains the result of every snake and detects damaged files. `Replay.load`
+also reads output files of the official CLI, and `battlesnake_gym.replays.official_format` writes
+such files.
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ def free_cells(state: State, *, avoid_hazards: bool = False) -> list[Point]:
 
     Args:
         state: Current position.
-        avoid_hazards: Whether cells with hazards are excluded too.
+        avoid_hazards: Whether to exclude cells with hazards.
     """
     taken = set(state.food)
     for snake in state.snakes:

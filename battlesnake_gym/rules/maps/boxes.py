@@ -71,7 +71,7 @@ def update_expand_box(game: Game, state: State) -> None:
     """Place the standard food, and then the next ring around a random cell.
 
     As in the official engine, y is drawn from the range of x. On a board that is wider than high,
-    the cell may therefore be off the board; the center is used nevertheless.
+    the cell may therefore be off the board. The rings then surround this cell.
     """
     standard_food(game, state)
     if not is_due(state, _EXPAND_EVERY):
