@@ -1,7 +1,7 @@
-"""Imports of a training script, with an explanation if one fails.
+"""Imports of a training script, with an explanation if an import fails.
 
-This module needs only the standard library and runs on older Python versions, so that it can report
-the failure in an unsuitable image.
+This module needs only the standard library and runs on older Python versions. Therefore, the module
+can report the failure in an unsuitable image.
 """
 
 import os

@@ -77,7 +77,7 @@ class Membership:
 
     @property
     def is_single_instance(self) -> bool:
-        """Whether this is the only instance."""
+        """Whether the cluster has no other instance."""
         return self.is_head and not self.workers
 
     @classmethod

@@ -18,8 +18,8 @@ _DEFAULTS = {
 def set_defaults() -> None:
     """Set default environment variables, and keep existing values.
 
-    torch and Ray read the variables on import, so a train command must call this function before it
-    imports torch or Ray.
+    torch and Ray read the variables on import, so a train command must call this function before
+    the import of torch or Ray.
     """
     for name, value in _DEFAULTS.items():
         os.environ.setdefault(name, value)

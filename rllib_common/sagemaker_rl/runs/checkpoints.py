@@ -120,7 +120,7 @@ def newest(folder: Path) -> Path | None:
 
 
 def find(path: Path) -> Path:
-    """Return ``path`` if it is a checkpoint, or else the newest checkpoint inside.
+    """Return ``path``, or the newest checkpoint in a directory of checkpoints.
 
     Args:
         path: A checkpoint, a run directory, or a directory of checkpoints.

@@ -91,12 +91,12 @@ _PROGRESS_INTERVAL_S = 60.0
 
 @dataclass
 class TrainingRun:
-    """Configuration, stop conditions and directories of a run; `train` executes it."""
+    """Configuration, stop conditions and directories of a run, which `train` executes."""
 
     config: AlgorithmConfig
     job: JobPaths
     checkpoint_metadata: dict[str, Any]
-    """Metadata of every checkpoint, besides iteration, seconds and env steps."""
+    """Metadata of every checkpoint, in addition to iteration, seconds and env steps."""
     checkpoint: Path | None
     """Checkpoint to resume from; later, the last checkpoint."""
     num_iters: int | None
@@ -179,7 +179,7 @@ class TrainingRun:
     def cpu_contention_message(self) -> str:
         """Return a message if training used clearly less than one CPU, or "".
 
-        The message exists only for training in one process.
+        Training with env runners in other processes has no such message.
         """
         if self.config.num_env_runners or not self._cpu_fraction < _LOW_CPU_FRACTION:
             return ""

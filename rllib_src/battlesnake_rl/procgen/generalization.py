@@ -2,8 +2,8 @@
 
 ``evaluation_interval`` is the number of iterations between tests, and ``evaluation_duration`` the
 number of episodes per test. ``evaluation_config.env_config`` contains the differences from the
-training options. By default, the test uses all levels. RLlib's own evaluation is not used, because
-it counts the episodes that end first, which favors short episodes.
+training options. By default, the test uses all levels. RLlib's own evaluation is not used. RLlib
+would count the episodes that end first, which favors short episodes.
 """
 
 from __future__ import annotations

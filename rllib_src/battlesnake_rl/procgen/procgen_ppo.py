@@ -286,7 +286,7 @@ class ProcgenPPOConfig(PPOConfig):
 
 
 class ProcgenPPO(TrainingLoopMixin, Algorithm):  # type: ignore[misc]
-    """PPO that alternates between sampling a rollout and learning from it."""
+    """PPO that alternates between sampling rollouts and training on the rollouts."""
 
     config: ProcgenPPOConfig
 
@@ -296,5 +296,5 @@ class ProcgenPPO(TrainingLoopMixin, Algorithm):  # type: ignore[misc]
         return ProcgenPPOConfig()
 
     def training_step(self) -> None:
-        """Sample rollouts and train on them."""
+        """Sample rollouts and train on the rollouts."""
         self._learn_from(self._sample())

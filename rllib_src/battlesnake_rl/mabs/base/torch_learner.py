@@ -79,7 +79,7 @@ class FastTorchLearnerMixin:
         )
 
     def _to_device(self: Any, column: NDArray[Any]) -> Tensor:
-        # Torch does not accept read-only arrays, such as those from Ray's object store.
+        # Torch does not accept read-only arrays, such as arrays from Ray's object store.
         one = torch.from_numpy(column if column.flags.writeable else column.copy())
         if self.device.type == "cpu":
             return one

@@ -254,7 +254,7 @@ class APEX(DQN):
         self._prefetch_batches(shard)
 
     def restore_env_runners(self, env_runner_group: Any) -> list[int]:
-        """Restore failed env runners and send them the latest weights."""
+        """Restore failed env runners, and send the latest weights to restored env runners."""
         restored: list[int] = super().restore_env_runners(env_runner_group)
         for runner in restored:
             self._send_weights(runner)

@@ -1,6 +1,6 @@
-"""``iterate_map_size``: board sizes 7, 11 and 19 in turn, ten iterations each.
+"""``iterate_map_size``: cycle through board sizes 7, 11 and 19.
 
-The schedule comes from the SageMaker starter pack.
+Each board size applies for ten iterations. The schedule comes from the SageMaker starter pack.
 """
 
 from __future__ import annotations

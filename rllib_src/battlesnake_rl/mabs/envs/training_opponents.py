@@ -254,7 +254,7 @@ def check(fractions: Any) -> None:
             f'opponents must be like {{"past": 0.3, "hungry": 0.1}} or ["past"], got {fractions!r}'
         )
     for name, fraction in fractions.items():
-        # Built-in snakes are loaded when a game needs them, not when games are built.
+        # Built-in snakes are loaded when a game needs a snake, after the games are built.
         known = [PAST, snakes.BUILTIN_POLICY, *snakes.names()]
         if name not in known and not is_file(name):
             raise ValueError(

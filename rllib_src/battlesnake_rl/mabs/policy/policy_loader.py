@@ -63,8 +63,8 @@ def load_score_fn(path: Path) -> tuple[ScoreFn, dict[str, Any]]:
 def find(path: Path) -> Path:
     """Return the ``.onnx`` file or checkpoint at ``path`` or in ``path``.
 
-    ``path`` may be a checkpoint, a run, unpacked model artifacts of a job, or a directory that
-    contains one of these.
+    ``path`` may be a ``.onnx`` file, a checkpoint, a run, unpacked model artifacts of a job, or a
+    directory that contains a policy.
 
     Raises:
         CheckpointError: If ``path`` contains no policy, or several policies.

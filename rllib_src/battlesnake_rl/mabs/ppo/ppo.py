@@ -1,4 +1,4 @@
-"""PPO on batches of games: sample a rollout, then train on it for a few epochs.
+"""PPO on batches of games: sample a rollout, then train on the rollout.
 
 The loss is the clipped surrogate loss with generalized advantage estimation (Schulman et al. 2017,
 https://arxiv.org/abs/1707.06347). With ``async_sampling``, env runners do not wait for the learner,

@@ -67,7 +67,7 @@ def play_games_batched(
         tell: Function called with the number of games that have just finished.
     """
     games, seats = len(opponents), len(opponents[0]) + 1
-    # Players and start positions may differ from those in training.
+    # Players and start positions may differ from the games in training.
     others = {
         "num_snakes": seats,
         "rewards": EnvConfig.rewards,

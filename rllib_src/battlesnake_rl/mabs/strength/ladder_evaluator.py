@@ -47,7 +47,7 @@ The confidence interval of a shorter measurement is too wide.
 """
 
 _MEASUREMENT_GROWTH = 0.25
-"""Duration of a measurement as a fraction of the total duration of earlier ones.
+"""Duration of a measurement as a fraction of all earlier measurements together.
 
 Measurements therefore become longer during training.
 """
