@@ -14,7 +14,7 @@ import zlib
 from collections.abc import Iterator
 from pathlib import Path
 
-from run import HERE, Engine, Json, Recording, cells, command_of, read  # type: ignore[import-not-found]
+from run import _HERE, Engine, Json, Recording, cells, command_of, read  # type: ignore[import-not-found]
 
 _MOVES = {"up": (0, 1), "down": (0, -1), "left": (-1, 0), "right": (1, 0)}
 _INVALID_MOVES = ("", "UP", "left ", "nope")
@@ -49,7 +49,7 @@ def main(argv: list[str] | None = None) -> int:
     options.to.mkdir(parents=True, exist_ok=True)
     engine = Engine(*command_of(options.engine), 60)
     try:
-        for path in sorted((HERE / "games").glob(f"{options.only}.gz")):
+        for path in sorted((_HERE / "games").glob(f"{options.only}.gz")):
             old = list(read(path))
             lines = [
                 line

@@ -390,7 +390,7 @@ def test_states_and_rules_that_do_not_fit_the_games_are_rejected(games_type: Any
         ({"width": 0}, "width must be between 1 and 25"),
         ({"height": 26}, "height must be between 1 and 25"),
         ({"num_snakes": 17}, "num_snakes must be between 1 and 16"),
-        ({"num_snakes": [1, 2, 3]}, "one integer or 2 of them"),
+        ({"num_snakes": [1, 2, 3]}, "one integer or 2 integers"),
         ({"width": 7.5}, "width must be one integer"),
         ({"food_rng": "slow"}, "food_rng must be one of fast, official, got 'slow'"),
         ({"game": Game(map="nowhere")}, "unknown map 'nowhere'"),

@@ -180,7 +180,7 @@ def test_resuming_does_not_mix_games_of_two_versions_of_a_file(
         (["hungry"], "hungry is the only snake; name an opponent"),
         (["missing.py", "hungry"], "missing.py does not exist; name a Python file"),
         (["hungry"] * 17, "--num-snakes must be at most 16, got 17"),
-        (["missing.onnx"], "missing.json"),
+        (["missing.onnx"], "missing.onnx"),
         (["random", "random", "--map=atlantis"], "atlantis"),
         (["random", "random", "--width=99"], "width must be between 1 and 25, got 99"),
         (

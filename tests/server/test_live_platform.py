@@ -71,7 +71,7 @@ def test_addresses(source: str, expected: list[str]) -> None:
      "ftp://arena.battlesnake.com/games/x", "http://[/games/x", "file:///games/x"],
 )  # fmt: skip
 def test_what_is_no_address(source: str) -> None:
-    with pytest.raises(ReplayError, match="is not a game of an engine"):
+    with pytest.raises(ReplayError, match="neither a file nor a game of an engine"):
         engines(source)
 
 
@@ -130,8 +130,8 @@ def test_every_game_is_the_game_that_was_played(site: str, platform: Platform) -
             if kept.dead:
                 assert (turn.problems, turn.shouts) == (theirs_turn.problems, theirs_turn.shouts)
     told = {Replay.fetch(f"{site}/games/{game_id}").info["rules"] for game_id in platform.games}
-    modes = {f"those of {mode}" for mode, _, _ in GAMES}
-    assert told == {"as its snakes were sent them", "inferred from its frames", *modes}
+    modes = {f"of mode {mode}" for mode, _, _ in GAMES}
+    assert told == {"from its move requests", "inferred from its frames", *modes}
 
 
 def test_the_next_engine_is_asked_where_the_first_has_no_such_game(
@@ -139,7 +139,7 @@ def test_the_next_engine_is_asked_where_the_first_has_no_such_game(
 ) -> None:
     game_id = next(iter(platform.games))
     assert fetch(f"https://play.battlesnake.com/game/{game_id}").game.id == game_id
-    with pytest.raises(ReplayError, match="answers 404"):
+    with pytest.raises(ReplayError, match="returns status 404"):
         fetch(ID)
 
 
@@ -185,7 +185,7 @@ def test_a_game_that_is_played_is_waited_for(
     kept = Kept(played("Standard", 7, 4, 3), "Standard", status="running", shown=3)
     monkeypatch.setattr(game_fetcher, "_GAME_POLL_INTERVAL_S", 0.01)
     with alone(kept, monkeypatch) as (_, game_id):
-        with pytest.raises(ReplayError, match="still being played"):
+        with pytest.raises(ReplayError, match="still in progress"):
             fetch(game_id)
         assert fetch(game_id, wait=True).deaths() == kept.replay.deaths()
     assert f"{game_id} is being played; waiting for its end" in capsys.readouterr().err
@@ -249,13 +249,13 @@ CROWD = ",".join(
         (HUGE, "more than 3000000 values"),
         ("[" * 200_000, "does not return a JSON object"),
         ('[{"Turn": 0, "Snakes": [{"ID": "a", "Health": 1, "Body": []}]}]', "body of 'a' is empty"),
-        ('[{"Turn": 0, "Food": [{"X": 9999, "Y": 0}]}]', "more than 1000 off the board"),
+        ('[{"Turn": 0, "Food": [{"X": 9999, "Y": 0}]}]', "more than 1000 cells off the board"),
         ('[{"Turn": 0, "Snakes": [{"ID": "a", "Health": 1e9, "Body": [{"X": 1, "Y": 1}]}]}]',
          "health must be between"),
         ('[{"Turn": 0}, {"Turn": 2}]', "turn must be 1, got 2"),
         (f'[{{"Turn": {"9" * 5000}}}]', "does not return a JSON object"),
         ('"x"', "frames must be a list"),
-        (f'[{{"Turn": 0, "Snakes": [{CROWD}]}}]', "there are 99 snakes; at most 64"),
+        (f'[{{"Turn": 0, "Snakes": [{CROWD}]}}]', "there are 99 snakes; the limit is 64"),
         ('[{"Turn": 0, "Snakes": 7}]', "snakes must be a list"),
     ],
     ids=range(10),

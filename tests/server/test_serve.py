@@ -504,7 +504,7 @@ def test_what_was_typed_weighs_more_than_the_environment(
     monkeypatch.setenv("BATTLESNAKE_POLICY", "nowhere.onnx")
     monkeypatch.setenv("BATTLESNAKE_FILTERS", "dead_ends")
     assert module.main([]) == 2
-    assert "nowhere.json" in capsys.readouterr().err
+    assert "nowhere.onnx" in capsys.readouterr().err
     assert module.main(["--snake", "nobody"]) == 2
     assert "unknown snake 'nobody'" in capsys.readouterr().err
     assert module.main(["--filters", "nothing"]) == 2
