@@ -63,7 +63,7 @@ def test_a_run_leaves_curves_checkpoints_and_an_evaluation(trained: Path) -> Non
     minutes = [float(row["cpu_minutes"]) for row in table]
     assert 0 < minutes[0] < minutes[1] < minutes[2]
     # By these bounds everybody is promoted who is not beaten in every game.
-    assert float(table[-1]["promoted"]) >= 1
+    assert float(table[-1]["promotions"]) >= 1
     evaluation = Evaluation.load(trained / "model" / "champion.evaluation")
     assert evaluation.metadata["command"] == "train --algorithm EXIT"
     assert [11, 11] in evaluation.metadata["trained_for"]["sizes"]
@@ -142,7 +142,7 @@ def test_each_champions_games_are_labelled_by_themselves() -> None:
     [
         pytest.param("_play", marks=pytest.mark.slow),
         "_fit",
-        pytest.param("_match", marks=pytest.mark.slow),
+        pytest.param("_play_match", marks=pytest.mark.slow),
     ],
 )
 def test_an_iteration_is_broken_off(
@@ -176,7 +176,7 @@ def test_an_iteration_is_broken_off(
         for one, other in zip(before, after, strict=True)
         for name in one
     )
-    assert same == (stage != "_match")
+    assert same == (stage != "_play_match")
     assert (run / "model" / "champion.evaluation").exists()
 
 
@@ -235,7 +235,7 @@ def test_without_matches_every_network_takes_over_and_games_grow_deep(
         asked, kept = [], []
         for iteration in (1, 2, 3):
             result = algorithm.train()
-            assert (result["match"]["pairs"], result["promoted"]) == (0, iteration)
+            assert (result["match"]["pairs"], result["promotions"]) == (0, iteration)
             assert math.isnan(result["env_runners"]["episode_return_mean"])
             assert 0 < result["learners"]["loss_quantized"] < 1
             asked.append(algorithm._choose_game()[2][0].nodes)
@@ -255,7 +255,7 @@ def test_without_matches_every_network_takes_over_and_games_grow_deep(
         assert again.champion.network_bytes == algorithm.champion.network_bytes
         for samples, before in zip(again.sample_buffer, algorithm.sample_buffer, strict=True):
             assert (samples.target == before.target).all()
-        assert again.train()["promoted"] == 4
+        assert again.train()["promotions"] == 4
         assert len(again.sample_buffer) == 3
         assert again.champion.network_bytes != algorithm.champion.network_bytes
     known = Evaluation.load(tmp_path / "champion.evaluation").metadata
@@ -319,7 +319,7 @@ def test_a_placement_is_kept_and_paid_for(ray_with_games: None) -> None:
             ["--rl.training.config.deep_search_after_moves", "-1"],
             "deep_search_after_moves must be at least 0",
         ),
-        (["--num-env-runners", "0"], "at least one runner"),
+        (["--num-env-runners", "0"], "at least one env runner"),
         (["--rl.training.config.moves_per_iteration", "0"], "moves_per_iteration must be positive"),
         (["--rl.training.config.elo0", "5", "--rl.training.config.elo1", "0"], "below the second"),
         (["--opponents", '{"past": 0.3}'], "opponents needs PPO, DISTIL, DQN or APEX"),

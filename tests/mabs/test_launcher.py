@@ -65,7 +65,7 @@ def test_a_run_leaves_curves_checkpoints_and_a_policy(trained: Path) -> None:
     assert all(float(row["episode_len_mean"]) > 0 for row in table)
     assert "Snake_was_eaten" in table[0]
     curves = tensorboard_cards.check(trained / "tensorboard")
-    assert {"reward", "length", "longest_snake", "hit_a_wall", "loss_of_q_values"} <= set(curves)
+    assert {"reward", "length", "longest_snake", "deaths_wall_collision", "q_loss"} <= set(curves)
     checkpoints = sorted(path.name for path in (trained / "checkpoints").iterdir())
     assert checkpoints == ["checkpoint_000002", "checkpoint_000004"]
     assert (trained / "model" / "policy.onnx").is_file()
@@ -112,9 +112,9 @@ def test_a_run_leaves_what_it_was_its_games_and_a_report(trained: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "line"),
     [
-        (["--name", "DQN-5x5-2"], "trains DQN: no algorithm is named, and the run that is resumed"),
-        (["--name", "DQN-5x5-2", "--no-resume"], "trains by the experiment duel-distil"),
-        ([], "trains by the experiment duel-distil"),
+        (["--name", "DQN-5x5-2"], "trains DQN: no algorithm is set, and the resumed run uses DQN"),
+        (["--name", "DQN-5x5-2", "--no-resume"], "trains the experiment duel-distil"),
+        ([], "trains the experiment duel-distil"),
     ],
 )
 def test_a_run_is_resumed_as_what_it_is_and_the_command_says_so(
@@ -254,7 +254,7 @@ def test_command_export_evaluate_and_plot(
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--board-size", "7", "--name", "DQN-5x5-2"], "board size is [7, 7] but was [5, 5]"),
+        (["--board-size", "7", "--name", "DQN-5x5-2"], "board_size is [7, 7]"),
         (["--observation", "centered"], '"name": "centered"'),
         (["--algorithm", "APEX", "--num-env-runners", "1", "--name", "DQN-5x5-2"],
          'algorithm is "APEX" but was "DQN"'),
@@ -274,8 +274,8 @@ def test_a_checkpoint_of_something_else_is_refused_by_name(
     ("arguments", "message"),
     [
         (["--algorithm", "DQM"], "unknown algorithm 'DQM'; did you mean DQN"),
-        (["--board-size", "eleven"], "hyperparameter map_size must be int, got 'eleven'"),
-        (["--map-sise", "11"], "unknown hyperparameter map-sise; did you mean map_size?"),
+        (["--board-size", "eleven"], "hyperparameter board_size must be int, got 'eleven'"),
+        (["--board-sise", "11"], "unknown hyperparameter board-sise; did you mean board_size?"),
         (["--board-size", "40"], "40"),
         (["--rewards", "surviving"], "surviving"),
         (["--rl.training.config.gama", "0.9"], "did you mean rl.training.config.gamma?"),

@@ -55,9 +55,9 @@ def job(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     [
         ({"num_env_runners": 0}, "there are 3 instances, but num_env_runners is 0"),
         ({"num_itres": 1}, "unknown hyperparameter num_itres; did you mean num_iters?"),
-        ({"rl.training.config.num_env_runners": 4}, "is set by num_env_runners"),
+        ({"rl.training.config.num_env_runners": 4}, "is set by the hyperparameter num_env_runners"),
         ({"rl.training.config.gamma": "high"}, "rl.training.config.gamma must be float"),
-        ({"rl_cluster_type": "primary"}, "rl_cluster_type primary needs s3_bucket too"),
+        ({"rl_cluster_type": "primary"}, "rl_cluster_type primary needs s3_bucket"),
     ],
 )
 def test_mistakes_are_the_reason_of_the_failure(
@@ -192,10 +192,10 @@ def test_gpus_that_are_paid_for_must_work(
 
 RAY_UNDER_A_SIGNAL = """
 import os, signal
-from sagemaker_rl.ray_launcher import started_ray
-from sagemaker_rl.job.stop_signals import stop_signals
+from sagemaker_rl.ray_launcher import local_ray
+from sagemaker_rl.job.stop_signals import deferred_stop_signals
 
-with stop_signals() as caught, started_ray(num_cpus=1):
+with deferred_stop_signals() as caught, local_ray(num_cpus=1):
     os.kill(os.getpid(), signal.SIGTERM)
     assert caught == [signal.SIGTERM]
 """

@@ -188,7 +188,7 @@ def test_a_game_that_is_played_is_waited_for(
         with pytest.raises(ReplayError, match="still in progress"):
             fetch(game_id)
         assert fetch(game_id, wait=True).deaths() == kept.replay.deaths()
-    assert f"{game_id} is being played; waiting for its end" in capsys.readouterr().err
+    assert f"{game_id} is in progress; waiting for its end" in capsys.readouterr().err
 
 
 def test_a_game_is_fetched_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
