@@ -21,7 +21,7 @@ SCRIPT = """
 import json, os, signal, sys
 from pathlib import Path
 
-from sagemaker_rl.cluster.membership import Bucket, ClusterRun
+from sagemaker_rl.cluster.membership import ClusterRun, S3Discovery
 
 if "--dry-run" in sys.argv:
     sys.exit(0)
@@ -29,7 +29,7 @@ if "--dry-run" in sys.argv:
 (Path(os.environ["SAGEMAKER_BASE_DIR"]) / "checkpoints" / "one").write_text("x")
 given = json.loads(os.environ["SM_HPS"])
 if "s3_bucket" in given:
-    note = Bucket(given["s3_bucket"], "run", given["aws_region"])
+    note = S3Discovery(given["s3_bucket"], "run", given["aws_region"])
     note.announce(run := ClusterRun.new("here", 1))
     note.withdraw(run)
 print("training_iteration=1 episode_reward_mean=1.5", flush=True)

@@ -15,8 +15,8 @@ from tests.processes import running
 HOLDER = """
 import sys, time
 from pathlib import Path
-from sagemaker_rl.runs import run_folder
-with run_folder.hold(Path(sys.argv[1])):
+from battlesnake_gym.common import run_dir
+with run_dir.lock_run_dir(Path(sys.argv[1])):
     print("held", flush=True)
     time.sleep(600)
 """
