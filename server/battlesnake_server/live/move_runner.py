@@ -10,11 +10,10 @@ import time
 from collections.abc import Callable
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeoutError
-from typing import cast
 
 from battlesnake_gym.boards.board import Board
 from battlesnake_gym.rules import MOVES
-from battlesnake_gym.snakes import Decision, Strategy
+from battlesnake_gym.snakes import Decision, Strategy, to_decision
 from battlesnake_heuristics.search.search import SHOULD_STOP, Search
 from battlesnake_server.http.connection_table import ClientState
 from battlesnake_server.http.thread_pool import ThreadPool, lower_thread_priority
@@ -283,9 +282,7 @@ def _run_strategy(
     before = SHOULD_STOP.set(lambda: client.disconnected or session.pending_move is not work)
     try:
         session.ensure_built()
-        result: object = session.strategy(board, seconds)
-        # The strategies of many tutorials return only the name of the move.
-        decision = Decision(result) if isinstance(result, str) else cast(Decision, result)
+        decision = to_decision(session.strategy(board, seconds))
     except Exception as error:
         _clear_pending_move(session, work)
         work.set_exception(error)
