@@ -28,7 +28,7 @@ from battlesnake_heuristics.search import _search  # noqa: E402
 assert Games.__name__ == "EngineGames", "the engine was not compiled"
 
 
-class Drawn(random.Random):
+class ByteRandom(random.Random):
     """Random number generator that reads bytes, and returns zeros after the last byte."""
 
     def __init__(self, data: bytes) -> None:
@@ -48,17 +48,17 @@ class Drawn(random.Random):
 
 def one(data: bytes) -> None:
     """Call the search or the engine once with data from the fuzzer."""
-    drawn = Drawn(data)
+    drawn = ByteRandom(data)
     match drawn.randrange(3):
         case 0:
             random_searches.search_move(_search, drawn, random_searches.random_position(drawn))
         case 1:
             random_searches.play(_search, drawn, random_searches.random_position(drawn))
         case _:
-            games(drawn)
+            fuzz_games(drawn)
 
 
-def games(drawn: Drawn) -> None:
+def fuzz_games(drawn: ByteRandom) -> None:
     """Play some turns, load a damaged position, and read all outputs."""
     made = random_turns.random_games(drawn)
     if made is None:

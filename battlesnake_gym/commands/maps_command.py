@@ -41,7 +41,7 @@ def main(argv: list[str] | None = None) -> int:
             sys.stdout.write(_draw_map(game_map, options.turns) + "\n")
     else:
         rows = [
-            (game_map.id, _players(game_map), _sizes(game_map), game_map.description)
+            (game_map.id, _format_num_snakes(game_map), _sizes(game_map), game_map.description)
             for game_map in chosen
         ]
         sys.stdout.write(align_columns([("map", "snakes", "sizes", "description"), *rows]))
@@ -94,7 +94,7 @@ def _to_json(game_map: Map) -> dict[str, object]:
     }
 
 
-def _players(game_map: Map) -> str:
+def _format_num_snakes(game_map: Map) -> str:
     minimum, maximum = game_map.players
     return f"{minimum}" if minimum == maximum else f"{minimum} to {maximum}"
 

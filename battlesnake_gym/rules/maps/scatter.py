@@ -11,18 +11,18 @@ from ..state import Game, State
 from .base import Map
 from .standard import setup
 
-_EVERY = 2
+_SPAWN_INTERVAL_TURNS = 2
 
 
 def update(game: Game, state: State) -> None:
     """Place the standard food, and then the next cell of a shuffled list of cells."""
     standard_food(game, state)
     turn = state.turn + 1
-    if turn % _EVERY:
+    if turn % _SPAWN_INTERVAL_TURNS:
         return
     cells = [(x, y) for x in range(state.width) for y in range(state.height)]
     game_rand(game).shuffle(cells)
-    state.hazards.append(cells[turn // _EVERY - 1])
+    state.hazards.append(cells[turn // _SPAWN_INTERVAL_TURNS - 1])
 
 
 def check_turn(game: Game, state: State) -> None:
@@ -31,7 +31,7 @@ def check_turn(game: Game, state: State) -> None:
     The official engine would crash on such a turn.
     """
     turn = state.turn + 1
-    if turn % _EVERY == 0 and turn // _EVERY > state.width * state.height:
+    if turn % _SPAWN_INTERVAL_TURNS == 0 and turn // _SPAWN_INTERVAL_TURNS > state.width * state.height:
         raise RulesError(
             f"turn {turn} of map 'hz_scatter' needs a cell without a hazard, but all "
             f"{state.width * state.height} cells have hazards: end the game by turn {turn - 1}"
