@@ -68,7 +68,11 @@ def test_addresses(source: str, expected: list[str]) -> None:
 @pytest.mark.parametrize(
     "source",
     ["game.jsonl", "https://arena.battlesnake.com/games", "https://board.battlesnake.com/",
-     "ftp://arena.battlesnake.com/games/x", "http://[/games/x", "file:///games/x"],
+     "ftp://arena.battlesnake.com/games/x", "http://[/games/x", "file:///games/x",
+     "https://board.battlesnake.com/?game=../x", "https://board.battlesnake.com/?game=..",
+     "https://board.battlesnake.com/?game=%2Ftmp%2Fx", "https://board.battlesnake.com/?game=x%00",
+     f"https://board.battlesnake.com/?engine=https://engine.battlesnake.com&game=../{ID}",
+     f"https://board.battlesnake.com/?game=x/../{ID}"],
 )  # fmt: skip
 def test_what_is_no_address(source: str) -> None:
     with pytest.raises(ReplayError, match="neither a file nor a game of an engine"):
@@ -196,6 +200,27 @@ def test_a_game_is_fetched_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         path = game_fetcher.resolve_game(game_id, REACH, tmp_path)
     assert path == tmp_path / f"{game_id}.jsonl.gz"
     assert game_fetcher.resolve_game(game_id, REACH, tmp_path) == path
+
+
+def test_an_id_names_no_file_outside_the_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shown = tmp_path / "replays"
+    shown.mkdir()
+    (tmp_path / "secret.jsonl.gz").touch()
+    client = replay_pages.create_app([shown], address_policy=REACH).test_client()
+    with alone(Kept(played("Standard", 7, 4, 3), "Standard"), monkeypatch) as (platform, game_id):
+        answers = []
+        for name in (f"../games/{game_id}", "../secret", f"{tmp_path}/secret", "../missing"):
+            source = f"https://board.battlesnake.com/?game={name}"
+            sent = client.post("/fetch", json={"game": source})
+            answers.append((sent.status_code, sent.json["error"].split(" is neither ")[1]))
+            with pytest.raises(ReplayError, match="neither a file nor a game"):
+                game_fetcher.resolve_game(source, REACH, shown)
+        assert len(set(answers)) == 1, "existing and missing files get the same response"
+        assert answers[0][0] == 400
+        assert not platform.asked
+    assert [path.name for path in tmp_path.rglob("*.gz")] == ["secret.jsonl.gz"]
 
 
 def test_a_failed_game_is_read_as_far_as_it_went(monkeypatch: pytest.MonkeyPatch) -> None:

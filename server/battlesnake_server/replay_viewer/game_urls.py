@@ -22,16 +22,20 @@ LEGACY_ENGINE_URL = "https://engine.battlesnake.com"
 """Engine of games before 2026, whose pages were on play.battlesnake.com."""
 
 _ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
-_PATH = re.compile(r"(?P<base>.*?)/(?:games?|g)/(?P<id>[\w-]{1,64})(?:/.*)?", re.ASCII)
+_GAME_ID = re.compile(r"[\w-]{1,64}", re.ASCII)
+"""Ids of games on any engine, which are safe in a path and in a file name."""
+
+_PATH = re.compile(rf"(?P<base>.*?)/(?:games?|g)/(?P<id>{_GAME_ID.pattern})(?:/.*)?", re.ASCII)
 
 
 def engines(source: str) -> tuple[list[str], str]:
     """Return the engines that may store a game, and the game's id.
 
-    The most likely engine is first. ``GET ENGINE/games/ID`` returns the game.
+    The most likely engine is first. ``GET ENGINE/games/ID`` returns the game. The id consists of
+    letters, digits, ``_`` and ``-``, so that it names a file in the caller's directory.
 
     Args:
-        source: Id or address of a game.
+        source: Id or address of a game, which may come from a stranger.
 
     Raises:
         ReplayError: If ``source`` is neither an id nor an address of a game.
@@ -43,13 +47,16 @@ def engines(source: str) -> tuple[list[str], str]:
         url = urlsplit(f"https://{source}" if without_scheme else source)
         if _host(url) == "board.battlesnake.com":
             query = parse_qs(url.query)
-            url = urlsplit(query.get("engine", [""])[0].rstrip("/") + "/games/" + query["game"][0])
+            game = query["game"][0]
+            url = urlsplit(query.get("engine", [""])[0].rstrip("/") + "/games/" + game)
+            if not _GAME_ID.fullmatch(game):
+                raise ValueError(game)
             if not url.scheme:
-                return [ARENA_API_URL, LEGACY_ENGINE_URL], query["game"][0]
+                return [ARENA_API_URL, LEGACY_ENGINE_URL], game
         found = _PATH.fullmatch(url.path)
         if url.scheme in ("http", "https", "ws", "wss") and url.hostname and found:
             return _engines_at(url, found["base"]), found["id"]
-    except (ValueError, LookupError):  # The source is not an address, or is a board without a game.
+    except (ValueError, LookupError):  # Not an address, or a board without a valid game id.
         pass
     raise ReplayError(
         f"{format_value(source)} is neither a file nor a game of an engine; give a recorded "
