@@ -63,6 +63,30 @@ def test_flags_come_before_sm_hps_and_types_stay_what_they_are() -> None:
     assert overrides == {"lr": 5e-5, "gamma": 1.0}
 
 
+def test_values_that_sagemaker_itself_adds_are_left_out() -> None:
+    """SDK 3 passes all of hyperparameters.json, also what its tuner adds."""
+    added = {"_tuning_objective_metric": "elo", "sagemaker_program": '"train-mabs.py"'}
+    assert read([], {"num_agents": 5} | added) == {"num_agents": 5}
+
+
+@pytest.mark.parametrize("text", ["NaN", "nan", "Infinity", "-inf", "1e999"])
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("gamma", "{}"),
+        ("rl.training.config.lr", "{}"),
+        ("rl.training.config.epsilon", "[[0, {}]]"),
+        ("rl.training.config.replay_buffer_config", '{{"alpha": {}}}'),
+    ],
+)
+def test_numbers_that_are_not_finite_are_refused(name: str, value: str, text: str) -> None:
+    if text in ("nan", "-inf"):
+        text = text if value == "{}" else f'"{text}"'  # not JSON, so it is a string
+    given = read([f"--hyperparameter={name}={value.format(text)}"])
+    with pytest.raises(HyperparameterError, match=f"hyperparameter {name} must be finite, got "):
+        split_rllib_overrides(given, Wanted)
+
+
 def test_sagemakers_spelling_of_flags() -> None:
     values = read(["--num_agents", "7", "--rl.training.config.lr", "1e-4"])
     assert values == {"num_agents": 7, "rl.training.config.lr": 1e-4}

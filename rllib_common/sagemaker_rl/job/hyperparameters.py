@@ -42,6 +42,12 @@ LEGACY_RLLIB_NAMES = {
 }
 """Current names of RLlib's fields by their former names in published examples."""
 
+_SERVICE_PREFIXES = ("sagemaker_", "_tuning_objective_metric")
+"""Prefixes of the hyperparameters that SageMaker and its tuner add to a job.
+
+``sagemaker-training`` removes these hyperparameters; the scripts of SDK 3 do not.
+"""
+
 _H = TypeVar("_H")
 
 
@@ -107,6 +113,8 @@ def collect(
 ) -> dict[str, Any]:
     """Return all given hyperparameters; options override ``SM_HPS``.
 
+    The hyperparameters that SageMaker itself adds are omitted.
+
     Args:
         arguments: Arguments parsed by argparse.
         rest: Arguments that argparse did not recognize.
@@ -123,7 +131,9 @@ def collect(
         raise HyperparameterError(f"SM_HPS must be a JSON object, got {given!r}")
     # SageMaker passes numbers as strings if they were set as strings.
     values = {
-        name: parse(value) if isinstance(value, str) else value for name, value in given.items()
+        name: parse(value) if isinstance(value, str) else value
+        for name, value in given.items()
+        if not name.startswith(_SERVICE_PREFIXES)
     }
     values |= {
         name.removeprefix("hyperparameter."): parse(text)
@@ -187,22 +197,42 @@ def split_rllib_overrides(
         The dataclass, and the overrides by dotted names without `CONFIG_PREFIX`.
 
     Raises:
-        HyperparameterError: If a name is unknown or a value has the wrong type. The message
-            suggests the most similar known name.
+        HyperparameterError: If a name is unknown, a value has the wrong type, or a number is not
+            finite. The message suggests the most similar known name.
     """
     types_of = typing.get_type_hints(cls)
     plain: dict[str, Any] = {}
     overrides: dict[str, Any] = {}
     for name, value in values.items():
+        _check_finite(name, value)
         if name.startswith(CONFIG_PREFIX):
             overrides[name.removeprefix(CONFIG_PREFIX)] = value
         elif name in types_of:
             plain[name] = convert(name, value, types_of[name])
-            if isinstance(plain[name], int | float) and not 0 <= plain[name] < math.inf:
+            if isinstance(plain[name], int | float) and plain[name] < 0:
                 raise HyperparameterError(f"hyperparameter {name} must be 0 or more, got {value}")
         elif name not in ignored:
             raise unknown(name, [*types_of, *(CONFIG_PREFIX + field for field in config_fields)])
     return cls(**plain), overrides
+
+
+def _check_finite(name: str, value: Any) -> None:
+    """Reject NaN and infinity in ``value``, which may be nested in lists and dictionaries.
+
+    Raises:
+        HyperparameterError: If a number is not finite.
+    """
+    entries: Iterable[Any] = ()
+    if isinstance(value, dict):
+        entries = value.values()
+    elif isinstance(value, list | tuple):
+        entries = value
+    elif str(value).lower().lstrip("+-") in ("nan", "inf", "infinity"):
+        raise HyperparameterError(
+            f"hyperparameter {name} must be finite, got {value}; give a number, or leave it out"
+        )
+    for entry in entries:
+        _check_finite(name, entry)
 
 
 def apply_overrides(config: Any, overrides: Mapping[str, Any]) -> None:
