@@ -14,7 +14,6 @@ import argparse
 import dataclasses
 import functools
 import json
-import math
 import types
 import typing
 from collections.abc import Iterable, Mapping, Sequence
