@@ -45,7 +45,7 @@ _UNUSED_SETTINGS = {
     "symmetry_augmentation": False,
     "start_from": None,
     "ladder_cpu_fraction": DEFAULT_CPU_FRACTION,
-    "lag": False,
+    "async_sampling": False,
 }
 """Settings of Battlesnake's PPO without an effect here, with their default values."""
 
@@ -76,7 +76,7 @@ class ProcgenRunner(PPOEnvRunner):
         games: Any = SingleSeatProcgen(
             config.num_envs_per_env_runner, config.env_config, num_threads=cpus
         )
-        self.env, self._side = games, None
+        self.env, self._board_size = games, None
         self._needs_reset = True
 
     def make_module(self) -> None:
@@ -87,7 +87,7 @@ class ProcgenRunner(PPOEnvRunner):
         self._device = torch.device("cuda" if gpu else "cpu")
         self.module[DEFAULT_MODULE_ID].to(self._device)
 
-    def _curriculum_side(self) -> None:
+    def _current_board_size(self) -> None:
         """Do nothing, because Procgen's frames have a fixed size."""
 
     def _reset(self) -> None:
