@@ -24,7 +24,7 @@ from battlesnake_gym.rules import Game, Settings, State, start
 from battlesnake_gym.rules.play import DEFAULT_BOARD_SIZE
 from battlesnake_gym.rules.state import Point
 
-Sizes = int | Sequence[int] | NDArray[np.integer[Any]]
+IntPerGame = int | Sequence[int] | NDArray[np.integer[Any]]
 """One integer for all games, or one integer per game."""
 
 STANDARD_GAME = Game()
@@ -35,18 +35,18 @@ STANDARD_GAME = Game()
 class EnvConfig:
     """Configuration of games, observations, action masks and rewards."""
 
-    num_snakes: Sizes = 4
+    num_snakes: IntPerGame = 4
     """Number of snakes per game, 1 to 16; a single snake plays ``solo``."""
-    width: Sizes = DEFAULT_BOARD_SIZE
+    width: IntPerGame = DEFAULT_BOARD_SIZE
     """Board width in cells, 1 to 25."""
-    height: Sizes = DEFAULT_BOARD_SIZE
+    height: IntPerGame = DEFAULT_BOARD_SIZE
     """Board height in cells, 1 to 25."""
     ruleset: str = STANDARD_GAME.ruleset
     """Name of the ruleset, a key of `rules.RULESETS`."""
     map: str = STANDARD_GAME.map
     """Name of the map, a key of `rules.MAPS`."""
     settings: Settings | Mapping[str, int] | None = None
-    """Fields of `rules.Settings`; the defaults are those of the official command line."""
+    """Fields of `rules.Settings`; the defaults match the official CLI."""
     observation: str | Mapping[str, Any] | observations.Observation = observations.DEFAULT
     """Observation of each snake, in any form that `observations.get` accepts."""
     frame_stack: int | None = None
@@ -71,17 +71,17 @@ class EnvConfig:
     """
 
     @classmethod
-    def from_options(cls, options: Mapping[str, Any], others: Iterable[str] = ()) -> EnvConfig:
+    def from_options(cls, options: Mapping[str, Any], extra_names: Iterable[str] = ()) -> EnvConfig:
         """Create a configuration from a dictionary of options.
 
         Args:
             options: Values by field name.
-            others: Names of the caller's options, which error messages may suggest.
+            extra_names: Names of the caller's options, which error messages may suggest.
 
         Raises:
             ValueError: If a name is unknown.
         """
-        check_names(options, others)
+        check_option_names(options, extra_names)
         return cls(**options)
 
     @property
@@ -91,7 +91,7 @@ class EnvConfig:
         Raises:
             ValueError: If a setting is unknown or not an integer.
         """
-        return Game(ruleset=self.ruleset, map=self.map, settings=read_settings(self.settings))
+        return Game(ruleset=self.ruleset, map=self.map, settings=parse_settings(self.settings))
 
     @property
     def observation_encoder(self) -> observations.Observation:
@@ -111,7 +111,7 @@ class EnvConfig:
         if self.start_positions is None:
             if self.food_positions is not None:
                 raise ValueError(
-                    "food_positions needs start_positions; give the snakes' start cells too"
+                    "food_positions requires start_positions; also set the snakes' start cells"
                 )
             return None
         sizes = self.num_snakes, self.width, self.height
@@ -120,10 +120,10 @@ class EnvConfig:
                 "start_positions requires one board size and one number of snakes for all games"
             )
         count, width, height = (int(np.max(size)) for size in sizes)
-        heads = _cells("start_positions", self.start_positions, width, height)
+        heads = _parse_cells("start_positions", self.start_positions, width, height)
         if len(heads) != count:
             raise ValueError(
-                f"start_positions has {len(heads)} cells for {count} snakes; give one for each"
+                f"start_positions has {len(heads)} cells for {count} snakes; give one per snake"
             )
         game = replace(self.game, seed=1)
         state = start(game, width, height, [f"snake_{seat}" for seat in range(count)])
@@ -132,25 +132,27 @@ class EnvConfig:
         if self.food_positions is None:
             state.food = [cell for cell in state.food if cell not in heads]
         else:
-            state.food = _cells("food_positions", self.food_positions, width, height)
+            state.food = _parse_cells("food_positions", self.food_positions, width, height)
             if both := sorted(set(state.food) & set(heads)):
-                raise ValueError(f"food_positions has {both[0]}, where a snake starts")
+                raise ValueError(
+                    f"food_positions has {both[0]}, a snake's start cell; choose another cell"
+                )
         return state
 
 
 TRAINING_DEFAULTS = EnvConfig(rewards="survival-and-win", max_turns=500)
-"""Default configuration of the trainers, with which every game ends."""
+"""Default configuration of the trainers, which truncates every game at turn 500."""
 
 
-def check_names(options: Iterable[str], others: Iterable[str] = ()) -> None:
-    """Raise ``ValueError`` for a name that is neither an option nor in ``others``."""
-    known = [*(field.name for field in fields(EnvConfig)), *others]
+def check_option_names(options: Iterable[str], extra_names: Iterable[str] = ()) -> None:
+    """Raise ``ValueError`` for a name that is neither an option nor in ``extra_names``."""
+    known = [*(field.name for field in fields(EnvConfig)), *extra_names]
     for name in options:
         if name not in known:
             raise ValueError(unknown_name_message("option", name, known))
 
 
-def _cells(name: str, cells: Any, width: int, height: int) -> list[Point]:
+def _parse_cells(name: str, cells: Any, width: int, height: int) -> list[Point]:
     try:
         points = [(int(x), int(y)) for x, y in cells]
     except (TypeError, ValueError):
@@ -161,11 +163,11 @@ def _cells(name: str, cells: Any, width: int, height: int) -> list[Point]:
         if not (0 <= x < width and 0 <= y < height):
             raise ValueError(f"{name} has ({x}, {y}), which is off the board of {width}x{height}")
     if len(set(points)) < len(points):
-        raise ValueError(f"{name} contains a cell twice: {points}")
+        raise ValueError(f"{name} contains a cell twice: {points}; remove the duplicate")
     return points
 
 
-def read_settings(settings: Settings | Mapping[str, int] | None) -> Settings:
+def parse_settings(settings: Settings | Mapping[str, int] | None) -> Settings:
     """Create `rules.Settings` from a mapping of field names to integers.
 
     Raises:

@@ -1,29 +1,29 @@
 """Files of a trained policy: ``policy.onnx`` and ``policy.json``.
 
-Both files are in the same directory.
-
 The JSON file describes the network's inputs and identifies the network by its SHA-256. Every loader
 of policies reads both files through this module, which rejects damaged and mismatched files.
 """
 
 from __future__ import annotations
 
+import glob
 import hashlib
 import json
 import os
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from battlesnake_gym.boards.json_fields import format_value, parse
-from battlesnake_gym.common.files import read_bounded, write_atomically
+from battlesnake_gym.boards.json_fields import format_value, parse_small_json
+from battlesnake_gym.common.files import read_bounded, sync, write_atomically
 from battlesnake_gym.common.old_env_config import convert_env_config, convert_observation
 from battlesnake_gym.common.watchdog import Watchdog
 from battlesnake_gym.rules import MOVES
 
-_FORMAT = 2
+_FORMAT_VERSION = 2
 """Current version of the JSON format.
 
 Format 1 has the names of version 0.1.
@@ -36,25 +36,25 @@ Networks trained by this project have about two million bytes.
 """
 
 
-MAX_LOAD_S = 30.0
+LOAD_TIMEOUT_S = 30.0
 """Timeout for loading a network, in seconds.
 
 Networks trained by this project load in less than one second.
 """
 
-_MAX_RUN_S = 60.0
+_DEFAULT_CALL_TIMEOUT_S = 60.0
 """Timeout of a call of a network without a time budget, in seconds."""
 
-_MIN_RUN_S = 1.0
+_MIN_CALL_TIMEOUT_S = 1.0
 """Minimum timeout of a call in seconds.
 
 On a busy machine, any network may exceed its time budget.
 """
 
-_FATAL = 4
+_FATAL_LOG_SEVERITY = 4
 """Minimum severity of onnxruntime's log messages.
 
-The log is not needed, because exceptions report all errors.
+Exceptions report all errors, so the log is disabled.
 """
 
 _ONNX_CHILDREN = {
@@ -67,7 +67,7 @@ _ONNX_CHILDREN = {
     "sparse": {1: "tensor", 2: "tensor"},
     "tensor": {},
 }
-"""Fields of the ONNX messages that contain tensors (onnx.proto3)."""
+"""Types of ONNX child messages that lead to tensors, by message type and field number."""
 
 _EXTERNAL_DATA_FIELDS = (13, 14)
 """ONNX field numbers of a tensor's external_data and data_location.
@@ -75,8 +75,8 @@ _EXTERNAL_DATA_FIELDS = (13, 14)
 A tensor with one of these fields has its values in another file.
 """
 
-_ORT_FORMAT = slice(4, 8), b"ORTM"
-"""Position and value of the signature of onnxruntime's format, which is not ONNX."""
+_ORT_SIGNATURE = slice(4, 8), b"ORTM"
+"""Position and value of the signature of onnxruntime's own file format."""
 
 _watchdog = Watchdog()
 
@@ -89,11 +89,13 @@ class PolicyError(ValueError):
 
 
 class PolicyTimeoutError(PolicyError, TimeoutError):
-    """Error for a network that did not return in time."""
+    """Error for a network that exceeded a timeout."""
 
 
 def read(path: str | Path) -> tuple[bytes, dict[str, Any]]:
     """Read a network and its JSON file.
+
+    If `save` was interrupted between the two files, this function replaces the second file.
 
     Args:
         path: The ONNX file; the JSON file has the same name and the suffix ``.json``.
@@ -107,6 +109,7 @@ def read(path: str | Path) -> tuple[bytes, dict[str, Any]]:
     """
     onnx_path = Path(path)
     model = _read_bytes(onnx_path)
+    _finish_save(onnx_path, model)
     return check(model, _read_bytes(onnx_path.with_suffix(".json")), onnx_path)
 
 
@@ -126,7 +129,7 @@ def check(model: bytes, text: bytes, onnx_path: Path) -> tuple[bytes, dict[str, 
             values in other files.
     """
     json_path = onnx_path.with_suffix(".json")
-    metadata = _read_metadata(text, json_path)
+    metadata = _parse_metadata(text, json_path)
     digest = hashlib.sha256(model).hexdigest()
     if metadata.get("sha256") != digest:
         raise PolicyError(
@@ -150,7 +153,7 @@ def open_session(model: bytes, name: object) -> Any:
         name: The name of the network in error messages.
 
     Raises:
-        PolicyError: If onnxruntime cannot read ``model`` within `MAX_LOAD_S` seconds.
+        PolicyError: If onnxruntime cannot read ``model`` within `LOAD_TIMEOUT_S` seconds.
     """
     # Without this variable, the import of onnxruntime starts a telemetry thread.
     os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
@@ -158,10 +161,10 @@ def open_session(model: bytes, name: object) -> Any:
 
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = options.inter_op_num_threads = 1
-    options.log_severity_level = _FATAL
+    options.log_severity_level = _FATAL_LOG_SEVERITY
     opened: Future[Any] = Future()
 
-    def load() -> None:
+    def create_session() -> None:
         try:
             opened.set_result(
                 onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
@@ -169,15 +172,15 @@ def open_session(model: bytes, name: object) -> Any:
         except Exception as error:  # onnxruntime's exceptions have no common base class
             opened.set_exception(error)
 
-    # The optimization of a hostile network may never end, because onnxruntime seldom checks the
-    # cancellation flag.
-    threading.Thread(target=load, name="load-network", daemon=True).start()
+    # A daemon thread loads the network, because the optimization of a malicious network may never
+    # end. Onnxruntime seldom checks the cancellation flag.
+    threading.Thread(target=create_session, name="load-network", daemon=True).start()
     try:
-        return opened.result(MAX_LOAD_S)
+        return opened.result(LOAD_TIMEOUT_S)
     except TimeoutError as error:
         options.set_load_cancellation_flag(True)
         raise PolicyTimeoutError(
-            f"{name}: did not load within {MAX_LOAD_S:g} s; use a smaller network"
+            f"{name}: did not load within {LOAD_TIMEOUT_S:g} s; use a smaller network"
         ) from error
     except Exception as error:
         raise PolicyError(f"{name}: not a network that onnxruntime can read: {error}") from error
@@ -187,7 +190,7 @@ def run_session(
     session: Any,
     outputs: list[str] | None,
     inputs: Mapping[str, Any],
-    seconds: float | None = None,
+    time_budget_s: float | None = None,
 ) -> list[Any]:
     """Run an onnxruntime session with a timeout, because a network may loop.
 
@@ -195,25 +198,30 @@ def run_session(
         session: The session.
         outputs: The names of the outputs to compute; None means all outputs.
         inputs: The arrays by input name.
-        seconds: Time budget of the call. At least one second is granted; None grants one minute.
+        time_budget_s: Time budget of the call, in seconds. Values below 1 count as 1, and None
+            counts as 60.
 
     Returns:
         The arrays of the outputs.
 
     Raises:
-        PolicyTimeoutError: If the network did not return in time.
+        PolicyTimeoutError: If the network does not return in time.
     """
     import onnxruntime
 
     options = onnxruntime.RunOptions()
-    options.log_severity_level = _FATAL
-    limit_s = _MAX_RUN_S if seconds is None else max(seconds, _MIN_RUN_S)
+    options.log_severity_level = _FATAL_LOG_SEVERITY
+    limit_s = (
+        _DEFAULT_CALL_TIMEOUT_S
+        if time_budget_s is None
+        else max(time_budget_s, _MIN_CALL_TIMEOUT_S)
+    )
 
-    def stop() -> None:
+    def terminate_run() -> None:
         options.terminate = True
 
     try:
-        with _watchdog.limit(limit_s, stop):
+        with _watchdog.limit(limit_s, terminate_run):
             arrays: list[Any] = session.run(outputs, dict(inputs), options)
     except Exception as error:  # onnxruntime's exceptions have no common base class
         if options.terminate:
@@ -224,25 +232,57 @@ def run_session(
     return arrays
 
 
-def write_metadata(path: Path, metadata: Mapping[str, Any]) -> None:
-    """Write the JSON file of an existing ONNX file.
+def save(path: Path, write_model: Callable[[Path], Mapping[str, Any]]) -> None:
+    """Replace an ONNX file and its JSON file together.
+
+    The new JSON file is on disk before the ONNX file is replaced. If the process is killed or loses
+    power, `read` therefore finds the old pair or the new pair.
 
     Args:
-        path: The ONNX file.
-        metadata: The content, to which the format, the actions and the hash are added.
+        path: The ONNX file; the JSON file has the same name and the suffix ``.json``.
+        write_model: Function that writes the network to the path that it receives. The function
+            returns the content of the JSON file, to which the format, the actions and the hash are
+            added.
     """
-    facts = {
-        "format": _FORMAT,
-        **metadata,
-        "actions": list(MOVES),
-        "sha256": hashlib.sha256(path.read_bytes()).hexdigest(),
-    }
-    text = json.dumps(facts, indent=2) + "\n"
-    write_atomically(path.with_suffix(".json"), lambda part: part.write_text(text))
+    next_json_path = path
+
+    def write(temporary: Path) -> None:
+        nonlocal next_json_path
+        metadata = write_model(temporary)
+        model = temporary.read_bytes()
+        content = {
+            "format": _FORMAT_VERSION,
+            **metadata,
+            "actions": list(MOVES),
+            "sha256": hashlib.sha256(model).hexdigest(),
+        }
+        text = json.dumps(content, indent=2) + "\n"
+        next_json_path = _next_json_path(path, model)
+        write_atomically(next_json_path, lambda part: part.write_text(text))
+
+    if path.exists():
+        _finish_save(path, path.read_bytes())
+    for leftover in path.parent.glob(f".{glob.escape(path.stem)}.{'[0-9a-f]' * 64}.json"):
+        leftover.unlink(missing_ok=True)
+    write_atomically(path, write)
+    with suppress(FileNotFoundError):  # `read` has replaced the JSON file
+        next_json_path.replace(path.with_suffix(".json"))
+    sync(path.parent)
+
+
+def _finish_save(onnx_path: Path, model: bytes) -> None:
+    """Replace the JSON file if `save` was interrupted after it replaced the ONNX file."""
+    with suppress(OSError):  # usually, no `save` was interrupted
+        _next_json_path(onnx_path, model).replace(onnx_path.with_suffix(".json"))
+
+
+def _next_json_path(onnx_path: Path, model: bytes) -> Path:
+    """Return the path of the JSON file of ``model`` while `save` replaces the ONNX file."""
+    return onnx_path.with_name(f".{onnx_path.stem}.{hashlib.sha256(model).hexdigest()}.json")
 
 
 def _check_self_contained(model: bytes, onnx_path: Path) -> None:
-    """Reject a network that reads other files, which the hash does not cover."""
+    """Reject a network with external data, which the hash of the network does not cover."""
     # The packages of onnxruntime and onnx, which read networks, install protobuf.
     from google.protobuf.empty_pb2 import Empty
     from google.protobuf.message import DecodeError
@@ -250,7 +290,7 @@ def _check_self_contained(model: bytes, onnx_path: Path) -> None:
 
     unread = [("model", model)]
     try:
-        if model[_ORT_FORMAT[0]] == _ORT_FORMAT[1]:
+        if model[_ORT_SIGNATURE[0]] == _ORT_SIGNATURE[1]:
             raise DecodeError("onnxruntime's own format")
         while unread:
             kind, data = unread.pop()
@@ -277,17 +317,17 @@ def _read_bytes(path: Path) -> bytes:
         raise PolicyError(f"{path}: {error.strerror}; give the path of a policy.onnx") from error
 
 
-def _read_metadata(text: bytes, path: Path) -> dict[str, Any]:
+def _parse_metadata(text: bytes, path: Path) -> dict[str, Any]:
     try:
-        metadata = parse(text)
+        metadata = parse_small_json(text)
     except ValueError as error:
         raise PolicyError(f"{path}: not JSON ({error}); export the policy again") from error
     if not isinstance(metadata, dict):
         raise PolicyError(f"{path}: must contain a JSON object; export the policy again")
     version = metadata.get("format")
-    if type(version) is not int or version not in (1, _FORMAT):
+    if type(version) is not int or version not in (1, _FORMAT_VERSION):
         raise PolicyError(
-            f"{path}: format is {format_value(version)}, this version reads 1 and {_FORMAT}; "
+            f"{path}: format must be 1 or {_FORMAT_VERSION}, got {format_value(version)}; "
             "export the policy again"
         )
     if metadata.get("actions") != list(MOVES):
@@ -299,8 +339,8 @@ def _read_metadata(text: bytes, path: Path) -> dict[str, Any]:
 
 
 def _convert_format_1(metadata: dict[str, Any]) -> dict[str, Any]:
-    """Convert the metadata of format 1 to the current names."""
-    converted = metadata | {"format": _FORMAT}
+    """Convert the metadata from format 1 to format 2, which has the current names."""
+    converted = metadata | {"format": _FORMAT_VERSION}
     if "observation" in converted:
         converted["observation"] = convert_observation(converted["observation"])
     training = converted.get("training")

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """Effect of one rule on one decision.
+    """Effect of one rule on one decision of a strategy.
 
     Attributes:
         vetoed: The moves that the rule excluded.
@@ -45,13 +45,12 @@ class Reason:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """A move and the reasons for it.
+    """A strategy's move and the reasons for the move.
 
     Attributes:
         reasons: The rules that had an effect, in order of application.
         scores: The total score of each move.
-        line: The expected moves of each snake, by id, until its elimination or the end of the line;
-            empty if the strategy does not search.
+        line: The expected moves of each snake, by id; empty if the strategy does not search.
     """
 
     move: str
@@ -74,7 +73,7 @@ class Strategy(Protocol):
 
 
 def to_decision(chosen: Decision | str) -> Decision:
-    """Return the result of a strategy as a decision.
+    """Convert the result of a strategy to a decision.
 
     A move as text becomes a decision without reasons.
 
@@ -95,7 +94,7 @@ def to_decision(chosen: Decision | str) -> Decision:
 
 @runtime_checkable
 class NodeLimitedStrategy(Protocol):
-    """A strategy that searches a fixed number of nodes without a time budget."""
+    """A strategy that can search a fixed number of nodes instead of using a time budget."""
 
     def set_nodes(self, nodes: int) -> None:
         """Set the number of nodes per move."""
@@ -106,7 +105,7 @@ class NodeLimitedStrategy(Protocol):
         ...
 
 
-class FixedNodes:
+class FixedNodesSearch:
     """A search with a fixed number of nodes per move, regardless of the time budget.
 
     The search plays the same moves on every processor.
@@ -126,7 +125,7 @@ class FixedNodes:
         self._search = search
 
     def __call__(self, board: Board, seconds: float | None = None) -> Decision:
-        """Search without a time limit."""
+        """Choose a move without a time limit; ``seconds`` is ignored."""
         return self._search(board)
 
 
@@ -136,7 +135,7 @@ def decide(
     """Return the decisions of the living snakes in ``strategies``, by id.
 
     Args:
-        board: The position; each of the snakes becomes ``you`` for its own decision.
+        board: The position; ``board.you_id`` is set to the deciding snake.
         strategies: Strategies by snake id.
         seconds: Time budget of each decision; None means no limit.
     """
@@ -160,10 +159,10 @@ def play(
         board: The position to start from.
         strategies: The strategies of all living snakes, by id.
         seconds: Time budget of each move; None means no limit.
-        max_turns: The turn at which the iteration ends.
+        max_turns: The turn at which the iteration ends, even if the game continues.
 
     Yields:
-        The decisions of each turn, after the turn was played.
+        The decisions of each turn by snake id, after the turn was played.
     """
     while not board.is_over() and board.turn < max_turns:
         decisions = decide(board, strategies, seconds)
@@ -193,7 +192,7 @@ class BatchPolicy(Protocol):
         ...
 
     def check_size(self, width: int, height: int) -> None:
-        """Raise ``ValueError`` if the policy does not support boards of this size."""
+        """Raise ``ValueError`` if the policy does not support this board size, in cells."""
         ...
 
 
@@ -201,24 +200,24 @@ Factory = Callable[[int], Strategy]
 """Function that builds a new strategy from a seed."""
 
 ENGINE_SNAKES = ("random", "safe-random", "hungry", "cautious", "hunter", "territory")
-"""Snakes that the compiled engine plays for whole batches.
+"""Names of the snakes that the compiled engine plays for whole batches.
 
 `engine_code` returns the index of a snake, counted from 1.
 """
 
-_SNAKE_FILES = "battlesnake_gym.snake_files"
-"""Group of entry points for files that define snakes.
+_ENTRY_POINT_GROUP = "battlesnake_gym.snake_files"
+"""Entry point group for loaders of files that define snakes.
 
 The name of an entry point is the suffix of these files; the entry point returns a factory for a
 path.
 """
 
-BUILTIN_POLICY = "shipped"
+BUILTIN_POLICY_NAME = "shipped"
 """Name of the policy that this package includes."""
 
 _factories: dict[str, Factory] = {}
-_in_engine: set[str] = set()
-_files: dict[str, Path | None] = {}
+_engine_names: set[str] = set()
+_extension_files: dict[str, Path | None] = {}
 """Extension file that registered each name, or None."""
 
 
@@ -228,11 +227,12 @@ def register(name: str, factory: Factory, *, in_engine: bool = False) -> None:
     Args:
         name: The name of the snake.
         factory: Function that builds a strategy from a seed.
-        in_engine: Whether this is the snake of the same name in `ENGINE_SNAKES`.
+        in_engine: Whether the snake plays like the engine's snake of the same name
+            (`ENGINE_SNAKES`).
     """
     _factories[name] = factory
-    _files[name] = extensions.running_file()
-    (_in_engine.add if in_engine else _in_engine.discard)(name)
+    _extension_files[name] = extensions.running_file()
+    (_engine_names.add if in_engine else _engine_names.discard)(name)
 
 
 def engine_code(name: str) -> int:
@@ -241,7 +241,7 @@ def engine_code(name: str) -> int:
     A user's snake with the name of an engine snake has code 0.
     """
     extensions.load()
-    return ENGINE_SNAKES.index(name) + 1 if name in _in_engine else 0
+    return ENGINE_SNAKES.index(name) + 1 if name in _engine_names else 0
 
 
 def names() -> list[str]:
@@ -253,7 +253,7 @@ def names() -> list[str]:
 def make(name: str, seed: int = 0) -> Strategy:
     """Build a new strategy by name.
 
-    Equal seeds result in equal moves.
+    The same seed results in the same moves.
 
     Args:
         name: A registered name, such as "hungry"; a search with a number of nodes per move, such as
@@ -287,7 +287,7 @@ def resolve_file(name: str) -> str | None:
     Raises:
         ValueError: If ``name`` is a directory without a policy.
     """
-    if is_bundle(name) or name.endswith(".onnx") or name == BUILTIN_POLICY:
+    if is_bundle(name) or name.endswith(".onnx") or name == BUILTIN_POLICY_NAME:
         return name
     extensions.load()
     if name in _factories or not Path(name).is_dir():
@@ -317,13 +317,13 @@ def batch_policy(name: str) -> BatchPolicy | None:
 def capture_registrations() -> Iterator[dict[str, Factory]]:
     """Collect the registrations in the context, and then restore the registry.
 
-    Names in one file therefore cannot collide with names in another file.
+    The names of two files therefore cannot collide.
 
     Yields:
         A dictionary that contains the registered factories when the block ends.
     """
     extensions.load()
-    before, in_engine, files = dict(_factories), set(_in_engine), dict(_files)
+    before, in_engine, files = dict(_factories), set(_engine_names), dict(_extension_files)
     found: dict[str, Factory] = {}
     try:
         yield found
@@ -331,10 +331,10 @@ def capture_registrations() -> Iterator[dict[str, Factory]]:
         found |= {name: made for name, made in _factories.items() if before.get(name) is not made}
         _factories.clear()
         _factories.update(before)
-        _files.clear()
-        _files.update(files)
-        _in_engine.clear()
-        _in_engine.update(in_engine)
+        _extension_files.clear()
+        _extension_files.update(files)
+        _engine_names.clear()
+        _engine_names.update(in_engine)
 
 
 def description(name: str) -> str:
@@ -353,13 +353,13 @@ def factory(name: str) -> Factory:
         ValueError: If ``name`` is unknown; the message suggests the nearest name.
     """
     if file := resolve_file(name):
-        return _of_file(file)
+        return _load_file_factory(file)
     if name.endswith(".py"):
-        return _registered_in(Path(name).resolve())
+        return _load_python_factory(Path(name).resolve())
     extensions.load()
     base, at, nodes = name.rpartition("@") if "@" in name else (name, "", "")
     if is_bundle(base):
-        return functools.partial(_fixed_nodes, base, _of_file(base), nodes)
+        return functools.partial(_make_fixed_nodes_search, base, _load_file_factory(base), nodes)
     if not _factories:
         raise ValueError(
             f"no snake {base!r}: none is registered, because the project is not installed; "
@@ -368,21 +368,23 @@ def factory(name: str) -> Factory:
     if base not in _factories:
         raise ValueError(unknown_name_message("snake", base, names(), "battlesnake-gym snakes"))
     found = _factories[base]
-    return functools.partial(_fixed_nodes, base, found, nodes) if at else found
+    return functools.partial(_make_fixed_nodes_search, base, found, nodes) if at else found
 
 
 @functools.cache
-def _registered_in(path: Path) -> Factory:
+def _load_python_factory(path: Path) -> Factory:
     """Return the factory of the only snake that a Python file registers.
 
-    The registered name is removed again.
+    The registration is undone, so the name is not added to the registry.
     """
     if not path.is_file():
         raise ValueError(f"{path} does not exist; name a Python file that registers a snake")
     with capture_registrations() as found:
         extensions.module(path, "the snake")
     # A file listed in the environment variable has already run, and its names stay registered.
-    found = found or {name: made for name, made in _factories.items() if _files.get(name) == path}
+    found = found or {
+        name: made for name, made in _factories.items() if _extension_files.get(name) == path
+    }
     if len(found) != 1:
         raise ValueError(
             f"{path} registers {' and '.join(found) or 'no snake'}; a file named as a snake "
@@ -391,12 +393,12 @@ def _registered_in(path: Path) -> Factory:
     return next(iter(found.values()))
 
 
-def _of_file(path: str) -> Factory:
-    """Return the factory for a file.
+def _load_file_factory(path: str) -> Factory:
+    """Return the strategy factory for a bundle or a policy file.
 
     Packages of the extra ``server`` provide the factory.
     """
-    for entry in importlib.metadata.entry_points(group=_SNAKE_FILES):
+    for entry in importlib.metadata.entry_points(group=_ENTRY_POINT_GROUP):
         if not path.endswith(entry.name):
             continue
         try:
@@ -410,11 +412,11 @@ def _of_file(path: str) -> Factory:
     raise ValueError(f"{path}: no installed package can load this file; install battlesnake-gym")
 
 
-def _fixed_nodes(name: str, build: Factory, nodes: str, seed: int) -> FixedNodes:
+def _make_fixed_nodes_search(name: str, build: Factory, nodes: str, seed: int) -> FixedNodesSearch:
     """Build the search ``name`` with a fixed number of nodes per move."""
     if not nodes.isdecimal():
         raise ValueError(f"{name}@ needs a number of nodes, got {nodes!r}; try {name}@400")
     strategy = build(seed)
     if not isinstance(strategy, NodeLimitedStrategy):
         raise ValueError(f"{name!r} does not search, so @{nodes} has no effect; omit it")
-    return FixedNodes(strategy, int(nodes))
+    return FixedNodesSearch(strategy, int(nodes))

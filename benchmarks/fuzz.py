@@ -448,7 +448,7 @@ def recorded_games(seed: int, name: str) -> list[list[PlayedTurn]]:
             break
         moves = frozenset(board.safe_moves(me) or MOVES)
         you = board.snake(me)
-        official.append((to_json(board_json.write(game, board, you)), moves))
+        official.append((to_json(board_json.request_to_dict(game, board, you)), moves))
         body = {**arena(game, board, you)}
         body["game"] = body["game"] | {"id": "game"}
         listing.append((to_json(body), moves))

@@ -10,7 +10,7 @@ from battlesnake_gym.common.extras import MissingExtraError
 def parser_of(command: str) -> Parser:
     """The command's parser; without the extra that it needs, the test is skipped."""
     try:
-        parser: Parser = main.load(command).parser()
+        parser: Parser = main.load_command(command).parser()
     except MissingExtraError as error:
         pytest.skip(str(error))
     return parser

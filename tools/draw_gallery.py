@@ -52,7 +52,7 @@ def _figures(folder: Path, kind: str, figures: Iterable[tuple[str, str, str]]) -
 
 def _map_figure(played: Map) -> tuple[str, str, str]:
     """Draw a map after some turns of cautious play."""
-    board = maps_command.start(played)
+    board = maps_command.start_board(played)
     count = len(board.snakes)
     players = {snake.id: snakes.make("cautious", 1) for snake in board.snakes}
     for _ in snakes.play(board, players, max_turns=_TURNS):

@@ -1,4 +1,4 @@
-"""One game as an object that you can inspect, play, copy, draw and send.
+"""A board: one game as an object that you can inspect, play, copy, draw and send.
 
     >>> from battlesnake_gym.boards.board import Board
     >>> board = Board.from_text('''
@@ -44,7 +44,8 @@ from battlesnake_gym.rules.rulesets import wraps
 from battlesnake_gym.rules.state import MOVES, OFFSETS, Game, Point, Snake, State
 
 if TYPE_CHECKING:
-    from typing import Self  # bundles run on Python 3.10, which lacks Self
+    # Bundles run on Python 3.10, whose module typing lacks Self.
+    from typing import Self
 
 __all__ = ["UNKNOWN_SEED", "Board", "BoardError"]
 
@@ -81,7 +82,7 @@ class Board(State):
     ) -> Self:
         """Set up a new game like the official engine does.
 
-        Equal values of ``game.seed`` give equal start positions. A game that starts with one snake
+        The same ``game.seed`` results in the same start position. A game that starts with one snake
         is a solo game, which lasts until that snake is eliminated.
 
         Args:
@@ -133,7 +134,7 @@ class Board(State):
         tracker: EliminationTracker | None = None,
         errors: list[str] | None = None,
     ) -> Self:
-        """Read the body of a ``/start``, ``/move`` or ``/end`` request.
+        """Create a board from the body of a ``/start``, ``/move`` or ``/end`` request.
 
         Unknown and missing fields are accepted; see `boards.board_json`. A board with fewer than
         two living snakes counts as a solo game.
@@ -163,11 +164,11 @@ class Board(State):
         Traceback (most recent call last):
         battlesnake_gym.boards.json_fields.BoardError: board.snakes[0].body[0].x is missing; ...
         """
-        return cls._of(board_json.read(request, seed, tracker, errors))
+        return cls._from_parts(board_json.parse_request(request, seed, tracker, errors))
 
     @classmethod
     def from_text(cls, text: str) -> Self:
-        """Parse a board as drawn by `str`.
+        """Parse a text drawing of a board, as returned by ``str(board)``.
 
         The module `boards.board_text` describes the format. The seed is unknown unless the text
         contains a seed, so a drawn board continues deterministically. A board with one snake is a
@@ -177,17 +178,17 @@ class Board(State):
         >>> board.snakes[0].body, board.food
         ([(0, 0), (1, 0), (1, 0)], [(3, 0)])
         """
-        return cls._of(board_text.read(text))
+        return cls._from_parts(board_text.parse_board(text))
 
     @classmethod
-    def _of(cls, read: tuple[Game, State, str | None]) -> Self:
+    def _from_parts(cls, read: tuple[Game, State, str | None]) -> Self:
         game, state, you_id = read
         return cls.from_state(state, game, you_id)
 
     def copy(self) -> Self:
         """Return an independent copy of the board.
 
-        The method is fast enough for a search.
+        A search can copy boards with this method, because copying is fast.
         """
         return type(self).from_state(self, self.game, self.you_id)
 
@@ -218,7 +219,10 @@ class Board(State):
 
     @property
     def winner(self) -> Snake | None:
-        """The last living snake of a finished game, or None for a draw or a solo game."""
+        """The last living snake of a finished game.
+
+        The value is None for an unfinished game, a draw or a solo game.
+        """
         living = self.living
         return living[0] if len(living) == 1 and self.is_over() else None
 
@@ -261,11 +265,11 @@ class Board(State):
     def safe_moves(self, snake_id: str | None = None) -> list[str]:
         """Return the moves of a snake that are not certainly fatal, in `MOVES` order.
 
-        The result excludes moves off the board and moves onto an occupied body cell. A tail cell
-        becomes free unless segments are stacked on it. The result also excludes moves that lead to
-        starvation and moves into hazards that take all remaining health, unless the cell contains
-        food. The method assumes that all other snakes survive. A head-to-head collision is never
-        certain. An eliminated snake has no moves.
+        The result excludes moves off the board and moves onto body cells, except tails. A tail cell
+        becomes free unless other segments are stacked on the tail. The result also excludes moves
+        that reduce the health to 0, by starvation or by hazards. The method assumes that all other
+        snakes survive. Moves into possible head-to-head collisions are therefore included. An
+        eliminated snake has no moves.
 
         Args:
             snake_id: Id of the snake (default: ``you``).
@@ -288,10 +292,10 @@ class Board(State):
             for move in MOVES
             if self.inside(cell := self.target(snake.head, move))
             and cell not in taken
-            and self._health_after(snake, cell) > 0
+            and self._health_after_move(snake, cell) > 0
         ]
 
-    def _health_after(self, snake: Snake, cell: Point) -> int:
+    def _health_after_move(self, snake: Snake, cell: Point) -> int:
         """Return the health of ``snake`` after a move to ``cell``.
 
         A health of 0 or less is fatal.
@@ -306,8 +310,8 @@ class Board(State):
             moves: Move of every living snake by id; moves of eliminated snakes are ignored.
 
         Raises:
-            BoardError: If a snake is unknown, a living snake has no move, or a move is invalid. The
-                board then stays unchanged.
+            BoardError: If a snake is unknown, a living snake has no move, or a move is invalid. In
+                this case, the board does not change.
 
         >>> board = Board.from_text("A . . B")
         >>> board.step({"a": "right"})  # doctest: +ELLIPSIS
@@ -317,22 +321,22 @@ class Board(State):
         >>> board.snakes[0].body
         [(1, 0), (0, 0), (0, 0)]
         """
-        self._check(moves)
+        self._check_moves(moves)
         self.advance(moves)
 
     def advance(self, moves: Mapping[str, str]) -> None:
         """Play one turn like `step`, but replace invalid moves by the default move.
 
-        The default move continues straight ahead. Use this method to replay the moves that snakes
-        sent.
+        The default move repeats the direction of the previous move. Use this method to replay the
+        moves that snakes sent.
 
         Raises:
             rules.RulesError: If a living snake has no move.
         """
         known = self.game.seed != UNKNOWN_SEED
-        rules.step(self.game if known else _without_randomness(self.game), self, moves)
+        rules.step(self.game if known else _remove_randomness(self.game), self, moves)
 
-    def _check(self, moves: Mapping[str, str]) -> None:
+    def _check_moves(self, moves: Mapping[str, str]) -> None:
         for snake_id, move in moves.items():
             snake = self.snake(snake_id)
             if move not in OFFSETS and not snake.eliminated_cause:
@@ -354,9 +358,11 @@ class Board(State):
                 ``you``, the body has no key ``you``.
         """
         name = self.you_id if you_id is None else you_id
-        return board_json.write(self.game, self, None if name is None else self.snake(name))
+        return board_json.request_to_dict(
+            self.game, self, None if name is None else self.snake(name)
+        )
 
-    def _key(self) -> tuple[object, ...]:
+    def _comparison_key(self) -> tuple[object, ...]:
         return (
             self.turn,
             self.width,
@@ -371,13 +377,13 @@ class Board(State):
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Board):
             return NotImplemented
-        return self._key() == other._key() and self.memory == other.memory
+        return self._comparison_key() == other._comparison_key() and self.memory == other.memory
 
     def __hash__(self) -> int:
-        return hash(self._key())
+        return hash(self._comparison_key())
 
     def __str__(self) -> str:
-        return board_text.write(self.game, self, self.you_id)
+        return board_text.format_board(self.game, self, self.you_id)
 
     def __repr__(self) -> str:
         size = f"{self.width}x{self.height}"
@@ -392,7 +398,7 @@ class Board(State):
 
 
 def _copy_snake(snake: Snake) -> Snake:
-    """Return a copy of ``snake`` that shares the immutable customizations."""
+    """Return a copy of ``snake`` that shares the customizations, which never change."""
     return Snake(
         snake.id,
         snake.body[:],
@@ -408,7 +414,7 @@ def _copy_snake(snake: Snake) -> Snake:
 
 
 @functools.lru_cache(maxsize=256)
-def _without_randomness(game: Game) -> Game:
-    """Return ``game`` without map updates and shrinking hazards, which need the seed."""
+def _remove_randomness(game: Game) -> Game:
+    """Return a copy of ``game`` without map updates and shrinking hazards, which need the seed."""
     ruleset = "standard" if game.ruleset == "royale" else game.ruleset
     return dataclasses.replace(game, map="", ruleset=ruleset, seed=1)

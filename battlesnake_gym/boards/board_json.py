@@ -1,7 +1,7 @@
 """JSON bodies of the Battlesnake API requests ``/start``, ``/move`` and ``/end``.
 
-Different engines send different fields. The reader accepts every deviation that loses no
-information:
+Game engines differ in the fields of their requests. The parser accepts every deviation that loses
+no information:
 
 * Unknown fields are ignored.
 * Missing fields take the defaults of the official CLI, and null lists count as empty.
@@ -32,10 +32,10 @@ from battlesnake_gym.rules.state import MAX_HEALTH, Game, Point, Settings, Snake
 MAX_READABLE_BOARD_SIZE = 100
 """Maximum width and height of a board in a request, in cells.
 
-The limit bounds memory use.
+The limit bounds the memory use of a malicious request.
 """
 
-_MAX_SNAKES_READ = 64
+_MAX_READABLE_SNAKES = 64
 """Maximum number of snakes that are read if errors are collected.
 
 The value is four times the limit of a game.
@@ -56,20 +56,20 @@ Requests never contain a seed.
 _T = TypeVar("_T")
 
 
-def read(
+def parse_request(
     request: object,
     seed: int | None = None,
     tracker: EliminationTracker | None = None,
     errors: list[str] | None = None,
 ) -> tuple[Game, State, str | None]:
-    """Read the body of a request.
+    """Parse the body of a request.
 
     Args:
         request: Body of the request.
         seed: Seed of the game; None if unknown.
         tracker: Eliminations observed on earlier turns of the game.
-        errors: If a list is passed, errors are appended to it and defaults are used; only the board
-            size and ``you`` must be readable.
+        errors: If a list is passed, error messages are appended to the list and defaults are used.
+            Only the board size and ``you`` must then be readable.
 
     Returns:
         The game, the position and the id of ``you`` (None if the request has no ``you``).
@@ -77,21 +77,24 @@ def read(
     Raises:
         BoardError: If a required field cannot be read.
     """
-    reader = _Reader(errors)
+    reader = _RequestReader(errors)
     root = json_fields.mapping(request, "")
     board = json_fields.child(root, "board", "")
     if not board:
         raise BoardError("board is missing; send the complete body of a /move request")
     state = State(
         turn=reader.at_least(0, root, "turn", "", 0),
-        width=_read_size(board, "width"),
-        height=_read_size(board, "height"),
+        width=_read_board_size(board, "width"),
+        height=_read_board_size(board, "height"),
         snakes=[],
         food=reader.points(board, "food", "board"),
         hazards=reader.points(board, "hazards", "board"),
     )
     if errors is not None:
-        state.food, state.hazards = _on_board(state.food, state), _on_board(state.hazards, state)
+        state.food, state.hazards = (
+            _cells_on_board(state.food, state),
+            _cells_on_board(state.hazards, state),
+        )
     reader.read_snakes(board, state)
     you_id, listed = reader.read_you(root, state)
     (EliminationTracker() if tracker is None else tracker).update(state, you_id if listed else None)
@@ -102,29 +105,29 @@ def read(
     return game, state, you_id
 
 
-def write(game: Game, state: State, you: Snake | None) -> dict[str, Any]:
-    """Return the body of a request to ``you``.
+def request_to_dict(game: Game, state: State, you: Snake | None) -> dict[str, Any]:
+    """Return the JSON body of a request to the snake ``you``.
 
     If ``you`` is None, the body has no key ``you``.
     """
     body: dict[str, Any] = {
-        "game": write_game(game),
+        "game": game_to_dict(game),
         "turn": state.turn,
         "board": {
             "height": state.height,
             "width": state.width,
-            "snakes": [write_snake(snake) for snake in state.snakes if snake.alive],
-            "food": _write_points(state.food),
-            "hazards": _write_points(state.hazards),
+            "snakes": [snake_to_dict(snake) for snake in state.snakes if snake.alive],
+            "food": _cells_to_dicts(state.food),
+            "hazards": _cells_to_dicts(state.hazards),
         },
     }
     if you is not None:
-        body["you"] = write_snake(you)
+        body["you"] = snake_to_dict(you)
     return body
 
 
-def write_game(game: Game) -> dict[str, Any]:
-    """Return the ``game`` object of a request, with all keys of the official CLI."""
+def game_to_dict(game: Game) -> dict[str, Any]:
+    """Return the JSON object ``game`` of a request, with all keys of the official CLI."""
     settings = game.settings
     return {
         "id": game.id,
@@ -152,15 +155,15 @@ def write_game(game: Game) -> dict[str, Any]:
     }
 
 
-def write_snake(snake: Snake) -> dict[str, Any]:
-    """Return a snake in the form of ``board.snakes`` and ``you``."""
+def snake_to_dict(snake: Snake) -> dict[str, Any]:
+    """Return the JSON object of a snake, as in ``board.snakes`` and ``you``."""
     customizations = snake.customizations
     return {
         "id": snake.id,
         "name": snake.name,
         "latency": snake.latency,
         "health": snake.health,
-        "body": _write_points(snake.body),
+        "body": _cells_to_dicts(snake.body),
         "head": {"x": snake.head[0], "y": snake.head[1]},
         "length": snake.length,
         "shout": snake.shout,
@@ -169,30 +172,30 @@ def write_snake(snake: Snake) -> dict[str, Any]:
     }
 
 
-def read_game(game: Mapping[str, Any], seed: int, solo: bool) -> Game:
-    """Read the ``game`` object of a request or of the first line of a recorded game."""
-    return _Reader(None).read_game(game, seed, solo)
+def parse_game(game: Mapping[str, Any], seed: int, solo: bool) -> Game:
+    """Parse the ``game`` object of a request or of the first line of a recorded game."""
+    return _RequestReader(None).read_game(game, seed, solo)
 
 
-class _Reader:
-    """Reader of request fields that raises errors or collects them in ``errors``."""
+class _RequestReader:
+    """Reader of request fields that raises errors or collects error messages."""
 
     def __init__(self, errors: list[str] | None) -> None:
         self._errors = errors
 
     def record_error(self, error: BoardError) -> None:
-        """Append ``error`` to the list of errors; raise ``error`` if no list was passed."""
+        """Append the message of ``error`` to the list of errors; raise ``error`` without a list."""
         if self._errors is None:
             raise error
         self._errors.append(str(error))
 
-    def attempt(self, read: Callable[[], _T], otherwise: _T) -> _T:
-        """Return the result of ``read``, or ``otherwise`` after a `BoardError`."""
+    def attempt(self, read: Callable[[], _T], default: _T) -> _T:
+        """Return the result of ``read``, or ``default`` after a `BoardError`."""
         try:
             return read()
         except BoardError as error:
             self.record_error(error)
-            return otherwise
+            return default
 
     def child(self, parent: Mapping[str, Any], key: str, path: str) -> Mapping[str, Any]:
         """Return the object under ``key``, or an empty object if ``key`` is unreadable."""
@@ -204,22 +207,24 @@ class _Reader:
 
     def integer(self, parent: Mapping[str, Any], key: str, path: str, default: int) -> int:
         """Return the integer under ``key``, or ``default`` if the integer is unreadable."""
-        return self.attempt(lambda: _bounded_integer(parent, key, path, default), default)
+        return self.attempt(lambda: _read_int32(parent, key, path, default), default)
 
     def at_least(
         self, minimum: int, parent: Mapping[str, Any], key: str, path: str, default: int
     ) -> int:
-        """Return the integer under ``key`` if it is at least ``minimum``."""
+        """Return the integer under ``key``, or ``default`` if the integer is below ``minimum``."""
         value = self.integer(parent, key, path, default)
         if value < minimum:
             self.record_error(
-                BoardError(f"{json_fields.join(path, key)} must be {minimum} or more, got {value}")
+                BoardError(
+                    f"{json_fields.join_path(path, key)} must be {minimum} or more, got {value}"
+                )
             )
             return default
         return value
 
     def points(self, parent: Mapping[str, Any], key: str, path: str) -> list[Point]:
-        """Return the cells under ``key``, without unreadable cells."""
+        """Return the readable cells of the list under ``key``."""
         try:
             return json_fields.points(parent, key, path)
         except BoardError as error:
@@ -264,17 +269,18 @@ class _Reader:
         )
 
     def read_snakes(self, board: Mapping[str, Any], state: State) -> None:
-        """Read the snakes on the board."""
+        """Read ``board.snakes`` into ``state.snakes``."""
         seen: dict[str, int] = {}
         none: Sequence[Any] = ()
         values = self.attempt(lambda: json_fields.items(board, "snakes", "board"), none)
-        if self._errors is not None and len(values) > _MAX_SNAKES_READ:
+        if self._errors is not None and len(values) > _MAX_READABLE_SNAKES:
             self.record_error(
                 BoardError(
-                    f"board.snakes has {len(values)} snakes; the first {_MAX_SNAKES_READ} are read"
+                    f"board.snakes has {len(values)} snakes; the first "
+                    f"{_MAX_READABLE_SNAKES} are read"
                 )
             )
-            values = values[:_MAX_SNAKES_READ]
+            values = values[:_MAX_READABLE_SNAKES]
         for i, value in enumerate(values):
             path = f"board.snakes[{i}]"
             snake = self.attempt(functools.partial(self._read_snake, value, path, state), None)
@@ -292,9 +298,9 @@ class _Reader:
             state.snakes.append(snake)
 
     def read_you(self, root: Mapping[str, Any], state: State) -> tuple[str | None, bool]:
-        """Return the id of ``you`` and whether the board lists it.
+        """Return the id of ``you`` and whether ``board.snakes`` contains the snake.
 
-        If the board does not list the snake, the snake is added.
+        A snake that ``board.snakes`` does not contain is added to ``state``.
         """
         you = json_fields.child(root, "you", "")
         if not you:
@@ -315,9 +321,9 @@ class _Reader:
         return you_id, False
 
     def _read_living_you(self, you: Mapping[str, Any], you_id: str, state: State) -> None:
-        """Read ``you`` as a living snake, even if the board shows it as eliminated."""
+        """Read ``you`` as a living snake, even if the position shows an eliminated snake."""
         sent = json_fields.points(you, "body", "you")
-        body = _on_board(sent, state)
+        body = _cells_on_board(sent, state)
         if not body:
             raise BoardError("you.body has no cell on the board; list its cells, head first")
         if len(body) < len(sent):
@@ -331,7 +337,7 @@ class _Reader:
         state.snakes.append(snake)
 
     def _read_snake(self, value: object, path: str, state: State) -> Snake | None:
-        """Return the snake, or None for an eliminated snake without a body."""
+        """Read one snake; return None for an eliminated snake without a body."""
         if not isinstance(value, Mapping):
             raise BoardError(f"{path} must be a JSON object, got {json_fields.format_value(value)}")
         health = self.integer(value, "health", path, MAX_HEALTH)
@@ -344,9 +350,9 @@ class _Reader:
         snake = self._read_attributes(value, path, snake_id, body)
         snake.health = min(health, MAX_HEALTH)
         if health <= 0:
-            _eliminate(snake, state, "out-of-health")
+            _mark_eliminated(snake, state, "out-of-health")
         elif not all(0 <= x < state.width and 0 <= y < state.height for x, y in body):
-            _eliminate(snake, state, "wall-collision")
+            _mark_eliminated(snake, state, "wall-collision")
         return snake
 
     def _read_attributes(
@@ -363,19 +369,19 @@ class _Reader:
         )
 
 
-def _bounded_integer(parent: Mapping[str, Any], key: str, path: str, default: int) -> int:
+def _read_int32(parent: Mapping[str, Any], key: str, path: str, default: int) -> int:
     """Return the integer under ``key``, which must fit in 32 bits."""
     value = json_fields.integer(parent, key, path, default)
     if abs(value) > _MAX_INT:
         raise BoardError(
-            f"{json_fields.join(path, key)} must be between -{_MAX_INT} and {_MAX_INT}, "
+            f"{json_fields.join_path(path, key)} must be between -{_MAX_INT} and {_MAX_INT}, "
             f"got {json_fields.format_value(value)}"
         )
     return value
 
 
 def _read_latency(value: Mapping[str, Any], path: str) -> str:
-    """Return the latency in milliseconds as text, or "" if it is unknown."""
+    """Return the latency in milliseconds as text, or "" if the latency is unknown."""
     latency = value.get("latency")
     if latency is None:
         return ""
@@ -394,33 +400,33 @@ def _read_customizations(value: Mapping[str, Any], path: str) -> dict[str, str]:
 
 
 def _eliminate_if_colliding(snake: Snake, state: State) -> None:
-    """Eliminate an unlisted snake if its head is on its own body or on another body."""
+    """Eliminate an unlisted ``snake`` whose head is on a body segment of any snake."""
     if snake.head in snake.body[1:] and len(set(snake.body)) > 1:
-        _eliminate(snake, state, "snake-self-collision")
+        _mark_eliminated(snake, state, "snake-self-collision")
         return
     for other in state.snakes:
         if other.alive and snake.head in other.body:
             cause = "head-collision" if snake.head == other.head else "snake-collision"
-            _eliminate(snake, state, cause, other.id)
+            _mark_eliminated(snake, state, cause, other.id)
             return
 
 
-def _eliminate(snake: Snake, state: State, cause: str, by: str = "") -> None:
+def _mark_eliminated(snake: Snake, state: State, cause: str, by: str = "") -> None:
     snake.eliminated_cause = cause
     snake.eliminated_by = by
     snake.eliminated_on = state.turn
 
 
-def _on_board(cells: list[Point], state: State) -> list[Point]:
+def _cells_on_board(cells: list[Point], state: State) -> list[Point]:
     return [(x, y) for x, y in cells if 0 <= x < state.width and 0 <= y < state.height]
 
 
-def _read_size(board: Mapping[str, Any], key: str) -> int:
+def _read_board_size(board: Mapping[str, Any], key: str) -> int:
     size = json_fields.integer(board, key, "board")
     if not 1 <= size <= MAX_READABLE_BOARD_SIZE:
         raise BoardError(f"board.{key} must be between 1 and {MAX_READABLE_BOARD_SIZE}, got {size}")
     return size
 
 
-def _write_points(cells: list[Point]) -> list[dict[str, int]]:
+def _cells_to_dicts(cells: list[Point]) -> list[dict[str, int]]:
     return [{"x": x, "y": y} for x, y in cells]

@@ -1,4 +1,4 @@
-"""Text format of boards, written by ``str(board)``, read by ``Board.from_text``.
+"""Text format of boards, which ``str(board)`` writes and ``Board.from_text`` reads.
 
 A board is a grid of cells, top row first. A line of attributes may precede the grid, and one line
 per snake may follow::
@@ -62,32 +62,33 @@ from battlesnake_gym.rules.state import (
     State,
 )
 
-_ARROWS = {"^": "up", "v": "down", "<": "left", ">": "right"}
-_LAYERS = {"": 0, "~": 1, **{str(k): k for k in range(2, 10)}}
-_MARKS = {count: mark for mark, count in _LAYERS.items()}
-_CELL = re.compile(r"\S[~2-9]?")
+_MOVES_BY_ARROW = {"^": "up", "v": "down", "<": "left", ">": "right"}
+_LAYERS_BY_MARK = {"": 0, "~": 1, **{str(k): k for k in range(2, 10)}}
+_MARKS_BY_LAYERS = {count: mark for mark, count in _LAYERS_BY_MARK.items()}
+_CELL_PATTERN = re.compile(r"\S[~2-9]?")
 _DEFAULT_GAME = Game(seed=UNKNOWN_SEED)
 
 _Attributes = dict[str, str]
 
 
-def write(game: Game, state: State, you_id: str | None) -> str:
-    """Return a board as text."""
+def format_board(game: Game, state: State, you_id: str | None) -> str:
+    """Return a text drawing of a board."""
     picture: dict[Point, str] = {}
     legend = [
-        _write_snake(snake, letter(i), game, state, picture, snake.id == you_id)
+        _format_snake(snake, snake_letter(i), game, state, picture, snake.id == you_id)
         for i, snake in enumerate(state.snakes)
     ]
     hidden_food = []
     for cell in state.food:
-        if cell in picture or not _inside(cell, state):
+        if cell in picture or not _is_on_board(cell, state):
             hidden_food.append(cell)
         else:
             picture[cell] = "*"
-    layers, hidden_hazards = _write_hazards(state)
+    layers, hidden_hazards = _split_hazards(state)
     rows = [
         "".join(
-            f"{picture.get((x, y), '.')}{_MARKS[layers[(x, y)]]:1}" for x in range(state.width)
+            f"{picture.get((x, y), '.')}{_MARKS_BY_LAYERS[layers[(x, y)]]:1}"
+            for x in range(state.width)
         ).rstrip()
         for y in reversed(range(state.height))
     ]
@@ -96,19 +97,19 @@ def write(game: Game, state: State, you_id: str | None) -> str:
         for name, cells in (("food", hidden_food), ("hazards", hidden_hazards))
         if cells
     ]
-    attributes = _write_attributes(game, state)
+    attributes = _format_attributes(game, state)
     return "\n".join([*([attributes] if attributes else []), *rows, *legend, *extra])
 
 
-def letter(index: int) -> str:
+def snake_letter(index: int) -> str:
     """Return the letter of the snake at ``index``: A to Z, then accented capitals."""
     return chr(ord("A") + index) if index < 26 else chr(0x100 + 2 * (index - 26))
 
 
-def _write_attributes(game: Game, state: State) -> str:
+def _format_attributes(game: Game, state: State) -> str:
     values = {"turn": state.turn, **_game_fields(game)}
     defaults = {"turn": 0, **_game_fields(_DEFAULT_GAME), "solo": len(state.snakes) < 2}
-    return _write_pairs({key: value for key, value in values.items() if value != defaults[key]})
+    return _format_pairs({key: value for key, value in values.items() if value != defaults[key]})
 
 
 def _game_fields(game: Game) -> dict[str, object]:
@@ -118,11 +119,11 @@ def _game_fields(game: Game) -> dict[str, object]:
     return values
 
 
-def _write_pairs(attributes: dict[str, object]) -> str:
+def _format_pairs(attributes: dict[str, object]) -> str:
     return " ".join(f"{key}={shlex.quote(str(value))}" for key, value in attributes.items())
 
 
-def _write_snake(
+def _format_snake(
     snake: Snake, mark: str, game: Game, state: State, picture: dict[Point, str], you: bool
 ) -> str:
     """Draw a living snake into ``picture`` and return the line of its attributes."""
@@ -130,25 +131,25 @@ def _write_snake(
     if snake.name not in ("", snake.id):
         attributes["name"] = snake.name
     attributes["health"] = snake.health
-    drawn = _draw(snake, mark, game, state) if snake.alive else None
+    drawn = _draw_snake(snake, mark, game, state) if snake.alive else None
     if drawn is not None and not any(cell in picture for cell in drawn):
         picture.update(drawn)
         if snake.length != max(len(drawn), START_LENGTH):
             attributes["length"] = snake.length
     else:
         attributes["at"] = "/".join(f"{x},{y}" for x, y in snake.body)
-        if snake.alive and _inside(snake.head, state):
+        if snake.alive and _is_on_board(snake.head, state):
             picture.setdefault(snake.head, mark)
     if not snake.alive:
         attributes["cause"] = snake.eliminated_cause
         if snake.eliminated_by:
             attributes["by"] = snake.eliminated_by
         attributes["on"] = snake.eliminated_on
-    return f"{mark}: {_write_pairs(attributes)}" + (" you" if you else "")
+    return f"{mark}: {_format_pairs(attributes)}" + (" you" if you else "")
 
 
-def _draw(snake: Snake, mark: str, game: Game, state: State) -> dict[Point, str] | None:
-    """Return the characters of a snake by cell, or None if arrows cannot draw it."""
+def _draw_snake(snake: Snake, mark: str, game: Game, state: State) -> dict[Point, str] | None:
+    """Return the characters of a snake by cell, or None if arrows cannot draw the body."""
     body = snake.body
     end = len(body)
     while end > 1 and body[end - 1] == body[end - 2]:
@@ -156,21 +157,21 @@ def _draw(snake: Snake, mark: str, game: Game, state: State) -> dict[Point, str]
     cells = {body[0]: mark}
     for ahead, cell in itertools.pairwise(body[:end]):
         arrow = next(
-            (sign for sign in _ARROWS if _target(cell, sign, game, state) == ahead),
+            (sign for sign in _MOVES_BY_ARROW if _arrow_target(cell, sign, game, state) == ahead),
             None,
         )
         if arrow is None or cell in cells:
             return None
         cells[cell] = arrow
-    return cells if all(_inside(cell, state) for cell in cells) else None
+    return cells if all(_is_on_board(cell, state) for cell in cells) else None
 
 
-def _write_hazards(state: State) -> tuple[Counter[Point], list[Point]]:
-    """Return the hazard layers that the grid can show, and the remaining hazards."""
+def _split_hazards(state: State) -> tuple[Counter[Point], list[Point]]:
+    """Return the hazard layers by cell that the grid can show, and the remaining hazards."""
     layers: Counter[Point] = Counter()
     hidden = []
     for cell in state.hazards:
-        if _inside(cell, state) and layers[cell] + 1 in _MARKS:
+        if _is_on_board(cell, state) and layers[cell] + 1 in _MARKS_BY_LAYERS:
             layers[cell] += 1
         else:
             hidden.append(cell)
@@ -180,8 +181,8 @@ def _write_hazards(state: State) -> tuple[Counter[Point], list[Point]]:
 _SNAKE_ATTRIBUTES = ("id", "name", "health", "length", "at", "cause", "by", "on")
 
 
-def read(text: str) -> tuple[Game, State, str | None]:
-    """Parse a board.
+def parse_board(text: str) -> tuple[Game, State, str | None]:
+    """Parse a text drawing of a board.
 
     Returns:
         The game, the position and the id of ``you`` (None if no snake is marked ``you``).
@@ -193,16 +194,16 @@ def read(text: str) -> tuple[Game, State, str | None]:
     width = max(len(words) for words in grid)
     state = State(turn=0, width=width, height=len(grid), snakes=[])
     food, hazards = legend.pop("food", []), legend.pop("hazards", [])
-    heads, arrows = _read_cells(grid, state)
+    heads, arrows = _parse_grid(grid, state)
     marks = sorted({*heads, *legend})
-    game = _read_attributes(attributes, state, alone=len(marks) < 2)
-    state.food += [_read_point(token, "food") for token in food]
-    state.hazards += [_read_point(token, "hazards") for token in hazards]
+    game = _parse_attributes(attributes, state, alone=len(marks) < 2)
+    state.food += [_parse_cell(token, "food") for token in food]
+    state.hazards += [_parse_cell(token, "hazards") for token in hazards]
     you = []
     for mark in marks:
         tokens = legend.get(mark, [])
-        snake_attributes = _read_pairs([token for token in tokens if token != "you"], mark)
-        snake = _read_snake(mark, snake_attributes, heads, arrows, game, state)
+        snake_attributes = _parse_pairs([token for token in tokens if token != "you"], mark)
+        snake = _parse_snake(mark, snake_attributes, heads, arrows, game, state)
         if any(snake.id == other.id for other in state.snakes):
             raise BoardError(
                 f"{mark}: id {format_value(snake.id)} is also the id of another snake; "
@@ -230,24 +231,24 @@ def _sort_lines(text: str) -> tuple[list[str], list[list[str]], dict[str, list[s
         if not line.strip():
             continue
         if colon and "=" not in name:
-            legend[_read_name(name.strip())] = _words(rest)
+            legend[_parse_label(name.strip())] = _split_words(rest)
         elif "=" in line:
-            attributes += _words(line)
+            attributes += _split_words(line)
         else:
-            grid.append(_CELL.findall(line))
+            grid.append(_CELL_PATTERN.findall(line))
     if not grid:
         raise BoardError("a board needs at least one row of cells, like '. . A < .'")
     return attributes, grid, legend
 
 
-def _words(line: str) -> list[str]:
+def _split_words(line: str) -> list[str]:
     try:
         return shlex.split(line)
     except ValueError as error:
         raise BoardError(f"{line.strip()!r} cannot be read: {error}") from error
 
 
-def _read_name(name: str) -> str:
+def _parse_label(name: str) -> str:
     if name in ("food", "hazards") or _is_head(name):
         return name
     raise BoardError(
@@ -259,7 +260,7 @@ def _is_head(symbol: str) -> bool:
     return len(symbol) == 1 and symbol.isalpha() and symbol.isupper()
 
 
-def _read_pairs(tokens: list[str], location: str) -> _Attributes:
+def _parse_pairs(tokens: list[str], location: str) -> _Attributes:
     attributes = {}
     for token in tokens:
         key, equals, value = token.partition("=")
@@ -269,13 +270,13 @@ def _read_pairs(tokens: list[str], location: str) -> _Attributes:
     return attributes
 
 
-def _read_attributes(tokens: list[str], state: State, alone: bool) -> Game:
-    """Return the game and store the turn in ``state``.
+def _parse_attributes(tokens: list[str], state: State, alone: bool) -> Game:
+    """Return the game, and store the turn in ``state``.
 
-    ``alone`` means that the board has at most one snake.
+    ``alone`` is true if the board has at most one snake.
     """
-    attributes = _read_pairs(tokens, "attributes")
-    state.turn = _read_number(attributes.pop("turn", "0"), "turn")
+    attributes = _parse_pairs(tokens, "attributes")
+    state.turn = _parse_int(attributes.pop("turn", "0"), "turn")
     defaults = _game_fields(_DEFAULT_GAME)
     values: dict[str, Any] = {}
     for key, text in attributes.items():
@@ -286,7 +287,7 @@ def _read_attributes(tokens: list[str], state: State, alone: bool) -> Game:
         if isinstance(defaults[key], bool):
             values[key] = text == "True"
         else:
-            values[key] = _read_number(text, key) if isinstance(defaults[key], int) else text
+            values[key] = _parse_int(text, key) if isinstance(defaults[key], int) else text
     values.setdefault("solo", alone)
     setting_names = {field.name for field in dataclasses.fields(Settings)}
     settings = Settings(**{key: value for key, value in values.items() if key in setting_names})
@@ -294,7 +295,7 @@ def _read_attributes(tokens: list[str], state: State, alone: bool) -> Game:
     return dataclasses.replace(_DEFAULT_GAME, settings=settings, **rest)
 
 
-def _read_cells(grid: list[list[str]], state: State) -> tuple[dict[str, Point], dict[Point, str]]:
+def _parse_grid(grid: list[list[str]], state: State) -> tuple[dict[str, Point], dict[Point, str]]:
     """Return heads by letter and arrows by cell.
 
     Food and hazards are stored in ``state``.
@@ -304,15 +305,16 @@ def _read_cells(grid: list[list[str]], state: State) -> tuple[dict[str, Point], 
     for row, words in enumerate(grid):
         if len(words) != state.width:
             raise BoardError(
-                f"row {row + 1} of the grid has {len(words)} cells, the others have {state.width}"
+                f"row {row + 1} of the grid has {len(words)} cells, but another row has "
+                f"{state.width}"
             )
         for x, word in enumerate(words):
             cell = (x, state.height - 1 - row)
             symbol = word[0]
-            state.hazards += [cell] * _LAYERS[word[1:]]
+            state.hazards += [cell] * _LAYERS_BY_MARK[word[1:]]
             if symbol == "*":
                 state.food.append(cell)
-            elif symbol in _ARROWS:
+            elif symbol in _MOVES_BY_ARROW:
                 arrows[cell] = symbol
             elif _is_head(symbol):
                 if symbol in heads:
@@ -326,7 +328,7 @@ def _read_cells(grid: list[list[str]], state: State) -> tuple[dict[str, Point], 
     return heads, arrows
 
 
-def _read_snake(
+def _parse_snake(
     mark: str,
     attributes: _Attributes,
     heads: dict[str, Point],
@@ -334,17 +336,17 @@ def _read_snake(
     game: Game,
     state: State,
 ) -> Snake:
-    """Return a snake, and remove the arrows of the snake's body from ``arrows``."""
+    """Create the snake ``mark``, and remove the arrows of the snake's body from ``arrows``."""
     for key in attributes:
         if key not in _SNAKE_ATTRIBUTES:
             raise BoardError(
                 f"{mark}: unknown attribute {key!r}; use {', '.join(_SNAKE_ATTRIBUTES)}, you"
             )
     if "at" in attributes:
-        body = [_read_point(token, f"{mark}: at") for token in attributes["at"].split("/")]
+        body = [_parse_cell(token, f"{mark}: at") for token in attributes["at"].split("/")]
     elif mark in heads:
-        body = _follow(heads[mark], arrows, game, state)
-        length = _read_number(attributes.get("length", str(max(len(body), START_LENGTH))), "length")
+        body = _trace_body(heads[mark], arrows, game, state)
+        length = _parse_int(attributes.get("length", str(max(len(body), START_LENGTH))), "length")
         if length < len(body):
             raise BoardError(f"{mark}: length={length} but {len(body)} segments are drawn")
         body += [body[-1]] * (length - len(body))
@@ -357,20 +359,22 @@ def _read_snake(
     return Snake(
         id=snake_id,
         body=body,
-        health=_read_number(attributes.get("health", str(MAX_HEALTH)), f"{mark}: health"),
+        health=_parse_int(attributes.get("health", str(MAX_HEALTH)), f"{mark}: health"),
         eliminated_cause=cause,
         eliminated_by=attributes.get("by", ""),
-        eliminated_on=_read_number(attributes.get("on", "0"), f"{mark}: on"),
+        eliminated_on=_parse_int(attributes.get("on", "0"), f"{mark}: on"),
         name=attributes.get("name", snake_id),
     )
 
 
-def _follow(head: Point, arrows: dict[Point, str], game: Game, state: State) -> list[Point]:
+def _trace_body(head: Point, arrows: dict[Point, str], game: Game, state: State) -> list[Point]:
     """Return the body behind ``head``, and remove the body's arrows from ``arrows``."""
     body = [head]
     while True:
         behind = [
-            cell for cell, sign in arrows.items() if _target(cell, sign, game, state) == body[-1]
+            cell
+            for cell, sign in arrows.items()
+            if _arrow_target(cell, sign, game, state) == body[-1]
         ]
         if len(behind) > 1:
             raise BoardError(f"two segments, {behind[0]} and {behind[1]}, point at {body[-1]}")
@@ -380,26 +384,26 @@ def _follow(head: Point, arrows: dict[Point, str], game: Game, state: State) -> 
         body.append(behind[0])
 
 
-def _read_number(text: str, location: str) -> int:
+def _parse_int(text: str, location: str) -> int:
     try:
         return int(text)
     except ValueError:
         raise BoardError(f"{location} must be a whole number, got {format_value(text)}") from None
 
 
-def _read_point(text: str, location: str) -> Point:
+def _parse_cell(text: str, location: str) -> Point:
     x, comma, y = text.partition(",")
     if not comma:
         raise BoardError(f"{location}: a cell must be x,y, got {format_value(text)}")
-    return _read_number(x, location), _read_number(y, location)
+    return _parse_int(x, location), _parse_int(y, location)
 
 
-def _inside(cell: Point, state: State) -> bool:
+def _is_on_board(cell: Point, state: State) -> bool:
     return 0 <= cell[0] < state.width and 0 <= cell[1] < state.height
 
 
-def _target(cell: Point, arrow: str, game: Game, state: State) -> Point:
+def _arrow_target(cell: Point, arrow: str, game: Game, state: State) -> Point:
     """Return the cell that an arrow points at."""
-    dx, dy = OFFSETS[_ARROWS[arrow]]
+    dx, dy = OFFSETS[_MOVES_BY_ARROW[arrow]]
     x, y = cell[0] + dx, cell[1] + dy
     return (x % state.width, y % state.height) if wraps(game) else (x, y)

@@ -1,4 +1,4 @@
-"""Detection of eliminated snakes in requests of engines that do not mark them.
+"""Detection of eliminated snakes in requests that do not mark eliminated snakes.
 
 The official engine lists only living snakes. Other engines list all snakes until the end of the
 game. Eliminated snakes then keep their last health and body, without a flag. If eliminated snakes
@@ -9,7 +9,7 @@ Two observations identify eliminated snakes:
 * The position, according to the rules. The head is off the board, in the snake's own body, in
   another body, or on the head of a snake of equal or greater length, or the health is 0. This test
   works until the snake that caused the elimination has moved away.
-* Earlier turns. A living snake moves, so a snake with the same body on a later turn is eliminated.
+* Earlier turns. A living snake moves, so a snake whose body did not change is eliminated.
 
 On the first observed turn of a running game (after a server restart), no earlier turns are known.
 An eliminated snake whose opponent has moved away then counts as living until the next turn. No
@@ -27,15 +27,15 @@ _MAX_COMPARED_SNAKES = 64
 """Maximum number of snakes that are compared: four times the limit of a game."""
 
 _ASSUMED_CAUSE = "snake-collision"
-"""Cause of an elimination that no position shows: the most frequent cause."""
+"""Assumed cause of an elimination that no position shows: the most frequent cause."""
 
 
-_MIN_LOOP_LENGTH = 4
+_MIN_LOOP_TURNS = 4
 """Minimum number of turns after which a snake can occupy the same cells again."""
 
 
 class EliminationTracker:
-    """Observations of one game that suffice to detect eliminated snakes.
+    """Detector of eliminated snakes, which stores observations of one game.
 
     A new tracker has no observations and uses only the position. A tracker stores hashes instead of
     ids and bodies, so the tracker uses less than 10 kB for any input.
@@ -49,22 +49,22 @@ class EliminationTracker:
         self._eliminated: set[int] = set()
 
     def update(self, state: State, you_id: str | None) -> None:
-        """Eliminate, in place, the snakes of ``state`` that are detected as eliminated.
+        """Mark the detected snakes of ``state`` as eliminated, in place.
 
-        A turn older than the observed turns starts a new game. A repeated turn adds no observation.
+        A turn before the last observed turn starts a new game. A repeated turn adds no observation.
 
         Args:
             state: Current position.
             you_id: Id of the snake that must move and is therefore living.
         """
-        self._remember(state, you_id)
+        self._record_bodies(state, you_id)
         for snake in state.snakes:
             if snake.alive and hash(snake.id) in self._eliminated:
                 eliminate(snake, _ASSUMED_CAUSE, state.turn)
         if len(state.snakes) <= _MAX_COMPARED_SNAKES:
-            _mark_collisions(state, you_id)
+            _eliminate_collided_snakes(state, you_id)
 
-    def _remember(self, state: State, you_id: str | None) -> None:
+    def _record_bodies(self, state: State, you_id: str | None) -> None:
         """Record the body of each snake and the snakes that have not moved.
 
         A living snake that moves in a loop can occupy the same cells again, but with less health.
@@ -82,14 +82,14 @@ class EliminationTracker:
             for snake, (body, health) in seen.items()
             if (before := self._seen.get(snake)) is not None
             and body == before[0]
-            and (passed < _MIN_LOOP_LENGTH or health == before[1])
+            and (passed < _MIN_LOOP_TURNS or health == before[1])
         }
         self._eliminated = unmoved if passed > 0 else unmoved & self._eliminated
         self._turn, self._seen = state.turn, seen
 
 
-def _mark_collisions(state: State, you_id: str | None) -> None:
-    """Eliminate the snakes that the position alone shows as eliminated.
+def _eliminate_collided_snakes(state: State, you_id: str | None) -> None:
+    """Eliminate the snakes whose collision is visible in the position.
 
     No living head is in the body of ``you``, and the head of ``you`` is in no living body. A snake
     that shares a cell with ``you`` is therefore eliminated.

@@ -31,10 +31,7 @@ class Grid:
         object.__setattr__(self, "east", column << self.width - 1)
 
     def bit(self, cell: Point | None) -> int:
-        """Return the set that contains ``cell``, or the empty set 0.
-
-        None and cells off the board result in the empty set.
-        """
+        """Return the set that contains only ``cell``; None and cells off the board return 0."""
         if cell is None:
             return 0
         x, y = cell
@@ -42,14 +39,14 @@ class Grid:
         return 1 << y * self.width + x if inside else 0
 
     def bits(self, cells: Iterable[Point]) -> int:
-        """Return the set of ``cells``, without the cells off the board."""
+        """Return the set of those ``cells`` that are on the board."""
         union = 0
         for cell in cells:
             union |= self.bit(cell)
         return union
 
     def spread(self, cells: int) -> int:
-        """Return all cells that are one move away from a cell of the set."""
+        """Return the set of all cells that are one move away from a cell of the set ``cells``."""
         steps = (
             cells << self.width
             | cells >> self.width
@@ -88,7 +85,7 @@ class Grid:
 
 @lru_cache(maxsize=64)
 def grid(width: int, height: int, wrapped: bool = False) -> Grid:
-    """Return the cached `Grid` of this size."""
+    """Return a cached `Grid` of this board size."""
     return Grid(width, height, wrapped)
 
 
@@ -102,12 +99,12 @@ def first_reached_by_turn(
 
     Args:
         grid: Size of the board.
-        fronts: Cells that each snake can enter on the next turn.
+        fronts: For each snake, the set of cells that the snake can enter on the next turn.
         lengths: Length of each snake.
-        taken: Function from a number of future turns to the cells that are still blocked then.
+        taken: Function that returns the set of blocked cells after a number of future turns.
 
     Yields:
-        The cells that each snake newly reaches on that turn.
+        For each snake, the set of cells that the snake reaches first on that turn.
 
     >>> row = Grid(6, 1)
     >>> [

@@ -1,4 +1,4 @@
-"""Typed access to fields of untrusted JSON.
+"""Typed access to the fields of untrusted JSON.
 
 Errors contain the JSON path. Missing and null fields take their default value. A field of the wrong
 type is an error, because a guess could lead to a wrong move without any warning.
@@ -18,15 +18,12 @@ MAX_JSON_BYTES = 1 << 16
 
 
 class BoardError(ValueError):
-    """Error for an unreadable or unplayable board, request or text.
-
-    The message describes the problem.
-    """
+    """Error for an unreadable or unplayable board, request or text."""
 
 
-_BOUNDED = reprlib.Repr()
-_BOUNDED.maxstring = _BOUNDED.maxlong = _BOUNDED.maxother = 80
-_BOUNDED.maxlist = _BOUNDED.maxdict = 20
+_BOUNDED_REPR = reprlib.Repr()
+_BOUNDED_REPR.maxstring = _BOUNDED_REPR.maxlong = _BOUNDED_REPR.maxother = 80
+_BOUNDED_REPR.maxlist = _BOUNDED_REPR.maxdict = 20
 
 
 def format_value(value: object) -> str:
@@ -38,12 +35,12 @@ def format_value(value: object) -> str:
     '[[[[[[[...]]]]]]]'
     """
     # Text is shortened before quotes are added. Lists and objects are formatted to a limited depth.
-    text = repr(value[:60]) if isinstance(value, str) else _BOUNDED.repr(value)
+    text = repr(value[:60]) if isinstance(value, str) else _BOUNDED_REPR.repr(value)
     return text if len(text) <= 60 else text[:57] + "..."
 
 
-def parse(data: bytes) -> Any:
-    """Parse a small JSON document.
+def parse_small_json(data: bytes) -> Any:
+    """Parse a JSON document of at most `MAX_JSON_BYTES` bytes.
 
     Raises:
         ValueError: If ``data`` is too long, nested too deeply or not JSON.
@@ -56,7 +53,7 @@ def parse(data: bytes) -> Any:
         raise BoardError("nested too deeply") from None
 
 
-def join(path: str, key: str) -> str:
+def join_path(path: str, key: str) -> str:
     """Return the JSON path of ``key`` below ``path``.
 
     The root has the path "".
@@ -75,7 +72,7 @@ def mapping(value: object, path: str) -> Mapping[str, Any]:
 
 def child(parent: Mapping[str, Any], key: str, path: str) -> Mapping[str, Any]:
     """Return the object under ``key``, or an empty object if ``key`` is missing."""
-    return mapping(parent.get(key), join(path, key))
+    return mapping(parent.get(key), join_path(path, key))
 
 
 def items(parent: Mapping[str, Any], key: str, path: str) -> Sequence[Any]:
@@ -84,7 +81,7 @@ def items(parent: Mapping[str, Any], key: str, path: str) -> Sequence[Any]:
     if value is None:
         return ()
     if not isinstance(value, list | tuple):
-        raise BoardError(f"{join(path, key)} must be a list, got {format_value(value)}")
+        raise BoardError(f"{join_path(path, key)} must be a list, got {format_value(value)}")
     return value
 
 
@@ -100,12 +97,14 @@ def integer(parent: Mapping[str, Any], key: str, path: str, default: int | None 
     value = parent.get(key)
     if value is None:
         if default is None:
-            raise BoardError(f"{join(path, key)} is missing; give a whole number")
+            raise BoardError(f"{join_path(path, key)} is missing; give a whole number")
         return default
     if isinstance(value, float) and value.is_integer():
         return int(value)
     if isinstance(value, bool) or not isinstance(value, int):
-        raise BoardError(f"{join(path, key)} must be a whole number, got {format_value(value)}")
+        raise BoardError(
+            f"{join_path(path, key)} must be a whole number, got {format_value(value)}"
+        )
     return value
 
 
@@ -116,13 +115,14 @@ def string(parent: Mapping[str, Any], key: str, path: str, default: str | None =
         return default
     if not isinstance(value, str) or (default is None and not value):
         got = "nothing" if value is None else format_value(value)
-        raise BoardError(f"{join(path, key)} must be text, got {got}")
+        raise BoardError(f"{join_path(path, key)} must be text, got {got}")
     return value
 
 
 def point(value: object, path: str) -> Point:
-    """Return a cell written as ``{"x": ..., "y": ...}``."""
-    if type(value) is dict:  # fast path: a request consists mostly of valid cells
+    """Convert a JSON object ``{"x": ..., "y": ...}`` to a cell (x, y)."""
+    # This fast path handles valid cells, which are the largest part of a request.
+    if type(value) is dict:
         x, y = value.get("x"), value.get("y")
         if type(x) is int and type(y) is int:
             return x, y
@@ -135,12 +135,12 @@ def point(value: object, path: str) -> Point:
 
 def points(parent: Mapping[str, Any], key: str, path: str) -> list[Point]:
     """Return the cells under ``key``, or an empty list if ``key`` is missing."""
-    list_path = join(path, key)
+    list_path = join_path(path, key)
     return [point(cell, f"{list_path}[{i}]") for i, cell in enumerate(items(parent, key, path))]
 
 
 def sanitize_text(text: str, max_chars: int) -> str:
-    r"""Return printable text of at most ``max_chars`` characters.
+    r"""Return the printable characters of ``text``, at most ``max_chars`` characters.
 
     Control characters and lone surrogates are removed.
 

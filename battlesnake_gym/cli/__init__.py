@@ -1,4 +1,4 @@
 """The ``battlesnake-gym`` console command.
 
-No other package imports it.
+No other package imports this package.
 """

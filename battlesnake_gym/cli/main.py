@@ -20,7 +20,7 @@ from battlesnake_gym.common.extensions import ExtensionError
 from battlesnake_gym.common.extras import MissingExtraError, load_module
 from battlesnake_gym.common.suggestions import nearest
 
-_PROG = "battlesnake-gym"
+_PROGRAM_NAME = "battlesnake-gym"
 
 
 class Command(NamedTuple):
@@ -31,7 +31,7 @@ class Command(NamedTuple):
 
     Attributes:
         module: Name of the module.
-        help: One line of help.
+        help: One-line description of the subcommand.
         extra: Extras that must be installed, separated by commas.
     """
 
@@ -171,24 +171,24 @@ COMMANDS = {
 }
 """Subcommands by name.
 
-The overview shows a group of two-word names in one line.
+The overview shows all commands of a group, such as ``game``, in one line.
 """
 
 
-def usage(group: str = "") -> str:
-    """Return the overview that ``--help`` prints, for all commands or for one group."""
-    listed = _commands_in_group(group) if group else _overview()
+def format_usage(group: str = "") -> str:
+    """Return the help text of all commands, or of the commands in ``group``."""
+    listed = _commands_in_group(group) if group else _command_overview()
     width = max(map(len, listed))
     lines = [
         f"  {colorize(f'{name:<{width}}', 'bold', sys.stdout)}  {text}"
         for name, text in listed.items()
     ]
-    prog = f"{_PROG} {group}".strip()
+    prog = f"{_PROGRAM_NAME} {group}".strip()
     examples = [
         "Examples:",
-        f"  {_PROG} play champion",
-        f"  {_PROG} arena hungry cautious --games 4 --replays replays",
-        f"  {_PROG} game watch replays",
+        f"  {_PROGRAM_NAME} play champion",
+        f"  {_PROGRAM_NAME} arena hungry cautious --games 4 --replays replays",
+        f"  {_PROGRAM_NAME} game watch replays",
     ]
     return "\n".join(
         [
@@ -200,15 +200,15 @@ def usage(group: str = "") -> str:
             *lines,
             "",
             f"'{prog} COMMAND --help' shows the options of a command.",
-            f"'{_PROG} --version' shows the installed versions.",
+            f"'{_PROGRAM_NAME} --version' shows the installed versions.",
             *([] if group else ["", *examples]),
             "",
         ]
     )
 
 
-def _overview() -> dict[str, str]:
-    """Return the commands and groups with their help and their subcommands."""
+def _command_overview() -> dict[str, str]:
+    """Return one line of help for each command and each group, by name."""
     listed: dict[str, str] = {}
     for name, command in COMMANDS.items():
         first, _, second = name.partition(" ")
@@ -235,48 +235,53 @@ def main(argv: list[str] | None = None) -> int:
     name, rest = _split_arguments(arguments)
     try:
         try:
-            return _run(name, rest, wants_help)
+            return _run_command(name, rest, wants_help)
         finally:
             standard_streams.flush_stdout()
-    except OSError as error:  # for example, if the output cannot be written
-        return print_error(f"{_PROG} {name}".strip(), error)
+    except OSError as error:
+        # Standard output may be closed or on a full disk.
+        return print_error(f"{_PROGRAM_NAME} {name}".strip(), error)
 
 
-def _run(name: str, rest: list[str], wants_help: bool) -> int:
+def _run_command(name: str, rest: list[str], wants_help: bool) -> int:
     """Run a subcommand with its arguments, or print the overview."""
     if name not in COMMANDS and (not rest or rest[0] in ("-h", "--help", "help")):
-        if len(rest) > 1:  # `help arena` means `arena --help`
+        # The command `help arena` is equivalent to `arena --help`.
+        if len(rest) > 1:
             return main([*name.split(), *rest[1:], "--help"])
-        sys.stdout.write(usage(name))
+        sys.stdout.write(format_usage(name))
         return 0 if rest else 2
     if name == "" and rest[0] == "--version":
         from battlesnake_gym.cli import versions
 
-        sys.stdout.write(versions.report() + "\n")
+        sys.stdout.write(versions.format_report() + "\n")
         return 0
     if name not in COMMANDS:
-        known = _commands_in_group(name) or [*_overview(), "--version", "--help"]
+        known = _commands_in_group(name) or [*_command_overview(), "--version", "--help"]
         close = nearest(rest[0], known)
         hint = f"did you mean {close}?" if close else "--help lists the commands"
-        return print_error(f"{_PROG} {name}".strip(), f"there is no command {rest[0]!r}; {hint}")
+        return print_error(
+            f"{_PROGRAM_NAME} {name}".strip(), f"there is no command {rest[0]!r}; {hint}"
+        )
     try:
         with _exit_on_interrupt(name):
-            module = load(name)
+            module = load_command(name)
         return int(module.main(rest) or 0)
     except (MissingExtraError, ExtensionError) as error:
         if isinstance(error, MissingExtraError) and wants_help:
-            sys.stdout.write(f"usage: {_PROG} {name} [options]\n\n{COMMANDS[name].help}\n\n"
+            sys.stdout.write(f"usage: {_PROGRAM_NAME} {name} [options]\n\n{COMMANDS[name].help}\n\n"
                              f"Install its packages to see its options: {error}\n")  # fmt: skip
             return 0
-        return print_error(f"{_PROG} {name}", error)
+        return print_error(f"{_PROGRAM_NAME} {name}", error)
     except KeyboardInterrupt:
-        signal.signal(signal.SIGINT, signal.SIG_IGN)  # a second Ctrl-C must not interrupt the exit
-        sys.stderr.write(f"{_PROG} {name}: interrupted\n")
+        # A second Ctrl-C must not interrupt the exit.
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        sys.stderr.write(f"{_PROGRAM_NAME} {name}: interrupted\n")
         return 130
 
 
 def _split_arguments(arguments: list[str]) -> tuple[str, list[str]]:
-    """Split arguments into a command name, a group name or "", and the rest."""
+    """Split arguments into the name of a command or group ("" for neither) and the rest."""
     for count in (2, 1):
         if (name := " ".join(arguments[:count])) in COMMANDS:
             return name, arguments[count:]
@@ -285,7 +290,7 @@ def _split_arguments(arguments: list[str]) -> tuple[str, list[str]]:
     return "", arguments
 
 
-def load(name: str) -> ModuleType:
+def load_command(name: str) -> ModuleType:
     """Import the module of a command.
 
     Raises:
@@ -297,14 +302,14 @@ def load(name: str) -> ModuleType:
 
 @contextlib.contextmanager
 def _exit_on_interrupt(name: str) -> Iterator[None]:
-    """Exit with one line of output if Ctrl-C is pressed in the context.
+    """Exit the process with a one-line message if Ctrl-C is pressed in the context.
 
     The context contains only imports, so an interruption loses no work. An exception would be
     harmful, because libraries that are being imported could treat the exception as an import error.
     """
 
     def exit_now(number: int, frame: FrameType | None) -> None:
-        os.write(2, f"{_PROG} {name}: interrupted\n".encode())
+        os.write(2, f"{_PROGRAM_NAME} {name}: interrupted\n".encode())
         os._exit(128 + number)
 
     if threading.current_thread() is not threading.main_thread():

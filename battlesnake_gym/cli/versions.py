@@ -20,33 +20,35 @@ COMPILED_MODULES = {
 """Importing module and full module name of each compiled module, by short name."""
 
 
-def report() -> str:
+def format_report() -> str:
     """Return a text report of versions, compiled modules, instruction set and extras."""
-    return "\n".join(_lines())
+    return "\n".join(_report_lines())
 
 
-def _lines() -> Iterator[str]:
-    yield f"{PACKAGE_NAME} {version(PACKAGE_NAME) or 'not installed (running from source)'}"
+def _report_lines() -> Iterator[str]:
+    own_version = installed_version(PACKAGE_NAME)
+    yield f"{PACKAGE_NAME} {own_version or 'not installed (running from source)'}"
     yield f"python {platform.python_version()} on {platform.system()} {platform.machine()}"
-    needed = required()
+    needed = required_packages()
     for name in needed.pop("", []):
-        yield f"{name} {version(name) or 'missing'}"
+        yield f"{name} {installed_version(name) or 'missing'}"
     for part, (importer, name) in COMPILED_MODULES.items():
         yield f"{part}: {_describe_module(importer, name)}"
     for extra, packages in sorted(needed.items()):
         yield f"extra {extra}: {_describe_extra(packages)}"
 
 
-def compiled_part(importer: str, name: str) -> ModuleType | None:
-    """Return the compiled module ``name`` of ``importer``, or None if it is missing."""
+def load_compiled_module(importer: str, name: str) -> ModuleType | None:
+    """Return the compiled module ``name``, or None if the module is missing."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # `build_check.missing_reason` returns the reason
+        # The caller reports `build_check.missing_reason` instead of the warning.
+        warnings.simplefilter("ignore")
         importlib.import_module(importer)
         return build_check.load(name, "")
 
 
 def _describe_module(importer: str, name: str) -> str:
-    module = compiled_part(importer, name)
+    module = load_compiled_module(importer, name)
     if module is None:
         return f"missing: {build_check.missing_reason(name)}; to fix it: {build_check.BUILD_HINT}"
     has_isa = hasattr(module, "get_observation_isa")
@@ -55,14 +57,14 @@ def _describe_module(importer: str, name: str) -> str:
 
 
 def _describe_extra(packages: list[str]) -> str:
-    missing = [name for name in packages if version(name) is None]
+    missing = [name for name in packages if installed_version(name) is None]
     if missing:
         return f"missing {', '.join(missing)}"
-    return ", ".join(f"{name} {version(name)}" for name in packages)
+    return ", ".join(f"{name} {installed_version(name)}" for name in packages)
 
 
-def required() -> dict[str, list[str]]:
-    """Return the required packages by extra.
+def required_packages() -> dict[str, list[str]]:
+    """Return the names of the required packages by extra.
 
     The key "" contains the packages that are always required.
     """
@@ -79,8 +81,8 @@ def required() -> dict[str, list[str]]:
     return found
 
 
-def version(name: str) -> str | None:
-    """Return the installed version of a package, or None if it is not installed."""
+def installed_version(name: str) -> str | None:
+    """Return the version of an installed package, or None for a missing package."""
     try:
         return metadata.version(name)
     except metadata.PackageNotFoundError:

@@ -1,1 +1,1 @@
-"""Modules with one command of ``battlesnake-gym`` each, provided by this package."""
+"""Command modules of this package: each module implements one ``battlesnake-gym`` command."""

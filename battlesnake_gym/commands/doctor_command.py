@@ -23,14 +23,14 @@ from battlesnake_gym.engine import build_check
 _COMMAND = "battlesnake-gym doctor"
 
 _GOOD, _MISSING, _BROKEN = "good", "missing", "broken"
-"""States of a component.
+"""Possible states of a component.
 
 Some commands need a missing component; all commands need a broken component.
 """
 
-_COLORS = {_GOOD: "green", _MISSING: "yellow", _BROKEN: "red"}
+_STATE_COLORS = {_GOOD: "green", _MISSING: "yellow", _BROKEN: "red"}
 
-_PROGRAMS = {
+_PROGRAM_PURPOSES = {
     "cc": "compile the engine and the search",
     "git": "update the sources",
     "chromium": "test the web pages in a browser",
@@ -42,7 +42,7 @@ _CONSEQUENCES = {"search": "; without it, serve plays lookahead instead of champ
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class ComponentStatus:
     """State of one component of the installation.
 
     Attributes:
@@ -65,7 +65,7 @@ def main(argv: list[str] | None = None) -> int:
         The exit status: 1 if a component is broken, or 0 otherwise.
     """
     options = parser().parse_args(argv)
-    found = list(findings())
+    found = list(check_components())
     if options.json:
         write_json([dataclasses.asdict(finding) for finding in found])
     else:
@@ -73,7 +73,7 @@ def main(argv: list[str] | None = None) -> int:
             [(finding.state, finding.part, finding.about) for finding in found]
         ).splitlines()
         for finding, row in zip(found, rows, strict=True):
-            state = colorize(finding.state, _COLORS[finding.state], sys.stdout)
+            state = colorize(finding.state, _STATE_COLORS[finding.state], sys.stdout)
             sys.stdout.write(state + row[len(finding.state) :] + "\n")
             if finding.remedy:
                 sys.stdout.write(f"{'':9}to fix it: {finding.remedy}\n")
@@ -92,34 +92,40 @@ def parser() -> Parser:
     return parser
 
 
-def findings() -> Iterator[Finding]:
-    """Check Python, required packages, compiled modules, extras and programs."""
+def check_components() -> Iterator[ComponentStatus]:
+    """Yield the states of Python, required packages, compiled modules, extras and programs."""
     version = ".".join(map(str, sys.version_info[:3]))
     old = sys.version_info < (3, 11)
-    yield Finding("python", _BROKEN if old else _GOOD, version, "install 3.11 or later" * old)
-    required = versions.required()
+    yield ComponentStatus(
+        "python", _BROKEN if old else _GOOD, version, "install 3.11 or later" * old
+    )
+    required = versions.required_packages()
     reinstall = "pip install '.' in a clone, or the wheel file"
-    yield _packages("packages", required.pop("", [versions.PACKAGE_NAME]), _BROKEN, reinstall)
+    yield _check_packages("packages", required.pop("", [versions.PACKAGE_NAME]), _BROKEN, reinstall)
     for part, (importer, name) in versions.COMPILED_MODULES.items():
-        module = versions.compiled_part(importer, name)
+        module = versions.load_compiled_module(importer, name)
         if module is None:
             about = build_check.missing_reason(name) + _CONSEQUENCES.get(part, "")
-            yield Finding(part, _BROKEN, about, build_check.BUILD_HINT)
+            yield ComponentStatus(part, _BROKEN, about, build_check.BUILD_HINT)
         else:
-            yield Finding(part, _GOOD, f"compiled, {module.__file__}")
+            yield ComponentStatus(part, _GOOD, f"compiled, {module.__file__}")
     for extra, packages in sorted(required.items()):
         commands = [name for name, c in cli_main.COMMANDS.items() if extra in c.extra.split(",")]
         remedy = install_remedy(extra)
-        yield _packages(f"extra {extra}", packages, _MISSING, remedy, ", ".join(commands))
-    for program, use in _PROGRAMS.items():
+        yield _check_packages(f"extra {extra}", packages, _MISSING, remedy, ", ".join(commands))
+    for program, use in _PROGRAM_PURPOSES.items():
         path = shutil.which(program)
         remedy = "" if path else f"install it with the system package manager to {use}"
-        yield Finding(program, _GOOD if path else _MISSING, path or f"needed to {use}", remedy)
+        yield ComponentStatus(
+            program, _GOOD if path else _MISSING, path or f"needed to {use}", remedy
+        )
 
 
-def _packages(part: str, names: list[str], bad: str, remedy: str, commands: str = "") -> Finding:
-    missing = [name for name in names if versions.version(name) is None]
+def _check_packages(
+    part: str, names: list[str], bad: str, remedy: str, commands: str = ""
+) -> ComponentStatus:
+    missing = [name for name in names if versions.installed_version(name) is None]
     use = f" (for {commands})" if commands else ""
     if missing:
-        return Finding(part, bad, f"missing {', '.join(missing)}{use}", remedy)
-    return Finding(part, _GOOD, f"{len(names)} packages{use}")
+        return ComponentStatus(part, bad, f"missing {', '.join(missing)}{use}", remedy)
+    return ComponentStatus(part, _GOOD, f"{len(names)} packages{use}")

@@ -67,7 +67,7 @@ def parser() -> Parser:
         type=bounded_number(int, 1, 100),
         default=7,
         metavar="N",
-        help="playback speed of GIF and MP4",
+        help="playback speed of GIF and MP4, in turns per second",
     )
     add(
         "--turn",
@@ -78,35 +78,35 @@ def parser() -> Parser:
     return parser
 
 
-def _gif(replay: Replay, output: Path, options: argparse.Namespace) -> None:
+def _save_gif(replay: Replay, output: Path, options: argparse.Namespace) -> None:
     animation.save_gif(replay.boards(), output, *_animation_options(options))
 
 
-def _mp4(replay: Replay, output: Path, options: argparse.Namespace) -> None:
+def _save_mp4(replay: Replay, output: Path, options: argparse.Namespace) -> None:
     animation.save_mp4(replay.boards(), output, *_animation_options(options))
 
 
 def _animation_options(
     options: argparse.Namespace,
 ) -> tuple[int, float, animation.WinProbabilities]:
-    """Return the cell size, the seconds per turn, and the win probabilities."""
+    """Return the cell size in pixels, the seconds per turn, and the win probabilities."""
     game_analysis = load_module("battlesnake_heuristics.analysis.game_analysis", "")
     analysis = game_analysis.load_existing(options.source)
     win_probabilities = analysis.win_probabilities if analysis else animation.no_win_probabilities
     return options.cell_size, 1 / options.turns_per_second, win_probabilities
 
 
-def _png(replay: Replay, output: Path, options: argparse.Namespace) -> None:
-    drawing.save_png(_turn(replay, options), output, options.cell_size)
+def _save_png(replay: Replay, output: Path, options: argparse.Namespace) -> None:
+    drawing.save_png(_board_at_turn(replay, options), output, options.cell_size)
 
 
-def _svg(replay: Replay, output: Path, options: argparse.Namespace) -> None:
-    text = drawing.svg(_turn(replay, options), options.cell_size)
+def _save_svg(replay: Replay, output: Path, options: argparse.Namespace) -> None:
+    text = drawing.svg(_board_at_turn(replay, options), options.cell_size)
     write_atomically(output, lambda temporary: temporary.write_text(text, "utf-8"))
 
 
-def _html(replay: Replay, output: Path, options: argparse.Namespace) -> None:
-    """Write one file with the game, the board script and the styles of the board."""
+def _save_html(replay: Replay, output: Path, options: argparse.Namespace) -> None:
+    """Write a self-contained HTML page that plays back the game."""
     embedded_player = load_module("battlesnake_server.replay_viewer.embedded_player", "")
     page = embedded_player.read("templates/export.html")
     page = page.replace("@STYLE@", embedded_player.style(), 1)
@@ -114,14 +114,14 @@ def _html(replay: Replay, output: Path, options: argparse.Namespace) -> None:
     write_atomically(output, lambda temporary: temporary.write_text(page, "utf-8"))
 
 
-def _turn(replay: Replay, options: argparse.Namespace) -> Board:
+def _board_at_turn(replay: Replay, options: argparse.Namespace) -> Board:
     return replay.last if options.turn is None else replay.board(options.turn)
 
 
 _WRITERS: dict[str, Callable[[Replay, Path, argparse.Namespace], None]] = {
-    ".gif": _gif,
-    ".mp4": _mp4,
-    ".png": _png,
-    ".svg": _svg,
-    ".html": _html,
+    ".gif": _save_gif,
+    ".mp4": _save_mp4,
+    ".png": _save_png,
+    ".svg": _save_svg,
+    ".html": _save_html,
 }

@@ -23,7 +23,7 @@ _COMMAND = "battlesnake-gym maps"
 
 
 def main(argv: list[str] | None = None) -> int:
-    """List all maps, or draw the maps named in ``argv``.
+    """List the maps, or draw maps as text.
 
     Returns:
         The exit status.
@@ -35,13 +35,18 @@ def main(argv: list[str] | None = None) -> int:
             return print_error(_COMMAND, unknown_name_message("map", name, maps, _COMMAND))
     chosen = [maps[name] for name in options.names or maps]
     if options.json:
-        write_json([_to_json(game_map) for game_map in chosen])
+        write_json([_map_to_dict(game_map) for game_map in chosen])
     elif options.names or options.draw_all:
         for game_map in chosen:
             sys.stdout.write(_draw_map(game_map, options.turns) + "\n")
     else:
         rows = [
-            (game_map.id, _format_num_snakes(game_map), _sizes(game_map), game_map.description)
+            (
+                game_map.id,
+                _format_num_snakes(game_map),
+                _format_sizes(game_map),
+                game_map.description,
+            )
             for game_map in chosen
         ]
         sys.stdout.write(align_columns([("map", "snakes", "sizes", "description"), *rows]))
@@ -59,14 +64,18 @@ def parser() -> Parser:
     parser.add_argument("names", nargs="*", metavar="MAP", help="maps to draw")
     parser.add_argument("--draw-all", action="store_true", help="draw all maps")
     parser.add_argument(
-        "--turns", type=natural, default=0, metavar="N", help="play N turns before drawing"
+        "--turns",
+        type=natural,
+        default=0,
+        metavar="N",
+        help="number of turns to play before drawing",
     )
     add_json(parser)
     return parser
 
 
-def start(game_map: Map, snakes: int = 2) -> Board:
-    """Return a new board on ``game_map``, at least 11x11 if the map permits."""
+def start_board(game_map: Map, snakes: int = 2) -> Board:
+    """Return a new board on ``game_map``, with at least 11x11 cells if the map permits."""
     width, height = next((size for size in game_map.sizes if min(size) >= 11), game_map.sizes[0])
     count = max(game_map.players[0], min(game_map.players[1], snakes))
     ruleset = {"royale": "royale", "solo_maze": "solo"}.get(game_map.id, "standard")
@@ -75,7 +84,7 @@ def start(game_map: Map, snakes: int = 2) -> Board:
 
 
 def _draw_map(game_map: Map, turns: int) -> str:
-    board = start(game_map)
+    board = start_board(game_map)
     for _ in range(turns):
         if board.is_over():
             break
@@ -85,7 +94,7 @@ def _draw_map(game_map: Map, turns: int) -> str:
     return f"{heading}\n{picture(board, sys.stdout)}"
 
 
-def _to_json(game_map: Map) -> dict[str, object]:
+def _map_to_dict(game_map: Map) -> dict[str, object]:
     return {
         "name": game_map.id,
         "description": game_map.description,
@@ -99,6 +108,6 @@ def _format_num_snakes(game_map: Map) -> str:
     return f"{minimum}" if minimum == maximum else f"{minimum} to {maximum}"
 
 
-def _sizes(game_map: Map) -> str:
+def _format_sizes(game_map: Map) -> str:
     sizes = [f"{width}x{height}" for width, height in game_map.sizes]
     return " ".join(sizes) if len(sizes) < 4 else f"{sizes[0]} to {sizes[-1]}"

@@ -27,9 +27,9 @@ from battlesnake_gym.rules import RULESETS, Game, default_move, known_maps
 from battlesnake_gym.rules.play import DEFAULT_BOARD_SIZE
 
 _COMMAND = "battlesnake-gym play"
-_YOU = "you"
+_YOU_ID = "you"
 
-KEYS = {
+ACTIONS_BY_KEY = {
     **dict.fromkeys(("w", "k", "u", "up", "\x1b[A", "\x1bOA", "\xe0H"), "up"),
     **dict.fromkeys(("s", "j", "down", "\x1b[B", "\x1bOB", "\xe0P"), "down"),
     **dict.fromkeys(("a", "h", "l", "left", "\x1b[D", "\x1bOD", "\xe0K"), "left"),
@@ -39,10 +39,10 @@ KEYS = {
 }
 """Actions by key or typed word.
 
-The key Enter continues straight ahead.
+The action "ahead" of the key Enter repeats the direction of the last move.
 """
 
-_CLEAR = "\033[H\033[J"
+_CLEAR_SCREEN = "\033[H\033[J"
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -62,15 +62,15 @@ def main(argv: list[str] | None = None) -> int:
         opponents = {
             f"{i}-{name}": snakes.make(name, i) for i, name in enumerate(options.snakes, 1)
         }
-        board = Board.new(width, height, [_YOU, *opponents], game=game)
+        board = Board.new(width, height, [_YOU_ID, *opponents], game=game)
     except ValueError as error:
         return print_error(_COMMAND, error)
-    for snake, name in zip(board.snakes, [_YOU, *options.snakes], strict=True):
+    for snake, name in zip(board.snakes, [_YOU_ID, *options.snakes], strict=True):
         snake.name = name
     replay = Replay(board, info={"played": "in a terminal"})
     try:
-        with contextlib.closing(_keys()) as keys:
-            _play(replay, opponents, options.move_time / 1000, keys)
+        with contextlib.closing(_read_keys()) as keys:
+            _play_game(replay, opponents, options.move_time / 1000, keys)
     finally:
         if options.replay is not None:
             replay.save(options.replay)
@@ -95,7 +95,7 @@ def parser() -> Parser:
         metavar="SIZE",
         help="width and height of the board, in cells: N or WIDTHxHEIGHT",
     )
-    add("--ruleset", choices=sorted(RULESETS), default=Game().ruleset, help="ruleset")
+    add("--ruleset", choices=sorted(RULESETS), default=Game().ruleset, help="name of the ruleset")
     add("--map", default=Game().map, metavar="MAP", help="map name; see `battlesnake-gym maps`")
     add("--seed", type=seed, default=1, help="random seed for start positions and food")
     add("--move-time", type=milliseconds, default=100, metavar="MS",
@@ -104,50 +104,54 @@ def parser() -> Parser:
     return parser
 
 
-def _play(
+def _play_game(
     replay: Replay, opponents: dict[str, snakes.Strategy], seconds: float, keys: Iterator[str]
 ) -> None:
     """Play turn by turn until the game is over or the user quits."""
-    clear = _CLEAR if sys.stdout.isatty() else ""
+    clear = _CLEAR_SCREEN if sys.stdout.isatty() else ""
     while not (board := replay.last).is_over():
-        sys.stdout.write(f"{clear}{_title(board)}\n{picture(board, sys.stdout)}")
+        sys.stdout.write(f"{clear}{_format_title(board)}\n{picture(board, sys.stdout)}")
         sys.stdout.flush()
         action = "ahead"
-        if board.snake(_YOU).alive:
-            action = next((KEYS[key] for key in keys if key in KEYS), "quit")
+        if board.snake(_YOU_ID).alive:
+            action = next((ACTIONS_BY_KEY[key] for key in keys if key in ACTIONS_BY_KEY), "quit")
         if action == "quit":
             sys.stdout.write("you left the game\n")
             return
-        moves = {_YOU: default_move(board.snake(_YOU).body) if action == "ahead" else action}
+        moves = {_YOU_ID: default_move(board.snake(_YOU_ID).body) if action == "ahead" else action}
         decisions = snakes.decide(board.copy(), opponents, seconds)
         moves |= {snake: decision.move for snake, decision in decisions.items()}
         replay.append(moves, decisions=decisions)
     board = replay.last
-    sys.stdout.write(f"{clear}{_title(board)}\n{picture(board, sys.stdout)}{_outcome(board)}\n")
+    sys.stdout.write(
+        f"{clear}{_format_title(board)}\n{picture(board, sys.stdout)}{_format_outcome(board)}\n"
+    )
 
 
-def _title(board: Board) -> str:
+def _format_title(board: Board) -> str:
     return f"turn {board.turn}, {board.game.ruleset} on {board.game.map}"
 
 
-def _outcome(board: Board) -> str:
+def _format_outcome(board: Board) -> str:
     winner = board.winner
     if winner is None:
         return "the game is over" if board.game.solo else "a draw"
-    return "you won" if winner.id == _YOU else f"{winner.name} won"
+    return "you won" if winner.id == _YOU_ID else f"{winner.name} won"
 
 
-def _keys() -> Generator[str, None, None]:
-    """Yield the pressed keys of a terminal, or the lines of a pipe."""
+def _read_keys() -> Generator[str, None, None]:
+    """Yield the pressed keys of a terminal, or the words of a pipe, one word per line."""
     if not sys.stdin.isatty():
         yield from (line.strip().lower() for line in sys.stdin)
         return
     if sys.platform == "win32":
         import msvcrt
 
-        os.system("")  # enables escape sequences, such as `_CLEAR`, in the Windows console
+        # This call enables escape sequences, such as `_CLEAR_SCREEN`, in the Windows console.
+        os.system("")
         while True:
-            key = msvcrt.getwch()  # an arrow key is a prefix followed by a letter
+            # The Windows console reports an arrow key as a prefix and a letter.
+            key = msvcrt.getwch()
             yield "\xe0" + msvcrt.getwch() if key in "\0\xe0" else key.lower().strip()
     import termios
     import tty

@@ -5,17 +5,30 @@ from __future__ import annotations
 import errno
 import io
 import os
+import re
 import secrets
 import zipfile
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from battlesnake_gym.common.file_locks import try_lock
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+DISK_FULL_ERRNOS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+"""Error numbers of a full disk, an exceeded quota and a file size limit."""
+
 _CANNOT_SYNC = (errno.EINVAL, errno.ENOTSUP, errno.EBADF)
 """Errors of file systems that cannot sync a directory, such as network mounts."""
+
+_PART = re.compile(r"\..+\.[0-9a-f]{8}\.part")
+"""Pattern of the names of `write_atomically`'s temporary files."""
+
+_cleaned_dirs: set[Path] = set()
+"""Directories in which this process has deleted leftover temporary files."""
 
 
 def write_atomically(path: str | os.PathLike[str], write: Callable[[Path], object]) -> None:
@@ -23,22 +36,61 @@ def write_atomically(path: str | os.PathLike[str], write: Callable[[Path], objec
 
     If ``write`` raises an exception, ``path`` is unchanged. When this function returns, the file
     and its directory entry are on disk. After a power failure, ``path`` has its old or its new
-    content and is never empty.
+    content and is never empty. The first call for a directory deletes the temporary files that
+    killed processes left there.
 
     Args:
         path: Target file; a missing directory is created.
         write: Function that writes the file at the path that it receives.
+
+    Raises:
+        OSError: If the file cannot be written; the error names ``path``.
     """
     target = Path(path)
     target.parent.mkdir(parents=True, exist_ok=True)
+    if target.parent not in _cleaned_dirs:
+        _cleaned_dirs.add(target.parent)
+        _delete_leftovers(target.parent)
     temporary = target.with_name(f".{target.name}.{secrets.token_hex(4)}.part")
     try:
-        write(temporary)
-        sync(temporary)
-        temporary.replace(target)
+        with _locked(temporary):
+            write(temporary)
+            sync(temporary)
+            temporary.replace(target)
+    except OSError as error:
+        # The error of a full disk names no file.
+        if error.errno is None or error.filename not in (None, str(temporary)):
+            raise
+        raise OSError(error.errno, error.strerror, str(target)) from error
     finally:
-        temporary.unlink(missing_ok=True)
+        with suppress(OSError):  # the disk may be read-only
+            temporary.unlink(missing_ok=True)
     sync(target.parent)
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    """Create and lock a file, so that other processes do not delete the file as a leftover."""
+    if os.name == "nt":  # Windows cannot rename an open file.
+        yield
+        return
+    descriptor = os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o666)
+    try:
+        with suppress(OSError):  # the file system has no locks
+            try_lock(descriptor, wait=True)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _delete_leftovers(directory: Path) -> None:
+    """Delete the unlocked temporary files in ``directory``."""
+    with suppress(OSError):  # the directory may be unreadable
+        for path in directory.iterdir():
+            if _PART.fullmatch(path.name) and path.is_file():
+                with suppress(OSError), path.open() as file:  # the file system may have no locks
+                    if try_lock(file):
+                        path.unlink()
 
 
 def sync(path: str | os.PathLike[str]) -> None:

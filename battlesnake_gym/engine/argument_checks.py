@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from battlesnake_gym.config import Sizes
+from battlesnake_gym.config import IntPerGame
 from battlesnake_gym.rules import Game, RulesError, State, start
 from battlesnake_gym.rules.maps import MAPS
 from battlesnake_gym.rules.placement import MAX_SNAKES
@@ -60,9 +60,9 @@ class GameArrays:
     def _describe(
         self,
         num_games: int,
-        width: Sizes,
-        height: Sizes,
-        num_snakes: Sizes,
+        width: IntPerGame,
+        height: IntPerGame,
+        num_snakes: IntPerGame,
         game: Game,
         food_rng: str,
     ) -> None:
@@ -74,7 +74,12 @@ class GameArrays:
 
 
 def check_games(
-    num_games: int, width: Sizes, height: Sizes, num_snakes: Sizes, game: Game, food_rng: str
+    num_games: int,
+    width: IntPerGame,
+    height: IntPerGame,
+    num_snakes: IntPerGame,
+    game: Game,
+    food_rng: str,
 ) -> tuple[NDArray[np.int32], tuple[Any, ...]]:
     """Check the arguments of new games.
 
@@ -89,7 +94,7 @@ def check_games(
     return sizes, numbers
 
 
-def game_sizes(num_games: int, **fields: Sizes) -> NDArray[np.int32]:
+def game_sizes(num_games: int, **fields: IntPerGame) -> NDArray[np.int32]:
     """Return int32 [N, 3] with one row (width, height, num_snakes) per game.
 
     Raises:

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from battlesnake_gym.config import STANDARD_GAME, EnvConfig, Sizes
+from battlesnake_gym.config import STANDARD_GAME, EnvConfig, IntPerGame
 from battlesnake_gym.engine import argument_checks, build_check, state_words
 from battlesnake_gym.engine.argument_checks import (
     FOOD_RNGS,
@@ -99,15 +99,15 @@ class EngineGames(Batch, GameArrays):
 
     _ids: dict[int, list[str]]
     """Snake names of the games that were loaded, by game."""
-    _given: dict[str, Sizes]
+    _given: dict[str, IntPerGame]
 
     def __new__(
         cls,
         num_games: int,
         *,
-        width: Sizes = EnvConfig.width,
-        height: Sizes = EnvConfig.height,
-        num_snakes: Sizes = EnvConfig.num_snakes,
+        width: IntPerGame = EnvConfig.width,
+        height: IntPerGame = EnvConfig.height,
+        num_snakes: IntPerGame = EnvConfig.num_snakes,
         game: Game = STANDARD_GAME,
         food_rng: str = EnvConfig.food_rng,
     ) -> EngineGames:
@@ -256,7 +256,13 @@ def _views(batch: Any, num_games: int, seats: int) -> dict[str, NDArray[Any]]:
 
 
 def make_games(
-    num_games: int, *, width: Sizes, height: Sizes, num_snakes: Sizes, game: Game, food_rng: str
+    num_games: int,
+    *,
+    width: IntPerGame,
+    height: IntPerGame,
+    num_snakes: IntPerGame,
+    game: Game,
+    food_rng: str,
 ) -> EngineGames:
     """Create `Games`, or `PythonGames` for a map that only the Python rules have.
 

@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
-from battlesnake_gym.config import STANDARD_GAME, EnvConfig, Sizes
+from battlesnake_gym.config import STANDARD_GAME, EnvConfig, IntPerGame
 from battlesnake_gym.engine import argument_checks
 from battlesnake_gym.engine.argument_checks import GAME_ARRAYS, NO_MOVE, SEAT_ARRAYS, GameArrays
 from battlesnake_gym.mdp import masks
@@ -28,9 +28,9 @@ class PythonGames(GameArrays):
         self,
         num_games: int,
         *,
-        width: Sizes = EnvConfig.width,
-        height: Sizes = EnvConfig.height,
-        num_snakes: Sizes = EnvConfig.num_snakes,
+        width: IntPerGame = EnvConfig.width,
+        height: IntPerGame = EnvConfig.height,
+        num_snakes: IntPerGame = EnvConfig.num_snakes,
         game: Game = STANDARD_GAME,
         food_rng: str = EnvConfig.food_rng,
     ) -> None:

@@ -21,7 +21,7 @@ import numpy.typing as npt
 from gymnasium.spaces import Discrete
 
 from battlesnake_gym.boards.board import Board
-from battlesnake_gym.config import EnvConfig, Sizes
+from battlesnake_gym.config import EnvConfig, IntPerGame
 from battlesnake_gym.env.seated_opponents import (
     Opponent,
     SeatedOpponents,
@@ -70,8 +70,8 @@ class BattlesnakeEnv(gymnasium.Env[npt.NDArray[np.uint8], np.int64]):
     def __init__(
         self,
         opponents: Sequence[Opponent] = ("hungry",),
-        width: Sizes = EnvConfig.width,
-        height: Sizes = EnvConfig.height,
+        width: IntPerGame = EnvConfig.width,
+        height: IntPerGame = EnvConfig.height,
         *,
         num_snakes: int | None = None,
         render_mode: str | None = None,

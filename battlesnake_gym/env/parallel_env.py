@@ -22,7 +22,7 @@ from gymnasium.spaces import Box, Discrete
 from pettingzoo import ParallelEnv  # type: ignore[import-untyped]
 
 from battlesnake_gym.boards.board import Board
-from battlesnake_gym.config import EnvConfig, Sizes
+from battlesnake_gym.config import EnvConfig, IntPerGame
 from battlesnake_gym.env.seated_opponents import (
     Opponent,
     SeatedOpponents,
@@ -73,9 +73,9 @@ class ParallelBattlesnake(ParallelEnv):  # type: ignore[misc]
 
     def __init__(
         self,
-        num_snakes: Sizes = EnvConfig.num_snakes,
-        width: Sizes = EnvConfig.width,
-        height: Sizes = EnvConfig.height,
+        num_snakes: IntPerGame = EnvConfig.num_snakes,
+        width: IntPerGame = EnvConfig.width,
+        height: IntPerGame = EnvConfig.height,
         *,
         opponents: Sequence[Opponent] = (),
         render_mode: str | None = None,

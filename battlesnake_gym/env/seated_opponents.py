@@ -218,7 +218,7 @@ def _check_name(name: str) -> None:
     if name == PAST:
         return
     if not snakes.resolve_file(base) and base not in snakes.names():
-        known = [PAST, snakes.BUILTIN_POLICY, *snakes.names()]
+        known = [PAST, snakes.BUILTIN_POLICY_NAME, *snakes.names()]
         raise ValueError(
             f"opponents: {unknown_name_message('snake', name, known)}; or give a .onnx file, a run "
             "directory or a bundle"

@@ -18,7 +18,7 @@ from gymnasium.spaces import Box, Discrete
 
 from battlesnake_gym.boards.board import Board
 from battlesnake_gym.common.suggestions import unknown_name_message
-from battlesnake_gym.config import EnvConfig, Sizes
+from battlesnake_gym.config import EnvConfig, IntPerGame
 from battlesnake_gym.engine.engine import EngineGames, make_games
 from battlesnake_gym.mdp import masks
 from battlesnake_gym.mdp.observations import Observation
@@ -68,9 +68,9 @@ class VectorBattlesnake:
     def __init__(
         self,
         num_games: int,
-        num_snakes: Sizes = EnvConfig.num_snakes,
-        width: Sizes = EnvConfig.width,
-        height: Sizes = EnvConfig.height,
+        num_snakes: IntPerGame = EnvConfig.num_snakes,
+        width: IntPerGame = EnvConfig.width,
+        height: IntPerGame = EnvConfig.height,
         *,
         game: Game | None = None,
         start: State | None = None,

@@ -101,7 +101,7 @@ class EngineFrames:
             found = rule_inference.collect_evidence(self.positions)
             head = sent if sent is not None else rule_inference.infer_game(found, self.positions)
             solo = len(self.positions[0].snakes) < 2
-            game = board_json.read_game({"id": self.name, **head}, UNKNOWN_SEED, solo)
+            game = board_json.parse_game({"id": self.name, **head}, UNKNOWN_SEED, solo)
             rule_inference.check(game, found)
             for key, number in dataclasses.asdict(game.settings).items():
                 limits.check_number(number, f"game.ruleset.settings.{key}")

@@ -64,7 +64,7 @@ def save(boards: Iterable[Board], path: str | os.PathLike[str]) -> None:
         "winnerName": winner.name if winner else "",
         "isDraw": len(last.snakes) > 1 and not last.living,
     }
-    write_lines(path, [board_json.write_game(last.game), *bodies, result])
+    write_lines(path, [board_json.game_to_dict(last.game), *bodies, result])
 
 
 def read(
@@ -101,7 +101,7 @@ def read(
         if not frames:
             raise ValueError("the first position is missing; the file is truncated")
         solo = len(frames[0].snakes) < 2
-        game = board_json.read_game(head, UNKNOWN_SEED, solo)
+        game = board_json.parse_game(head, UNKNOWN_SEED, solo)
         first = board = Board.from_state(frames[0], game)
     turns = []
     for number, frame in enumerate(frames[1:], 3):
@@ -113,7 +113,7 @@ def read(
 
 def _read_frame(line: dict[str, Any]) -> tuple[State, dict[str, Point]]:
     """Return the position of a line, and the head of ``you`` if it is eliminated."""
-    frame = board_json.read({**line, "you": None})[1]
+    frame = board_json.parse_request({**line, "you": None})[1]
     you = json_fields.child(line, "you", "")
     body = json_fields.points(you, "body", "you")
     if not body or you.get("id") in [snake.id for snake in frame.snakes]:

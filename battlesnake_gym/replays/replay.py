@@ -470,12 +470,14 @@ def _read_memory(memory: Mapping[str, Any], key: str) -> Any:
 
 def _bounded(parent: Mapping[str, Any], key: str, path: str) -> int:
     """Return the integer under ``key``, within the limits of a replay."""
-    return limits.check_number(json_fields.integer(parent, key, path), json_fields.join(path, key))
+    return limits.check_number(
+        json_fields.integer(parent, key, path), json_fields.join_path(path, key)
+    )
 
 
 def _read_snakes(parent: Mapping[str, Any], path: str) -> list[Snake]:
     values = enumerate(json_fields.items(parent, "snakes", path))
-    location = json_fields.join(path, "snakes")
+    location = json_fields.join_path(path, "snakes")
     return [
         _read_snake(json_fields.mapping(v, f"{location}[{i}]"), f"{location}[{i}]")
         for i, v in values
@@ -507,7 +509,7 @@ def _read_snake(value: Mapping[str, Any], path: str) -> Snake:
 def _read_cells(parent: Mapping[str, Any], key: str, path: str) -> list[Point]:
     cells = []
     for i, value in enumerate(json_fields.items(parent, key, path)):
-        location = f"{json_fields.join(path, key)}[{i}]"
+        location = f"{json_fields.join_path(path, key)}[{i}]"
         if not isinstance(value, list) or len(value) != 2:
             raise BoardError(
                 f"{location} must be a cell [x, y], got {json_fields.format_value(value)}"
@@ -521,7 +523,7 @@ def _read_cells(parent: Mapping[str, Any], key: str, path: str) -> list[Point]:
 
 
 def _read_texts(parent: Mapping[str, Any], key: str, path: str) -> dict[str, str]:
-    location = json_fields.join(path, key)
+    location = json_fields.join_path(path, key)
     texts = json_fields.child(parent, key, path)
     return {name: json_fields.string(texts, name, location, "") for name in texts}
 
@@ -536,7 +538,7 @@ def _read_numbers(parent: Mapping[str, Any], key: str, path: str) -> dict[str, f
         try:
             numbers[name] = float(value)
         except (TypeError, ValueError):
-            location = f"{json_fields.join(path, key)}.{name}"
+            location = f"{json_fields.join_path(path, key)}.{name}"
             raise BoardError(
                 f"{location} must be a number, got {json_fields.format_value(value)}"
             ) from None
@@ -587,7 +589,7 @@ def _read_decision(value: Mapping[str, Any], path: str) -> Decision:
 
 
 def _read_line(value: Mapping[str, Any], path: str) -> dict[str, tuple[str, ...]]:
-    location = json_fields.join(path, "line")
+    location = json_fields.join_path(path, "line")
     line = json_fields.child(value, "line", path)
     return {name: tuple(map(str, json_fields.items(line, name, location))) for name in line}
 

@@ -2,15 +2,16 @@
 
 A policy is a torch module, a Stable-Baselines3 model, an RLlib `RLModule` or checkpoint, an ONNX
 file or an onnxruntime session. The exported network maps ``observations`` uint8 ``[batch, planes,
-rows, columns]`` to ``q_values`` float32 ``[batch, 4]``; higher values are better. On positions of
-real games, the written file must return the values of the original policy.
+rows, columns]`` to ``q_values`` float32 ``[batch, 4]``; higher values are better. On several
+hundred positions of real games, the written file must return the values of the original policy and
+prefer its moves.
 """
 
 from __future__ import annotations
 
 import importlib.metadata
+import itertools
 import logging
-import tempfile
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -20,7 +21,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from battlesnake_gym import policy_file
-from battlesnake_gym.common.files import write_atomically
 from battlesnake_gym.config import EnvConfig
 from battlesnake_gym.env.vector import VectorBattlesnake
 from battlesnake_gym.mdp import observations
@@ -32,13 +32,21 @@ _INPUT, _OUTPUT = "observations", "q_values"
 _GAMES, _TURNS = 16, 40
 """Number of parallel games, and turns per game, in the check of an export."""
 
+_MIN_POSITIONS = 500
+"""Minimum number of positions in the check of an export."""
+
 _TOLERANCE = 1e-3
 """Maximum difference between the file's values and the policy's values.
 
 The difference is relative to the largest absolute value, or to 1 if this value is smaller.
 """
 
+_MAX_BYTE = np.iinfo(np.uint8).max
+
 Values = Callable[[NDArray[np.uint8]], NDArray[np.float32]]
+
+_Moves = Callable[[NDArray[np.uint8]], NDArray[np.integer[Any]]]
+"""Function that returns the move of the original policy for each observation, as indices."""
 
 
 def export(
@@ -67,7 +75,9 @@ def export(
             largest board.
         path: Output file, ``.onnx``.
         scale: Factor applied to the bytes of an observation for networks that take floats, such as
-            ``1 / 255``; None passes bytes. Stable-Baselines3 scales observations itself.
+            ``1 / 255``; None passes bytes. Stable-Baselines3 scales observations itself unless its
+            environment returns floats. The file contains the normalization of a `VecNormalize`
+            around the model's environment.
         ruleset: One or several rulesets that the policy was trained for. The first ruleset is used
             for the check, and by default for evaluation.
         map: Map that the policy was trained for.
@@ -78,8 +88,9 @@ def export(
         ``path``.
 
     Raises:
-        PolicyError: If the policy is of an unsupported kind, does not fit the observation, or
-            returns other values after the export. In these cases, no file is written.
+        PolicyError: If the policy is of an unsupported kind, does not fit the observation, was
+            trained under a normalization that the file would lack, or returns other values or
+            prefers other moves after the export. In these cases, no file is written.
     """
     sizes = _sizes(boards)
     rulesets = [ruleset] if isinstance(ruleset, str) else list(ruleset)
@@ -98,36 +109,34 @@ def export(
     path = Path(path)
     if path.suffix != ".onnx":
         raise PolicyError(f"path must end in .onnx, got {path}")
-    with tempfile.TemporaryDirectory() as folder:
-        draft = Path(folder) / "policy.onnx"
 
-        def check(expected: Values | None) -> None:
+    def write(draft: Path) -> dict[str, Any]:
+        def check(expected: Values) -> None:
             _check_by_playing(_session_values(draft.read_bytes()), expected, config, shape)
 
         kind = _write(policy, shape, scale, draft, check)
-        content = draft.read_bytes()
-    write_atomically(path, lambda part: part.write_bytes(content))
-    metadata = {
-        "observation": encoder.to_dict(),
-        "board_sizes": [list(size) for size in sorted(sizes)],
-        "rulesets": rulesets,
-        "training": {
-            "algorithm": kind,
-            "env_config": {
-                "num_snakes": num_snakes,
-                "width": width,
-                "height": height,
-                "ruleset": rulesets[0],
-                "map": map,
-                "settings": {},
-                "observation": encoder.to_dict(),
-                "action_mask": action_mask,
+        return {
+            "observation": encoder.to_dict(),
+            "board_sizes": [list(size) for size in sorted(sizes)],
+            "rulesets": rulesets,
+            "training": {
+                "algorithm": kind,
+                "env_config": {
+                    "num_snakes": num_snakes,
+                    "width": width,
+                    "height": height,
+                    "ruleset": rulesets[0],
+                    "map": map,
+                    "settings": {},
+                    "observation": encoder.to_dict(),
+                    "action_mask": action_mask,
+                },
             },
-        },
-        "strength": None,
-        "versions": _versions("battlesnake-gym", "torch", "onnx"),
-    }
-    policy_file.write_metadata(path, metadata)
+            "strength": None,
+            "versions": _versions("battlesnake-gym", "torch", "onnx"),
+        }
+
+    policy_file.save(path, write)
     return path
 
 
@@ -157,33 +166,35 @@ def _write(
     shape: tuple[int, int, int],
     scale: float | None,
     path: Path,
-    check: Callable[[Values | None], None],
+    check: Callable[[Values], None],
 ) -> str:
     """Write the ONNX file and return the kind of the policy.
 
-    ``check`` is called with a function that returns the original policy's values, or with None.
+    ``check`` is called with a function that returns the original policy's values.
     """
     if hasattr(policy, "get_inputs") and hasattr(policy, "run"):
         policy = getattr(policy, "_model_bytes", None) or getattr(policy, "_model_path", None)
         if policy is None:
             raise PolicyError("the session does not name its model; pass the path of the ONNX file")
     if isinstance(policy, bytes) or (isinstance(policy, str | Path) and Path(policy).is_file()):
-        _rewrite_onnx(policy, scale, path)
-        check(None)
+        check(_rewrite_onnx(policy, scale, path))
         return "ONNX"
     if isinstance(policy, str | Path):
         source = Path(policy)
         if not source.exists():
             raise PolicyError(f"{source}: no such file or folder")
         policy = _from_checkpoint(source)
+    moves: _Moves | None = None
     try:
         import torch
     except ModuleNotFoundError as error:
         raise PolicyError(f"{type(policy).__name__} needs torch, which is missing") from error
     if hasattr(policy, "policy") and hasattr(policy.policy, "obs_to_tensor"):
-        kind, module = f"Stable-Baselines3 {type(policy).__name__}", _of_sb3(policy, shape)
+        kind = f"Stable-Baselines3 {type(policy).__name__}"
+        module, moves = _of_sb3(policy, kind, shape, scale)
     elif hasattr(policy, "forward_inference") and hasattr(policy, "observation_space"):
-        kind, module = f"RLlib {type(policy).__name__}", _of_rllib(policy, scale)
+        kind = f"RLlib {type(policy).__name__}"
+        module, moves = _of_rllib(policy, kind, scale)
     elif isinstance(policy, torch.nn.Module):
         kind, module = f"torch {type(policy).__name__}", _Scaled(policy, scale)
     else:
@@ -218,6 +229,8 @@ def _write(
         def values(frames: NDArray[np.uint8]) -> NDArray[np.float32]:
             with torch.no_grad():
                 said: NDArray[np.float32] = module(torch.from_numpy(frames)).float().numpy()
+            if moves is not None:
+                _check_moves(kind, said, moves(frames))
             return said
 
         check(values)
@@ -294,12 +307,72 @@ def _Scaled(network: Any, scale: float | None) -> Any:  # noqa: N802  (torch is 
     return Scaled()
 
 
-def _of_sb3(model: Any, shape: tuple[int, int, int]) -> Any:
-    """Return the actor or Q-network of a Stable-Baselines3 model, with uint8 input."""
+def _check_range(kind: str, space: Any, scale: float | None) -> None:
+    """Reject observations other than bytes, or than floats that are ``scale`` times bytes."""
+    low, high = float(space.low.min()), float(space.high.max())
+    highest = _MAX_BYTE * (1.0 if scale is None else scale)
+    in_range = low == 0 and np.isclose(high, highest)
+    if space.dtype != np.uint8 and not in_range:
+        raise PolicyError(
+            f"{kind} was trained on {space.dtype} in [{low:g}, {high:g}], but the file would pass "
+            f"[0, {highest:g}]; set scale (1 / 255 for 0 to 1) if the environment scaled bytes. If "
+            "VecNormalize did it, use model.set_env(VecNormalize.load(statistics, env)). If "
+            "another normalization did it (MeanStdFilter, NormalizeObservation), export a torch "
+            "module that contains it"
+        )
+
+
+def _check_moves(kind: str, values: NDArray[np.float32], moves: NDArray[np.integer[Any]]) -> None:
+    """Check that ``values`` (B, 4) are highest for ``moves`` (B)."""
+    chosen = np.take_along_axis(values, moves.reshape(-1, 1), axis=1)[:, 0]
+    tolerance = _TOLERANCE * max(1.0, float(np.abs(values).max()))
+    if num_other := int((chosen < values.max(axis=1) - tolerance).sum()):
+        raise PolicyError(
+            f"{kind} plays other moves than its network prefers, in {num_other} of {len(values)} "
+            "positions; export a torch module that returns the values of the four moves"
+        )
+
+
+def _of_sb3(
+    model: Any, kind: str, shape: tuple[int, int, int], scale: float | None
+) -> tuple[Any, _Moves]:
+    """Return the actor or Q-network of a Stable-Baselines3 model, and its moves.
+
+    The network has uint8 input and contains the normalization of the model's environment.
+    """
     import torch
+    from stable_baselines3.common.vec_env import (
+        VecEnvWrapper,
+        VecFrameStack,
+        VecNormalize,
+        VecTransposeImage,
+    )
 
     policy = model.policy
-    wanted = tuple(model.observation_space.shape)
+    if getattr(policy, "lstm_actor", None) is not None:
+        raise PolicyError(
+            f"{kind} is recurrent, but the file has no memory; use an observation with frame_stack "
+            "and an algorithm without memory"
+        )
+    if not hasattr(policy, "q_net") and not (
+        hasattr(policy, "action_net") and hasattr(policy, "mlp_extractor")
+    ):
+        raise PolicyError(
+            f"{kind} is not supported: {type(policy).__name__} has neither action_net with "
+            "mlp_extractor nor q_net; export a torch module that returns the values of the four "
+            "moves"
+        )
+    wrappers, env = [], model.env
+    while isinstance(env, VecEnvWrapper):
+        wrappers.insert(0, env)
+        env = env.venv
+    if any(isinstance(wrapper, VecFrameStack) for wrapper in wrappers):
+        raise PolicyError(
+            f"{kind} was trained under VecFrameStack, whose order of turns differs; use an "
+            "observation with frame_stack instead"
+        )
+    normalizations = [one for one in wrappers if isinstance(one, VecNormalize) and one.norm_obs]
+    wanted = tuple(model.observation_space.shape or ())
     # If the board is narrower than the number of planes, Stable-Baselines3 mistakes the rows for
     # channels.
     transposed = wanted != shape and wanted == (shape[2], shape[0], shape[1])
@@ -308,6 +381,9 @@ def _of_sb3(model: Any, shape: tuple[int, int, int]) -> Any:
             f"the model's input is {wanted}, but the observation is {shape} on these boards; "
             "use the observation and the boards of the model's training"
         )
+    space = normalizations[0].venv.observation_space if normalizations else model.observation_space
+    _check_range(kind, space, scale)
+    factor = None if space.dtype == np.uint8 else scale
 
     class OfModel(torch.nn.Module):
         def __init__(self) -> None:
@@ -317,23 +393,48 @@ def _of_sb3(model: Any, shape: tuple[int, int, int]) -> Any:
         def forward(self, planes: Any) -> Any:
             if transposed:
                 planes = planes.permute(0, 3, 1, 2)
+            if factor is not None:
+                planes = planes.float() * factor
+            for one in normalizations:
+                # VecNormalize also computes with doubles. Single precision differs visibly at
+                # inputs that hardly vary.
+                deviation = torch.from_numpy(np.sqrt(one.obs_rms.var + one.epsilon))
+                planes = (planes.double() - torch.from_numpy(one.obs_rms.mean)) / deviation
+                planes = planes.clamp(-one.clip_obs, one.clip_obs).float()
             if hasattr(self.policy, "q_net"):
                 return self.policy.q_net(planes)
             features = self.policy.extract_features(planes, self.policy.pi_features_extractor)
             return self.policy.action_net(self.policy.mlp_extractor.forward_actor(features))
 
-    if not hasattr(policy, "q_net") and not hasattr(policy, "action_net"):
-        raise PolicyError(f"{type(policy).__name__} has neither action_net nor q_net")
-    return OfModel()
+    def moves(frames: NDArray[np.uint8]) -> NDArray[np.integer[Any]]:
+        seen: Any = frames if factor is None else frames.astype(np.float32) * np.float32(factor)
+        for wrapper in wrappers:
+            if isinstance(wrapper, VecTransposeImage):
+                seen = wrapper.transpose_observations(seen)
+            elif isinstance(wrapper, VecNormalize):
+                seen = wrapper.normalize_obs(seen)
+        predicted: NDArray[np.integer[Any]] = model.predict(seen, deterministic=True)[0]
+        return predicted
+
+    return OfModel(), moves
 
 
-def _of_rllib(module: Any, scale: float | None) -> Any:
-    """Return an `RLModule` as a network that returns Q-values, or else logits."""
+def _of_rllib(module: Any, kind: str, scale: float | None) -> tuple[Any, _Moves | None]:
+    """Return an `RLModule` as a network that returns Q-values, or else logits, and its moves."""
     import torch
     from ray.rllib.core.columns import Columns
 
+    if module.is_stateful():
+        raise PolicyError(
+            f"{kind} is recurrent, but the file has no memory; use an observation with frame_stack "
+            "and a module without memory"
+        )
+    _check_range(kind, module.observation_space, scale)
     if isinstance(played := getattr(module, "inference_network", None), torch.nn.Module):
-        return _Scaled(played, scale)  # This project's networks need no output processing.
+        return _Scaled(played, scale), None  # This project's networks need no output processing.
+
+    def to_batch(planes: Any) -> dict[str, Any]:
+        return {Columns.OBS: planes if scale is None else planes.float() * scale}
 
     class OfModule(torch.nn.Module):
         def __init__(self) -> None:
@@ -341,17 +442,27 @@ def _of_rllib(module: Any, scale: float | None) -> Any:
             self.module = module
 
         def forward(self, planes: Any) -> Any:
-            seen = planes if scale is None else planes.float() * scale
             if hasattr(self.module, "compute_q_values"):
-                return self.module.compute_q_values({Columns.OBS: seen})["qf_preds"].float()
-            answer = self.module._forward_inference({Columns.OBS: seen})
+                return self.module.compute_q_values(to_batch(planes))["qf_preds"].float()
+            answer = self.module._forward_inference(to_batch(planes))
             return answer[Columns.ACTION_DIST_INPUTS].float()
 
-    return OfModule()
+    def moves(frames: NDArray[np.uint8]) -> NDArray[np.integer[Any]]:
+        answer = module.forward_inference(to_batch(torch.from_numpy(frames)))
+        if Columns.ACTIONS not in answer:
+            answer = {Columns.ACTIONS: answer[Columns.ACTION_DIST_INPUTS].argmax(dim=-1)}
+        chosen: NDArray[np.integer[Any]] = answer[Columns.ACTIONS].numpy()
+        return chosen
+
+    return OfModule(), moves
 
 
-def _rewrite_onnx(given_model: bytes | str | Path, scale: float | None, path: Path) -> None:
-    """Set names and types of an ONNX model's input and output as in ``policy.onnx``."""
+def _rewrite_onnx(given_model: bytes | str | Path, scale: float | None, path: Path) -> Values:
+    """Set names and types of an ONNX model's input and output as in ``policy.onnx``.
+
+    Returns:
+        A function that returns the values of the given model.
+    """
     try:
         import onnx
         from onnx import TensorProto, helper
@@ -385,6 +496,19 @@ def _rewrite_onnx(given_model: bytes | str | Path, scale: float | None, path: Pa
             "to 255), which converts the bytes of an observation to floats"
         )
     dims = [dim.dim_value for dim in given.type.tensor_type.shape.dim]
+    original = _session_values(model.SerializeToString(), given.name, result.name)
+
+    def values(frames: NDArray[np.uint8]) -> NDArray[np.float32]:
+        seen: NDArray[Any] = frames
+        if kind == TensorProto.FLOAT:
+            seen = frames.astype(np.float32) * np.float32(scale)
+        size = dims[0] if dims and dims[0] else len(frames)
+        batches = [
+            original(np.resize(batch, (size, *batch.shape[1:])))
+            for batch in np.split(seen, range(size, len(seen), size))
+        ]
+        return np.concatenate(batches)[: len(frames)]
+
     inner, outer = f"{_INPUT}_given", f"{_OUTPUT}_given"
     for node in graph.node:
         node.input[:] = [inner if name == given.name else name for name in node.input]
@@ -411,14 +535,20 @@ def _rewrite_onnx(given_model: bytes | str | Path, scale: float | None, path: Pa
     # Shapes inferred for batch size 1 are no longer valid.
     del graph.value_info[:]
     onnx.save(model, str(path))
+    return values
 
 
-def _session_values(content: bytes) -> Values:
+def _session_values(
+    content: bytes, input_name: str = _INPUT, output_name: str = _OUTPUT
+) -> Callable[[NDArray[Any]], NDArray[np.float32]]:
     session = policy_file.open_session(content, "the network")
 
-    def values(frames: NDArray[np.uint8]) -> NDArray[np.float32]:
+    def values(frames: NDArray[Any]) -> NDArray[np.float32]:
         try:
-            return np.asarray(session.run([_OUTPUT], {_INPUT: frames})[0])
+            (found,) = policy_file.run_session(session, [output_name], {input_name: frames})
+            return np.asarray(found, np.float32)
+        except PolicyError:
+            raise
         except Exception as error:
             raise PolicyError(
                 f"the network does not accept observations {frames.shape}: {error}"
@@ -428,31 +558,41 @@ def _session_values(content: bytes) -> Values:
 
 
 def _check_by_playing(
-    values: Values, expected: Values | None, config: EnvConfig, shape: tuple[int, int, int]
+    values: Values, expected: Values, config: EnvConfig, shape: tuple[int, int, int]
 ) -> None:
     """Compare the network with the original policy in games that the network plays."""
     games = VectorBattlesnake.from_config(config, _GAMES)
     seen, infos = games.reset(seed=1)
-    for turn in range(_TURNS):
-        alive = infos["alive"]
-        frames = seen[alive]
-        # A server evaluates single positions, so batch size 1 is tested, too.
-        said = np.concatenate([values(frames[:1]), values(frames[1:])]) if turn else values(frames)
-        if said.shape != (len(frames), len(MOVES)) or not np.isfinite(said).all():
-            raise PolicyError(
-                f"the network must return four finite numbers for each of {len(frames)} "
-                f"observations {shape}, got {said.shape} with {np.isnan(said).sum()} NaN"
-            )
-        if expected is not None:
-            wanted = expected(frames)
-            off = float(np.abs(said - wanted).max())
-            if off > _TOLERANCE * max(1.0, float(np.abs(wanted).max())):
-                raise PolicyError(
-                    f"the file differs by {off:g} from the original policy, in turn {turn} of the "
-                    "test games; the export changes the policy's operators"
-                )
-        actions = np.zeros(alive.shape, np.uint8)
-        actions[alive] = np.where(infos["action_mask"][alive], said, -np.inf).argmax(-1)
-        seen, _, _, _, infos = games.step(actions)
-        if not infos["alive"].any():
+    num_positions = 0
+    for turn in itertools.count():
+        if turn >= _TURNS and num_positions >= _MIN_POSITIONS:
             return
+        alive = infos["alive"]
+        actions = np.zeros(alive.shape, np.uint8)
+        if alive.any():  # All games may end in the same turn.
+            said = _checked_values(values, expected, seen[alive], shape)
+            num_positions += len(said)
+            actions[alive] = np.where(infos["action_mask"][alive], said, -np.inf).argmax(-1)
+        seen, _, _, _, infos = games.step(actions)
+
+
+def _checked_values(
+    values: Values, expected: Values, frames: NDArray[np.uint8], shape: tuple[int, int, int]
+) -> NDArray[np.float32]:
+    """Return the network's values; raise `PolicyError` if they are not the expected values."""
+    # A server evaluates single positions, so batch size 1 is tested, too.
+    parts = [part for part in (frames[:1], frames[1:]) if len(part)]
+    said = np.concatenate([values(part) for part in parts])
+    if said.shape != (len(frames), len(MOVES)) or not np.isfinite(said).all():
+        raise PolicyError(
+            f"the network must return four finite numbers for each of {len(frames)} "
+            f"observations {shape}, got {said.shape} with {np.isnan(said).sum()} NaN"
+        )
+    wanted = expected(frames)
+    off = float(np.abs(said - wanted).max())
+    if off > _TOLERANCE * max(1.0, float(np.abs(wanted).max())):
+        raise PolicyError(
+            f"the file differs by {off:g} from the original policy in {len(frames)} positions of "
+            "test games; the export changes the policy's operators"
+        )
+    return said

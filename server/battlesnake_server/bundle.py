@@ -27,9 +27,9 @@ from types import ModuleType
 from typing import Any
 
 from battlesnake_gym import policy_file, snakes
-from battlesnake_gym.boards.json_fields import format_value, parse, sanitize_text
+from battlesnake_gym.boards.json_fields import format_value, parse_small_json, sanitize_text
 from battlesnake_gym.common.files import read_bounded, zip_bytes
-from battlesnake_gym.snakes import Factory, FixedNodes
+from battlesnake_gym.snakes import Factory, FixedNodesSearch
 from battlesnake_heuristics.rule_based import filters, policy_rules
 from battlesnake_heuristics.rule_based.pipeline import Filter, PipelineStep
 from battlesnake_heuristics.search import search
@@ -315,8 +315,8 @@ def capture_filter_registrations() -> Iterator[dict[str, Filter]]:
         filters.FILTERS.update(before)
 
 
-def _with_fixed_nodes(build: Factory, nodes: int, seed: int) -> FixedNodes:
-    return FixedNodes(build(seed), nodes)  # type: ignore[arg-type]  # checked when it was packed
+def _with_fixed_nodes(build: Factory, nodes: int, seed: int) -> FixedNodesSearch:
+    return FixedNodesSearch(build(seed), nodes)  # type: ignore[arg-type]  # checked when it was packed
 
 
 def _unpacked(path: Path, metadata: bytes) -> dict[str, bytes]:
@@ -384,7 +384,7 @@ def _checked(path: Path, read: dict[str, bytes]) -> tuple[dict[str, Any], dict[s
         BundleError: If the metadata and the files are inconsistent.
     """
     try:
-        metadata = parse(read.pop(BUNDLE_METADATA_FILE))
+        metadata = parse_small_json(read.pop(BUNDLE_METADATA_FILE))
         version, hashes = metadata["format"], metadata["files"]
         if version not in (1, _FORMAT):
             raise BundleError(

@@ -82,7 +82,7 @@ def start(game_state: dict[str, Any]) -> None:
     key = _key(game_state)
     strategy = factory()(zlib.crc32(repr(key).encode()))
     nodes = metadata()["nodes"]
-    _SESSIONS[key] = snakes.FixedNodes(strategy, nodes) if nodes else strategy  # type: ignore[arg-type]
+    _SESSIONS[key] = snakes.FixedNodesSearch(strategy, nodes) if nodes else strategy  # type: ignore[arg-type]
     while len(_SESSIONS) > _MAX_GAMES:
         _SESSIONS.pop(next(iter(_SESSIONS)), None)
 

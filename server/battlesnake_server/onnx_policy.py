@@ -144,7 +144,7 @@ class OnnxPolicy:
 
     def _check_answer(self, path: Path) -> None:
         """Run the network once per size, which also warms up the session."""
-        end = time.monotonic() + policy_file.MAX_LOAD_S
+        end = time.monotonic() + policy_file.LOAD_TIMEOUT_S
         for shape in sorted({(1, *self.shape(*size)) for size in self.board_sizes}):
             try:
                 values = self.action_scores(np.zeros(shape, np.uint8), end - time.monotonic())

@@ -59,7 +59,7 @@ DEFAULT_POLICY_PATH = (
 The model card of the policy is in the same directory.
 """
 
-DEFAULT_POLICY_NAME = snakes.BUILTIN_POLICY
+DEFAULT_POLICY_NAME = snakes.BUILTIN_POLICY_NAME
 
 SAFE_FILTER_NAMES = tuple(rule.name for rule in SAFE)
 """Names of the safe filters, which ``--filters`` selects by default."""

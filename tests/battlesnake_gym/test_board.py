@@ -285,7 +285,7 @@ def test_more_snakes_than_letters() -> None:
     ("text", "message"),
     [
         ("", "a board needs at least one row of cells"),
-        (". .\n.", "row 2 of the grid has 1 cells, the others have 2"),
+        (". .\n.", "row 2 of the grid has 1 cells, but another row has 2"),
         (". ? .", r"row 1, cell 2: '\?' is unknown"),
         (".x.", "row 1, cell 2: 'x' is unknown; use"),
         ("A < . <", r"the segment '<' at \(3, 0\) does not belong to a snake"),

@@ -121,8 +121,14 @@ def test_play_reads_keys_of_a_windows_console(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(sys, "platform", "win32")
     monkeypatch.setattr(sys, "stdin", SimpleNamespace(isatty=lambda: True))
     monkeypatch.setitem(sys.modules, "msvcrt", console)
-    pressed = itertools.islice(play_command._keys(), 5)
-    assert [play_command.KEYS[key] for key in pressed] == ["up", "left", "right", "ahead", "quit"]
+    pressed = itertools.islice(play_command._read_keys(), 5)
+    assert [play_command.ACTIONS_BY_KEY[key] for key in pressed] == [
+        "up",
+        "left",
+        "right",
+        "ahead",
+        "quit",
+    ]
 
 
 def test_missing_system_module_is_not_reported_as_package(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -137,9 +143,9 @@ def test_doctor_names_missing_packages(
 ) -> None:
     from battlesnake_gym.cli import versions
 
-    installed = versions.version
+    installed = versions.installed_version
     monkeypatch.setattr(
-        versions, "version", lambda name: None if name == "flask" else installed(name)
+        versions, "installed_version", lambda name: None if name == "flask" else installed(name)
     )
     assert main.main(["doctor"]) == 0
     lines = capsys.readouterr().out.splitlines()
@@ -148,7 +154,7 @@ def test_doctor_names_missing_packages(
     assert "missing flask" in lines[number]
     assert "to fix it: install it with pip install '.[server]'" in lines[number + 1]
     monkeypatch.setattr(
-        versions, "version", lambda name: None if name == "numpy" else installed(name)
+        versions, "installed_version", lambda name: None if name == "numpy" else installed(name)
     )
     assert main.main(["doctor"]) == 1
 
@@ -158,7 +164,7 @@ def test_doctor_reports_what_plays_without_the_search(
 ) -> None:
     from battlesnake_gym.cli import versions
 
-    monkeypatch.setattr(versions, "compiled_part", lambda importer, name: None)
+    monkeypatch.setattr(versions, "load_compiled_module", lambda importer, name: None)
     assert main.main(["doctor"]) == 1
     (line,) = [line for line in capsys.readouterr().out.splitlines() if " search " in line]
     assert "serve plays lookahead instead of champion" in line

@@ -135,10 +135,10 @@ def test_seats_have_their_own_rewards_and_start_cells() -> None:
     ("bad", "message"),
     [
         *(({"start_positions": [cell, [2, 2]]}, "off the board of 7x5") for cell in OUTSIDE),
-        ({"food_positions": [[1, 1]]}, "food_positions needs start_positions"),
+        ({"food_positions": [[1, 1]]}, "food_positions requires start_positions"),
         (
             {"start_positions": [[1, 1], [2, 2]], "food_positions": [[1, 1]]},
-            r"has \(1, 1\), where a snake starts",
+            r"has \(1, 1\), a snake's start cell",
         ),
         ({"start_positions": [[1, 1], [1, 1]]}, "start_positions contains a cell twice"),
         (

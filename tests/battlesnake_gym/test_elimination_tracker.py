@@ -104,7 +104,7 @@ class BothFormats:
         self.requests: dict[str, list[tuple[Any, Any]]] = {}
 
     def __call__(self, game: Game, state: State, you: Snake) -> Any:
-        official = board_json.write(game, state, you)
+        official = board_json.request_to_dict(game, state, you)
         if you.alive:
             pair = official, self._arena(game, state, you)
             self.requests.setdefault(you.id, []).append(copy.deepcopy(pair))

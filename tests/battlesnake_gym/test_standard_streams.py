@@ -119,4 +119,4 @@ def test_help_is_a_command(words: str, capsys: pytest.CaptureFixture[str]) -> No
         main.main(words.split())
     assert capsys.readouterr().out.startswith("usage: battlesnake-gym play")
     assert main.main(["help"]) == 0
-    assert capsys.readouterr().out == main.usage()
+    assert capsys.readouterr().out == main.format_usage()

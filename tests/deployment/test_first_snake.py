@@ -8,7 +8,7 @@ import pytest
 
 pytest.importorskip("cfnlint", reason="needs the extra dev")
 
-from battlesnake_gym.cli.main import COMMANDS, load
+from battlesnake_gym.cli.main import COMMANDS, load_command
 from battlesnake_server.aws.publishing import DEFAULT_NAME
 from tests.deployment import templates
 
@@ -57,7 +57,7 @@ def test_commands_and_options_exist() -> None:
     known = {
         option
         for name in commands
-        for option in load(name).parser()._option_string_actions
+        for option in load_command(name).parser()._option_string_actions
         if option.startswith("--")
     }
     assert {*re.findall(r"(?<![\w-])(--[a-z][a-z-]*)", PAGE)} <= known

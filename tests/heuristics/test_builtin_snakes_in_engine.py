@@ -120,6 +120,6 @@ def test_somebodys_own_snake_of_the_name_is_not_the_engines(
     assert [snakes.engine_code(name) for name in snakes.ENGINE_SNAKES] == [1, 2, 3, 4, 5, 6]
     assert snakes.engine_code("tree") == 0
     monkeypatch.setitem(snakes._factories, "hungry", snakes._factories["hungry"])
-    monkeypatch.setattr(snakes, "_in_engine", set(snakes._in_engine))
+    monkeypatch.setattr(snakes, "_engine_names", set(snakes._engine_names))
     snakes.register("hungry", lambda seed: Pipeline(seed=seed))
     assert snakes.engine_code("hungry") == 0

@@ -62,7 +62,7 @@ def test_positions_bound_whoever_searches_unless_its_name_does() -> None:
             return super().__call__(board, seconds)
 
     def bounded_by_name(seed: int) -> snakes.Strategy:
-        return snakes.FixedNodes(Spy(), 7)
+        return snakes.FixedNodesSearch(Spy(), 7)
 
     settings = MatchSettings(7, 7, nodes=20, max_turns=3)
     play_game(settings, [lambda seed: Spy(), bounded_by_name, named("hungry")], 5)

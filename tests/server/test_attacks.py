@@ -423,7 +423,7 @@ def test_dead_snakes_that_are_listed_are_walls_to_nobody(loud: Callable[..., str
     while board.turn < 60 and board.snake(me).alive and not board.is_over():
         you = board.snake(me)
         forms = (
-            board_json.write(replace(game, map=""), board, you),
+            board_json.request_to_dict(replace(game, map=""), board, you),
             arena(game, board, you),
         )
         answers = []

@@ -27,11 +27,11 @@ from battlesnake_server.arena import league_config
 from battlesnake_server.arena.players import LocalPlayer
 from battlesnake_server.arena.tournament import (
     Entrant,
-    local_factory,
+    local_strategy_factory,
     open_players,
     parse_entrants,
     play_scheduled_game,
-    schedule,
+    generate_schedule,
 )
 from battlesnake_server.bundle import Bundle, BundleError
 from battlesnake_server.commands import pack_command
@@ -151,10 +151,10 @@ def in_a_league(path: Path, folder: Path, count: int) -> Iterator[tuple[Replay, 
         "boards": [{"width": 11, "height": 11, "max_turns": 300}],
         "timeout": 10_000,
     }
-    plan = league_config.read(told, folder)
+    plan = league_config.parse_league_config(told, folder)
     sources = {member.name: member.source for member in plan.entrants}
-    setup = plan.setup(plan.boards[0], ["mine", "other"], sources)
-    for fixture in schedule(2, 2, count, plan.seed):
+    setup = plan.game_settings(plan.boards[0], ["mine", "other"], sources)
+    for fixture in generate_schedule(2, 2, count, plan.seed):
         replay = Replay.load(str(play_scheduled_game(setup, fixture, folder).replay))
         yield replay, fixture.seed + fixture.seats.index(0)
         count -= sum(replay.snake_id("mine") in turn.moves for turn in replay.turns)
@@ -270,7 +270,7 @@ def test_nothing_runs_before_the_snake_is_chosen(
     roster = Roster([f"guest={path}"])
     assert opened.customization == {}
     assert ran == []
-    local_factory(roster.find("guest", "snake"))
+    local_strategy_factory(roster.find("guest", "snake"))
     assert len(ran) == 1
 
 
@@ -295,7 +295,7 @@ def test_bundles_of_one_name_do_not_meet(
 
 def test_a_search_in_a_bundle_can_be_bounded_where_it_is_named(make: Callable[..., Path]) -> None:
     path = make("--evaluation", str(EVALUATION))
-    assert isinstance(snakes.make(f"{path}@10"), snakes.FixedNodes)
+    assert isinstance(snakes.make(f"{path}@10"), snakes.FixedNodesSearch)
 
 
 def changed(path: Path, name: str, data: bytes | None) -> Path:
@@ -363,7 +363,7 @@ def test_a_bundle_of_format_1_still_plays() -> None:
     looks = {"color": "#3366cc", "head": "evil", "tail": "bolt", "author": "jane"}
     assert packed.customization == bundle.bundle_customization(str(path)) == looks
     strategy = snakes.make(str(path))
-    assert isinstance(strategy, snakes.FixedNodes)
+    assert isinstance(strategy, snakes.FixedNodesSearch)
     board = Board.new(11, 11, 2, game=Game(seed=1))
     assert strategy(Board.from_api(board.to_api("snake_0"))).move in board.safe_moves("snake_0")
 
@@ -459,7 +459,7 @@ def test_the_same_moves_everywhere(
     moves = played(build, bodies)
     assert len(set(moves)) == 4
 
-    assert played(local_factory(Entrant("mine", str(path))), bodies) == moves, "the arena"
+    assert played(local_strategy_factory(Entrant("mine", str(path))), bodies) == moves, "the arena"
     address = serve("--snake", str(path))
     assert over_http(address, "/move", bodies) == moves, "serve"
     with zipfile.ZipFile(path) as archive:

@@ -73,7 +73,7 @@ HOSTILE = Path(__file__).parents[1] / "data" / "hostile_policies"
 def test_a_network_that_loops_when_it_is_loaded_is_stopped(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(policy_file, "MAX_LOAD_S", 1.0)
+    monkeypatch.setattr(policy_file, "LOAD_TIMEOUT_S", 1.0)
     with pytest.raises(PolicyError, match=r"policy\.onnx: the network did not return within 1 s"):
         OnnxPolicy.load(HOSTILE / "loop_at_load" / "policy.onnx")
 
@@ -85,7 +85,7 @@ def test_a_network_that_takes_forever_to_load_is_abandoned(
         let_go.wait(60)
 
     let_go, path = threading.Event(), make_policy()
-    monkeypatch.setattr(policy_file, "MAX_LOAD_S", 0.1)
+    monkeypatch.setattr(policy_file, "LOAD_TIMEOUT_S", 0.1)
     monkeypatch.setattr("onnxruntime.InferenceSession", hang)
     with pytest.raises(PolicyError, match=r"policy\.onnx: did not load within 0\.1 s"):
         OnnxPolicy.load(path)

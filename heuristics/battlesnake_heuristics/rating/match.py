@@ -17,7 +17,13 @@ from battlesnake_gym import snakes
 from battlesnake_gym.boards.board import Board
 from battlesnake_gym.replays.replay import Turn
 from battlesnake_gym.rules import Game, Settings
-from battlesnake_gym.snakes import Decision, Factory, FixedNodes, NodeLimitedStrategy, Strategy
+from battlesnake_gym.snakes import (
+    Decision,
+    Factory,
+    FixedNodesSearch,
+    NodeLimitedStrategy,
+    Strategy,
+)
 from battlesnake_heuristics.rating import sprt
 from battlesnake_heuristics.search import search
 
@@ -155,7 +161,7 @@ def play_game(
 def with_node_limit(strategy: Strategy, settings: MatchSettings) -> Strategy:
     """Limit a search to the node limit of the settings; return other strategies unchanged."""
     if settings.nodes is not None and isinstance(strategy, NodeLimitedStrategy):
-        return FixedNodes(strategy, settings.nodes)
+        return FixedNodesSearch(strategy, settings.nodes)
     return strategy
 
 

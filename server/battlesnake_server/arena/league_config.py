@@ -18,7 +18,7 @@ from battlesnake_gym.boards.json_fields import (
     format_value,
     integer,
     items,
-    join,
+    join_path,
     mapping,
     sanitize_text,
     string,
@@ -28,7 +28,7 @@ from battlesnake_gym.common.yaml_files import YamlError, read_yaml
 from battlesnake_gym.rules import Game, Settings
 from battlesnake_server.arena.tournament import TournamentSettings
 
-EXAMPLE = """\
+EXAMPLE_LEAGUE_FILE = """\
 # A standing league: battlesnake-gym league THIS_FILE
 name: Tuesday club
 snakes:                                # label in tables: source
@@ -49,7 +49,7 @@ health_check_minutes: 5                # minutes between two health checks
 """
 """Output of ``--print-example``."""
 
-_SETTINGS = tuple(field.name for field in fields(Settings))
+_RULE_SETTING_NAMES = tuple(field.name for field in fields(Settings))
 """Names of the rule settings that a board may override."""
 
 _MAX_NAME_CHARS = 40
@@ -86,7 +86,7 @@ class LeagueBoard:
 
 @dataclass(frozen=True, slots=True)
 class LeagueConfig:
-    """The configuration of a league; `EXAMPLE` explains the values."""
+    """The configuration of a league; `EXAMPLE_LEAGUE_FILE` explains the values."""
 
     name: str
     entrants: tuple[LeagueEntrant, ...]
@@ -97,8 +97,8 @@ class LeagueConfig:
     health_check_minutes: int = 5
     seed: int = 1
 
-    def setup(
-        self, board: LeagueBoard, names: Sequence[str], sources: Mapping[str, str], **more: Any
+    def game_settings(
+        self, board: LeagueBoard, names: Sequence[str], sources: Mapping[str, str], **other_fields: Any
     ) -> TournamentSettings:
         """Return the settings of a game between ``names`` on a board.
 
@@ -119,11 +119,11 @@ class LeagueConfig:
             seed=self.seed,
             timeout=self.timeout,
             max_turns=board.max_turns,
-            **more,
+            **other_fields,
         )
 
 
-def load(path: Path, without: Sequence[str] = ()) -> LeagueConfig:
+def load_league_config(path: Path, rejected_fields: Sequence[str] = ()) -> LeagueConfig:
     """Load a league file.
 
     Args:
@@ -135,7 +135,7 @@ def load(path: Path, without: Sequence[str] = ()) -> LeagueConfig:
         OSError: If the file cannot be read.
     """
     try:
-        return read(read_yaml(path), path.parent, without)
+        return parse_league_config(read_yaml(path), path.parent, rejected_fields)
     except YamlError as error:
         raise BoardError(
             f"{sanitize_text(str(error), 500)}; league --print-example prints a file"
@@ -144,7 +144,7 @@ def load(path: Path, without: Sequence[str] = ()) -> LeagueConfig:
         raise BoardError(f"{path}: {sanitize_text(str(error), 500)}") from error
 
 
-def read(content: object, folder: Path, without: Sequence[str] = ()) -> LeagueConfig:
+def parse_league_config(content: object, folder: Path, rejected_fields: Sequence[str] = ()) -> LeagueConfig:
     """Build a league from the content of its file.
 
     Relative paths are resolved in ``folder``.
@@ -153,30 +153,30 @@ def read(content: object, folder: Path, without: Sequence[str] = ()) -> LeagueCo
         raise BoardError(
             f"a league is a mapping, got {format_value(content)}; league --print-example prints one"
         )
-    excluded = {"entrants", *without}
+    excluded = {"entrants", *rejected_fields}
     _check_keys(
         content,
         [field.name for field in fields(LeagueConfig) if field.name not in excluded] + ["snakes"],
     )
     snakes = mapping(content.get("snakes"), "snakes")
-    entrants = tuple(_entrant(name, value, folder) for name, value in snakes.items())
+    entrants = tuple(_parse_entrant(name, value, folder) for name, value in snakes.items())
     if len(entrants) < 2:
         raise BoardError(f"snakes: a league needs two or more, got {len(entrants)}")
     boards = tuple(
-        _board(board, f"boards[{number}]", len(entrants))
+        _parse_board(board, f"boards[{number}]", len(entrants))
         for number, board in enumerate(items(content, "boards", "") or [{}])
     )
     numbers = {
-        name: _at_least_one(content, name, "", getattr(_DEFAULTS, name))
+        name: _parse_positive_integer(content, name, "", getattr(_DEFAULT_CONFIG, name))
         for name in ("timeout", "games_per_hour", "season_days", "health_check_minutes", "seed")
     }
     return LeagueConfig(string(content, "name", ""), entrants, boards, **numbers)
 
 
-_DEFAULTS = LeagueConfig("", (), ())
+_DEFAULT_CONFIG = LeagueConfig("", (), ())
 
 
-def _entrant(name: object, value: object, folder: Path) -> LeagueEntrant:
+def _parse_entrant(name: object, value: object, folder: Path) -> LeagueEntrant:
     if not isinstance(name, str) or not re.fullmatch(r"[^=/:]+", name):
         raise BoardError(f"snakes: a name is a text without = / :, got {format_value(name)}")
     if len(name) > _MAX_NAME_CHARS or not name.isprintable():
@@ -200,23 +200,23 @@ def _entrant(name: object, value: object, folder: Path) -> LeagueEntrant:
     return LeagueEntrant(name, source=str(beside) if os.path.isfile(beside) else value)  # noqa: PTH113
 
 
-def _board(content: object, path: str, entrants: int) -> LeagueBoard:
+def _parse_board(content: object, path: str, entrants: int) -> LeagueBoard:
     board = mapping(content, path)
     _check_keys(board, [field.name for field in fields(LeagueBoard) if field.name != "settings"]
-           + list(_SETTINGS), path)  # fmt: skip
+           + list(_RULE_SETTING_NAMES), path)  # fmt: skip
     defaults = Settings()
     league_board = LeagueBoard(
-        num_snakes=_at_least_one(board, "num_snakes", path, 2),
-        width=_at_least_one(board, "width", path, 11),
-        height=_at_least_one(board, "height", path, 11),
-        ruleset=_one_of(board, "ruleset", path, list(rules.RULESETS)),
-        map=_one_of(board, "map", path, list(rules.known_maps())),
+        num_snakes=_parse_positive_integer(board, "num_snakes", path, 2),
+        width=_parse_positive_integer(board, "width", path, 11),
+        height=_parse_positive_integer(board, "height", path, 11),
+        ruleset=_parse_known_name(board, "ruleset", path, list(rules.RULESETS)),
+        map=_parse_known_name(board, "map", path, list(rules.known_maps())),
         settings=Settings(
-            **{name: integer(board, name, path, getattr(defaults, name)) for name in _SETTINGS}
+            **{name: integer(board, name, path, getattr(defaults, name)) for name in _RULE_SETTING_NAMES}
         ),
         max_turns=None
         if board.get("max_turns") is None
-        else _at_least_one(board, "max_turns", path, 1),
+        else _parse_positive_integer(board, "max_turns", path, 1),
     )
     if not 2 <= league_board.num_snakes <= entrants:
         raise BoardError(
@@ -232,17 +232,17 @@ def _board(content: object, path: str, entrants: int) -> LeagueBoard:
     return league_board
 
 
-def _at_least_one(parent: Mapping[str, Any], key: str, path: str, default: int) -> int:
+def _parse_positive_integer(parent: Mapping[str, Any], key: str, path: str, default: int) -> int:
     value = integer(parent, key, path, default)
     if value < 1:
-        raise BoardError(f"{join(path, key)} must be 1 or more, got {value}")
+        raise BoardError(f"{join_path(path, key)} must be 1 or more, got {value}")
     return value
 
 
-def _one_of(parent: Mapping[str, Any], key: str, path: str, known: list[str]) -> str:
+def _parse_known_name(parent: Mapping[str, Any], key: str, path: str, known: list[str]) -> str:
     value = string(parent, key, path, "standard")
     if value not in known:
-        raise BoardError(f"{join(path, key)}: {unknown_name_message(key, value, known)}")
+        raise BoardError(f"{join_path(path, key)}: {unknown_name_message(key, value, known)}")
     return value
 
 

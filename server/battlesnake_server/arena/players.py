@@ -24,7 +24,7 @@ from battlesnake_gym.rules import MOVES
 from battlesnake_gym.snakes import Decision, Reason, Strategy
 from battlesnake_heuristics.search.search import Search
 from battlesnake_server.address_policy import AddressError, AddressPolicy
-from battlesnake_server.arena.guarded_strategy import GuardedStrategy, failure_of
+from battlesnake_server.arena.guarded_strategy import GuardedStrategy, fallback_problem
 from battlesnake_server.live import decision_json
 from battlesnake_server.live.fallback import TIMEOUT_NOTE, safe_move
 from battlesnake_server.live.live_metrics import Metrics
@@ -41,7 +41,7 @@ _MAX_RESPONSE_BYTES = 1 << 16
 MAX_SHOUT_CHARS, MAX_CUSTOMIZATION_CHARS = 256, 64
 """Maximum characters kept of a shout, and of a color, head or tail name."""
 
-_COLOR = re.compile(r"#[0-9a-fA-F]{6}|#[0-9a-fA-F]{3}")
+_COLOR_PATTERN = re.compile(r"#[0-9a-fA-F]{6}|#[0-9a-fA-F]{3}")
 
 _MAX_REDIRECTS = 5
 
@@ -81,7 +81,7 @@ class MoveResponse:
 class Player(Protocol):
     """One snake in one game."""
 
-    remote: bool
+    is_remote: bool
     """Whether the snake runs outside this process.
 
     Requests to remote snakes may be sent concurrently.
@@ -114,7 +114,7 @@ class HttpPlayer:
         redirects: Whether to follow redirects to the same host and port.
     """
 
-    remote = True
+    is_remote = True
 
     def __init__(
         self, url: str, timeout: float, client: aiohttp.ClientSession, *, redirects: bool = False
@@ -127,29 +127,29 @@ class HttpPlayer:
     async def fetch_customization(self) -> dict[str, str]:
         """Send ``GET url``; ignore the status code and malformed fields."""
         try:
-            return parse_customization(await self.fetch())
+            return parse_customization(await self.fetch_index())
         except (*_REQUEST_ERRORS, RecursionError):
             return {}
 
-    async def fetch(self) -> bytes:
+    async def fetch_index(self) -> bytes:
         """Send ``GET url`` and return the body; raise one of `_REQUEST_ERRORS` on failure."""
         _, content = await self._request("GET", self._url)
         return content
 
     async def start(self, body: Body) -> None:
         """Send ``POST url/start``."""
-        await self._notify("start", body)
+        await self._send_event("start", body)
 
     async def end(self, body: Body) -> None:
         """Send ``POST url/end``."""
-        await self._notify("end", body)
+        await self._send_event("end", body)
 
     async def move(self, body: Body) -> MoveResponse:
         """Send ``POST url/move``."""
         began = time.perf_counter()
         move, shout, problem, decision = None, "", "", None
         try:
-            status, content = await self._request("POST", self._path("move"), body)
+            status, content = await self._request("POST", self._endpoint_url("move"), body)
             if status == 200:
                 move, shout = parse_move(content)
                 decision = decision_json.read(content)
@@ -158,16 +158,16 @@ class HttpPlayer:
         except InvalidResponseError:
             problem = "answer"
         except _REQUEST_ERRORS as error:
-            problem = _problem(error)
+            problem = _classify_error(error)
         return MoveResponse(move, 1000 * (time.perf_counter() - began), problem, shout, decision)
 
-    async def _notify(self, event: str, body: Body) -> None:
+    async def _send_event(self, event: str, body: Body) -> None:
         try:
-            await self._request("POST", self._path(event), body)
+            await self._request("POST", self._endpoint_url(event), body)
         except _REQUEST_ERRORS:
             return  # As in the official engine, the game continues.
 
-    def _path(self, last: str) -> URL:
+    def _endpoint_url(self, last: str) -> URL:
         return self._url.with_path(f"{self._url.path.rstrip('/')}/{last}", keep_query=True)
 
     async def _request(self, method: str, url: URL, body: Body | None = None) -> tuple[int, bytes]:
@@ -194,7 +194,7 @@ class HttpPlayer:
 
         If an earlier request used the connection, True is appended to ``reused``.
         """
-        data = None if body is None else to_json(body)
+        data = None if body is None else serialize_body(body)
         async with self._client.request(
             method,
             url,
@@ -206,12 +206,12 @@ class HttpPlayer:
             trace_request_ctx=reused,
         ) as response:
             reused.clear()  # Some bytes of a response were received.
-            if response.status in _REDIRECTS:
+            if response.status in _REDIRECT_STATUSES:
                 raise RedirectError(
                     f"{url} redirects to {response.headers.get('Location', 'nowhere')!r:.200}; "
                     "give the address that it redirects to"
                 )
-            return response.status, await _read_all(response.content)
+            return response.status, await _read_body(response.content)
 
     async def _check_redirect(
         self, request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType
@@ -222,7 +222,7 @@ class HttpPlayer:
         return await handler(request)
 
 
-_REDIRECTS = (301, 302, 303, 307, 308)
+_REDIRECT_STATUSES = (301, 302, 303, 307, 308)
 
 
 _REQUEST_ERRORS = (aiohttp.ClientError, OSError, ValueError, TimeoutError)
@@ -232,7 +232,7 @@ aiohttp raises ValueError for invalid HTTP responses.
 """
 
 
-def _problem(error: Exception) -> str:
+def _classify_error(error: Exception) -> str:
     """Map one of `_REQUEST_ERRORS` to a problem of `MoveResponse`."""
     if isinstance(error, TimeoutError):
         return "timeout"
@@ -250,12 +250,12 @@ def open_client(address_policy: AddressPolicy) -> aiohttp.ClientSession:
     client connects only to addresses that ``address_policy`` allows, regardless of URL and DNS.
     """
 
-    async def note_reuse(session: object, context: Any, parameters: object) -> None:
+    async def record_reuse(session: object, context: Any, parameters: object) -> None:
         if context.trace_request_ctx is not None:
             context.trace_request_ctx.append(True)
 
     trace = aiohttp.TraceConfig()
-    trace.on_connection_reuseconn.append(note_reuse)
+    trace.on_connection_reuseconn.append(record_reuse)
     return aiohttp.ClientSession(
         trace_configs=[trace],
         connector=aiohttp.TCPConnector(limit=0, socket_factory=address_policy.open_socket),
@@ -285,7 +285,7 @@ async def check_responds(
     try:
         async with open_client(address_policy) as client:
             player = HttpPlayer(url, 5.0, client, redirects=address_policy.redirects)
-            response = json.loads(await player.fetch())
+            response = json.loads(await player.fetch_index())
     except (*_REQUEST_ERRORS, RecursionError) as error:
         if not json_required and not isinstance(error, aiohttp.ClientConnectorError):
             return
@@ -297,7 +297,7 @@ async def check_responds(
         raise ValueError(f"{url} does not respond with a JSON object; is it a Battlesnake?")
 
 
-def to_json(body: Body) -> bytes:
+def serialize_body(body: Body) -> bytes:
     """Serialize a request body for transmission."""
     return json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode()
 
@@ -345,12 +345,12 @@ def parse_customization(content: bytes) -> dict[str, str]:
         for key in ("color", "head", "tail")
         if isinstance(answer.get(key), str)
     }
-    if not _COLOR.fullmatch(customization.get("color", "")):
+    if not _COLOR_PATTERN.fullmatch(customization.get("color", "")):
         customization.pop("color", None)
     return customization
 
 
-async def _read_all(content: aiohttp.StreamReader) -> bytes:
+async def _read_body(content: aiohttp.StreamReader) -> bytes:
     received = bytearray()
     async for chunk in content.iter_any():
         received += chunk
@@ -366,7 +366,7 @@ class LocalPlayer:
     contains the reason.
     """
 
-    remote = False
+    is_remote = False
 
     def __init__(
         self, strategy: Strategy, timeout: float, customization: Mapping[str, str] | None = None
@@ -405,7 +405,7 @@ class LocalPlayer:
             # move.
             decision = safe_move(board, TIMEOUT_NOTE)
         milliseconds = 1000 * seconds
-        problem, error = failure_of(decision)
+        problem, error = fallback_problem(decision)
         return MoveResponse(decision.move, milliseconds, problem, decision.shout, decision, error)
 
 

@@ -22,15 +22,15 @@ from battlesnake_gym.replays.replay import Turn
 from battlesnake_gym.rules import Game, Snake, State
 from battlesnake_server.arena.players import Body, MoveResponse, Player
 
-_FIRST_MOVE = "up"
+_INITIAL_MOVE = "up"
 
-_OPENING_MOVES = 6
+_NUM_OPENING_MOVES = 6
 """Number of moves that form a snake's opening."""
 
-Write = Callable[[Game, State, Snake], Body]
+WriteRequest = Callable[[Game, State, Snake], Body]
 """Function that writes a request body for a snake.
 
-`board_json.write` uses the format of the official CLI.
+`board_json.request_to_dict` uses the format of the official CLI.
 """
 
 OnEvent = Callable[[Board | Turn], None]
@@ -48,7 +48,7 @@ class SeatRecord:
         length: Final length.
         latencies: Response time of every requested move, in milliseconds.
         problems: Number of failed moves by kind; see `players.MoveResponse`.
-        opening: First letters of the snake's first `_OPENING_MOVES` moves.
+        opening: First letters of the snake's first `_NUM_OPENING_MOVES` moves.
         error: First exception of a strategy in this process; see `guarded_strategy.describe`.
     """
 
@@ -89,7 +89,7 @@ async def play(
     players: Sequence[Player],
     max_turns: int | None = None,
     on_event: OnEvent | None = None,
-    write: Write = board_json.write,
+    write: WriteRequest = board_json.request_to_dict,
 ) -> GameRecord:
     """Play one game to its end, or up to turn ``max_turns``.
 
@@ -118,7 +118,7 @@ async def play(
         snake.name = name
         snake.customizations = await player.fetch_customization()
     seated = _SeatedPlayers(game, state, players, write)
-    for player, body in zip(players, seated.bodies(), strict=True):
+    for player, body in zip(players, seated.request_bodies(), strict=True):
         await player.start(body)
     first = Board.from_state(state, game)
     if on_event is not None:
@@ -133,12 +133,12 @@ async def play(
         rules.step(game, state, turn.moves)
         if on_event is not None:
             on_event(turn)
-    record = _record(seated, first, turns)
+    record = _build_game_record(seated, first, turns)
     # The official engine detects the end one step later, after the turn counter and the map have
     # advanced.
     if record.finished:
         rules.step(game, state, turn.moves)
-    for player, body in zip(players, seated.bodies(), strict=True):
+    for player, body in zip(players, seated.request_bodies(), strict=True):
         await player.end(body)
     return record
 
@@ -155,8 +155,8 @@ class ArenaRequestWriter:
 
     def __call__(self, game: Game, state: State, you: Snake) -> Body:
         """Return the request body for ``you``."""
-        body = board_json.write(replace(game, id=self._id, map=""), state, you)
-        body["board"]["snakes"] = [board_json.write_snake(snake) for snake in state.snakes]
+        body = board_json.request_to_dict(replace(game, id=self._id, map=""), state, you)
+        body["board"]["snakes"] = [board_json.snake_to_dict(snake) for snake in state.snakes]
         for snake in [*body["board"]["snakes"], body["you"]]:
             snake["latency"] = "0"
         return body
@@ -165,19 +165,19 @@ class ArenaRequestWriter:
 class _SeatedPlayers:
     """The players of one game, and the last valid move of each player."""
 
-    def __init__(self, game: Game, state: State, players: Sequence[Player], write: Write) -> None:
+    def __init__(self, game: Game, state: State, players: Sequence[Player], write: WriteRequest) -> None:
         self.game = game
         self.write = write
         self.state = state
         self.players = players
         self.seats = [SeatRecord() for _ in players]
-        self._last = [_FIRST_MOVE] * len(players)
+        self._last = [_INITIAL_MOVE] * len(players)
 
-    def bodies(self) -> list[Body]:
+    def request_bodies(self) -> list[Body]:
         """Return the request bodies of all seats, including eliminated snakes."""
-        return [self._body(seat) for seat in range(len(self.players))]
+        return [self._request_body(seat) for seat in range(len(self.players))]
 
-    def _body(self, seat: int) -> Body:
+    def _request_body(self, seat: int) -> Body:
         return self.write(self.game, self.state, self.state.snakes[seat])
 
     async def request_moves(self) -> Turn:
@@ -187,8 +187,8 @@ class _SeatedPlayers:
         another, so that their computation does not add to the latency of remote snakes.
         """
         living = [seat for seat, snake in enumerate(self.state.snakes) if snake.alive]
-        bodies = {seat: self._body(seat) for seat in living}
-        remote = [seat for seat in living if self.players[seat].remote]
+        bodies = {seat: self._request_body(seat) for seat in living}
+        remote = [seat for seat in living if self.players[seat].is_remote]
         responses = dict(
             zip(
                 remote,
@@ -228,7 +228,7 @@ def move_letters(snake_id: str, turns: Sequence[Turn]) -> str:
     return "".join(turn.moves.get(snake_id, "")[:1] for turn in turns)
 
 
-def seat_records(state: State, moves: Sequence[str]) -> list[SeatRecord]:
+def build_seat_records(state: State, moves: Sequence[str]) -> list[SeatRecord]:
     """Build the seat records of a game.
 
     Args:
@@ -242,20 +242,20 @@ def seat_records(state: State, moves: Sequence[str]) -> list[SeatRecord]:
             killer=seat_of.get(snake.eliminated_by),
             eliminated_on=snake.eliminated_on,
             length=snake.length,
-            opening=letters[:_OPENING_MOVES],
+            opening=letters[:_NUM_OPENING_MOVES],
         )
         for snake, letters in zip(state.snakes, moves, strict=True)
     ]
 
 
-def winner_of(state: State, finished: bool) -> int | None:
+def find_winner(state: State, finished: bool) -> int | None:
     """Return the winner's seat, or None for a draw, a solo game or an unfinished game."""
     living = [seat for seat, snake in enumerate(state.snakes) if snake.alive]
     several = len(state.snakes) > 1
     return living[0] if several and finished and len(living) == 1 else None
 
 
-def _record(seated: _SeatedPlayers, first: Board, turns: list[Turn]) -> GameRecord:
+def _build_game_record(seated: _SeatedPlayers, first: Board, turns: list[Turn]) -> GameRecord:
     state, finished = seated.state, rules.is_over(seated.game, seated.state)
     seats = [
         replace(
@@ -265,9 +265,9 @@ def _record(seated: _SeatedPlayers, first: Board, turns: list[Turn]) -> GameReco
             error=requested.error,
         )
         for seat, requested in zip(
-            seat_records(state, [move_letters(snake.id, turns) for snake in state.snakes]),
+            build_seat_records(state, [move_letters(snake.id, turns) for snake in state.snakes]),
             seated.seats,
             strict=True,
         )
     ]
-    return GameRecord(first, turns, seats, winner_of(state, finished), finished)
+    return GameRecord(first, turns, seats, find_winner(state, finished), finished)

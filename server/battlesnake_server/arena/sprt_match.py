@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from tqdm import tqdm
 
-from battlesnake_gym.snakes import FixedNodes, NodeLimitedStrategy
+from battlesnake_gym.snakes import FixedNodesSearch, NodeLimitedStrategy
 from battlesnake_heuristics.rating.match import points_of, side_of_seats
 from battlesnake_heuristics.rating.sprt import EloEstimate, Sprt, estimate, pair_outcome
 from battlesnake_server.arena.database import StoredGame
@@ -22,8 +22,8 @@ from battlesnake_server.arena.guarded_strategy import make_strategy
 from battlesnake_server.arena.tournament import (
     ScheduledGame,
     TournamentSettings,
-    local_factory,
-    match_schedule,
+    local_strategy_factory,
+    generate_match_schedule,
     parse_entrants,
 )
 
@@ -46,12 +46,12 @@ class MatchScore:
         """Compute the score of games from the database."""
         score = cls()
         for game in games:
-            score.add(game)
+            score.add_game(game)
         return score
 
-    def add(self, game: StoredGame) -> None:
+    def add_game(self, game: StoredGame) -> None:
         """Add the result of a game."""
-        self.points[game.number] = points_in(game)
+        self.points[game.number] = side_0_score(game)
         self.total_move_ms += sum(sum(seat.latencies) for seat in game.seats)
 
     def outcome(self, first: int) -> int:
@@ -59,7 +59,7 @@ class MatchScore:
         return pair_outcome(self.points[first] + self.points[first + 1])
 
     @property
-    def pairs(self) -> list[int]:
+    def pair_counts(self) -> list[int]:
         """The number of game pairs with each of the five outcomes."""
         counts = [0] * 5
         for first in itertools.count(0, 2):
@@ -69,12 +69,12 @@ class MatchScore:
         raise AssertionError("the sequence of seeds ended, although it is infinite")
 
     @property
-    def estimate(self) -> EloEstimate:
+    def elo_estimate(self) -> EloEstimate:
         """The estimated Elo difference of side 0."""
-        return estimate(self.pairs)
+        return estimate(self.pair_counts)
 
 
-def points_in(game: StoredGame) -> float:
+def side_0_score(game: StoredGame) -> float:
     """Return the score of side 0 in a game of a match: 0, 1/2 or 1."""
     if not game.finished:
         return 0.5
@@ -82,31 +82,31 @@ def points_in(game: StoredGame) -> float:
     return points_of(side_of_seats(len(eliminated_on), game.number), eliminated_on)
 
 
-def check(setup: TournamentSettings) -> None:
+def check_settings(settings: TournamentSettings) -> None:
     """Check a match's settings and the search limit.
 
     Raises:
         ValueError: If the settings do not describe a match, or no snake supports the search limit.
     """
-    if setup.is_match and len(setup.snakes) != 2:
-        raise ValueError(f"--sprt compares two snakes, got {len(setup.snakes)}")
-    if setup.is_match and (setup.num_snakes < 2 or setup.num_snakes % 2):
+    if settings.is_match and len(settings.snakes) != 2:
+        raise ValueError(f"--sprt compares two snakes, got {len(settings.snakes)}")
+    if settings.is_match and (settings.num_snakes < 2 or settings.num_snakes % 2):
         raise ValueError(
             f"with --sprt two sides share the seats, so --num-snakes must be even, got "
-            f"{setup.num_snakes}; try 2 or 4"
+            f"{settings.num_snakes}; try 2 or 4"
         )
-    if not setup.has_search_limit:
+    if not settings.has_search_limit:
         return
-    if setup.nodes is not None and setup.move_time_ms is not None:
+    if settings.nodes is not None and settings.move_time_ms is not None:
         raise ValueError("give --nodes or --move-time, not both")
-    everybody = parse_entrants(setup.snakes)
-    if remote := [entrant.label for entrant in everybody if entrant.remote]:
+    everybody = parse_entrants(settings.snakes)
+    if remote := [entrant.label for entrant in everybody if entrant.is_remote]:
         raise ValueError(
             f"{remote[0]} runs outside this process; --nodes and --move-time cannot limit it; give "
             "--timeout instead"
         )
-    if setup.nodes is not None and not any(
-        isinstance(make_strategy(local_factory(entrant), 1), NodeLimitedStrategy | FixedNodes)
+    if settings.nodes is not None and not any(
+        isinstance(make_strategy(local_strategy_factory(entrant), 1), NodeLimitedStrategy | FixedNodesSearch)
         for entrant in everybody
     ):
         raise ValueError(
@@ -115,11 +115,11 @@ def check(setup: TournamentSettings) -> None:
         )
 
 
-def remaining_games(
-    setup: TournamentSettings, max_games: int | None, score: MatchScore
+def iter_remaining_games(
+    settings: TournamentSettings, max_games: int | None, score: MatchScore
 ) -> Iterator[ScheduledGame]:
     """Yield the scheduled games of a match that have not been played."""
-    schedule = itertools.islice(match_schedule(setup.num_snakes, setup.seed), max_games)
+    schedule = itertools.islice(generate_match_schedule(settings.num_snakes, settings.seed), max_games)
     return (scheduled for scheduled in schedule if scheduled.number not in score.points)
 
 
@@ -128,11 +128,11 @@ def is_over(score: MatchScore, sprt: Sprt, max_games: int | None) -> bool:
 
     A match ends when the test has decided, or the maximum number of games has been played.
     """
-    pairs = score.pairs
+    pairs = score.pair_counts
     return sprt.decide(pairs) is not None or 2 * sum(pairs) >= (max_games or sys.maxsize)
 
 
-def games_per_cpu_hour(games: int, milliseconds: float) -> str:
+def format_games_per_cpu_hour(games: int, milliseconds: float) -> str:
     """Format the number of such games per hour of CPU time.
 
     Only the CPU time of the snakes counts.
@@ -143,35 +143,35 @@ def games_per_cpu_hour(games: int, milliseconds: float) -> str:
     return f"{round(3.6e6 * games / max(milliseconds, 0.001))} games per CPU hour"
 
 
-def show_progress(score: MatchScore, sprt: Sprt, bar: tqdm[Any], setup: TournamentSettings) -> None:
+def show_progress(score: MatchScore, sprt: Sprt, bar: tqdm[Any], settings: TournamentSettings) -> None:
     """Show the current result on the bar.
 
     Without a bar, a line is printed whenever the number of pairs has doubled.
     """
-    pairs = score.pairs
-    text = f"{estimate(pairs)}, LLR {float(sprt.llr(pairs)):.2f} of {_range(sprt)}"
-    if setup.has_search_limit:
-        text += f", {games_per_cpu_hour(len(score.points), score.total_move_ms)}"
+    pairs = score.pair_counts
+    text = f"{estimate(pairs)}, LLR {float(sprt.llr(pairs)):.2f} of {_format_llr_bounds(sprt)}"
+    if settings.has_search_limit:
+        text += f", {format_games_per_cpu_hour(len(score.points), score.total_move_ms)}"
     if not bar.disable:
         bar.set_postfix_str(text)
     elif sum(pairs).bit_count() == 1 and len(score.points) == 2 * sum(pairs):
         sys.stderr.write(f"{2 * sum(pairs)} games: {text}\n")
 
 
-def _range(sprt: Sprt) -> str:
+def _format_llr_bounds(sprt: Sprt) -> str:
     low, high = sprt.bounds
     return f"{low:.2f} to {high:.2f}"
 
 
-def to_json(games: Sequence[StoredGame], setup: TournamentSettings, sprt: Sprt) -> dict[str, Any]:
+def to_dict(games: Sequence[StoredGame], settings: TournamentSettings, sprt: Sprt) -> dict[str, Any]:
     """Convert the match to JSON.
 
     ``verdict`` is "H1", "H0" or None; ``score`` and ``elo`` refer to the first snake.
     """
-    pairs = MatchScore.from_games(games).pairs
+    pairs = MatchScore.from_games(games).pair_counts
     estimated = estimate(pairs)
     return {
-        "snakes": [entrant.label for entrant in parse_entrants(setup.snakes)],
+        "snakes": [entrant.label for entrant in parse_entrants(settings.snakes)],
         "verdict": sprt.decide(pairs),
         "elo0": sprt.elo0,
         "elo1": sprt.elo1,
@@ -179,15 +179,15 @@ def to_json(games: Sequence[StoredGame], setup: TournamentSettings, sprt: Sprt) 
         "llr_bounds": [round(bound, 3) for bound in sprt.bounds],
         "games": 2 * estimated.pairs,
         "score": estimated.score,
-        "elo": _finite(estimated.elo),
-        "ci_low": _finite(estimated.low),
-        "ci_high": _finite(estimated.high),
+        "elo": _finite_or_none(estimated.elo),
+        "ci_low": _finite_or_none(estimated.low),
+        "ci_high": _finite_or_none(estimated.high),
         "pairs": pairs,
         "mean_move_ms": mean_move_ms(games),
     }
 
 
-def _finite(elo: float) -> float | None:
+def _finite_or_none(elo: float) -> float | None:
     """Replace infinity, which JSON does not support, with None."""
     return elo if np.isfinite(elo) else None
 
@@ -201,30 +201,30 @@ def mean_move_ms(games: Sequence[StoredGame]) -> list[float]:
     return [round(float(np.mean(values)), 2) if values else 0.0 for values in move_ms]
 
 
-_VERDICTS = {
+_VERDICT_TEXTS = {
     "H1": "{one} is stronger than {other}: an Elo difference of {elo1:g} or more is accepted",
     "H0": "{one} is not {elo1:g} Elo stronger than {other}: {elo0:g} or less is accepted",
     None: "undecided",
 }
 
 
-def text(games: Sequence[StoredGame], setup: TournamentSettings, sprt: Sprt) -> str:
+def format_match(games: Sequence[StoredGame], settings: TournamentSettings, sprt: Sprt) -> str:
     """Format the match as text."""
-    result = to_json(games, setup, sprt)
+    result = to_dict(games, settings, sprt)
     one, other = result["snakes"]
-    verdict = _VERDICTS[result["verdict"]].format(
+    verdict = _VERDICT_TEXTS[result["verdict"]].format(
         one=one, other=other, elo0=sprt.elo0, elo1=sprt.elo1
     )
     counts = result["pairs"]
     return (
-        f"{verdict} (LLR {result['llr']:.2f} of {_range(sprt)})\n"
+        f"{verdict} (LLR {result['llr']:.2f} of {_format_llr_bounds(sprt)})\n"
         f"{one} against {other}: {estimate(counts)}, "
         f"score {result['score']:.1%} in {result['games']} games\n"
-        f"game pairs by points: {_listed(counts)}\n"
+        f"game pairs by points: {_format_outcome_counts(counts)}\n"
         "mean time per move: "
         f"{result['mean_move_ms'][0]} ms against {result['mean_move_ms'][1]} ms\n"
     )
 
 
-def _listed(counts: Sequence[int]) -> str:
+def _format_outcome_counts(counts: Sequence[int]) -> str:
     return ", ".join(f"{points / 2:g} in {count}" for points, count in enumerate(counts))

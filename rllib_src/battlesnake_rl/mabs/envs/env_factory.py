@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from battlesnake_gym.config import TRAINING_DEFAULTS, EnvConfig, Sizes, check_names
+from battlesnake_gym.config import TRAINING_DEFAULTS, EnvConfig, IntPerGame, check_option_names
 from battlesnake_gym.env.vector import VectorBattlesnake
 from battlesnake_gym.mdp import observations
 from battlesnake_rl.mabs.envs.board_size_schedule import MAP_SIZES, OBSERVATION
@@ -63,7 +63,7 @@ def make_vector(
     return VectorBattlesnake.from_config(options, num_games)
 
 
-def cycle_num_snakes(counts: Sizes, num_games: int) -> Sizes:
+def cycle_num_snakes(counts: IntPerGame, num_games: int) -> IntPerGame:
     """Return the number of snakes in each game, cycling through ``counts``.
 
     >>> cycle_num_snakes([2, 4], 3).tolist(), cycle_num_snakes(2, 3)
@@ -83,7 +83,7 @@ def with_defaults(env_config: Mapping[str, Any]) -> dict[str, Any]:
     Raises:
         ValueError: If a key is unknown.
     """
-    check_names(env_config, ENV_CONFIG_DEFAULTS)
+    check_option_names(env_config, ENV_CONFIG_DEFAULTS)
     values = ENV_CONFIG_DEFAULTS | dict(env_config)
     values["opponents"] = seat_fractions(values["opponents"])
     frame_stack, seen = values.pop("frame_stack", None), values["observation"]

@@ -196,7 +196,7 @@ def is_file(name: str) -> bool:
     """
     return name.startswith(_POLICY_PREFIX) or snakes.resolve_file(name) not in (
         None,
-        snakes.BUILTIN_POLICY,
+        snakes.BUILTIN_POLICY_NAME,
     )
 
 
@@ -255,7 +255,7 @@ def check(fractions: Any) -> None:
         )
     for name, fraction in fractions.items():
         # Built-in snakes are loaded when a game needs a snake, after the games are built.
-        known = [PAST, snakes.BUILTIN_POLICY, *snakes.names()]
+        known = [PAST, snakes.BUILTIN_POLICY_NAME, *snakes.names()]
         if name not in known and not is_file(name):
             raise ValueError(
                 unknown_name_message("opponent", name, known, "battlesnake-gym snakes")
