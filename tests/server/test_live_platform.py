@@ -328,8 +328,8 @@ def test_pages_fetch_a_game(platform: Platform, tmp_path: Path) -> None:
     client = replay_pages.create_app([tmp_path], address_policy=REACH).test_client()
     assert "data-fetch" in client.get("/").text
     answer = client.post("/fetch", json={"game": game_id})
-    assert answer.get_json()["page"] == f"/replay/{game_id}.jsonl.gz"
-    assert client.get(answer.get_json()["page"]).status_code == 200
+    assert answer.get_json()["page"] == f"./replay/{game_id}.jsonl.gz"
+    assert client.get(f"/replay/{game_id}.jsonl.gz").status_code == 200
     for source in (ID, "x", str(tmp_path), ""):
         assert client.post("/fetch", json={"game": source}).status_code == 400
     assert client.post("/fetch", data={"game": game_id}).status_code == 400

@@ -19,7 +19,7 @@ from battlesnake_server.http import page_server
 from battlesnake_server.http.page_server import is_known_host
 from battlesnake_server.web import games_page
 from tests.processes import COMMAND, running
-from tests.server import web_site
+from tests.server import training_runs, web_site
 from tests.server.web_site import Pages
 
 MANY = 900
@@ -189,23 +189,39 @@ def test_beyond_loopback_only_the_token_does_more_than_look(tmp_path: Path) -> N
                      "/game/x/stop", "/replays/analysis/x.jsonl"):  # fmt: skip
             for cookie in ("", "arena=", "arena=guess"):
                 status, text, _ = ask(port, "POST", path, GAME_REQUEST, Cookie=cookie)
-                assert (status, "with the access token" in text) == (403, True)
-        for path, button in (("/play", "begin"), ("/lab", "ask")):
+                assert (status, "needs the access token" in text) == (403, True)
+        for path, button in (("/play", "start"), ("/lab", "query")):
             page = ask(port, path=path)[1]
-            assert "open the address with the token" in page
+            assert "open the address with the access token" in page
             assert f'id="{button}" disabled' in page
         assert ask(port, path="/?token=guess")[2]["Set-Cookie"] is None
         status, _, headers = ask(port, path=link[1])
-        assert (status, headers["Location"]) == (302, "/")
+        assert (status, headers["Location"]) == (302, "./")
         cookie = headers["Set-Cookie"]
         assert "HttpOnly" in cookie
         assert "Max-Age=2592000" in cookie
         assert "SameSite=Strict" in cookie
         mine = {"Cookie": cookie.partition(";")[0]}
         page = ask(port, path="/play", **mine)[1]
-        assert "open the address with the token" not in page
-        assert 'id="begin">' in page
+        assert "open the address with the access token" not in page
+        assert 'id="start">' in page
         assert ask(port, "POST", "/play", GAME_REQUEST, **mine)[0] == 201
+
+
+def test_runs_behind_a_proxy_need_its_name_and_a_token(tmp_path: Path) -> None:
+    training_runs.make(tmp_path / "runs", "done", games=(6,))
+    command = ("runs", "--web", "--no-browser", "--allow-host=hub.example")
+    with showing(tmp_path, *command, lines=2) as (_, lines):
+        port = port_of(lines[0])
+        assert "/?token=" in lines[1]
+        assert ask(port, Host="hub.example")[0] == 200
+        assert ask(port, Host="rebound.example")[0] == 421
+        status, _, headers = ask(port, path="/" + lines[1].split()[1].rpartition("/")[2])
+        assert status == 302
+        mine = {"Cookie": headers["Set-Cookie"].partition(";")[0]}
+        for path in ("/replays/fetch", "/replays/analysis/done/games/x.jsonl"):
+            assert ask(port, "POST", path, {})[0] == 403
+            assert ask(port, "POST", path, {}, **mine)[0] in (400, 404)
 
 
 def test_a_name_for_the_pages_needs_a_token_too(tmp_path: Path) -> None:

@@ -220,7 +220,7 @@ def test_pages_answer(folder: Path) -> None:
     assert client.get("/?axis=../../etc&span=x").status_code == 200
     run = client.get("/run/done").get_data(as_text=True)
     assert "after iteration 18, 3.0 minutes</p>" in run
-    assert 'href="/replays/replay/done/games/iteration-000018.jsonl.gz"' in run
+    assert 'href="../replays/replay/done/games/iteration-000018.jsonl.gz"' in run
     assert client.get("/replays/replay/done/games/iteration-000018.jsonl.gz").status_code == 200
     assert json.loads(client.get("/replays/data/done/games/iteration-000018.jsonl.gz").data)["over"]
     assert client.get("/run/none").status_code == 404

@@ -163,7 +163,7 @@ def test_games_are_filtered(pages: Pages, client: FlaskClient) -> None:
     page = client.get("/games?from=tomorrow&ending=eaten").text
     assert "from must be a date like 2026-03-02" in page
     page = client.get("/games").text
-    assert [game.uuid for game in everything][::-1] == re.findall(r'href="/game/([^"]+)"', page)
+    assert [game.uuid for game in everything][::-1] == re.findall(r'href="./game/([^"]+)"', page)
     assert "No game matches" in client.get("/games?snake=nobody").text
     assert client.get("/games?page=999").status_code == 200
 
@@ -271,7 +271,7 @@ def test_live_game_grows(empty: Pages) -> None:
     client, broadcast = empty.client, empty.broadcast
     board = web_site.announce(broadcast, "on", 2)
     (card,) = client.get("/live.json").get_json()
-    assert card["page"] == "/game/on"
+    assert card["page"] == "./game/on"
     assert card["frame"]["turn"] == 2
     game = client.get("/game/on/data").get_json()
     assert (game["over"], len(game["frames"])) == (False, 3)
@@ -317,7 +317,7 @@ def test_visitors_start_games_that_are_stored(empty: Pages) -> None:
     client = empty.client
     answer = client.post("/play", json=GAME_REQUEST)
     assert answer.status_code == 201
-    assert answer.get_json()["page"] == f"/game/{answer.get_json()['game']}"
+    assert answer.get_json()["page"] == f"./game/{answer.get_json()['game']}"
     game = wait_until_over(client, answer.get_json()["game"])
     assert [snake["name"] for snake in game["snakes"]] == ["hungry", "hungry (2)"]
     (row,) = rows(empty)
@@ -353,7 +353,7 @@ def test_keyboard_player_steers(empty: Pages) -> None:
     answer = client.post("/play", json=game_request)
     game_id = answer.get_json()["game"]
     key = answer.get_json()["page"].partition("?key=")[2]
-    assert f'data-key="{key}"' in client.get(answer.get_json()["page"]).text
+    assert f'data-key="{key}"' in client.get(answer.get_json()["page"].lstrip(".")).text
     assert "data-key" not in client.get(f"/game/{game_id}?key=guess").text
 
     def press(move: str, with_key: str = key) -> tuple[int, dict[str, Any]]:
@@ -809,7 +809,7 @@ def test_arena_command_with_pages(tmp_path: Path, tournament: bool) -> None:
         assert line.startswith("serving the arena at http://127.0.0.1:")
         if tournament:
             assert process.stdout.readline().startswith("snake ")  # the table: all is played
-        assert fetch(f"{url}games").count('href="/game/') == (2 if tournament else 0)
+        assert fetch(f"{url}games").count('href="./game/') == (2 if tournament else 0)
         assert len(list(tmp_path.glob("replays/*"))) == (2 if tournament else 0)
         process.send_signal(signal.SIGINT)
         assert process.wait(60) == 0

@@ -164,7 +164,7 @@ def test_it_plays_over_a_socket_and_appears_on_the_pages(mine: Workplace, policy
             for replay in (mine.folder / "replays").glob("*.jsonl*"):
                 first = fetch_json(f"{address}replays/data/{replay.name}")["frames"][0]
                 assert {(0, 0), (4, 4)} <= {tuple(cell) for cell in first["food"]}
-                assert f'href="/replays/replay/{replay.name}"' in fetch(f"{address}replays/")
+                assert f'href="../replays/replay/{replay.name}"' in fetch(f"{address}replays/")
 
 
 def read_until(process: subprocess.Popen[str], words: str) -> str:

@@ -9,13 +9,13 @@ from pathlib import Path
 
 from tqdm import tqdm
 
-from battlesnake_gym.common.command_line import Parser, port, positive, print_error
+from battlesnake_gym.common.command_line import Parser, positive, print_error
 from battlesnake_gym.replays.replay import Replay, ReplayError, find_files
 from battlesnake_heuristics.analysis import scenarios
 from battlesnake_heuristics.analysis.loss_analysis import NODES_BY_GRADE, find_puzzle
 from battlesnake_heuristics.analysis.scenarios import Scenario
 from battlesnake_heuristics.search import search
-from battlesnake_server.address_policy import open_listener
+from battlesnake_server.address_policy import add_page_options, open_listener
 from battlesnake_server.web.pages import serve
 from battlesnake_server.web.puzzle_pages import create_app
 
@@ -61,11 +61,17 @@ def main(argv: list[str] | None = None) -> int:
         puzzles = _puzzles(options)
         if not options.web:
             return 0
-        listener = open_listener("127.0.0.1", options.port)
+        listener = open_listener(options.host, options.port)
     except (ValueError, OSError) as error:
         return print_error("battlesnake-gym game puzzles", error)
-    app, title = create_app(puzzles), f"{len(puzzles)} puzzles"
-    return serve(app, listener, title, open_browser=not options.no_browser)
+    return serve(
+        create_app(puzzles),
+        listener,
+        f"{len(puzzles)} puzzles",
+        host=options.host,
+        names=options.allow_host,
+        open_browser=not options.no_browser,
+    )
 
 
 def _puzzles(options: argparse.Namespace) -> list[Scenario]:
@@ -106,7 +112,6 @@ def parser() -> Parser:
         help="maximum number of puzzles")  # fmt: skip
     add("--web", action="store_true", help="serve a page on which you can solve the "
         "puzzles")  # fmt: skip
-    add("--port", type=port, default=_DEFAULT_PORT,
-        help="port of the page; 0 picks a free port")  # fmt: skip
+    add_page_options(parser, _DEFAULT_PORT)
     add("--no-browser", action="store_true", help="do not open a browser (with --web)")
     return parser

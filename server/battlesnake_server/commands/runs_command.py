@@ -10,11 +10,11 @@ from battlesnake_gym.common.command_line import (
     Parser,
     add_json,
     align_columns,
-    port,
     print_error,
     write_json,
 )
 from battlesnake_gym.common.extras import load_module
+from battlesnake_server import address_policy
 from battlesnake_server.runs.run_view import DIED, RunsView, RunView, differing, left, state
 
 _PROG = "battlesnake-gym runs"
@@ -56,8 +56,7 @@ def parser() -> Parser:
     add("--web", action="store_true",
         help="serve a live page with the runs' curves and games")  # fmt: skip
     add("--report", action="store_true", help="write report.html into each run directory")
-    add("--port", type=port, default=_DEFAULT_PORT,
-        help="port of the page (with --web); 0 picks a free port")  # fmt: skip
+    address_policy.add_page_options(parser, _DEFAULT_PORT)
     add("--no-browser", action="store_true", help="do not open a browser (with --web)")
     return parser
 
@@ -78,7 +77,9 @@ def main(argv: list[str] | None = None) -> int:
                 sys.stdout.write(f"wrote {module.write(run.path)}\n")
         elif options.web:
             module = load_module("battlesnake_server.web.runs_page", "server")
-            return int(module.serve(runs, options.port, open_browser=not options.no_browser))
+            browser = not options.no_browser
+            names = options.allow_host
+            return int(module.serve(runs, options.host, options.port, names, open_browser=browser))
         elif options.json:
             write_json([run.to_json() for run in found])
         else:

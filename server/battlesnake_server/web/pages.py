@@ -14,6 +14,7 @@ import webbrowser
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, cast
+from urllib.parse import urlsplit
 
 from flask import Blueprint, Flask, Response, current_app, jsonify, render_template, request
 from werkzeug.exceptions import HTTPException, NotFound
@@ -49,6 +50,23 @@ A site shows only registered endpoints.
 """
 
 
+class _Site(Flask):
+    """Application whose links are relative, so that a proxy may serve its pages below any path."""
+
+    def url_for(self, endpoint: str, **values: Any) -> str:
+        """Return the relative URL of a page, for the current request."""
+        return _relative(super().url_for(endpoint, **values))
+
+
+def _relative(path: str) -> str:
+    """Return ``path`` relative to the path of the current request.
+
+    The relative URL goes up to the start page and down again.
+    """
+    depth = request.environ["PATH_INFO"].count("/") - 1  # `request.path` merges leading slashes.
+    return ("../" * depth or "./") + path.lstrip("/")
+
+
 def application(brand: str, *parts: Blueprint, token: str | None = None) -> Flask:
     """Create an application whose pages load no content from other sites.
 
@@ -58,14 +76,17 @@ def application(brand: str, *parts: Blueprint, token: str | None = None) -> Flas
         token: Access token that every action requires; None allows every visitor to act.
     """
     # This package contains the templates and static files.
-    app = Flask("battlesnake_server")
+    app = _Site("battlesnake_server")
     app.config["MAX_CONTENT_LENGTH"] = MAX_REQUEST_BYTES
     app.extensions["analyses"] = AnalysisQueue()
     for part in parts:
         app.register_blueprint(part)
-    app.context_processor(lambda: {"brand": brand, "navigation": _navigation()})
+    app.context_processor(
+        lambda: {"brand": brand, "start_page": _relative("/"), "navigation": _navigation()}
+    )
     app.register_error_handler(404, _not_found)
     access_control.require_token(app, token)
+    app.after_request(_make_redirect_relative)
     app.after_request(_set_security_headers)
     app.after_request(_compress)
     return app
@@ -84,6 +105,15 @@ def _not_found(error: NotFound) -> tuple[str, int]:
 def missing(reason: str) -> tuple[str, int]:
     """Render the 404 page with a reason."""
     return render_template("missing.html", reason=reason), 404
+
+
+def _make_redirect_relative(response: Response) -> Response:
+    """Make the address of a redirect relative."""
+    if response.location is not None:
+        url = urlsplit(response.location)
+        response.location = _relative(url.path) + (f"?{url.query}" if url.query else "")
+        response.set_data("")  # The text contains the absolute address.
+    return response
 
 
 def _set_security_headers(response: Response) -> Response:

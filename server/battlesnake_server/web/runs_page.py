@@ -6,7 +6,7 @@ The pages load new data on each request, and never write to the run directories.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple, cast
 
@@ -17,6 +17,7 @@ from battlesnake_server.replay_viewer.replay_library import Library
 from battlesnake_server.runs import charts, run_view
 from battlesnake_server.runs.run_view import RunsView, RunView, differing, left, state
 from battlesnake_server.web import pages, replay_pages
+from battlesnake_server.web.access_control import token_for
 
 _MAX_CARDS = 12
 """Maximum number of a run's games that are shown as cards."""
@@ -33,9 +34,15 @@ class ShownGame(NamedTuple):
     card: replay_pages.ReplayCard
 
 
-def create_app(runs: RunsView) -> Flask:
-    """Create the application for a directory of runs."""
-    app = pages.application("Runs", blueprint)
+def create_app(runs: RunsView, token: str | None = None) -> Flask:
+    """Create the application for a directory of runs.
+
+    Args:
+        runs: Runs to show.
+        token: Access token required to start analyses and to fetch games; None allows every visitor
+            to act.
+    """
+    app = pages.application("Runs", blueprint, token=token)
     replay_pages.mount(app, [runs.directory])
     app.extensions["runs"] = runs
     app.extensions["runs lock"] = threading.Lock()
@@ -134,12 +141,22 @@ def _span() -> int:
     return asked if asked in charts.SPANS else _DEFAULT_SPAN
 
 
-def serve(runs: RunsView, port: int, *, open_browser: bool) -> int:
-    """Serve the pages on this machine until interrupted.
+def serve(
+    runs: RunsView, host: str, port: int, names: Collection[str] = (), *, open_browser: bool
+) -> int:
+    """Serve the pages until interrupted.
+
+    Args:
+        runs: Runs to show.
+        host: Address to listen on.
+        port: Port to listen on; 0 chooses a free port.
+        names: Additional host names that requests may use.
+        open_browser: Whether to open the pages in a browser.
 
     Raises:
         ValueError: If the port is in use.
     """
-    listener = open_listener("127.0.0.1", port)
+    app = create_app(runs, token_for(host, names))
+    listener = open_listener(host, port)
     what = f"{len(runs.refresh())} runs"
-    return pages.serve(create_app(runs), listener, what, open_browser=open_browser)
+    return pages.serve(app, listener, what, host=host, names=names, open_browser=open_browser)

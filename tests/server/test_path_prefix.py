@@ -1,0 +1,130 @@
+"""Tests of the pages behind a proxy that serves them below a path, such as Jupyter's."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import urljoin, urlsplit
+
+import pytest
+
+from battlesnake_gym.boards.board import Board
+from battlesnake_gym.rules import Game
+from battlesnake_heuristics.analysis.scenarios import Scenario
+from battlesnake_server.live.app import create_app
+from battlesnake_server.runs.run_view import RunsView
+from battlesnake_server.web import puzzle_pages, replay_pages, runs_page
+from tests.processes import fetch_json
+from tests.server import training_runs, web_site
+from tests.server.browser import Browser
+from tests.server.path_prefix import PREFIX, Proxy, proxied
+
+SITES = ("arena", "watch", "runs", "puzzles")
+
+
+@contextlib.contextmanager
+def site_behind_proxy(name: str, folder: Path) -> Iterator[Proxy]:
+    with contextlib.ExitStack() as opened:
+        if name == "arena":
+            app = web_site.make(folder, token="secret").app
+        elif name == "watch":
+            training_runs.played(1).save(folder / "one.jsonl.gz")
+            training_runs.played(2).save(folder / "deep" / "er" / "two.jsonl.gz")
+            app = replay_pages.create_app([folder])
+        elif name == "runs":
+            training_runs.make(folder / "runs", "a:b", games=(6,))
+            app = runs_page.create_app(RunsView(folder / "runs"), "secret")
+        else:
+            board = Board.new(7, 7, 2, game=Game(seed=1))
+            board.you_id = board.snakes[0].id
+            app = puzzle_pages.create_app([Scenario("one", board, ("up",), "grade 1 of 3")])
+        address = opened.enter_context(web_site.serving(app))
+        yield opened.enter_context(proxied(address))
+
+
+def linked(address: str, kind: str, text: str) -> tuple[set[str], set[str]]:
+    """Return the addresses of the links, images and scripts, and those that scripts request."""
+    if kind == "text/html":
+        shown = re.findall(r'(?:href|src)="([^"#][^"]*)"', text)
+        requested = re.findall(r'data-[\w-]+="(\.{0,2}/[^"]*)"', text)
+    else:
+        shown, requested = re.findall(r'^import .*?"([^"]+)";$', text, re.MULTILINE), []
+    return {urljoin(address, link) for link in shown}, {urljoin(address, r) for r in requested}
+
+
+@pytest.mark.parametrize("name", SITES)
+def test_every_link_stays_below_the_path(name: str, tmp_path: Path) -> None:
+    with site_behind_proxy(name, tmp_path) as proxy:
+        found, waiting = set[str](), [f"{proxy.address}/"]
+        while waiting:
+            address = waiting.pop()
+            with urllib.request.urlopen(address, timeout=120) as response:
+                kind = response.headers.get_content_type()
+                shown, requested = linked(address, kind, response.read().decode(errors="replace"))
+            for link in shown | requested:
+                assert urlsplit(link).path.startswith(f"{PREFIX}/"), f"{address} leads to {link}"
+            new = {link.partition("#")[0] for link in shown} - found
+            found |= new
+            waiting += sorted(new)
+        paths = {urlsplit(address).path.removeprefix(PREFIX) for address in found}
+        assert {"/", "/static/style.css", "/static/board.js"} <= paths
+        games = {"arena": "/game/", "watch": "/replay/deep/er/", "runs": "/run/a:b"}.get(name, "/")
+        assert any(path.startswith(games) for path in paths)
+        assert proxy.outside == []
+
+
+@pytest.mark.parametrize(
+    ("path", "expected"),
+    [
+        ("/?token=secret", "/"),
+        ("/run/a:b?token=secret", "/run/a:b"),
+        ("/replays", "/replays/"),
+        ("/replays?page=1", "/replays/?page=1"),
+    ],
+)
+def test_redirects_stay_below_the_path(path: str, expected: str, tmp_path: Path) -> None:
+    with site_behind_proxy("runs", tmp_path) as proxy:
+        with urllib.request.urlopen(proxy.address + path, timeout=120) as response:
+            assert response.url == proxy.address + expected
+        assert proxy.outside == []
+
+
+def test_visitors_play_and_watch_behind_a_path(quiet: Browser, tmp_path: Path) -> None:
+    with site_behind_proxy("arena", tmp_path) as proxy:
+        start = f"{PREFIX}/"
+        quiet.open(f"{proxy.address}/?token=secret", f"location.pathname === '{start}'")
+        quiet.run("document.querySelector('.nav a[href$=\"/play\"]').click()")
+        quiet.wait("document.querySelector('#preview .snake')")
+        quiet.run("document.getElementById('start').click()")
+        quiet.wait(f"location.pathname.startsWith('{start}game/')")
+        quiet.wait("document.querySelector('#board [data-snake]')")
+        quiet.press("ArrowUp")
+        quiet.wait("parseInt(document.getElementById('turn').textContent) === 1")
+        quiet.wait("document.getElementById('as-text').pathname.includes('/turn/')")
+        text = quiet.run("fetch(document.getElementById('as-text').href).then(r => r.status)")
+        assert text == 200
+        quiet.open(f"{proxy.address}/replays/", "document.querySelector('.thumbnail .snake')")
+        quiet.run("document.querySelector('a.game').click()")
+        quiet.wait("document.querySelector('#board [data-snake]')")
+        quiet.open(f"{proxy.address}/live", "document.readyState === 'complete'")
+        quiet.open(f"{proxy.address}/lab", "document.querySelector('#board .snake')")
+        assert proxy.outside == []
+
+
+def test_runs_and_live_snake_behind_a_path(quiet: Browser, tmp_path: Path) -> None:
+    with site_behind_proxy("runs", tmp_path) as proxy:
+        quiet.open(f"{proxy.address}/", "document.querySelector('svg[data-chart] polyline')")
+        quiet.run("document.querySelector('tbody th a').click()")
+        quiet.wait("document.querySelector('svg.thumbnail .snake')")
+        quiet.wait("performance.getEntriesByType('resource').some(r => r.name.endsWith('.json'))")
+        quiet.run("document.querySelector('a.game').click()")
+        quiet.wait("document.querySelector('#board [data-snake]')")
+        assert proxy.outside == []
+    with web_site.serving(create_app({"SNAKE": "hungry"})) as address, proxied(address) as proxy:
+        quiet.open(f"{proxy.address}/", "document.querySelectorAll('#board .snake').length === 2")
+        assert quiet.text("#address") == proxy.address
+        assert proxy.outside == []
+        assert fetch_json(f"{proxy.address}/now")["moves"]["num_moves"] == 0
