@@ -12,6 +12,7 @@ import pytest
 
 import battlesnake_gym
 from battlesnake_gym.policy_file import PolicyError
+from battlesnake_rl import onnx_export
 from battlesnake_rl.onnx_export import export
 from battlesnake_server.onnx_policy import OnnxPolicy
 from battlesnake_server.strategy_loader import strategy_factory
@@ -33,11 +34,11 @@ def torch_network(scaled: bool = True) -> Any:
     )
 
 
-def planes(side: int = 7) -> Any:
+def planes(side: int = 7, count: int = 5) -> Any:
     import torch
 
     generator = torch.Generator().manual_seed(1)
-    return torch.randint(0, 256, (5, 10, side, side), dtype=torch.uint8, generator=generator)
+    return torch.randint(0, 256, (count, 10, side, side), dtype=torch.uint8, generator=generator)
 
 
 def exported(policy: Any, path: Path, side: int = 7, **options: Any) -> OnnxPolicy:
@@ -114,6 +115,140 @@ def test_a_model_of_stable_baselines(name: str, tmp_path: Path) -> None:
         export(model, "planes", (9, 9), tmp_path / "other.onnx")
 
 
+SMALL_PPO = {"n_steps": 8, "batch_size": 8, "seed": 1}
+
+
+def sb3_env(*wrappers: Any) -> Any:
+    """Make two games of 7 x 7 cells as an environment of Stable-Baselines3."""
+    from stable_baselines3.common.env_util import make_vec_env
+
+    env = make_vec_env("battlesnake_gym:Battlesnake-v0", 2, env_kwargs={"width": 7, "height": 7})
+    for wrapper in wrappers:
+        env = wrapper(env)
+    return env
+
+
+def as_floats(env: Any) -> Any:
+    import gymnasium
+
+    space = gymnasium.spaces.Box(0, 1, SHAPE, np.float32)
+    return gymnasium.wrappers.TransformObservation(
+        env, lambda seen: seen.astype(np.float32) / 255, space
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "transposed"), [("PPO", True), ("DQN", False), ("MaskablePPO", False)]
+)
+def test_the_file_contains_the_normalization_of_stable_baselines(
+    name: str, transposed: bool, tmp_path: Path
+) -> None:
+    import sb3_contrib
+    import stable_baselines3
+    from stable_baselines3.common.vec_env import VecNormalize, VecTransposeImage
+
+    env = sb3_env(*([VecTransposeImage] if transposed else []), VecNormalize)
+    kind = getattr(stable_baselines3, name, None) or getattr(sb3_contrib, name)
+    small = {"buffer_size": 100, "learning_starts": 10} if name == "DQN" else SMALL_PPO
+    model = kind("MlpPolicy", env, **small).learn(64)
+    policy = exported(model, tmp_path)
+    seen = planes(count=300)
+    given = seen.permute(0, 3, 1, 2) if transposed else seen
+    moves, _ = model.predict(env.normalize_obs(given.numpy()), deterministic=True)
+    assert (policy.action_scores(seen.numpy()).argmax(1) == moves).all()
+
+
+def test_a_model_trained_on_floats(tmp_path: Path) -> None:
+    from stable_baselines3 import PPO
+    from stable_baselines3.common.env_util import make_vec_env
+
+    env = make_vec_env(
+        "battlesnake_gym:Battlesnake-v0",
+        env_kwargs={"width": 7, "height": 7},
+        wrapper_class=as_floats,
+    )
+    model = PPO("MlpPolicy", env, **SMALL_PPO)
+    with pytest.raises(PolicyError, match=r"trained on float32 in \[0, 1\], .* set scale"):
+        exported(model, tmp_path)
+    policy = exported(model, tmp_path, scale=1 / 255)
+    seen = planes(count=300).numpy()
+    moves, _ = model.predict(seen.astype(np.float32) / 255, deterministic=True)
+    assert (policy.action_scores(seen).argmax(1) == moves).all()
+
+
+def test_models_of_stable_baselines_that_the_file_would_not_equal(tmp_path: Path) -> None:
+    from sb3_contrib import QRDQN, RecurrentPPO
+    from stable_baselines3 import PPO
+    from stable_baselines3.common.vec_env import VecFrameStack, VecNormalize
+
+    class OtherMoves(PPO):
+        def predict(self, *given: Any, **named: Any) -> Any:
+            moves, state = super().predict(*given, **named)
+            return (moves + 1) % 4, state
+
+    memory = RecurrentPPO(
+        "MlpLstmPolicy", sb3_env(), **SMALL_PPO, policy_kwargs={"lstm_hidden_size": 490}
+    )
+    stacked = PPO("MlpPolicy", sb3_env(lambda env: VecFrameStack(env, 2)), **SMALL_PPO)
+    PPO("MlpPolicy", sb3_env(VecNormalize), **SMALL_PPO).save(tmp_path / "model.zip")
+    for model, frame_stack, message in (
+        (memory, 1, "RecurrentPPO is recurrent, but the file has no memory"),
+        (stacked, 2, "PPO was trained under VecFrameStack"),
+        (PPO.load(tmp_path / "model.zip"), 1, "use model.set_env"),
+        (QRDQN("MlpPolicy", sb3_env(), buffer_size=100), 1, "QRDQN is not supported"),
+        (OtherMoves("MlpPolicy", sb3_env(), **SMALL_PPO), 1, "OtherMoves plays other moves"),
+    ):
+        with pytest.raises(PolicyError, match=message):
+            export(
+                model,
+                {"name": "planes", "frame_stack": frame_stack},
+                (7, 7),
+                tmp_path / "policy.onnx",
+            )
+    assert not list(tmp_path.glob("*policy*"))
+
+
+def rllib_module(space: Any, stateful: bool = False) -> Any:
+    """Make a linear module of RLlib; a stateful module has a state that it does not use."""
+    import torch
+    from gymnasium.spaces import Discrete
+    from ray.rllib.core.columns import Columns
+    from ray.rllib.core.rl_module.rl_module import RLModuleSpec
+    from ray.rllib.core.rl_module.torch import TorchRLModule
+
+    class Linear(TorchRLModule):
+        def setup(self) -> None:
+            self.line = torch.nn.Linear(490, 4)
+
+        def get_initial_state(self) -> Any:
+            return {"memory": np.zeros(1)} if stateful else {}
+
+        def _forward(self, batch: Any, **options: Any) -> Any:
+            return {Columns.ACTION_DIST_INPUTS: self.line(batch[Columns.OBS].float().flatten(1))}
+
+    return RLModuleSpec(
+        module_class=Linear, observation_space=space, action_space=Discrete(4)
+    ).build()
+
+
+def test_modules_of_rllib_that_the_file_would_not_equal(tmp_path: Path) -> None:
+    from gymnasium.spaces import Box, Discrete
+    from ray.rllib.connectors.env_to_module import MeanStdFilter
+
+    floats = Box(0, 255, SHAPE, np.float32)
+    filtered = MeanStdFilter().recompute_output_observation_space(floats, Discrete(4))
+    for module, message in (
+        (rllib_module(filtered), r"Linear was trained on float32 in \[-10, 10\].*MeanStdFilter"),
+        (rllib_module(floats, stateful=True), "Linear is recurrent"),
+    ):
+        with pytest.raises(PolicyError, match=message):
+            exported(module, tmp_path)
+    module = rllib_module(floats)
+    policy = exported(module, tmp_path)
+    wanted = module.line(planes().float().flatten(1)).detach().numpy()
+    np.testing.assert_allclose(policy.action_scores(planes().numpy()), wanted, rtol=1e-4, atol=1e-3)
+
+
 def test_a_module_and_a_checkpoint_of_rllib(tmp_path: Path) -> None:
     import torch
     from gymnasium.spaces import Box, Discrete
@@ -164,6 +299,65 @@ def test_an_onnx_file_and_a_session(tmp_path: Path) -> None:
         np.testing.assert_allclose(policy.action_scores(planes().numpy()), wanted, atol=1e-4)
     with pytest.raises(PolicyError, match="input is FLOAT; set scale"):
         exported(foreign, tmp_path)
+
+
+@pytest.mark.parametrize("centered", [False, True])
+def test_an_onnx_file_is_compared_with_its_original(centered: bool, tmp_path: Path) -> None:
+    from onnx import TensorProto, helper, numpy_helper, save
+
+    # The values of the second network depend on the other positions of the batch.
+    weights = np.random.default_rng(1).normal(size=(490, 4)).astype(np.float32)
+    nodes = [
+        helper.make_node("Flatten", ["x"], ["flat"]),
+        helper.make_node("MatMul", ["flat", "weights"], ["values"]),
+    ]
+    if centered:
+        nodes += [
+            helper.make_node("ReduceMean", ["values", "axes"], ["mean"]),
+            helper.make_node("Sub", ["values", "mean"], ["centered"]),
+        ]
+    batch = "batch" if centered else 1
+    graph = helper.make_graph(
+        nodes,
+        "foreign",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [batch, *SHAPE])],
+        [helper.make_tensor_value_info(nodes[-1].output[0], TensorProto.FLOAT, [batch, 4])],
+        [
+            numpy_helper.from_array(weights, "weights"),
+            numpy_helper.from_array(np.array([0]), "axes"),
+        ],
+    )
+    foreign = tmp_path / "foreign.onnx"
+    opset = helper.make_opsetid("", 18)
+    save(helper.make_model(graph, opset_imports=[opset], ir_version=8), str(foreign))
+    if centered:
+        with pytest.raises(PolicyError, match="from the original policy"):
+            exported(foreign, tmp_path, scale=1 / 255)
+        return
+    wanted = (planes().numpy().reshape(5, -1) / 255) @ weights
+    policy = exported(foreign, tmp_path, scale=1 / 255)
+    np.testing.assert_allclose(policy.action_scores(planes().numpy()), wanted, rtol=1e-3, atol=1e-3)
+
+
+def test_several_hundred_positions_are_compared(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from torch import nn
+
+    class Counts(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.line = nn.Linear(490, 4)
+            self.positions = 0
+
+        def forward(self, seen: Any) -> Any:
+            self.positions += len(seen)
+            return self.line(seen.float().flatten(1))
+
+    monkeypatch.setattr(onnx_export, "_GAMES", 1)
+    network = Counts()
+    exported(network, tmp_path)
+    assert network.positions > 500
 
 
 def test_what_is_no_policy_is_refused_and_nothing_written(tmp_path: Path) -> None:
