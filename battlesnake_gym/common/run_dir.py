@@ -6,22 +6,21 @@ This module imports no training code, because the server reads growing run direc
 from __future__ import annotations
 
 import csv
-import fcntl
 import io
 import json
 import math
 import os
 import re
-import socket
+import sys
 import time
 from array import array
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import IO, Any
 
-from battlesnake_gym.common import old_runs
+from battlesnake_gym.common import file_locks, old_runs
 from battlesnake_gym.common.files import write_atomically
 
 RUN_FILE = "run.json"
@@ -174,41 +173,41 @@ def lock_run_dir(run_dir: Path) -> Iterator[None]:
     run_dir.mkdir(parents=True, exist_ok=True)
     with (run_dir / LOCK_FILE).open("a+") as file:
         for _ in range(_ATTEMPTS):
-            if _lock(file, fcntl.LOCK_EX):
+            if _locks(file):
                 break
             time.sleep(_RETRY_INTERVAL_S)
         else:
-            file.seek(0)
-            owner = file.read().strip() or "another process"
+            owner = file_locks.read_owner(file) or "another process"
             raise LockedError(
                 f"{run_dir} is being written by {owner}; wait for it, or choose another --name"
             )
-        file.truncate(0)
-        now = time.strftime("%Y-%m-%d %H:%M:%S %Z")
-        file.write(f"process {os.getpid()} on {socket.gethostname()} since {now}\n")
-        file.flush()
+        file_locks.write_owner(file)
         yield
 
 
+def _locks(file: IO[str]) -> bool:
+    """Lock a run directory; on a file system without locks, print a warning instead."""
+    try:
+        return file_locks.try_lock(file)
+    except OSError as error:
+        sys.stderr.write(f"{file_locks.missing_message(file, error)}\n")
+        return True
+
+
 def is_locked(run_dir: Path) -> bool:
-    """Return whether a process is writing into ``run_dir``."""
+    """Return whether a process is writing into ``run_dir``.
+
+    On a file system without locks, the directory counts as locked while the process that last
+    locked the directory runs on this machine. A process on another machine counts as running.
+    """
     try:
         with (run_dir / LOCK_FILE).open() as file:
-            return not _lock(file, fcntl.LOCK_SH)
+            try:
+                return not file_locks.try_lock(file, shared=True)
+            except OSError:
+                return file_locks.owner_may_run(file)
     except OSError:
         return False
-
-
-def _lock(file: IO[str], kind: int) -> bool:
-    """Lock an open file until the file is closed.
-
-    Returns:
-        True if this call locked the file, or False if another process has locked the file.
-    """
-    with suppress(BlockingIOError):
-        fcntl.flock(file, kind | fcntl.LOCK_NB)
-        return True
-    return False
 
 
 def read_progress(path: Path) -> list[dict[str, float]]:

@@ -5,12 +5,8 @@ The default database is SQLite; a URL selects any database that SQLAlchemy suppo
 
 from __future__ import annotations
 
-import fcntl
-import os
-import socket
 import sqlite3
 import sys
-import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -41,6 +37,13 @@ from sqlalchemy.orm import (
     selectinload,
 )
 from sqlalchemy.pool import NullPool, Pool
+
+from battlesnake_gym.common.file_locks import (
+    missing_message,
+    read_owner,
+    try_lock,
+    write_owner,
+)
 
 _T = TypeVar("_T")
 
@@ -239,16 +242,13 @@ def lock_database(engine: Engine) -> Iterator[None]:
         return
     with Path(f"{name}.lock").open("a+") as file:
         try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            file.seek(0)
-            owner = file.read().strip() or "another process"
-            _log(f"{name} is locked by {owner}; waiting until its games end (Ctrl+C cancels)")
-            fcntl.flock(file, fcntl.LOCK_EX)
-        file.truncate(0)
-        now = time.strftime("%Y-%m-%d %H:%M:%S %Z")
-        file.write(f"process {os.getpid()} on {socket.gethostname()} since {now}\n")
-        file.flush()
+            if not try_lock(file):
+                owner = read_owner(file) or "another process"
+                _log(f"{name} is locked by {owner}; waiting until its games end (Ctrl+C cancels)")
+                try_lock(file, wait=True)
+        except OSError as error:
+            _log(missing_message(file, error))
+        write_owner(file)
         yield
 
 
