@@ -61,7 +61,7 @@ from sagemaker_rl.job.hyperparameters import HyperparameterError, hyperparameter
 from sagemaker_rl.job.job_environment import (
     JobPaths,
     check_channels,
-    disk_is_full,
+    find_disk_full_error,
     log_line,
     report_failure,
 )
@@ -390,8 +390,8 @@ class SageMakerRayLauncher:
             report_failure(str(error))
             return 1
         except Exception as error:
-            if run is not None and disk_is_full(error):
-                report_failure(_disk_full_message(run, error))
+            if run is not None and (disk_full := find_disk_full_error(error)):
+                report_failure(_disk_full_message(run, disk_full))
                 return 1
             report_failure(f"{type(error).__name__}: {error}")
             raise
@@ -554,6 +554,7 @@ class SageMakerRayLauncher:
         return self.default_num_env_runners(config, cpus) if wanted is None else wanted
 
     def _run(self, run: TrainingRun, settings: _RunSettings) -> int:
+        checkpoints.delete_unfinished(run.job.checkpoint_dir)
         if run.checkpoint is None:
             checkpoints.delete_all(run.job.checkpoint_dir)
         run.restore_progress_csv()
@@ -672,10 +673,11 @@ def _config_fields() -> list[str]:
     return [name for name in AlgorithmConfig().to_dict() if not name.startswith("_")]
 
 
-def _disk_full_message(run: TrainingRun, error: Exception) -> str:
+def _disk_full_message(run: TrainingRun, error: OSError) -> str:
     last = checkpoints.newest(run.job.checkpoint_dir)
     remedy = f"the same command resumes from {last}" if last else "run the command again"
-    return f"no space to write {run.job.checkpoint_dir.parent} ({error}); free space, then {remedy}"
+    path = error.filename or run.job.checkpoint_dir.parent
+    return f"no space to write {path} ({error.strerror}); free space, then {remedy}"
 
 
 @dataclass(frozen=True, slots=True)

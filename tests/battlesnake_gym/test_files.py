@@ -1,14 +1,16 @@
-"""Files that survive a power cut: content and names are synced in the right order."""
+"""Files that survive power cuts and kills: syncs in the right order, no leftovers, clear errors."""
 
 from __future__ import annotations
 
 import errno
 import os
+import sys
 from pathlib import Path
 
 import pytest
 
 from battlesnake_gym.common.files import sync_tree, write_atomically
+from tests.processes import run, running
 
 
 @pytest.fixture
@@ -75,3 +77,58 @@ def test_a_failed_sync_keeps_the_old_file(tmp_path: Path, monkeypatch: pytest.Mo
         write_atomically(tmp_path / "file", lambda part: part.write_text("new"))
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
     assert (tmp_path / "file").read_text() == "old"
+
+
+STUCK_WRITER = """
+import sys, time
+from pathlib import Path
+from battlesnake_gym.common.files import write_atomically
+def write(part):
+    part.write_text("half of it")
+    print(part.name, flush=True)
+    time.sleep(600)
+write_atomically(Path(sys.argv[1]), write)
+"""
+
+
+def test_what_a_killed_writer_leaves_is_deleted_by_the_next_one(tmp_path: Path) -> None:
+    kept = [".mine.part", ".mine.12345678.part.txt", "mine.12345678.part"]
+    for name in kept:
+        (tmp_path / name).write_text("another program's")
+    again = "import sys; from battlesnake_gym.common.files import write_atomically;"
+    again += "write_atomically(sys.argv[1], lambda part: part.write_text('other'))"
+    with running(sys.executable, "-c", STUCK_WRITER, tmp_path / "first") as writer:
+        assert writer.stdout is not None
+        part = writer.stdout.readline().strip()
+        run(sys.executable, "-c", again, tmp_path / "second", check=True)
+        assert (tmp_path / part).read_text() == "half of it", "its writer is alive"
+    run(sys.executable, "-c", again, tmp_path / "second", check=True)
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted([*kept, "second"])
+
+
+@pytest.mark.parametrize("step", ["write", "rename", "create"])
+def test_a_full_disk_names_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    target = tmp_path / "policy.onnx"
+
+    def fail(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    if step == "rename":
+        monkeypatch.setattr(Path, "replace", fail)
+    if step == "create":
+        monkeypatch.setattr(os, "open", fail)
+    with pytest.raises(OSError, match="No space left on device") as raised:
+        write_atomically(target, fail if step == "write" else Path.touch)
+    assert raised.value.filename == str(target)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_error_about_another_file_names_that_file(tmp_path: Path) -> None:
+    def write(part: Path) -> None:
+        (tmp_path / "missing").read_text()
+
+    with pytest.raises(FileNotFoundError) as raised:
+        write_atomically(tmp_path / "file", write)
+    assert raised.value.filename == str(tmp_path / "missing")

@@ -466,7 +466,10 @@ def test_a_full_disk_ends_a_run_with_one_line_and_a_whole_checkpoint(
     (told,) = [line for line in done.stderr.splitlines() if "No space left" in line]
     last = checkpoints.newest(tmp_path / "kept" / "runs" / "DQN-5x5-2" / "checkpoints")
     assert last is not None
-    assert f"{last.name} is whole; the same command resumes from it" in told
+    assert told.startswith("no space to write small/runs/DQN-5x5-2")
+    assert told.endswith(
+        f"free space, then the same command resumes from {Path('small', *last.parts[-4:])}"
+    )
 
 
 def test_no_resume_begins_anew(ray_with_games: None, run_folder: Path) -> None:

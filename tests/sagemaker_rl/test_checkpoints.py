@@ -106,6 +106,20 @@ def test_deleting_spares_other_files(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["notes.txt"]
 
 
+def test_checkpoints_of_killed_processes_are_deleted(tmp_path: Path) -> None:
+    leftover = tmp_path / "checkpoint_000005.unfinished"
+    for iteration in (4, 6):
+        leftover.mkdir()
+        checkpoints.save(Algorithm(iteration), tmp_path, FACTS)
+        assert not leftover.exists()
+    leftover.mkdir()
+    checkpoints.delete_unfinished(tmp_path)
+    assert len(list(tmp_path.iterdir())) == 2
+    leftover.mkdir()
+    checkpoints.delete_all(tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_every_difference_is_named(tmp_path: Path) -> None:
     checkpoint = checkpoints.save(Algorithm(1), tmp_path, FACTS)
     checkpoints.check_compatible(checkpoint, FACTS)
@@ -190,6 +204,15 @@ def test_the_copy_holds_no_constructors(tmp_path: Path) -> None:
     doctor(state, ran)
     refused(checkpoint, r"checkpoint_000001/learner/state\.pkl.*--trust-checkpoint")
     assert not ran.exists()
+
+
+def test_the_copy_needs_no_space(tmp_path: Path) -> None:
+    checkpoint = tmp_path / "checkpoint_000001"
+    checkpoint.mkdir()
+    (checkpoint / "buffer.npz").write_bytes(b"x" * 100_000)
+    with checkpoints.numbers_only_copy(checkpoint) as copy:
+        assert (copy / "buffer.npz").stat().st_size == 100_000
+        assert sum(path.lstat().st_size for path in copy.rglob("*")) < 10_000
 
 
 def test_torchs_own_files_hold_weights_or_are_refused(tmp_path: Path) -> None:

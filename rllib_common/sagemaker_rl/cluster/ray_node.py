@@ -6,6 +6,7 @@ import ctypes
 import logging
 import os
 import secrets
+import shutil
 import signal
 import socket
 import subprocess
@@ -24,6 +25,7 @@ import ray
 from ray._private import utils
 from ray._raylet import Config  # type: ignore[attr-defined]  # it is compiled
 
+from battlesnake_gym.common.temporary_dirs import TemporaryDir, temporary_dir
 from sagemaker_rl.cluster.rendezvous import ClusterError
 from sagemaker_rl.job.job_environment import log_line
 from sagemaker_rl.job.process_environment import actor_variables
@@ -48,6 +50,21 @@ _STARTED = "Ray runtime started"
 
 _PR_SET_PDEATHSIG = 1
 
+_MAX_SOCKET_PATH_BYTES = 103 if sys.platform == "darwin" else 107
+"""Maximum length of a socket's path (``sun_path`` without the final zero byte)."""
+
+_RAY_SOCKET = "/bsgym-ray-12345678/session_2026-01-01_00-00-00_000000_1234567/sockets/plasma_store"
+"""Longest path of a Ray socket below the directory for temporary files."""
+
+_MIN_FREE_BYTES = 256 << 10
+"""Minimum free space for Ray's files in bytes; with less, a start fails after minutes.
+
+The files of a short training have about 200 KiB.
+"""
+
+_SHORT_DIR = "/tmp"
+"""Directory of Ray's files if the path of the directory for temporary files is too long."""
+
 
 class RayNodeError(RuntimeError):
     """Error raised if Ray does not start; the message contains Ray's last output."""
@@ -58,9 +75,7 @@ class RayNode:
 
     def __init__(self, arguments: list[str]) -> None:
         self._arguments = arguments
-        # Each node has its own folder, because nodes that start at the same time would share
-        # sockets.
-        self._folder = tempfile.TemporaryDirectory(prefix="ray-", ignore_cleanup_errors=True)
+        self._directory: TemporaryDir | None = None
         self._last_lines: deque[str] = deque(maxlen=20)
         self._process: subprocess.Popen[str] | None = None
 
@@ -91,11 +106,16 @@ class RayNode:
             if self._started(give_up) or give_up():
                 return
             self.stop()
-            last_lines = " | ".join(line for line in self._last_lines if line)
-            log_line(f"ray start failed, attempt {attempt} of {_START_ATTEMPTS}: {last_lines}")
-        raise RayNodeError(
-            f"ray start failed {_START_ATTEMPTS} times; its last output: {last_lines}"
-        )
+            reason = self._failure_reason()
+            log_line(f"ray start failed, attempt {attempt} of {_START_ATTEMPTS}: {reason}")
+        raise RayNodeError(f"ray start failed {_START_ATTEMPTS} times; its last output: {reason}")
+
+    def _failure_reason(self) -> str:
+        """Return Ray's last lines of output; of a traceback, only the last line."""
+        lines = [line for line in self._last_lines if line]
+        if any(line.startswith('File "') for line in lines):
+            lines = lines[-1:]
+        return " | ".join(lines)
 
     @property
     def running(self) -> bool:
@@ -113,13 +133,18 @@ class RayNode:
             with suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
             process.wait()
-        self._folder.cleanup()
+        directory, self._directory = self._directory, None
+        if directory is not None:
+            directory.delete()
 
     def _started(self, give_up: Callable[[], bool]) -> bool:
+        # Each node has its own directory, because nodes that start at the same time would share
+        # sockets.
+        self._directory = _ray_dir()
         process = subprocess.Popen(
             [
                 *(sys.executable, "-P", "-m", "ray.scripts.scripts", "start", "--block"),
-                *(f"--temp-dir={self._folder.name}", *self._arguments),
+                *(f"--temp-dir={self._directory.path}", *self._arguments),
             ],
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -161,6 +186,32 @@ class RayNode:
                 self._last_lines.append(line.strip())
                 if _STARTED in line:
                     started.set()
+
+
+def _ray_dir() -> TemporaryDir:
+    """Create the directory of a Ray node, in which the paths of sockets are short enough.
+
+    Raises:
+        RayNodeError: If the directory cannot be created.
+    """
+    parent = tempfile.gettempdir()
+    if len(os.fsencode(parent + _RAY_SOCKET)) > _MAX_SOCKET_PATH_BYTES:
+        parent = _SHORT_DIR
+    remedy = (
+        f"set TMPDIR to a directory with free space and a path of at most "
+        f"{_MAX_SOCKET_PATH_BYTES - len(_RAY_SOCKET)} characters"
+    )
+    if (free := shutil.disk_usage(parent).free) < _MIN_FREE_BYTES:
+        raise RayNodeError(
+            f"{parent} has {free >> 10} KiB of free space, but Ray needs {_MIN_FREE_BYTES >> 10} "
+            f"KiB; {remedy}"
+        )
+    try:
+        return TemporaryDir("ray", parent)
+    except OSError as error:
+        raise RayNodeError(
+            f"Ray cannot create a directory in {parent}: {error.strerror}; {remedy}"
+        ) from error
 
 
 def _cpu_seconds(number: int) -> float:
@@ -250,8 +301,8 @@ def set_auth_token(token: str, path: Path) -> None:
 def private_auth_token() -> Iterator[None]:
     """Make Ray require a token that only this process and its children can read."""
     before = {name: os.environ.pop(name) for name in _AUTH_VARIABLES if name in os.environ}
-    with tempfile.TemporaryDirectory(prefix="ray-token-") as folder:
-        set_auth_token(secrets.token_hex(32), Path(folder) / "token")
+    with temporary_dir("token") as folder:
+        set_auth_token(secrets.token_hex(32), folder / "token")
         try:
             yield
         finally:

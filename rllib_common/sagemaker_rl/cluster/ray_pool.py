@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import shutil
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future
@@ -14,6 +13,7 @@ from typing import Any, Self
 
 import ray
 
+from battlesnake_gym.common.temporary_dirs import temporary_dir
 from sagemaker_rl.cluster.ray_node import connected_ray
 from sagemaker_rl.cluster.rendezvous import ClusterError
 
@@ -42,7 +42,7 @@ class RayPool:
 
     def __init__(self, address: str, files: Iterable[Path]) -> None:
         self._open = contextlib.ExitStack()
-        folder = Path(self._open.enter_context(tempfile.TemporaryDirectory()))
+        folder = self._open.enter_context(temporary_dir("pool"))
         for path in files:
             (folder / path).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(path, folder / path)

@@ -6,7 +6,6 @@ directory.
 
 from __future__ import annotations
 
-import errno
 import json
 import math
 import os
@@ -18,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from battlesnake_gym.common.files import DISK_FULL_ERRNOS
 from sagemaker_rl.job.hyperparameters import HyperparameterError
 
 _SDK_CHANNELS = ("code", "sm_drivers")
@@ -99,9 +99,6 @@ FAILURE_FILE = Path("output") / "failure"
 
 SageMaker shows the first 1,024 characters as ``FailureReason``.
 """
-
-_DISK_FULL_ERRNOS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-"""Error numbers of a full disk, an exceeded quota and a file size limit."""
 
 
 def base_folder(environ: Mapping[str, str] = os.environ) -> Path:
@@ -265,13 +262,13 @@ def metric_line(numbers: Mapping[str, float]) -> str:
     return " ".join(words)
 
 
-def disk_is_full(error: BaseException | None) -> bool:
-    """Return whether a full disk caused ``error``, directly or indirectly."""
+def find_disk_full_error(error: BaseException | None) -> OSError | None:
+    """Return the error of a full disk that caused ``error`` directly or indirectly, or None."""
     while error is not None:
-        if isinstance(error, OSError) and error.errno in _DISK_FULL_ERRNOS:
-            return True
+        if isinstance(error, OSError) and error.errno in DISK_FULL_ERRNOS:
+            return error
         error = error.__cause__ or error.__context__
-    return False
+    return None
 
 
 def report_failure(

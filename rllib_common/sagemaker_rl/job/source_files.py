@@ -11,12 +11,13 @@ import atexit
 import os
 import shutil
 import tarfile
-import tempfile
 from collections.abc import Iterable, Iterator
 from importlib.util import find_spec
 from os import PathLike
 from pathlib import Path
 from typing import Any, TypedDict
+
+from battlesnake_gym.common.temporary_dirs import TemporaryDir, temporary_dir
 
 _COMPILED = (".so", ".pyd", ".dylib", ".dll", ".o", ".a")
 """Suffixes of compiled files, which fit only one operating system and processor."""
@@ -76,8 +77,9 @@ def copy_sources(
     for name in names:
         if names.count(name) > 1:
             raise ValueError(f"dependencies: two folders have the name {name}; rename one of them")
-    copies = Path(tempfile.mkdtemp(prefix="job-"))
-    atexit.register(shutil.rmtree, copies, ignore_errors=True)
+    directory = TemporaryDir("job")
+    atexit.register(directory.delete)
+    copies = directory.path
     return {
         "source_dir": _copy(Path(source_dir), copies / "source_dir"),
         "dependencies": [_copy(folder, copies / "dependencies") for folder in folders],
@@ -165,8 +167,10 @@ def download_artifacts(estimator: Any, run: Path) -> Path:
     bucket, key = bucket_and_key(estimator.model_data)
     folder = key.rpartition("/")[0]
     for name, target in (("output.tar.gz", run), ("model.tar.gz", run / "model")):
-        with tempfile.TemporaryDirectory() as draft:
-            (packed,) = estimator.sagemaker_session.download_data(draft, bucket, f"{folder}/{name}")
+        with temporary_dir("download") as draft:
+            (packed,) = estimator.sagemaker_session.download_data(
+                str(draft), bucket, f"{folder}/{name}"
+            )
             with tarfile.open(packed) as archive:
                 archive.extractall(target, filter="data")
     return run

@@ -11,7 +11,6 @@ from __future__ import annotations
 import json
 import pickle
 import shutil
-import tempfile
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,6 +18,7 @@ from typing import Any
 
 from battlesnake_gym.common import old_runs
 from battlesnake_gym.common.files import sync, sync_tree
+from battlesnake_gym.common.temporary_dirs import temporary_dir
 
 CHECKPOINT_METADATA_FILE = "metadata.json"
 """Metadata file of a checkpoint: identity, options, hyperparameters and progress."""
@@ -88,7 +88,7 @@ def save(
     """
     target = folder / f"{_PREFIX}{algorithm.training_iteration:06d}"
     draft = folder / (target.name + _UNFINISHED)
-    shutil.rmtree(draft, ignore_errors=True)
+    delete_unfinished(folder)
     draft.mkdir(parents=True)
     try:
         algorithm.save_to_path(str(draft.absolute()))
@@ -110,8 +110,18 @@ def save(
 
 def delete_all(folder: Path) -> None:
     """Delete all checkpoints in ``folder``; other files are kept."""
+    delete_unfinished(folder)
     for checkpoint in _all(folder):
         shutil.rmtree(checkpoint)
+
+
+def delete_unfinished(folder: Path) -> None:
+    """Delete the checkpoints in ``folder`` whose `save` was killed.
+
+    No other process may write into ``folder`` at the same time.
+    """
+    for draft in folder.glob(f"{_PREFIX}*{_UNFINISHED}"):
+        shutil.rmtree(draft, ignore_errors=True)
 
 
 def newest(folder: Path) -> Path | None:
@@ -261,16 +271,21 @@ def _load_weights(path: Path) -> None:
 
 @contextmanager
 def numbers_only_copy(checkpoint: Path) -> Iterator[Path]:
-    """Yield a temporary copy of ``checkpoint`` that contains only numbers.
+    """Yield a temporary directory with the files of ``checkpoint`` that contain only numbers.
 
-    torch checks its own files (``.pt``).
+    The directory contains links, so a checkpoint with a large replay buffer needs no space. torch
+    checks its own files (``.pt``).
 
     Raises:
         CheckpointError: If a file contains other objects, or is damaged.
     """
-    with tempfile.TemporaryDirectory(prefix="checkpoint-") as folder:
-        copy = Path(folder) / checkpoint.name
-        shutil.copytree(checkpoint, copy, ignore=shutil.ignore_patterns(*IGNORED_FILES))
+    with temporary_dir("checkpoint") as folder:
+        copy = folder / checkpoint.name
+        for path in checkpoint.rglob("*"):
+            if path.is_file() and not any(path.match(pattern) for pattern in IGNORED_FILES):
+                link = copy / path.relative_to(checkpoint)
+                link.parent.mkdir(parents=True, exist_ok=True)
+                link.symlink_to(path.absolute())
         for path in sorted((*copy.rglob("*.pkl"), *copy.rglob("*.pt"))):
             try:
                 _load_weights(path) if path.suffix == ".pt" else load_numeric_pickle(path)

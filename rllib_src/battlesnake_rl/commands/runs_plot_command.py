@@ -9,7 +9,7 @@ from pathlib import Path
 import matplotlib
 
 from battlesnake_gym.common import run_dir
-from battlesnake_gym.common.command_line import Parser, positive
+from battlesnake_gym.common.command_line import Parser, positive, writable_file
 from battlesnake_gym.common.files import write_atomically
 from battlesnake_gym.common.run_dir import smooth
 
@@ -91,7 +91,11 @@ def parser() -> Parser:
         "runs", type=Path, nargs="+", metavar="RUN", help="run directory, e.g. runs/first"
     )
     parser.add_argument(
-        "-o", "--output", type=Path, default=Path("curves.svg"), help="output file, .svg or .png"
+        "-o",
+        "--output",
+        type=writable_file,
+        default=Path("curves.svg"),
+        help="output file, .svg or .png",
     )
     parser.add_argument(
         "--columns",

@@ -17,7 +17,6 @@ import copy
 import json
 import math
 import shutil
-import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -32,6 +31,7 @@ from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
 
 from battlesnake_gym.common import old_runs
 from battlesnake_gym.common.files import write_atomically
+from battlesnake_gym.common.temporary_dirs import TemporaryDir
 from battlesnake_gym.replays.replay import Replay
 from battlesnake_heuristics.rating import ladder
 from battlesnake_heuristics.rating.match import MatchSettings
@@ -309,7 +309,8 @@ class EXIT:
         )
         self._moves_per_fragment = min(self.settings.moves_per_fragment, share)
         self._fragments: dict[ray.ObjectRef, _PendingFragment] = {}
-        self._folder = Path(tempfile.mkdtemp(prefix="exit-"))
+        self._temporary_dir = TemporaryDir("exit")
+        self._folder = self._temporary_dir.path
         torch.set_num_threads(1)
         # If a runner dies, Ray repeats the runner's requests on its replacement.
         self._runner = ray.remote(num_cpus=_CPUS_PER_RUNNER, max_restarts=-1, max_task_retries=-1)(
@@ -447,7 +448,7 @@ class EXIT:
         """Stop the runners."""
         for runner in self._runners:
             ray.kill(runner)
-        shutil.rmtree(self._folder, ignore_errors=True)
+        self._temporary_dir.delete()
 
     def _play(self) -> Iterator[SelfPlayFragment]:
         """Yield fragments until there are enough moves, and request new fragments."""

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from battlesnake_gym.boards.board import Board
+from battlesnake_gym.common.temporary_dirs import temporary_dir
 from battlesnake_gym.draw import animation
 from battlesnake_gym.env.vector import VectorBattlesnake
 from battlesnake_gym.replays.replay import Replay
@@ -68,8 +67,8 @@ def play_search_duel(
 
 def to_gif(replay: Replay) -> bytes:
     """Return the replay as an animated GIF."""
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "game.gif"
+    with temporary_dir("game") as folder:
+        path = folder / "game.gif"
         animation.save_gif(replay.boards(), path, _CELL)
         return path.read_bytes()
 

@@ -1,0 +1,62 @@
+"""Directory of a Ray node: short enough for sockets, and with enough space."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections import namedtuple
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("ray", reason="needs the extra rllib")
+
+from sagemaker_rl.cluster import ray_node
+from sagemaker_rl.cluster.ray_node import RayNodeError
+
+SOCKET = "session_2026-11-27_15-33-36_480906_4194304/sockets/plasma_store"
+
+
+@pytest.mark.parametrize("length", [20, 48, 90])
+def test_sockets_fit_under_any_tmpdir(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, length: int
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", "/tmp/" + "x" * (length - 5))
+    Path(tempfile.gettempdir()).mkdir(exist_ok=True)
+    try:
+        directory = ray_node._ray_dir()
+        assert len(os.fsencode(directory.path / SOCKET)) <= 107
+        # A short TMPDIR is used, because it may be the only directory with space.
+        assert str(directory.path.parent) == (tempfile.gettempdir() if length == 20 else "/tmp")
+        directory.delete()
+    finally:
+        Path(tempfile.gettempdir()).rmdir()
+
+
+def test_a_full_directory_is_one_line_that_names_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", "/tmp")
+    usage = namedtuple("usage", "total used free")
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: usage(1 << 30, (1 << 30) - 9999, 9999))
+    with pytest.raises(
+        RayNodeError, match=r"/tmp has 9 KiB of free space.*set TMPDIR to"
+    ) as raised:
+        ray_node._ray_dir()
+    assert "\n" not in str(raised.value)
+
+
+def test_a_directory_that_cannot_be_written_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", "/proc/1")
+    monkeypatch.setattr(ray_node, "_MIN_FREE_BYTES", 0)
+    with pytest.raises(RayNodeError, match=r"cannot create a directory in /proc/1: .*; set TMPDIR"):
+        ray_node._ray_dir()
+
+
+def test_of_a_traceback_only_the_last_line_is_shown() -> None:
+    node = ray_node.RayNode([])
+    node._last_lines.extend(["one", "", "two"])
+    assert node._failure_reason() == "one | two"
+    node._last_lines.extend(['File "node.py", line 1, in start', "^^^", "OSError: too long"])
+    assert node._failure_reason() == "OSError: too long"
