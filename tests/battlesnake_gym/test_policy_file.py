@@ -1,7 +1,7 @@
 """Policies that version 0.1 wrote are read under the current names."""
 
 import json
-import shutil
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,7 @@ from battlesnake_gym.common import old_env_config
 from battlesnake_gym.config import EnvConfig
 from battlesnake_gym.mdp import masks, observations
 from battlesnake_gym.rules import MOVES, Game, start
+from tests.processes import run
 
 FORMAT_1 = Path(__file__).parents[1] / "data" / "formats" / "policy_1" / "policy.onnx"
 
@@ -44,12 +45,62 @@ def test_a_policy_of_format_1_plays() -> None:
 
 def test_written_again_it_has_the_current_format(tmp_path: Path) -> None:
     copy = tmp_path / "policy.onnx"
-    shutil.copy(FORMAT_1, copy)
-    _, metadata = policy_file.read(FORMAT_1)
-    policy_file.write_metadata(copy, {"observation": metadata["observation"]})
+    model, metadata = policy_file.read(FORMAT_1)
+
+    def write(part: Path) -> dict[str, Any]:
+        part.write_bytes(model)
+        return {"observation": metadata["observation"]}
+
+    policy_file.save(copy, write)
     written = json.loads(copy.with_suffix(".json").read_text())
     assert (written["format"], written["observation"]) == (2, metadata["observation"])
     assert policy_file.read(copy)[1] == written
+
+
+KILLED_WRITER = """
+import os, sys
+from pathlib import Path
+from battlesnake_gym import policy_file
+_, path, model, note, renames = sys.argv
+left, replace = int(renames), Path.replace
+def counted(self, target):
+    global left
+    if left == 0:
+        os._exit(9)
+    left -= 1
+    return replace(self, target)
+Path.replace = counted
+def write(part):
+    part.write_bytes(Path(model).read_bytes())
+    return {"note": note}
+policy_file.save(Path(path), write)
+"""
+
+
+def test_a_kill_between_the_two_files_leaves_the_old_or_the_new_pair(tmp_path: Path) -> None:
+    onnx = pytest.importorskip("onnx", reason="needs the extra rllib")
+    other = onnx.load(str(FORMAT_1))
+    other.doc_string = "another network"
+    onnx.save(other, str(tmp_path / "other.onnx"))
+    path, found = tmp_path / "model" / "policy.onnx", []
+    run(sys.executable, "-c", KILLED_WRITER, path, FORMAT_1, "old", 9, check=True)
+    for renames in range(5):
+        words = KILLED_WRITER, path, tmp_path / "other.onnx", "new", renames
+        done = run(sys.executable, "-c", *words)
+        model, metadata = policy_file.read(path)
+        assert (metadata["note"] == "new") == (model == (tmp_path / "other.onnx").read_bytes())
+        found.append((done.returncode, metadata["note"]))
+        run(sys.executable, "-c", KILLED_WRITER, path, FORMAT_1, "old", 9, check=True)
+        assert sorted(path.name for path in path.parent.iterdir()) == ["policy.json", "policy.onnx"]
+    assert found == [*[(9, "old")] * 3, (9, "new"), (0, "new")]
+
+
+def test_an_interrupted_save_is_finished_before_the_next_one(tmp_path: Path) -> None:
+    path = tmp_path / "policy.onnx"
+    run(sys.executable, "-c", KILLED_WRITER, path, FORMAT_1, "first", 2)
+    assert not path.with_suffix(".json").exists()
+    run(sys.executable, "-c", KILLED_WRITER, path, FORMAT_1, "second", 1)
+    assert policy_file.read(path)[1]["note"] == "first"
 
 
 @pytest.mark.parametrize(

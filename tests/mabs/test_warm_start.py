@@ -48,11 +48,13 @@ def exported(ray_with_games: None, tmp_path: Path) -> Callable[..., Path]:
         torch.manual_seed(1)
         network = build(kind, shape, 4, network_settings(config.model_config))
         folder = tmp_path / "model"
-        folder.mkdir()
-        write_onnx(network, shape, folder / "policy.onnx")
-        facts = {"env_config": config.env_config}
-        told = {"observation": environment.observation.to_dict(), "training": facts}
-        policy_file.write_metadata(folder / "policy.onnx", told)
+
+        def write(part: Path) -> dict[str, Any]:
+            write_onnx(network, shape, part)
+            facts = {"env_config": config.env_config}
+            return {"observation": environment.observation.to_dict(), "training": facts}
+
+        policy_file.save(folder / "policy.onnx", write)
         torch.save(network.state_dict(), tmp_path / "weights")
         return folder
 

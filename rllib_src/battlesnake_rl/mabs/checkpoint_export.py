@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 from battlesnake_gym import policy_file
-from battlesnake_gym.common.files import write_atomically
 from battlesnake_rl.mabs.envs.env_factory import board_sizes
 from battlesnake_rl.mabs.policy.policy_loader import load_network, policy_identity
 from battlesnake_rl.mabs.strength.ladder_evaluator import StrengthHistory
@@ -30,21 +29,23 @@ def export_checkpoint(checkpoint: Path, target: Path, last: bool = False) -> Pat
     """
     checkpoint_metadata = checkpoints.read_metadata(checkpoint)
     identity = policy_identity(checkpoint)
-    versions = {}
-    write_atomically(target, lambda path: versions.update(_write(checkpoint, identity, path, last)))
     history = StrengthHistory.load(checkpoint)
     strongest = None if last or history.best is None else history.measurements[history.best]
-    metadata = {
-        "observation": identity["observation"],
-        "board_sizes": board_sizes(checkpoint_metadata["env_config"]),
-        "training": {
-            "algorithm": identity["algorithm"],
-            **{key: value for key, value in checkpoint_metadata.items() if key != "identity"},
-        },
-        "strength": None if strongest is None else asdict(strongest),
-        "versions": {"battlesnake-gym": version("battlesnake-gym"), **versions},
-    }
-    policy_file.write_metadata(target, metadata)
+
+    def write(path: Path) -> dict[str, Any]:
+        versions = _write(checkpoint, identity, path, last)
+        return {
+            "observation": identity["observation"],
+            "board_sizes": board_sizes(checkpoint_metadata["env_config"]),
+            "training": {
+                "algorithm": identity["algorithm"],
+                **{key: value for key, value in checkpoint_metadata.items() if key != "identity"},
+            },
+            "strength": None if strongest is None else asdict(strongest),
+            "versions": {"battlesnake-gym": version("battlesnake-gym"), **versions},
+        }
+
+    policy_file.save(target, write)
     return target
 
 
