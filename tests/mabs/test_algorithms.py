@@ -127,15 +127,18 @@ def test_one_policy_for_each_snake_is_a_setting(
         4,
     )
     assert main([*command, "--num-iters", "2"]) == 0
-    assert main([*command, "--num-iters", "3", "--policies", "shared"]) == 2
-    assert "policies is null but was" in capsys.readouterr().err
+    assert main([*command, "--num-iters", "3", "--policy-sharing", "shared"]) == 2
+    assert "policy_sharing" in capsys.readouterr().err
 
 
 def test_what_policies_there_cannot_be(ray_with_games: None) -> None:
     from battlesnake_rl.mabs import algorithms
 
-    assert set(algorithms.configure("RLLIB_PPO", SMALL, "each").policies) == {"snake_0", "snake_1"}
+    assert set(algorithms.configure("RLLIB_PPO", SMALL, "per_seat").policies) == {
+        "snake_0",
+        "snake_1",
+    }
     with pytest.raises(ValueError, match="needs RLLIB_PPO, got DQN"):
-        algorithms.configure("DQN", SMALL, "each")
-    with pytest.raises(ValueError, match="policies must be 'shared' or 'each', got 'both'"):
+        algorithms.configure("DQN", SMALL, "per_seat")
+    with pytest.raises(ValueError, match="policy_sharing must be .*got 'both'"):
         algorithms.configure("RLLIB_PPO", SMALL, "both")

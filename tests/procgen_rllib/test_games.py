@@ -23,5 +23,5 @@ def test_normalized_scores() -> None:
 def test_held_out_levels() -> None:
     later = held_out({"env_name": "maze", "num_levels": 200, "start_level": 10})
     assert (later["start_level"], later["num_levels"]) == (210, 200)
-    with pytest.raises(ValueError, match="num_levels is 0, so training saw all levels"):
+    with pytest.raises(ValueError, match="num_levels is 0, so training used all levels"):
         held_out({"env_name": "maze"})

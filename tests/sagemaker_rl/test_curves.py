@@ -51,7 +51,7 @@ def test_tensorboard_opens_with_the_named_curves_alone(tmp_path: Path) -> None:
         config = {"lr": 1e-4, "model": {"width": 256}}
         learners = {"loss": 2.0}
         run.add(results(iteration, None) | played | {"config": config, "learners": learners})
-        run.add_film(gif, iteration)
+        run.add_animation(gif, iteration)
     run.close()
     board = EventAccumulator(str(tmp_path / "tensorboard")).Reload()
     assert sorted(board.Tags()["scalars"]) == [

@@ -49,7 +49,7 @@ def test_it_opens_with_the_named_curves(filmed: bool, tmp_path: Path, browser: B
             "config": {"lr": 1e-4, "model": {"width": 256}},
         })  # fmt: skip
         if filmed:
-            run.add_film(GIF, iteration)
+            run.add_animation(GIF, iteration)
     run.close()
     expected = tensorboard_cards.cards(tmp_path / "tensorboard")
     assert tensorboard_cards.check(tmp_path / "tensorboard")

@@ -111,7 +111,7 @@ def test_a_browser_sees_it_play(quiet: Browser) -> None:
         quiet.wait("document.getElementById('caption').textContent === 'Live: turn 1'")
         assert quiet.text("#moves") == "2"
         assert quiet.text("#address") == f"{address}/"
-        assert quiet.text("#share") == "100.0 %"
+        assert quiet.text("#share") == "100.0%"
         quiet.open(f"{address}/any/base/", "document.querySelectorAll('#board .snake').length")
         played(client, 0, end=True)
         quiet.wait("document.getElementById('caption').textContent.startsWith('Last game')")
