@@ -17,8 +17,9 @@ _LEAVES = (
     | st.integers()
     | st.floats()
     | st.text(max_size=8)
-    | st.sampled_from([0, -1, 1, 2**31, 2**63, 10**30, -(10**30), 1.5, 1e308])
+    | st.sampled_from([0, -1, 1, 2**31, 2**63, 10**30, -(10**30), 10**399, 1.5, 1e308])
     | st.sampled_from(["", "snake_0", "snake_1", "up", [], {}])
+    | st.sampled_from(["\ud83d", "\x1b]0;title\x07", "two\nlines", "two\u2028lines"])
 )
 _KEYS = st.text(max_size=5) | st.sampled_from(["x", "y", "id", "body", "name"])
 

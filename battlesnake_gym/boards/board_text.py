@@ -120,7 +120,9 @@ def _game_fields(game: Game) -> dict[str, object]:
 
 
 def _format_pairs(attributes: dict[str, object]) -> str:
-    return " ".join(f"{key}={shlex.quote(str(value))}" for key, value in attributes.items())
+    # A name may contain line breaks, which would end the line of the snake.
+    lines = {key: " ".join(str(value).splitlines()) for key, value in attributes.items()}
+    return " ".join(f"{key}={shlex.quote(line)}" for key, line in lines.items())
 
 
 def _format_snake(

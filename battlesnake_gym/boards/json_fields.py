@@ -6,11 +6,11 @@ type is an error, because a guess could lead to a wrong move without any warning
 
 from __future__ import annotations
 
-import json
 import reprlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from battlesnake_gym.common.untrusted_text import parse_json
 from battlesnake_gym.rules.state import Point
 
 MAX_JSON_BYTES = 1 << 16
@@ -48,7 +48,7 @@ def parse_small_json(data: bytes) -> Any:
     if len(data) > MAX_JSON_BYTES:
         raise BoardError(f"more than {MAX_JSON_BYTES} bytes")
     try:
-        return json.loads(data)
+        return parse_json(data)
     except RecursionError:
         raise BoardError("nested too deeply") from None
 

@@ -18,6 +18,7 @@ from typing import IO, Any, NoReturn, TextIO, TypeVar
 
 from battlesnake_gym.common.standard_streams import STDOUT_NAME
 from battlesnake_gym.common.suggestions import nearest, unknown_name_message
+from battlesnake_gym.common.untrusted_text import replace_unsafe
 
 MAX_LINE_CHARS = 200
 """Maximum length of an error message, in characters."""
@@ -195,7 +196,7 @@ def print_error(prog: str, error: object) -> int:
     name = colorize(f"{prog}:", "bold", sys.stderr)
     if isinstance(error, OSError) and error.filename:
         error = f"{error.filename}: {(error.strerror or 'cannot be used').lower()}"
-    text = one_line(str(error), MAX_LINE_CHARS - len(prog) - 2)
+    text = one_line(replace_unsafe(str(error)), MAX_LINE_CHARS - len(prog) - 2)
     sys.stderr.write(f"{name} {text}\n")
     return 2
 

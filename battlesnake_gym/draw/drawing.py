@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING
 from xml.sax.saxutils import escape
 
 from battlesnake_gym.common.files import write_atomically
+from battlesnake_gym.common.untrusted_text import replace_unsafe
 from battlesnake_gym.draw import customization
 from battlesnake_gym.draw.customization import INK, RED, mix
 from battlesnake_gym.draw.shapes import Disc, Line, Polygon, Shape, Text, place
@@ -344,7 +345,7 @@ def _svg(shape: Shape, scale: float) -> str:
             return (
                 f'<text x="{x * scale:.1f}" y="{y * scale:.1f}" fill="{fill}" '
                 f'font-size="{size * scale:.1f}" text-anchor="{anchor}" '
-                f'dominant-baseline="central">{escape(text)}</text>'
+                f'dominant-baseline="central">{escape(replace_unsafe(text))}</text>'
             )
 
 

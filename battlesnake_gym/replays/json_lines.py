@@ -14,6 +14,7 @@ from typing import Any
 
 from battlesnake_gym.boards import json_fields
 from battlesnake_gym.common.files import write_atomically
+from battlesnake_gym.common.untrusted_text import parse_json, path_text
 from battlesnake_gym.replays import limits
 
 
@@ -29,7 +30,7 @@ def at_line(name: str, number: int) -> Iterator[None]:
     """Add the file name and line number to errors raised in the context."""
     try:
         yield
-    except ValueError as error:
+    except (ValueError, OverflowError) as error:  # A number may exceed the range of a float.
         raise ReplayError(
             f"{name}, line {number}: {json_fields.sanitize_text(str(error), 500)}"
         ) from error
@@ -72,11 +73,11 @@ def read_lines(path: str | os.PathLike[str]) -> Iterator[dict[str, Any]]:
         ReplayError: If a line is not a JSON object, or if the file exceeds one of `replays.limits`;
             the message names the line or the limit.
     """
-    name = Path(path).name
+    name = path_text(Path(path).name)
     number = 0
     try:
         for number, raw in enumerate(_raw_lines(path, name), 1):
-            line = json.loads(raw)
+            line = parse_json(raw)
             if not isinstance(line, dict):
                 got = json_fields.format_value(line)
                 raise ReplayError(f"{name}, line {number} must be a JSON object, got {got}")

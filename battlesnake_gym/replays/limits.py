@@ -80,10 +80,12 @@ def check_start(state: State) -> None:
     for name, side in (("width", state.width), ("height", state.height)):
         if not 1 <= side <= MAX_READABLE_BOARD_SIZE:
             raise BoardError(
-                f"first.{name} must be between 1 and {MAX_READABLE_BOARD_SIZE}, got {side:.6g}"
+                f"first.{name} must be between 1 and {MAX_READABLE_BOARD_SIZE}, "
+                f"got {json_fields.format_value(side)}"
             )
     if not 0 <= state.turn <= MAX_NUMBER:
-        raise BoardError(f"first.turn must be between 0 and {MAX_NUMBER}, got {state.turn:.6g}")
+        got = json_fields.format_value(state.turn)
+        raise BoardError(f"first.turn must be between 0 and {MAX_NUMBER}, got {got}")
 
 
 def check_position(state: State) -> int:

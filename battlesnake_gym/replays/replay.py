@@ -40,6 +40,7 @@ from battlesnake_gym.boards import json_fields
 from battlesnake_gym.boards.board import Board
 from battlesnake_gym.boards.json_fields import BoardError
 from battlesnake_gym.common.extras import load_module
+from battlesnake_gym.common.untrusted_text import path_text
 from battlesnake_gym.replays import limits, official_format
 from battlesnake_gym.replays.json_lines import ReplayError as ReplayError
 from battlesnake_gym.replays.json_lines import (
@@ -294,7 +295,7 @@ class Replay:
         Use this method to read only the first turns of a large file. The errors are those of
         `load`, raised when the faulty line is read.
         """
-        lines, name = read_lines(path), Path(path).name
+        lines, name = read_lines(path), path_text(Path(path).name)
         head = next(lines)
         if "replay" in head:
             return Replay._stream_lines(itertools.chain([head], lines), name)
@@ -537,7 +538,7 @@ def _read_numbers(parent: Mapping[str, Any], key: str, path: str) -> dict[str, f
     for name, value in json_fields.child(parent, key, path).items():
         try:
             numbers[name] = float(value)
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, OverflowError):
             location = f"{json_fields.join_path(path, key)}.{name}"
             raise BoardError(
                 f"{location} must be a number, got {json_fields.format_value(value)}"

@@ -48,9 +48,13 @@ def files() -> dict[str, tuple[bytes, str]]:
     """Return the content of each file, and words of its error message."""
     still = [{"id": name, "body": [[x, 1]] * 3, "health": 100} for name, x in (("0", 1), ("1", 5))]
     plain: dict[str, tuple[list[Any], str]] = {
-        "wide": ([head(width=1_000_000)], "first.width must be between 1 and 100, got 1e+06"),
+        "wide": ([head(width=1_000_000)], "first.width must be between 1 and 100, got 1000000"),
         "flat": ([head(height=0)], "first.height must be between 1 and 100, got 0"),
-        "late": ([head(turn=10**30)], "first.turn must be between 0 and 1000000, got 1e+30"),
+        "late": ([head(turn=10**30)], "first.turn must be between 0 and 1000000, got 10000000"),
+        "number": ([head(width=10**399)], "first.width must be between 1 and 100, got 1000"),
+        "latency": (
+            [head(), *turns(2, latency={"0": 10**399}), {"end": {}}], "latency.0 must be a number"
+        ),
         "far": ([head([[[0, 10**300]]])], "first.snakes[0].body[0] is more than 1000 cells off"),
         "crowd": ([head([[[1, 1]]] * 65)], "there are 65 snakes; the limit is 64"),
         "mass": ([head([[[1, 1]]] * 8000)], "MAX_LINE_BYTES"),

@@ -8,6 +8,7 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import numpy as np
 import pytest
@@ -445,9 +446,9 @@ def test_fuzzed_file_is_read_or_rejected(file_format: str, data: st.DataObject) 
         except ReplayError:
             return
     for board in replay.boards():
-        str(board)
+        str(board).encode()
         json.dumps(board.to_api())
-        drawing.svg(board)
+        ElementTree.fromstring(drawing.svg(board).encode())
 
 
 def fuzzed(file_format: str) -> list[Any]:

@@ -146,3 +146,14 @@ def test_asking_leaves_the_scenario_as_it_is() -> None:
 
     assert scenario.run(vandal).passed
     assert scenario.board == before
+
+
+@pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16"])
+def test_files_of_windows_editors_are_read(tmp_path: Path, encoding: str) -> None:
+    (tmp_path / "a.txt").write_bytes(TEXT.replace("\n", "\r\n").encode(encoding))
+    save(tmp_path / "plain.json", from_text(TEXT))
+    text = (tmp_path / "plain.json").read_text()
+    (tmp_path / "a.json").write_bytes(text.replace("\n", "\r\n").encode(encoding))
+    (scenario,) = load(tmp_path / "a.txt")
+    assert scenario == from_text(TEXT)[0]
+    assert load(tmp_path / "a.json") == load(tmp_path / "plain.json")

@@ -4,15 +4,24 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 
 from battlesnake_gym.boards.board import Board
+from battlesnake_gym.commands import game_export_command
+from battlesnake_gym.common.untrusted_text import replace_unsafe
 from battlesnake_gym.replays.replay import Replay
 from battlesnake_heuristics.analysis import loss_analysis, scenarios
 from battlesnake_heuristics.analysis.loss_analysis import analyze_loss
 from battlesnake_heuristics.analysis.scenarios import Scenario
-from battlesnake_server.commands import game_coach_command, game_puzzles_command
+from battlesnake_server.commands import (
+    game_analyze_command,
+    game_coach_command,
+    game_eval_command,
+    game_puzzles_command,
+    game_scenarios_command,
+)
 from battlesnake_server.web import puzzle_pages
 from tests.heuristics.test_mistakes import POCKET, lost
 from tests.server import web_site
@@ -109,7 +118,41 @@ def test_an_unknown_name_is_rejected(
     assert "unknown snake 'minne'; did you mean mine?" in capsys.readouterr().err
     (tmp_path / "empty").mkdir()
     assert game_coach_command.main([str(tmp_path / "empty"), "--snake", "mine"]) == 2
-    assert "holds no recorded game" in capsys.readouterr().err
+    assert "contains no readable recorded game" in capsys.readouterr().err
+
+
+HOSTILE_NAME = "mi\ud83dne \x1b]0;title\x07\r\n\u2028<&"
+"""Half an emoji, an escape sequence for the terminal, and line breaks."""
+
+
+def test_names_of_strangers_are_shown_and_saved_in_all_forms(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    text = json.dumps(lost(reasons=True).to_lines())
+    for name in ("a", "b", "mine", "other"):
+        text = text.replace(f'"{name}"', json.dumps(f"{HOSTILE_NAME}{name}"))
+    path = tmp_path / "caf\udce9\x1b]0;title\x07.jsonl"
+    path.write_text("\n".join(map(json.dumps, json.loads(text))))
+    assert game_coach_command.main([str(path), "--output", "kept.txt"]) == 1
+    (kept,) = scenarios.load("kept.txt")
+    assert kept.board.you.name.startswith("mi�ne �]0;title�")
+    assert kept.name == "caf��]0;title� turn 0"
+    assert game_puzzles_command.main([str(path), "--output", "puzzles.txt"]) == 0
+    assert len(scenarios.load("puzzles.txt")) == 1
+    for name in ("cautious", "straight"):
+        assert game_scenarios_command.main(["kept.txt", "puzzles.txt", "--snake", name]) in (0, 1)
+    assert game_eval_command.main([str(path)]) == 0
+    assert game_analyze_command.main([str(path), "--move-time", "1"]) == 0
+    for suffix in ("svg", "png", "gif", "html"):
+        assert game_export_command.main([str(path), "-o", f"game.{suffix}", "--turn=1"]) == 0
+    ElementTree.parse("game.svg")
+    printed = capsys.readouterr()
+    assert "\x1b" not in printed.out + printed.err
+    assert replace_unsafe(printed.out) == printed.out
+    for command in (game_coach_command, game_puzzles_command, game_export_command):
+        assert command.main([str(path.with_name("\x1b]0;\udce9"))]) == 2
+        assert "\x1b" not in capsys.readouterr().err
 
 
 def test_puzzles_are_found_in_games(

@@ -152,7 +152,9 @@ class GameAnalysis:
                 dict(map(_position_from_json, lines)),
                 header["mistakes"] and [_mistake_from_json(value) for value in header["mistakes"]],
             )
-        except (KeyError, TypeError, AttributeError) as error:
+        except ReplayError:
+            raise
+        except (KeyError, TypeError, AttributeError, ValueError, OverflowError) as error:
             raise ReplayError(f"{path.name} is a damaged analysis ({error})") from error
 
 

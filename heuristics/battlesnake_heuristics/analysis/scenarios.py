@@ -26,6 +26,7 @@ from typing import Any
 
 from battlesnake_gym.boards.board import Board
 from battlesnake_gym.common.files import write_atomically
+from battlesnake_gym.common.untrusted_text import parse_json, read_text, replace_unsafe
 from battlesnake_gym.replays.replay import Replay
 from battlesnake_gym.rules.state import MOVES
 from battlesnake_gym.snakes import Decision, Strategy
@@ -96,8 +97,9 @@ class Scenario:
 
     def to_text(self) -> str:
         """Convert to text; `from_text` restores an equal scenario."""
-        note = [f"note: {self.note}"] if self.note else []
-        head = [f"scenario: {self.name}", *note, f"allowed: {' '.join(self.allowed)}"]
+        name, text = (" ".join(text.splitlines()) for text in (self.name, self.note))
+        note = [f"note: {text}"] if text else []
+        head = [f"scenario: {name}", *note, f"allowed: {' '.join(self.allowed)}"]
         return "\n".join([*head, str(self.board)]) + "\n"
 
     def to_json(self) -> dict[str, Any]:
@@ -128,9 +130,10 @@ def load(path: str | os.PathLike[str]) -> list[Scenario]:
     """
     file = Path(path)
     try:
-        text = file.read_text(encoding="utf-8")
-        found = from_json(json.loads(text)) if file.suffix == ".json" else from_text(text)
-    except (ValueError, TypeError) as error:
+        text = read_text(file)
+        is_json = file.suffix == ".json"
+        found = from_json(parse_json(text)) if is_json else from_text(replace_unsafe(text))
+    except (ValueError, TypeError, RecursionError) as error:
         raise ScenarioError(f"{file}: {error}") from error
     if not found:
         raise ScenarioError(f"{file}: no scenario in the file; start one with 'scenario: NAME'")
@@ -142,7 +145,7 @@ def save(path: str | os.PathLike[str], scenarios: Iterable[Scenario]) -> None:
     if Path(path).suffix == ".json":
         text = json.dumps([scenario.to_json() for scenario in scenarios], indent=2) + "\n"
     else:
-        text = "\n".join(scenario.to_text() for scenario in scenarios)
+        text = replace_unsafe("\n".join(scenario.to_text() for scenario in scenarios))
     write_atomically(path, lambda part: part.write_text(text, encoding="utf-8"))
 
 

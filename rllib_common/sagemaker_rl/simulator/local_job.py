@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from battlesnake_gym.common.files import write_atomically
+from battlesnake_gym.common.untrusted_text import read_text
 from sagemaker_rl.cluster.membership import PRIMARY, SECONDARY
 from sagemaker_rl.job.hyperparameters import HyperparameterError, parse
 from sagemaker_rl.job.job_environment import FAILURE_FILE
@@ -417,7 +418,7 @@ def read_hyperparameters(words: Sequence[str]) -> dict[str, Any]:
     for word in words:
         name, equals, text = word.partition("=")
         if word.endswith(".json") and Path(word).is_file():
-            word = Path(word).read_text()
+            word = read_text(word)
         if word.lstrip().startswith("{"):
             try:
                 values |= json.loads(word)

@@ -25,6 +25,7 @@ from battlesnake_gym.common.command_line import (
     writable,
     write_json,
 )
+from battlesnake_gym.common.untrusted_text import path_text
 from battlesnake_gym.replays.replay import Replay, ReplayError
 from battlesnake_heuristics.analysis.game_analysis import GameAnalysis, analysis_path, analyze_game
 from battlesnake_heuristics.analysis.mistakes import MoveAssessment
@@ -62,7 +63,8 @@ def main(argv: list[str] | None = None) -> int:
     elif not options.quiet:
         sys.stdout.write(report(analysis, names))
         sys.stdout.write(
-            f"saved as {analysis_path(path)}; to view it: battlesnake-gym game watch {path}\n"
+            f"saved as {path_text(analysis_path(path))}; "
+            f"to view it: battlesnake-gym game watch {path_text(path)}\n"
         )
     return 0
 

@@ -27,6 +27,7 @@ from battlesnake_gym.common.command_line import (
     write_json,
 )
 from battlesnake_gym.common.suggestions import unknown_name_message
+from battlesnake_gym.common.untrusted_text import path_text
 from battlesnake_gym.replays.replay import Replay, ReplayError, find_files
 from battlesnake_gym.snakes import Decision
 from battlesnake_heuristics.analysis import scenarios
@@ -119,7 +120,7 @@ def _coach_on_last_games(options: argparse.Namespace) -> int:
         return 0
     for path, _, loss in losses:
         move = f", lost by {loss.mistake.move} on turn {loss.mistake.turn}" if loss.mistake else ""
-        sys.stdout.write(f"{path.name}: {loss.death_type} on turn {loss.died}{move}\n")
+        sys.stdout.write(f"{path_text(path.name)}: {loss.death_type} on turn {loss.died}{move}\n")
     sys.stdout.write("\n" + death_table([loss for _, _, loss in losses]))
     options.game, options.strategy = Path(name), options.strategy or "champion"
     return _test_snake(losses, options)
@@ -131,7 +132,7 @@ def latency_report(games: list[tuple[Path, Replay, str]]) -> str:
     for path, replay, snake_id in games:
         for number, turn in enumerate(replay.turns, replay.first.turn):
             if turn.problems.get(snake_id) == "timeout":
-                late.append(f"{path.name.partition('.')[0]} turn {number}")
+                late.append(f"{path_text(path.name.partition('.')[0])} turn {number}")
             elif turn.latency.get(snake_id, 0) > 0:  # Latency 0 means that no move was made.
                 times.append(turn.latency[snake_id])
     allowed = ", ".join(sorted({f"{replay.game.timeout} ms" for _, replay, _ in games}))
@@ -158,7 +159,7 @@ def _losses(options: argparse.Namespace) -> Iterator[tuple[Path, Replay, LossAna
         try:
             replay = Replay.load(path)
             snake_id = replay.snake_id(options.snake or _loser(options, replay))
-        except ReplayError as error:
+        except (ReplayError, OSError) as error:
             if is_single:
                 raise
             sys.stderr.write(f"skipped: {error}\n")
@@ -178,7 +179,7 @@ def _check_name(options: argparse.Namespace, paths: list[Path]) -> None:
         raise ReplayError("--snake must name the snake to coach")
     known: dict[str, None] = {}
     for path in paths:
-        with contextlib.suppress(ReplayError):
+        with contextlib.suppress(ReplayError, OSError):
             for snake in Replay.stream(path)[0].first.snakes:
                 known |= dict.fromkeys((sanitize_text(snake.name or snake.id, 40), snake.id))
                 if options.snake in (snake.name, snake.id):
@@ -222,7 +223,7 @@ def to_json(path: Path, found: LossAnalysis) -> dict[str, Any]:
 def describe_loss(path: Path, replay: Replay, found: LossAnalysis, name: str) -> str:
     """Format the analysis of a lost game: position, move, better moves and reasons."""
     snake = sanitize_text(replay.last.snake(found.snake_id).name or found.snake_id, 40)
-    head = f"{path.name}: {snake} {found.death_type} on turn {found.died}\n"
+    head = f"{path_text(path.name)}: {snake} {found.death_type} on turn {found.died}\n"
     if found.board is None or found.mistake is None:
         return (
             head + f"  No single move in its last {found.turns_analyzed} turns lost the game.\n\n"
@@ -288,7 +289,7 @@ def _test_snake(
 ) -> int:
     """Save the scenarios and test the current snake on them."""
     made = [
-        loss.scenario(f"{path.name.partition('.')[0]} turn {loss.mistake.turn}")
+        loss.scenario(f"{path_text(path.name.partition('.')[0])} turn {loss.mistake.turn}")
         for path, _, loss in losses
         if loss.mistake is not None
     ]

@@ -85,7 +85,7 @@ def _puzzles(options: argparse.Namespace) -> list[Scenario]:
     for path in tqdm(paths, unit="game", disable=None):
         try:
             puzzles += find_puzzles(path)
-        except ReplayError as error:
+        except (ReplayError, OSError) as error:
             sys.stderr.write(f"skipped: {error}\n")
         if len(puzzles) >= options.max_puzzles:
             break

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import json
 import os
 import sys
 from collections.abc import Callable, Mapping
@@ -25,6 +24,7 @@ from battlesnake_gym import rules
 from battlesnake_gym.boards import json_fields
 from battlesnake_gym.boards.json_fields import BoardError
 from battlesnake_gym.common.suggestions import unknown_name_message
+from battlesnake_gym.common.untrusted_text import parse_json
 from battlesnake_gym.replays import engine_frames, limits, rule_inference
 from battlesnake_gym.replays.engine_frames import EngineFrames
 from battlesnake_gym.replays.json_lines import ReplayError
@@ -341,7 +341,7 @@ class GameFetch:
         if sum(content.count(mark) for mark in (b",", b"[", b"{")) > limits.MAX_JSON_VALUES:
             raise ReplayError(f"{address} returns more than {limits.MAX_JSON_VALUES} values")
         try:
-            return json.loads(content, object_pairs_hook=hook)
+            return parse_json(bytes(content), object_pairs_hook=hook)
         except (ValueError, RecursionError) as error:
             raise RemoteGameNotFoundError(
                 f"{address} does not return a JSON object or list"

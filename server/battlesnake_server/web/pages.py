@@ -20,6 +20,7 @@ from flask import Blueprint, Flask, Response, current_app, jsonify, render_templ
 from werkzeug.exceptions import HTTPException, NotFound
 
 from battlesnake_gym.boards.json_fields import BoardError
+from battlesnake_gym.common.untrusted_text import parse_json
 from battlesnake_server.address_policy import url_host
 from battlesnake_server.http.page_server import MAX_REQUEST_BYTES, PageServer
 from battlesnake_server.replay_viewer.analysis_queue import AnalysisQueue, BusyError
@@ -159,8 +160,8 @@ def body() -> dict[str, Any]:
     if not request.is_json:
         raise BoardError("request must have the content type application/json")
     try:
-        sent = request.get_json()
-    except (HTTPException, RecursionError) as error:
+        sent = parse_json(request.get_data())
+    except (HTTPException, ValueError, RecursionError) as error:
         raise BoardError("request is not JSON") from error
     if not isinstance(sent, dict):
         raise BoardError(f"request must be a JSON object, got {type(sent).__name__}")

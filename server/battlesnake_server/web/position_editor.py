@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import threading
 import time
 import uuid
@@ -15,6 +14,7 @@ from battlesnake_gym import rules
 from battlesnake_gym.boards import json_fields
 from battlesnake_gym.boards.board import Board
 from battlesnake_gym.boards.json_fields import BoardError, format_value
+from battlesnake_gym.common.untrusted_text import parse_json
 from battlesnake_gym.replays.replay import ReplayError
 from battlesnake_gym.rules import MAX_HEALTH, MOVES, Snake
 from battlesnake_heuristics.analysis import scenarios
@@ -193,7 +193,7 @@ def _requested_board() -> Board:
 
 def _read_text(text: str) -> dict[str, Any]:
     if text.lstrip().startswith(("{", "[")):
-        value = json.loads(text)
+        value = parse_json(text)
         if isinstance(value, dict) and "allowed" not in value:
             return describe(_validated(Board.from_api(value)))
         found = scenarios.from_json(value)

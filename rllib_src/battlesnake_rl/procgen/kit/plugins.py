@@ -114,7 +114,7 @@ def _check(path: Path) -> None:
 
     The error message names the imported module and the remedy.
     """
-    for node in ast.walk(ast.parse(path.read_text(), str(path))):
+    for node in ast.walk(ast.parse(path.read_bytes(), str(path))):
         names: list[str] = []
         if isinstance(node, ast.Import):
             names = [one.name for one in node.names]
