@@ -22,6 +22,7 @@ from typing import IO, Any
 
 from battlesnake_gym.common import file_locks, old_runs
 from battlesnake_gym.common.files import write_atomically
+from battlesnake_gym.common.untrusted_text import parse_json
 
 RUN_FILE = "run.json"
 """File with the settings, stop conditions and state of a run."""
@@ -120,10 +121,27 @@ class RunStatus:
     def load(cls, run_dir: Path) -> RunStatus | None:
         """Return the status of a run, or None if the file is missing or unreadable."""
         try:
-            found = _rename_old_fields(json.loads((run_dir / RUN_FILE).read_text()))
-            return cls(**{name: found[name] for name in cls.__slots__ if name in found})
-        except (OSError, ValueError, TypeError):
+            found = _rename_old_fields(parse_json((run_dir / RUN_FILE).read_bytes()))
+            status = cls(**{name: found[name] for name in cls.__slots__ if name in found})
+            status._check()
+        except Exception:  # The file may contain any value at any place.
             return None
+        return status
+
+    def _check(self) -> None:
+        """Raise an exception unless the views of a run can show all fields."""
+        objects = (self.stop_conditions, self.settings, self.identity, self.versions)
+        if not all(isinstance(value, dict) for value in objects):
+            raise TypeError("an object is missing")
+        if not all(isinstance(text, str) for text in (self.state, self.reason)):
+            raise TypeError("a text is missing")
+        # These functions raise exceptions for other types and for numbers that are out of range.
+        for seconds in (self.started_at, self.ended_at or 0):
+            time.localtime(seconds)
+        for wanted in self.stop_conditions.values():
+            math.isfinite(wanted or 0)
+        for settings in objects:
+            flatten_settings(settings)
 
 
 def _rename_old_fields(found: dict[str, Any]) -> dict[str, Any]:
@@ -226,7 +244,7 @@ class ProgressTable:
     """Columns of a ``progress.csv`` as of the last `refresh`.
 
     `refresh` reads only the new rows. If the file was replaced, for example by a resumed run,
-    `refresh` reads the whole file. Missing values and text become NaN.
+    `refresh` reads the whole file. Missing values, text and absolute values above 1e100 become NaN.
     """
 
     def __init__(self, path: Path) -> None:
@@ -242,6 +260,10 @@ class ProgressTable:
         """Read all complete new lines.
 
         A missing file counts as an empty file.
+
+        Raises:
+            csv.Error: If a line is too long.
+            OSError: If the file cannot be read.
         """
         try:
             with self._path.open("rb") as file:
@@ -255,8 +277,9 @@ class ProgressTable:
             self.columns, self._file, self._read = {}, None, 0
             return
         complete = new[: new.rfind(b"\n") + 1]
+        # If a line is too long, the next call reads the same lines and fails again.
+        rows = list(csv.reader(io.StringIO(complete.decode("utf-8-sig", "replace"), newline="")))
         self._read += len(complete)
-        rows = csv.reader(io.StringIO(complete.decode("utf-8", "replace"), newline=""))
         for row in rows:
             if not self.columns:
                 self.columns = {old_runs.convert_csv_column(name): array("d") for name in row}
@@ -294,10 +317,14 @@ def smooth(values: Sequence[float], span: int) -> list[float]:
 
 
 def _number(text: str) -> float:
+    """Return a number whose products and ratios stay within the range of a float."""
     try:
-        return float(text)
+        number = float(text)
     except ValueError:
         return math.nan
+    if abs(number) < 1e-100:
+        return 0.0
+    return number if abs(number) < 1e100 else math.nan
 
 
 def game_path(games_dir: Path, iteration: int) -> Path:
@@ -308,10 +335,21 @@ def game_path(games_dir: Path, iteration: int) -> Path:
 def recorded_games(games_dir: Path) -> dict[int, Path]:
     """Return the recorded games in a directory by iteration, in ascending order."""
     found = {}
-    for path in games_dir.glob("iteration-*.jsonl.gz"):
-        if number := re.fullmatch(r"iteration-(\d+)\.jsonl\.gz", path.name):
-            found[int(number[1])] = path
+    for name in list_names(games_dir):
+        if number := re.fullmatch(r"iteration-(\d+)\.jsonl\.gz", name):
+            found[int(number[1])] = games_dir / name
     return dict(sorted(found.items()))
+
+
+def list_names(directory: Path) -> list[str]:
+    """Return the names in a directory, or an empty list without a readable directory.
+
+    Another process may delete the directory of a run at any time.
+    """
+    try:
+        return os.listdir(directory)  # noqa: PTH208
+    except OSError:
+        return []
 
 
 class GameRecorder:

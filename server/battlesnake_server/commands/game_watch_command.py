@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
+from urllib.parse import quote
 
 from battlesnake_gym.common.command_line import Parser, print_error
 from battlesnake_gym.replays.replay import Replay
@@ -26,7 +27,7 @@ def main(argv: list[str] | None = None) -> int:
         paths = [_path(source, arguments, addresses) for source in arguments.paths]
         app = create_app(paths, token, addresses)
         listener = open_listener(arguments.host, arguments.port)
-    except ValueError as error:
+    except (ValueError, OSError) as error:
         return print_error("battlesnake-gym game watch", error)
     games = app.extensions["library"].entries()
     return pages.serve(
@@ -35,7 +36,8 @@ def main(argv: list[str] | None = None) -> int:
         f"{len(games)} recorded games",
         host=arguments.host,
         names=arguments.allow_host,
-        path=f"replay/{games[0].key}" if len(games) == 1 else "",  # A single game opens directly.
+        # A single game opens directly.
+        path=f"replay/{quote(games[0].key)}" if len(games) == 1 else "",
         open_browser=not arguments.no_browser,
     )
 

@@ -37,8 +37,12 @@ def table(runs: Sequence[RunView]) -> str:
         )
         for run in runs
     ]
-    died = [f"{run.name} died: {run.reason}\n" for run in runs if run.state == DIED]
-    return align_columns(rows) + "".join(died)
+    reasons = [
+        f"{run.name} {'died' if run.state == DIED else 'is damaged'}: {run.reason}\n"
+        for run in runs
+        if run.reason
+    ]
+    return align_columns(rows) + "".join(reasons)
 
 
 def parser() -> Parser:

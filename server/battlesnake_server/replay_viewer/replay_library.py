@@ -6,10 +6,13 @@ Each call searches the directories again.
 from __future__ import annotations
 
 import functools
+import os
+import stat
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from battlesnake_gym.common.untrusted_text import path_text
 from battlesnake_gym.replays.replay import SUFFIXES, Replay, ReplayError
 
 
@@ -22,7 +25,7 @@ class Entry:
     """File of the library.
 
     Attributes:
-        key: Name of the file in addresses.
+        key: Name of the file in addresses and on pages.
     """
 
     key: str
@@ -58,21 +61,26 @@ class Library:
 
     def entries(self) -> list[Entry]:
         """Return all files that may contain a recorded game, newest file first."""
-        found = [
-            _entry(prefix + path.relative_to(parent).as_posix(), path)
+        found = (
+            _entry(path_text(prefix + path.relative_to(parent).as_posix()), path)
             for prefix, root, parent in self._locations()
             for path in _files(root)
-        ]
-        return sorted(found, key=lambda entry: (-entry.modified, entry.key))
+        )
+        return sorted(
+            (entry for entry in found if entry is not None),
+            key=lambda entry: (-entry.modified, entry.key),
+        )
 
     def find(self, key: str) -> Entry | None:
         """Return the entry with this key, or None if the library has no such replay."""
+        if "\N{REPLACEMENT CHARACTER}" in key:  # The name of the file may not be UTF-8.
+            return next((entry for entry in self.entries() if entry.key == key), None)
         for prefix, root, parent in self._locations():
             path = parent / key.removeprefix(prefix)
             try:
                 inside = path.parent.resolve().is_relative_to(parent.resolve())
                 named = inside and prefix + path.relative_to(parent).as_posix() == key
-                if named and (path == root or (root.is_dir() and _is_replay(path))):
+                if named and (path == root or (root.is_dir() and _is_replay_name(path.name))):
                     return _entry(key, path)
             except (OSError, ValueError):  # The key is not a valid path.
                 continue
@@ -85,20 +93,26 @@ class Library:
             yield prefix, root, root.parent if root.is_file() else root
 
 
-def _entry(key: str, path: Path) -> Entry:
-    status = path.stat()
-    return Entry(key, path, status.st_mtime, status.st_size)
+def _entry(key: str, path: Path) -> Entry | None:
+    """Return the entry of a file, or None without a file, which may have been deleted."""
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    is_file = stat.S_ISREG(status.st_mode)
+    return Entry(key, path, status.st_mtime, status.st_size) if is_file else None
 
 
 def _files(root: Path) -> list[Path]:
     if root.is_file():
         return [root]
-    return [path for path in root.rglob("*.jsonl*") if _is_replay(path)]
+    # os.walk ignores directories that another process deletes; Path.rglob raises an error.
+    found = (Path(folder, name) for folder, _, names in os.walk(root) for name in names)
+    return [path for path in found if _is_replay_name(path.name)]
 
 
-def _is_replay(path: Path) -> bool:
-    hidden = path.name.startswith(".")
-    return path.name.endswith(SUFFIXES) and not hidden and path.is_file()
+def _is_replay_name(name: str) -> bool:
+    return name.endswith(SUFFIXES) and not name.startswith(".")
 
 
 @functools.lru_cache(maxsize=4)

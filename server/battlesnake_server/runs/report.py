@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import jinja2
 
 from battlesnake_gym.common.files import write_atomically
 from battlesnake_gym.common.run_dir import REPORT_FILE
-from battlesnake_gym.replays.replay import Replay
+from battlesnake_gym.replays.replay import Replay, ReplayError
 from battlesnake_server.replay_viewer import embedded_player
 from battlesnake_server.runs import charts
-from battlesnake_server.runs.run_view import RunView
+from battlesnake_server.runs.run_view import RecordedGame, RunView
 
 _TURNS_PER_SECOND = 7
 _NO_GAME = "this algorithm records none, or the run ended before its first checkpoint"
@@ -26,6 +27,16 @@ def write(run_dir: Path) -> Path:
     return target
 
 
+def _latest_game(run: RunView) -> tuple[RecordedGame | None, str]:
+    """Return the latest readable game and its player as HTML, or None and ""."""
+    for game in run.games():
+        with suppress(ReplayError, OSError):
+            if game.path is not None:
+                replay = Replay.load(game.path)
+                return game, embedded_player.render(replay, _TURNS_PER_SECOND)
+    return None, ""
+
+
 def page(run: RunView) -> str:
     """Return the HTML of the report."""
     templates = jinja2.Environment(
@@ -35,10 +46,7 @@ def page(run: RunView) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    game = next((game for game in run.games() if game.path is not None), None)
-    player = ""
-    if game is not None and game.path is not None:
-        player = embedded_player.render(Replay.load(game.path), _TURNS_PER_SECOND)
+    game, player = _latest_game(run)
     ended = time.strftime("%Y-%m-%d %H:%M", time.localtime(run.ended)) if run.ended else ""
     return templates.get_template("run_report.html").render(
         run=run,

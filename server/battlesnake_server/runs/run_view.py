@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import csv
 import math
+import re
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,12 +18,14 @@ from battlesnake_gym.common.run_dir import (
     RUN_FILE,
     ProgressTable,
     RunStatus,
+    list_names,
 )
+from battlesnake_gym.common.untrusted_text import path_text
 
 _RUNNING, _STOPPED, _DONE, DIED, _UNKNOWN = "running", "stopped", "done", "died", "unknown"
 """States of a run.
 
-``died``: the process failed or was killed. ``unknown``: the run has no status file.
+``died``: the process failed or was killed. ``unknown``: the run has no readable status file.
 """
 
 DEATHS = {
@@ -88,19 +93,31 @@ class RunView:
         self.progress = ProgressTable(path / CSV_FILE)
         self._status: RunStatus | None = None
         self._locked = False
+        self._damage = ""
         self.refresh()
 
     @property
     def name(self) -> str:
         """Name of the directory."""
-        return self.path.resolve().name
+        return path_text(self.path.resolve().name)
+
+    @property
+    def location(self) -> str:
+        """Path of the directory as text."""
+        return path_text(self.path)
 
     def refresh(self) -> None:
         """Read the data written since the last call."""
         # Check the lock first: a run that ends writes the status before the release of the lock.
         self._locked = run_dir.is_locked(self.path)
         self._status = RunStatus.load(self.path)
-        self.progress.refresh()
+        self._damage = ""
+        if self._status is None and RUN_FILE in list_names(self.path):
+            self._damage = f"{RUN_FILE} cannot be read; delete or repair the file"
+        try:
+            self.progress.refresh()
+        except (OSError, csv.Error) as error:
+            self._damage = f"{CSV_FILE} cannot be read: {error}"
 
     @property
     def state(self) -> str:
@@ -117,9 +134,9 @@ class RunView:
 
     @property
     def reason(self) -> str:
-        """Reason why the run died, or "" for other states."""
-        if self.state != DIED or self._status is None:
-            return ""
+        """Reason why the run died or which file is damaged, or ""."""
+        if self.state != DIED or self._status is None or self._damage:
+            return self._damage
         return self._status.reason or "its process was killed"
 
     @property
@@ -196,7 +213,9 @@ class RunView:
         if row is None:
             return None
         columns = ("elo", "elo_low", "elo_high", "elo_games")
-        elo, low, high, games = (self.progress.column(name)[row] for name in columns)
+        elo, low, high, games = (self._cell(name, row) for name in columns)
+        if any(map(math.isnan, (low, high, games))):
+            return None
         return EloWithInterval(elo, low, high, int(games))
 
     def rung_scores(self) -> list[RungScore]:
@@ -205,12 +224,13 @@ class RunView:
         if row is None:
             return []
         found = []
-        for name, numbers in self.progress.columns.items():
+        for name in self.progress.columns:
             rung = name.removeprefix("score_")
-            if rung == name or rung.endswith(("_low", "_high")) or math.isnan(numbers[row]):
+            if rung == name or rung.endswith(("_low", "_high")):
                 continue
-            low, high = (self.progress.column(name + end)[row] for end in ("_low", "_high"))
-            found.append(RungScore(rung, numbers[row], low, high))
+            score, low, high = (self._cell(name + end, row) for end in ("", "_low", "_high"))
+            if not any(map(math.isnan, (score, low, high))):
+                found.append(RungScore(rung, score, low, high))
         return found
 
     def deaths(self) -> dict[str, Sequence[float]]:
@@ -222,12 +242,12 @@ class RunView:
         """Return recorded games and checkpoints, latest first."""
         recorded = run_dir.recorded_games(self.path / GAMES_DIR)
         kept = {
-            int(path.name[-6:])
-            for path in (self.path / "checkpoints").glob("checkpoint_[0-9]*")
-            if path.name[-6:].isdigit()
+            int(found[1])
+            for name in list_names(self.path / "checkpoints")
+            if (found := re.fullmatch(r"checkpoint_\d*(\d{6})", name))
         }
         iterations, seconds = (self.progress.column(name) for name in (ITERATION, "time_total_s"))
-        when = dict(zip(map(int, iterations), seconds, strict=True))
+        when = dict(zip(iterations, seconds, strict=False))  # A column may be missing.
         return [
             RecordedGame(
                 number, recorded.get(number), when.get(number, math.nan) / 60, number in kept
@@ -257,6 +277,11 @@ class RunView:
         rows = enumerate(self.progress.column("elo"))
         return next((row for row, elo in rows if abs(elo - best) < 1e-6), None)
 
+    def _cell(self, column: str, row: int) -> float:
+        """Return a number of the progress table, or NaN without this column."""
+        numbers = self.progress.column(column)
+        return numbers[row] if numbers else math.nan
+
     def _last(self, column: str) -> float:
         number = self.progress.last(column)
         return 0.0 if math.isnan(number) else number
@@ -273,7 +298,10 @@ class RunsView:
 
     def refresh(self) -> list[RunView]:
         """Refresh all runs and return their views, the most recently written run first."""
-        found = {path.parent for name in (RUN_FILE, CSV_FILE) for path in self._files(name)}
+        names = list_names(self.directory)
+        candidates = [self.directory, *(self.directory / name for name in names)]
+        written = {path: _last_written(path) for path in candidates}
+        found = {path for path, last in written.items() if last is not None}
         for path in list(self._views):
             if path in found:
                 self._views[path].refresh()
@@ -281,10 +309,7 @@ class RunsView:
                 del self._views[path]
         for path in found - set(self._views):
             self._views[path] = RunView(path)
-        return sorted(self._views.values(), key=lambda run: (-_last_written(run.path), run.name))
-
-    def _files(self, name: str) -> list[Path]:
-        return [*self.directory.glob(name), *self.directory.glob(f"*/{name}")]
+        return sorted(self._views.values(), key=lambda run: (-(written[run.path] or 0.0), run.name))
 
 
 def differing(runs: Sequence[RunView]) -> dict[Path, dict[str, str]]:
@@ -301,11 +326,13 @@ def differing(runs: Sequence[RunView]) -> dict[Path, dict[str, str]]:
     }
 
 
-def _last_written(path: Path) -> float:
-    return max(
-        (file.stat().st_mtime for file in (path / CSV_FILE, path / RUN_FILE) if file.exists()),
-        default=0.0,
-    )
+def _last_written(path: Path) -> float | None:
+    """Return the time of the last write, or None if the directory is no run."""
+    times = []
+    for name in (CSV_FILE, RUN_FILE):
+        with suppress(OSError):
+            times.append((path / name).stat().st_mtime)
+    return max(times, default=None)
 
 
 def state(run: RunView) -> str:

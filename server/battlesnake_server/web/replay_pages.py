@@ -6,10 +6,8 @@ The pages list and play the games, and return each position as text, JSON and im
 
 from __future__ import annotations
 
-import functools
 import json
 import threading
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -35,14 +33,14 @@ from battlesnake_server.web.pages import error_response, number
 
 REPLAYS_PER_PAGE = 24
 
-_CARD_READ_TIMEOUT_S = 10.0
-"""Maximum time to read new files for one page of the list, in seconds."""
+_CARD_WAIT_S = 4.0
+"""Maximum time that a page waits for the cards of new files, in seconds."""
 
-_CARD_WAIT_S = 2.0
-"""Maximum time to wait while another request reads files, in seconds."""
+_MAX_KNOWN_CARDS = 256
 
 _UNREAD = "not read yet; reload this page"
 
+_known_cards: dict[Entry, ReplayCard] = {}
 _reading = threading.Lock()
 _fetching = threading.Lock()
 
@@ -198,38 +196,47 @@ def fetch() -> Response:
 def cards(entries: Sequence[Entry]) -> list[ReplayCard]:
     """Return the cards of ``entries``.
 
-    The function reads new files for a limited time only.
+    A thread reads new files, small files first, because a game of 30,000 turns takes 30 s. After
+    `_CARD_WAIT_S` the thread continues, and the cards of the remaining files ask for a reload.
     """
-    may_read = _reading.acquire(timeout=_CARD_WAIT_S)
+    found = {entry: card for entry in entries if (card := _known_cards.get(entry)) is not None}
+    missing = sorted({*entries} - {*found}, key=lambda entry: entry.size)
+    if missing:
+        reader = threading.Thread(target=_read_cards, args=(missing, found), daemon=True)
+        reader.start()
+        reader.join(_CARD_WAIT_S)
+    unread = [ReplayCard(entry.key, _when(entry), error=_UNREAD) for entry in entries]
+    return [found.get(entry, other) for entry, other in zip(entries, unread, strict=True)]
+
+
+def _read_cards(entries: Sequence[Entry], found: dict[Entry, ReplayCard]) -> None:
+    """Add the cards of ``entries`` to ``found``, unless another thread reads for too long."""
+    if not _reading.acquire(timeout=_CARD_WAIT_S):
+        return
     try:
-        deadline = time.monotonic() + (_CARD_READ_TIMEOUT_S if may_read else 0)
-        return [
-            _card(entry)
-            if time.monotonic() < deadline
-            else ReplayCard(entry.key, _when(entry), error=_UNREAD)
-            for entry in entries
-        ]
+        for entry in entries:
+            found[entry] = _known_cards.get(entry) or _card(entry)
     finally:
-        if may_read:
-            _reading.release()
+        _reading.release()
 
 
 def _card(entry: Entry) -> ReplayCard:
     try:
-        return _read_card(entry)
+        card = _read_card(entry)
     except (TooLittleMemoryError, OSError, MemoryError) as error:  # A later attempt may succeed.
         reason = str(error) or f"{entry.key} needs more memory than is available"
         return ReplayCard(entry.key, _when(entry), error=reason)
+    except Exception as error:  # No file may break the list.
+        reason = str(error) if isinstance(error, ReplayError) else f"cannot be read: {error!r}"
+        card = ReplayCard(entry.key, _when(entry), error=reason)
+    while len(_known_cards) >= _MAX_KNOWN_CARDS:
+        del _known_cards[next(iter(_known_cards))]
+    _known_cards[entry] = card
+    return card
 
 
-@functools.lru_cache(maxsize=256)
 def _read_card(entry: Entry) -> ReplayCard:
-    try:
-        replay = entry.load()
-    except TooLittleMemoryError:
-        raise
-    except ReplayError as error:
-        return ReplayCard(entry.key, _when(entry), error=str(error))
+    replay = entry.load()
     last = replay.last
     winner = last.winner
     game = replay_json.header(replay.first)
@@ -241,7 +248,10 @@ def _read_card(entry: Entry) -> ReplayCard:
 
 
 def _when(entry: Entry) -> str:
-    return datetime.fromtimestamp(entry.modified).strftime("%Y-%m-%d %H:%M")
+    try:
+        return datetime.fromtimestamp(entry.modified).strftime("%Y-%m-%d %H:%M")
+    except (ValueError, OverflowError, OSError):  # Clocks and archives set any date.
+        return ""
 
 
 def _library() -> Library:
