@@ -1,6 +1,6 @@
 """Table of all connections of a process, with their limits.
 
-The table also determines the order in which connections are closed.
+The table also determines which connections are closed if a limit is exceeded.
 """
 
 from __future__ import annotations
@@ -39,62 +39,68 @@ class Limits:
     max_body_bytes: int = 1 << 18
     """Maximum size of a request body in bytes.
 
-    A request for the largest board in use takes a fifth of this size.
+    A request for the largest board in use has a fifth of this size.
     """
 
     max_pipelined: int = 16
-    """Maximum number of requests per connection before the first response."""
+    """Maximum number of pipelined requests per connection.
+
+    Pipelined requests arrive before the response to an earlier request.
+    """
 
     max_connections: int = 2000
     """Maximum number of connections.
 
-    Above it, the connection that waits longest is closed.
+    Above the maximum, the server closes the connection that has waited longest.
     """
 
     max_pending_body_bytes: int = 1 << 25
-    """Maximum size of all partial and complete bodies without a response, in bytes."""
+    """Maximum total size of all request bodies without a response, in bytes.
+
+    The total includes partial bodies.
+    """
 
     max_unsent_bytes: int = 1 << 28
-    """Maximum size of all responses that wait for slow clients, in bytes.
+    """Maximum total size of all responses that wait for slow clients, in bytes.
 
-    Above the limit, requests get status 503.
+    Above the maximum, requests receive status 503.
     """
 
 
 class ClientState:
-    """State of the client of one request.
+    """Connection state of the client of one request.
 
     All methods are thread-safe. A client disconnects at most once.
     """
 
-    __slots__ = ("_tell", "disconnected")
+    __slots__ = ("_callback", "disconnected")
 
     def __init__(self) -> None:
         self.disconnected = False
-        self._tell: Callable[[], object] | None = None
+        self._callback: Callable[[], object] | None = None
 
     def mark_disconnected(self) -> None:
         """Record that the connection is closed, and call the callback."""
         self.disconnected = True
-        if self._tell is not None:
-            self._tell()
+        if self._callback is not None:
+            self._callback()
 
-    def on_disconnect(self, tell: Callable[[], object]) -> None:
+    def on_disconnect(self, callback: Callable[[], object]) -> None:
         """Register a callback for the client's disconnect.
 
         If the client has disconnected, the callback runs immediately.
 
         Args:
-            tell: Callback that must not block; it may run in any thread.
+            callback: Function that does not block and that any thread may call.
         """
-        self._tell = tell
+        self._callback = callback
         if self.disconnected:
-            tell()
+            callback()
 
 
 @dataclass(slots=True, eq=False)
 class Request:
-    """HTTP request.
+    """Complete HTTP request.
 
     Attributes:
         received_at: Arrival time of the first byte (`time.perf_counter`).
@@ -108,28 +114,31 @@ class Request:
     body: bytes
     received_at: float
     keep_alive: bool
-    peer: tuple[str, int]
+    client_address: tuple[str, int]
     client: ClientState = field(default_factory=ClientState)
 
 
 SendResponse = Callable[[str, Headers, bytes], None]
-"""Callback with status, headers and body.
+"""Callback that sends a response with a status, headers and a body.
 
-`RequestHandler` calls the callback once per request, in the event loop.
+A `RequestHandler` calls the callback once per request, in the event loop.
 """
 
 RequestHandler = Callable[[Request, SendResponse], None]
 
 
 class Closable(Protocol):
-    """Connection that has a ``close`` method."""
+    """Interface of the connections in a `ConnectionTable`."""
 
     def close(self) -> None:
         """Close the connection immediately."""
 
 
 Deadlines = dict[Closable, tuple[float, float]]
-"""Start and deadline (`time.monotonic`) by connection, in order of the start."""
+"""Start time and deadline of each connection (`time.monotonic`).
+
+The connections are in order of the start time.
+"""
 
 
 class ConnectionTable:
@@ -140,16 +149,16 @@ class ConnectionTable:
         receiving: Connections that have sent part of a request.
         responding: Connections that receive a response.
         handling: Connections whose response is being computed.
-        unanswered: Total size of the request bodies in memory, in bytes.
-        unsent: Total size of the responses in memory, in bytes.
+        pending_body_bytes: Total size of the request bodies in memory, in bytes.
+        unsent_bytes: Total size of the responses in memory, in bytes.
     """
 
     def __init__(self, dispatch: RequestHandler, limits: Limits = Limits()) -> None:
         self.dispatch = dispatch
         self.limits = limits
         self.stopping = False
-        self.unanswered = 0
-        self.unsent = 0
+        self.pending_body_bytes = 0
+        self.unsent_bytes = 0
         self.handling: set[Closable] = set()
         self.idle: Deadlines = {}
         self.receiving: Deadlines = {}
@@ -162,7 +171,7 @@ class ConnectionTable:
         self.handling.discard(connection)
 
     def set_deadline(self, connection: Closable, waiting: Deadlines, seconds: float) -> None:
-        """Move ``connection`` to the map ``waiting``, due in ``seconds`` seconds."""
+        """Move ``connection`` to the map ``waiting`` with a deadline in ``seconds`` seconds."""
         self.remove(connection)
         now = time.monotonic()
         waiting[connection] = now, now + seconds
@@ -180,7 +189,7 @@ class ConnectionTable:
                 connection.close()
 
     def evict(self) -> None:
-        """Close the connections that have waited longest until the limits are met."""
+        """Close the longest waiting connections until the limits are met."""
         waiting = self.idle, self.receiving, self.responding
         while sum(map(len, waiting)) + len(self.handling) > self.limits.max_connections:
             longest = [next(iter(connections.items())) for connections in waiting if connections]
@@ -192,7 +201,7 @@ class ConnectionTable:
 
     def is_full(self) -> bool:
         """Return whether the request bodies in memory exceed ``max_pending_body_bytes``."""
-        return self.unanswered > self.limits.max_pending_body_bytes
+        return self.pending_body_bytes > self.limits.max_pending_body_bytes
 
     def close(self) -> None:
         """Close all connections."""

@@ -6,7 +6,7 @@ bounds the size and the duration of every client action. A connection that excee
 closed. If there are too many connections, a new connection replaces the connection that has waited
 longest.
 
-The parser is httptools, which uses the parser of Node.js.
+httptools, which wraps the parser of Node.js, parses the requests.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from battlesnake_server.http.connection_table import (
 )
 
 _REJECTED_LINGER_S = 1.0
-"""Seconds for which the server still reads from a rejected client.
+"""Duration in seconds for which the server reads from a rejected client.
 
 If the server closed the connection earlier, the client could lose the error response.
 """
@@ -52,17 +52,18 @@ async def serve(
 ) -> None:
     """Serve on ``listeners`` until ``stopped`` is set or ``heartbeat`` returns False.
 
-    The server then finishes the requests that have arrived.
+    After the stop, the server finishes the requests that have arrived.
 
     Args:
         table: Table of the connections.
         listeners: Listening sockets.
         stopped: Event that stops the server.
         drain_timeout_s: Maximum duration of the pending requests after the stop, in seconds.
-        linger_s: Seconds after the stop in which requests on open connections are still accepted.
-        heartbeat: Callback, called every `TICK_INTERVAL_S` seconds.
+        linger_s: Duration after the stop in seconds in which the server accepts requests on open
+            connections.
+        heartbeat: Callback, called every `TICK_INTERVAL_S` seconds; False stops the server.
     """
-    servers = [await _listen(table, listener) for listener in listeners]
+    servers = [await _start_listening(table, listener) for listener in listeners]
     while heartbeat() and not stopped.is_set():
         table.close_expired()
         with contextlib.suppress(TimeoutError):
@@ -81,7 +82,7 @@ async def serve(
     table.close()
 
 
-async def _listen(table: ConnectionTable, listener: socket.socket) -> asyncio.Server:
+async def _start_listening(table: ConnectionTable, listener: socket.socket) -> asyncio.Server:
     # asyncio accepts up to 32 connections before it handles the first of them. All other
     # connections wait in the kernel.
     loop = asyncio.get_running_loop()
@@ -107,7 +108,7 @@ _UPGRADE_HEADERS = (b"connection", b"upgrade", b"http2-settings")
 
 
 class Connection(asyncio.Protocol):
-    """Connection in one of the states idle, receiving, handling and responding."""
+    """HTTP connection in one of the states idle, receiving, handling and responding."""
 
     def __init__(self, table: ConnectionTable) -> None:
         self._table = table
@@ -117,7 +118,7 @@ class Connection(asyncio.Protocol):
         self._keep_alive = True
         self._half_closed = False
         self._request_started_at: float | None = None
-        self._unsent = 0
+        self._unsent_bytes = 0
         self._reset()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -125,7 +126,7 @@ class Connection(asyncio.Protocol):
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
         self._transport.set_write_buffer_limits(high=0)
-        self._peer = transport.get_extra_info("peername") or ("", 0)
+        self._client_address = transport.get_extra_info("peername") or ("", 0)
         self._table.set_deadline(self, self._table.idle, self._table.limits.request_timeout_s)
         self._table.evict()
 
@@ -140,10 +141,10 @@ class Connection(asyncio.Protocol):
                     self, self._table.receiving, self._table.limits.request_timeout_s
                 )
         if not self._in_body:
-            self._head += len(data)
+            self._head_bytes += len(data)
         try:
             self._parser.feed_data(data)
-            if not self._in_body and self._head > self._table.limits.max_header_bytes:
+            if not self._in_body and self._head_bytes > self._table.limits.max_header_bytes:
                 raise TooLargeError(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE)
         except httptools.HttpParserUpgrade as upgrade:
             self._ignore_upgrade(data[upgrade.args[0] :])
@@ -155,9 +156,9 @@ class Connection(asyncio.Protocol):
         self._table.evict()
 
     def eof_received(self) -> bool:
-        """Handle the end of the client's data.
+        """Handle the end of the client's data; return whether to keep the connection open.
 
-        The client may still read (RFC 9112, section 9.6).
+        The client may still read the response (RFC 9112, section 9.6).
         """
         self._half_closed = True
         return self._current_request is not None
@@ -168,21 +169,21 @@ class Connection(asyncio.Protocol):
         self._keep_alive = False
         if self._current_request is not None:
             self._current_request.client.mark_disconnected()
-        self._table.unsent -= self._unsent
-        self._table.unanswered -= len(self._body) + sum(len(r.body) for r in self._requests)
+        self._table.unsent_bytes -= self._unsent_bytes
+        self._table.pending_body_bytes -= len(self._body) + sum(len(r.body) for r in self._requests)
         self._body.clear()
         self._requests.clear()
 
     def pause_writing(self) -> None:
         """Stop reading from a client that does not read its responses fast enough."""
         self._transport.pause_reading()
-        self._unsent = self._transport.get_write_buffer_size()
-        self._table.unsent += self._unsent
+        self._unsent_bytes = self._transport.get_write_buffer_size()
+        self._table.unsent_bytes += self._unsent_bytes
 
     def resume_writing(self) -> None:
         """Resume reading after the client has read all responses."""
-        self._table.unsent -= self._unsent
-        self._unsent = 0
+        self._table.unsent_bytes -= self._unsent_bytes
+        self._unsent_bytes = 0
         self._transport.resume_reading()
         if self in self._table.responding:
             self._after_response()
@@ -201,26 +202,26 @@ class Connection(asyncio.Protocol):
         self._url += url
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """Store one header and check the sizes."""
+        """Store one header and check the size of the headers and of the body."""
         name = name.lower()
         self._headers.append((name, value))
-        self._headers_size += len(name) + len(value)
-        if self._headers_size > self._table.limits.max_header_bytes:
+        self._header_bytes += len(name) + len(value)
+        if self._header_bytes > self._table.limits.max_header_bytes:
             raise TooLargeError(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE)
         if name == b"content-length" and int(value) > self._table.limits.max_body_bytes:
             raise TooLargeError(HTTPStatus.REQUEST_ENTITY_TOO_LARGE)
 
     def on_headers_complete(self) -> None:
-        """Send ``100 Continue`` if an HTTP/1.1 client expects it."""
+        """Send ``100 Continue`` to an HTTP/1.1 client that expects this status."""
         self._in_body = True
         expects = any(n == b"expect" and v.lower() == b"100-continue" for n, v in self._headers)
         if expects and self._current_request is None and self._parser.get_http_version() == "1.1":
             self._transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
 
     def on_body(self, body: bytes) -> None:
-        """Append a part of the body and check its size."""
+        """Append a part of the body and check the size of the body."""
         self._body += body
-        self._table.unanswered += len(body)
+        self._table.pending_body_bytes += len(body)
         if len(self._body) > self._table.limits.max_body_bytes:
             raise TooLargeError(HTTPStatus.REQUEST_ENTITY_TOO_LARGE)
 
@@ -232,7 +233,7 @@ class Connection(asyncio.Protocol):
         parser = self._parser
         if parser.should_upgrade():
             return
-        request = self._request()
+        request = self._build_request()
         self._reset()
         self._requests.append(request)
         if self._current_request is None:
@@ -244,14 +245,14 @@ class Connection(asyncio.Protocol):
         """Reset the state for the next request."""
         self._url = b""
         self._headers: list[tuple[bytes, bytes]] = []
-        self._headers_size = 0
+        self._header_bytes = 0
         self._body = bytearray()
-        self._head = 0
+        self._head_bytes = 0
         self._in_body = False
         self._request_started_at = None
 
-    def _request(self) -> Request:
-        """Return the complete request."""
+    def _build_request(self) -> Request:
+        """Build the request from the parsed parts."""
         parser, url = self._parser, httptools.parse_url(self._url)
         return Request(
             method=parser.get_method().decode("ascii"),
@@ -262,7 +263,7 @@ class Connection(asyncio.Protocol):
             body=bytes(self._body),
             received_at=self._request_started_at or time.perf_counter(),
             keep_alive=parser.should_keep_alive(),
-            peer=self._peer,
+            client_address=self._client_address,
         )
 
     def _ignore_upgrade(self, rest: bytes) -> None:
@@ -293,7 +294,7 @@ class Connection(asyncio.Protocol):
         table.handling.add(self)
         self._current_request = request = self._requests.popleft()
         answer = functools.partial(self._send_response, request)
-        if table.unsent > table.limits.max_unsent_bytes:
+        if table.unsent_bytes > table.limits.max_unsent_bytes:
             answer(STATUS_UNAVAILABLE, TEXT_HEADERS, b"too much waits to be read; try again later")
         else:
             table.dispatch(request, answer)
@@ -304,7 +305,7 @@ class Connection(asyncio.Protocol):
         The next request is handled after the client has received the response.
         """
         table = self._table
-        table.unanswered -= len(request.body)
+        table.pending_body_bytes -= len(request.body)
         self._current_request = None
         if self._transport.is_closing():
             return
@@ -313,8 +314,8 @@ class Connection(asyncio.Protocol):
         if self._keep_alive and request.version == "1.0":
             headers = (*headers, ("Connection", "keep-alive"))
         table.set_deadline(self, table.responding, table.limits.send_timeout_s)
-        self._write(status, headers, body, without_body=request.method == "HEAD")
-        if not self._unsent:
+        self._write_response(status, headers, body, without_body=request.method == "HEAD")
+        if not self._unsent_bytes:
             self._after_response()
 
     def _after_response(self) -> None:
@@ -332,8 +333,8 @@ class Connection(asyncio.Protocol):
     def _reject(self, status: HTTPStatus) -> None:
         """Send an error status, then read from the client for a short time.
 
-        The status is not sent if a response is in progress. If the connection were closed with
-        unread bytes, the client would lose the response.
+        The status is not sent if a response is in progress. If the server closed the connection
+        with unread bytes, the client could lose the status.
         """
         self._keep_alive = False
         if self._current_request is not None:
@@ -342,11 +343,11 @@ class Connection(asyncio.Protocol):
         headers = [*TEXT_HEADERS]
         if status == HTTPStatus.METHOD_NOT_ALLOWED:
             headers.append(("Allow", "GET, HEAD, POST"))
-        self._write(f"{status.value} {status.phrase}", headers, status.phrase.encode())
+        self._write_response(f"{status.value} {status.phrase}", headers, status.phrase.encode())
         self._transport.write_eof()
         self._table.set_deadline(self, self._table.receiving, _REJECTED_LINGER_S)
 
-    def _write(
+    def _write_response(
         self, status: str, headers: Headers, body: bytes, *, without_body: bool = False
     ) -> None:
         lines = [f"HTTP/1.1 {status}\r\n".encode(), f"Date: {formatdate(usegmt=True)}\r\n".encode()]

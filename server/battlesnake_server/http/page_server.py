@@ -4,8 +4,8 @@ An event loop handles the connections, and a few threads run the application
 (`battlesnake_server.http.http_protocol`).
 
 The server accepts only requests whose ``Host`` is an IP address, this machine, or a name that the
-operator allowed. This protects against DNS rebinding: if the name of a foreign page suddenly
-resolves to this machine, the page receives status 421.
+operator allowed. This check prevents DNS rebinding. If the name of a foreign page starts to resolve
+to this machine, the page receives status 421.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ from battlesnake_server.http.http_protocol import serve
 from battlesnake_server.http.wsgi_pool import Application, WsgiPool
 
 _PAGE_REQUEST_TIMEOUT_S = 10.0
-"""Request timeout in seconds.
+"""Request timeout of the pages in seconds.
 
-The timeout exceeds the timeout of the live snake, because visitors' networks may be slow.
+The timeout exceeds the request timeout of the live snake, because visitors' networks may be slow.
 """
 
 _PAGE_SEND_TIMEOUT_S = Limits().send_timeout_s
@@ -42,7 +42,7 @@ MAX_CONNECTIONS = 400
 The usual limit of open files per process is 1024.
 """
 
-MAX_REQUEST_BYTES = Limits().max_body_bytes
+MAX_REQUEST_BODY_BYTES = Limits().max_body_bytes
 
 _PAGE_DRAIN_TIMEOUT_S = 2.0
 """Maximum duration of the pending requests after the stop, in seconds."""
@@ -68,7 +68,7 @@ class PageServer:
     ) -> None:
         self._listener = listener
         self._names = {name.lower() for name in (*names, socket.gethostname())}
-        self._lane = WsgiPool(app, "page", threads)
+        self._pool = WsgiPool(app, "page", threads)
         self._loop = asyncio.new_event_loop()
         self._stopped = asyncio.Event()
         self._thread = threading.Thread(target=self._run, name="pages", daemon=True)
@@ -83,18 +83,18 @@ class PageServer:
         self._thread.start()
 
     def wait(self) -> None:
-        """Block until Ctrl-C."""
+        """Block until the server stops or the user presses Ctrl-C."""
         with contextlib.suppress(KeyboardInterrupt):
             self._thread.join()
 
     def stop(self) -> None:
         """Finish the pending requests and stop the server."""
-        with contextlib.suppress(RuntimeError):  # The event loop has already stopped.
+        with contextlib.suppress(RuntimeError):  # The event loop may have stopped.
             self._loop.call_soon_threadsafe(self._stopped.set)
         self._thread.join()
 
     def _run(self) -> None:
-        with contextlib.closing(self._loop), contextlib.closing(self._lane):
+        with contextlib.closing(self._loop), contextlib.closing(self._pool):
             self._loop.run_until_complete(self._serve())
 
     async def _serve(self) -> None:
@@ -111,12 +111,12 @@ class PageServer:
         )
 
     def _dispatch(self, request: Request, answer: SendResponse) -> None:
-        if self._knows(request):
-            self._lane.dispatch(request, answer)
+        if self._is_known_host(request):
+            self._pool.dispatch(request, answer)
         else:
             answer("421 Misdirected Request", TEXT_HEADERS, _UNKNOWN_HOST_MESSAGE.encode() + b"\n")
 
-    def _knows(self, request: Request) -> bool:
+    def _is_known_host(self, request: Request) -> bool:
         given = [value.decode("latin1") for name, value in request.headers if name == b"host"]
         return len(given) == 1 and is_known_host(given[0], self._names)
 

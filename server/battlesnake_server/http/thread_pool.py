@@ -1,4 +1,4 @@
-"""Thread pool that gives each task to the most recently busy thread."""
+"""Thread pool that assigns each task to the most recently busy thread."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ None ends the thread.
 """
 
 NICE_INCREMENT = 10
-"""Increment of the niceness of search threads.
+"""Niceness increment of search threads.
 
-A search thread gets a tenth of a core while other threads use the core fully. Without this
-increment, eight searches leave a fifth of a core for reading requests and sending responses.
+A search thread uses a tenth of a core while other threads use the core fully. Without this
+increment, eight searches would leave a fifth of a core for requests and responses.
 """
 
 log = logging.getLogger(__name__)
@@ -32,16 +32,17 @@ log = logging.getLogger(__name__)
 class ThreadPool:
     """Thread pool with a minimum and a maximum number of threads.
 
-    Starting a thread takes long on a busy machine. The thread that was busy last gets the next
-    task: each thread keeps some memory of its past tasks, and this order uses as few threads as
-    possible. Threads are daemons, so that a hanging task does not keep the process alive. The
-    threads end when `close` is called or when the pool is garbage-collected.
+    The minimum number of threads starts immediately, because starting a thread takes long on a busy
+    machine. The most recently busy thread receives the next task. This order uses as few threads as
+    possible, because each thread retains some memory of its past tasks. Threads are daemons, so
+    that a hanging task does not prevent the exit of the process. The threads end when `close` is
+    called or when the pool is garbage-collected.
 
     Args:
         name: Prefix of the threads' names.
         max_threads: Maximum number of threads.
         min_threads: Number of threads that start immediately.
-        initializer: Called once in every thread, before its first task.
+        initializer: Function called once in every thread, before the first task.
     """
 
     def __init__(
@@ -49,23 +50,23 @@ class ThreadPool:
     ) -> None:
         self._name, self._max_threads, self._initializer = name, max_threads, initializer
         self._lock = threading.Lock()
-        self._waiting: deque[Work] = deque()
+        self._queued_tasks: deque[Work] = deque()
         self._idle: list[Inbox] = []
         self._inboxes: list[Inbox] = []
         self._closed = False
-        weakref.finalize(self, _end, self._inboxes)
+        weakref.finalize(self, _end_threads, self._inboxes)
         for _ in range(min_threads):
-            self._idle.append(self._start())
+            self._idle.append(self._start_thread())
 
     def submit(self, work: Work) -> None:
-        """Run ``work`` in a free thread, or queue it for the next free thread."""
+        """Run ``work`` in an idle thread or a new thread, or queue ``work``."""
         with self._lock:
             if self._idle:
                 inbox = self._idle.pop()
             elif len(self._inboxes) < self._max_threads:
-                inbox = self._start()
+                inbox = self._start_thread()
             else:
-                self._waiting.append(work)
+                self._queued_tasks.append(work)
                 return
         inbox.put(work)
 
@@ -73,12 +74,12 @@ class ThreadPool:
         """End all threads after the queued tasks."""
         with self._lock:
             self._closed = True
-            _end(self._idle)
+            _end_threads(self._idle)
 
-    def _start(self) -> Inbox:
+    def _start_thread(self) -> Inbox:
         inbox: Inbox = SimpleQueue()
         threading.Thread(
-            target=_run,
+            target=_run_tasks,
             args=(weakref.ref(self), inbox, self._initializer),
             name=f"{self._name}-{len(self._inboxes)}",
             daemon=True,
@@ -86,32 +87,32 @@ class ThreadPool:
         self._inboxes.append(inbox)
         return inbox
 
-    def _next_task(self, inbox: Inbox) -> None:
-        """Give an idle thread the oldest queued task, or mark the thread as free."""
+    def _assign_next_task(self, inbox: Inbox) -> None:
+        """Assign the oldest queued task to a thread, or mark the thread as idle."""
         with self._lock:
-            if self._waiting:
-                inbox.put(self._waiting.popleft())
+            if self._queued_tasks:
+                inbox.put(self._queued_tasks.popleft())
             elif self._closed:
                 inbox.put(None)
             else:
                 self._idle.append(inbox)
 
 
-def _run(threads: weakref.ref[ThreadPool], inbox: Inbox, initializer: Work) -> None:
+def _run_tasks(threads: weakref.ref[ThreadPool], inbox: Inbox, initializer: Work) -> None:
     initializer()
     while (work := inbox.get()) is not None:
         try:
             work()
-        except BaseException:  # A dead thread would never run another task.
+        except BaseException:  # A thread must survive a failed task.
             log.exception("a task of %s failed", threading.current_thread().name)
         del work  # Release the task's memory before the wait for the next task.
         if (known := threads()) is None:
             return
-        known._next_task(inbox)
+        known._assign_next_task(inbox)
         del known
 
 
-def _end(inboxes: list[Inbox]) -> None:
+def _end_threads(inboxes: list[Inbox]) -> None:
     for inbox in inboxes:
         inbox.put(None)
 

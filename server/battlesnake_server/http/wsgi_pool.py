@@ -22,9 +22,9 @@ from battlesnake_server.http.connection_table import (
 from battlesnake_server.http.thread_pool import ThreadPool
 
 _MAX_QUEUED_REQUESTS = 2000
-"""Maximum number of requests of one pool without a response.
+"""Maximum number of pending requests of one pool.
 
-Further requests get status 503.
+Further requests receive status 503.
 """
 
 Application = Callable[..., Iterable[bytes]]
@@ -33,7 +33,7 @@ log = logging.getLogger(__name__)
 
 
 class WsgiPool:
-    """Thread pool of a WSGI application.
+    """Thread pool that runs a WSGI application.
 
     Args:
         application: WSGI application.
@@ -47,7 +47,7 @@ class WsgiPool:
     ) -> None:
         self._application = application
         self._threads = ThreadPool(name, threads, min_threads=ready)
-        self._asked = 0
+        self._num_pending_requests = 0
 
     def dispatch(self, request: Request, answer: SendResponse) -> None:
         """Queue a request.
@@ -58,28 +58,30 @@ class WsgiPool:
             request: Complete request.
             answer: Callback that sends the response.
         """
-        if self._asked >= _MAX_QUEUED_REQUESTS:
+        if self._num_pending_requests >= _MAX_QUEUED_REQUESTS:
             answer(STATUS_UNAVAILABLE, TEXT_HEADERS, b"too many requests")
             return
-        self._asked += 1
+        self._num_pending_requests += 1
         loop = asyncio.get_running_loop()
-        self._threads.submit(functools.partial(self._work, request, answer, loop))
+        self._threads.submit(functools.partial(self._handle_request, request, answer, loop))
 
-    def _work(
+    def _handle_request(
         self, request: Request, answer: SendResponse, loop: asyncio.AbstractEventLoop
     ) -> None:
         status, headers, body = STATUS_TIMEOUT, TEXT_HEADERS, b"you have left"
         if not request.client.disconnected:
             status, headers, body = call_wsgi_app(self._application, request)
-        with contextlib.suppress(RuntimeError):  # The loop is closed; the response is too late.
-            loop.call_soon_threadsafe(self._hand_over, answer, status, headers, body)
+        with contextlib.suppress(RuntimeError):  # The event loop may be closed.
+            loop.call_soon_threadsafe(self._send_response, answer, status, headers, body)
 
-    def _hand_over(self, answer: SendResponse, status: str, headers: Headers, body: bytes) -> None:
-        self._asked -= 1
+    def _send_response(
+        self, answer: SendResponse, status: str, headers: Headers, body: bytes
+    ) -> None:
+        self._num_pending_requests -= 1
         answer(status, headers, body)
 
     def close(self) -> None:
-        """Reject all further requests."""
+        """End all threads after the queued requests."""
         self._threads.close()
 
 
@@ -101,7 +103,7 @@ def call_wsgi_app(application: Application, request: Request) -> tuple[str, Head
             if hasattr(content, "close"):
                 content.close()
         status, headers = started
-    except BaseException:  # Includes SystemExit; the client still gets a response.
+    except BaseException:  # The client receives a response even after SystemExit.
         log.exception("internal error")
         return "500 Internal Server Error", TEXT_HEADERS, b"internal error"
     return status, headers, body
@@ -110,8 +112,8 @@ def call_wsgi_app(application: Application, request: Request) -> tuple[str, Head
 def wsgi_environ(request: Request) -> dict[str, Any]:
     """Convert a request to a WSGI environment.
 
-    Two keys are specific to this server: ``server.arrived`` (`time.perf_counter`) is the arrival
-    time of the first byte, and ``server.client`` is the `ClientState`.
+    Two keys are specific to this server. ``server.arrived`` is the arrival time of the first byte
+    (`time.perf_counter`). ``server.client`` is the `ClientState`.
     """
     environ: dict[str, Any] = {
         "REQUEST_METHOD": request.method,
@@ -121,7 +123,7 @@ def wsgi_environ(request: Request) -> dict[str, Any]:
         "SERVER_PROTOCOL": f"HTTP/{request.version}",
         "SERVER_NAME": "localhost",
         "SERVER_PORT": "80",
-        "REMOTE_ADDR": str(request.peer[0]),
+        "REMOTE_ADDR": str(request.client_address[0]),
         "CONTENT_LENGTH": str(len(request.body)),
         "wsgi.version": (1, 0),
         "wsgi.url_scheme": "http",
