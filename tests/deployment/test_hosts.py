@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from battlesnake_server.commands import serve_command
-from battlesnake_server.live.app import DEFAULTS, PREFIX, create_app
+from battlesnake_server.live.app import DEFAULT_CONFIG, ENVIRONMENT_PREFIX, create_app
 
 jsonschema = pytest.importorskip("jsonschema", reason="needs the extra dev")
 pytest.importorskip("googleapiclient", reason="needs the extra dev")
@@ -128,6 +128,6 @@ def test_the_image_listens_where_its_host_asks(host: Any, monkeypatch: pytest.Mo
     if port is None:
         monkeypatch.setenv("PORT", "10000")
     assert serve_command.parser().parse_args([]).port == (port or 10000)
-    assert {name.removeprefix(PREFIX) for name in variables} <= set(DEFAULTS)
-    app = create_app({"SNAKE": variables.get(f"{PREFIX}SNAKE")})
+    assert {name.removeprefix(ENVIRONMENT_PREFIX) for name in variables} <= set(DEFAULT_CONFIG)
+    app = create_app({"SNAKE": variables.get(f"{ENVIRONMENT_PREFIX}SNAKE")})
     assert app.test_client().get(health).status_code == 200

@@ -221,7 +221,7 @@ def test_a_bug_of_ours_is_a_plain_500(
 ) -> None:
     from battlesnake_server.live import views
 
-    monkeypatch.setattr(views, "_key", lambda body: 1 / 0)
+    monkeypatch.setattr(views, "_session_key", lambda body: 1 / 0)
     answer = client.post("/move", json=body)
     assert (answer.status_code, answer.get_json()) == (500, {"error": "internal error"})
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from battlesnake_gym.replays.replay import Replay
 from battlesnake_gym.rules import MOVES
 from battlesnake_gym.snakes import Decision, Reason
-from battlesnake_server.arena.tournament import TournamentSettings, play_all
+from battlesnake_server.arena.tournament import TournamentSettings, play_tournament
 from battlesnake_server.live import decision_json
 
 DECISION = Decision(
@@ -30,7 +30,7 @@ def answer(decision: object, move: str = "up") -> bytes:
 
 
 def test_what_is_written_is_read() -> None:
-    assert decision_json.read(answer(decision_json.write(DECISION))) == DECISION
+    assert decision_json.parse_decision(answer(decision_json.to_dict(DECISION))) == DECISION
 
 
 JSON = st.recursive(
@@ -44,10 +44,10 @@ JSON = st.recursive(
 
 @given(JSON)
 def test_whatever_is_told_is_a_decision_or_none(told: Any) -> None:
-    found = decision_json.read(answer(told))
+    found = decision_json.parse_decision(answer(told))
     assert found is None or found.move == "up"
     if found is not None:
-        json.dumps(decision_json.write(found), allow_nan=False)
+        json.dumps(decision_json.to_dict(found), allow_nan=False)
 
 
 @pytest.mark.parametrize(
@@ -60,8 +60,8 @@ def test_whatever_is_told_is_a_decision_or_none(told: Any) -> None:
     ],
 )
 def test_no_snake_fills_the_disk(told: dict[str, Any], size: int) -> None:
-    found = decision_json.read(answer(told))
-    assert len(json.dumps(decision_json.write(found))) <= size if found else size == 0
+    found = decision_json.parse_decision(answer(told))
+    assert len(json.dumps(decision_json.to_dict(found))) <= size if found else size == 0
 
 
 @pytest.mark.parametrize("tells", [True, False])
@@ -71,7 +71,7 @@ def test_a_served_snake_tells_its_reasons(
     options = ["--send-decisions"] if tells else []
     url = serve("--snake", "cautious", "--color", "#2a9d5c", "--head", "bendr", *options)
     setup = TournamentSettings((f"far={url}", "cautious"), 2, 7, 7, timeout=5000, max_turns=3)
-    (result,) = play_all(setup, 1, 1, replays=tmp_path)
+    (result,) = play_tournament(setup, 1, 1, replays=tmp_path)
     assert result.replay is not None
     replay = Replay.load(result.replay)
     far, near = (snake.id for snake in replay.first.snakes)

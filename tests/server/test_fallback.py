@@ -6,8 +6,8 @@ import pytest
 
 from battlesnake_gym.boards.board import Board
 from battlesnake_gym.rules import MOVES, Game, Snake, State
-from battlesnake_server.live.fallback import is_normal_size, safe_move
-from battlesnake_server.live.time_budget import margin
+from battlesnake_server.live.fallback import choose_fallback_move, is_normal_size
+from battlesnake_server.live.time_budget import margin_s
 
 
 def board_of(picture: str) -> Board:
@@ -17,7 +17,7 @@ def board_of(picture: str) -> Board:
 
 
 def test_it_is_safe_and_prefers_room() -> None:
-    decision = safe_move(
+    decision = choose_fallback_move(
         board_of("""
         . . . . .
         . > > v .
@@ -32,7 +32,7 @@ def test_it_is_safe_and_prefers_room() -> None:
 
 
 def test_it_does_not_walk_into_a_dead_end() -> None:
-    decision = safe_move(
+    decision = choose_fallback_move(
         board_of("""
         . . . . . . . . .
         B < < < < . . . .
@@ -51,11 +51,11 @@ def test_it_does_not_walk_into_a_dead_end() -> None:
 
 @pytest.mark.parametrize("picture", ["A", "A <", "v <\nA ^", "B A C"])
 def test_there_is_always_a_move(picture: str) -> None:
-    assert safe_move(board_of(picture), "").move in MOVES
+    assert choose_fallback_move(board_of(picture), "").move in MOVES
 
 
 def test_a_board_without_you_gets_a_move() -> None:
-    assert safe_move(Board.from_text("A . B"), "").move == MOVES[0]
+    assert choose_fallback_move(Board.from_text("A . B"), "").move == MOVES[0]
 
 
 EXITS = """
@@ -68,7 +68,7 @@ EXITS = """
 
 def test_the_free_cells_beside_each_move_are_counted() -> None:
     """The tail's cell becomes free; cells off the board do not count."""
-    assert safe_move(board_of(EXITS), "").scores == {"up": 2, "left": 3, "down": 2}
+    assert choose_fallback_move(board_of(EXITS), "").scores == {"up": 2, "left": 3, "down": 2}
 
 
 @pytest.mark.parametrize(
@@ -84,7 +84,7 @@ def test_larger_boards_than_any_games_get_a_look_at_the_next_cells(
     board = Board.from_state(State(0, width, height, rivals), Game())
     board.you_id = "a"
     assert is_normal_size(board) == ordinary
-    decision = safe_move(board, "")
+    decision = choose_fallback_move(board, "")
     assert decision.move == "up"
     assert (len(decision.reasons) > 1) == ordinary
 
@@ -97,17 +97,17 @@ def test_it_walks_through_the_edge_where_the_game_wraps() -> None:
     . ^ . .
     """)
     assert board.game.ruleset == "wrapped"
-    assert set(safe_move(board, "").scores) == {"up", "down", "left"}
+    assert set(choose_fallback_move(board, "").scores) == {"up", "down", "left"}
 
 
 def test_it_costs_next_to_nothing() -> None:
     board = Board.new(25, 25, 8, game=Game(seed=1))
     board.you_id = "snake_3"
     fastest = min(_seconds(board) for _ in range(20))
-    assert fastest < margin(0.5), "what a live snake keeps back for it"
+    assert fastest < margin_s(0.5), "what a live snake keeps back for it"
 
 
 def _seconds(board: Board) -> float:
     began = time.thread_time()
-    safe_move(board, "")
+    choose_fallback_move(board, "")
     return time.thread_time() - began

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from battlesnake_gym.boards.board import Board
-from battlesnake_server.live.fallback import FALLBACK
+from battlesnake_server.live.fallback import FALLBACK_RULE
 from battlesnake_server.live.lambda_handler import build_handler
 
 Event = dict[str, Any]
@@ -107,7 +107,7 @@ def test_a_move_began_when_the_gateway_was_asked(board: Board) -> None:
         asked["requestContext"]["timeEpoch"] = round(1000 * (time.time() - waited))
         answer = json.loads(handler(asked, None)["body"])
         first = answer["decision"]["reasons"][0]
-        assert (first["rule"] == FALLBACK) == late, (waited, answer)
+        assert (first["rule"] == FALLBACK_RULE) == late, (waited, answer)
 
 
 def test_a_move_is_played_before_the_first_one_is_asked_for(handler: Handler) -> None:

@@ -207,7 +207,7 @@ def test_a_session_whose_strategy_cannot_be_built_gets_fallback_moves(
     runner = MoveRunner(metrics)
     try:
         for factory, board in ((leave, position), (hang, hurried)):
-            session = Sessions(factory).get(("game", "snake"))
+            session = Sessions(factory).get_or_create(("game", "snake"))
             runner.prepare(session)
             decision, seconds = decide(runner, session, board)
             assert decision.move in board.safe_moves()
@@ -428,7 +428,7 @@ def test_what_is_left_for_lateness_is_waited_for(
         ends.append(until)
         return work.result()
 
-    monkeypatch.setattr(module, "_result", result)
+    monkeypatch.setattr(module, "_wait_for_result", result)
     runner, arrived = MoveRunner(metrics, num_slots=1), time.perf_counter()
     for late in (0.0, 5.0):
         runner._overruns._late.append(late)

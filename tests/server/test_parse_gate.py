@@ -12,20 +12,20 @@ def test_the_smallest_body_is_next() -> None:
     gate, parsed = ParseGate(), list[int]()
 
     def parse(size: int) -> None:
-        with gate.turn(size):
+        with gate.admit(size):
             parsed.append(size)
 
     sizes = [OVERSIZED_BODY_BYTES + extra for extra in (300, 100, 200)]
     threads = [threading.Thread(target=parse, args=(size,)) for size in sizes]
-    with gate.turn(OVERSIZED_BODY_BYTES + 1):
+    with gate.admit(OVERSIZED_BODY_BYTES + 1):
         for number, thread in enumerate(threads, start=1):
             thread.start()
             while len(gate._waiting) < number:
                 time.sleep(0.01)
-        with gate.turn(OVERSIZED_BODY_BYTES):
+        with gate.admit(OVERSIZED_BODY_BYTES):
             assert not parsed, "other bodies do not wait"
     for thread in threads:
         thread.join()
     assert parsed == sorted(sizes)
-    with gate.turn(OVERSIZED_BODY_BYTES + 1):
+    with gate.admit(OVERSIZED_BODY_BYTES + 1):
         pass

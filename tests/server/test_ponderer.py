@@ -63,7 +63,7 @@ def test_it_ponders_until_the_next_move_or_the_end() -> None:
 def test_while_somebody_asks_nobody_ponders() -> None:
     strategy = Ponders()
     live = LiveSnake(lambda seed: strategy, ponders=True)
-    with live._ponderer.paused():  # A slow move of another game.
+    with live._ponderer.pause():  # A slow move of another game.
         live.move(("a", "snake_0"), a_move("a"), time.perf_counter())
         until(lambda: live._ponderer._threads._idle)
     assert strategy.told.empty()

@@ -15,7 +15,7 @@ from battlesnake_server.live.search_slots import (
     LoadEstimate,
     NoSlotError,
     SearchSlots,
-    _Waiter,
+    _WaitingRequest,
 )
 from tests.processes import until
 
@@ -128,8 +128,8 @@ def test_who_leaves_gives_up_the_wait_and_the_seat(pool: ThreadPoolExecutor) -> 
 
 def test_the_order_outlives_one_who_goes() -> None:
     slots = SearchSlots(1, 9, 9)
-    waiters = {until: _Waiter() for until in (1, 6, 4, 9)}
+    waiters = {until: _WaitingRequest() for until in (1, 6, 4, 9)}
     slots._queue = [(until, 0, waiter) for until, waiter in waiters.items()]
-    slots._remove(waiters[1])
-    slots._release()
+    slots._remove_from_queue(waiters[1])
+    slots._release_slot()
     assert [until for until, waiter in waiters.items() if waiter.granted] == [4]

@@ -21,7 +21,7 @@ def random_sessions(clock: Clock) -> Sessions:
 
 
 def strategy_of(games: Sessions, *key: str) -> snakes.Strategy:
-    session = games.get((key[0], key[1]))
+    session = games.get_or_create((key[0], key[1]))
     session.ensure_built()
     return session.strategy
 
@@ -37,26 +37,26 @@ def test_every_snake_of_every_game_has_a_strategy_of_its_own() -> None:
 def test_idle_games_are_forgotten_and_busy_ones_kept() -> None:
     clock = Clock()
     games = random_sessions(clock)
-    busy = games.get(("busy", "a"))
-    games.get(("idle", "a"))
-    clock.now = sessions.IDLE_TIMEOUT_S - 1
-    games.get(("busy", "a"))
-    clock.now = sessions.IDLE_TIMEOUT_S
+    busy = games.get_or_create(("busy", "a"))
+    games.get_or_create(("idle", "a"))
+    clock.now = sessions.SESSION_IDLE_TIMEOUT_S - 1
+    games.get_or_create(("busy", "a"))
+    clock.now = sessions.SESSION_IDLE_TIMEOUT_S
     assert games.count_games() == 2
     clock.now += 1
     assert games.count_games() == 1
-    assert games.get(("busy", "a")) is busy
-    clock.now += sessions.IDLE_TIMEOUT_S + 1
-    assert games.get(("busy", "a")) is not busy
+    assert games.get_or_create(("busy", "a")) is busy
+    clock.now += sessions.SESSION_IDLE_TIMEOUT_S + 1
+    assert games.get_or_create(("busy", "a")) is not busy
 
 
 def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sessions, "_MAX_SESSIONS", 3)
     games = random_sessions(Clock())
-    played = games.get(("a", "you"))
+    played = games.get_or_create(("a", "you"))
     for game in "bcde":
-        games.get((game, "you"))
-        assert games.get(("a", "you")) is played
+        games.get_or_create((game, "you"))
+        assert games.get_or_create(("a", "you")) is played
     assert games.count_games() == 3
 
 
@@ -66,7 +66,7 @@ def test_long_ids_take_no_memory() -> None:
     try:
         before, _ = tracemalloc.get_traced_memory()
         for number in range(100):
-            games.get((f"{number}" * 100_000, "you" * 100_000))
+            games.get_or_create((f"{number}" * 100_000, "you" * 100_000))
         after, _ = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
@@ -84,5 +84,5 @@ def test_the_same_game_gets_the_same_seed() -> None:
     games = Sessions(make)
     for key in (("g", "a"), ("g", "b"), ("g", "a")):
         strategy_of(games, *key)
-        games.drop(key)
+        games.delete(key)
     assert seeds[0] == seeds[2] != seeds[1]

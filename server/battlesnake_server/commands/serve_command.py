@@ -19,7 +19,7 @@ from gunicorn.arbiter import Arbiter
 
 from battlesnake_gym.common.command_line import Parser, port, print_error
 from battlesnake_server.address_policy import host, open_listener, url_host
-from battlesnake_server.live.app import DEFAULTS, create_app, from_environment
+from battlesnake_server.live.app import DEFAULT_CONFIG, create_app, from_environment
 from battlesnake_server.live.gunicorn_worker import AsyncGunicornWorker
 from battlesnake_server.live.log_rate_limit import configure_rate_limited_logging
 from battlesnake_server.strategy_loader import SAFE_FILTER_NAMES
@@ -206,9 +206,9 @@ def parser() -> Parser:
     add("--host", type=host, default="127.0.0.1", help="address to listen on")
     add("--port", type=port, default=os.environ.get("PORT") or 8000,
         help="port to listen on (default: $PORT or 8000)")  # fmt: skip
-    add("--color", help=f"snake color, #rrggbb (default: {DEFAULTS['COLOR']})")
-    add("--head", help=f"snake head, e.g. evil (default: {DEFAULTS['HEAD']})")
-    add("--tail", help=f"snake tail, e.g. bolt (default: {DEFAULTS['TAIL']})")
+    add("--color", help=f"snake color, #rrggbb (default: {DEFAULT_CONFIG['COLOR']})")
+    add("--head", help=f"snake head, e.g. evil (default: {DEFAULT_CONFIG['HEAD']})")
+    add("--tail", help=f"snake tail, e.g. bolt (default: {DEFAULT_CONFIG['TAIL']})")
     add("--author", help="your user name on arena.battlesnake.com")
     add("--ponder", action="store_true", default=None,
         help="search on one core while waiting for the opponents' moves")  # fmt: skip

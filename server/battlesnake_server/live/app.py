@@ -40,12 +40,12 @@ from battlesnake_server.live.live_snake import LiveSnake
 from battlesnake_server.strategy_loader import DEFAULT_SNAKE, DEFAULT_SNAKE_NOTICE, strategy_factory
 
 _MAX_BODY_BYTES = 1 << 18
-"""Maximum size of a request in bytes.
+"""Maximum size of a request body in bytes.
 
 The limit is five times the size of a request for the largest board in use.
 """
 
-DEFAULTS: Mapping[str, Any] = {
+DEFAULT_CONFIG: Mapping[str, Any] = {
     "SNAKE": None,
     "POLICY": None,
     "FILTERS": (),
@@ -64,24 +64,24 @@ _DEFAULT_SNAKE_CUSTOMIZATION = {
 }  # fmt: skip
 """Customization of the default snake."""
 
-PREFIX = "BATTLESNAKE_"
+ENVIRONMENT_PREFIX = "BATTLESNAKE_"
 """Prefix of the environment variables."""
 
 log = logging.getLogger(__name__)
 
 
 def create_app(config: Mapping[str, Any] | None = None) -> Flask:
-    """Build the application.
+    """Build the Flask application of a live snake.
 
     Args:
-        config: Configuration keys that the module docstring lists.
+        config: Configuration values; the module docstring lists the keys.
 
     Raises:
         ValueError: If a value is invalid, or values exclude each other.
     """
     app = Flask(__name__, static_folder=None, template_folder=None)
     config = dict(config or {})
-    app.config.from_mapping(DEFAULTS)
+    app.config.from_mapping(DEFAULT_CONFIG)
     if (config.get("SNAKE") or DEFAULT_SNAKE) == DEFAULT_SNAKE and not config.get("POLICY"):
         app.config.from_mapping(_DEFAULT_SNAKE_CUSTOMIZATION)
     app.config.from_mapping(
@@ -103,12 +103,13 @@ def create_app(config: Mapping[str, Any] | None = None) -> Flask:
     app.extensions["live_snake"] = LiveSnake(factory, ponders=app.config["PONDER"])
     app.register_blueprint(views.blueprint)
     app.url_map.strict_slashes = False  # A redirect would turn an engine's POST into a GET.
-    # Engines append /move to the snake's URL, so the application responds below any base path.
+    # Engines append /move to the snake's URL, so the application handles requests below any base
+    # path.
     app.register_blueprint(views.blueprint, name="below", url_prefix="/<path:base>")
     app.register_blueprint(views.operations)
     app.register_blueprint(front_page.blueprint)
     app.register_blueprint(front_page.blueprint, name="front_below", url_prefix="/<path:base>")
-    app.register_error_handler(Exception, _error)
+    app.register_error_handler(Exception, _error_response)
     app.wsgi_app = _timestamp_middleware(app.wsgi_app)  # type: ignore[method-assign]
     return app
 
@@ -121,25 +122,25 @@ def from_environment() -> dict[str, Any]:
     Raises:
         ValueError: If ``BATTLESNAKE_PONDER`` is neither 1 nor 0.
     """
-    keys = set(DEFAULTS) - {"SEND_DECISIONS", "MAX_CONTENT_LENGTH"}
-    config: dict[str, Any] = {key: os.environ.get(PREFIX + key) for key in keys}
+    keys = set(DEFAULT_CONFIG) - {"SEND_DECISIONS", "MAX_CONTENT_LENGTH"}
+    config: dict[str, Any] = {key: os.environ.get(ENVIRONMENT_PREFIX + key) for key in keys}
     if config["FILTERS"]:
         config["FILTERS"] = config["FILTERS"].split()
     if config["PONDER"]:
         if config["PONDER"] not in ("0", "1"):
-            raise ValueError(f"{PREFIX}PONDER must be 1 or 0, got {config['PONDER']!r}")
+            raise ValueError(f"{ENVIRONMENT_PREFIX}PONDER must be 1 or 0, got {config['PONDER']!r}")
         config["PONDER"] = config["PONDER"] == "1"
     return {key: value for key, value in config.items() if value}
 
 
-def _error(error: Exception) -> tuple[Response, int]:
+def _error_response(error: Exception) -> tuple[Response, int]:
     """Return an error as a JSON response.
 
     Internal errors are logged.
     """
     if isinstance(error, HTTPException):
         response = jsonify(error=error.description)
-        # The headers include Allow, which a response with status 405 must have.
+        # The headers include Allow, which a response with status 405 must include.
         response.headers.extend((k, v) for k, v in error.get_headers() if k != "Content-Type")
         return response, error.code or 500
     log.exception("internal error")
@@ -147,15 +148,18 @@ def _error(error: Exception) -> tuple[Response, int]:
 
 
 def _timestamp_middleware(application: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the arrival time to requests, and normalize ``//move/`` to ``/move``.
+    """Wrap an application to set arrival times and to normalize paths.
 
-    An arrival time that the web server set remains.
+    The path ``//move/`` becomes ``/move``. An arrival time that the web server has set does not
+    change.
     """
 
-    def enter(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
+    def add_timestamp(
+        environ: dict[str, Any], start_response: Callable[..., Any]
+    ) -> Iterable[bytes]:
         environ.setdefault("server.arrived", time.perf_counter())
         environ["PATH_INFO"] = re.sub("/+", "/", environ.get("PATH_INFO", "")).rstrip("/") or "/"
         answer: Iterable[bytes] = application(environ, start_response)
         return answer
 
-    return enter
+    return add_timestamp

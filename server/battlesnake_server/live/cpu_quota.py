@@ -10,7 +10,7 @@ from pathlib import Path, PurePosixPath
 
 _CGROUP_ROOT, _PROC_CGROUP = Path("/sys/fs/cgroup"), Path("/proc/self/cgroup")
 
-_LAMBDA_MEMORY = "AWS_LAMBDA_FUNCTION_MEMORY_SIZE"
+_LAMBDA_MEMORY_VARIABLE = "AWS_LAMBDA_FUNCTION_MEMORY_SIZE"
 _LAMBDA_MB_PER_CORE = 1769
 """Memory in MB for which AWS Lambda grants the CPU time of one core.
 
@@ -20,29 +20,31 @@ Source: https://docs.aws.amazon.com/lambda/latest/dg/configuration-memory.html
 
 
 def available_cores(
-    groups: Path = _CGROUP_ROOT,
-    own: Path = _PROC_CGROUP,
+    cgroup_root: Path = _CGROUP_ROOT,
+    process_cgroup_file: Path = _PROC_CGROUP,
     environment: Mapping[str, str] = os.environ,
 ) -> float:
     """Return the number of cores that this process may use.
 
-    The result is the minimum of three numbers: the cores in the affinity mask, the quotas of the
-    control groups (cgroup v1 and v2, set by containers or systemd units), and the cores that AWS
-    Lambda grants for the memory.
+    The result is the minimum of three limits:
+
+    * the number of cores in the affinity mask;
+    * the quotas of the control groups (cgroup v1 and v2), which containers or systemd units set;
+    * the number of cores that AWS Lambda grants for the memory.
 
     Args:
-        groups: Root of the cgroup file systems.
-        own: File that lists the cgroups of this process.
+        cgroup_root: Root of the cgroup file systems.
+        process_cgroup_file: File that lists the cgroups of this process.
         environment: Environment variables.
     """
     bound = len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
-    shares = [float(bound), *_quotas(groups, own)]
+    shares = [float(bound), *_iter_process_quotas(cgroup_root, process_cgroup_file)]
     with suppress(KeyError, ValueError):
-        shares.append(int(environment[_LAMBDA_MEMORY]) / _LAMBDA_MB_PER_CORE)
+        shares.append(int(environment[_LAMBDA_MEMORY_VARIABLE]) / _LAMBDA_MB_PER_CORE)
     return min(shares)
 
 
-def _quotas(groups: Path, own: Path) -> Iterator[float]:
+def _iter_process_quotas(groups: Path, own: Path) -> Iterator[float]:
     """Yield the quotas of this process's cgroups and their ancestors, in cores."""
     with suppress(OSError):
         for line in own.read_text().splitlines():
@@ -52,10 +54,12 @@ def _quotas(groups: Path, own: Path) -> Iterator[float]:
             # In a container, the path may be a path of the host. Then only the root of the path
             # exists in the container.
             for group in (PurePosixPath(path), *PurePosixPath(path).parents):
-                yield from _quota(groups / ("cpu" if controllers else "") / str(group).lstrip("/"))
+                yield from _iter_cgroup_quota(
+                    groups / ("cpu" if controllers else "") / str(group).lstrip("/")
+                )
 
 
-def _quota(group: Path) -> Iterator[float]:
+def _iter_cgroup_quota(group: Path) -> Iterator[float]:
     """Yield the quota of one cgroup in cores, or nothing if the cgroup has no quota.
 
     The values "max" and -1 mean no quota.

@@ -1,9 +1,9 @@
 """Decisions of snakes as an extra field of ``/move`` responses.
 
-``{"move": "up", "decision": {"scores": ..., "reasons": [...], "line": ...}}``, with the fields of
-`battlesnake_server.replay_json.decision_to_json`. Official engines ignore the field. The arena of
-this project stores the field for its pages. Responses come from untrusted servers, so `read` limits
-the size and drops malformed parts.
+An example is ``{"move": "up", "decision": {"scores": ..., "reasons": [...], "line": ...}}``. The
+decision has the format of `battlesnake_server.replay_json.decision_to_json`. Official engines
+ignore the field. The arena of this project stores the decision for its pages. Responses come from
+untrusted servers, so `parse_decision` limits the size and drops malformed parts.
 """
 
 from __future__ import annotations
@@ -19,30 +19,30 @@ from battlesnake_gym.snakes import Decision, Reason
 from battlesnake_server.replay_json import decision_to_json
 
 MAX_DECISION_BYTES = 1 << 14
-"""Maximum size of a response whose decision is read, in bytes.
+"""Maximum size in bytes of a response from which the arena reads a decision.
 
-The response of a rule-based snake takes about 1 kB.
+The response of a rule-based snake has about 1 kB.
 """
 
 _MAX_REASONS, _MAX_LINE_SNAKES, _MAX_LINE_MOVES = 32, 16, 64
 _MAX_RULE_CHARS, _MAX_NOTE_CHARS = 60, 200
 
 
-def write(decision: Decision) -> dict[str, Any]:
+def to_dict(decision: Decision) -> dict[str, Any]:
     """Return the ``decision`` field of a ``/move`` response."""
     return decision_to_json(decision)
 
 
-def read(content: bytes) -> Decision | None:
+def parse_decision(content: bytes) -> Decision | None:
     """Return the decision in a valid ``/move`` response, or None.
 
     Args:
         content: Body of a response that `players.parse_move` accepted.
 
     >>> body = b'{"move": "up", "decision": {"reasons": [{"rule": "walls", "vetoed": ["left"]}]}}'
-    >>> read(body).reasons
+    >>> parse_decision(body).reasons
     (Reason(rule='walls', vetoed=('left',), scores={}, note=''),)
-    >>> read(b'{"move": "up"}')
+    >>> parse_decision(b'{"move": "up"}')
     """
     if b'"decision"' not in content or len(content) > MAX_DECISION_BYTES:
         return None
@@ -50,54 +50,54 @@ def read(content: bytes) -> Decision | None:
     decision = answer.get("decision")
     if not isinstance(decision, Mapping):
         return None
-    reasons = [_reason(item) for item in _items(decision, "reasons")[:_MAX_REASONS]]
+    reasons = [_parse_reason(item) for item in _get_list(decision, "reasons")[:_MAX_REASONS]]
     line = decision.get("line")
     named = list(line.items())[:_MAX_LINE_SNAKES] if isinstance(line, Mapping) else []
     return Decision(
         answer["move"],
         tuple(reason for reason in reasons if reason is not None),
-        _scores(decision),
+        _parse_scores(decision),
         line={
-            sanitize_text(snake, _MAX_RULE_CHARS): _moves(moves)[:_MAX_LINE_MOVES]
+            sanitize_text(snake, _MAX_RULE_CHARS): _filter_moves(moves)[:_MAX_LINE_MOVES]
             for snake, moves in named
             if isinstance(moves, list)
         },
     )
 
 
-def _reason(item: object) -> Reason | None:
+def _parse_reason(item: object) -> Reason | None:
     if not isinstance(item, Mapping) or not isinstance(item.get("rule"), str):
         return None
     note = item.get("note")
     return Reason(
         sanitize_text(item["rule"], _MAX_RULE_CHARS),
-        _moves(_items(item, "vetoed")),
-        _scores(item),
+        _filter_moves(_get_list(item, "vetoed")),
+        _parse_scores(item),
         sanitize_text(note, _MAX_NOTE_CHARS) if isinstance(note, str) else "",
     )
 
 
-def _items(parent: Mapping[str, Any], key: str) -> list[Any]:
+def _get_list(parent: Mapping[str, Any], key: str) -> list[Any]:
     value = parent.get(key)
     return value if isinstance(value, list) else []
 
 
-def _moves(values: list[Any]) -> tuple[str, ...]:
+def _filter_moves(values: list[Any]) -> tuple[str, ...]:
     return tuple(move for move in values if move in MOVES)
 
 
-def _scores(parent: Mapping[str, Any]) -> dict[str, float]:
-    """Return the scores by move.
+def _parse_scores(parent: Mapping[str, Any]) -> dict[str, float]:
+    """Return the scores, keyed by move.
 
-    Null represents a score that was not finite.
+    A null score becomes negative infinity.
     """
     scores = parent.get("scores")
     if not isinstance(scores, Mapping):
         return {}
-    return {move: _number(scores[move]) for move in MOVES if move in scores}
+    return {move: _parse_score(scores[move]) for move in MOVES if move in scores}
 
 
-def _number(value: object) -> float:
+def _parse_score(value: object) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float):
         return -math.inf
     try:

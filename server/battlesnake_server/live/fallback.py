@@ -10,11 +10,11 @@ from battlesnake_gym.snakes import Decision, Reason
 from battlesnake_heuristics.rule_based.filters import SAFE
 from battlesnake_heuristics.rule_based.pipeline import best_after_filters
 
-FALLBACK = "fallback"
+FALLBACK_RULE = "fallback"
 """Rule name of the first reason of a fallback decision."""
 
 TIMEOUT_NOTE = "the strategy missed the deadline"
-"""Note of the fallback reason if the time budget was exceeded."""
+"""Note of a fallback decision after a missed deadline."""
 
 _MAX_NORMAL_CELLS, _MAX_NORMAL_SNAKES = 25 * 25, 16
 """Maximum number of cells and of snakes of a normal game."""
@@ -27,7 +27,7 @@ def is_normal_size(board: Board) -> bool:
     )
 
 
-def safe_move(board: Board, reason: str) -> Decision:
+def choose_fallback_move(board: Board, reason: str) -> Decision:
     """Return the move with the most exits among the moves that the safe filters allow.
 
     On boards larger than `is_normal_size` permits, only the adjacent cells are examined. The
@@ -35,11 +35,11 @@ def safe_move(board: Board, reason: str) -> Decision:
 
     Args:
         board: Position, with ``you`` set.
-        reason: Note of the decision: the reason for the fallback.
+        reason: Reason for the fallback, stored as the note of the decision.
     """
     try:
         moves = board.safe_moves() or MOVES
-        exits = {move: float(_exits(board, move)) for move in moves}
+        exits = {move: float(_count_exits(board, move)) for move in moves}
         if is_normal_size(board):
             decision = best_after_filters(exits, board, SAFE)
         else:
@@ -47,10 +47,10 @@ def safe_move(board: Board, reason: str) -> Decision:
     # The fallback must return a move: an engine punishes a missing move more than a bad move.
     except Exception:
         decision = Decision(MOVES[0])
-    return replace(decision, reasons=(Reason(FALLBACK, note=reason), *decision.reasons))
+    return replace(decision, reasons=(Reason(FALLBACK_RULE, note=reason), *decision.reasons))
 
 
-def _exits(board: Board, move: str) -> int:
+def _count_exits(board: Board, move: str) -> int:
     """Count the free cells next to the cell that ``move`` leads to."""
     taken = {cell for snake in board.living for cell in snake.body[:-1]}
     cell = board.target(board.you.head, move)

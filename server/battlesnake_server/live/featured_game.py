@@ -32,8 +32,8 @@ The opponent is `hungry`.
 class FeaturedGame:
     """Featured game, stored for the snake's page.
 
-    The class is thread-safe. Decisions are shown only after the game, because opponents can read
-    the page too.
+    The class is thread-safe. The page shows decisions only after the game, because opponents can
+    also read the page.
     """
 
     def __init__(self, factory: Factory) -> None:
@@ -44,9 +44,11 @@ class FeaturedGame:
         self._over = True
         self._last_move_at = self._size = 0.0
         self._header: dict[str, Any] = {}
-        self._frames: list[tuple[str, str]] = []  # JSON of frames: bare, with decision.
+        self._frames: list[
+            tuple[str, str]
+        ] = []  # Each frame is stored without and with its decision.
 
-    def record(self, key: Key, board: Board, decision: Decision | None = None) -> None:
+    def record_position(self, key: Key, board: Board, decision: Decision | None = None) -> None:
         """Add a position of a game, and the decision on that position."""
         if not is_normal_size(board):
             return
@@ -56,7 +58,7 @@ class FeaturedGame:
                     return
                 self._start_game(key, board)
             self._last_move_at = time.monotonic()
-            self._add(board, decision)
+            self._add_frame(board, decision)
 
     def end(self, key: Key, board: Board | None) -> None:
         """End a game.
@@ -69,15 +71,15 @@ class FeaturedGame:
             if key != self.key or self._over:
                 return
             if board is not None and is_normal_size(board):
-                self._add(board, None)
+                self._add_frame(board, None)
             self._over, self._version = True, self._version + 1
 
-    def to_json(self, since: int, version: int) -> dict[str, Any]:
-        """Return the game as a dict of `battlesnake_server.replay_json`.
+    def to_dict(self, since: int, version: int) -> dict[str, Any]:
+        """Return the game as a dict in the format of `battlesnake_server.replay_json`.
 
         Args:
             since: Index of the first frame to return.
-            version: Version that the client has. If the version is outdated, all frames are
+            version: Version of the game on the client. If the version is outdated, all frames are
                 returned.
 
         Returns:
@@ -87,7 +89,9 @@ class FeaturedGame:
         with self._lock:
             if self._factory is not None and not self._frames:
                 factory, self._factory = self._factory, None
-                threading.Thread(target=self._play, args=(factory,), daemon=True).start()
+                threading.Thread(
+                    target=self._play_example_game, args=(factory,), daemon=True
+                ).start()
             since = since if version == self._version else 0
             texts = [texts[self._over] for texts in self._frames[since:]]
             return {
@@ -101,7 +105,7 @@ class FeaturedGame:
         you = next(i for i, snake in enumerate(board.snakes) if snake.id == board.you.id)
         self._header = {**replay_json.header(board), "you": you}
 
-    def _add(self, board: Board, decision: Decision | None) -> None:
+    def _add_frame(self, board: Board, decision: Decision | None) -> None:
         turn = decision and Turn({board.you.id: decision.move}, decisions={board.you.id: decision})
         plain = json.dumps(replay_json.frame(board))
         with_decision = json.dumps(replay_json.frame(board, turn)) if turn else plain
@@ -109,10 +113,10 @@ class FeaturedGame:
         if self._size <= _MAX_FRAME_BYTES and len(board.snakes) == len(self._header["snakes"]):
             self._frames.append((plain, with_decision))
 
-    def _play(self, factory: Factory) -> None:
+    def _play_example_game(self, factory: Factory) -> None:
         """Play the example game.
 
-        Discard the game if a real game has started meanwhile.
+        The example game is discarded if a real game has started.
         """
         played = play_game(
             _EXAMPLE_SETTINGS,
@@ -128,7 +132,7 @@ class FeaturedGame:
                 return
             self._start_game(key, board)
             for turn in played.turns:
-                self._add(board, turn.decisions.get(board.snakes[0].id))
+                self._add_frame(board, turn.decisions.get(board.snakes[0].id))
                 turn.play(board)
-            self._add(board, None)
+            self._add_frame(board, None)
             self._over = True

@@ -1,4 +1,4 @@
-"""The snake's page, which a browser gets at ``/``.
+"""The snake's page, which the server sends to browsers at ``/``.
 
 The page shows the customization, the featured game and the latency of the snake.
 """
@@ -16,7 +16,7 @@ from battlesnake_gym.draw import customization
 from battlesnake_server.live.live_metrics import Metrics
 from battlesnake_server.strategy_loader import DEFAULT_SNAKE
 
-_SERVER = Path(__file__).parents[1]
+_SERVER_DIRECTORY = Path(__file__).parents[1]
 
 blueprint = Blueprint("front", __name__)
 
@@ -24,38 +24,39 @@ blueprint = Blueprint("front", __name__)
 def is_browser_request() -> bool:
     """Return whether a browser sent the request.
 
-    Only browsers list ``text/html``; engines accept any content type or JSON.
+    Only browsers list ``text/html`` in the ``Accept`` header; engines accept any content type or
+    JSON.
     """
     return "text/html" in request.headers.get("Accept", "")
 
 
 @functools.cache
-def read(name: str) -> str:
-    """Return the text of a file of the page.
+def read_page_file(name: str) -> str:
+    """Return the content of a file of the page.
 
     Each file is read only once.
     """
-    return (_SERVER / name).read_text("utf-8")
+    return (_SERVER_DIRECTORY / name).read_text("utf-8")
 
 
-def page() -> Response:
-    """Render the page.
+def render_page() -> Response:
+    """Render the snake's page.
 
-    The page itself requests only ``now``.
+    The page requests only ``/now`` from the server.
     """
     config = current_app.config
-    board = read("static/board.js").replace("export ", "")
-    script = read("static/live_snake_page.js")
+    board = read_page_file("static/board.js").replace("export ", "")
+    script = read_page_file("static/live_snake_page.js")
     script = script.replace('import { BoardView } from "./board.js";\n', "")
     appearance = {
         "color": config["COLOR"],
-        "head": customization.to_json(customization.head(config["HEAD"])),
-        "tail": customization.to_json(customization.tail(config["TAIL"])),
+        "head": customization.parts_to_dicts(customization.head_parts(config["HEAD"])),
+        "tail": customization.parts_to_dicts(customization.tail_parts(config["TAIL"])),
     }
     text = render_template_string(
-        read("templates/live_snake_page.html"),
+        read_page_file("templates/live_snake_page.html"),
         config=config,
-        style=read("static/style.css"),
+        style=read_page_file("static/style.css"),
         customization=appearance,
         script=board + script,
         name=config["SNAKE"] or config["POLICY"] or DEFAULT_SNAKE,
@@ -65,10 +66,10 @@ def page() -> Response:
 
 
 @blueprint.get("/now")
-def now(base: str = "") -> Response:
+def current_game(base: str = "") -> Response:
     """Return the featured game and the move statistics.
 
-    The frames start at index ``?since=``.
+    The query parameter ``since`` is the index of the first frame to return.
     """
     snake = current_app.extensions["live_snake"]
     since, version = (request.args.get(name, 0, int) for name in ("since", "version"))
@@ -82,15 +83,16 @@ def move_statistics(metrics: Metrics) -> dict[str, Any]:
     """Return the move statistics.
 
     Returns:
-        ``num_moves``; ``strategy``, the fraction of moves that the strategy chose, in [0, 1];
-        ``latency_percentiles_ms``, the 50th and 95th percentile of the latency in ms, rounded up to
-        a histogram bound (None above the last bound); and ``games``, the number of active games.
+        A dict with four keys. ``num_moves`` is the number of moves. ``strategy`` is the fraction of
+        moves that the strategy chose, in [0, 1]. ``latency_percentiles_ms`` contains the 50th and
+        95th percentile of the latency in ms, rounded up to a histogram bound (None above the last
+        bound). ``games`` is the number of active games.
     """
     samples = [sample for metric in metrics.moves.collect() for sample in metric.samples]
     by = {s.labels["chosen_by"]: s.value for s in samples if s.name.endswith("_total")}
     buckets = [
         (float(sample.labels["le"]), sample.value)
-        for metric in metrics.seconds.collect()
+        for metric in metrics.move_seconds.collect()
         for sample in metric.samples
         if sample.name.endswith("_bucket")
     ]

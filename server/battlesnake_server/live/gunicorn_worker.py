@@ -5,7 +5,7 @@ slow clients occupy the threads of other clients. This worker reads all connecti
 loop (`battlesnake_server.http`). Complete requests go to one of three thread pools:
 
 * pages: all GET requests, so that health checks and metrics respond even if the snake is busy;
-* oversized requests, larger than those of normal games; `ParseGate` orders their parsing;
+* oversized requests, which are larger than requests of normal games; `ParseGate` orders parsing;
 * all other requests.
 """
 
@@ -33,17 +33,17 @@ Most of these threads wait for the parser or for a search.
 """
 
 _LINGER_S = 1.5
-"""Seconds for which a stopping worker still accepts requests on open connections."""
+"""Duration in seconds for which a stopping worker accepts requests on open connections."""
 
 _SWITCH_INTERVAL_S = 0.001
-"""Seconds for which a thread may keep the interpreter lock from other threads."""
+"""Interval in seconds after which a thread must release the interpreter lock."""
 
 _RESERVED_FDS = 100
 """File descriptors reserved for purposes other than connections."""
 
-_M_MMAP_THRESHOLD, _LARGE_MEMORY = -3, 1 << 20
-_M_ARENA_MAX, _ARENAS = -8, 2
-"""Parameters of ``mallopt`` in glibc: size in bytes, and number of arenas."""
+_M_MMAP_THRESHOLD, _MMAP_THRESHOLD_BYTES = -3, 1 << 20
+_M_ARENA_MAX, _MAX_ARENAS = -8, 2
+"""Parameters and values for ``mallopt`` in glibc: size in bytes, and number of arenas."""
 
 
 class AsyncGunicornWorker(BaseWorker):  # type: ignore[misc]
@@ -82,7 +82,7 @@ class AsyncGunicornWorker(BaseWorker):  # type: ignore[misc]
         """
         asyncio.set_event_loop(self.loop)
         self.loop.run_until_complete(self._serve())
-        # The master process repeats the terminal's signal, possibly late.
+        # The master process may repeat the terminal's signal later.
         for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGTERM):
             signal.signal(number, signal.SIG_IGN)
         self.loop.close()
@@ -91,7 +91,7 @@ class AsyncGunicornWorker(BaseWorker):  # type: ignore[misc]
         self._pages = WsgiPool(self.wsgi, "page", 2, ready=2)
         self._oversized = WsgiPool(self.wsgi, "outsized", _OVERSIZED_THREADS, ready=1)
         self._normal = WsgiPool(self.wsgi, "move", self.cfg.threads, ready=self.cfg.threads)
-        table = ConnectionTable(self._dispatch, Limits(max_connections=_max_connections()))
+        table = ConnectionTable(self._dispatch, Limits(max_connections=_raise_connection_limit()))
         await serve(
             table,
             [listener.sock for listener in self.sockets],
@@ -120,18 +120,19 @@ class AsyncGunicornWorker(BaseWorker):  # type: ignore[misc]
 def _tune_malloc() -> None:
     """Configure glibc to return or reuse freed memory.
 
-    A search takes 16 MB per move. By default, glibc keeps some of that memory for every thread that
-    has searched, about 1 GB on two cores. By default, glibc also creates up to eight arenas per
-    core. An arena cannot use the gaps of other arenas, so memory usage grows for hours.
+    A search allocates 16 MB per move. By default, glibc retains some of this memory for every
+    thread that has searched, about 1 GB on two cores. By default, glibc also creates up to eight
+    arenas per core. An arena cannot use the free memory of other arenas, so memory usage grows for
+    hours.
     """
     with contextlib.suppress(OSError, AttributeError):
         library = ctypes.CDLL(None)
-        library.mallopt(_M_MMAP_THRESHOLD, _LARGE_MEMORY)
-        library.mallopt(_M_ARENA_MAX, _ARENAS)
+        library.mallopt(_M_MMAP_THRESHOLD, _MMAP_THRESHOLD_BYTES)
+        library.mallopt(_M_ARENA_MAX, _MAX_ARENAS)
 
 
-def _max_connections() -> int:
-    """Raise the limit of open files, and return the possible number of connections."""
+def _raise_connection_limit() -> int:
+    """Raise the limit of open files, and return the maximum number of connections."""
     wanted = Limits().max_connections + _RESERVED_FDS
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     files = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)

@@ -18,7 +18,7 @@ from battlesnake_gym.boards.board import Board
 from battlesnake_gym.rules import Game
 from battlesnake_server.live.app import create_app, from_environment
 
-Wsgi = Callable[[dict[str, Any], Any], Iterable[bytes]]
+WsgiApplication = Callable[[dict[str, Any], Any], Iterable[bytes]]
 
 _MAX_REQUEST_AGE_S = 30.0
 """Maximum age of a request in seconds.
@@ -34,9 +34,8 @@ _WARMUP_TIMEOUT_MS = 100
 def build_handler(config: Mapping[str, Any]) -> Callable[[dict[str, Any], Any], dict[str, Any]]:
     """Return the handler that Lambda calls with events of payload format 2.0.
 
-    The handler plays one warm-up move, because the first move of a process takes longer. Any
-    request that starts the function, such as ``/start``, thereby prepares the function for the
-    game.
+    This function plays one warm-up move, because the first move of a process takes longer. Any
+    request that starts the process, such as ``/start``, thereby prepares the process for the game.
 
     Args:
         config: Configuration keys that override the environment.
@@ -50,10 +49,10 @@ def build_handler(config: Mapping[str, Any]) -> Callable[[dict[str, Any], Any], 
     return make_lambda_handler(_arrival_middleware(app))
 
 
-def _arrival_middleware(application: Wsgi) -> Wsgi:
-    """Replace the arrival time of requests with their arrival time at API Gateway."""
+def _arrival_middleware(application: WsgiApplication) -> WsgiApplication:
+    """Set the arrival time of requests to their arrival time at API Gateway."""
 
-    def answer(environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
+    def set_arrival_time(environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
         context = environ.get("apig_wsgi.request_context") or {}
         asked = context.get("timeEpoch")
         if isinstance(asked, int | float):
@@ -62,7 +61,7 @@ def _arrival_middleware(application: Wsgi) -> Wsgi:
                 environ["server.arrived"] = time.perf_counter() - waited
         return application(environ, start_response)
 
-    return answer
+    return set_arrival_time
 
 
 handler = build_handler({})

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
 
-_BUCKETS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 1.0, 2.5)
+_LATENCY_BUCKETS_S = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 1.0, 2.5)
 """Upper bounds of the latency histogram in seconds.
 
 Most games have a timeout of 0.5 s.
@@ -18,17 +18,19 @@ class Metrics:
 
     def __init__(self, active_games: Callable[[], int]) -> None:
         self.registry = CollectorRegistry()
-        ProcessCollector(registry=self.registry)  # Memory, CPU seconds, open files.
+        ProcessCollector(
+            registry=self.registry
+        )  # The collector adds memory, CPU time and open files.
         self.moves = Counter(
             "battlesnake_moves",
             "Moves, by their source: the strategy or the fallback.",
             ["chosen_by"],
             registry=self.registry,
         )
-        self.seconds = Histogram(
+        self.move_seconds = Histogram(
             "battlesnake_move_seconds",
             "Seconds from the arrival of a move request to its response.",
-            buckets=_BUCKETS,
+            buckets=_LATENCY_BUCKETS_S,
             registry=self.registry,
         )
         self.fallback_moves_on_timeout = Counter(

@@ -38,12 +38,12 @@ class LiveSnake:
     All public methods are thread-safe.
 
     Args:
-        factory: Builds the strategy of a session.
+        factory: Function that builds the strategy of a session.
         ponders: Whether the search continues while the snake waits for the next move.
 
     Attributes:
         is_instant: Whether the strategies move within milliseconds.
-        parse_gate: Order in which request bodies are parsed.
+        parse_gate: Gate that orders the parsing of oversized request bodies.
 
     Raises:
         ValueError: If ``ponders`` is set, but the strategy is not a search.
@@ -67,8 +67,8 @@ class LiveSnake:
         search.SEARCH_CORES.use(NUM_CORES, AVAILABLE_CORES)
 
     def start(self, key: Key) -> None:
-        """Create the session of a game, and start to build the strategy."""
-        self._move_runner.prepare(self.sessions.get(key))
+        """Create the session of a game, and start building the strategy."""
+        self._move_runner.prepare(self.sessions.get_or_create(key))
 
     def move(
         self,
@@ -92,9 +92,9 @@ class LiveSnake:
         Raises:
             BoardError: If the board's size or ``you`` is unreadable.
         """
-        session = self.sessions.get(key)
+        session = self.sessions.get_or_create(key)
         ignored: list[str] = []
-        with self.parse_gate.turn(body_bytes), session.lock:
+        with self.parse_gate.admit(body_bytes), session.lock:
             board = Board.from_api(body, tracker=session.eliminations, errors=ignored)
             first = bool(ignored) and not session.warned_of_bad_fields
             session.warned_of_bad_fields |= first
@@ -105,26 +105,26 @@ class LiveSnake:
             log.warning(
                 "%s: %s; this and other unreadable fields are ignored", session.name, ignored[0]
             )
-        with self._ponderer.paused():
+        with self._ponderer.pause():
             decision = self._move_runner.decide(session, board, arrived, client or ClientState())
         # On oversized boards, the time that a search needs to stop is unknown.
         if self._ponders and isinstance(session.strategy, Search) and is_normal_size(board):
             self._ponderer.ponder(session.strategy, board, decision)
         try:
-            self.featured_game.record(key, board, decision)
-        except Exception:  # A user's decision may contain anything; the move is still valid.
+            self.featured_game.record_position(key, board, decision)
+        except Exception:  # User code may return an invalid decision with a valid move.
             log.exception("%s cannot be shown on the page", session.name)
         return decision
 
     def end(self, key: Key, body: Mapping[str, Any]) -> None:
         """Delete the session of a finished game.
 
-        The page keeps the featured game.
+        The featured game remains on the page.
         """
         if self.featured_game.key == key:
-            session, last = self.sessions.get(key), None
+            session, last = self.sessions.get_or_create(key), None
             with session.lock, contextlib.suppress(BoardError):
                 last = Board.from_api(body, tracker=session.eliminations, errors=[])
             self.featured_game.end(key, last)
-        self.sessions.drop(key)
-        self._ponderer.stop()
+        self.sessions.delete(key)
+        self._ponderer.cancel()

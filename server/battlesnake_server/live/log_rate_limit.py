@@ -16,14 +16,14 @@ The bucket permits about 2,000 lines per hour.
 class RateLimitFilter(logging.Filter):
     """Logging filter with a rate limit.
 
-    Permitted lines report the number of lines dropped before them.
+    The next permitted line reports the number of dropped lines.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         super().__init__()
         self._clock = clock
         self._lines, self._since = _BURST_LINES, clock()
-        self._left_out = 0
+        self._num_dropped = 0
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Return whether the rate limit permits ``record``.
@@ -34,19 +34,19 @@ class RateLimitFilter(logging.Filter):
         self._lines = min(_BURST_LINES, self._lines + (now - self._since) / _LINE_INTERVAL_S)
         self._since = now
         if self._lines < 1:
-            self._left_out += 1
+            self._num_dropped += 1
             return False
         self._lines -= 1
-        if self._left_out:
-            record.msg = f"({self._left_out} lines left out) {record.msg}"
-            self._left_out = 0
+        if self._num_dropped:
+            record.msg = f"({self._num_dropped} lines left out) {record.msg}"
+            self._num_dropped = 0
         return True
 
 
 def configure_rate_limited_logging() -> None:
-    """Configure the log: warnings and errors on stderr, with a rate limit.
+    """Log warnings and errors to standard error, with a rate limit.
 
-    The format is Python's default format.
+    A log line contains only the message, as in Python's default format.
     """
     handler = logging.StreamHandler()
     handler.addFilter(RateLimitFilter())

@@ -18,21 +18,21 @@ from battlesnake_heuristics.search.search import SHOULD_STOP, Search
 from battlesnake_server.http.connection_table import ClientState
 from battlesnake_server.http.thread_pool import ThreadPool, lower_thread_priority
 from battlesnake_server.live.cpu_quota import available_cores
-from battlesnake_server.live.fallback import TIMEOUT_NOTE, is_normal_size, safe_move
+from battlesnake_server.live.fallback import TIMEOUT_NOTE, choose_fallback_move, is_normal_size
 from battlesnake_server.live.live_metrics import Metrics
 from battlesnake_server.live.search_slots import MAX_BUSY_SEARCH_S, NoSlotError, SearchSlots
 from battlesnake_server.live.sessions import Session
 from battlesnake_server.live.time_budget import (
-    DEFAULT_TIMEOUT,
+    DEFAULT_TIMEOUT_S,
     OverrunTracker,
-    grace_period,
-    time_budget,
+    grace_period_s,
+    time_budget_s,
 )
 
 _MIN_TIME_BUDGET_S = 0.002
 """Minimum time budget in seconds.
 
-Below it, the strategy is not started.
+With less time, the strategy is not started.
 """
 
 AVAILABLE_CORES = available_cores()
@@ -60,10 +60,7 @@ log = logging.getLogger(__name__)
 
 
 class StrategyExitError(Exception):
-    """Error raised if a strategy tries to exit the process.
-
-    An example is SystemExit.
-    """
+    """Error raised if a strategy tries to exit the process, for example by SystemExit."""
 
 
 class DeadlineExceededError(Exception):
@@ -76,19 +73,18 @@ _TIMEOUT_ERRORS = (FutureTimeoutError, DeadlineExceededError, NoSlotError, Inter
 class MoveRunner:
     """Runner that executes strategies with a deadline.
 
-    Instant strategies take milliseconds on normal boards and run in the request's thread; only this
-    project's own code is instant. All other strategies run in other threads, because a thread that
-    misses its deadline can only be abandoned:
+    Instant strategies take milliseconds on normal boards and run in the request's thread. Only this
+    project's own strategies are instant. All other strategies run in other threads, because a
+    thread that misses its deadline can only be abandoned:
 
-    * A strategy that overruns continues without a search slot. The strategy's game gets fallback
-    moves
-      until the strategy returns.
+    * A strategy that overruns continues without a search slot. Until the strategy returns, the game
+      is played with fallback moves.
     * A search stops when its time is up or its client has disconnected. The game can start the next
       search immediately.
 
     If there are more games than search slots, the games share the time. The time budget of each
     request depends on the recent number of concurrent requests, so that the first requests leave
-    time for later requests. Requests that get no slot in time get a fallback move. The runner
+    time for later requests. A request without a slot in time results in a fallback move. The runner
     subtracts recent overruns from the time budget as a reserve.
 
     Oversized boards share one slot, and requests do not wait for that slot. The slot is released
@@ -96,10 +92,10 @@ class MoveRunner:
 
     Args:
         metrics: Metrics to update.
-        is_instant: Returns whether a strategy takes milliseconds.
+        is_instant: Function that returns whether a strategy takes only milliseconds.
         num_slots: Number of search slots.
-        low_priority: Whether strategies beyond the number of cores get a lower CPU priority than
-            the threads that read requests and send responses; for servers.
+        low_priority: Whether strategies beyond the number of cores run at a lower CPU priority than
+            the threads that read requests and send responses. Servers set this option.
     """
 
     def __init__(
@@ -123,7 +119,7 @@ class MoveRunner:
         self._slots = SearchSlots(
             num_slots, num_unlimited=NUM_CORES, max_waiting=_MAX_WAITING_REQUESTS
         )
-        self._outsized = threading.Semaphore(1)
+        self._oversized_slot = threading.Semaphore(1)
 
     def decide(
         self, session: Session, board: Board, arrived: float, client: ClientState | None = None
@@ -141,31 +137,31 @@ class MoveRunner:
             arrived: Arrival time of the request (`time.perf_counter`).
             client: State of the client.
         """
-        timeout = board.game.timeout / 1000 or DEFAULT_TIMEOUT
+        timeout = board.game.timeout / 1000 or DEFAULT_TIMEOUT_S
         with session.lock:
             session.round_trip.observe(board.you.latency)
-            seconds = time_budget(timeout, session.round_trip.seconds)
-            grace_s = grace_period(timeout, session.round_trip.seconds)
-        reserve = self._overruns.reserve(seconds)
+            seconds = time_budget_s(timeout, session.round_trip.seconds)
+            grace_s = grace_period_s(timeout, session.round_trip.seconds)
+        reserve = self._overruns.reserve_s(seconds)
         deadline, grace_s = arrived + seconds - reserve, grace_s + reserve
         decision = self._decide(session, board, deadline, grace_s, client or ClientState())
         spent = time.perf_counter() - arrived
         with session.lock:
             session.round_trip.record_own_time(spent)
-        self._metrics.seconds.observe(spent)
+        self._metrics.move_seconds.observe(spent)
         return decision
 
     def prepare(self, session: Session) -> None:
         """Build the strategy of a new session in another thread.
 
-        The first move reports errors.
+        An error is reported at the first move.
         """
 
-        def build() -> None:
+        def build_strategy() -> None:
             with contextlib.suppress(BaseException):
                 session.ensure_built()
 
-        self._threads.submit(build)
+        self._threads.submit(build_strategy)
 
     def _decide(
         self, session: Session, board: Board, deadline: float, grace_s: float, client: ClientState
@@ -210,12 +206,15 @@ class MoveRunner:
     def _run_in_thread(
         self, session: Session, board: Board, deadline: float, grace_s: float, client: ClientState
     ) -> Decision:
-        """Run the strategy in another thread, and wait until the time is up."""
+        """Run the strategy in another thread, and wait until the time is up.
+
+        The method first waits for a search slot.
+        """
         with self._slots.acquire(deadline, _MIN_TIME_BUDGET_S, client) as seconds:
             end = time.perf_counter() + seconds
-            work = self._start(session, board, seconds, client)
+            work = self._start_strategy(session, board, seconds, client)
             try:
-                return _result(work, session, deadline + grace_s)
+                return _wait_for_result(work, session, deadline + grace_s)
             finally:
                 self._overruns.observe(time.perf_counter() - end)
 
@@ -224,20 +223,20 @@ class MoveRunner:
     ) -> Decision:
         """Run the strategy on an oversized board in another thread.
 
-        The call fails if another oversized board is being searched.
+        The method raises `DeadlineExceededError` if another oversized board is being searched.
         """
         seconds = min(deadline - time.perf_counter(), MAX_BUSY_SEARCH_S)
-        if seconds < _MIN_TIME_BUDGET_S or not self._outsized.acquire(blocking=False):
+        if seconds < _MIN_TIME_BUDGET_S or not self._oversized_slot.acquire(blocking=False):
             raise DeadlineExceededError
         try:
-            work = self._start(session, board, seconds, client)
+            work = self._start_strategy(session, board, seconds, client)
         except BaseException:
-            self._outsized.release()
+            self._oversized_slot.release()
             raise
-        work.add_done_callback(lambda done: self._outsized.release())
-        return _result(work, session, deadline + grace_s)
+        work.add_done_callback(lambda done: self._oversized_slot.release())
+        return _wait_for_result(work, session, deadline + grace_s)
 
-    def _start(
+    def _start_strategy(
         self, session: Session, board: Board, seconds: float, client: ClientState
     ) -> Future[Decision]:
         """Start the strategy on the board, unless the strategy is still busy."""
@@ -256,13 +255,13 @@ class MoveRunner:
 
     def _fallback_decision(self, board: Board, reason: str) -> Decision:
         self._metrics.moves.labels("fallback").inc()
-        return safe_move(board, reason)
+        return choose_fallback_move(board, reason)
 
 
-def _result(work: Future[Decision], session: Session, deadline: float) -> Decision:
-    """Return the result of ``work``.
+def _wait_for_result(work: Future[Decision], session: Session, deadline: float) -> Decision:
+    """Wait for the result of ``work`` until ``deadline``.
 
-    Stop and abandon a search that is late.
+    A late search is stopped and abandoned.
     """
     try:
         return work.result(max(0.0, deadline - time.perf_counter()))
@@ -275,9 +274,9 @@ def _result(work: Future[Decision], session: Session, deadline: float) -> Decisi
 def _run_strategy(
     work: Future[Decision], session: Session, board: Board, seconds: float, client: ClientState
 ) -> None:
-    """Run the strategy.
+    """Run the strategy and set the result of ``work``.
 
-    A search stops if it is abandoned or its client disconnects.
+    A search stops if the move is abandoned or the client disconnects.
     """
     before = SHOULD_STOP.set(lambda: client.disconnected or session.pending_move is not work)
     try:
@@ -309,7 +308,7 @@ def _check_decision(decision: Decision) -> None:
 def _clear_pending_move(session: Session, work: Future[Decision]) -> None:
     """Clear the pending move of a session.
 
-    The session outlives the move by minutes.
+    The session exists for minutes after the move and must not retain the move.
     """
     with session.lock:
         if session.pending_move is work:

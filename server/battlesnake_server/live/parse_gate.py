@@ -18,9 +18,9 @@ The body for a crowded 19x19 board is smaller.
 class ParseGate:
     """Gate that admits one oversized body at a time, the smallest body first.
 
-    Other bodies do not wait. Parsing a body takes milliseconds of the interpreter lock, which all
-    threads share. The order gives moves on a large board precedence over the maximum-size bodies of
-    other clients.
+    Other bodies do not wait. Parsing a body holds the interpreter lock, which all threads share,
+    for milliseconds. Moves on a large board therefore precede the maximum-size bodies of other
+    clients.
     """
 
     def __init__(self) -> None:
@@ -30,7 +30,7 @@ class ParseGate:
         self._waiting: list[tuple[int, int, threading.Event]] = []
 
     @contextmanager
-    def turn(self, size: int) -> Iterator[None]:
+    def admit(self, size: int) -> Iterator[None]:
         """Wait until a body of ``size`` bytes may be parsed within the context."""
         if size <= OVERSIZED_BODY_BYTES:
             yield

@@ -12,12 +12,12 @@ from battlesnake_gym.boards.board import Board
 from battlesnake_gym.snakes import Decision
 from battlesnake_heuristics.search.search import SHOULD_STOP, Search
 from battlesnake_server.http.thread_pool import ThreadPool, lower_thread_priority
-from battlesnake_server.live.time_budget import DEFAULT_TIMEOUT
+from battlesnake_server.live.time_budget import DEFAULT_TIMEOUT_S
 
 MAX_PONDER_TIMEOUTS = 2.0
-"""Maximum duration of pondering, in timeouts of the game.
+"""Maximum duration of pondering, as a multiple of the game's timeout.
 
-Later move requests are not expected.
+The next move request is expected within this duration.
 """
 
 log = logging.getLogger(__name__)
@@ -33,20 +33,20 @@ class Ponderer:
     def __init__(self) -> None:
         self._threads = ThreadPool("ponderer", 1, initializer=lower_thread_priority)
         self._lock = threading.Lock()
-        self._asking = 0
+        self._num_pauses = 0
         self._last: object = None
         self._failed = False
 
     @contextmanager
-    def paused(self) -> Iterator[None]:
+    def pause(self) -> Iterator[None]:
         """Pause pondering within the context."""
         with self._lock:
-            self._asking += 1
+            self._num_pauses += 1
         try:
             yield
         finally:
             with self._lock:
-                self._asking -= 1
+                self._num_pauses -= 1
 
     def ponder(self, search: Search, board: Board, decision: Decision) -> None:
         """Start pondering on ``decision``, and cancel any other pondering.
@@ -56,17 +56,17 @@ class Ponderer:
         self._last = mine = object()
         self._threads.submit(functools.partial(self._ponder, search, board, decision, mine))
 
-    def stop(self) -> None:
+    def cancel(self) -> None:
         """Cancel pondering for the current position."""
         self._last = None
 
     def _ponder(self, search: Search, board: Board, decision: Decision, mine: object) -> None:
-        def stop() -> bool:
-            return self._asking > 0 or self._last is not mine
+        def should_stop() -> bool:
+            return self._num_pauses > 0 or self._last is not mine
 
-        if not stop():
-            before = SHOULD_STOP.set(stop)
-            timeout = board.game.timeout / 1000 or DEFAULT_TIMEOUT
+        if not should_stop():
+            before = SHOULD_STOP.set(should_stop)
+            timeout = board.game.timeout / 1000 or DEFAULT_TIMEOUT_S
             try:
                 search.ponder(board, decision, MAX_PONDER_TIMEOUTS * timeout)
             except Exception:  # The thread must survive for the next position.

@@ -27,9 +27,10 @@ class NoSlotError(Exception):
 
 
 class LoadEstimate:
-    """Number of concurrent users, with a peak that halves every second.
+    """Recent peak of the number of concurrent users.
 
-    Use the object as a context manager: entering counts one user and returns the peak.
+    The peak halves every second. Use the object as a context manager, which counts one user and
+    returns the peak.
     """
 
     def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
@@ -53,7 +54,7 @@ class LoadEstimate:
 
 
 @dataclass(slots=True)
-class _Waiter:
+class _WaitingRequest:
     """Request that waits for a slot.
 
     The event ``woken`` is set when a slot is granted or the wait is canceled.
@@ -66,25 +67,24 @@ class _Waiter:
 class SearchSlots:
     """Search slots, granted in order of deadline, earliest first.
 
-    A game with a timeout of 0.5 s therefore gets a slot before a game with 10 s.
+    A game with a timeout of 0.5 s therefore receives a slot before a game with 10 s.
 
     Args:
         count: Number of slots.
         num_unlimited: Number of concurrent searches up to which the duration of a search is
             unlimited.
-        max_waiting: Maximum number of waiting requests. Above it, the request with the latest
-            deadline
-            is rejected.
+        max_waiting: Maximum number of waiting requests. Above the maximum, the request with the
+            latest deadline is rejected.
     """
 
-    def __init__(self, count: int, num_unlimited: int, max_waiting: int) -> None:
-        self._count = count
+    def __init__(self, num_slots: int, num_unlimited: int, max_waiting: int) -> None:
+        self._num_slots = num_slots
         self._num_unlimited = num_unlimited
         self._max_waiting = max_waiting
         self._lock = threading.Lock()
-        self._free = count
+        self._free = num_slots
         self._order = itertools.count()
-        self._queue: list[tuple[float, int, _Waiter]] = []
+        self._queue: list[tuple[float, int, _WaitingRequest]] = []
         self._load = LoadEstimate()
 
     @contextmanager
@@ -100,20 +100,20 @@ class SearchSlots:
             NoSlotError: If no slot is free in time, or the client has disconnected.
         """
         with self._load as load:
-            self._wait(deadline - min_seconds, client)
+            self._wait_for_slot(deadline - min_seconds, client)
             try:
                 left = deadline - time.perf_counter()
                 if left < min_seconds or client.disconnected:
                     raise NoSlotError
                 if load > self._num_unlimited:
                     left = min(left, MAX_BUSY_SEARCH_S)
-                yield left * min(1.0, self._count / load)
+                yield left * min(1.0, self._num_slots / load)
             finally:
-                self._release()
+                self._release_slot()
 
-    def _wait(self, until: float, client: ClientState) -> None:
+    def _wait_for_slot(self, until: float, client: ClientState) -> None:
         """Wait until a slot is granted."""
-        waiter = _Waiter()
+        waiter = _WaitingRequest()
         with self._lock:
             if self._free and not self._queue:
                 self._free -= 1
@@ -121,17 +121,17 @@ class SearchSlots:
             heapq.heappush(self._queue, (until, next(self._order), waiter))
             if len(self._queue) > self._max_waiting:
                 _, _, last = max(self._queue)
-                self._remove(last)
+                self._remove_from_queue(last)
                 last.woken.set()
         client.on_disconnect(waiter.woken.set)
         waiter.woken.wait(max(0.0, until - time.perf_counter()))
         with self._lock:
             if waiter.granted:
                 return
-            self._remove(waiter)
+            self._remove_from_queue(waiter)
         raise NoSlotError
 
-    def _release(self) -> None:
+    def _release_slot(self) -> None:
         with self._lock:
             if self._queue:
                 _, _, waiter = heapq.heappop(self._queue)
@@ -140,6 +140,6 @@ class SearchSlots:
             else:
                 self._free += 1
 
-    def _remove(self, waiter: _Waiter) -> None:
+    def _remove_from_queue(self, waiter: _WaitingRequest) -> None:
         self._queue = [entry for entry in self._queue if entry[2] is not waiter]
         heapq.heapify(self._queue)

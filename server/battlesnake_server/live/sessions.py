@@ -16,7 +16,7 @@ from battlesnake_gym.boards import json_fields
 from battlesnake_gym.boards.board import Board
 from battlesnake_gym.boards.elimination_tracker import EliminationTracker
 from battlesnake_gym.snakes import Decision, Factory, Strategy
-from battlesnake_server.live.time_budget import RoundTrip
+from battlesnake_server.live.time_budget import RoundTripEstimate
 
 Key = tuple[str, str]
 """Game id and snake id.
@@ -24,7 +24,7 @@ Key = tuple[str, str]
 One process may play several snakes of one game.
 """
 
-IDLE_TIMEOUT_S = 600.0
+SESSION_IDLE_TIMEOUT_S = 600.0
 """Seconds without a request after which a session is deleted.
 
 Some engines never send ``/end``.
@@ -33,8 +33,9 @@ Some engines never send ``/end``.
 _MAX_SESSIONS = 10_000
 """Maximum number of sessions.
 
-Above it, the session that has been idle longest is deleted. A session takes a few kilobytes,
-regardless of the sizes of ids and boards. The session of a policy is the largest, with 6 kB.
+Above the maximum, the session that has been idle longest is deleted. A session uses a few
+kilobytes, regardless of the sizes of ids and boards. The session of a policy is the largest, with 6
+kB.
 """
 
 
@@ -45,13 +46,12 @@ class Session:
     Attributes:
         strategy: Strategy, which plays one move at a time.
         name: Name in the log.
-        build: Callable that builds the strategy, or None after the build. A user's code may take
-            any
-            time to build.
+        build: Function that builds the strategy, or None after the build. User code may take
+            arbitrarily long to build a strategy.
         pending_move: Move that a thread is computing, or None.
-        strategy_lock: Held by a request thread while the thread runs the strategy.
-        build_lock: Held while the strategy is built.
-        lock: Protects the other attributes.
+        strategy_lock: Lock of the request thread that runs the strategy.
+        build_lock: Lock of the thread that builds the strategy.
+        lock: Lock that protects the other attributes.
         last_request_at: Time of the last request in seconds, by the clock of `Sessions`.
         failed: Whether the strategy has raised an exception in this game.
         warned_of_bad_fields: Whether an unreadable field of a request has been logged.
@@ -61,7 +61,7 @@ class Session:
     name: str = ""
     build: Callable[[], Strategy] | None = None
     eliminations: EliminationTracker = field(default_factory=EliminationTracker)
-    round_trip: RoundTrip = field(default_factory=RoundTrip)
+    round_trip: RoundTripEstimate = field(default_factory=RoundTripEstimate)
     pending_move: Future[Decision] | None = None
     strategy_lock: threading.Lock = field(default_factory=threading.Lock)
     build_lock: threading.Lock = field(default_factory=threading.Lock)
@@ -71,9 +71,9 @@ class Session:
     warned_of_bad_fields: bool = False
 
     def ensure_built(self) -> None:
-        """Build the strategy unless it exists.
+        """Build the strategy on the first call.
 
-        All exceptions of the user's code propagate.
+        All exceptions of user code propagate.
         """
         with self.build_lock:
             if self.build is not None:
@@ -87,27 +87,29 @@ class Sessions:
     All public methods are thread-safe.
 
     Args:
-        make: Builds the strategy of a new session from a seed. The seed depends only on the ids, so
-            a repeated game gets the same moves.
-        clock: Returns the time in seconds.
+        factory: Function that builds the strategy of a new session from a seed. The seed depends
+            only on the ids, so a repeated game has the same moves.
+        clock: Function that returns the time in seconds.
     """
 
-    def __init__(self, make: Factory, clock: Callable[[], float] = time.monotonic) -> None:
-        self._make = make
+    def __init__(self, factory: Factory, clock: Callable[[], float] = time.monotonic) -> None:
+        self._factory = factory
         self._clock = clock
         self._lock = threading.Lock()
-        # The order is by the time of the last request, so idle sessions come first.
+        # The sessions are in order of their last request, so idle sessions come first.
         self._sessions: OrderedDict[tuple[bytes, bytes], Session] = OrderedDict()
 
-    def get(self, key: Key) -> Session:
+    def get_or_create(self, key: Key) -> Session:
         """Return the session of ``key``, or create a session without a strategy."""
-        digest = _digest(key)
+        digest = _hash_ids(key)
         with self._lock:
-            self._forget_idle()
+            self._delete_idle_sessions()
             session = self._sessions.get(digest)
             if session is None:
                 session = self._sessions[digest] = Session(
-                    _unbuilt, session_name(key), functools.partial(self._make, _seed(key))
+                    _unbuilt_strategy,
+                    session_name(key),
+                    functools.partial(self._factory, _session_seed(key)),
                 )
                 if len(self._sessions) > _MAX_SESSIONS:
                     self._sessions.popitem(last=False)
@@ -115,19 +117,19 @@ class Sessions:
             self._sessions.move_to_end(digest)
             return session
 
-    def drop(self, key: Key) -> None:
+    def delete(self, key: Key) -> None:
         """Delete the session of ``key`` if it exists."""
         with self._lock:
-            self._sessions.pop(_digest(key), None)
+            self._sessions.pop(_hash_ids(key), None)
 
     def count_games(self) -> int:
         """Return the number of active games."""
         with self._lock:
-            self._forget_idle()
+            self._delete_idle_sessions()
             return len({game for game, _ in self._sessions})
 
-    def _forget_idle(self) -> None:
-        oldest = self._clock() - IDLE_TIMEOUT_S
+    def _delete_idle_sessions(self) -> None:
+        oldest = self._clock() - SESSION_IDLE_TIMEOUT_S
         while self._sessions:
             digest, session = next(iter(self._sessions.items()))
             if session.last_request_at >= oldest:
@@ -135,13 +137,13 @@ class Sessions:
             del self._sessions[digest]
 
 
-def _unbuilt(board: Board, seconds: float | None = None) -> Decision:
-    """Serve as a placeholder until the strategy is built."""
+def _unbuilt_strategy(board: Board, seconds: float | None = None) -> Decision:
+    """Raise RuntimeError, as a placeholder until the strategy is built."""
     raise RuntimeError("the strategy is not built")
 
 
 def session_name(key: Key) -> str:
-    """Return the ids for the log, shortened if necessary.
+    """Return the game id and the snake id for the log, shortened if necessary.
 
     >>> session_name(("a" * 1000, "b"))[:20]
     "game 'aaaaaaaaaaaaaa"
@@ -150,11 +152,11 @@ def session_name(key: Key) -> str:
     return f"game {json_fields.format_value(game)}, snake {json_fields.format_value(snake)}"
 
 
-def _digest(key: Key) -> tuple[bytes, bytes]:
+def _hash_ids(key: Key) -> tuple[bytes, bytes]:
     """Return 32-byte hashes of the two ids, which may be arbitrarily long."""
     game, snake = (hashlib.sha256(part.encode("utf-8", "surrogatepass")) for part in key)
     return game.digest(), snake.digest()
 
 
-def _seed(key: Key) -> int:
+def _session_seed(key: Key) -> int:
     return zlib.crc32(repr(key).encode())

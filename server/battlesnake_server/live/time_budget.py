@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 from collections import deque
 
-DEFAULT_TIMEOUT = 0.5
+DEFAULT_TIMEOUT_S = 0.5
 """Timeout in seconds if an engine sends no timeout or a timeout of 0."""
 
 _INITIAL_ROUND_TRIP_FRACTION = 0.2
-"""Fraction of the timeout reserved for the round trip before a measurement."""
+"""Fraction of the timeout reserved for the round trip before the first measurement."""
 
 _MARGIN_FRACTION = 0.1
 """Fraction of the timeout that is always reserved as a margin.
@@ -26,8 +26,8 @@ _ROUND_TRIP_DECAY = 0.8
 The factor applies to the difference between the estimate and the last measurement.
 """
 
-OVERRUN_WINDOW = 32
-"""Number of most recent searches whose overruns count.
+NUM_TRACKED_OVERRUNS = 32
+"""Number of recent overruns that `OverrunTracker` stores.
 
 If a host pauses a process for part of every 0.1 s, about one in 32 searches ends at the worst
 moment.
@@ -47,48 +47,51 @@ class OverrunTracker:
     """
 
     def __init__(self) -> None:
-        self._late = deque([0.0], OVERRUN_WINDOW)
+        self._late = deque([0.0], NUM_TRACKED_OVERRUNS)
         self._first = True
 
-    def observe(self, late: float) -> None:
-        """Record the delay ``late`` of a search in seconds.
+    def observe(self, overrun_s: float) -> None:
+        """Record the overrun of a search in seconds.
 
-        Negative delays are ignored.
+        Negative overruns are ignored.
         """
-        if late >= 0 and not self._first:
-            self._late.append(late)
+        if overrun_s >= 0 and not self._first:
+            self._late.append(overrun_s)
         self._first = False
 
-    def reserve(self, seconds: float) -> float:
-        """Return the reserve in seconds so that a search of ``seconds`` ends in time."""
+    def reserve_s(self, seconds: float) -> float:
+        """Return the reserve in seconds for a search with a time budget of ``seconds``."""
         return min(max(self._late), _MAX_RESERVE_FRACTION * seconds)
 
 
-class RoundTrip:
+class RoundTripEstimate:
     """Estimate of the round trip to one engine.
 
-    The engine reports in ``latency`` the time from its previous request to the response. The
-    difference from the snake's own time is the time for network, queues and parsing on both sides.
-    The estimate follows a slow turn immediately and a fast turn only gradually, because slow turns
-    lose games. The attribute ``seconds`` is the estimate in seconds, or None before the first turn.
+    The engine's ``latency`` is the time from its previous request to the response. The difference
+    between this time and the snake's own time is the round trip. The round trip includes network,
+    queues and parsing on both sides. A slow turn raises the estimate immediately, and a fast turn
+    lowers the estimate only gradually, because slow turns lose games.
+
+    Attributes:
+        seconds: The estimate in seconds, or None before the first measurement.
     """
 
     def __init__(self) -> None:
         self.seconds: float | None = None
-        self._spent: float | None = None
+        self._own_time_s: float | None = None
 
-    def record_own_time(self, spent: float) -> None:
-        """Store the duration ``spent`` of the snake's own work on a response, in seconds."""
-        self._spent = spent
+    def record_own_time(self, own_time_s: float) -> None:
+        """Store the duration of the snake's own work on a response, in seconds."""
+        self._own_time_s = own_time_s
 
     def observe(self, latency: str) -> None:
         """Update the estimate from the API's ``latency`` (milliseconds as text).
 
-        Unreadable and non-positive values are ignored: engines send "" and "0" before they have
-        measured a response.
+        Unreadable and non-positive values are ignored, because engines send "" and "0" before they
+        have measured a response.
         """
-        spent, self._spent = self._spent, None
-        waited = _milliseconds(latency)
+        spent, self._own_time_s = self._own_time_s, None
+        waited = _parse_latency_s(latency)
         if waited is None or spent is None:
             return
         seen = max(0.0, waited - spent)
@@ -96,42 +99,42 @@ class RoundTrip:
         self.seconds = seen + max(0.0, _ROUND_TRIP_DECAY * (before - seen))
 
 
-def margin(timeout: float) -> float:
-    """Return the reserved part of ``timeout``, both in seconds."""
+def margin_s(timeout: float) -> float:
+    """Return the margin in seconds for a ``timeout`` in seconds."""
     return min(_MAX_MARGIN_S, _MARGIN_FRACTION * timeout)
 
 
-def grace_period(timeout: float, round_trip: float | None) -> float:
+def grace_period_s(timeout: float, round_trip: float | None) -> float:
     """Return the grace period after the deadline, in seconds.
 
     During the grace period, a strategy may still return. The grace period is half of the reserved
     time. Both arguments are in seconds.
 
-    >>> grace_period(0.5, 0.1)
+    >>> grace_period_s(0.5, 0.1)
     0.025
     """
     unknown = _INITIAL_ROUND_TRIP_FRACTION * timeout if round_trip is None else 0.0
-    return (margin(timeout) + unknown) / 2
+    return (margin_s(timeout) + unknown) / 2
 
 
-def time_budget(timeout: float, round_trip: float | None) -> float:
+def time_budget_s(timeout: float, round_trip: float | None) -> float:
     """Return the time budget in seconds, or 0 if no time is left.
 
     Args:
         timeout: Timeout of the game in seconds.
         round_trip: Estimated round trip in seconds, or None.
 
-    >>> time_budget(0.5, 0.1)
+    >>> time_budget_s(0.5, 0.1)
     0.35
-    >>> time_budget(0.5, 2.0)
+    >>> time_budget_s(0.5, 2.0)
     0.0
     """
     if round_trip is None:
         round_trip = _INITIAL_ROUND_TRIP_FRACTION * timeout
-    return max(0.0, round(timeout - round_trip - margin(timeout), 6))
+    return max(0.0, round(timeout - round_trip - margin_s(timeout), 6))
 
 
-def _milliseconds(latency: str) -> float | None:
+def _parse_latency_s(latency: str) -> float | None:
     """Return the latency in seconds, or None if the text is not a positive number.
 
     Args:

@@ -14,19 +14,19 @@ from battlesnake_server.live import decision_json, front_page
 from battlesnake_server.live.live_snake import LiveSnake
 from battlesnake_server.live.sessions import Key
 
-_VERSION = "1.0"
+_SNAKE_VERSION = "1.0"
 
 blueprint = Blueprint("snake", __name__)
 operations = Blueprint("operations", __name__)
 
 
-def live_snake() -> LiveSnake:
+def get_live_snake() -> LiveSnake:
     """Return the live snake of the current application."""
     return cast(LiveSnake, current_app.extensions["live_snake"])
 
 
 @blueprint.url_value_preprocessor
-def forget_base_path(endpoint: str | None, values: dict[str, Any] | None) -> None:
+def remove_base_path(endpoint: str | None, values: dict[str, Any] | None) -> None:
     """Remove the base path from the arguments of the API's views."""
     if values:
         values.pop("base", None)
@@ -34,9 +34,9 @@ def forget_base_path(endpoint: str | None, values: dict[str, Any] | None) -> Non
 
 @blueprint.get("/")
 def index() -> Response:
-    """Return the snake's customization as JSON, or its page for a browser."""
+    """Return the customization as JSON, or the snake's page for a browser."""
     if front_page.is_browser_request():
-        return front_page.page()
+        return front_page.render_page()
     config = current_app.config
     answer = {
         "apiversion": "1",
@@ -44,7 +44,7 @@ def index() -> Response:
         "color": config["COLOR"],
         "head": config["HEAD"],
         "tail": config["TAIL"],
-        "version": _VERSION,
+        "version": _SNAKE_VERSION,
     }
     if config["NOTICE"]:
         answer["notice"] = config["NOTICE"]
@@ -54,18 +54,18 @@ def index() -> Response:
 @blueprint.post("/start")
 def start() -> Response:
     """Handle ``/start``: prepare the strategy for a game."""
-    live_snake().start(_key(_body()))
+    get_live_snake().start(_session_key(_parse_body()))
     return jsonify({})
 
 
 @blueprint.post("/move")
 def move() -> Response:
     """Handle ``/move``: choose a move."""
-    body = _body()
+    body = _parse_body()
     environ = request.environ
     try:
-        decision = live_snake().move(
-            _key(body),
+        decision = get_live_snake().move(
+            _session_key(body),
             body,
             environ["server.arrived"],
             environ.get("server.client"),
@@ -75,15 +75,15 @@ def move() -> Response:
         raise _bad_request(str(error)) from error
     answer: dict[str, Any] = {"move": decision.move, "shout": decision.shout}
     if current_app.config["SEND_DECISIONS"]:
-        answer["decision"] = decision_json.write(decision)
+        answer["decision"] = decision_json.to_dict(decision)
     return jsonify(answer)
 
 
 @blueprint.post("/end")
 def end() -> Response:
     """Handle ``/end``: delete the session of a game."""
-    body = _body()
-    live_snake().end(_key(body), body)
+    body = _parse_body()
+    get_live_snake().end(_session_key(body), body)
     return jsonify({})
 
 
@@ -96,16 +96,16 @@ def healthz() -> Response:
 @operations.get("/metrics")
 def metrics() -> Response:
     """Return the metrics in Prometheus' text format."""
-    text = generate_latest(live_snake().metrics.registry)
+    text = generate_latest(get_live_snake().metrics.registry)
     return Response(text, content_type=CONTENT_TYPE_LATEST)
 
 
 def _bad_request(reason: str) -> BadRequest:
-    live_snake().metrics.bad_requests.inc()
+    get_live_snake().metrics.bad_requests.inc()
     return BadRequest(reason)
 
 
-def _body() -> dict[str, Any]:
+def _parse_body() -> dict[str, Any]:
     """Return the request's JSON object, regardless of the content type."""
     try:
         data = request.get_data(cache=False)
@@ -114,8 +114,8 @@ def _body() -> dict[str, Any]:
     except Exception as error:  # Web servers raise different exceptions for incomplete bodies.
         raise _bad_request(f"request cannot be read: {error}") from error
     try:
-        with live_snake().parse_gate.turn(len(data)):
-            body = _json(data)
+        with get_live_snake().parse_gate.admit(len(data)):
+            body = _parse_json(data)
     except (ValueError, RecursionError) as error:
         raise _bad_request(f"request is not JSON: {error}") from error
     if not isinstance(body, dict):
@@ -123,7 +123,7 @@ def _body() -> dict[str, Any]:
     return body
 
 
-def _json(data: bytes) -> object:
+def _parse_json(data: bytes) -> object:
     try:
         return json.loads(data)
     except json.JSONDecodeError:
@@ -132,7 +132,7 @@ def _json(data: bytes) -> object:
         return json.loads(data, parse_int=float)
 
 
-def _key(body: dict[str, Any]) -> Key:
+def _session_key(body: dict[str, Any]) -> Key:
     try:
         game = json_fields.string(json_fields.child(body, "game", ""), "id", "game")
         you = json_fields.string(json_fields.child(body, "you", ""), "id", "you")
