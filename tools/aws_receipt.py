@@ -28,7 +28,12 @@ from botocore.exceptions import ClientError
 from battlesnake_gym.common.command_line import Parser, print_error
 from battlesnake_gym.common.files import write_atomically
 from battlesnake_server.aws import publish, snake_stack
-from battlesnake_server.aws.stacks import Account, StackError, account, require_stack
+from battlesnake_server.aws.stacks import (
+    Account,
+    StackError,
+    account_from_environment,
+    require_stack,
+)
 from battlesnake_server.commands import pack_command
 from battlesnake_server.commands.aws_deploy_command import move_request
 from battlesnake_server.commands.aws_undeploy_command import undeploy
@@ -137,10 +142,10 @@ def place_of(options: argparse.Namespace) -> Iterator[Place]:
     if options.account != _SIMULATED:
         import sagemaker
 
-        ours = account()
-        if ours.number != options.account:
+        ours = account_from_environment()
+        if ours.account_id != options.account:
             raise StackError(
-                f"the credentials belong to account {ours.number}, not to {options.account}"
+                f"the credentials belong to account {ours.account_id}, not to {options.account}"
             )
         session = sagemaker.Session(ours.session)
         yield Place(ours, session, lambda given: snake_stack.deploy(ours, given), True)
@@ -336,7 +341,7 @@ def timed(url: str, body: bytes | None = None) -> tuple[int, dict[str, Any]]:
 
 def clean(place: Place, bucket: str, prefix: str, names: list[str]) -> None:
     """Delete all resources of the test that still exist."""
-    if place.account.describe(_SNAKE):
+    if place.account.find_stack(_SNAKE):
         undeploy(place.account, _SNAKE)
     logs = place.account.session.client("logs")
     for name in names:
@@ -347,12 +352,12 @@ def clean(place: Place, bucket: str, prefix: str, names: list[str]) -> None:
         for stream in streams(place, name):
             logs.delete_log_stream(logGroupName=_LOG_GROUP, logStreamName=stream)
         place.session.sagemaker_client.delete_training_job(TrainingJobName=name)
-    place.account.empty(bucket, prefix)
+    place.account.empty_bucket(bucket, prefix)
 
 
 def left(place: Place, bucket: str, prefix: str, names: list[str]) -> list[str]:
     """List the resources of this test that still exist in the account."""
-    found = [f"the stack {_SNAKE}"] if place.account.describe(_SNAKE) else []
+    found = [f"the stack {_SNAKE}"] if place.account.find_stack(_SNAKE) else []
     s3 = place.account.session.client("s3")
     with suppress(ClientError):
         s3.head_bucket(Bucket=place.account.bucket_name(_SNAKE))

@@ -77,7 +77,7 @@ def left(session: Any) -> dict[str, list[Any]]:
 
 def options(path: Path, *words: str) -> argparse.Namespace:
     found: argparse.Namespace = snake_stack.parser().parse_args([str(path), *words])
-    snake_stack.check(found)
+    snake_stack.check_options(found)
     return found
 
 
@@ -220,9 +220,9 @@ def test_the_layer_has_our_packages_and_is_the_same_each_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Skip the download of third-party packages."""
-    monkeypatch.setattr(layer, "_fetch", lambda folder: None)
+    monkeypatch.setattr(layer, "_install_packages", lambda folder: None)
     monkeypatch.setattr("shutil.which", lambda name: None)
-    sizes = [layer.build(tmp_path / name) for name in ("one.zip", "two.zip")]
+    sizes = [layer.build_layer(tmp_path / name) for name in ("one.zip", "two.zip")]
     assert (tmp_path / "one.zip").read_bytes() == (tmp_path / "two.zip").read_bytes()
     with zipfile.ZipFile(tmp_path / "one.zip") as archive:
         names = set(archive.namelist())
@@ -253,11 +253,11 @@ def test_what_would_not_start_on_lambda_is_refused(data: bytes, message: str) ->
 def test_a_layer_that_is_too_large_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(layer, "_fetch", lambda folder: None)
+    monkeypatch.setattr(layer, "_install_packages", lambda folder: None)
     monkeypatch.setattr("shutil.which", lambda name: None)
     monkeypatch.setattr(layer, "_MAX_UNPACKED_BYTES", 1 << 20)
     with pytest.raises(layer.LayerError, match="Lambda permits 1 MB"):
-        layer.build(tmp_path / "layer.zip")
+        layer.build_layer(tmp_path / "layer.zip")
     assert list(tmp_path.iterdir()) == []
 
 

@@ -8,7 +8,7 @@ from battlesnake_server.aws.publishing import publish as publish
 
 __all__ = ["publish"]
 
-_PLACES = (
+_DEPLOYMENT_DIRECTORIES = (
     Path(__file__).parents[1] / "deployment",
     Path(__file__).parents[3] / "deployment",
 )
@@ -18,13 +18,13 @@ The first directory exists in an installation, the second in a checkout.
 """
 
 
-def deployment_file(name: str) -> Path:
+def find_deployment_file(name: str) -> Path:
     """Return the path of a file in ``deployment/``.
 
     Raises:
-        FileNotFoundError: If the installation lacks the file.
+        FileNotFoundError: If this installation does not contain the file.
     """
-    for place in _PLACES:
+    for place in _DEPLOYMENT_DIRECTORIES:
         if (place / name).is_file():
             return place / name
     raise FileNotFoundError(2, "is missing from this installation", name)

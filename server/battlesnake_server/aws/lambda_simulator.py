@@ -1,11 +1,12 @@
 """Simulator of AWS for a snake on Lambda.
 
 The simulator runs on this machine, free of charge and offline. moto simulates S3, IAM,
-CloudFormation and Lambda's API. The function runs as on Lambda: a process unpacks and runs the
-code. After a change of the code, a new process handles the next request. A web server converts
-requests to events in place of API Gateway, which moto's CloudFormation does not create. The layer
-is empty: the function runs in this Python environment. A simulation therefore does not detect
-packages that a real layer lacks.
+CloudFormation and Lambda's API. As on Lambda, a process unpacks and runs the function's code. After
+a change of the code, a new process handles the next request.
+
+A web server converts requests to events in place of API Gateway, because moto's CloudFormation does
+not create a gateway. The layer is empty, because the function runs in this Python environment. A
+simulation therefore does not detect packages that a real layer lacks.
 """
 
 from __future__ import annotations
@@ -30,10 +31,10 @@ from typing import Any, Self
 
 from battlesnake_gym.common import extensions
 from battlesnake_server.aws.publishing import DEFAULT_NAME
-from battlesnake_server.aws.snake_stack import check, deploy, parser
+from battlesnake_server.aws.snake_stack import check_options, deploy, parser
 from battlesnake_server.aws.stacks import Account
 
-_CHILD = """
+_INSTANCE_PROGRAM = """
 import json, sys
 answers, sys.stdout = sys.stdout, sys.stderr
 from battlesnake_server.live.lambda_handler import handler
@@ -41,12 +42,12 @@ for line in sys.stdin:
     answers.write(json.dumps(handler(json.loads(line), None)) + "\\n")
     answers.flush()
 """
-"""Program of a Lambda instance.
+"""Python program of a simulated Lambda instance.
 
 The program reads one event per line and writes one response per line.
 """
 
-_TASK = "/var/task"
+_TASK_DIRECTORY = "/var/task"
 """Directory in which Lambda unpacks a function's code."""
 
 
@@ -66,7 +67,9 @@ class SimulatedAccount:
         # moto's CloudFormation prints warnings about the unsupported resource types: the four types
         # of API Gateway, and the budget.
         warnings.filterwarnings("ignore", message="Tried to parse")
-        logging.getLogger("moto").setLevel(logging.ERROR)  # Errors about the same resource types.
+        logging.getLogger("moto").setLevel(
+            logging.ERROR
+        )  # moto also logs errors about these types.
         environment = self._resources.enter_context(aws())
         self.session = boto3.Session(
             aws_access_key_id=environment["AWS_ACCESS_KEY_ID"],
@@ -95,7 +98,7 @@ class SimulatedAccount:
         self._resources.close()
 
     def deploy(self, options: argparse.Namespace) -> str:
-        """Deploy as ``battlesnake-gym aws deploy`` does.
+        """Deploy a snake as ``battlesnake-gym aws deploy`` does.
 
         Returns:
             Local URL of the snake.
@@ -106,7 +109,7 @@ class SimulatedAccount:
                 archive.writestr("python/empty", "")
             options.layer = options.layer or layer
             deploy(self.account, options)
-        return self.open(options.name)
+        return self.serve(options.name)
 
     def play(self, bundle: str | Path, name: str = DEFAULT_NAME) -> str:
         """Deploy a bundle with the bundle's customization.
@@ -115,16 +118,16 @@ class SimulatedAccount:
             Local URL of the snake.
         """
         options = parser().parse_args([str(bundle), "--name", name])
-        check(options)
+        check_options(options)
         return self.deploy(options)
 
-    def open(self, function: str = DEFAULT_NAME) -> str:
-        """Serve the function until the account is closed.
+    def serve(self, function: str = DEFAULT_NAME) -> str:
+        """Serve a deployed function over HTTP until the account is closed.
 
         Returns:
             Local URL of the function.
         """
-        server = _Gateway(_Instance(self.account, function))
+        server = _Gateway(_LambdaInstance(self.account, function))
         thread = threading.Thread(target=server.serve_forever, daemon=True)
         thread.start()
         self._resources.callback(server.instance.stop)
@@ -133,8 +136,11 @@ class SimulatedAccount:
         return f"http://127.0.0.1:{server.server_address[1]}"
 
 
-class _Instance:
-    """Process that runs a function's code, one request at a time, as on Lambda."""
+class _LambdaInstance:
+    """Simulated Lambda instance: a process that runs a function's code.
+
+    The process handles one request at a time.
+    """
 
     def __init__(self, account: Account, function: str) -> None:
         self._account = account
@@ -144,12 +150,12 @@ class _Instance:
         self._folder: tempfile.TemporaryDirectory[str] | None = None
         self._code = b""
 
-    def answer(self, event: dict[str, Any]) -> dict[str, Any]:
-        """Return the response to ``event`` from the function's current code."""
+    def handle_event(self, event: dict[str, Any]) -> dict[str, Any]:
+        """Run the function's current code on ``event`` and return the response."""
         with self._lock:
-            function = self._described()
+            function = self._get_function()
             if self._process is None or function.code_bytes != self._code:
-                self._start(function)
+                self._start_process(function)
             assert self._process is not None
             assert self._process.stdin is not None
             assert self._process.stdout is not None
@@ -172,52 +178,52 @@ class _Instance:
             self._folder.cleanup()
             self._folder = None
 
-    def _described(self) -> Any:
+    def _get_function(self) -> Any:
         from moto.awslambda.models import lambda_backends
 
-        backend = lambda_backends[self._account.number][self._account.region]
+        backend = lambda_backends[self._account.account_id][self._account.region]
         return backend.get_function(self._function)
 
-    def _start(self, function: Any) -> None:
+    def _start_process(self, function: Any) -> None:
         self.stop()
         self._code = function.code_bytes
         self._folder = tempfile.TemporaryDirectory()
         with zipfile.ZipFile(io.BytesIO(self._code)) as code:
             code.extractall(self._folder.name)
         variables = {
-            key: str(value).replace(_TASK, self._folder.name)
+            key: str(value).replace(_TASK_DIRECTORY, self._folder.name)
             for key, value in function.environment_vars.items()
         }
         self._process = subprocess.Popen(
-            [sys.executable, "-P", "-c", _CHILD],
+            [sys.executable, "-P", "-c", _INSTANCE_PROGRAM],
             cwd=self._folder.name,
             env={k: v for k, v in os.environ.items() if k != extensions.EXTENSIONS_VARIABLE}
             | variables,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
-            start_new_session=True,  # Ctrl-C stops only the simulation.
+            start_new_session=True,  # Ctrl-C in the terminal must not reach this process.
         )
 
 
 class _Gateway(ThreadingHTTPServer):
     daemon_threads = True
 
-    def __init__(self, instance: _Instance) -> None:
-        super().__init__(("127.0.0.1", 0), _Request)
+    def __init__(self, instance: _LambdaInstance) -> None:
+        super().__init__(("127.0.0.1", 0), _RequestHandler)
         self.instance = instance
 
 
-class _Request(BaseHTTPRequestHandler):
-    """Handler that converts requests to events of payload format 2.0.
+class _RequestHandler(BaseHTTPRequestHandler):
+    """HTTP handler that converts requests to Lambda events of payload format 2.0.
 
-    The handler also converts the results to responses.
+    The handler converts the results of the function to HTTP responses.
     """
 
     server: _Gateway
     protocol_version = "HTTP/1.1"
 
-    def _pass_on(self) -> None:
+    def _forward_request(self) -> None:
         length = int(self.headers.get("Content-Length") or 0)
         path, _, query = self.path.partition("?")
         event = {
@@ -236,7 +242,7 @@ class _Request(BaseHTTPRequestHandler):
             "body": self.rfile.read(length).decode("utf-8", "replace"),
             "isBase64Encoded": False,
         }
-        answer = self.server.instance.answer(event)
+        answer = self.server.instance.handle_event(event)
         body = answer["body"].encode()
         self.send_response(answer["statusCode"])
         self.send_header("Content-Type", "application/json")
@@ -244,7 +250,7 @@ class _Request(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(body)
 
-    do_GET = do_POST = _pass_on  # noqa: N815  (names of the library's)
+    do_GET = do_POST = _forward_request  # noqa: N815  (names of the library's)
 
     def log_message(self, format: str, *args: object) -> None:
-        """Discard the log."""
+        """Discard log messages."""

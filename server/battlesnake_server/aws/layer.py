@@ -1,6 +1,6 @@
-"""Build of the AWS Lambda layer of a live snake.
+"""Builder of the AWS Lambda layer for a live snake.
 
-Run ``python -m battlesnake_server.aws.layer``. pip downloads the packages of
+``python -m battlesnake_server.aws.layer`` builds the layer. pip downloads the packages of
 ``deployment/server/requirements-lambda.txt`` for Lambda's platform and verifies their hashes. This
 project's packages are copied from this installation.
 """
@@ -18,13 +18,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from battlesnake_gym.common.command_line import Parser, print_error
-from battlesnake_gym.common.files import write_atomically, zip_bytes
-from battlesnake_server.aws import deployment_file
+from battlesnake_gym.common.files import create_zip, write_atomically
+from battlesnake_server.aws import find_deployment_file
 
-_PYTHON = "3.13"
-"""Lambda's Python version, on Amazon Linux 2023.
+_PYTHON_VERSION = "3.13"
+"""Python version of the Lambda runtime on Amazon Linux 2023.
 
-Lambda's Python 3.11 runs on an older system, on which onnxruntime does not start.
+The Lambda runtime of Python 3.11 uses an older system, on which onnxruntime does not start.
 """
 
 _GLIBC_MINOR = 34
@@ -32,13 +32,13 @@ _GLIBC_MINOR = 34
 
 _PLATFORMS = ("manylinux_2_28_x86_64", "manylinux_2_27_x86_64", "manylinux2014_x86_64")
 
-_OURS = ("battlesnake_gym", "battlesnake_heuristics", "battlesnake_server")
+_PROJECT_PACKAGES = ("battlesnake_gym", "battlesnake_heuristics", "battlesnake_server")
 
 _MAX_UNPACKED_BYTES = 250 << 20
 """Maximum unpacked size of a function and its layers on Lambda, in bytes."""
 
-_UNUSED = re.compile(r"/(tests?|testing|f2py|include|typing/tests|bin)/|\.pyi$")
-"""Files of packages that a live snake never imports."""
+_UNUSED_FILE_PATTERN = re.compile(r"/(tests?|testing|f2py|include|typing/tests|bin)/|\.pyi$")
+"""Pattern of package files that a live snake never imports."""
 
 
 class LayerError(ValueError):
@@ -48,7 +48,7 @@ class LayerError(ValueError):
     """
 
 
-def build(path: Path) -> int:
+def build_layer(path: Path) -> int:
     """Build the layer as a zip file.
 
     Args:
@@ -63,25 +63,25 @@ def build(path: Path) -> int:
     """
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
-        for name, data in _ours():
+        for name, data in _iter_project_files():
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
             (folder / name).write_bytes(data)
-        _fetch(folder)
+        _install_packages(folder)
         _add_bytecode(folder)
-        files = {name: file.read_bytes() for name, file in _tree(folder)}
+        files = {name: file.read_bytes() for name, file in _iter_files(folder)}
     size = sum(map(len, files.values()))
     if size > _MAX_UNPACKED_BYTES:
         raise LayerError(
             f"the layer has {size >> 20} MB unpacked; Lambda permits {_MAX_UNPACKED_BYTES >> 20} MB"
         )
     named = sorted((f"python/{name}", data) for name, data in files.items())
-    write_atomically(path, lambda part: part.write_bytes(zip_bytes(named, 0o755)))
+    write_atomically(path, lambda part: part.write_bytes(create_zip(named, 0o755)))
     return size
 
 
-def _fetch(folder: Path) -> None:
+def _install_packages(folder: Path) -> None:
     """Install the packages for Lambda into ``folder``."""
-    wanted = deployment_file("server/requirements-lambda.txt")
+    wanted = find_deployment_file("server/requirements-lambda.txt")
     command = [
         sys.executable,
         "-P",
@@ -91,7 +91,14 @@ def _fetch(folder: Path) -> None:
         "--quiet",
         "--disable-pip-version-check",
     ]
-    command += ["--target", str(folder), "--python-version", _PYTHON, "--only-binary", ":all:"]
+    command += [
+        "--target",
+        str(folder),
+        "--python-version",
+        _PYTHON_VERSION,
+        "--only-binary",
+        ":all:",
+    ]
     command += [word for platform in _PLATFORMS for word in ("--platform", platform)]
     command += ["--no-deps", "--no-compile", "--require-hashes", "-r", str(wanted)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -102,12 +109,12 @@ def _fetch(folder: Path) -> None:
 
 
 def _add_bytecode(folder: Path) -> None:
-    """Compile the layer to bytecode if Lambda's Python is installed.
+    """Compile the layer to bytecode if Lambda's Python version is installed.
 
-    Otherwise, each cold start compiles the layer.
+    Without bytecode, Lambda compiles the layer at each cold start.
     """
-    name = f"python{_PYTHON}"
-    here = f"{sys.version_info[0]}.{sys.version_info[1]}" == _PYTHON
+    name = f"python{_PYTHON_VERSION}"
+    here = f"{sys.version_info[0]}.{sys.version_info[1]}" == _PYTHON_VERSION
     python = sys.executable if here else shutil.which(name)
     mode = ["--invalidation-mode", "unchecked-hash"]
     command = [python or name, "-m", "compileall", "-q", *mode, "-s", str(folder), str(folder)]
@@ -118,15 +125,15 @@ def _add_bytecode(folder: Path) -> None:
         )
 
 
-def _ours() -> Iterator[tuple[str, bytes]]:
-    """Yield the paths and contents of this project's packages."""
+def _iter_project_files() -> Iterator[tuple[str, bytes]]:
+    """Yield the path and the content of every file in this project's packages."""
     compiled = 0
-    for name in _OURS:
+    for name in _PROJECT_PACKAGES:
         spec = importlib.util.find_spec(name)
         assert spec is not None
         assert spec.origin is not None
         root = Path(spec.origin).parent
-        for path, file in _tree(root):
+        for path, file in _iter_files(root):
             if "__pycache__" in path:
                 continue
             data = file.read_bytes()
@@ -156,10 +163,10 @@ def _check_compiled(file: Path, data: bytes) -> None:
         )
 
 
-def _tree(root: Path) -> Iterator[tuple[str, Path]]:
+def _iter_files(root: Path) -> Iterator[tuple[str, Path]]:
     for file in sorted(root.rglob("*")):
         path = file.relative_to(root).as_posix()
-        if file.is_file() and not _UNUSED.search(f"/{path}"):
+        if file.is_file() and not _UNUSED_FILE_PATTERN.search(f"/{path}"):
             yield path, file
 
 
@@ -172,7 +179,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("-o", "--output", type=Path, default=Path("layer.zip"))
     options: argparse.Namespace = parser.parse_args(argv)
     try:
-        size = build(options.output)
+        size = build_layer(options.output)
     except (ValueError, OSError) as error:
         return print_error(parser.prog, error)
     packed = options.output.stat().st_size

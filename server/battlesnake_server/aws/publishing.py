@@ -1,4 +1,4 @@
-"""Updates of the bundle of a snake deployed on Lambda."""
+"""Bundle updates for a snake that is deployed on Lambda."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from typing import Any
 from battlesnake_server.bundle import Bundle
 
 DEFAULT_NAME = "battlesnake"
-"""Default name of the function."""
+"""Default name of the Lambda function."""
 
 
 def publish(bundle: str | Path, function: str = DEFAULT_NAME, session: Any = None) -> str:
     """Deploy ``bundle`` to a Lambda function.
 
     The next request already uses the new bundle. The bundle is the function's entire code, so an
-    update is one call and takes seconds. The role of the notebook in ``everything.yaml`` has
-    permission for this call, for this function only.
+    update is one call and takes seconds. In ``everything.yaml``, the role of the notebook may make
+    this call for this function only.
 
     Args:
         bundle: Path of the bundle.
@@ -46,7 +46,7 @@ def publish(bundle: str | Path, function: str = DEFAULT_NAME, session: Any = Non
 
 
 def is_published(bundle: str | Path, function: str, session: Any) -> bool:
-    """Return whether the code of the Lambda function is this bundle."""
+    """Return whether the code of the Lambda function equals ``bundle``."""
     digest = hashlib.sha256(Path(bundle).read_bytes()).digest()
     found = session.client("lambda").get_function_configuration(FunctionName=function)
     return bool(found["CodeSha256"] == base64.b64encode(digest).decode())

@@ -18,7 +18,7 @@ PROG = "battlesnake-gym aws deploy"
 
 
 def parser() -> Parser:
-    """Return the command's parser."""
+    """Return the argument parser of ``battlesnake-gym aws deploy``."""
     parser = Parser(
         prog=PROG,
         description="Deploy a bundle to AWS Lambda: upload it with the packages that it needs, "
@@ -59,7 +59,7 @@ def parser() -> Parser:
     return parser
 
 
-def check(options: argparse.Namespace) -> None:
+def check_options(options: argparse.Namespace) -> None:
     """Validate the options before any call to AWS.
 
     Raises:
@@ -93,7 +93,7 @@ def deploy(account: Account, options: argparse.Namespace) -> str:
     values = {
         "CodeBucket": bucket,
         "LayerKey": _upload_layer(account, bucket, options.layer),
-        "BundleKey": account.upload(Path(options.bundle), bucket, "bundles"),
+        "BundleKey": account.upload_file(Path(options.bundle), bucket, "bundles"),
         "SnakeName": options.name,
         "Color": options.color,
         "Head": options.head,
@@ -108,11 +108,11 @@ def deploy(account: Account, options: argparse.Namespace) -> str:
         values["RepositoryUrl"] = options.with_notebook
         values["BucketName"] = f"{account.bucket_name(options.name)}-training"[:63].rstrip("-")
     if options.console_link:
-        return account.quick_create(bucket, template, options.name, values)
+        return account.quick_create_url(bucket, template, options.name, values)
     sys.stderr.write(f"{options.name}: creating the stack, which takes some minutes\n")
     outputs = account.deploy_stack(options.name, template, values)
-    # CloudFormation does not detect updates by `publish`. An update of the stack may therefore keep
-    # an old version of the code.
+    # CloudFormation does not detect updates by `publish`. An updated stack may therefore still
+    # contain an old version of the code.
     if not is_published(options.bundle, options.name, account.session):
         publish(options.bundle, options.name, account.session)
     return outputs["SnakeUrl"]
@@ -120,9 +120,9 @@ def deploy(account: Account, options: argparse.Namespace) -> str:
 
 def _upload_layer(account: Account, bucket: str, given: Path | None) -> str:
     if given:
-        return account.upload(given, bucket, "layers")
+        return account.upload_file(given, bucket, "layers")
     sys.stderr.write("building the layer with the live snake and its packages\n")
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "layer.zip"
-        layer.build(path)
-        return account.upload(path, bucket, "layers")
+        layer.build_layer(path)
+        return account.upload_file(path, bucket, "layers")

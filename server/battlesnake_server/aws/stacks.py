@@ -1,7 +1,4 @@
-"""CloudFormation stacks and their files on S3.
-
-The operations are: create, update, wait, delete and upload.
-"""
+"""CloudFormation stacks and their files on S3."""
 
 from __future__ import annotations
 
@@ -16,10 +13,10 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlencode
 
-from battlesnake_server.aws import deployment_file
+from battlesnake_server.aws import find_deployment_file
 
-_TEMPLATES = ("snake", "notebook", "network", "everything")
-_TAG = {"Key": "made-by", "Value": "battlesnake-gym aws deploy"}
+_TEMPLATE_NAMES = ("snake", "notebook", "network", "everything")
+_RESOURCE_TAG = {"Key": "made-by", "Value": "battlesnake-gym aws deploy"}
 _POLL_INTERVAL_S = 3.0
 
 
@@ -36,11 +33,11 @@ class Account:
 
     session: Any
     region: str
-    number: str
+    account_id: str
 
     @classmethod
     def from_session(cls, session: Any) -> Account:
-        """Create an account from a session.
+        """Build the account of a boto3 session.
 
         Raises:
             StackError: If credentials or a region are missing.
@@ -58,11 +55,11 @@ class Account:
         return cls(session, session.region_name, number)
 
     def bucket_name(self, name: str) -> str:
-        """Return the name of the bucket that `deploy` creates for the snake ``name``."""
-        return f"battlesnake-{name}-{self.number}-{self.region}"
+        """Return the name of the bucket that a deployment of the snake ``name`` creates."""
+        return f"battlesnake-{name}-{self.account_id}-{self.region}"
 
     def ensure_bucket(self, bucket: str, *, create: bool) -> None:
-        """Check that the bucket exists and belongs to this account.
+        """Ensure that a bucket exists and belongs to this account.
 
         Args:
             bucket: Name of the bucket.
@@ -75,7 +72,7 @@ class Account:
 
         s3 = self.session.client("s3")
         try:
-            s3.head_bucket(Bucket=bucket, ExpectedBucketOwner=self.number)
+            s3.head_bucket(Bucket=bucket, ExpectedBucketOwner=self.account_id)
         except ClientError as error:
             if not create or error.response["Error"]["Code"] not in ("404", "NoSuchBucket"):
                 raise StackError(
@@ -91,10 +88,10 @@ class Account:
                     (*closed, "RestrictPublicBuckets"), True
                 ),
             )
-            s3.put_bucket_tagging(Bucket=bucket, Tagging={"TagSet": [_TAG]})
+            s3.put_bucket_tagging(Bucket=bucket, Tagging={"TagSet": [_RESOURCE_TAG]})
 
-    def upload(self, path: Path, bucket: str, folder: str) -> str:
-        """Upload a file and return its key.
+    def upload_file(self, path: Path, bucket: str, folder: str) -> str:
+        """Upload a file to S3 and return the key of the object.
 
         The key contains the hash of the file. A file whose key exists is not uploaded again.
         """
@@ -111,18 +108,20 @@ class Account:
 
     def upload_templates(self, bucket: str) -> None:
         """Upload the templates that ``everything.yaml`` and console links refer to."""
-        for name in _TEMPLATES:
-            path = deployment_file(f"cloudformation/{name}.yaml")
+        for name in _TEMPLATE_NAMES:
+            path = find_deployment_file(f"cloudformation/{name}.yaml")
             self.session.client("s3").upload_file(str(path), bucket, f"templates/{name}.yaml")
 
-    def quick_create(self, bucket: str, template: str, name: str, values: Mapping[str, str]) -> str:
-        """Return a link to the console's form for a new stack.
+    def quick_create_url(
+        self, bucket: str, template: str, name: str, values: Mapping[str, str]
+    ) -> str:
+        """Return a link to the prefilled console form for a new stack.
 
         Args:
             bucket: Name of the bucket with the templates.
             template: Name of the template, without ``.yaml``.
             name: Name of the stack.
-            values: Parameters to fill in.
+            values: Values of the template's parameters.
         """
         url = f"https://{bucket}.s3.{self.region}.amazonaws.com/templates/{template}.yaml"
         parameters = {"templateURL": url, "stackName": name}
@@ -151,26 +150,26 @@ class Account:
         stacks = self.session.client("cloudformation")
         request = {
             "StackName": name,
-            "TemplateBody": deployment_file(f"cloudformation/{template}.yaml").read_text(),
+            "TemplateBody": find_deployment_file(f"cloudformation/{template}.yaml").read_text(),
             "Parameters": [{"ParameterKey": k, "ParameterValue": v} for k, v in values.items()],
             "Capabilities": ["CAPABILITY_IAM"],
-            "Tags": [_TAG],
+            "Tags": [_RESOURCE_TAG],
         }
         try:
-            if self.describe(name) is None:
+            if self.find_stack(name) is None:
                 stacks.create_stack(**request, OnFailure="DELETE")
             else:
                 stacks.update_stack(**request)
         except ClientError as error:
             if "No updates are to be performed" not in str(error):
                 raise StackError(f"CloudFormation rejects the stack: {error}") from error
-        stack = self._wait_until_settled(name)
+        stack = self._wait_for_final_status(name)
         if stack is None or stack["StackStatus"] not in ("CREATE_COMPLETE", "UPDATE_COMPLETE"):
-            reasons = "; ".join(self._failures(name)) or "no reason was given"
+            reasons = "; ".join(self._iter_failure_reasons(name)) or "no reason was given"
             raise StackError(f"the stack {name} was not created: {reasons}")
         return {one["OutputKey"]: one["OutputValue"] for one in stack.get("Outputs", [])}
 
-    def describe(self, name: str) -> dict[str, Any] | None:
+    def find_stack(self, name: str) -> dict[str, Any] | None:
         """Return the ``Stack`` object of a stack, or None if the stack does not exist."""
         from botocore.exceptions import ClientError
 
@@ -190,26 +189,26 @@ class Account:
             StackError: If a resource of the stack cannot be deleted.
         """
         self.session.client("cloudformation").delete_stack(StackName=name)
-        remaining = self._wait_until_settled(name)
+        remaining = self._wait_for_final_status(name)
         if remaining is not None:
-            reasons = "; ".join(self._failures(name))
+            reasons = "; ".join(self._iter_failure_reasons(name))
             raise StackError(
                 f"the stack {name} was not deleted ({remaining['StackStatus']}): {reasons}"
             )
 
-    def empty_and_delete(self, bucket: str) -> None:
-        """Delete a bucket and its content."""
-        self.empty(bucket)
+    def delete_bucket(self, bucket: str) -> None:
+        """Delete a bucket and all its objects."""
+        self.empty_bucket(bucket)
         self.session.client("s3").delete_bucket(Bucket=bucket)
 
-    def empty(self, bucket: str, prefix: str = "") -> None:
+    def empty_bucket(self, bucket: str, prefix: str = "") -> None:
         """Delete the objects of a bucket whose keys start with ``prefix``."""
         s3 = self.session.client("s3")
         for page in s3.get_paginator("list_objects_v2").paginate(Bucket=bucket, Prefix=prefix):
             for one in page.get("Contents", []):
                 s3.delete_object(Bucket=bucket, Key=one["Key"])
 
-    def _wait_until_settled(self, name: str) -> dict[str, Any] | None:
+    def _wait_for_final_status(self, name: str) -> dict[str, Any] | None:
         """Wait until the stack's status is final.
 
         Returns:
@@ -217,7 +216,7 @@ class Account:
         """
         status = ""
         while True:
-            stack = self.describe(name)
+            stack = self.find_stack(name)
             if stack is None or not stack["StackStatus"].endswith("_IN_PROGRESS"):
                 return stack
             if stack["StackStatus"] != status:
@@ -225,7 +224,7 @@ class Account:
                 sys.stderr.write(f"{name}: {status}\n")
             time.sleep(_POLL_INTERVAL_S)
 
-    def _failures(self, name: str) -> Iterator[str]:
+    def _iter_failure_reasons(self, name: str) -> Iterator[str]:
         from botocore.exceptions import ClientError
 
         with suppress(ClientError):
@@ -244,7 +243,7 @@ def check_name(name: str) -> None:
         )
 
 
-def account() -> Account:
+def account_from_environment() -> Account:
     """Return the account of the environment's credentials.
 
     Raises:
@@ -258,12 +257,12 @@ def account() -> Account:
 
 
 def require_stack(account: Account, name: str) -> dict[str, Any]:
-    """Return the stack ``name``.
+    """Return the ``Stack`` object of the stack ``name``.
 
     Raises:
         StackError: If the stack does not exist.
     """
-    stack = account.describe(name)
+    stack = account.find_stack(name)
     if stack is None:
         raise StackError(f"there is no stack {name!r} in {account.region}; give its --name")
     return stack

@@ -10,9 +10,9 @@ import urllib.request
 from battlesnake_gym.boards.board import Board
 from battlesnake_gym.common.command_line import print_error
 from battlesnake_gym.rules import Game
-from battlesnake_server.aws.snake_stack import PROG, check, deploy
+from battlesnake_server.aws.snake_stack import PROG, check_options, deploy
 from battlesnake_server.aws.snake_stack import parser as parser
-from battlesnake_server.aws.stacks import StackError, account
+from battlesnake_server.aws.stacks import StackError, account_from_environment
 from battlesnake_server.commands.aws_undeploy_command import undeploy
 
 
@@ -23,11 +23,11 @@ def main(argv: list[str] | None = None) -> int:
     """
     options = parser().parse_args(argv)
     try:
-        check(options)
+        check_options(options)
         if options.simulate:
             simulate(options)
             return 0
-        sys.stdout.write(deploy(account(), options) + "\n")
+        sys.stdout.write(deploy(account_from_environment(), options) + "\n")
     except (ValueError, OSError) as error:
         return print_error(PROG, error)
     return 0

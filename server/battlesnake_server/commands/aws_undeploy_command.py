@@ -10,7 +10,12 @@ import sys
 
 from battlesnake_gym.common.command_line import Parser, print_error
 from battlesnake_server.aws.publishing import DEFAULT_NAME
-from battlesnake_server.aws.stacks import Account, account, check_name, require_stack
+from battlesnake_server.aws.stacks import (
+    Account,
+    account_from_environment,
+    check_name,
+    require_stack,
+)
 
 _PROG = "battlesnake-gym aws undeploy"
 
@@ -23,7 +28,7 @@ def main(argv: list[str] | None = None) -> int:
     options: argparse.Namespace = parser().parse_args(argv)
     try:
         check_name(options.name)
-        kept = undeploy(account(), options.name)
+        kept = undeploy(account_from_environment(), options.name)
     except (ValueError, OSError) as error:
         return print_error(_PROG, error)
     sys.stdout.write(f"{options.name} is deleted\n" + "".join(f"kept: {one}\n" for one in kept))
@@ -51,7 +56,7 @@ def undeploy(account_: Account, name: str) -> list[str]:
     kept = []
     bucket = values["CodeBucket"]
     if bucket == account_.bucket_name(name):
-        account_.empty_and_delete(bucket)
+        account_.delete_bucket(bucket)
     else:
         kept.append(f"the bucket {bucket}, which you named, with bundles/, layers/ and templates/")
     if "Bucket" in outputs:
