@@ -78,7 +78,7 @@ def test_a_match_on_two_nodes_is_the_match_on_one(
     killed: set[int] = set()
     stored = []
 
-    def store(*game: Any, store: Any = results.store) -> Any:
+    def store(*game: Any, store: Any = results.store_game) -> Any:
         """Kill the process on the second node, and after twenty games the node."""
         stored.append(game)
         if len(stored) == 20:
@@ -90,7 +90,7 @@ def test_a_match_on_two_nodes_is_the_match_on_one(
                     killed.add(number)
         return store(*game)
 
-    monkeypatch.setattr(arena_command, "store", store)
+    monkeypatch.setattr(arena_command, "store_game", store)
     there = played(capsys, f"--ray-address={address}")
     assert there == here
     assert there["games"] == 40

@@ -27,16 +27,16 @@ from battlesnake_server.arena import league_config
 from battlesnake_server.arena.players import LocalPlayer
 from battlesnake_server.arena.tournament import (
     Entrant,
+    generate_schedule,
     local_strategy_factory,
     open_players,
     parse_entrants,
     play_scheduled_game,
-    generate_schedule,
 )
 from battlesnake_server.bundle import Bundle, BundleError
 from battlesnake_server.commands import pack_command
 from battlesnake_server.live.app import create_app
-from battlesnake_server.live.sessions import _seed
+from battlesnake_server.live.sessions import _session_seed
 from battlesnake_server.strategy_loader import (
     DEFAULT_POLICY_PATH,
     SAFE_FILTER_NAMES,
@@ -120,7 +120,7 @@ def played(build: snakes.Factory, bodies: list[dict[str, Any]]) -> list[str]:
     for body in bodies:
         key = ids(body)
         if key not in sessions:
-            sessions[key] = LocalPlayer(build(_seed(key)), 10.0)
+            sessions[key] = LocalPlayer(build(_session_seed(key)), 10.0)
         answer = asyncio.run(sessions[key].move(body))
         assert not answer.problem
         moves.append(str(answer.move))

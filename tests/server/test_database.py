@@ -28,8 +28,14 @@ from battlesnake_server.arena.database import (
     load_games,
     open_database,
 )
-from battlesnake_server.arena.league import League, end_season, league_rows, seasons, set_benched
-from battlesnake_server.arena.league_config import read
+from battlesnake_server.arena.league import (
+    League,
+    end_season,
+    load_league_snakes,
+    load_seasons,
+    set_benched,
+)
+from battlesnake_server.arena.league_config import parse_league_config
 from battlesnake_server.arena.tournament import TournamentSettings
 from battlesnake_server.commands import arena_command
 from battlesnake_server.web import create_app
@@ -108,7 +114,11 @@ def test_what_is_stored_comes_back(url: str) -> None:
     setup = {"snakes": ["ä0", "ä1"], "settings": {"chance": 15}, "max_turns": None, "test": url}
     with Session(engine) as session:
         assert find_tournament(session, setup) is None
-        tournaments = [Tournament(setup=setup), Tournament(setup=setup), Tournament(setup={})]
+        tournaments = [
+            Tournament(settings=setup),
+            Tournament(settings=setup),
+            Tournament(settings={}),
+        ]
         session.add_all(tournaments)
         session.commit()
         latest = tournaments[1].id
@@ -144,8 +154,8 @@ def test_a_database_of_version_0_1_is_converted(
     engine = open_database(url)
     with Session(engine) as session:
         (tournament,) = session.scalars(select(Tournament))
-        assert (tournament.setup["num_snakes"], tournament.setup["nodes"]) == (2, 5)
-        row = league_rows(session, "Club")["hungry"]
+        assert (tournament.settings["num_snakes"], tournament.settings["nodes"]) == (2, 5)
+        row = load_league_snakes(session, "Club")["hungry"]
         assert (row.failures, row.reason, row.cooldown_until) == (
             2, "no answer", datetime(2026, 11, 27, 12),
         )  # fmt: skip
@@ -155,7 +165,7 @@ def test_a_database_of_version_0_1_is_converted(
 def test_a_game_is_stored_once(url: str) -> None:
     engine = open_database(url)
     with Session(engine) as session:
-        tournament = Tournament(setup={})
+        tournament = Tournament(settings={})
         session.add(tournament)
         session.commit()
         session.add_all([a_game(0, tournament.id), a_game(0, tournament.id)])
@@ -178,7 +188,7 @@ def test_a_wrong_url_is_reported(tmp_path: Path) -> None:
 def test_the_pages_read_and_write_the_database(url: str, tmp_path: Path) -> None:
     engine = open_database(url)
     with Session(engine) as session:
-        tournament = Tournament(setup=TournamentSettings(("ä0", "ä1"), 2).to_dict())
+        tournament = Tournament(settings=TournamentSettings(("ä0", "ä1"), 2).to_dict())
         session.add(tournament)
         session.commit()
         session.add_all([a_game(0, tournament.id), a_game(1, tournament.id)])
@@ -199,7 +209,9 @@ def test_the_pages_read_and_write_the_database(url: str, tmp_path: Path) -> None
 def test_a_league_resumes_from_the_database(url: str) -> None:
     engine = open_database(url)
     board = {"width": 7, "height": 7, "max_turns": 8}
-    plan = read({"name": url, "snakes": {"ä": "hungry", "b": "random"}, "boards": [board]}, Path())
+    plan = parse_league_config(
+        {"name": url, "snakes": {"ä": "hungry", "b": "random"}, "boards": [board]}, Path()
+    )
     sources = {entrant.name: entrant.source for entrant in plan.entrants}
     for problem in ("", "tired"):  # the second league reads what the first one stored
 
@@ -208,17 +220,17 @@ def test_a_league_resumes_from_the_database(url: str) -> None:
 
         league = League(plan, sources, engine, problems, clock=FastClock())
         if problem:
-            league.step(play_here)
+            league.run_once(play_here)
         else:
             league.run(play_here, games=2)
     with Session(engine) as session:
-        (season,) = seasons(session, url)
+        (season,) = load_seasons(session, url)
         assert [game.number for game in load_games(session, season.tournament)] == [0, 1]
-        rows = league_rows(session, url)
+        rows = load_league_snakes(session, url)
         assert (rows["ä"].reason, rows["ä"].failures, set(rows)) == ("tired", 1, {"ä"})
         set_benched(session, url, "b", True)
         end_season(session, url, season.starts)
     assert league.season == season
-    league.step(play_here)
+    league.run_once(play_here)
     assert league.season.number == 2
     engine.dispose()

@@ -46,7 +46,7 @@ def original(tmp_path: Path, request: pytest.FixtureRequest) -> Callable[[str], 
             card = {"format": 1, "actions": MOVES, "sha256": hashlib.sha256(b"").hexdigest()}
             path.write_text(json.dumps(card))
         elif loader == "league":
-            path.write_text(league_config.EXAMPLE)
+            path.write_text(league_config.EXAMPLE_LEAGUE_FILE)
         else:
             recorded = path.with_suffix(".jsonl.gz" if loader == "replay.gz" else ".jsonl")
             training_runs.played(1, turns=5).save(recorded)
@@ -202,7 +202,7 @@ def test_facts_are_short_and_flat(tmp_path: Path, facts: bytes, words: str) -> N
 def test_a_league_s_snake_may_be_called_what_no_file_is(tmp_path: Path) -> None:
     path = tmp_path / "league.yaml"
     path.write_text(f"name: x\nsnakes: {{a: {'x' * 5000}, b: hungry}}\n")
-    assert league_config.load(path).entrants[0].source == "x" * 5000
+    assert league_config.load_league_config(path).entrants[0].source == "x" * 5000
 
 
 def test_a_replay_s_error_is_short(tmp_path: Path) -> None:
@@ -223,7 +223,7 @@ def test_files_are_not_read_further_than_they_may_be(
     with pytest.raises(EvaluationError, match="more than"):
         Evaluation.load(path)
     with pytest.raises(ValueError, match="more than"):
-        league_config.load(path)
+        league_config.load_league_config(path)
     monkeypatch.setattr(policy_file, "_MAX_MODEL_BYTES", 100)
     with pytest.raises(PolicyError, match="more than 100 bytes"):
         policy_file.read(path.with_suffix(".onnx"))
@@ -244,7 +244,7 @@ def test_a_league_s_file_is_flat(tmp_path: Path, text: str) -> None:
     path = tmp_path / "league.yaml"
     path.write_text(text)
     with pytest.raises(ValueError, match="is not YAML"):
-        league_config.load(path)
+        league_config.load_league_config(path)
 
 
 @pytest.mark.parametrize(

@@ -25,14 +25,20 @@ from battlesnake_server.address_policy import AddressPolicy
 from battlesnake_server.arena import league as league_module
 from battlesnake_server.arena.database import LeagueSnake, StoredGame, load_games, open_database
 from battlesnake_server.arena.league import (
-    PAIRING_MEMORY_GAMES,
+    NUM_RECENT_OPPONENTS,
     League,
     end_season,
+    load_seasons,
     pair_entrants,
-    seasons,
     set_benched,
 )
-from battlesnake_server.arena.league_config import EXAMPLE, LeagueConfig, LeagueEntrant, load, read
+from battlesnake_server.arena.league_config import (
+    EXAMPLE_LEAGUE_FILE,
+    LeagueConfig,
+    LeagueEntrant,
+    load_league_config,
+    parse_league_config,
+)
 from battlesnake_server.arena.program_supervisor import ProgramSupervisor
 from battlesnake_server.arena.ratings import Ratings
 from battlesnake_server.commands.league_command import LeagueHealth, read_token
@@ -48,7 +54,9 @@ SMALL = {"width": 7, "height": 7, "max_turns": 12}
 
 
 def plan_of(snakes: dict[str, Any], **more: Any) -> LeagueConfig:
-    return read({"name": "Club", "snakes": snakes, "boards": [SMALL], **more}, Path())
+    return parse_league_config(
+        {"name": "Club", "snakes": snakes, "boards": [SMALL], **more}, Path()
+    )
 
 
 def games_of(engine: Engine, tournament: int) -> list[StoredGame]:
@@ -60,21 +68,23 @@ def test_the_example_is_valid(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     assert main.main(["league", "--print-example"]) == 0
     file = tmp_path / "league.yaml"
     file.write_text(capsys.readouterr().out)
-    plan = load(file)
+    plan = load_league_config(file)
     assert [entrant.name for entrant in plan.entrants] == ["hungry", "cautious", "search"]
     assert [(board.map, board.num_snakes) for board in plan.boards] == [
         ("standard", 2),
         ("royale", 3),
     ]
-    whole = yaml.safe_load(re.sub(r"^  # (.*)", r"  \1", EXAMPLE, flags=re.MULTILINE))
-    assert read(whole, tmp_path).entrants[-1] == LeagueEntrant(
+    whole = yaml.safe_load(re.sub(r"^  # (.*)", r"  \1", EXAMPLE_LEAGUE_FILE, flags=re.MULTILINE))
+    assert parse_league_config(whole, tmp_path).entrants[-1] == LeagueEntrant(
         "written", command="python my_snake.py --port {port}"
     )
 
 
 def test_paths_are_relative_to_the_league_file(tmp_path: Path) -> None:
     (tmp_path / "policy.onnx").write_bytes(b"")
-    plan = read({"name": "A", "snakes": {"a": "policy.onnx", "b": "hungry"}}, tmp_path)
+    plan = parse_league_config(
+        {"name": "A", "snakes": {"a": "policy.onnx", "b": "hungry"}}, tmp_path
+    )
     assert [entrant.source for entrant in plan.entrants] == [
         str(tmp_path / "policy.onnx"),
         "hungry",
@@ -126,7 +136,7 @@ def test_closely_rated_snakes_meet_but_not_only_each_other() -> None:
     ratings = Ratings()
     for _ in range(6):  # two strong and two weak snakes, which alternate wins among themselves
         for better, worse in ("ac", "ad", "bc", "bd", "ab", "ba", "cd", "dc"):
-            ratings.add([(better, 0), (worse, 1)])
+            ratings.add_game([(better, 0), (worse, 1)])
     names = ["a", "b", "c", "d"]
     assert set(pair_entrants(names, 2, ratings, {}, {"a": []})) == {"a", "b"}
     assert pair_entrants(names, 2, ratings, {"a": 2, "b": 2, "c": 1, "d": 2}, {"c": []}) == [
@@ -140,7 +150,7 @@ def test_closely_rated_snakes_meet_but_not_only_each_other() -> None:
         for name, other in (pair, pair[::-1]):
             played[name] += 1
             recent_opponents[name].append(other)
-            del recent_opponents[name][:-PAIRING_MEMORY_GAMES]
+            del recent_opponents[name][:-NUM_RECENT_OPPONENTS]
     assert recent_opponents["a"].count("b") > recent_opponents["a"].count("d")
     assert set(recent_opponents["a"]) == {"b", "c", "d"}
 
@@ -170,9 +180,9 @@ def test_a_day_of_a_league_with_an_unhealthy_snake_and_hourly_restarts(
         for hour in range(1, 26):  # each hour, a new object restores its state from the database
             league = League(plan, players.sources, engine, players.problems, clock=clock)
             while clock.hours < hour:
-                league.step(play)
+                league.run_once(play)
     with Session(engine) as session:
-        second, first = seasons(session, "Club")
+        second, first = load_seasons(session, "Club")
         assert session.scalars(select(LeagueSnake.cooldown_until)).all() == [None]
     assert (first.starts, first.ends - first.starts) == (BEGIN, second.ends - second.starts)
     assert second.starts == first.ends
@@ -211,7 +221,7 @@ def test_a_change_of_the_system_clock_changes_neither_pace_nor_cooldowns_nor_sea
 
     monkeypatch.setattr(league_module, "_monotonic_s", lambda: 500 + passed_s)
     monkeypatch.setattr(
-        league_module, "_system_time", lambda: BEGIN + timedelta(seconds=passed_s) + changed
+        league_module, "_utc_now", lambda: BEGIN + timedelta(seconds=passed_s) + changed
     )
     engine = open_database(f"sqlite:///{tmp_path / 'arena.sqlite'}")
     with ProgramSupervisor({}) as programs:
@@ -223,7 +233,7 @@ def test_a_change_of_the_system_clock_changes_neither_pace_nor_cooldowns_nor_sea
         def games_in(minutes: int) -> int:
             before, end = league.games, passed_s + 60 * minutes
             while passed_s < end:
-                league.step(play_here)
+                league.run_once(play_here)
             return league.games - before
 
         assert 9 <= games_in(10) <= 11
@@ -234,7 +244,7 @@ def test_a_change_of_the_system_clock_changes_neither_pace_nor_cooldowns_nor_sea
         assert checks == [1, 2, 4, 8, 16], "after 0, 1, 3, 7 and 15 minutes"
         assert log.count("the system clock differs by") == 1
         with Session(engine) as session:
-            (season,) = seasons(session, "Club")
+            (season,) = load_seasons(session, "Club")
             set_benched(session, "Club", "c", True)
         assert games_in(5) <= 1
         with Session(engine) as session:
@@ -259,7 +269,7 @@ def test_a_cooldown_set_by_a_clock_that_was_ahead_ends(tmp_path: Path) -> None:
             session.commit()
         league = League(plan, players.sources, engine, players.problems, clock=clock)
         while clock.hours < 0.1:
-            league.step(play_here)
+            league.run_once(play_here)
         assert league.games >= 3, "the second cooldown in a row is 2 minutes long"
     engine.dispose()
 
@@ -280,7 +290,7 @@ def test_failed_moves_start_a_cooldown_and_benched_snakes_do_not_play(tmp_path: 
         players = LeagueHealth(plan, programs, AddressPolicy())
         league = League(plan, players.sources, engine, players.problems, clock=clock)
         while clock.hours < 0.1:
-            league.step(play_here)
+            league.run_once(play_here)
         games = games_of(engine, league.season.tournament)
         with Session(engine) as session:
             row = session.scalars(select(LeagueSnake)).one()
@@ -289,12 +299,12 @@ def test_failed_moves_start_a_cooldown_and_benched_snakes_do_not_play(tmp_path: 
             set_benched(session, "Club", "h", True)
             set_benched(session, "Club", "mute", True)
         while clock.hours < 2:
-            league.step(play_here)
+            league.run_once(play_here)
         assert len(games_of(engine, league.season.tournament)) == len(games)
         with Session(engine) as session:
             set_benched(session, "Club", "h", False)
         while clock.hours < 2.1:
-            league.step(play_here)
+            league.run_once(play_here)
         assert len(games_of(engine, league.season.tournament)) > len(games)
     engine.dispose()
 
@@ -364,7 +374,7 @@ def club(tmp_path: Path) -> Iterator[tuple[LeagueConfig, Engine]]:
     sources = {entrant.name: entrant.source for entrant in plan.entrants}
     league = League(plan, sources, engine, lambda names: [""] * len(names), clock=FastClock())
     while league.games < 4:
-        league.step(play_here)
+        league.run_once(play_here)
     yield plan, engine
     engine.dispose()
 
@@ -398,12 +408,12 @@ def test_the_page_shows_the_season_and_obeys_the_token(
         assert (answer.status_code, len(answer.get_json()["error"]) > 10) == (400, True)
     assert operator.post("/league/season", json={}).status_code == 200
     with Session(engine) as session:
-        (season,) = seasons(session, "Club")
+        (season,) = load_seasons(session, "Club")
     clock = FastClock()
     clock.time = max(season.ends, clock.time)
     sources = {entrant.name: entrant.source for entrant in plan.entrants}
     league = League(plan, sources, engine, lambda names: [""] * len(names), clock=clock)
-    league.step(play_here)
+    league.run_once(play_here)
     assert league.season.number == 2
     assert stranger.get("/league.json").get_json()["season"] == 2
 
@@ -415,4 +425,4 @@ def states(client: Any) -> dict[str, str]:
 def test_numbers_with_exponent_are_numbers(tmp_path: Path) -> None:
     path = tmp_path / "a.yaml"
     path.write_text("name: A\nsnakes: {a: hungry, b: random}\ntimeout: 5e2\n")
-    assert load(path).timeout == 500
+    assert load_league_config(path).timeout == 500

@@ -2,32 +2,32 @@
 
 from __future__ import annotations
 
-from battlesnake_server.arena.ratings import rank, rate
+from battlesnake_server.arena.ratings import rank_snakes, rate_games
 
 
 def test_the_better_snake_is_rated_higher_and_with_less_uncertainty_after_more_games() -> None:
-    few = rate([[("good", 0), ("bad", 1)]] * 3)
-    many = rate([[("good", 0), ("bad", 1)]] * 40)
+    few = rate_games([[("good", 0), ("bad", 1)]] * 3)
+    many = rate_games([[("good", 0), ("bad", 1)]] * 40)
     assert few["good"].mu > 25 > few["bad"].mu
     assert many["good"].sigma < few["good"].sigma
-    assert few["good"].low < few["good"].mu < few["good"].high
-    assert many["good"].low > many["bad"].high
+    assert few["good"].ci_low < few["good"].mu < few["good"].ci_high
+    assert many["good"].ci_low > many["bad"].ci_high
 
 
 def test_ties_keep_ratings_equal() -> None:
-    ratings = rate([[("a", 0), ("b", 0)]] * 10)
+    ratings = rate_games([[("a", 0), ("b", 0)]] * 10)
     assert abs(ratings["a"].mu - ratings["b"].mu) < 1e-6
 
 
 def test_a_solo_game_changes_nothing() -> None:
-    (rating,) = rate([[("a", 0)]] * 5).values()
+    (rating,) = rate_games([[("a", 0)]] * 5).values()
     assert (rating.mu, rating.sigma) == (25, 25 / 3)
 
 
 def test_longer_survival_ranks_higher() -> None:
-    ranks = rank([("first out", False, 3), ("winner", True, 0), ("second", False, 9)])
+    ranks = rank_snakes([("first out", False, 3), ("winner", True, 0), ("second", False, 9)])
     assert dict(ranks) == {"winner": 0, "second": 1, "first out": 2}
 
 
 def test_survivors_at_the_turn_limit_tie() -> None:
-    assert rank([("a", True, 0), ("b", True, 0)]) == [("a", 0), ("b", 0)]
+    assert rank_snakes([("a", True, 0), ("b", True, 0)]) == [("a", 0), ("b", 0)]

@@ -14,8 +14,8 @@ from battlesnake_server.arena.result_verification import ResultMismatchError, ve
 from battlesnake_server.arena.tournament import (
     GameResult,
     TournamentSettings,
+    generate_schedule,
     play_scheduled_game,
-    schedule,
 )
 
 SNAKES = ("hungry", "cautious", "hunter", "safe-random")
@@ -37,7 +37,9 @@ def correct() -> list[tuple[TournamentSettings, GameResult]]:
     return [
         (setup, play_scheduled_game(setup, scheduled))
         for setup in SETUPS
-        for scheduled in itertools.islice(schedule(4, setup.num_snakes, 20, setup.seed), 20)
+        for scheduled in itertools.islice(
+            generate_schedule(4, setup.num_snakes, 20, setup.seed), 20
+        )
     ]
 
 

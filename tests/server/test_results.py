@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from battlesnake_server.arena.database import Seat, StoredGame
-from battlesnake_server.arena.results import summarize, table, to_json
+from battlesnake_server.arena.results import compute_standings, format_table, to_dicts
 
 
 def seat(number: int, snake: str, won: bool, cause: str, turn: int, *latencies: float) -> Seat:
@@ -32,7 +32,7 @@ GAMES = [
 
 
 def test_a_row_holds_the_results_of_a_snake() -> None:
-    a, b = summarize(GAMES)
+    a, b = compute_standings(GAMES)
     assert (a.snake, a.games, a.wins, a.draws, a.turns) == ("a", 3, 1, 2, 20.0)
     assert a.endings == {"alive": 2, "head-collision": 1}
     assert (a.p50, a.p99) == (49.5, 98.99)
@@ -43,7 +43,7 @@ def test_a_row_holds_the_results_of_a_snake() -> None:
 
 
 def test_the_table_has_a_row_for_each_snake() -> None:
-    heading, first, second = table(summarize(GAMES)).splitlines()
+    heading, first, second = format_table(compute_standings(GAMES)).splitlines()
     assert heading.split()[:3] == ["snake", "rating", "games"]
     assert first.startswith("a ")
     assert "49.5" in first
@@ -52,14 +52,14 @@ def test_the_table_has_a_row_for_each_snake() -> None:
 
 
 def test_the_json_holds_the_confidence_interval() -> None:
-    a, _ = json.loads(json.dumps(to_json(summarize(GAMES))))
+    a, _ = json.loads(json.dumps(to_dicts(compute_standings(GAMES))))
     assert a["rating"]["ci_low"] < a["rating"]["mu"] < a["rating"]["ci_high"]
     assert a["endings"]["alive"] == 2
 
 
 def test_a_snake_without_moves_has_no_latency() -> None:
-    (line,) = summarize(
+    (line,) = compute_standings(
         [StoredGame(number=0, turns=0, finished=True, seats=[seat(0, "a", False, "", 0)])]
     )
     assert line.p50 is None
-    assert " - " in table([line])
+    assert " - " in format_table([line])

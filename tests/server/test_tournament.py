@@ -18,9 +18,9 @@ from battlesnake_server.arena import tournament
 from battlesnake_server.arena.tournament import (
     ScheduledGame,
     TournamentSettings,
+    generate_schedule,
     parse_entrants,
-    play_all,
-    schedule,
+    play_tournament,
 )
 from battlesnake_server.web.live_games import Broadcast
 from tests.processes import until
@@ -28,7 +28,7 @@ from tests.processes import until
 
 @pytest.mark.parametrize(("snakes", "num_snakes"), [(2, 2), (4, 2), (4, 4), (5, 3), (3, 1)])
 def test_every_seed_is_played_from_every_seat(snakes: int, num_snakes: int) -> None:
-    games = list(schedule(snakes, num_snakes, 3 * num_snakes, seed=8))
+    games = list(generate_schedule(snakes, num_snakes, 3 * num_snakes, seed=8))
     assert [game.number for game in games] == list(range(len(games)))
     seats: defaultdict[tuple[tuple[int, ...], int, int], Counter[int]] = defaultdict(Counter)
     for game in games:
@@ -42,8 +42,8 @@ def test_every_seed_is_played_from_every_seat(snakes: int, num_snakes: int) -> N
 
 
 def test_a_longer_schedule_begins_with_the_shorter_one() -> None:
-    short = list(schedule(4, 2, 3, seed=1))
-    assert list(schedule(4, 2, 7, seed=1))[: len(short)] == short
+    short = list(generate_schedule(4, 2, 3, seed=1))
+    assert list(generate_schedule(4, 2, 7, seed=1))[: len(short)] == short
 
 
 def test_seeds_are_far_apart_and_derived_from_the_first() -> None:
@@ -75,7 +75,7 @@ SETUP = TournamentSettings(
 
 def test_games_are_reproducible_whatever_the_jobs(tmp_path: Path) -> None:
     def outcomes(jobs: int) -> dict[ScheduledGame, tuple[int, int | None]]:
-        results = play_all(SETUP, 2, jobs, replays=tmp_path if jobs == 1 else None)
+        results = play_tournament(SETUP, 2, jobs, replays=tmp_path if jobs == 1 else None)
         return {result.scheduled: (result.turns, result.winner) for result in results}
 
     alone, together = outcomes(1), outcomes(2)
@@ -89,9 +89,9 @@ def test_games_are_reproducible_whatever_the_jobs(tmp_path: Path) -> None:
 
 
 def _die_while_writing(board: Board) -> None:
-    assert tournament._channel is not None
-    tournament._announce_to_parent("lost", board)
-    os.write(tournament._channel.fileno(), b"\0\0\1\0half of it")
+    assert tournament._event_channel is not None
+    tournament._send_to_parent("lost", board)
+    os.write(tournament._event_channel.fileno(), b"\0\0\1\0half of it")
     os.kill(os.getpid(), signal.SIGKILL)
 
 

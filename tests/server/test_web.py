@@ -24,9 +24,9 @@ from battlesnake_gym.boards.board import Board
 from battlesnake_gym.replays.replay import Replay
 from battlesnake_heuristics.analysis import scenarios
 from battlesnake_server.arena.database import StoredGame, Tournament, find_tournament
-from battlesnake_server.arena.results import summarize, to_json
-from battlesnake_server.arena.tournament import GameResult, play_all, replay_path
-from battlesnake_server.http.page_server import MAX_REQUEST_BYTES
+from battlesnake_server.arena.results import compute_standings, to_dicts
+from battlesnake_server.arena.tournament import GameResult, play_tournament, replay_path
+from battlesnake_server.http.page_server import MAX_REQUEST_BODY_BYTES
 from battlesnake_server.web import game_manager, keyboard_player
 from battlesnake_server.web.games_page import GAMES_PER_PAGE
 from battlesnake_server.web.live_games import NUM_FINISHED_KEPT, Broadcast
@@ -73,12 +73,12 @@ def wait_until_over(client: FlaskClient, game_id: str) -> dict[str, Any]:
 
 def test_leaderboard_shows_stored_results(pages: Pages, client: FlaskClient) -> None:
     page = client.get("/").text
-    lines = summarize(rows(pages))
+    lines = compute_standings(rows(pages))
     found = re.findall(r'<th scope="row"><a[^>]*>([^<]*)</a>', page)
     assert found == [line.snake.replace("<", "&lt;").replace(">", "&gt;") for line in lines]
     for line in lines:
         assert f"<b>{line.rating.mu:.1f}</b>" in page
-        half = (line.rating.high - line.rating.low) / 2
+        half = (line.rating.ci_high - line.rating.ci_low) / 2
         assert f"± {half:.1f}" in page
     assert "NAME<b>" not in page
     assert json.loads(client.get("/leaderboard.json").data)[0]["snake"] == lines[0].snake
@@ -100,15 +100,15 @@ def test_leaderboard_follows_inserted_and_deleted_games(tmp_path: Path) -> None:
     first = pages.client.get("/leaderboard.json?tournament=1").get_json()
     assert sum(line["games"] for line in first) == 2 * 6
     web_site.play(pages, games=4)
-    whole = summarize(rows(pages))
+    whole = compute_standings(rows(pages))
     told = pages.client.get("/leaderboard.json?tournament=1").get_json()
-    assert told == json.loads(json.dumps(to_json(whole)))
+    assert told == json.loads(json.dumps(to_dicts(whole)))
     assert sum(line["games"] for line in told) == 2 * 12
     with Session(pages.database) as session:
         session.delete(session.get_one(StoredGame, 1))
         session.commit()
     told = pages.client.get("/leaderboard.json?tournament=1").get_json()
-    assert told == json.loads(json.dumps(to_json(summarize(rows(pages)))))
+    assert told == json.loads(json.dumps(to_dicts(compute_standings(rows(pages)))))
 
 
 def test_snake_page_shows_results(pages: Pages, client: FlaskClient) -> None:
@@ -116,7 +116,7 @@ def test_snake_page_shows_results(pages: Pages, client: FlaskClient) -> None:
     page = client.get("/snake/hungry").text
     (points,) = re.findall(r'<polyline points="([^"]*)"', page)
     assert len(points.split()) == len(games)
-    (line,) = (line for line in summarize(rows(pages)) if line.snake == "hungry")
+    (line,) = (line for line in compute_standings(rows(pages)) if line.snake == "hungry")
     assert f"<b>{line.rating.mu:.1f}</b>" in page
     ahead = dict.fromkeys(("cautious", "NAME<b>"), 0)
     for game in games:
@@ -171,7 +171,7 @@ def test_games_are_filtered(pages: Pages, client: FlaskClient) -> None:
 def test_lists_of_many_games_are_paged_and_cached(tmp_path: Path) -> None:
     pages = web_site.make(tmp_path, games=0)
     with Session(pages.database) as session:
-        session.add(Tournament(id=1, setup={"snakes": ["made", "up"]}))
+        session.add(Tournament(id=1, settings={"snakes": ["made", "up"]}))
         session.add_all([a_game(number, 1) for number in range(1_500)])
         session.commit()
     reads: list[str] = []
@@ -301,7 +301,9 @@ def test_broadcast_keeps_only_recent_games() -> None:
 
 def test_tournament_processes_announce_every_turn(tmp_path: Path) -> None:
     broadcast = Broadcast()
-    results = list(play_all(web_site.SETUP, 1, 2, replays=tmp_path, announce=broadcast.announce))
+    results = list(
+        play_tournament(web_site.SETUP, 1, 2, replays=tmp_path, on_game_event=broadcast.announce)
+    )
     assert len(results) == 3
     for result in results:
         timeline = broadcast.find(result.uuid)
@@ -456,7 +458,7 @@ def test_only_json_objects_are_accepted(empty: Pages, address: str) -> None:
         answer = client.post(address, **sent)
         assert (answer.status_code, words in answer.get_json()["error"]) == (400, True)
     large = client.post(
-        address, data=b" " * (MAX_REQUEST_BYTES + 1), content_type="application/json"
+        address, data=b" " * (MAX_REQUEST_BODY_BYTES + 1), content_type="application/json"
     )
     assert large.status_code in (400, 413)
 

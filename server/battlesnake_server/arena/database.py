@@ -1,6 +1,6 @@
 """The arena's result database.
 
-The default database is SQLite; a URL selects any database that SQLAlchemy supports.
+The default database is an SQLite file. A URL selects any other database that SQLAlchemy supports.
 """
 
 from __future__ import annotations
@@ -50,22 +50,22 @@ _T = TypeVar("_T")
 DEFAULT_DATABASE_URL = "sqlite:///arena.sqlite"
 
 
-SNAKE_VERSIONS = "snake_versions"
-"""Key of `Tournament.setup` with the version of each snake, in seat order.
+SNAKE_VERSIONS_KEY = "snake_versions"
+"""Key of the snakes' versions in `Tournament.settings`.
 
-The versions are those of `snake_versions.snake_version`.
+The value lists the `snake_versions.snake_version` of every snake, in the order of ``snakes``.
 """
 
 
 class DatabaseError(ValueError):
     """Error raised if a database is unusable.
 
-    The message contains the URL and the error of the database.
+    The message contains the database URL and the underlying error.
     """
 
 
 class Base(DeclarativeBase):
-    """Base class of the arena's tables."""
+    """Declarative base class of the arena's database tables."""
 
     type_annotation_map = {dict[str, Any]: JSON, dict[str, int]: JSON, list[float]: JSON}  # noqa: RUF012
 
@@ -76,14 +76,17 @@ _RENAMED_SETTINGS = {
     "milliseconds": "move_time_ms",
     "sides": "is_match",
 }
-"""Old keys of `Tournament.setup`, written by version 0.1, and the current names."""
+"""Current names of the keys that version 0.1 wrote to `Tournament.settings`."""
 
 _RENAMED_COLUMNS = {"rests_until": "cooldown_until", "why": "reason"}
-"""Old columns of `LeagueSnake`, written by version 0.1, and the current names."""
+"""Current names of the columns of `LeagueSnake` that version 0.1 created."""
 
 
-class _Settings(TypeDecorator[dict[str, Any]]):
-    """Tournament settings as JSON; old keys are renamed when the settings are read."""
+class _SettingsColumnType(TypeDecorator[dict[str, Any]]):
+    """Column type of tournament settings, stored as JSON.
+
+    Reading a value renames the keys in `_RENAMED_SETTINGS`.
+    """
 
     impl = JSON
     cache_ok = True
@@ -91,35 +94,36 @@ class _Settings(TypeDecorator[dict[str, Any]]):
     def process_result_value(
         self, value: dict[str, Any] | None, dialect: Dialect
     ) -> dict[str, Any] | None:
-        """Return the settings with their current keys."""
+        """Return the stored settings with current key names."""
         if value is None:
             return None
         return {_RENAMED_SETTINGS.get(key, key): setting for key, setting in value.items()}
 
 
 class Tournament(Base):
-    """A tournament's settings and its games.
+    """Table row of a tournament, with the settings and the games.
 
-    ``setup`` is `tournament.TournamentSettings` as JSON, with `SNAKE_VERSIONS`. To resume, the
-    arena finds the latest tournament with equal settings.
+    ``settings`` contains the fields of `tournament.TournamentSettings` and `SNAKE_VERSIONS_KEY`. To
+    resume a tournament, the arena loads the latest row with equal settings.
     """
 
     __tablename__ = "tournaments"
 
     id: Mapped[int] = mapped_column(primary_key=True)
-    created: Mapped[datetime] = mapped_column(default=lambda: _now())
-    setup: Mapped[dict[str, Any]] = mapped_column(_Settings)
+    created: Mapped[datetime] = mapped_column(default=lambda: _utc_now())
+    settings: Mapped[dict[str, Any]] = mapped_column("setup", _SettingsColumnType)
     games: Mapped[list[StoredGame]] = relationship(
         back_populates="tournament", order_by="StoredGame.number", cascade="all, delete-orphan"
     )
 
 
 class StoredGame(Base):
-    """One game of a tournament.
+    """Table row of one game of a tournament.
 
     ``number`` is the index of the game in the tournament's schedule. ``uuid`` is the game id sent
     to the snakes. ``finished`` is False if the turn limit ended the game. ``replay`` is the path of
-    the replay, if a replay was saved. ``played`` is the time of storage (UTC).
+    the replay file, or None without a replay. ``played`` is the time in UTC at which the game was
+    stored.
     """
 
     __tablename__ = "games"
@@ -133,7 +137,7 @@ class StoredGame(Base):
     turns: Mapped[int]
     finished: Mapped[bool]
     replay: Mapped[str | None]
-    played: Mapped[datetime] = mapped_column(default=lambda: _now(), index=True)
+    played: Mapped[datetime] = mapped_column(default=lambda: _utc_now(), index=True)
     tournament: Mapped[Tournament] = relationship(back_populates="games")
     seats: Mapped[list[Seat]] = relationship(
         back_populates="game", order_by="Seat.seat", cascade="all, delete-orphan"
@@ -141,9 +145,9 @@ class StoredGame(Base):
 
 
 class Seat(Base):
-    """One snake in one game; see `referee.SeatRecord`.
+    """Table row of one snake in one game.
 
-    In a draw, ``won`` is False for all snakes.
+    The fields match `referee.SeatRecord`. In a draw, ``won`` is False for all snakes.
     """
 
     __tablename__ = "seats"
@@ -165,11 +169,12 @@ class Seat(Base):
 
 
 class LeagueSnake(Base):
-    """The state of a snake in a standing league; a snake without a row is healthy.
+    """Table row with the state of a snake in a standing league.
 
-    ``benched`` is True while the operator excludes the snake from games. ``failures`` counts the
-    consecutive failed health checks, ``cooldown_until`` (UTC) is the time of the next health check,
-    and ``reason`` describes the last failure.
+    A snake without a row is healthy. ``benched`` is True while the operator excludes the snake from
+    games. ``failures`` is the number of cooldowns since the snake's last successful game.
+    ``cooldown_until`` is the time of the next health check in UTC, or None without a cooldown.
+    ``reason`` describes the failure that started the cooldown.
     """
 
     __tablename__ = "league_snakes"
@@ -194,7 +199,7 @@ def open_database(url: str = DEFAULT_DATABASE_URL) -> Engine:
         DatabaseError: If the URL is invalid or the database cannot be reached.
     """
     try:
-        engine = create_engine(url, poolclass=_pool(url))
+        engine = create_engine(url, poolclass=_pool_class(url))
         with_retries(engine, _create_tables)
     except ModuleNotFoundError as error:
         raise DatabaseError(f"database {url!r} needs the package {error.name!r}") from error
@@ -206,15 +211,18 @@ def open_database(url: str = DEFAULT_DATABASE_URL) -> Engine:
     return engine
 
 
-def _pool(url: str) -> type[Pool] | None:
-    """Disable pooling for SQLite files, because opening a file takes only 0.1 ms."""
+def _pool_class(url: str) -> type[Pool] | None:
+    """Return the class of the connection pool, or None for SQLAlchemy's default.
+
+    SQLite files use no pool, because opening a file takes only 0.1 ms.
+    """
     parsed = make_url(url)
     is_file = parsed.get_backend_name() == "sqlite" and parsed.database not in (None, ":memory:")
     return NullPool if is_file else None
 
 
 def _create_tables(session: Session) -> None:
-    """Create missing tables and rename old columns."""
+    """Create missing tables and rename columns of version 0.1."""
     connection = session.connection()
     Base.metadata.create_all(connection)
     columns = {column["name"] for column in inspect(connection).get_columns("league_snakes")}
@@ -224,7 +232,7 @@ def _create_tables(session: Session) -> None:
     session.commit()
 
 
-def _now() -> datetime:
+def _utc_now() -> datetime:
     return datetime.now(UTC).replace(tzinfo=None)
 
 
@@ -244,19 +252,21 @@ def lock_database(engine: Engine) -> Iterator[None]:
         try:
             if not try_lock(file):
                 owner = read_owner(file) or "another process"
-                _log(f"{name} is locked by {owner}; waiting until its games end (Ctrl+C cancels)")
+                _print_status(
+                    f"{name} is locked by {owner}; waiting until its games end (Ctrl+C cancels)"
+                )
                 try_lock(file, wait=True)
         except OSError as error:
-            _log(missing_message(file, error))
+            _print_status(missing_message(file, error))
         write_owner(file)
         yield
 
 
 def with_retries(engine: Engine, work: Callable[[Session], _T]) -> _T:
-    """Call ``work`` with a new session and return the result of ``work``.
+    """Call ``work`` with a new database session and return the result.
 
-    While another program locks an SQLite database, ``work`` is called again until the call
-    succeeds.
+    If another program has locked the SQLite database, the function calls ``work`` again until the
+    call succeeds.
     """
     reported = False
     while True:
@@ -264,42 +274,42 @@ def with_retries(engine: Engine, work: Callable[[Session], _T]) -> _T:
             with Session(engine, expire_on_commit=False) as session:
                 return work(session)
         except OperationalError as error:
-            # SQLite has already waited several seconds before this error.
+            # SQLite has waited several seconds for the lock before this error.
             if getattr(error.orig, "sqlite_errorcode", 0) & 0xFF != sqlite3.SQLITE_BUSY:
                 raise
             if not reported:
-                _log(f"{engine.url.database} is locked by another program; waiting for it")
+                _print_status(f"{engine.url.database} is locked by another program; waiting for it")
             reported = True
 
 
-def _log(text: str) -> None:
+def _print_status(text: str) -> None:
     sys.stderr.write(f"{text}\n")
     sys.stderr.flush()
 
 
 def find_tournament(
-    session: Session, setup: Mapping[str, Any], *, any_version: bool = False
+    session: Session, settings: Mapping[str, Any], *, any_version: bool = False
 ) -> Tournament | None:
-    """Return the latest tournament with these settings, or None.
+    """Return the latest tournament with the given settings, or None.
 
     Args:
         session: The database session.
-        setup: The settings. A tournament of an earlier release, without `SNAKE_VERSIONS`, matches
-            if the other settings are equal.
-        any_version: Whether to ignore `SNAKE_VERSIONS`.
+        settings: The settings, including `SNAKE_VERSIONS_KEY`. A tournament of an earlier release
+            without this key matches if the other settings are equal.
+        any_version: Whether to ignore the versions of the snakes.
     """
-    unversioned = _without_versions(setup)
+    unversioned = _remove_snake_versions(settings)
     for tournament in session.scalars(select(Tournament).order_by(Tournament.id.desc())):
-        stored = tournament.setup
-        if stored in (setup, unversioned) or (
-            any_version and _without_versions(stored) == unversioned
+        stored = tournament.settings
+        if stored in (settings, unversioned) or (
+            any_version and _remove_snake_versions(stored) == unversioned
         ):
             return tournament
     return None
 
 
-def _without_versions(setup: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in setup.items() if name != SNAKE_VERSIONS}
+def _remove_snake_versions(settings: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in settings.items() if name != SNAKE_VERSIONS_KEY}
 
 
 def load_games(session: Session, tournament_id: int) -> list[StoredGame]:

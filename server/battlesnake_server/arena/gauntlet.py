@@ -1,9 +1,9 @@
 """A gauntlet: one snake against many opponents, in duels and larger games.
 
-With ``--clock wall``, all snakes have the same timeout. With ``--clock cpu``, the opponents are
-programs on this machine: the kernel reports the CPU time that all processes of a program have used
-since its last response. The first snake may use the same CPU time; in larger games, the mean CPU
-time of its opponents.
+With ``--clock wall``, all snakes have the same timeout per move. With ``--clock cpu``, the
+opponents are programs on this machine. The kernel reports the CPU time that all processes of an
+opponent have used since the opponent's last response. On each turn, the first snake may use the
+mean CPU time of its opponents.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from battlesnake_heuristics.rating.sprt import wilson_interval
 from battlesnake_server.arena.database import StoredGame
 from battlesnake_server.arena.guarded_strategy import (
     GuardedStrategy,
-    failure_of,
+    fallback_problem,
     make_strategy,
 )
 from battlesnake_server.arena.league_config import LeagueBoard, LeagueConfig
@@ -39,30 +39,30 @@ from battlesnake_server.arena.players import (
     Player,
     open_client,
 )
-from battlesnake_server.arena.tournament import Entrant, OpenPlayers, local_factory
+from battlesnake_server.arena.tournament import Entrant, OpenPlayers, local_strategy_factory
 
 LEAGUE_ONLY_FIELDS = ("games_per_hour", "season_days", "health_check_minutes")
 """Fields of a league file that a gauntlet rejects."""
 
 _CPU_TIMEOUT_FACTOR = 10
-"""Factor of the opponents' timeout with ``--clock cpu``.
+"""Factor by which ``--clock cpu`` multiplies the opponents' timeout.
 
-The factor prevents timeouts on a busy machine.
+The longer timeout prevents failed moves on a busy machine.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class Matchup:
-    """One row of the table: the snake, the opponents in one game, and the board."""
+    """A row of the gauntlet's table: the first snake, its opponents, and the board."""
 
     names: tuple[str, ...]
     board: LeagueBoard
 
 
-def matchups(plan: LeagueConfig) -> Iterator[Matchup]:
-    """Yield the matchups of the first snake.
+def iter_matchups(plan: LeagueConfig) -> Iterator[Matchup]:
+    """Yield every matchup of the league file's first snake.
 
-    For each board, the first snake plays against every group of opponents that fills the board's
+    On each board, the first snake plays against every group of opponents that fills the other
     seats.
     """
     ours, *opponents = [entrant.name for entrant in plan.entrants]
@@ -72,24 +72,27 @@ def matchups(plan: LeagueConfig) -> Iterator[Matchup]:
 
 
 class CpuMeteredPlayer(HttpPlayer):
-    """A program whose CPU time per move is measured.
+    """Player for a local program whose CPU time per move is measured.
 
-    ``meter`` returns the total CPU seconds of the program.
+    ``meter`` returns the total CPU time of the program in seconds.
     """
 
-    def __init__(self, url: str, timeout: float, client: aiohttp.ClientSession, meter: Meter):
+    def __init__(self, url: str, timeout: float, client: aiohttp.ClientSession, meter: CpuMeter):
         super().__init__(url, timeout, client)
         self._meter = meter
         self._before = 0.0
         self.cpu_seconds: list[float] = []
 
     async def start(self, body: Body) -> None:
-        """Send ``POST url/start``, whose CPU time is not counted."""
+        """Send ``POST url/start`` and exclude its CPU time from the first move."""
         await super().start(body)
         self._before = self._meter()
 
     async def move(self, body: Body) -> MoveResponse:
-        """Send ``POST url/move``; the response time is CPU time since the last response."""
+        """Send ``POST url/move`` and replace the response time with CPU time.
+
+        The CPU time is the time that the program has used since its last response.
+        """
         response = await super().move(body)
         now = self._meter()
         self.cpu_seconds.append(max(0.0, now - self._before))
@@ -97,11 +100,14 @@ class CpuMeteredPlayer(HttpPlayer):
         return replace(response, milliseconds=1000 * self.cpu_seconds[-1])
 
 
-Meter = Callable[[], float]
+CpuMeter = Callable[[], float]
 
 
 class EqualCpuPlayer(LocalPlayer):
-    """A strategy that gets as much CPU time as its opponents used on the same turn."""
+    """Player for a strategy with the mean CPU time of its opponents.
+
+    The opponents' CPU times are measured on the same turn.
+    """
 
     def __init__(
         self, strategy: Strategy, timeout: float, opponents: Sequence[CpuMeteredPlayer]
@@ -112,7 +118,7 @@ class EqualCpuPlayer(LocalPlayer):
         self._turns = 0
 
     async def move(self, body: Body) -> MoveResponse:
-        """Call the strategy after the opponents have responded."""
+        """Call the strategy with the CPU time that the opponents used on this turn."""
         self._turns += 1
         used = [
             player.cpu_seconds[-1]
@@ -124,17 +130,17 @@ class EqualCpuPlayer(LocalPlayer):
         with searches_on_cpu_clock(True):
             decision = self._guard(board, float(np.mean(used)) if used else None)
         milliseconds = 1000 * (time.process_time() - began)
-        problem, error = failure_of(decision)
+        problem, error = fallback_problem(decision)
         return MoveResponse(decision.move, milliseconds, problem, decision.shout, decision, error)
 
 
-def at_equal_cpu_time(meter: Callable[[str], float]) -> OpenPlayers:
-    """Return a factory of players that equalizes CPU time.
+def make_equal_cpu_player_opener(meter: Callable[[str], float]) -> OpenPlayers:
+    """Return a function that opens players with equal CPU time per move.
 
-    The first snake gets the CPU time of its opponents.
+    The first snake may use the mean CPU time of its opponents.
 
     Args:
-        meter: Returns the total CPU seconds of the program with a given name.
+        meter: Function that returns the total CPU time in seconds of the program with a given name.
     """
 
     @contextlib.asynccontextmanager
@@ -144,7 +150,7 @@ def at_equal_cpu_time(meter: Callable[[str], float]) -> OpenPlayers:
         async with contextlib.AsyncExitStack() as stack:
             opponents = {}
             for entrant in seated:
-                if entrant.remote:
+                if entrant.is_remote:
                     client = await stack.enter_async_context(open_client(entrant.address_policy))
                     opponents[entrant.label] = CpuMeteredPlayer(
                         entrant.source,
@@ -155,7 +161,9 @@ def at_equal_cpu_time(meter: Callable[[str], float]) -> OpenPlayers:
             yield [
                 opponents.get(entrant.label)
                 or EqualCpuPlayer(
-                    make_strategy(local_factory(entrant), seed), timeout, list(opponents.values())
+                    make_strategy(local_strategy_factory(entrant), seed),
+                    timeout,
+                    list(opponents.values()),
                 )
                 for entrant in seated
             ]
@@ -163,12 +171,12 @@ def at_equal_cpu_time(meter: Callable[[str], float]) -> OpenPlayers:
     return open_players
 
 
-def summary(
+def summarize_matchup(
     matchup: Matchup, games: Sequence[StoredGame], plan: LeagueConfig, clock: str
 ) -> dict[str, Any]:
-    """Summarize a matchup for JSON output.
+    """Return a summary of a matchup as a dict for JSON output.
 
-    ``clock`` determines the unit of ``mean_move_ms``.
+    ``mean_move_ms`` is CPU time if ``clock`` is ``cpu``, and response time otherwise.
     """
     ours, *opponents = matchup.names
     repositories = {entrant.name: entrant.repository for entrant in plan.entrants}
@@ -197,13 +205,13 @@ def summary(
     }
 
 
-def table(lines: Sequence[dict[str, Any]]) -> str:
-    """Return the rows as a Markdown table, followed by the numbers of failed moves."""
+def format_table(lines: Sequence[dict[str, Any]]) -> str:
+    """Format the matchups as a Markdown table, followed by the failed moves."""
     ours = lines[0]["snake"]
     heads = ("opponent", "repository, commit", "game", "CPU time per move", "games", f"{ours} wins",
              "opponents' wins", "draws")  # fmt: skip
     marks = ("---", "---", "---", "---:", "---:", "---", "---:", "---:")
-    rows = [heads, marks, *(_cells(line) for line in lines)]
+    rows = [heads, marks, *(_format_cells(line) for line in lines)]
     text = "".join(f"| {' | '.join(row)} |\n" for row in rows)
     failed = sorted(
         {
@@ -216,7 +224,7 @@ def table(lines: Sequence[dict[str, Any]]) -> str:
     return text + (f"\nFailed moves: {', '.join(failed)}.\n" if failed else "")
 
 
-def _cells(line: dict[str, Any]) -> tuple[str, ...]:
+def _format_cells(line: dict[str, Any]) -> tuple[str, ...]:
     opponents, games, move_ms = line["opponents"], line["games"], dict(line["mean_move_ms"])
     each = f" ({', '.join(map(str, opponents.values()))})" if len(opponents) > 1 else ""
     kind = "duel" if len(opponents) == 1 else f"{len(opponents) + 1} snakes"

@@ -1,7 +1,4 @@
-"""Protection against failing strategies in this process.
-
-The fallback move replaces the move of a strategy that fails.
-"""
+"""Strategies that play the fallback move instead of raising an exception."""
 
 from __future__ import annotations
 
@@ -17,23 +14,24 @@ from battlesnake_gym.boards.json_fields import sanitize_text
 from battlesnake_gym.rules import MOVES
 from battlesnake_gym.snakes import Decision, Factory, Strategy, to_decision
 from battlesnake_heuristics.rating.process_pool import InterruptedBySignal
-from battlesnake_server.live.fallback import FALLBACK, TIMEOUT_NOTE, safe_move
+from battlesnake_server.live.fallback import FALLBACK_RULE, TIMEOUT_NOTE, choose_fallback_move
 
 _MAX_ERROR_CHARS = 300
 
-_FAILURE = "the strategy failed: "
+_FAILURE_PREFIX = "the strategy failed: "
 """Prefix of the note of a fallback move after an exception."""
 
 
 class GuardedStrategy:
-    """A strategy that never raises and plays the fallback move after any exception.
+    """Strategy wrapper that plays the fallback move after an exception.
 
-    ``SystemExit`` and other exceptions outside ``Exception`` are caught, too. Only an interrupt by
-    a signal (`InterruptedBySignal`) is propagated and ends the game.
+    The wrapper also catches exceptions that do not derive from ``Exception``, such as
+    ``SystemExit``. The only exception that propagates is `InterruptedBySignal`, which ends the
+    game.
 
     Attributes:
         failures: Number of moves on which the strategy failed.
-        error: The first exception, with its location (`describe`); "" if there was none.
+        error: Text of the first exception (`describe_exception`), or "" without an exception.
     """
 
     def __init__(self, strategy: Strategy) -> None:
@@ -53,17 +51,17 @@ class GuardedStrategy:
         except InterruptedBySignal:
             raise
         except BaseException as error:
-            text = describe(error)
+            text = describe_exception(error)
             self.failures += 1
             self.error = self.error or text
-            return safe_move(board, _FAILURE + text)
+            return choose_fallback_move(board, _FAILURE_PREFIX + text)
         return decision
 
 
 def make_strategy(factory: Factory, seed: int) -> Strategy:
-    """Return the strategy of one game.
+    """Build the strategy for one game.
 
-    If the factory fails, the returned strategy fails on every move.
+    If the factory raises an exception, the returned strategy raises that exception on every move.
     """
     try:
         return factory(seed)
@@ -72,32 +70,34 @@ def make_strategy(factory: Factory, seed: int) -> Strategy:
     except BaseException as error:
         failure = error
 
-    def fail(board: Board, seconds: float | None = None) -> Decision:
+    def raise_failure(board: Board, seconds: float | None = None) -> Decision:
         raise failure
 
-    return fail
+    return raise_failure
 
 
-def failure_of(decision: Decision) -> tuple[str, str]:
-    """Return the problem behind a fallback move, and the exception if any.
+def fallback_problem(decision: Decision) -> tuple[str, str]:
+    """Return the problem that caused a fallback move, and the error text.
 
-    >>> failure_of(Decision("up"))
+    The two texts are empty if ``decision`` is not a fallback move.
+
+    >>> fallback_problem(Decision("up"))
     ('', '')
     """
     for reason in decision.reasons[:1]:
-        if reason.rule == FALLBACK and reason.note == TIMEOUT_NOTE:
+        if reason.rule == FALLBACK_RULE and reason.note == TIMEOUT_NOTE:
             return "timeout", TIMEOUT_NOTE
-        if reason.rule == FALLBACK:
-            return "exception", reason.note.removeprefix(_FAILURE)
+        if reason.rule == FALLBACK_RULE:
+            return "exception", reason.note.removeprefix(_FAILURE_PREFIX)
     return "", ""
 
 
-def describe(error: BaseException) -> str:
-    """Format an exception in one line: location in the author's file, type and text.
+def describe_exception(error: BaseException) -> str:
+    """Format an exception as one line with file, line number, type and message.
 
-    The location is the innermost line outside this project and installed packages.
+    The line number refers to the innermost stack frame outside this project and installed packages.
 
-    >>> describe(ValueError("no food"))
+    >>> describe_exception(ValueError("no food"))
     'ValueError: no food'
     """
     frames = traceback.extract_tb(error.__traceback__)
@@ -107,7 +107,7 @@ def describe(error: BaseException) -> str:
         path = Path(authors[-1].filename)
         beside = path.is_relative_to(Path.cwd())
         place = f"{path.relative_to(Path.cwd()) if beside else path}, line {authors[-1].lineno}: "
-    # The call str(error) may raise.
+    # TracebackException also formats errors whose ``__str__`` raises an exception.
     text = str(traceback.TracebackException(type(error), error, None))
     text = " ".join(text.split())
     name = type(error).__name__
@@ -116,7 +116,7 @@ def describe(error: BaseException) -> str:
 
 @functools.cache
 def _library_directories() -> tuple[str, ...]:
-    """Return the directories of this project, installed packages and imports."""
+    """Return the path prefixes of this project, the standard library and packages."""
     packages = ("battlesnake_gym", "battlesnake_heuristics", "battlesnake_server")
     found = [find_spec(package) for package in packages]
     ours = [str(Path(spec.origin).parent) for spec in found if spec and spec.origin]

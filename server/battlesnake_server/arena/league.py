@@ -1,7 +1,7 @@
 """A standing league: pairing, health checks with cooldowns, and seasons.
 
-All persistent state is in the database (`database.Tournament` for a season, `database.StoredGame`,
-`LeagueSnake`) and is read at startup. A league that was killed therefore resumes.
+The database contains the complete state of a league: seasons (`database.Tournament`), games
+(`database.StoredGame`) and snakes (`LeagueSnake`). A restarted league resumes from the database.
 """
 
 from __future__ import annotations
@@ -32,78 +32,78 @@ from battlesnake_server.arena.database import (
     with_retries,
 )
 from battlesnake_server.arena.league_config import LeagueConfig
-from battlesnake_server.arena.ratings import Ratings, rank
-from battlesnake_server.arena.results import store
+from battlesnake_server.arena.ratings import Ratings, rank_snakes
+from battlesnake_server.arena.results import store_game
 from battlesnake_server.arena.tournament import GameResult, ScheduledGame, TournamentSettings
 
 _MIN_CLOCK_CHANGE_S = 60.0
-"""Minimum change of the system clock that is logged, in seconds.
+"""Minimum change of the system clock that the league logs, in seconds.
 
-Smaller changes are normal corrections.
+Smaller changes are normal clock corrections.
 """
 
-_ENDED_COOLDOWN = datetime(1970, 1, 1)
-"""End of a cooldown that has ended, independent of the process clock."""
+_EXPIRED_COOLDOWN_END = datetime(1970, 1, 1)
+"""Cooldown end in the past, for snakes whose health check is due now."""
 
 _LEAGUE_POLL_INTERVAL_S = 2.0
-"""Maximum interval between two polls by the league, in seconds.
+"""Maximum interval between two iterations of the league, in seconds.
 
-The league polls the clock and the operator's changes.
+Each iteration reads the clock and the operator's changes.
 """
 
 _MIN_COOLDOWN, _MAX_COOLDOWN = timedelta(minutes=1), timedelta(hours=1)
 """Minimum and maximum cooldown of an unhealthy snake.
 
-Each consecutive cooldown doubles.
+Each consecutive cooldown is twice as long as the previous cooldown.
 """
 
-PAIRING_MEMORY_GAMES = 10
-"""Number of a snake's latest games that reduce rematches.
+NUM_RECENT_OPPONENTS = 10
+"""Number of a snake's latest opponents that reduce rematches.
 
-The opponents in these games are less likely to be paired with the snake again.
+The snake is less likely to be paired with these opponents again.
 """
 
 _REMATCH_PENALTY = 5.0
-"""Rating distance added by each common game among the latest games."""
+"""Rating distance that each recent game between two snakes adds."""
 
-Play = Callable[[TournamentSettings, ScheduledGame, Path | None], Future[GameResult]]
-"""Function that starts a game and returns the future result."""
+StartGame = Callable[[TournamentSettings, ScheduledGame, Path | None], Future[GameResult]]
+"""Function that starts a game and returns a future of the result."""
 
 HealthCheck = Callable[[Sequence[str]], Sequence[str]]
-"""Function that checks snakes and returns the problem of each snake.
+"""Function that checks the health of snakes and returns one problem per snake.
 
 The problem of a healthy snake is "".
 """
 
 
 class Clock(Protocol):
-    """A league's clock."""
+    """Interface of a league's clock."""
 
     def now(self) -> datetime:
         """Return the current time (UTC, without a time zone)."""
         ...
 
     def wait(self, seconds: float, games: Collection[Future[GameResult]]) -> None:
-        """Wait up to ``seconds``, but at most until one of ``games`` ends."""
+        """Wait until one of ``games`` ends, but at most ``seconds`` seconds."""
         ...
 
 
 class SteadyClock:
-    """The system clock when the league starts, continued by a monotonic clock.
+    """Clock that starts at the system time and advances with a monotonic clock.
 
-    If the system clock changes while the league runs, the league neither stops games nor ends the
-    season. The change is logged.
+    A change of the system clock neither stops games nor ends the season. The clock logs such
+    changes.
     """
 
     def __init__(self) -> None:
-        self._began = _system_time()
+        self._began = _utc_now()
         self._began_s = _monotonic_s()
         self._logged_change_s = 0.0
 
     def now(self) -> datetime:
         """Return the current time (UTC, without a time zone)."""
         now = self._began + timedelta(seconds=_monotonic_s() - self._began_s)
-        change_s = (_system_time() - now).total_seconds()
+        change_s = (_utc_now() - now).total_seconds()
         if abs(change_s - self._logged_change_s) >= _MIN_CLOCK_CHANGE_S:
             self._logged_change_s = change_s
             log(
@@ -113,7 +113,7 @@ class SteadyClock:
         return now
 
     def wait(self, seconds: float, games: Collection[Future[GameResult]]) -> None:
-        """Wait as described in `Clock.wait`, but at most `_LEAGUE_POLL_INTERVAL_S`."""
+        """Wait as `Clock.wait` describes, but at most `_LEAGUE_POLL_INTERVAL_S`."""
         seconds = min(seconds, _LEAGUE_POLL_INTERVAL_S)
         if games:
             wait(games, seconds, FIRST_COMPLETED)
@@ -123,9 +123,9 @@ class SteadyClock:
 
 @dataclass(frozen=True, slots=True)
 class Season:
-    """A season of a league, stored as a tournament; times are UTC.
+    """Season of a league, stored as a `database.Tournament`.
 
-    ``ended`` is True if the operator ended the season early.
+    ``starts`` and ``ends`` are in UTC. ``ended`` is True if the operator ended the season early.
     """
 
     tournament: int
@@ -136,12 +136,12 @@ class Season:
 
     @classmethod
     def from_row(cls, row: Tournament) -> Season:
-        """Read a season from a row with settings from `setup`."""
-        starts, ends = (datetime.fromisoformat(row.setup[name]) for name in ("starts", "ends"))
-        return cls(row.id, row.setup["season"], starts, ends, row.setup.get("ended", False))
+        """Build the season from the row of its tournament."""
+        starts, ends = (datetime.fromisoformat(row.settings[name]) for name in ("starts", "ends"))
+        return cls(row.id, row.settings["season"], starts, ends, row.settings.get("ended", False))
 
-    def setup(self, league: str) -> dict[str, object]:
-        """Return the season as JSON for `Tournament.setup`."""
+    def tournament_settings(self, league: str) -> dict[str, object]:
+        """Return the season as a dict for `Tournament.settings`."""
         return {
             "league": league,
             "season": self.number,
@@ -150,22 +150,27 @@ class Season:
         } | ({"ended": True} if self.ended else {})
 
 
-def seasons(session: Session, league: str) -> list[Season]:
+def load_seasons(session: Session, league: str) -> list[Season]:
     """Return all seasons of a league, the latest first."""
     rows = session.scalars(select(Tournament).order_by(Tournament.id.desc()))
-    return [Season.from_row(row) for row in rows if row.setup.get("league") == league]
+    return [Season.from_row(row) for row in rows if row.settings.get("league") == league]
 
 
 def end_season(session: Session, league: str, now: datetime) -> None:
-    """End the current season now; the league then starts the next season."""
-    season = seasons(session, league)[0]
+    """End the current season at the time ``now``.
+
+    The league then starts the next season.
+    """
+    season = load_seasons(session, league)[0]
     row = session.get_one(Tournament, season.tournament)
-    row.setup = replace(season, ends=min(season.ends, now), ended=True).setup(league)
+    row.settings = replace(season, ends=min(season.ends, now), ended=True).tournament_settings(
+        league
+    )
     session.commit()
 
 
-def league_row(session: Session, league: str, snake: str) -> LeagueSnake:
-    """Return the row of a snake; create a missing row."""
+def get_or_create_league_snake(session: Session, league: str, snake: str) -> LeagueSnake:
+    """Return the database row of a snake, and create the row if it is missing."""
     row = session.scalar(
         select(LeagueSnake).where(LeagueSnake.league == league, LeagueSnake.snake == snake)
     )
@@ -178,42 +183,47 @@ def league_row(session: Session, league: str, snake: str) -> LeagueSnake:
 def set_benched(session: Session, league: str, snake: str, benched: bool) -> None:
     """Bench or unbench a snake.
 
-    An unbenched snake plays as soon as a health check passes.
+    An unbenched snake plays again after its next successful health check.
     """
-    row = league_row(session, league, snake)
+    row = get_or_create_league_snake(session, league, snake)
     row.benched = benched
     if not benched:
-        row.cooldown_until = _ENDED_COOLDOWN
+        row.cooldown_until = _EXPIRED_COOLDOWN_END
     session.commit()
 
 
-def league_rows(session: Session, league: str) -> dict[str, LeagueSnake]:
-    """Return the stored state of the league's snakes, by name."""
+def load_league_snakes(session: Session, league: str) -> dict[str, LeagueSnake]:
+    """Load the rows of the league's snakes, keyed by name."""
     rows = session.scalars(select(LeagueSnake).where(LeagueSnake.league == league))
     return {row.snake: row for row in rows}
 
 
 @dataclass(frozen=True, slots=True)
-class _Playing:
-    """A game in progress: the settings, the snakes and the season's tournament."""
+class _GameInProgress:
+    """A game in progress.
 
-    setup: TournamentSettings
+    ``tournament`` is the database id of the season.
+    """
+
+    settings: TournamentSettings
     names: tuple[str, ...]
     tournament: int
 
 
 class League:
-    """Plays a league; a snake plays in at most one game at a time.
+    """Runner of a league.
+
+    A snake plays in at most one game at a time.
 
     Args:
         plan: The league's configuration.
         sources: Source of every entrant by name, as in `tournament.Entrant`.
         engine: The database.
-        health: Checks snakes.
-        jobs: Number of games in parallel.
-        replays: Directory for replays.
-        address_policy: Addresses that the operator allows.
-        clock: The clock to use (default: a `SteadyClock`).
+        health: Function that checks the health of snakes.
+        jobs: Maximum number of games in parallel.
+        replays: Directory for replays; None disables replays.
+        address_policy: Network addresses that games may contact.
+        clock: Clock of the league; None creates a `SteadyClock`.
     """
 
     def __init__(
@@ -238,10 +248,10 @@ class League:
         self._address_policy = address_policy
         self._clock = clock or SteadyClock()
         self._checked: dict[str, datetime] = {}
-        self._playing: dict[Future[GameResult], _Playing] = {}
+        self._playing: dict[Future[GameResult], _GameInProgress] = {}
         self._next_game = self._clock.now()
         self._season: Season
-        self._restore_season(self._find_season())
+        self._restore_season(self._load_or_create_season())
         with_retries(self._engine, self._limit_cooldowns)
 
     @property
@@ -249,20 +259,20 @@ class League:
         """The current season."""
         return self._season
 
-    def run(self, play: Play, games: int | None = None) -> None:
-        """Run the league until ``games`` games have been played, or forever."""
+    def run(self, play: StartGame, games: int | None = None) -> None:
+        """Run the league until ``games`` games have been played, or forever if None."""
         while games is None or self.games < games:
-            self.step(play, None if games is None else games - self.games)
+            self.run_once(play, None if games is None else games - self.games)
 
-    def step(self, play: Play, max_games: int | None = None) -> None:
-        """Do all pending work, then wait until more work may be pending."""
+    def run_once(self, play: StartGame, max_games: int | None = None) -> None:
+        """Run one iteration: store results, check health, start games, and wait."""
         for future in [future for future in self._playing if future.done()]:
-            self._finish(future)
+            self._finish_game(future)
         self._update_season()
         now = self._clock.now()
-        rows = self._league_rows()
+        rows = self._load_league_snakes()
         if self._check_health(rows, now):
-            rows = self._league_rows()
+            rows = self._load_league_snakes()
         healthy = [name for name in self._sources if self._is_healthy(rows.get(name))]
         while now >= self._next_game and len(self._playing) < min(
             self._jobs, max_games or self._jobs
@@ -273,8 +283,10 @@ class League:
             self._next_game = max(self._next_game, now - interval) + interval
         self._clock.wait(self._seconds_until_due(rows, now), self._playing.keys())
 
-    def _find_season(self) -> Season:
-        found = with_retries(self._engine, lambda session: seasons(session, self.plan.name)[:1])
+    def _load_or_create_season(self) -> Season:
+        found = with_retries(
+            self._engine, lambda session: load_seasons(session, self.plan.name)[:1]
+        )
         if found:
             return found[0]
         now = self._clock.now().replace(microsecond=0)
@@ -283,17 +295,20 @@ class League:
     def _add_season(self, number: int, starts: datetime) -> Season:
         season = Season(0, number, starts, starts + timedelta(days=self.plan.season_days))
 
-        def add(session: Session) -> Season:
-            row = Tournament(setup=season.setup(self.plan.name))
+        def add_row(session: Session) -> Season:
+            row = Tournament(settings=season.tournament_settings(self.plan.name))
             session.add(row)
             session.commit()
             return Season.from_row(row)
 
-        return with_retries(self._engine, add)
+        return with_retries(self._engine, add_row)
 
     def _update_season(self) -> None:
-        """Start the next season after the current one, aligned to whole season lengths."""
-        found = self._find_season()
+        """Start a new season if the current season has ended.
+
+        The new season starts a whole number of season lengths after the end of the old season.
+        """
+        found = self._load_or_create_season()
         now = self._clock.now()
         if found.ended or now >= found.ends:
             length = timedelta(days=self.plan.season_days)
@@ -305,12 +320,12 @@ class League:
         self._season = found
 
     def _restore_season(self, season: Season) -> None:
-        """Restore the state of a season from its games."""
+        """Restore ratings, numbers of games and recent opponents from stored games."""
         self._season = season
         self._ratings = Ratings()
         self._played: Counter[str] = Counter()
         self._recent_opponents: dict[str, deque[str]] = {
-            name: deque(maxlen=PAIRING_MEMORY_GAMES) for name in self._sources
+            name: deque(maxlen=NUM_RECENT_OPPONENTS) for name in self._sources
         }
         query = (
             select(StoredGame.id, StoredGame.number, Seat.snake, Seat.cause, Seat.eliminated_on)
@@ -325,25 +340,30 @@ class League:
             games.setdefault(game, []).append((snake, not cause, turn))
             self._number = max(self._number, number + 1)
         for seats in games.values():
-            self._count_game(seats)
+            self._record_game(seats)
 
-    def _count_game(self, seats: Sequence[tuple[str, bool, int]]) -> None:
-        """Count a game, given as (name, alive, turn of elimination) of every seat."""
-        self._ratings.add(rank(seats))
+    def _record_game(self, seats: Sequence[tuple[str, bool, int]]) -> None:
+        """Update ratings and recent opponents with a game.
+
+        ``seats`` contains (name, alive, turn of elimination) for every seat.
+        """
+        self._ratings.add_game(rank_snakes(seats))
         names = [name for name, _, _ in seats]
         self._played.update(names)
         for name in names:
             if name in self._recent_opponents:
                 self._recent_opponents[name].extend(other for other in names if other != name)
 
-    def _league_rows(self) -> dict[str, LeagueSnake]:
-        return with_retries(self._engine, lambda session: league_rows(session, self.plan.name))
+    def _load_league_snakes(self) -> dict[str, LeagueSnake]:
+        return with_retries(
+            self._engine, lambda session: load_league_snakes(session, self.plan.name)
+        )
 
     def _is_healthy(self, row: LeagueSnake | None) -> bool:
         return row is None or (not row.benched and row.cooldown_until is None)
 
-    def _next_check(self, name: str, row: LeagueSnake | None) -> datetime | None:
-        """Return the time of a snake's next health check; None for a benched snake."""
+    def _next_health_check(self, name: str, row: LeagueSnake | None) -> datetime | None:
+        """Return the time of a snake's next health check, or None for a benched snake."""
         if row is not None and row.benched:
             return None
         if row is not None and row.cooldown_until is not None:
@@ -352,13 +372,13 @@ class League:
         return self._checked[name] + every if name in self._checked else datetime.min
 
     def _check_health(self, rows: Mapping[str, LeagueSnake], now: datetime) -> bool:
-        """Check all snakes whose health check is due; return whether any check was due."""
+        """Run all due health checks, and return whether a check was due."""
         busy = {name for game in self._playing.values() for name in game.names}
         names = [
             name
             for name in self._sources
             if name not in busy
-            and (due := self._next_check(name, rows.get(name))) is not None
+            and (due := self._next_health_check(name, rows.get(name))) is not None
             and due <= now
         ]
         for name, problem in zip(names, self._health(names) if names else (), strict=True):
@@ -373,8 +393,8 @@ class League:
         now = self._clock.now()
 
         def write(session: Session) -> timedelta:
-            row = league_row(session, self.plan.name, name)
-            cooldown = _cooldown(row.failures)
+            row = get_or_create_league_snake(session, self.plan.name, name)
+            cooldown = _cooldown_duration(row.failures)
             row.failures += 1
             row.cooldown_until, row.reason = now + cooldown, reason[:200]
             session.commit()
@@ -384,35 +404,35 @@ class League:
         log(f"{name} is unhealthy; cooldown of {cooldown.total_seconds() / 60:.0f} min: {reason}")
 
     def _limit_cooldowns(self, session: Session) -> None:
-        """Shorten cooldowns whose end is later than a full cooldown from now."""
+        """Limit the remaining time of each cooldown to one full cooldown."""
         now = self._clock.now()
-        for row in league_rows(session, self.plan.name).values():
+        for row in load_league_snakes(session, self.plan.name).values():
             if row.cooldown_until is not None:
-                latest = now + _cooldown(max(0, row.failures - 1))
+                latest = now + _cooldown_duration(max(0, row.failures - 1))
                 row.cooldown_until = min(row.cooldown_until, latest)
         session.commit()
 
     def _mark_healthy(self, name: str) -> None:
         def write(session: Session) -> None:
-            row = league_row(session, self.plan.name, name)
+            row = get_or_create_league_snake(session, self.plan.name, name)
             row.cooldown_until, row.reason = None, ""
             session.commit()
 
         with_retries(self._engine, write)
         log(f"{name} is healthy again")
 
-    def _reset_cooldown(self, name: str) -> None:
-        """Reset the cooldown after a game without problems."""
+    def _reset_failures(self, name: str) -> None:
+        """Set a snake's number of consecutive failures to 0."""
 
         def write(session: Session) -> None:
-            row = league_row(session, self.plan.name, name)
+            row = get_or_create_league_snake(session, self.plan.name, name)
             if row.failures:
                 row.failures = 0
                 session.commit()
 
         with_retries(self._engine, write)
 
-    def _start_game(self, healthy: Sequence[str], play: Play) -> bool:
+    def _start_game(self, healthy: Sequence[str], play: StartGame) -> bool:
         """Start the next game if enough snakes are free.
 
         Returns:
@@ -422,8 +442,8 @@ class League:
         free = [name for name in healthy if name not in busy]
         turn = self._number % len(self.plan.boards)
         rotation = [*self.plan.boards[turn:], *self.plan.boards[:turn]]
-        # Skip boards with too few healthy snakes. If the snakes are only busy, wait for free
-        # snakes.
+        # A board is skipped if too few snakes are healthy. If the healthy snakes are only busy, the
+        # league waits for the end of their games.
         board = next((board for board in rotation if board.num_snakes <= len(healthy)), None)
         if board is None or board.num_snakes > len(free):
             return False
@@ -432,24 +452,26 @@ class League:
             free, board.num_snakes, self._ratings, self._played, self._recent_opponents
         )
         random.Random(seed).shuffle(names)
-        setup = self.plan.setup(board, names, self._sources, address_policy=self._address_policy)
+        settings = self.plan.game_settings(
+            board, names, self._sources, address_policy=self._address_policy
+        )
         scheduled = ScheduledGame(self._number, seed, tuple(range(len(names))))
         self._number += 1
-        game = _Playing(setup, tuple(names), self._season.tournament)
-        self._playing[play(setup, scheduled, self._replays)] = game
+        game = _GameInProgress(settings, tuple(names), self._season.tournament)
+        self._playing[play(settings, scheduled, self._replays)] = game
         return True
 
-    def _finish(self, future: Future[GameResult]) -> None:
+    def _finish_game(self, future: Future[GameResult]) -> None:
         """Store the result of a game.
 
-        Cooldowns start for the snakes that failed in the game.
+        A cooldown starts for each snake that failed on at least half of its moves.
         """
         game = self._playing.pop(future)
         try:
             result = future.result()
-        except OSError:  # No snake caused this error.
+        except OSError:  # The machine caused this error, not a snake.
             raise
-        except BrokenProcessPool:  # No snake caused this error either.
+        except BrokenProcessPool:  # No snake is responsible for a killed process.
             log("a game's process was killed; the league continues with other games")
             return
         except Exception as error:
@@ -457,10 +479,10 @@ class League:
             for name in game.names:
                 self._checked.pop(name, None)
             return
-        store(self._engine, result, game.tournament, game.setup)
+        store_game(self._engine, result, game.tournament, game.settings)
         self.games += 1
         if game.tournament == self._season.tournament:
-            self._count_game(
+            self._record_game(
                 [
                     (name, not seat.cause, seat.eliminated_on)
                     for name, seat in zip(game.names, result.seats, strict=True)
@@ -475,56 +497,61 @@ class League:
                     name, f"failed {failed} of {requested} moves of a game ({kinds})"
                 )
             else:
-                self._reset_cooldown(name)
+                self._reset_failures(name)
 
     def _seconds_until_due(self, rows: Mapping[str, LeagueSnake], now: datetime) -> float:
-        """Return the seconds until work is due, unless a game ends earlier."""
+        """Return the seconds until a season end, a game start or a health check."""
         times = [self._season.ends, self._next_game]
-        times += [due for name in self._sources if (due := self._next_check(name, rows.get(name)))]
+        times += [
+            due for name in self._sources if (due := self._next_health_check(name, rows.get(name)))
+        ]
         upcoming = [moment for moment in times if moment > now]
         return (
             min(upcoming, default=now + timedelta(seconds=_LEAGUE_POLL_INTERVAL_S)) - now
         ).total_seconds()
 
 
-def _cooldown(failures: int) -> timedelta:
-    """Return the length of a cooldown after ``failures`` consecutive failures."""
+def _cooldown_duration(failures: int) -> timedelta:
+    """Return the duration of a cooldown after ``failures`` consecutive failures."""
     cooldown: timedelta = min(_MIN_COOLDOWN * 2 ** min(failures, 20), _MAX_COOLDOWN)
     return cooldown
 
 
-def _system_time() -> datetime:
+def _utc_now() -> datetime:
     return datetime.now(UTC).replace(tzinfo=None)
 
 
 def _monotonic_s() -> float:
-    """Return monotonic seconds.
+    """Return the monotonic time in seconds.
 
-    On Linux, the time in which the system is suspended is included.
+    On Linux, the monotonic time includes the time in which the system is suspended.
     """
     return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
 
 
 def pair_entrants(
     free: Sequence[str],
-    count: int,
+    num_snakes: int,
     ratings: Ratings,
     played: Mapping[str, int],
     recent_opponents: Mapping[str, Sequence[str]],
 ) -> list[str]:
     """Choose the snakes of the next game by number of games and rating.
 
-    The snake with the fewest games plays against the snakes with the nearest ratings. Each of its
-    latest games with another snake adds `_REMATCH_PENALTY` to the distance between the two snakes.
-    This keeps closely rated snakes from meeting only each other.
+    The snake with the fewest games plays against the snakes with the nearest ratings. Each recent
+    game between two snakes adds `_REMATCH_PENALTY` to their rating distance. The penalty prevents
+    closely rated snakes from meeting only each other.
     """
     first = min(free, key=lambda name: played.get(name, 0))
 
     def distance(other: str) -> float:
-        rating_distance = abs(ratings.of(other).mu - ratings.of(first).mu)
+        rating_distance = abs(ratings.get(other).mu - ratings.get(first).mu)
         return rating_distance + _REMATCH_PENALTY * recent_opponents[first].count(other)
 
-    return [first, *sorted((name for name in free if name != first), key=distance)[: count - 1]]
+    return [
+        first,
+        *sorted((name for name in free if name != first), key=distance)[: num_snakes - 1],
+    ]
 
 
 def log(text: str) -> None:

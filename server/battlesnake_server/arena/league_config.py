@@ -1,6 +1,6 @@
 """The configuration file of a standing league.
 
-The file defines snakes, boards, the game rate and the length of a season.
+The file defines the snakes, the boards, the maximum game rate and the length of a season.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ games_per_hour: 60                     # maximum
 season_days: 7                         # length of a season; ratings restart with each
 health_check_minutes: 5                # minutes between two health checks
 """
-"""Output of ``--print-example``."""
+"""Example league file, printed by ``battlesnake-gym league --print-example``."""
 
 _RULE_SETTING_NAMES = tuple(field.name for field in fields(Settings))
 """Names of the rule settings that a board may override."""
@@ -59,8 +59,8 @@ _MAX_NAME_CHARS = 40
 class LeagueEntrant:
     """A snake of the league: a source, or a command that starts a program.
 
-    ``source`` has the format of `tournament.Entrant`. The program of ``command`` must listen on the
-    port that replaces ``{port}`` in the command. The environment variable PORT contains the same
+    ``source`` has the format of `tournament.Entrant`. The league replaces ``{port}`` in ``command``
+    with the port on which the program must listen. The environment variable PORT contains the same
     port. ``repository`` names the source code and the commit of the snake, for the table of a
     gauntlet.
     """
@@ -73,7 +73,7 @@ class LeagueEntrant:
 
 @dataclass(frozen=True, slots=True)
 class LeagueBoard:
-    """A board of the league: ``num_snakes`` per game, size and rules."""
+    """Board of a league: number of snakes, board size and rules."""
 
     num_snakes: int
     width: int
@@ -86,7 +86,10 @@ class LeagueBoard:
 
 @dataclass(frozen=True, slots=True)
 class LeagueConfig:
-    """The configuration of a league; `EXAMPLE_LEAGUE_FILE` explains the values."""
+    """Configuration of a league.
+
+    The comments of `EXAMPLE_LEAGUE_FILE` explain the fields.
+    """
 
     name: str
     entrants: tuple[LeagueEntrant, ...]
@@ -98,7 +101,11 @@ class LeagueConfig:
     seed: int = 1
 
     def game_settings(
-        self, board: LeagueBoard, names: Sequence[str], sources: Mapping[str, str], **other_fields: Any
+        self,
+        board: LeagueBoard,
+        names: Sequence[str],
+        sources: Mapping[str, str],
+        **other_fields: Any,
     ) -> TournamentSettings:
         """Return the settings of a game between ``names`` on a board.
 
@@ -106,7 +113,7 @@ class LeagueConfig:
             board: The board to play on.
             names: Names of the snakes, in seat order.
             sources: Source of every snake, by name.
-            more: Further fields of `TournamentSettings`.
+            other_fields: Other fields of `TournamentSettings`.
         """
         return TournamentSettings(
             snakes=tuple(f"{name}={sources[name]}" for name in names),
@@ -128,7 +135,7 @@ def load_league_config(path: Path, rejected_fields: Sequence[str] = ()) -> Leagu
 
     Args:
         path: The YAML file.
-        without: Fields to reject, for commands that do not use them.
+        rejected_fields: Names of fields that the calling command does not support.
 
     Raises:
         ValueError: If a field is invalid; the message names the field.
@@ -144,10 +151,12 @@ def load_league_config(path: Path, rejected_fields: Sequence[str] = ()) -> Leagu
         raise BoardError(f"{path}: {sanitize_text(str(error), 500)}") from error
 
 
-def parse_league_config(content: object, folder: Path, rejected_fields: Sequence[str] = ()) -> LeagueConfig:
-    """Build a league from the content of its file.
+def parse_league_config(
+    content: object, folder: Path, rejected_fields: Sequence[str] = ()
+) -> LeagueConfig:
+    """Build a league from the parsed content of a league file.
 
-    Relative paths are resolved in ``folder``.
+    Relative paths in the content are resolved in ``folder``.
     """
     if not isinstance(content, Mapping):
         raise BoardError(
@@ -196,7 +205,7 @@ def _parse_entrant(name: object, value: object, folder: Path) -> LeagueEntrant:
             f"{path} must be a URL, a built-in snake, a policy's path, or {{command: ...}}, got "
             f"{format_value(value)}"
         )
-    beside = folder / value  # `is_file` raises for impossible names.
+    beside = folder / value  # `Path.is_file` raises an exception for invalid paths.
     return LeagueEntrant(name, source=str(beside) if os.path.isfile(beside) else value)  # noqa: PTH113
 
 
@@ -212,7 +221,10 @@ def _parse_board(content: object, path: str, entrants: int) -> LeagueBoard:
         ruleset=_parse_known_name(board, "ruleset", path, list(rules.RULESETS)),
         map=_parse_known_name(board, "map", path, list(rules.known_maps())),
         settings=Settings(
-            **{name: integer(board, name, path, getattr(defaults, name)) for name in _RULE_SETTING_NAMES}
+            **{
+                name: integer(board, name, path, getattr(defaults, name))
+                for name in _RULE_SETTING_NAMES
+            }
         ),
         max_turns=None
         if board.get("max_turns") is None

@@ -1,6 +1,7 @@
 """The players of a game: snakes behind a URL, and strategies in this process.
 
-Both receive only the API's request bodies, so a strategy sees the same data as over HTTP.
+A player receives only request bodies of the Battlesnake API. A strategy in this process therefore
+sees the same data as a snake behind a URL.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from battlesnake_heuristics.search.search import Search
 from battlesnake_server.address_policy import AddressError, AddressPolicy
 from battlesnake_server.arena.guarded_strategy import GuardedStrategy, fallback_problem
 from battlesnake_server.live import decision_json
-from battlesnake_server.live.fallback import TIMEOUT_NOTE, safe_move
+from battlesnake_server.live.fallback import TIMEOUT_NOTE, choose_fallback_move
 from battlesnake_server.live.live_metrics import Metrics
 from battlesnake_server.live.move_runner import MoveRunner
 from battlesnake_server.live.sessions import Session
@@ -36,10 +37,16 @@ Body = Mapping[str, Any]
 """A request body of the Battlesnake API."""
 
 _MAX_RESPONSE_BYTES = 1 << 16
-"""Maximum size of a response, in bytes; a typical move takes 30."""
+"""Maximum size of a response, in bytes.
+
+A typical response to a move request has 30 bytes.
+"""
 
 MAX_SHOUT_CHARS, MAX_CUSTOMIZATION_CHARS = 256, 64
-"""Maximum characters kept of a shout, and of a color, head or tail name."""
+"""Maximum number of characters of a shout, and of a color, head or tail name.
+
+Longer texts are truncated.
+"""
 
 _COLOR_PATTERN = re.compile(r"#[0-9a-fA-F]{6}|#[0-9a-fA-F]{3}")
 
@@ -59,12 +66,13 @@ class MoveResponse:
     """A snake's response to a move request.
 
     Attributes:
-        move: The snake's move or the fallback move; None if there is neither.
+        move: The snake's move or the fallback move; None without a valid move.
         milliseconds: Response time in milliseconds.
-        problem: "" for a valid move; otherwise ``timeout``, ``connection``, ``address`` (not
-            allowed), ``redirect`` (not allowed), ``status``, ``answer`` (invalid response) or
-            ``exception`` (of a strategy in this process).
-        error: The exception of a strategy in this process, or ""; see `guarded_strategy.describe`.
+        problem: Kind of problem, or "" for a valid move. The kinds are ``timeout``, ``connection``,
+            ``address`` (not allowed), ``redirect`` (not allowed), ``status`` (not 200), ``answer``
+            (invalid response) and ``exception`` (of a strategy in this process).
+        error: Text of the exception of a strategy in this process, or ""; see
+            `guarded_strategy.describe_exception`.
         shout: The snake's shout.
         decision: The decision of a strategy in this process, or of a snake that sends its decisions
             (`battlesnake_server.live.decision_json`).
@@ -79,7 +87,7 @@ class MoveResponse:
 
 
 class Player(Protocol):
-    """One snake in one game."""
+    """Adapter for one snake in one refereed game."""
 
     is_remote: bool
     """Whether the snake runs outside this process.
@@ -88,29 +96,31 @@ class Player(Protocol):
     """
 
     async def fetch_customization(self) -> dict[str, str]:
-        """Return the snake's color, head and tail, if known. Never raises."""
+        """Return the snake's known color, head and tail without raising an exception."""
         ...
 
     async def start(self, body: Body) -> None:
-        """Send the start of the game. Never raises."""
+        """Send the start of the game without raising an exception."""
         ...
 
     async def move(self, body: Body) -> MoveResponse:
-        """Request a move. Never raises."""
+        """Request a move without raising an exception."""
         ...
 
     async def end(self, body: Body) -> None:
-        """Send the end of the game. Never raises."""
+        """Send the end of the game without raising an exception."""
         ...
 
 
 class HttpPlayer:
-    """A snake behind a URL; the base path and the query of the URL are kept.
+    """Player for a snake behind a URL.
+
+    The URL of every request includes the base path and the query of ``url``.
 
     Args:
         url: The snake's URL.
-        timeout: Seconds for a whole request, including redirects.
-        client: A session from `open_client`.
+        timeout: Timeout of a whole request in seconds, including redirects.
+        client: HTTP client from `open_client`.
         redirects: Whether to follow redirects to the same host and port.
     """
 
@@ -125,14 +135,20 @@ class HttpPlayer:
         self._redirects = redirects
 
     async def fetch_customization(self) -> dict[str, str]:
-        """Send ``GET url``; ignore the status code and malformed fields."""
+        """Send ``GET url`` and return the valid fields of the customization.
+
+        The status code and invalid fields are ignored.
+        """
         try:
             return parse_customization(await self.fetch_index())
         except (*_REQUEST_ERRORS, RecursionError):
             return {}
 
     async def fetch_index(self) -> bytes:
-        """Send ``GET url`` and return the body; raise one of `_REQUEST_ERRORS` on failure."""
+        """Send ``GET url`` and return the response body.
+
+        If the request fails, the method raises one of `_REQUEST_ERRORS`.
+        """
         _, content = await self._request("GET", self._url)
         return content
 
@@ -152,7 +168,7 @@ class HttpPlayer:
             status, content = await self._request("POST", self._endpoint_url("move"), body)
             if status == 200:
                 move, shout = parse_move(content)
-                decision = decision_json.read(content)
+                decision = decision_json.parse_decision(content)
             else:
                 problem = "status"
         except InvalidResponseError:
@@ -165,16 +181,16 @@ class HttpPlayer:
         try:
             await self._request("POST", self._endpoint_url(event), body)
         except _REQUEST_ERRORS:
-            return  # As in the official engine, the game continues.
+            return  # The game continues, as in the official engine.
 
     def _endpoint_url(self, last: str) -> URL:
         return self._url.with_path(f"{self._url.path.rstrip('/')}/{last}", keep_query=True)
 
     async def _request(self, method: str, url: URL, body: Body | None = None) -> tuple[int, bytes]:
-        """Send a request; repeat the request if the server had closed the idle connection.
+        """Send a request, and retry once if the server closed an idle connection.
 
-        A server may close a connection at the moment when the next request is sent. Because nothing
-        was received, the request is repeated once on a new connection, as browsers do.
+        A server may close an idle connection while the client is sending a request. If no part of a
+        response has arrived, the client retries on a new connection, as browsers do.
         """
         reused: list[bool] = []
         async with asyncio.timeout(self._timeout):
@@ -190,9 +206,9 @@ class HttpPlayer:
     async def _request_once(
         self, method: str, url: URL, body: Body | None, reused: list[bool]
     ) -> tuple[int, bytes]:
-        """Send a request.
+        """Send a request without a retry.
 
-        If an earlier request used the connection, True is appended to ``reused``.
+        If an earlier request used the connection, the method appends True to ``reused``.
         """
         data = None if body is None else serialize_body(body)
         async with self._client.request(
@@ -205,7 +221,7 @@ class HttpPlayer:
             middlewares=(self._check_redirect,),
             trace_request_ctx=reused,
         ) as response:
-            reused.clear()  # Some bytes of a response were received.
+            reused.clear()  # The server has responded, so a retry is not allowed.
             if response.status in _REDIRECT_STATUSES:
                 raise RedirectError(
                     f"{url} redirects to {response.headers.get('Location', 'nowhere')!r:.200}; "
@@ -233,7 +249,7 @@ aiohttp raises ValueError for invalid HTTP responses.
 
 
 def _classify_error(error: Exception) -> str:
-    """Map one of `_REQUEST_ERRORS` to a problem of `MoveResponse`."""
+    """Convert a request error to a value of `MoveResponse.problem`."""
     if isinstance(error, TimeoutError):
         return "timeout"
     if isinstance(error, RedirectError | aiohttp.TooManyRedirects):
@@ -247,7 +263,8 @@ def open_client(address_policy: AddressPolicy) -> aiohttp.ClientSession:
     """Open the HTTP client for one snake in one game.
 
     The client keeps connections alive, ignores cookies, and does not decompress responses. The
-    client connects only to addresses that ``address_policy`` allows, regardless of URL and DNS.
+    client connects only to addresses that ``address_policy`` allows, regardless of the URL and the
+    DNS response.
     """
 
     async def record_reuse(session: object, context: Any, parameters: object) -> None:
@@ -276,8 +293,8 @@ async def check_responds(
 
     Args:
         url: The snake's URL.
-        address_policy: Addresses that may be contacted.
-        json_required: Whether a JSON object is required; if False, any connection is enough.
+        address_policy: Addresses that the client may contact.
+        json_required: Whether the response must be a JSON object; if False, a connection suffices.
 
     Raises:
         ValueError: If the snake does not respond; the message names the URL and the reason.
@@ -298,7 +315,7 @@ async def check_responds(
 
 
 def serialize_body(body: Body) -> bytes:
-    """Serialize a request body for transmission."""
+    """Serialize a request body as compact JSON in UTF-8."""
     return json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode()
 
 
@@ -360,10 +377,11 @@ async def _read_body(content: aiohttp.StreamReader) -> bytes:
 
 
 class LocalPlayer:
-    """A strategy in this process with the guards of a live snake.
+    """Player for a strategy in this process, with the safeguards of a live snake.
 
-    If the strategy is late or raises, the fallback move is played, and the response's ``problem``
-    contains the reason.
+    The safeguards are a time budget and a fallback move. The fallback move is played if the
+    strategy exceeds the time budget or raises an exception. ``MoveResponse.problem`` then contains
+    the reason.
     """
 
     is_remote = False
@@ -372,15 +390,15 @@ class LocalPlayer:
         self, strategy: Strategy, timeout: float, customization: Mapping[str, str] | None = None
     ) -> None:
         self._customization = dict(customization or {})
-        # The move runner recognizes this project's own code by type: the move runner runs instant
-        # strategies itself and stops a late search.
+        # The move runner identifies instant strategies and searches by their types. Instant
+        # strategies run inline, and late searches are stopped.
         is_own = isinstance(strategy, Search) or is_instant(strategy)
         self._session = Session(strategy if is_own else GuardedStrategy(strategy))
         self._move_runner = MoveRunner(Metrics(active_games=lambda: 1), is_instant=is_instant)
         self._timeout = timeout
 
     async def fetch_customization(self) -> dict[str, str]:
-        """Return the bundle's customization; other strategies have none."""
+        """Return the customization of a bundle, or an empty dict for other strategies."""
         return self._customization
 
     async def start(self, body: Body) -> None:
@@ -390,20 +408,20 @@ class LocalPlayer:
         """Do nothing."""
 
     async def move(self, body: Body) -> MoveResponse:
-        """Run the strategy within the time budget that a server would allow."""
+        """Run the strategy within the time budget of a live snake."""
         if (overrun := self._session.pending_move) is not None:
-            # Over a network, a strategy has time to finish between turns. In this process the next
-            # turn follows immediately. Without this wait, one overrun would cost every move until
-            # the strategy has finished.
+            # Over a network, a strategy has time to finish between turns. In this process, the next
+            # turn follows immediately. Without this wait, one overrun would cause fallback moves
+            # until the strategy returns.
             futures.wait([overrun], self._timeout)
         began = time.perf_counter()
         board = Board.from_api(body, tracker=self._session.eliminations)
         decision = self._move_runner.decide(self._session, board, began)
         seconds = time.perf_counter() - began
         if seconds > self._timeout:
-            # The machine was too busy to stop the strategy in time; the snake must still play a
-            # move.
-            decision = safe_move(board, TIMEOUT_NOTE)
+            # A busy machine can delay the end of the strategy beyond the timeout. The snake must
+            # then play the fallback move.
+            decision = choose_fallback_move(board, TIMEOUT_NOTE)
         milliseconds = 1000 * seconds
         problem, error = fallback_problem(decision)
         return MoveResponse(decision.move, milliseconds, problem, decision.shout, decision, error)
@@ -414,7 +432,7 @@ async def request_single_move(
 ) -> Decision:
     """Play a game of one move with a snake behind a URL.
 
-    Without a response, the move is ``""``.
+    Without a valid response, the decision's move is ``""``.
     """
     async with open_client(address_policy) as client:
         timeout = body["game"]["timeout"] / 1000

@@ -1,8 +1,8 @@
 """Supervisor of snakes that are local programs.
 
 The supervisor starts each program on its own port and restarts a program that exits. Each program
-runs under a keeper process (this module, run as a script). The keeper terminates the program and
-its child processes as soon as the supervising process ends, for whatever reason.
+runs under a watchdog process, which runs this module as a script. The watchdog terminates the
+program and its child processes when the supervising process ends for any reason.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ from collections.abc import Mapping
 from pathlib import Path
 
 _PROGRAM_TERMINATE_TIMEOUT_S = 5.0
-"""Time in which a program must exit after SIGTERM, in seconds."""
+"""Timeout for the exit of a program after SIGTERM, in seconds."""
 
 
 class ProgramSupervisor:
-    """Runner of programs by name, each with its own URL.
+    """Supervisor of programs, each with a name and its own URL.
 
     `close` terminates all programs.
     """
 
     def __init__(self, commands: Mapping[str, str]) -> None:
         self._commands = dict(commands)
-        self._ports = {name: _free_port() for name in commands}
+        self._ports = {name: _find_free_port() for name in commands}
         self._running: dict[str, subprocess.Popen[bytes]] = {}
 
     def __enter__(self) -> ProgramSupervisor:
@@ -55,19 +55,19 @@ class ProgramSupervisor:
         if running is not None:
             if running.poll() is None:
                 return
-            _terminate(running)
+            _terminate_program(running)
         port = str(self._ports[name])
         command = shlex.split(self._commands[name].replace("{port}", port))
         self._running[name] = subprocess.Popen(
             [sys.executable, "-P", "-m", __name__, *command],
-            stdin=subprocess.PIPE,  # The keeper detects when this pipe closes.
+            stdin=subprocess.PIPE,  # The watchdog detects when this pipe closes.
             stdout=sys.stderr.fileno(),
             env=os.environ | {"PORT": port},
             start_new_session=True,  # Ctrl+C in the terminal must not reach the snakes.
         )
 
     def cpu_seconds(self, name: str) -> float:
-        """Return the CPU seconds that all processes of a program have used (Linux only).
+        """Return the CPU time of all processes of a program, in seconds (Linux only).
 
         The resolution is 1 microsecond for running processes. The resolution is 0.01 s for child
         processes that have ended and whose parents have waited for them.
@@ -75,8 +75,8 @@ class ProgramSupervisor:
         waiting, seconds = [self._running[name].pid], 0.0
         while waiting:
             process = waiting.pop()
-            with contextlib.suppress(OSError):  # The process has ended in the meantime.
-                # This expression is the CPU clock of another process, as in clock_getcpuclockid(3).
+            with contextlib.suppress(OSError):  # The process may have ended in the meantime.
+                # clock_getcpuclockid(3) computes the id of another process's CPU clock in this way.
                 seconds += time.clock_gettime(~process << 3 | 2)
                 status = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
                 seconds += (int(status[13]) + int(status[14])) / os.sysconf("SC_CLK_TCK")
@@ -87,50 +87,50 @@ class ProgramSupervisor:
     def close(self) -> None:
         """Terminate all programs."""
         for process in self._running.values():
-            _terminate(process)
+            _terminate_program(process)
         for process in self._running.values():
             process.wait(2 * _PROGRAM_TERMINATE_TIMEOUT_S)
 
 
-def _terminate(keeper: subprocess.Popen[bytes]) -> None:
-    """Close a keeper's standard input, so that the keeper terminates the program."""
-    assert keeper.stdin is not None
-    keeper.stdin.close()
+def _terminate_program(watchdog: subprocess.Popen[bytes]) -> None:
+    """Close the watchdog's standard input, so that the watchdog terminates the program."""
+    assert watchdog.stdin is not None
+    watchdog.stdin.close()
 
 
-def _free_port() -> int:
+def _find_free_port() -> int:
     with socket.create_server(("127.0.0.1", 0)) as probe:
         return int(probe.getsockname()[1])
 
 
-def supervise(command: list[str]) -> int:
+def run_watchdog(command: list[str]) -> int:
     """Run a program until the program exits or standard input closes.
 
     Returns:
-        The exit status of the program.
+        Exit status of the program, or 127 if the program cannot be started.
     """
     try:
         program = subprocess.Popen(command, stdin=subprocess.DEVNULL, start_new_session=True)
     except OSError as error:
         sys.stderr.write(f"{command[0]}: {error.strerror}\n")
         return 127
-    threading.Thread(target=_terminate_with_input, args=(program,), daemon=True).start()
+    threading.Thread(target=_terminate_when_stdin_closes, args=(program,), daemon=True).start()
     status = program.wait()
-    _signal_all(program, signal.SIGKILL)
+    _signal_process_group(program, signal.SIGKILL)
     return status
 
 
-def _terminate_with_input(program: subprocess.Popen[bytes]) -> None:
+def _terminate_when_stdin_closes(program: subprocess.Popen[bytes]) -> None:
     while os.read(0, 4096):
         pass
-    _signal_all(program, signal.SIGTERM)
+    _signal_process_group(program, signal.SIGTERM)
     try:
         program.wait(_PROGRAM_TERMINATE_TIMEOUT_S)
     except subprocess.TimeoutExpired:
-        _signal_all(program, signal.SIGKILL)
+        _signal_process_group(program, signal.SIGKILL)
 
 
-def _signal_all(program: subprocess.Popen[bytes], number: int) -> None:
+def _signal_process_group(program: subprocess.Popen[bytes], number: int) -> None:
     """Send a signal to the program's process group."""
     try:
         os.killpg(program.pid, number)
@@ -139,4 +139,4 @@ def _signal_all(program: subprocess.Popen[bytes], number: int) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(supervise(sys.argv[1:]))
+    sys.exit(run_watchdog(sys.argv[1:]))

@@ -8,7 +8,7 @@ from typing import Any
 
 from openskill.models import PlackettLuce
 
-Z_95 = 1.96
+CI_95_Z_SCORE = 1.96
 """Half-width of a 95% confidence interval, in standard deviations."""
 
 
@@ -20,14 +20,14 @@ class Rating:
     sigma: float
 
     @property
-    def low(self) -> float:
+    def ci_low(self) -> float:
         """Lower end of the 95% confidence interval."""
-        return self.mu - Z_95 * self.sigma
+        return self.mu - CI_95_Z_SCORE * self.sigma
 
     @property
-    def high(self) -> float:
+    def ci_high(self) -> float:
         """Upper end of the 95% confidence interval."""
-        return self.mu + Z_95 * self.sigma
+        return self.mu + CI_95_Z_SCORE * self.sigma
 
 
 GameRanks = Sequence[tuple[str, int]]
@@ -37,12 +37,12 @@ Rank 0 is best, and equal ranks are ties.
 """
 
 
-def rank(snakes: Sequence[tuple[str, bool, int]]) -> GameRanks:
+def rank_snakes(snakes: Sequence[tuple[str, bool, int]]) -> GameRanks:
     """Rank the snakes of one game, given as (name, alive, turn of elimination).
 
     Snakes that survived longer rank higher; snakes eliminated on the same turn tie.
 
-    >>> rank([("a", False, 7), ("b", True, 0), ("c", False, 7)])
+    >>> rank_snakes([("a", False, 7), ("b", True, 0), ("c", False, 7)])
     [('a', 1), ('b', 0), ('c', 1)]
     """
     lasted = [float("inf") if alive else turn for _, alive, turn in snakes]
@@ -51,14 +51,17 @@ def rank(snakes: Sequence[tuple[str, bool, int]]) -> GameRanks:
 
 
 class Ratings:
-    """The ratings of all snakes, updated game by game."""
+    """Ratings of all snakes, updated after every game."""
 
     def __init__(self) -> None:
         self._model = PlackettLuce()
         self._ratings: dict[str, Any] = {}
 
-    def add(self, ranks: GameRanks) -> None:
-        """Update the ratings with one game; a solo game changes nothing."""
+    def add_game(self, ranks: GameRanks) -> None:
+        """Update the ratings with the result of one game.
+
+        A solo game changes no rating.
+        """
         for name, _ in ranks:
             if name not in self._ratings:
                 self._ratings[name] = self._model.rating(name=name)
@@ -69,22 +72,22 @@ class Ratings:
         for (name, _), (rating,) in zip(ranks, rated, strict=True):
             self._ratings[name] = rating
 
-    def of(self, name: str) -> Rating:
-        """Return a snake's rating; a snake without games has the initial rating."""
+    def get(self, name: str) -> Rating:
+        """Return a snake's rating, or the initial rating for a snake without games."""
         rating = self._ratings.get(name) or self._model.rating()
         return Rating(rating.mu, rating.sigma)
 
-    def all(self) -> dict[str, Rating]:
+    def all_ratings(self) -> dict[str, Rating]:
         """Return the ratings of all snakes that have played."""
-        return {name: self.of(name) for name in self._ratings}
+        return {name: self.get(name) for name in self._ratings}
 
 
-def rate(games: Iterable[GameRanks]) -> dict[str, Rating]:
-    """Rate all snakes from their games, in the order played.
+def rate_games(games: Iterable[GameRanks]) -> dict[str, Rating]:
+    """Compute the ratings of all snakes from their games.
 
-    Solo games change nothing.
+    ``games`` is in the order played. Solo games change no rating.
     """
     ratings = Ratings()
     for ranks in games:
-        ratings.add(ranks)
-    return ratings.all()
+        ratings.add_game(ranks)
+    return ratings.all_ratings()

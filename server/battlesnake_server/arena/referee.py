@@ -1,11 +1,13 @@
-"""A referee, which conducts one game as the official engine does.
+"""Referee that conducts one game as the official engine does.
 
-The order of requests is that of the official CLI. The referee first sends ``GET /`` and ``/start``,
+The order of requests matches the official CLI. The referee first sends ``GET /`` and ``/start``,
 one snake after the other. Every turn, the referee sends ``/move`` to all living snakes at once,
 including the survivors after the last turn. One turn later, the referee sends ``/end`` to every
-snake. A snake that does not respond in time repeats its previous move, initially "up". For
-strategies in this process, the fallback chooses a move. The turn's record names the problem in both
-cases.
+snake.
+
+A snake behind a URL that does not respond in time repeats its previous move, initially "up". A
+strategy in this process plays the fallback move instead. In both cases, the record of the turn
+names the problem.
 """
 
 from __future__ import annotations
@@ -28,9 +30,9 @@ _NUM_OPENING_MOVES = 6
 """Number of moves that form a snake's opening."""
 
 WriteRequest = Callable[[Game, State, Snake], Body]
-"""Function that writes a request body for a snake.
+"""Function that builds a request body for a snake.
 
-`board_json.request_to_dict` uses the format of the official CLI.
+`board_json.write` uses the format of the official CLI.
 """
 
 OnEvent = Callable[[Board | Turn], None]
@@ -43,13 +45,14 @@ class SeatRecord:
 
     Attributes:
         cause: Cause of elimination, as in `rules.Snake`; "" if the snake survived.
-        killer: Seat of the snake that eliminated this snake, if any.
+        killer: Seat of the snake that eliminated this snake, or None.
         eliminated_on: Turn of elimination.
         length: Final length.
         latencies: Response time of every requested move, in milliseconds.
-        problems: Number of failed moves by kind; see `players.MoveResponse`.
+        problems: Number of failed moves, keyed by `players.MoveResponse.problem`.
         opening: First letters of the snake's first `_NUM_OPENING_MOVES` moves.
-        error: First exception of a strategy in this process; see `guarded_strategy.describe`.
+        error: Text of the first exception of a strategy in this process, or ""; see
+            `guarded_strategy.describe_exception`.
     """
 
     cause: str = ""
@@ -64,13 +67,13 @@ class SeatRecord:
 
 @dataclass(slots=True)
 class GameRecord:
-    """A completed game, with enough data to rate, describe and replay the game.
+    """Record of a completed game, for ratings, descriptions and replays.
 
     Attributes:
         first: The first position.
         turns: The turns played, as in a `replay.Replay`.
         seats: The record of every seat.
-        winner: The winner's seat; None for a draw or a solo game.
+        winner: The winner's seat; None for a draw, a solo game or an unfinished game.
         finished: True if the rules ended the game, False if the turn limit ended the game.
     """
 
@@ -98,14 +101,13 @@ async def play(
         width: Width of the board.
         height: Height of the board.
         names: Names of the snakes, in seat order.
-        players: The players, in seat order.
+        players: The players, in seat order. Players never raise an exception.
         max_turns: Turn limit.
-        on_event: Called with the first position, then with every turn played.
-        write: Writes the request bodies, e.g. an `ArenaRequestWriter`.
+        on_event: Callback for the first position and for every turn played.
+        write: Function that builds the request bodies, for example an `ArenaRequestWriter`.
 
     Raises:
         rules.RulesError: If the map does not support the board size or the number of snakes.
-            Players never cause an exception.
     """
     game = replace(
         game,
@@ -144,10 +146,10 @@ async def play(
 
 
 class ArenaRequestWriter:
-    """Writes the requests of one game as arena.battlesnake.com does.
+    """Builder of request bodies in the format of arena.battlesnake.com.
 
-    Eliminated snakes stay listed until the game ends, in their last state and without a flag. The
-    map is empty, latencies are "0", and the game has a separate id.
+    The snake list includes eliminated snakes in their last state, without an elimination mark. The
+    map name is empty, latencies are "0", and the requests contain a separate game id.
     """
 
     def __init__(self) -> None:
@@ -165,7 +167,9 @@ class ArenaRequestWriter:
 class _SeatedPlayers:
     """The players of one game, and the last valid move of each player."""
 
-    def __init__(self, game: Game, state: State, players: Sequence[Player], write: WriteRequest) -> None:
+    def __init__(
+        self, game: Game, state: State, players: Sequence[Player], write: WriteRequest
+    ) -> None:
         self.game = game
         self.write = write
         self.state = state
@@ -224,12 +228,12 @@ class _SeatedPlayers:
 
 
 def move_letters(snake_id: str, turns: Sequence[Turn]) -> str:
-    """Return the first letters of a snake's moves."""
+    """Return the first letters of a snake's moves as one string."""
     return "".join(turn.moves.get(snake_id, "")[:1] for turn in turns)
 
 
 def build_seat_records(state: State, moves: Sequence[str]) -> list[SeatRecord]:
-    """Build the seat records of a game.
+    """Build the seat records of a game, without latencies and problems.
 
     Args:
         state: The final position.

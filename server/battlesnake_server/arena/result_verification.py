@@ -1,6 +1,6 @@
-"""Verification of results from other machines.
+"""Verification of game results from other machines.
 
-A verification replays the moves of a game from the seed.
+The verification replays the recorded moves from the seed of the game.
 """
 
 from __future__ import annotations
@@ -12,31 +12,30 @@ import numpy as np
 
 from battlesnake_gym.engine.engine import NO_MOVE, make_games
 from battlesnake_gym.rules import MOVES, Game, State
-from battlesnake_server.arena.referee import seat_records, winner_of
+from battlesnake_server.arena.referee import build_seat_records, find_winner
 from battlesnake_server.arena.tournament import GameResult, ScheduledGame, TournamentSettings
 
-_CODES = {move[0]: code for code, move in enumerate(MOVES)}
+_ACTION_BY_LETTER = {move[0]: code for code, move in enumerate(MOVES)}
 
 
 class ResultMismatchError(OSError):
-    """Error raised if a result does not follow from the recorded moves."""
+    """Error raised if a game result contradicts the recorded moves."""
 
 
-def verify_result(setup: TournamentSettings, result: GameResult) -> None:
+def verify_result(settings: TournamentSettings, result: GameResult) -> None:
     """Verify that ``result`` follows from its start position and its moves.
 
-    Latencies and problems cannot be verified. It is also impossible to verify whether the snakes
-    would choose these moves.
+    Latencies, problems and the snakes' choice of moves cannot be verified.
 
     Raises:
-        ResultMismatchError: If the result does not follow.
+        ResultMismatchError: If the result contradicts the moves.
     """
-    last, finished = play_moves(setup, result.scheduled, result.moves)
+    last, finished = replay_moves(settings, result.scheduled, result.moves)
     expected = replace(
         result,
         turns=last.turn,
         finished=finished,
-        winner=winner_of(last, finished),
+        winner=find_winner(last, finished),
         seats=[
             replace(
                 seat,
@@ -44,25 +43,27 @@ def verify_result(setup: TournamentSettings, result: GameResult) -> None:
                 problems=received.problems,
                 error=received.error,
             )
-            for seat, received in zip(seat_records(last, result.moves), result.seats, strict=True)
+            for seat, received in zip(
+                build_seat_records(last, result.moves), result.seats, strict=True
+            )
         ],
     )
-    if result != expected or not (finished or last.turn == setup.max_turns):
+    if result != expected or not (finished or last.turn == settings.max_turns):
         raise ResultMismatchError(
             f"game {result.scheduled.number} of a machine at --ray-address does not follow from "
             "its moves; install the same version on all machines"
         )
 
 
-def play_moves(
-    setup: TournamentSettings, scheduled: ScheduledGame, moves: Sequence[str]
+def replay_moves(
+    settings: TournamentSettings, scheduled: ScheduledGame, moves: Sequence[str]
 ) -> tuple[State, bool]:
     """Replay a game from its moves.
 
     Args:
-        setup: The tournament's settings.
+        settings: The tournament's settings.
         scheduled: The game's seed and seats.
-        moves: First letters of each seat's moves.
+        moves: Moves of each seat as letters (`referee.move_letters`).
 
     Returns:
         The last position, and whether the rules ended the game.
@@ -70,17 +71,17 @@ def play_moves(
     snakes = len(scheduled.seats)
     games = make_games(
         1,
-        width=setup.width,
-        height=setup.height,
+        width=settings.width,
+        height=settings.height,
         num_snakes=snakes,
-        game=Game(setup.ruleset, setup.map, setup.settings, solo=snakes < 2),
+        game=Game(settings.ruleset, settings.map, settings.settings, solo=snakes < 2),
         food_rng="official",
     )
     games.reset(np.array([scheduled.seed]))
     actions = np.full((max(map(len, moves)), 1, snakes), NO_MOVE, np.uint8)
     for seat, letters in enumerate(moves):
-        actions[: len(letters), 0, seat] = [_CODES[letter] for letter in letters]
-    for action in actions[: setup.max_turns]:
+        actions[: len(letters), 0, seat] = [_ACTION_BY_LETTER[letter] for letter in letters]
+    for action in actions[: settings.max_turns]:
         if games.over[0]:
             break
         games.step(action)

@@ -16,7 +16,7 @@ from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
 from battlesnake_server.arena.database import Seat, StoredGame, load_games, with_retries
-from battlesnake_server.arena.ratings import Rating, Ratings, rank
+from battlesnake_server.arena.ratings import Rating, Ratings, rank_snakes
 from battlesnake_server.arena.tournament import (
     Entrant,
     GameResult,
@@ -24,11 +24,11 @@ from battlesnake_server.arena.tournament import (
     parse_entrants,
 )
 
-SURVIVED = "alive"
+SURVIVED_KEY = "alive"
 """Key of `StandingsRow.endings` for games that the snake survived."""
 
 
-def row(result: GameResult, tournament: int, labels: Sequence[str]) -> StoredGame:
+def build_game_row(result: GameResult, tournament: int, labels: Sequence[str]) -> StoredGame:
     """Build the database row of a game.
 
     ``labels`` are the labels of the tournament's snakes.
@@ -55,7 +55,7 @@ def row(result: GameResult, tournament: int, labels: Sequence[str]) -> StoredGam
 
 @dataclass(frozen=True, slots=True)
 class StandingsRow:
-    """One snake's results.
+    """Results of one snake.
 
     Attributes:
         snake: The snake's label.
@@ -63,14 +63,14 @@ class StandingsRow:
         wins: Games won.
         draws: Games drawn.
         turns: Mean game length, in turns.
-        endings: Number of games by cause of elimination (``alive`` if it survived).
-        p50: Median latency in milliseconds; None without a move.
-        p99: 99th percentile of the latency in milliseconds; None without a move.
-        problems: Number of late or invalid moves, by kind.
+        endings: Number of games, keyed by cause of elimination (``alive`` for survival).
+        p50: Median latency in milliseconds; None without moves.
+        p99: 99th percentile of the latency in milliseconds; None without moves.
+        problems: Number of late or invalid moves, keyed by kind.
         rating: The snake's rating.
         moves: Number of moves requested.
-        error: The first exception of a snake that ran in this process, with its location; "" if
-            there was none in this run.
+        error: Text of the first exception of a snake in this process, with its location; "" without
+            an exception in this run.
     """
 
     snake: str
@@ -89,15 +89,15 @@ class StandingsRow:
 
 @dataclass(slots=True)
 class History:
-    """The accumulated results of one snake.
+    """Accumulated results of one snake.
 
     Attributes:
-        ratings: (mu, sigma) after each game.
-        openings: Number of games by opening moves.
-        openings_won: Number of games won by opening moves.
-        killers: Number of games by the snake that eliminated this snake.
-        against: By opponent, the number of games in which this snake survived longer, equally
-            long, and shorter.
+        ratings: Rating (mu, sigma) after each game.
+        openings: Number of games, keyed by opening moves.
+        openings_won: Number of wins, keyed by opening moves.
+        killers: Number of games, keyed by the snake that eliminated this snake.
+        against: Numbers of games in which this snake survived longer, equally long and shorter,
+            keyed by opponent.
     """
 
     games: int = 0
@@ -115,9 +115,9 @@ class History:
 
 
 class Standings:
-    """The results of games, updated game by game without a recount of earlier games.
+    """Results of all snakes, updated after every game.
 
-    ``histories`` contains the results of every snake, by name.
+    ``histories`` maps the name of each snake to its results.
     """
 
     def __init__(self) -> None:
@@ -125,50 +125,54 @@ class Standings:
         self.histories: dict[str, History] = {}
         self._ratings = Ratings()
 
-    def add(self, game: StoredGame) -> None:
+    def add_game(self, game: StoredGame) -> None:
         """Add the result of a game."""
         self.games += 1
-        ranks = rank([(seat.snake, not seat.cause, seat.eliminated_on) for seat in game.seats])
-        self._ratings.add(ranks)
+        ranks = rank_snakes(
+            [(seat.snake, not seat.cause, seat.eliminated_on) for seat in game.seats]
+        )
+        self._ratings.add_game(ranks)
         drawn = len(game.seats) > 1 and not any(seat.won for seat in game.seats)
         for seat in game.seats:
             history = self.histories.setdefault(seat.snake, History())
-            _count(history, game, seat)
+            _update_history(history, game, seat)
             history.draws += drawn
-            rating = self._ratings.of(seat.snake)
+            rating = self._ratings.get(seat.snake)
             history.ratings.append((rating.mu, rating.sigma))
         for (name, own_rank), (other, other_rank) in itertools.permutations(ranks, 2):
             if name != other:
                 record = self.histories[name].against.setdefault(other, [0, 0, 0])
                 record[(own_rank > other_rank) - (own_rank < other_rank) + 1] += 1
 
-    def lines(self) -> list[StandingsRow]:
-        """Return the rows of all snakes, the highest rating first."""
+    def sorted_rows(self) -> list[StandingsRow]:
+        """Return the rows of all snakes in order of decreasing rating."""
         lines = [
-            _line(snake, history, self._ratings.of(snake))
+            _build_standings_row(snake, history, self._ratings.get(snake))
             for snake, history in self.histories.items()
         ]
         return sorted(lines, key=lambda line: (-line.rating.mu, -line.wins, line.snake))
 
 
-def summarize(
+def compute_standings(
     games: Iterable[StoredGame], errors: Mapping[str, str] | None = None
 ) -> list[StandingsRow]:
-    """Return the rows of all snakes by decreasing rating.
+    """Return the rows of all snakes in order of decreasing rating.
 
-    ``errors`` maps labels to exceptions.
+    ``errors`` maps labels to exception texts.
     """
     standings = Standings()
     for game in games:
-        standings.add(game)
-    return [replace(line, error=(errors or {}).get(line.snake, "")) for line in standings.lines()]
+        standings.add_game(game)
+    return [
+        replace(line, error=(errors or {}).get(line.snake, "")) for line in standings.sorted_rows()
+    ]
 
 
-def _count(history: History, game: StoredGame, seat: Seat) -> None:
+def _update_history(history: History, game: StoredGame, seat: Seat) -> None:
     history.games += 1
     history.wins += seat.won
     history.turns += game.turns
-    history.endings[seat.cause or SURVIVED] += 1
+    history.endings[seat.cause or SURVIVED_KEY] += 1
     history.latencies.update(seat.latencies)
     history.problems.update(seat.problems)
     if seat.opening:
@@ -178,7 +182,7 @@ def _count(history: History, game: StoredGame, seat: Seat) -> None:
         history.killers[game.seats[seat.killer].snake] += 1
 
 
-def _line(snake: str, history: History, rating: Rating) -> StandingsRow:
+def _build_standings_row(snake: str, history: History, rating: Rating) -> StandingsRow:
     return StandingsRow(
         snake=snake,
         games=history.games,
@@ -195,36 +199,49 @@ def _line(snake: str, history: History, rating: Rating) -> StandingsRow:
 
 
 def _percentile(values: Counter[float], percent: float) -> float | None:
-    """Compute ``numpy.percentile`` of values with counts."""
+    """Return a percentile of a multiset, rounded to two decimals; None if empty.
+
+    The interpolation matches ``numpy.percentile``.
+    """
     if not values:
         return None
     ordered = np.array(sorted(values))
-    # This is the last index of each value.
+    # ``last`` contains the last index of each distinct value in the sorted multiset.
     last = np.cumsum([values[value] for value in ordered]) - 1
     position = percent / 100 * last[-1]
     low, high = ordered[np.searchsorted(last, [np.floor(position), np.ceil(position)])]
     return round(float(low + (high - low) * (position % 1)), 2)
 
 
-_HEADINGS = ("snake", "rating", "games", "wins", "draws", "turns", "p50 ms", "p99 ms", "endings")
+_TABLE_HEADINGS = (
+    "snake",
+    "rating",
+    "games",
+    "wins",
+    "draws",
+    "turns",
+    "p50 ms",
+    "p99 ms",
+    "endings",
+)
 
 
-def table(lines: Sequence[StandingsRow]) -> str:
-    """Format the results as text, one line per snake."""
-    rows = [_HEADINGS, *(_row(line) for line in lines)]
-    widths = [max(len(row[column]) for row in rows) for column in range(len(_HEADINGS))]
+def format_table(lines: Sequence[StandingsRow]) -> str:
+    """Format the results as a text table with one line per snake."""
+    rows = [_TABLE_HEADINGS, *(_format_row(line) for line in lines)]
+    widths = [max(len(row[column]) for row in rows) for column in range(len(_TABLE_HEADINGS))]
     texts = []
     for row in rows:
         cells = [
-            cell.ljust(width) if column in (0, len(_HEADINGS) - 1) else cell.rjust(width)
+            cell.ljust(width) if column in (0, len(_TABLE_HEADINGS) - 1) else cell.rjust(width)
             for column, (cell, width) in enumerate(zip(row, widths, strict=True))
         ]
         texts.append("  ".join(cells).rstrip())
     return "\n".join(texts) + "\n"
 
 
-def _row(line: StandingsRow) -> tuple[str, ...]:
-    half = (line.rating.high - line.rating.low) / 2
+def _format_row(line: StandingsRow) -> tuple[str, ...]:
+    half = (line.rating.ci_high - line.rating.ci_low) / 2
     endings = ", ".join(f"{cause} {count}" for cause, count in line.endings.items())
     if line.problems:
         endings += "; failed moves: "
@@ -242,14 +259,16 @@ def _row(line: StandingsRow) -> tuple[str, ...]:
     )
 
 
-_MAX_FAILED_FRACTION = 0.05
+_MAX_FAILED_MOVE_FRACTION = 0.05
 """Maximum fraction of failed moves.
 
-Above this fraction, the results say little about the strength of a snake.
+Above this fraction, the results do not measure the strength of a snake.
 """
 
 
-def failures(lines: Iterable[StandingsRow], entrants: Iterable[Entrant]) -> tuple[str, bool]:
+def describe_failures(
+    lines: Iterable[StandingsRow], entrants: Iterable[Entrant]
+) -> tuple[str, bool]:
     """Describe the failed moves of snakes that ran in this process.
 
     Args:
@@ -258,10 +277,10 @@ def failures(lines: Iterable[StandingsRow], entrants: Iterable[Entrant]) -> tupl
 
     Returns:
         A line for each snake with failed moves, and whether a snake failed on more than
-        `_MAX_FAILED_FRACTION` of its moves. Late moves of built-in snakes do not count, because
-        only a busy machine causes them.
+        `_MAX_FAILED_MOVE_FRACTION` of its moves. The fraction excludes late moves of built-in
+        snakes, because only a busy machine causes them.
     """
-    local = {entrant.label: entrant for entrant in entrants if not entrant.remote}
+    local = {entrant.label: entrant for entrant in entrants if not entrant.is_remote}
     texts, too_many = [], False
     for line in lines:
         failed = sum(line.problems.values())
@@ -273,33 +292,36 @@ def failures(lines: Iterable[StandingsRow], entrants: Iterable[Entrant]) -> tupl
             f"{line.error or kinds}\n"
         )
         late = 0 if local[line.snake].is_file else line.problems.get("timeout", 0)
-        too_many |= failed - late > _MAX_FAILED_FRACTION * line.moves
+        too_many |= failed - late > _MAX_FAILED_MOVE_FRACTION * line.moves
     return "".join(texts), too_many
 
 
-def to_json(lines: Sequence[StandingsRow]) -> list[dict[str, Any]]:
-    """Convert the rows to JSON.
+def to_dicts(lines: Sequence[StandingsRow]) -> list[dict[str, Any]]:
+    """Convert the rows to dicts for JSON output.
 
     ``rating`` contains mu, sigma and the 95% confidence interval.
     """
     return [
         asdict(line)
-        | {"rating": asdict(line.rating) | {"ci_low": line.rating.low, "ci_high": line.rating.high}}
+        | {
+            "rating": asdict(line.rating)
+            | {"ci_low": line.rating.ci_low, "ci_high": line.rating.ci_high}
+        }
         for line in lines
     ]
 
 
-def store(
-    engine: Engine, result: GameResult, tournament: int, setup: TournamentSettings
+def store_game(
+    engine: Engine, result: GameResult, tournament: int, settings: TournamentSettings
 ) -> StoredGame:
-    """Store a game.
+    """Store a game in the database.
 
-    A game that another arena has already stored is kept instead.
+    If another arena has already stored the game, the stored row does not change.
     """
-    labels = [entrant.label for entrant in parse_entrants(setup.snakes)]
+    labels = [entrant.label for entrant in parse_entrants(settings.snakes)]
 
     def add(session: Session) -> StoredGame:
-        game = row(result, tournament, labels)
+        game = build_game_row(result, tournament, labels)
         session.add(game)
         session.commit()
         return game
@@ -310,34 +332,38 @@ def store(
         sys.stderr.write(
             f"game {result.scheduled.number} is already stored: another arena played it\n"
         )
-        return row(result, tournament, labels)
+        return build_game_row(result, tournament, labels)
 
 
-def note_errors(errors: dict[str, str], result: GameResult, setup: TournamentSettings) -> None:
-    """Add the exceptions of a game to ``errors``, by label.
+def collect_errors(
+    errors: dict[str, str], result: GameResult, settings: TournamentSettings
+) -> None:
+    """Add the exception texts of a game to ``errors``, keyed by label.
 
-    Only the first exception of each snake is kept.
+    ``errors`` contains only the first exception of each snake.
     """
-    labels = [entrant.label for entrant in parse_entrants(setup.snakes)]
+    labels = [entrant.label for entrant in parse_entrants(settings.snakes)]
     for snake, seat in zip(result.scheduled.seats, result.seats, strict=True):
         if seat.error:
             errors.setdefault(labels[snake], seat.error)
 
 
 def delete_games_without_replay(engine: Engine, tournament: int, replays: Path | None) -> None:
-    """Delete games whose replay is empty or missing.
+    """Delete games whose replay file is empty or missing, to play them again.
 
-    Deleted games are played again. A power cut leaves such games if the file system had not written
-    the replay. Nothing is deleted without ``replays``, and no game is deleted that was played
-    without a replay.
+    A power failure can leave such games if the file system had not written the replay. The function
+    deletes no game that was played without a replay. If ``replays`` is None, the function deletes
+    nothing.
     """
     if replays is None:
         return
 
-    def is_lost(game: StoredGame) -> bool:
+    def has_lost_replay(game: StoredGame) -> bool:
         if game.replay is None:
             return False
-        beside = replays / Path(game.replay).name  # The directory may have been moved.
+        beside = (
+            replays / Path(game.replay).name
+        )  # The directory of the replays may have been moved.
         found = [path for path in (Path(game.replay), beside) if path.is_file()]
         if any(path.stat().st_size for path in found):
             return False
@@ -345,14 +371,14 @@ def delete_games_without_replay(engine: Engine, tournament: int, replays: Path |
             path.unlink(missing_ok=True)
         return True
 
-    def delete(session: Session) -> int:
-        lost = [game for game in load_games(session, tournament) if is_lost(game)]
+    def delete_lost_games(session: Session) -> int:
+        lost = [game for game in load_games(session, tournament) if has_lost_replay(game)]
         for game in lost:
             session.delete(game)
         session.commit()
         return len(lost)
 
-    if count := with_retries(engine, delete):
+    if count := with_retries(engine, delete_lost_games):
         sys.stderr.write(
             f"{count} games are played again: their replays are empty or missing in {replays}\n"
         )

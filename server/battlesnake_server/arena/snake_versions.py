@@ -1,6 +1,6 @@
-"""Versions of snakes.
+"""Versions of the snakes in a tournament.
 
-A tournament does not mix games of two versions of a snake.
+A tournament contains games of only one version of each snake.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pathlib import Path
 from battlesnake_gym import snakes
 from battlesnake_server.strategy_loader import split_policy_and_rules
 
-_OUR_PACKAGES = ("battlesnake_gym.", "battlesnake_heuristics.", "battlesnake_server.")
+_PROJECT_PACKAGES = ("battlesnake_gym.", "battlesnake_heuristics.", "battlesnake_server.")
 
 
 def snake_version(source: str) -> dict[str, str]:
@@ -27,14 +27,14 @@ def snake_version(source: str) -> dict[str, str]:
         source: Source of the snake, as in `tournament.Entrant`, or the command of a program.
 
     Returns:
-        ``version`` of this project if the snake runs in this process; ``sha256`` of the snake's
-        files if the snake has files. Modules that the files import are not included. A snake behind
-        a URL has neither key.
+        A dict with the keys ``version`` and ``sha256``. ``version`` is the version of this project.
+        ``sha256`` is the hash of the snake's files, and is missing if the snake has no files. The
+        hash excludes modules that the files import. The dict of a snake behind a URL is empty.
     """
     if source.startswith(("http://", "https://")):
         return {}
     found = {}
-    if files := sorted(_files(source)):
+    if files := sorted(_snake_files(source)):
         digest = hashlib.sha256()
         for file in files:
             digest.update(hashlib.sha256(file.read_bytes()).digest())
@@ -42,13 +42,13 @@ def snake_version(source: str) -> dict[str, str]:
     return {"version": importlib.metadata.version("battlesnake-gym")} | found
 
 
-def _files(source: str) -> set[Path]:
+def _snake_files(source: str) -> set[Path]:
     """Return the files that ``source`` executes or loads."""
     parts = [part for part in split_policy_and_rules(source) if part]
     with contextlib.suppress(ValueError):
-        # The command of a program may contain the name of the program's file.
+        # The command of a program may contain the path of the program's file.
         parts += shlex.split(source)
-    with contextlib.suppress(ValueError):  # A command is not a snake's name.
+    with contextlib.suppress(ValueError):  # `snakes.factory` raises ValueError for a command.
         parts += _registered_files(source)
     paths = {Path(part) for part in parts}
     paths |= {path.with_suffix(".json") for path in paths if path.suffix == ".onnx"}
@@ -64,4 +64,4 @@ def _registered_files(source: str) -> Iterable[str]:
     factory = inspect.unwrap(snakes.factory(source.rpartition("@")[0] or source))
     module = getattr(factory, "__module__", "") or ""
     code = getattr(factory, "__code__", None)
-    return [] if code is None or f"{module}.".startswith(_OUR_PACKAGES) else [code.co_filename]
+    return [] if code is None or f"{module}.".startswith(_PROJECT_PACKAGES) else [code.co_filename]

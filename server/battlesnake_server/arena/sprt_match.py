@@ -22,18 +22,18 @@ from battlesnake_server.arena.guarded_strategy import make_strategy
 from battlesnake_server.arena.tournament import (
     ScheduledGame,
     TournamentSettings,
-    local_strategy_factory,
     generate_match_schedule,
+    local_strategy_factory,
     parse_entrants,
 )
 
 
 @dataclass(slots=True)
 class MatchScore:
-    """The results of a match's games, side 0 first.
+    """Scores and move times of the games in a match.
 
     Pairs are counted in schedule order. A pair is counted once both of its games and all earlier
-    pairs have been played. If games were counted as they end, short games would be favored.
+    pairs have been played. Counting games as they end would favor short games.
     """
 
     points: dict[int, float] = field(default_factory=dict)
@@ -43,7 +43,7 @@ class MatchScore:
 
     @classmethod
     def from_games(cls, games: Sequence[StoredGame]) -> MatchScore:
-        """Compute the score of games from the database."""
+        """Compute the score from the games of a database."""
         score = cls()
         for game in games:
             score.add_game(game)
@@ -55,7 +55,7 @@ class MatchScore:
         self.total_move_ms += sum(sum(seat.latencies) for seat in game.seats)
 
     def outcome(self, first: int) -> int:
-        """Return the outcome of the game pair that starts with game ``first``."""
+        """Return the outcome (0 to 4) of the game pair that starts with game ``first``."""
         return pair_outcome(self.points[first] + self.points[first + 1])
 
     @property
@@ -83,7 +83,7 @@ def side_0_score(game: StoredGame) -> float:
 
 
 def check_settings(settings: TournamentSettings) -> None:
-    """Check a match's settings and the search limit.
+    """Check the settings of a match and its search limit.
 
     Raises:
         ValueError: If the settings do not describe a match, or no snake supports the search limit.
@@ -106,7 +106,10 @@ def check_settings(settings: TournamentSettings) -> None:
             "--timeout instead"
         )
     if settings.nodes is not None and not any(
-        isinstance(make_strategy(local_strategy_factory(entrant), 1), NodeLimitedStrategy | FixedNodesSearch)
+        isinstance(
+            make_strategy(local_strategy_factory(entrant), 1),
+            NodeLimitedStrategy | FixedNodesSearch,
+        )
         for entrant in everybody
     ):
         raise ValueError(
@@ -119,7 +122,9 @@ def iter_remaining_games(
     settings: TournamentSettings, max_games: int | None, score: MatchScore
 ) -> Iterator[ScheduledGame]:
     """Yield the scheduled games of a match that have not been played."""
-    schedule = itertools.islice(generate_match_schedule(settings.num_snakes, settings.seed), max_games)
+    schedule = itertools.islice(
+        generate_match_schedule(settings.num_snakes, settings.seed), max_games
+    )
     return (scheduled for scheduled in schedule if scheduled.number not in score.points)
 
 
@@ -133,20 +138,22 @@ def is_over(score: MatchScore, sprt: Sprt, max_games: int | None) -> bool:
 
 
 def format_games_per_cpu_hour(games: int, milliseconds: float) -> str:
-    """Format the number of such games per hour of CPU time.
+    """Format the number of games per hour of CPU time.
 
-    Only the CPU time of the snakes counts.
+    ``milliseconds`` is the total CPU time of the snakes.
 
-    >>> games_per_cpu_hour(2, 18_000)
+    >>> format_games_per_cpu_hour(2, 18_000)
     '400 games per CPU hour'
     """
     return f"{round(3.6e6 * games / max(milliseconds, 0.001))} games per CPU hour"
 
 
-def show_progress(score: MatchScore, sprt: Sprt, bar: tqdm[Any], settings: TournamentSettings) -> None:
-    """Show the current result on the bar.
+def show_progress(
+    score: MatchScore, sprt: Sprt, bar: tqdm[Any], settings: TournamentSettings
+) -> None:
+    """Show the current result on the progress bar.
 
-    Without a bar, a line is printed whenever the number of pairs has doubled.
+    If the bar is disabled, a line is printed whenever the number of pairs has doubled.
     """
     pairs = score.pair_counts
     text = f"{estimate(pairs)}, LLR {float(sprt.llr(pairs)):.2f} of {_format_llr_bounds(sprt)}"
@@ -163,8 +170,10 @@ def _format_llr_bounds(sprt: Sprt) -> str:
     return f"{low:.2f} to {high:.2f}"
 
 
-def to_dict(games: Sequence[StoredGame], settings: TournamentSettings, sprt: Sprt) -> dict[str, Any]:
-    """Convert the match to JSON.
+def to_dict(
+    games: Sequence[StoredGame], settings: TournamentSettings, sprt: Sprt
+) -> dict[str, Any]:
+    """Convert the match to a dict for JSON output.
 
     ``verdict`` is "H1", "H0" or None; ``score`` and ``elo`` refer to the first snake.
     """
@@ -188,7 +197,7 @@ def to_dict(games: Sequence[StoredGame], settings: TournamentSettings, sprt: Spr
 
 
 def _finite_or_none(elo: float) -> float | None:
-    """Replace infinity, which JSON does not support, with None."""
+    """Return a finite Elo difference, or None for infinity, which JSON does not support."""
     return elo if np.isfinite(elo) else None
 
 
@@ -209,7 +218,7 @@ _VERDICT_TEXTS = {
 
 
 def format_match(games: Sequence[StoredGame], settings: TournamentSettings, sprt: Sprt) -> str:
-    """Format the match as text."""
+    """Format the result of the match as text."""
     result = to_dict(games, settings, sprt)
     one, other = result["snakes"]
     verdict = _VERDICT_TEXTS[result["verdict"]].format(

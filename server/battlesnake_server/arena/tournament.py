@@ -1,6 +1,6 @@
 """Tournaments: schedules of games between the same snakes.
 
-The functions `play_all` and `play_scheduled_games` play the games of a schedule.
+The functions `play_tournament` and `play_scheduled_games` play the games of a schedule.
 """
 
 from __future__ import annotations
@@ -44,16 +44,20 @@ from battlesnake_heuristics.rating.process_pool import (
     run_tasks,
 )
 from battlesnake_server.address_policy import AddressPolicy
-from battlesnake_server.arena.guarded_strategy import GuardedStrategy, describe, make_strategy
+from battlesnake_server.arena.guarded_strategy import (
+    GuardedStrategy,
+    describe_exception,
+    make_strategy,
+)
 from battlesnake_server.arena.players import HttpPlayer, LocalPlayer, Player, open_client
 from battlesnake_server.arena.referee import (
     GameRecord,
     OnEvent,
     SeatRecord,
+    build_seat_records,
+    find_winner,
     move_letters,
     play,
-    seat_records,
-    winner_of,
 )
 from battlesnake_server.bundle import bundle_customization
 from battlesnake_server.strategy_loader import split_policy_and_rules, strategy_factory
@@ -61,7 +65,9 @@ from battlesnake_server.strategy_loader import split_policy_and_rules, strategy_
 
 @dataclass(frozen=True, slots=True)
 class TournamentSettings:
-    """The settings of a tournament; equal settings have equal schedules.
+    """Settings of a tournament.
+
+    Tournaments with equal settings have equal schedules.
 
     Attributes:
         snakes: The entrants, in the format of `parse_entrants`.
@@ -71,14 +77,15 @@ class TournamentSettings:
         ruleset: Name of the ruleset.
         map: Name of the map.
         settings: Settings of the rules.
-        seed: Seed of start positions and food.
+        seed: Seed for start positions and food.
         timeout: Response timeout in milliseconds.
         max_turns: Turn limit.
         address_policy: Addresses that the operator allows, in addition to the addresses in
-            ``snakes``; does not affect the schedule.
-        nodes: Nodes per move instead of a timeout; all snakes must run in this process.
-        move_time_ms: CPU time per move in milliseconds instead of a timeout; all snakes must run in
-            this process.
+            ``snakes``. The address policy does not affect the schedule.
+        nodes: Maximum number of nodes per move, instead of a timeout. All snakes must run in this
+            process.
+        move_time_ms: CPU time per move in milliseconds, instead of a timeout. All snakes must run
+            in this process.
         is_match: Whether two sides alternate seats in a match.
     """
 
@@ -99,11 +106,14 @@ class TournamentSettings:
 
     @property
     def has_search_limit(self) -> bool:
-        """Whether ``nodes`` or ``move_time_ms`` limits the moves instead of the timeout."""
+        """Whether ``nodes`` or ``move_time_ms`` limits each move, instead of the timeout."""
         return self.nodes is not None or self.move_time_ms is not None
 
     def to_dict(self) -> dict[str, Any]:
-        """Convert to JSON, without the address policy and without unset optional fields."""
+        """Return the settings as a dict for JSON.
+
+        The dict omits the address policy and unset optional fields.
+        """
         values = asdict(self) | {"snakes": list(self.snakes)}
         for name in ("nodes", "move_time_ms", "is_match"):
             if not values[name]:
@@ -114,10 +124,10 @@ class TournamentSettings:
 
 @dataclass(frozen=True, slots=True)
 class ScheduledGame:
-    """One game of the schedule.
+    """Scheduled game of a tournament.
 
-    ``number`` is the number of the game, ``seed`` the seed of the game, and ``seats`` the index of
-    the snake in each seat.
+    ``number`` is the index of the game in the schedule. ``seed`` determines the start position and
+    the food. ``seats`` contains the index of the snake in each seat.
     """
 
     number: int
@@ -129,7 +139,7 @@ class ScheduledGame:
 class GameResult:
     """The result of a scheduled game; see `referee.GameRecord`.
 
-    ``moves`` are the first letters of each seat's moves. Together, ``moves`` and ``scheduled``
+    ``moves`` contains the moves of each seat as letters. Together, ``moves`` and ``scheduled``
     determine the game (`result_verification.verify_result`). ``replay`` is the path of the replay.
     """
 
@@ -161,9 +171,10 @@ class GameResult:
 
 @dataclass(frozen=True, slots=True)
 class Entrant:
-    """A snake of a tournament: its label in tables and its source (URL, name or path).
+    """Snake of a tournament, with a label for tables and a source.
 
-    ``address_policy`` limits the requests to the snake if the source is a URL.
+    ``source`` is a URL, a name or a path. If ``source`` is a URL, ``address_policy`` limits the
+    addresses of the requests.
     """
 
     label: str
@@ -171,7 +182,7 @@ class Entrant:
     address_policy: AddressPolicy = AddressPolicy()  # noqa: RUF009  (frozen)
 
     @property
-    def remote(self) -> bool:
+    def is_remote(self) -> bool:
         """Whether the snake is played over HTTP."""
         return self.source.startswith(("http://", "https://"))
 
@@ -181,7 +192,7 @@ class Entrant:
 
         An example of a policy with rules is ``policy.onnx+my_rules.py``.
         """
-        return self.policy.endswith(".onnx")
+        return self.policy_path.endswith(".onnx")
 
     @property
     def is_file(self) -> bool:
@@ -189,8 +200,8 @@ class Entrant:
         return self.is_policy or self.source.endswith((".py", ".zip", "snake.json"))
 
     @property
-    def policy(self) -> str:
-        """The source without rules: the path of a policy."""
+    def policy_path(self) -> str:
+        """Path of the policy: the source without rules."""
         return split_policy_and_rules(self.source)[0]
 
 
@@ -198,9 +209,9 @@ def parse_entrants(
     snakes: Sequence[str],
     address_policy: AddressPolicy = AddressPolicy(),  # noqa: B008
 ) -> list[Entrant]:
-    """Parse the snakes given to the arena: ``SOURCE`` or ``LABEL=SOURCE``.
+    """Parse snake arguments of the form ``SOURCE`` or ``LABEL=SOURCE``.
 
-    Duplicate labels are numbered.
+    A number is appended to a duplicate label.
 
     Args:
         snakes: The operator's arguments.
@@ -222,14 +233,16 @@ def parse_entrants(
     return found
 
 
-def schedule(snakes: int, num_snakes: int, games: int, seed: int) -> Iterator[ScheduledGame]:
-    """Yield all games in order: ``games`` for every group of ``num_snakes`` snakes.
+def generate_schedule(
+    snakes: int, num_snakes: int, games: int, seed: int
+) -> Iterator[ScheduledGame]:
+    """Yield ``games`` games for every group of ``num_snakes`` snakes.
 
-    A seed is played from every seat before the next seed, so that no seat favors a snake.
-    Choose ``games`` as a multiple of ``num_snakes``. The groups alternate, so a longer schedule
-    starts with the shorter schedule.
+    Each group plays a seed once per rotation of the seats, so that no seat favors a snake. The
+    seats are balanced if ``games`` is a multiple of ``num_snakes``. The groups alternate, so a
+    longer schedule starts with the shorter schedule.
 
-    >>> [game.seats for game in schedule(3, 2, 2, seed=1)]
+    >>> [game.seats for game in generate_schedule(3, 2, 2, seed=1)]
     [(0, 1), (0, 2), (1, 2), (1, 0), (2, 0), (2, 1)]
     """
     number = 0
@@ -241,13 +254,13 @@ def schedule(snakes: int, num_snakes: int, games: int, seed: int) -> Iterator[Sc
             number += 1
 
 
-def match_schedule(num_snakes: int, seed: int, first: int = 0) -> Iterator[ScheduledGame]:
+def generate_match_schedule(num_snakes: int, seed: int, first: int = 0) -> Iterator[ScheduledGame]:
     """Yield the games of a match between two sides, from game ``first``.
 
-    The schedule is endless. Games 2n and 2n + 1 are a game pair: the same start with the seats
-    exchanged.
+    The schedule is endless. Games 2n and 2n + 1 form a game pair with equal starts and exchanged
+    seats.
 
-    >>> [game.seats for game in itertools.islice(match_schedule(4, seed=1), 2)]
+    >>> [game.seats for game in itertools.islice(generate_match_schedule(4, seed=1), 2)]
     [(0, 1, 0, 1), (1, 0, 1, 0)]
     """
     for number in itertools.count(first):
@@ -265,91 +278,102 @@ The arguments are the entrants, a timeout in seconds, and a seed.
 OnGameEvent = Callable[[str, Board | Turn | None], None]
 """Callback for all games in progress.
 
-The arguments are a game's id and the first position, a turn, or None at the end of the game.
+The arguments are the game id and an event. The event is the first position, a turn, or None at the
+end of the game.
 """
 
 
-def play_all(
-    setup: TournamentSettings,
+def play_tournament(
+    settings: TournamentSettings,
     games: int,
     jobs: int,
     done: Set[int] = frozenset(),
     replays: Path | None = None,
-    announce: OnGameEvent | None = None,
+    on_game_event: OnGameEvent | None = None,
     pool: ProcessPool | None = None,
 ) -> Generator[GameResult, None, None]:
-    """Play the scheduled games that are not in ``done``.
+    """Play the games of a tournament whose numbers are not in ``done``.
 
-    See `play_scheduled_games` for the other arguments.
+    `play_scheduled_games` describes the other arguments.
     """
     scheduled_games = [
         scheduled
-        for scheduled in schedule(len(setup.snakes), setup.num_snakes, games, setup.seed)
+        for scheduled in generate_schedule(
+            len(settings.snakes), settings.num_snakes, games, settings.seed
+        )
         if scheduled.number not in done
     ]
     jobs = min(jobs, max(1, len(scheduled_games)))
-    yield from play_scheduled_games(setup, scheduled_games, jobs, replays, announce, pool)
+    yield from play_scheduled_games(settings, scheduled_games, jobs, replays, on_game_event, pool)
 
 
 def play_scheduled_games(
-    setup: TournamentSettings,
+    settings: TournamentSettings,
     scheduled_games: Iterable[ScheduledGame],
     jobs: int,
     replays: Path | None = None,
-    announce: OnGameEvent | None = None,
+    on_game_event: OnGameEvent | None = None,
     pool: ProcessPool | None = None,
 ) -> Generator[GameResult, None, None]:
     """Play games, ``jobs`` in parallel, and yield the results as the games end.
 
-    Each job is a process, so that snakes of one game never wait for snakes of another game. A game
-    is taken from the schedule when a job is free, so the schedule may be endless. Closing this
-    generator waits only for the games in progress.
+    Parallel games run in separate processes, so that the snakes of one game never wait for another
+    game. A free job fetches its next game from the schedule, so the schedule may be endless.
+    Closing this generator waits only for the games in progress.
 
     Args:
-        setup: The tournament's settings.
+        settings: The tournament's settings.
         scheduled_games: The games to play.
         jobs: Number of games in parallel.
         replays: Directory for replays.
-        announce: Called in this process, in a separate thread; even a single job then runs in
-            another process.
-        pool: A pool from `ray_pool`. Games of the pool neither save replays nor call ``announce``,
-            and the results should be verified (`result_verification`).
+        on_game_event: Callback, called in a separate thread of this process. With a callback, even
+            a single job runs in another process.
+        pool: Pool from `open_ray_pool`. Games of this pool neither save replays nor call
+            ``on_game_event``. The caller should verify the results (`result_verification`).
     """
-    if jobs == 1 and announce is None and pool is None:
-        yield from (play_scheduled_game(setup, scheduled, replays) for scheduled in scheduled_games)
+    if jobs == 1 and on_game_event is None and pool is None:
+        yield from (
+            play_scheduled_game(settings, scheduled, replays) for scheduled in scheduled_games
+        )
         return
-    work = functools.partial(play_in_pool, setup, replays=replays)
+    work = functools.partial(play_in_pool, settings, replays=replays)
     with (
-        open_pool(jobs, announce) if pool is None else contextlib.nullcontext(pool) as processes,
+        open_pool(jobs, on_game_event)
+        if pool is None
+        else contextlib.nullcontext(pool) as processes,
         contextlib.closing(run_tasks(processes, work, scheduled_games)) as played,
     ):
         yield from (replace(result, scheduled=scheduled) for scheduled, result in played)
 
 
-def open_pool(jobs: int, announce: OnGameEvent | None = None) -> ProcessPool:
-    """Open processes for `play_in_pool`.
+def open_pool(jobs: int, on_game_event: OnGameEvent | None = None) -> ProcessPool:
+    """Open a process pool for `play_in_pool`.
 
-    Threads in this process call ``announce`` for the games of the pool.
+    Threads in this process call ``on_game_event`` for the games of the pool.
     """
     return (
-        ProcessPool(jobs) if announce is None else ProcessPool(jobs, lambda: _open_relay(announce))
+        ProcessPool(jobs)
+        if on_game_event is None
+        else ProcessPool(jobs, lambda: _open_relay(on_game_event))
     )
 
 
-def ray_pool(address: str, setup: TournamentSettings) -> ProcessPool:
-    """Open the processes of a Ray cluster and copy the snakes' files to the cluster.
+def open_ray_pool(address: str, settings: TournamentSettings) -> ProcessPool:
+    """Open a pool of processes in a Ray cluster.
+
+    The function copies the snakes' files to the cluster.
 
     Raises:
         OSError: If there is no cluster at the address.
         MissingExtraError: If Ray is not installed.
     """
-    module = load_module("sagemaker_rl.cluster.ray_pool", "rllib")
-    pool: ProcessPool = module.RayPool(address, entrant_files(parse_entrants(setup.snakes)))
+    module = load_module("sagemaker_rl.cluster.open_ray_pool", "rllib")
+    pool: ProcessPool = module.RayPool(address, entrant_files(parse_entrants(settings.snakes)))
     return pool
 
 
 def entrant_files(snakes: Iterable[Entrant]) -> set[Path]:
-    """Return the files of the snakes below the current directory."""
+    """Return the snakes' files below the current directory."""
     parts = [
         Path(part) for snake in snakes for part in split_policy_and_rules(snake.source) if part
     ]
@@ -363,164 +387,172 @@ def entrant_files(snakes: Iterable[Entrant]) -> set[Path]:
 
 
 @contextlib.contextmanager
-def _open_relay(announce: OnGameEvent) -> Iterator[Callable[[], None]]:
-    """Yield an initializer for a pool process.
-
-    The initializer connects the game events of the pool process to this process.
-    """
+def _open_relay(on_game_event: OnGameEvent) -> Iterator[Callable[[], None]]:
+    """Yield an initializer that connects a pool process to ``on_game_event``."""
     reader, writer = multiprocessing.get_context("spawn").Pipe(duplex=False)
-    relay = threading.Thread(target=_relay, args=(reader, announce), daemon=True)
+    relay = threading.Thread(target=_relay_events, args=(reader, on_game_event), daemon=True)
     relay.start()
     try:
-        yield functools.partial(_set_channel, writer)
+        yield functools.partial(_set_event_channel, writer)
     finally:
-        # The writer is closed last: the process has ended, even if the process was killed during a
-        # message.
+        # The pool process has ended here, possibly while sending a message. Closing the writer ends
+        # the relay thread.
         writer.close()
         relay.join(WORKER_TERMINATE_TIMEOUT_S)
 
 
-def _relay(reader: Connection, announce: OnGameEvent) -> None:
-    """Relay game events until the process ends.
+def _relay_events(reader: Connection, on_game_event: OnGameEvent) -> None:
+    """Relay game events until the pool process ends.
 
-    If a game is unfinished, the end of the game is relayed last.
+    The function then relays the end of each unfinished game.
     """
     running: set[str] = set()
     with contextlib.suppress(EOFError, OSError):
         while True:
             game_id, event = reader.recv()
             (running.discard if event is None else running.add)(game_id)
-            announce(game_id, event)
+            on_game_event(game_id, event)
     for game_id in running:
-        announce(game_id, None)
+        on_game_event(game_id, None)
 
 
-_channel: Connection | None = None
-"""The pipe for game events, in a process of the pool."""
+_event_channel: Connection | None = None
+"""Pipe for game events in a process of the pool; None in other processes."""
 
 
-def _set_channel(channel: Connection) -> None:
-    global _channel
-    _channel = channel
+def _set_event_channel(channel: Connection) -> None:
+    global _event_channel
+    _event_channel = channel
 
 
 def play_in_pool(
-    setup: TournamentSettings, scheduled: ScheduledGame, replays: Path | None = None
+    settings: TournamentSettings, scheduled: ScheduledGame, replays: Path | None = None
 ) -> GameResult:
-    """Play a scheduled game in a pool that may terminate the process.
+    """Play a scheduled game in a process that the pool may terminate.
 
-    The pool may terminate the process between moves. SIGTERM is blocked before and after, so that
-    the event loop closes and the replay is complete.
+    The pool may terminate the process between moves. SIGTERM is blocked before the first move and
+    after the last move, so that the event loop closes and the replay is complete.
     """
-    announce = None if _channel is None else _announce_to_parent
+    announce = None if _event_channel is None else _send_to_parent
     with masked(signal.SIGTERM):
         process_pool.busy = True
         try:
-            return play_scheduled_game(setup, scheduled, replays, announce)
+            return play_scheduled_game(settings, scheduled, replays, announce)
         finally:
             process_pool.busy = False
 
 
-def _announce_to_parent(game_id: str, event: Board | Turn | None) -> None:
-    """Send an event to the parent process; SIGTERM must not interrupt a message."""
-    assert _channel is not None
+def _send_to_parent(game_id: str, event: Board | Turn | None) -> None:
+    """Send a game event to the parent process.
+
+    SIGTERM is blocked while the message is sent.
+    """
+    assert _event_channel is not None
     with masked(signal.SIGTERM):
-        _channel.send((game_id, event))
+        _event_channel.send((game_id, event))
 
 
 def play_scheduled_game(
-    setup: TournamentSettings,
+    settings: TournamentSettings,
     scheduled: ScheduledGame,
     replays: Path | None = None,
-    announce: OnGameEvent | None = None,
+    on_game_event: OnGameEvent | None = None,
     open_seats: OpenPlayers | None = None,
 ) -> GameResult:
     """Play one game of the schedule and save the replay in the directory ``replays``.
 
     Args:
-        setup: The tournament's settings.
+        settings: The tournament's settings.
         scheduled: The game.
         replays: Directory for the replay; None disables replays.
-        announce: Called during the game.
-        open_seats: Opens the players of a game without a search limit (default: `open_players`).
+        on_game_event: Callback for the events of the game.
+        open_seats: Function that opens the players of a game without a search limit (default:
+            `open_players`).
     """
     # The id is not derived from the seed: a server stores its games by id, and two games may use
     # the same seed.
     game_id = str(uuid.uuid4())
-    on_event = None if announce is None else functools.partial(announce, game_id)
-    if setup.has_search_limit:
-        record = _play_without_referee(setup, scheduled, game_id, replays is not None, on_event)
+    on_event = None if on_game_event is None else functools.partial(on_game_event, game_id)
+    if settings.has_search_limit:
+        record = _play_without_referee(settings, scheduled, game_id, replays is not None, on_event)
     else:
-        record = asyncio.run(_play(setup, scheduled, game_id, on_event, open_seats or open_players))
+        record = asyncio.run(
+            _play_with_referee(settings, scheduled, game_id, on_event, open_seats or open_players)
+        )
     path = None if replays is None else replay_path(replays, scheduled.number, game_id)
     if path is not None:
         Replay(record.first, record.turns).save(path)
-    if announce is not None:
-        announce(game_id, None)
+    if on_game_event is not None:
+        on_game_event(game_id, None)
     return GameResult.from_record(scheduled, game_id, record, path)
 
 
 def replay_path(directory: Path, number: int, game_id: str) -> Path:
-    """Return the path of a game's replay."""
+    """Return the path of a game's replay file."""
     return directory / f"game-{number:05d}-{game_id[:8]}.jsonl.gz"
 
 
-async def _play(
-    setup: TournamentSettings,
+async def _play_with_referee(
+    settings: TournamentSettings,
     scheduled: ScheduledGame,
     game_id: str,
     on_event: OnEvent | None,
     open_seats: OpenPlayers,
 ) -> GameRecord:
     game = Game(
-        ruleset=setup.ruleset,
-        map=setup.map,
-        settings=setup.settings,
+        ruleset=settings.ruleset,
+        map=settings.map,
+        settings=settings.settings,
         seed=scheduled.seed,
         id=game_id,
-        timeout=setup.timeout,
+        timeout=settings.timeout,
     )
-    everybody = parse_entrants(setup.snakes, setup.address_policy)
+    everybody = parse_entrants(settings.snakes, settings.address_policy)
     seated = [everybody[snake] for snake in scheduled.seats]
     labels = [entrant.label for entrant in seated]
     with masked(signal.SIGTERM, block=False):
-        async with open_seats(seated, setup.timeout / 1000, scheduled.seed) as players:
+        async with open_seats(seated, settings.timeout / 1000, scheduled.seed) as players:
             return await play(
-                game, setup.width, setup.height, labels, players, setup.max_turns, on_event
+                game, settings.width, settings.height, labels, players, settings.max_turns, on_event
             )
 
 
 def _play_without_referee(
-    setup: TournamentSettings,
+    settings: TournamentSettings,
     scheduled: ScheduledGame,
     game_id: str,
     reasons: bool,
     on_event: OnEvent | None,
 ) -> GameRecord:
-    """Play without a referee, because no snake can be late."""
-    match_settings = MatchSettings(
-        width=setup.width,
-        height=setup.height,
-        ruleset=setup.ruleset,
-        map=setup.map,
-        settings=setup.settings,
-        max_turns=setup.max_turns or sys.maxsize,
-        nodes=setup.nodes,
-        move_time_ms=setup.move_time_ms,
-    )
-    everybody = parse_entrants(setup.snakes, setup.address_policy)
-    seated = [everybody[snake] for snake in scheduled.seats]
-    guards: list[GuardedStrategy] = []  # This list is in seat order.
+    """Play a game with a search limit.
 
-    def guarded(entrant: Entrant, seed: int) -> GuardedStrategy:
-        strategy = with_node_limit(make_strategy(local_factory(entrant), seed), match_settings)
+    No referee is necessary, because no snake can be late.
+    """
+    match_settings = MatchSettings(
+        width=settings.width,
+        height=settings.height,
+        ruleset=settings.ruleset,
+        map=settings.map,
+        settings=settings.settings,
+        max_turns=settings.max_turns or sys.maxsize,
+        nodes=settings.nodes,
+        move_time_ms=settings.move_time_ms,
+    )
+    everybody = parse_entrants(settings.snakes, settings.address_policy)
+    seated = [everybody[snake] for snake in scheduled.seats]
+    guards: list[GuardedStrategy] = []  # ``guards`` is in seat order.
+
+    def make_guarded_strategy(entrant: Entrant, seed: int) -> GuardedStrategy:
+        strategy = with_node_limit(
+            make_strategy(local_strategy_factory(entrant), seed), match_settings
+        )
         guards.append(GuardedStrategy(strategy))
         return guards[-1]
 
     with masked(signal.SIGTERM, block=False):
         played = play_game(
             match_settings,
-            [functools.partial(guarded, entrant) for entrant in seated],
+            [functools.partial(make_guarded_strategy, entrant) for entrant in seated],
             scheduled.seed,
             names=[entrant.label for entrant in seated],
             game_id=game_id,
@@ -528,11 +560,13 @@ def _play_without_referee(
             on_update=on_event,
         )
     last, finished = played.last, played.last.is_over()
-    seats = seat_records(last, [move_letters(snake.id, played.turns) for snake in last.snakes])
+    seats = build_seat_records(
+        last, [move_letters(snake.id, played.turns) for snake in last.snakes]
+    )
     for seat, milliseconds, guard in zip(seats, played.cpu_ms, guards, strict=True):
         seat.latencies, seat.error = milliseconds, guard.error
         seat.problems = {"exception": guard.failures} if guard.failures else {}
-    return GameRecord(played.first, played.turns, seats, winner_of(last, finished), finished)
+    return GameRecord(played.first, played.turns, seats, find_winner(last, finished), finished)
 
 
 @contextlib.asynccontextmanager
@@ -541,12 +575,12 @@ async def open_players(
 ) -> AsyncIterator[list[Player]]:
     """Open the players of the entrants ``seated``, in seat order.
 
-    ``timeout`` is in seconds.
+    ``timeout`` is the response timeout in seconds.
     """
     async with contextlib.AsyncExitStack() as stack:
         players: list[Player] = []
         for seat, entrant in enumerate(seated):
-            if entrant.remote:
+            if entrant.is_remote:
                 address_policy = entrant.address_policy
                 client = await stack.enter_async_context(open_client(address_policy))
                 player = HttpPlayer(
@@ -554,7 +588,7 @@ async def open_players(
                 )
                 players.append(player)
             else:
-                strategy = make_strategy(local_factory(entrant), seed + seat)
+                strategy = make_strategy(local_strategy_factory(entrant), seed + seat)
                 customization = bundle_customization(entrant.source)
                 customization.pop("author", None)
                 players.append(LocalPlayer(strategy, timeout, customization))
@@ -562,11 +596,13 @@ async def open_players(
 
 
 @functools.lru_cache(maxsize=64)
-def local_factory(entrant: Entrant) -> Factory:
-    """Return the factory of a strategy in this process; cached per process.
+def local_strategy_factory(entrant: Entrant) -> Factory:
+    """Return the strategy factory of an entrant that runs in this process.
+
+    The function caches the factory per process.
 
     Raises:
-        ValueError: If there is no such snake, or the snake's code fails; the message names the
+        ValueError: If the snake is unknown or its code raises an exception. The message names the
             line.
         OSError: If a file cannot be read.
     """
@@ -576,5 +612,5 @@ def local_factory(entrant: Entrant) -> Factory:
         return strategy_factory(snake=entrant.source)
     except (ValueError, OSError, InterruptedBySignal):
         raise
-    except BaseException as error:  # A user's code may raise anything.
-        raise ValueError(f"{entrant.label} cannot play: {describe(error)}") from error
+    except BaseException as error:  # User code may raise any exception.
+        raise ValueError(f"{entrant.label} cannot play: {describe_exception(error)}") from error

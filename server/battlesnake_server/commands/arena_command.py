@@ -26,11 +26,11 @@ from battlesnake_gym.common.command_line import (
     bounded_number,
     milliseconds,
     natural,
+    output_dir,
     positive,
     print_error,
     seed,
     size,
-    writable,
 )
 from battlesnake_gym.rules import Game, Settings
 from battlesnake_gym.rules.placement import MAX_SNAKES
@@ -41,7 +41,7 @@ from battlesnake_server import address_policy
 from battlesnake_server.arena import result_verification, sprt_match
 from battlesnake_server.arena.database import (
     DEFAULT_DATABASE_URL,
-    SNAKE_VERSIONS,
+    SNAKE_VERSIONS_KEY,
     Tournament,
     find_tournament,
     load_games,
@@ -53,23 +53,23 @@ from battlesnake_server.arena.guarded_strategy import make_strategy
 from battlesnake_server.arena.players import check_responds
 from battlesnake_server.arena.results import (
     StandingsRow,
+    collect_errors,
+    compute_standings,
     delete_games_without_replay,
-    failures,
-    note_errors,
-    store,
-    summarize,
-    table,
-    to_json,
+    describe_failures,
+    format_table,
+    store_game,
+    to_dicts,
 )
 from battlesnake_server.arena.snake_versions import snake_version
 from battlesnake_server.arena.tournament import (
     OnGameEvent,
     TournamentSettings,
-    local_factory,
+    local_strategy_factory,
+    open_ray_pool,
     parse_entrants,
-    play_all,
     play_scheduled_games,
-    ray_pool,
+    play_tournament,
 )
 from battlesnake_server.onnx_policy import OnnxPolicy
 
@@ -121,7 +121,7 @@ def main(argv: list[str] | None = None) -> int:
             arguments.replays = (arguments.replays or DEFAULT_REPLAYS).absolute()
             site = _open_site(arguments, engine)
         if arguments.snakes and arguments.ray_address:
-            pool = ray_pool(arguments.ray_address, setup)
+            pool = open_ray_pool(arguments.ray_address, setup)
     except (ValueError, OSError, OverflowError) as error:
         return print_error("battlesnake-gym arena", error)
     with interruptible():
@@ -209,9 +209,9 @@ def _warn_if_busy(setup: TournamentSettings, jobs: int) -> None:
     load, cores = getattr(os, "getloadavg", lambda: [0.0])()[0], os.cpu_count() or 1
     if setup.has_search_limit or load + jobs < _MAX_LOAD_PER_CORE * max(cores, jobs):
         return
-    local = [entrant for entrant in parse_entrants(setup.snakes) if not entrant.remote]
+    local = [entrant for entrant in parse_entrants(setup.snakes) if not entrant.is_remote]
     if any(
-        isinstance(make_strategy(local_factory(entrant), 1), NodeLimitedStrategy)
+        isinstance(make_strategy(local_strategy_factory(entrant), 1), NodeLimitedStrategy)
         for entrant in local
     ):
         sys.stderr.write(
@@ -244,12 +244,14 @@ def _play_alone(
             )  # fmt: skip
     finally:
         played = with_retries(engine, lambda session: load_games(session, tournament))
-        lines = summarize(played, errors)
+        lines = compute_standings(played, errors)
         if sprt is None:
             show(lines, arguments.json)
         else:
-            as_json = json.dumps(sprt_match.to_json(played, setup, sprt), indent=2) + "\n"
-            sys.stdout.write(as_json if arguments.json else sprt_match.text(played, setup, sprt))
+            as_json = json.dumps(sprt_match.to_dict(played, setup, sprt), indent=2) + "\n"
+            sys.stdout.write(
+                as_json if arguments.json else sprt_match.format_match(played, setup, sprt)
+            )
         status = show_failures(lines, setup.snakes, arguments.json)
     return status
 
@@ -262,7 +264,7 @@ def show_failures(lines: Sequence[StandingsRow], snakes: Sequence[str], as_json:
     Returns:
         The exit status: 1 if there were too many failed moves, otherwise 0.
     """
-    text, too_many = failures(lines, parse_entrants(snakes))
+    text, too_many = describe_failures(lines, parse_entrants(snakes))
     (sys.stderr if as_json else sys.stdout).write(text)
     return int(too_many)
 
@@ -270,9 +272,9 @@ def show_failures(lines: Sequence[StandingsRow], snakes: Sequence[str], as_json:
 def show(lines: Sequence[StandingsRow], as_json: bool) -> None:
     """Print the table of a tournament."""
     if as_json:
-        sys.stdout.write(json.dumps(to_json(lines), indent=2) + "\n")
+        sys.stdout.write(json.dumps(to_dicts(lines), indent=2) + "\n")
     elif lines:
-        sys.stdout.write(table(lines))
+        sys.stdout.write(format_table(lines))
 
 
 def first_line(error: Exception) -> str:
@@ -296,19 +298,19 @@ def check(setup: TournamentSettings) -> None:
             f"--num-snakes must be at most {MAX_SNAKES}, got {setup.num_snakes}; with "
             "--num-snakes 2 every snake plays every other"
         )
-    sprt_match.check(setup)
+    sprt_match.check_settings(setup)
     if setup.timeout < 1:
         raise ValueError(f"--timeout must be 1 ms or more, got {setup.timeout}; try 500")
     game = Game(setup.ruleset, setup.map, setup.settings, setup.seed or 1)
     rules.start(game, setup.width, setup.height, [str(seat) for seat in range(setup.num_snakes)])
     for entrant in parse_entrants(setup.snakes, setup.address_policy):
-        if entrant.remote:
+        if entrant.is_remote:
             asyncio.run(check_responds(entrant.source, entrant.address_policy))
         elif entrant.is_policy:
-            OnnxPolicy.load(entrant.policy).check_size(setup.width, setup.height)
-            local_factory(entrant)  # Broken rules are rejected now.
+            OnnxPolicy.load(entrant.policy_path).check_size(setup.width, setup.height)
+            local_strategy_factory(entrant)  # Broken rules are rejected now.
         else:
-            local_factory(entrant)
+            local_strategy_factory(entrant)
 
 
 def run(
@@ -347,12 +349,12 @@ def run(
         assert games is not None
         done = {game.number for game in stored}
         total = games * math.comb(len(setup.snakes), setup.num_snakes)
-        playing = play_all(setup, games, jobs, done, replays, announce, pool)
+        playing = play_tournament(setup, games, jobs, done, replays, announce, pool)
     else:
         score = sprt_match.MatchScore.from_games(stored)
         if sprt_match.is_over(score, sprt, games):
             return
-        scheduled_games = sprt_match.remaining_games(setup, games, score)
+        scheduled_games = sprt_match.iter_remaining_games(setup, games, score)
         playing = play_scheduled_games(setup, scheduled_games, jobs, replays, announce, pool)
     with (
         contextlib.closing(playing) as results,
@@ -361,12 +363,12 @@ def run(
         for result in results:
             if pool is not None:
                 result_verification.verify_result(setup, result)
-            game = store(engine, result, tournament, setup)
+            game = store_game(engine, result, tournament, setup)
             if errors is not None:
-                note_errors(errors, result, setup)
+                collect_errors(errors, result, setup)
             bar.update()
             if sprt is not None:
-                score.add(game)
+                score.add_game(game)
                 sprt_match.show_progress(score, sprt, bar, setup)
                 if sprt_match.is_over(score, sprt, games):
                     return
@@ -383,7 +385,7 @@ def begin(engine: Engine, setup: TournamentSettings, resume: bool, **more: objec
     stored = _stored_settings(setup) | more
 
     def add(session: Session) -> int:
-        tournament = Tournament(setup=stored)
+        tournament = Tournament(settings=stored)
         session.add(tournament)
         session.commit()
         return tournament.id
@@ -398,14 +400,14 @@ def find(engine: Engine, setup: TournamentSettings, **more: object) -> int | Non
     that changed.
     """
     stored = _stored_settings(setup) | more
-    versions = stored[SNAKE_VERSIONS]
+    versions = stored[SNAKE_VERSIONS_KEY]
 
     def look_up(session: Session) -> tuple[int | None, list[Any]]:
         tournament = find_tournament(session, stored)
         if tournament is None:
             other = find_tournament(session, stored, any_version=True)
-            return None, versions if other is None else other.setup[SNAKE_VERSIONS]
-        tournament.setup = stored  # An earlier release stored the tournament.
+            return None, versions if other is None else other.settings[SNAKE_VERSIONS_KEY]
+        tournament.settings = stored  # An earlier release stored the tournament.
         session.commit()
         return tournament.id, versions
 
@@ -427,7 +429,7 @@ def find(engine: Engine, setup: TournamentSettings, **more: object) -> int | Non
 
 def _stored_settings(setup: TournamentSettings) -> dict[str, Any]:
     sources = [entrant.source for entrant in parse_entrants(setup.snakes)]
-    return setup.to_dict() | {SNAKE_VERSIONS: [snake_version(source) for source in sources]}
+    return setup.to_dict() | {SNAKE_VERSIONS_KEY: [snake_version(source) for source in sources]}
 
 
 def _sprt(arguments: argparse.Namespace) -> Sprt | None:
@@ -507,7 +509,7 @@ def parser() -> Parser:
     add("--jobs", type=positive, default=os.cpu_count() or 1, help="games to play in parallel")
     add("--ray-address", metavar="ADDRESS", help="run the games on a Ray cluster, two per CPU: "
         "HOST:PORT of the head node, or auto")  # fmt: skip
-    add("--replays", type=writable, default=None, metavar="DIR",
+    add("--replays", type=output_dir, default=None, metavar="DIR",
         help="save a replay of every game in this directory")  # fmt: skip
     add("--web", action="store_true", help="serve the arena's web pages until interrupted; saves "
         "replays in --replays (default: replays)")  # fmt: skip

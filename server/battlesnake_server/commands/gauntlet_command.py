@@ -14,7 +14,7 @@ from sqlalchemy.engine import Engine
 from sqlalchemy.exc import SQLAlchemyError
 from tqdm import tqdm
 
-from battlesnake_gym.common.command_line import Parser, positive, print_error, writable
+from battlesnake_gym.common.command_line import Parser, output_dir, positive, print_error
 from battlesnake_server import address_policy
 from battlesnake_server.arena.database import (
     DEFAULT_DATABASE_URL,
@@ -26,20 +26,25 @@ from battlesnake_server.arena.database import (
 )
 from battlesnake_server.arena.gauntlet import (
     LEAGUE_ONLY_FIELDS,
-    at_equal_cpu_time,
-    matchups,
-    summary,
-    table,
+    format_table,
+    iter_matchups,
+    make_equal_cpu_player_opener,
+    summarize_matchup,
 )
-from battlesnake_server.arena.league_config import LeagueConfig, load
+from battlesnake_server.arena.league_config import LeagueConfig, load_league_config
 from battlesnake_server.arena.program_supervisor import ProgramSupervisor
 from battlesnake_server.arena.results import (
+    collect_errors,
+    compute_standings,
     delete_games_without_replay,
-    note_errors,
-    store,
-    summarize,
+    store_game,
 )
-from battlesnake_server.arena.tournament import Entrant, open_players, play_scheduled_game, schedule
+from battlesnake_server.arena.tournament import (
+    Entrant,
+    generate_schedule,
+    open_players,
+    play_scheduled_game,
+)
 from battlesnake_server.commands.arena_command import (
     begin,
     first_line,
@@ -55,7 +60,7 @@ def main(argv: list[str] | None = None) -> int:
     """Play the missing games and print the table; return 2 for a usage error."""
     arguments = parser().parse_args(argv)
     try:
-        plan = load(arguments.file, without=LEAGUE_ONLY_FIELDS)
+        plan = load_league_config(arguments.file, rejected_fields=LEAGUE_ONLY_FIELDS)
         check(plan)
         if arguments.clock == "cpu":
             check_equal_cpu(plan)
@@ -90,7 +95,7 @@ def check_equal_cpu(plan: LeagueConfig) -> None:
     if sys.platform != "linux":
         raise ValueError("--clock cpu reads Linux's CPU clocks; give --clock wall")
     ours, *opponents = plan.entrants
-    if ours.command or Entrant(ours.name, ours.source).remote:
+    if ours.command or Entrant(ours.name, ours.source).is_remote:
         raise ValueError(
             f"snakes.{ours.name}: with --clock cpu the first snake must run in this process; give "
             "a built-in snake or a policy, or --clock wall"
@@ -126,16 +131,16 @@ def _play(
     if arguments.replays is not None:
         arguments.replays.mkdir(parents=True, exist_ok=True)
     equal_cpu = arguments.clock == "cpu"
-    open_seats = at_equal_cpu_time(programs.cpu_seconds) if equal_cpu else open_players
+    open_seats = make_equal_cpu_player_opener(programs.cpu_seconds) if equal_cpu else open_players
     sources = {entrant.name: entrant.command or entrant.source for entrant in plan.entrants}
     tournaments = {
         matchup: begin(
             engine,
-            plan.setup(matchup.board, matchup.names, sources),
+            plan.game_settings(matchup.board, matchup.names, sources),
             resume=True,
             gauntlet=arguments.clock,
         )
-        for matchup in matchups(plan)
+        for matchup in iter_matchups(plan)
     }
     for number in tournaments.values():
         delete_games_without_replay(engine, number, arguments.replays)
@@ -145,22 +150,22 @@ def _play(
     try:
         with tqdm(total=total, unit="game", disable=None) as bar:
             for matchup, number in tournaments.items():
-                setup = plan.setup(matchup.board, matchup.names, players.sources)
+                setup = plan.game_settings(matchup.board, matchup.names, players.sources)
                 done = {game.number for game in played[matchup]}
                 bar.update(len(done))
                 count = len(matchup.names)
-                for scheduled in schedule(count, count, arguments.games, plan.seed):
+                for scheduled in generate_schedule(count, count, arguments.games, plan.seed):
                     if scheduled.number not in done:
                         start_programs(players, plan)
                         result = play_scheduled_game(
                             setup, scheduled, arguments.replays, open_seats=open_seats
                         )
-                        store(engine, result, number, setup)
-                        note_errors(errors, result, setup)
+                        store_game(engine, result, number, setup)
+                        collect_errors(errors, result, setup)
                         bar.update()
     finally:
         lines = [
-            summary(matchup, games, plan, arguments.clock)
+            summarize_matchup(matchup, games, plan, arguments.clock)
             for matchup, number in tournaments.items()
             if (games := _games(engine, number))
         ]
@@ -168,11 +173,11 @@ def _play(
             sys.stdout.write(json.dumps(lines, indent=2) + "\n")
         elif lines:
             sys.stdout.write(
-                f"{plan.name}: win rates with 95% confidence intervals\n\n{table(lines)}"
+                f"{plan.name}: win rates with 95% confidence intervals\n\n{format_table(lines)}"
             )
         games = [game for number in tournaments.values() for game in _games(engine, number)]
         local = [f"{name}={source}" for name, source in players.sources.items()]
-        status = show_failures(summarize(games, errors), local, arguments.json)
+        status = show_failures(compute_standings(games, errors), local, arguments.json)
     return status
 
 
@@ -197,7 +202,7 @@ def parser() -> Parser:
         "its opponents used (they must be local programs)")  # fmt: skip
     add("--games", type=positive, default=20, metavar="N",
         help="games per matchup; use a multiple of the number of seats")  # fmt: skip
-    add("--replays", type=writable, default=None, metavar="DIR",
+    add("--replays", type=output_dir, default=None, metavar="DIR",
         help="save a replay of every game in this directory")  # fmt: skip
     add(
         "--database",

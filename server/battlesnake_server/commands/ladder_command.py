@@ -44,16 +44,16 @@ from battlesnake_server.arena.database import (
     open_database,
     with_retries,
 )
-from battlesnake_server.arena.results import note_errors, row, summarize
-from battlesnake_server.arena.sprt_match import MatchScore, games_per_cpu_hour
+from battlesnake_server.arena.results import build_game_row, collect_errors, compute_standings
+from battlesnake_server.arena.sprt_match import MatchScore, format_games_per_cpu_hour
 from battlesnake_server.arena.tournament import (
     GameResult,
     ScheduledGame,
     TournamentSettings,
-    match_schedule,
+    generate_match_schedule,
+    open_ray_pool,
     parse_entrants,
     play_in_pool,
-    ray_pool,
 )
 from battlesnake_server.commands import arena_command
 
@@ -78,7 +78,7 @@ def main(argv: list[str] | None = None) -> int:
         arena_command.check(replace(setup, snakes=(arguments.snake,), num_snakes=1, is_match=False))
         engine = open_database(arguments.database)
         pool = (
-            ray_pool(arguments.ray_address, setup)
+            open_ray_pool(arguments.ray_address, setup)
             if arguments.ray_address
             else ProcessPool(arguments.jobs)
         )
@@ -109,13 +109,13 @@ def main(argv: list[str] | None = None) -> int:
             "or more\n"
         )
         status = 1
-    lines = summarize(matches.games, matches.errors)
+    lines = compute_standings(matches.games, matches.errors)
     return arena_command.show_failures(lines, setup.snakes, arguments.json) or status
 
 
 def _setup(arguments: argparse.Namespace) -> TournamentSettings:
     """Return the settings of the games, without the opposing rung."""
-    remote = parse_entrants([arguments.snake])[0].remote
+    remote = parse_entrants([arguments.snake])[0].is_remote
     if arguments.timeout is not None and not remote:
         raise ValueError("--timeout is for a URL; give --move-time or --nodes")
     limits = {"nodes": arguments.nodes, "move_time_ms": arguments.move_time}
@@ -142,7 +142,7 @@ def _play(
 ) -> None:
     """Play and store game pairs up to the required precision or the time limit."""
     for rung in run.ladder.rungs:
-        for outcome, count in enumerate(matches.score(rung).pairs):
+        for outcome, count in enumerate(matches.score(rung).pair_counts):
             for _ in range(count):
                 run.add(rung.name, outcome)
     ends = time.monotonic() + 60 * arguments.max_minutes
@@ -176,7 +176,7 @@ def _play(
                 _show_progress(
                     run.placement,
                     bar,
-                    games_per_cpu_hour(played, move_ms) if setup.has_search_limit else "",
+                    format_games_per_cpu_hour(played, move_ms) if setup.has_search_limit else "",
                 )
 
 
@@ -236,7 +236,7 @@ class _RungMatches:
 
     def pair(self, rung: Rung, index: int) -> tuple[TournamentSettings, list[ScheduledGame]]:
         """Return the settings and the two games of pair ``index``."""
-        games: Iterator[ScheduledGame] = match_schedule(
+        games: Iterator[ScheduledGame] = generate_match_schedule(
             self._setup.num_snakes, self._setup.seed, 2 * index
         )
         return self._with(rung), [next(games), next(games)]
@@ -249,14 +249,16 @@ class _RungMatches:
         labels = [entrant.label for entrant in parse_entrants(setup.snakes)]
 
         def add(session: Session) -> MatchScore:
-            games = [row(result, self._tournaments[rung.name], labels) for result in results]
+            games = [
+                build_game_row(result, self._tournaments[rung.name], labels) for result in results
+            ]
             session.add_all(games)
             session.commit()
             self.games += games
             return MatchScore.from_games(games)
 
         for result in results:
-            note_errors(self.errors, result, setup)
+            collect_errors(self.errors, result, setup)
         return with_retries(self._engine, add)
 
 

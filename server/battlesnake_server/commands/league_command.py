@@ -15,7 +15,7 @@ from pathlib import Path
 from sqlalchemy.engine import Engine
 from sqlalchemy.exc import SQLAlchemyError
 
-from battlesnake_gym.common.command_line import Parser, positive, print_error, writable
+from battlesnake_gym.common.command_line import Parser, output_dir, positive, print_error
 from battlesnake_server import address_policy
 from battlesnake_server.address_policy import AddressPolicy
 from battlesnake_server.arena.database import (
@@ -26,11 +26,20 @@ from battlesnake_server.arena.database import (
     with_retries,
 )
 from battlesnake_server.arena.league import League, log
-from battlesnake_server.arena.league_config import EXAMPLE, LeagueConfig, load
+from battlesnake_server.arena.league_config import (
+    EXAMPLE_LEAGUE_FILE,
+    LeagueConfig,
+    load_league_config,
+)
 from battlesnake_server.arena.players import check_responds
 from battlesnake_server.arena.program_supervisor import ProgramSupervisor
-from battlesnake_server.arena.results import summarize
-from battlesnake_server.arena.tournament import Entrant, local_factory, open_pool, play_in_pool
+from battlesnake_server.arena.results import compute_standings
+from battlesnake_server.arena.tournament import (
+    Entrant,
+    local_strategy_factory,
+    open_pool,
+    play_in_pool,
+)
 from battlesnake_server.commands.arena_command import (
     DEFAULT_PORT,
     DEFAULT_REPLAYS,
@@ -52,12 +61,12 @@ def main(argv: list[str] | None = None) -> int:
     """Run a league until interrupted; return 2 for a usage error."""
     arguments = parser().parse_args(argv)
     if arguments.print_example:
-        sys.stdout.write(EXAMPLE)
+        sys.stdout.write(EXAMPLE_LEAGUE_FILE)
         return 0
     try:
         if arguments.file is None:
             raise ValueError("name the league file; --print-example prints an example")
-        plan = load(arguments.file)
+        plan = load_league_config(arguments.file)
         check(plan)
         token = None if arguments.token_file is None else read_token(arguments.token_file)
         engine = open_database(arguments.database)
@@ -124,7 +133,9 @@ def _play(
         finally:
             number = league.season.tournament
             show(
-                summarize(with_retries(engine, lambda session: load_games(session, number))),
+                compute_standings(
+                    with_retries(engine, lambda session: load_games(session, number))
+                ),
                 arguments.json,
             )
     finally:
@@ -163,11 +174,11 @@ class LeagueHealth:
         try:
             if snake.command:
                 await self._start(entrant)
-            elif entrant.remote:
+            elif entrant.is_remote:
                 await check_responds(source, entrant.address_policy)
             else:
                 # The factory is not cached, because the file may have been deleted.
-                local_factory.__wrapped__(entrant)
+                local_strategy_factory.__wrapped__(entrant)
         except (ValueError, OSError) as error:
             return str(error)
         return ""
@@ -195,10 +206,10 @@ def check(plan: LeagueConfig) -> None:
     """
     for snake in plan.entrants:
         entrant = Entrant(snake.name, snake.source)
-        if snake.command or entrant.remote:
+        if snake.command or entrant.is_remote:
             continue
         try:
-            local_factory(entrant)
+            local_strategy_factory(entrant)
             if entrant.is_policy:
                 for board in plan.boards:
                     OnnxPolicy.load(snake.source).check_size(board.width, board.height)
@@ -251,7 +262,7 @@ def parser() -> Parser:
     add("--jobs", type=positive, default=os.cpu_count() or 1, help="games to play in parallel")
     add(
         "--replays",
-        type=writable,
+        type=output_dir,
         default=DEFAULT_REPLAYS,
         metavar="DIR",
         help="directory for replays",

@@ -29,7 +29,7 @@ from battlesnake_server.arena.database import StoredGame as GameRow
 from battlesnake_server.arena.database import Tournament, find_tournament, with_retries
 from battlesnake_server.arena.players import Player
 from battlesnake_server.arena.referee import GameRecord, play
-from battlesnake_server.arena.results import row
+from battlesnake_server.arena.results import build_game_row
 from battlesnake_server.arena.tournament import (
     Entrant,
     GameResult,
@@ -313,7 +313,7 @@ class GameManager:
         def store(session: Session) -> None:
             tournament = find_tournament(session, VISITOR_TOURNAMENT)
             if tournament is None:
-                tournament = Tournament(setup=VISITOR_TOURNAMENT)
+                tournament = Tournament(settings=VISITOR_TOURNAMENT)
                 session.add(tournament)
                 session.flush()
             last = session.scalar(
@@ -325,7 +325,7 @@ class GameManager:
             Replay(record.first, record.turns).save(path)
             scheduled = ScheduledGame(number, request.seed, tuple(range(len(record.seats))))
             result = GameResult.from_record(scheduled, game.id, record, path)
-            session.add(row(result, tournament.id, request.labels))
+            session.add(build_game_row(result, tournament.id, request.labels))
             session.commit()
 
         try:

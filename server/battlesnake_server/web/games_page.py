@@ -15,7 +15,7 @@ from battlesnake_gym.draw.customization import PALETTE
 from battlesnake_gym.replays.replay import ReplayError
 from battlesnake_server import replay_json
 from battlesnake_server.arena.database import Seat, StoredGame
-from battlesnake_server.arena.results import SURVIVED
+from battlesnake_server.arena.results import SURVIVED_KEY
 from battlesnake_server.replay_viewer import frame_stream, position_formats
 from battlesnake_server.replay_viewer.what_if import WhatIfBusyError
 from battlesnake_server.web import pages
@@ -162,7 +162,9 @@ def _filter_conditions(
     elif ending == "won":
         conditions.append(_has_seat(Seat.won.is_(True), *this))
     elif ending in ENDINGS:
-        conditions.append(_has_seat(Seat.cause == ("" if ending == SURVIVED else ending), *this))
+        conditions.append(
+            _has_seat(Seat.cause == ("" if ending == SURVIVED_KEY else ending), *this)
+        )
     else:
         conditions += [_has_seat(*this)] if this else []
         error = f"there is no ending {ending[:40]!r}" if ending else ""

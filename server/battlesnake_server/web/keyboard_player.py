@@ -26,7 +26,7 @@ class KeyboardPlayer:
     """
 
     # The referee requests the moves of this player and of remote snakes concurrently.
-    remote = True
+    is_remote = True
 
     def __init__(self, turn_delay_s: float, *, alone: bool = False) -> None:
         self._turn_delay_s = turn_delay_s

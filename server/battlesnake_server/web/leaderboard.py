@@ -15,7 +15,13 @@ from sqlalchemy.engine import Engine
 from sqlalchemy.orm import Session, selectinload
 
 from battlesnake_server.arena.database import StoredGame, Tournament
-from battlesnake_server.arena.results import SURVIVED, History, Standings, StandingsRow, to_json
+from battlesnake_server.arena.results import (
+    SURVIVED_KEY,
+    History,
+    Standings,
+    StandingsRow,
+    to_dicts,
+)
 from battlesnake_server.web.context import arena
 from battlesnake_server.web.game_manager import VISITOR_TOURNAMENT
 from battlesnake_server.web.pages import number
@@ -23,7 +29,7 @@ from battlesnake_server.web.pages import number
 blueprint = Blueprint("leaderboard", __name__)
 
 ENDINGS = {
-    SURVIVED: "alive",
+    SURVIVED_KEY: "alive",
     "snake-collision": "ran into a body",
     "head-collision": "lost head to head",
     "wall-collision": "hit a wall",
@@ -71,7 +77,7 @@ def index() -> str:
 @blueprint.get("/leaderboard.json")
 def as_json() -> Response:
     """Return the leaderboard as JSON."""
-    return jsonify(to_json(standings(requested_tournament())))
+    return jsonify(to_dicts(standings(requested_tournament())))
 
 
 def requested_tournament() -> int | None:
@@ -95,10 +101,10 @@ def tournaments() -> list[TournamentOption]:
         return [
             TournamentOption(
                 row.id,
-                title(row.setup),
+                title(row.settings),
                 games,
                 row.created.strftime("%Y-%m-%d %H:%M"),
-                row.setup != VISITOR_TOURNAMENT,
+                row.settings != VISITOR_TOURNAMENT,
             )
             for row, games in rows
         ]
@@ -178,11 +184,11 @@ class IncrementalStandings:
             before = self._standings.games
             while games := session.scalars(self._following()).all():
                 for game in games:
-                    self._standings.add(game)
+                    self._standings.add_game(game)
                 self._latest = games[-1].id
                 session.expunge_all()
         if before != self._standings.games or not before:
-            self._lines = self._standings.lines()
+            self._lines = self._standings.sorted_rows()
 
     def _games(self, session: Session, which: ColumnElement[bool]) -> int:
         query = select(func.count(StoredGame.id)).where(which)
@@ -204,6 +210,6 @@ class IncrementalStandings:
 
 def _span(lines: Sequence[StandingsRow]) -> tuple[float, float]:
     """Return the lowest lower bound and the highest upper bound of the ratings."""
-    low = min((line.rating.low for line in lines), default=0.0)
-    high = max((line.rating.high for line in lines), default=1.0)
+    low = min((line.rating.ci_low for line in lines), default=0.0)
+    high = max((line.rating.ci_high for line in lines), default=1.0)
     return low, max(high, low + 1)

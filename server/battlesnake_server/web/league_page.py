@@ -11,7 +11,13 @@ from sqlalchemy.orm import Session
 from battlesnake_gym.boards import json_fields
 from battlesnake_gym.boards.json_fields import BoardError, format_value
 from battlesnake_server.arena.database import LeagueSnake
-from battlesnake_server.arena.league import Season, end_season, league_rows, seasons, set_benched
+from battlesnake_server.arena.league import (
+    Season,
+    end_season,
+    load_league_snakes,
+    load_seasons,
+    set_benched,
+)
 from battlesnake_server.arena.league_config import LeagueConfig
 from battlesnake_server.arena.results import StandingsRow
 from battlesnake_server.web.context import arena
@@ -49,7 +55,7 @@ def index() -> str:
     """Render the current season."""
     config = _config()
     with Session(arena().database) as session:
-        all_seasons = seasons(session, config.name)
+        all_seasons = load_seasons(session, config.name)
     season = all_seasons[0] if all_seasons else None
     return render_template(
         "arena_league.html", config=config, season=season, seasons=all_seasons, table=_table(season)
@@ -61,7 +67,7 @@ def as_json() -> Response:
     """Return the table of the current season as JSON."""
     config = _config()
     with Session(arena().database) as session:
-        all_seasons = seasons(session, config.name)[:1]
+        all_seasons = load_seasons(session, config.name)[:1]
     table = _table(all_seasons[0] if all_seasons else None)
     return jsonify(
         league=config.name,
@@ -110,7 +116,7 @@ def next_season() -> Response:
     except BoardError as error:
         return error_response(error)
     with Session(arena().database) as session:
-        if not seasons(session, config.name):
+        if not load_seasons(session, config.name):
             return error_response("no season has started", 409)
         end_season(session, config.name, _now())
     return jsonify(ended=True)
@@ -124,7 +130,7 @@ def _table(season: Season | None) -> list[LeagueRow]:
     config = _config()
     lines = {} if season is None else {line.snake: line for line in standings(season.tournament)}
     with Session(arena().database) as session:
-        rows = league_rows(session, config.name)
+        rows = load_league_snakes(session, config.name)
         names = [entrant.name for entrant in config.entrants]
         ranks = {name: rank for rank, name in enumerate(lines)}
         names.sort(key=lambda name: ranks.get(name, len(ranks)))

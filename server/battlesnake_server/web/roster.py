@@ -15,7 +15,7 @@ from battlesnake_gym.snakes import Decision
 from battlesnake_server.address_policy import AddressPolicy
 from battlesnake_server.arena.guarded_strategy import make_strategy
 from battlesnake_server.arena.players import request_single_move
-from battlesnake_server.arena.tournament import Entrant, local_factory, parse_entrants
+from battlesnake_server.arena.tournament import Entrant, local_strategy_factory, parse_entrants
 from battlesnake_server.bundle import Bundle
 
 
@@ -107,12 +107,12 @@ def _describe(entrant: Entrant) -> str:
     Raises:
         ValueError: If the snake cannot play.
     """
-    if entrant.remote:
+    if entrant.is_remote:
         return "remote"
     if snakes.is_bundle(entrant.source):
         Bundle.open(entrant.source)  # Policy rules are loaded later, on selection.
         return "bundle"
-    local_factory(entrant)
+    local_strategy_factory(entrant)
     return "policy" if entrant.is_policy else snakes.description(entrant.source)
 
 
@@ -122,12 +122,12 @@ def request_decision(entrant: Entrant, board: Board, time_s: float) -> Decision:
     Raises:
         ValueError: If the snake returns no move or cannot play the position.
     """
-    if entrant.remote:
+    if entrant.is_remote:
         decision = asyncio.run(
             request_single_move(board.to_api(), entrant.source, entrant.address_policy)
         )
     else:
-        strategy = make_strategy(local_factory(entrant), board.game.seed)
+        strategy = make_strategy(local_strategy_factory(entrant), board.game.seed)
         try:
             decision = snakes.to_decision(strategy(board.copy(), time_s))
         except BaseException as error:  # A user's snake may even raise SystemExit.

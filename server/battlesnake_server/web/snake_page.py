@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from flask import Blueprint, render_template, request
 
 from battlesnake_gym.rules import MOVES
-from battlesnake_server.arena.ratings import Z_95
+from battlesnake_server.arena.ratings import CI_95_Z_SCORE
 from battlesnake_server.arena.results import History
 from battlesnake_server.web.leaderboard import ENDINGS, history, requested_tournament, tournaments
 from battlesnake_server.web.pages import missing
@@ -79,8 +79,8 @@ def curve(ratings: list[tuple[float, float]]) -> RatingCurve:
     shown = ratings[::step]
     if (len(ratings) - 1) % step:
         shown.append(ratings[-1])
-    lows = [mu - Z_95 * sigma for mu, sigma in shown]
-    highs = [mu + Z_95 * sigma for mu, sigma in shown]
+    lows = [mu - CI_95_Z_SCORE * sigma for mu, sigma in shown]
+    highs = [mu + CI_95_Z_SCORE * sigma for mu, sigma in shown]
     low, high = min(lows), max(highs)
 
     def points(values: list[float]) -> list[str]:
