@@ -231,7 +231,7 @@ def register(name: str, factory: Factory, *, in_engine: bool = False) -> None:
             (`ENGINE_SNAKES`).
     """
     _factories[name] = factory
-    _extension_files[name] = extensions.running_file()
+    _extension_files[name] = extensions.current_extension_file()
     (_engine_names.add if in_engine else _engine_names.discard)(name)
 
 
@@ -240,13 +240,13 @@ def engine_code(name: str) -> int:
 
     A user's snake with the name of an engine snake has code 0.
     """
-    extensions.load()
+    extensions.load_all()
     return ENGINE_SNAKES.index(name) + 1 if name in _engine_names else 0
 
 
 def names() -> list[str]:
     """Return all registered names, sorted."""
-    extensions.load()
+    extensions.load_all()
     return sorted(_factories)
 
 
@@ -289,7 +289,7 @@ def resolve_file(name: str) -> str | None:
     """
     if is_bundle(name) or name.endswith(".onnx") or name == BUILTIN_POLICY_NAME:
         return name
-    extensions.load()
+    extensions.load_all()
     if name in _factories or not Path(name).is_dir():
         return None
     there = [*Path(name).glob("policy.onnx"), *Path(name, "model").glob("policy.onnx")]
@@ -322,7 +322,7 @@ def capture_registrations() -> Iterator[dict[str, Factory]]:
     Yields:
         A dictionary that contains the registered factories when the block ends.
     """
-    extensions.load()
+    extensions.load_all()
     before, in_engine, files = dict(_factories), set(_engine_names), dict(_extension_files)
     found: dict[str, Factory] = {}
     try:
@@ -356,7 +356,7 @@ def factory(name: str) -> Factory:
         return _load_file_factory(file)
     if name.endswith(".py"):
         return _load_python_factory(Path(name).resolve())
-    extensions.load()
+    extensions.load_all()
     base, at, nodes = name.rpartition("@") if "@" in name else (name, "", "")
     if is_bundle(base):
         return functools.partial(_make_fixed_nodes_search, base, _load_file_factory(base), nodes)
@@ -380,7 +380,7 @@ def _load_python_factory(path: Path) -> Factory:
     if not path.is_file():
         raise ValueError(f"{path} does not exist; name a Python file that registers a snake")
     with capture_registrations() as found:
-        extensions.module(path, "the snake")
+        extensions.load_file(path, "the snake")
     # A file listed in the environment variable has already run, and its names stay registered.
     found = found or {
         name: made for name, made in _factories.items() if _extension_files.get(name) == path

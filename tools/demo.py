@@ -110,7 +110,7 @@ def first_game() -> None:
     """
     from battlesnake_gym import snakes
     from battlesnake_gym.boards.board import Board
-    from battlesnake_gym.draw.terminal_board import picture
+    from battlesnake_gym.draw.terminal_board import render_board
     from battlesnake_gym.rules import Game
 
     moving = sys.stdout.isatty()
@@ -120,7 +120,7 @@ def first_game() -> None:
     lines = 0
     for _ in snakes.play(board, players, _THOUGHT):
         if moving or board.turn % 10 == 0 or board.is_over():
-            shown = f"turn {board.turn}\n{picture(board, sys.stdout)}"
+            shown = f"turn {board.turn}\n{render_board(board, sys.stdout)}"
             say(("\x1b[2K\r\x1b[A" * lines if moving else "") + shown)
             lines = shown.count("\n") + 1
             time.sleep(_PAUSE)

@@ -20,7 +20,7 @@ eliminated, but the position does not show which opponent.
 
 from __future__ import annotations
 
-from battlesnake_gym.rules.stages import collision, eliminate
+from battlesnake_gym.rules.stages import eliminate, find_collision
 from battlesnake_gym.rules.state import State
 
 _MAX_COMPARED_SNAKES = 64
@@ -102,7 +102,7 @@ def _eliminate_collided_snakes(state: State, you_id: str | None) -> None:
             eliminate(snake, "snake-collision", state.turn, you_id or "")
     moved = [snake for snake in others if snake.alive and len(set(snake.body)) > 1]
     longest_first = sorted(moved, key=lambda snake: -snake.length)
-    collisions = [(snake, *collision(snake, longest_first)) for snake in moved]
+    collisions = [(snake, *find_collision(snake, longest_first)) for snake in moved]
     for snake, cause, by in collisions:
         if cause:
             eliminate(snake, cause, state.turn, by)

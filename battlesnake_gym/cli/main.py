@@ -18,7 +18,7 @@ from battlesnake_gym.common import standard_streams
 from battlesnake_gym.common.command_line import colorize, print_error
 from battlesnake_gym.common.extensions import ExtensionError
 from battlesnake_gym.common.extras import MissingExtraError, load_module
-from battlesnake_gym.common.suggestions import nearest
+from battlesnake_gym.common.suggestions import nearest_name
 
 _PROGRAM_NAME = "battlesnake-gym"
 
@@ -231,7 +231,7 @@ def main(argv: list[str] | None = None) -> int:
     """Run one subcommand and return its exit status (2 for a usage error)."""
     arguments = sys.argv[1:] if argv is None else argv
     wants_help = not {"-h", "--help", "--help-all"}.isdisjoint(arguments)
-    standard_streams.prepare("--json" in arguments and not wants_help)
+    standard_streams.prepare_streams("--json" in arguments and not wants_help)
     name, rest = _split_arguments(arguments)
     try:
         try:
@@ -258,7 +258,7 @@ def _run_command(name: str, rest: list[str], wants_help: bool) -> int:
         return 0
     if name not in COMMANDS:
         known = _commands_in_group(name) or [*_command_overview(), "--version", "--help"]
-        close = nearest(rest[0], known)
+        close = nearest_name(rest[0], known)
         hint = f"did you mean {close}?" if close else "--help lists the commands"
         return print_error(
             f"{_PROGRAM_NAME} {name}".strip(), f"there is no command {rest[0]!r}; {hint}"

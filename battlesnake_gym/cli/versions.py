@@ -44,7 +44,7 @@ def load_compiled_module(importer: str, name: str) -> ModuleType | None:
         # The caller reports `build_check.missing_reason` instead of the warning.
         warnings.simplefilter("ignore")
         importlib.import_module(importer)
-        return build_check.load(name, "")
+        return build_check.load_compiled_module(name, "")
 
 
 def _describe_module(importer: str, name: str) -> str:

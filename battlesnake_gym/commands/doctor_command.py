@@ -12,10 +12,10 @@ from battlesnake_gym.cli import main as cli_main
 from battlesnake_gym.cli import versions
 from battlesnake_gym.common.command_line import (
     Parser,
-    add_json,
+    add_json_option,
     align_columns,
     colorize,
-    write_json,
+    print_json,
 )
 from battlesnake_gym.common.extras import install_remedy
 from battlesnake_gym.engine import build_check
@@ -67,7 +67,7 @@ def main(argv: list[str] | None = None) -> int:
     options = parser().parse_args(argv)
     found = list(check_components())
     if options.json:
-        write_json([dataclasses.asdict(finding) for finding in found])
+        print_json([dataclasses.asdict(finding) for finding in found])
     else:
         rows = align_columns(
             [(finding.state, finding.part, finding.about) for finding in found]
@@ -88,7 +88,7 @@ def parser() -> Parser:
         "and the remedies.",
         epilog="exit status: 1 if a component that every command needs is broken, else 0",
     )
-    add_json(parser)
+    add_json_option(parser)
     return parser
 
 

@@ -7,15 +7,15 @@ import sys
 from battlesnake_gym.boards.board import Board
 from battlesnake_gym.common.command_line import (
     Parser,
-    add_json,
+    add_json_option,
     align_columns,
     colorize,
     natural,
     print_error,
-    write_json,
+    print_json,
 )
 from battlesnake_gym.common.suggestions import unknown_name_message
-from battlesnake_gym.draw.terminal_board import picture
+from battlesnake_gym.draw.terminal_board import render_board
 from battlesnake_gym.rules import Game, Settings, known_maps
 from battlesnake_gym.rules.maps import Map
 
@@ -35,7 +35,7 @@ def main(argv: list[str] | None = None) -> int:
             return print_error(_COMMAND, unknown_name_message("map", name, maps, _COMMAND))
     chosen = [maps[name] for name in options.names or maps]
     if options.json:
-        write_json([_map_to_dict(game_map) for game_map in chosen])
+        print_json([_map_to_dict(game_map) for game_map in chosen])
     elif options.names or options.draw_all:
         for game_map in chosen:
             sys.stdout.write(_draw_map(game_map, options.turns) + "\n")
@@ -70,7 +70,7 @@ def parser() -> Parser:
         metavar="N",
         help="number of turns to play before drawing",
     )
-    add_json(parser)
+    add_json_option(parser)
     return parser
 
 
@@ -91,7 +91,7 @@ def _draw_map(game_map: Map, turns: int) -> str:
         board.step({s.id: (board.safe_moves(s.id) or ["up"])[0] for s in board.living})
     title = colorize(game_map.id, "bold", sys.stdout)
     heading = f"{title}  {board.width}x{board.height}, turn {board.turn}: {game_map.description}"
-    return f"{heading}\n{picture(board, sys.stdout)}"
+    return f"{heading}\n{render_board(board, sys.stdout)}"
 
 
 def _map_to_dict(game_map: Map) -> dict[str, object]:

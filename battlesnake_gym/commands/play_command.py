@@ -15,13 +15,13 @@ from battlesnake_gym.boards.board import Board
 from battlesnake_gym.common.command_line import (
     Parser,
     milliseconds,
+    output_file,
     print_error,
     seed,
     size,
-    writable_file,
 )
 from battlesnake_gym.common.suggestions import unknown_name_message
-from battlesnake_gym.draw.terminal_board import picture
+from battlesnake_gym.draw.terminal_board import render_board
 from battlesnake_gym.replays.replay import Replay
 from battlesnake_gym.rules import RULESETS, Game, default_move, known_maps
 from battlesnake_gym.rules.play import DEFAULT_BOARD_SIZE
@@ -100,7 +100,7 @@ def parser() -> Parser:
     add("--seed", type=seed, default=1, help="random seed for start positions and food")
     add("--move-time", type=milliseconds, default=100, metavar="MS",
         help="thinking time of each opponent per move, in milliseconds")  # fmt: skip
-    add("--replay", type=writable_file, metavar="FILE", help="save the game to this file")
+    add("--replay", type=output_file, metavar="FILE", help="save the game to this file")
     return parser
 
 
@@ -110,7 +110,7 @@ def _play_game(
     """Play turn by turn until the game is over or the user quits."""
     clear = _CLEAR_SCREEN if sys.stdout.isatty() else ""
     while not (board := replay.last).is_over():
-        sys.stdout.write(f"{clear}{_format_title(board)}\n{picture(board, sys.stdout)}")
+        sys.stdout.write(f"{clear}{_format_title(board)}\n{render_board(board, sys.stdout)}")
         sys.stdout.flush()
         action = "ahead"
         if board.snake(_YOU_ID).alive:
@@ -124,7 +124,8 @@ def _play_game(
         replay.append(moves, decisions=decisions)
     board = replay.last
     sys.stdout.write(
-        f"{clear}{_format_title(board)}\n{picture(board, sys.stdout)}{_format_outcome(board)}\n"
+        f"{clear}{_format_title(board)}\n{render_board(board, sys.stdout)}"
+        f"{_format_outcome(board)}\n"
     )
 
 

@@ -17,20 +17,20 @@ from pathlib import Path
 from typing import IO, Any, NoReturn, TextIO, TypeVar
 
 from battlesnake_gym.common.standard_streams import STDOUT_NAME
-from battlesnake_gym.common.suggestions import nearest, unknown_name_message
+from battlesnake_gym.common.suggestions import nearest_name, unknown_name_message
 from battlesnake_gym.common.untrusted_text import replace_unsafe
 
 MAX_LINE_CHARS = 200
 """Maximum length of an error message, in characters."""
 
-MAX_SHORT_HELP_FLAGS = 12
+MAX_SHORT_HELP_OPTIONS = 12
 """Maximum number of options that ``--help`` shows.
 
 ``--help-all`` shows all options.
 """
 
 _BROKEN_PIPE_STATUS = 128 + 13
-"""Exit status that shells report for a program ended by signal 13 (SIGPIPE)."""
+"""Exit status that shells report for a program that signal 13 (SIGPIPE) has ended."""
 
 _MAX_MOVE_TIME_MS = 60_000
 """Maximum search time per move, in milliseconds."""
@@ -51,11 +51,11 @@ _TYPE_DESCRIPTIONS = {
     "named_number": "NAME=NUMBER",
     "loads": "JSON",
 }
-"""Descriptions of option values in messages, by name of the parsing function."""
+"""Descriptions of option values in error messages, by the name of the parsing function."""
 
 
-class Formatter(argparse.HelpFormatter):
-    """Help formatter that appends useful defaults and keeps indented paragraphs."""
+class HelpFormatter(argparse.HelpFormatter):
+    """Help formatter that appends defaults to help texts and does not wrap indented paragraphs."""
 
     def _get_help_string(self, action: argparse.Action) -> str:
         text = action.help or ""
@@ -82,19 +82,19 @@ class Parser(argparse.ArgumentParser):
 
     Args:
         *args: Arguments of `argparse.ArgumentParser`.
-        short_help_flags: Options that ``--help`` shows (default: the first `MAX_SHORT_HELP_FLAGS`
-            options).
+        short_help_flags: Options that ``--help`` shows. By default, ``--help`` shows the first
+            options of the command.
         **kwargs: Keyword arguments of `argparse.ArgumentParser`.
     """
 
     def __init__(self, *args: Any, short_help_flags: Sequence[str] = (), **kwargs: Any) -> None:
-        kwargs.setdefault("formatter_class", Formatter)
+        kwargs.setdefault("formatter_class", HelpFormatter)
         self._short_help_flags = short_help_flags
         super().__init__(*args, **kwargs)
-        self.add_argument("--help-all", action=_HelpAll, nargs=0, help=argparse.SUPPRESS)
+        self.add_argument("--help-all", action=_HelpAllAction, nargs=0, help=argparse.SUPPRESS)
 
-    def flags(self) -> list[argparse.Action]:
-        """Return the options in order, without help options and hidden options."""
+    def visible_options(self) -> list[argparse.Action]:
+        """Return all options in the order of definition, except help and hidden options."""
         options = [action for action in self._actions if action.option_strings]
         return [
             action
@@ -103,14 +103,16 @@ class Parser(argparse.ArgumentParser):
         ]
 
     def format_help(self, full: bool = False) -> str:
-        """Return the help text with all options (``full``) or with the short selection."""
-        flags = self.flags()
+        """Return the help text with all options if ``full``, or with the most important options."""
+        flags = self.visible_options()
         named = [action for action in flags if {*action.option_strings} & {*self._short_help_flags}]
         rest = (
             []
             if full
             else [
-                action for action in flags if action not in (named or flags[:MAX_SHORT_HELP_FLAGS])
+                action
+                for action in flags
+                if action not in (named or flags[:MAX_SHORT_HELP_OPTIONS])
             ]
         )
         hidden = [(action, action.help) for action in rest]
@@ -124,7 +126,7 @@ class Parser(argparse.ArgumentParser):
     def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
         """Parse the arguments.
 
-        Error messages suggest the most similar option.
+        The error message for an unknown option suggests the most similar option.
         """
         found, rest = self.parse_known_args(args, namespace)
         if rest:
@@ -139,7 +141,7 @@ class Parser(argparse.ArgumentParser):
             return f"unexpected argument {word!r}; --help shows the arguments"
         name = word.partition("=")[0]
         known = [option for option in self._option_string_actions if option.startswith("--")]
-        close = nearest(name.lstrip("-"), [option.lstrip("-") for option in known])
+        close = nearest_name(name.lstrip("-"), [option.lstrip("-") for option in known])
         hint = f"did you mean --{close}?" if close else "--help-all lists all options"
         return f"unknown option {name}; {hint}"
 
@@ -161,8 +163,8 @@ class Parser(argparse.ArgumentParser):
             raise argparse.ArgumentError(None, unknown_name_message(option, value, names))
 
 
-class _HelpAll(argparse.Action):
-    """Action that prints the help for all options and exits."""
+class _HelpAllAction(argparse.Action):
+    """Argparse action that prints the help for all options and exits."""
 
     def __call__(self, parser: argparse.ArgumentParser, *rest: object) -> None:
         assert isinstance(parser, Parser)
@@ -171,7 +173,7 @@ class _HelpAll(argparse.Action):
 
 
 def _clean_argparse_message(message: str) -> str:
-    """Return an error message of argparse in the style of this project."""
+    """Convert an error message of argparse to the style of this project."""
     message = re.sub(r"^argument (?:\S+/)?(\S+): ", r"\1: ", message)
     found = re.fullmatch(r"(\S+): invalid (\S+) value: (.*)", message, re.DOTALL)
     if found:
@@ -189,22 +191,22 @@ def print_error(prog: str, error: object) -> int:
     """Print an error as one line on stderr and return exit status 2.
 
     If the reader of standard output has closed the pipe, as ``| head`` does, the function prints
-    nothing and returns the status of programs that SIGPIPE ends.
+    nothing and returns the exit status 141, as for SIGPIPE.
     """
     if isinstance(error, BrokenPipeError) and error.filename == STDOUT_NAME:
         return _BROKEN_PIPE_STATUS
     name = colorize(f"{prog}:", "bold", sys.stderr)
     if isinstance(error, OSError) and error.filename:
         error = f"{error.filename}: {(error.strerror or 'cannot be used').lower()}"
-    text = one_line(replace_unsafe(str(error)), MAX_LINE_CHARS - len(prog) - 2)
+    text = shorten_line(replace_unsafe(str(error)), MAX_LINE_CHARS - len(prog) - 2)
     sys.stderr.write(f"{name} {text}\n")
     return 2
 
 
-def one_line(text: str, max_chars: int) -> str:
-    r"""Return ``text`` on one line, shortened in the middle to ``max_chars``.
+def shorten_line(text: str, max_chars: int) -> str:
+    r"""Return ``text`` as one line of at most ``max_chars`` characters, shortened in the middle.
 
-    >>> one_line("no such\nthing", 20), one_line("abcdefghij", 6)
+    >>> shorten_line("no such\nthing", 20), shorten_line("abcdefghij", 6)
     ('no such thing', 'abc…ij')
     """
     text = " ".join(text.split())
@@ -215,13 +217,13 @@ def one_line(text: str, max_chars: int) -> str:
 
 
 def colorize(text: str, color: str, stream: IO[str]) -> str:
-    """Return ``text`` in a color if ``stream`` is a terminal that supports colors.
+    """Return ``text`` with ANSI color codes if ``stream`` is a terminal that supports colors.
 
-    ``NO_COLOR`` and ``TERM=dumb`` turn colors off.
+    The environment variables ``NO_COLOR`` and ``TERM=dumb`` disable colors.
 
     Args:
         text: Text to color.
-        color: A key of `_COLORS`.
+        color: Name of the color, a key of `_COLORS`.
         stream: Stream to which the text will be written.
     """
     if not stream.isatty() or os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb":
@@ -232,7 +234,7 @@ def colorize(text: str, color: str, stream: IO[str]) -> str:
 def bounded_number(
     kind: Callable[[str], _N], minimum: _N, maximum: _N | None = None
 ) -> Callable[[str], _N]:
-    """Return an argparse type for a number in [minimum, maximum]."""
+    """Return a parser (argparse type) for a number in [minimum, maximum]."""
 
     def parse(text: str) -> _N:
         value = kind(text)
@@ -252,31 +254,31 @@ seed = bounded_number(int, 0, 2**63 - 1)
 
 
 def size(text: str) -> tuple[int, int]:
-    """Parse a board size: one number, or WIDTHxHEIGHT."""
+    """Parse a board size in cells: one number, or WIDTHxHEIGHT."""
     width, _, height = text.partition("x")
     return int(width), int(height or width)
 
 
-def writable(text: str) -> Path:
+def output_dir(text: str) -> Path:
     """Parse the path of an output directory, which may not exist yet."""
     path = Path(text)
-    existing = _existing(path)
+    existing = _nearest_existing_path(path)
     if not existing.is_dir():
         raise argparse.ArgumentTypeError(f"must be a directory, got the file {existing}")
     return path
 
 
-def writable_file(text: str) -> Path:
+def output_file(text: str) -> Path:
     """Parse the path of an output file, whose directory may not exist yet."""
     path = Path(text)
-    if (existing := _existing(path)) == path and path.is_dir():
+    if (existing := _nearest_existing_path(path)) == path and path.is_dir():
         raise argparse.ArgumentTypeError(f"must be a file, got the directory {text}")
     if existing != path and not existing.is_dir():
         raise argparse.ArgumentTypeError(f"must be in a directory, and {existing} is a file")
     return path
 
 
-def _existing(path: Path) -> Path:
+def _nearest_existing_path(path: Path) -> Path:
     """Return ``path`` or its nearest existing parent.
 
     Inaccessible paths are rejected.
@@ -305,18 +307,18 @@ def milliseconds(text: str) -> float:
     return value
 
 
-def add_json(parser: argparse.ArgumentParser) -> None:
-    """Add the option ``--json`` of commands that print a table."""
+def add_json_option(parser: argparse.ArgumentParser) -> None:
+    """Add the option ``--json``, which prints a table as JSON."""
     parser.add_argument("--json", action="store_true", help="print the result as JSON")
 
 
-def write_json(value: Any, out: TextIO | None = None) -> None:
-    """Print ``value`` as strict JSON."""
+def print_json(value: Any, out: TextIO | None = None) -> None:
+    """Print ``value`` as JSON, without NaN and infinity."""
     (out or sys.stdout).write(json.dumps(value, indent=2, allow_nan=False) + "\n")
 
 
 def align_columns(rows: Sequence[Sequence[str]]) -> str:
-    r"""Align rows of text in columns.
+    r"""Return the rows of a table as text with aligned columns.
 
     The last column is not padded.
 

@@ -1,9 +1,9 @@
 """Extensions: user files that add maps, observations, rewards, masks and snakes.
 
 The environment variable `EXTENSIONS_VARIABLE` lists Python files. Installed packages list modules
-as entry points of the group `_ENTRY_POINT_GROUP`. Each file and module runs once per process, when
-a name is first looked up; see ``docs/own.md``. Anyone who can set the environment variables of the
-process can therefore run code in it.
+as entry points of the group `_ENTRY_POINT_GROUP`. Each file and module runs once per process, at
+the first lookup of a name; see ``docs/own.md``. Anyone who can set the environment variables of a
+process can therefore run code in the process.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ EXTENSIONS_VARIABLE = "BATTLESNAKE_GYM_EXTENSIONS"
 """Environment variable that lists extension files, with the separator of ``PATH``."""
 
 _ENTRY_POINT_GROUP = "battlesnake_gym"
-"""Group of entry points whose modules register extensions when they are imported."""
+"""Entry point group of modules that register extensions on import."""
 
 _modules: dict[Path, ModuleType] = {}
 _running: list[Path] = []
@@ -37,23 +37,23 @@ class ExtensionError(ValueError):
     """
 
 
-def load() -> None:
-    """Run all extensions that have not run yet.
+def load_all() -> None:
+    """Run all extensions that have not run in this process yet.
 
     Raises:
         ExtensionError: If an extension is missing or fails.
     """
-    _load_packages()
+    _load_entry_points()
     for path in filter(None, os.environ.get(EXTENSIONS_VARIABLE, "").split(os.pathsep)):
-        module(Path(path), EXTENSIONS_VARIABLE)
+        load_file(Path(path), EXTENSIONS_VARIABLE)
 
 
-def module(path: Path, option_name: str) -> ModuleType:
-    """Return the module of a Python file, which runs once per process.
+def load_file(path: Path, option_name: str) -> ModuleType:
+    """Run a Python file once per process, and return the module.
 
     Args:
         path: Python file.
-        option_name: Option or variable that names the file, at the start of error messages.
+        option_name: Option or environment variable that contains the path, for error messages.
 
     Raises:
         ExtensionError: If ``path`` is not a Python file, or if the file raises an exception.
@@ -71,13 +71,16 @@ def module(path: Path, option_name: str) -> ModuleType:
             f"{option_name} names {path}, which is not a Python file; its name must end in .py"
         )
     loaded = importlib.util.module_from_spec(spec)
-    _modules[path] = loaded  # a file that looks up a name while it runs must not run again
-    sys.modules[spec.name] = loaded  # dataclasses look up their module here
+    # A file that looks up a name while the file runs must not run again.
+    _modules[path] = loaded
+    # The decorator `dataclass` looks up the module of a class in `sys.modules`.
+    sys.modules[spec.name] = loaded
     _running.append(path)
     try:
         spec.loader.exec_module(loaded)
     except BaseException as error:
-        del _modules[path]  # the user may fix the file and try again
+        # The user may fix the file and try again.
+        del _modules[path]
         if isinstance(error, KeyboardInterrupt | ExtensionError):
             raise
         raise ExtensionError(_describe_error(str(path), error)) from error
@@ -86,13 +89,13 @@ def module(path: Path, option_name: str) -> ModuleType:
     return loaded
 
 
-def running_file() -> Path | None:
-    """Return the file that `module` is running, or None."""
+def current_extension_file() -> Path | None:
+    """Return the extension file that is currently running, or None."""
     return _running[-1] if _running else None
 
 
 def _describe_error(path: str, error: BaseException) -> str:
-    """Return the failing line of the file, and the type and text of the exception."""
+    """Return a description of an exception: file, line, exception type and text."""
     text: object = error
     lines = [
         frame.lineno
@@ -106,11 +109,11 @@ def _describe_error(path: str, error: BaseException) -> str:
 
 
 def load_object(reference: str, option_name: str) -> Any:
-    """Return the object that ``FILE.py:NAME`` names.
+    """Load the object ``NAME`` from the Python file of the reference ``FILE.py:NAME``.
 
     Args:
         reference: ``FILE.py:NAME``.
-        option_name: Option that contains the reference, at the start of error messages.
+        option_name: Option that contains the reference, for error messages.
 
     Raises:
         ValueError: If the reference, the file or the name is invalid.
@@ -122,7 +125,7 @@ def load_object(reference: str, option_name: str) -> Any:
     file, colon, name = reference.rpartition(":")
     if not colon or not file.endswith(".py") or not name.isidentifier():
         raise ValueError(f"{option_name} must be FILE.py:NAME, got {reference!r}")
-    loaded = module(Path(file), option_name)
+    loaded = load_file(Path(file), option_name)
     if not hasattr(loaded, name):
         known = [other for other in vars(loaded) if not other.startswith("_")]
         raise ValueError(f"{file}: {unknown_name_message(option_name, name, known)}")
@@ -130,7 +133,7 @@ def load_object(reference: str, option_name: str) -> Any:
 
 
 @functools.cache
-def _load_packages() -> None:
+def _load_entry_points() -> None:
     for entry in importlib.metadata.entry_points(group=_ENTRY_POINT_GROUP):
         try:
             entry.load()

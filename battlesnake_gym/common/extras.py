@@ -1,4 +1,4 @@
-"""Imports of modules that need the packages of an extra."""
+"""Importer of modules that need the packages of an extra."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from types import ModuleType
 
 
 class MissingExtraError(Exception):
-    """Error for missing packages of a command.
+    """Error for a command whose required packages are missing.
 
     The message contains the install command.
     """
@@ -23,7 +23,8 @@ def load_module(module: str, extra: str) -> ModuleType:
     try:
         return importlib.import_module(module)
     except ModuleNotFoundError as error:
-        if error.name in sys.stdlib_module_names:  # such as fcntl on Windows
+        # The standard library of Windows lacks some modules, such as `fcntl`.
+        if error.name in sys.stdlib_module_names:
             raise MissingExtraError("this command needs Linux or macOS") from error
         if not extra:
             raise
@@ -33,7 +34,7 @@ def load_module(module: str, extra: str) -> ModuleType:
 
 
 def install_remedy(extra: str) -> str:
-    """Return instructions for installing an extra.
+    """Return the instructions for installing the packages of an extra.
 
     >>> install_remedy("server")
     "install it with pip install '.[server]' in a clone, or 'WHEEL[server]' from a wheel"

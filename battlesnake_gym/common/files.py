@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 DISK_FULL_ERRNOS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 """Error numbers of a full disk, an exceeded quota and a file size limit."""
 
-_CANNOT_SYNC = (errno.EINVAL, errno.ENOTSUP, errno.EBADF)
+_SYNC_UNSUPPORTED_ERRNOS = (errno.EINVAL, errno.ENOTSUP, errno.EBADF)
 """Errors of file systems that cannot sync a directory, such as network mounts."""
 
 _PART = re.compile(r"\..+\.[0-9a-f]{8}\.part")
@@ -94,7 +94,7 @@ def _delete_leftovers(directory: Path) -> None:
 
 
 def sync(path: str | os.PathLike[str]) -> None:
-    """Wait until a file's content, or a directory's list of names, is on disk.
+    """Wait until the content of a file, or the entries of a directory, are on disk.
 
     Syncing a file takes about 0.4 ms on an SSD. The function does nothing for directories on
     Windows and on file systems that cannot sync a directory.
@@ -107,7 +107,7 @@ def sync(path: str | os.PathLike[str]) -> None:
     try:
         os.fsync(descriptor)
     except OSError as error:
-        if not is_directory or error.errno not in _CANNOT_SYNC:
+        if not is_directory or error.errno not in _SYNC_UNSUPPORTED_ERRNOS:
             raise
     finally:
         os.close(descriptor)
@@ -123,10 +123,12 @@ def sync_tree(directory: str | os.PathLike[str]) -> None:
 
 def save_arrays(path: str | os.PathLike[str], **arrays: NDArray[Any]) -> None:
     """Save named arrays to ``path`` atomically, in the format of ``numpy.load``."""
-    import numpy as np  # imported here because bundles run without NumPy
+    # NumPy is imported here, because bundles run without NumPy.
+    import numpy as np
 
     def write(temporary: Path) -> None:
-        with temporary.open("wb") as file:  # NumPy appends .npz to a path, but not to an open file
+        # NumPy would append .npz to a path, but does not rename an open file.
+        with temporary.open("wb") as file:
             np.savez(file, **arrays)  # type: ignore[arg-type]
 
     write_atomically(path, write)
@@ -145,19 +147,21 @@ def read_bounded(path: Path, max_bytes: int) -> bytes:
     return data
 
 
-def zip_bytes(files: Iterable[tuple[str, bytes]], mode: int) -> bytes:
-    """Return a ZIP archive of named files.
+def create_zip(files: Iterable[tuple[str, bytes]], mode: int) -> bytes:
+    """Return the bytes of a ZIP archive.
 
-    Equal files result in equal bytes.
+    The same files always result in the same bytes.
 
     Args:
-        files: Pairs of name and content.
+        files: Pairs of file name and file content.
         mode: Permissions of every file, such as 0o644.
     """
     packed = io.BytesIO()
     with zipfile.ZipFile(packed, "w") as archive:
         for name, data in files:
-            info = zipfile.ZipInfo(name)  # the date is always 1980, whatever the current time
+            # The default date is 1980-01-01, so that the archive does not depend on the current
+            # time.
+            info = zipfile.ZipInfo(name)
             info.compress_type = zipfile.ZIP_DEFLATED
             info.external_attr = mode << 16
             archive.writestr(info, data)

@@ -1,4 +1,4 @@
-"""Converters for environment options that version 0.1 stored."""
+"""Converters of environment options that version 0.1 stored."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _FOOD_RNG_NAMES = {"seeded": "official"}
 
 
 def convert_observation(observation: Any) -> Any:
-    """Convert an observation stored by version 0.1 to the current names.
+    """Convert the names in an observation that version 0.1 stored to the current names.
 
     Args:
         observation: The stored name or dictionary; any other value is returned unchanged.
@@ -48,7 +48,7 @@ def convert_env_config(env_config: Mapping[str, Any]) -> dict[str, Any]:
         env_config: The stored options. Options with current names stay unchanged.
 
     Returns:
-        A new dictionary.
+        A new dictionary of options with the current names and values.
     """
     converted = _rename_keys(env_config)
     if "observation" in converted:

@@ -1,4 +1,4 @@
-"""Converters for names in run directories and checkpoints of version 0.1.
+"""Converters of names in the run directories and checkpoints of version 0.1.
 
 Each function receives the content of a file and returns that content with the current names.
 Content that already has the current names is returned unchanged.
@@ -13,7 +13,7 @@ from battlesnake_gym.common.old_env_config import convert_env_config, convert_ob
 
 _CONFIG_PREFIX = "rl.training.config."
 
-_HYPERPARAMETERS = {
+_HYPERPARAMETER_NAMES = {
     "num_agents": "num_snakes",
     "map_size": "board_size",
     "num_workers": "num_env_runners",
@@ -24,7 +24,7 @@ _HYPERPARAMETERS = {
     "policies": "policy_sharing",
 }
 
-_ALGORITHM_OPTIONS = {
+_ALGORITHM_OPTION_NAMES = {
     "symmetries": "symmetry_augmentation",
     "ladder_share": "ladder_cpu_fraction",
     "epsilon_ladder": "epsilon_per_game",
@@ -34,14 +34,14 @@ _ALGORITHM_OPTIONS = {
     "model_config.width": "model_config.hidden_size",
 }
 
-_DISTIL_OPTIONS = {
+_DISTIL_OPTION_NAMES = {
     "positions": "expert_nodes",
     "led_by_search": "expert_action_fraction",
     "in_memory": "label_buffer_size",
     "epochs": "replay_ratio",
 }
 
-_EXIT_OPTIONS = {
+_EXIT_OPTION_NAMES = {
     "moves": "moves_per_iteration",
     "fragment": "moves_per_fragment",
     "deep_from": "deep_search_after_moves",
@@ -53,9 +53,9 @@ _EXIT_OPTIONS = {
     "ladder_positions": "ladder_nodes",
 }
 
-_NETWORK_SETTINGS = {"width": "hidden_size", "glimpse": "head_crop"}
+_NETWORK_SETTING_NAMES = {"width": "hidden_size", "glimpse": "head_crop"}
 
-_IDENTITY = {"board size": "board_size", "observation shape": "observation_shape"}
+_IDENTITY_KEYS = {"board size": "board_size", "observation shape": "observation_shape"}
 
 _SELF_PLAY_FIELDS = (
     ("SelfPlaySetup(", "SelfPlaySettings("),
@@ -64,11 +64,11 @@ _SELF_PLAY_FIELDS = (
     (" random_moves=", " random_move_fraction="),
 )
 
-_STRENGTH = {"beyond": "out_of_range"}
+_STRENGTH_KEYS = {"beyond": "out_of_range"}
 
-_EXIT_STATE = {"promoted": "promotions", "memory": "sample_buffer", "rounds": "iterations"}
+_EXIT_STATE_KEYS = {"promoted": "promotions", "memory": "sample_buffer", "rounds": "iterations"}
 
-_CSV_COLUMNS = {
+_CSV_COLUMN_NAMES = {
     "ladder_points": "ladder_score",
     "ladder_share": "ladder_cpu_fraction",
     "promoted": "promotions",
@@ -76,17 +76,17 @@ _CSV_COLUMNS = {
 
 
 def convert_hyperparameters(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Convert hyperparameters of checkpoints, ``run.json`` and experiment files."""
-    options = dict(_ALGORITHM_OPTIONS)
+    """Convert old hyperparameter names of checkpoints, ``run.json`` and experiment files."""
+    options = dict(_ALGORITHM_OPTION_NAMES)
     if values.get("algorithm") == "DISTIL":
-        options |= _DISTIL_OPTIONS
+        options |= _DISTIL_OPTION_NAMES
     elif values.get("algorithm") == "EXIT":
-        options |= _EXIT_OPTIONS
+        options |= _EXIT_OPTION_NAMES
     plain: dict[str, Any] = {}
     config: dict[str, Any] = {}
     for name, value in values.items():
         if not name.startswith(_CONFIG_PREFIX):
-            plain[_HYPERPARAMETERS.get(name, name)] = value
+            plain[_HYPERPARAMETER_NAMES.get(name, name)] = value
             continue
         option = name.removeprefix(_CONFIG_PREFIX)
         if option.startswith("env_config."):
@@ -99,8 +99,8 @@ def convert_hyperparameters(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def convert_identity(identity: Mapping[str, Any]) -> dict[str, Any]:
-    """Convert the settings that a checkpoint shares with the run that resumes from it."""
-    converted = {_IDENTITY.get(name, name): value for name, value in identity.items()}
+    """Convert old names in the settings that a resumed run must share with the checkpoint."""
+    converted = {_IDENTITY_KEYS.get(name, name): value for name, value in identity.items()}
     if "observation" in converted:
         converted["observation"] = convert_observation(converted["observation"])
     if isinstance(network := converted.get("network"), Mapping):
@@ -111,12 +111,12 @@ def convert_identity(identity: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def convert_network_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Convert the settings of a network, as stored in ``model_config``."""
-    return {_NETWORK_SETTINGS.get(name, name): value for name, value in settings.items()}
+    """Convert old names of network settings, which ``model_config`` stores."""
+    return {_NETWORK_SETTING_NAMES.get(name, name): value for name, value in settings.items()}
 
 
 def convert_checkpoint_metadata(metadata: Mapping[str, Any]) -> dict[str, Any]:
-    """Convert the metadata file of a checkpoint."""
+    """Convert old names in the metadata file of a checkpoint."""
     converted = dict(metadata)
     for name, convert in (
         ("identity", convert_identity),
@@ -129,24 +129,24 @@ def convert_checkpoint_metadata(metadata: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def convert_measurement(measurement: Mapping[str, Any]) -> dict[str, Any]:
-    """Convert one measurement of ``strength.json``."""
-    return {_STRENGTH.get(name, name): value for name, value in measurement.items()}
+    """Convert old names in one measurement of ``strength.json``."""
+    return {_STRENGTH_KEYS.get(name, name): value for name, value in measurement.items()}
 
 
 def convert_exit_state(state: Mapping[str, Any]) -> dict[str, Any]:
-    """Convert ``state.json`` or ``progress.json`` of an EXIT checkpoint."""
-    return {_EXIT_STATE.get(name, name): value for name, value in state.items()}
+    """Convert old names in ``state.json`` or ``progress.json`` of an EXIT checkpoint."""
+    return {_EXIT_STATE_KEYS.get(name, name): value for name, value in state.items()}
 
 
 def convert_csv_column(name: str) -> str:
-    """Convert a column name of ``progress.csv``.
+    """Convert an old column name of ``progress.csv`` to the current name.
 
     >>> convert_csv_column("win_rate_hungry_low"), convert_csv_column("elo")
     ('score_hungry_low', 'elo')
     """
     if name.startswith("win_rate_"):
         return "score_" + name.removeprefix("win_rate_")
-    return _CSV_COLUMNS.get(name, name)
+    return _CSV_COLUMN_NAMES.get(name, name)
 
 
 def _convert_self_play(game: str) -> str:

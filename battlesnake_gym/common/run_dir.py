@@ -1,6 +1,6 @@
 """Run directories: ``run.json``, the lock, ``progress.csv`` and recorded games.
 
-This module imports no training code, because the server reads growing run directories repeatedly.
+This module imports no training code, because the server also uses the module.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ RUN_FILE = "run.json"
 """File with the settings, stop conditions and state of a run."""
 
 RUNNING, DONE, STOPPED, FAILED = "running", "done", "stopped", "failed"
-"""States of a run, written by the process of the run."""
+"""States of a run, which the process of the run writes."""
 
 LOCK_FILE = ".lock"
 """File that names the process that writes into the directory.
@@ -44,8 +44,8 @@ _ATTEMPTS, _RETRY_INTERVAL_S = 5, 0.05
 """
 
 CSV_FILE = "progress.csv"
-ITERATION = "training_iteration"
-"""First column of ``progress.csv``."""
+ITERATION_COLUMN = "training_iteration"
+"""Name of the first column of ``progress.csv``."""
 
 GAMES_DIR = "games"
 """Directory of recorded games, at most one per checkpoint.
@@ -56,19 +56,19 @@ The games remain when their checkpoints are deleted.
 _RECORDING_TIME_FRACTION = 0.02
 """Maximum fraction of a run's time that is spent on recording games."""
 
-_ANIMATION_SPACING = 1.1
+_MIN_ANIMATION_TIME_RATIO = 1.1
 """Minimum ratio of the training times of two consecutive animations.
 
 This ratio gives about 70 animations per run.
 """
 
-_OLD_FIELDS = {
+_CURRENT_FIELD_NAMES = {
     "began": "started_at",
     "ended": "ended_at",
     "why": "reason",
     "plan": "stop_conditions",
 }
-"""Current field names of ``run.json`` by former names, which existing runs have."""
+"""Current field names of ``run.json``, by the former names in existing runs."""
 
 RecordGame = Callable[[Any, Path, bool], bytes | None]
 """Function that records a game.
@@ -89,10 +89,10 @@ class LockedError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class RunStatus:
-    """Content of ``run.json``.
+    """Status of a run, which is the content of ``run.json``.
 
     Attributes:
-        state: State as written by the process of the run. A killed process leaves the state
+        state: State that the process of the run has written. A killed process leaves the state
             "running"; `is_locked` detects this case.
         started_at: Unix timestamp of the start of the last process, in seconds.
         ended_at: Unix timestamp of the end of the last process, in seconds.
@@ -145,8 +145,8 @@ class RunStatus:
 
 
 def _rename_old_fields(found: dict[str, Any]) -> dict[str, Any]:
-    """Return the content of ``run.json`` with the current field names."""
-    found = {_OLD_FIELDS.get(name, name): value for name, value in found.items()}
+    """Convert old field names in the content of ``run.json`` to the current names."""
+    found = {_CURRENT_FIELD_NAMES.get(name, name): value for name, value in found.items()}
     conditions = found.get("stop_conditions")
     if isinstance(conditions, dict) and "timesteps" in conditions:
         found["stop_conditions"] = {
@@ -163,7 +163,7 @@ def _rename_old_fields(found: dict[str, Any]) -> dict[str, Any]:
 
 
 def flatten_settings(settings: Mapping[str, Any]) -> dict[str, str]:
-    """Return settings as text by dotted name.
+    """Convert nested settings to texts by dotted name.
 
     Settings with the value None are omitted.
 
@@ -213,7 +213,7 @@ def _locks(file: IO[str]) -> bool:
 
 
 def is_locked(run_dir: Path) -> bool:
-    """Return whether a process is writing into ``run_dir``.
+    """Return whether a running process has locked ``run_dir``.
 
     On a file system without locks, the directory counts as locked while the process that last
     locked the directory runs on this machine. A process on another machine counts as running.
@@ -285,7 +285,7 @@ class ProgressTable:
                 self.columns = {old_runs.convert_csv_column(name): array("d") for name in row}
                 continue
             for index, column in enumerate(self.columns.values()):
-                column.append(_number(row[index]) if index < len(row) else math.nan)
+                column.append(_parse_float(row[index]) if index < len(row) else math.nan)
 
     def column(self, name: str) -> Sequence[float]:
         """Return the values of a column, or an empty sequence if the column is missing."""
@@ -299,7 +299,7 @@ class ProgressTable:
 
 
 def smooth(values: Sequence[float], span: int) -> list[float]:
-    """Return centered running means over about ``span`` values, without NaN values.
+    """Return the centered moving average over about ``span`` values, which skips NaN values.
 
     The window is symmetric and shrinks towards both ends. The curve therefore starts with the first
     value and ends with the last value.
@@ -316,7 +316,7 @@ def smooth(values: Sequence[float], span: int) -> list[float]:
     return means
 
 
-def _number(text: str) -> float:
+def _parse_float(text: str) -> float:
     """Return a number whose products and ratios stay within the range of a float."""
     try:
         number = float(text)
@@ -332,7 +332,7 @@ def game_path(games_dir: Path, iteration: int) -> Path:
     return games_dir / f"iteration-{iteration:06d}.jsonl.gz"
 
 
-def recorded_games(games_dir: Path) -> dict[int, Path]:
+def find_recorded_games(games_dir: Path) -> dict[int, Path]:
     """Return the recorded games in a directory by iteration, in ascending order."""
     found = {}
     for name in list_names(games_dir):
@@ -366,20 +366,20 @@ class GameRecorder:
     def __init__(self, games_dir: Path, record: RecordGame | None, resumed_at: int) -> None:
         self._games_dir, self._record = games_dir, record
         self._spent = self._animation_at = 0.0
-        for iteration, path in recorded_games(games_dir).items():
+        for iteration, path in find_recorded_games(games_dir).items():
             if iteration > resumed_at:
                 path.unlink()
 
     def add(
         self, algorithm: Any, iteration: int, train_seconds: float, *, last: bool = False
     ) -> bytes | None:
-        """Record a game if the time budget permits it or if ``last`` is True.
+        """Record a game if the time budget permits the recording, or if ``last`` is True.
 
         Args:
             algorithm: The algorithm that plays.
             iteration: Current iteration.
             train_seconds: Training time of the run, in seconds.
-            last: Whether the run ends.
+            last: Whether this is the last iteration of the run.
 
         Returns:
             An animation of the game as GIF bytes, or None if no animation is due.
@@ -389,7 +389,7 @@ class GameRecorder:
         ):
             return None
         started = time.monotonic()
-        animate = last or train_seconds >= _ANIMATION_SPACING * self._animation_at
+        animate = last or train_seconds >= _MIN_ANIMATION_TIME_RATIO * self._animation_at
         animation = self._record(algorithm, game_path(self._games_dir, iteration), animate)
         if animation is not None:
             self._animation_at = train_seconds

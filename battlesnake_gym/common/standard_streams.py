@@ -16,8 +16,8 @@ STDOUT_NAME = "standard output"
 """File name in the errors of writes to standard output."""
 
 
-class _Stdout(io.FileIO):
-    """Standard output stream whose errors contain a file name."""
+class _StdoutFile(io.FileIO):
+    """Standard output stream whose write errors contain a file name."""
 
     def write(self, data: ReadableBuffer, /) -> int:
         """Write ``data`` and return the number of bytes written."""
@@ -27,16 +27,16 @@ class _Stdout(io.FileIO):
             raise OSError(error.errno, error.strerror, STDOUT_NAME) from error
 
 
-def prepare(as_json: bool) -> None:
-    """Prepare the standard streams of this process for use.
+def prepare_streams(as_json: bool) -> None:
+    """Replace unsuitable standard streams of this process.
 
     Characters that the encoding lacks are replaced. Closed streams are opened: input is empty,
     standard error is discarded, and a write to standard output raises ``OSError``. The function
     does nothing if standard output was replaced, as in tests.
 
     Args:
-        as_json: Whether standard output must contain only JSON. Then the output of child processes
-            and of ``print`` calls, which only users' code contains, goes to standard error.
+        as_json: Whether standard output must contain only JSON. Output of child processes and of
+            ``print`` calls in users' code is then redirected to standard error.
     """
     if sys.stdin is None:
         sys.stdin = os.fdopen(os.open(os.devnull, os.O_RDONLY))
@@ -44,7 +44,7 @@ def prepare(as_json: bool) -> None:
     if before is not None and (
         before is not sys.__stdout__
         or not isinstance(before, io.TextIOWrapper)
-        or type(_raw(before)) is not io.FileIO
+        or type(_raw_stream(before)) is not io.FileIO
     ):
         return
     # A write to a file that is open for reading fails, as with a closed standard output.
@@ -56,7 +56,7 @@ def prepare(as_json: bool) -> None:
         if before is not None:
             file = os.dup(1)
             os.dup2(sys.stderr.fileno(), 1)
-    buffer = io.BufferedWriter(_Stdout(file, "wb", closefd=False))
+    buffer = io.BufferedWriter(_StdoutFile(file, "wb", closefd=False))
     if before is None:
         sys.stdout = io.TextIOWrapper(buffer, errors="replace")
         return
@@ -68,7 +68,7 @@ def prepare(as_json: bool) -> None:
     )
 
 
-def _raw(stream: object) -> object:
+def _raw_stream(stream: object) -> object:
     """Return the unbuffered binary stream below a text stream, or None."""
     buffer = getattr(stream, "buffer", None)
     return getattr(buffer, "raw", buffer)
@@ -86,6 +86,6 @@ def flush_stdout() -> None:
     try:
         sys.stdout.flush()
     except OSError:
-        if isinstance(_raw(sys.stdout), _Stdout):
+        if isinstance(_raw_stream(sys.stdout), _StdoutFile):
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise

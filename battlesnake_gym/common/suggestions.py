@@ -13,7 +13,7 @@ def unknown_name_message(kind: str, name: object, known: Iterable[str], listed_b
     """Return a one-line error message about an unknown name.
 
     Args:
-        kind: Kind of object that the name should denote.
+        kind: Kind of the named object, such as "ruleset".
         name: The unknown name.
         known: All known names.
         listed_by: Command that lists the known names, or "".
@@ -24,7 +24,7 @@ def unknown_name_message(kind: str, name: object, known: Iterable[str], listed_b
     known = list(known)
     text = str(name)
     shown = repr(text if len(text) <= 40 else f"{text[:39]}…")
-    close = nearest(text, known)
+    close = nearest_name(text, known)
     hint = f"did you mean {close}? Choose one of" if close else "choose one of"
     names = ", ".join(known)
     if len(names) > _MAX_LIST_CHARS and listed_by:
@@ -37,7 +37,7 @@ def unknown_name_message(kind: str, name: object, known: Iterable[str], listed_b
     return f"unknown {kind} {shown}; {hint} {names}"
 
 
-def nearest(name: str, known: Iterable[str]) -> str:
+def nearest_name(name: str, known: Iterable[str]) -> str:
     """Return the known name most similar to ``name``, or "" if no name is similar.
 
     Known names that start with ``name``, or end with ``name`` after a dot or dash, count as

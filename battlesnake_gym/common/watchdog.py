@@ -1,4 +1,4 @@
-"""Thread that stops calls after their timeout."""
+"""Watchdog thread that stops calls after a timeout."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 
-_EXIT_S = 1.0
-"""Maximum wait for stopped calls at the end of the program, in seconds.
+_EXIT_TIMEOUT_S = 1.0
+"""Timeout for the return of stopped calls at the end of the program, in seconds.
 
-C++ code that returns to an interpreter that has ended aborts the process.
+A C++ call that returns after the end of the interpreter would abort the process.
 """
 
-_TICK_S = 0.05
-"""Interval between two checks while calls are running, in seconds."""
+_CHECK_INTERVAL_S = 0.05
+"""Interval between two checks of the deadlines while calls are running, in seconds."""
 
 
 class Watchdog:
     """Watchdog that stops long calls from one daemon thread.
 
-    The thread starts with the first call, and again with the first call after a fork.
+    The thread starts at the first call of `limit` in each process, even after a fork.
     """
 
     def __init__(self) -> None:
@@ -33,12 +33,14 @@ class Watchdog:
 
     @contextlib.contextmanager
     def limit(self, seconds: float, stop: Callable[[], object]) -> Iterator[None]:
-        """Call ``stop`` in the thread if the context lasts longer than ``seconds``."""
+        """Call ``stop`` in the watchdog thread if the context exceeds ``timeout_s`` seconds."""
         call = object()
         with self._lock:
             self._calls[call] = time.monotonic() + seconds, stop
             if self._thread is None or not self._thread.is_alive():
-                self._thread = threading.Thread(target=self._run, name="watchdog", daemon=True)
+                self._thread = threading.Thread(
+                    target=self._check_deadlines, name="watchdog", daemon=True
+                )
                 self._thread.start()
         self._busy.set()
         try:
@@ -47,9 +49,9 @@ class Watchdog:
             with self._lock:
                 self._calls.pop(call, None)
 
-    def _run(self) -> None:
+    def _check_deadlines(self) -> None:
         while self._busy.wait():
-            time.sleep(_TICK_S)
+            time.sleep(_CHECK_INTERVAL_S)
             now = time.monotonic()
             with self._lock:
                 late = [call for call, (end, _) in self._calls.items() if end <= now]
@@ -63,6 +65,6 @@ class Watchdog:
         with self._lock:
             for _, stop in self._calls.values():
                 stop()
-        end = time.monotonic() + _EXIT_S
+        end = time.monotonic() + _EXIT_TIMEOUT_S
         while self._calls and time.monotonic() < end:
-            time.sleep(_TICK_S)
+            time.sleep(_CHECK_INTERVAL_S)

@@ -24,7 +24,7 @@ class YamlError(ValueError):
     """
 
 
-class _Loader(yaml.SafeLoader):
+class _LimitedLoader(yaml.SafeLoader):
     """A safe YAML loader that limits the size of merged mappings."""
 
     def flatten_mapping(self, node: yaml.MappingNode) -> None:
@@ -34,8 +34,9 @@ class _Loader(yaml.SafeLoader):
             raise yaml.YAMLError(f"a mapping has more than {_MAX_YAML_KEYS} keys")
 
 
-# PyYAML follows YAML 1.1, in which 1e-4 is a string; in YAML 1.2 (section 10.3.2) it is a number.
-_Loader.add_implicit_resolver(
+# PyYAML follows YAML 1.1, which reads 1e-4 as a string. YAML 1.2 (section 10.3.2) reads 1e-4 as a
+# number, as this resolver does.
+_LimitedLoader.add_implicit_resolver(
     "tag:yaml.org,2002:float",
     re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)[eE][-+]?[0-9]+$"),
     list("-+.0123456789"),
@@ -52,13 +53,13 @@ def read_yaml(path: Path) -> Any:
     """
     data = read_bounded(path, _MAX_YAML_BYTES)
     try:
-        return yaml.load(data, _Loader)
+        return yaml.load(data, _LimitedLoader)
     except (yaml.YAMLError, RecursionError, ValueError) as error:
-        raise YamlError(f"{path} is not YAML: {_reason(error)}") from error
+        raise YamlError(f"{path} is not YAML: {_describe_error(error)}") from error
 
 
-def _reason(error: Exception) -> str:
-    """Return the line and cause of a YAML error, and a remedy for the usual mistake."""
+def _describe_error(error: Exception) -> str:
+    """Return the line and cause of a YAML error, and a remedy for indentation with tabs."""
     mark, problem = getattr(error, "problem_mark", None), getattr(error, "problem", None)
     if mark is None or problem is None:
         return " ".join(str(error).split())[:200]

@@ -1,8 +1,9 @@
 """Animations of games that repaint only changed tiles and store one board.
 
 The image is divided into tiles: the cells of the board and the rows of the snake list. A tile is
-repainted if its shapes differ from those of the previous turn. Painted tiles are cached, because
-most tiles repeat an earlier tile. `Animation.draw` produces the same pixels as `drawing.image`.
+repainted only if the shapes of the tile have changed since the previous turn. Painted tiles are
+cached, because most tiles repeat an earlier tile. `Animation.draw` produces the same pixels as
+`drawing.image`.
 """
 
 from __future__ import annotations
@@ -24,10 +25,10 @@ DEFAULT_CELL_SIZE = 20
 """Default size of a cell, in pixels."""
 
 _TURN_DURATION_S = 0.15
-_FINAL_FRAME_S = 2.0
+_FINAL_FRAME_DURATION_S = 2.0
 """Duration of the last frame of an animation, in seconds."""
 
-_MAX_CACHED_CELLS = 1024
+_MAX_CACHED_TILES = 1024
 """Maximum number of cached tiles, which bounds the memory for long games."""
 
 _NUM_SAMPLED_COLORS, _TRANSPARENT = 180, 255
@@ -38,11 +39,11 @@ WinProbabilities = Callable[[int], Mapping[str, float] | None]
 
 
 def no_win_probabilities(turn: int) -> None:
-    """Return None, the win probabilities of a game without analysis."""
+    """Return None as the win probabilities of a game that was not analyzed."""
 
 
-class Box(NamedTuple):
-    """A rectangle of the image, in pixels."""
+class PixelBox(NamedTuple):
+    """A rectangle of an image, in pixels."""
 
     left: int
     top: int
@@ -51,7 +52,7 @@ class Box(NamedTuple):
 
 
 class Animation:
-    """Image that is updated turn by turn.
+    """Image of a board that is updated turn by turn.
 
     All boards must have the same size and the same snakes.
 
@@ -70,28 +71,28 @@ class Animation:
         self._win_probabilities = win_probabilities
         self._cache: dict[object, Image.Image] = {}
         self._shown: list[list[Shape]] = []
-        self._tiles: list[Box] = []
+        self._tiles: list[PixelBox] = []
         self._columns = self._rows = 0
         self._background: tuple[Shape, ...] = ()
         self._background_by_tile: list[list[Shape]] = []
         self.picture = Image.new("RGB", (1, 1))
 
-    def draw(self, board: State) -> list[Box]:
+    def draw(self, board: State) -> list[PixelBox]:
         """Update ``picture`` to show ``board``, and return the rectangles that changed."""
         if not self._shown:
-            self._start(board)
-            return [Box(0, 0, *self.picture.size)]
+            self._draw_first(board)
+            return [PixelBox(0, 0, *self.picture.size)]
         changed = []
         for index, shapes in enumerate(self._shapes_by_tile(board)):
             if shapes != self._shown[index]:
                 self._shown[index] = shapes
                 box = self._tiles[index]
-                self.picture.paste(self._paint(shapes, box), box)
+                self.picture.paste(self._paint_tile(shapes, box), box)
                 changed.append(box)
         return changed
 
-    def _start(self, board: State) -> None:
-        """Paint the whole image and divide it into tiles.
+    def _draw_first(self, board: State) -> None:
+        """Paint the first image, and divide the image into tiles.
 
         The tiles are the cells, followed by the rows of the snake list.
         """
@@ -99,38 +100,39 @@ class Animation:
         self._columns, self._rows = board.width, board.height
         margin, rows = drawing.MARGIN, range(len(board.snakes))
         # The outer cells include the margin, because a head can extend into the margin.
-        xs = [0, *(self._pixel(margin + x) for x in range(1, board.width + 1))]
-        ys = [0, *(self._pixel(margin + y) for y in range(1, board.height)), self.picture.height]
-        ends = [0, *(self._pixel(margin + 0.8 + drawing.ROW * row) for row in rows)]
+        xs = [0, *(self._to_pixel(margin + x) for x in range(1, board.width + 1))]
+        ys = [0, *(self._to_pixel(margin + y) for y in range(1, board.height)), self.picture.height]
+        ends = [0, *(self._to_pixel(margin + 0.8 + drawing.ROW_HEIGHT * row) for row in rows)]
         ends.append(self.picture.height)
-        self._tiles = [Box(x, y, x_end, y_end)
+        self._tiles = [PixelBox(x, y, x_end, y_end)
                        for y, y_end in pairwise(ys) for x, x_end in pairwise(xs)]  # fmt: skip
-        self._tiles += [Box(xs[-1], y, self.picture.width, end) for y, end in pairwise(ends)]
+        self._tiles += [PixelBox(xs[-1], y, self.picture.width, end) for y, end in pairwise(ends)]
         self._shown = self._shapes_by_tile(board)
 
-    def _pixel(self, coordinate: float) -> int:
+    def _to_pixel(self, coordinate: float) -> int:
         return round(coordinate * self._cell_size)
 
     def _shapes_by_tile(self, board: State) -> list[list[Shape]]:
-        """Return the shapes that overlap each tile, from back to front."""
+        """Return one list per tile with the shapes that overlap the tile, from back to front."""
         background = drawing.background_shapes(board)
         if background is not self._background:
             self._background = background
             self._background_by_tile = [[] for _ in range(len(self._tiles))]
-            self._distribute(background, self._background_by_tile)
+            self._add_to_tiles(background, self._background_by_tile)
         found = [shapes[:] for shapes in self._background_by_tile]
-        self._distribute(
+        self._add_to_tiles(
             drawing.foreground_shapes(board, self._win_probabilities(board.turn)), found
         )
         return found
 
-    def _distribute(self, shapes: Iterable[Shape], found: list[list[Shape]]) -> None:
-        """Append each shape to the tiles that it overlaps."""
+    def _add_to_tiles(self, shapes: Iterable[Shape], found: list[list[Shape]]) -> None:
+        """Append each shape to the lists of the tiles that the shape overlaps."""
         margin, across, down = drawing.MARGIN, self._columns, self._rows
         rows = range(across * down, len(found))
-        slack = 1 / (self._cell_size * drawing.OVERSAMPLE)  # Pillow also paints the last pixel
+        # Pillow also paints the pixel at the end coordinate of a shape.
+        slack = 1 / (self._cell_size * drawing.OVERSAMPLING_FACTOR)
         for shape in shapes:
-            for piece in _pieces(shape):
+            for piece in _split_line(shape):
                 left, top, right, bottom = _bounding_box(piece)
                 left, top, right, bottom = left - slack, top - slack, right + slack, bottom + slack
                 if right >= margin + across:
@@ -145,16 +147,16 @@ class Animation:
                         for x in columns:
                             found[y * across + x].append(piece)
 
-    def _paint(self, shapes: list[Shape], box: Box) -> Image.Image:
-        """Return a painted tile.
+    def _paint_tile(self, shapes: list[Shape], box: PixelBox) -> Image.Image:
+        """Return the painted image of a tile.
 
-        The cached tile is reused if its shapes are equal. The canvas has a margin of one cell to
+        A cached image is reused if the shapes are equal. The canvas has a margin of one cell to
         avoid negative coordinates, which Pillow rounds differently.
         """
-        scale = self._cell_size * drawing.OVERSAMPLE
-        left, top, right, bottom = (side * drawing.OVERSAMPLE for side in box)
+        scale = self._cell_size * drawing.OVERSAMPLING_FACTOR
+        left, top, right, bottom = (side * drawing.OVERSAMPLING_FACTOR for side in box)
         seen = (left - scale, top - scale, right + scale, bottom + scale)
-        relative = tuple(_relative_to(shape, *(side / scale for side in seen)) for shape in shapes)
+        relative = tuple(_translate(shape, *(side / scale for side in seen)) for shape in shapes)
         size = right - left, bottom - top
         cached = self._cache.get((size, relative))
         if cached is not None:
@@ -164,11 +166,11 @@ class Animation:
         for shape in relative:
             drawing.paint(draw, shape, scale)
         inner = canvas.crop((scale, scale, scale + size[0], scale + size[1]))
-        painted = inner.reduce(drawing.OVERSAMPLE)
+        painted = inner.reduce(drawing.OVERSAMPLING_FACTOR)
         if (
             box.right <= self._tiles[self._columns - 1].right
         ):  # rows of the snake list rarely repeat
-            if len(self._cache) >= _MAX_CACHED_CELLS:
+            if len(self._cache) >= _MAX_CACHED_TILES:
                 self._cache.clear()
             self._cache[size, relative] = painted
         return painted
@@ -183,13 +185,13 @@ def save_gif(
 ) -> None:
     """Write a game as an endlessly looping GIF that pauses on the last board.
 
-    The function keeps only one board in memory at a time.
+    The function stores only one board in memory at a time.
 
     Args:
         boards: Boards of the game, in order.
         path: Output file.
         cell_size: Size of a cell, in pixels.
-        seconds_per_turn: Duration of a frame.
+        seconds_per_turn: Duration of a frame, in seconds.
         win_probabilities: Function that returns the win probabilities of a turn by snake id, or
             None.
 
@@ -197,7 +199,7 @@ def save_gif(
         ValueError: If ``boards`` is empty.
     """
     remaining = iter(boards)
-    first = _first(remaining, "GIF")
+    first = _first_board(remaining, "GIF")
 
     def write(temporary: Path) -> None:
         with temporary.open("wb") as file:
@@ -225,7 +227,7 @@ def save_mp4(
         boards: Boards of the game, in order.
         path: Output file.
         cell_size: Size of a cell, in pixels.
-        seconds_per_turn: Duration of a frame.
+        seconds_per_turn: Duration of a frame, in seconds.
         win_probabilities: Function that returns the win probabilities of a turn by snake id, or
             None.
 
@@ -236,11 +238,12 @@ def save_mp4(
     import imageio_ffmpeg
 
     remaining = iter(boards)
-    first = _first(remaining, "video")
+    first = _first_board(remaining, "video")
     animation = Animation(cell_size, win_probabilities)
     animation.draw(first)
     width, height = animation.picture.size
-    size = width + width % 2, height + height % 2  # H.264 requires an even width and height
+    # H.264 requires an even width and height.
+    size = width + width % 2, height + height % 2
     fps = 1 / seconds_per_turn
 
     def write(temporary: Path) -> None:
@@ -249,7 +252,7 @@ def save_mp4(
             output_params=["-f", "mp4", "-movflags", "+faststart"],
         )  # fmt: skip
         writer.send(None)
-        for board in (None, *_hold_last_frame(remaining, round(_FINAL_FRAME_S * fps))):
+        for board in (None, *_hold_last_frame(remaining, round(_FINAL_FRAME_DURATION_S * fps))):
             if board is not None:
                 animation.draw(board)
             canvas = Image.new("RGB", size, drawing.PAPER_COLOR)
@@ -260,7 +263,7 @@ def save_mp4(
     write_atomically(path, write)
 
 
-def _first(boards: Iterator[State], kind: str) -> State:
+def _first_board(boards: Iterator[State], kind: str) -> State:
     first = next(boards, None)
     if first is None:
         raise ValueError(f"boards is empty; a {kind} needs at least one board")
@@ -276,14 +279,14 @@ def _write_gif(
 ) -> None:
     animation.draw(first)
     palette = _Palette(animation.picture, first)
-    frame = palette.whole(animation.picture)
+    frame = palette.convert(animation.picture)
     for block in GifImagePlugin.getheader(frame, info={"loop": 0})[0]:
         file.write(block)
     offset = (0, 0)
     for board in remaining:
         _write_frame(file, frame, offset, duration_ms)
-        frame, offset = palette.patch(animation.picture, animation.draw(board))
-    _write_frame(file, frame, offset, max(duration_ms, round(_FINAL_FRAME_S * 1000)))
+        frame, offset = palette.convert_changes(animation.picture, animation.draw(board))
+    _write_frame(file, frame, offset, max(duration_ms, round(_FINAL_FRAME_DURATION_S * 1000)))
     file.write(b";")
 
 
@@ -296,29 +299,31 @@ def _write_frame(
 
 
 class _Palette:
-    """Colors of one animation, and the conversion of images to these colors."""
+    """Color palette of one animation, which converts images to palette colors."""
 
     def __init__(self, picture: Image.Image, board: State) -> None:
         seen = picture.quantize(_NUM_SAMPLED_COLORS).getpalette() or []
         colors = [tuple(seen[i : i + 3]) for i in range(0, len(seen), 3)]
-        known = dict.fromkeys([*map(_rgb, _later_colors(board)), *colors])
+        known = dict.fromkeys([*map(_rgb, _potential_colors(board)), *colors])
         self._colors = [channel for color in list(known)[:_TRANSPARENT] for channel in color]
         self._image = Image.new("P", (1, 1))
         self._image.putpalette(self._colors)
 
-    def whole(self, picture: Image.Image) -> Image.Image:
-        """Return the whole image in palette colors."""
+    def convert(self, picture: Image.Image) -> Image.Image:
+        """Convert a whole image to palette colors."""
         return picture.quantize(palette=self._image, dither=Image.Dither.NONE)
 
-    def patch(self, picture: Image.Image, boxes: list[Box]) -> tuple[Image.Image, tuple[int, int]]:
-        """Return the changed region in palette colors, and the offset of the region.
+    def convert_changes(
+        self, picture: Image.Image, boxes: list[PixelBox]
+    ) -> tuple[Image.Image, tuple[int, int]]:
+        """Convert the changed region of an image to palette colors, and return its offset.
 
         Unchanged pixels are transparent.
         """
-        boxes = boxes or [Box(0, 0, 1, 1)]
+        boxes = boxes or [PixelBox(0, 0, 1, 1)]
         left, top = min(box.left for box in boxes), min(box.top for box in boxes)
         right, bottom = max(box.right for box in boxes), max(box.bottom for box in boxes)
-        patch = self.whole(picture.crop((left, top, right, bottom)))
+        patch = self.convert(picture.crop((left, top, right, bottom)))
         mask = Image.new("L", patch.size, 255)
         for box in boxes:
             mask.paste(0, (box.left - left, box.top - top, box.right - left, box.bottom - top))
@@ -326,7 +331,7 @@ class _Palette:
         return patch, (left, top)
 
 
-def _later_colors(board: State) -> Iterator[str]:
+def _potential_colors(board: State) -> Iterator[str]:
     """Yield the colors that can appear after the first board.
 
     These are the colors of eliminations, hazards and eliminated snakes.
@@ -339,17 +344,17 @@ def _later_colors(board: State) -> Iterator[str]:
         drawing.TRACK_COLOR,
     )
     yield from (
-        customization.mix(color, drawing.CELL_COLOR, 0.5)
+        customization.blend(color, drawing.CELL_COLOR, 0.5)
         for color in (drawing.ELIMINATION_COLOR, drawing.FOOD_COLOR)
     )
     yield from (
-        customization.mix(drawing.HAZARD_COLOR, drawing.CELL_COLOR, alpha)
+        customization.blend(drawing.HAZARD_COLOR, drawing.CELL_COLOR, alpha)
         for alpha in (0.35, 0.5, 0.65, 0.8)
     )
-    for color in customization.colors(board.snakes):
+    for color in customization.assign_colors(board.snakes):
         for background in (drawing.CELL_COLOR, drawing.PAPER_COLOR):
             yield from (
-                customization.mix(color, background, alpha) for alpha in (1.0, 0.6, 0.35, 0.25)
+                customization.blend(color, background, alpha) for alpha in (1.0, 0.6, 0.35, 0.25)
             )
 
 
@@ -364,7 +369,7 @@ def _hold_last_frame(boards: Iterator[State], num_frames: int) -> Iterator[State
     yield from [None] * num_frames
 
 
-def _pieces(shape: Shape) -> Iterable[Shape]:
+def _split_line(shape: Shape) -> Iterable[Shape]:
     """Split a line into segments, because a move changes only the ends of a snake."""
     if not isinstance(shape, Line):
         return (shape,)
@@ -372,9 +377,9 @@ def _pieces(shape: Shape) -> Iterable[Shape]:
 
 
 def _bounding_box(shape: Shape) -> tuple[float, float, float, float]:
-    """Return left, top, right and bottom of a shape in cells.
+    """Return (left, top, right, bottom) of a shape, in cells.
 
-    The box of a text is an upper bound.
+    For text, the result is an upper bound.
     """
     if isinstance(shape, Disc):
         (x, y), radius = shape.center, shape.radius
@@ -388,12 +393,12 @@ def _bounding_box(shape: Shape) -> tuple[float, float, float, float]:
     return min(xs) - margin, min(ys) - margin, max(xs) + margin, max(ys) + margin
 
 
-def _relative_to(shape: Shape, left: float, top: float, right: float, bottom: float) -> Shape:
-    """Return ``shape`` relative to (``left``, ``top``).
+def _translate(shape: Shape, left: float, top: float, right: float, bottom: float) -> Shape:
+    """Return a copy of ``shape`` with coordinates relative to (``left``, ``top``).
 
-    Coordinates are rounded to make equal positions compare equal.
+    Coordinates are rounded, so that equal shapes compare equal at all positions.
 
-    The result is clipped if the shape is a box that extends beyond the rectangle.
+    A box is clipped to the rectangle (``left``, ``top``, ``right``, ``bottom``).
     """
 
     def shift(point: tuple[float, float]) -> tuple[float, float]:

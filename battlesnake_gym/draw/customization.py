@@ -1,9 +1,11 @@
 """Colors, heads and tails of snakes, for images and web pages.
 
-`colors` assigns each snake of a game a distinguishable color. `HEADS` and `TAILS` use the official
-names, but the shapes are our own. The shapes are centered on (0, 0), in cells, and face right, with
-y downwards; a tail points away from its body. ``fill`` names a color: ``body`` (the snake's color),
-``shade`` (a darker shade of that color), ``white``, ``ink`` or ``red``.
+`assign_colors` assigns each snake of a game a distinguishable color. `HEADS` and `TAILS` use the
+official names, but their shapes differ from the official shapes.
+
+Shapes are centered on (0, 0) and face right. Coordinates are in cells, with y downwards. A tail
+points away from the body. The field ``fill`` names a color: ``body`` (the snake's color), ``shade``
+(a darker shade of the snake's color), ``white``, ``ink`` or ``red``.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ PALETTE = (
     "#2f6fde", "#e4572e", "#2a9d5c", "#a04ad1", "#e0a100", "#12a5b8", "#d63384", "#7a5c3e",
     "#ee99ff", "#005500", "#55dd00", "#770066", "#ff00ff", "#224477", "#aaccbb", "#0000cc",
 )  # fmt: skip
-"""Distinguishable colors for snakes that have no color or whose color is taken."""
+"""Distinguishable colors for snakes without a color and for snakes whose color is taken."""
 
 MIN_COLOR_DISTANCE = 0.1
 """Minimum OKLab distance of distinguishable colors.
@@ -29,15 +31,15 @@ The distance from black to white is 1.
 """
 
 INK, WHITE, RED = "#1f2430", "#ffffff", "#e5383b"
-_COLOR = re.compile(r"#[0-9a-fA-F]{6}|#[0-9a-fA-F]{3}")
+_HEX_COLOR_PATTERN = re.compile(r"#[0-9a-fA-F]{6}|#[0-9a-fA-F]{3}")
 
 
-def colors(snakes: Sequence[Snake]) -> list[str]:
+def assign_colors(snakes: Sequence[Snake]) -> list[str]:
     """Return a distinguishable color for each snake, as ``#rrggbb``, in order.
 
-    A snake keeps the hex color of its ``customizations`` unless an earlier snake has a similar
-    color. All other snakes get the color of `PALETTE` at their index or, if that color is taken,
-    the next free color. If the palette is exhausted, colors outside the palette are used.
+    The hex color in a snake's ``customizations`` is used unless an earlier snake has a similar
+    color. The color of any other snake is the first free color of `PALETTE`, starting at the
+    snake's index. If the palette is exhausted, colors outside the palette are used.
 
     >>> gray = [Snake(name, [(0, 0)], customizations={"color": "#888888"}) for name in "ab"]
     >>> colors([*gray, Snake("c", [(0, 0)])])
@@ -46,8 +48,8 @@ def colors(snakes: Sequence[Snake]) -> list[str]:
     found: dict[int, str] = {}
     for i, snake in enumerate(snakes):
         own = snake.customizations.get("color", "")
-        if _COLOR.fullmatch(own) and _is_distinct(_expand(own), found.values()):
-            found[i] = _expand(own)
+        if _HEX_COLOR_PATTERN.fullmatch(own) and _is_distinct(_expand_hex(own), found.values()):
+            found[i] = _expand_hex(own)
     for i in range(len(snakes)):
         if i not in found:
             found[i] = _free_color(i, list(found.values()))
@@ -60,44 +62,46 @@ def _free_color(index: int, taken: Sequence[str]) -> str:
     for candidate in (*PALETTE[start:], *PALETTE[:start]):
         if _is_distinct(candidate, taken):
             return candidate
-    return max(_color_grid(), key=lambda shade: min(_distance(shade, other) for other in taken))
+    return max(
+        _color_grid(), key=lambda shade: min(_color_distance(shade, other) for other in taken)
+    )
 
 
 def _is_distinct(color: str, taken: Any) -> bool:
-    return all(_distance(color, other) >= MIN_COLOR_DISTANCE for other in taken)
+    return all(_color_distance(color, other) >= MIN_COLOR_DISTANCE for other in taken)
 
 
 @functools.cache
 def _color_grid() -> tuple[str, ...]:
-    """Return a grid of RGB colors that stays usable when dozens of colors are taken."""
+    """Return 216 RGB colors, which are the candidates if the whole palette is taken."""
     steps = range(0, 256, 51)
     return tuple(
         f"#{red:02x}{green:02x}{blue:02x}" for red in steps for green in steps for blue in steps
     )
 
 
-def mix(top: str, bottom: str, alpha: float) -> str:
-    """Return the color ``top`` with opacity ``alpha`` in [0, 1] over ``bottom``.
+def blend(top: str, bottom: str, alpha: float) -> str:
+    """Blend the color ``top`` with opacity ``alpha`` in [0, 1] over the color ``bottom``.
 
     >>> mix("#ff0000", "#ffffff", 0.5)
     '#ff8080'
     """
-    pairs = zip(_channels(top), _channels(bottom), strict=True)
+    pairs = zip(_rgb_channels(top), _rgb_channels(bottom), strict=True)
     return "#" + "".join(f"{round(a * alpha + b * (1 - alpha)):02x}" for a, b in pairs)
 
 
-def _expand(color: str) -> str:
+def _expand_hex(color: str) -> str:
     """Expand a short hex color: ``#f80`` becomes ``#ff8800``."""
-    return "#" + "".join(f"{channel:02x}" for channel in _channels(color))
+    return "#" + "".join(f"{channel:02x}" for channel in _rgb_channels(color))
 
 
-def _channels(color: str) -> tuple[int, int, int]:
+def _rgb_channels(color: str) -> tuple[int, int, int]:
     digits = color[1:] if len(color) == 7 else "".join(2 * digit for digit in color[1:])
     red, green, blue = bytes.fromhex(digits)
     return red, green, blue
 
 
-def _distance(one: str, other: str) -> float:
+def _color_distance(one: str, other: str) -> float:
     """Return the perceptual distance of two colors, in OKLab (Ottosson, 2020)."""
     pairs = zip(_oklab(one), _oklab(other), strict=True)
     return float(sum((a - b) ** 2 for a, b in pairs) ** 0.5)
@@ -105,7 +109,7 @@ def _distance(one: str, other: str) -> float:
 
 @functools.lru_cache(maxsize=1024)
 def _oklab(color: str) -> tuple[float, float, float]:
-    r, g, b = (_linear(channel / 255) for channel in _channels(color))
+    r, g, b = (_linearize(channel / 255) for channel in _rgb_channels(color))
     long = (0.4122214708 * r + 0.5363325363 * g + 0.0514459929 * b) ** (1 / 3)
     medium = (0.2119034982 * r + 0.6806995451 * g + 0.1073969566 * b) ** (1 / 3)
     short = (0.0883024619 * r + 0.2817188376 * g + 0.6299787005 * b) ** (1 / 3)
@@ -116,34 +120,34 @@ def _oklab(color: str) -> tuple[float, float, float]:
     )
 
 
-def _linear(channel: float) -> float:
+def _linearize(channel: float) -> float:
     return float(channel / 12.92 if channel <= 0.04045 else ((channel + 0.055) / 1.055) ** 2.4)
 
 
-def fills(color: str) -> dict[str, str]:
-    """Return the colors of a snake's shapes by fill name."""
+def fill_colors(color: str) -> dict[str, str]:
+    """Return the hex color of each fill name for a snake of the given color."""
     return {
-        "body": color, "shade": mix(INK, color, 0.35), "white": WHITE, "ink": INK, "red": RED,
+        "body": color, "shade": blend(INK, color, 0.35), "white": WHITE, "ink": INK, "red": RED,
     }  # fmt: skip
 
 
-def head(name: str) -> tuple[Part, ...]:
+def head_parts(name: str) -> tuple[Part, ...]:
     """Return the shapes drawn on a round head, by official head name."""
     return HEADS.get(name, HEADS["default"])
 
 
-def tail(name: str) -> tuple[Part, ...]:
-    """Return the shapes at the end of a body.
+def tail_parts(name: str) -> tuple[Part, ...]:
+    """Return the shapes at the end of a body, by official tail name.
 
-    No shapes mean a pointed tail.
+    The result is empty for a pointed tail.
     """
     return TAILS.get(name, TAILS["default"])
 
 
-def to_json(parts: Sequence[Part]) -> list[dict[str, Any]]:
-    """Return parts as JSON for the board of the web pages.
+def parts_to_dicts(parts: Sequence[Part]) -> list[dict[str, Any]]:
+    """Convert shapes to JSON objects for the board of the web pages.
 
-    Keys are ``points`` or ``center``, ``fill``, and ``radius`` or ``width``.
+    The keys of an object are ``points`` or ``center``, ``fill``, and ``radius`` or ``width``.
 
     >>> to_json([Disc((0.1, 0.2), "ink", 0.3)])
     [{'center': (0.1, 0.2), 'fill': 'ink', 'radius': 0.3}]
@@ -151,7 +155,7 @@ def to_json(parts: Sequence[Part]) -> list[dict[str, Any]]:
     return [{name: getattr(part, name) for name in part.__slots__} for part in parts]
 
 
-def _eye(
+def _eye_parts(
     x: float, y: float, size: float = 0.12, look: tuple[float, float] = (0.04, 0.0)
 ) -> list[Part]:
     pupil = (x + look[0], y + look[1])
@@ -162,19 +166,19 @@ def _rect(left: float, top: float, right: float, bottom: float, fill: str) -> Po
     return Polygon(((left, top), (right, top), (right, bottom), (left, bottom)), fill)
 
 
-_EYES = (*_eye(0.14, -0.18), *_eye(0.14, 0.18))
-_EYES_BACK = (*_eye(0.0, -0.19), *_eye(0.0, 0.19))
+_EYES = (*_eye_parts(0.14, -0.18), *_eye_parts(0.14, 0.18))
+_EYES_BACK = (*_eye_parts(0.0, -0.19), *_eye_parts(0.0, 0.19))
 
 HEADS: dict[str, tuple[Part, ...]] = {
     "default": _EYES,
     "beluga": (
         Disc((0.12, 0.0), "body", 0.4),
-        *_eye(0.1, -0.2, 0.08), *_eye(0.1, 0.2, 0.08),
+        *_eye_parts(0.1, -0.2, 0.08), *_eye_parts(0.1, 0.2, 0.08),
         Line(((0.36, -0.13), (0.41, 0.0), (0.36, 0.13)), "shade", 0.05),
     ),
     "bendr": (
         _rect(-0.12, -0.34, 0.2, 0.34, "ink"),
-        *_eye(0.05, -0.17, 0.13), *_eye(0.05, 0.17, 0.13),
+        *_eye_parts(0.05, -0.17, 0.13), *_eye_parts(0.05, 0.17, 0.13),
         Line(((0.3, -0.16), (0.3, 0.16)), "white", 0.06),
     ),
     "dead": (
@@ -182,7 +186,7 @@ HEADS: dict[str, tuple[Part, ...]] = {
         *(Line(((0.06, y + 0.08), (0.22, y - 0.08)), "ink", 0.06) for y in (-0.18, 0.18)),
     ),
     "evil": (
-        *_eye(0.12, -0.18, 0.14), *_eye(0.12, 0.18, 0.14),
+        *_eye_parts(0.12, -0.18, 0.14), *_eye_parts(0.12, 0.18, 0.14),
         Line(((-0.04, -0.32), (0.26, -0.1)), "ink", 0.08),
         Line(((-0.04, 0.32), (0.26, 0.1)), "ink", 0.08),
     ),
@@ -224,7 +228,7 @@ HEADS: dict[str, tuple[Part, ...]] = {
         Line(((0.19, 0.12), (0.21, 0.18)), "white", 0.04),
     ),
     "silly": (
-        *_eye(0.12, -0.18, 0.17, (0.05, 0.04)), *_eye(0.16, 0.2, 0.1, (-0.02, -0.03)),
+        *_eye_parts(0.12, -0.18, 0.17, (0.05, 0.04)), *_eye_parts(0.16, 0.2, 0.1, (-0.02, -0.03)),
         Line(((0.36, 0.04), (0.5, 0.1), (0.54, 0.18)), "red", 0.12),
     ),
     "smile": (
@@ -240,7 +244,7 @@ HEADS: dict[str, tuple[Part, ...]] = {
 """Shapes drawn on a round head of radius 0.4, by official name."""
 
 
-def _rattle(sizes: Sequence[float]) -> tuple[Part, ...]:
+def _rattle_parts(sizes: Sequence[float]) -> tuple[Part, ...]:
     parts: list[Part] = []
     x = -0.05
     for size in sizes:
@@ -267,7 +271,7 @@ TAILS: dict[str, tuple[Part, ...]] = {
             "body", 0.13,
         ),
     ),
-    "fat-rattle": _rattle((0.2, 0.16, 0.11)),
+    "fat-rattle": _rattle_parts((0.2, 0.16, 0.11)),
     "freckled": (
         Disc((0.04, 0.0), "body", 0.3),
         *(Disc(spot, "shade", 0.055)
@@ -284,6 +288,6 @@ TAILS: dict[str, tuple[Part, ...]] = {
     "round-bum": (Disc((0.0, 0.0), "body", 0.36),),
     "sharp": (Polygon(((-0.2, -0.3), (0.48, 0.0), (-0.2, 0.3)), "body"),),
     "skinny": (Line(((-0.1, 0.0), (0.42, 0.0)), "body", 0.1),),
-    "small-rattle": _rattle((0.13, 0.11, 0.08)),
+    "small-rattle": _rattle_parts((0.13, 0.11, 0.08)),
 }  # fmt: skip
 """Shapes at the end of a body with a half-width of about 0.2, by official name."""

@@ -1,10 +1,10 @@
-"""SVG and PNG images of boards, painted from one list of shapes.
+"""SVG and PNG images of boards, which are painted from the same list of shapes.
 
 `svg` returns the image that notebooks show, `image` returns a Pillow image, and `save_png` writes a
 file. `battlesnake_gym.draw.animation` creates animations.
 
-* Heads face the direction of movement. A tail that will move is pointed; a tail that stays
-  (stacked segments) is round and ringed.
+* Heads face the direction of movement. A tail is pointed if the tail will move on the next turn, or
+  round and ringed if segments are stacked.
 * `battlesnake_gym.draw.customization` defines colors, heads and tails.
 * Hazards are shaded. Stacked hazard layers are darker, and a digit shows the number of layers.
 * A snake that was eliminated on the current turn is pale, and a cross marks its head.
@@ -24,7 +24,7 @@ from xml.sax.saxutils import escape
 from battlesnake_gym.common.files import write_atomically
 from battlesnake_gym.common.untrusted_text import replace_unsafe
 from battlesnake_gym.draw import customization
-from battlesnake_gym.draw.customization import INK, RED, mix
+from battlesnake_gym.draw.customization import INK, RED, blend
 from battlesnake_gym.draw.shapes import Disc, Line, Polygon, Shape, Text, place
 from battlesnake_gym.rules.state import MAX_HEALTH, Point, Snake, State
 
@@ -34,10 +34,10 @@ if TYPE_CHECKING:
 PALE_COLOR, PAPER_COLOR, _BOARD_COLOR, CELL_COLOR = "#7b8494", "#ffffff", "#e9ecf1", "#f8f9fb"
 FOOD_COLOR, HAZARD_COLOR, ELIMINATION_COLOR, TRACK_COLOR = RED, "#4a4e69", "#b00020", "#dfe3ea"
 MARGIN = 0.4
-PANEL = 7.0
-ROW = 1.5
-OVERSAMPLE = 3
-"""Supersampling factor in each direction, for smooth edges."""
+PANEL_WIDTH = 7.0
+ROW_HEIGHT = 1.5
+OVERSAMPLING_FACTOR = 3
+"""Supersampling factor in x and y, which smooths edges."""
 
 
 def svg(board: State, cell_size: int = 28) -> str:
@@ -47,8 +47,8 @@ def svg(board: State, cell_size: int = 28) -> str:
         board: Position to draw.
         cell_size: Size of a cell, in pixels.
     """
-    width, height = (side * cell_size for side in _size(board))
-    body = "".join(_svg(shape, cell_size) for shape in shapes(board))
+    width, height = (side * cell_size for side in _image_size(board))
+    body = "".join(_shape_to_svg(shape, cell_size) for shape in shapes(board))
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{width:.0f}" height="{height:.0f}" '
         f'viewBox="0 0 {width:.0f} {height:.0f}" role="img" aria-label="turn {board.turn}" '
@@ -68,13 +68,15 @@ def image(
     """
     from PIL import Image, ImageDraw
 
-    scale = cell_size * OVERSAMPLE
-    size = [round(side * cell_size) for side in _size(board)]
-    canvas = Image.new("RGB", (size[0] * OVERSAMPLE, size[1] * OVERSAMPLE), PAPER_COLOR)
+    scale = cell_size * OVERSAMPLING_FACTOR
+    size = [round(side * cell_size) for side in _image_size(board)]
+    canvas = Image.new(
+        "RGB", (size[0] * OVERSAMPLING_FACTOR, size[1] * OVERSAMPLING_FACTOR), PAPER_COLOR
+    )
     draw = ImageDraw.Draw(canvas)
     for shape in shapes(board, win_probabilities):
         paint(draw, shape, scale)
-    return canvas.reduce(OVERSAMPLE)
+    return canvas.reduce(OVERSAMPLING_FACTOR)
 
 
 def save_png(board: State, path: str | os.PathLike[str], cell_size: int = 28) -> None:
@@ -96,10 +98,12 @@ def shapes(board: State, win_probabilities: Mapping[str, float] | None = None) -
 def background_shapes(board: State) -> tuple[Shape, ...]:
     """Return the shapes of the cells and hazards.
 
-    Equal boards share one tuple.
+    Equal boards return the same tuple object.
     """
-    layers = Counter(_on_board(board, board.hazards))
-    return _ground(board.width, board.height, _size(board), tuple(sorted(layers.items())))
+    layers = Counter(_cells_on_board(board, board.hazards))
+    return _ground_shapes(
+        board.width, board.height, _image_size(board), tuple(sorted(layers.items()))
+    )
 
 
 def foreground_shapes(
@@ -107,28 +111,32 @@ def foreground_shapes(
 ) -> list[Shape]:
     """Return the shapes of snakes, food, the panel and the win probability bar."""
     found: list[Shape] = []
-    colors = customization.colors(board.snakes)
+    colors = customization.assign_colors(board.snakes)
     snakes = list(zip(board.snakes, colors, strict=True))
     for snake, color in snakes:
         if not snake.alive and snake.eliminated_on == board.turn:
-            found += _body(board, snake, mix(color, CELL_COLOR, 0.25))
+            found += _body_shapes(board, snake, blend(color, CELL_COLOR, 0.25))
     found += [
-        shape for x, y in _on_board(board, board.food) for shape in _food(_center(board, (x, y)))
+        shape
+        for x, y in _cells_on_board(board, board.food)
+        for shape in _food_shapes(_center(board, (x, y)))
     ]
     for snake, color in snakes:
         if snake.alive:
-            found += _body(board, snake, color) + _head_shapes(board, snake, color)
+            found += _body_shapes(board, snake, color) + _head_shapes(board, snake, color)
     for snake in board.snakes:
         if not snake.alive:
-            found += _cross(board, snake)
+            found += _cross_shapes(board, snake)
     return (
-        found + _panel(board, colors) + _win_probability_bar(board, colors, win_probabilities or {})
+        found
+        + _panel_shapes(board, colors)
+        + _win_probability_bar(board, colors, win_probabilities or {})
     )
 
 
-def _size(board: State) -> tuple[float, float]:
-    rows = max(board.height, 1 + ROW * len(board.snakes))
-    return board.width + PANEL + 2 * MARGIN, rows + 2 * MARGIN
+def _image_size(board: State) -> tuple[float, float]:
+    rows = max(board.height, 1 + ROW_HEIGHT * len(board.snakes))
+    return board.width + PANEL_WIDTH + 2 * MARGIN, rows + 2 * MARGIN
 
 
 def _center(board: State, cell: Point) -> tuple[float, float]:
@@ -141,12 +149,12 @@ def _box(
     return Polygon(((x, y), (x + width, y + height)), fill, radius)
 
 
-def _on_board(board: State, cells: Iterable[Point]) -> list[Point]:
+def _cells_on_board(board: State, cells: Iterable[Point]) -> list[Point]:
     return [(x, y) for x, y in cells if 0 <= x < board.width and 0 <= y < board.height]
 
 
 @functools.lru_cache(maxsize=4)
-def _ground(
+def _ground_shapes(
     width: int, height: int, size: tuple[float, float], hazards: tuple[tuple[Point, int], ...]
 ) -> tuple[Shape, ...]:
     found: list[Shape] = [_box(0, 0, *size, PAPER_COLOR, 0.3)]
@@ -156,7 +164,7 @@ def _ground(
         x, y = MARGIN + cell[0] + 0.5, MARGIN + height - cell[1] - 0.5
         num_layers = layers.get(cell, 0)
         fill = (
-            mix(HAZARD_COLOR, CELL_COLOR, min(0.2 + 0.15 * num_layers, 0.8))
+            blend(HAZARD_COLOR, CELL_COLOR, min(0.2 + 0.15 * num_layers, 0.8))
             if num_layers
             else CELL_COLOR
         )
@@ -166,20 +174,20 @@ def _ground(
     return tuple(found)
 
 
-def _food(center: tuple[float, float]) -> list[Shape]:
+def _food_shapes(center: tuple[float, float]) -> list[Shape]:
     x, y = center
     return [
         Disc(center, FOOD_COLOR, 0.26),
-        Disc((x - 0.08, y - 0.08), mix(PAPER_COLOR, FOOD_COLOR, 0.5), 0.07),
+        Disc((x - 0.08, y - 0.08), blend(PAPER_COLOR, FOOD_COLOR, 0.5), 0.07),
     ]
 
 
-def _body(board: State, snake: Snake, fill: str) -> list[Shape]:
-    """Return the body from tail to head, split at the edges of a wrapped board."""
+def _body_shapes(board: State, snake: Snake, fill: str) -> list[Shape]:
+    """Return the shapes of a body from tail to head, split at the edges of a wrapped board."""
     body = [cell for cell, _ in itertools.groupby(snake.body)]
     stays = len(snake.body) > 1 and snake.body[-1] == snake.body[-2]
-    tail = customization.tail(snake.customizations.get("tail", ""))
-    strokes = _strokes(board, body)
+    tail = customization.tail_parts(snake.customizations.get("tail", ""))
+    strokes = _body_lines(board, body)
     found: list[Shape] = []
     for points in strokes:
         if points is strokes[-1] and (tail or not stays) and len(points) > 1:
@@ -191,14 +199,14 @@ def _body(board: State, snake: Snake, fill: str) -> list[Shape]:
     if tail and len(strokes[-1]) > 1:
         (x, y), end = strokes[-1][-2:]
         ahead = (float((end[0] > x) - (end[0] < x)), float((end[1] > y) - (end[1] < y)))
-        found += [place(part, end, ahead, customization.fills(fill)) for part in tail]
+        found += [place(part, end, ahead, customization.fill_colors(fill)) for part in tail]
     if stays and len(body) > 1:
-        found.append(Disc(_center(board, body[-1]), mix(PAPER_COLOR, fill, 0.65), 0.13))
+        found.append(Disc(_center(board, body[-1]), blend(PAPER_COLOR, fill, 0.65), 0.13))
     return [*found, Disc(_center(board, snake.head), fill, 0.4)]
 
 
-def _strokes(board: State, body: Sequence[Point]) -> list[list[tuple[float, float]]]:
-    """Return the lines of a body, each from the head end to the tail end."""
+def _body_lines(board: State, body: Sequence[Point]) -> list[list[tuple[float, float]]]:
+    """Return the points of each line of a body, from the head end to the tail end."""
     strokes = [[_center(board, body[0])]]
     for ahead, cell in itertools.pairwise(body):
         dx, dy = cell[0] - ahead[0], cell[1] - ahead[1]
@@ -232,25 +240,26 @@ def _tail_segment(
     return [Polygon(corners, fill), Disc(tip, fill, half)]
 
 
-def _direction(board: State, snake: Snake) -> tuple[float, float]:
-    """Return the direction of a head in image coordinates, or up for a stacked body."""
+def _head_direction(board: State, snake: Snake) -> tuple[float, float]:
+    """Return the direction of a head as (dx, dy) in image coordinates; up for a stacked body."""
     if len(snake.body) < 2 or snake.body[0] == snake.body[1]:
         return 0.0, -1.0
     (x, y), (neck_x, neck_y) = snake.body[:2]
     dx, dy = x - neck_x, y - neck_y
-    across = -1 if abs(dx) + abs(dy) > 1 else 1  # the head crossed an edge of the board
+    # In a wrapped ruleset, the head may have crossed an edge of the board.
+    across = -1 if abs(dx) + abs(dy) > 1 else 1
     return float(across * ((dx > 0) - (dx < 0))), float(-across * ((dy > 0) - (dy < 0)))
 
 
 def _head_shapes(board: State, snake: Snake, color: str) -> list[Shape]:
     """Return the shapes of the head selected by the snake's customization."""
-    center, ahead = _center(board, snake.head), _direction(board, snake)
-    parts = customization.head(snake.customizations.get("head", ""))
-    return [place(part, center, ahead, customization.fills(color)) for part in parts]
+    center, ahead = _center(board, snake.head), _head_direction(board, snake)
+    parts = customization.head_parts(snake.customizations.get("head", ""))
+    return [place(part, center, ahead, customization.fill_colors(color)) for part in parts]
 
 
-def _cross(board: State, snake: Snake) -> list[Shape]:
-    """Return a cross on an eliminated snake's head.
+def _cross_shapes(board: State, snake: Snake) -> list[Shape]:
+    """Return the shapes of a cross on an eliminated snake's head.
 
     The cross is pale after the turn of the elimination.
     """
@@ -258,7 +267,7 @@ def _cross(board: State, snake: Snake) -> list[Shape]:
         return []
     x, y = _center(board, snake.head)
     fresh = snake.eliminated_on == board.turn
-    fill = ELIMINATION_COLOR if fresh else mix(INK, CELL_COLOR, 0.25)
+    fill = ELIMINATION_COLOR if fresh else blend(INK, CELL_COLOR, 0.25)
     arm, width = (0.3, 0.14) if fresh else (0.16, 0.08)
     return [
         Line(((x - arm, y - arm), (x + arm, y + arm)), fill, width),
@@ -266,13 +275,13 @@ def _cross(board: State, snake: Snake) -> list[Shape]:
     ]
 
 
-def _panel(board: State, colors: Sequence[str]) -> list[Shape]:
-    """Return the turn number and one row per snake."""
-    left, top, width = 2 * MARGIN + board.width + 0.2, MARGIN, PANEL - 0.8
+def _panel_shapes(board: State, colors: Sequence[str]) -> list[Shape]:
+    """Return the shapes of the panel: the turn number and one row per snake."""
+    left, top, width = 2 * MARGIN + board.width + 0.2, MARGIN, PANEL_WIDTH - 0.8
     found: list[Shape] = [Text((left, top + 0.4), PALE_COLOR, f"turn {board.turn}", 0.5)]
     for i, (snake, color) in enumerate(zip(board.snakes, colors, strict=True)):
-        y = top + 1.3 + ROW * i
-        fill = color if snake.alive else mix(color, PAPER_COLOR, 0.35)
+        y = top + 1.3 + ROW_HEIGHT * i
+        fill = color if snake.alive else blend(color, PAPER_COLOR, 0.35)
         found += [
             Disc((left + 0.22, y), fill, 0.22),
             Text(
@@ -298,12 +307,12 @@ def _panel(board: State, colors: Sequence[str]) -> list[Shape]:
 def _win_probability_bar(
     board: State, colors: Sequence[str], win_probabilities: Mapping[str, float]
 ) -> list[Shape]:
-    """Return a bar below the snake list, divided among the snakes by win probability."""
+    """Return the shapes of a bar that is divided among the snakes by win probability."""
     found: list[Shape] = []
-    x, y = 2 * MARGIN + board.width + 0.2, MARGIN + 0.75 + ROW * len(board.snakes)
+    x, y = 2 * MARGIN + board.width + 0.2, MARGIN + 0.75 + ROW_HEIGHT * len(board.snakes)
     for snake, color in zip(board.snakes, colors, strict=True):
         probability = win_probabilities.get(snake.id, 0.0)
-        width = probability * (PANEL - 0.8)
+        width = probability * (PANEL_WIDTH - 0.8)
         found.append(_box(x, y, width, 0.6, color))
         if probability > 0.2:
             label = f"{'~' * bool(probability % 1)}{probability:.0%}"
@@ -320,7 +329,7 @@ def _shorten(name: str) -> str:
     return name if len(name) <= 12 else name[:11] + "…"
 
 
-def _svg(shape: Shape, scale: float) -> str:
+def _shape_to_svg(shape: Shape, scale: float) -> str:
     match shape:
         case Polygon(((x, y), (right, bottom)), fill, radius):
             width, height = (right - x) * scale, (bottom - y) * scale
@@ -364,20 +373,20 @@ def paint(draw: ImageDraw.ImageDraw, shape: Shape, scale: float) -> None:
     match shape:
         case Polygon((first, last), fill, radius):
             draw.rounded_rectangle(
-                [*_scaled(first, scale), *_scaled(last, scale)], radius * scale, fill
+                [*_scale_point(first, scale), *_scale_point(last, scale)], radius * scale, fill
             )
         case Polygon(points, fill):
-            draw.polygon([_scaled(point, scale) for point in points], fill)
+            draw.polygon([_scale_point(point, scale) for point in points], fill)
         case Line(points, fill, width):
-            draw.line([_scaled(point, scale) for point in points], fill, round(width * scale))
+            draw.line([_scale_point(point, scale) for point in points], fill, round(width * scale))
             for point in points:
                 paint(draw, Disc(point, fill, width / 2), scale)
         case Disc((x, y), fill, radius):
             first, last = (x - radius, y - radius), (x + radius, y + radius)
-            draw.ellipse([*_scaled(first, scale), *_scaled(last, scale)], fill)
+            draw.ellipse([*_scale_point(first, scale), *_scale_point(last, scale)], fill)
         case Text(origin, fill, text, size, anchor):
             (x, y), (mask, left, top) = (
-                _scaled(origin, scale),
+                _scale_point(origin, scale),
                 _text_mask(text, round(size * scale)),
             )
             left -= {"start": 0, "middle": mask.width // 2, "end": mask.width}[anchor]
@@ -386,13 +395,13 @@ def paint(draw: ImageDraw.ImageDraw, shape: Shape, scale: float) -> None:
 
 @functools.lru_cache(maxsize=512)
 def _text_mask(text: str, size: int) -> tuple[Image.Image, int, int]:
-    """Return the mask of a text, and the offset of the mask from the text's position.
+    """Return the mask of a text, and the offset (x, y) of the mask in pixels.
 
-    The position is the left end at half the text height. The offset is in pixels.
+    The offset is relative to the left end of the text at half the text height.
     """
     from PIL import Image, ImageDraw
 
-    font = _font(max(1, size))
+    font = _load_font(max(1, size))
     left, top, right, bottom = map(round, font.getbbox(text, anchor="lm"))
     mask = Image.new("L", (max(1, right - left), max(1, bottom - top)))
     ImageDraw.Draw(mask).text((-left, -top), text, 255, font, anchor="lm")
@@ -400,7 +409,7 @@ def _text_mask(text: str, size: int) -> tuple[Image.Image, int, int]:
 
 
 @functools.lru_cache(maxsize=32)
-def _font(size: int) -> ImageFont.FreeTypeFont:
+def _load_font(size: int) -> ImageFont.FreeTypeFont:
     from PIL import ImageFont
 
     font = ImageFont.load_default(size)
@@ -408,6 +417,6 @@ def _font(size: int) -> ImageFont.FreeTypeFont:
     return font
 
 
-def _scaled(point: tuple[float, float], scale: float) -> tuple[float, float]:
-    # Rounding ensures that a shape shifted by whole cells covers the same pixels.
+def _scale_point(point: tuple[float, float], scale: float) -> tuple[float, float]:
+    # Without rounding, a shape that moves by whole cells could cover other pixels.
     return round(point[0] * scale, 3), round(point[1] * scale, 3)

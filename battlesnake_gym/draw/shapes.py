@@ -1,4 +1,4 @@
-"""Four kinds of shapes that make up an image, and a function that places them.
+"""Four kinds of shapes of images, and a function that places shapes.
 
 Coordinates are in cells, with x to the right and y **downwards**, as in images.
 """
@@ -13,7 +13,7 @@ Coordinates = tuple[float, float]
 
 @dataclass(frozen=True, slots=True)
 class Polygon:
-    """Filled polygon, or a box given by two corners with corner radius ``radius``."""
+    """A filled polygon, or a box between two points with corner radius ``radius``."""
 
     points: tuple[Coordinates, ...]
     fill: str
@@ -22,7 +22,7 @@ class Polygon:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A stroke through ``points`` with round caps and joints."""
+    """A polyline through ``points`` with round caps and joints; ``width`` is in cells."""
 
     points: tuple[Coordinates, ...]
     fill: str
@@ -53,8 +53,10 @@ Part = Polygon | Line | Disc
 Shape = Part | Text
 
 
-def place(part: Part, center: Coordinates, ahead: Coordinates, fills: Mapping[str, str]) -> Part:
-    """Move a shape to ``center`` and rotate it to face ``ahead``.
+def place(
+    part: Part, center: Coordinates, direction: Coordinates, fills: Mapping[str, str]
+) -> Part:
+    """Move a shape to ``center`` and rotate it to face ``direction``.
 
     Shapes are defined around (0, 0), facing right. A shape that faces left is mirrored instead of
     rotated to keep it upright.
@@ -62,13 +64,13 @@ def place(part: Part, center: Coordinates, ahead: Coordinates, fills: Mapping[st
     Args:
         part: Shape to place.
         center: New position of (0, 0).
-        ahead: Unit vector of one of the four directions.
+        direction: Unit vector of one of the four directions.
         fills: Colors by the fill name of the shape.
 
     >>> place(Disc((0.5, 0.1), "eye", 0.1), (3.0, 2.0), (-1.0, 0.0), {"eye": "#fff"})
     Disc(center=(2.5, 2.1), fill='#fff', radius=0.1)
     """
-    (x, y), (dx, dy) = center, ahead
+    (x, y), (dx, dy) = center, direction
     side = -1 if dx < 0 else 1
 
     def transform(point: Coordinates) -> Coordinates:

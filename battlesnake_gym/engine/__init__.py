@@ -1,1 +1,1 @@
-"""Batch engine in C, and in Python, that plays thousands of games in one call."""
+"""Batch engines in C and Python, which play one turn of thousands of games in one call."""

@@ -1,4 +1,4 @@
-"""Argument checks of `engine.Games` that run before any game is created."""
+"""Checks of the arguments of `engine.Games`, which run before any game is created."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from battlesnake_gym.rules.play import MAX_SIZE
 from battlesnake_gym.rules.rulesets import ruleset_name
 
 NO_MOVE = 4
-"""Action of a snake without a valid move, which continues straight ahead."""
+"""Action of a snake without a valid move; the engine plays the default move."""
 
 FOOD_RNGS = ("fast", "official")
-"""Random number streams of food."""
+"""Names of the random number streams of food."""
 
-_LIMITS = {"width": MAX_SIZE, "height": MAX_SIZE, "num_snakes": MAX_SNAKES}
+_MAX_VALUES = {"width": MAX_SIZE, "height": MAX_SIZE, "num_snakes": MAX_SNAKES}
 
 GAME_ARRAYS = {"turn": np.int32, "over": np.bool_, "seed": np.int64}
 """Dtypes of the engine arrays with shape [N]."""
@@ -35,12 +35,12 @@ SEAT_ARRAYS = {
 }
 """Dtypes of the engine arrays with shape [N, S].
 
-The C records store ``heads`` and ``facing`` separately.
+The arrays ``heads`` and ``facing`` are missing here, because their shapes or C records differ.
 """
 
 
 class GameArrays:
-    """Arrays of both engines.
+    """Arrays that both engines provide.
 
     `engine.EngineGames` describes each array.
     """
@@ -57,7 +57,7 @@ class GameArrays:
     ate: NDArray[np.bool_]
     facing: NDArray[np.uint8]
 
-    def _describe(
+    def _set_attributes(
         self,
         num_games: int,
         width: IntPerGame,
@@ -73,7 +73,7 @@ class GameArrays:
         self._largest = int(np.max(width)), int(np.max(height)), self.num_snakes
 
 
-def check_games(
+def check_game_arguments(
     num_games: int,
     width: IntPerGame,
     height: IntPerGame,
@@ -84,13 +84,13 @@ def check_games(
     """Check the arguments of new games.
 
     Returns:
-        The results of `game_sizes` and `rule_numbers`.
+        The results of `game_sizes` and `rule_values`.
     """
     if food_rng not in FOOD_RNGS:
         raise ValueError(f"food_rng must be one of {', '.join(FOOD_RNGS)}, got {food_rng!r}")
     sizes = game_sizes(num_games, width=width, height=height, num_snakes=num_snakes)
-    numbers = rule_numbers(game, food_rng)
-    check_starts(game, sizes)
+    numbers = rule_values(game, food_rng)
+    check_map_sizes(game, sizes)
     return sizes, numbers
 
 
@@ -109,23 +109,23 @@ def game_sizes(num_games: int, **fields: IntPerGame) -> NDArray[np.int32]:
             raise ValueError(
                 f"{name} must be one integer or {num_games} integers, one per game, got {value!r}"
             )
-        if np.any(given < 1) or np.any(given > _LIMITS[name]):
-            raise ValueError(f"{name} must be between 1 and {_LIMITS[name]}, got {value!r}")
+        if np.any(given < 1) or np.any(given > _MAX_VALUES[name]):
+            raise ValueError(f"{name} must be between 1 and {_MAX_VALUES[name]}, got {value!r}")
         sizes[:, column] = given
     return sizes
 
 
-def check_starts(game: Game, sizes: NDArray[np.int32]) -> None:
+def check_map_sizes(game: Game, sizes: NDArray[np.int32]) -> None:
     """Raise `RulesError` if the map rejects a board size or a number of snakes."""
     if not game.map:
         return
     sample = Game(game.ruleset, game.map, game.settings, seed=1, solo=game.solo)
     for width, height, num_snakes in np.unique(sizes, axis=0).tolist():
-        start(sample, width, height, seat_names(num_snakes))
+        start(sample, width, height, default_snake_names(num_snakes))
 
 
 def check_load(games: Game, largest: tuple[int, int, int], state: State, given: Game) -> None:
-    """Raise ``ValueError`` if the games cannot load ``state`` under these rules.
+    """Raise ``ValueError`` if the games cannot load ``state`` with the rules ``given``.
 
     Args:
         games: Rules of the games.
@@ -133,15 +133,16 @@ def check_load(games: Game, largest: tuple[int, int, int], state: State, given: 
         state: Position to load.
         given: Rules of the position.
     """
-    if comparable(given) != comparable(games):
+    if shared_rules(given) != shared_rules(games):
         raise ValueError(
-            f"rules must be those of these games, {comparable(games)}, got {comparable(given)}: "
-            "create new Games for other rules"
+            f"rules must equal the rules of these games, {shared_rules(games)}, "
+            f"got {shared_rules(given)}: "
+            "create new Games for these rules"
         )
     if not 1 <= state.turn + 1 < 2**31 - 10**6:
         raise ValueError(f"state.turn must be between 0 and {2**31 - 10**6}, got {state.turn}")
     found = state.width, state.height, len(state.snakes)
-    for (name, _), size, most in zip(_LIMITS.items(), found, largest, strict=True):
+    for (name, _), size, most in zip(_MAX_VALUES.items(), found, largest, strict=True):
         if size > most or (size < 1 and name != "num_snakes"):
             raise ValueError(
                 f"state has {name} {size}, but the maximum of these games is {most}: "
@@ -154,12 +155,12 @@ def check_load(games: Game, largest: tuple[int, int, int], state: State, given: 
             raise ValueError(f"state does not fit the games' map: {error}") from error
 
 
-def comparable(game: Game) -> tuple[Any, ...]:
+def shared_rules(game: Game) -> tuple[Any, ...]:
     """Return the rule fields that all games of a batch must share."""
     return ruleset_name(game.ruleset), game.map, game.settings, game.solo
 
 
-def rule_numbers(game: Game, food_rng: str) -> tuple[Any, ...]:
+def rule_values(game: Game, food_rng: str) -> tuple[Any, ...]:
     """Return the rules as a tuple in the order of the compiled engine's constructor.
 
     Raises:
@@ -186,6 +187,6 @@ def rule_numbers(game: Game, food_rng: str) -> tuple[Any, ...]:
     )
 
 
-def seat_names(count: int) -> list[str]:
-    """Return the default names of ``count`` snakes."""
+def default_snake_names(count: int) -> list[str]:
+    """Return the default ids of ``count`` snakes, one per seat."""
     return [f"snake_{seat}" for seat in range(count)]

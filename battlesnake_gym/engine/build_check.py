@@ -1,6 +1,6 @@
-"""Selection of usable compiled modules, and reasons for rejecting other modules.
+"""Loader of compiled modules, which records the reasons why a module is unusable.
 
-This module imports only the standard library, because ``setup.py`` runs it too.
+This module imports only the standard library, because ``setup.py`` also runs this module.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from types import ModuleType
 BUILD_HINT = (
     "`make build` in a clone of the project, or install the package again with a C compiler"
 )
-_SUFFIXES = (".so", ".pyd", ".dylib")
+_MODULE_SUFFIXES = (".so", ".pyd", ".dylib")
 """File suffixes of compiled modules on all platforms."""
 
 SHARED_SOURCES = [
@@ -30,7 +30,7 @@ _reasons: dict[str, str] = {}
 
 
 def sources_hash(csrc: Path) -> str:
-    """Return a hash of the C files of a directory and `SHARED_SOURCES`, or ""."""
+    """Return a hash of the C files in a directory and of `SHARED_SOURCES`; "" without C files."""
     files = {path.name: path for path in sorted(csrc.glob("*.[ch]")) if path.is_file()}
     if not files:
         return ""
@@ -40,7 +40,7 @@ def sources_hash(csrc: Path) -> str:
     return digest.hexdigest()
 
 
-def load(name: str, cost: str) -> ModuleType | None:
+def load_compiled_module(name: str, consequence: str) -> ModuleType | None:
     """Load the compiled module ``name`` from the first directory with a usable file.
 
     A module is usable if it loads and was compiled from the C files next to the package's sources.
@@ -49,12 +49,13 @@ def load(name: str, cost: str) -> ModuleType | None:
 
     Args:
         name: Full name of the module.
-        cost: Consequence of a missing module, for the warning.
+        consequence: Consequence of a missing module, for the warning.
 
     Returns:
-        The module, or None.
+        The module, or None if no usable module exists.
     """
-    if name in sys.modules:  # None marks a module that was found unusable.
+    # The value None marks a module that is missing or unusable.
+    if name in sys.modules:
         return sys.modules[name]
     package, _, leaf = name.rpartition(".")
     folders = [Path(folder) for folder in sys.modules[package].__path__]
@@ -62,10 +63,10 @@ def load(name: str, cost: str) -> ModuleType | None:
     installed = [Path(folder, *package.split(".")) for folder in sys.path]
     reasons = []
     for folder in dict.fromkeys([*folders, *installed]):
-        found = _find(name, folder)
+        found = _find_module(name, folder)
         if found is None:
             continue
-        module = found if isinstance(found, str) else _try(found, folders[0] / "csrc")
+        module = found if isinstance(found, str) else _try_load(found, folders[0] / "csrc")
         if not isinstance(module, str):
             sys.modules[name] = module
             setattr(sys.modules[package], leaf, module)
@@ -74,17 +75,17 @@ def load(name: str, cost: str) -> ModuleType | None:
     _reasons[name] = "; ".join(reasons) or "it was not compiled here"
     sys.modules[name] = None  # type: ignore[assignment]  # An import must not find it.
     if reasons:
-        message = f"{_reasons[name]}, so {cost}; to fix it: {BUILD_HINT}"
+        message = f"{_reasons[name]}, so {consequence}; to fix it: {BUILD_HINT}"
         warnings.warn(message, RuntimeWarning, stacklevel=3)
     return None
 
 
 def missing_reason(name: str) -> str:
-    """Return the reason why `load` found no usable module, or "" for a usable module."""
+    """Return the reason why a compiled module is not usable, or "" for a usable module."""
     return _reasons.get(name, "")
 
 
-def _find(name: str, folder: Path) -> importlib.machinery.ModuleSpec | str | None:
+def _find_module(name: str, folder: Path) -> importlib.machinery.ModuleSpec | str | None:
     """Find the module in ``folder``.
 
     Returns:
@@ -95,14 +96,14 @@ def _find(name: str, folder: Path) -> importlib.machinery.ModuleSpec | str | Non
     if spec is not None:
         return spec
     leaf = name.rpartition(".")[2]
-    others = [path for path in sorted(folder.glob(f"{leaf}.*")) if path.suffix in _SUFFIXES]
+    others = [path for path in sorted(folder.glob(f"{leaf}.*")) if path.suffix in _MODULE_SUFFIXES]
     if not others:
         return None
     here = f"{sysconfig.get_platform()} and Python {sysconfig.get_python_version()}"
     return f"{others[0]} is not for {here}"
 
 
-def _try(spec: importlib.machinery.ModuleSpec, csrc: Path) -> ModuleType | str:
+def _try_load(spec: importlib.machinery.ModuleSpec, csrc: Path) -> ModuleType | str:
     """Load the module, or return the reason why it is not usable."""
     assert spec.loader is not None
     try:

@@ -1,7 +1,7 @@
-"""Batch engine in C that plays many games in one call, with numpy arrays.
+"""Batch engine in C, which plays one turn of many games in one call and returns numpy arrays.
 
-`Games` plays N games of up to S snakes. Its arrays are read-only views of the engine's memory and
-are current after every call. Without the compiled module (`COMPILED` is False), `python_engine`
+`Games` plays N games of up to S snakes. The arrays are read-only views of the engine's memory, so
+every call updates the arrays. Without the compiled module (`COMPILED` is False), `python_engine`
 provides the same methods, based on the Python rules.
 
 >>> games = Games(2, num_snakes=2)
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from battlesnake_gym.engine import _engine
     from battlesnake_gym.engine._engine import Batch
 else:
-    _engine = build_check.load("battlesnake_gym.engine._engine", SLOW_RULES_WARNING)
+    _engine = build_check.load_compiled_module("battlesnake_gym.engine._engine", SLOW_RULES_WARNING)
 
 COMPILED: bool = _engine is not None
 
@@ -67,9 +67,8 @@ class EngineGames(Batch, GameArrays):
 
     The games have no position before the first `reset` or `load`: ``over`` is True.
 
-    A call that processes more than 32 games releases the GIL. If another thread calls the same
-    object meanwhile, that call raises ``RuntimeError``: only one thread may use an object at a
-    time.
+    A call that processes more than 32 games releases the GIL. Only one thread may use an object at
+    a time: a concurrent call of the same object raises ``RuntimeError``.
 
     The arrays are read-only; a seat without a snake is never alive:
 
@@ -87,7 +86,8 @@ class EngineGames(Batch, GameArrays):
         width: Board width in cells, 1 to 25: one integer, or one per game.
         height: Board height in cells, 1 to 25: one integer, or one per game.
         num_snakes: Number of snakes, 1 to 16: one integer, or one per game. S is the maximum.
-        game: Rules of the games; its seed is not used, because `reset` receives the seeds.
+        game: Rules of the games. The seed in ``game`` is ignored, because `reset` receives the
+            seeds.
         food_rng: Random number stream of food that appears during a game. With "official", a seed
             reproduces the official engine's game. "fast" is this engine's stream, with the same
             distribution. Start positions, initial food, hazards and the mazes of ``solo_maze``
@@ -98,7 +98,7 @@ class EngineGames(Batch, GameArrays):
     """
 
     _ids: dict[int, list[str]]
-    """Snake names of the games that were loaded, by game."""
+    """Snake ids of the games that `load` has loaded, by game index."""
     _given: dict[str, IntPerGame]
 
     def __new__(
@@ -111,20 +111,20 @@ class EngineGames(Batch, GameArrays):
         game: Game = STANDARD_GAME,
         food_rng: str = EnvConfig.food_rng,
     ) -> EngineGames:
-        """Check all arguments, then create the games."""
-        sizes, numbers = argument_checks.check_games(
+        """Create the games after a check of all arguments."""
+        sizes, numbers = argument_checks.check_game_arguments(
             num_games, width, height, num_snakes, game, food_rng
         )
         games = super().__new__(cls, num_games, sizes, numbers, game.map)
-        games._describe(num_games, width, height, num_snakes, game, food_rng)
+        games._set_attributes(num_games, width, height, num_snakes, game, food_rng)
         games._ids = {}
         games._given = {"width": width, "height": height, "num_snakes": num_snakes}
-        for name, view in _views(games, num_games, games.num_snakes).items():
+        for name, view in _create_views(games, num_games, games.num_snakes).items():
             setattr(games, name, view)
         return games
 
-    # The compiled class provides `step(actions, which=None)`. A call is so cheap that a Python
-    # wrapper would double the cost of stepping one game.
+    # `Batch` provides the method `step(actions, which=None)`. A Python wrapper of this method would
+    # double the time of one turn of one game.
 
     def reset(self, seeds: NDArray[np.int64], which: NDArray[np.bool_] | None = None) -> None:
         """Start new games.
@@ -135,8 +135,7 @@ class EngineGames(Batch, GameArrays):
 
         Raises:
             ValueError: If a dtype or shape is wrong, if a seed is 0, or if the snakes do not fit on
-                the
-                board. The map "" is also rejected, because it places no snakes.
+                the board. The map "" is also rejected, because this map places no snakes.
         """
         super().reset(seeds, which)
         if self._ids:
@@ -145,7 +144,7 @@ class EngineGames(Batch, GameArrays):
                 self._ids.pop(game, None)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle the positions without the arrays that were passed to `observe`.
+        """Pickle the positions, without the arrays that `observe` updates.
 
         Only the same version of the compiled engine can read the pickle; any other version raises
         ``ValueError``.
@@ -161,16 +160,16 @@ class EngineGames(Batch, GameArrays):
     def state(self, game: int) -> State:
         """Return the position of one game as a `State` of the Python rules.
 
-        Snakes have the names of the loaded state, or ``snake_0``, ``snake_1``, ... if no state was
-        loaded.
+        The snake ids come from the last loaded state. Without a loaded state, the ids are
+        ``snake_0``, ``snake_1``, and so on.
         """
-        ids = self._ids.get(game) or argument_checks.seat_names(self.num_snakes)
-        return state_words.unpack(self.export_words(game), ids)
+        ids = self._ids.get(game) or argument_checks.default_snake_names(self.num_snakes)
+        return state_words.unpack_state(self.export_words(game), ids)
 
     def load(self, game: int, state: State, rules: Game | None = None) -> None:
         """Load ``state`` into one game, which continues from that position.
 
-        The compiled engine does not support every state. It rejects:
+        The compiled engine rejects the following states:
 
         * living bodies of one segment, and bodies that overlap except as a stacked tail;
         * living segments or food off the board;
@@ -181,15 +180,15 @@ class EngineGames(Batch, GameArrays):
         Args:
             game: Index of the game.
             state: Position to load.
-            rules: Rules with the seed of future food and hazards; all other fields must equal those
-                of these games. None means the ``game`` of these games.
+            rules: Rules with the seed of future food and hazards. All other fields must equal the
+                rules of these games. None means the rules and the seed of ``game``.
 
         Raises:
-            ValueError: If the state or the rules do not fit; no game has changed in this case.
+            ValueError: If the state or the rules are rejected. In this case, no game changes.
         """
         rules = self.game if rules is None else rules
         argument_checks.check_load(self.game, self._largest, state, rules)
-        self.import_words(game, rules.seed, state_words.pack(state))
+        self.import_words(game, rules.seed, state_words.pack_state(state))
         self._ids[game] = [snake.id for snake in state.snakes]
 
     def observe(
@@ -199,14 +198,14 @@ class EngineGames(Batch, GameArrays):
         slot: int = 0,
         shape: tuple[int, int, int] | None = None,
     ) -> None:
-        """Write the observations to ``out`` now and after every later change.
+        """Write the observations to ``out``, and update ``out`` after every later change.
 
-        Every later `step`, `reset` and `load` updates the array, until another array is passed for
-        the same ``slot``. The engine writes only the bytes that change, so no other code may write
-        to ``out``. After such a write, call `observe` again to write the whole array.
+        Every later `step`, `reset` and `load` updates the array, until `observe` receives another
+        array for the same ``slot``. The engine writes only the bytes that change, so no other code
+        may write to ``out``. After such a write, call `observe` again to write the whole array.
 
-        Eliminated snakes observe zeros. Stacked turns start with this call, or with the game's last
-        `reset` or `load`; earlier turns are zero.
+        Observations of eliminated snakes are zero. Stacked turns before this call, or before the
+        game's last `reset` or `load`, are also zero.
 
         Args:
             observation: Encoder of the observations.
@@ -220,11 +219,11 @@ class EngineGames(Batch, GameArrays):
 
     def action_mask(self, kind: str, out: NDArray[np.bool_]) -> None:
         """Write the action masks of ``kind`` to ``out``, bool [N, S, 4]; see `masks`."""
-        self.action_mask_into(masks.parts(kind), out)
+        self.action_mask_into(masks.fault_flags(kind), out)
 
 
 def _copy(recipe: dict[str, Any], sources: str, dump: bytes, ids: dict[int, list[str]]) -> Any:
-    """Restore games from a pickle or a copy."""
+    """Restore games from the data of a pickle."""
     if sources != getattr(_engine, "SOURCES_HASH", None):
         raise ValueError(
             "these games were pickled by another version of the compiled engine, which this "
@@ -236,8 +235,8 @@ def _copy(recipe: dict[str, Any], sources: str, dump: bytes, ids: dict[int, list
     return games
 
 
-def _views(batch: Any, num_games: int, seats: int) -> dict[str, NDArray[Any]]:
-    """Create the arrays as views of the engine's memory, by name."""
+def _create_views(batch: Any, num_games: int, seats: int) -> dict[str, NDArray[Any]]:
+    """Return the arrays of a batch by name, as views of the engine's memory."""
     at = batch.layout()
     memory = memoryview(batch)
     size, snakes, snake = at["record_size"], at["snakes"], at["snake_size"]
@@ -264,13 +263,13 @@ def make_games(
     game: Game,
     food_rng: str,
 ) -> EngineGames:
-    """Create `Games`, or `PythonGames` for a map that only the Python rules have.
+    """Create `Games`, or `PythonGames` if only the Python rules implement the map.
 
     A warning reports the use of `PythonGames`.
     """
     if COMPILED and game.map not in ("", *ENGINE_MAPS):
         warnings.warn(
-            f"the compiled engine does not know the map {game.map!r}, so {SLOW_RULES_WARNING}",
+            f"the compiled engine does not implement the map {game.map!r}, so {SLOW_RULES_WARNING}",
             RuntimeWarning,
             stacklevel=3,
         )

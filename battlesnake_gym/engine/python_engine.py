@@ -1,7 +1,7 @@
 """Python engine for systems without the compiled module.
 
-This engine has the methods of the compiled engine and is a few hundred times slower. Food always
-uses the official engine's random stream.
+The Python engine has the same methods as the compiled engine, and is a few hundred times slower.
+Food always uses the random number stream of the official engine.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from battlesnake_gym.rules.stages import default_move
 
 
 class PythonGames(GameArrays):
-    """Games that follow the Python rules; see `engine.EngineGames`."""
+    """Batch of games that uses the Python rules; see `engine.EngineGames`."""
 
     def __init__(
         self,
@@ -34,18 +34,20 @@ class PythonGames(GameArrays):
         game: Game = STANDARD_GAME,
         food_rng: str = EnvConfig.food_rng,
     ) -> None:
-        sizes, _ = argument_checks.check_games(num_games, width, height, num_snakes, game, food_rng)
-        self._describe(num_games, width, height, num_snakes, game, food_rng)
+        sizes, _ = argument_checks.check_game_arguments(
+            num_games, width, height, num_snakes, game, food_rng
+        )
+        self._set_attributes(num_games, width, height, num_snakes, game, food_rng)
         self._sizes = sizes.tolist()
         self._games = [game] * num_games
         self._states = [State(0, width, height, []) for width, height, _ in self._sizes]
         self._observers: dict[int, tuple[Observation, NDArray[np.uint8]]] = {}
-        self._make_arrays()
+        self._create_arrays()
 
     def reset(self, seeds: NDArray[np.int64], which: NDArray[np.bool_] | None = None) -> None:
         """Start new games; see `engine.EngineGames.reset`."""
         _check_array("seeds", seeds, np.int64, (self.num_games,))
-        chosen = self._chosen(which)
+        chosen = self._selected_games(which)
         if not self.game.map:
             raise ValueError(
                 "map '' places no snakes: choose a map, or load() a state into each game"
@@ -55,16 +57,16 @@ class PythonGames(GameArrays):
                 raise ValueError(f"seeds[{i}] must not be 0: take any other number")
         for i in chosen:
             width, height, num_snakes = self._sizes[i]
-            self._games[i] = self._rules(int(seeds[i]))
-            ids = argument_checks.seat_names(num_snakes)
+            self._games[i] = self._game_with_seed(int(seeds[i]))
+            ids = argument_checks.default_snake_names(num_snakes)
             self._states[i] = start(self._games[i], width, height, ids)
-            self._show(i, ate=[])
-            self._encode(i, restart=True)
+            self._update_arrays(i, ate=[])
+            self._update_observations(i, restart=True)
 
     def step(self, actions: NDArray[np.uint8], which: NDArray[np.bool_] | None = None) -> None:
         """Play one turn of the games that are not over; see `_engine.Batch.step`."""
         _check_array("actions", actions, np.uint8, (self.num_games, self.num_snakes))
-        chosen = [i for i in self._chosen(which) if not self.over[i]]
+        chosen = [i for i in self._selected_games(which) if not self.over[i]]
         for i in chosen:
             for seat, snake in enumerate(self._states[i].snakes):
                 if snake.alive and actions[i, seat] > NO_MOVE:
@@ -82,8 +84,8 @@ class PythonGames(GameArrays):
                 if snake.alive
             }
             step(self._games[i], state, moves)
-            self._show(i, ate=[snake.head in food for snake in state.snakes])
-            self._encode(i)
+            self._update_arrays(i, ate=[snake.head in food for snake in state.snakes])
+            self._update_observations(i)
 
     def state(self, game: int) -> State:
         """Return the position of one game; see `engine.EngineGames.state`."""
@@ -95,10 +97,10 @@ class PythonGames(GameArrays):
         self._check_game(game)
         rules = self.game if rules is None else rules
         argument_checks.check_load(self.game, self._largest, state, rules)
-        self._games[game] = self._rules(rules.seed)
+        self._games[game] = self._game_with_seed(rules.seed)
         self._states[game] = deepcopy(state)
-        self._show(game, ate=[])
-        self._encode(game, restart=True)
+        self._update_arrays(game, ate=[])
+        self._update_observations(game, restart=True)
 
     def observe(
         self,
@@ -112,23 +114,23 @@ class PythonGames(GameArrays):
         _check_array("out", out, np.uint8, (self.num_games, self.num_snakes, *shape))
         self._observers[slot] = observation, out
         for i in range(self.num_games):
-            self._encode(i, restart=True)
+            self._update_observations(i, restart=True)
 
     def action_mask(self, kind: str, out: NDArray[np.bool_]) -> None:
         """Write the masks of ``kind`` to ``out``; see `engine.EngineGames.action_mask`."""
-        masks.check(kind)
+        masks.check_kind(kind)
         _check_array("out", out, np.bool_, (self.num_games, self.num_snakes, len(MOVES)))
         out[:] = True
         for i, state in enumerate(self._states):
             for seat, snake in enumerate(state.snakes):
                 out[i, seat] = masks.action_mask(self._games[i], state, snake.id, kind)
 
-    def _encode(self, i: int, restart: bool = False) -> None:
+    def _update_observations(self, i: int, restart: bool = False) -> None:
         """Update the observations of game ``i``.
 
         Args:
             i: Index of the game.
-            restart: Whether to clear the earlier stacked turns.
+            restart: Whether to clear the stacked turns before the current position.
         """
         for observation, out in self._observers.values():
             if restart:
@@ -136,11 +138,11 @@ class PythonGames(GameArrays):
             for seat, snake in enumerate(self._states[i].snakes):
                 observation.encode(self._states[i], snake.id, out[i, seat])
 
-    def _rules(self, seed: int) -> Game:
+    def _game_with_seed(self, seed: int) -> Game:
         game = self.game
         return Game(game.ruleset, game.map, game.settings, seed=seed, solo=game.solo)
 
-    def _chosen(self, which: NDArray[np.bool_] | None) -> list[int]:
+    def _selected_games(self, which: NDArray[np.bool_] | None) -> list[int]:
         if which is None:
             return list(range(self.num_games))
         _check_array("which", which, np.bool_, (self.num_games,))
@@ -158,12 +160,12 @@ class PythonGames(GameArrays):
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
-        self._show_arrays()
+        self._publish_views()
 
-    def _make_arrays(self) -> None:
+    def _create_arrays(self) -> None:
         """Create the arrays and their read-only views.
 
-        Only `_show` writes to the arrays.
+        Only `_update_arrays` writes to the arrays.
         """
         seats = self.num_games, self.num_snakes
         self._arrays: dict[str, NDArray[Any]] = {}
@@ -175,16 +177,16 @@ class PythonGames(GameArrays):
         self._arrays["facing"] = np.zeros(seats, np.uint8)
         self._arrays["killer"][:] = -1
         self._arrays["over"][:] = True
-        self._show_arrays()
+        self._publish_views()
 
-    def _show_arrays(self) -> None:
+    def _publish_views(self) -> None:
         for name, array in self._arrays.items():
             view = array.view()
             view.flags.writeable = False
             setattr(self, name, view)
 
-    def _show(self, i: int, ate: list[bool]) -> None:
-        """Copy game ``i`` into the arrays."""
+    def _update_arrays(self, i: int, ate: list[bool]) -> None:
+        """Copy the position of game ``i`` into the arrays."""
         state, arrays = self._states[i], self._arrays
         for name, array in arrays.items():
             array[i] = -1 if name == "killer" else 0

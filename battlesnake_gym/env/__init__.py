@@ -1,1 +1,1 @@
-"""Environments: games as arrays, and the interfaces of Gymnasium and PettingZoo."""
+"""Environments: games as numpy arrays, for Gymnasium and for PettingZoo."""

@@ -26,33 +26,39 @@ from battlesnake_gym.env.seated_opponents import (
     Opponent,
     SeatedOpponents,
     check_opponents,
-    check_past,
-    seat_count,
+    check_past_opponent,
+    num_seats,
 )
 from battlesnake_gym.env.seated_policy import ActFn
-from battlesnake_gym.env.single_game import RENDER_FPS, RENDER_MODES, Frame, OneGame, action_index
+from battlesnake_gym.env.single_game import (
+    RENDER_FPS,
+    RENDER_MODES,
+    Frame,
+    SingleGame,
+    action_index,
+)
 from battlesnake_gym.rules import MOVES, State
 
 
 class BattlesnakeEnv(gymnasium.Env[npt.NDArray[np.uint8], np.int64]):
-    """One learner in one game against opponents that the environment plays.
+    """Environment with one game, in which one learner plays against opponents.
 
     An episode ends (``terminated``) when the learner's snake is eliminated or the game is over.
-    Every game assigns the seats of all snakes at random. Without opponents, the game is ``solo``.
+    In every game, all snakes are assigned to random seats. Without opponents, the game is ``solo``.
 
     Each ``info`` contains:
 
     * ``action_mask``: int8 [4], 1 for allowed moves;
     * ``board``: the `Board` with the learner as ``you``;
     * ``seat``: the learner's seat;
-    * ``seed``: the seed of the game, which determines future food; a learner must not use the seed;
+    * ``seed``: the seed of the game, from which a policy could predict future food;
     * ``cause``: the cause of the learner's elimination, one of `rules.CAUSES`; ``""`` for a living
       learner.
 
     Args:
         opponents: Opponents, as registered names, policy files, run directories, "shipped" for the
             default policy, "past" for the policies from `add_past_self`, or strategies. Strategies
-            receive a board without the seed, and no time limit.
+            receive a board without the seed, and their time is unlimited.
         width: Board width in cells, as in `config.EnvConfig`.
         height: Board height in cells, as in `config.EnvConfig`.
         num_snakes: Number of snakes; each game draws ``num_snakes - 1`` opponents with replacement.
@@ -79,9 +85,9 @@ class BattlesnakeEnv(gymnasium.Env[npt.NDArray[np.uint8], np.int64]):
     ) -> None:
         self.opponents = check_opponents(opponents)
         self._draw = num_snakes is not None
-        seats = seat_count(self.opponents, num_snakes)
+        seats = num_seats(self.opponents, num_snakes)
         sizes = {"num_snakes": seats, "width": width, "height": height}
-        self._game = OneGame(sizes | options, render_mode, "opponents")
+        self._game = SingleGame(sizes | options, render_mode, "opponents")
         self._seated_opponents = SeatedOpponents(self._game.vector)
         self._seated_opponents.load_policies(self.opponents)
         self.render_mode = render_mode
@@ -101,32 +107,32 @@ class BattlesnakeEnv(gymnasium.Env[npt.NDArray[np.uint8], np.int64]):
         Raises:
             ValueError: If "past" is not an opponent.
         """
-        check_past(self.opponents)
+        check_past_opponent(self.opponents)
         self._seated_opponents.add_past_self(policy)
 
     def reset(
         self, *, seed: int | None = None, options: Mapping[str, Any] | None = None
     ) -> tuple[npt.NDArray[np.uint8], dict[str, Any]]:
-        """Start a game.
+        """Start a new game.
 
         Args:
             seed: Seed of this game and of the following games; None continues the previous
                 sequence.
-            options: ``{"states": [...]}`` draws the start position of this game from a list of
-                positions (`State`, `Board` or the JSON of the API's /move). The learner plays the
-                board's ``you`` if that snake is living.
+            options: ``{"states": [...]}`` selects a random start position from a list. Each
+                position is a `State`, a `Board` or the JSON body of a /move request. The learner
+                plays the snake ``you`` of a `Board` if this snake is living.
 
         Returns:
             The learner's observation and info.
         """
         super().reset(seed=seed)
         self._assign_seats(self._game.reset(self.np_random, options or {}))
-        return self._view()
+        return self._observe()
 
     def step(
         self, action: int | np.integer[Any]
     ) -> tuple[npt.NDArray[np.uint8], float, bool, bool, dict[str, Any]]:
-        """Play one turn.
+        """Play one turn of the game.
 
         Args:
             action: The learner's move, an index into `rules.MOVES`.
@@ -147,7 +153,7 @@ class BattlesnakeEnv(gymnasium.Env[npt.NDArray[np.uint8], np.int64]):
         reward = float(self._game.rewards[0, self.seat])
         terminated = bool(self._game.terminations[0, self.seat])
         truncated = bool(self._game.truncations[0, self.seat])
-        observation, info = self._view()
+        observation, info = self._observe()
         return observation, reward, terminated, truncated, info
 
     def action_masks(self) -> npt.NDArray[np.bool_]:
@@ -160,11 +166,11 @@ class BattlesnakeEnv(gymnasium.Env[npt.NDArray[np.uint8], np.int64]):
         return self._game.render(self._game.board(self.seat))
 
     def close(self) -> None:
-        """Close the environment, which cannot be used afterwards."""
+        """Close the environment; later calls raise ``ClosedEnvironmentError``."""
         self._game.vector.close()
 
     def _assign_seats(self, start: State | None) -> None:
-        """Assign the living snakes to the learner and to the opponents."""
+        """Assign the living seats to the learner and to the opponents."""
         living = np.flatnonzero(self._game.infos["alive"][0]).tolist()
         you = start.you_id if isinstance(start, Board) else None
         ids = [] if start is None else [snake.id for snake in start.snakes]
@@ -173,7 +179,7 @@ class BattlesnakeEnv(gymnasium.Env[npt.NDArray[np.uint8], np.int64]):
         else:
             self.seat = int(self.np_random.choice(living))
         living.remove(self.seat)
-        self._seated_opponents.clear(np.ones(1, np.bool_))
+        self._seated_opponents.remove_opponents(np.ones(1, np.bool_))
         for seat, opponent in zip(living, self._draw_opponents(), strict=False):
             self._seated_opponents.assign(
                 0, seat, opponent, seed=int(self.np_random.integers(2**31))
@@ -190,10 +196,10 @@ class BattlesnakeEnv(gymnasium.Env[npt.NDArray[np.uint8], np.int64]):
         )
         return [self.opponents[i] for i in drawn]
 
-    def _view(self) -> tuple[npt.NDArray[np.uint8], dict[str, Any]]:
+    def _observe(self) -> tuple[npt.NDArray[np.uint8], dict[str, Any]]:
         """Return the learner's observation and info.
 
-        In the render mode "human", the method also prints the position.
+        If ``render_mode`` is "human", the position is also printed.
         """
         board = self._game.board(self.seat)
         if self.render_mode == "human":

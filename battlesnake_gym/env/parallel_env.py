@@ -27,10 +27,16 @@ from battlesnake_gym.env.seated_opponents import (
     Opponent,
     SeatedOpponents,
     check_opponents,
-    check_past,
+    check_past_opponent,
 )
 from battlesnake_gym.env.seated_policy import ActFn
-from battlesnake_gym.env.single_game import RENDER_FPS, RENDER_MODES, Frame, OneGame, action_index
+from battlesnake_gym.env.single_game import (
+    RENDER_FPS,
+    RENDER_MODES,
+    Frame,
+    SingleGame,
+    action_index,
+)
 from battlesnake_gym.rules import MOVES
 
 Observations = dict[str, npt.NDArray[np.uint8]]
@@ -38,24 +44,24 @@ AgentInfos = dict[str, dict[str, Any]]
 
 
 class ParallelBattlesnake(ParallelEnv):  # type: ignore[misc]
-    """One game with an agent for every snake: ``snake_0``, ``snake_1``, and further agents.
+    """Environment with one game, in which every snake is an agent (``snake_0``, ``snake_1``, ...).
 
-    An agent terminates when its snake is eliminated or the game is over. The dictionaries of that
-    step are the last dictionaries that contain the agent.
+    An agent terminates when its snake is eliminated or the game is over. The results of this step
+    are the last results that contain the agent.
 
-    The values in each agent's info are numbers, which trainers can stack:
+    The info of each agent contains numbers, which trainers can stack:
 
     * ``action_mask``: int8 [4], 1 for allowed moves;
     * ``cause``: the cause of the elimination, an index into `rules.CAUSES`; 0 for a living snake;
-    * ``killer``: the index of the agent that eliminated this agent (possibly itself), or -1.
+    * ``killer``: the index of the agent that caused the elimination (the agent itself for a
+      self-collision), or -1.
 
     Args:
         num_snakes: Number of snakes in the game, 1 to 16.
         width: Board width in cells, as in `config.EnvConfig`.
         height: Board height in cells, as in `config.EnvConfig`.
-        opponents: Opponents at the last seats, as in `battlesnake_env.BattlesnakeEnv`; opponents
-            are
-            not agents.
+        opponents: Opponents, as in `battlesnake_env.BattlesnakeEnv`. Opponents play at the last
+            seats and are not agents.
         render_mode: "ansi" (text), "rgb_array" (uint8 [height, width, 3]) or "human" (writes each
             position to the terminal).
         **options: Further fields of `config.EnvConfig`; ``food_rng`` is "official" by default.
@@ -83,15 +89,15 @@ class ParallelBattlesnake(ParallelEnv):  # type: ignore[misc]
     ) -> None:
         sizes = {"num_snakes": num_snakes, "width": width, "height": height}
         self.opponents = check_opponents(opponents)
-        self._game = OneGame(sizes | options, render_mode, "opponents")
+        self._game = SingleGame(sizes | options, render_mode, "opponents")
         self._seated_opponents = SeatedOpponents(self._game.vector)
         self._seated_opponents.load_policies(self.opponents)
         self.render_mode = render_mode
         seats = self._game.vector.num_snakes
         if len(opponents) >= seats:
             raise ValueError(
-                f"opponents are {len(opponents)} of {seats} snakes; leave at least one seat to an "
-                "agent, or give a larger num_snakes"
+                f"opponents fill {len(opponents)} of {seats} seats; leave at least one seat for an "
+                "agent, or increase num_snakes"
             )
         self.possible_agents = [f"snake_{seat}" for seat in range(seats - len(opponents))]
         self.agents: list[str] = []
@@ -106,7 +112,7 @@ class ParallelBattlesnake(ParallelEnv):  # type: ignore[misc]
 
     @property
     def board(self) -> Board:
-        """Current position, without the seed that determines future food."""
+        """Current position, without the seed, from which future food could be predicted."""
         return self._game.board()
 
     def add_past_self(self, policy: ActFn) -> None:
@@ -118,7 +124,7 @@ class ParallelBattlesnake(ParallelEnv):  # type: ignore[misc]
         Raises:
             ValueError: If "past" is not an opponent.
         """
-        check_past(self.opponents)
+        check_past_opponent(self.opponents)
         self._seated_opponents.add_past_self(policy)
 
     def observation_space(self, agent: str) -> Box:
@@ -135,14 +141,14 @@ class ParallelBattlesnake(ParallelEnv):  # type: ignore[misc]
     def reset(
         self, seed: int | None = None, options: Mapping[str, Any] | None = None
     ) -> tuple[Observations, AgentInfos]:
-        """Start a game.
+        """Start a new game.
 
         Args:
             seed: Seed of this game and of the following games; None continues the previous
                 sequence.
-            options: ``{"states": [...]}`` draws the start position from a list of positions
-                (`State`, `Board` or the JSON of the API's /move). All other options are ignored, as
-                PettingZoo requires.
+            options: ``{"states": [...]}`` selects a random start position from a list. Each
+                position is a `State`, a `Board` or the JSON body of a /move request. All other
+                options are ignored, as PettingZoo requires.
 
         Returns:
             The observations and infos of all agents.
@@ -152,11 +158,11 @@ class ParallelBattlesnake(ParallelEnv):  # type: ignore[misc]
         states = (options or {}).get("states")
         self._game.reset(self._random, {"states": states})
         living = self._game.infos["alive"][0]
-        self._seated_opponents.clear(np.ones(1, np.bool_))
+        self._seated_opponents.remove_opponents(np.ones(1, np.bool_))
         for seat, opponent in enumerate(self.opponents, len(self.possible_agents)):
             if living[seat]:
                 self._seated_opponents.assign(0, seat, opponent, int(self._random.integers(2**31)))
-        self.agents = [a for a in self.possible_agents if living[self._seat(a)]]
+        self.agents = [a for a in self.possible_agents if living[self._seat_index(a)]]
         if self.render_mode == "human":
             self.render()
         return self._observations(), self._infos()
@@ -164,10 +170,10 @@ class ParallelBattlesnake(ParallelEnv):  # type: ignore[misc]
     def step(
         self, actions: Mapping[str, int | np.integer[Any]]
     ) -> tuple[Observations, dict[str, float], dict[str, bool], dict[str, bool], AgentInfos]:
-        """Play one turn.
+        """Play one turn of the game.
 
         Args:
-            actions: An index into `rules.MOVES` for each of ``agents``.
+            actions: Actions by agent, for all ``agents``; an action is an index into `rules.MOVES`.
 
         Returns:
             Observations, rewards, terminations, truncations and infos of the agents that acted.
@@ -179,16 +185,18 @@ class ParallelBattlesnake(ParallelEnv):  # type: ignore[misc]
             ClosedEnvironmentError: If the environment is closed.
         """
         self._game.check_playing()
-        self._game.step(self._actions(actions))
+        self._game.step(self._merge_actions(actions))
         if self.render_mode == "human":
             self.render()
         acted = self.agents
         observations, infos = self._observations(), self._infos()
-        rewards = {agent: float(self._game.rewards[0, self._seat(agent)]) for agent in acted}
+        rewards = {agent: float(self._game.rewards[0, self._seat_index(agent)]) for agent in acted}
         terminations = {
-            agent: bool(self._game.terminations[0, self._seat(agent)]) for agent in acted
+            agent: bool(self._game.terminations[0, self._seat_index(agent)]) for agent in acted
         }
-        truncations = {agent: bool(self._game.truncations[0, self._seat(agent)]) for agent in acted}
+        truncations = {
+            agent: bool(self._game.truncations[0, self._seat_index(agent)]) for agent in acted
+        }
         self.agents = [a for a in acted if not (terminations[a] or truncations[a])]
         return observations, rewards, terminations, truncations, infos
 
@@ -197,14 +205,14 @@ class ParallelBattlesnake(ParallelEnv):  # type: ignore[misc]
         return self._game.render(self.board)
 
     def close(self) -> None:
-        """Close the environment, which cannot be used afterwards."""
+        """Close the environment; later calls raise ``ClosedEnvironmentError``."""
         self._game.vector.close()
 
-    def _actions(self, actions: Mapping[str, int | np.integer[Any]]) -> npt.NDArray[np.uint8]:
+    def _merge_actions(self, actions: Mapping[str, int | np.integer[Any]]) -> npt.NDArray[np.uint8]:
         for agent in actions:
             if agent not in self.agents:
                 raise ValueError(
-                    f"actions contains {agent!r}, which is not in the game; "
+                    f"actions contains {agent!r}, which is not a living agent; "
                     f"give actions for {', '.join(self.agents)}"
                 )
         taken = np.zeros(self._game.vector.num_snakes, np.uint8)
@@ -214,19 +222,21 @@ class ParallelBattlesnake(ParallelEnv):  # type: ignore[misc]
                 raise ValueError(
                     f"actions has no action for {agent!r}; give an action to every living agent"
                 )
-            taken[self._seat(agent)] = action_index(actions[agent], f"the action of {agent!r}")
+            taken[self._seat_index(agent)] = action_index(
+                actions[agent], f"the action of {agent!r}"
+            )
         return taken
 
-    def _seat(self, agent: str) -> int:
+    def _seat_index(self, agent: str) -> int:
         return self.possible_agents.index(agent)
 
     def _observations(self) -> Observations:
-        return {agent: self._game.observation(self._seat(agent)) for agent in self.agents}
+        return {agent: self._game.observation(self._seat_index(agent)) for agent in self.agents}
 
     def _infos(self) -> AgentInfos:
         infos: AgentInfos = {}
         for agent in self.agents:
-            seat = self._seat(agent)
+            seat = self._seat_index(agent)
             infos[agent] = {
                 "action_mask": self._game.mask(seat),
                 "cause": int(self._game.infos["cause"][0, seat]),

@@ -1,8 +1,8 @@
-"""Past selves: earlier weights of the learner as opponents in its training games.
+"""Past selves: earlier weights of the learner, which play as opponents in training games.
 
-Sampling follows prioritized fictitious self-play (Vinyals et al. 2019): a past self is drawn more
-often if the learner's win rate against it is low. The stored past selves are spread over the whole
-training.
+Sampling follows prioritized fictitious self-play (Vinyals et al. 2019): the lower the learner's win
+rate against a past self, the higher the sampling probability. The stored past selves are spread
+evenly over the whole training.
 """
 
 from __future__ import annotations
@@ -16,20 +16,20 @@ from numpy.typing import NDArray
 MAX_PAST_SELVES = 10
 """Maximum number of stored past selves.
 
-When this number is exceeded, every second past self except the first is removed.
+When the store is full, every second past self is removed, starting with the second.
 """
 
-_MAX_ACTIVE = 3
+_MAX_ACTIVE_PAST_SELVES = 3
 """Maximum number of past selves that play at the same time in one env runner.
 
 Each past self costs one forward pass per turn.
 """
 
 _PFSP_EXPONENT = 2.0
-"""Exponent of the learner's loss rate in the sampling probability of a past self."""
+"""Exponent of 1 minus the learner's win rate in the sampling probability of a past self."""
 
 _RESULT_DECAY = 0.99
-"""Decay factor of earlier results per new result.
+"""Factor by which each new result reduces the weights of earlier results.
 
 Earlier results count less, because the learner changes over time.
 """
@@ -40,7 +40,7 @@ _OLD_STATE_KEYS = {
     "heard": "num_offered",
     "every": "keep_interval",
 }
-"""Current names by the keys that version 0.1 wrote into the state of `PastSelves`."""
+"""Current keys of the state of `PastSelves`, by the keys of version 0.1."""
 
 
 class PastSelves:
@@ -73,7 +73,7 @@ class PastSelves:
         return tuple(self._numbers)
 
     def add(self, weights: Any) -> None:
-        """Store the weights if enough time has passed since the last stored weights."""
+        """Store every k-th offered weights, where k doubles each time when the store is full."""
         self._num_offered += 1
         if (self._num_offered - 1) % self._keep_interval:
             return
@@ -89,9 +89,9 @@ class PastSelves:
                 del part[1::2]
             if (self._num_offered - 1) % self._keep_interval:
                 return
-        self._keep(weights, self._num_offered, 0.0, 0.0)
+        self._append(weights, self._num_offered, 0.0, 0.0)
 
-    def _keep(self, weights: Any, number: int, wins: float, num_results: float) -> None:
+    def _append(self, weights: Any, number: int, wins: float, num_results: float) -> None:
         self._weights.append(weights)
         self._act_fns.append(self._build(weights))
         self._numbers.append(number)
@@ -100,7 +100,7 @@ class PastSelves:
 
     def sampling_probabilities(self) -> NDArray[np.float64]:
         """Return the probability of drawing each past self."""
-        # Laplace smoothing: a past self not played yet counts as a 50% win rate.
+        # Laplace smoothing estimates a win rate of 50% against a past self without results.
         win_rates = (np.array(self._wins) + 1) / (np.array(self._num_results) + 2)
         hardness = (1 - win_rates) ** _PFSP_EXPONENT
         probabilities: NDArray[np.float64] = hardness / hardness.sum()
@@ -118,7 +118,7 @@ class PastSelves:
         """
         probabilities = self.sampling_probabilities()
         in_play = np.isin(self._numbers, list(playing))
-        if in_play.sum() >= _MAX_ACTIVE:
+        if in_play.sum() >= _MAX_ACTIVE_PAST_SELVES:
             probabilities = np.where(in_play, probabilities, 0.0)
         return self._numbers[random.choice(len(self), p=probabilities / probabilities.sum())]
 
@@ -138,13 +138,13 @@ class PastSelves:
     def act(self, number: int, *inputs: NDArray[Any]) -> Any:
         """Call the policy of a past self.
 
-        The next older past self replaces a removed past self.
+        If the past self was removed, the next older past self acts instead.
         """
         kept = max((n for n in self._numbers if n <= number), default=self._numbers[0])
         return self._act_fns[self._numbers.index(kept)](*inputs)
 
     def get_state(self) -> dict[str, Any]:
-        """Return the complete state, for a checkpoint."""
+        """Return all past selves and results as a dictionary, for a checkpoint."""
         return {
             "weights": list(self._weights),
             "numbers": list(self._numbers),
@@ -161,7 +161,7 @@ class PastSelves:
             part.clear()
         columns = (state[name] for name in ("weights", "numbers", "wins", "num_results"))
         for one in zip(*columns, strict=True):
-            self._keep(*one)
+            self._append(*one)
         self._num_offered, self._keep_interval = (
             state["num_offered"],
             state["keep_interval"],

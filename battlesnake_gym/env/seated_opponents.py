@@ -1,8 +1,8 @@
-"""Opponents at the seats of a vector environment, and their moves.
+"""Opponents at the seats of a vector environment, and computation of their moves.
 
 The compiled engine plays the built-in snakes in `snakes.ENGINE_SNAKES` for all games in one call.
-Each policy is evaluated for all its seats at once. Other opponents are Python strategies, called
-board by board, about a thousand times slower.
+One network call evaluates each policy for all seats of the policy. Other opponents are Python
+strategies. Each strategy is called board by board, which is about a thousand times slower.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ if TYPE_CHECKING:
     from battlesnake_gym.env.vector import VectorBattlesnake
 
 _DEFAULT_PAST_SELF = "safe-random"
-"""Snake that plays as `PAST` until a past self is added."""
+"""Name of the snake that plays as `PAST` until a past self is added."""
 
 Opponent = str | Strategy
-"""A name for `snakes.make`, `PAST`, or a strategy.
+"""Opponent: a name for `snakes.make`, `PAST`, or a strategy.
 
-A named snake is built again for every game; a strategy object is reused.
+A snake is created from its name for every game; a strategy object plays all games.
 """
 
 _ABSOLUTE_TO_RELATIVE: NDArray[np.uint8] = np.argsort(RELATIVE_TO_ABSOLUTE, axis=1).astype(np.uint8)
-"""Relative action of ``[facing, absolute move]``."""
+"""Relative action, indexed by ``[facing, absolute action]``; uint8 [4, 4]."""
 
 
 class SeatedOpponents:
@@ -54,14 +54,14 @@ class SeatedOpponents:
         self._strategies: dict[int, dict[int, Strategy]] = {}
         self._policies: dict[str, SeatedPolicy | None] = {}
         self._policy_seats: dict[str, NDArray[np.bool_]] = {}
-        self._past_selves = PastSelves(_unchanged)
+        self._past_selves = PastSelves(_identity)
         self._past_self_at = np.zeros(seats, np.int64)
 
     def add_past_self(self, policy: ActFn) -> None:
         """Add a past self, which plays as `PAST` in some of the following games."""
         self._past_selves.add(policy)
 
-    def clear(self, games: NDArray[np.bool_]) -> None:
+    def remove_opponents(self, games: NDArray[np.bool_]) -> None:
         """Remove the opponents from the seats of ``games``, bool [N]."""
         self._codes[games] = self._past_self_at[games] = 0
         for seats in self._policy_seats.values():
@@ -77,7 +77,7 @@ class SeatedOpponents:
         Args:
             game: Index of the game.
             seat: Seat of the opponent.
-            opponent: The opponent; strategies are built from their name and ``seed``.
+            opponent: The opponent: a name, from which a strategy is created, or a strategy.
             seed: Seed of the opponent. Snakes that the engine plays use the game's seed instead.
         """
         if opponent == PAST and len(self._past_selves):
@@ -151,13 +151,13 @@ class SeatedOpponents:
 
     def _move_strategies(self, game: int, seats: list[int], actions: NDArray[np.uint8]) -> None:
         games = self._vector.games
-        # The board does not contain the seed, because a strategy could predict future food from the
+        # A strategy could predict future food from the seed, so the board does not contain the
         # seed.
         rules = replace(self._vector.game, seed=UNKNOWN_SEED)
         board = Board.from_state(games.state(game), rules)
         for seat in seats:
             board.you_id = board.snakes[seat].id
-            move = _strategy_move(self._strategies[game][seat], board)
+            move = _choose_move(self._strategies[game][seat], board)
             actions[game, seat] = self._to_relative(np.uint8(move), games.facing[game, seat])
 
     def _to_relative(self, moves: Any, facing: Any) -> Any:
@@ -165,14 +165,14 @@ class SeatedOpponents:
 
 
 def engine_code(opponent: Opponent, vector: VectorBattlesnake) -> int:
-    """Return the engine's code of ``opponent``, or 0 if Python plays it."""
+    """Return the engine's code of ``opponent``, or 0 for an opponent that Python plays."""
     if not isinstance(vector.games, engine.EngineGames) or not isinstance(opponent, str):
         return 0
     return snakes.engine_code(opponent)
 
 
 def check_opponents(opponents: Sequence[Opponent]) -> tuple[Opponent, ...]:
-    """Return the opponents as a tuple.
+    """Check the opponents, and return the opponents as a tuple.
 
     Raises:
         ValueError: If an opponent is neither a strategy nor a known name.
@@ -181,22 +181,22 @@ def check_opponents(opponents: Sequence[Opponent]) -> tuple[Opponent, ...]:
         raise ValueError(f"opponents must be a list of names or strategies, got {opponents!r}")
     for opponent in opponents:
         if isinstance(opponent, str):
-            _check_name(opponent)
+            _check_opponent_name(opponent)
         elif not callable(opponent):
             raise ValueError(
-                f"opponents must be names or strategies (callables that take a board), "
+                f"opponents must be names or strategies (callables with a board as argument), "
                 f"got {opponent!r}"
             )
     return tuple(opponents)
 
 
-def seat_count(opponents: Sequence[Opponent], num_snakes: int | None) -> int:
-    """Return the number of snakes.
+def num_seats(opponents: Sequence[Opponent], num_snakes: int | None) -> int:
+    """Return the number of seats of a game.
 
-    If ``num_snakes`` is None, the function counts the learner and all opponents.
+    If ``num_snakes`` is None, the seats are for the learner and all opponents.
 
     Raises:
-        ValueError: If there are seats without a possible opponent.
+        ValueError: If ``num_snakes`` is more than 1 without opponents.
     """
     if num_snakes is None:
         return len(opponents) + 1
@@ -205,7 +205,7 @@ def seat_count(opponents: Sequence[Opponent], num_snakes: int | None) -> int:
     return num_snakes
 
 
-def check_past(opponents: Sequence[Opponent]) -> None:
+def check_past_opponent(opponents: Sequence[Opponent]) -> None:
     """Raise ``ValueError`` if `PAST` is not among ``opponents``."""
     if PAST not in opponents:
         raise ValueError(
@@ -213,7 +213,7 @@ def check_past(opponents: Sequence[Opponent]) -> None:
         )
 
 
-def _check_name(name: str) -> None:
+def _check_opponent_name(name: str) -> None:
     base = name.rpartition("@")[0] or name
     if name == PAST:
         return
@@ -224,14 +224,15 @@ def _check_name(name: str) -> None:
             "directory or a bundle"
         )
     if base != name or snakes.resolve_file(base):
-        snakes.make(name)  # this call rejects snakes such as "hungry@400", which do not search
+        # The call of `make` rejects snakes such as "hungry@400", because "hungry" does not search.
+        snakes.make(name)
 
 
-def _unchanged(policy: ActFn) -> ActFn:
+def _identity(policy: ActFn) -> ActFn:
     return policy
 
 
-def _strategy_move(strategy: Strategy, board: Board) -> int:
+def _choose_move(strategy: Strategy, board: Board) -> int:
     move = snakes.to_decision(strategy(board)).move
     if move not in MOVES:
         raise ValueError(

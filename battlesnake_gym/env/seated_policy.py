@@ -1,4 +1,4 @@
-"""Policy at some seats of a vector environment, with one call for all seats."""
+"""Policy at seats of a vector environment, which one network call evaluates."""
 
 from __future__ import annotations
 
@@ -14,26 +14,26 @@ if TYPE_CHECKING:
     from battlesnake_gym.env.vector import VectorBattlesnake
 
 PAST = "past"
-"""Name of the opponent that plays earlier policies of the learner."""
+"""Name of the opponent that plays past selves of the learner."""
 
 ActFn = Callable[[NDArray[np.uint8], NDArray[np.bool_]], Any]
 """Function from observations uint8 [B, C, H, W] and masks bool [B, 4] to actions.
 
-The actions are integers [B].
+The actions are indices into `rules.MOVES`, integers [B].
 """
 
 _MAX_INFERENCE_BATCH = 32
 """Maximum number of observations per inference call.
 
-The activations of larger batches exceed a CPU cache, which makes inference a third slower.
+Larger batches are a third slower per observation, because their activations exceed a CPU cache.
 """
 
 
 class SeatedPolicy:
-    """Policy ``name`` (see `snakes.batch_policy`) at any seats of ``vector``.
+    """A policy that plays at seats of a vector environment.
 
-    The policy receives the observation of its training, which may differ from the learner's
-    observation. The policy plays the best move that the action mask of its training allows.
+    The policy observes and masks as in its training; the learner's observation may differ. The
+    policy selects the allowed move with the highest score.
 
     Raises:
         ValueError: If the policy does not support the board sizes of ``vector``.
@@ -70,7 +70,7 @@ class SeatedPolicy:
 
     @property
     def policy(self) -> snakes.BatchPolicy:
-        """Network of the policy, which copies and pickles reload from the file."""
+        """Network of the policy, which is reloaded from its file after copying or unpickling."""
         if self._policy is None:
             self._policy = snakes.batch_policy(self._name)
             assert self._policy is not None

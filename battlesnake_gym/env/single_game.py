@@ -1,8 +1,8 @@
-"""One game at a time: common code of the Gymnasium and the PettingZoo environment.
+"""Single game: common code of the Gymnasium environment and the PettingZoo environment.
 
 Both environments use a `VectorBattlesnake` with one game, so actions, observations, masks, rewards
-and truncation have the same meaning in all environments. Food uses the official engine's random
-stream, so a seed reproduces the official engine's game.
+and truncation have the same meaning in all environments. By default, food uses the official random
+number stream, so a seed reproduces the game of the official engine.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from gymnasium.error import ResetNeeded, UnsupportedMode
 
 from battlesnake_gym.boards.board import UNKNOWN_SEED, Board
 from battlesnake_gym.config import EnvConfig
-from battlesnake_gym.env.vector import Infos, VectorBattlesnake, start_states
+from battlesnake_gym.env.vector import Infos, VectorBattlesnake, parse_start_states
 from battlesnake_gym.rules import CAUSES, MOVES, State
 
 RENDER_MODES = ("ansi", "rgb_array", "human")
@@ -27,17 +27,17 @@ RENDER_FPS = 8
 Frame = npt.NDArray[np.uint8]
 
 
-class OneGame:
-    """One game with the options of `EnvConfig`.
+class SingleGame:
+    """Vector environment with one game, and the options of `EnvConfig`.
 
     ``food_rng`` is "official" by default. The attributes ``observations``, ``rewards``,
-    ``terminations``, ``truncations`` and ``infos`` contain the last result of
-    `VectorBattlesnake.step`, with a first axis of length 1.
+    ``terminations``, ``truncations`` and ``infos`` are the last result of `VectorBattlesnake.step`,
+    so their first axis has length 1.
 
     Args:
         options: Fields of `EnvConfig`.
         render_mode: None or one of `RENDER_MODES`.
-        *others: Names of further arguments of the environment, which error messages may suggest.
+        *others: Names of further arguments of the environment, for suggestions in error messages.
     """
 
     def __init__(self, options: Mapping[str, Any], render_mode: str | None, *others: str) -> None:
@@ -53,7 +53,7 @@ class OneGame:
         self.infos: Infos = {}
 
     def reset(self, random: np.random.Generator, options: Mapping[str, Any]) -> State | None:
-        """Start a game with a seed from ``random``.
+        """Start a new game with a seed from ``random``.
 
         Args:
             random: Random generator.
@@ -63,7 +63,7 @@ class OneGame:
         Returns:
             The start position, or None if the map chooses the position.
         """
-        states = start_states(options)
+        states = parse_start_states(options)
         start = states[random.integers(len(states))] if states else None
         self.observations, self.infos = self.vector.reset(
             seed=int(random.integers(2**63)), options={"states": [start]} if start else None
@@ -94,10 +94,9 @@ class OneGame:
             raise ResetNeeded("the game is over; call reset() to start another")
 
     def board(self, seat: int | None = None) -> Board:
-        """Return the position with the snake at ``seat`` as ``you``, if any.
+        """Return the position; the snake at ``seat`` is ``you`` unless ``seat`` is None.
 
-        The board does not contain the seed, because a strategy could predict future food from the
-        seed.
+        A strategy could predict future food from the seed, so the board does not contain the seed.
         """
         self.vector.check_open()
         if not self.infos:
@@ -116,7 +115,7 @@ class OneGame:
     def mask(self, seat: int) -> npt.NDArray[np.int8]:
         """Return the action mask of ``seat``, int8 [4].
 
-        The value 1 means allowed. ``Discrete.sample`` accepts this format.
+        The value 1 marks allowed moves. ``Discrete.sample`` accepts this format.
         """
         mask: npt.NDArray[np.int8] = self.infos["action_mask"][0, seat].astype(np.int8)
         return mask
@@ -134,7 +133,8 @@ class OneGame:
             return str(board)
         if self.render_mode == "rgb_array":
             from battlesnake_gym.draw import (
-                drawing,  # Pillow is imported only if images are needed.
+                # The module imports Pillow, which only images need.
+                drawing,
             )
 
             return np.asarray(drawing.image(board).convert("RGB"))
@@ -146,7 +146,7 @@ class OneGame:
 
 
 def action_index(action: object, whose: str) -> int:
-    """Return ``action`` as an index into `rules.MOVES`.
+    """Check an action, and return the action as an index into `rules.MOVES`.
 
     Args:
         action: An integer or a numpy scalar.

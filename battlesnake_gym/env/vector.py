@@ -1,8 +1,8 @@
-"""Vector environment for training: many games in one call, with numpy arrays.
+"""Vector environment for training, which plays many games in one call with numpy arrays.
 
-For any number of games, a step costs two calls of the engine and a few numpy operations. The first
-call plays the turn and writes the observations; the second call writes the action mask. Axes: N
-games, S seats, C planes, H rows, W columns.
+For any number of games, a step consists of two calls of the engine and a few numpy operations. The
+first call plays the turn and writes the observations; the second call writes the action mask. Axes:
+N games, S seats, C planes, H rows, W columns.
 """
 
 from __future__ import annotations
@@ -27,38 +27,37 @@ from battlesnake_gym.rules import MAPS, MOVES, RULESETS, Game, State, is_over, k
 
 Infos = dict[str, npt.NDArray[Any]]
 
-_SEED_STEP = np.uint64(0x9E3779B97F4A7C15)
-"""Seed difference of a game's consecutive episodes: 2^64 over the golden ratio."""
+_SEED_INCREMENT = np.uint64(0x9E3779B97F4A7C15)
+"""Difference of the seeds of consecutive episodes: 2^64 divided by the golden ratio."""
 
-_NO_LIMIT = np.iinfo(np.int32).max
+_NO_TURN_LIMIT = np.iinfo(np.int32).max
 
 
 class VectorBattlesnake:
-    """N games of up to S snakes each, stepped in one call.
+    """N games of up to S snakes each, which are stepped in one call.
 
     The arrays have the size of the largest game. A seat without a snake is never alive, and
     observations of smaller boards are centered in their arrays. If every game has one snake, the
-    games are played ``solo``, because they would otherwise be over at the start. Games on the map
+    games are solo games; other games with one snake would be over at the start. Games on the map
     ``hz_scatter`` end when hazards fill the board.
 
     Autoreset is Gymnasium's NEXT_STEP: the step that ends a game returns the last observation of
     the game. The next step starts a new game, ignores the actions of that game and returns reward
     0.
 
-    Each game has a sequence of seeds that depends only on ``seed`` and on the index of the game,
-    not on the number of games. The first seed is a hash of both values; each following seed is
-    `_SEED_STEP` larger. The step is large because the official engine's streams of neighboring
-    seeds overlap.
+    Each game has a sequence of seeds, which depends only on ``seed`` and on the index of the game.
+    The first seed is a hash of both values. Each following seed is larger by a large constant,
+    because the official random number streams of neighboring seeds overlap.
 
     Args:
         num_games: Number of games, N.
         num_snakes: Number of snakes: one integer, or one per game.
         width: Board width in cells: one integer, or one per game.
         height: Board height in cells: one integer, or one per game.
-        game: Replacement for the options ``ruleset``, ``map`` and ``settings``. Its seed is not
-            used; `reset` determines the seeds.
-        start: Replacement for the options ``start_positions`` and ``food_positions``: the start
-            position of all games, unless `reset` receives start positions.
+        game: Replacement for the options ``ruleset``, ``map`` and ``settings``. The seed in
+            ``game`` is ignored, because `reset` determines the seeds.
+        start: Start position of all games unless `reset` receives start positions. The argument
+            replaces the options ``start_positions`` and ``food_positions``.
         **options: Further fields of `config.EnvConfig`.
 
     Raises:
@@ -97,14 +96,14 @@ class VectorBattlesnake:
             game = replace(game, solo=True)
         elif alone.any() and not (game.solo or game.ruleset == "solo"):
             raise ValueError(
-                "num_snakes mixes games of one snake with larger games; a game of one snake would "
-                "be over at the start: give 2 or more, or play all games with Game(solo=True)"
+                "num_snakes mixes games of one snake with larger games, and a game of one snake "
+                "would be over at the start; use 2 or more, or play all games with Game(solo=True)"
             )
         self.game = game
         self.max_turns = max_turns
         self.observation = config.observation_encoder
         self.rewards = get_seats(config.rewards, int(np.max(num_snakes)))
-        self.action_mask_kind = masks.check(config.action_mask)
+        self.action_mask_kind = masks.check_kind(config.action_mask)
         self.games = make_games(
             num_games,
             width=width,
@@ -119,19 +118,21 @@ class VectorBattlesnake:
         self.board_sizes: frozenset[tuple[int, int]] = frozenset(
             zip(*(side.tolist() for side in sides), strict=True)
         )
-        """Board size (width, height) of each game."""
+        """Distinct board sizes (width, height) of the games, in cells."""
         largest = int(np.max(width)), int(np.max(height))
         self.single_observation_space: Box = self.observation.space(*largest)
         self.single_action_space: Discrete[np.int64] = Discrete(len(MOVES))
 
-        self._turn_limits = np.full(num_games, min(max_turns or _NO_LIMIT, _NO_LIMIT), np.int32)
+        self._turn_limits = np.full(
+            num_games, min(max_turns or _NO_TURN_LIMIT, _NO_TURN_LIMIT), np.int32
+        )
         if game.map == "hz_scatter":
             # The official engine crashes on the turn on which this map has no free cell.
             last = 2 * np.multiply(width, height, dtype=np.int32) + 1
             self._turn_limits = np.minimum(self._turn_limits, last)
 
-        # These flags select the work that Python does instead of the engine. They are computed
-        # once, because every step reads them.
+        # These flags select the work that Python does instead of the engine. The flags are computed
+        # once, because every step reads the flags.
         self._observe_in_python = (
             isinstance(self.games, EngineGames) and not self.observation.in_engine
         )
@@ -153,7 +154,7 @@ class VectorBattlesnake:
         self._ready = False
         self._closed = False
         self.last_turn: TurnBatch | None = None
-        """Arrays of the last turn, for example for `rewards.count_metrics`."""
+        """Arrays of the last turn, which for example `rewards.count_metrics` reads."""
 
     @classmethod
     def from_config(cls, config: EnvConfig, num_games: int) -> VectorBattlesnake:
@@ -166,18 +167,19 @@ class VectorBattlesnake:
         """Start a new game in every sub-environment.
 
         Args:
-            seed: Seed that restarts the sequences of seeds; None continues them. The first reset
-                without a seed uses a seed from the operating system.
-            options: ``{"states": [...]}`` gives start positions, each a `State`, a `Board` (of a
-                replay, for example) or the decoded JSON body of the API's /move. Until the next
-                `reset`, the k-th episode of game i starts from position ``(i + k) % len(states)``.
+            seed: Seed from which the sequences of seeds restart; None continues the sequences. The
+                first reset without a seed uses a seed from the operating system.
+            options: ``{"states": [...]}`` sets the start positions. Each position is a `State`, a
+                `Board` (of a replay, for example) or the decoded JSON body of a /move request.
+                Until the next `reset`, the k-th episode of game i starts from position ``(i + k) %
+                len(states)``.
 
         Returns:
             The observations and infos, in the format of `step`.
         """
         self.check_open()
         self._ready = False
-        self._states = start_states(options or {}) or self._start
+        self._states = parse_start_states(options or {}) or self._start
         for i, state in enumerate(self._states):
             self._check_start(f"states[{i}]", state)
         if seed is not None and (not isinstance(seed, int | np.integer) or seed < 0):
@@ -202,10 +204,10 @@ class VectorBattlesnake:
         npt.NDArray[np.bool_],
         Infos,
     ]:
-        """Play one turn of every game, or start a new game after the end of a game.
+        """Play one turn of every running game, and start new games in place of ended games.
 
-        The environment owns the memory of the observations (read-only) and infos, and the next step
-        overwrites this memory: copy the arrays that you keep. ``alive``, ``acted``, ``reset``,
+        The environment owns the memory of the observations (read-only) and infos. The next step
+        overwrites this memory, so copy arrays for later use. ``alive``, ``acted``, ``reset``,
         rewards, terminations and truncations are new arrays in every step.
 
         Infos:
@@ -228,7 +230,7 @@ class VectorBattlesnake:
         Returns:
             Observations uint8 [N, S, C, H, W], zero for eliminated snakes; rewards float32 [N, S];
             terminations and truncations bool [N, S]; infos. A seat terminates in the step in which
-            its snake is eliminated or its game is over. The living seats of a game are truncated in
+            the snake is eliminated or the game is over. The living seats of a game are truncated in
             the step that reaches ``max_turns``, unless the game is over.
 
         Raises:
@@ -249,7 +251,7 @@ class VectorBattlesnake:
         else:
             games.step(self._actions)
         if self._observe_in_python:
-            self._encode(~reset)
+            self._encode_in_python(~reset)
         alive, over = games.alive.copy(), games.over.copy()
         self.last_turn = TurnBatch(
             acted, reversed_, over, alive, games.ate, games.cause, games.killer
@@ -274,20 +276,20 @@ class VectorBattlesnake:
 
     @property
     def observations(self) -> npt.NDArray[np.uint8]:
-        """Current observations: the read-only array that `reset` and `step` return."""
+        """Current observations, uint8 [N, S, C, H, W]: the read-only array that `step` returns."""
         return self._observations
 
     @property
     def alive(self) -> npt.NDArray[np.bool_]:
-        """Seats that act next, bool [N, S]: ``infos["alive"]`` as updated by `end_games`."""
+        """Seats that act next, bool [N, S], including changes by `end_games`."""
         return self._alive
 
     def close(self) -> None:
-        """Close the environment, which cannot be used afterwards."""
+        """Close the environment; later calls raise ``ClosedEnvironmentError``."""
         self._closed = True
 
     def end_games(self, which: npt.NDArray[np.bool_]) -> None:
-        """End the games in ``which``, bool [N], as if these games were over.
+        """End the games that ``which`` (bool [N]) selects, as if these games were over.
 
         The seats of these games no longer act, and the next `step` starts new games. Use this
         method if the learner is eliminated and does not need the rest of a game.
@@ -298,9 +300,9 @@ class VectorBattlesnake:
     def reset_ended(self) -> Infos:
         """Start new games immediately in place of the games that have ended.
 
-        A game ends in a `step` or by `end_games`. This method implements Gymnasium's SAME_STEP
-        instead of NEXT_STEP. Read the last observations of the ended games before the call, because
-        the call overwrites these observations.
+        Games end in `step` or by `end_games`. Gymnasium's autoreset mode SAME_STEP uses this
+        method. Read the last observations of the ended games before the call, because the call
+        overwrites these observations.
 
         Returns:
             The infos, in the format of `step`.
@@ -312,7 +314,7 @@ class VectorBattlesnake:
         return self._infos(acted=np.zeros_like(self._alive), reset=ended)
 
     def start_state(self, game: int) -> State | None:
-        """Return the start position of the current episode, or None if the map chose it.
+        """Return the start position of the current episode, or None for a start from the map.
 
         Args:
             game: Index of the game.
@@ -324,7 +326,7 @@ class VectorBattlesnake:
     def observe_as(
         self, observation: Observation, shape: tuple[int, int, int]
     ) -> npt.NDArray[np.uint8]:
-        """Return the current observations of all seats with another encoder.
+        """Return the current observations of all seats from another encoder.
 
         Every later change updates the array. Do not write to the array.
 
@@ -365,14 +367,14 @@ class VectorBattlesnake:
         return self._allowed
 
     def __getstate__(self) -> dict[str, Any]:
-        """Pickle the environment without the arrays that were returned earlier."""
+        """Pickle the environment without the view of the observations."""
         return {name: value for name, value in self.__dict__.items() if name != "_observations"}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
         seen = self._obs.copy()
         self._register_observations()
-        # The pickle includes the earlier stacked turns, which the engine does not store.
+        # The pickled array contains the earlier stacked turns, which the engine does not store.
         self._obs[:] = seen
         for slot, ((observation, shape), other) in enumerate(self._extra_obs.items(), 1):
             seen = other.copy()
@@ -380,25 +382,25 @@ class VectorBattlesnake:
             other[:] = seen
 
     def _register_observations(self) -> None:
-        """Register the array `_obs` with the engine if it supports the observation."""
+        """Register the observation array with the engine if the engine supports the observation."""
         if not self._observe_in_python:
             self.games.observe(self.observation, self._obs)
         self._observations = self._obs.view()
         # The engine updates only changed bytes, so no other code may write to the array.
         self._observations.flags.writeable = False
 
-    def _encode(self, which: npt.NDArray[np.bool_]) -> None:
-        """Encode the observations of the games in ``which`` with Python code."""
+    def _encode_in_python(self, which: npt.NDArray[np.bool_]) -> None:
+        """Encode the observations of the games that ``which`` (bool [N]) selects."""
         for i in np.flatnonzero(which).tolist():
             state = self.games.state(i)
             for seat, snake in enumerate(state.snakes):
                 self.observation.encode(state, snake.id, self._obs[i, seat])
 
     def _start_games(self, which: npt.NDArray[np.bool_]) -> None:
-        """Start new games at the indices in ``which``, bool [N]."""
+        """Start new games in place of the games that ``which`` (bool [N]) selects."""
         assert self._streams is not None
         self._seeds[which] = (self._streams[which] >> np.uint64(1)) | np.uint64(1)
-        self._streams[which] += _SEED_STEP
+        self._streams[which] += _SEED_INCREMENT
         self.games.reset(self._seeds, which)
         if self._states:
             for i in np.flatnonzero(which).tolist():
@@ -407,7 +409,7 @@ class VectorBattlesnake:
             self._starts_used[which] += 1
         if self._observe_in_python:
             self._obs[which] = 0
-            self._encode(which)
+            self._encode_in_python(which)
 
     def _infos(self, acted: npt.NDArray[np.bool_], reset: npt.NDArray[np.bool_]) -> Infos:
         games = self.games
@@ -443,7 +445,9 @@ class VectorBattlesnake:
             )
         if (
             actions >> 2
-        ).any():  # True for every integer outside [0, 3], including negative integers.
+            # The shifted value is nonzero for every integer outside [0, 3], including negative
+            # integers.
+        ).any():
             wrong = actions[(actions < 0) | (actions >= len(MOVES))][0]
             raise ValueError(
                 f"actions must be between 0 and {len(MOVES) - 1} (indices into {MOVES}), "
@@ -464,8 +468,10 @@ class VectorBattlesnake:
             )
         try:
             self.games.load(
-                0, state
-            )  # This call only raises the engine's errors; the reset follows.
+                0,
+                state,
+                # This call only checks the state; the reset loads the state again.
+            )
         except ValueError as error:
             raise ValueError(f"{name}: {error}") from error
 
@@ -475,12 +481,12 @@ class VectorBattlesnake:
             raise ClosedEnvironmentError("this environment is closed; create a new one")
 
 
-def start_states(options: Mapping[str, Any]) -> tuple[State, ...]:
-    """Return the start positions in reset options: ``{}`` or ``{"states": [...]}``.
+def parse_start_states(options: Mapping[str, Any]) -> tuple[State, ...]:
+    """Parse the start positions in reset options: ``{}`` or ``{"states": [...]}``.
 
     Args:
-        options: Options of the reset. Each state is a `State`, a `Board` or the decoded JSON body
-            of the API's /move.
+        options: Options of `reset`. Each state is a `State`, a `Board` or the decoded JSON body of
+            a /move request.
 
     Raises:
         ValueError: If an option is unknown or a state is invalid.
@@ -493,13 +499,13 @@ def start_states(options: Mapping[str, Any]) -> tuple[State, ...]:
         return ()
     if isinstance(states, State | Mapping | str) or not isinstance(states, Iterable):
         raise ValueError(f"states must be a list of positions, got {type(states).__name__}")
-    positions = tuple(_start_state(f"states[{i}]", state) for i, state in enumerate(states))
+    positions = tuple(_parse_start_state(f"states[{i}]", state) for i, state in enumerate(states))
     if not positions:
         raise ValueError("states is empty; give at least one position, or omit the option")
     return positions
 
 
-def _start_state(name: str, state: object) -> State:
+def _parse_start_state(name: str, state: object) -> State:
     if isinstance(state, State):
         return state
     if isinstance(state, Mapping):

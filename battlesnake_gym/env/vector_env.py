@@ -28,9 +28,9 @@ from battlesnake_gym.env.seated_opponents import (
     Opponent,
     SeatedOpponents,
     check_opponents,
-    check_past,
+    check_past_opponent,
     engine_code,
-    seat_count,
+    num_seats,
 )
 from battlesnake_gym.env.seated_policy import ActFn
 from battlesnake_gym.env.vector import VectorBattlesnake
@@ -44,15 +44,17 @@ StepReturn = tuple[Bytes, Floats, Flags, Flags, Infos]
 _RENDER_MODES: list[str] = []
 
 
-class _VectorEnv(VectorEnv[Bytes, npt.NDArray[np.integer[Any]], Any]):
-    """Base class with the games, the spaces, the infos and autoreset."""
+class _BaseVectorEnv(VectorEnv[Bytes, npt.NDArray[np.integer[Any]], Any]):
+    """Base class of both vector environments: spaces, infos and autoreset."""
 
     metadata = {  # noqa: RUF012
         "render_modes": _RENDER_MODES,
         "autoreset_mode": AutoresetMode.NEXT_STEP,
     }
 
-    closed = True  # Construction sets this to False; a rejected environment needs no closing.
+    # The constructor sets this attribute to False after all checks, so a rejected environment
+    # counts as closed.
+    closed = True
 
     def __init__(
         self,
@@ -66,10 +68,10 @@ class _VectorEnv(VectorEnv[Bytes, npt.NDArray[np.integer[Any]], Any]):
                 f"render_mode must be None for many games at once, got {render_mode!r}; "
                 "create one game with gymnasium.make to render it"
             )
-        self.autoreset_mode = _autoreset_mode(autoreset_mode)
+        self.autoreset_mode = _parse_autoreset_mode(autoreset_mode)
         self.metadata = {**self.metadata, "autoreset_mode": self.autoreset_mode}
         self.games = games
-        """`VectorBattlesnake` with all seats of all games."""
+        """The `VectorBattlesnake` that plays all seats of all games."""
         self.num_envs = num_envs
         self.single_observation_space = games.single_observation_space
         self.single_action_space = games.single_action_space
@@ -85,14 +87,14 @@ class _VectorEnv(VectorEnv[Bytes, npt.NDArray[np.integer[Any]], Any]):
     def _step_result(
         self, rewards: Floats, terminations: Flags, truncations: Flags, ended: Flags, infos: Infos
     ) -> StepReturn:
-        """Return the results of a step.
+        """Return the results of a step in Gymnasium's format.
 
-        In SAME_STEP mode, the method first restarts the ended games.
+        With the autoreset mode SAME_STEP, new games replace the ended games first.
         """
         if self.autoreset_mode is AutoresetMode.NEXT_STEP or not ended.any():
             return self._observations(), rewards, terminations, truncations, self._infos(infos)
         last, last_infos = self._observations(), self._infos(infos)
-        over = self._envs_of(ended)
+        over = self._ended_envs(ended)
         final = np.full(self.num_envs, None, dtype=object)
         for i in np.flatnonzero(over).tolist():
             final[i] = last[i]
@@ -104,7 +106,7 @@ class _VectorEnv(VectorEnv[Bytes, npt.NDArray[np.integer[Any]], Any]):
         return self._observations(), rewards, terminations, truncations, infos
 
     def _infos(self, infos: Infos) -> Infos:
-        """Return the infos of the sub-environments, with masks of valid entries."""
+        """Return copies of the infos per sub-environment, with masks of valid entries."""
         picked = {
             name: self._select_seats(infos[name]).copy() for name in ("action_mask", *_SEAT_INFOS)
         }
@@ -117,31 +119,31 @@ class _VectorEnv(VectorEnv[Bytes, npt.NDArray[np.integer[Any]], Any]):
         raise NotImplementedError
 
     def _select_seats(self, array: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        """Convert [N, S, ...] to [num_envs, ...]."""
+        """Convert an array [N, S, ...] to an array [num_envs, ...]."""
         raise NotImplementedError
 
     def _expand_to_envs(self, array: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        """Convert [N] to [num_envs]."""
+        """Convert an array [N] to an array [num_envs]."""
         raise NotImplementedError
 
-    def _envs_of(self, games: Flags) -> Flags:
+    def _ended_envs(self, games: Flags) -> Flags:
         return self._expand_to_envs(games)
 
     def _after_reset(self, infos: Infos) -> Infos:
         return infos
 
 
-_OTHERS = ("autoreset_mode", "render_mode")
+_MODE_OPTIONS = ("autoreset_mode", "render_mode")
 _SEAT_INFOS = ("acted", "alive", "cause", "killer", "length", "health")
 
 
-class BattlesnakeVectorEnv(_VectorEnv):
-    """Vector environment of ``num_envs`` games, each with one learner and opponents.
+class BattlesnakeVectorEnv(_BaseVectorEnv):
+    """Vector environment of ``num_envs`` games, each with one learner and its opponents.
 
     ``gymnasium.make_vec("battlesnake_gym:Battlesnake-v0", ...)`` creates this class. The compiled
-    engine plays the opponents in `snakes.ENGINE_SNAKES`. Each policy is evaluated once per turn for
-    all its seats. All other opponents are called board by board in Python. The game's seed alone
-    determines the seats and opponents of a game.
+    engine plays the opponents in `snakes.ENGINE_SNAKES`. One network call per turn evaluates each
+    policy for all its seats. Other strategies are called board by board in Python. The seats and
+    opponents of a game depend only on the seed of the game.
 
     An episode ends when the learner's snake is eliminated or the game is over. Observations and
     infos are copies that belong to the caller.
@@ -179,8 +181,8 @@ class BattlesnakeVectorEnv(_VectorEnv):
     ) -> None:
         self.opponents = check_opponents(opponents)
         self._draw = num_snakes is not None
-        num_snakes = seat_count(self.opponents, num_snakes)
-        others = ("num_envs", "opponents", *_OTHERS)
+        num_snakes = num_seats(self.opponents, num_snakes)
+        others = ("num_envs", "opponents", *_MODE_OPTIONS)
         config = EnvConfig.from_options({"num_snakes": num_snakes, **options}, others)
         games = VectorBattlesnake.from_config(config, num_envs)
         super().__init__(num_envs, games, autoreset_mode, render_mode)
@@ -195,7 +197,7 @@ class BattlesnakeVectorEnv(_VectorEnv):
     def add_past_self(self, policy: ActFn) -> None:
         """Add a past self, which plays as "past" in some of the following games.
 
-        The environment stores at most ten past selves, spread over the whole training.
+        The environment stores at most ten past selves, which are spread over the whole training.
 
         Args:
             policy: Function from observations uint8 [B, C, H, W] and masks bool [B, 4] to actions
@@ -204,7 +206,7 @@ class BattlesnakeVectorEnv(_VectorEnv):
         Raises:
             ValueError: If "past" is not an opponent.
         """
-        check_past(self.opponents)
+        check_past_opponent(self.opponents)
         self._seated_opponents.add_past_self(policy)
 
     def reset(
@@ -212,7 +214,8 @@ class BattlesnakeVectorEnv(_VectorEnv):
     ) -> tuple[Bytes, Infos]:
         """Start a new game in every sub-environment.
 
-        If a start position is a `Board` whose ``you`` is living, the learner plays that snake.
+        The learner plays the snake ``you`` of a start position of type `Board` if this snake is
+        living.
 
         Args:
             seed: As in `VectorBattlesnake.reset`.
@@ -259,12 +262,13 @@ class BattlesnakeVectorEnv(_VectorEnv):
         return self._step_result(learner_rewards, terminated, truncated, ended, infos)
 
     def _assign_seats(self, infos: Infos) -> None:
-        """Assign the learner and its opponents to seats in the games that start."""
+        """Assign the learner and its opponents to seats of the games that start."""
         started: Flags = infos["reset"]
         games = np.flatnonzero(started)
-        self._seated_opponents.clear(started)
+        self._seated_opponents.remove_opponents(started)
         alive = infos["alive"][games]
-        # The living seats of each game get a random order; the learner gets the first seat.
+        # The living seats of each game are sorted in random order. The learner plays the first seat
+        # in this order.
         order = _hash_uniform(infos["seed"][games], alive.shape[1], 1)
         order[~alive] = 1.0
         for row, game in enumerate(games.tolist()):
@@ -274,7 +278,8 @@ class BattlesnakeVectorEnv(_VectorEnv):
                 if start.you_id in ids and alive[row, ids.index(start.you_id)]:
                     order[row, ids.index(start.you_id)] = -1.0
             elif start is None:
-                break  # All later games also start from the map.
+                # If one game has no start position, no game has a start position.
+                break
         seats = order.argsort(axis=1)
         self._seats[games] = seats[:, 0]
         self._seat_opponents(games, seats[:, 1:], alive.sum(axis=1) - 1, infos["seed"][games])
@@ -322,15 +327,15 @@ class BattlesnakeVectorEnv(_VectorEnv):
         return super()._infos(infos) | {"seat": self._seats.copy(), "_seat": self._all_envs}
 
 
-class SelfPlayVectorEnv(_VectorEnv):
+class SelfPlayVectorEnv(_BaseVectorEnv):
     """Vector environment in which every seat of every game is a sub-environment.
 
     This class suits trainers of one shared policy. The sub-environment with index ``game *
     num_snakes + seat`` is one seat. A seat's episode ends when its snake is eliminated or the game
-    is over. After an elimination, the seat waits for the end of the game: its observations are
-    zero, its rewards are 0, and its actions are ignored. ``infos["acted"]`` is False in these
-    steps; do not train on these steps. In all other respects, the class behaves like
-    `BattlesnakeVectorEnv` without the info ``seat``.
+    is over. After an elimination until the end of the game, observations and rewards of the seat
+    are zero, and actions are ignored. ``infos["acted"]`` is False in these steps, which must not be
+    used for training. Otherwise, the class is equivalent to `BattlesnakeVectorEnv` without the info
+    ``seat``.
 
     Args:
         num_games: Number of games.
@@ -348,7 +353,7 @@ class SelfPlayVectorEnv(_VectorEnv):
         **options: Any,
     ) -> None:
         games = VectorBattlesnake.from_config(
-            EnvConfig.from_options(options, ("num_games", *_OTHERS)), num_games
+            EnvConfig.from_options(options, ("num_games", *_MODE_OPTIONS)), num_games
         )
         envs = num_games * games.num_snakes
         super().__init__(envs, games, autoreset_mode, render_mode)
@@ -376,11 +381,13 @@ class SelfPlayVectorEnv(_VectorEnv):
         )
 
     def _observations(self) -> Bytes:
-        observed: Bytes = self.games.observations.reshape(self.num_envs, *self._shape).copy()
+        observed: Bytes = self.games.observations.reshape(
+            self.num_envs, *self._observation_shape
+        ).copy()
         return observed
 
     @property
-    def _shape(self) -> tuple[int, ...]:
+    def _observation_shape(self) -> tuple[int, ...]:
         shape: tuple[int, ...] = self.games.single_observation_space.shape
         return shape
 
@@ -391,7 +398,7 @@ class SelfPlayVectorEnv(_VectorEnv):
         return np.repeat(array, self.games.num_snakes)
 
 
-def _autoreset_mode(mode: AutoresetMode | str) -> AutoresetMode:
+def _parse_autoreset_mode(mode: AutoresetMode | str) -> AutoresetMode:
     known = (AutoresetMode.NEXT_STEP, AutoresetMode.SAME_STEP)
     for one in known:
         if mode in (one, one.value, one.name):
@@ -403,7 +410,7 @@ def _autoreset_mode(mode: AutoresetMode | str) -> AutoresetMode:
 def _hash_uniform(
     seeds: npt.NDArray[np.int64], count: int, purpose: int
 ) -> npt.NDArray[np.float64]:
-    """Hash each seed to ``count`` floats in [0, 1): float64 [len(seeds), count]."""
+    """Hash each seed to ``count`` uniform values in [0, 1): float64 [len(seeds), count]."""
     words = seeds.astype(np.uint64)[:, None] * np.uint64(0xD1342543DE82EF95)
     words = words + (np.arange(count, dtype=np.uint64) * np.uint64(4) + np.uint64(purpose)) * (
         np.uint64(0x9E3779B97F4A7C15)
@@ -433,8 +440,8 @@ def win_rate(
         past_self: Policy of the opponent "past".
         games: Number of games.
         seed: Seed of the games.
-        **options: Options of `BattlesnakeVectorEnv`. The default of ``max_turns`` is that of
-            `config.TRAINING_DEFAULTS`, with which every game ends.
+        **options: Options of `BattlesnakeVectorEnv`. The default of ``max_turns`` is 500
+            (`config.TRAINING_DEFAULTS`).
     """
     envs = BattlesnakeVectorEnv(
         games, opponents, **{"max_turns": TRAINING_DEFAULTS.max_turns, **options}

@@ -7,17 +7,17 @@ games and snakes in one call (``Games.action_mask``). Kinds:
 * ``wall``: moves that stay on the board; on a wrapped board, every move.
 * ``neck``: every move except the move back to the snake's neck.
 * ``body``: moves to cells that no body will occupy if no other snake is eliminated. A tail cell is
-  free if the tail moves away; it is not free if the snake ate or its tail is stacked.
-* ``health``: moves after which the snake has health left, considering hunger, hazards and food on
-  the target cell.
-* ``head``: moves to cells that the head of no snake of equal or greater length can reach.
+  free if the tail moves away. It is blocked if segments are stacked on the tail.
+* ``health``: moves after which the health is above 0, considering hunger, hazards and food on the
+  target cell.
+* ``head``: moves to cells that no snake of equal or greater length can enter on the same turn.
 * ``fatal``: the combination of ``wall``, ``body`` and ``health``. The remaining moves do not lose
   immediately, except by a head-to-head collision.
 
-Kinds are joined with ``+`` and applied from left to right. A kind that would exclude every
-remaining move is skipped, so a mask is never all False. With ``fatal+head``, for example, a snake
-may risk a head-to-head collision if every other move is fatal. Eliminated snakes may choose every
-move.
+Several kinds are joined with ``+`` and applied from left to right. A kind that would exclude every
+remaining move is skipped, so every mask allows at least one move. With ``fatal+head``, for example,
+a snake may risk a head-to-head collision if every other move is fatal. Eliminated snakes may choose
+every move.
 
 >>> check("fatal+head")
 'fatal+head'
@@ -34,16 +34,16 @@ from numpy.typing import NDArray
 from battlesnake_gym.common import extensions
 from battlesnake_gym.common.suggestions import unknown_name_message
 from battlesnake_gym.rules.rulesets import wraps
-from battlesnake_gym.rules.stages import health_after, living
+from battlesnake_gym.rules.stages import health_after, living_snakes
 from battlesnake_gym.rules.state import MOVES, OFFSETS, Game, Point, Snake, State
 
 WALL, NECK, BODY, HEALTH, HEAD = 1, 2, 4, 8, 16
-"""Flags of the faults of a move.
+"""Flags of the faults of a move, one bit per fault.
 
 ``engine/csrc/masks.h`` defines the same values.
 """
 
-_BITS = {
+_FAULTS_BY_KIND = {
     "none": 0,
     "wall": WALL,
     "neck": NECK,
@@ -53,8 +53,8 @@ _BITS = {
     "fatal": WALL | BODY | HEALTH,
 }
 
-KINDS = tuple(_BITS)
-"""Built-in kinds of action masks."""
+KINDS = tuple(_FAULTS_BY_KIND)
+"""Names of the built-in kinds of action masks."""
 
 
 MaskFn = Callable[[Game, State, str], Sequence[bool]]
@@ -63,11 +63,11 @@ MaskFn = Callable[[Game, State, str], Sequence[bool]]
 The arguments are the game, the state and the id of the snake.
 """
 
-_custom: dict[str, MaskFn] = {}
+_custom_masks: dict[str, MaskFn] = {}
 
 
 def register(kind: str, mask_fn: MaskFn) -> None:
-    """Register a custom kind of mask, which joins with ``+`` like a built-in kind.
+    """Register a custom kind of mask, which can be joined with ``+`` like a built-in kind.
 
     The engine calls ``mask_fn`` in Python for every snake on every turn, which takes about a
     hundred times as long as a built-in mask.
@@ -79,40 +79,40 @@ def register(kind: str, mask_fn: MaskFn) -> None:
     Raises:
         ValueError: If ``kind`` is built in or contains "+".
     """
-    if kind in _BITS or "+" in kind:
+    if kind in _FAULTS_BY_KIND or "+" in kind:
         raise ValueError(f"a mask cannot be called {kind!r}; give it another name, without '+'")
-    _custom[kind] = mask_fn
+    _custom_masks[kind] = mask_fn
 
 
 def in_engine(kind: str) -> bool:
-    """Return whether the engine can compute every kind that ``kind`` joins."""
-    return all(name in _BITS for name in kind.split("+"))
+    """Return whether the engine can compute all kinds that ``kind`` joins with ``+``."""
+    return all(name in _FAULTS_BY_KIND for name in kind.split("+"))
 
 
-def check(kind: str) -> str:
-    """Return ``kind`` if every kind that it joins is known.
+def check_kind(kind: str) -> str:
+    """Return ``kind`` after a check that all kinds joined with ``+`` are known.
 
     Raises:
         ValueError: If a kind is unknown; the message suggests the nearest name.
     """
     for name in kind.split("+"):
-        if name not in _BITS and name not in _custom:
-            extensions.load()
-        if name not in _BITS and name not in _custom:
-            known = unknown_name_message("action mask", name, [*KINDS, *_custom])
-            raise ValueError(f"{known}; several are joined with '+'")
+        if name not in _FAULTS_BY_KIND and name not in _custom_masks:
+            extensions.load_all()
+        if name not in _FAULTS_BY_KIND and name not in _custom_masks:
+            known = unknown_name_message("action mask", name, [*KINDS, *_custom_masks])
+            raise ValueError(f"{known}; join several kinds with '+'")
     return kind
 
 
 @cache
-def parts(kind: str) -> bytes:
-    """Return the flags of each kind joined in ``kind``, in the format of the C code."""
-    check(kind)
+def fault_flags(kind: str) -> bytes:
+    """Return one byte of fault flags per kind that ``kind`` joins, for the C code."""
+    check_kind(kind)
     if not in_engine(kind):
         raise ValueError(
             f"the engine cannot compute the action mask {kind!r}: a part of it is custom"
         )
-    return bytes(_BITS[name] for name in kind.split("+"))
+    return bytes(_FAULTS_BY_KIND[name] for name in kind.split("+"))
 
 
 def action_mask(game: Game, state: State, snake_id: str, kind: str) -> NDArray[np.bool_]:
@@ -127,15 +127,15 @@ def action_mask(game: Game, state: State, snake_id: str, kind: str) -> NDArray[n
     Raises:
         ValueError: If the kind or the snake is unknown.
     """
-    own = _find(state, snake_id)
-    check(kind)
+    own = _find_snake(state, snake_id)
+    check_kind(kind)
     mask = np.ones(len(MOVES), np.bool_)
     found = [move_faults(game, state, snake_id, move) for move in MOVES] if own.alive else [0] * 4
     for name in kind.split("+") if own.alive else ():
-        if name in _BITS:
-            left = mask & [fault & _BITS[name] == 0 for fault in found]
+        if name in _FAULTS_BY_KIND:
+            left = mask & [fault & _FAULTS_BY_KIND[name] == 0 for fault in found]
         else:
-            left = mask & np.asarray(_custom[name](game, state, snake_id), np.bool_)
+            left = mask & np.asarray(_custom_masks[name](game, state, snake_id), np.bool_)
         if left.any():
             mask = left
     return mask
@@ -146,14 +146,14 @@ def move_faults(game: Game, state: State, snake_id: str, move: str) -> int:
 
     For a move off the board, the result is only `WALL`.
     """
-    own, wrapped = _find(state, snake_id), wraps(game)
+    own, wrapped = _find_snake(state, snake_id), wraps(game)
     x, y = own.head[0] + OFFSETS[move][0], own.head[1] + OFFSETS[move][1]
     if wrapped:
         x, y = x % state.width, y % state.height
     if not (0 <= x < state.width and 0 <= y < state.height):
         return WALL
     cell = (x, y)
-    players = living(state)
+    players = living_snakes(state)
     others = [snake for snake in players if snake is not own]
     return (
         NECK * (own.length > 1 and cell == own.body[1] != own.head)
@@ -163,7 +163,7 @@ def move_faults(game: Game, state: State, snake_id: str, move: str) -> int:
     )
 
 
-def _find(state: State, snake_id: str) -> Snake:
+def _find_snake(state: State, snake_id: str) -> Snake:
     for snake in state.snakes:
         if snake.id == snake_id:
             return snake

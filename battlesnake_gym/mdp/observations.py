@@ -10,8 +10,8 @@ An encoder combines:
 * *values*: the planes and the meaning of their bytes (``PLANES``, with or without
   ``_TERRITORY_PLANES``, or ``_STARTER_PLANES``);
 * *view*: the position of the board in the planes. The center of the planes is the center of the
-  board or the head of the observing snake. In one view, the board is also rotated until the snake
-  faces up;
+  board or the head of the observing snake. In the view "facing", the board is also rotated so that
+  the snake faces up;
 * ``frame_stack``: the number of stacked turns, newest first.
 
 ``docs/observations.md`` describes every name, plane and value.
@@ -39,7 +39,7 @@ from numpy.typing import NDArray
 from battlesnake_gym.boards.grid import first_reached_by_turn, grid
 from battlesnake_gym.common import extensions
 from battlesnake_gym.common.suggestions import unknown_name_message
-from battlesnake_gym.rules.stages import default_move, living
+from battlesnake_gym.rules.stages import default_move, living_snakes
 from battlesnake_gym.rules.state import MAX_HEALTH, MOVES, Point, Snake, State
 
 Bytes = NDArray[np.uint8]
@@ -56,7 +56,7 @@ PLANES = (
     "longer_heads",
     "shorter_heads",
 )
-"""Planes of "planes", "centered" and "facing", in order."""
+"""Planes of the encoders "planes", "centered" and "facing", in order."""
 
 _TERRITORY_PLANES = (
     "own_territory",
@@ -66,35 +66,34 @@ _TERRITORY_PLANES = (
     "left_territory",
     "right_territory",
 )
-"""Planes that "territory" adds to the planes of "planes", in order."""
+"""Planes that the encoder "territory" appends to the planes of the encoder "planes", in order."""
 
 _STARTER_PLANES = ("food", "own_snake", "other_snakes", "hazards", "health", "length", "turn")
 """Planes of the starter pack's encoders, in order."""
 
-# In `PLANES`, a body cell has one of four values: a cell that is free after the next turn; a
-# blocked cell, plus 4 for each turn until the cell is free; the maximum of a blocked cell; the
-# head.
+# These are values of body cells in `PLANES`. A blocked cell has the value 128 plus 4 for each turn
+# until the cell is free, up to the maximum.
 _FREE_NEXT_TURN_VALUE, _BLOCKED_VALUE, _MAX_BLOCKED_VALUE, _HEAD_VALUE = 32, 128, 224, 255
 
-# In `_TERRITORY_PLANES`, the maximum marks cells reached on the next turn. The value falls by one
-# step per turn, down to the minimum.
+# In `_TERRITORY_PLANES`, cells reached on the next turn have the maximum value. The value decreases
+# by 8 per turn, down to the minimum.
 _TERRITORY_MAX, _TERRITORY_STEP, _TERRITORY_MIN = 255, 8, 15
 
 _OUTSIDE_VALUE = 255
-"""Value outside the board in the starter pack's encoders.
+"""Value of cells outside the board in the starter pack's encoders.
 
 The starter pack itself uses -1.
 """
 
-MAX_BORDERED = 21
-"""Width and height of the "max-bordered" planes.
+MAX_BORDERED_SIZE = 21
+"""Width and height of the planes of the "max-bordered" encoders, in cells.
 
-The value is the starter pack's largest board, 19, plus its border.
+The value is the largest board size of the starter pack, 19, plus a border on both sides.
 """
 
-# These codes of the views and values equal the codes in the C code (engine/csrc/observe.h).
-_VIEWS = {"board": 0, "head": 1, "facing": 2}
-_VALUES = {"planes": 0, "51s": 1, "num": 2, "territory": 3}
+# The C code (engine/csrc/observe.h) uses the same codes of views and values.
+_VIEW_CODES = {"board": 0, "head": 1, "facing": 2}
+_VALUE_CODES = {"planes": 0, "51s": 1, "num": 2, "territory": 3}
 
 # Each encoder name maps to the values and the view of the encoder.
 _ENCODERS = {
@@ -110,7 +109,7 @@ _ENCODERS = {
     "max-bordered-num": ("num", "board"),
 }
 
-_PLANES_OF = {
+_PLANES_BY_VALUES = {
     "planes": PLANES,
     "51s": _STARTER_PLANES,
     "num": _STARTER_PLANES,
@@ -122,16 +121,16 @@ NAMES = tuple(_ENCODERS)
 
 _MAX_FRAME_STACK = 8
 
-Encode = Callable[[State, str], NDArray[np.uint8]]
-"""Function from a state and a living snake's id to uint8 [planes, rows, columns]."""
+EncodeFn = Callable[[State, str], NDArray[np.uint8]]
+"""Function from a state and the id of a living snake to planes, uint8 [planes, rows, columns]."""
 
 
 @dataclass(frozen=True, slots=True)
 class _CustomEncoder:
-    """Custom encoder; see `register`."""
+    """Custom encoder that `register` has registered."""
 
     planes: tuple[str, ...]
-    encode: Encode
+    encode: EncodeFn
     size: Callable[[int, int], tuple[int, int]]
     version: int
 
@@ -142,12 +141,12 @@ _custom_encoders: dict[str, _CustomEncoder] = {}
 def register(
     name: str,
     planes: Sequence[str],
-    encode: Encode,
+    encode: EncodeFn,
     *,
     size: Callable[[int, int], tuple[int, int]] = lambda width, height: (height, width),
     version: int = 1,
 ) -> None:
-    """Register a custom encoder, which can be used wherever an observation is named.
+    """Register a custom encoder as an observation name.
 
     The actions of a custom encoder are absolute. The engine calls ``encode`` in Python for every
     living snake on every turn, which takes about a hundred times as long as a built-in encoder.
@@ -172,13 +171,13 @@ def register(
 RELATIVE_TO_ABSOLUTE: NDArray[np.uint8] = np.array(
     [[0, 1, 2, 3], [1, 0, 3, 2], [2, 3, 1, 0], [3, 2, 0, 1]], dtype=np.uint8
 )
-"""Absolute action of ``[facing, relative action]``.
+"""Absolute action, indexed by ``[facing, relative action]``; uint8 [4, 4].
 
-The relative action "up" is straight ahead.
+The relative action "up" keeps the direction of the snake.
 """
 
-# Entry i is the number of clockwise quarter turns of the board after which a snake facing MOVES[i]
-# faces up.
+# Entry i is the number of clockwise quarter turns that rotate a snake from facing MOVES[i] to
+# facing up.
 _QUARTER_TURNS = (0, 2, 1, 3)
 
 
@@ -188,7 +187,7 @@ DEFAULT = "planes"
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """Encoder of observations, created by `get`.
+    """Encoder of observations, which `get` creates.
 
     Attributes:
         name: One of `NAMES`, or a registered name.
@@ -202,10 +201,10 @@ class Observation:
         if type(self) is not Observation:
             raise ValueError(
                 f"{type(self).__name__} is a subclass of Observation, which the engine cannot use: "
-                "it identifies observations by name; register yours with observations.register"
+                "register the encoder with observations.register instead"
             )
         if self.name not in _ENCODERS and self.name not in _custom_encoders:
-            extensions.load()
+            extensions.load_all()
         if self.name not in _ENCODERS and self.name not in _custom_encoders:
             raise ValueError(
                 unknown_name_message("observation", self.name, [*NAMES, *_custom_encoders])
@@ -221,11 +220,11 @@ class Observation:
         """Names of the planes of one turn, in order."""
         if not self.in_engine:
             return _custom_encoders[self.name].planes
-        return _PLANES_OF[self._values]
+        return _PLANES_BY_VALUES[self._values]
 
     @property
     def in_engine(self) -> bool:
-        """Whether the compiled engine computes this observation instead of Python."""
+        """Whether the compiled engine can compute this observation."""
         return self.name in _ENCODERS
 
     @property
@@ -235,7 +234,7 @@ class Observation:
 
     @property
     def codes(self) -> tuple[int, int]:
-        """Codes of the values and of the view in the engine's C code.
+        """Codes of the values and of the view in the C code of the engine.
 
         Raises:
             ValueError: If the encoder is custom.
@@ -244,7 +243,7 @@ class Observation:
             raise ValueError(
                 f"the engine cannot compute the observation {self.name!r}: it is custom"
             )
-        return _VALUES[self._values], _VIEWS[self._view]
+        return _VALUE_CODES[self._values], _VIEW_CODES[self._view]
 
     @property
     def _values(self) -> str:
@@ -255,7 +254,7 @@ class Observation:
         return _ENCODERS[self.name][1] if self.in_engine else "board"
 
     def shape(self, width: int, height: int) -> tuple[int, int, int]:
-        """Return ``(planes * frame_stack, rows, columns)``.
+        """Return the shape ``(planes * frame_stack, rows, columns)`` of an observation.
 
         Args:
             width: Width of the largest board, in cells.
@@ -273,12 +272,12 @@ class Observation:
         elif self.name.startswith("bordered"):
             rows, columns = height + 2, width + 2
         elif self.name.startswith("max-bordered"):
-            if max(width, height) > MAX_BORDERED - 2:
+            if max(width, height) > MAX_BORDERED_SIZE - 2:
                 raise ValueError(
-                    f"observation {self.name!r} fits boards of up to {MAX_BORDERED - 2} cells a "
-                    f"side, got {width} x {height}; use {self.name.removeprefix('max-')!r}"
+                    f"observation {self.name!r} fits boards of up to {MAX_BORDERED_SIZE - 2} cells "
+                    f"a side, got {width} x {height}; use {self.name.removeprefix('max-')!r}"
                 )
-            rows = columns = MAX_BORDERED
+            rows = columns = MAX_BORDERED_SIZE
         elif self._view == "head":
             rows, columns = 2 * height - 1, 2 * width - 1
         elif self._view == "facing":
@@ -296,9 +295,9 @@ class Observation:
             state: Current position.
             snake_id: Id of the snake that observes; an eliminated snake observes zeros.
             out: Array to write to; None creates a new array. The array may have the shape of a
-                larger board. With stacked turns, the array also contains the earlier turns, which
-                the call shifts back by one: pass the same array on every turn. The history restarts
-                on turn 0 and with an array of zeros.
+                larger board. With stacked turns, the array also contains the earlier turns, and
+                each call shifts these turns by one. Pass the same array on every turn. The stack
+                restarts on turn 0 and with an array of zeros.
 
         Returns:
             ``out`` or the new array.
@@ -306,7 +305,7 @@ class Observation:
         Raises:
             ValueError: If the snake is unknown or ``out`` does not fit.
         """
-        snake = _find(state, snake_id)
+        snake = _find_snake(state, snake_id)
         shape = self.shape(state.width, state.height)
         if out is None:
             out = np.zeros(shape, np.uint8)
@@ -337,7 +336,7 @@ class Observation:
         return out
 
     def _custom_planes(self, state: State, snake_id: str) -> Bytes:
-        """Return the planes of the registered encoder after a check of shape and dtype."""
+        """Return the planes of a custom encoder, after a check of shape and dtype."""
         planes = np.asarray(_custom_encoders[self.name].encode(state, snake_id))
         wanted = (len(self.planes), *_custom_encoders[self.name].size(state.width, state.height))
         if planes.dtype != np.uint8 or planes.shape != wanted:
@@ -350,7 +349,7 @@ class Observation:
     def absolute_actions(
         self, actions: NDArray[np.integer[Any]], facing: NDArray[np.integer[Any]]
     ) -> NDArray[np.uint8]:
-        """Convert a network's actions to absolute actions.
+        """Convert the actions of a network to absolute actions.
 
         Args:
             actions: Actions of the network, any shape.
@@ -374,9 +373,13 @@ class Observation:
         return np.take_along_axis(mask, RELATIVE_TO_ABSOLUTE[facing].astype(np.intp), axis=-1)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return a dictionary for policy files, from which `get` rebuilds the encoder."""
-        facts = {"name": self.name, "frame_stack": self.frame_stack, "planes": list(self.planes)}
-        return facts if self.in_engine else facts | {"version": _custom_encoders[self.name].version}
+        """Return a dictionary for policy files, from which `get` creates an equal encoder."""
+        content = {"name": self.name, "frame_stack": self.frame_stack, "planes": list(self.planes)}
+        return (
+            content
+            if self.in_engine
+            else content | {"version": _custom_encoders[self.name].version}
+        )
 
 
 def get(observation: str | Mapping[str, Any] | Observation) -> Observation:
@@ -420,18 +423,18 @@ def get(observation: str | Mapping[str, Any] | Observation) -> Observation:
 def facing(state: State, snake_id: str) -> int:
     """Return the direction of a snake as an index into MOVES.
 
-    The direction points from the neck to the head, also across an edge of a wrapped board. The
-    direction of a stacked body is up (0). The rules choose the same move for a snake without a
-    valid move.
+    The direction is the direction from the neck to the head, or up (0) for a stacked body. On a
+    wrapped board, head and neck may be on opposite edges. The rules play a move in this direction
+    for a snake without a valid move.
     """
-    return _facing(_find(state, snake_id))
+    return _facing_index(_find_snake(state, snake_id))
 
 
-def _facing(snake: Snake) -> int:
+def _facing_index(snake: Snake) -> int:
     return MOVES.index(default_move(snake.body))
 
 
-def _find(state: State, snake_id: str) -> Snake:
+def _find_snake(state: State, snake_id: str) -> Snake:
     for snake in state.snakes:
         if snake.id == snake_id:
             return snake
@@ -439,7 +442,7 @@ def _find(state: State, snake_id: str) -> Snake:
     raise ValueError(f"unknown snake {snake_id!r}; this board has {known or 'none'}")
 
 
-def _planes(state: State, own: Snake) -> tuple[Bytes, Bytes]:
+def _encode_planes(state: State, own: Snake) -> tuple[Bytes, Bytes]:
     planes = dict.fromkeys(PLANES, 0) | {"board": 255}
     planes |= {
         "turn": min(255, state.turn // 8),
@@ -454,7 +457,7 @@ def _planes(state: State, own: Snake) -> tuple[Bytes, Bytes]:
     for x, y in state.food:
         view["food"][y, x] = 255
     _add_hazards(view["hazards"], state, 51)
-    for snake in living(state):
+    for snake in living_snakes(state):
         body = view["own_body" if snake is own else "other_bodies"]
         for (x, y), turns in _turns_to_leave(snake).items():
             body[y, x] = (
@@ -471,20 +474,20 @@ def _planes(state: State, own: Snake) -> tuple[Bytes, Bytes]:
     return board, outside
 
 
-def _territory_observation(state: State, own: Snake) -> tuple[Bytes, Bytes]:
-    board, outside = _planes(state, own)
+def _encode_territory(state: State, own: Snake) -> tuple[Bytes, Bytes]:
+    board, outside = _encode_planes(state, own)
     return np.concatenate([board, _territory_planes(state, own)]), np.pad(
         outside, (0, len(_TERRITORY_PLANES))
     )
 
 
 def _territory_planes(state: State, own: Snake) -> Bytes:
-    """Compute, for each cell, which snake reaches it first and in how many turns.
+    """Compute the territory planes: which snake reaches each cell first, and in how many turns.
 
     All snakes move simultaneously, one cell per turn.
     """
     shape = grid(state.width, state.height)
-    snakes = [own, *(snake for snake in living(state) if snake is not own)]
+    snakes = [own, *(snake for snake in living_snakes(state) if snake is not own)]
     lengths = [snake.length for snake in snakes]
     # Entry i of each list is the union of the first i segments of one body.
     bodies = [list(accumulate(map(shape.bit, snake.body), or_, initial=0)) for snake in snakes]
@@ -495,15 +498,15 @@ def _territory_planes(state: State, own: Snake) -> Bytes:
     exits = [shape.spread(shape.bit(snake.head)) & ~taken(1) for snake in snakes]
     planes = np.zeros((len(_TERRITORY_PLANES), state.height * state.width), np.uint8)
     for turn, won in enumerate(first_reached_by_turn(shape, exits, lengths, taken)):
-        planes[0][_cells(won[0])] = _territory_value(turn)
-        planes[1][_cells(reduce(or_, won[1:], 0))] = _territory_value(turn)
+        planes[0][_cell_indices(won[0])] = _territory_value(turn)
+        planes[1][_cell_indices(reduce(or_, won[1:], 0))] = _territory_value(turn)
     for move, plane in zip(MOVES, planes[2:], strict=True):
         target = shape.step(own.head, move)
         if not shape.bit(target) & exits[0]:
             continue
         fronts = [shape.bit(target), *exits[1:]]
         for turn, won in enumerate(first_reached_by_turn(shape, fronts, lengths, taken)):
-            plane[_cells(won[0])] = _territory_value(turn)
+            plane[_cell_indices(won[0])] = _territory_value(turn)
     return planes.reshape(-1, state.height, state.width)
 
 
@@ -511,7 +514,7 @@ def _territory_value(turns: int) -> int:
     return max(_TERRITORY_MIN, _TERRITORY_MAX - _TERRITORY_STEP * turns)
 
 
-def _cells(bits: int) -> list[int]:
+def _cell_indices(bits: int) -> list[int]:
     cells = []
     while bits:
         cells.append((bits & -bits).bit_length() - 1)
@@ -519,7 +522,7 @@ def _cells(bits: int) -> list[int]:
     return cells
 
 
-def _starter_planes(state: State, own: Snake, numbered: bool) -> tuple[Bytes, Bytes]:
+def _encode_starter_planes(state: State, own: Snake, numbered: bool) -> tuple[Bytes, Bytes]:
     constants = dict.fromkeys(_STARTER_PLANES, 0) | {
         "health": max(0, min(MAX_HEALTH, own.health)) * 255 // MAX_HEALTH,
         "length": min(250, 5 * own.length),
@@ -533,7 +536,7 @@ def _starter_planes(state: State, own: Snake, numbered: bool) -> tuple[Bytes, By
     for x, y in state.food:
         view["food"][y, x] = 250
     _add_hazards(view["hazards"], state, 50)
-    for snake in living(state):
+    for snake in living_snakes(state):
         plane = view["own_snake" if snake is own else "other_snakes"]
         for position, (x, y) in reversed(list(enumerate(snake.body, start=1))):
             if numbered:
@@ -544,10 +547,10 @@ def _starter_planes(state: State, own: Snake, numbered: bool) -> tuple[Bytes, By
 
 
 _VALUE_FUNCTIONS: dict[str, Callable[[State, Snake], tuple[Bytes, Bytes]]] = {
-    "planes": _planes,
-    "territory": _territory_observation,
-    "51s": lambda state, own: _starter_planes(state, own, numbered=False),
-    "num": lambda state, own: _starter_planes(state, own, numbered=True),
+    "planes": _encode_planes,
+    "territory": _encode_territory,
+    "51s": lambda state, own: _encode_starter_planes(state, own, numbered=False),
+    "num": lambda state, own: _encode_starter_planes(state, own, numbered=True),
 }
 
 
@@ -557,7 +560,7 @@ def _constant_planes(state: State, values: Mapping[str, int]) -> Bytes:
 
 
 def _turns_to_leave(snake: Snake) -> dict[Point, int]:
-    """Return the turns until each body cell is free if the snake does not eat."""
+    """Return the number of turns until each body cell is free, if the snake does not eat."""
     cells: dict[Point, int] = {}
     for index, cell in enumerate(snake.body):
         cells.setdefault(cell, snake.length - index)
@@ -565,7 +568,7 @@ def _turns_to_leave(snake: Snake) -> dict[Point, int]:
 
 
 def _add_hazards(plane: Bytes, state: State, step: int) -> None:
-    """Add ``step`` per hazard layer to each cell on the board, for up to five layers."""
+    """Add ``step`` to the value of each cell per hazard layer, for up to five layers."""
     for x, y in state.hazards:
         if 0 <= x < state.width and 0 <= y < state.height:
             plane[y, x] = min(5 * step, int(plane[y, x]) + step)
@@ -574,7 +577,7 @@ def _add_hazards(plane: Bytes, state: State, step: int) -> None:
 def _paste_board(
     view: str, board: Bytes, outside: Bytes, own: Snake, size: tuple[int, ...]
 ) -> Bytes:
-    """Copy the board into planes of ``size`` (rows, columns), framed by ``outside``."""
+    """Copy the board into planes of ``size`` (rows, columns), filled up with ``outside``."""
     height, width = board.shape[1:]
     rows, columns = size
     if view == "board":
@@ -584,5 +587,5 @@ def _paste_board(
     placed = np.broadcast_to(outside[:, None, None], (len(board), rows, columns)).copy()
     placed[:, top : top + height, left : left + width] = board
     if view == "facing":
-        placed = np.rot90(placed, _QUARTER_TURNS[_facing(own)], axes=(1, 2))
+        placed = np.rot90(placed, _QUARTER_TURNS[_facing_index(own)], axes=(1, 2))
     return placed

@@ -1,9 +1,9 @@
 """Events of a turn and their rewards.
 
-An *event* is a count per snake and turn, computed from the engine's arrays. `EVENTS` defines all
-events, for rewards and for metrics. `Rewards` gives each event a weight; a *reward preset* is a
-named set of weights. The first twelve event names are those of the Battlesnake starter pack;
-``docs/observations.md`` explains each event.
+An *event* is a number per snake and turn, which is computed from the engine's arrays. `EVENTS`
+defines all events, for rewards and for metrics. `Rewards` gives each event a weight; a *reward
+preset* is a named set of weights. The first twelve event names come from the Battlesnake starter
+pack; ``docs/observations.md`` explains each event.
 
 >>> get("survival").weights
 {'another_turn': 1.0}
@@ -26,11 +26,11 @@ from battlesnake_gym.rules.state import CAUSES
 
 Flags = NDArray[np.bool_]
 Counts = NDArray[Any]
-"""One number or bool per game and seat, [N, S]."""
+"""Array with one number or bool per game and seat, [N, S]."""
 
 
-class _Games(Protocol):
-    """Arrays of `engine.Games` from which events are computed."""
+class _GameArrays(Protocol):
+    """Interface of `engine.Games`: the arrays from which events are computed."""
 
     over: Flags
     alive: Flags
@@ -73,8 +73,8 @@ class TurnBatch:
     health: NDArray[np.int16] | None = None
 
     @classmethod
-    def from_games(cls, games: _Games, acted: Flags, reversed_: Flags) -> TurnBatch:
-        """Return the arrays of the turn that ``games`` just played.
+    def from_games(cls, games: _GameArrays, acted: Flags, reversed_: Flags) -> TurnBatch:
+        """Create a batch from the arrays of ``games`` after a turn.
 
         Args:
             games: Games after the turn.
@@ -110,7 +110,7 @@ class TurnBatch:
 
 
 def reversals(actions: NDArray[np.uint8], facing: NDArray[np.uint8]) -> Flags:
-    """Return which actions lead back to the snake's neck, bool [N, S].
+    """Return whether each action leads back to the snake's neck, bool [N, S].
 
     The indices of opposite moves differ only in the last bit.
 
@@ -122,8 +122,8 @@ def reversals(actions: NDArray[np.uint8], facing: NDArray[np.uint8]) -> Flags:
     return back
 
 
-def _outlived(turn: TurnBatch) -> Counts:
-    """Share the turn's eliminations equally among the snakes that lived longest."""
+def _count_outlived(turn: TurnBatch) -> Counts:
+    """Divide the number of eliminations of a turn equally among the snakes that lived longest."""
     survivors = turn.acted & turn.alive
     heirs: Flags = survivors | (turn.died & ~survivors.any(axis=1, keepdims=True))
     shares = turn.died.sum(axis=1) / np.maximum(heirs.sum(axis=1), 1)
@@ -145,11 +145,11 @@ EVENTS: dict[str, Callable[[TurnBatch], Counts]] = {
     "forbidden_move": lambda turn: turn.died_of("snake-self-collision") & turn.reversed,
     "starved": lambda turn: turn.died_of("out-of-health"),
     "died_in_hazard": lambda turn: turn.died_of("hazard"),
-    "outlived": _outlived,
+    "outlived": _count_outlived,
 }
-"""Function that counts each event on a turn: bool or number [N, S]."""
+"""Event functions by name; a function returns the event of each seat, bool or number [N, S]."""
 
-_BUILT_IN = frozenset(EVENTS)
+_BUILTIN_EVENTS = frozenset(EVENTS)
 
 
 def register(event: str, count: Callable[[TurnBatch], Counts]) -> None:
@@ -157,13 +157,13 @@ def register(event: str, count: Callable[[TurnBatch], Counts]) -> None:
 
     Args:
         event: Name of the event.
-        count: Function called once per turn with a `TurnBatch` that includes positions. It returns
-            bool or numbers [N, S]; values of seats that did not act are ignored.
+        count: Function from a `TurnBatch` with positions to bool or numbers [N, S]. The function is
+            called once per turn, and values of seats that did not act are ignored.
 
     Raises:
         ValueError: If ``event`` is a built-in event or a reward preset.
     """
-    if event in _BUILT_IN or event in PRESETS:
+    if event in _BUILTIN_EVENTS or event in PRESETS:
         raise ValueError(f"the event {event!r} is built in; choose another name")
     EVENTS[event] = count
 
@@ -177,7 +177,7 @@ METRICS: dict[str, tuple[str, ...]] = {
     "Forbidden_move": ("forbidden_move",),
     "Died_in_hazard": ("died_in_hazard",),
 }
-"""Training metrics, with the elimination events that each metric counts."""
+"""Training metrics by name; a metric is the sum of the listed elimination events."""
 
 PRESETS: dict[str, dict[str, float]] = {
     "survival": {"another_turn": 1.0},
@@ -191,14 +191,14 @@ PRESETS: dict[str, dict[str, float]] = {
 
 @dataclass(frozen=True, slots=True)
 class Rewards:
-    """Reward weights by event, created by `get`."""
+    """Reward weights by event, which `get` creates."""
 
     weights: dict[str, float]
 
     def __post_init__(self) -> None:
         for event, weight in self.weights.items():
             if event not in EVENTS:
-                extensions.load()
+                extensions.load_all()
             if event not in EVENTS:
                 raise ValueError(unknown_name_message("reward event", event, EVENTS))
             if isinstance(weight, bool) or not isinstance(weight, (int, float)):
@@ -208,24 +208,26 @@ class Rewards:
 
     @property
     def needs_positions(self) -> bool:
-        """Whether a custom event has a weight and therefore needs positions."""
-        return not _BUILT_IN.issuperset(self.weights)
+        """Whether the weights contain a custom event, which may need positions."""
+        return not _BUILTIN_EVENTS.issuperset(self.weights)
 
     def compute(self, turn: TurnBatch) -> NDArray[np.float32]:
         """Compute the rewards of one turn, float32 [N, S].
 
-        Seats that did not act get 0.
+        The reward of a seat that did not act is 0.
         """
         rewards = np.zeros(turn.alive.shape, np.float32)
         for event, weight in self.weights.items():
             count = EVENTS[event](turn)
-            rewards += np.float32(weight) * (count if event in _BUILT_IN else count * turn.acted)
+            rewards += np.float32(weight) * (
+                count if event in _BUILTIN_EVENTS else count * turn.acted
+            )
         return rewards
 
 
 @dataclass(frozen=True, slots=True)
 class SeatRewards:
-    """Rewards with separate weights for each seat, created by `get_seats`."""
+    """Rewards with separate weights for each seat, which `get_seats` creates."""
 
     by_seat: tuple[Rewards, ...]
 
@@ -237,7 +239,7 @@ class SeatRewards:
     def compute(self, turn: TurnBatch) -> NDArray[np.float32]:
         """Compute the rewards of one turn, float32 [N, S].
 
-        Seats that did not act get 0.
+        The reward of a seat that did not act is 0.
         """
         each = [rewards.compute(turn)[:, seat] for seat, rewards in enumerate(self.by_seat)]
         return np.stack(each, axis=1)
@@ -250,7 +252,7 @@ RewardWeights = str | Mapping[str, float] | Rewards
 def get_seats(
     rewards: RewardWeights | Sequence[RewardWeights], seats: int
 ) -> Rewards | SeatRewards:
-    """Return the rewards of all seats, from one set of weights or one set per seat.
+    """Create the rewards of all seats from one set of weights, or from one set per seat.
 
     Raises:
         ValueError: If a name is unknown or the list does not have ``seats`` elements.
@@ -269,7 +271,7 @@ def get_seats(
 
 
 def get(rewards: RewardWeights) -> Rewards:
-    """Return `Rewards` for the name of a preset or for weights by event.
+    """Create `Rewards` from the name of a preset or from weights by event.
 
     Raises:
         ValueError: If a name is unknown; the message suggests the nearest name.
@@ -283,7 +285,7 @@ def get(rewards: RewardWeights) -> Rewards:
                 "or give weights by event, such as {'won': 1}: see docs/observations.md"
             )
         rewards = PRESETS[rewards]
-    return Rewards({event: _number(weight) for event, weight in rewards.items()})
+    return Rewards({event: _to_float(weight) for event, weight in rewards.items()})
 
 
 def count_metrics(turn: TurnBatch) -> dict[str, int]:
@@ -296,5 +298,5 @@ def count_metrics(turn: TurnBatch) -> dict[str, int]:
     }
 
 
-def _number(weight: Any) -> Any:
+def _to_float(weight: Any) -> Any:
     return float(weight) if isinstance(weight, int) and not isinstance(weight, bool) else weight

@@ -1,1 +1,1 @@
-"""Recorded games in this project's format and in the official CLI's format."""
+"""Recorded games: readers and writers for this project's format and the official CLI's format."""

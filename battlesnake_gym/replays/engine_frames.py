@@ -1,9 +1,9 @@
-"""Games in the format that engines send to board viewers, with one frame per turn.
+"""Parser of games in the frame format that engines send to board viewers.
 
-A frame lists the snakes, the food and the hazards, but no moves. Eliminated snakes are missing, or
-are listed with their ``Death`` and last body. Moves are inferred as for files of the official CLI
-(`replays.official_format`). Keys are converted to lower case, because some engines write ``Frames``
-and some write ``frames``.
+The format has one frame per turn. A frame lists the snakes, the food and the hazards, but no moves.
+Eliminated snakes are missing, or have the field ``Death`` and their last body. Moves are inferred
+as for files of the official CLI (`replays.official_format`). Keys are converted to lower case,
+because some engines write ``Frames`` and some write ``frames``.
 """
 
 from __future__ import annotations
@@ -25,11 +25,12 @@ from battlesnake_gym.rules.state import Point, Snake, State
 
 @dataclass(slots=True)
 class EngineFrames:
-    """Frames of one game, parsed and within `replays.limits`.
+    """Parsed frames of one game, which comply with `replays.limits`.
 
-    `add` parses the next frame.
+    The method `add` parses the next frame.
 
-    ``positions`` contain only the living snakes. ``name`` is the game's name in error messages.
+    The list ``positions`` contains only the living snakes of each frame. ``name`` is the game's
+    name in error messages.
     """
 
     name: str
@@ -52,7 +53,7 @@ class EngineFrames:
                 json_fields.mapping(snake, "snakes[]")
                 for snake in json_fields.items(frame, "snakes", "")
             ]
-            position = self._position(
+            position = self._parse_position(
                 frame, [snake for snake in snakes if not _is_eliminated(snake)]
             )
             self._meter.count(position)
@@ -61,15 +62,15 @@ class EngineFrames:
                 if body := json_fields.points(snake, "body", "snakes[]"):
                     self._heads.setdefault(str(snake.get("id")), body[0])
             self._responses.append(
-                {str(s.get("id")): (_text(s, "latency"), _text(s, "shout")) for s in snakes}
+                {str(s.get("id")): (_get_text(s, "latency"), _get_text(s, "shout")) for s in snakes}
             )
 
-    def _position(self, frame: Mapping[str, Any], living: list[Mapping[str, Any]]) -> State:
+    def _parse_position(self, frame: Mapping[str, Any], living: list[Mapping[str, Any]]) -> State:
         state = State(
             turn=json_fields.integer(frame, "turn", ""),
             width=self.width,
             height=self.height,
-            snakes=[_snake(snake) for snake in living],
+            snakes=[_parse_snake(snake) for snake in living],
             food=json_fields.points(frame, "food", ""),
             hazards=json_fields.points(frame, "hazards", ""),
         )
@@ -85,11 +86,11 @@ class EngineFrames:
         return state
 
     def replay(self, sent: Mapping[str, Any] | None, how: str = "") -> Replay:
-        """Return the complete game.
+        """Convert the frames to a replay of the complete game.
 
         Args:
-            sent: The ``game`` object of the API; if None, the frames determine the rules
-                (`replays.rule_inference`).
+            sent: The ``game`` object that the engine sent; if None, the rules are inferred from the
+                frames (`replays.rule_inference`).
             how: Source of ``sent``, recorded in ``Replay.info``.
 
         Raises:
@@ -102,11 +103,11 @@ class EngineFrames:
             head = sent if sent is not None else rule_inference.infer_game(found, self.positions)
             solo = len(self.positions[0].snakes) < 2
             game = board_json.parse_game({"id": self.name, **head}, UNKNOWN_SEED, solo)
-            rule_inference.check(game, found)
+            rule_inference.check_rules(game, found)
             for key, number in dataclasses.asdict(game.settings).items():
                 limits.check_number(number, f"game.ruleset.settings.{key}")
         if game.map == "snail_mode":
-            self.positions = list(rule_inference.with_pending_trails(self.positions))
+            self.positions = list(rule_inference.add_pending_trails(self.positions))
         info = {"fetched": self.name, "rules": how or "inferred from its frames"}
         replay = Replay(board := Board.from_state(self.positions[0], game), info=info)
         for number, (frame, responses) in enumerate(
@@ -134,11 +135,11 @@ class EngineFrames:
 def _responses_to_turn(
     responses: Mapping[str, tuple[str, str]], timeout: int
 ) -> dict[str, dict[str, Any]]:
-    """Return latencies, shouts and timeouts as arguments of `Replay.append`.
+    """Convert latencies and shouts to keyword arguments of `Replay.append`.
 
     A move is late if its latency is the text ``timeout``, or at least ``timeout`` milliseconds.
     """
-    times = {snake_id: _milliseconds(latency) for snake_id, (latency, _) in responses.items()}
+    times = {snake_id: _parse_latency_ms(latency) for snake_id, (latency, _) in responses.items()}
     known = {snake_id: time for snake_id, time in times.items() if time is not None}
     late = [snake_id for snake_id, (latency, _) in responses.items()
             if latency == "timeout" or known.get(snake_id, 0) >= timeout]  # fmt: skip
@@ -149,24 +150,24 @@ def _responses_to_turn(
     }
 
 
-def read_description(
+def parse_description(
     response: Mapping[str, Any], name: str
 ) -> tuple[str, EngineFrames, dict[str, Any] | None]:
     """Parse the response to ``GET /games/ID``.
 
     Returns:
-        The status, the empty `EngineFrames` of the game, and its ``game`` object (None if the
-        engine does not send the rules).
+        The status, an `EngineFrames` without frames, and the ``game`` object of the API. The object
+        is None if the engine does not send the rules.
     """
     with at_line(name, 0):
         sent = json_fields.child(response, "game", "")
         width, height = (json_fields.integer(sent, key, "game") for key in ("width", "height"))
         status = json_fields.string(sent, "status", "game", "")
-        return status, EngineFrames(name, width, height), _rules(sent)
+        return status, EngineFrames(name, width, height), _parse_rules(sent)
 
 
-def _rules(sent: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Return the ``game`` object of the API.
+def _parse_rules(sent: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Convert the game description of an engine to the ``game`` object of the API.
 
     Engines send the settings as text.
     """
@@ -191,7 +192,7 @@ def _rules(sent: Mapping[str, Any]) -> dict[str, Any] | None:
     }
 
 
-def _snake(value: Mapping[str, Any]) -> Snake:
+def _parse_snake(value: Mapping[str, Any]) -> Snake:
     customizations = {"color": "color", "head": "headtype", "tail": "tailtype"}
     snake = Snake(
         id=json_fields.string(value, "id", "snakes[]"),
@@ -200,8 +201,8 @@ def _snake(value: Mapping[str, Any]) -> Snake:
             json_fields.integer(value, "health", "snakes[]"), "snakes[].health"
         ),
         name=json_fields.string(value, "name", "snakes[]", ""),
-        latency=_text(value, "latency"),
-        shout=_text(value, "shout"),
+        latency=_get_text(value, "latency"),
+        shout=_get_text(value, "shout"),
         customizations={
             k: str(value[theirs]) for k, theirs in customizations.items() if value.get(theirs)
         },
@@ -215,11 +216,11 @@ def _is_eliminated(snake: Mapping[str, Any]) -> bool:
     return bool(snake.get("death") or snake.get("eliminatedcause"))
 
 
-def _text(value: Mapping[str, Any], key: str) -> str:
+def _get_text(value: Mapping[str, Any], key: str) -> str:
     return str(value.get(key) or "")
 
 
-def _milliseconds(text: str) -> float | None:
+def _parse_latency_ms(text: str) -> float | None:
     try:
         return float(text)
     except ValueError:

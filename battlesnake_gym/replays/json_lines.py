@@ -1,4 +1,4 @@
-"""JSON Lines files, the container format of all recorded games."""
+"""Reader and writer of JSON Lines files, the file format of all recorded games."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class ReplayError(ValueError):
 
 @contextlib.contextmanager
 def at_line(name: str, number: int) -> Iterator[None]:
-    """Add the file name and line number to errors raised in the context."""
+    """Add the file name and the line number to errors that the context raises."""
     try:
         yield
     except (ValueError, OverflowError) as error:  # A number may exceed the range of a float.
@@ -38,7 +38,7 @@ def at_line(name: str, number: int) -> Iterator[None]:
 
 @contextlib.contextmanager
 def warn_when_too_large() -> Iterator[None]:
-    """Convert errors about exceeded limits to warnings, so that no recording is lost."""
+    """Convert errors about exceeded limits to warnings, because a recording must not be lost."""
     try:
         yield
     except ValueError as error:
@@ -56,18 +56,19 @@ def write_lines(path: str | os.PathLike[str], lines: list[dict[str, Any]]) -> No
     """
     encoded = [(json.dumps(line, separators=(",", ":")) + "\n").encode() for line in lines]
     with warn_when_too_large():
-        for _ in _within_limits(encoded, Path(path).name):
+        for _ in _check_lines(encoded, Path(path).name):
             pass
     content = b"".join(encoded)
     if Path(path).suffix == ".gz":
-        content = gzip.compress(content, mtime=0)  # mtime=0 makes the bytes reproducible
+        # The argument mtime=0 makes the compressed bytes reproducible.
+        content = gzip.compress(content, mtime=0)
     write_atomically(path, lambda temporary: temporary.write_bytes(content))
 
 
 def read_lines(path: str | os.PathLike[str]) -> Iterator[dict[str, Any]]:
-    """Yield the JSON objects of a file, one object per line, parsed on demand.
+    """Yield the JSON objects of a file, one object per line; each line is parsed on demand.
 
-    Sizes are checked before any line is decompressed or parsed.
+    File sizes are checked first, before any line is decompressed or parsed.
 
     Raises:
         ReplayError: If a line is not a JSON object, or if the file exceeds one of `replays.limits`;
@@ -91,24 +92,21 @@ def read_lines(path: str | os.PathLike[str]) -> Iterator[dict[str, Any]]:
 
 
 def _raw_lines(path: str | os.PathLike[str], name: str) -> Iterator[bytes]:
-    """Yield the lines that are not blank.
-
-    Compressed files are decompressed.
-    """
+    """Yield the nonblank lines of a file, which may be compressed."""
     with Path(path).open("rb") as file:
-        _check(os.fstat(file.fileno()).st_size, "MAX_REPLAY_BYTES", f"{name} has {{}} bytes")
+        _check_limit(os.fstat(file.fileno()).st_size, "MAX_REPLAY_BYTES", f"{name} has {{}} bytes")
         compressed = file.read(2) == b"\x1f\x8b"
         file.seek(0)
         opened = gzip.GzipFile(fileobj=file) if compressed else file
         try:
             pieces = iter(lambda: opened.readline(limits.MAX_LINE_BYTES + 1), b"")
-            yield from (raw for raw in _within_limits(pieces, name) if raw.strip())
+            yield from (raw for raw in _check_lines(pieces, name) if raw.strip())
         except (gzip.BadGzipFile, EOFError, zlib.error) as error:
             raise ReplayError(f"{name} is a damaged gzip file: {error}") from error
 
 
-def _within_limits(raw_lines: Iterable[bytes], name: str) -> Iterator[bytes]:
-    """Yield the lines unchanged.
+def _check_lines(raw_lines: Iterable[bytes], name: str) -> Iterator[bytes]:
+    """Yield the lines unchanged, after a check of their number of bytes and values.
 
     Raises:
         ReplayError: If a line exceeds a limit.
@@ -117,13 +115,13 @@ def _within_limits(raw_lines: Iterable[bytes], name: str) -> Iterator[bytes]:
     for raw in raw_lines:
         size += len(raw)
         values += sum(raw.count(mark) for mark in (b",", b"[", b"{"))
-        _check(len(raw), "MAX_LINE_BYTES", f"{name} has a line of {{}} bytes or more")
-        _check(size, "MAX_REPLAY_BYTES", f"{name} has {{}} bytes or more when decompressed")
-        _check(values, "MAX_JSON_VALUES", f"{name} has {{}} values or more")
+        _check_limit(len(raw), "MAX_LINE_BYTES", f"{name} has a line of {{}} bytes or more")
+        _check_limit(size, "MAX_REPLAY_BYTES", f"{name} has {{}} bytes or more when decompressed")
+        _check_limit(values, "MAX_JSON_VALUES", f"{name} has {{}} values or more")
         yield raw
 
 
-def _check(value: int, limit: str, problem: str) -> None:
+def _check_limit(value: int, limit: str, problem: str) -> None:
     maximum = getattr(limits, limit)
     if value > maximum:
-        raise ReplayError(str(limits.too_large(problem.format(value), limit, maximum)))
+        raise ReplayError(str(limits.limit_error(problem.format(value), limit, maximum)))

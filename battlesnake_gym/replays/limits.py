@@ -1,4 +1,4 @@
-"""Limits of recorded games that bound the memory and time of reading any file.
+"""Limits of recorded games, which bound the memory and the time for reading a file.
 
 All limits far exceed the needs of real games. To read a larger file that you trust, first raise the
 limit that the error message names, for example ``limits.MAX_REPLAY_TURNS = 200_000``.
@@ -14,7 +14,7 @@ from battlesnake_gym.rules.state import State
 MAX_REPLAY_BYTES = 32 << 20
 """Maximum file size in bytes, compressed and decompressed.
 
-A game of 2,000 turns with reasons takes 4 MB.
+A file with 2,000 turns and reasons has about 4 MB.
 """
 
 MAX_LINE_BYTES = 1 << 20
@@ -26,7 +26,7 @@ The largest readable board needs a fifth of this size.
 MAX_JSON_VALUES = 3_000_000
 """Maximum number of JSON values in a file.
 
-Each value needs about 100 bytes.
+Each value needs about 100 bytes of memory.
 """
 
 MAX_REPLAY_TURNS = 50_000
@@ -35,8 +35,8 @@ MAX_REPLAY_SNAKES = 64
 MAX_TOTAL_CELLS = 8_000_000
 """Maximum number of cells of boards, bodies, food and hazards, over all turns.
 
-A snake counts as `SNAKE_CELL_COST` additional cells, because the rules examine each snake several
-times per turn.
+Each snake counts as 20 additional cells, because the rules examine each snake several times per
+turn.
 """
 
 _SNAKE_CELL_COST = 20
@@ -44,23 +44,23 @@ _SNAKE_CELL_COST = 20
 MAX_COORDINATE = 1_000
 """Maximum absolute value of coordinates.
 
-The bookkeeping cells of maps are just off the board.
+Some maps store data in cells slightly off the board.
 """
 
 MAX_NUMBER = 1_000_000
-"""Maximum of the first turn, health and settings.
+"""Maximum of the first turn, the health and the settings.
 
-Some maps count up to these numbers.
+The time of some maps is proportional to these numbers.
 """
 
 
-def too_large(problem: str, limit: str, maximum: int) -> BoardError:
+def limit_error(problem: str, limit: str, maximum: int) -> BoardError:
     """Return the error for a value that exceeds a limit."""
     return BoardError(f"{problem}; the limit is {maximum} (battlesnake_gym.replays.limits.{limit})")
 
 
 def check_number(value: int, path: str) -> int:
-    """Return ``value``, the number at a JSON path.
+    """Return ``value``, which is the number at the JSON path ``path``.
 
     Raises:
         BoardError: If the absolute value exceeds `MAX_NUMBER`.
@@ -89,13 +89,13 @@ def check_start(state: State) -> None:
 
 
 def check_position(state: State) -> int:
-    """Return the number of cells that a position counts as.
+    """Check the number of snakes, and return the result of `count_cells`.
 
     Raises:
         BoardError: If the position has too many snakes.
     """
     if len(state.snakes) > MAX_REPLAY_SNAKES:
-        raise too_large(
+        raise limit_error(
             f"there are {len(state.snakes)} snakes", "MAX_REPLAY_SNAKES", MAX_REPLAY_SNAKES
         )
     return count_cells(state)
@@ -109,14 +109,14 @@ def count_cells(state: State) -> int:
 
 
 class SizeMeter:
-    """Counter of the turns and cells of a game that is read or recorded."""
+    """Counter of turns and cells while a game is read or recorded."""
 
     def __init__(self) -> None:
         self._turns = -1
         self._cells = 0
 
     def count(self, state: State) -> None:
-        """Count a position, including the first position, and check the limits.
+        """Count a position, and check the limits; the first position does not count as a turn.
 
         Raises:
             BoardError: If a limit is exceeded.
@@ -131,19 +131,19 @@ class SizeMeter:
         self._cells += count_cells(state)
 
     def check(self) -> None:
-        """Check the limits.
+        """Check the number of turns and cells so far.
 
         Raises:
             BoardError: If a limit is exceeded.
         """
         if self._turns > MAX_REPLAY_TURNS:
-            raise too_large(
+            raise limit_error(
                 f"the game has more than {MAX_REPLAY_TURNS} turns",
                 "MAX_REPLAY_TURNS",
                 MAX_REPLAY_TURNS,
             )
         if self._cells > MAX_TOTAL_CELLS:
-            raise too_large(
+            raise limit_error(
                 f"the game has more than {MAX_TOTAL_CELLS} cells in its {self._turns} turns",
                 "MAX_TOTAL_CELLS",
                 MAX_TOTAL_CELLS,

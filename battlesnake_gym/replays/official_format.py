@@ -1,11 +1,11 @@
-"""File format of the official CLI, written by ``battlesnake play -o``.
+"""Reader and writer for the file format of the official CLI (``battlesnake play -o``).
 
-The first line is the game, followed by the body of one request per turn, and the result. The format
-does not contain moves and eliminations, so this module infers both. A surviving snake's move is
-visible. For eliminated snakes, all moves are tried until the rules lead to the next position.
-`Turn.inferred` lists these snakes, unless the file shows their last body as ``you``. The format
-does not contain the seed either: a replay from such a file stores the food and hazards of every
-turn.
+The first line is the ``game`` object. The following lines are the body of one request per turn. The
+last line is the result. The format does not contain moves and eliminations, so this module infers
+both. The move of a surviving snake follows from its head. For eliminated snakes, moves are tried
+until the rules lead to the next position. The attribute ``inferred`` of a turn lists these snakes,
+unless the file shows their last body as ``you``. The format does not contain the seed, so a replay
+from such a file stores the food and hazards of every turn.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from battlesnake_gym.rules import default_move
 from battlesnake_gym.rules.state import MOVES, Point, Snake, State
 
 _MAX_MOVE_COMBINATIONS = 4096
-"""Maximum number of move combinations tried on a turn with several eliminations.
+"""Maximum number of move combinations that are tried on a turn with several eliminations.
 
 The value is 4^6.
 """
@@ -49,9 +49,9 @@ class InferredTurn:
 
 
 def save(boards: Iterable[Board], path: str | os.PathLike[str]) -> None:
-    """Write all boards of a game in the format of the official CLI.
+    """Write a game in the format of the official CLI.
 
-    `Replay.boards` returns the boards.
+    `Replay.boards` returns the boards of a game.
 
     Data that the format does not support is omitted.
     """
@@ -67,7 +67,7 @@ def save(boards: Iterable[Board], path: str | os.PathLike[str]) -> None:
     write_lines(path, [board_json.game_to_dict(last.game), *bodies, result])
 
 
-def read(
+def parse_game_file(
     head: dict[str, Any], lines: Iterable[dict[str, Any]], name: str
 ) -> tuple[Board, list[InferredTurn]]:
     """Read the first board and all turns of a file.
@@ -112,7 +112,7 @@ def read(
 
 
 def _read_frame(line: dict[str, Any]) -> tuple[State, dict[str, Point]]:
-    """Return the position of a line, and the head of ``you`` if it is eliminated."""
+    """Return the position of a line, and the head of ``you`` by id if ``you`` is eliminated."""
     frame = board_json.parse_request({**line, "you": None})[1]
     you = json_fields.child(line, "you", "")
     body = json_fields.points(you, "body", "you")
@@ -122,7 +122,7 @@ def _read_frame(line: dict[str, Any]) -> tuple[State, dict[str, Point]]:
 
 
 def infer_turn(board: Board, frame: State, last_heads: dict[str, Point]) -> InferredTurn:
-    """Infer the turn that leads from ``board`` to ``frame``.
+    """Infer the moves of the turn that leads from ``board`` to ``frame``.
 
     Args:
         board: Position before the turn.
@@ -144,13 +144,13 @@ def infer_turn(board: Board, frame: State, last_heads: dict[str, Point]) -> Infe
     after.food, after.hazards = frame.food, frame.hazards
     for i, snake in enumerate(after.snakes):
         if snake.id in shown:
-            after.snakes[i] = _as_shown(snake, shown[snake.id])
+            after.snakes[i] = _apply_recorded_state(snake, shown[snake.id])
         elif snake.alive:
             raise ValueError(
                 f"the snake {snake.id!r} is missing, but none of its moves is fatal in the ruleset "
                 f"{board.game.ruleset!r}; was the game played with another ruleset?"
             )
-    latency = {snake.id: _milliseconds(snake.latency) for snake in frame.snakes}
+    latency = {snake.id: _parse_latency_ms(snake.latency) for snake in frame.snakes}
     known = {snake_id: value for snake_id, value in latency.items() if value is not None}
     return InferredTurn(moves, uncertain, after, known)
 
@@ -172,19 +172,19 @@ def _find_moves(
     combinations = (
         dict(zip(choices, moves, strict=True)) for moves in itertools.product(*choices.values())
     )
-    # Each attempt plays a turn, which takes time proportional to the number of cells.
+    # Each attempt plays one turn, and the time of a turn is proportional to the number of cells.
     cells = limits.check_position(board)
     tried = itertools.islice(
         combinations, min(_MAX_MOVE_COMBINATIONS, max(256, _MAX_MOVE_COMBINATIONS * 400 // cells))
     )
-    best = min(tried, key=lambda moves: _mismatch(board, moves, frame, shown))
+    best = min(tried, key=lambda moves: _count_mismatches(board, moves, frame, shown))
     return best, [snake_id for snake_id, options in choices.items() if len(options) > 1]
 
 
-def _mismatch(
+def _count_mismatches(
     board: Board, moves: dict[str, str], frame: State, shown: dict[str, Snake]
 ) -> tuple[int, int, int]:
-    """Return the differences to ``frame``: survivors, their bodies, and food."""
+    """Count the differences from ``frame``: survivors, bodies of survivors, and food."""
     after = board.copy()
     after.advance(moves)
     lives = sum(snake.alive != (snake.id in shown) for snake in after.snakes)
@@ -199,8 +199,8 @@ def _mismatch(
     return lives, bodies, still_there + missing
 
 
-def _as_shown(snake: Snake, shown: Snake) -> Snake:
-    """Return the snake as living, with the recorded body and health."""
+def _apply_recorded_state(snake: Snake, shown: Snake) -> Snake:
+    """Return a living copy of ``snake`` with the recorded body and health."""
     return Snake(
         id=snake.id,
         body=shown.body,
@@ -212,7 +212,7 @@ def _as_shown(snake: Snake, shown: Snake) -> Snake:
     )
 
 
-def _milliseconds(text: str) -> float | None:
+def _parse_latency_ms(text: str) -> float | None:
     try:
         return float(text)
     except ValueError:

@@ -1,4 +1,4 @@
-"""Recorded games whose positions can start boards, tests and environments.
+"""Recorded games, whose positions can be used in boards, tests and environments.
 
 A `Replay` stores the game, the first position and the moves of each turn; the rules determine all
 later positions. A replay also stores data that the rules do not determine: positions that the seed
@@ -52,8 +52,8 @@ from battlesnake_gym.replays.json_lines import (
 from battlesnake_gym.rules.state import CAUSES, Game, Point, Settings, Snake, State
 from battlesnake_gym.snakes import Decision, Reason, Strategy
 
-_FORMAT = 2
-"""Version of the file format, written in the first line of a file."""
+_FORMAT_VERSION = 2
+"""Version of the file format, which the first line of a file contains."""
 
 SUFFIXES = (".jsonl", ".jsonl.gz")
 """File suffixes of replays."""
@@ -66,10 +66,11 @@ def find_files(directory: Path) -> list[Path]:
 
 @dataclass(slots=True)
 class Turn:
-    """One turn: all events between two consecutive positions.
+    """One turn of a recorded game: all events between two consecutive positions.
 
     Attributes:
-        moves: Moves sent by the living snakes, by snake id; an invalid move means straight ahead.
+        moves: Moves that the living snakes sent, by snake id; an invalid move means the default
+            move.
         snakes: Snakes after the turn, or None if the rules and the seed determine the snakes.
         food: Food after the turn, or None if the rules and the seed determine the food.
         hazards: Hazards after the turn, or None if the rules and the seed determine the hazards.
@@ -77,8 +78,8 @@ class Turn:
         latency: Latency by snake id, in milliseconds.
         shouts: Shouts by snake id.
         decisions: Decisions by snake id.
-        problems: Reason (``timeout``, ``connection``, ...) by id of each snake that sent no valid
-            move.
+        problems: Reasons (``timeout``, ``connection``, ...) for missing moves, by id of the snakes
+            without a valid move.
     """
 
     moves: dict[str, str]
@@ -109,7 +110,7 @@ class Turn:
 
 @dataclass(slots=True)
 class Replay:
-    """A recorded game that consists of its first position and all turns.
+    """A recorded game, which consists of the first position and all turns.
 
     ``Replay(board)`` starts a recording and `append` adds a turn. ``info`` contains further data of
     the recorder, as JSON values.
@@ -155,14 +156,13 @@ class Replay:
 
         Args:
             moves: Moves of all living snakes, by id.
-            after: Position after the turn, if randomness or another engine may have produced a
-                position that differs from the result of the rules with this game's seed;
-                differences are stored.
+            after: Position after the turn; differences from the result of the rules are stored.
+                None means that the rules and the seed of the game determine the position.
             inferred: Ids of the snakes whose move was inferred instead of recorded.
             latency: Latency by snake id, in milliseconds.
             shouts: Shouts by snake id.
             decisions: Decisions by snake id.
-            problems: Reason by id of each snake that sent no valid move.
+            problems: Reasons for missing moves, by id of the snakes without a valid move.
 
         Raises:
             rules.RulesError: If a living snake has no move.
@@ -178,7 +178,7 @@ class Replay:
         board = self._last.copy()
         turn.play(board)
         if after is not None:
-            _keep_differences(turn, board, after)
+            _store_differences(turn, board, after)
             board = self._last.copy()
             turn.play(board)
         self.turns.append(turn)
@@ -208,7 +208,7 @@ class Replay:
         return board
 
     def snake_id(self, id_or_name: str) -> str:
-        """Return the id of the snake with this id or unique name.
+        """Return the id of the snake that has this id or this unique name.
 
         Raises:
             ReplayError: If no snake matches, or if several snakes match.
@@ -249,14 +249,14 @@ class Replay:
     def to_lines(self) -> list[dict[str, Any]]:
         """Return the lines of the file as JSON objects."""
         head = {
-            "replay": _FORMAT,
+            "replay": _FORMAT_VERSION,
             "game": dataclasses.asdict(self.game),
-            "first": _write_state(self.first),
+            "first": _state_to_dict(self.first),
             "info": self.info,
         }
         numbered = enumerate(self.turns, self.first.turn + 1)
-        body = [{"turn": number, **_write_turn(turn)} for number, turn in numbered]
-        return [head, *body, {"end": _write_end(self._last)}]
+        body = [{"turn": number, **_turn_to_dict(turn)} for number, turn in numbered]
+        return [head, *body, {"end": _result_to_dict(self._last)}]
 
     @staticmethod
     def load(path: str | os.PathLike[str]) -> Replay:
@@ -292,14 +292,14 @@ class Replay:
     def stream(path: str | os.PathLike[str]) -> tuple[Replay, Iterator[Turn]]:
         """Return a replay without turns, and an iterator that reads and appends the turns.
 
-        Use this method to read only the first turns of a large file. The errors are those of
-        `load`, raised when the faulty line is read.
+        Use this method to read only the first turns of a large file. The errors are the same as of
+        `load`, but the iterator raises the errors of later lines.
         """
         lines, name = read_lines(path), path_text(Path(path).name)
         head = next(lines)
         if "replay" in head:
             return Replay._stream_lines(itertools.chain([head], lines), name)
-        first, turns = official_format.read(head, lines, name)
+        first, turns = official_format.parse_game_file(head, lines, name)
         replay = Replay(first)
         return replay, replay._append_inferred(turns)
 
@@ -334,9 +334,10 @@ class Replay:
         numbered = enumerate(lines, 1)
         with at_line(name, 1):
             head = _expect_key(next(numbered, (1, None))[1], "replay")
-            if head["replay"] not in (1, _FORMAT):
+            if head["replay"] not in (1, _FORMAT_VERSION):
                 raise BoardError(
-                    f"replay must be 1 to {_FORMAT}, got {json_fields.format_value(head['replay'])}"
+                    f"replay must be 1 to {_FORMAT_VERSION}, "
+                    f"got {json_fields.format_value(head['replay'])}"
                 )
             state = _read_state(json_fields.child(head, "first", ""))
             first = Board.from_state(state, _read_game(json_fields.child(head, "game", "")))
@@ -358,15 +359,15 @@ class Replay:
             yield turn
             number, last = following, line
         with at_line(name, number):
-            if _expect_key(last, "end")["end"] != _write_end(self._last):
+            if _expect_key(last, "end")["end"] != _result_to_dict(self._last):
                 raise BoardError(
                     "end differs from the result of the turns above; the file is damaged "
                     "or was recorded with other rules"
                 )
 
 
-def _keep_differences(turn: Turn, board: Board, after: State) -> None:
-    """Store the differences between ``after`` and ``board``, the result of the rules."""
+def _store_differences(turn: Turn, board: Board, after: State) -> None:
+    """Store in ``turn`` the parts of ``after`` that differ from ``board``."""
     known = [(s.id, s.body, s.health, s.eliminated_cause) for s in board.snakes]
     if [(s.id, s.body, s.health, s.eliminated_cause) for s in after.snakes] != known:
         turn.snakes = copy.deepcopy(after.snakes)
@@ -376,20 +377,20 @@ def _keep_differences(turn: Turn, board: Board, after: State) -> None:
         turn.hazards = after.hazards[:]
 
 
-def _write_state(state: Board) -> dict[str, Any]:
-    written: dict[str, Any] = _to_json(dataclasses.asdict(state))
+def _state_to_dict(state: Board) -> dict[str, Any]:
+    written: dict[str, Any] = _to_json_value(dataclasses.asdict(state))
     del written["game"], written["you_id"]
     return written
 
 
-def _write_turn(turn: Turn) -> dict[str, Any]:
-    """Return a turn as a JSON object: the moves and all other recorded fields."""
+def _turn_to_dict(turn: Turn) -> dict[str, Any]:
+    """Return a turn as a JSON object: the moves and all fields that differ from their defaults."""
     defaults = dataclasses.asdict(Turn(moves={}))
     written = dataclasses.asdict(turn)
-    return {k: _to_json(v) for k, v in written.items() if k == "moves" or v != defaults[k]}
+    return {k: _to_json_value(v) for k, v in written.items() if k == "moves" or v != defaults[k]}
 
 
-def _write_end(board: Board) -> dict[str, Any]:
+def _result_to_dict(board: Board) -> dict[str, Any]:
     """Return the result after the last turn as a JSON object."""
     winner = board.winner
     return {
@@ -409,15 +410,12 @@ def _write_end(board: Board) -> dict[str, Any]:
     }
 
 
-def _to_json(value: Any) -> Any:
-    """Return ``value`` as strict JSON.
-
-    Infinite numbers become text.
-    """
+def _to_json_value(value: Any) -> Any:
+    """Convert ``value`` to strict JSON; infinite numbers become text."""
     if isinstance(value, dict):
-        return {str(key): _to_json(item) for key, item in value.items()}
+        return {str(key): _to_json_value(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_to_json(item) for item in value]
+        return [_to_json_value(item) for item in value]
     if value is None or isinstance(value, str | int):
         return value
     number = float(value)
@@ -438,7 +436,7 @@ def _read_game(game: Mapping[str, Any]) -> Game:
     return Game(
         ruleset=json_fields.string(game, "ruleset", "game", defaults.ruleset),
         map=json_fields.string(game, "map", "game", defaults.map),
-        settings=Settings(**{key: _bounded(settings, key, path) for key in names}),
+        settings=Settings(**{key: _read_bounded_int(settings, key, path) for key in names}),
         seed=json_fields.integer(game, "seed", "game"),
         solo=game.get("solo") is True,
         id=json_fields.string(game, "id", "game", ""),
@@ -463,14 +461,14 @@ def _read_state(first: Mapping[str, Any]) -> State:
 
 
 def _read_memory(memory: Mapping[str, Any], key: str) -> Any:
-    """Return a value of a map's memory: a number or a list of cells."""
+    """Return a value in the memory of a map: a number or a list of cells."""
     if isinstance(memory[key], list):
         return _read_cells(memory, key, "first.memory")
-    return _bounded(memory, key, "first.memory")
+    return _read_bounded_int(memory, key, "first.memory")
 
 
-def _bounded(parent: Mapping[str, Any], key: str, path: str) -> int:
-    """Return the integer under ``key``, within the limits of a replay."""
+def _read_bounded_int(parent: Mapping[str, Any], key: str, path: str) -> int:
+    """Return the integer under ``key``, after a check of the limits of replays."""
     return limits.check_number(
         json_fields.integer(parent, key, path), json_fields.join_path(path, key)
     )
@@ -496,7 +494,7 @@ def _read_snake(value: Mapping[str, Any], path: str) -> Snake:
     return Snake(
         id=json_fields.string(value, "id", path),
         body=body,
-        health=_bounded(value, "health", path),
+        health=_read_bounded_int(value, "health", path),
         eliminated_cause=cause,
         eliminated_by=json_fields.string(value, "eliminated_by", path, ""),
         eliminated_on=json_fields.integer(value, "eliminated_on", path, 0),
@@ -530,9 +528,9 @@ def _read_texts(parent: Mapping[str, Any], key: str, path: str) -> dict[str, str
 
 
 def _read_numbers(parent: Mapping[str, Any], key: str, path: str) -> dict[str, float]:
-    """Return numbers by name.
+    """Return the numbers under ``key`` by name.
 
-    Infinite numbers are written as text.
+    Files contain infinite numbers as text.
     """
     numbers = {}
     for name, value in json_fields.child(parent, key, path).items():

@@ -1,8 +1,9 @@
-"""Inference of a game's rules from its frames, if the engine does not send them.
+"""Inference of the rules of a game from its frames, for engines that do not send the rules.
 
 `collect_evidence` examines how snakes grow, where heads move, where hazards appear and how much
 damage they cause. `infer_game` converts the evidence to a ``game`` object of the API, or raises an
-error if the frames are ambiguous. `check` raises an error if the frames contradict given rules.
+error if the frames are ambiguous. `check_rules` raises an error if the frames contradict given
+rules.
 """
 
 from __future__ import annotations
@@ -18,14 +19,14 @@ from battlesnake_gym.rules.maps.snail import pending_trails, trails
 from battlesnake_gym.rules.rulesets import RULESETS, grows_always, wraps
 from battlesnake_gym.rules.state import Game, Point, Settings, Snake, State
 
-MODES = {
+RULES_BY_MODE = {
     "standard": ("standard", "standard"),
     "royale": ("royale", "standard"),
     "constrictor": ("constrictor", "standard"),
     "snail mode": ("standard", "snail_mode"),
     "solo": ("solo", "standard"),
 }
-"""Ruleset and map by mode of arena.battlesnake.com."""
+"""Ruleset and map of each game mode of arena.battlesnake.com."""
 
 _REMEDY = "give --ruleset, and --map if the game has a map"
 
@@ -35,8 +36,8 @@ class RuleEvidence:
     """Evidence about the rules in the frames of a game.
 
     Attributes:
-        grows: Whether snakes grew without food; both values if this varies, empty if no snake
-            survived a turn without food.
+        grows: Whether surviving snakes grew on turns without food: one value, both values, or no
+            value if no snake survived such a turn.
         crosses: Whether a head moved over an edge to the opposite side.
         hazards: "" for none, "trails", "shrinking" or "others".
         damage: Damage of one hazard layer; None if unknown.
@@ -56,7 +57,7 @@ def collect_evidence(frames: Sequence[State]) -> RuleEvidence:
     Args:
         frames: Positions, one per turn, with only the living snakes.
     """
-    unfed = [step for step in _steps(frames) if step[2].head not in step[0].food]
+    unfed = [step for step in _snake_steps(frames) if step[2].head not in step[0].food]
     costs = {
         (snake.health - 1 - after.health) // layers
         for before, snake, after in unfed
@@ -64,21 +65,21 @@ def collect_evidence(frames: Sequence[State]) -> RuleEvidence:
     }
     changed = [b.turn for a, b in itertools.pairwise(frames) if a.hazards != b.hazards]
     return RuleEvidence(
-        # A snake that is still stacked from the start unfolds before its body grows.
+        # A snake with segments stacked since the start unfolds before the body grows.
         grows=frozenset(
             len(after.body) > len(snake.body)
             for _, snake, after in unfed
             if len(set(snake.body[-3:])) > 1
         ),
-        crosses=any(_far(snake.head, after.head) for _, snake, after in _steps(frames)),
-        hazards=_hazards(frames),
+        crosses=any(_is_far(snake.head, after.head) for _, snake, after in _snake_steps(frames)),
+        hazards=_classify_hazards(frames),
         damage=costs.pop() if len(costs) == 1 else None,
         every=math.gcd(*changed) or None,
     )
 
 
-def _steps(frames: Sequence[State]) -> Iterator[tuple[State, Snake, Snake]]:
-    """Yield each position with a surviving snake, and that snake after the turn."""
+def _snake_steps(frames: Sequence[State]) -> Iterator[tuple[State, Snake, Snake]]:
+    """Yield (position, snake, snake after the turn) for each turn and surviving snake."""
     for before, after in itertools.pairwise(frames):
         later = {snake.id: snake for snake in after.snakes}
         for snake in before.snakes:
@@ -86,25 +87,25 @@ def _steps(frames: Sequence[State]) -> Iterator[tuple[State, Snake, Snake]]:
                 yield before, snake, later[snake.id]
 
 
-def _far(cell: Point, other: Point) -> bool:
+def _is_far(cell: Point, other: Point) -> bool:
     return abs(cell[0] - other[0]) + abs(cell[1] - other[1]) > 1
 
 
-def _hazards(frames: Sequence[State]) -> str:
+def _classify_hazards(frames: Sequence[State]) -> str:
     if not any(frame.hazards for frame in frames):
         return ""
     first = frames[0]
     if all(_is_border(first, cells) for cells in {tuple(frame.hazards) for frame in frames}):
         return "shrinking"
     fading = (
-        sorted(_trails(before, after)) == sorted(after.hazards)
-        for before, after in itertools.pairwise(with_pending_trails(frames))
+        sorted(_expected_trails(before, after)) == sorted(after.hazards)
+        for before, after in itertools.pairwise(add_pending_trails(frames))
     )
     return "trails" if all(fading) else "others"
 
 
 def _is_border(board: State, cells: Sequence[Point]) -> bool:
-    """Return whether the hazards cover all cells outside a rectangle, in one layer."""
+    """Return whether one layer of hazards covers all cells outside a rectangle."""
     covered = set(cells)
     free = [
         cell
@@ -117,17 +118,17 @@ def _is_border(board: State, cells: Sequence[Point]) -> bool:
     return one_each and box == len(free)
 
 
-def _trails(before: State, after: State) -> list[Point]:
+def _expected_trails(before: State, after: State) -> list[Point]:
     """Return the hazards that the map ``snail_mode`` would produce in ``after``."""
     return trails(
         State(after.turn, after.width, after.height, after.snakes, hazards=before.hazards)
     )
 
 
-def with_pending_trails(frames: Sequence[State]) -> Sequence[State]:
+def add_pending_trails(frames: Sequence[State]) -> Sequence[State]:
     """Add the pending trails of ``snail_mode`` to frames that omit them.
 
-    The affected frames show only cells on the board.
+    Some engines send only the hazards on the board.
     """
     if any(y >= frame.height for frame in frames for _, y in frame.hazards):
         return frames
@@ -135,7 +136,7 @@ def with_pending_trails(frames: Sequence[State]) -> Sequence[State]:
 
 
 def infer_game(found: RuleEvidence, frames: Sequence[State]) -> dict[str, Any]:
-    """Return the ``game`` object of the rules that the frames determine.
+    """Infer the rules from the evidence, and return the ``game`` object of the API.
 
     Raises:
         BoardError: If the frames are ambiguous.
@@ -153,25 +154,25 @@ def infer_game(found: RuleEvidence, frames: Sequence[State]) -> dict[str, Any]:
     if found.crosses:
         ruleset = "wrapped_constrictor" if grows else "wrapped"
     if found.hazards == "trails":
-        return game(ruleset, "snail_mode", found.damage)
+        return build_game_object(ruleset, "snail_mode", found.damage)
     if found.hazards == "shrinking" and plain:
-        return game("royale", damage=found.damage, every=found.every)
+        return build_game_object("royale", damage=found.damage, every=found.every)
     if found.hazards:
         raise BoardError(f"the frames do not show which map the hazards belong to; {_REMEDY}")
     if plain and len(frames[0].snakes) == 1:
-        return game("solo")
+        return build_game_object("solo")
     if plain and frames[-1].turn < Settings().shrink_every_n_turns:
         raise BoardError(
             f"a game of {frames[-1].turn} turns without hazards may be standard or royale; "
             f"{_REMEDY}"
         )
-    return game(ruleset)
+    return build_game_object(ruleset)
 
 
-def game(
+def build_game_object(
     ruleset: str, board_map: str = "standard", damage: int | None = None, every: int | None = None
 ) -> dict[str, Any]:
-    """Return a ``game`` object of the API.
+    """Create a ``game`` object of the API.
 
     An argument of None selects the official default.
     """
@@ -185,13 +186,13 @@ def game(
     return {"ruleset": {"name": ruleset, "settings": settings}, "map": board_map}
 
 
-def game_of_mode(mode: str) -> dict[str, Any] | None:
-    """Return the ``game`` object of a mode of arena.battlesnake.com, or None."""
-    known = MODES.get(mode.lower().replace("_", " "))
-    return game(*known) if known else None
+def game_object_of_mode(mode: str) -> dict[str, Any] | None:
+    """Return the ``game`` object of a mode of arena.battlesnake.com, or None if unknown."""
+    known = RULES_BY_MODE.get(mode.lower().replace("_", " "))
+    return build_game_object(*known) if known else None
 
 
-def check(played: Game, found: RuleEvidence) -> None:
+def check_rules(played: Game, found: RuleEvidence) -> None:
     """Check that the frames are consistent with the rules of a game.
 
     Raises:

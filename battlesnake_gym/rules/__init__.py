@@ -1,6 +1,6 @@
 """Rules of the game in pure Python.
 
-Tests compare the engine with these rules.
+Tests compare the results of the compiled engine with these rules.
 
 >>> game = Game(seed=7)
 >>> state = start(game, 11, 11, ["one", "two"])

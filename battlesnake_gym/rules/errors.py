@@ -1,8 +1,8 @@
-"""Exception raised by the rules."""
+"""Exception that the rules raise."""
 
 
 class RulesError(ValueError):
-    """Error for invalid input of the rules.
+    """Error for invalid arguments or positions.
 
     The message contains the field, the value and a remedy.
     """

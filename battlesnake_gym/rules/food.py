@@ -1,4 +1,4 @@
-"""Free cells for food, and the random placement of food during a game."""
+"""Random placement of food on free cells during a game."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from .state import Game, Point, State
 
 
 def game_rand(game: Game, offset: int = 0) -> GoRand:
-    """Return the generator that starts ``offset`` turns after the game's seed.
+    """Create a random number generator with the seed ``game.seed + offset``.
 
     The setup and the hazard patterns use offset 0. The food of a turn uses the turn number as
     offset.
@@ -22,10 +22,10 @@ def neighbors(cell: Point) -> set[Point]:
 
 
 def free_cells(state: State, *, avoid_hazards: bool = False) -> list[Point]:
-    """List the cells that may get food, by column and then from bottom to top.
+    """List the free cells for new food, ordered by x, then by y.
 
-    Food, living bodies and the neighbors of living heads are not free. Eliminated bodies do not
-    count.
+    Cells with food or living bodies and the neighbors of living heads are not free. Bodies of
+    eliminated snakes do not block cells.
 
     Args:
         state: Current position.
@@ -43,17 +43,18 @@ def free_cells(state: State, *, avoid_hazards: bool = False) -> list[Point]:
 
 
 def place_food(state: State, rand: GoRand, count: int, *, avoid_hazards: bool = False) -> None:
-    """Place ``count`` food on random free cells, or less if fewer cells are free."""
+    """Place ``count`` pieces of food on random free cells, or fewer if too few cells are free."""
     cells = free_cells(state, avoid_hazards=avoid_hazards)
     rand.shuffle(cells)
     state.food.extend(cells[:count])
 
 
 def standard_food(game: Game, state: State, *, avoid_hazards: bool = False) -> None:
-    """Place the food of one turn.
+    """Place the food of one turn as on the standard map.
 
-    The function fills up to the minimum, or else adds one food at random. As in the official
-    engine, the probability of this food is ``food_spawn_chance - 1`` percent.
+    If there is less food than the minimum, the missing food is added. Otherwise, one piece of food
+    is added at random. As in the official engine, the probability of this food is
+    ``food_spawn_chance - 1`` percent.
     """
     rand = game_rand(game, state.turn)
     missing = game.settings.minimum_food - len(state.food)

@@ -1,9 +1,9 @@
 """Random number generator of Go's ``math/rand``, which the official engine uses.
 
 Output k of the generator is ``o[k] = o[k - 273] + o[k - 607]`` modulo 2**64. The 607 words of the
-seeded state count as the outputs -606 to 0. A turn needs few outputs, so a word is computed only
-when an output needs it. Each word combines three steps of a small multiplicative generator with a
-constant.
+seeded state count as the outputs -606 to 0. A word is computed only when an output depends on the
+word, because a turn needs few outputs. Each word combines three steps of a small multiplicative
+generator with a constant.
 """
 
 from __future__ import annotations
@@ -12,15 +12,15 @@ from collections.abc import MutableSequence
 from pathlib import Path
 from typing import TypeVar
 
-_WORDS = 607
+_NUM_STATE_WORDS = 607
 _TAP = 273
-_FEED = _WORDS - _TAP
+_FEED = _NUM_STATE_WORDS - _TAP
 _LCG_MODULUS = 2**31 - 1
 _LCG_FACTOR = 48271
-_LCG_SKIPPED = 20
+_NUM_SKIPPED_LCG_STEPS = 20
 _ZERO_SEED = 89482311
-_MASK = 2**64 - 1
-TABLE = tuple(
+_UINT64_MASK = 2**64 - 1
+SEED_TABLE = tuple(
     int(word, 16) for word in Path(__file__).with_name("gorand_table.txt").read_text().split()
 )
 """Constant table of Go's ``math/rand``: the state after 7.8e12 outputs.
@@ -33,19 +33,19 @@ _T = TypeVar("_T")
 
 
 def _lcg_powers() -> list[int]:
-    power = pow(_LCG_FACTOR, _LCG_SKIPPED, _LCG_MODULUS)
+    power = pow(_LCG_FACTOR, _NUM_SKIPPED_LCG_STEPS, _LCG_MODULUS)
     powers = []
-    for _ in range(3 * _WORDS):
+    for _ in range(3 * _NUM_STATE_WORDS):
         power = power * _LCG_FACTOR % _LCG_MODULUS
         powers.append(power)
     return powers
 
 
-_POWERS = _lcg_powers()
+_LCG_POWERS = _lcg_powers()
 
 
 class GoRand:
-    """Generator with the outputs of Go's ``rand.New(rand.NewSource(seed))``.
+    """Random number generator with the same outputs as Go's ``rand.New(rand.NewSource(seed))``.
 
     Args:
         seed: Any integer, which is reduced to a signed 64-bit number as in Go.
@@ -64,13 +64,13 @@ class GoRand:
 
     def _seeded_word(self, index: int) -> int:
         seed = self._seed
-        a, b, c = _POWERS[3 * index : 3 * index + 3]
+        a, b, c = _LCG_POWERS[3 * index : 3 * index + 3]
         low = seed * b % _LCG_MODULUS << 20 ^ seed * c % _LCG_MODULUS
-        return (seed * a % _LCG_MODULUS << 40 ^ low ^ TABLE[index]) & _MASK
+        return (seed * a % _LCG_MODULUS << 40 ^ low ^ SEED_TABLE[index]) & _UINT64_MASK
 
     @property
     def drawn(self) -> int:
-        """Number of outputs drawn since the seeding."""
+        """Number of outputs that were drawn since the seeding."""
         return len(self._outputs)
 
     def skip(self, outputs: int) -> None:
@@ -82,15 +82,19 @@ class GoRand:
         """Draw the next output, an integer in [0, 2**64 - 1]."""
         outputs = self._outputs
         k = len(outputs) + 1
-        older = outputs[k - _WORDS - 1] if k > _WORDS else self._seeded_word((_FEED - k) % _WORDS)
-        newer = outputs[k - _TAP - 1] if k > _TAP else self._seeded_word(_WORDS - k)
-        output = (older + newer) & _MASK
+        older = (
+            outputs[k - _NUM_STATE_WORDS - 1]
+            if k > _NUM_STATE_WORDS
+            else self._seeded_word((_FEED - k) % _NUM_STATE_WORDS)
+        )
+        newer = outputs[k - _TAP - 1] if k > _TAP else self._seeded_word(_NUM_STATE_WORDS - k)
+        output = (older + newer) & _UINT64_MASK
         outputs.append(output)
         return output
 
     def int63(self) -> int:
         """Draw an integer in [0, 2**63 - 1]: the next output without its highest bit."""
-        return self.uint64() & (_MASK >> 1)
+        return self.uint64() & (_UINT64_MASK >> 1)
 
     def uint32(self) -> int:
         """Draw an integer in [0, 2**32 - 1]."""
@@ -122,10 +126,10 @@ class GoRand:
         """Draw an integer in [low, high], like the official engine's ``Range``."""
         return self.intn(high - low + 1) + low
 
-    def _bounded(self, n: int) -> int:
+    def _bounded_uint32(self, n: int) -> int:
         """Draw an integer in [0, n - 1] for `shuffle`.
 
-        `intn` uses another method.
+        The method `intn` uses another algorithm, as in Go.
         """
         product = self.uint32() * n
         if product & 0xFFFFFFFF < n:
@@ -137,5 +141,5 @@ class GoRand:
     def shuffle(self, items: MutableSequence[_T]) -> None:
         """Shuffle ``items`` in place, like Go's ``Shuffle``."""
         for i in range(len(items) - 1, 0, -1):
-            j = self._bounded(i + 1)
+            j = self._bounded_uint32(i + 1)
             items[i], items[j] = items[j], items[i]

@@ -10,11 +10,16 @@ from .gorand import GoRand
 from .state import START_LENGTH, Point, Snake, State
 
 MAX_SNAKES = 16
-_CORNER_AND_SIDE_STARTS = 8
-_MIN_SIZE_FIXED = 7  # smaller boards get random start cells
-_MIN_SIZE_QUADRANTS = 11
-_FEW_SNAKES = 4  # with at most this many snakes, every square board gets food next to each snake
-_LARGE_AREA = 121  # boards with at least this many cells get food next to every snake
+_NUM_CORNER_AND_SIDE_STARTS = 8
+# Snakes start on random cells of smaller boards.
+_MIN_SIZE_FIXED_STARTS = 7
+_MIN_SIZE_QUADRANT_STARTS = 11
+_MAX_SNAKES_WITH_FOOD = (
+    # With at most this many snakes, food is placed beside each snake on every square board.
+    4
+)
+# On square boards with at least this many cells, food is placed beside every snake.
+_MIN_LARGE_BOARD_CELLS = 121
 _DIAGONALS = ((-1, -1), (-1, 1), (1, -1), (1, 1))
 
 
@@ -26,34 +31,35 @@ def put_snake(snake: Snake, cell: Point) -> None:
 def put_snakes(state: State, cells: Sequence[Point]) -> None:
     """Put snake i on ``cells[i]``.
 
-    There must be at least as many cells as snakes.
+    The list ``cells`` has at least as many cells as there are snakes.
     """
     for snake, cell in zip(state.snakes, cells, strict=False):
         put_snake(snake, cell)
 
 
-def standard_start(state: State, rand: GoRand) -> None:
-    """Place all snakes and then the initial food, like most maps."""
+def place_standard_start(state: State, rand: GoRand) -> None:
+    """Place all snakes and then the initial food, as on most maps."""
     place_snakes(state, rand)
     place_start_food(state, rand)
 
 
 def place_snakes(state: State, rand: GoRand) -> None:
-    """Place the snakes on fixed cells of square boards, or else on random cells.
+    """Place the snakes on fixed cells of a square board, or on random cells of another board.
 
     Raises:
         RulesError: If there are more snakes than start cells.
     """
     width, count = state.width, len(state.snakes)
     square = width == state.height
-    if square and count > _CORNER_AND_SIDE_STARTS and width < _MIN_SIZE_FIXED:
+    if square and count > _NUM_CORNER_AND_SIDE_STARTS and width < _MIN_SIZE_FIXED_STARTS:
         raise RulesError(
             f"{count} snakes do not fit on a board of {width}x{width}: "
-            f"use at most {_CORNER_AND_SIDE_STARTS} snakes or a width of {_MIN_SIZE_FIXED} or more"
+            f"use at most {_NUM_CORNER_AND_SIDE_STARTS} snakes or a width of "
+            f"{_MIN_SIZE_FIXED_STARTS} or more"
         )
-    if square and width >= _MIN_SIZE_FIXED and count <= _CORNER_AND_SIDE_STARTS:
+    if square and width >= _MIN_SIZE_FIXED_STARTS and count <= _NUM_CORNER_AND_SIDE_STARTS:
         _place_on_corners_and_sides(state, rand)
-    elif square and width >= _MIN_SIZE_QUADRANTS:
+    elif square and width >= _MIN_SIZE_QUADRANT_STARTS:
         place_in_quadrants(state, rand, _standard_quadrants(width))
     else:
         _place_on_random_cells(state, rand)
@@ -69,7 +75,7 @@ def _place_on_corners_and_sides(state: State, rand: GoRand) -> None:
 
 
 def _standard_quadrants(width: int) -> list[list[Point]]:
-    """List the four start cells of each quadrant of a square board, by symmetry."""
+    """List the four start cells of each quadrant of a square board, which are symmetric."""
     quadrant = width // 2
     near = quadrant // 3
     far = quadrant - near
@@ -84,7 +90,7 @@ def _standard_quadrants(width: int) -> list[list[Point]]:
 
 
 def place_in_quadrants(state: State, rand: GoRand, quadrants: Sequence[Sequence[Point]]) -> None:
-    """Assign the snakes to the quadrants round-robin, each to a random free start cell.
+    """Assign the snakes to the quadrants in turn, each to a random free start cell.
 
     Raises:
         RulesError: If there are more snakes than start cells.
@@ -98,14 +104,14 @@ def place_in_quadrants(state: State, rand: GoRand, quadrants: Sequence[Sequence[
     turn = rand.intn(len(places))
     for snake in state.snakes:
         cells = places[turn]
-        put_snake(snake, take_random(cells, rand))
+        put_snake(snake, remove_random_cell(cells, rand))
         turn = (turn + 1) % len(places)
 
 
-def take_random(cells: list[Point], rand: GoRand) -> Point:
-    """Remove and return a random cell.
+def remove_random_cell(cells: list[Point], rand: GoRand) -> Point:
+    """Remove a random cell from a list, and return the cell.
 
-    The last cell of the list takes the free position.
+    The last cell of the list moves to the free index.
     """
     index = rand.intn(len(cells))
     cell = cells[index]
@@ -115,8 +121,8 @@ def take_random(cells: list[Point], rand: GoRand) -> Point:
 
 
 def _place_on_random_cells(state: State, rand: GoRand) -> None:
-    """Place each snake on a random cell with an even x + y, so that heads can collide."""
-    middle = center(state)
+    """Place each snake on a random cell with even x + y, so that all heads can meet."""
+    middle = center_cell(state)
     for i, snake in enumerate(state.snakes):
         taken = {s.head for s in state.snakes[:i]} | set(state.food) | {middle}
         cells = [
@@ -133,26 +139,26 @@ def _place_on_random_cells(state: State, rand: GoRand) -> None:
         put_snake(snake, cells[rand.intn(len(cells))])
 
 
-def center(state: State) -> Point:
-    """Return the center cell.
+def center_cell(state: State) -> Point:
+    """Return the center cell of the board.
 
-    Even sides use the lower of the two middle coordinates.
+    For an even width or height, the lower of the two middle coordinates is used.
     """
     return (state.width - 1) // 2, (state.height - 1) // 2
 
 
 def place_start_food(state: State, rand: GoRand) -> None:
-    """Place food beside every snake and in the center, or else on random cells."""
+    """Place the initial food: beside every snake and in the center, or on random cells."""
     width, height = state.width, state.height
-    if width != height or width < _MIN_SIZE_FIXED:
+    if width != height or width < _MIN_SIZE_FIXED_STARTS:
         for _ in state.snakes:
             cells = free_cells(state)
             if cells:
                 state.food.append(cells[rand.intn(len(cells))])
         return
-    if len(state.snakes) <= _FEW_SNAKES or width * height >= _LARGE_AREA:
+    if len(state.snakes) <= _MAX_SNAKES_WITH_FOOD or width * height >= _MIN_LARGE_BOARD_CELLS:
         place_food_beside(state, rand, state.snakes, is_blocked=lambda cell: False)
-    middle = center(state)
+    middle = center_cell(state)
     if any(middle in snake.body for snake in state.snakes):
         raise RulesError(
             f"a snake starts on the center {middle} of a board of {width}x{height}, which is "
@@ -164,7 +170,7 @@ def place_start_food(state: State, rand: GoRand) -> None:
 def place_food_beside(
     state: State, rand: GoRand, snakes: Sequence[Snake], is_blocked: Callable[[Point], bool]
 ) -> None:
-    """Place one food per snake, diagonal to its head and away from the center."""
+    """Place one piece of food per snake, diagonal to the head and away from the center."""
     for snake in snakes:
         cells = [
             cell
@@ -181,7 +187,7 @@ def place_food_beside(
 
 def diagonal_cells(state: State, head: Point) -> list[Point]:
     """List the diagonal neighbors of ``head`` away from the center, except corners."""
-    middle = center(state)
+    middle = center_cell(state)
     last = state.width - 1, state.height - 1
     cells = [(head[0] + dx, head[1] + dy) for dx, dy in _DIAGONALS]
     return [

@@ -1,4 +1,4 @@
-"""Start of a game, and single turns."""
+"""Functions that start a game and play single turns."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from battlesnake_gym.common.suggestions import unknown_name_message
 from .errors import RulesError
 from .maps import MAPS, Map, known_maps
 from .placement import MAX_SNAKES
-from .royale import check_shrink_every
+from .royale import check_shrink_interval
 from .rulesets import RULESETS, is_over, ruleset_name
 from .stages import Moves
 from .state import Game, Snake, State
@@ -19,7 +19,7 @@ DEFAULT_BOARD_SIZE = 11
 
 
 def start(game: Game, width: int, height: int, snake_ids: Sequence[str]) -> State:
-    """Create the first position: set up the map and run the rules without moves.
+    """Create the first position of a game: run the map's setup and the rules without moves.
 
     Args:
         game: Ruleset, map, settings and seed.
@@ -42,21 +42,21 @@ def start(game: Game, width: int, height: int, snake_ids: Sequence[str]) -> Stat
 def step(game: Game, state: State, moves: Moves) -> None:
     """Play one turn in place.
 
-    In a game that is over, only the map's update runs and the turn number increases, as in the
-    official engine.
+    If the game is over, the rules are skipped: only the map's update runs and the turn number
+    increases, as in the official engine.
 
     Args:
         game: Rules of the game.
         state: Position, which is changed in place.
-        moves: Move of every living snake, by id; other ids are ignored. Text other than the four
-            moves makes the snake continue straight ahead.
+        moves: Move of every living snake, by id; other ids are ignored. The default move replaces
+            text other than the four moves.
 
     Raises:
-        RulesError: If a living snake has no move or the map cannot continue. The state is then
-            unchanged, with one exception: ``solo_maze`` rejects extreme levels after the moves.
-            Only rules that remove the food or the hazards of that map lead to such levels.
+        RulesError: If a living snake has no move or the map cannot continue. The state does not
+            change in this case, with one exception: ``solo_maze`` rejects extreme levels after the
+            moves. Such levels require rules that remove food or hazards.
     """
-    board_map = _map(game.map) if game.map else None
+    board_map = _get_map(game.map) if game.map else None
     _check_turn(game, state, board_map)
     _run_stages(game, state, moves)
     if board_map:
@@ -73,12 +73,12 @@ def _run_stages(game: Game, state: State, moves: Moves) -> None:
 
 def _check_turn(game: Game, state: State, board_map: Map | None) -> None:
     if game.ruleset == "royale":
-        check_shrink_every(game)
+        check_shrink_interval(game)
     if board_map:
         board_map.check_turn(game, state)
 
 
-def _map(name: str) -> Map:
+def _get_map(name: str) -> Map:
     if name not in MAPS and name not in known_maps():
         raise RulesError(unknown_name_message("map", name, MAPS, "battlesnake-gym maps"))
     return MAPS[name]
@@ -87,10 +87,8 @@ def _map(name: str) -> Map:
 def _check_start(game: Game, width: int, height: int, snake_ids: Sequence[str]) -> Map:
     """Check the arguments of `start` and return the map."""
     if not game.map:
-        raise RulesError(
-            "map '' places no snakes: choose a map, or give the rules a State of your own"
-        )
-    board_map = _map(game.map)
+        raise RulesError("map '' places no snakes: choose a map, or create a State with snakes")
+    board_map = _get_map(game.map)
     for field, size in (("width", width), ("height", height)):
         if not 1 <= size <= MAX_SIZE:
             raise RulesError(f"{field} must be between 1 and {MAX_SIZE}, got {size}")

@@ -1,4 +1,4 @@
-"""Shrinking rectangle of the ruleset and the map ``royale``."""
+"""Hazards of the ruleset and the map ``royale``, which surround a shrinking rectangle."""
 
 from __future__ import annotations
 
@@ -8,12 +8,13 @@ from .state import Game, Point, State
 
 
 def royale_hazards(game: Game, state: State) -> list[Point]:
-    """List the cells outside a rectangle that loses one random side every N turns."""
+    """List the cells outside a rectangle that shrinks on one random side every N turns."""
     rand = game_rand(game)
     left, right, bottom, top = 0, state.width - 1, 0, state.height - 1
     for _ in range((state.turn + 1) // game.settings.shrink_every_n_turns):
         if left > right or bottom > top:
-            break  # The rectangle is empty; further draws would change nothing.
+            # The rectangle is empty, so further draws would have no effect.
+            break
         side = rand.intn(4)
         left += side == 0
         right -= side == 1
@@ -27,12 +28,12 @@ def royale_hazards(game: Game, state: State) -> list[Point]:
     ]
 
 
-def check_shrink_every(game: Game, where: str = "in a royale game") -> None:
+def check_shrink_interval(game: Game, where: str = "in a royale game") -> None:
     """Raise `RulesError` if ``shrink_every_n_turns`` is less than 1.
 
     Args:
         game: Rules of the game.
-        where: Context in the message, with its preposition.
+        where: Description of the game in the error message, such as "in a royale game".
     """
     every = game.settings.shrink_every_n_turns
     if every < 1:

@@ -1,14 +1,14 @@
-"""Rulesets: the stages of a turn, and the end of a game."""
+"""Rulesets, which define the stages of a turn and the end of a game."""
 
 from __future__ import annotations
 
 from .stages import (
     Stage,
     always_grow,
+    damage_on_hazards,
     eliminate_losers,
     feed,
-    hazard,
-    living,
+    living_snakes,
     move,
     move_wrapped,
     shrink,
@@ -20,7 +20,7 @@ from .state import Game, State
 _STANDARD = (
     Stage("move", move),
     Stage("starve", starve),
-    Stage("hazard", hazard),
+    Stage("hazard", damage_on_hazards),
     Stage("feed", feed),
     Stage("eliminate", eliminate_losers),
 )
@@ -39,28 +39,28 @@ RULESETS: dict[str, tuple[Stage, ...]] = {
 
 
 def ruleset_name(name: str) -> str:
-    """Return the ruleset that ``name`` selects, or standard for unknown names."""
+    """Return the name of the ruleset that ``name`` selects, or "standard" for an unknown name."""
     return name if name in RULESETS else "standard"
 
 
-def _stages(game: Game) -> tuple[Stage, ...]:
+def _ruleset_stages(game: Game) -> tuple[Stage, ...]:
     return RULESETS[ruleset_name(game.ruleset)]
 
 
 def wraps(game: Game) -> bool:
-    """Return whether a snake that leaves the board enters the opposite side."""
-    return _stages(game)[0] is _WRAPPED[0]
+    """Return whether a snake that leaves the board enters the board on the opposite side."""
+    return _ruleset_stages(game)[0] is _WRAPPED[0]
 
 
 def grows_always(game: Game) -> bool:
-    """Return whether snakes grow every turn, so that no tail's cell is freed."""
-    return _stages(game)[-1] is _CONSTRICTOR[-1]
+    """Return whether snakes grow on every turn, so that no tail cell becomes free."""
+    return _ruleset_stages(game)[-1] is _CONSTRICTOR[-1]
 
 
 def is_over(game: Game, state: State) -> bool:
-    """Return whether the game has ended, which is when at most one snake is living.
+    """Return whether the game has ended, because at most one snake is living.
 
     In the ruleset ``solo`` and with ``game.solo``, the game ends when no snake is living.
     """
     alone = game.solo or game.ruleset == "solo"
-    return len(living(state)) < (1 if alone else 2)
+    return len(living_snakes(state)) < (1 if alone else 2)

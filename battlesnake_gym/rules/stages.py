@@ -1,9 +1,9 @@
 """Stages of a turn.
 
-Each stage is one rule of the game. A stage changes the state in place. ``state.turn`` is still the
-turn before the moves; eliminations get the number of the following turn. At the start of a game,
-all stages run once without moves. Only the two stages of the constrictor ruleset have an effect
-then.
+Each stage is one rule of the game. A stage changes the state in place. During a stage,
+``state.turn`` is the turn before the moves; eliminations have the number of the following turn. At
+the start of a game, all stages run once without moves. In this run, only the two stages of the
+constrictor ruleset have an effect.
 """
 
 from __future__ import annotations
@@ -18,30 +18,30 @@ from .state import MAX_HEALTH, OFFSETS, Game, Point, Snake, State
 Moves = Mapping[str, str]
 """Moves by snake id.
 
-Text other than the four moves means: continue straight ahead.
+Text other than the four moves selects the default move.
 """
 
 
 @dataclass(frozen=True)
 class Stage:
-    """One rule and its name in the rulesets."""
+    """A stage of a turn: one rule and its name."""
 
     name: str
     apply: Callable[[Game, State, Moves], None]
 
 
 def is_initialization(state: State, moves: Moves) -> bool:
-    """Return whether this pass is the initialization before the first turn."""
+    """Return whether the stages run for the initialization before the first turn."""
     return state.turn <= 0 and not moves
 
 
-def living(state: State) -> list[Snake]:
+def living_snakes(state: State) -> list[Snake]:
     """List the snakes that are not eliminated, in seat order."""
     return [snake for snake in state.snakes if not snake.eliminated_cause]
 
 
 def move(game: Game, state: State, moves: Moves) -> None:
-    """Move every living snake: add a head and remove the last segment.
+    """Move every living snake: add a head segment, and remove the last segment.
 
     Without moves, all snakes stay in place.
 
@@ -50,7 +50,7 @@ def move(game: Game, state: State, moves: Moves) -> None:
     """
     if not moves:
         return
-    players = living(state)
+    players = living_snakes(state)
     for snake in players:
         if snake.id not in moves:
             raise RulesError(
@@ -58,22 +58,22 @@ def move(game: Game, state: State, moves: Moves) -> None:
                 "(text other than the four moves means straight ahead)"
             )
     for snake in players:
-        dx, dy = OFFSETS[legal_move(snake, moves[snake.id])]
+        dx, dy = OFFSETS[to_valid_move(snake, moves[snake.id])]
         x, y = snake.body[0]
         snake.body.insert(0, (x + dx, y + dy))
         snake.body.pop()
 
 
-def legal_move(snake: Snake, requested: str) -> str:
-    """Return ``requested`` if it is a valid move, or else the default move."""
+def to_valid_move(snake: Snake, requested: str) -> str:
+    """Return ``requested``, or the default move if ``requested`` is not a valid move."""
     return requested if requested in OFFSETS else default_move(snake.body)
 
 
 def default_move(body: list[Point]) -> str:
-    """Return the default move, which continues straight ahead.
+    """Return the default move, which continues in the direction of the snake.
 
-    The direction points from the neck to the head, also across an edge. The default move of a body
-    stacked on one cell is up.
+    The direction is the direction from the neck to the head, which may be on opposite edges of the
+    board. The default move of a body stacked on one cell is up.
     """
     head_x, head_y = body[0]
     neck_x, neck_y = body[1] if len(body) > 1 else body[0]
@@ -93,18 +93,18 @@ def default_move(body: list[Point]) -> str:
 
 
 def move_wrapped(game: Game, state: State, moves: Moves) -> None:
-    """Move all snakes like `move`, but across the edges of the board.
+    """Move all snakes like `move`, with wrapped edges of the board.
 
     A head that leaves the board enters the opposite side.
     """
     move(game, state, moves)
-    for snake in living(state):
+    for snake in living_snakes(state):
         x, y = snake.body[0]
         snake.body[0] = wrap(x, state.width), wrap(y, state.height)
 
 
 def wrap(coordinate: int, size: int) -> int:
-    """Return the coordinate, or the opposite edge if the coordinate is off the board."""
+    """Return the coordinate, or the coordinate of the opposite edge if off the board."""
     if coordinate < 0:
         return size - 1
     return 0 if coordinate >= size else coordinate
@@ -114,15 +114,15 @@ def starve(game: Game, state: State, moves: Moves) -> None:
     """Subtract one health from every living snake."""
     if is_initialization(state, moves):
         return
-    for snake in living(state):
+    for snake in living_snakes(state):
         snake.health -= 1
 
 
-def hazard(game: Game, state: State, moves: Moves) -> None:
-    """Damage heads on hazards, once per layer, unless the cell contains food."""
+def damage_on_hazards(game: Game, state: State, moves: Moves) -> None:
+    """Reduce the health of snakes with the head on hazards, unless the cell contains food."""
     if is_initialization(state, moves):
         return
-    for snake in living(state):
+    for snake in living_snakes(state):
         layers = state.hazards.count(snake.head)
         if layers and snake.head not in state.food:
             snake.health = max(0, health_after_layers(game, snake.health, layers))
@@ -131,7 +131,7 @@ def hazard(game: Game, state: State, moves: Moves) -> None:
 
 
 def health_after_layers(game: Game, health: int, layers: int) -> int:
-    """Return the health after damage by ``layers`` layers.
+    """Return the health after the damage of ``layers`` hazard layers.
 
     A health of 0 or less is fatal. Negative damage heals, up to the maximum health.
     """
@@ -141,8 +141,8 @@ def health_after_layers(game: Game, health: int, layers: int) -> int:
 def health_after(game: Game, health: int, *, food: bool, layers: int) -> int:
     """Return a snake's health after a move to a cell.
 
-    A health of 0 or less means elimination. The function combines the stages `starve`, `hazard` and
-    `feed`.
+    A health of 0 or less means elimination. The function combines the stages `starve`,
+    `damage_on_hazards` and `feed`.
 
     Args:
         game: Rules of the game.
@@ -164,13 +164,13 @@ def eliminate(snake: Snake, cause: str, turn: int, by: str = "") -> None:
 
 
 def feed(game: Game, state: State, moves: Moves) -> None:
-    """Restore the health of snakes with a head on food, and grow the bodies of these snakes.
+    """Feed snakes with the head on food: restore the health, and add one segment.
 
-    All snakes with a head on the same food eat the food.
+    If several heads are on the same food, all these snakes eat.
     """
     left = []
     for cell in state.food:
-        eaters = [snake for snake in living(state) if snake.head == cell]
+        eaters = [snake for snake in living_snakes(state) if snake.head == cell]
         for snake in eaters:
             snake.health = MAX_HEALTH
             grow(snake)
@@ -185,29 +185,29 @@ def grow(snake: Snake) -> None:
 
 
 def eliminate_losers(game: Game, state: State, moves: Moves) -> None:
-    """Eliminate snakes without health or off the board, and then all collisions."""
+    """Eliminate snakes without health, off the board, and then snakes that collide."""
     if is_initialization(state, moves):
         return
     turn = state.turn + 1
-    for snake in living(state):
+    for snake in living_snakes(state):
         if snake.health <= 0:
             eliminate(snake, "out-of-health", turn)
         elif is_off_board(snake, state.width, state.height):
             eliminate(snake, "wall-collision", turn)
-    players = living(state)
+    players = living_snakes(state)
     longest_first = sorted(players, key=lambda snake: -snake.length)
-    collisions = [(snake, collision(snake, longest_first)) for snake in players]
+    collisions = [(snake, find_collision(snake, longest_first)) for snake in players]
     for snake, (cause, by) in collisions:
         if cause:
             eliminate(snake, cause, turn, by)
 
 
 def is_off_board(snake: Snake, width: int, height: int) -> bool:
-    """Return whether any segment is off the board."""
+    """Return whether any segment of ``snake`` is off the board."""
     return any(not (0 <= x < width and 0 <= y < height) for x, y in snake.body)
 
 
-def collision(snake: Snake, longest_first: list[Snake]) -> tuple[str, str]:
+def find_collision(snake: Snake, longest_first: list[Snake]) -> tuple[str, str]:
     """Return the cause of a collision and the other snake's id, or two empty strings."""
     head = snake.head
     if head in snake.body[1:]:
@@ -228,9 +228,9 @@ def wipe_food(game: Game, state: State, moves: Moves) -> None:
 
 
 def always_grow(game: Game, state: State, moves: Moves) -> None:
-    """Restore the health of every snake and keep every tail stacked.
+    """Restore the health of every snake, and stack every tail.
 
-    The stage also changes eliminated snakes.
+    The stage also changes eliminated snakes, as in the official engine.
     """
     for snake in state.snakes:
         snake.health = MAX_HEALTH

@@ -1,4 +1,4 @@
-"""Data of the rules: a position, its snakes, and the constants of a game."""
+"""Data types of the rules: a position, its snakes, and the constants of a game."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ bottom left.
 MOVES = ("up", "down", "left", "right")
 """Names of the four moves.
 
-Everywhere in this project, action ``i`` means ``MOVES[i]``.
+In the whole project, action ``i`` means ``MOVES[i]``.
 """
 
 OFFSETS: dict[str, Point] = {"up": (0, 1), "down": (0, -1), "left": (-1, 0), "right": (1, 0)}
@@ -30,7 +30,7 @@ CAUSES = (
     "out-of-health",
     "hazard",
 )
-"""Causes of elimination, named as in the official API; ``""`` means alive.
+"""Causes of elimination, with the names of the official API; ``""`` means living.
 
 Arrays contain the index of the cause.
 """
@@ -41,7 +41,7 @@ START_LENGTH = 3
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Numeric settings of a ruleset, with the defaults of the official command line.
+    """Numeric settings of a ruleset, with the defaults of the official CLI.
 
     A negative ``hazard_damage_per_turn`` heals. With ``food_spawn_chance`` 15, food appears in 14%
     of the turns, because the official engine compares with "less than".
@@ -55,7 +55,7 @@ class Settings:
 
 @dataclass(frozen=True, slots=True)
 class Game:
-    """Constants of a game, which no turn changes.
+    """Constants of a game, which do not change during the game.
 
     Attributes:
         seed: Signed 64-bit integer, not 0, that determines start positions and food.
@@ -79,8 +79,8 @@ class Game:
 class Snake:
     """One snake in a position.
 
-    Eliminated snakes stay in `State.snakes`, unchanged since their elimination. The rules do not
-    read the API fields ``name``, ``latency``, ``shout`` and ``customizations``.
+    Eliminated snakes remain in `State.snakes` and do not change after their elimination. The rules
+    do not read the API fields ``name``, ``latency``, ``shout`` and ``customizations``.
 
     Attributes:
         body: Cells of the segments, head first; segments may share a cell.
@@ -121,9 +121,9 @@ class State:
     """A position, including the order of its snakes, food and hazards.
 
     Attributes:
-        hazards: Cells with hazards; a cell listed k times has k layers. Cells may be off the board:
-            the map ``snail_mode`` stores its next trails there.
-        memory: Data of the map that the board does not show, kept from turn to turn.
+        hazards: Cells with hazards; a cell that is listed k times has k layers. The map
+            ``snail_mode`` stores its next trails in cells off the board.
+        memory: Data that the map stores from turn to turn and that the board does not show.
     """
 
     turn: int

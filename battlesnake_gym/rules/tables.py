@@ -1,4 +1,4 @@
-"""Data that the compiled engine reads on import: layouts and Go's constant table.
+"""Map layouts and the constant table of Go, which the compiled engine reads on import.
 
 The C code contains no copy of these definitions.
 """
@@ -8,49 +8,59 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterable
 
-from battlesnake_gym.rules.gorand import TABLE
+from battlesnake_gym.rules.gorand import SEED_TABLE
 from battlesnake_gym.rules.maps import arcade, castle, pits, rivers
 from battlesnake_gym.rules.state import Point
 
-RANDOM = struct.pack("=607Q", *TABLE)
+RANDOM = struct.pack("=607Q", *SEED_TABLE)
 """The 64-bit words of `gorand.TABLE`, in native byte order."""
 
 
-def _places(points: Iterable[Point]) -> bytes:
+def _encode_cells(points: Iterable[Point]) -> bytes:
     return bytes(coordinate for point in points for coordinate in point)
 
 
-def _quadrants(lists: Iterable[Iterable[Point]]) -> bytes:
-    """Encode four lists of start cells, each padded to four cells."""
-    return b"".join(_places(points).ljust(8, b"\0") for points in lists)
+def _encode_quadrants(lists: Iterable[Iterable[Point]]) -> bytes:
+    """Encode lists of start cells, each padded with zeros to four cells."""
+    return b"".join(_encode_cells(points).ljust(8, b"\0") for points in lists)
 
 
-_RIVERS = {
+_RIVER_LAYOUTS = {
     "RIVERS": (rivers.RIVERS, rivers.RIVERS_STARTS),
     "RIVERS_LG": (rivers.RIVERS_LARGE, rivers.RIVERS_LARGE_STARTS),
     "RIVERS_XL": (rivers.RIVERS_EXTRA_LARGE, rivers.RIVERS_EXTRA_LARGE_STARTS),
     "ISLANDS": (rivers.ISLANDS, rivers.ISLANDS_STARTS),
     "ISLANDS_LG": (rivers.ISLANDS_LARGE, rivers.ISLANDS_LARGE_STARTS),
 }
-_CASTLES = {"CASTLE": castle.SMALL, "CASTLE_LG": castle.LARGE, "CASTLE_XL": castle.EXTRA_LARGE}
+_CASTLES_BY_NAME = {
+    "CASTLE": castle.SMALL_CASTLE,
+    "CASTLE_LG": castle.LARGE_CASTLE,
+    "CASTLE_XL": castle.EXTRA_LARGE_CASTLE,
+}
 
 LAYOUTS: dict[str, bytes] = {
-    **{f"{name}_HAZARDS": _places(hazards) for name, (hazards, _) in _RIVERS.items()},
-    **{f"{name}_STARTS": _quadrants(starts) for name, (_, starts) in _RIVERS.items()},
-    **{f"{name}_HAZARDS": _places(walls.hazards()) for name, walls in _CASTLES.items()},
+    **{f"{name}_HAZARDS": _encode_cells(hazards) for name, (hazards, _) in _RIVER_LAYOUTS.items()},
+    **{f"{name}_STARTS": _encode_quadrants(starts) for name, (_, starts) in _RIVER_LAYOUTS.items()},
     **{
-        f"{name}_STARTS": _places(place for group in walls.starts for place in group)
-        for name, walls in _CASTLES.items()
+        f"{name}_HAZARDS": _encode_cells(walls.hazards())
+        for name, walls in _CASTLES_BY_NAME.items()
     },
-    **{f"{name}_GATES": _places(walls.gate_cells()) for name, walls in _CASTLES.items()},
-    "ARCADE_HAZARDS": _places(arcade.WALLS),
-    "ARCADE_CORNERS": _places(arcade.CORNER_STARTS),
-    "ARCADE_LATER_STARTS": _places(arcade.LATER_STARTS),
-    "ARCADE_FOOD": _places(arcade.FOOD_PLACES),
-    "PITS_STARTS": _places(pits.STARTS),
-    "PITS_HAZARDS": _places(pits.PITS),
+    **{
+        f"{name}_STARTS": _encode_cells(place for group in walls.starts for place in group)
+        for name, walls in _CASTLES_BY_NAME.items()
+    },
+    **{
+        f"{name}_GATES": _encode_cells(walls.gate_cells())
+        for name, walls in _CASTLES_BY_NAME.items()
+    },
+    "ARCADE_HAZARDS": _encode_cells(arcade.WALL_CELLS),
+    "ARCADE_CORNERS": _encode_cells(arcade.CORNER_STARTS),
+    "ARCADE_LATER_STARTS": _encode_cells(arcade.LATER_STARTS),
+    "ARCADE_FOOD": _encode_cells(arcade.FOOD_CELLS),
+    "PITS_STARTS": _encode_cells(pits.START_CELLS),
+    "PITS_HAZARDS": _encode_cells(pits.PITS),
 }
-"""Cell lists by C name.
+"""Encoded cell lists by the name in the C code.
 
 Each cell is two bytes, x and y.
 """

@@ -28,7 +28,7 @@ from typing import Any
 
 from battlesnake_gym import policy_file, snakes
 from battlesnake_gym.boards.json_fields import format_value, parse_small_json, sanitize_text
-from battlesnake_gym.common.files import read_bounded, zip_bytes
+from battlesnake_gym.common.files import create_zip, read_bounded
 from battlesnake_gym.snakes import Factory, FixedNodesSearch
 from battlesnake_heuristics.rule_based import filters, policy_rules
 from battlesnake_heuristics.rule_based.pipeline import Filter, PipelineStep
@@ -260,7 +260,7 @@ def write(metadata: Mapping[str, Any], files: Mapping[str, bytes]) -> bytes:
     }
     text = json.dumps(content, indent=2) + "\n"
     # Mode 644 is required because Lambda's user must be able to read the files.
-    return zip_bytes(((BUNDLE_METADATA_FILE, text.encode()), *sorted(files.items())), 0o644)
+    return create_zip(((BUNDLE_METADATA_FILE, text.encode()), *sorted(files.items())), 0o644)
 
 
 def run_rules(source: bytes, name: str) -> ModuleType:

@@ -63,7 +63,7 @@ def factory() -> snakes.Factory:
         return lambda seed: Search(evaluation=evaluation, decoupled=True)
     with snakes.capture_registrations() as own:
         if (_HERE / "rules.py").exists():
-            extensions.module(_HERE / "rules.py", "the snake")
+            extensions.load_file(_HERE / "rules.py", "the snake")
     name = metadata()["snake"]
     return own.get(name) or snakes.factory(name)
 
@@ -145,7 +145,7 @@ def run_server(handlers: dict[str, Callable[..., Any]]) -> None:
 
     port = int(os.environ.get("PORT") or 8000)
     factory()(0)  # A snake that cannot play exits here.
-    Server(("0.0.0.0", port), Handler).serve_forever()
+    Server(("127.0.0.1", port), Handler).serve_forever()  # The arena runs on this machine.
 
 
 if __name__ == "__main__":

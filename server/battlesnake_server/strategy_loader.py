@@ -313,7 +313,7 @@ def filter_by_name(name: str) -> Filter:
     Raises:
         ValueError: If the name is unknown; the message suggests the nearest name.
     """
-    extensions.load()
+    extensions.load_all()
     if name not in FILTERS:
         raise ValueError(unknown_name_message("filter", name, FILTERS))
     return FILTERS[name]

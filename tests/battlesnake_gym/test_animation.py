@@ -58,14 +58,14 @@ def test_bar_is_divided_by_win_probability() -> None:
     animated.draw(first)
     for seen in (first, board):
         animated.draw(seen)
-        top = round(20 * (drawing.MARGIN + 0.75 + drawing.ROW * len(board.snakes))) + 2
+        top = round(20 * (drawing.MARGIN + 0.75 + drawing.ROW_HEIGHT * len(board.snakes))) + 2
         left = round(20 * (2 * drawing.MARGIN + board.width))
         row = [animated.picture.getpixel((x, top)) for x in range(left, animated.picture.width)]
         for color, probability in zip(
-            customization.colors(board.snakes), probabilities, strict=True
+            customization.assign_colors(board.snakes), probabilities, strict=True
         ):
             pixels = row.count(tuple(bytes.fromhex(color[1:])))
-            assert pixels == pytest.approx(20 * probability * (drawing.PANEL - 0.8), abs=2)
+            assert pixels == pytest.approx(20 * probability * (drawing.PANEL_WIDTH - 0.8), abs=2)
 
 
 def test_gif_has_the_colors_of_the_boards(tmp_path: Path) -> None:

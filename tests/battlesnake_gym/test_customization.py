@@ -33,34 +33,34 @@ def snakes_with_colors(*colors: str) -> list[Snake]:
 
 
 def test_snakes_keep_their_color_or_get_one() -> None:
-    assert customization.colors(snakes_with_colors("#F80", "", "#3366cc")) == [
+    assert customization.assign_colors(snakes_with_colors("#F80", "", "#3366cc")) == [
         "#ff8800",
         "#e4572e",
         "#3366cc",
     ]
-    assert customization.mix("#f80", "#000", 0.5) == "#804400"
+    assert customization.blend("#f80", "#000", 0.5) == "#804400"
     for bad in ("red", "#12", "#1234567", '#fff"/>', "#024413d5", "#12345\n", ""):
-        assert customization.colors(snakes_with_colors(bad)) == [customization.PALETTE[0]]
+        assert customization.assign_colors(snakes_with_colors(bad)) == [customization.PALETTE[0]]
 
 
 def test_palette_colors_are_distinct() -> None:
     for one, other in itertools.combinations(customization.PALETTE, 2):
-        assert customization._distance(one, other) >= customization.MIN_COLOR_DISTANCE
+        assert customization._color_distance(one, other) >= customization.MIN_COLOR_DISTANCE
 
 
 def test_similar_colors_are_assigned_once() -> None:
-    assert customization.colors(snakes_with_colors(*["#888888"] * 4)) == [
+    assert customization.assign_colors(snakes_with_colors(*["#888888"] * 4)) == [
         "#888888",
         *customization.PALETTE[1:4],
     ]
     assert (
-        customization.colors(snakes_with_colors("#888888", "#8a8a87"))[1]
+        customization.assign_colors(snakes_with_colors("#888888", "#8a8a87"))[1]
         == customization.PALETTE[1]
     )
     similar = snakes_with_colors("#000000", "#000001", "#ffffff", "#fffffe")
-    assert customization.colors(similar)[::2] == ["#000000", "#ffffff"]
+    assert customization.assign_colors(similar)[::2] == ["#000000", "#ffffff"]
     # A snake with a palette color takes it away from snakes without a color.
-    first, second, third = customization.colors(
+    first, second, third = customization.assign_colors(
         snakes_with_colors("", customization.PALETTE[0], customization.PALETTE[1])
     )
     assert (second, third) == customization.PALETTE[:2]
@@ -75,27 +75,27 @@ COLOR = st.sampled_from(["", *customization.PALETTE, "#888888", "#000", "#fff"])
 @given(st.lists(COLOR, min_size=1, max_size=16))
 @settings(deadline=None)
 def test_snakes_of_a_game_have_distinct_colors(colors: list[str]) -> None:
-    assigned = customization.colors(snakes_with_colors(*colors))
+    assigned = customization.assign_colors(snakes_with_colors(*colors))
     assert len(assigned) == len(colors)
     for one, other in itertools.combinations(assigned, 2):
-        assert customization._distance(one, other) >= customization.MIN_COLOR_DISTANCE
+        assert customization._color_distance(one, other) >= customization.MIN_COLOR_DISTANCE
 
 
 def test_64_snakes_have_different_colors() -> None:
-    assert len(set(customization.colors(snakes_with_colors(*["#888888"] * 64)))) == 64
+    assert len(set(customization.assign_colors(snakes_with_colors(*["#888888"] * 64)))) == 64
 
 
 def test_standard_heads_and_tails_exist() -> None:
     assert list(customization.HEADS) == STANDARD_HEADS
     assert list(customization.TAILS) == STANDARD_TAILS
-    assert customization.head("no-such-head") == customization.HEADS["default"]
-    assert customization.tail("no-such-tail") == customization.TAILS["default"] == ()
+    assert customization.head_parts("no-such-head") == customization.HEADS["default"]
+    assert customization.tail_parts("no-such-tail") == customization.TAILS["default"] == ()
     parts = [
         part
         for shape in (*customization.HEADS.values(), *customization.TAILS.values())
         for part in shape
     ]
-    assert {part.fill for part in parts} == set(customization.fills("#123456"))
+    assert {part.fill for part in parts} == set(customization.fill_colors("#123456"))
 
 
 def painted(name: str, kind: str, text: str) -> str:

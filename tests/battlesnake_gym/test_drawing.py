@@ -91,8 +91,8 @@ def test_heads_face_the_direction_of_movement() -> None:
 def test_stacked_tail_is_ringed() -> None:
     def rings(text: str) -> int:
         board = Board.from_text(text)
-        return len([s for s in drawing._body(board, board.snakes[0], "#000000") if "#" in s.fill
-                    and s.fill != "#000000"])  # fmt: skip
+        shapes = drawing._body_shapes(board, board.snakes[0], "#000000")
+        return len([s for s in shapes if "#" in s.fill and s.fill != "#000000"])
 
     assert rings("A < <") == 0
     assert rings("A < <\nA: length=4") == 1

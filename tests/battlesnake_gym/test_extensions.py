@@ -136,7 +136,7 @@ def extension(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for registry in (
         MAPS,
         observations._custom_encoders,
-        masks._custom,
+        masks._custom_masks,
         rewards_.EVENTS,
         snakes._factories,
     ):
@@ -197,7 +197,9 @@ def test_vector_env_uses_registered_parts(extension: Path, frame_stack: int) -> 
 
 
 def test_custom_map_falls_back_to_python_engine_with_warning(extension: Path) -> None:
-    with pytest.warns(RuntimeWarning, match="does not know the map 'corners', so games run on the"):
+    with pytest.warns(
+        RuntimeWarning, match="does not implement the map 'corners', so games run on the"
+    ):
         env = VectorBattlesnake(2, 2, 7, 7, game=Game(map="corners"))
     assert isinstance(env.games, PythonGames)
     env.reset(seed=1)
@@ -246,7 +248,7 @@ def test_unknown_name_suggests_registered_names(extension: Path) -> None:
     with pytest.raises(ValueError, match=r"unknown observation 'heads-food'.*heads-and-food"):
         observations.get("heads-food")
     with pytest.raises(ValueError, match=r"unknown action mask 'lowe'.*low"):
-        masks.check("lowe")
+        masks.check_kind("lowe")
     with pytest.raises(ValueError, match=r"unknown map 'corner'; did you mean corners"):
         VectorBattlesnake(1, game=Game(map="corner"))
 

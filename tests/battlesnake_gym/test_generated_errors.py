@@ -12,7 +12,7 @@ import pytest
 
 from battlesnake_gym.boards.board import Board
 from battlesnake_gym.cli import main
-from battlesnake_gym.common.command_line import MAX_LINE_CHARS, MAX_SHORT_HELP_FLAGS, Parser
+from battlesnake_gym.common.command_line import MAX_LINE_CHARS, MAX_SHORT_HELP_OPTIONS, Parser
 from battlesnake_gym.common.extras import MissingExtraError
 from battlesnake_gym.replays.replay import Replay
 from battlesnake_gym.rules import Game
@@ -56,7 +56,7 @@ NEGATIVE = ("--sprt", "--hazard-damage-per-turn")
 NO_SUCH_FILE = ("--policy", "--rules", "--evaluation", "--layer", "--start-from", "--network",
                 "--experiment", "--config-file", "--channels", "--source-dir")  # fmt: skip
 NAMES = ("--ruleset", "--map", "--snake", "--strategy", "--opponents", "--filters", "--clock",
-         "--algorithm", "--observation", "--rewards", "--action-mask", "--policies", "--env",
+         "--algorithm", "--observation", "--rewards", "--action-mask", "--policy-sharing", "--env",
          "--env-name", "--columns", "--color", "--allow-networks", "--levels")  # fmt: skip
 DIRECTORIES = ("--replays", "--folder", "--fetch-dir", "--video-dir")
 TRAINING_NUMBERS = (
@@ -179,9 +179,9 @@ def test_help_is_short_and_help_all_is_complete(
     command: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     parser = parser_of(command)
-    known = {flag.option_strings[-1] for flag in parser.flags()}
+    known = {flag.option_strings[-1] for flag in parser.visible_options()}
     for words, minimum, maximum in (
-        ("--help", 1, MAX_SHORT_HELP_FLAGS),
+        ("--help", 1, MAX_SHORT_HELP_OPTIONS),
         ("--help-all", len(known), 100),
     ):
         with pytest.raises(SystemExit):

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from battlesnake_gym.engine.engine import NO_MOVE, Games
 from battlesnake_gym.mdp import observations
 from battlesnake_gym.mdp.observations import (
-    MAX_BORDERED,
+    MAX_BORDERED_SIZE,
     NAMES,
     PLANES,
     RELATIVE_TO_ABSOLUTE,
@@ -162,7 +162,7 @@ def test_borders_surround_the_flat_planes(values: str) -> None:
     bordered = get(f"bordered-{values}").encode(state(), "me")
     largest = get(f"max-bordered-{values}").encode(state(), "me")
     assert bordered.shape == (7, 6, 7)
-    assert largest.shape == (7, MAX_BORDERED, MAX_BORDERED)
+    assert largest.shape == (7, MAX_BORDERED_SIZE, MAX_BORDERED_SIZE)
     assert (bordered[:, 1:-1, 1:-1] == flat).all()
     assert (largest[:, 8:12, 8:13] == flat).all()
     for wider in (bordered, largest):

@@ -25,7 +25,7 @@ def test_format_1_is_read_under_the_current_names() -> None:
         "planes": list(observations.get("territory").planes),
     }
     env_config = metadata["training"]["env_config"]
-    assert masks.check(env_config["action_mask"]) == "fatal+head"
+    assert masks.check_kind(env_config["action_mask"]) == "fatal+head"
     names = set(EnvConfig.__dataclass_fields__)
     config = EnvConfig(**{name: value for name, value in env_config.items() if name in names})
     assert (config.food_rng, config.start_positions, config.food_positions) == ("fast", None, None)

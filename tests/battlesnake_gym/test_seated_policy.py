@@ -106,7 +106,7 @@ def test_past_plays_past_selves_in_games_that_start_later() -> None:
     opponents = SeatedOpponents(games := VectorBattlesnake(9, 2, 7, 7, max_turns=3))
     _, infos = games.reset(seed=1)
     for remembered in (False, True):
-        opponents.clear(np.ones(9, np.bool_))
+        opponents.remove_opponents(np.ones(9, np.bool_))
         if remembered:
             opponents.add_past_self(last_allowed)
         for game in range(9):

@@ -94,7 +94,7 @@ def test_the_rules_of_a_file_are_a_training_mask_too(tmp_path: Path) -> None:
         other = infos["action_mask"][infos["alive"]][:, [0, 2, 3]].any(-1)
         assert not (down & other).any(), "down only where nothing else is left"
         _, _, _, _, infos = games.step(infos["action_mask"].argmax(-1))
-    assert masks.check("not-down") == "not-down"
+    assert masks.check_kind("not-down") == "not-down"
 
 
 def test_trees_and_preferences_make_masks() -> None:

@@ -113,7 +113,7 @@ def documented(session: SimulatedSession) -> dict[str, Any]:
             "dependencies": [ROOT / o for o in PROJECT_DEPENDENCIES],
         },
     }
-    with mock.patch.object(
+    with mock.convert_changes.object(
         model_trainer, "ModelTrainer", partial(ModelTrainer, sagemaker_session=session)
     ):
         exec(listing, names)

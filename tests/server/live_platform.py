@@ -17,7 +17,7 @@ from flask import Flask, Response, abort, jsonify, request
 
 from battlesnake_gym.boards.board import Board
 from battlesnake_gym.replays.replay import Replay
-from battlesnake_gym.replays.rule_inference import MODES
+from battlesnake_gym.replays.rule_inference import RULES_BY_MODE
 from battlesnake_gym.rules import MOVES, Game, default_move
 from battlesnake_gym.rules.state import Point, Snake
 
@@ -28,7 +28,7 @@ def played(
     mode: str, size: int, snakes: int, seed: int, *, least: int = 26, most: int = 400
 ) -> Replay:
     """Play a game of this mode by our rules, with at least ``least`` turns; some moves are late."""
-    ruleset, board_map = MODES[mode.lower()]
+    ruleset, board_map = RULES_BY_MODE[mode.lower()]
     for number in itertools.count(seed * 1000 + 1):
         draw = random.Random(number)
         game = Game(ruleset, board_map, seed=number, id=str(uuid.UUID(int=draw.getrandbits(128))))

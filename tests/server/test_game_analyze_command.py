@@ -54,7 +54,9 @@ def test_an_animation_of_an_analyzed_game_has_a_win_probability_bar(
         """Count the colors below the list of snakes in the first frame."""
         assert game_export_command.main([str(game), "-o", str(tmp_path / name)]) == 0
         with Image.open(tmp_path / name) as film:
-            top = int((drawing.MARGIN + 0.85 + 2 * drawing.ROW) * animation.DEFAULT_CELL_SIZE)
+            top = int(
+                (drawing.MARGIN + 0.85 + 2 * drawing.ROW_HEIGHT) * animation.DEFAULT_CELL_SIZE
+            )
             bar = film.convert("RGB").crop((film.width * 2 // 3 + 9, top, film.width - 20, top + 8))
         return len(bar.getcolors() or ())
 

@@ -312,7 +312,7 @@ def test_snakes_with_equal_colors_are_distinguished(
     for snake, head in zip(board.snakes, ("shades", "bendr", "no-such"), strict=True):
         snake.customizations = {"color": "#888888", "head": head, "tail": "bolt"}
     pages.broadcast.announce("grey", board.copy())
-    expected = customization.colors(board.snakes)
+    expected = customization.assign_colors(board.snakes)
     assert len(set(expected)) == 3
     quiet.open(f"{site}/live")
     card = "a[href$='/game/grey']"  # others' games may be on too
@@ -333,7 +333,7 @@ def test_snakes_with_equal_colors_are_distinguished(
     tails = [
         len(customization.TAILS["bolt"]) * (len(set(snake.body)) > 1) for snake in board.snakes
     ]
-    heads = [len(customization.head(name)) for name in ("shades", "bendr", "default")]
+    heads = [len(customization.head_parts(name)) for name in ("shades", "bendr", "default")]
     assert drawn == [head + tail for head, tail in zip(heads, tails, strict=True)]
     pages.broadcast.announce("grey", None)
 

@@ -23,7 +23,7 @@ from PIL import Image, ImageSequence
 from battlesnake_gym import snakes
 from battlesnake_gym.boards.board import Board
 from battlesnake_gym.draw import customization
-from battlesnake_gym.engine.state_words import pack
+from battlesnake_gym.engine.state_words import pack_state
 from battlesnake_gym.rules import MOVES, Game
 from battlesnake_heuristics.analysis import win_probability
 from battlesnake_heuristics.search.evaluation import load_builtin
@@ -86,7 +86,7 @@ def test_the_stated_size_is_the_size(page: str) -> None:
 
 
 def words_of(board: Board) -> list[int]:
-    return list(memoryview(pack(board)).cast("i"))
+    return list(memoryview(pack_state(board)).cast("i"))
 
 
 def ask(browser: Browser, message: dict[str, object]) -> dict[str, Any]:
@@ -421,7 +421,7 @@ def test_the_colour_blind_tell_the_snakes_apart(eyes: str) -> None:
         left = np.clip(np.array(MACHADO[eyes]) @ parts**2.2, 0, 1) ** (1 / 2.2)
         seen.append("#" + "".join(f"{round(255 * part):02x}" for part in left))
     for one, other in itertools.combinations(seen, 2):
-        assert customization._distance(one, other) > 1.5 * customization.MIN_COLOR_DISTANCE
+        assert customization._color_distance(one, other) > 1.5 * customization.MIN_COLOR_DISTANCE
 
 
 def blundered(seed: int) -> tuple[str, int] | None:

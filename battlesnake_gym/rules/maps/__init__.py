@@ -1,4 +1,4 @@
-"""Maps, which set up the first board and change the board after every turn."""
+"""Maps, which create the first board and change the board after every turn."""
 
 from __future__ import annotations
 
@@ -47,9 +47,9 @@ MAPS: dict[str, Map] = {
 """All built-in maps by id."""
 
 ENGINE_MAPS = frozenset(MAPS)
-"""Ids of the maps in the compiled engine.
+"""Ids of the maps that the compiled engine implements.
 
-Other maps use the Python rules.
+Games on other maps use the Python rules.
 """
 
 
@@ -67,8 +67,8 @@ def register_map(board_map: Map) -> None:
 
 
 def known_maps() -> dict[str, Map]:
-    """Return `MAPS` after loading the extensions, which may register maps."""
-    extensions.load()
+    """Load the extensions, which may register maps, and return `MAPS`."""
+    extensions.load_all()
     return MAPS
 
 

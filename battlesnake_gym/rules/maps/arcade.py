@@ -1,4 +1,4 @@
-"""Map with the maze of an arcade game and tunnels for wrapped rulesets."""
+"""Map ``arcade_maze``: the maze of an arcade game, with tunnels for wrapped rulesets."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _MAZE = """
 #.................#
 #.###############.#
 """
-WALLS: list[Point] = [
+WALL_CELLS: list[Point] = [
     (x, _HEIGHT - 1 - row)
     for row, line in enumerate(_MAZE.split())
     for x, mark in enumerate(line)
@@ -40,27 +40,27 @@ WALLS: list[Point] = [
 CORNER_STARTS: list[Point] = [(4, 7), (14, 7), (4, 17), (14, 17)]
 LATER_STARTS: list[Point] = [(9, 9), (9, 13)]
 _FIRST_FOOD: Point = (9, 11)
-FOOD_PLACES: list[Point] = [
+FOOD_CELLS: list[Point] = [
     *((1, 1), (3, 11), (4, 7), (4, 17), (9, 1), (9, 5)),
     *((9, 11), (9, 17), (14, 7), (14, 17), (15, 11), (17, 1)),
 ]
 
 
 def setup(game: Game, state: State) -> None:
-    """Place the snakes, the walls and one food.
+    """Place the snakes, the walls and one piece of food.
 
-    Snakes start in the corners, and further snakes in the middle.
+    The first four snakes start in the corners, and further snakes start in the middle.
     """
     corners = list(CORNER_STARTS)
     game_rand(game).shuffle(corners)
     put_snakes(state, corners + LATER_STARTS)
-    state.hazards = list(WALLS)
+    state.hazards = list(WALL_CELLS)
     if game.settings.minimum_food > 0:
         state.food.append(_FIRST_FOOD)
 
 
 def update(game: Game, state: State) -> None:
-    """Add at most one food on a free food cell.
+    """Add one piece of food on a free food cell at random.
 
     The probability is ``food_spawn_chance + 1`` percent.
     """
@@ -70,7 +70,7 @@ def update(game: Game, state: State) -> None:
     rand = game_rand(game, state.turn)
     if rand.intn(100) > chance:
         return
-    places = list(FOOD_PLACES)
+    places = list(FOOD_CELLS)
     rand.shuffle(places)
     taken = set(state.food).union(*(snake.body for snake in state.snakes))
     free = [place for place in places if place not in taken]

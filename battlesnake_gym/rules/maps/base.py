@@ -1,4 +1,4 @@
-"""Class of all maps."""
+"""Base class of all maps."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from ..placement import MAX_SNAKES
 from ..state import Game, State
 
 Hook = Callable[[Game, State], None]
-"""Function that changes the state in place."""
+"""Function of a map that changes the state in place."""
 
 _ODD_SIZES = tuple((size, size) for size in range(7, 26, 2))
 
 
-def allow(game: Game, state: State) -> None:
-    """Accept every position."""
+def accept_position(game: Game, state: State) -> None:
+    """Accept every position; this function is the default turn check of a map."""
 
 
 @dataclass(frozen=True, slots=True)
 class Map:
-    """A map: setup, update and limits.
+    """A map with its setup, its update and its limits.
 
     Attributes:
-        setup: Function that creates the first board.
+        setup: Function that creates the first board, in place.
         update: Function that runs after the rules of every turn; ``state.turn`` is still the turn
             before the moves.
         sizes: Advertised board sizes (width, height).
@@ -46,7 +46,7 @@ class Map:
     sizes_enforced: bool = False
     players_enforced: bool = False
     min_size: int = 1
-    check_turn: Hook = allow
+    check_turn: Hook = accept_position
 
     def check(self, width: int, height: int, num_snakes: int) -> None:
         """Raise `RulesError` if the official engine rejects the size or number of snakes."""

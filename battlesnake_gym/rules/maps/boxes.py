@@ -1,4 +1,4 @@
-"""Maps whose hazards grow from a random cell by sides, rings or cells."""
+"""Maps whose hazards grow around a random cell by sides, rings or cells."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from ..state import Game, Point, State
 from .base import Map
 from .standard import setup
 
-_GROW_EVERY = 12
-_EXPAND_EVERY = 20
-_SCATTER_EVERY = 2
+_GROWTH_INTERVAL_TURNS = 12
+_EXPANSION_INTERVAL_TURNS = 20
+_SCATTER_INTERVAL_TURNS = 2
 
 
 def is_due(state: State, every: int) -> bool:
-    """Return whether hazards appear on this turn.
+    """Return whether new hazards appear on this turn.
 
     Hazards appear every ``every`` turns until the board is full.
     """
@@ -23,15 +23,15 @@ def is_due(state: State, every: int) -> bool:
 
 
 def update_grow(game: Game, state: State) -> None:
-    """Place the standard food, and then the next side of the box."""
+    """Place the standard food, and then hazards on the next side of the box."""
     standard_food(game, state)
-    if is_due(state, _GROW_EVERY):
-        steps = state.turn // _GROW_EVERY
+    if is_due(state, _GROWTH_INTERVAL_TURNS):
+        steps = state.turn // _GROWTH_INTERVAL_TURNS
         state.hazards += grown_side(game_rand(game), state.width, state.height, steps)
 
 
 def grown_side(rand: GoRand, width: int, height: int, steps: int) -> list[Point]:
-    """List the cells that growth number ``steps`` adds to a box of one random cell.
+    """List the cells that growth step ``steps`` adds to a box, which starts as one random cell.
 
     The list is empty if the box fills the board.
     """
@@ -57,7 +57,7 @@ def grown_side(rand: GoRand, width: int, height: int, steps: int) -> list[Point]
 
 
 def square_ring(center: Point, radius: int, width: int, height: int) -> list[Point]:
-    """List the cells on the board at Chebyshev distance ``radius``, column by column."""
+    """List the cells on the board at Chebyshev distance ``radius`` from ``center``."""
     cx, cy = center
     return [
         (x, y)
@@ -68,25 +68,25 @@ def square_ring(center: Point, radius: int, width: int, height: int) -> list[Poi
 
 
 def update_expand_box(game: Game, state: State) -> None:
-    """Place the standard food, and then the next ring around a random cell.
+    """Place the standard food, and then hazards on the next ring around a random cell.
 
     As in the official engine, y is drawn from the range of x. On a board that is wider than high,
     the cell may therefore be off the board. The rings then surround this cell.
     """
     standard_food(game, state)
-    if not is_due(state, _EXPAND_EVERY):
+    if not is_due(state, _EXPANSION_INTERVAL_TURNS):
         return
     rand = game_rand(game)
     center = rand.between(2, state.width - 2), rand.between(2, state.width - 2)
-    radius = state.turn // _EXPAND_EVERY
+    radius = state.turn // _EXPANSION_INTERVAL_TURNS
     ring = square_ring(center, radius, state.width, state.height)
     state.hazards += ring if radius else [center]
 
 
 def update_expand_scatter(game: Game, state: State) -> None:
-    """Place the standard food, and then the next cell of the shuffled rings."""
+    """Place the standard food, and then a hazard on the next cell of the shuffled rings."""
     standard_food(game, state)
-    if not is_due(state, _SCATTER_EVERY):
+    if not is_due(state, _SCATTER_INTERVAL_TURNS):
         return
     rand = game_rand(game)
     center = rand.between(1, state.width - 1), rand.between(1, state.width - 1)
@@ -95,7 +95,7 @@ def update_expand_scatter(game: Game, state: State) -> None:
         ring = square_ring(center, radius, state.width, state.height)
         rand.shuffle(ring)
         cells += ring
-    index = state.turn // _SCATTER_EVERY
+    index = state.turn // _SCATTER_INTERVAL_TURNS
     state.hazards += cells[index : index + 1]
 
 

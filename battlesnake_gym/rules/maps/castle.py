@@ -1,4 +1,4 @@
-"""Castle maps with thick walls, gates in the walls, and food only in the gates."""
+"""Castle maps, which have thick walls with gates, and food only in the gates."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from ..state import Game, Point, State
 from .base import Map
 
 _FIRST_FOOD_TURN = 10
-CANDIDATES = "castle_candidates"
-"""Key of the state's memory for the gate cells, in the order of the last shuffle."""
+CANDIDATES_KEY = "castle_candidates"
+"""Key in `State.memory` of the gate cells, in the order of the last shuffle."""
 
 
 @dataclass(frozen=True, slots=True)
 class Castle:
-    """One size of the castle.
+    """Layout of the castle for one board size.
 
     Attributes:
-        layers: Distances to the border of the cells that form the wall.
+        layers: Distances of the wall cells from the border, in cells.
         gates: Coordinates along a side at which the wall is open.
-        starts: Groups of start cells; a group is used if the preceding groups are too small.
+        starts: Groups of start cells; a group is used if the previous groups have too few cells.
         max_food: Maximum number of food on the board.
     """
 
@@ -44,12 +44,12 @@ class Castle:
         return [(x, y) for x, y in self._wall_cells() if x in self.gates or y in self.gates]
 
     def hazards(self) -> list[Point]:
-        """List the wall, with a second layer on the cells next to a gate, in official order."""
+        """List the wall cells in the official order; cells next to a gate are listed twice."""
         gates = set(self.gate_cells())
         wall = [cell for cell in self._wall_cells() if cell not in gates]
         next_to_gate = {gate + side for gate in self.gates for side in (-1, 1)}
         doubled = [(x, y) for x, y in wall if x in next_to_gate or y in next_to_gate]
-        # The official engine sorts the y coordinates of a column as strings: 11 before 2.
+        # The official engine sorts the y coordinates of a column as strings, so 11 precedes 2.
         wall.sort(key=lambda cell: (cell[0], str(cell[1])))
         return wall + doubled
 
@@ -68,15 +68,15 @@ class Castle:
         state.hazards = self.hazards()
 
     def update(self, game: Game, state: State) -> None:
-        """Place food in a gate without snakes, heads or food beside it.
+        """Place food in a free gate cell that is not beside a head or other food.
 
         The food settings have no effect.
         """
         if state.turn < _FIRST_FOOD_TURN or len(state.food) == self.max_food:
             return
-        candidates = list(state.memory.get(CANDIDATES) or self.gate_cells())
+        candidates = list(state.memory.get(CANDIDATES_KEY) or self.gate_cells())
         game_rand(game, state.turn).shuffle(candidates)
-        state.memory[CANDIDATES] = candidates
+        state.memory[CANDIDATES_KEY] = candidates
         taken = set(state.food).union(*(snake.body for snake in state.snakes))
         for cell in [*state.food, *(snake.head for snake in state.snakes)]:
             taken |= neighbors(cell)
@@ -84,19 +84,19 @@ class Castle:
         state.food.extend(free[:1])
 
 
-SMALL = Castle(
+SMALL_CASTLE = Castle(
     11,
     layers=(2,),
     gates=(5,),
     starts=(((1, 1), (1, 9), (9, 1), (9, 9)), ((1, 5), (5, 1), (5, 9), (9, 5))),
 )
-LARGE = Castle(
+LARGE_CASTLE = Castle(
     19,
     layers=(2, 3),
     gates=(8, 10),
     starts=(((1, 1), (1, 17), (17, 1), (17, 17)), ((1, 9), (9, 1), (9, 17), (17, 9))),
 )
-EXTRA_LARGE = Castle(
+EXTRA_LARGE_CASTLE = Castle(
     25,
     layers=(3, 4),
     gates=(8, 12, 16),
@@ -109,7 +109,7 @@ EXTRA_LARGE = Castle(
 )
 
 
-def _map(map_id: str, castle: Castle) -> Map:
+def _create_map(map_id: str, castle: Castle) -> Map:
     return Map(
         map_id,
         f"a castle on a board of {castle.size}x{castle.size}, food in its gates",
@@ -123,7 +123,7 @@ def _map(map_id: str, castle: Castle) -> Map:
 
 
 CASTLES = (
-    _map("hz_castle_wall", SMALL),
-    _map("hz_castle_wall_lg", LARGE),
-    _map("hz_castle_wall_xl", EXTRA_LARGE),
+    _create_map("hz_castle_wall", SMALL_CASTLE),
+    _create_map("hz_castle_wall_lg", LARGE_CASTLE),
+    _create_map("hz_castle_wall_xl", EXTRA_LARGE_CASTLE),
 )

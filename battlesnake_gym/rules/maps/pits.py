@@ -1,26 +1,29 @@
-"""Map ``hz_hazard_pits``, whose pits gain four hazard layers and then vanish."""
+"""Map ``hz_hazard_pits``, whose pits deepen up to four hazard layers and then disappear."""
 
 from __future__ import annotations
 
 from ..food import game_rand, standard_food
 from ..placement import place_start_food, put_snakes
-from ..royale import check_shrink_every
+from ..royale import check_shrink_interval
 from ..state import Game, Point, State
 from .base import Map
 
-_SIZE = 11
-STARTS: list[Point] = [(1, 1), (9, 1), (1, 9), (9, 9)]
+_BOARD_SIZE = 11
+START_CELLS: list[Point] = [(1, 1), (9, 1), (1, 9), (9, 9)]
 PITS: list[Point] = [
-    (x, y) for x in range(1, _SIZE, 2) for y in range(1, _SIZE, 2) if (x, y) not in STARTS
+    (x, y)
+    for x in range(1, _BOARD_SIZE, 2)
+    for y in range(1, _BOARD_SIZE, 2)
+    if (x, y) not in START_CELLS
 ]
 _MAX_LAYERS = 4
-_CYCLE = 7
+_CYCLE_LENGTH = 7
 
 
 def setup(game: Game, state: State) -> None:
     """Place the snakes in the corners, with the standard initial food."""
     rand = game_rand(game)
-    starts = list(STARTS)
+    starts = list(START_CELLS)
     rand.shuffle(starts)
     put_snakes(state, starts)
     place_start_food(state, rand)
@@ -29,18 +32,18 @@ def setup(game: Game, state: State) -> None:
 def update(game: Game, state: State) -> None:
     """Place the standard food and update the pits.
 
-    Every N turns, the number of layers of all pits changes.
+    The number of hazard layers of all pits changes every ``shrink_every_n_turns`` turns.
     """
     standard_food(game, state)
     every = game.settings.shrink_every_n_turns
     if state.turn % every == 0:
-        layers = min(_MAX_LAYERS, state.turn // every % _CYCLE)
+        layers = min(_MAX_LAYERS, state.turn // every % _CYCLE_LENGTH)
         state.hazards = PITS * layers
 
 
 def check_turn(game: Game, state: State) -> None:
-    """Reject a ``shrink_every_n_turns`` less than 1."""
-    check_shrink_every(game, "on map 'hz_hazard_pits'")
+    """Raise `RulesError` if ``shrink_every_n_turns`` is less than 1."""
+    check_shrink_interval(game, "on map 'hz_hazard_pits'")
 
 
 HAZARD_PITS = Map(
@@ -48,8 +51,8 @@ HAZARD_PITS = Map(
     "pits that get deeper and vanish again",
     setup,
     update,
-    sizes=((_SIZE, _SIZE),),
-    players=(0, len(STARTS)),
+    sizes=((_BOARD_SIZE, _BOARD_SIZE),),
+    players=(0, len(START_CELLS)),
     sizes_enforced=True,
     players_enforced=True,
     check_turn=check_turn,

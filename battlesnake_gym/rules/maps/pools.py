@@ -1,9 +1,9 @@
-"""Map ``healing_pools``, with cells that heal if the hazard damage is negative."""
+"""Map ``healing_pools``, whose hazards heal if the hazard damage is negative."""
 
 from __future__ import annotations
 
 from ..food import game_rand, standard_food
-from ..placement import take_random
+from ..placement import remove_random_cell
 from ..state import Game, Point, State
 from . import standard
 from .base import Map
@@ -16,13 +16,13 @@ _POOLS: dict[int, list[list[Point]]] = {
         [(5, 10), (13, 10), (10, 13), (10, 5)],
     ],
 }
-"""Sets of pools for each board size.
+"""Possible sets of pools by board size.
 
-The setup chooses one set.
+The setup chooses one set at random.
 """
 
-DRAWN = "pool_outputs"
-"""Key of the state's memory for the number of outputs used by removals."""
+NUM_OUTPUTS_KEY = "pool_outputs"
+"""Key in `State.memory` of the number of generator outputs that removals have used."""
 
 
 def setup(game: Game, state: State) -> None:
@@ -33,7 +33,7 @@ def setup(game: Game, state: State) -> None:
 
 
 def update(game: Game, state: State) -> None:
-    """Place the standard food, and remove a random pool every N turns.
+    """Place the standard food, and remove a random pool every ``shrink_every_n_turns`` turns.
 
     The official engine uses one generator for all removals of a game.
     """
@@ -42,9 +42,9 @@ def update(game: Game, state: State) -> None:
     if every <= 0 or state.turn <= 0 or state.turn % every or not state.hazards:
         return
     rand = game_rand(game)
-    rand.skip(state.memory.get(DRAWN, 0))
-    take_random(state.hazards, rand)
-    state.memory[DRAWN] = rand.drawn
+    rand.skip(state.memory.get(NUM_OUTPUTS_KEY, 0))
+    remove_random_cell(state.hazards, rand)
+    state.memory[NUM_OUTPUTS_KEY] = rand.drawn
 
 
 HEALING_POOLS = Map(

@@ -9,7 +9,7 @@ from . import standard
 from .base import Map
 
 
-def ring(width: int, height: int, number: int) -> list[Point]:
+def ring_cells(width: int, height: int, number: int) -> list[Point]:
     """List a rectangular ring of cells around the center of the board.
 
     The ring leaves ``number - 1`` free cells on each side of the board.
@@ -29,20 +29,20 @@ def ring(width: int, height: int, number: int) -> list[Point]:
 
 
 def setup_inner_wall(game: Game, state: State) -> None:
-    """Set up the standard start position and one ring, one cell away from the border."""
+    """Create the standard start position and one ring of hazards, one cell from the border."""
     standard.setup(game, state)
-    state.hazards = ring(state.width, state.height, 2)
+    state.hazards = ring_cells(state.width, state.height, 2)
 
 
 def setup_rings(game: Game, state: State) -> None:
-    """Set up the standard start position and every second ring, up to half the width."""
+    """Create the standard start position and hazards on every second ring."""
     standard.setup(game, state)
     for number in range(2, state.width // 2, 2):
-        state.hazards += ring(state.width, state.height, number)
+        state.hazards += ring_cells(state.width, state.height, number)
 
 
 def setup_columns(game: Game, state: State) -> None:
-    """Set up the standard start position and hazards on cells with odd x and odd y."""
+    """Create the standard start position and hazards on cells with odd x and odd y."""
     standard.setup(game, state)
     state.hazards = [(x, y) for x in range(1, state.width, 2) for y in range(1, state.height, 2)]
 

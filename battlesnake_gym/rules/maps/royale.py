@@ -1,9 +1,9 @@
-"""Map ``royale``, on which one random side after another becomes hazardous."""
+"""Map ``royale``, whose hazards surround a rectangle that shrinks on random sides."""
 
 from __future__ import annotations
 
 from ..food import standard_food
-from ..royale import check_shrink_every, royale_hazards
+from ..royale import check_shrink_interval, royale_hazards
 from ..state import Game, State
 from .base import Map
 from .standard import setup
@@ -12,7 +12,7 @@ from .standard import setup
 def update(game: Game, state: State) -> None:
     """Place the standard food and update the hazards.
 
-    From turn N on, the hazards surround a rectangle.
+    The first hazards appear on turn ``shrink_every_n_turns``.
     """
     standard_food(game, state)
     if state.turn + 1 >= game.settings.shrink_every_n_turns:
@@ -20,8 +20,8 @@ def update(game: Game, state: State) -> None:
 
 
 def check_turn(game: Game, state: State) -> None:
-    """Reject a ``shrink_every_n_turns`` less than 1."""
-    check_shrink_every(game)
+    """Raise `RulesError` if ``shrink_every_n_turns`` is less than 1."""
+    check_shrink_interval(game)
 
 
 ROYALE = Map("royale", "a shrinking rectangle", setup, update, check_turn=check_turn)

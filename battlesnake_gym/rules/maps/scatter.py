@@ -1,7 +1,4 @@
-"""Map ``hz_scatter``, which adds a random hazard every second turn.
-
-The hazards finally fill the board.
-"""
+"""Map ``hz_scatter``, which adds a random hazard every second turn until the board is full."""
 
 from __future__ import annotations
 
@@ -15,7 +12,7 @@ _SPAWN_INTERVAL_TURNS = 2
 
 
 def update(game: Game, state: State) -> None:
-    """Place the standard food, and then the next cell of a shuffled list of cells."""
+    """Place the standard food, and then a hazard on the next cell of a shuffled list."""
     standard_food(game, state)
     turn = state.turn + 1
     if turn % _SPAWN_INTERVAL_TURNS:
@@ -26,12 +23,15 @@ def update(game: Game, state: State) -> None:
 
 
 def check_turn(game: Game, state: State) -> None:
-    """Reject a turn on which no cell is left.
+    """Raise `RulesError` if all cells have hazards.
 
     The official engine would crash on such a turn.
     """
     turn = state.turn + 1
-    if turn % _SPAWN_INTERVAL_TURNS == 0 and turn // _SPAWN_INTERVAL_TURNS > state.width * state.height:
+    if (
+        turn % _SPAWN_INTERVAL_TURNS == 0
+        and turn // _SPAWN_INTERVAL_TURNS > state.width * state.height
+    ):
         raise RulesError(
             f"turn {turn} of map 'hz_scatter' needs a cell without a hazard, but all "
             f"{state.width * state.height} cells have hazards: end the game by turn {turn - 1}"

@@ -1,4 +1,4 @@
-"""Map ``sinkholes``, whose central disc gains a ring and a layer at intervals."""
+"""Map ``sinkholes``, whose central disc of hazards widens and deepens at intervals."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from .base import Map
 from .standard import setup
 
 _FIRST_TURN = 1
-_DEFAULT_GROWTH_INTERVAL = 10
+_DEFAULT_GROWTH_INTERVAL_TURNS = 10
 _RINGS_BY_WIDTH = {7: 3, 19: 7}
 _DEFAULT_RINGS = 5
 
 
 def update(game: Game, state: State) -> None:
-    """Place the standard food, and then one layer on a disc of the next larger radius."""
+    """Place the standard food, and then one hazard layer on a disc with the next larger radius."""
     standard_food(game, state)
     every = game.settings.shrink_every_n_turns
     if every <= 0:
-        every = _DEFAULT_GROWTH_INTERVAL
+        every = _DEFAULT_GROWTH_INTERVAL_TURNS
     rings = _RINGS_BY_WIDTH.get(state.width, _DEFAULT_RINGS)
     if state.turn > every * rings and state.turn != _FIRST_TURN:
         return

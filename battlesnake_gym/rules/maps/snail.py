@@ -1,11 +1,11 @@
-"""Map ``snail_mode``, on which tails leave trails of hazard layers that fade."""
+"""Map ``snail_mode``, on which tails leave trails of fading hazard layers."""
 
 from __future__ import annotations
 
 from collections import Counter
 
 from ..food import standard_food
-from ..stages import living
+from ..stages import living_snakes
 from ..state import Game, Point, State
 from .base import Map
 from .standard import setup
@@ -21,7 +21,7 @@ def update(game: Game, state: State) -> None:
 
 
 def trails(state: State) -> list[Point]:
-    """List the hazards after a turn.
+    """List the hazards after a turn: fading trails, new trails and pending trails.
 
     Args:
         state: State with the snakes after the turn and the hazards before the turn.
@@ -32,20 +32,20 @@ def trails(state: State) -> list[Point]:
         if y < height:
             hazards += [(x, y)] * (layers - 1)
     hazards += pending_trails(state)
-    heads = {snake.head for snake in living(state)}
+    heads = {snake.head for snake in living_snakes(state)}
     laid = [(x, y - height) for x, y in state.hazards if y >= height]
     return hazards + [cell for cell in laid if cell not in heads]
 
 
 def pending_trails(state: State) -> list[Point]:
-    """List the trails that this turn adds.
+    """List the pending trails that this turn adds.
 
     Pending trails are stored off the board, at ``y + height``, until the next turn. Requests to
     snakes include pending trails, except requests from platforms that send only the cells on the
     board.
     """
     cells: list[Point] = []
-    for snake in living(state):
+    for snake in living_snakes(state):
         x, y = snake.body[-1]
         if snake.body[-2:] != [(x, y), (x, y)]:
             cells += [(x, y + state.height)] * snake.length

@@ -1,4 +1,4 @@
-"""Map ``solo_maze``, with one snake, one food, and a larger maze after every food.
+"""Map ``solo_maze``, which builds a larger maze whenever the only snake eats.
 
 The hazards of the bottom row store the level as a binary number.
 """
@@ -14,7 +14,7 @@ from ..state import MAX_HEALTH, Game, Point, State
 from .base import Map
 
 _MIN_MAZE_SIZE = 7
-_FIRST_SIZE = 7
+_FIRST_MAZE_SIZE = 7
 _LEVELS_AFTER_FULL_SIZE = 5
 _FOOD_ATTEMPTS = 100
 _MIN_FOOD_DISTANCE = 5
@@ -27,14 +27,14 @@ def setup(game: Game, state: State) -> None:
 
 
 def update(game: Game, state: State) -> None:
-    """Build the next level after the food is eaten.
+    """Build the next level if the snake has eaten the food.
 
     At the last levels, the food moves when the head comes near.
     """
     level = read_level(state)
     if not state.food:
         build_level(game, state, level + 1)
-    elif level - _LEVELS_AFTER_FULL_SIZE > largest_size(state) - _FIRST_SIZE:
+    elif level - _LEVELS_AFTER_FULL_SIZE > max_maze_size(state) - _FIRST_MAZE_SIZE:
         head = state.snakes[0].head
         if distance(head, state.food[0]) < _MIN_FOOD_DISTANCE:
             walls = set(state.hazards)
@@ -43,15 +43,15 @@ def update(game: Game, state: State) -> None:
 
 
 def check_turn(game: Game, state: State) -> None:
-    """Reject positions with any number of snakes other than one."""
+    """Raise `RulesError` unless the position has exactly one snake."""
     if len(state.snakes) != 1:
         raise RulesError(
             f"map 'solo_maze' requires 1 snake, got {len(state.snakes)}: choose another map"
         )
 
 
-def largest_size(state: State) -> int:
-    """Return the side length of the largest maze.
+def max_maze_size(state: State) -> int:
+    """Return the side length of the largest maze, in cells.
 
     The bottom row and the top row stay free.
     """
@@ -59,8 +59,8 @@ def largest_size(state: State) -> int:
 
 
 def maze_square(state: State, level: int) -> tuple[int, Point]:
-    """Return the side length and the lower left cell of the maze of a level."""
-    size = min(_FIRST_SIZE + level, largest_size(state))
+    """Return the side length in cells and the lower left cell of the maze of a level."""
+    size = min(_FIRST_MAZE_SIZE + level, max_maze_size(state))
     return size, ((state.width - size) // 2, (state.height - size) // 2)
 
 
@@ -70,7 +70,7 @@ def distance(a: Point, b: Point) -> int:
 
 
 def read_level(state: State) -> int:
-    """Return the binary number in the bottom row.
+    """Return the level, which the hazards of the bottom row encode as a binary number.
 
     The leftmost cell is the most significant bit.
     """
@@ -78,18 +78,18 @@ def read_level(state: State) -> int:
     return sum(1 << (state.width - 1 - x) for x in bits)
 
 
-def level_bits(level: int, width: int) -> list[Point]:
+def level_cells(level: int, width: int) -> list[Point]:
     """List the cells of the bottom row that store this level.
 
     If the number has more binary digits than the board has columns, the last digits are off the
-    board. On a board of width 7, for example, level 128 is read back as 64.
+    board. On a board of width 7, for example, level 128 is read as level 64.
     """
     digits = f"{level:0{width}b}"
     return [(x, 0) for x, digit in enumerate(digits) if digit == "1"]
 
 
 def build_level(game: Game, state: State, level: int) -> None:
-    """Build a new maze with one food and the snake, which is one segment longer.
+    """Build the maze of ``level``, place the snake with ``level + 3`` segments, and place food.
 
     The snake starts at the lower left of the maze.
 
@@ -103,9 +103,9 @@ def build_level(game: Game, state: State, level: int) -> None:
         )
     size, corner = maze_square(state, level)
     old_walls = set(state.hazards)
-    inside = Division(game_rand(game, state.turn)).walls(size)
+    inside = MazeGenerator(game_rand(game, state.turn)).walls(size)
     state.hazards = (
-        level_bits(level, state.width)
+        level_cells(level, state.width)
         + [(x + corner[0], y + corner[1]) for x, y in inside]
         + cells_outside(state, size, corner)
     )
@@ -129,9 +129,9 @@ def cells_outside(state: State, size: int, corner: Point) -> list[Point]:
 
 
 def place_food(game: Game, state: State, level: int, walls: set[Point]) -> None:
-    """Place one food in the maze at a minimum distance.
+    """Place one piece of food in the maze at a minimum distance from the head.
 
-    Each attempt uses a different generator.
+    Each attempt uses a generator with another seed.
     """
     size, corner = maze_square(state, level)
     snake = state.snakes[0]
@@ -146,8 +146,8 @@ def place_food(game: Game, state: State, level: int, walls: set[Point]) -> None:
 
 
 @dataclass(slots=True)
-class Division:
-    """Recursive division: walls with holes divide a room and the resulting rooms."""
+class MazeGenerator:
+    """Maze generator by recursive division: walls with holes divide rooms into smaller rooms."""
 
     rand: GoRand
 
@@ -167,23 +167,24 @@ class Division:
     ) -> None:
         """Append to ``built`` the walls of the room from cell ``low`` to cell ``high``.
 
-        A wall in an open row or column would close a hole. A wall belongs to the adjacent room on
-        the left or below.
+        Walls in ``open_rows`` and ``open_columns`` are excluded, because they would close a hole. A
+        wall belongs to the adjacent room on the left or below.
         """
         (x0, y0), (x1, y1) = low, high
-        column = self._choose(x0, x1, open_columns)
-        row = self._choose(y0, y1, open_rows)
+        column = self._choose_wall(x0, x1, open_columns)
+        row = self._choose_wall(y0, y1, open_rows)
         if column is None and row is None:
             return
         upright = [(column, y) for y in range(y0, y1 + 1)] if column is not None else []
         level = [(x, row) for x in range(x0, x1 + 1) if x != column] if row is not None else []
         if column is not None and row is not None:
             crossing = row - y0
-            open_rows |= {self._hole(upright, 0, crossing)[1]}
-            open_rows |= {self._hole(upright, crossing + 1, len(upright))[1]}
-            open_columns |= {self._hole(level, 0, column - x0)[0]}
-        else:  # A room without a position for the other wall contains no room with such a position.
-            self._hole(upright or level, 0, len(upright or level) - 1)
+            open_rows |= {self._open_hole(upright, 0, crossing)[1]}
+            open_rows |= {self._open_hole(upright, crossing + 1, len(upright))[1]}
+            open_columns |= {self._open_hole(level, 0, column - x0)[0]}
+        else:
+            # If the other wall does not fit in this room, it does not fit in any part of this room.
+            self._open_hole(upright or level, 0, len(upright or level) - 1)
         built += [cell for cell in upright + level if cell not in built]
         column_parts = [(x0, column), (column + 1, x1)] if column is not None else [(x0, x1)]
         row_parts = [(y0, row), (row + 1, y1)] if row is not None else [(y0, y1)]
@@ -191,15 +192,15 @@ class Division:
             for left, right in column_parts:
                 self._divide((left, bottom), (right, top), open_rows, open_columns, built)
 
-    def _choose(self, first: int, last: int, excluded: frozenset[int]) -> int | None:
-        """Choose the position of a wall across the room, or return None."""
+    def _choose_wall(self, first: int, last: int, excluded: frozenset[int]) -> int | None:
+        """Choose the coordinate of a wall that divides the room, or return None."""
         places = [place for place in range(first + 1, last - 1) if place not in excluded]
         return places[self.rand.intn(len(places))] if places else None
 
-    def _hole(self, wall: list[Point], start: int, stop: int) -> Point:
-        """Remove a random cell of ``wall[start:stop]`` and return the cell.
+    def _open_hole(self, wall: list[Point], start: int, stop: int) -> Point:
+        """Remove a random cell from ``wall[start:stop]``, and return the cell.
 
-        The last cell of ``wall`` takes the free position.
+        The last cell of ``wall`` moves to the free index.
         """
         index = start + self.rand.intn(stop - start)
         cell = wall[index]

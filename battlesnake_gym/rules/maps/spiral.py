@@ -1,4 +1,4 @@
-"""Map ``hz_spiral``, which adds the next cell of a random spiral every third turn."""
+"""Map ``hz_spiral``, which adds a hazard on the next cell of a spiral every third turn."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from ..state import Game, Point, State
 from .base import Map
 from .standard import setup
 
-_EVERY = 3
+_SPAWN_INTERVAL_TURNS = 3
 
 
-def walk(center: Point, rings: int) -> Iterator[Point]:
+def spiral_cells(center: Point, rings: int) -> Iterator[Point]:
     """Yield a clockwise spiral around ``center``, including cells off the board.
 
-    Each ring starts to the right of its upper left corner and ends in that corner.
+    Each ring of the spiral starts beside its upper left corner and ends in the corner.
     """
     for radius in range(1, rings + 1):
         x, y = center[0] - radius, center[1] + radius
@@ -26,18 +26,18 @@ def walk(center: Point, rings: int) -> Iterator[Point]:
 
 
 def update(game: Game, state: State) -> None:
-    """Place the standard food, and then this turn's cell if it is on the board."""
+    """Place the standard food, and then a hazard on the next spiral cell if on the board."""
     standard_food(game, state)
     turn = state.turn + 1
-    if turn < _EVERY or turn % _EVERY:
+    if turn < _SPAWN_INTERVAL_TURNS or turn % _SPAWN_INTERVAL_TURNS:
         return
     rand = game_rand(game)
     width, height = state.width, state.height
     margin_x, margin_y = width * 3 // 10, height * 3 // 10
     x = rand.between(margin_x, width - 1 - margin_x)
     y = rand.between(margin_y, height - 1 - margin_y)
-    spiral = [(x, y), *walk((x, y), max(x, y, width - x, height - y))]
-    index = turn // _EVERY - 1
+    spiral = [(x, y), *spiral_cells((x, y), max(x, y, width - x, height - y))]
+    index = turn // _SPAWN_INTERVAL_TURNS - 1
     if index < len(spiral):
         x, y = spiral[index]
         if 0 <= x < width and 0 <= y < height:

@@ -1,16 +1,16 @@
-"""Maps without hazards: ``standard``, and ``empty`` without food."""
+"""Maps without hazards: ``standard``, and ``empty``, which has no food."""
 
 from __future__ import annotations
 
 from ..food import game_rand, standard_food
-from ..placement import place_snakes, standard_start
+from ..placement import place_snakes, place_standard_start
 from ..state import Game, State
 from .base import Map
 
 
 def setup(game: Game, state: State) -> None:
-    """Place the snakes and the initial food as in the standard game."""
-    standard_start(state, game_rand(game))
+    """Place the snakes and the initial food as in a standard game."""
+    place_standard_start(state, game_rand(game))
 
 
 def setup_snakes_only(game: Game, state: State) -> None:
@@ -19,7 +19,7 @@ def setup_snakes_only(game: Game, state: State) -> None:
 
 
 def no_update(game: Game, state: State) -> None:
-    """Leave the board unchanged."""
+    """Do nothing; this function is the update of a map that does not change the board."""
 
 
 STANDARD = Map("standard", "the plain board", setup, standard_food)

@@ -29,13 +29,13 @@ def main(argv: list[str] | None = None) -> int:
     if options.duels:
         scores = duel_scores(chosen, options.duels, options.ruleset)
         if options.json:
-            command_line.write_json(scores)
+            command_line.print_json(scores)
         else:
             sys.stdout.write(duel_table(scores) + "\n")
         return 0
     descriptions = {name: snakes.description(name) for name in chosen}
     if options.json:
-        command_line.write_json([{"name": k, "description": v} for k, v in descriptions.items()])
+        command_line.print_json([{"name": k, "description": v} for k, v in descriptions.items()])
         return 0
     width = max(map(len, chosen))
     for name, text in descriptions.items():
@@ -62,5 +62,5 @@ def parser() -> command_line.Parser:
         default="standard",
         help="ruleset of the duels",
     )
-    command_line.add_json(parser)
+    command_line.add_json_option(parser)
     return parser

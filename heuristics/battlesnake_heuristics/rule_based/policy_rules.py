@@ -34,7 +34,7 @@ def load(path: str | Path) -> tuple[PipelineStep, ...]:
         ValueError: If the file does not exist, or has no list of steps named ``rules``.
     """
     return validate_rules(
-        getattr(extensions.module(Path(path), "rules"), RULES_VARIABLE, None), path
+        getattr(extensions.load_file(Path(path), "rules"), RULES_VARIABLE, None), path
     )
 
 

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
     from battlesnake_heuristics.search import _search
 else:
-    _search = build_check.load(
+    _search = build_check.load_compiled_module(
         "battlesnake_heuristics.search._search", "no snake of the search plays (minimax)"
     )
 

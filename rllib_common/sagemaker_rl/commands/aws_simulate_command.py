@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from battlesnake_gym.common.command_line import Parser, natural, positive, print_error, writable
+from battlesnake_gym.common.command_line import Parser, natural, positive, print_error, output_dir
 from sagemaker_rl.job.source_files import PROJECT_DEPENDENCIES
 from sagemaker_rl.simulator.local_job import LocalJob, read_channels, read_hyperparameters
 
@@ -31,7 +31,7 @@ def parser() -> Parser:
         help="hyperparameters; also JSON objects and .json files")  # fmt: skip
     add("--channels", nargs="+", default=[], metavar="NAME=PATH",
         help="data channels: files or directories, such as policy=runs/first/model")  # fmt: skip
-    add("--job-dir", type=writable, default=Path("sagemaker-local") / "job",
+    add("--job-dir", type=output_dir, default=Path("sagemaker-local") / "job",
         help="directory of the job; its checkpoints are resumed")  # fmt: skip
     return parser
 

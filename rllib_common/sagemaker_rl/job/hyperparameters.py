@@ -19,7 +19,7 @@ import typing
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
-from battlesnake_gym.common.suggestions import nearest
+from battlesnake_gym.common.suggestions import nearest_name
 
 CONFIG_PREFIX = "rl.training.config."
 """Prefix of the fields of RLlib's configuration."""
@@ -304,7 +304,7 @@ def convert(name: str, value: Any, kind: Any) -> Any:
 
 def unknown(name: str, known: Iterable[str]) -> HyperparameterError:
     """Return the error for an unknown name, with the most similar known name."""
-    close = nearest(name, sorted(known))
+    close = nearest_name(name, sorted(known))
     hint = f"did you mean {close}?" if close else "--help lists them"
     return HyperparameterError(f"unknown hyperparameter {name}; {hint}")
 

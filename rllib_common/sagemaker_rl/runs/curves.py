@@ -27,7 +27,7 @@ from tensorboardX.proto.summary_pb2 import Summary  # type: ignore[import-untype
 from tensorboardX.summary import hparams, scalar  # type: ignore[import-untyped]
 
 from battlesnake_gym.common.files import write_atomically
-from battlesnake_gym.common.run_dir import CSV_FILE, ITERATION, read_progress
+from battlesnake_gym.common.run_dir import CSV_FILE, ITERATION_COLUMN, read_progress
 
 _MAX_MAIN_CURVES = 12
 """Maximum number of curves on TensorBoard's first page."""
@@ -109,7 +109,7 @@ class Curves:
         self._resumed_at = resumed_at
         self._path = folder / CSV_FILE
         self._columns = dict(columns)
-        rows = [row for row in read_progress(self._path) if row[ITERATION] <= resumed_at]
+        rows = [row for row in read_progress(self._path) if row[ITERATION_COLUMN] <= resumed_at]
 
         def write(draft: Path) -> None:
             with draft.open("w", newline="") as file:
@@ -150,7 +150,7 @@ class Curves:
         for key, number in numbers.items():
             if math.isfinite(number) and not key.startswith(_CONFIG):
                 tag = self._tags.get(key, f"{_RLLIB_TAG}/{key}")
-                self._write_event(int(numbers[ITERATION]), summary=scalar(tag, number))
+                self._write_event(int(numbers[ITERATION_COLUMN]), summary=scalar(tag, number))
         self._add_elo(numbers)
         self._board.flush()
         if time.monotonic() - self._copied > _COPY_INTERVAL_S:

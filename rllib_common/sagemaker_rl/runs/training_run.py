@@ -22,7 +22,7 @@ from battlesnake_gym.common.run_dir import (
     CSV_FILE,
     FAILED,
     GAMES_DIR,
-    ITERATION,
+    ITERATION_COLUMN,
     RUNNING,
     STOPPED,
     GameRecorder,
@@ -30,12 +30,12 @@ from battlesnake_gym.common.run_dir import (
     RunStatus,
 )
 from sagemaker_rl.job.job_environment import LOGGED_METRICS, JobPaths, log_line, metric_line
-from sagemaker_rl.job.stop_signals import PendingSignals
-from sagemaker_rl.runs import checkpoints
+from sagemaker_rl.job.stop_signals import IterationAbortedError, PendingSignals
+from sagemaker_rl.runs import checkpoints, divergence
 from sagemaker_rl.runs.curves import ENV_STEPS_RESULT, Curves, flatten
 
 CSV_COLUMNS = {
-    ITERATION: ITERATION,
+    ITERATION_COLUMN: ITERATION_COLUMN,
     "time_total_s": "time_total_s",
     "env_steps": ENV_STEPS_RESULT,
     "episode_reward_mean": "env_runners/episode_return_mean",
@@ -85,6 +85,15 @@ _GROWTH_CHECK_INTERVAL_S = 5.0
 _ENV_RUNNER_START_TIMEOUT_S = 300.0
 """Maximum seconds without an env runner before training fails."""
 
+_ABORT_AFTER_S = 5.0
+"""Seconds after a stop signal in which the current iteration may end.
+
+Docker sends SIGKILL 10 s after SIGTERM. The remaining time is for the checkpoint.
+"""
+
+_SEED_STEP = 1_000_003
+"""Difference between the seeds of runs that resume from successive iterations, a prime number."""
+
 _PROGRESS_INTERVAL_S = 60.0
 """Seconds between two progress lines if there is no progress bar."""
 
@@ -124,10 +133,12 @@ class TrainingRun:
     """Function that plays and records a game (see `run_dir.GameRecorder`)."""
     stopped_by: int = 0
     """Signal that ended `train` early, or 0."""
+    diverged: str = ""
+    """Message about diverged training, which ended `train` early, or ""."""
 
     def __post_init__(self) -> None:
         metadata = checkpoints.read_metadata(self.checkpoint) if self.checkpoint else {}
-        self._iterations = int(metadata.get(ITERATION, 0))
+        self._iterations = int(metadata.get(ITERATION_COLUMN, 0))
         self._seconds = float(metadata.get("time_total_s", 0.0))
         self._steps = int(metadata.get("env_steps", 0))
         self._cpu_minutes = float(metadata.get(CPU_MINUTES, 0.0))
@@ -210,9 +221,12 @@ class TrainingRun:
     def train(self, stop_signals: PendingSignals) -> None:
         """Train until a stop condition or a signal, and write a checkpoint.
 
-        There is no checkpoint before the end of the first iteration. Until then, a signal raises
-        `StoppedBeforeTrainingError`.
+        Until the start of the first iteration, a signal raises `StoppedBeforeTrainingError`.
+        Afterwards, an iteration that does not end within `_ABORT_AFTER_S` seconds after a signal is
+        aborted. If an iteration is aborted or diverges, the checkpoint has the weights of the
+        iteration before.
         """
+        self._change_seed()
         algorithm = build(self.config)
         if hasattr(algorithm, "should_stop"):  # The algorithm can cancel long iterations.
             algorithm.should_stop = lambda: bool(stop_signals)
@@ -221,6 +235,7 @@ class TrainingRun:
                 log_line(f"resuming from {self.checkpoint}")
                 with self._readable(self.checkpoint) as checkpoint:
                     restore(algorithm, self.config, checkpoint)
+            self._check_start(algorithm)
             folder = self.job.output_dir
             games = GameRecorder(folder / GAMES_DIR, self.record, self._iterations)
             drawn = Curves(
@@ -235,10 +250,28 @@ class TrainingRun:
                 stop_signals.defer()
                 self._iterate(algorithm, curves, games, stop_signals)
                 self._save(algorithm)
+                if stop_signals:
+                    self.write_status(STOPPED)  # The export may take longer than the grace period.
                 self._show_game(algorithm, curves, games, last=True)
             self.stopped_by = stop_signals[0] if stop_signals else 0
         finally:
             algorithm.stop()
+
+    def _check_start(self, algorithm: Algorithm) -> None:
+        """Reject a network whose weights are not finite before training starts."""
+        try:
+            divergence.check_weights(algorithm)
+        except divergence.DivergedError as error:
+            raise checkpoints.CheckpointError(
+                f"{self.checkpoint or 'the initial network'}: {error}; start from another policy, "
+                "or start over with --no-resume"
+            ) from error
+
+    def _change_seed(self) -> None:
+        """Change the seed of a resumed run, so that it does not repeat its random numbers."""
+        if self._iterations and self.config.seed is not None:
+            seed = (self.config.seed + _SEED_STEP * self._iterations) % 2**31
+            self.config.debugging(seed=seed)
 
     def _readable(self, checkpoint: Path) -> AbstractContextManager[Path]:
         return (
@@ -252,7 +285,7 @@ class TrainingRun:
         algorithm: Algorithm,
         curves: Curves,
         games: GameRecorder,
-        stop_signals: list[int],
+        stop_signals: PendingSignals,
     ) -> None:
         before, began, used = self._seconds, time.monotonic(), time.process_time()
         saved = began
@@ -260,13 +293,18 @@ class TrainingRun:
         with self._bar() as bar:
             while not stop_signals and not self.finished:
                 self._add_env_runners(algorithm)
+                good = divergence.copy_learner_state(algorithm)
                 try:
-                    results = algorithm.train()
-                except Exception:
+                    with stop_signals.abort_after(_ABORT_AFTER_S if good else 0.0):
+                        results = algorithm.train()
+                    self._check_finite(algorithm, results)
+                except (Exception, IterationAbortedError) as error:
                     # A signal to the whole process group also ends the env runners.
-                    if stop_signals:
-                        return
-                    raise
+                    if not stop_signals:
+                        self._report_divergence(algorithm, error)
+                    divergence.restore_learner_state(algorithm, good)
+                    self._iterations = algorithm.training_iteration
+                    return
                 self._iterations = algorithm.training_iteration
                 seconds = before + time.monotonic() - began
                 self._measure(results, max(seconds - self._seconds, 1e-9))
@@ -281,6 +319,38 @@ class TrainingRun:
                     self._save(algorithm)
                     self._show_game(algorithm, curves, games)
                     saved = time.monotonic()
+
+    def _check_finite(self, algorithm: Algorithm, results: Mapping[str, Any]) -> None:
+        """Check the weights and the losses after an iteration.
+
+        RLlib's own learners ignore gradients that are not finite, so their weights stay finite. A
+        loss is also NaN if the iteration had no updates.
+
+        Raises:
+            DivergedError: If a weight is not finite, or all losses of the updates are NaN.
+        """
+        divergence.check_weights(algorithm)
+        numbers = dict(flatten(results))
+        losses = [loss for key, loss in numbers.items() if _LOSS.fullmatch(key)]
+        if losses and all(map(math.isnan, losses)) and numbers.get(_TRANSITIONS, 0) > self._trained:
+            raise divergence.DivergedError("the loss is NaN")
+
+    def _report_divergence(self, algorithm: Algorithm, error: BaseException) -> None:
+        """Set `diverged`, or raise ``error`` if training did not diverge."""
+        if not isinstance(error, divergence.DivergedError):
+            # Env runners may fail because their network returns NaN.
+            try:
+                divergence.check_weights(algorithm)
+            except divergence.DivergedError as cause:
+                error = cause
+            else:
+                raise error
+        setting = divergence.likely_setting(self.config, self.settings)
+        self.diverged = (
+            f"training diverged in iteration {self._iterations + 1}: {error}; the likely cause is "
+            f"{setting}; the checkpoint and the exported model have the weights of iteration "
+            f"{self._iterations}; repeat the command with a smaller value to resume from them"
+        )
 
     def _add_env_runners(self, algorithm: Algorithm) -> None:
         """Start env runners on machines that have joined the cluster."""
@@ -323,7 +393,7 @@ class TrainingRun:
     def _save(self, algorithm: Algorithm) -> None:
         metadata = {
             **self.checkpoint_metadata,
-            ITERATION: self._iterations,
+            ITERATION_COLUMN: self._iterations,
             "time_total_s": round(self._seconds, 3),
             "env_steps": self._steps,
             CPU_MINUTES: round(self._cpu_minutes, 3),

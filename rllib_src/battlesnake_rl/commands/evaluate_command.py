@@ -12,7 +12,7 @@ import numpy as np
 from tqdm import tqdm
 
 from battlesnake_gym import snakes
-from battlesnake_gym.common.command_line import Parser, add_json, positive, seed, write_json
+from battlesnake_gym.common.command_line import Parser, add_json_option, positive, print_json, seed
 from battlesnake_heuristics.rating.ladder import Placement
 from battlesnake_heuristics.rating.sprt import wilson_interval
 from battlesnake_heuristics.rule_based import policy_rules
@@ -135,7 +135,7 @@ def parser() -> Parser:
     )
     add("--games", type=positive, default=_DEFAULT_GAMES, help="number of games")
     add("--seed", type=seed, default=0, help="random seed for start positions, seats and opponents")
-    add_json(parser)
+    add_json_option(parser)
     return parser
 
 
@@ -170,7 +170,7 @@ def main(argv: list[str] | None = None) -> int:
         )
     figures = {"policy": str(arguments.policy), **figures}
     if arguments.json:
-        write_json(figures)
+        print_json(figures)
     else:
         sys.stdout.write(text + "\n")
     return 0

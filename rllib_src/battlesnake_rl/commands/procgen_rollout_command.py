@@ -19,13 +19,13 @@ from tqdm import tqdm
 
 from battlesnake_gym.common.command_line import (
     Parser,
-    add_json,
+    add_json_option,
     natural,
+    output_dir,
     positive,
     print_error,
+    print_json,
     seed,
-    writable,
-    write_json,
 )
 from battlesnake_gym.common.files import write_atomically
 from battlesnake_rl.procgen.kit.plugins import NO_PREPROCESSORS
@@ -185,11 +185,11 @@ def parser() -> Parser:
     add("--num-envs", type=positive, default=16, help="number of parallel games")
     add("--seed", type=seed, default=0, help="random seed for levels and actions")
     add("-o", "--output", type=Path, metavar="FILE.npz", help="save the episodes to FILE.npz")
-    add("--video-dir", type=writable, metavar="DIR", help="save a video of each episode in DIR")
+    add("--video-dir", type=output_dir, metavar="DIR", help="save a video of each episode in DIR")
     add("--video-format", choices=list(_FORMATS), default="mp4", help="format of the videos")
     add("--run", help="algorithm that trained the checkpoint")
     add("--env", choices=list(FRAME_STACK), help="environment that the checkpoint was trained in")
-    add_json(parser)
+    add_json_option(parser)
     return parser
 
 
@@ -218,7 +218,7 @@ def _run(arguments: argparse.Namespace) -> int:
             sys.stdout.write(_line(levels, env_config, results[levels]))
             sys.stdout.write(_generalization_gap(results))
     if arguments.json:
-        write_json({"game": identity["env_config"]["env_name"], "levels": results})
+        print_json({"game": identity["env_config"]["env_name"], "levels": results})
     return 0
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from battlesnake_gym.common.command_line import Parser, writable_file
+from battlesnake_gym.common.command_line import Parser, output_file
 from battlesnake_rl.mabs.checkpoint_export import export_checkpoint
 from sagemaker_rl.runs import checkpoints
 
@@ -19,7 +19,7 @@ def parser() -> Parser:
     )
     parser.add_argument("checkpoint", type=Path, help="checkpoint, or run (its latest checkpoint)")
     parser.add_argument(
-        "-o", "--output", type=writable_file, default=Path("policy.onnx"), help="output file"
+        "-o", "--output", type=output_file, default=Path("policy.onnx"), help="output file"
     )
     parser.add_argument(
         "--last",

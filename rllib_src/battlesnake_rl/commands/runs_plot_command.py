@@ -9,7 +9,7 @@ from pathlib import Path
 import matplotlib
 
 from battlesnake_gym.common import run_dir
-from battlesnake_gym.common.command_line import Parser, positive, writable_file
+from battlesnake_gym.common.command_line import Parser, output_file, positive
 from battlesnake_gym.common.files import write_atomically
 from battlesnake_gym.common.run_dir import smooth
 
@@ -93,7 +93,7 @@ def parser() -> Parser:
     parser.add_argument(
         "-o",
         "--output",
-        type=writable_file,
+        type=output_file,
         default=Path("curves.svg"),
         help="output file, .svg or .png",
     )

@@ -39,12 +39,12 @@ snakes:                                # label in tables: source
   # trained: runs/first/policy.onnx    # a policy; path relative to this file
   # written:                           # a program that the league starts and restarts
   #   command: python my_snake.py --port {port}
-boards:                                # played in turn
+boards:                                # one board per game, in rotation
   - {width: 11, height: 11, num_snakes: 2}
   - {width: 11, height: 11, num_snakes: 3, ruleset: royale, map: royale}
 timeout: 500                           # response timeout in milliseconds
-games_per_hour: 60                     # maximum
-season_days: 7                         # length of a season; ratings restart with each
+games_per_hour: 60                     # maximum number of games per hour
+season_days: 7                         # length of a season in days; ratings restart each season
 health_check_minutes: 5                # minutes between two health checks
 """
 """Example league file, printed by ``battlesnake-gym league --print-example``."""
@@ -145,7 +145,7 @@ def load_league_config(path: Path, rejected_fields: Sequence[str] = ()) -> Leagu
         return parse_league_config(read_yaml(path), path.parent, rejected_fields)
     except YamlError as error:
         raise BoardError(
-            f"{sanitize_text(str(error), 500)}; league --print-example prints a file"
+            f"{sanitize_text(str(error), 500)}; see battlesnake-gym league --print-example"
         ) from error
     except ValueError as error:
         raise BoardError(f"{path}: {sanitize_text(str(error), 500)}") from error
@@ -160,7 +160,8 @@ def parse_league_config(
     """
     if not isinstance(content, Mapping):
         raise BoardError(
-            f"a league is a mapping, got {format_value(content)}; league --print-example prints one"
+            f"a league file must be a mapping, got {format_value(content)}; see battlesnake-gym "
+            "league --print-example"
         )
     excluded = {"entrants", *rejected_fields}
     _check_keys(
@@ -170,7 +171,7 @@ def parse_league_config(
     snakes = mapping(content.get("snakes"), "snakes")
     entrants = tuple(_parse_entrant(name, value, folder) for name, value in snakes.items())
     if len(entrants) < 2:
-        raise BoardError(f"snakes: a league needs two or more, got {len(entrants)}")
+        raise BoardError(f"snakes: a league needs at least 2 snakes, got {len(entrants)}")
     boards = tuple(
         _parse_board(board, f"boards[{number}]", len(entrants))
         for number, board in enumerate(items(content, "boards", "") or [{}])
@@ -187,16 +188,17 @@ _DEFAULT_CONFIG = LeagueConfig("", (), ())
 
 def _parse_entrant(name: object, value: object, folder: Path) -> LeagueEntrant:
     if not isinstance(name, str) or not re.fullmatch(r"[^=/:]+", name):
-        raise BoardError(f"snakes: a name is a text without = / :, got {format_value(name)}")
+        raise BoardError(f"snakes: a name must be text without = / :, got {format_value(name)}")
     if len(name) > _MAX_NAME_CHARS or not name.isprintable():
         raise BoardError(
-            f"snakes.{name:.50}: a name has at most {_MAX_NAME_CHARS} characters, all printable"
+            f"snakes.{name:.50}: a name must have at most {_MAX_NAME_CHARS} characters, all "
+            "printable"
         )
     path = f"snakes.{name}"
     if isinstance(value, Mapping):
         _check_keys(value, ["command", "url", "repository"], path)
         if "url" in value and "command" in value:
-            raise BoardError(f"{path}: give a command or a url, not both")
+            raise BoardError(f"{path}: give either command or url, not both")
         fields_given = {key: string(value, key, path, "") for key in ("url", "repository")}
         command = "" if fields_given["url"] else string(value, "command", path)
         return LeagueEntrant(name, fields_given["url"], command, fields_given["repository"])
@@ -232,7 +234,7 @@ def _parse_board(content: object, path: str, entrants: int) -> LeagueBoard:
     )
     if not 2 <= league_board.num_snakes <= entrants:
         raise BoardError(
-            f"{path}.num_snakes must be between 2 and the league's {entrants}, got "
+            f"{path}.num_snakes must be between 2 and {entrants}, the number of snakes, got "
             f"{league_board.num_snakes}"
         )
     game = Game(league_board.ruleset, league_board.map, league_board.settings, 1)
@@ -247,7 +249,7 @@ def _parse_board(content: object, path: str, entrants: int) -> LeagueBoard:
 def _parse_positive_integer(parent: Mapping[str, Any], key: str, path: str, default: int) -> int:
     value = integer(parent, key, path, default)
     if value < 1:
-        raise BoardError(f"{join_path(path, key)} must be 1 or more, got {value}")
+        raise BoardError(f"{join_path(path, key)} must be at least 1, got {value}")
     return value
 
 

@@ -18,12 +18,12 @@ from tqdm import tqdm
 from battlesnake_gym.boards.json_fields import sanitize_text
 from battlesnake_gym.common.command_line import (
     Parser,
-    add_json,
+    add_json_option,
     bounded_number,
     milliseconds,
+    output_dir,
     print_error,
-    writable,
-    write_json,
+    print_json,
 )
 from battlesnake_gym.common.untrusted_text import path_text
 from battlesnake_gym.replays.replay import Replay, ReplayError
@@ -59,7 +59,7 @@ def main(argv: list[str] | None = None) -> int:
     except (ReplayError, ValueError, OSError) as error:
         return print_error(_PROG, error)
     if options.json:
-        write_json(to_json(analysis, names))
+        print_json(to_json(analysis, names))
     elif not options.quiet:
         sys.stdout.write(report(analysis, names))
         sys.stdout.write(
@@ -139,9 +139,9 @@ def parser() -> Parser:
     )
     add("--jobs", type=bounded_number(int, 1, 256), default=1, metavar="N",
         help="number of processes")  # fmt: skip
-    add("--fetch-dir", type=writable, default=Path(), metavar="DIR",
+    add("--fetch-dir", type=output_dir, default=Path(), metavar="DIR",
         help="directory for fetched games (default: current directory)")  # fmt: skip
     add("--quiet", action="store_true", help="print nothing")
-    add_json(parser)
+    add_json_option(parser)
     game_fetcher.add_options(parser)
     return parser

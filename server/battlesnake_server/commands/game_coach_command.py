@@ -20,11 +20,11 @@ from battlesnake_gym import snakes
 from battlesnake_gym.boards.json_fields import sanitize_text
 from battlesnake_gym.common.command_line import (
     Parser,
-    add_json,
+    add_json_option,
+    output_file,
     positive,
     print_error,
-    writable_file,
-    write_json,
+    print_json,
 )
 from battlesnake_gym.common.suggestions import unknown_name_message
 from battlesnake_gym.common.untrusted_text import path_text
@@ -71,12 +71,12 @@ def main(argv: list[str] | None = None) -> int:
         losses = list(_losses(options))
         if not losses:
             if options.json:
-                write_json([])
+                print_json([])
             else:
                 sys.stdout.write(f"{options.snake} lost none of these games\n")
             return 0
         if options.json:
-            write_json([to_json(path, loss) for path, _, loss in losses])
+            print_json([to_json(path, loss) for path, _, loss in losses])
             with contextlib.redirect_stdout(sys.stderr):
                 return _test_snake(losses, options)
         for path, replay, loss in losses:
@@ -336,9 +336,9 @@ def parser() -> Parser:
     add("--last", type=positive, metavar="N", help="coach on the snake's last N games on "
         "arena.battlesnake.com instead of GAME; needs an API token in "
         "$BATTLESNAKE_TOKEN")  # fmt: skip
-    add("-o", "--output", type=writable_file, metavar="FILE", help="file for the scenarios "
+    add("-o", "--output", type=output_file, metavar="FILE", help="file for the scenarios "
         "(default: GAME-NAME.txt in the current directory)")  # fmt: skip
-    add_json(parser)
+    add_json_option(parser)
     who = parser.add_mutually_exclusive_group()
     who.add_argument("--strategy", metavar="NAME", help="built-in snake to test, if its name in "
         "the game differs")  # fmt: skip

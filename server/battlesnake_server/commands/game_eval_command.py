@@ -12,10 +12,10 @@ from pathlib import Path
 from battlesnake_gym.boards.json_fields import sanitize_text
 from battlesnake_gym.common.command_line import (
     Parser,
-    add_json,
+    add_json_option,
     bounded_number,
     print_error,
-    write_json,
+    print_json,
 )
 from battlesnake_gym.replays.replay import Replay
 from battlesnake_heuristics.analysis.input_attribution import (
@@ -60,7 +60,7 @@ def main(argv: list[str] | None = None) -> int:
         return print_error(_PROG, error)
     if options.json:
         inputs = [dataclasses.asdict(one) for one in found]
-        write_json({"turn": board.turn, "snake": you, "win_probability": win_probability,
+        print_json({"turn": board.turn, "snake": you, "win_probability": win_probability,
                     "inputs": inputs})  # fmt: skip
         return 0
     name = sanitize_text(board.you.name or you, 24)
@@ -97,5 +97,5 @@ def parser() -> Parser:
         help="number of inputs to print, largest contribution first")  # fmt: skip
     add("--evaluation", type=Path, metavar="FILE", help="evaluation file to use instead of the "
         "champion's")  # fmt: skip
-    add_json(parser)
+    add_json_option(parser)
     return parser

@@ -14,7 +14,13 @@ from collections.abc import Callable
 from dataclasses import asdict
 from typing import Any
 
-from battlesnake_gym.common.command_line import Parser, add_json, colorize, print_error, write_json
+from battlesnake_gym.common.command_line import (
+    Parser,
+    add_json_option,
+    colorize,
+    print_error,
+    print_json,
+)
 from battlesnake_gym.snakes import Decision, Factory, Reason
 from battlesnake_heuristics.analysis.scenarios import (
     BUILTIN_SCENARIOS,
@@ -51,7 +57,7 @@ def main(argv: list[str] | None = None) -> int:
             sys.stdout.write(report(results[-1]))
     passed = sum(result.passed for result in results)
     if options.json:
-        write_json([to_json(result) for result in results])
+        print_json([to_json(result) for result in results])
     else:
         sys.stdout.write(f"{passed} of {len(scenarios)} scenarios passed\n")
     return 0 if passed == len(scenarios) else 1
@@ -147,5 +153,5 @@ def parser() -> Parser:
         "the same directory")  # fmt: skip
     who.add_argument("--url", metavar="URL", help="URL of the snake to test")
     address_policy.add_options(parser)
-    add_json(parser)
+    add_json_option(parser)
     return parser

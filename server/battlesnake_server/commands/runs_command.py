@@ -8,10 +8,10 @@ from pathlib import Path
 
 from battlesnake_gym.common.command_line import (
     Parser,
-    add_json,
+    add_json_option,
     align_columns,
     print_error,
-    write_json,
+    print_json,
 )
 from battlesnake_gym.common.extras import load_module
 from battlesnake_server import address_policy
@@ -56,7 +56,7 @@ def parser() -> Parser:
     add = parser.add_argument
     add("dir", type=Path, nargs="?", default=Path("runs"), metavar="DIR",
         help="directory of runs, or one run (default: runs)")  # fmt: skip
-    add_json(parser)
+    add_json_option(parser)
     add("--web", action="store_true",
         help="serve a live page with the runs' curves and games")  # fmt: skip
     add("--report", action="store_true", help="write report.html into each run directory")
@@ -85,7 +85,7 @@ def main(argv: list[str] | None = None) -> int:
             names = options.allow_host
             return int(module.serve(runs, options.host, options.port, names, open_browser=browser))
         elif options.json:
-            write_json([run.to_json() for run in found])
+            print_json([run.to_json() for run in found])
         else:
             sys.stdout.write(table(found))
     except (ValueError, OSError) as error:

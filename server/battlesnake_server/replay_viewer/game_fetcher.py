@@ -226,7 +226,7 @@ def _game_of_options(ruleset: str, board_map: str) -> dict[str, Any] | None:
         raise ReplayError(
             unknown_name_message("map", board_map, known_maps(), "battlesnake-gym maps")
         )
-    return rule_inference.game(ruleset, board_map or "standard")
+    return rule_inference.build_game_object(ruleset, board_map or "standard")
 
 
 @dataclass(slots=True)
@@ -250,7 +250,7 @@ class GameFetch:
             if self.wait:
                 await self._wait_until_over(client)
             async with asyncio.timeout(_FETCH_TIMEOUT_S):
-                status, frames, description = engine_frames.read_description(
+                status, frames, description = engine_frames.parse_description(
                     await self.get(client), self.name
                 )
                 if status in ("running", "pending"):
@@ -284,7 +284,7 @@ class GameFetch:
             if json_fields.child(game, "ruleset", "move-request.game").get("name"):
                 return game, "from its move requests"
         mode = str((await self._get_or_empty(client, "/details")).get("game_type"))
-        game_of_mode = rule_inference.game_of_mode(mode)
+        game_of_mode = rule_inference.game_object_of_mode(mode)
         return game_of_mode, f"of mode {mode}" if game_of_mode else ""
 
     async def _get_or_empty(self, client: aiohttp.ClientSession, path: str) -> Mapping[str, Any]:
@@ -358,7 +358,7 @@ class GameFetch:
                 await asyncio.sleep(_GAME_POLL_INTERVAL_S)
 
     async def _status(self, client: aiohttp.ClientSession) -> str:
-        return engine_frames.read_description(await self.get(client), self.name)[0]
+        return engine_frames.parse_description(await self.get(client), self.name)[0]
 
 
 def _lower_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

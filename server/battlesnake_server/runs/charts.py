@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from battlesnake_gym.common.run_dir import ITERATION, smooth
+from battlesnake_gym.common.run_dir import ITERATION_COLUMN, smooth
 from battlesnake_server.runs.run_view import DEATHS, RunView
 
 _WIDTH, _HEIGHT = 1000, 400
@@ -33,7 +33,7 @@ AXES = {
     "minutes": Axis("time_total_s", "training minutes", 1 / 60),
     "cpu": Axis("cpu_minutes", "training CPU minutes"),
     "env_steps": Axis("env_steps", "env steps"),
-    "iterations": Axis(ITERATION, "iterations"),
+    "iterations": Axis(ITERATION_COLUMN, "iterations"),
 }
 
 _CURVES = {

@@ -14,7 +14,7 @@ from battlesnake_gym.common import run_dir
 from battlesnake_gym.common.run_dir import (
     CSV_FILE,
     GAMES_DIR,
-    ITERATION,
+    ITERATION_COLUMN,
     RUN_FILE,
     ProgressTable,
     RunStatus,
@@ -162,7 +162,7 @@ class RunView:
     @property
     def iterations(self) -> int:
         """Number of completed iterations."""
-        return int(self._last(ITERATION))
+        return int(self._last(ITERATION_COLUMN))
 
     @property
     def env_steps(self) -> int:
@@ -240,13 +240,13 @@ class RunView:
 
     def games(self) -> list[RecordedGame]:
         """Return recorded games and checkpoints, latest first."""
-        recorded = run_dir.recorded_games(self.path / GAMES_DIR)
+        recorded = run_dir.find_recorded_games(self.path / GAMES_DIR)
         kept = {
             int(found[1])
             for name in list_names(self.path / "checkpoints")
             if (found := re.fullmatch(r"checkpoint_\d*(\d{6})", name))
         }
-        iterations, seconds = (self.progress.column(name) for name in (ITERATION, "time_total_s"))
+        iterations, seconds = (self.progress.column(name) for name in (ITERATION_COLUMN, "time_total_s"))
         when = dict(zip(iterations, seconds, strict=False))  # A column may be missing.
         return [
             RecordedGame(

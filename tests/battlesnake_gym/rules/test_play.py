@@ -137,8 +137,8 @@ class TestMaps:
         assert [cell for cell in state.hazards if cell[1] == 0] == bits
 
     def test_the_last_digits_of_a_long_level_are_off_the_board(self) -> None:
-        assert solo_maze.level_bits(0b1000_0001, width=7) == [(0, 0), (7, 0)]
-        assert solo_maze.level_bits(0b10_0000_0110, width=7) == [(0, 0), (7, 0), (8, 0)]
+        assert solo_maze.level_cells(0b1000_0001, width=7) == [(0, 0), (7, 0)]
+        assert solo_maze.level_cells(0b10_0000_0110, width=7) == [(0, 0), (7, 0), (8, 0)]
 
     def test_an_extreme_maze_level_is_rejected(self) -> None:
         game, state = smallest_start("solo_maze")

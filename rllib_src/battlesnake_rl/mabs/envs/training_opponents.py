@@ -84,7 +84,7 @@ class TrainingOpponents:
         if len(self.names) == 1 or not games.any():
             return
         seats = self._players.shape[1]
-        self._seated.clear(games)
+        self._seated.remove_opponents(games)
         for game in np.flatnonzero(games):
             who = self._random.choice(len(self.names), size=seats, p=self._probabilities)
             if (who != _LEARNER).all():

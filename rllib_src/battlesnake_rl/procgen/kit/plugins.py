@@ -100,7 +100,7 @@ def _load(kind: str, path: Path) -> ModuleType:
     try:
         if path.is_file():
             _check(path)
-        module = extensions.module(path, kind)
+        module = extensions.load_file(path, kind)
     except Exception as error:
         why = error if isinstance(error, ValueError) else repr(error)
         raise ValueError(f"{path} cannot be imported: {why}") from error
