@@ -150,6 +150,28 @@ def test_the_memory_keeps_the_newest(made: Any) -> None:
     np.testing.assert_array_equal(np.sort(kept), np.arange(800, 1300))
 
 
+@pytest.mark.parametrize("runners", [0, 1])
+def test_a_resumed_run_first_fills_its_memory(made: Any, tmp_path: Path, runners: int) -> None:
+    """Updates on the first fragment alone would fit the network to openings."""
+    config = made().env_runners(num_env_runners=runners)
+    with built(config.copy(copy_frozen=False)) as algorithm:
+        for _ in range(3):
+            algorithm.train()
+        algorithm.save_to_path(str(tmp_path / "checkpoint"))
+        steps = algorithm.num_env_steps_sampled
+    with built(config) as algorithm:
+        algorithm.restore_from_path(str(tmp_path / "checkpoint"))
+        learner = algorithm.learner_group._learner
+        before = learner._weights_seq_no
+        assert algorithm._learning_starts == 2 * steps, "no longer than it has trained"
+        while algorithm.num_env_steps_sampled < 2 * steps:
+            assert learner._weights_seq_no == before
+            algorithm.training_step()
+        assert learner._num_added > 2 * config.minibatch_size
+        algorithm.training_step()
+        assert learner._weights_seq_no > before
+
+
 def test_it_comes_to_prefer_what_the_search_prefers(made: Any) -> None:
     with built(made(width=7, height=7).training(lr=3e-3)) as algorithm:
         results = [algorithm.train()["learners"]["default_policy"] for _ in range(20)]

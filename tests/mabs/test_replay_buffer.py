@@ -126,3 +126,14 @@ def test_refusals_name_what_is_wrong() -> None:
     assert replay.sample(1).indices < 3
     with pytest.raises(ValueError, match="restore with the capacity of the stored buffer"):
         ReplayBuffer(1, FRAME).set_state(replay.get_state())
+
+
+@pytest.mark.parametrize("error", [np.nan, np.inf])
+def test_errors_that_are_not_finite_leave_the_other_priorities_useful(error: float) -> None:
+    """A network that has diverged must not spoil a buffer that a checkpoint keeps."""
+    replay = ReplayBuffer(8, FRAME, seed=1)
+    replay.add(fragment([0, 1, 2]))
+    replay.update_priorities(np.array([0]), np.array([error], dtype=np.float32))
+    batch = replay.sample(1000)
+    assert (batch.indices == 1).mean() > 0.9
+    assert np.isfinite(batch.weights).all()

@@ -1,17 +1,90 @@
-"""Checks that the CPUs and GPUs of a configuration exist.
+"""Checks that the CPUs, the GPUs and the memory of a configuration exist.
 
-Without these checks, Ray would wait forever for missing CPUs or GPUs.
+Without these checks, Ray would wait forever for missing CPUs or GPUs, and a replay buffer would
+fill the memory after hours of training.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
 
+import psutil
 import torch
 from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
 
-from sagemaker_rl.job.hyperparameters import HyperparameterError
+from sagemaker_rl.job.hyperparameters import CONFIG_PREFIX, HyperparameterError
+
+_CGROUP_MEMORY = (
+    ("memory.max", "memory.current"),
+    ("memory/memory.limit_in_bytes", "memory/memory.usage_in_bytes"),
+)
+"""Files with the memory limit and the memory usage of a container (cgroup v2 and v1)."""
+
+_PROCESS_BYTES = 500 * 2**20
+"""Memory of a training process without its buffers; torch and RLlib use most of this memory."""
+
+
+@dataclass(frozen=True, slots=True)
+class BufferSize:
+    """Memory of a buffer that training fills.
+
+    Attributes:
+        setting: Field of RLlib's configuration that determines the size.
+        value: Value of the setting.
+        full_bytes: Size of the full buffer, in bytes.
+    """
+
+    setting: str
+    value: int
+    full_bytes: int
+
+
+def check_memory(config: AlgorithmConfig, groups: Path = Path("/sys/fs/cgroup")) -> str:
+    """Check that the algorithm's buffer fits into this machine's memory.
+
+    Args:
+        config: RLlib's configuration. If the configuration has a method ``full_buffer``, the method
+            returns the `BufferSize`.
+        groups: Root of the cgroup file systems.
+
+    Returns:
+        A warning if the full buffer needs more than the free memory, or "".
+
+    Raises:
+        HyperparameterError: If the full buffer needs more than the whole memory.
+    """
+    if not hasattr(config, "full_buffer"):
+        return ""
+    buffer: BufferSize = config.full_buffer()
+    memory = psutil.virtual_memory()
+    total, free = memory.total, memory.available
+    for limit, usage in _CGROUP_MEMORY:
+        with suppress(OSError, ValueError):  # The limit is "max" without a limit.
+            bound = int((groups / limit).read_text())
+            total = min(total, bound)
+            free = min(free, bound - int((groups / usage).read_text()))
+    free -= _PROCESS_BYTES * (1 + config.num_env_runners)
+    needs = (
+        f"{CONFIG_PREFIX}{buffer.setting} is {buffer.value}, and the full buffer needs "
+        f"{_gib(buffer.full_bytes)}, but this machine has {_gib(total)} of memory"
+    )
+    fitting = max(int(buffer.value * free / buffer.full_bytes), 1)
+    if buffer.full_bytes > total:
+        raise HyperparameterError(f"{needs}; use at most {fitting}")
+    if buffer.full_bytes > free:
+        return (
+            f"warning: {needs}, of which {_gib(max(free, 0))} are free for the buffer; training "
+            f"may run out of memory when the buffer fills up; use at most {fitting}"
+        )
+    return ""
+
+
+def _gib(number: float) -> str:
+    return f"{number / 2**30:.1f} GiB"
 
 
 def check_cpus(config: AlgorithmConfig, cpus: int) -> None:

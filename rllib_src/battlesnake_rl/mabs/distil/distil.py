@@ -36,11 +36,16 @@ from battlesnake_heuristics.search.search import (
 )
 from battlesnake_rl.mabs.base.batched_algorithm import BatchedAlgorithm, BatchedAlgorithmConfig
 from battlesnake_rl.mabs.base.torch_learner import FastTorchLearnerMixin
-from battlesnake_rl.mabs.envs.env_factory import ENV_CONFIG_DEFAULTS, env_options
+from battlesnake_rl.mabs.envs.env_factory import (
+    ENV_CONFIG_DEFAULTS,
+    env_options,
+    observation_bytes,
+)
 from battlesnake_rl.mabs.policy import symmetry_transforms
 from battlesnake_rl.mabs.policy.actor_critic import SnakeActor
 from battlesnake_rl.mabs.policy.q_network import ACTION_MASK, TRUNK_DEFAULTS
 from battlesnake_rl.mabs.ppo.ppo import PPOEnvRunner
+from sagemaker_rl.job.resources import BufferSize
 
 _TEMPERATURE_CELLS = 1.0
 """Temperature of the expert's policy, in cells of territory.
@@ -51,8 +56,17 @@ One cell of territory corresponds to 0.1 in the logit of the win probability.
 MAX_REGRET = 60.0
 """Maximum regret of a move, in cells of territory."""
 
+_RESUME_TURNS = 100
+"""Turns of every game after a resume until training continues, or fewer after a shorter training.
+
+Checkpoints do not include the label buffer. Until then, the new buffer has mostly openings.
+"""
+
 _REGRETS, _VALUE_TARGETS = "regrets", "value_targets"
 """Columns of a batch, as in `ExpertLabels`."""
+
+_LABEL_BYTES = 4 + 8 + 4
+"""Bytes of a label in `ExpertLabels`, without its observation."""
 
 _LOSSES = ("total_loss", "policy_loss", "vf_loss", "expert_agreement")
 """Reported metrics.
@@ -197,8 +211,7 @@ class DistilLearner(FastTorchLearnerMixin, TorchLearner):  # type: ignore[misc]
         therefore fresher, and the learner does not fall behind. The schedule of ``lr`` advances by
         the env steps of one fragment.
         """
-        for one in labels:
-            self._add(one.arrays)
+        self.add(labels)
         new = sum(len(one.regrets) for one in labels) / len(labels)
         self._updates_due += self.config.replay_ratio * new / self.config.minibatch_size
         known = min(self._num_added, self.config.label_buffer_size)
@@ -213,6 +226,11 @@ class DistilLearner(FastTorchLearnerMixin, TorchLearner):  # type: ignore[misc]
             timesteps={NUM_ENV_STEPS_SAMPLED_LIFETIME: self._weights_seq_no * turns}
         )
         self.module[DEFAULT_MODULE_ID].unwrapped().update_average()
+
+    def add(self, labels: list[ExpertLabels]) -> None:
+        """Add ``labels`` to the buffer without training."""
+        for one in labels:
+            self._add(one.arrays)
 
     def _add(self, columns: dict[str, NDArray[Any]]) -> None:
         """Write ``columns`` over the oldest labels of the buffer."""
@@ -330,6 +348,11 @@ class DISTILConfig(BatchedAlgorithmConfig, AlgorithmConfig):  # type: ignore[mis
         self.minibatch_size = 1024
         self.symmetry_augmentation = True
 
+    def full_buffer(self) -> BufferSize:
+        """Return the size of the full label buffer."""
+        size, name = self.label_buffer_size, "label_buffer_size"
+        return BufferSize(name, size, size * (observation_bytes(self.env_config) + _LABEL_BYTES))
+
     def validate(self) -> None:
         """Reject unsupported settings before training starts."""
         super().validate()
@@ -371,8 +394,26 @@ class DISTIL(BatchedAlgorithm, Algorithm):  # type: ignore[misc]
         """Return DISTIL's configuration."""
         return DISTILConfig()
 
+    def setup(self, config: AlgorithmConfig) -> None:
+        """Build env runners and learner as RLlib does."""
+        super().setup(config)
+        self._learning_starts = 0
+
     def training_step(self) -> None:
-        """Train on the labels that have arrived from the env runners."""
-        self._learn_from(
-            self._collect_fragments() if self.config.num_env_runners else self._sample()
-        )
+        """Train on the labels that have arrived from the env runners.
+
+        After a resume, labels are only collected until `_learning_starts`.
+        """
+        labels = self._collect_fragments() if self.config.num_env_runners else self._sample()
+        if self.num_env_steps_sampled >= self._learning_starts:
+            self._learn_from(labels)
+            return
+        for added in self.learner_group.foreach_learner(lambda learner: learner.add(labels)):
+            added.get()  # This call raises the exceptions of learners in other processes.
+
+    def set_state(self, state: dict[str, Any]) -> None:
+        """Restore the ``state`` that `get_state` returned, without the label buffer."""
+        super().set_state(state)
+        config, trained = self.config, self.num_env_steps_sampled
+        games = config.num_envs_per_env_runner * max(config.num_env_runners, 1)
+        self._learning_starts = trained + min(trained, _RESUME_TURNS * games)

@@ -31,14 +31,15 @@ from battlesnake_rl.mabs.base import supported_settings
 from battlesnake_rl.mabs.base.batched_algorithm import BatchedAlgorithm, BatchedAlgorithmConfig
 from battlesnake_rl.mabs.dqn.dqn_env_runner import DQNEnvRunner
 from battlesnake_rl.mabs.dqn.dqn_learner import SnakeDQNLearner
-from battlesnake_rl.mabs.dqn.replay_buffer import Batch, ReplayBuffer
-from battlesnake_rl.mabs.envs.env_factory import env_options
+from battlesnake_rl.mabs.dqn.replay_buffer import ROW_BYTES, Batch, ReplayBuffer
+from battlesnake_rl.mabs.envs.env_factory import env_options, observation_bytes
 from battlesnake_rl.mabs.policy.q_network import (
     MODULE_APIS,
     NEW_ACTION_MASK,
     TRUNK_DEFAULTS,
     SnakeQModule,
 )
+from sagemaker_rl.job.resources import BufferSize
 
 _REPLAY_STATE = "replay"
 _STEPS_OWED = "steps_owed"
@@ -127,6 +128,15 @@ class DQNConfig(BatchedAlgorithmConfig, rllib_dqn.DQNConfig):  # type: ignore[mi
         snakes = int(np.max(env_options(self.env_config).num_snakes))
         turns: int = self.get_rollout_fragment_length() + 1
         return turns * self.num_envs_per_env_runner * snakes
+
+    def full_buffer(self) -> BufferSize:
+        """Return the size of the full replay buffer, including all shards."""
+        capacity: int = self.replay_buffer_config["capacity"]
+        return BufferSize(
+            "replay_buffer_config.capacity",
+            capacity,
+            capacity * (observation_bytes(self.env_config) + ROW_BYTES),
+        )
 
     def _check_that_fragments_fit(self) -> None:
         if (frames := self.max_fragment_obs()) > (

@@ -14,6 +14,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+ROW_BYTES = 15 + 16
+"""Bytes of a row without its observation; in the sum tree, at least 16 bytes per row."""
+
 PRIORITY_FLOOR = 1e-3
 """Constant added to every TD error, so that every transition can be sampled again."""
 
@@ -294,5 +297,6 @@ class ReplayBuffer:
         }
 
     def _priority(self, td_errors: NDArray[np.float32]) -> NDArray[np.float64]:
-        errors = td_errors.astype(np.float64)
+        # One priority that is not finite would make the sums of all priorities useless.
+        errors = np.nan_to_num(td_errors.astype(np.float64), posinf=0.0)
         return np.asarray((errors + PRIORITY_FLOOR) ** self._alpha)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -61,6 +62,12 @@ def make_vector(
             options, width=[*others, board["width"]], height=[*others, board["height"]]
         )
     return VectorBattlesnake.from_config(options, num_games)
+
+
+def observation_bytes(env_config: Mapping[str, Any]) -> int:
+    """Return the size of one observation in bytes."""
+    space = make_vector(1, env_config).single_observation_space
+    return math.prod(space.shape) * space.dtype.itemsize
 
 
 def cycle_num_snakes(counts: IntPerGame, num_games: int) -> IntPerGame:
