@@ -39,7 +39,7 @@ from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
 from battlesnake_gym.common import run_dir
 from battlesnake_gym.common.command_line import Parser, positive
 from battlesnake_gym.common.files import write_atomically
-from battlesnake_gym.common.run_dir import DONE, STOPPED
+from battlesnake_gym.common.run_dir import DONE, FAILED, STOPPED
 from sagemaker_rl.cluster.membership import (
     ClusterHyperparameters,
     DiscoveryError,
@@ -66,7 +66,13 @@ from sagemaker_rl.job.job_environment import (
     report_failure,
 )
 from sagemaker_rl.job.process_environment import limit_torch_threads
-from sagemaker_rl.job.resources import check_cpus, check_cuda_driver, check_gpus, max_env_runners
+from sagemaker_rl.job.resources import (
+    check_cpus,
+    check_cuda_driver,
+    check_gpus,
+    check_memory,
+    max_env_runners,
+)
 from sagemaker_rl.job.stop_signals import PendingSignals, deferred_stop_signals
 from sagemaker_rl.job.utilization import Utilization
 from sagemaker_rl.runs import checkpoints
@@ -310,10 +316,10 @@ class SageMakerRayLauncher:
         Ray nodes, and end with the head node's status.
 
         Returns:
-            Exit status: 0 if training is complete; 1 if the cluster did not form or failed; 2 if
-            the settings are invalid, with the reason on stderr; 143 or 130 if SIGTERM or Ctrl-C
-            stopped training. A stopped run has a checkpoint and an exported model, and the same
-            command resumes the run.
+            Exit status: 0 if training is complete; 1 if training diverged, or the cluster did not
+            form or failed; 2 if the settings are invalid; 143, 130 or 129 if SIGTERM, Ctrl-C or
+            SIGHUP stopped training. The reason of 1 and 2 is on stderr. A stopped run has a
+            checkpoint and an exported model, and the same command resumes the run.
         """
         # A script without its own train command has imported torch before this call.
         limit_torch_threads()
@@ -355,6 +361,9 @@ class SageMakerRayLauncher:
                 )
             config = self._configure(settings)
             messages = [settings.preset_message] if settings.preset_message else []
+            if not (arguments.dry_run and utilization.instance_capacities(os.environ)):
+                # The machine of a dry run before a job is not the machine of the job.
+                messages += filter(None, [check_memory(config)])
             if arguments.dry_run:
                 self.checkpoint_identity(config)
                 for line in (*messages, *self._check_instances(config, settings), _VALID_MESSAGE):
@@ -529,7 +538,14 @@ class SageMakerRayLauncher:
             "hyperparameters": drop_cluster_settings(settings.values),
         }
         lock_stack.enter_context(run_dir.lock_run_dir(job.output_dir))
-        checkpoint = checkpoints.newest(job.checkpoint_dir) if arguments.resume else None
+        damaged: list[str] = []
+        checkpoint = (
+            checkpoints.newest(job.checkpoint_dir, damaged.append) if arguments.resume else None
+        )
+        if damaged and checkpoint is None:
+            damaged.append("no checkpoint is complete, so training starts from scratch")
+        for line in damaged:
+            log_line(line)
         if checkpoint is not None:
             checkpoints.check_compatible(checkpoint, metadata)
         return TrainingRun(
@@ -576,6 +592,9 @@ class SageMakerRayLauncher:
                     return 128 + run.stopped_by
         with deferred_stop_signals("the export"):
             self._export_and_report(run)
+        if run.diverged:
+            report_failure(run.diverged)
+            return 1
         return 128 + run.stopped_by if run.stopped_by else 0
 
     def _train(
@@ -649,9 +668,14 @@ class SageMakerRayLauncher:
         summary = self.export_model(run.checkpoint, run.job.model_dir)
         if run.job.in_sagemaker:
             save_model_artifacts(run.checkpoint, run.job.model_dir, run.checkpoint_metadata)
-        run.write_status(STOPPED if run.stopped_by else DONE)
-        again = f"stopped; the same command resumes from {run.checkpoint}: "
-        result = (again if run.stopped_by else "done: ") + run.summary_line()
+        if run.diverged:
+            state, result = FAILED, "diverged: "
+        elif run.stopped_by:
+            state, result = STOPPED, f"stopped; the same command resumes from {run.checkpoint}: "
+        else:
+            state, result = DONE, "done: "
+        run.write_status(state, run.diverged)
+        result += run.summary_line()
         if line := run.cpu_contention_message():
             log_line(line)
         if run.job.in_sagemaker:

@@ -145,6 +145,24 @@ def test_a_checkpoint_that_came_only_in_part_does_not_count(tmp_path: Path) -> N
     assert checkpoints.newest(tmp_path) is None
 
 
+def test_every_damaged_checkpoint_that_is_passed_over_is_reported(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    whole = checkpoints.save(Algorithm(1), tmp_path, FACTS)
+    short, bare = (checkpoints.save(Algorithm(n), tmp_path, FACTS, keep=3) for n in (2, 3))
+    (short / "weights").write_text("")
+    (bare / checkpoints.CHECKPOINT_METADATA_FILE).unlink()
+    told: list[str] = []
+    assert checkpoints.newest(tmp_path, told.append) == whole
+    size = (whole / "weights").stat().st_size
+    assert told == [
+        f"skipping the damaged checkpoint {bare}: metadata.json is missing or damaged",
+        f"skipping the damaged checkpoint {short}: weights has 0 of {size} bytes",
+    ]
+    assert checkpoints.find(tmp_path) == whole
+    assert capsys.readouterr().err.splitlines() == told
+
+
 @pytest.mark.parametrize("protocol", [4, 5])
 def test_numbers_come_back(tmp_path: Path, protocol: int) -> None:
     path = tmp_path / "state.pkl"

@@ -1,11 +1,14 @@
 """Checks of the base launcher before training, and its results."""
 
 import json
+import re
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import gymnasium
+import psutil
 import pytest
 import torch
 from ray.rllib.algorithms.ppo import PPOConfig
@@ -14,7 +17,7 @@ from ray.tune.registry import register_env
 from battlesnake_gym.common.run_dir import LOCK_FILE, RUN_FILE
 from sagemaker_rl.job.hyperparameters import HyperparameterError
 from sagemaker_rl.job.job_environment import JobPaths
-from sagemaker_rl.job.resources import check_cpus, check_gpus
+from sagemaker_rl.job.resources import BufferSize, check_cpus, check_gpus, check_memory
 from sagemaker_rl.ray_launcher import (
     SageMakerRayLauncher,
     drop_cluster_settings,
@@ -143,6 +146,40 @@ def test_one_cpu_is_the_drivers(cpus: int, settings: dict[str, Any], most: int) 
     config.num_env_runners = most + 1
     with pytest.raises(HyperparameterError, match=f"between 0 and {most}, got {most + 1}: there"):
         check_cpus(config, cpus)
+
+
+@pytest.mark.parametrize(
+    ("full_gib", "container_gib", "told"),
+    [
+        (1, None, ""),
+        (12, None, "warning: .*capacity is 1000, and the full buffer needs 12.0 GiB, but this "),
+        (17, None, "needs 17.0 GiB, but this machine has 16.0 GiB of memory; use at most "),
+        (5, 4, "needs 5.0 GiB, but this machine has 4.0 GiB of memory; use at most "),
+        (3.5, 4, "warning: .* has 4.0 GiB of memory, of which 2.0 GiB are free for the buffer"),
+    ],
+)
+def test_a_buffer_that_does_not_fit_into_memory_is_refused_or_warned_about(
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    full_gib: float,
+    container_gib: int | None,
+    told: str,
+) -> None:
+    memory = SimpleNamespace(total=16 * 2**30, available=10 * 2**30)
+    monkeypatch.setattr(psutil, "virtual_memory", lambda: memory)
+    if container_gib is not None:
+        (tmp_path / "memory.max").write_text(f"{container_gib * 2**30}\n")
+        (tmp_path / "memory.current").write_text(f"{3 * 2**29}\n")
+    config: Any = PPOConfig()
+    assert check_memory(config, tmp_path) == "", "RLlib's PPO keeps nothing"
+    config = config.env_runners(num_env_runners=0)
+    size = BufferSize("replay_buffer_config.capacity", 1000, int(full_gib * 2**30))
+    object.__setattr__(config, "full_buffer", lambda: size)
+    if told.startswith("needs"):
+        with pytest.raises(HyperparameterError, match=told):
+            check_memory(config, tmp_path)
+    else:
+        assert re.match(told or "$", check_memory(config, tmp_path))
 
 
 @pytest.mark.parametrize(

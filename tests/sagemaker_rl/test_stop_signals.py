@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pty
 import random
 import shutil
 import signal
@@ -89,6 +90,42 @@ def test_a_job_that_is_stopped_at_any_moment_ends_in_order(
     begin()
     until(lambda: head.iterations, STARTED, head)
     stop()
+
+
+def test_a_closed_terminal_stops_like_sigterm_unless_it_is_ignored(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    with deferred_stop_signals() as caught:
+        os.kill(os.getpid(), signal.SIGHUP)
+    assert caught == [signal.SIGHUP]
+    assert "stopping after this iteration" in capfd.readouterr().err
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)  # as nohup does
+    try:
+        with deferred_stop_signals() as caught:
+            os.kill(os.getpid(), signal.SIGHUP)
+        assert caught == []
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
+def test_output_to_a_closed_terminal_is_discarded() -> None:
+    code = (
+        "import os, signal, sys, time\n"
+        "from sagemaker_rl.job.stop_signals import deferred_stop_signals\n"
+        "with deferred_stop_signals('the export') as caught:\n"
+        "    print('ready', flush=True)\n"
+        "    while not caught:\n"
+        "        time.sleep(0.05)\n"
+        "    print('written to nowhere', flush=True)\n"
+        "os._exit(10 + caught[0])\n"
+    )
+    process, terminal = pty.fork()
+    if process == 0:
+        os.execv(sys.executable, [sys.executable, "-c", code])
+    while b"ready" not in os.read(terminal, 1000):
+        pass
+    os.close(terminal)
+    assert os.waitstatus_to_exitcode(os.waitpid(process, 0)[1]) == 10 + signal.SIGHUP
 
 
 def test_waiting_for_ray_is_broken_off(ray_session: None) -> None:

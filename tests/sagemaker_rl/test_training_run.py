@@ -1,14 +1,22 @@
-"""Env runners that do not start, with fakes for RLlib's."""
+"""Env runners that do not start, and training that diverges or stops, with fakes for RLlib's."""
 
+import json
+import math
+import os
+import signal
+import threading
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
+from ray.rllib.algorithms.ppo import PPOConfig
 
 from battlesnake_gym.common import run_dir
 from sagemaker_rl.job.job_environment import JobPaths
-from sagemaker_rl.job.stop_signals import PendingSignals
-from sagemaker_rl.runs import training_run
+from sagemaker_rl.job.stop_signals import PendingSignals, deferred_stop_signals
+from sagemaker_rl.runs import checkpoints, divergence, training_run
 
 pytestmark = pytest.mark.rllib
 
@@ -104,3 +112,168 @@ def test_the_last_iteration_is_concluded_unless_a_signal_ends_it(
         1000,
         last,
     ]
+
+
+class Weighted(Counting):
+    """Adds one to its only weight in each iteration; ``fault`` may change the third iteration."""
+
+    def __init__(self, fault: Any) -> None:
+        super().__init__(PendingSignals())
+        self._fault = fault
+        self.module = {"default_policy": torch.nn.Linear(1, 1, bias=False)}
+        self._weight = self.module["default_policy"].weight.data.zero_()
+        self.learner_group = self
+
+    def foreach_learner(self, function: Any) -> list[Any]:
+        found = function(self)
+        return [type("Result", (), {"get": lambda self: found})()]
+
+    def get_state(self, components: list[str]) -> dict[str, Any]:
+        assert components == ["learner/rl_module", "learner/optimizer"]
+        return {"learner": {"weight": self._weight, "weights_seq_no": self.training_iteration}}
+
+    def set_state(self, state: dict[str, Any]) -> None:
+        assert "weights_seq_no" not in state["learner"], "older weights are not loaded"
+        self._weight.copy_(state["learner"]["weight"])
+
+    def train(self) -> dict[str, Any]:
+        results = super().train()
+        self._weight += 1
+        results["learners"] = {
+            "default_policy": {"total_loss": 1.0},
+            "__all_modules__": {"num_env_steps_trained_lifetime": 10 * self.training_iteration},
+        }
+        if self.training_iteration == 3:
+            self._fault(self, results)
+        return results
+
+    def save_to_path(self, path: str) -> None:
+        (Path(path) / "weights").write_text(str(self._weight.item()))
+
+
+def _run(folder: Path, **settings: Any) -> training_run.TrainingRun:
+    job = JobPaths("run", folder, folder / "checkpoints", folder / "model", in_sagemaker=False)
+    config = PPOConfig().training(lr=1e3, vf_loss_coeff=0.9).debugging(seed=5)
+    given = {"rl.training.config.lr": 1e3, "rl.training.config.vf_loss_coeff": 0.9}
+    return training_run.TrainingRun(
+        config, job, {}, None, num_iters=5, minutes=None, settings=given, **settings
+    )
+
+
+def _nan_weights(algorithm: Weighted, results: Any) -> None:
+    algorithm._weight.fill_(math.nan)
+
+
+def _nan_loss(algorithm: Weighted, results: Any) -> None:
+    results["learners"]["default_policy"]["total_loss"] = math.nan
+
+
+def _failed_env_runner(algorithm: Weighted, results: Any) -> None:
+    _nan_weights(algorithm, results)
+    raise ValueError("the logits are NaN")
+
+
+@pytest.mark.parametrize(
+    ("fault", "reason"),
+    [
+        (_nan_weights, "the network has weights that are not finite"),
+        (_failed_env_runner, "the network has weights that are not finite"),
+        (_nan_loss, "the loss is NaN"),
+    ],
+)
+def test_training_that_diverges_keeps_the_last_good_weights(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, fault: Any, reason: str
+) -> None:
+    monkeypatch.setattr(training_run, "build", lambda config: Weighted(fault))
+    run = _run(tmp_path)
+    run.train(PendingSignals())
+    assert run.diverged.startswith(
+        f"training diverged in iteration 3: {reason}; the likely cause is rl.training.config.lr "
+        "1000.0; the checkpoint and the exported model have the weights of iteration 2;"
+    )
+    assert run.checkpoint is not None
+    assert (run.checkpoint / "weights").read_text() == "2.0"
+    assert len(run_dir.read_progress(tmp_path / "progress.csv")) == 2
+
+
+def test_an_iteration_without_updates_has_not_diverged(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def nothing_learned(algorithm: Weighted, results: Any) -> None:
+        _nan_loss(algorithm, results)
+        results["learners"]["__all_modules__"]["num_env_steps_trained_lifetime"] = 20
+
+    monkeypatch.setattr(training_run, "build", lambda config: Weighted(nothing_learned))
+    run = _run(tmp_path)
+    run.train(PendingSignals())
+    assert not run.diverged
+    assert len(run_dir.read_progress(tmp_path / "progress.csv")) == 5
+
+
+def test_other_errors_stay_errors(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def fail(algorithm: Weighted, results: Any) -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(training_run, "build", lambda config: Weighted(fail))
+    with pytest.raises(ZeroDivisionError):
+        _run(tmp_path).train(PendingSignals())
+
+
+def test_a_network_that_is_nan_at_the_start_is_refused(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    algorithm = Weighted(None)
+    algorithm._weight.fill_(math.inf)
+    monkeypatch.setattr(training_run, "build", lambda config: algorithm)
+    with pytest.raises(checkpoints.CheckpointError, match="initial network: the network has weig"):
+        _run(tmp_path).train(PendingSignals())
+
+
+def test_the_setting_furthest_from_its_default_is_suspected() -> None:
+    config = PPOConfig().training(lr=[[0, 1e-3], [1000, 1e-4]], vf_loss_coeff=1e9)
+    given = {"rl.training.config.lr": 1e-3, "rl.training.config.vf_loss_coeff": 1e9}
+    suspected = divergence.likely_setting(config, given)
+    assert suspected == "rl.training.config.vf_loss_coeff 1000000000.0"
+    assert divergence.likely_setting(config, {}).startswith("rl.training.config.lr [[0, 0.001]")
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_long_iteration_is_aborted_for_the_checkpoint(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, number: signal.Signals
+) -> None:
+    def wait(algorithm: Weighted, results: Any) -> None:
+        threading.Timer(0.1, os.kill, (os.getpid(), number)).start()
+        time.sleep(60)
+
+    monkeypatch.setattr(training_run, "build", lambda config: Weighted(wait))
+    monkeypatch.setattr(training_run, "_ABORT_AFTER_S", 0.3)
+    run = _run(tmp_path)
+    began = time.monotonic()
+    with deferred_stop_signals(raise_immediately=True) as stop_signals:
+        run.train(stop_signals)
+    assert time.monotonic() - began < 30
+    assert run.stopped_by == number
+    assert not run.diverged
+    assert run.checkpoint is not None
+    assert (run.checkpoint / "weights").read_text() == "2.0"
+    # The status is written before the export, for which there may be no time.
+    assert json.loads((tmp_path / run_dir.RUN_FILE).read_text())["state"] == run_dir.STOPPED
+
+
+def test_a_resumed_run_draws_other_random_numbers(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    seeds: list[int] = []
+
+    def build(config: Any) -> Any:
+        seeds.append(config.seed)
+        return Counting(PendingSignals())
+
+    monkeypatch.setattr(training_run, "build", build)
+    monkeypatch.setattr(training_run, "restore", lambda *_: None)
+    for iterations in (0, 1, 2):
+        run = _run(tmp_path)
+        run._iterations = iterations
+        run.train(PendingSignals())
+    assert seeds[0] == 5, "a new run has the given seed"
+    assert len(set(seeds)) == 3

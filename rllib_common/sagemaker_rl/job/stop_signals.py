@@ -1,4 +1,4 @@
-"""Handling of SIGTERM and Ctrl-C.
+"""Handling of SIGTERM, SIGHUP and Ctrl-C.
 
 The current work is finished, and work that has not started is canceled.
 """
@@ -8,8 +8,10 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from types import FrameType
+
+_STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
 class StoppedBeforeTrainingError(KeyboardInterrupt):
@@ -20,11 +22,21 @@ class StoppedBeforeTrainingError(KeyboardInterrupt):
     """
 
 
+class IterationAbortedError(KeyboardInterrupt):
+    """Error raised in an iteration that does not end soon after a stop signal.
+
+    As for `StoppedBeforeTrainingError`, only a `KeyboardInterrupt` interrupts Ray's waiting.
+    """
+
+
 class PendingSignals(list[int]):
     """Numbers of the signals received so far."""
 
     raise_immediately = False
     """Whether the first signal raises `StoppedBeforeTrainingError` in the main thread."""
+
+    _abort_s = 0.0
+    """Time limit of the current block of `abort_after`, in seconds, or 0."""
 
     def defer(self) -> None:
         """Record later signals without raising.
@@ -35,15 +47,46 @@ class PendingSignals(list[int]):
             raise StoppedBeforeTrainingError
         self.raise_immediately = False
 
+    @contextmanager
+    def abort_after(self, seconds: float) -> Iterator[None]:
+        """Raise `IterationAbortedError` if the block lasts ``seconds`` longer than a stop signal.
+
+        Only the main thread may call this method.
+
+        Args:
+            seconds: Time limit, or 0 for none.
+        """
+
+        def abort(number: int, frame: FrameType | None) -> None:
+            raise IterationAbortedError
+
+        before = signal.signal(signal.SIGALRM, abort)
+        self._abort_s = seconds
+        try:
+            if self:
+                signal.setitimer(signal.ITIMER_REAL, seconds)
+            yield
+        finally:
+            self._abort_s = 0.0
+            signal.setitimer(signal.ITIMER_REAL, 0.0)
+            signal.signal(signal.SIGALRM, before)
+
+    def receive(self, number: int) -> None:
+        """Record a signal, and start the time limit of `abort_after`."""
+        self.append(number)
+        if self._abort_s and len(self) == 1:
+            signal.setitimer(signal.ITIMER_REAL, self._abort_s)
+
 
 @contextmanager
 def deferred_stop_signals(
     doing: str = "this iteration, with a checkpoint", *, raise_immediately: bool = False
 ) -> Iterator[PendingSignals]:
-    """Record SIGTERM and SIGINT in the block instead of ending the process.
+    """Record SIGTERM, SIGINT and SIGHUP in the block instead of ending the process.
 
     Files are therefore written completely, and a second Ctrl-C loses no data. The first signal
-    prints a line that names the work to finish.
+    prints a line that names the work to finish. After SIGHUP, output to the closed terminal is
+    discarded. An ignored SIGHUP stays ignored, as under ``nohup``.
 
     Args:
         doing: Name of the work in the printed line.
@@ -51,19 +94,28 @@ def deferred_stop_signals(
     """
     pending = PendingSignals()
     pending.raise_immediately = raise_immediately
+    terminals = [stream for stream in (1, 2) if os.isatty(stream)]
 
     def note(number: int, frame: FrameType | None) -> None:
-        pending.append(number)
+        pending.receive(number)
+        if number == signal.SIGHUP:
+            for stream in terminals:  # A write to a closed terminal would fail.
+                os.dup2(os.open(os.devnull, os.O_WRONLY), stream)
         if len(pending) > 1:
             return
         # The line is not written through sys.stderr, because the signal may interrupt a write to
         # sys.stderr.
         after = "" if pending.raise_immediately else f" after {doing} (Ctrl+\\ ends now)"
-        os.write(2, f"\nstopping{after}\n".encode())
+        with suppress(OSError):
+            os.write(2, f"\nstopping{after}\n".encode())
         if pending.raise_immediately:
             raise StoppedBeforeTrainingError
 
-    previous = {number: signal.signal(number, note) for number in (signal.SIGTERM, signal.SIGINT)}
+    previous = {
+        number: signal.signal(number, note)
+        for number in _STOP_SIGNALS
+        if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN
+    }
     try:
         yield pending
     finally:

@@ -11,7 +11,8 @@ from __future__ import annotations
 import json
 import pickle
 import shutil
-from collections.abc import Collection, Iterator, Mapping, Sequence
+import sys
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -124,9 +125,19 @@ def delete_unfinished(folder: Path) -> None:
         shutil.rmtree(draft, ignore_errors=True)
 
 
-def newest(folder: Path) -> Path | None:
-    """Return the newest complete checkpoint in ``folder``, or None."""
-    return next((path for path in reversed(_all(folder)) if _is_complete(path)), None)
+def newest(folder: Path, report: Callable[[str], None] = lambda line: None) -> Path | None:
+    """Return the newest complete checkpoint in ``folder``, or None.
+
+    Args:
+        folder: Directory of all checkpoints of the run.
+        report: Function called with a line about each newer checkpoint that is damaged.
+    """
+    for path in reversed(_all(folder)):
+        damage = _find_damage(path)
+        if not damage:
+            return path
+        report(f"skipping the damaged checkpoint {path}: {damage}")
+    return None
 
 
 def find(path: Path) -> Path:
@@ -140,7 +151,7 @@ def find(path: Path) -> Path:
     """
     if _metadata(path) is not None:
         return path
-    found = newest(path / "checkpoints") or newest(path)
+    found = newest(path / "checkpoints", _warn) or newest(path, _warn)
     if found is None:
         raise CheckpointError(
             f"{path} is neither a checkpoint nor a directory with one; a checkpoint is a directory "
@@ -209,12 +220,20 @@ def _sizes(checkpoint: Path) -> dict[str, int]:
     }
 
 
-def _is_complete(checkpoint: Path) -> bool:
+def _find_damage(checkpoint: Path) -> str:
+    """Return the first difference from the files that `save` wrote, or ""."""
     metadata = _metadata(checkpoint)
     if metadata is None:
-        return False
-    wanted, sizes = metadata.get(_FILES, {}), _sizes(checkpoint)
-    return all(sizes.get(name) == size for name, size in wanted.items())
+        return f"{CHECKPOINT_METADATA_FILE} is missing or damaged"
+    sizes = _sizes(checkpoint)
+    for name, size in metadata.get(_FILES, {}).items():
+        if sizes.get(name) != size:
+            return f"{name} has {sizes.get(name, 0)} of {size} bytes"
+    return ""
+
+
+def _warn(line: str) -> None:
+    sys.stderr.write(f"{line}\n")
 
 
 def _all(folder: Path) -> list[Path]:

@@ -24,6 +24,7 @@ from battlesnake_rl.mabs.strength import sample_game
 from battlesnake_rl.mabs.strength.cpu_clock import ProcessTreeCpuClock
 from battlesnake_rl.mabs.strength.ladder_evaluator import LadderEvaluator
 from sagemaker_rl.job.process_environment import limit_torch_threads
+from sagemaker_rl.runs import divergence
 
 
 class LadderEvaluationMixin:
@@ -60,8 +61,13 @@ class LadderEvaluationMixin:
         )
 
     def step(self: Any) -> dict[str, Any]:
-        """Run one iteration, and play ladder games if an evaluation is due."""
+        """Run one iteration, and play ladder games if an evaluation is due.
+
+        Raises:
+            DivergedError: If the weights are no longer finite.
+        """
         results: dict[str, Any] = super().step()  # type: ignore[misc]
+        divergence.check_weights(self)  # NaN weights must not become the strongest weights.
         results |= self.ladder_evaluator.after_iteration(
             self._weights_to_export, self._policy_from_weights
         )

@@ -36,7 +36,7 @@ from battlesnake_gym.replays.replay import Replay
 from battlesnake_heuristics.rating import ladder
 from battlesnake_heuristics.rating.match import MatchSettings
 from battlesnake_heuristics.rating.sprt import Sprt, estimate
-from battlesnake_heuristics.search.evaluation import Evaluation
+from battlesnake_heuristics.search.evaluation import NUM_INPUTS, Evaluation
 from battlesnake_heuristics.search.search import Search
 from battlesnake_heuristics.search.self_play import (
     ROW_RANDOM,
@@ -64,6 +64,8 @@ from battlesnake_rl.mabs.exit.exit_self_play import (
 )
 from battlesnake_rl.mabs.strength import sample_game
 from battlesnake_rl.mabs.strength.ladder_evaluator import Measurement, StrengthHistory, fast_rungs
+from sagemaker_rl.job.resources import BufferSize
+from sagemaker_rl.runs.divergence import DivergedError, is_finite
 
 CHAMPION = "champion.evaluation"
 _MODEL, _STATE = "model.pt", "state.json"
@@ -82,6 +84,8 @@ _STOP_POLL_INTERVAL_S = 1.0
 
 An iteration may take many minutes.
 """
+_SAMPLE_BYTES = 2 * NUM_INPUTS + 1 + 4
+"""Bytes of a sample in `Samples`."""
 _CPUS_PER_RUNNER = 0.5
 """CPUs that Ray reserves per self-play runner; 0.5 leaves room for the learner."""
 _FRAGMENTS_AHEAD = 2
@@ -189,6 +193,13 @@ class EXITConfig(AlgorithmConfig):  # type: ignore[misc]
                 f"{self.settings.ladder_cpu_fraction!r}"
             )
         Sprt(self.settings.elo0, self.settings.elo1)
+
+    def full_buffer(self) -> BufferSize:
+        """Return the size of the full buffer of samples, which each fit copies once."""
+        moves = self.settings.moves_per_iteration * self.settings.buffer_iterations
+        return BufferSize(
+            "buffer_iterations", self.settings.buffer_iterations, 2 * moves * _SAMPLE_BYTES
+        )
 
     @property
     def games(self) -> list[str]:
@@ -330,6 +341,7 @@ class EXIT:
         Raises:
             IterationStoppedError: If `should_stop` returned True. The state can then be saved, with
                 complete self-play and without an incomplete fit.
+            DivergedError: If the fit led to weights that are not finite.
         """
         began = time.process_time()
         fragments = list(self._play())
@@ -361,18 +373,22 @@ class EXIT:
         ]
 
     def _fit(self) -> list[float]:
+        """Fit the network, and return its losses; an aborted fit changes no weights."""
         before = copy.deepcopy(self.model.state())
         try:
-            return self.model.fit(
+            losses = self.model.fit(
                 Samples.joined(self.sample_buffer),
                 self.settings.epochs if self.champion else self.settings.bootstrap_epochs,
                 self.settings.lr if self.champion else self.settings.bootstrap_lr,
                 seed=self.progress.iterations,
                 after_step=self._check_stop,
             )
-        except IterationStoppedError:
+            if not all(map(is_finite, self.model.stacks)):
+                raise DivergedError("the network has weights that are not finite")
+        except (IterationStoppedError, DivergedError):
             self.model.restore(before)
             raise
+        return losses
 
     def _facts(self) -> dict[str, Any]:
         """Return the metadata of the network's file."""

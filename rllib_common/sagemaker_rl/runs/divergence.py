@@ -1,0 +1,96 @@
+"""Detection of training that diverges to NaN or infinity, and recovery of the last good weights."""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
+from ray.rllib.utils.metrics import WEIGHTS_SEQ_NO
+
+from sagemaker_rl.job.hyperparameters import CONFIG_PREFIX
+
+_SUSPECTS = (
+    *("lr", "bootstrap_lr", "gamma", "lambda_", "grad_clip", "clip_param", "adam_epsilon"),
+    *("vf_loss_coeff", "entropy_coeff", "kickstart_coeff", "reward_scale", "reward_clip"),
+    *("tau", "td_error_loss_fn", "vf_clip_param", "kl_coeff", "use_kl_loss"),
+)
+"""Settings of RLlib's configuration that make training diverge if they are wrong."""
+
+
+class DivergedError(RuntimeError):
+    """Error raised if weights or losses are no longer finite."""
+
+
+def check_weights(algorithm: Any) -> None:
+    """Check that all weights of an algorithm's learners are finite.
+
+    An algorithm without RLlib's learners checks its weights itself.
+
+    Raises:
+        DivergedError: If a weight is NaN or infinite.
+    """
+    group = getattr(algorithm, "learner_group", None)
+    if group is None:
+        return
+    if not all(found.get() for found in group.foreach_learner(_has_finite_weights)):
+        raise DivergedError("the network has weights that are not finite")
+
+
+def _has_finite_weights(learner: Any) -> bool:
+    return all(is_finite(module) for module in learner.module.values())
+
+
+def is_finite(module: Any) -> bool:
+    """Return whether all weights of a torch module are finite; other modules have no weights."""
+    if not isinstance(module, torch.nn.Module):
+        return True
+    return all(bool(torch.isfinite(weights).all()) for weights in module.state_dict().values())
+
+
+def copy_learner_state(algorithm: Any) -> Any:
+    """Return a copy of the weights and the optimizer's state, or None without RLlib's learners."""
+    group = getattr(algorithm, "learner_group", None)
+    if group is None:
+        return None
+    names = [f"learner/{component}" for component in ("rl_module", "optimizer")]
+    return copy.deepcopy(group.get_state(components=names))
+
+
+def restore_learner_state(algorithm: Any, state: Any) -> None:
+    """Restore the state that `copy_learner_state` returned."""
+    if state is None:
+        return
+    # RLlib's learners ignore weights that are older than their own weights.
+    state["learner"].pop(WEIGHTS_SEQ_NO)
+    algorithm.learner_group.set_state(state)
+
+
+def likely_setting(config: AlgorithmConfig, given: Mapping[str, Any]) -> str:
+    """Return name and value of the setting that probably made training diverge.
+
+    This is the given setting with the largest ratio to its default, or the learning rate.
+
+    Args:
+        config: RLlib's configuration.
+        given: Settings of the run by name.
+    """
+    values, defaults = config.to_dict(), type(config)().to_dict()
+
+    def deviation(name: str) -> float:
+        value, default = _magnitude(values[name]), _magnitude(defaults[name])
+        return abs(math.log(value / default)) if value > 0 and default > 0 else 0.0
+
+    names = [name for name in _SUSPECTS if CONFIG_PREFIX + name in given and name in defaults]
+    name = max(names, key=deviation, default="lr")
+    return f"{CONFIG_PREFIX}{name} {values[name]}"
+
+
+def _magnitude(value: Any) -> float:
+    """Return the largest absolute value of a number or a schedule, or 0 for other settings."""
+    if isinstance(value, list | tuple):
+        return max((_magnitude(point[-1]) for point in value if point), default=0.0)
+    return abs(float(value)) if isinstance(value, int | float) else 0.0
