@@ -40,6 +40,19 @@ def test_the_workflows_are_what_their_schema_allows() -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+@pytest.mark.parametrize("workflow", WORKFLOWS, ids=lambda path: path.name)
+def test_actions_are_pinned_by_commit_and_jobs_may_only_read(workflow: Path) -> None:
+    text = workflow.read_text()
+    used = re.findall(r"uses: (.*)", text)
+    assert used
+    for action in used:
+        assert re.fullmatch(r"[\w./-]+@[0-9a-f]{40}  # v\d+\.\d+\.\d+", action), action
+    loaded = yaml.safe_load(text)
+    assert loaded["permissions"] == {"contents": "read"}
+    writers = {name for name, job in loaded["jobs"].items() if "permissions" in job}
+    assert writers == ({"publish"} if workflow.name == "ci.yml" else {"publish", "image"})
+
+
 def test_nothing_is_published_that_was_not_checked_and_only_there_is_more_allowed() -> None:
     jobs = RELEASE["jobs"]
     assert RELEASE["permissions"] == {"contents": "read"}
