@@ -22,7 +22,6 @@ import math
 import os
 import shutil
 import signal
-import socket
 import sys
 import time
 from collections.abc import Iterator, Mapping
@@ -44,9 +43,9 @@ from sagemaker_rl.cluster.membership import (
     ClusterHyperparameters,
     DiscoveryError,
     Membership,
-    own_address,
 )
 from sagemaker_rl.cluster.ray_node import (
+    LOOPBACK,
     RayNode,
     RayNodeError,
     connect,
@@ -737,6 +736,7 @@ class _RunSettings:
 def local_ray(num_cpus: int | None = None) -> Iterator[None]:
     """Start Ray on this machine for this process only, unless Ray is initialized.
 
+    Ray listens on the loopback interface only, so that other machines cannot reach it.
     The node is a `RayNode`, which survives a signal to the process group of this process.
     Containers and batch systems send such signals.
 
@@ -749,12 +749,12 @@ def local_ray(num_cpus: int | None = None) -> Iterator[None]:
     if ray.is_initialized():
         yield
         return
-    host, port = own_address(socket.gethostname()), free_port()
-    node = RayNode.head(host, port, local_cpus() if num_cpus is None else num_cpus)
+    port = free_port()
+    node = RayNode.head(LOOPBACK, port, local_cpus() if num_cpus is None else num_cpus)
     with private_auth_token():
         try:
             node.start()
-            connect(f"{host}:{port}", log_to_driver=False)
+            connect(f"{LOOPBACK}:{port}", loopback=True, log_to_driver=False)
             yield
         finally:
             ray.shutdown()

@@ -10,6 +10,7 @@ from typing import Any
 import gymnasium
 import psutil
 import pytest
+import ray
 import torch
 from ray.rllib.algorithms.ppo import PPOConfig
 from ray.tune.registry import register_env
@@ -242,6 +243,20 @@ def test_sigterm_is_ours_though_ray_takes_it_when_it_starts() -> None:
     done = run(sys.executable, "-c", RAY_UNDER_A_SIGNAL)
     assert done.returncode == 0, done.stderr
     assert "stopping after this iteration" in done.stderr
+
+
+@pytest.mark.usefixtures("ray_session")
+def test_a_local_ray_listens_on_the_loopback_interface_alone() -> None:
+    ray.get(ray.remote(num_cpus=0)(lambda: 0).remote())  # A worker process listens, too.
+    heard = {
+        (process.name(), connection.laddr.ip)
+        for process in psutil.Process().children(recursive=True)
+        for connection in process.net_connections("inet")
+        if connection.status == psutil.CONN_LISTEN
+    }
+    assert any("raylet" in name for name, _ in heard)
+    strangers = {(name, ip) for name, ip in heard if "127.0.0.1" not in ip}
+    assert strangers == set()
 
 
 def test_curves_come_back_with_the_checkpoint(tmp_path: Path) -> None:

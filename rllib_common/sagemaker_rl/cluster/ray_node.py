@@ -22,7 +22,7 @@ from typing import Any
 
 import psutil
 import ray
-from ray._private import utils
+from ray._private import ray_constants, utils
 from ray._raylet import Config  # type: ignore[attr-defined]  # it is compiled
 
 from battlesnake_gym.common.temporary_dirs import TemporaryDir, temporary_dir
@@ -44,6 +44,9 @@ _START_TIMEOUT_S = 90.0
 
 A start on a slow machine still uses some CPU time.
 """
+
+LOOPBACK = "127.0.0.1"
+"""Address of a head node that other machines cannot reach."""
 
 _STOP_TIMEOUT_S = 1.0
 _STARTED = "Ray runtime started"
@@ -73,17 +76,23 @@ class RayNodeError(RuntimeError):
 class RayNode:
     """``ray start --block`` as a child process."""
 
-    def __init__(self, arguments: list[str]) -> None:
+    def __init__(self, arguments: list[str], *, loopback: bool = False) -> None:
         self._arguments = arguments
+        self._loopback = loopback
         self._directory: TemporaryDir | None = None
         self._last_lines: deque[str] = deque(maxlen=20)
         self._process: subprocess.Popen[str] | None = None
 
     @classmethod
     def head(cls, address: str, port: int, cpus: int) -> RayNode:
-        """Return the head node, which the worker nodes join."""
+        """Return the head node, which the worker nodes join.
+
+        At `LOOPBACK`, the node listens only on this address, and worker nodes cannot join. At
+        another address, it listens on all interfaces.
+        """
         flags = ["--head", f"--port={port}", f"--node-ip-address={address}", f"--num-cpus={cpus}"]
-        return cls([*flags, "--include-dashboard=false", "--disable-usage-stats", "--no-monitor"])
+        flags += ["--include-dashboard=false", "--disable-usage-stats", "--no-monitor"]
+        return cls(flags, loopback=address == LOOPBACK)
 
     @classmethod
     def worker(cls, address: str, ray_address: str, cpus: int) -> RayNode:
@@ -154,6 +163,7 @@ class RayNode:
             # script's folder.
             env=os.environ
             | actor_variables()
+            | ({ray_constants.ENABLE_RAY_CLUSTERS_ENV_VAR: "0"} if self._loopback else {})
             | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "PYTHONSAFEPATH": "1"},
             # A signal to this process's group must not end the node before the checkpoint is
             # written.
@@ -225,13 +235,21 @@ def _cpu_seconds(number: int) -> float:
     return seconds
 
 
-def connect(address: str, **options: Any) -> None:
+def connect(address: str, *, loopback: bool = False, **options: Any) -> None:
     """Call `ray.init` without changing this process's SIGTERM handler.
 
     Ray's own handler would end the process without a checkpoint.
+
+    Args:
+        address: ``HOST:PORT`` of the head node, or ``auto``.
+        loopback: Whether the head node is a `RayNode` at `LOOPBACK`.
+        **options: Options of `ray.init`.
     """
     handler, set_handler = signal.getsignal(signal.SIGTERM), utils.set_sigterm_handler
     utils.set_sigterm_handler = lambda handler: None
+    cluster = ray_constants.ENABLE_RAY_CLUSTER
+    # Ray would replace the loopback address by the address of this machine in its network.
+    ray_constants.ENABLE_RAY_CLUSTER = cluster and not loopback
     try:
         ray.init(
             address=address,
@@ -239,6 +257,7 @@ def connect(address: str, **options: Any) -> None:
             **options,
         )
     finally:
+        ray_constants.ENABLE_RAY_CLUSTER = cluster
         utils.set_sigterm_handler = set_handler
         if threading.current_thread() is threading.main_thread():
             signal.signal(signal.SIGTERM, handler)  # Ray's C++ code replaces the handler, too
