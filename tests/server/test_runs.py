@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import math
 import re
@@ -13,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from battlesnake_gym.cli import main
-from battlesnake_gym.common import run_dir
+from battlesnake_gym.common import file_locks, run_dir
 from battlesnake_gym.common.run_dir import CSV_FILE, ProgressTable
 from battlesnake_server.runs import charts, report
 from battlesnake_server.runs.run_view import RunsView, RunView, differing
@@ -89,7 +88,7 @@ def test_a_look_is_no_reason_for_a_training_to_be_refused(
         assert run_dir.is_locked(run)
         assert run_dir.is_locked(run)
     looking = (run / run_dir.LOCK_FILE).open()
-    assert run_dir._lock(looking, fcntl.LOCK_SH)
+    assert file_locks.try_lock(looking, shared=True)
     waited: list[float] = []
 
     def look_away(seconds: float) -> None:
