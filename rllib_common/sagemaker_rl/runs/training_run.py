@@ -478,7 +478,7 @@ def build(config: AlgorithmConfig) -> Algorithm:
     """
     none_started = RuntimeError(
         f"none of {config.num_env_runners} env runners started; the reason is in Ray's logs, "
-        "/tmp/ray*/session_latest/logs/worker-*.err, or with num_env_runners 0 in the job's log"
+        "/tmp/*ray*/session_latest/logs/worker-*.err, or with num_env_runners 0 in the job's log"
     )
     try:
         algorithm = config.build_algo()
