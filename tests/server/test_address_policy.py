@@ -6,6 +6,7 @@ import argparse
 import asyncio
 import contextlib
 import json
+import re
 import socket
 import subprocess
 from collections.abc import Iterator
@@ -14,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from battlesnake_gym.cli.main import COMMANDS
 from battlesnake_server.address_policy import (
     LINK_LOCAL,
     LOOPBACK,
@@ -26,9 +28,11 @@ from battlesnake_server.address_policy import (
     open_listener,
 )
 from battlesnake_server.arena.players import HttpPlayer, MoveResponse, open_client
+from tests.parsers import parser_of
 from tests.processes import COMMAND, run
 from tests.server import misbehaving_snakes
 
+ROOT = Path(__file__).parents[2]
 BODY = {"game": {"id": "a"}, "turn": 0}
 
 ADDRESSES = {
@@ -221,3 +225,16 @@ def test_pages_listen_where_they_can_and_name_the_remedy_where_not() -> None:
         with pytest.raises(ValueError, match=f"between 0 and 65535, got {port}"):
             open_listener("127.0.0.1", port)
     assert not AddressPolicy().redirects
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_commands_listen_on_this_machine_alone(command: str) -> None:
+    assert parser_of(command).get_default("host") in (None, "127.0.0.1")
+
+
+def test_programs_without_options_listen_on_this_machine_alone() -> None:
+    folders = ("battlesnake_gym", "heuristics", "server", "rllib_src", "rllib_common", "docs")
+    found = [path for folder in folders for path in (ROOT / folder).rglob("*.py")]
+    assert len(found) > 200
+    for path in found:
+        assert not re.search(r"""(\(\(|host=)["']0\.0\.0\.0["']""", path.read_text("utf-8")), path

@@ -92,8 +92,11 @@ app = create_app(
 
 
 def main() -> None:
-    """Serve on port 8000."""
-    uvicorn.run(app, host="0.0.0.0", port=8000)
+    """Serve on port 8000 of this machine.
+
+    ``uvicorn battlesnake_env.server.app:app --host 0.0.0.0`` serves other machines too.
+    """
+    uvicorn.run(app, host="127.0.0.1", port=8000)
 
 
 if __name__ == "__main__":
