@@ -16,6 +16,7 @@ pytest.importorskip("mcp", reason="needs the extra mcp")
 from mcp import Client, StdioServerParameters, stdio_client
 from mcp.server.mcpserver.exceptions import ToolError
 
+from battlesnake_server import sandbox
 from battlesnake_server.commands import snakes_mcp_command
 
 MOST = snakes_mcp_command.MAX_REPLY_CHARS
@@ -94,7 +95,7 @@ def test_nothing_beyond_the_folder_is_touched(
     [
         ("while True: pass", "STOPPED after 4 s"),
         ("while True: print('.', flush=True), time.sleep(0.1)", "STOPPED after 4 s"),
-        ("raise ValueError(os.environ.get('SECRET', 'no secret'))", "snakes check: no secret"),
+        ("raise ValueError(os.environ.get('SECRET', 'no secret'))", "ValueError: no secret"),
         ("bytearray(8 << 30)", "MemoryError"),
         ("print('x' * 10**6)", "characters left out"),
     ],
@@ -111,3 +112,80 @@ def test_a_snake_is_held_within_limits(
             assert said in await call(client, "check", file="mine.py")
 
     anyio.run(ask)
+
+
+DAEMON = """
+import os, time
+if os.fork() == 0:
+    os.setsid()
+    if os.fork() == 0:
+        for number in range(3):
+            os.dup2(os.open(os.devnull, os.O_RDWR), number)
+        beats = open("beats", "a", buffering=1)
+        for _ in range(600):
+            beats.write(".")
+            beats.flush()
+            time.sleep(0.1)
+    os._exit(0)
+while not os.path.exists("beats"):
+    time.sleep(0.01)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs Linux")
+@pytest.mark.parametrize("namespaces", [True, False])
+def test_no_process_outlives_a_tool(namespaces: bool, tmp_path: Path) -> None:
+    """A daemon of the snake's code ends with the tool, with namespaces and without."""
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    (folder / "mine.py").write_text(DAEMON)
+    code = "from battlesnake_server import sandbox; from battlesnake_server.commands import "
+    code += "snakes_mcp_command as command; "
+    code += "" if namespaces else "sandbox.namespaces = lambda: (); "
+    code += f"command.main([{str(folder)!r}])"
+
+    async def ask() -> None:
+        server = StdioServerParameters(
+            command=sys.executable, args=["-c", code], env=dict(os.environ)
+        )
+        async with Client(stdio_client(server)) as client:
+            await call(client, "check", file="mine.py")
+            size = (folder / "beats").stat().st_size
+            await anyio.sleep(0.5)
+            assert (folder / "beats").stat().st_size == size
+
+    anyio.run(ask)
+
+
+@pytest.mark.skipif(not sandbox.is_supported(), reason="needs Landlock and user namespaces")
+def test_files_outside_the_folder_and_the_network_are_out_of_reach(tmp_path: Path) -> None:
+    folder, secret = tmp_path / "folder", tmp_path / "secret"
+    folder.mkdir()
+    secret.write_text("a token")
+    (folder / "mine.py").write_text(
+        "import os, socket, tempfile\n"
+        f"for path in ({str(secret)!r}, '/etc/passwd', '/proc/{os.getpid()}/environ'):\n"
+        "    try: print('read', open(path).read())\n"
+        "    except OSError as error: print(type(error).__name__)\n"
+        f"try: open({str(tmp_path / 'written')!r}, 'w')\n"
+        "except OSError as error: print(type(error).__name__)\n"
+        f"try: os.rename({str(secret)!r}, 'stolen')\n"
+        "except OSError as error: print(type(error).__name__)\n"
+        "try: socket.create_connection(('127.0.0.1', 9), timeout=1)\n"
+        "except OSError as error: print(error.strerror)\n"
+        "tempfile.TemporaryFile().close(); open(os.devnull, 'w').close()\n"
+        "open('kept', 'w').close()\n"
+        "raise ValueError('done')\n"
+    )
+
+    async def ask() -> None:
+        async with Client(snakes_mcp_command.build_server(folder)) as client:
+            text = await call(client, "check", file="mine.py")
+            assert text.count("PermissionError") >= 4
+            assert "Network is unreachable" in text
+            assert "done" in text
+            assert "read" not in text
+
+    anyio.run(ask)
+    assert (folder / "kept").exists()
+    assert {path.name for path in tmp_path.iterdir()} == {"folder", "secret"}

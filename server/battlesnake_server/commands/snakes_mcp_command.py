@@ -1,8 +1,8 @@
 """``battlesnake-gym snakes mcp``: tools for LLM agents.
 
 The server uses the Model Context Protocol on stdio. Each tool runs a command in a separate process
-with limits on time, memory and written files, and without this process's environment. The output of
-the command is shortened for the agent.
+with limits on time, memory and written files, and without this process's environment, as
+`battlesnake_server.sandbox` isolates it. The output of the command is shortened for the agent.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ import os
 import re
 import resource
 import signal
-import sys
+import tempfile
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from pathlib import Path
 from typing import Any, Literal
 
@@ -30,6 +30,7 @@ from battlesnake_gym.boards.board import Board, BoardError
 from battlesnake_gym.common.command_line import Parser, print_error
 from battlesnake_gym.rules import RULESETS
 from battlesnake_heuristics.analysis.position_analysis import PositionAnalyzer
+from battlesnake_server import sandbox
 from battlesnake_server.commands.snakes_check_command import write_template
 
 MAX_REPLY_CHARS = 4000
@@ -63,7 +64,10 @@ def main(argv: list[str] | None = None) -> int:
         return print_error(
             "battlesnake-gym snakes mcp", f"{options.folder} is not a directory; create it first"
         )
-    build_server(options.folder.resolve()).run()
+    kill_orphans = not sandbox.namespaces()
+    if kill_orphans:
+        sandbox.adopt_orphans()
+    build_server(options.folder.resolve(), kill_orphans).run()
     return 0
 
 
@@ -109,9 +113,16 @@ def reply(text: str, following: str) -> str:
     return shorten(text.strip(), MAX_REPLY_CHARS - len(next_step)) + next_step
 
 
-def build_server(folder: Path) -> MCPServer:
-    """Build the server; all files of the server are below ``folder``."""
+def build_server(folder: Path, kill_orphans: bool = False) -> MCPServer:
+    """Build the server.
+
+    Args:
+        folder: Directory that contains all files of the server.
+        kill_orphans: Whether to run one command at a time and to kill all child processes of this
+            process after each command. This process must have called `sandbox.adopt_orphans`.
+    """
     app = MCPServer("battlesnake", instructions=_INSTRUCTIONS, log_level="WARNING")
+    one_command = asyncio.Lock() if kill_orphans else contextlib.nullcontext()
 
     def tool(work: Callable[..., Awaitable[str]]) -> None:
         """Register a tool.
@@ -144,10 +155,19 @@ def build_server(folder: Path) -> MCPServer:
 
     async def run(ctx: Context, seconds: float, following: str, *words: str) -> str:
         """Run a command with one progress report per second; return the shortened output."""
+        async with one_command:
+            with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as temporary:
+                output = await run_isolated(ctx, seconds, Path(temporary), words)
+        return reply(output.decode(errors="replace"), following)
+
+    async def run_isolated(
+        ctx: Context, seconds: float, temporary: Path, words: Iterable[str]
+    ) -> bytes:
+        env = {name: os.environ[name] for name in _ENVIRONMENT if name in os.environ}
         process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-P", "-m", "battlesnake_gym", *words),
+            *sandbox.isolated(folder, temporary, words),
             cwd=folder,
-            env={name: os.environ[name] for name in _ENVIRONMENT if name in os.environ},
+            env=env | {"TMPDIR": str(temporary)},
             stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.STDOUT,
@@ -180,7 +200,9 @@ def build_server(folder: Path) -> MCPServer:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
             await process.wait()
-        return reply(output.decode(errors="replace"), following)
+            if kill_orphans:
+                sandbox.kill_children()
+        return output
 
     @tool
     async def rules(topic: Literal["rules", "api"] = "rules") -> str:
