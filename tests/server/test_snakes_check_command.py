@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import random
 import re
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -164,3 +165,25 @@ def test_a_snake_may_return_the_name_of_its_move() -> None:
     factory = snakes_check_command.checked_factory(lambda seed: play, 99)
     board = Board.from_text(". . .\n. . .\n. A .\n. ^ .\nA: you")
     assert factory(1)(board).move == "up"
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("return pipeline(board, seconds)", "while True: time.sleep(1)"),
+        ("pipeline = Pipeline(*RULES, seed=seed)", "while True: time.sleep(1)"),
+        ("RULES =", "while True: time.sleep(1)\nRULES ="),
+    ],
+)
+def test_a_snake_that_never_returns_is_rejected(before: str, after: str, tmp_path: Path) -> None:
+    """CPU time does not pass; the limit is on wall-clock time."""
+    code = (
+        "import sys; from battlesnake_server.commands import snakes_check_command as command; "
+        "command._MAX_CALL_S = 1; sys.exit(command.main(sys.argv[1:]))"
+    )
+    path = written(tmp_path, "mine", GOOD.replace(before, after))
+    ran = subprocess.run(
+        [sys.executable, "-c", code, path], capture_output=True, text=True, timeout=60
+    )
+    assert ran.returncode == 1
+    assert "mine.py does not return within 1 s" in ran.stdout

@@ -5,15 +5,18 @@ The command checks legal moves, speed and strength.
 
 from __future__ import annotations
 
+import os
 import statistics
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 from battlesnake_gym import snakes
 from battlesnake_gym.boards.board import Board
 from battlesnake_gym.common.command_line import Parser, milliseconds, positive, print_error
+from battlesnake_gym.common.watchdog import Watchdog
 from battlesnake_gym.rules import MOVES
 from battlesnake_gym.snakes import Decision, Factory, Strategy
 from battlesnake_heuristics.analysis.scenarios import BUILTIN_SCENARIOS, ScenarioResult, load
@@ -28,6 +31,14 @@ _NOT_WEAKER = Sprt(-70, 0)
 
 _OPPONENT = "cautious"
 
+_MAX_CALL_S = 60.0
+"""Time limit for loading a snake, and for a move, in seconds.
+
+A call that exceeds it ends the command, because nothing else stops a call that never returns.
+"""
+
+_watchdog = Watchdog()
+
 
 class SnakeCheckError(Exception):
     """Error raised if the snake fails the check; the message contains the reason."""
@@ -41,8 +52,8 @@ def main(argv: list[str] | None = None) -> int:
     """
     options = parser().parse_args(argv)
     try:
-        new = checked_factory(snakes.factory(options.snake), options.max_move_time)
-        old = snakes.factory(options.against) if options.against else None
+        new = checked_factory(limited_factory(options.snake), options.max_move_time)
+        old = limited_factory(options.against) if options.against else None
     except (ValueError, OSError) as error:
         return print_error(_PROG, error)
     except Exception as error:  # The user's file may raise anything.
@@ -58,6 +69,34 @@ def main(argv: list[str] | None = None) -> int:
         return 1
     sys.stdout.write("passed\n")
     return 0
+
+
+def limited_factory(name: str) -> Factory:
+    """Load a snake; a call of it that does not return within `_MAX_CALL_S` ends the process."""
+
+    def reject(board: Board | None) -> None:
+        where = "" if board is None else f", on\n{board}"
+        sys.stdout.write(f"REJECTED: {name} does not return within {_MAX_CALL_S:g} s{where}\n")
+        sys.stdout.flush()
+        os._exit(1)
+
+    def limit(board: Board | None = None) -> AbstractContextManager[None]:
+        return _watchdog.limit(_MAX_CALL_S, lambda: reject(board))
+
+    with limit():
+        make = snakes.factory(name)
+
+    def factory(seed: int) -> Strategy:
+        with limit():
+            strategy = make(seed)
+
+        def decide(board: Board, seconds: float | None = None) -> Decision:
+            with limit(board):
+                return snakes.to_decision(strategy(board, seconds))
+
+        return decide
+
+    return factory
 
 
 def checked_factory(make: Factory, max_ms: float) -> Factory:
