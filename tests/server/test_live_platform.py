@@ -214,7 +214,7 @@ def test_an_id_names_no_file_outside_the_folder(
         for name in (f"../games/{game_id}", "../secret", f"{tmp_path}/secret", "../missing"):
             source = f"https://board.battlesnake.com/?game={name}"
             sent = client.post("/fetch", json={"game": source})
-            answers.append((sent.status_code, sent.json["error"].split(" is neither ")[1]))
+            answers.append((sent.status_code, sent.get_json()["error"].split(" is neither ")[1]))
             with pytest.raises(ReplayError, match="neither a file nor a game"):
                 game_fetcher.resolve_game(source, REACH, shown)
         assert len(set(answers)) == 1, "existing and missing files get the same response"
