@@ -180,6 +180,34 @@ def test_an_iteration_is_broken_off(
     assert (run / "model" / "champion.evaluation").exists()
 
 
+def test_a_fit_that_diverges_changes_no_weights(
+    ray_with_games: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import numpy as np
+    import torch
+
+    from battlesnake_heuristics.search.evaluation import NUM_INPUTS
+    from battlesnake_rl.mabs.exit.evaluation_fit import Samples
+    from battlesnake_rl.mabs.exit.exit import EXITConfig
+    from sagemaker_rl.runs.divergence import DivergedError, is_finite
+
+    with built(EXITConfig()) as algorithm:
+        stack = algorithm.model.stacks[1]
+        before = stack.first.weight.clone()
+
+        def diverge(*_: object, **__: object) -> list[float]:
+            stack.first.weight.data[0, 0] = math.nan
+            return [math.nan] * 3
+
+        monkeypatch.setattr(algorithm.model, "fit", diverge)
+        inputs = np.zeros((1, NUM_INPUTS), np.int16)
+        algorithm.sample_buffer = [Samples(inputs, np.ones(1, np.uint8), np.ones(1, np.float32))]
+        with pytest.raises(DivergedError, match="weights that are not finite"):
+            algorithm._fit()
+        assert is_finite(stack)
+        assert torch.equal(stack.first.weight, before)
+
+
 def test_a_runner_that_dies_is_replaced(ray_with_games: None) -> None:
     import ray
 

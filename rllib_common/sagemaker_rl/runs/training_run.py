@@ -85,10 +85,10 @@ _GROWTH_CHECK_INTERVAL_S = 5.0
 _ENV_RUNNER_START_TIMEOUT_S = 300.0
 """Maximum seconds without an env runner before training fails."""
 
-_ABORT_AFTER_S = 5.0
-"""Seconds after a stop signal in which the current iteration may end.
+_ABORT_AFTER_S, _SAGEMAKER_ABORT_AFTER_S = 5.0, 60.0
+"""Seconds after a stop signal in which the current iteration may end, outside and in SageMaker.
 
-Docker sends SIGKILL 10 s after SIGTERM. The remaining time is for the checkpoint.
+Docker sends SIGKILL 10 s after SIGTERM, SageMaker 120 s. The remaining time is for the checkpoint.
 """
 
 _SEED_STEP = 1_000_003
@@ -222,9 +222,8 @@ class TrainingRun:
         """Train until a stop condition or a signal, and write a checkpoint.
 
         Until the start of the first iteration, a signal raises `StoppedBeforeTrainingError`.
-        Afterwards, an iteration that does not end within `_ABORT_AFTER_S` seconds after a signal is
-        aborted. If an iteration is aborted or diverges, the checkpoint has the weights of the
-        iteration before.
+        Afterwards, an iteration that does not end soon after a signal is aborted. If an iteration
+        is aborted or diverges, the checkpoint has the weights of the iteration before.
         """
         self._change_seed()
         algorithm = build(self.config)
@@ -289,13 +288,14 @@ class TrainingRun:
     ) -> None:
         before, began, used = self._seconds, time.monotonic(), time.process_time()
         saved = began
+        limit = _SAGEMAKER_ABORT_AFTER_S if self.job.in_sagemaker else _ABORT_AFTER_S
         psutil.cpu_percent()  # start of the measurement
         with self._bar() as bar:
             while not stop_signals and not self.finished:
                 self._add_env_runners(algorithm)
                 good = divergence.copy_learner_state(algorithm)
                 try:
-                    with stop_signals.abort_after(_ABORT_AFTER_S if good else 0.0):
+                    with stop_signals.abort_after(limit if good else 0.0):
                         results = algorithm.train()
                     self._check_finite(algorithm, results)
                 except (Exception, IterationAbortedError) as error:
