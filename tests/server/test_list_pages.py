@@ -8,6 +8,7 @@ import json
 import os
 import re
 import shutil
+import sqlite3
 import tempfile
 import threading
 import time
@@ -22,15 +23,19 @@ from hypothesis import strategies as st
 
 from battlesnake_gym.common.run_dir import CSV_FILE, RUN_FILE
 from battlesnake_gym.replays.replay import Replay
+from battlesnake_server.arena.database import open_database
+from battlesnake_server.arena.league_config import parse_league_config
 from battlesnake_server.replay_viewer import replay_library
 from battlesnake_server.replay_viewer.replay_library import Entry
 from battlesnake_server.runs import report
 from battlesnake_server.runs.run_view import RunsView
-from battlesnake_server.web import replay_pages, runs_page
+from battlesnake_server.web import create_app, replay_pages, runs_page
+from battlesnake_server.web.live_games import Broadcast
+from battlesnake_server.web.roster import Roster
 from tests.battlesnake_gym import hostile_replays
 from tests.battlesnake_gym.test_replay import FUZZED
 from tests.json_strategies import JUNK, places, replaced
-from tests.server import training_runs
+from tests.server import training_runs, web_site
 
 GOOD = re.compile(r'class="game" href="[^"]*?replay/([^"]+)"')
 
@@ -259,3 +264,82 @@ def test_runs_may_be_deleted_while_they_are_read(
             return
         shutil.rmtree(deleted, ignore_errors=True)
     pytest.fail("reads the run more than 200 times")
+
+
+COLUMNS = {
+    "games": ("number", "uuid", "seed", "turns", "finished", "replay", "played"),
+    "seats": ("seat", "snake", "won", "cause", "killer", "eliminated_on", "length", "latencies",
+              "problems", "opening"),
+    "tournaments": ("created", "setup"),
+    "league_snakes": ("benched", "cooldown_until", "failures", "reason"),
+}  # fmt: skip
+VALUES = (None, "x", 1 << 60, b"caf\xe9", '{"league": "test"}')
+
+
+SNAKES = {"hungry": "hungry", "cautious": "cautious"}
+LEAGUE = parse_league_config({"name": "test", "snakes": SNAKES}, Path("test"))
+SEASON = '{"league": "test", "season": 1, "starts": "2026-03-02", "ends": "2026-03-03"}'
+
+
+@pytest.fixture(scope="module")
+def arena_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the directory of a database with a tournament, a season and a snake's cooldown."""
+    folder = web_site.make(tmp_path_factory.mktemp("arena")).folder
+    with contextlib.closing(sqlite3.connect(folder / "arena.sqlite")) as database, database:
+        for setup in (SEASON, '{"snakes": ["up", "down"]}'):
+            database.execute(
+                "INSERT INTO tournaments (created, setup) VALUES ('2026-03-02', ?)", (setup,)
+            )
+        for number in (1, 2, 3):
+            database.execute(
+                "INSERT INTO games SELECT NULL, ?, number, 'copy' || id, seed, turns, finished, "
+                "replay, played FROM games WHERE id = ?", (2 + number // 2, number),
+            )  # fmt: skip
+            database.execute(
+                "INSERT INTO seats SELECT NULL, (SELECT max(id) FROM games), seat, snake, won, "
+                "cause, killer, eliminated_on, length, latencies, problems, opening FROM seats "
+                "WHERE game_id = ?", (number,),
+            )  # fmt: skip
+        for name in ("hungry", "cautious"):
+            database.execute(
+                "INSERT INTO league_snakes (league, snake, benched, cooldown_until, failures, "
+                "reason) VALUES ('test', ?, 0, '2026-03-02 01:00:00', 1, 'late')", (name,),
+            )  # fmt: skip
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("table", "column"), [(table, column) for table, names in COLUMNS.items() for column in names]
+)
+def test_damaged_rows_mark_their_own_card(
+    arena_folder: Path, tmp_path: Path, table: str, column: str
+) -> None:
+    path = tmp_path / "arena.sqlite"
+    shutil.copy(arena_folder / "arena.sqlite", path)
+    engine = open_database(f"sqlite:///{path}")
+    for number, value in enumerate(VALUES):
+        with contextlib.closing(sqlite3.connect(path)) as database, database:
+            (good,) = database.execute(f"SELECT {column} FROM {table} WHERE id = 2").fetchone()
+            with contextlib.suppress(sqlite3.IntegrityError):
+                cast = "CAST(? AS TEXT)" if isinstance(value, bytes) and number % 2 else "?"
+                database.execute(f"UPDATE {table} SET {column} = {cast} WHERE id = 2", (value,))
+        app = create_app(engine, Roster(), Broadcast(), arena_folder / "replays", league=LEAGUE)
+        client = app.test_client()
+        pages = {
+            address: client.get(address)
+            for address in ("/", "/?tournament=", "/leaderboard.json?tournament=", "/games",
+                            "/games?tournament=1", "/live", "/league", "/league.json",
+                            "/snake/hungry", "/snake/cautious", "/replays/")
+        }  # fmt: skip
+        assert {answer.status_code for answer in pages.values()} == {200}, value
+        assert (
+            pages["/games"].text.count('class="game') - pages["/games"].text.count('class="games')
+            == 9
+        )
+        assert pages["/games"].text.count("is damaged") <= 1
+        assert pages["/league"].text.count('scope="row"') == 2
+        assert pages["/?tournament="].text.count('scope="row"') >= 3
+        assert pages["/"].text.count("<option") == 4
+        json.loads(pages["/leaderboard.json?tournament="].text, parse_constant=pytest.fail)
+        with contextlib.closing(sqlite3.connect(path)) as database, database:
+            database.execute(f"UPDATE {table} SET {column} = ? WHERE id = 2", (good,))

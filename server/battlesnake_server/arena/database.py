@@ -16,11 +16,13 @@ from typing import Any, TypeVar
 from sqlalchemy import (
     JSON,
     BigInteger,
+    DateTime,
     Dialect,
     ForeignKey,
     TypeDecorator,
     UniqueConstraint,
     create_engine,
+    event,
     inspect,
     make_url,
     select,
@@ -64,10 +66,45 @@ class DatabaseError(ValueError):
     """
 
 
+class _Readable(TypeDecorator[Any]):
+    """Column type that reads a value that cannot be converted as None.
+
+    Other programs may write any value into SQLite, and one row must not hide the other rows.
+    """
+
+    impl = JSON
+    cache_ok = True
+
+    def result_processor(self, dialect: Dialect, coltype: object) -> Callable[[Any], Any]:
+        """Return the function that converts a value from the database."""
+        convert = super().result_processor(dialect, coltype)
+
+        def read(value: object) -> Any:
+            try:
+                return value if convert is None else convert(value)
+            except (ValueError, TypeError, AttributeError, RecursionError):
+                return None
+
+        return read
+
+
+class _Json(_Readable):
+    cache_ok = True
+
+
+class _Date(_Readable):
+    impl = DateTime
+    cache_ok = True
+
+
 class Base(DeclarativeBase):
     """Declarative base class of the arena's database tables."""
 
-    type_annotation_map = {dict[str, Any]: JSON, dict[str, int]: JSON, list[float]: JSON}  # noqa: RUF012
+    type_annotation_map = {  # noqa: RUF012
+        dict[str, int]: _Json,
+        list[float]: _Json,
+        datetime: _Date,
+    }
 
 
 _RENAMED_SETTINGS = {
@@ -82,7 +119,7 @@ _RENAMED_COLUMNS = {"rests_until": "cooldown_until", "why": "reason"}
 """Current names of the columns of `LeagueSnake` that version 0.1 created."""
 
 
-class _SettingsColumnType(TypeDecorator[dict[str, Any]]):
+class _SettingsColumnType(_Readable):
     """Column type of tournament settings, stored as JSON.
 
     Reading a value renames the keys in `_RENAMED_SETTINGS`.
@@ -95,7 +132,7 @@ class _SettingsColumnType(TypeDecorator[dict[str, Any]]):
         self, value: dict[str, Any] | None, dialect: Dialect
     ) -> dict[str, Any] | None:
         """Return the stored settings with current key names."""
-        if value is None:
+        if not isinstance(value, dict):
             return None
         return {_RENAMED_SETTINGS.get(key, key): setting for key, setting in value.items()}
 
@@ -200,6 +237,8 @@ def open_database(url: str = DEFAULT_DATABASE_URL) -> Engine:
     """
     try:
         engine = create_engine(url, poolclass=_pool_class(url))
+        if engine.dialect.name == "sqlite":
+            event.listen(engine, "connect", _replace_undecodable_text)
         with_retries(engine, _create_tables)
     except ModuleNotFoundError as error:
         raise DatabaseError(f"database {url!r} needs the package {error.name!r}") from error
@@ -219,6 +258,10 @@ def _pool_class(url: str) -> type[Pool] | None:
     parsed = make_url(url)
     is_file = parsed.get_backend_name() == "sqlite" and parsed.database not in (None, ":memory:")
     return NullPool if is_file else None
+
+
+def _replace_undecodable_text(connection: sqlite3.Connection, record: object) -> None:
+    connection.text_factory = lambda data: data.decode("utf-8", "replace")
 
 
 def _create_tables(session: Session) -> None:

@@ -6,6 +6,7 @@ The database contains the complete state of a league: seasons (`database.Tournam
 
 from __future__ import annotations
 
+import contextlib
 import random
 import sys
 import time
@@ -153,7 +154,12 @@ class Season:
 def load_seasons(session: Session, league: str) -> list[Season]:
     """Return all seasons of a league, the latest first."""
     rows = session.scalars(select(Tournament).order_by(Tournament.id.desc()))
-    return [Season.from_row(row) for row in rows if row.settings.get("league") == league]
+    found = []
+    for row in rows:
+        if row.settings and row.settings.get("league") == league:
+            with contextlib.suppress(KeyError, TypeError, ValueError):  # The row is damaged.
+                found.append(Season.from_row(row))
+    return found
 
 
 def end_season(session: Session, league: str, now: datetime) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from pathlib import Path
 
@@ -20,7 +20,12 @@ from battlesnake_server.replay_viewer import frame_stream, position_formats
 from battlesnake_server.replay_viewer.what_if import WhatIfBusyError
 from battlesnake_server.web import pages
 from battlesnake_server.web.context import arena
-from battlesnake_server.web.leaderboard import ENDINGS, requested_tournament, tournaments
+from battlesnake_server.web.leaderboard import (
+    ENDINGS,
+    is_readable,
+    requested_tournament,
+    tournaments,
+)
 from battlesnake_server.web.live_games import GameTimeline, recorded
 from battlesnake_server.web.pages import error_response, missing, number
 
@@ -59,14 +64,16 @@ class GameCard:
     Attributes:
         kept: Whether the game has a replay.
         when: Date and time of the game (UTC).
+        error: Error of a damaged game, or "".
     """
 
     uuid: str
-    players: list[CardPlayer]
-    turns: int
-    draw: bool
-    kept: bool
-    when: str
+    players: list[CardPlayer] = field(default_factory=list)
+    turns: int = 0
+    draw: bool = False
+    kept: bool = False
+    when: str = ""
+    error: str = ""
 
 
 class GameNotFoundError(LookupError):
@@ -134,6 +141,7 @@ def index() -> str:
         games = session.scalars(query.order_by(StoredGame.id.desc()).options(seats))
         cards = [_card(game) for game in games]
         names = session.scalars(select(Seat.snake).distinct().order_by(Seat.snake)).all()
+        names = [name for name in names if isinstance(name, str)]
     asked = {"tournament": tournament, "snake": snake or None, "ending": ending or None}
     asked |= {name: request.args.get(name) or None for name in ("from", "to")}
     return render_template(
@@ -197,7 +205,13 @@ def live() -> str:
     good = StoredGame.finished & (StoredGame.turns >= _MIN_FEATURED_TURNS)
     with Session(arena().database) as session:
         games = session.scalars(with_replay.order_by(good.desc(), StoredGame.id.desc())).all()
-        available = [game.uuid for game in games if game.replay and Path(game.replay).is_file()]
+        available = [
+            game.uuid
+            for game in games
+            if isinstance(game.uuid, str)
+            and isinstance(game.replay, str)
+            and Path(game.replay).is_file()
+        ]
     is_live = bool(arena().broadcast.running())
     return render_template("arena_live.html", last=next(iter(available), None), is_live=is_live)
 
@@ -302,6 +316,8 @@ def start_analysis(game_id: str) -> Response:
 
 
 def _card(game: StoredGame) -> GameCard:
+    if not is_readable(game, with_latencies=False):
+        return GameCard(f"game {game.id}", error="the database row of this game is damaged")
     players = [
         CardPlayer(seat.snake, PALETTE[seat.seat % len(PALETTE)], seat.won,
                bool(seat.cause))

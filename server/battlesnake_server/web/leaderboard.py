@@ -14,7 +14,8 @@ from sqlalchemy import ColumnElement, Select, func, select
 from sqlalchemy.engine import Engine
 from sqlalchemy.orm import Session, selectinload
 
-from battlesnake_server.arena.database import StoredGame, Tournament
+from battlesnake_gym.rules.state import MOVES
+from battlesnake_server.arena.database import Seat, StoredGame, Tournament
 from battlesnake_server.arena.results import (
     SURVIVED_KEY,
     History,
@@ -101,13 +102,20 @@ def tournaments() -> list[TournamentOption]:
         return [
             TournamentOption(
                 row.id,
-                title(row.settings),
+                _title(row),
                 games,
-                row.created.strftime("%Y-%m-%d %H:%M"),
+                f"{row.created:%Y-%m-%d %H:%M}" if row.created else "",
                 row.settings != VISITOR_TOURNAMENT,
             )
             for row, games in rows
         ]
+
+
+def _title(row: Tournament) -> str:
+    try:
+        return title(row.settings)
+    except (KeyError, TypeError, AssertionError):
+        return f"tournament {row.id}, whose settings are damaged"
 
 
 def title(setup: dict[str, object]) -> str:
@@ -142,6 +150,46 @@ def _cached_standings(database: Engine, tournament: int | None) -> IncrementalSt
     return IncrementalStandings(database, tournament)
 
 
+def is_readable(game: StoredGame, *, with_latencies: bool = True) -> bool:
+    """Return whether all values of a stored game have their types and ranges.
+
+    Args:
+        game: Row of the game, which another program may have changed.
+        with_latencies: Whether to load and check the latencies.
+    """
+    return (
+        isinstance(game.uuid, str)
+        and isinstance(game.replay, str | None)
+        and game.played is not None
+        and _is_count(game.turns)
+        and bool(game.seats)
+        and all(_is_readable_seat(seat, len(game.seats), with_latencies) for seat in game.seats)
+    )
+
+
+def _is_readable_seat(seat: Seat, num_seats: int, with_latencies: bool) -> bool:
+    return (
+        all(isinstance(text, str) for text in (seat.snake, seat.cause, seat.opening))
+        and set(seat.opening) <= {move[0] for move in MOVES}
+        and all(_is_count(value) for value in (seat.seat, seat.eliminated_on, seat.length))
+        and (seat.killer is None or (_is_count(seat.killer) and seat.killer < num_seats))
+        and isinstance(seat.problems, dict)
+        and all(map(_is_count, seat.problems.values()))
+        and (
+            not with_latencies
+            or (isinstance(seat.latencies, list) and all(map(_is_duration, seat.latencies)))
+        )
+    )
+
+
+def _is_count(value: object) -> bool:
+    return isinstance(value, int) and 0 <= value < 1 << 31
+
+
+def _is_duration(value: object) -> bool:
+    return isinstance(value, int | float) and 0 <= value < 1 << 31
+
+
 _MAX_GAMES_PER_QUERY = 500
 """Maximum number of games that one database query loads."""
 
@@ -157,7 +205,7 @@ class IncrementalStandings:
         self._tournament = tournament
         self._lock = threading.Lock()
         self._standings = Standings()
-        self._latest = 0
+        self._latest = self._damaged = 0
         self._lines: Sequence[StandingsRow] = ()
 
     def lines(self) -> Sequence[StandingsRow]:
@@ -178,13 +226,17 @@ class IncrementalStandings:
 
     def _update(self) -> None:
         with Session(self._database) as session:
-            if self._games(session, StoredGame.id <= self._latest) != self._standings.games:
+            known = self._standings.games + self._damaged
+            if self._games(session, StoredGame.id <= self._latest) != known:
                 # Games were deleted or inserted out of order: compute the standings from scratch.
-                self._standings, self._latest = Standings(), 0
+                self._standings, self._latest, self._damaged = Standings(), 0, 0
             before = self._standings.games
             while games := session.scalars(self._following()).all():
                 for game in games:
-                    self._standings.add_game(game)
+                    if is_readable(game):
+                        self._standings.add_game(game)
+                    else:
+                        self._damaged += 1
                 self._latest = games[-1].id
                 session.expunge_all()
         if before != self._standings.games or not before:

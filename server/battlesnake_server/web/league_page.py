@@ -144,7 +144,7 @@ def _row(name: str, line: StandingsRow | None, row: LeagueSnake | None) -> Leagu
         return LeagueRow(name, line, "benched")
     if row.cooldown_until is None:
         return LeagueRow(name, line, "healthy")
-    return LeagueRow(name, line, "cooldown", row.reason, row.cooldown_until)
+    return LeagueRow(name, line, "cooldown", str(row.reason), row.cooldown_until)
 
 
 def _now() -> datetime:
