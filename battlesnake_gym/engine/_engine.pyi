@@ -40,7 +40,7 @@ class Batch:
         place: int,
         values: int,
         view: int,
-        frames: int,
+        frame_stack: int,
         rows: int,
         columns: int,
         out: NDArray[np.uint8],

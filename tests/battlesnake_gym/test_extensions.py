@@ -261,7 +261,7 @@ def test_entry_point_registers_parts(tmp_path: Path) -> None:
     (facts / "entry_points.txt").write_text("[battlesnake_gym]\nmine = mine_games\n")
     code = f"import sys; sys.path.insert(0, {str(tmp_path)!r})\n" + (
         "from battlesnake_gym.mdp import masks, observations\n"
-        "print(observations.get('heads-and-food').planes, masks.check('low'))"
+        "print(observations.get('heads-and-food').planes, masks.check_kind('low'))"
     )
     ran = run(sys.executable, "-c", code)
     assert ran.stdout == "('food', 'heads') low\n", ran.stderr

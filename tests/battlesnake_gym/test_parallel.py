@@ -139,7 +139,7 @@ def test_render(capsys: pytest.CaptureFixture[str]) -> None:
         ({"snake_0": None}, "action of 'snake_0' must be a whole number.*got None"),
         ({"snake_1": 4}, "action of 'snake_1' must be between 0 and 3.*got 4"),
         ({"snake_2": 0.5}, "action of 'snake_2' must be a whole number.*got 0.5"),
-        ({"snake_3": 0}, "actions contains 'snake_3', which is not in the game"),
+        ({"snake_3": 0}, "actions contains 'snake_3', which is not a living agent"),
     ],
 )
 def test_bad_actions(changes: dict[str, Any], message: str) -> None:

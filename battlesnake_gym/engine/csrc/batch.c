@@ -25,7 +25,7 @@ static bool fits(const Py_buffer *view, const ArraySpec *spec) {
     return true;
 }
 
-/* Raises the error through Python, which defines the message for both engines. */
+/* Raises the error by a call of the Python rules, which define the message for both engines. */
 static void raise_array_error(PyObject *object, const ArraySpec *spec) {
     PyObject *module = PyImport_ImportModule("battlesnake_gym.engine.python_engine");
     PyObject *shape = PyTuple_New(spec->ndim), *none = NULL;
@@ -125,9 +125,9 @@ static int check_sizes(const int32_t (*sizes)[3], Py_ssize_t num_games, int32_t 
 
 static void free_memory(PyObject *memory) { free(PyCapsule_GetPointer(memory, NULL)); }
 
-/* Allocates all games in one block. Large batches use huge pages: with about one game per page,
- * page-table lookups took a tenth of the time. calloc() commits no memory for unused side data of
- * small batches. */
+/* Allocates all games in one block. Large batches use huge pages, because page-table lookups with
+ * small pages took 10% of the time. calloc() commits no memory for unused side data of small
+ * batches. */
 static int allocate(Batch *batch) {
     enum { LINE = 64, LARGE_PAGE = 1 << 21 };
     size_t games = (size_t)batch->num_games;
@@ -225,15 +225,16 @@ static void batch_dealloc(PyObject *self) {
     Py_DECREF(type);
 }
 
-/* Exposes the records to numpy. The arrays reference the memory instead of the batch: numpy arrays
- * are not garbage-collected, so a reference cycle between the batch and its arrays would leak. */
+/* Exposes the records to numpy. The arrays reference the memory instead of the batch, because
+ * Python's garbage collector does not find reference cycles through numpy arrays. */
 static int batch_getbuffer(PyObject *self, Py_buffer *view, int flags) {
     Batch *batch = (Batch *)self;
     Py_ssize_t size = batch->num_games * (Py_ssize_t)batch->layout.record_size;
     return PyBuffer_FillInfo(view, batch->memory, batch->records, size, 1, flags);
 }
 
-/* Reads the optional bool[num_games] `which`; *which is NULL if all games are selected. */
+/* Reads the optional argument `which`, a bool[num_games] mask of games. *which is NULL if the
+ * argument is missing or None, which selects all games. */
 static int get_which(const Batch *batch, PyObject *object, Py_buffer *view, const bool **which) {
     *which = NULL;
     view->obj = NULL;
@@ -244,7 +245,8 @@ static int get_which(const Batch *batch, PyObject *object, Py_buffer *view, cons
     return 0;
 }
 
-/* Reads one array and the optional `which`, positional or by keyword. */
+/* Finds the arguments of a method: an array and the optional mask `which`, both positional or by
+ * keyword. */
 static int get_arguments(const char *function, const char *first, PyObject *const *args,
                          Py_ssize_t nargs, PyObject *names, PyObject *found[2]) {
     Py_ssize_t named = names ? PyTuple_Size(names) : 0;
@@ -298,7 +300,7 @@ static uint8_t *observation_at(const Batch *batch, const RegisteredObservation *
     return (uint8_t *)registered->out.view.buf + (size_t)game * size;
 }
 
-/* Writes all observations of a game. If `before`, the record of the previous turn, is given, the
+/* Writes all observations of a game. If `before`, the record of the previous turn, is not NULL, the
  * function writes only the changes. */
 static void write_observations(const Batch *batch, const Record *before, Py_ssize_t game) {
     for (const RegisteredObservation *registered = batch->observations;
@@ -308,8 +310,8 @@ static void write_observations(const Batch *batch, const Record *before, Py_ssiz
                          batch_record(batch, game), observation_at(batch, registered, game));
 }
 
-/* Prefetches rarely used memory of later games: food lists and observation planes, which are seldom
- * in the cache. The processor prefetches the records, because they are accessed in order. */
+/* Prefetches memory of later games that is seldom in the cache: food lists and observation planes.
+ * The processor prefetches the records, because they are accessed in order. */
 static void prefetch_ahead(const Batch *batch, Py_ssize_t game) {
     enum { AHEAD = 8, PLANES_AHEAD = 1, CACHE = 1 << 20 };
     if (game + AHEAD < batch->num_games)
@@ -521,14 +523,15 @@ static PyObject *batch_observe(PyObject *self, PyObject *args) {
     PyObject *out_object;
     int place;
     if (!PyArg_ParseTuple(args, "iiiiiiO", &place, &observation.values, &observation.view,
-                          &observation.frames, &observation.rows, &observation.columns,
+                          &observation.frame_stack, &observation.rows, &observation.columns,
                           &out_object)) {
         return NULL;
     }
     if (observation.values < 0 || observation.values >= NUM_VALUES || observation.view < 0 ||
-        observation.view >= NUM_VIEWS || observation.frames < 1 ||
-        observation.frames > MAX_FRAMES || observation.rows < 1 || observation.rows > 2 * MAX_SIDE ||
-        observation.columns < 1 || observation.columns > 2 * MAX_SIDE ||
+        observation.view >= NUM_VIEWS || observation.frame_stack < 1 ||
+        observation.frame_stack > MAX_FRAME_STACK || observation.rows < 1 ||
+        observation.rows > 2 * MAX_SIDE || observation.columns < 1 ||
+        observation.columns > 2 * MAX_SIDE ||
         !observation_fits(&observation, &batch->layout)) {
         PyErr_SetString(PyExc_ValueError, "observation does not fit the boards of these games");
         return NULL;
@@ -541,7 +544,7 @@ static PyObject *batch_observe(PyObject *self, PyObject *args) {
     Py_ssize_t seats = batch->layout.max_snakes;
     ArraySpec spec = {"out", "uint8", 'B', 1, 5,
                       {batch->num_games, seats,
-                       observation_planes(observation.values) * observation.frames,
+                       observation_planes(observation.values) * observation.frame_stack,
                        observation.rows, observation.columns}};
     CachedBuffer out = {0};
     if (!get_cached_buffer(&out, out_object, &spec))
@@ -677,7 +680,7 @@ static PyMethodDef METHODS[] = {
     {"import_words", batch_import, METH_VARARGS, "import_words(game, seed, words)"},
     {"layout", batch_layout, METH_NOARGS, "layout() -> dict of byte offsets"},
     {"observe_into", batch_observe, METH_VARARGS,
-     "observe_into(place, values, view, frames, rows, columns, out); updated by later calls"},
+     "observe_into(place, values, view, frame_stack, rows, columns, out); updated by later calls"},
     {"action_mask_into", batch_action_mask, METH_VARARGS, "action_mask_into(parts, out)"},
     {"builtin_choices", batch_builtin_choices, METH_VARARGS, "builtin_choices(kinds, out)"},
     {"builtin_moves", batch_builtin_moves, METH_VARARGS, "builtin_moves(kinds, out)"},

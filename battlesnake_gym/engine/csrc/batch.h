@@ -9,15 +9,15 @@
 #include "masks.h"
 #include "observe.h"
 
-/* An array of the caller, cached between calls. The buffer request to numpy dominates the cost of
- * stepping one game from Python, and callers pass the same array every turn. */
+/* An array of the caller, cached between calls. The buffer request to numpy is the largest part of
+ * the time of one turn of one game, and callers pass the same array on every turn. */
 typedef struct {
     PyObject *object; /* owned reference; NULL: empty */
     Py_buffer view;
 } CachedBuffer;
 
-/* A registered output that every call updates, and its encoder. The entry is unused if the buffer
- * is empty. */
+/* A registered output that every call updates, and its encoder. An entry with an empty buffer is
+ * unused. */
 typedef struct {
     CachedBuffer out;
     Observation observation;
@@ -66,8 +66,8 @@ typedef struct {
 } ArraySpec;
 
 /* Fills `view` with the C-contiguous memory of `object`. Returns 0, or -1 with a ValueError or
- * TypeError that names the argument, the actual form and the required form. The caller releases
- * `view`. */
+ * TypeError; the message contains the argument, the actual form and the required form. The caller
+ * releases `view`. */
 int get_array(PyObject *object, const ArraySpec *spec, Py_buffer *view);
 
 /* Returns the memory of `object` through a cached view, which `cached` continues to own. Returns

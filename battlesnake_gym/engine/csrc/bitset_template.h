@@ -1,6 +1,6 @@
-/* Template of sets of cells. WORD is one machine word, or a vector whose lanes contain separate
- * sets. A file includes this template once per kind, after it defines WORD, SET (the type) and
- * WITH(name) (the function names). Cell i is bit i % 64 of word i / 64. */
+/* Template of sets of cells. WORD is a 64-bit word, or a vector of 64-bit words whose lanes contain
+ * separate sets. A file includes this template once per kind, after it defines WORD, SET (the type)
+ * and WITH(name) (the function names). Cell i is bit i % 64 of word i / 64. */
 typedef struct {
     WORD w[WORDS];
 } SET;
@@ -27,7 +27,7 @@ static inline ALWAYS_INLINE SET WITH(minus)(SET a, SET b) {
     return a;
 }
 
-/* Shifts by 1 to 63 cells, up() to higher and down() to lower cell indices. */
+/* Shift all cells by 1 to 63 indices: up() to higher indices, and down() to lower indices. */
 static inline ALWAYS_INLINE SET WITH(up)(SET a, int n) {
     for (int i = WORDS - 1; i > 0; i--) a.w[i] = a.w[i] << n | a.w[i - 1] >> (64 - n);
     a.w[0] <<= n;

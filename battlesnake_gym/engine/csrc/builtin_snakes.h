@@ -1,5 +1,6 @@
-/* The fast built-in snakes, for all seats of a batch in one call.
- * battlesnake_heuristics/builtin_snakes.py defines these snakes; tests compare the choices. */
+/* Fast implementations of built-in snakes, which choose the moves of all seats of a batch in one
+ * call. battlesnake_heuristics/builtin_snakes.py defines the same snakes in Python, and tests
+ * compare the choices. */
 #ifndef BATTLESNAKE_BUILTIN_SNAKES_H
 #define BATTLESNAKE_BUILTIN_SNAKES_H
 
@@ -20,7 +21,8 @@ enum {
 /* 0.9 ** turns, with the same rounding as in Python. */
 extern double discount_powers[2 * MAX_CELLS];
 
-/* Fills the table; call this function before any other function. Not thread-safe. */
+/* Fills the table of discounts. The function must be called before all other functions. Not
+ * thread-safe. */
 void builtin_init(void);
 
 /* Writes out[seat] for the living seats whose kinds[seat] is not BUILTIN_NONE; other seats stay

@@ -1,6 +1,6 @@
 /* Preferences of the built-in snakes on boards of up to 64 * WORDS cells. This template is included
  * once per board size by files that define WORDS and CHOICES, the name of the entry function. The
- * names are those of battlesnake_heuristics/rule_based/view.py, filters.py and preferences.py. */
+ * names match battlesnake_heuristics/rule_based/view.py, filters.py and preferences.py. */
 #include <math.h>
 #include <stdlib.h>
 
@@ -11,7 +11,8 @@
 enum { HUNGRY_BELOW = 30 };
 
 /* Flood fill: returns the number of cells that can be reached from `start`. If `near` is not NULL,
- * writes the number of turns to goals[0] and goals[1] (0: unreachable) and returns 0. */
+ * the function writes the numbers of turns to goals[0] and goals[1] (0 if unreachable), and may
+ * stop early. */
 static int flood(const View *view, int start, const Bits goals[2], int near[2]) {
     if (start == NOWHERE) return 0;
     Bits reached = bits_of(start), grown = {{0}};
@@ -64,7 +65,8 @@ static bool is_longest(const Record *record, int own) {
 }
 
 /* Returns the risk of losing head to head on a cell, in [0, 1]; a draw counts half. This function
- * and the next two are filters: only the moves with the lowest penalty remain. */
+ * and the next two functions are move filters, which keep only the moves with the lowest penalty.
+ */
 static double head_to_heads(const View *view, int own, int target) {
     double worst = 0;
     if (target == NOWHERE) return worst;
@@ -107,7 +109,8 @@ static double food(const View *view, int own, int target) {
     return ours > any ? ours : any;
 }
 
-/* Returns the discount of the distance to the nearest opponent that is shorter, or not shorter. */
+/* Returns the discount of the distance to the nearest opponent among the shorter opponents, or
+ * among all other opponents. */
 static double closeness(const View *view, int own, int target, bool to_the_shorter) {
     const Snake *snakes = view->record->snakes;
     int nearest = -1;

@@ -1,6 +1,6 @@
 /* Detects the vector extensions that the x86-64 processor and the operating system support. The
- * code uses CPUID directly, because __builtin_cpu_supports() reports no extension with some
- * compilers (Zig's). */
+ * code executes CPUID directly, because __builtin_cpu_supports() reports no extensions with the Zig
+ * compiler. */
 #ifndef CPU_FEATURES_H
 #define CPU_FEATURES_H
 

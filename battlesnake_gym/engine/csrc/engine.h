@@ -1,16 +1,16 @@
 /* The game engine: one record per game, and the rules that change records.
  *
  * A record is one block of bytes: a header, the snakes, and three planes with one entry per cell
- * (marks, food, hazards). It contains all data that the rules of a turn need, so one memcpy copies
- * a position. A SideData block per game stores the order of lists, the state of maps and the bodies
- * of eliminated snakes.
+ * (marks, food, hazards). A record contains all data that the rules of a turn need, so one memcpy
+ * copies a position. A SideData block per game stores the order of lists, the state of maps and the
+ * bodies of eliminated snakes.
  *
  * Marks. A head writes the mark (seat << CLOCK_BITS | clock) on each cell that it enters. The clock
  * advances by one per turn, so clock - mark is the index of the cell in the snake's body (its age).
  * The cell belongs to the snake while its age is below the snake's extent, the number of distinct
- * cells of the body. Tails need no update, and eliminated snakes vanish because their extent is 0.
- * An empty cell has mark 0, which is too old for every snake because the clock starts at
- * CLOCK_START.
+ * cells of the body. Tails therefore need no update. The cells of an eliminated snake are free,
+ * because its extent is 0. An empty cell has mark 0. Its age exceeds the extent of every snake,
+ * because the clock starts at CLOCK_START.
  *
  * The index of a cell is y * width + x with the width of the game; y points up. */
 #ifndef BATTLESNAKE_ENGINE_H
@@ -46,7 +46,8 @@ static inline int min_int(int a, int b) { return a < b ? a : b; }
 static inline int wrap(int coordinate, int size) {
     return coordinate < 0 ? size - 1 : coordinate >= size ? 0 : coordinate;
 }
-/* Returns the distance between two coordinates, across the edge if `wrapped`. */
+/* Returns the distance between two coordinates, in cells; if `wrapped`, the shorter distance across
+ * the edge. */
 static inline int distance(int a, int b, int size, bool wrapped) {
     int apart = a < b ? b - a : a - b, around = size - apart;
     return wrapped && around < apart ? around : apart;

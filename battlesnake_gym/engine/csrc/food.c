@@ -87,7 +87,8 @@ static bool is_free(const Game *game, bool spare_hazards, int cell) {
 }
 
 /* Adds one food by rejection sampling, with equal probability for every free cell, as with the
- * shuffle. Returns false on crowded boards, on which the list of free cells is faster. */
+ * shuffle. Returns false if 16 random cells are blocked; on such crowded boards, a list of free
+ * cells is faster. */
 static bool place_one_fast(Game *game, Rand *rand, bool spare_hazards) {
     uint32_t cells = (uint32_t)(game->record->width * game->record->height);
     for (int tries = 0; tries < 16; tries++) {

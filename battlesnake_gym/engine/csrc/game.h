@@ -1,4 +1,4 @@
-/* Functions that the engine's files share. */
+/* Types and functions that several C files of the engine use. */
 #ifndef BATTLESNAKE_GAME_H
 #define BATTLESNAKE_GAME_H
 
@@ -30,7 +30,8 @@ void remove_food(Game *game, int cell);
 void clear_food(Game *game);
 /* Lists the cells on which food may appear; `spare_hazards` excludes hazards. */
 void free_cells(const Game *game, bool spare_hazards, CellList *list);
-/* Adds the food of one turn by the standard rules; river and island maps exclude the hazards. */
+/* Adds the food of one turn by the standard rules; on river and island maps, food avoids hazards.
+ */
 void standard_food(Game *game, bool spare_hazards);
 /* Starts the random stream of this turn's food, official or fast. */
 static inline void turn_rand(const Game *game, Rand *rand) {
@@ -50,7 +51,7 @@ void game_rand(const Game *game, Rand *rand);
 void add_hazard(Game *game, int x, int y, int count);
 /* Removes all hazards. */
 void clear_hazards(Game *game);
-/* Removes entry `index` of the list; the last entry replaces it. */
+/* Removes entry `index` of the list, and moves the last entry to this index. */
 void swap_out_hazard(Game *game, int index);
 /* Returns the number of entries of the hazard list. */
 int count_hazards(const Game *game);
@@ -84,7 +85,7 @@ int place_in_quadrants(Game *game, Rand *rand, const Point (*quadrants)[4], int 
 /* Adds one food diagonally beside each snake, away from the center; `refuse_taken` also excludes
  * hazards and snakes. Returns 0, or -1 if there is no cell. */
 int food_beside_snakes(Game *game, Rand *rand, bool refuse_taken);
-/* Adds the food of the standard start; returns 0, or -1 if it does not fit. */
+/* Adds the initial food of the standard start; returns 0, or -1 if a cell is missing. */
 int start_food(Game *game, Rand *rand);
 
 /* The following functions are implemented in rules.c. */

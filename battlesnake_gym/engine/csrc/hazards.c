@@ -50,7 +50,8 @@ int hazards_at(const Game *game, int x, int y) {
     return count;
 }
 
-/* The function writes the list out and reads it back; all callers have short lists. */
+/* The function expands all runs and compresses the list again; the lists of all callers are short.
+ */
 void swap_out_hazard(Game *game, int index) {
     HazardRun runs[MAX_CELLS];
     Point entries[MAX_CELLS];
@@ -68,7 +69,7 @@ void swap_out_hazard(Game *game, int index) {
     for (int i = 0; i < count; i++) add_hazard(game, entries[i].x, entries[i].y, 1);
 }
 
-/* Draws the rectangle after `shrinks` shrinks, always from the first outputs of the game's
+/* Computes the rectangle after `shrinks` shrinks from the first outputs of the game's random
  * stream. */
 static void shrink_rectangle(Game *game, int shrinks, Point *low, Point *high) {
     Rand rand;

@@ -13,7 +13,7 @@ static int read_point_list(PyObject *layouts, const char *name, PointList *list)
     char *start;
     Py_ssize_t size;
     if (!bytes || PyBytes_AsStringAndSize(bytes, &start, &size)) return -1;
-    /* The buffer is never released: the engine reads it for the lifetime of the process. */
+    /* The buffer is never released, because the engine reads the buffer until the process ends. */
     list->at = (const Point *)start;
     list->count = (int)((size_t)size / sizeof(Point));
     return 0;

@@ -10,8 +10,8 @@ extern const Map CLOCKED_MAPS[]; /* hazards that depend on the turn or on tails 
 extern const Map FIXED_MAPS[];   /* fixed board sizes and start points */
 extern const Map MAZE_MAPS[];
 
-/* Sets up a map with the standard start position; returns 0, or -1 if it does not fit on the
- * board. */
+/* Sets up a map with the standard start position; returns 0, or -1 if the snakes or the food do not
+ * fit on the board. */
 int setup_standard(Game *game);
 
 #endif

@@ -4,7 +4,7 @@
 #include "maps.h"
 #include "map_layouts.h"
 
-/* Sinkholes: adds one layer to a central disc whose radius grows by one cell at a time. */
+/* Sinkholes: adds one hazard layer to a central disc; the radius is one cell larger each time. */
 static void update_sinkholes(Game *game) {
     const Record *record = game->record;
     int every = game->rules->shrink_every > 0 ? game->rules->shrink_every : 10;

@@ -70,7 +70,7 @@ static int setup_castle(Game *game) {
 }
 
 /* Adds food in a gate that has no snake, head or food beside it; the food settings have no effect.
- * The shuffled order of the gates persists. */
+ * The side data stores the shuffled order of the gates, which the next turn shuffles again. */
 static void update_castle(Game *game) {
     enum { FIRST_FOOD_TURN = 10 };
     const Castle *castle = game->rules->map->plan;

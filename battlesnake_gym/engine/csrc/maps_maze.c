@@ -1,6 +1,6 @@
-/* The map solo_maze: one snake, one food, and a larger maze after every food. The hazards of the
- * bottom row store the level as a binary number. All random numbers use the official stream,
- * whatever the food setting. */
+/* The map solo_maze, which builds a larger maze whenever the only snake eats. The hazards of the
+ * bottom row store the level as a binary number. All random numbers come from the official stream,
+ * independent of the food setting. */
 #include <string.h>
 
 #include "maps.h"
@@ -43,8 +43,8 @@ static void maze_rand(const Game *game, int32_t offset, Rand *rand) {
                                 (uint64_t)(int64_t)(game->record->turn + offset)));
 }
 
-/* State of the maze generator (recursive division): walls with holes divide a room, and then each
- * resulting room. */
+/* State of the maze generator by recursive division: walls with holes divide rooms into smaller
+ * rooms. */
 
 typedef struct {
     Rand rand;
@@ -124,8 +124,8 @@ static void divide(Division *division, int x0, int y0, int x1, int y1, uint32_t 
     }
 }
 
-/* Writes the level. If it has more binary digits than the board has columns, it starts at the left
- * border and its last digits are off the board. */
+/* Writes the level. If the number has more binary digits than the board has columns, the first
+ * digit is at the left border, and the last digits are off the board. */
 static void write_level(Game *game, int level) {
     int digits = game->record->width;
     while (level >> digits) digits++;
@@ -179,7 +179,7 @@ static void put_maze_snake(Game *game, int level, Square square) {
 }
 
 /* Adds one food in the maze at a distance from the head, without a wall (walls[cell] != 0) or the
- * snake on the cell. Each attempt uses a different generator. */
+ * snake on the cell. Each attempt uses a generator with another seed. */
 static void feed_maze(Game *game, Square square, const uint8_t *walls) {
     const Record *record = game->record;
     Point body[MAX_CELLS + 2];
@@ -229,8 +229,8 @@ static int setup_maze(Game *game) {
     return 0;
 }
 
-/* Starts the next level after the food is eaten. On the last levels, food moves away from the
- * snake. */
+/* Starts the next level after the food is eaten. On the last levels, food moves to another cell if
+ * the head comes near. */
 static void update_maze(Game *game) {
     const Record *record = game->record;
     int level = read_level(game);

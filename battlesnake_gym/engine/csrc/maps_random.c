@@ -10,9 +10,9 @@ static int largest_radius(const Record *record, int x, int y) {
     return max_int(max_int(x, y), max_int(record->width - x, record->height - y));
 }
 
-/* Moves (x, y) to the position after `step` steps of a clockwise spiral around (x, y). Ring k has
- * radius k; it starts to the right of its upper left corner and ends in that corner. Returns false
- * beyond the last ring. */
+/* Moves (x, y) to the position after `step` steps of a clockwise spiral around (x, y). Ring k of
+ * the spiral has radius k. Each ring starts beside its upper left corner and ends in the corner.
+ * Returns false beyond the last ring. */
 static bool spiral_step(int step, int rings, int *x, int *y) {
     static const int STEP_X[] = {1, 0, -1, 0}, STEP_Y[] = {0, -1, 0, 1};
     int radius = 1;
@@ -57,14 +57,14 @@ static void update_scatter(Game *game) {
     add_hazard(game, chosen / record->height, chosen % record->height, 1);
 }
 
-/* The official engine crashes if no cell is left. */
+/* The official engine crashes if all cells have hazards. */
 static int check_scatter(const Game *game) {
     int turn = game->record->turn + 1, cells = game->record->width * game->record->height;
     return turn % SCATTER_EVERY == 0 && turn / SCATTER_EVERY > cells ? HALT_SCATTER_FULL : 0;
 }
 
-/* Returns whether hazards appear on this turn: on turns 1, 1 + every, ... until every cell has
- * one. */
+/* Returns whether hazards appear on this turn: on turns 1, 1 + every, ... until every cell has a
+ * hazard. */
 static bool is_due(const Game *game, int every) {
     const Record *record = game->record;
     return record->turn % every == 0 && count_hazards(game) != record->width * record->height;

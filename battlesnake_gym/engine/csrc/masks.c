@@ -1,5 +1,5 @@
 /* Action masks, as defined in battlesnake_gym/mdp/masks.py. The code avoids branches, because the
- * processor cannot predict taken cells and faults. */
+ * processor cannot predict whether a cell is blocked. */
 #include "masks.h"
 
 #include <stdlib.h>

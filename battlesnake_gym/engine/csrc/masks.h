@@ -7,9 +7,9 @@
 /* Faults of a move, as bits with the values of masks.py. */
 enum { FAULT_WALL = 1, FAULT_NECK = 2, FAULT_BODY = 4, FAULT_HEALTH = 8, FAULT_HEAD = 16 };
 
-/* Writes out[seat][move] for all seats of one game. A mask kind is a list of parts, applied in
- * order; a part that would exclude every remaining move is skipped. Eliminated seats may choose
- * every move. */
+/* Writes out[seat][move] for all seats of one game. A mask kind is a list of parts, which are
+ * applied in order. A part that would exclude every remaining move is skipped. Eliminated seats may
+ * choose every move. */
 void mask_game(const Layout *layout, const Rules *rules, const Record *record,
                const uint8_t *parts, int num_parts, bool *out);
 

@@ -1,6 +1,7 @@
-/* Observation planes, as defined in battlesnake_gym/mdp/observations.py. Compilers vectorize the
- * loops that compute the planes. After a turn, only changed planes are written, because memory
- * writes dominate the cost when the observations of all games exceed the caches. */
+/* Observation planes, as defined in battlesnake_gym/mdp/observations.py. The loops that compute the
+ * planes are written for automatic vectorization by the compiler. After a turn, only changed planes
+ * are written, because memory writes dominate the cost when the observations of all games exceed
+ * the caches. */
 #include "observe.h"
 
 #include <string.h>
@@ -31,7 +32,7 @@ enum { OUTSIDE = 255, MAX_PLANES = PLANES + NUM_TERRITORY_PLANES };
 enum { BLOCK = 64 };
 _Static_assert((int)BLOCK <= (int)PLANE_SLACK, "a block may reach beyond a record");
 typedef uint8_t Block __attribute__((vector_size(BLOCK)));
-/* Unaligned Block; memcpy would compile to several smaller stores. */
+/* Block type without alignment, because memcpy would compile to several smaller stores. */
 typedef uint8_t LooseBlock __attribute__((vector_size(BLOCK), aligned(1), may_alias));
 
 /* Returns a number of cells rounded up to whole blocks. */
@@ -114,12 +115,12 @@ INLINE Count count_of(int values, const Record *record, int seat) {
                    (uint8_t)(BLOCKED_VALUE + 4 * stacked), stacked == 0};
 }
 
-/* Writes the numbers of one body's cells in a block; other cells get 0. */
+/* Writes the numbers of one body's cells in a block, and 0 for all other cells. */
 INLINE void count_block(int values, const uint16_t *restrict marks, Count body,
                         uint8_t *restrict counts) {
     uint16_t last = (uint16_t)(body.most - 1);
     for (int cell = 0; cell < BLOCK; cell++) {
-        /* Marks of other snakes differ in the high bits, which makes the distance large. */
+        /* Marks of other snakes differ in the high bits, so their distance is large. */
         uint16_t distance = (uint16_t)(is_starter(values) ? body.mark - marks[cell]
                                                           : marks[cell] - body.mark);
         uint16_t near = distance < last ? distance : last;
@@ -128,8 +129,8 @@ INLINE void count_block(int values, const uint16_t *restrict marks, Count body,
     }
 }
 
-/* Writes the plane of one body, and adds its cells to the plane of all bodies; bodies do not
- * overlap. */
+/* Writes the plane of one body, and adds the cells of the body to the plane of all bodies, which do
+ * not overlap. */
 INLINE void make_body(int values, const uint16_t *restrict marks, int span, Count body,
                       uint8_t *restrict own, uint8_t *restrict all) {
     for (int start = 0; start < span; start += BLOCK, own += BLOCK, all += BLOCK) {
@@ -192,7 +193,8 @@ INLINE void fill_plane(uint8_t value, int size, uint8_t *to) {
     *(LooseBlock *)(to + size - BLOCK) = block;
 }
 
-/* This is a macro, because returning 32 bytes by value requires another calling convention. */
+/* The operation is a macro, because a function that returns 32 bytes would need another calling
+ * convention. */
 #define BLOCK_AT(cells) (*(const LooseBlock *)(cells))
 
 /* Copies a plane of `size` bytes; `size` is at least BLOCK. */
@@ -212,8 +214,8 @@ INLINE void others_plane(const Plane *all, const Plane *own, int size, uint8_t *
     *(LooseBlock *)(to + last) = BLOCK_AT(all->cells + last) ^ BLOCK_AT(own->cells + last);
 }
 
-/* Writes the planes that change every turn. These planes are adjacent and written in order, because
- * most of the cost is reading cache lines that are only partly overwritten. */
+/* Writes the planes that change every turn. These planes are adjacent and are written in order.
+ * Most of the time is spent on reading cache lines that are only partly overwritten. */
 INLINE void paint_snakes(const Record *record, const Scene *scene, int own, int size,
                          uint8_t *planes) {
     uint8_t *longer_heads = planes + LONGER_HEADS_PLANE * size;
@@ -366,7 +368,7 @@ INLINE void observe_values(int values, const Observation *observation, const Lay
     size_t size = observation_size(observation);
     size_t frame = (size_t)(observation_planes(values) * observation->rows * observation->columns);
     bool whole = is_whole(observation, record);
-    int news = whole && observation->frames == 1 ? news_of(before, record) : ALL_NEW;
+    int news = whole && observation->frame_stack == 1 ? news_of(before, record) : ALL_NEW;
     Scene scene;
     make_scene(values, layout, record, news, &scene);
     clear_the_dead(layout, before, record, size, out);
@@ -401,7 +403,7 @@ INLINE void prefetch_plane(const uint8_t *plane, int size) {
 void prefetch_planes(const Observation *observation, const Record *record, uint8_t *out) {
     if (observation->values != VALUES_PLANES || observation->view != VIEW_BOARD) return;
     int size = observation->rows * observation->columns;
-    size_t stride = (size_t)(PLANES * size * observation->frames);
+    size_t stride = (size_t)(PLANES * size * observation->frame_stack);
     bool new_turn = turn_will_change(record->turn);
     for (unsigned rest = record->alive_mask; rest; rest &= rest - 1) {
         int seat = __builtin_ctz(rest);

@@ -6,20 +6,20 @@
 #include "engine.h"
 #include "cpu_features.h"
 
-/* Kinds of planes, with the codes of observations._VALUES. */
+/* Kinds of planes; the codes equal observations._VALUE_CODES. */
 enum { VALUES_PLANES, VALUES_51S, VALUES_NUM, VALUES_TERRITORY, NUM_VALUES };
 
-/* Position of the board in the planes, with the codes of observations._VIEWS. */
+/* Positions of the board in the planes; the codes equal observations._VIEW_CODES. */
 enum { VIEW_BOARD, VIEW_HEAD, VIEW_FACING, NUM_VIEWS };
 
-/* An encoder and the size of its planes. `frames` is the number of stacked turns, up to
- * MAX_FRAMES. */
+/* An encoder and the size of its planes. `frame_stack` is the number of stacked turns, up to
+ * MAX_FRAME_STACK. */
 typedef struct {
-    int values, view, frames;
+    int values, view, frame_stack;
     int rows, columns;
 } Observation;
 
-enum { MAX_FRAMES = 8 };
+enum { MAX_FRAME_STACK = 8 };
 
 /* Planes of one turn of the kind `planes`, in order; the kind `territory` appends the planes of
  * territory.h. */
@@ -61,8 +61,8 @@ static inline bool turn_will_change(int turn) { return (unsigned)turn % 8 == 7; 
 /* Returns whether the health value changes on the next turn if the snake does not eat. */
 static inline bool health_will_change(int health) { return (unsigned)health % 4 == 1; }
 
-/* Returns `one` if `first`, and `other` otherwise, without a branch, which would be
- * unpredictable. */
+/* Returns `one` if `first`, or `other` otherwise. The function has no branch, because the branch
+ * would be unpredictable. */
 static inline uint8_t *select_branchless(bool first, uint8_t *one, uint8_t *other) {
     uintptr_t mask = (uintptr_t)0 - first;
 #ifdef __GNUC__
@@ -72,7 +72,7 @@ static inline uint8_t *select_branchless(bool first, uint8_t *one, uint8_t *othe
 }
 
 /* Selects the instruction set of later observations: "plain", "avx2", "avx512" or "best". Returns
- * false if the processor or the build does not support it. Not thread-safe. */
+ * false if the processor or the build does not support this instruction set. Not thread-safe. */
 bool set_observation_isa(const char *isa);
 
 /* Returns the name of the selected instruction set. */
@@ -86,7 +86,7 @@ bool observation_fits(const Observation *observation, const Layout *layout);
 
 /* Returns the size of one snake's observation in bytes. */
 static inline size_t observation_size(const Observation *observation) {
-    return (size_t)observation_planes(observation->values) * (size_t)observation->frames *
+    return (size_t)observation_planes(observation->values) * (size_t)observation->frame_stack *
            (size_t)observation->rows * (size_t)observation->columns;
 }
 
@@ -99,8 +99,8 @@ static inline size_t observation_size(const Observation *observation) {
 void observe_game(const Observation *observation, const Layout *layout, const Record *before,
                   const Record *record, uint8_t *out);
 
-/* Prefetches the predictable planes that the next turn will write and that previous turns seldom
- * wrote. */
+/* Prefetches the planes that the next turn is expected to write and that are seldom in the cache.
+ */
 void prefetch_planes(const Observation *observation, const Record *record, uint8_t *out);
 
 #endif

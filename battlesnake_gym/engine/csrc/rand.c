@@ -37,8 +37,8 @@ void rand_seeded(Rand *rand, int64_t seed) {
     rand->used = rand->filled = 0;
 }
 
-/* Returns seed * factor modulo 2^31 - 1. The product is not a multiple of the modulus, so two folds
- * suffice. */
+/* Returns seed * factor modulo 2^31 - 1. Two folds suffice, because the product is not a multiple
+ * of the modulus. */
 static inline uint64_t lcg_value(uint64_t seed, uint64_t factor) {
     uint64_t product = seed * factor; /* both factors have 31 bits */
     product = (product & MODULUS) + (product >> 31);
@@ -57,8 +57,8 @@ static inline void sum_words(uint64_t seed, size_t j, size_t count, uint64_t *re
         outputs[i] = seeded_word(seed, j + i) + seeded_word(seed, j + i + TAP_LAG);
 }
 
-/* Shuffling for one food needs about a hundred outputs; AVX2 computes these outputs twice as
- * fast. */
+/* The shuffle for one piece of food needs about 100 outputs; AVX2 halves the time for these
+ * outputs. */
 #ifdef X86_VECTORS
 __attribute__((target("avx2"))) static void sum_words_avx2(uint64_t seed, size_t j, size_t count,
                                                            uint64_t *restrict outputs) {
@@ -129,7 +129,7 @@ void rand_shuffle(Rand *rand, int16_t *items, int n) {
     }
 }
 
-/* Computes rand_shuffled() with the whole list, for draws that had to be repeated. */
+/* Computes rand_shuffled() with an array of all indices, for shuffles with a repeated draw. */
 static int shuffled_slowly(Rand *rand, int n, int position) {
     int16_t items[1024];
     for (int i = 0; i < n; i++) items[i] = (int16_t)i;
@@ -137,9 +137,9 @@ static int shuffled_slowly(Rand *rand, int n, int position) {
     return items[position];
 }
 
-/* Traces one position back from the last swap to the first, without the list. The draws are those
- * of rand_bounded(). If a draw had to be repeated (one in millions), the function uses the whole
- * list instead. */
+/* Finds the index by following `position` through the swaps from the last to the first, without an
+ * array. The draws equal those of rand_bounded(). If a draw must be repeated (one in millions), the
+ * function shuffles an array instead. */
 int rand_shuffled(Rand *rand, int n, int position) {
     if (rand->fast || n > 400) return shuffled_slowly(rand, n, position);
     if (n < 2) return position;

@@ -1,5 +1,5 @@
 /* Random numbers: the official engine's seeded streams (Go's math/rand) and a faster stream (a
- * 64-bit mixer). Both kinds have the same functions, so rules work with either kind. */
+ * 64-bit mixer). The functions accept streams of both kinds. */
 #ifndef BATTLESNAKE_RAND_H
 #define BATTLESNAKE_RAND_H
 
@@ -23,8 +23,8 @@ typedef struct {
  * before any other function. Returns 0, or -1 if `size` is wrong. */
 int rand_init(const char *constants, size_t size);
 
-/* Starts Go's rand.New(rand.NewSource(seed)). The call is cheap, because outputs are computed on
- * demand. */
+/* Starts Go's rand.New(rand.NewSource(seed)). The start of a stream takes little time, because
+ * outputs are computed on demand. */
 void rand_seeded(Rand *rand, int64_t seed);
 
 /* Starts the fast stream of one turn of one game: a hash of the seed, the turn and the index of the

@@ -129,9 +129,9 @@ static inline void advance_snake(const Layout *layout, const Rules *rules, Recor
 }
 
 /* Eliminates snakes whose heads collided with bodies. Every other head writes its mark, unless
- * another head has entered the same cell. Returns whether several heads entered one cell. Only
- * bodies of `players` count: bodies of snakes eliminated earlier are already saved, so marks may
- * overwrite their cells. */
+ * another head has entered the same cell. Returns whether several heads entered one cell. Only the
+ * bodies of `players` block a cell. Bodies of snakes that were eliminated earlier are already
+ * saved, so marks may overwrite their cells. */
 static inline bool collide_with_bodies(const Layout *layout, const Record *record,
                                        unsigned players, Turn *turn) {
     uint16_t *marks = record_marks(layout, record);
@@ -182,8 +182,8 @@ static void collide_with_heads(const Layout *layout, const Record *record, unsig
     }
 }
 
-/* Marks assign cells to snakes, so the function searches all cells. The head is set separately,
- * because a snake that was just eliminated may not have written a mark. */
+/* The function searches all cells, because marks map cells to snakes and not snakes to cells. The
+ * head is set separately, because a snake that was just eliminated may not have written a mark. */
 void body_points(const Layout *layout, const Record *record, int seat, Point *points) {
     const uint16_t *mark = record_marks(layout, record);
     const Snake *snake = &record->snakes[seat];

@@ -16,7 +16,8 @@ typedef struct {
     uint16_t count;
 } HazardRun;
 
-/* The body of an eliminated snake: `cells` points, of which the last is repeated up to `length`. */
+/* The body of an eliminated snake: `cells` points. The last point is repeated until the body has
+ * `length` segments. */
 typedef struct {
     int32_t eliminated_on;
     int32_t length;
@@ -25,7 +26,8 @@ typedef struct {
 
 enum { MAX_GATES = 32 };
 
-/* The side data of one game. */
+/* Side data of one game: the order of lists, the state of maps, and the bodies of eliminated
+ * snakes. */
 struct SideData {
     int32_t num_runs;
     int32_t off_board; /* number of hazard entries off the board */

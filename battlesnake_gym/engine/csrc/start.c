@@ -117,7 +117,7 @@ bool is_living_head(const Record *record, int x, int y) {
     return false;
 }
 
-/* Places each snake on a random cell with even x + y, so that heads can collide. */
+/* Places each snake on a random cell with even x + y, so that all heads can meet. */
 static int place_on_random_cells(Game *game, Rand *rand) {
     const Record *record = game->record;
     Point middle = center(record);

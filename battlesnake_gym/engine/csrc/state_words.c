@@ -10,7 +10,7 @@
 
 #include "game.h"
 
-/* Writer of words; it only counts the words if `words` is NULL. */
+/* Writer of words in order. If `words` is NULL, the writer only counts the words. */
 typedef struct {
     int32_t *words;
     size_t count;
@@ -72,7 +72,7 @@ size_t export_game(const Game *game, int32_t *words) {
     return writer.count;
 }
 
-/* Reader of words in order; after the last word it returns 0 and sets `broken`. */
+/* Reader of words in order. After the last word, the reader returns 0 and sets `broken`. */
 typedef struct {
     const int32_t *words;
     size_t left;

@@ -17,8 +17,8 @@ enum { TERRITORY_MAX = 255, TERRITORY_STEP = 8, TERRITORY_MIN = 15 };
 typedef enum { ISA_PLAIN, ISA_AVX2, ISA_AVX512 } Isa;
 
 /* Writes the planes of all living seats, `size` bytes each; the planes of seat s are at out + s *
- * stride. `size` is the number of cells of the board if that is 64 or more, and otherwise a
- * multiple of 64. */
+ * stride. `size` is the number of cells of the board, or a multiple of 64 for boards of fewer than
+ * 64 cells. */
 typedef void TerritoryFunction(Isa isa, const Layout *layout, const Record *record, size_t stride,
                                int size, uint8_t *out);
 

@@ -17,8 +17,8 @@ typedef uint64_t Lanes __attribute__((vector_size(32)));
 
 static const Rules standard_rules; /* observations do not depend on the rules */
 
-/* A cell value is level << 3 | 7. The level is 31 on the next turn and falls by one per turn, down
- * to 1. */
+/* A cell value is level << 3 | 7. The level is 31 for cells reached on the next turn, and decreases
+ * by 1 per turn down to 1. */
 enum { LEVELS = 5, FIRST_LEVEL = 31 };
 _Static_assert(TERRITORY_MAX == (FIRST_LEVEL << 3 | 7) && TERRITORY_STEP == 1 << 3 &&
                    TERRITORY_MIN == (1 << 3 | 7),
@@ -56,7 +56,7 @@ static void init_race_starts(const View *view, Start *start) {
     }
 }
 
-/* Advances all floods by one turn: race_settle() and race_spread() in every lane. */
+/* Advances all floods by one turn, like race_settle() and race_spread(), in every lane. */
 ALWAYS void advance_race(const View *view, const Start *start, int count, int next, Four *fronts,
                          Four *won, Four *settled) {
     const Bits *closed = blocked_cells(view, next);
@@ -92,8 +92,8 @@ ALWAYS bool is_any(const Four *cells) {
     return (any[0] | any[1] | any[2] | any[3]) != 0;
 }
 
-/* Sets the first cells of all snakes; snake `own`, unless NOWHERE, makes a different move in each
- * lane. */
+/* Sets the first cells of all snakes. In each lane, snake `own` makes a different move, unless
+ * `own` is NOWHERE. */
 ALWAYS void init_fronts(const View *view, const Start *start, int own, Four *fronts) {
     for (int i = 0; i < start->count; i++)
         for (int word = 0; word < WORDS; word++)
@@ -119,7 +119,8 @@ ALWAYS void race_of_moves(const View *view, const Start *start, int count, int o
     memcpy(levels, seen, sizeof seen);
 }
 
-/* Computes the territory of every snake if all moves are possible; all lanes are equal. */
+/* Computes the territory of every snake, assuming that every move is possible. Every lane holds the
+ * same result. */
 ALWAYS void race_of_all(const View *view, const Start *start, int count,
                         Four levels[MAX_SNAKES][LEVELS]) {
     Four fronts[MAX_SNAKES], won[MAX_SNAKES], settled = {0}, any;

@@ -1,6 +1,6 @@
 /* A position as sets of cells, with floods, on boards of up to 64 * WORDS cells. This template is
- * included once per board size. The sets are the bits of battlesnake_gym/boards/grid.py; the names
- * are those of battlesnake_heuristics/rule_based/view.py. */
+ * included once per board size. The sets have the bits of battlesnake_gym/boards/grid.py, and the
+ * names match battlesnake_heuristics/rule_based/view.py. */
 #include <string.h>
 
 #include "engine.h"
@@ -61,7 +61,7 @@ ALWAYS void count_turns(const View *view, uint16_t *restrict turns) {
     }
 }
 
-/* Fills the sets of blocked cells: a cell of age a is free from turn length - a on. */
+/* Fills the sets of blocked cells. A body cell of age a is free after length - a turns. */
 ALWAYS void fill_blocked(View *view) {
     const Record *record = view->record;
     uint16_t turns[MAX_CELLS + 3];
@@ -87,7 +87,7 @@ ALWAYS void fill_blocked(View *view) {
         view->blocked[turns] = bits_or(view->blocked[turns], view->blocked[turns + 1]);
 }
 
-/* Initializes a view; prepare_view() fills it on first use. */
+/* Initializes a view; prepare_view() fills the other fields before their first use. */
 static void view_init(View *view, const Layout *layout, const Rules *rules, const Record *record) {
     view->layout = layout;
     view->rules = rules;
@@ -96,7 +96,7 @@ static void view_init(View *view, const Layout *layout, const Rules *rules, cons
     view->ready = false;
 }
 
-/* Fills the view on the first call. */
+/* Fills all fields of the view on the first call; later calls have no effect. */
 ALWAYS void prepare_view(View *view) {
     if (view->ready) return;
     view->ready = true;
