@@ -315,6 +315,6 @@ def test_a_log_is_written_sparingly() -> None:
 
     assert log(300) == ["a line"] * 100
     now = 4.0
-    assert log(5) == ["(200 lines left out) a line", "a line"]
+    assert log(5) == ["(200 lines dropped) a line", "a line"]
     now = 3600.0
     assert len(log(1000)) == 100

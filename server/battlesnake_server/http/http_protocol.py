@@ -295,7 +295,11 @@ class Connection(asyncio.Protocol):
         self._current_request = request = self._requests.popleft()
         answer = functools.partial(self._send_response, request)
         if table.unsent_bytes > table.limits.max_unsent_bytes:
-            answer(STATUS_UNAVAILABLE, TEXT_HEADERS, b"too much waits to be read; try again later")
+            answer(
+                STATUS_UNAVAILABLE,
+                TEXT_HEADERS,
+                b"too many responses wait for slow clients; try again later",
+            )
         else:
             table.dispatch(request, answer)
 

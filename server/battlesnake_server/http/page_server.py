@@ -122,7 +122,7 @@ class PageServer:
 
 
 _UNKNOWN_HOST_MESSAGE = (
-    "this host name is not known here; use the address, or name it with --allow-host at the start"
+    "unknown host name; use the IP address, or restart the server with --allow-host and this name"
 )
 
 

@@ -74,7 +74,7 @@ def current_game(base: str = "") -> Response:
     snake = current_app.extensions["live_snake"]
     since, version = (request.args.get(name, 0, int) for name in ("since", "version"))
     return jsonify(
-        game=snake.featured_game.to_json(max(0, since), version),
+        game=snake.featured_game.to_dict(max(0, since), version),
         moves=move_statistics(snake.metrics),
     )
 

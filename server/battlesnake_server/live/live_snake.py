@@ -54,7 +54,7 @@ class LiveSnake:
         example = factory(0)
         if ponders and not isinstance(example, Search):
             raise ValueError(
-                "only a search with a time budget can ponder, like champion; omit --ponder "
+                "only a search with a time budget, such as champion, can ponder; omit --ponder "
                 "(BATTLESNAKE_PONDER)"
             )
         self.is_instant = is_instant(example)

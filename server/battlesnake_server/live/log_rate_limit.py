@@ -38,7 +38,7 @@ class RateLimitFilter(logging.Filter):
             return False
         self._lines -= 1
         if self._num_dropped:
-            record.msg = f"({self._num_dropped} lines left out) {record.msg}"
+            record.msg = f"({self._num_dropped} lines dropped) {record.msg}"
             self._num_dropped = 0
         return True
 
