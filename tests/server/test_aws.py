@@ -152,7 +152,7 @@ def test_what_cannot_be_is_refused_first(
 
 
 def test_stacks_and_buckets_that_are_not_there(account: SimulatedAccount) -> None:
-    with pytest.raises(StackError, match="there is no stack 'battlesnake' in us-east-1"):
+    with pytest.raises(StackError, match="stack 'battlesnake' does not exist in us-east-1"):
         aws_undeploy_command.undeploy(account.account, "battlesnake")
     with pytest.raises(StackError, match="the bucket nobody-s does not exist"):
         account.account.ensure_bucket("nobody-s", create=False)

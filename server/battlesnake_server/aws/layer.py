@@ -120,8 +120,8 @@ def _add_bytecode(folder: Path) -> None:
     command = [python or name, "-m", "compileall", "-q", *mode, "-s", str(folder), str(folder)]
     if python is None or subprocess.run(command, capture_output=True, check=False).returncode:
         sys.stderr.write(
-            f"{name} is not installed, so the layer has no bytecode: cold starts take 0.7 s of CPU "
-            "time longer\n"
+            f"{name} is not installed, so the layer has no bytecode; each cold start uses 0.7 s "
+            "more CPU time\n"
         )
 
 
@@ -143,8 +143,8 @@ def _iter_project_files() -> Iterator[tuple[str, bytes]]:
             yield f"{name}/{path}", data
     if not compiled:
         raise LayerError(
-            "the search is not compiled; install with a C compiler, on Linux on x86-64 "
-            "(AWS CloudShell is one)"
+            "the search is not compiled; reinstall with a C compiler on Linux on x86-64, for "
+            "example in AWS CloudShell"
         )
 
 
@@ -152,14 +152,14 @@ def _check_compiled(file: Path, data: bytes) -> None:
     """Raise `LayerError` if Lambda cannot load an extension module."""
     if data[:5] != b"\x7fELF\x02" or data[18:20] != b"\x3e\x00":
         raise LayerError(
-            f"{file.name} is not compiled for Linux on x86-64; deploy from there (AWS CloudShell), "
-            "or take container.yaml"
+            f"{file.name} is not compiled for Linux on x86-64; deploy from such a machine (for "
+            "example AWS CloudShell), or use container.yaml"
         )
     newest = max(map(int, re.findall(rb"GLIBC_2\.(\d+)", data)), default=0)
     if newest > _GLIBC_MINOR:
         raise LayerError(
             f"{file.name} needs glibc 2.{newest} and Lambda has 2.{_GLIBC_MINOR}; deploy from an "
-            "older Linux (AWS CloudShell), or take container.yaml"
+            "older Linux (AWS CloudShell), or use container.yaml"
         )
 
 
@@ -174,9 +174,11 @@ def main(argv: list[str] | None = None) -> int:
     """Build the layer and print its size."""
     parser = Parser(
         prog="python -m battlesnake_server.aws.layer",
-        description="Build the layer that `battlesnake-gym aws deploy --layer` takes.",
+        description="Build the layer for `battlesnake-gym aws deploy --layer`.",
     )
-    parser.add_argument("-o", "--output", type=Path, default=Path("layer.zip"))
+    parser.add_argument(
+        "-o", "--output", type=Path, default=Path("layer.zip"), help="zip file to write"
+    )
     options: argparse.Namespace = parser.parse_args(argv)
     try:
         size = build_layer(options.output)

@@ -21,7 +21,7 @@ def parser() -> Parser:
     """Return the argument parser of ``battlesnake-gym aws deploy``."""
     parser = Parser(
         prog=PROG,
-        description="Deploy a bundle to AWS Lambda: upload it with the packages that it needs, "
+        description="Deploy a bundle to AWS Lambda: upload the bundle and its packages, "
         "create one CloudFormation stack, and print the snake's URL. Run the command again to "
         "update the stack. `battlesnake-gym aws undeploy` deletes everything.",
         epilog="Example: battlesnake-gym aws deploy snake.zip --budget-email jane@example.org",
@@ -34,11 +34,11 @@ def parser() -> Parser:
         default="",
         help="snake color, #rrggbb; overrides the color in the bundle",
     )
-    add("--head", default="", help="snake head")
-    add("--tail", default="", help="snake tail")
+    add("--head", default="", help="snake head; overrides the head in the bundle")
+    add("--tail", default="", help="snake tail; overrides the tail in the bundle")
     add("--author", default="", help="your user name on arena.battlesnake.com")
     add("--budget-email", default="", metavar="ADDRESS",
-        help="email address notified at 90%% of the budget")  # fmt: skip
+        help="email address that AWS notifies at 90%% of the budget")  # fmt: skip
     add(
         "--budget",
         type=positive,
@@ -46,14 +46,14 @@ def parser() -> Parser:
         metavar="DOLLARS",
         help="budget in US dollars per month",
     )
-    add("--with-notebook", metavar="REPOSITORY", help="also create a notebook with this git "
-        "repository, which can update the snake, and the network for its jobs")  # fmt: skip
+    add("--with-notebook", metavar="REPOSITORY", help="git repository for a notebook that can "
+        "update the snake; also creates the notebook and the network of its jobs")  # fmt: skip
     add("--bucket", metavar="NAME",
         help="existing bucket for the uploads (default: a new bucket)")  # fmt: skip
     add("--layer", type=Path, metavar="FILE", help="layer built by "
         "`python -m battlesnake_server.aws.layer` (default: build it now)")  # fmt: skip
-    add("--console-link", action="store_true", help="only upload, and print a link to the "
-        "console's form, filled in")  # fmt: skip
+    add("--console-link", action="store_true", help="only upload the files, and print a link to "
+        "the prefilled console form")  # fmt: skip
     add("--simulate", action="store_true", help="deploy to an account simulated on this machine, "
         "request a move, and delete the stack")  # fmt: skip
     return parser

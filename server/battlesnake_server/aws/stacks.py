@@ -50,7 +50,7 @@ class Account:
             number = session.client("sts").get_caller_identity()["Account"]
         except (BotoCoreError, ClientError) as error:
             raise StackError(
-                f"AWS rejects the credentials ({error}); log in, or run this in CloudShell"
+                f"AWS rejects the credentials ({error}); log in, or run this command in CloudShell"
             ) from error
         return cls(session, session.region_name, number)
 
@@ -76,7 +76,8 @@ class Account:
         except ClientError as error:
             if not create or error.response["Error"]["Code"] not in ("404", "NoSuchBucket"):
                 raise StackError(
-                    f"the bucket {bucket} does not exist or is not in this account; name another"
+                    f"the bucket {bucket} does not exist or is not in this account; give "
+                    "another bucket"
                 ) from error
             place = {"LocationConstraint": self.region}
             extra = {} if self.region == "us-east-1" else {"CreateBucketConfiguration": place}
@@ -264,5 +265,5 @@ def require_stack(account: Account, name: str) -> dict[str, Any]:
     """
     stack = account.find_stack(name)
     if stack is None:
-        raise StackError(f"there is no stack {name!r} in {account.region}; give its --name")
+        raise StackError(f"stack {name!r} does not exist in {account.region}; use --name STACK")
     return stack
