@@ -225,7 +225,7 @@ class HttpPlayer:
             if response.status in _REDIRECT_STATUSES:
                 raise RedirectError(
                     f"{url} redirects to {response.headers.get('Location', 'nowhere')!r:.200}; "
-                    "give the address that it redirects to"
+                    "use the redirect target as the URL"
                 )
             return response.status, await _read_body(response.content)
 
@@ -308,7 +308,7 @@ async def check_responds(
             return
         reason = str(error) or type(error).__name__
         if isinstance(error, OSError) and error.errno == errno.ECONNREFUSED:
-            reason = "nothing listens there"
+            reason = "connection refused"
         raise ValueError(f"{url} does not respond ({reason}); is the snake running?") from error
     if json_required and not isinstance(response, dict):
         raise ValueError(f"{url} does not respond with a JSON object; is it a Battlesnake?")
