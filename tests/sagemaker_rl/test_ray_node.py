@@ -6,7 +6,6 @@ import os
 import shutil
 import tempfile
 from collections import namedtuple
-from pathlib import Path
 
 import pytest
 
@@ -19,24 +18,18 @@ SOCKET = "session_2026-11-27_15-33-36_480906_4194304/sockets/plasma_store"
 
 
 @pytest.mark.parametrize("length", [20, 48, 90])
-def test_sockets_fit_under_any_tmpdir(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, length: int
-) -> None:
-    monkeypatch.setattr(tempfile, "tempdir", "/tmp/" + "x" * (length - 5))
-    Path(tempfile.gettempdir()).mkdir(exist_ok=True)
-    try:
+def test_sockets_fit_under_any_tmpdir(monkeypatch: pytest.MonkeyPatch, length: int) -> None:
+    with tempfile.TemporaryDirectory(prefix="x" * (length - 13), dir="/tmp") as parent:
+        assert len(parent) == length
+        monkeypatch.setattr(tempfile, "tempdir", parent)
         directory = ray_node._ray_dir()
-        assert len(os.fsencode(directory.path / SOCKET)) <= 107
-        # A short TMPDIR is used, because it may be the only directory with space.
-        assert str(directory.path.parent) == (tempfile.gettempdir() if length == 20 else "/tmp")
         directory.delete()
-    finally:
-        Path(tempfile.gettempdir()).rmdir()
+    assert len(os.fsencode(directory.path / SOCKET)) <= 107
+    # A short TMPDIR is used, because it may be the only directory with space.
+    assert str(directory.path.parent) == (parent if length == 20 else "/tmp")
 
 
-def test_a_full_directory_is_one_line_that_names_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_full_directory_is_one_line_that_names_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tempfile, "tempdir", "/tmp")
     usage = namedtuple("usage", "total used free")
     monkeypatch.setattr(shutil, "disk_usage", lambda path: usage(1 << 30, (1 << 30) - 9999, 9999))
