@@ -22,7 +22,7 @@ from werkzeug.exceptions import HTTPException, NotFound
 from battlesnake_gym.boards.json_fields import BoardError
 from battlesnake_gym.common.untrusted_text import parse_json
 from battlesnake_server.address_policy import url_host
-from battlesnake_server.http.page_server import MAX_REQUEST_BYTES, PageServer
+from battlesnake_server.http.page_server import MAX_REQUEST_BODY_BYTES, PageServer
 from battlesnake_server.replay_viewer.analysis_queue import AnalysisQueue, BusyError
 from battlesnake_server.web import access_control
 
@@ -78,7 +78,7 @@ def application(brand: str, *parts: Blueprint, token: str | None = None) -> Flas
     """
     # This package contains the templates and static files.
     app = _Site("battlesnake_server")
-    app.config["MAX_CONTENT_LENGTH"] = MAX_REQUEST_BYTES
+    app.config["MAX_CONTENT_LENGTH"] = MAX_REQUEST_BODY_BYTES
     app.extensions["analyses"] = AnalysisQueue()
     for part in parts:
         app.register_blueprint(part)
