@@ -24,6 +24,7 @@ from battlesnake_gym.common.suggestions import unknown_name_message
 from battlesnake_gym.draw.terminal_board import render_board
 from battlesnake_gym.replays.replay import Replay
 from battlesnake_gym.rules import RULESETS, Game, default_move, known_maps
+from battlesnake_gym.rules.placement import MAX_SNAKES
 from battlesnake_gym.rules.play import DEFAULT_BOARD_SIZE
 
 _COMMAND = "battlesnake-gym play"
@@ -58,6 +59,11 @@ def main(argv: list[str] | None = None) -> int:
         if options.map not in known_maps():
             raise ValueError(
                 unknown_name_message("map", options.map, known_maps(), "battlesnake-gym maps")
+            )
+        if len(options.snakes) >= MAX_SNAKES:
+            raise ValueError(
+                f"SNAKE: {len(options.snakes)} opponents, but at most {MAX_SNAKES - 1} can play "
+                "against you; name fewer snakes"
             )
         opponents = {
             f"{i}-{name}": snakes.make(name, i) for i, name in enumerate(options.snakes, 1)

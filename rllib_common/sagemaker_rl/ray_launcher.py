@@ -381,7 +381,10 @@ class SageMakerRayLauncher:
             for line in messages:
                 log_line(line)
         except ValueError as error:
-            report_failure(str(error), prog=prog)
+            message = hyperparameters.name_aliases(
+                str(error), arguments, self.hyperparameters_class
+            )
+            report_failure(message, prog=prog)
             return 2
         try:
             if run is None:

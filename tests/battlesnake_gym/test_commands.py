@@ -107,6 +107,12 @@ def test_play_reads_moves_from_a_pipe(
     assert [snake.name for snake in replay.first.snakes] == ["you", "safe-random"]
 
 
+def test_play_limits_the_opponents(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main.main(["play", *["cautious"] * 16]) == 2
+    expected = "SNAKE: 16 opponents, but at most 15 can play against you; name fewer snakes"
+    assert expected in capsys.readouterr().err
+
+
 def test_play_runs_until_the_game_is_over(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

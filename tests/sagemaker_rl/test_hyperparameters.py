@@ -12,6 +12,7 @@ from sagemaker_rl.job.hyperparameters import (
     add_flags,
     collect,
     hyperparameter,
+    name_aliases,
     resolve_overrides,
     split_rllib_overrides,
     strip_sagemaker_arguments,
@@ -184,3 +185,19 @@ def test_the_flags_that_sagemaker_repeats_are_left_to_sm_hps() -> None:
     assert strip_sagemaker_arguments(repeated, environ) == []
     assert strip_sagemaker_arguments(["--name", "snake"], environ) == ["--name", "snake"]
     assert strip_sagemaker_arguments(repeated, {}) == repeated
+
+
+@pytest.mark.parametrize(
+    ("flag", "named"), [("--num-agents", "--num-agents"), ("--num-snakes", "num_snakes")]
+)
+def test_an_error_names_the_alias_that_was_typed(flag: str, named: str) -> None:
+    @dataclass(frozen=True)
+    class Renamed:
+        num_snakes: int = hyperparameter(4, "snakes", aliases=("num_agents",))
+
+    parser = argparse.ArgumentParser()
+    add_flags(parser, Renamed)
+    arguments = parser.parse_args([flag, "20"])
+    message = name_aliases("num_snakes must be at most 16, got 20", arguments, Renamed)
+    assert message == f"{named} must be at most 16, got 20"
+    assert name_aliases("map must be a name", arguments, Renamed) == "map must be a name"

@@ -161,6 +161,15 @@ def resolve_aliases(values: Mapping[str, Any], cls: type[Any]) -> dict[str, Any]
     return resolved
 
 
+def name_aliases(message: str, arguments: argparse.Namespace, cls: type[Any]) -> str:
+    """Return ``message`` with the alias that was typed, if it starts with a hyperparameter."""
+    for field in dataclasses.fields(cls):
+        for alias in _aliases(field):
+            if f"hyperparameter.{alias}" in arguments and message.startswith(f"{field.name} "):
+                return f"--{alias.replace('_', '-')}{message.removeprefix(field.name)}"
+    return message
+
+
 def _aliases(field: dataclasses.Field[Any]) -> tuple[str, ...]:
     aliases: tuple[str, ...] = field.metadata.get("aliases", ())
     return aliases
