@@ -72,7 +72,7 @@ class _Readable(TypeDecorator[Any]):
     Other programs may write any value into SQLite, and one row must not hide the other rows.
     """
 
-    impl = JSON
+    impl: Any = JSON
     cache_ok = True
 
     def result_processor(self, dialect: Dialect, coltype: object) -> Callable[[Any], Any]:
