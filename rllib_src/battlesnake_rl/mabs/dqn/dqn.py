@@ -131,7 +131,8 @@ class DQNConfig(BatchedAlgorithmConfig, rllib_dqn.DQNConfig):  # type: ignore[mi
 
     def full_buffer(self) -> BufferSize:
         """Return the size of the full replay buffer, including all shards."""
-        capacity: int = self.replay_buffer_config["capacity"]
+        config: dict[str, Any] = self.replay_buffer_config
+        capacity: int = config["capacity"]
         return BufferSize(
             "replay_buffer_config.capacity",
             capacity,

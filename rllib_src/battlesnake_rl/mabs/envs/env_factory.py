@@ -67,7 +67,7 @@ def make_vector(
 def observation_bytes(env_config: Mapping[str, Any]) -> int:
     """Return the size of one observation in bytes."""
     space = make_vector(1, env_config).single_observation_space
-    return math.prod(space.shape) * space.dtype.itemsize
+    return math.prod(space.shape) * np.dtype(space.dtype).itemsize
 
 
 def cycle_num_snakes(counts: IntPerGame, num_games: int) -> IntPerGame:
