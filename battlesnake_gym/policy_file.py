@@ -169,7 +169,8 @@ def open_session(model: bytes, name: object) -> Any:
             opened.set_result(
                 onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
             )
-        except Exception as error:  # onnxruntime's exceptions have no common base class
+        except Exception as error:
+            # The exceptions of onnxruntime have no common base class.
             opened.set_exception(error)
 
     # A daemon thread loads the network, because the optimization of a malicious network may never
@@ -223,7 +224,8 @@ def run_session(
     try:
         with _watchdog.limit(limit_s, terminate_run):
             arrays: list[Any] = session.run(outputs, dict(inputs), options)
-    except Exception as error:  # onnxruntime's exceptions have no common base class
+    except Exception as error:
+        # The exceptions of onnxruntime have no common base class.
         if options.terminate:
             raise PolicyTimeoutError(
                 f"the network did not return within {limit_s:.3g} s; use a smaller network"
@@ -265,14 +267,16 @@ def save(path: Path, write_model: Callable[[Path], Mapping[str, Any]]) -> None:
     for leftover in path.parent.glob(f".{glob.escape(path.stem)}.{'[0-9a-f]' * 64}.json"):
         leftover.unlink(missing_ok=True)
     write_atomically(path, write)
-    with suppress(FileNotFoundError):  # `read` has replaced the JSON file
+    # A concurrent `read` may have replaced the JSON file.
+    with suppress(FileNotFoundError):
         next_json_path.replace(path.with_suffix(".json"))
     sync(path.parent)
 
 
 def _finish_save(onnx_path: Path, model: bytes) -> None:
     """Replace the JSON file if `save` was interrupted after it replaced the ONNX file."""
-    with suppress(OSError):  # usually, no `save` was interrupted
+    # The file is missing unless a `save` was interrupted.
+    with suppress(OSError):
         _next_json_path(onnx_path, model).replace(onnx_path.with_suffix(".json"))
 
 

@@ -390,9 +390,8 @@ class Board(State):
         return f"<Board turn {self.turn}, {size}, {len(self.living)} of {len(self.snakes)} alive>"
 
     def _repr_svg_(self) -> str:
-        from battlesnake_gym.draw import (
-            drawing,
-        )  # imported here to keep drawing code out of a snake's startup
+        # The module is imported here, because snakes start faster without the drawing code.
+        from battlesnake_gym.draw import drawing
 
         return drawing.svg(self)
 

@@ -76,5 +76,6 @@ def owner_may_run(file: IO[str]) -> bool:
     except ProcessLookupError:
         return False
     except (PermissionError, OverflowError):
-        pass  # another user's process
+        # The process belongs to another user.
+        pass
     return True

@@ -63,7 +63,8 @@ def write_atomically(path: str | os.PathLike[str], write: Callable[[Path], objec
             raise
         raise OSError(error.errno, error.strerror, str(target)) from error
     finally:
-        with suppress(OSError):  # the disk may be read-only
+        # The disk may be read-only.
+        with suppress(OSError):
             temporary.unlink(missing_ok=True)
     sync(target.parent)
 
@@ -71,12 +72,14 @@ def write_atomically(path: str | os.PathLike[str], write: Callable[[Path], objec
 @contextmanager
 def _locked(path: Path) -> Iterator[None]:
     """Create and lock a file, so that other processes do not delete the file as a leftover."""
-    if os.name == "nt":  # Windows cannot rename an open file.
+    # Windows cannot rename an open file.
+    if os.name == "nt":
         yield
         return
     descriptor = os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o666)
     try:
-        with suppress(OSError):  # the file system has no locks
+        # Some file systems have no locks.
+        with suppress(OSError):
             try_lock(descriptor, wait=True)
         yield
     finally:
@@ -85,10 +88,12 @@ def _locked(path: Path) -> Iterator[None]:
 
 def _delete_leftovers(directory: Path) -> None:
     """Delete the unlocked temporary files in ``directory``."""
-    with suppress(OSError):  # the directory may be unreadable
+    # The directory may be unreadable.
+    with suppress(OSError):
         for path in directory.iterdir():
             if _PART.fullmatch(path.name) and path.is_file():
-                with suppress(OSError), path.open() as file:  # the file system may have no locks
+                # Some file systems have no locks.
+                with suppress(OSError), path.open() as file:
                     if try_lock(file):
                         path.unlink()
 

@@ -17,7 +17,8 @@ from pathlib import Path
 from battlesnake_gym.common.file_locks import try_lock
 from battlesnake_gym.common.files import DISK_FULL_ERRNOS
 
-_PREFIX = "bsgym-"  # short, because Ray has sockets in its directory
+# The prefix is short, because Ray creates sockets in the directory, and socket paths have a limit.
+_PREFIX = "bsgym-"
 _NAME = re.compile(rf"{_PREFIX}[a-z]+-[a-z0-9_]{{8}}")
 """Pattern of the names that `TemporaryDir` creates."""
 
@@ -42,7 +43,8 @@ class TemporaryDir:
             # Before the lock, another process may delete the directory as a leftover.
             with suppress(FileNotFoundError):
                 self._descriptor = _open(self.path)
-                with suppress(OSError):  # the file system may have no locks
+                # Some file systems have no locks.
+                with suppress(OSError):
                     try_lock(self._descriptor, wait=True)
                 if self.path.exists():
                     return
@@ -85,7 +87,8 @@ def _delete_leftovers(parent: Path) -> None:
     """Delete this user's unlocked temporary directories in ``parent``."""
     for path in parent.glob(f"{_PREFIX}*"):
         if _NAME.fullmatch(path.name):
-            with suppress(OSError):  # another process deletes it, or the file system has no locks
+            # Another process may delete the directory, and some file systems have no locks.
+            with suppress(OSError):
                 descriptor = _open(path)
                 try:
                     if os.fstat(descriptor).st_uid == os.getuid() and try_lock(descriptor):

@@ -167,9 +167,8 @@ class Animation:
             drawing.paint(draw, shape, scale)
         inner = canvas.crop((scale, scale, scale + size[0], scale + size[1]))
         painted = inner.reduce(drawing.OVERSAMPLING_FACTOR)
-        if (
-            box.right <= self._tiles[self._columns - 1].right
-        ):  # rows of the snake list rarely repeat
+        # Rows of the snake list rarely repeat, so only board cells are cached.
+        if box.right <= self._tiles[self._columns - 1].right:
             if len(self._cache) >= _MAX_CACHED_TILES:
                 self._cache.clear()
             self._cache[size, relative] = painted

@@ -80,8 +80,12 @@ def customizations_to_json(snakes: Sequence[Snake]) -> list[dict[str, Any]]:
     return [
         {
             "color": colour,
-            "head": customization.parts_to_dicts(customization.head_parts(snake.customizations.get("head", ""))),
-            "tail": customization.parts_to_dicts(customization.tail_parts(snake.customizations.get("tail", ""))),
+            "head": customization.parts_to_dicts(
+                customization.head_parts(snake.customizations.get("head", ""))
+            ),
+            "tail": customization.parts_to_dicts(
+                customization.tail_parts(snake.customizations.get("tail", ""))
+            ),
         }
         for snake, colour in zip(snakes, customization.assign_colors(snakes), strict=True)
     ]

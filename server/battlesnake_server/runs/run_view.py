@@ -246,7 +246,9 @@ class RunView:
             for name in list_names(self.path / "checkpoints")
             if (found := re.fullmatch(r"checkpoint_\d*(\d{6})", name))
         }
-        iterations, seconds = (self.progress.column(name) for name in (ITERATION_COLUMN, "time_total_s"))
+        iterations, seconds = (
+            self.progress.column(name) for name in (ITERATION_COLUMN, "time_total_s")
+        )
         when = dict(zip(iterations, seconds, strict=False))  # A column may be missing.
         return [
             RecordedGame(

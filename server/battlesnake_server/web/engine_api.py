@@ -85,7 +85,9 @@ def frame(board: Board) -> dict[str, Any]:
         "Turn": board.turn,
         "Snakes": [
             _snake(snake, color)
-            for snake, color in zip(board.snakes, customization.assign_colors(board.snakes), strict=True)
+            for snake, color in zip(
+                board.snakes, customization.assign_colors(board.snakes), strict=True
+            )
         ],
         "Food": _points(board.food),
         "Hazards": _points(board.hazards),
