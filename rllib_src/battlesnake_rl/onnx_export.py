@@ -362,7 +362,8 @@ def _of_sb3(
             "mlp_extractor nor q_net; export a torch module that returns the values of the four "
             "moves"
         )
-    wrappers, env = [], model.env
+    wrappers: list[Any] = []
+    env = model.env
     while isinstance(env, VecEnvWrapper):
         wrappers.insert(0, env)
         env = env.venv
@@ -371,7 +372,9 @@ def _of_sb3(
             f"{kind} was trained under VecFrameStack, whose order of turns differs; use an "
             "observation with frame_stack instead"
         )
-    normalizations = [one for one in wrappers if isinstance(one, VecNormalize) and one.norm_obs]
+    normalizations: list[Any] = [
+        one for one in wrappers if isinstance(one, VecNormalize) and one.norm_obs
+    ]
     wanted = tuple(model.observation_space.shape or ())
     # If the board is narrower than the number of planes, Stable-Baselines3 mistakes the rows for
     # channels.

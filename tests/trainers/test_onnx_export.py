@@ -115,7 +115,7 @@ def test_a_model_of_stable_baselines(name: str, tmp_path: Path) -> None:
         export(model, "planes", (9, 9), tmp_path / "other.onnx")
 
 
-SMALL_PPO = {"n_steps": 8, "batch_size": 8, "seed": 1}
+SMALL_PPO: dict[str, Any] = {"n_steps": 8, "batch_size": 8, "seed": 1}
 
 
 def sb3_env(*wrappers: Any) -> Any:
@@ -216,7 +216,7 @@ def rllib_module(space: Any, stateful: bool = False) -> Any:
     from ray.rllib.core.rl_module.rl_module import RLModuleSpec
     from ray.rllib.core.rl_module.torch import TorchRLModule
 
-    class Linear(TorchRLModule):
+    class Linear(TorchRLModule):  # type: ignore[misc]
         def setup(self) -> None:
             self.line = torch.nn.Linear(490, 4)
 
