@@ -83,6 +83,7 @@ async def serve(
 
 
 async def _start_listening(table: ConnectionTable, listener: socket.socket) -> asyncio.Server:
+    """Start a server that accepts connections on ``listener``."""
     # asyncio accepts up to 32 connections before it handles the first of them. All other
     # connections wait in the kernel.
     loop = asyncio.get_running_loop()
@@ -289,6 +290,7 @@ class Connection(asyncio.Protocol):
         self.data_received(b"\r\n".join([*head, b"", rest]))
 
     def _handle_next(self) -> None:
+        """Dispatch the oldest queued request."""
         table = self._table
         table.remove(self)
         table.handling.add(self)
@@ -323,6 +325,7 @@ class Connection(asyncio.Protocol):
             self._after_response()
 
     def _after_response(self) -> None:
+        """Close the connection, or continue with the next request."""
         table = self._table
         if not self._keep_alive:
             table.remove(self)
@@ -354,6 +357,7 @@ class Connection(asyncio.Protocol):
     def _write_response(
         self, status: str, headers: Headers, body: bytes, *, without_body: bool = False
     ) -> None:
+        """Write the status line, the headers and the body."""
         lines = [f"HTTP/1.1 {status}\r\n".encode(), f"Date: {formatdate(usegmt=True)}\r\n".encode()]
         lines += [f"{name}: {value}\r\n".encode("latin-1") for name, value in headers]
         bodiless = status.startswith(("204", "304"))

@@ -94,10 +94,12 @@ class PageServer:
         self._thread.join()
 
     def _run(self) -> None:
+        """Run the event loop until the server stops."""
         with contextlib.closing(self._loop), contextlib.closing(self._pool):
             self._loop.run_until_complete(self._serve())
 
     async def _serve(self) -> None:
+        """Serve connections until `stop` is called."""
         limits = Limits(
             request_timeout_s=_PAGE_REQUEST_TIMEOUT_S,
             send_timeout_s=_PAGE_SEND_TIMEOUT_S,
@@ -111,12 +113,14 @@ class PageServer:
         )
 
     def _dispatch(self, request: Request, answer: SendResponse) -> None:
+        """Pass a request to the thread pool if its host name is known."""
         if self._is_known_host(request):
             self._pool.dispatch(request, answer)
         else:
             answer("421 Misdirected Request", TEXT_HEADERS, _UNKNOWN_HOST_MESSAGE.encode() + b"\n")
 
     def _is_known_host(self, request: Request) -> bool:
+        """Return whether the request has exactly one known ``Host`` header."""
         given = [value.decode("latin1") for name, value in request.headers if name == b"host"]
         return len(given) == 1 and is_known_host(given[0], self._names)
 

@@ -77,6 +77,7 @@ class ThreadPool:
             _end_threads(self._idle)
 
     def _start_thread(self) -> Inbox:
+        """Start a thread and return its queue."""
         inbox: Inbox = SimpleQueue()
         threading.Thread(
             target=_run_tasks,
@@ -99,6 +100,7 @@ class ThreadPool:
 
 
 def _run_tasks(threads: weakref.ref[ThreadPool], inbox: Inbox, initializer: Work) -> None:
+    """Run the tasks of one thread until None arrives or the pool is deleted."""
     initializer()
     while (work := inbox.get()) is not None:
         try:
@@ -113,6 +115,7 @@ def _run_tasks(threads: weakref.ref[ThreadPool], inbox: Inbox, initializer: Work
 
 
 def _end_threads(inboxes: list[Inbox]) -> None:
+    """Send None to every queue."""
     for inbox in inboxes:
         inbox.put(None)
 

@@ -68,6 +68,7 @@ class WsgiPool:
     def _handle_request(
         self, request: Request, answer: SendResponse, loop: asyncio.AbstractEventLoop
     ) -> None:
+        """Run the application on a request, in a thread of the pool."""
         status, headers, body = STATUS_TIMEOUT, TEXT_HEADERS, b"you have left"
         if not request.client.disconnected:
             status, headers, body = call_wsgi_app(self._application, request)
@@ -77,6 +78,7 @@ class WsgiPool:
     def _send_response(
         self, answer: SendResponse, status: str, headers: Headers, body: bytes
     ) -> None:
+        """Send a response, in the event loop."""
         self._num_pending_requests -= 1
         answer(status, headers, body)
 
