@@ -179,12 +179,14 @@ class _LambdaInstance:
             self._folder = None
 
     def _get_function(self) -> Any:
+        """Return moto's object of the function."""
         from moto.awslambda.models import lambda_backends
 
         backend = lambda_backends[self._account.account_id][self._account.region]
         return backend.get_function(self._function)
 
     def _start_process(self, function: Any) -> None:
+        """Unpack the function's code and start a process."""
         self.stop()
         self._code = function.code_bytes
         self._folder = tempfile.TemporaryDirectory()
@@ -207,6 +209,8 @@ class _LambdaInstance:
 
 
 class _Gateway(ThreadingHTTPServer):
+    """Web server that passes requests to a simulated Lambda instance."""
+
     daemon_threads = True
 
     def __init__(self, instance: _LambdaInstance) -> None:
@@ -224,6 +228,7 @@ class _RequestHandler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
 
     def _forward_request(self) -> None:
+        """Convert a request to an event and send the function's response."""
         length = int(self.headers.get("Content-Length") or 0)
         path, _, query = self.path.partition("?")
         event = {

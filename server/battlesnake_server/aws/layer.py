@@ -164,6 +164,7 @@ def _check_compiled(file: Path, data: bytes) -> None:
 
 
 def _iter_files(root: Path) -> Iterator[tuple[str, Path]]:
+    """Yield the relative path and the file of every used file below ``root``."""
     for file in sorted(root.rglob("*")):
         path = file.relative_to(root).as_posix()
         if file.is_file() and not _UNUSED_FILE_PATTERN.search(f"/{path}"):

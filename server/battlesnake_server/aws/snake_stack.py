@@ -119,6 +119,7 @@ def deploy(account: Account, options: argparse.Namespace) -> str:
 
 
 def _upload_layer(account: Account, bucket: str, given: Path | None) -> str:
+    """Upload the given layer, or build and upload a new layer."""
     if given:
         return account.upload_file(given, bucket, "layers")
     sys.stderr.write("building the layer with the live snake and its packages\n")

@@ -226,6 +226,7 @@ class Account:
             time.sleep(_POLL_INTERVAL_S)
 
     def _iter_failure_reasons(self, name: str) -> Iterator[str]:
+        """Yield the reason of every failed event of a stack."""
         from botocore.exceptions import ClientError
 
         with suppress(ClientError):
