@@ -66,6 +66,7 @@ def parse_decision(content: bytes) -> Decision | None:
 
 
 def _parse_reason(item: object) -> Reason | None:
+    """Parse one reason, or return None for malformed JSON."""
     if not isinstance(item, Mapping) or not isinstance(item.get("rule"), str):
         return None
     note = item.get("note")
@@ -78,11 +79,13 @@ def _parse_reason(item: object) -> Reason | None:
 
 
 def _get_list(parent: Mapping[str, Any], key: str) -> list[Any]:
+    """Return the list at ``key``, or an empty list."""
     value = parent.get(key)
     return value if isinstance(value, list) else []
 
 
 def _filter_moves(values: list[Any]) -> tuple[str, ...]:
+    """Return the values that are moves."""
     return tuple(move for move in values if move in MOVES)
 
 
@@ -98,6 +101,7 @@ def _parse_scores(parent: Mapping[str, Any]) -> dict[str, float]:
 
 
 def _parse_score(value: object) -> float:
+    """Convert a JSON value to a score; malformed values become -inf."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return -math.inf
     try:

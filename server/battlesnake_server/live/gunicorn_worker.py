@@ -88,6 +88,7 @@ class AsyncGunicornWorker(BaseWorker):  # type: ignore[misc]
         self.loop.close()
 
     async def _serve(self) -> None:
+        """Run the thread pools and serve connections until the worker stops."""
         self._pages = WsgiPool(self.wsgi, "page", 2, ready=2)
         self._oversized = WsgiPool(self.wsgi, "outsized", _OVERSIZED_THREADS, ready=1)
         self._normal = WsgiPool(self.wsgi, "move", self.cfg.threads, ready=self.cfg.threads)
@@ -104,6 +105,7 @@ class AsyncGunicornWorker(BaseWorker):  # type: ignore[misc]
             pool.close()
 
     def _dispatch(self, request: Request, answer: SendResponse) -> None:
+        """Pass a request to the thread pool for its method and size."""
         pool = self._oversized if len(request.body) > OVERSIZED_BODY_BYTES else self._normal
         (pool if request.method == "POST" else self._pages).dispatch(request, answer)
 

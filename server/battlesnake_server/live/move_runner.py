@@ -254,6 +254,7 @@ class MoveRunner:
         return work
 
     def _fallback_decision(self, board: Board, reason: str) -> Decision:
+        """Count and return a fallback move."""
         self._metrics.moves.labels("fallback").inc()
         return choose_fallback_move(board, reason)
 

@@ -61,6 +61,8 @@ class Ponderer:
         self._last = None
 
     def _ponder(self, search: Search, board: Board, decision: Decision, mine: object) -> None:
+        """Ponder until another position or a move request replaces this one."""
+
         def should_stop() -> bool:
             return self._num_pauses > 0 or self._last is not mine
 

@@ -132,6 +132,7 @@ class SearchSlots:
         raise NoSlotError
 
     def _release_slot(self) -> None:
+        """Pass a slot to the request with the earliest deadline, or free the slot."""
         with self._lock:
             if self._queue:
                 _, _, waiter = heapq.heappop(self._queue)
@@ -141,5 +142,6 @@ class SearchSlots:
                 self._free += 1
 
     def _remove_from_queue(self, waiter: _WaitingRequest) -> None:
+        """Remove a request from the queue."""
         self._queue = [entry for entry in self._queue if entry[2] is not waiter]
         heapq.heapify(self._queue)

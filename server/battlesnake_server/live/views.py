@@ -101,6 +101,7 @@ def metrics() -> Response:
 
 
 def _bad_request(reason: str) -> BadRequest:
+    """Count a malformed request and return the exception for status 400."""
     get_live_snake().metrics.bad_requests.inc()
     return BadRequest(reason)
 
@@ -124,6 +125,7 @@ def _parse_body() -> dict[str, Any]:
 
 
 def _parse_json(data: bytes) -> object:
+    """Parse JSON; if an integer is too long, parse all integers as floats."""
     try:
         return json.loads(data)
     except json.JSONDecodeError:
@@ -133,6 +135,7 @@ def _parse_json(data: bytes) -> object:
 
 
 def _session_key(body: dict[str, Any]) -> Key:
+    """Return the game id and the snake id of a request."""
     try:
         game = json_fields.string(json_fields.child(body, "game", ""), "id", "game")
         you = json_fields.string(json_fields.child(body, "you", ""), "id", "you")
