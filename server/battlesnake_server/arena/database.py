@@ -276,6 +276,7 @@ def _create_tables(session: Session) -> None:
 
 
 def _utc_now() -> datetime:
+    """Return the current time in UTC, without a time zone."""
     return datetime.now(UTC).replace(tzinfo=None)
 
 
@@ -326,6 +327,7 @@ def with_retries(engine: Engine, work: Callable[[Session], _T]) -> _T:
 
 
 def _print_status(text: str) -> None:
+    """Write a line to standard error."""
     sys.stderr.write(f"{text}\n")
     sys.stderr.flush()
 
@@ -352,6 +354,7 @@ def find_tournament(
 
 
 def _remove_snake_versions(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings without `SNAKE_VERSIONS_KEY`."""
     return {name: value for name, value in settings.items() if name != SNAKE_VERSIONS_KEY}
 
 

@@ -225,6 +225,7 @@ def format_table(lines: Sequence[dict[str, Any]]) -> str:
 
 
 def _format_cells(line: dict[str, Any]) -> tuple[str, ...]:
+    """Return the cells of one row of the Markdown table."""
     opponents, games, move_ms = line["opponents"], line["games"], dict(line["mean_move_ms"])
     each = f" ({', '.join(map(str, opponents.values()))})" if len(opponents) > 1 else ""
     kind = "duel" if len(opponents) == 1 else f"{len(opponents) + 1} snakes"

@@ -290,6 +290,7 @@ class League:
         self._clock.wait(self._seconds_until_due(rows, now), self._playing.keys())
 
     def _load_or_create_season(self) -> Season:
+        """Return the latest stored season, or create the first season."""
         found = with_retries(
             self._engine, lambda session: load_seasons(session, self.plan.name)[:1]
         )
@@ -299,6 +300,7 @@ class League:
         return self._add_season(1, now)
 
     def _add_season(self, number: int, starts: datetime) -> Season:
+        """Store a new season that starts at ``starts``."""
         season = Season(0, number, starts, starts + timedelta(days=self.plan.season_days))
 
         def add_row(session: Session) -> Season:
@@ -361,11 +363,13 @@ class League:
                 self._recent_opponents[name].extend(other for other in names if other != name)
 
     def _load_league_snakes(self) -> dict[str, LeagueSnake]:
+        """Load the rows of the league's snakes, keyed by name."""
         return with_retries(
             self._engine, lambda session: load_league_snakes(session, self.plan.name)
         )
 
     def _is_healthy(self, row: LeagueSnake | None) -> bool:
+        """Return whether a snake is neither benched nor in a cooldown."""
         return row is None or (not row.benched and row.cooldown_until is None)
 
     def _next_health_check(self, name: str, row: LeagueSnake | None) -> datetime | None:
@@ -396,6 +400,7 @@ class League:
         return bool(names)
 
     def _start_cooldown(self, name: str, reason: str) -> None:
+        """Store a cooldown for an unhealthy snake."""
         now = self._clock.now()
 
         def write(session: Session) -> timedelta:
@@ -419,6 +424,8 @@ class League:
         session.commit()
 
     def _mark_healthy(self, name: str) -> None:
+        """Store the end of a snake's cooldown."""
+
         def write(session: Session) -> None:
             row = get_or_create_league_snake(session, self.plan.name, name)
             row.cooldown_until, row.reason = None, ""
@@ -524,6 +531,7 @@ def _cooldown_duration(failures: int) -> timedelta:
 
 
 def _utc_now() -> datetime:
+    """Return the system time in UTC, without a time zone."""
     return datetime.now(UTC).replace(tzinfo=None)
 
 

@@ -187,6 +187,7 @@ _DEFAULT_CONFIG = LeagueConfig("", (), ())
 
 
 def _parse_entrant(name: object, value: object, folder: Path) -> LeagueEntrant:
+    """Parse one snake of a league file."""
     if not isinstance(name, str) or not re.fullmatch(r"[^=/:]+", name):
         raise BoardError(f"snakes: a name must be text without = / :, got {format_value(name)}")
     if len(name) > _MAX_NAME_CHARS or not name.isprintable():
@@ -212,6 +213,7 @@ def _parse_entrant(name: object, value: object, folder: Path) -> LeagueEntrant:
 
 
 def _parse_board(content: object, path: str, entrants: int) -> LeagueBoard:
+    """Parse one board of a league file."""
     board = mapping(content, path)
     _check_keys(board, [field.name for field in fields(LeagueBoard) if field.name != "settings"]
            + list(_RULE_SETTING_NAMES), path)  # fmt: skip
@@ -247,6 +249,7 @@ def _parse_board(content: object, path: str, entrants: int) -> LeagueBoard:
 
 
 def _parse_positive_integer(parent: Mapping[str, Any], key: str, path: str, default: int) -> int:
+    """Return an integer field, which must be at least 1."""
     value = integer(parent, key, path, default)
     if value < 1:
         raise BoardError(f"{join_path(path, key)} must be at least 1, got {value}")
@@ -254,6 +257,7 @@ def _parse_positive_integer(parent: Mapping[str, Any], key: str, path: str, defa
 
 
 def _parse_known_name(parent: Mapping[str, Any], key: str, path: str, known: list[str]) -> str:
+    """Return a text field, which must be one of ``known``."""
     value = string(parent, key, path, "standard")
     if value not in known:
         raise BoardError(f"{join_path(path, key)}: {unknown_name_message(key, value, known)}")
@@ -261,6 +265,7 @@ def _parse_known_name(parent: Mapping[str, Any], key: str, path: str, known: lis
 
 
 def _check_keys(content: Mapping[str, Any], names: Sequence[str], path: str = "") -> None:
+    """Raise `BoardError` for a field that is not in ``names``."""
     for key in content:
         if key not in names:
             raise BoardError(

@@ -178,12 +178,14 @@ class HttpPlayer:
         return MoveResponse(move, 1000 * (time.perf_counter() - began), problem, shout, decision)
 
     async def _send_event(self, event: str, body: Body) -> None:
+        """Send ``POST url/event`` and ignore request errors."""
         try:
             await self._request("POST", self._endpoint_url(event), body)
         except _REQUEST_ERRORS:
             return  # The game continues, as in the official engine.
 
     def _endpoint_url(self, last: str) -> URL:
+        """Return the snake's URL with ``/last`` appended to the base path."""
         return self._url.with_path(f"{self._url.path.rstrip('/')}/{last}", keep_query=True)
 
     async def _request(self, method: str, url: URL, body: Body | None = None) -> tuple[int, bytes]:
@@ -368,6 +370,7 @@ def parse_customization(content: bytes) -> dict[str, str]:
 
 
 async def _read_body(content: aiohttp.StreamReader) -> bytes:
+    """Read a response body of at most `_MAX_RESPONSE_BYTES`."""
     received = bytearray()
     async for chunk in content.iter_any():
         received += chunk

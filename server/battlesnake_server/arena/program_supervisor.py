@@ -99,6 +99,7 @@ def _terminate_program(watchdog: subprocess.Popen[bytes]) -> None:
 
 
 def _find_free_port() -> int:
+    """Return a TCP port that no process uses."""
     with socket.create_server(("127.0.0.1", 0)) as probe:
         return int(probe.getsockname()[1])
 
@@ -121,6 +122,7 @@ def run_watchdog(command: list[str]) -> int:
 
 
 def _terminate_when_stdin_closes(program: subprocess.Popen[bytes]) -> None:
+    """Terminate the program when standard input closes."""
     while os.read(0, 4096):
         pass
     _signal_process_group(program, signal.SIGTERM)

@@ -182,6 +182,7 @@ class _SeatedPlayers:
         return [self._request_body(seat) for seat in range(len(self.players))]
 
     def _request_body(self, seat: int) -> Body:
+        """Return the request body of one seat."""
         return self.write(self.game, self.state, self.state.snakes[seat])
 
     async def request_moves(self) -> Turn:
@@ -209,6 +210,7 @@ class _SeatedPlayers:
         return turn
 
     def _record_move(self, seat: int, response: MoveResponse, turn: Turn) -> None:
+        """Store the response of one seat in its record and in ``turn``."""
         record, snake = self.seats[seat], self.state.snakes[seat]
         milliseconds = round(response.milliseconds, 2)
         record.latencies.append(milliseconds)
@@ -260,6 +262,7 @@ def find_winner(state: State, finished: bool) -> int | None:
 
 
 def _build_game_record(seated: _SeatedPlayers, first: Board, turns: list[Turn]) -> GameRecord:
+    """Build the record of a game from its final state."""
     state, finished = seated.state, rules.is_over(seated.game, seated.state)
     seats = [
         replace(

@@ -169,6 +169,7 @@ def compute_standings(
 
 
 def _update_history(history: History, game: StoredGame, seat: Seat) -> None:
+    """Add one game to the results of a snake."""
     history.games += 1
     history.wins += seat.won
     history.turns += game.turns
@@ -183,6 +184,7 @@ def _update_history(history: History, game: StoredGame, seat: Seat) -> None:
 
 
 def _build_standings_row(snake: str, history: History, rating: Rating) -> StandingsRow:
+    """Build the row of a snake from its accumulated results."""
     return StandingsRow(
         snake=snake,
         games=history.games,
@@ -241,6 +243,7 @@ def format_table(lines: Sequence[StandingsRow]) -> str:
 
 
 def _format_row(line: StandingsRow) -> tuple[str, ...]:
+    """Return the cells of one row of the text table."""
     half = (line.rating.ci_high - line.rating.ci_low) / 2
     endings = ", ".join(f"{cause} {count}" for cause, count in line.endings.items())
     if line.problems:

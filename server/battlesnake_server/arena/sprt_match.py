@@ -166,6 +166,7 @@ def show_progress(
 
 
 def _format_llr_bounds(sprt: Sprt) -> str:
+    """Format the bounds of the log-likelihood ratio."""
     low, high = sprt.bounds
     return f"{low:.2f} to {high:.2f}"
 
@@ -236,4 +237,5 @@ def format_match(games: Sequence[StoredGame], settings: TournamentSettings, sprt
 
 
 def _format_outcome_counts(counts: Sequence[int]) -> str:
+    """Format the number of game pairs with each score."""
     return ", ".join(f"{points / 2:g} in {count}" for points, count in enumerate(counts))
